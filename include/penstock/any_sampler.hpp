@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// AnySampler: whatever decides which samples make up a batch. Sampler is one; any type with
+// batches() and samples(epoch, batch, out) is another (see the concept), and Unbounded serves data
+// whose length nobody knows.
+//
+//   struct Hard { std::uint64_t batches() const; void samples(std::uint64_t, std::uint64_t,
+//   std::vector<std::uint64_t>&) const; }; penstock::Prefetcher<Images> prefetcher{layout,
+//   Hard{...}, source};
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <penstock/sampler.hpp>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace penstock {
+
+/// `batches()`: of one epoch, always the same. `samples(epoch, batch, out)`: fills `out` for any
+/// batch below that, as a pure function: it is called from many threads, in any order, and again
+/// after a resume.
+template <class S>
+concept BatchSampler = requires(const S& sampler, std::uint64_t number,
+                                std::vector<std::uint64_t>& out) {
+  { sampler.batches() } -> std::convertible_to<std::uint64_t>;
+  sampler.samples(number, number, out);
+};
+
+/// Any BatchSampler. Copies share one immutable sampler, so they are cheap; a moved-from one can
+/// only be assigned to or destroyed.
+class AnySampler {
+ public:
+  template <class S>
+  requires(!std::same_as<std::remove_cvref_t<S>, AnySampler> &&
+           BatchSampler<std::remove_cvref_t<S>>)
+      // NOLINTNEXTLINE(google-explicit-constructor): a sampler is an AnySampler.
+      AnySampler(S&& sampler)
+      : sampler_(std::make_shared<Model<std::remove_cvref_t<S>>>(std::forward<S>(sampler))) {}
+
+  std::uint64_t batches() const { return sampler_->batches(); }
+  void samples(std::uint64_t epoch, std::uint64_t batch, std::vector<std::uint64_t>& out) const {
+    sampler_->samples(epoch, batch, out);
+  }
+  /// The run's seed: the sampler's own, or 0 where it has none.
+  std::uint64_t seed() const { return sampler_->seed(); }
+
+ private:
+  struct Interface {
+    virtual ~Interface() = default;
+    virtual std::uint64_t batches() const = 0;
+    virtual void samples(std::uint64_t, std::uint64_t, std::vector<std::uint64_t>&) const = 0;
+    virtual std::uint64_t seed() const = 0;
+  };
+  template <class S>
+  struct Model final : Interface {
+    explicit Model(const S& s) : sampler(s) {}
+    explicit Model(S&& s) : sampler(std::move(s)) {}
+    std::uint64_t batches() const override { return sampler.batches(); }
+    void samples(std::uint64_t epoch, std::uint64_t batch,
+                 std::vector<std::uint64_t>& out) const override {
+      sampler.samples(epoch, batch, out);
+    }
+    std::uint64_t seed() const override {
+      if constexpr (requires {
+                      { sampler.seed() } -> std::convertible_to<std::uint64_t>;
+                    })
+        return sampler.seed();
+      else
+        return 0;
+    }
+    const S sampler;
+  };
+
+  std::shared_ptr<const Interface> sampler_;
+};
+
+/// Data without a known length: one epoch of 2^64 - 1 batches, whose samples are numbered on and
+/// on. The source ends it by returning false.
+class Unbounded {
+ public:
+  /// Throws std::invalid_argument unless `batch_size`, in samples, is at least 1.
+  explicit Unbounded(std::int64_t batch_size, std::uint64_t seed = 0)
+      : batch_size_(batch_size), seed_(seed) {
+    if (batch_size < 1)
+      throw std::invalid_argument("Unbounded: batch_size is " + std::to_string(batch_size) +
+                                  ", must be at least 1");
+  }
+
+  std::uint64_t batches() const noexcept { return std::numeric_limits<std::uint64_t>::max(); }
+  std::int64_t batch_size() const noexcept { return batch_size_; }
+  std::uint64_t seed() const noexcept { return seed_; }
+
+  /// The same in every epoch. Counts modulo 2^64.
+  void samples(std::uint64_t, std::uint64_t batch, std::vector<std::uint64_t>& out) const {
+    out.resize(static_cast<std::size_t>(batch_size_));
+    std::iota(out.begin(), out.end(), batch * static_cast<std::uint64_t>(batch_size_));
+  }
+
+ private:
+  std::int64_t batch_size_;
+  std::uint64_t seed_;
+};
+
+static_assert(BatchSampler<Sampler> && BatchSampler<Unbounded> && BatchSampler<AnySampler>);
+
+}  // namespace penstock

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// BatchProducer: worker threads that fill batches in pinned memory ahead of whoever takes them, in
+// order or as they come, under a bound.
+//
+//   penstock::BatchProducer<Images> producer{layout, sampler, decode_batch, pool, {.workers = 8,
+//   .depth = 16}}; while (auto batch = producer.next()) {            //
+//   std::optional<HostBatch<Images>>
+//     cudaMemcpyAsync(device, batch->data(), batch->bytes(), cudaMemcpyHostToDevice, stream);
+//     batch->release_after(stream);
+//   }
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <penstock/any_sampler.hpp>
+#include <penstock/detail/batch_ring.hpp>
+#include <penstock/detail/cores.hpp>
+#include <penstock/detail/worker_trace.hpp>
+#include <penstock/error.hpp>
+#include <penstock/layout.hpp>
+#include <penstock/markers.hpp>
+#include <penstock/pinned_pool.hpp>
+#include <penstock/source.hpp>
+#include <penstock/stats.hpp>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace penstock {
+
+struct ProducerOptions {
+  int workers = detail::default_workers();  ///< threads; 0: `next` itself runs the source
+  std::size_t depth = 0;  ///< batches that are filled or being filled; 0: workers + 2
+  std::uint64_t epochs = 1;
+  bool ordered = true;  ///< false: batches come as they are ready, each still once
+  std::function<void()> on_ready =
+      {};  ///< runs on a worker after each batch; must not throw or wait
+};
+
+/// A filled batch in a pinned block. Move-only; a moved-from one is empty. May outlive its
+/// producer.
+template <class Batch>
+class HostBatch {
+ public:
+  /// `samples` were written into `block`, whose tail behind the batch holds the ticket's numbers.
+  HostBatch(PinnedBlock block, const Batch& batch, const Ticket& ticket, std::int64_t samples)
+      : block_(std::move(block)), batch_(batch), ticket_(ticket), samples_(samples) {}
+
+  const Batch& operator*() const noexcept { return batch_; }
+  const Batch* operator->() const noexcept { return &batch_; }
+  const Ticket& ticket() const noexcept { return ticket_; }
+  /// Samples in the batch: as many as the ticket names, or fewer where the source resized it.
+  std::int64_t samples() const noexcept { return samples_; }
+  /// The block that the batch's tensors point into.
+  std::byte* data() const noexcept { return block_.data(); }
+
+  /// Gives the memory back now; its next writer waits for all that `stream` holds at this moment.
+  /// Does not block. The batch and its ticket's samples may not be read afterwards. Throws
+  /// CudaError.
+  void release_after(cudaStream_t stream) { block_.release_after(stream); }
+
+ private:
+  PinnedBlock block_;
+  Batch batch_;
+  Ticket ticket_;
+  std::int64_t samples_;
+};
+
+/// `next`, `ready` and `seek` belong to one thread at a time; `stats` may be called from any
+/// thread.
+template <class Batch>
+class BatchProducer {
+ public:
+  /// Starts the workers. The pool must be able to hold `depth` batches and all that are taken and
+  /// not yet given back. Sampler and source are called from the workers; each worker has its own
+  /// copy of the source. Throws std::invalid_argument.
+  BatchProducer(Layout<Batch> layout, AnySampler sampler, AnySource<Batch> source, PinnedPool& pool,
+                ProducerOptions options = {});
+  BatchProducer(const BatchProducer&) = delete;
+  BatchProducer& operator=(const BatchProducer&) = delete;
+  /// Asks the sources to stop, joins the workers, drops what was not taken.
+  ~BatchProducer() { stop(); }
+
+  /// The next batch; blocks until it is there. nullopt: all epochs are done, or the source said
+  /// that there is no more. Throws SourceError (or PoolExhausted, CudaError) in place of the batch
+  /// that failed; the call after that goes on with the batch after it.
+  std::optional<HostBatch<Batch>> next();
+
+  /// A batch, or the error in its place, is there: `next` will not wait. Never with 0 workers.
+  bool ready() const noexcept { return !finished_ && ring_.full(); }
+  /// There will be no more batches. Does not wait; with 0 workers only `next` can find out.
+  bool at_end() noexcept;
+
+  /// Stops and joins the workers; ready batches are kept.
+  void stop() noexcept;
+  /// Drops everything that was made, and goes on at batch `batch` of epoch `epoch`. Joins the
+  /// workers and starts them again, with fresh copies of the source.
+  void seek(std::uint64_t epoch, std::uint64_t batch);
+
+  std::uint64_t batches() const noexcept { return batches_; }
+  const ProducerOptions& options() const noexcept { return options_; }
+  /// Bytes of pinned memory that a batch takes: the layout's, and its sample numbers behind it.
+  static std::size_t block_bytes(const Layout<Batch>& layout);
+  StageStats stats() const;
+  /// What the worker with the oldest batch does, for StallError.
+  detail::WorkerActivity oldest_activity() const;
+
+ private:
+  struct End {};  // the source returned false, or was stopped
+  using Item = std::variant<HostBatch<Batch>, std::exception_ptr, End>;
+
+  void start();
+  void work(std::size_t worker, const std::stop_token& stop);
+  Item make(std::uint64_t number, AnySource<Batch>& source, std::vector<std::uint64_t>& samples,
+            detail::WorkerTrace& trace, const std::stop_token& stop);
+  Item fill(PinnedBlock block, const Ticket& ticket, AnySource<Batch>& source,
+            const std::stop_token& stop);
+  PinnedBlock acquire(std::uint64_t number, detail::WorkerTrace& trace,
+                      const std::stop_token& stop);
+  std::size_t bytes(const HostBatch<Batch>& batch) const;
+  Ticket write_ticket(std::uint64_t number, const PinnedBlock& block,
+                      std::vector<std::uint64_t>& samples) const;
+  HostBatch<Batch> batch_in(Item item) const;
+  std::optional<HostBatch<Batch>> next_inline();
+
+  const Layout<Batch> layout_;
+  const AnySampler sampler_;
+  const AnySource<Batch> source_;
+  PinnedPool& pool_;
+  ProducerOptions options_;
+  std::uint64_t batches_;  // of an epoch
+  std::uint64_t total_;    // of all epochs
+  std::size_t block_bytes_;
+  int device_;
+
+  detail::BatchRing<Item> ring_;
+  bool finished_ = false;                            // of the consumer
+  std::atomic<std::uint64_t> takes_{0}, queued_{0};  // written by the consumer
+  std::uint64_t inline_next_ = 0;                    // with 0 workers: the next number,
+  std::optional<AnySource<Batch>> inline_source_;    // and the copy that next() runs
+  std::vector<std::uint64_t> inline_samples_;
+  std::vector<detail::WorkerTrace> traces_;
+  std::vector<std::jthread> workers_;  // last: joined before anything they use goes away
+};
+
+}  // namespace penstock
+
+#include <penstock/detail/batch_producer.hpp>

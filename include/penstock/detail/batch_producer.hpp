@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The inside of BatchProducer. A worker's life: claim a number, take a pinned block, fill it,
+// publish.
+
+#include <penstock/batch_producer.hpp>
+
+namespace penstock {
+
+namespace detail {
+
+/// Where the ticket's sample numbers stand in a block: behind the batch.
+template <class Batch>
+std::size_t ticket_offset(const Layout<Batch>& layout) {
+  return (layout.bytes() + 7) / 8 * 8;
+}
+
+/// a * b, or the largest number that a ring can count to.
+inline std::uint64_t saturated_product(std::uint64_t a, std::uint64_t b) {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max() >> 1;
+  if (a != 0 && b > kMost / a) return kMost;
+  return std::min(a * b, kMost);
+}
+
+inline ProducerOptions checked(ProducerOptions options) {
+  if (options.workers < 0)
+    throw std::invalid_argument("workers is " + std::to_string(options.workers) +
+                                ", must be 0 (run the source in next) or more");
+  if (options.depth == 0) options.depth = static_cast<std::size_t>(options.workers) + 2;
+  return options;
+}
+
+}  // namespace detail
+
+template <class Batch>
+BatchProducer<Batch>::BatchProducer(Layout<Batch> layout, AnySampler sampler,
+                                    AnySource<Batch> source, PinnedPool& pool,
+                                    ProducerOptions options)
+    : layout_(std::move(layout)),
+      sampler_(std::move(sampler)),
+      source_(std::move(source)),
+      pool_(pool),
+      options_(detail::checked(std::move(options))),
+      batches_(sampler_.batches()),
+      total_(detail::saturated_product(batches_, options_.epochs)),
+      block_bytes_(block_bytes(layout_)),
+      device_(current_device()),
+      ring_(options_.depth, options_.ordered),
+      traces_(static_cast<std::size_t>(std::max(1, options_.workers))) {
+  if (layout_.bytes() == 0) throw std::invalid_argument("the layout has no field: call field()");
+  seek(0, 0);
+}
+
+template <class Batch>
+std::size_t BatchProducer<Batch>::block_bytes(const Layout<Batch>& layout) {
+  constexpr std::size_t kGranule = 256;  // the pool's
+  const std::size_t bytes = detail::ticket_offset(layout) +
+                            static_cast<std::size_t>(layout.batch_size()) * sizeof(std::uint64_t);
+  return (bytes + kGranule - 1) / kGranule * kGranule;
+}
+
+template <class Batch>
+void BatchProducer<Batch>::stop() noexcept {
+  for (auto& worker : workers_) worker.request_stop();
+  ring_.close();
+  workers_.clear();
+}
+
+template <class Batch>
+void BatchProducer<Batch>::seek(std::uint64_t epoch, std::uint64_t batch) {
+  stop();
+  const std::uint64_t first = std::min(total_, detail::saturated_product(batches_, epoch) + batch);
+  finished_ = false;
+  ring_.reopen(first, total_);
+  inline_next_ = first;
+  inline_samples_.reserve(static_cast<std::size_t>(layout_.batch_size()));
+  if (options_.workers == 0)
+    inline_source_.emplace(source_);
+  else
+    start();
+}
+
+template <class Batch>
+void BatchProducer<Batch>::start() {
+  const auto count = static_cast<std::size_t>(options_.workers);
+  workers_.reserve(count);
+  try {
+    for (std::size_t i = 0; i < count; ++i)
+      workers_.emplace_back([this, i](const std::stop_token& stop) { work(i, stop); });
+  } catch (...) {
+    stop();  // Those that run already.
+    throw;
+  }
+}
+
+template <class Batch>
+void BatchProducer<Batch>::work(std::size_t worker, const std::stop_token& stop) {
+  markers::name_this_thread("penstock worker");
+  detail::WorkerTrace& trace = traces_[worker];
+  std::optional<AnySource<Batch>> source;
+  std::vector<std::uint64_t> samples;
+  samples.reserve(static_cast<std::size_t>(layout_.batch_size()));
+  // A stream capture on another thread forbids this thread's event queries, unless its mode is its
+  // own.
+  const CaptureModeGuard capture_mode;
+  cudaSetDevice(
+      device_);  // Where it fails, the calls that need the device say so, at a batch's place.
+
+  while (!stop.stop_requested()) {
+    std::optional<std::uint64_t> number = ring_.try_claim();
+    if (!number) {
+      const detail::WorkerTrace::Stay stay(trace, detail::WorkerState::room, ring_.head());
+      number = ring_.claim();
+    }
+    if (!number) return;
+    Item item{End{}};
+    try {
+      if (!source) source.emplace(source_);  // A user's copy constructor may throw.
+      item = make(*number, *source, samples, trace, stop);
+    } catch (...) {
+      item = std::current_exception();
+    }
+    const bool ends = std::holds_alternative<End>(item);
+    if (ends) ring_.close();
+    ring_.publish(*number, std::move(item));
+    if (options_.on_ready) options_.on_ready();
+    if (ends) return;
+  }
+}
+
+template <class Batch>
+auto BatchProducer<Batch>::make(std::uint64_t number, AnySource<Batch>& source,
+                                std::vector<std::uint64_t>& samples, detail::WorkerTrace& trace,
+                                const std::stop_token& stop) -> Item {
+  PinnedBlock block = acquire(number, trace, stop);
+  if (!block) return End{};
+  const detail::WorkerTrace::Stay stay(trace, detail::WorkerState::source, number);
+  const std::uint64_t epoch = number / batches_, batch = number % batches_;
+  const ScopedRange range(markers::fill, batch);
+  try {
+    const Ticket ticket = write_ticket(number, block, samples);
+    Item item = fill(std::move(block), ticket, source, stop);
+    if (const auto* filled = std::get_if<HostBatch<Batch>>(&item))
+      trace.count_batch(bytes(*filled));
+    return item;
+  } catch (const std::exception& error) {
+    throw SourceError(epoch, batch, error.what());
+  } catch (...) {
+    throw SourceError(epoch, batch, "an exception that is no std::exception");
+  }
+}
+
+template <class Batch>
+PinnedBlock BatchProducer<Batch>::acquire(std::uint64_t number, detail::WorkerTrace& trace,
+                                          const std::stop_token& stop) {
+  // Mostly there is one, and no clock is read.
+  if (PinnedBlock block = pool_.try_acquire(block_bytes_)) return block;
+  const detail::WorkerTrace::Stay stay(trace, detail::WorkerState::memory, number);
+  return pool_.acquire(block_bytes_, stop);
+}
+
+template <class Batch>
+std::size_t BatchProducer<Batch>::bytes(const HostBatch<Batch>& batch) const {
+  std::size_t sum = 0;
+  layout_.for_each_range(batch.samples(), [&](std::size_t, std::size_t part) { sum += part; });
+  return sum;
+}
+
+/// The sample numbers stand behind the batch in its block, so they live exactly as long.
+template <class Batch>
+Ticket BatchProducer<Batch>::write_ticket(std::uint64_t number, const PinnedBlock& block,
+                                          std::vector<std::uint64_t>& samples) const {
+  const std::uint64_t epoch = number / batches_, batch = number % batches_;
+  samples.clear();
+  sampler_.samples(epoch, batch, samples);
+  if (samples.empty() || samples.size() > static_cast<std::size_t>(layout_.batch_size()))
+    throw std::length_error("the sampler names " + std::to_string(samples.size()) +
+                            " samples, the layout has room for 1 to " +
+                            std::to_string(layout_.batch_size()));
+  auto* tail = reinterpret_cast<std::uint64_t*>(block.data() + detail::ticket_offset(layout_));
+  std::copy(samples.begin(), samples.end(), tail);
+  return {epoch, batch, batch_seed(sampler_.seed(), epoch, batch), {tail, samples.size()}};
+}
+
+template <class Batch>
+auto BatchProducer<Batch>::fill(PinnedBlock block, const Ticket& ticket, AnySource<Batch>& source,
+                                const std::stop_token& stop) -> Item {
+  Batch batch = layout_.bind(block.data(), static_cast<std::int64_t>(ticket.samples.size()));
+  if (!source(ticket, batch, stop)) return End{};
+  const std::int64_t samples = layout_.samples(batch, block.data());
+  return HostBatch<Batch>(std::move(block), batch, ticket, samples);
+}
+
+template <class Batch>
+bool BatchProducer<Batch>::at_end() noexcept {
+  // Where a source said that the data ends, it left an End in the place of its batch. In order,
+  // nothing behind it counts; as they come, batches that other workers had begun may still follow.
+  while (!finished_ && ring_.full() && std::holds_alternative<End>(ring_.peek())) {
+    ring_.take();
+    finished_ = options_.ordered;
+  }
+  finished_ = finished_ || (options_.workers > 0 && ring_.over());
+  return finished_;
+}
+
+template <class Batch>
+std::optional<HostBatch<Batch>> BatchProducer<Batch>::next() {
+  if (options_.workers == 0) return next_inline();
+  while (!at_end()) {
+    if (!ring_.full()) {
+      ring_.wait();
+      continue;
+    }
+    detail::add_alone(queued_, ring_.queued());
+    detail::add_alone(takes_, std::uint64_t{1});
+    return batch_in(ring_.take());
+  }
+  return std::nullopt;
+}
+
+template <class Batch>
+std::optional<HostBatch<Batch>> BatchProducer<Batch>::next_inline() {
+  if (finished_ || inline_next_ == total_) return std::nullopt;
+  // Counted before it is made: after an exception the next call makes the batch behind it.
+  Item item =
+      make(inline_next_++, *inline_source_, inline_samples_, traces_.front(), std::stop_token{});
+  finished_ = std::holds_alternative<End>(item);
+  if (finished_) return std::nullopt;
+  return batch_in(std::move(item));
+}
+
+template <class Batch>
+HostBatch<Batch> BatchProducer<Batch>::batch_in(Item item) const {
+  if (auto* error = std::get_if<std::exception_ptr>(&item)) std::rethrow_exception(*error);
+  return std::get<HostBatch<Batch>>(std::move(item));
+}
+
+template <class Batch>
+StageStats BatchProducer<Batch>::stats() const {
+  StageStats stats{.capacity = options_.depth};
+  for (const detail::WorkerTrace& trace : traces_) {
+    stats.busy += trace.busy();
+    stats.waiting_for_room += trace.waiting();
+    stats.batches += trace.batches();
+    stats.bytes += trace.bytes();
+  }
+  const auto takes = static_cast<double>(takes_.load(std::memory_order_relaxed));
+  if (takes > 0)
+    stats.queued = static_cast<double>(queued_.load(std::memory_order_relaxed)) / takes;
+  return stats;
+}
+
+template <class Batch>
+detail::WorkerActivity BatchProducer<Batch>::oldest_activity() const {
+  detail::WorkerActivity oldest;
+  for (const detail::WorkerTrace& trace : traces_) {
+    const detail::WorkerActivity activity = trace.activity();
+    if (activity.state == detail::WorkerState::idle) continue;
+    if (oldest.state == detail::WorkerState::idle || activity.number < oldest.number)
+      oldest = activity;
+  }
+  return oldest;
+}
+
+}  // namespace penstock

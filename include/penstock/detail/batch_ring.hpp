@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// BatchRing: how finished batches get from many workers to one consumer, in order or as they come,
+// without a lock. Workers claim numbers in sequence while there is room; a claimed number is
+// published exactly once. In order, number n goes into cell n % depth; as they come, the n-th
+// published one does.
+//
+// Room: a number is claimed only when fewer than `depth` claimed ones have not been taken. So a
+// cell that is written is one that the consumer has emptied, in both modes.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <penstock/detail/event_count.hpp>
+#include <utility>
+
+namespace penstock::detail {
+
+template <class Item>
+class BatchRing {
+ public:
+  /// Has no numbers until `reopen`.
+  BatchRing(std::size_t depth, bool ordered)
+      : depth_(depth), ordered_(ordered), cells_(std::make_unique<Cell[]>(depth)) {}
+
+  // ---- For workers ----------------------------------------------------------------------------
+
+  /// The next number; nullopt: there is no room now, or no number any more (see `closed`).
+  std::optional<std::uint64_t> try_claim() {
+    std::uint64_t claimed = claimed_.load(std::memory_order_relaxed);
+    while (has_room(claimed))
+      if (claimed_.compare_exchange_weak(claimed, claimed + 1, std::memory_order_acq_rel))
+        return claimed;
+    return std::nullopt;
+  }
+
+  /// As try_claim, waiting for room; nullopt: there is no number any more.
+  std::optional<std::uint64_t> claim() {
+    std::optional<std::uint64_t> number;
+    room_.wait([&] { return (number = try_claim()).has_value() || closed(); });
+    if (number && *number + 1 == limit_) room_.notify_all();  // Whoever else waits, waits in vain.
+    return number;
+  }
+
+  /// Hands over what became of a claimed number.
+  void publish(std::uint64_t number, Item item) {
+    const std::uint64_t count = published_.fetch_add(1, std::memory_order_acq_rel);
+    const std::uint64_t position = ordered_ ? number : count;
+    Cell& cell = cells_[position % depth_];
+    cell.item.emplace(std::move(item));
+    cell.full.store(position + 1, std::memory_order_release);
+    ready_.notify_one();
+  }
+
+  /// No number is claimed any more; those that are will still be published.
+  void close() {
+    claimed_.fetch_or(kClosed, std::memory_order_acq_rel);
+    room_.notify_all();
+    ready_.notify_one();
+  }
+
+  /// No number can be claimed any more.
+  bool closed() const {
+    const std::uint64_t claimed = claimed_.load(std::memory_order_acquire);
+    return (claimed & kClosed) != 0 || claimed >= limit_;
+  }
+
+  // ---- For the one consumer -------------------------------------------------------------------
+
+  /// There is an item at the head.
+  bool full() const {
+    return cells_[head() % depth_].full.load(std::memory_order_acquire) == head() + 1;
+  }
+
+  /// All that were claimed have been taken, and no more will be.
+  bool over() const {
+    const std::uint64_t claimed = claimed_.load(std::memory_order_acquire);
+    return head() == limit_ || ((claimed & kClosed) != 0 && head() == (claimed & ~kClosed));
+  }
+
+  /// Blocks until the ring is full() or over().
+  void wait() {
+    ready_.wait([this] { return full() || over(); });
+  }
+
+  /// The item at the head of a ring that is full().
+  const Item& peek() const { return *cells_[head() % depth_].item; }
+
+  /// Takes the item at the head of a ring that is full().
+  Item take() {
+    Cell& cell = cells_[head() % depth_];
+    Item item(std::move(*cell.item));
+    cell.item.reset();
+    taken_.store(head() + 1, std::memory_order_release);
+    room_.notify_one();
+    return item;
+  }
+
+  /// The position of the next item.
+  std::uint64_t head() const { return taken_.load(std::memory_order_relaxed); }
+
+  /// Items that are ready now, about.
+  std::uint64_t queued() const {
+    const std::uint64_t published = published_.load(std::memory_order_relaxed);
+    return published > head() ? published - head() : 0;
+  }
+
+  std::size_t depth() const { return depth_; }
+
+  /// Empties the ring and opens it for the numbers first ... limit - 1. No thread may use it
+  /// meanwhile.
+  void reopen(std::uint64_t first, std::uint64_t limit) {
+    for (std::size_t i = 0; i < depth_; ++i) {
+      cells_[i].item.reset();
+      cells_[i].full.store(0, std::memory_order_relaxed);
+    }
+    limit_ = limit;
+    taken_.store(first, std::memory_order_relaxed);
+    published_.store(first, std::memory_order_relaxed);
+    claimed_.store(first, std::memory_order_release);
+  }
+
+ private:
+  // Set in claimed_ it freezes the count below it: whoever sees the bit sees the last claim as
+  // well.
+  static constexpr std::uint64_t kClosed = std::uint64_t{1} << 63;
+
+  // Cells of different workers share no cache line.
+  struct alignas(64) Cell {
+    std::atomic<std::uint64_t> full{0};  // the position whose item is here, plus 1
+    std::optional<Item> item;
+  };
+
+  bool has_room(std::uint64_t claimed) const {
+    return claimed < limit_ && claimed < taken_.load(std::memory_order_acquire) + depth_;
+  }
+
+  const std::size_t depth_;
+  const bool ordered_;
+  const std::unique_ptr<Cell[]> cells_;
+  std::uint64_t limit_ = 0;  // below kClosed
+
+  alignas(64) std::atomic<std::uint64_t> claimed_{0};  // by workers
+  alignas(64) std::atomic<std::uint64_t> published_{0};
+  alignas(64) std::atomic<std::uint64_t> taken_{0};  // by the consumer
+  EventCount room_, ready_;
+};
+
+}  // namespace penstock::detail

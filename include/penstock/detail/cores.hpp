@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// How many worker threads to start where the user names no number.
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <string>
+#include <thread>
+
+namespace penstock::detail {
+
+/// Cores that this process may use: its affinity mask, cut by its control group's quota.
+inline int usable_cores() {
+  // hardware_concurrency reads the affinity mask on Linux; it is 0 where nobody knows.
+  auto cores = std::max(1.0, static_cast<double>(std::thread::hardware_concurrency()));
+  std::string quota;
+  double period = 0;
+  if (std::ifstream group("/sys/fs/cgroup/cpu.max"); group >> quota >> period && quota != "max")
+    cores = std::min(cores, std::stod(quota) / period);
+  return std::max(1, static_cast<int>(std::ceil(cores)));
+}
+
+/// One core is left for the thread that feeds the device.
+inline int default_workers() {
+  return std::max(1, usable_cores() - 1);
+}
+
+}  // namespace penstock::detail

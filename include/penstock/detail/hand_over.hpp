@@ -1,0 +1,566 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// HandOver: how a batch gets from the producer's pinned memory into a lease. It joins a producer,
+// an arena and a copy stream.
+//
+// Nobody owns the hand-over: the thread that makes a copy possible pumps, that is, it issues every
+// copy for which a batch is ready and a slot is free. One thread pumps at a time; another one that
+// comes leaves a request, and the first goes around once more. So a copy starts at once, whatever
+// other threads do.
+
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <penstock/detail/copy_watch.hpp>
+#include <penstock/prefetcher.hpp>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace penstock::detail {
+
+/// A device slot and the batch in it: staged (its copy is issued), then leased.
+template <class Batch>
+struct Staged {
+  DeviceSlot slot;
+  Batch batch;
+  Ticket ticket;
+  std::vector<std::uint64_t> samples;  // that the ticket names
+  cudaEvent_t copied = nullptr;
+  std::vector<cudaStream_t> consumers;  // of the lease
+  std::exception_ptr error;             // in place of a batch
+};
+
+template <class Batch>
+class HandOver {
+ public:
+  HandOver(Layout<Batch> layout, AnySampler sampler, AnySource<Batch> source,
+           PrefetcherOptions options);
+  ~HandOver() { close(); }
+  HandOver(const HandOver&) = delete;
+  HandOver& operator=(const HandOver&) = delete;
+
+  Staged<Batch>* take(cudaStream_t consumer);
+  void give_back(Staged<Batch>& staged) noexcept;
+  void close() noexcept;
+
+  State state() const;
+  void restore(const State& state);
+  Stats stats() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  static PrefetcherOptions checked(PrefetcherOptions options);
+  static PinnedPoolOptions pool_options(const PrefetcherOptions& options, std::size_t block);
+
+  void pump() noexcept;
+  bool stage_ready_batch() noexcept;
+  bool reserve_slot();
+  void stage(HostBatch<Batch> host);
+  void stage(std::exception_ptr error);
+  Staged<Batch>& fill_reserved_slot();
+  void copy(HostBatch<Batch>& host, Staged<Batch>& staged);
+  void line_up(Staged<Batch>& staged);
+  void end() noexcept;
+  void stage_inline();
+  template <class Condition>
+  void wait(Condition condition);
+
+  Staged<Batch>* wait_for_first();
+  void pop_first();
+  [[noreturn]] void throw_staged_error(Staged<Batch>& staged);
+  void fail(std::exception_ptr error) noexcept;
+  void throw_failure();
+  [[noreturn]] void throw_stall();
+  void account(Clock::time_point entered);
+  void pause() noexcept;
+
+  const PrefetcherOptions options_;
+  const Layout<Batch> layout_;
+  const std::uint64_t seed_, batches_;
+  const Clock::time_point constructed_ = Clock::now();
+
+  Stream copy_stream_;
+  PinnedPool pool_;
+  DeviceArena arena_;
+  CopyWatch watch_;
+  std::vector<Staged<Batch>> slots_;  // by slot index
+
+  // Of the thread that pumps.
+  std::atomic<std::uint32_t> requests_{0};
+  std::atomic<bool> paused_{true};      // until construction is through
+  std::optional<DeviceSlot> reserved_;  // for the next copy
+  std::atomic<std::uint64_t> copied_bytes_{0};
+
+  // Between the thread that pumps and the consumer: the staged batches, in order.
+  mutable std::mutex mutex_;  // Never held across a call of CUDA's.
+  std::vector<Staged<Batch>*> line_;
+  std::exception_ptr failure_;
+  std::atomic<std::size_t> in_line_{0};
+  std::atomic<bool> ended_{false}, failed_{false};
+  EventCount staged_;
+
+  // Of the consumer.
+  std::uint64_t position_ = 0;  // number of the next batch, over all epochs
+  Clock::time_point left_{};    // the end of the last next()
+  std::atomic<Clock::rep> busy_{0}, waiting_{0}, first_batch_{0};
+  std::atomic<std::uint64_t> delivered_{0}, queued_{0};
+  std::atomic<std::size_t> leased_{0};
+
+  std::optional<BatchProducer<Batch>> producer_;  // last: its workers pump
+};
+
+template <class Batch>
+PrefetcherOptions HandOver<Batch>::checked(PrefetcherOptions options) {
+  if (options.workers < 0)
+    throw std::invalid_argument("workers is " + std::to_string(options.workers) +
+                                ", must be 0 (run the source in next) or more");
+  if (options.device_depth == 0) throw std::invalid_argument("device_depth must be at least 1");
+  if (options.host_depth == 0)
+    options.host_depth = static_cast<std::size_t>(options.workers) + options.device_depth;
+  return options;
+}
+
+/// Room for exactly host_depth blocks.
+template <class Batch>
+PinnedPoolOptions HandOver<Batch>::pool_options(const PrefetcherOptions& options,
+                                                std::size_t block) {
+  const std::size_t cap =
+      options.max_host_bytes == 0 ? usable_memory() / 2 : options.max_host_bytes;
+  if (block > cap / options.host_depth)
+    throw PoolExhausted(std::to_string(options.host_depth) + " batches of " +
+                            std::to_string(block) +
+                            " bytes do not fit the cap on host memory: lower host_depth or the "
+                            "batch size, or raise max_host_bytes",
+                        block * options.host_depth, 0, cap);
+  return {.max_bytes = block * options.host_depth,
+          .timeout = std::chrono::hours(24 * 365),  // next() watches for stalls, not the workers
+          .memory = options.host_memory,
+          .flags = options.host_flags,
+          .numa_node = options.numa_node};
+}
+
+template <class Batch>
+HandOver<Batch>::HandOver(Layout<Batch> layout, AnySampler sampler, AnySource<Batch> source,
+                          PrefetcherOptions options)
+    : options_(checked(std::move(options))),
+      layout_(std::move(layout)),
+      seed_(sampler.seed()),
+      batches_(sampler.batches()),
+      copy_stream_(options_.copy_priority),
+      pool_(pool_options(options_, BatchProducer<Batch>::block_bytes(layout_))),
+      arena_(options_.device_depth, std::max<std::size_t>(layout_.bytes(), 1)),
+      watch_(options_.host_depth + options_.device_depth),
+      slots_(options_.device_depth) {
+  markers::name_stream(copy_stream_.get(), "penstock copies");
+  pool_.reserve(options_.host_depth, BatchProducer<Batch>::block_bytes(layout_));
+  line_.reserve(options_.device_depth);
+  for (Staged<Batch>& staged : slots_) {
+    staged.samples.reserve(static_cast<std::size_t>(layout_.batch_size()));
+    staged.consumers.reserve(8);
+  }
+  producer_.emplace(layout_, std::move(sampler), std::move(source), pool_,
+                    ProducerOptions{.workers = options_.workers,
+                                    .depth = options_.host_depth,
+                                    .epochs = options_.epochs,
+                                    .ordered = options_.ordered,
+                                    .on_ready = [this] { pump(); }});
+  paused_.store(false);
+  pump();
+}
+
+// ---- The pump: producer -> copy stream -> line --------------------------------------------------
+
+template <class Batch>
+void HandOver<Batch>::pump() noexcept {
+  if (requests_.fetch_add(1) != 0) return;  // The thread that pumps will go around once more.
+  std::uint32_t served = 1;
+  do {
+    while (stage_ready_batch()) {
+    }
+    served = requests_.fetch_sub(served) - served;
+  } while (served != 0);
+}
+
+/// Issues one copy, if a batch is ready and a slot is free; false: not now.
+template <class Batch>
+bool HandOver<Batch>::stage_ready_batch() noexcept {
+  if (paused_.load() || ended_.load() || options_.workers == 0) return false;
+  if (producer_->at_end()) {
+    end();
+    return false;
+  }
+  try {
+    if (!producer_->ready() || !reserve_slot()) return false;
+  } catch (...) {
+    fail(std::current_exception());
+    return false;
+  }
+  try {
+    stage(*producer_->next());
+  } catch (...) {
+    stage(std::current_exception());
+  }
+  return true;
+}
+
+/// Reserves a slot for the next copy; the copy stream waits for the slot's last readers.
+template <class Batch>
+bool HandOver<Batch>::reserve_slot() {
+  if (!reserved_) reserved_ = arena_.try_acquire(copy_stream_.get());
+  return reserved_.has_value();
+}
+
+template <class Batch>
+Staged<Batch>& HandOver<Batch>::fill_reserved_slot() {
+  Staged<Batch>& staged = slots_[reserved_->index()];
+  staged.slot = std::move(*reserved_);
+  reserved_.reset();
+  staged.error = nullptr;
+  return staged;
+}
+
+template <class Batch>
+void HandOver<Batch>::stage(HostBatch<Batch> host) {
+  Staged<Batch>& staged = fill_reserved_slot();
+  const auto& samples = host.ticket().samples;
+  staged.samples.assign(samples.begin(), samples.end());
+  staged.ticket = host.ticket();
+  staged.ticket.samples = staged.samples;
+  staged.batch = *host;
+  try {
+    layout_.rebind(staged.batch, staged.slot.data(), host.samples());
+    copy(host, staged);
+  } catch (...) {
+    staged.error = std::current_exception();
+  }
+  line_up(staged);
+}
+
+/// An error takes the place of its batch, slot included, so that errors are bounded as batches are.
+template <class Batch>
+void HandOver<Batch>::stage(std::exception_ptr error) {
+  Staged<Batch>& staged = fill_reserved_slot();
+  staged.error = std::move(error);
+  line_up(staged);
+}
+
+template <class Batch>
+void HandOver<Batch>::copy(HostBatch<Batch>& host, Staged<Batch>& staged) {
+  const cudaStream_t stream = copy_stream_.get();
+  const ScopedRange range(markers::copy, host.ticket().batch);
+  try {
+    watch_.begin(stream);
+    layout_.for_each_range(host.samples(), [&](std::size_t offset, std::size_t bytes) {
+      check(cudaMemcpyAsync(staged.slot.data() + offset, host.data() + offset, bytes,
+                            cudaMemcpyHostToDevice, stream),
+            "cudaMemcpyAsync", bytes);
+      add_alone(copied_bytes_, std::uint64_t{bytes});
+    });
+    staged.copied = watch_.end(stream);
+  } catch (...) {
+    // Part of it may be on its way: the block must not come back before that.
+    try {
+      host.release_after(stream);
+    } catch (
+        const CudaError&) {  // The pool keeps the block for good; the first error is the one told.
+    }
+    throw;
+  }
+  host.release_after(stream);
+}
+
+template <class Batch>
+void HandOver<Batch>::line_up(Staged<Batch>& staged) {
+  {
+    const std::lock_guard lock(mutex_);
+    line_.push_back(&staged);
+  }
+  in_line_.fetch_add(1, std::memory_order_release);
+  staged_.notify_one();
+}
+
+template <class Batch>
+void HandOver<Batch>::end() noexcept {
+  ended_.store(true, std::memory_order_release);
+  staged_.notify_one();
+}
+
+template <class Batch>
+void HandOver<Batch>::fail(std::exception_ptr error) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = std::move(error);
+  }
+  failed_.store(true, std::memory_order_release);
+  staged_.notify_one();
+}
+
+// ---- The consumer: line -> lease -> slot --------------------------------------------------------
+
+/// The first batch in line, for `consumer`; nullptr at the end.
+template <class Batch>
+Staged<Batch>* HandOver<Batch>::take(cudaStream_t consumer) {
+  struct Visit {
+    explicit Visit(HandOver& h) : hand_over(h), entered(Clock::now()) {}
+    ~Visit() { hand_over.account(entered); }
+    HandOver& hand_over;
+    Clock::time_point entered;
+  } const visit{*this};
+  const ScopedRange range(markers::next, position_);
+  watch_.look();
+  add_alone(queued_, std::uint64_t{in_line_.load(std::memory_order_relaxed)});
+
+  if (options_.workers == 0) stage_inline();
+  Staged<Batch>* staged = wait_for_first();
+  if (staged == nullptr) return nullptr;
+  if (staged->error) throw_staged_error(*staged);
+  // Where this throws, the batch stays first in line.
+  check(cudaStreamWaitEvent(consumer, staged->copied, cudaEventWaitDefault), "cudaStreamWaitEvent");
+  staged->consumers.assign(1, consumer);
+  pop_first();
+  leased_.fetch_add(1, std::memory_order_relaxed);
+  add_alone(delivered_, std::uint64_t{1});
+  return staged;
+}
+
+/// The end of next(): the time in it was waiting, the time since the one before the consumer's own.
+template <class Batch>
+void HandOver<Batch>::account(Clock::time_point entered) {
+  const auto now = Clock::now();
+  if (first_batch_.load(std::memory_order_relaxed) == 0) {
+    first_batch_.store((now - constructed_).count(), std::memory_order_relaxed);
+  } else {
+    add_alone(busy_, (entered - left_).count());
+    add_alone(waiting_, (now - entered).count());
+  }
+  left_ = now;
+}
+
+template <class Batch>
+template <class Condition>
+void HandOver<Batch>::wait(Condition condition) {
+  if (options_.stall_timeout.count() == 0)
+    staged_.wait(condition);
+  else if (!staged_.wait_until(Clock::now() + options_.stall_timeout, condition))
+    throw_stall();
+}
+
+template <class Batch>
+Staged<Batch>* HandOver<Batch>::wait_for_first() {
+  throw_failure();
+  if (in_line_.load(std::memory_order_acquire) == 0) pump();  // A pump that failed is tried again.
+  if (arena_.lost_slots() == options_.device_depth)
+    throw std::runtime_error("every device slot is lost to CUDA errors");
+  wait([this] {
+    return in_line_.load(std::memory_order_acquire) != 0 ||
+           ended_.load(std::memory_order_acquire) || failed_.load(std::memory_order_acquire);
+  });
+  throw_failure();
+  const std::lock_guard lock(mutex_);
+  return line_.empty() ? nullptr : line_.front();
+}
+
+template <class Batch>
+void HandOver<Batch>::pop_first() {
+  const std::lock_guard lock(mutex_);
+  line_.erase(line_.begin());  // A handful of slots.
+  in_line_.fetch_sub(1, std::memory_order_relaxed);
+  ++position_;
+}
+
+template <class Batch>
+void HandOver<Batch>::throw_staged_error(Staged<Batch>& staged) {
+  const std::exception_ptr error = std::move(staged.error);
+  pop_first();
+  staged.slot = DeviceSlot();  // Its next writer comes after whatever was copied.
+  pump();
+  std::rethrow_exception(error);
+}
+
+template <class Batch>
+void HandOver<Batch>::throw_failure() {
+  if (!failed_.load(std::memory_order_acquire)) return;
+  std::exception_ptr failure;
+  {
+    const std::lock_guard lock(mutex_);
+    failure = std::exchange(failure_, nullptr);
+    failed_.store(false, std::memory_order_relaxed);
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+/// With 0 workers: makes one batch on this thread and issues its copy.
+template <class Batch>
+void HandOver<Batch>::stage_inline() {
+  if (in_line_.load(std::memory_order_relaxed) != 0 || ended_.load(std::memory_order_relaxed))
+    return;
+  throw_failure();
+  wait([this] { return reserved_.has_value() || arena_.free_slots() != 0; });
+  reserve_slot();
+  std::optional<HostBatch<Batch>> host;
+  try {
+    host = producer_->next();
+  } catch (...) {
+    ++position_;
+    throw;
+  }
+  if (host)
+    stage(std::move(*host));
+  else
+    end();
+}
+
+/// The end of a lease. What fails is told by the next next().
+template <class Batch>
+void HandOver<Batch>::give_back(Staged<Batch>& staged) noexcept {
+  leased_.fetch_sub(1, std::memory_order_relaxed);
+  try {
+    staged.slot.release_after(staged.consumers);
+  } catch (...) {
+    fail(std::current_exception());
+  }
+  pump();
+  if (options_.workers == 0) staged_.notify_one();
+}
+
+template <class Batch>
+void HandOver<Batch>::throw_stall() {
+  std::string stage = "consumer";
+  std::string why = "all " + std::to_string(options_.device_depth) +
+                    " device slots are leased: end a lease before next(), or raise device_depth";
+  std::uint64_t number = position_;
+  if (leased_.load() < options_.device_depth) {
+    const WorkerActivity activity = producer_->oldest_activity();
+    stage = activity.state == WorkerState::memory ? "copy" : "source";
+    number = activity.state == WorkerState::idle ? position_ : activity.number;
+    const auto since =
+        std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - activity.since);
+    why = std::string("the worker with the oldest batch is ") + to_string(activity.state) +
+          ", for " + std::to_string(since.count()) + " ms";
+  }
+  throw StallError(stage, number / batches_, number % batches_, options_.stall_timeout, why);
+}
+
+// ---- The whole ----------------------------------------------------------------------------------
+
+/// From here on nobody pumps.
+template <class Batch>
+void HandOver<Batch>::pause() noexcept {
+  paused_.store(true);
+  while (requests_.load() != 0) std::this_thread::yield();
+}
+
+template <class Batch>
+void HandOver<Batch>::close() noexcept {
+  pause();
+  if (producer_) producer_->stop();
+}
+
+template <class Batch>
+State HandOver<Batch>::state() const {
+  if (!options_.ordered)
+    throw std::logic_error(
+        "batches that come unordered have no position to resume from: set ordered");
+  if (batches_ == 0) return {.seed = seed_};
+  return {position_ / batches_, position_ % batches_, seed_, batches_};
+}
+
+template <class Batch>
+void HandOver<Batch>::restore(const State& state) {
+  if (state.seed != seed_ || state.batches != batches_ ||
+      state.batch >= std::max<std::uint64_t>(batches_, 1))
+    throw std::invalid_argument("the state is of another run: seed " + std::to_string(state.seed) +
+                                " and " + std::to_string(state.batches) +
+                                " batches an epoch, here " + std::to_string(seed_) + " and " +
+                                std::to_string(batches_));
+  if (!options_.ordered)
+    throw std::logic_error(
+        "batches that come unordered have no position to resume from: set ordered");
+  pause();
+  for (Staged<Batch>* staged : line_) staged->slot = DeviceSlot();
+  line_.clear();
+  in_line_.store(0);
+  ended_.store(false);
+  position_ = state.epoch * batches_ + state.batch;
+  producer_->seek(state.epoch, state.batch);
+  paused_.store(false);
+  pump();
+}
+
+template <class Batch>
+Stats HandOver<Batch>::stats() const {
+  const std::chrono::nanoseconds busy(busy_.load(std::memory_order_relaxed));
+  const std::chrono::nanoseconds waiting(waiting_.load(std::memory_order_relaxed));
+  const auto part = [&](double share) {
+    return std::chrono::nanoseconds(
+        static_cast<std::int64_t>(share * static_cast<double>((busy + waiting).count())));
+  };
+  const CopyWatch::Shares shares = watch_.shares();
+  const std::uint64_t delivered = delivered_.load(std::memory_order_relaxed);
+  Stats stats;
+  stats.source = producer_->stats();
+  stats.copy = {.busy = part(shares.running),
+                .waiting_for_input = part(shares.idle),
+                .waiting_for_room = part(shares.held),
+                .batches = watch_.issued(),
+                .bytes = copied_bytes_.load(std::memory_order_relaxed),
+                .capacity = options_.device_depth};
+  if (delivered > 0)
+    stats.copy.queued = static_cast<double>(queued_.load(std::memory_order_relaxed)) /
+                        static_cast<double>(delivered);
+  stats.consumer = {.busy = busy, .waiting_for_input = waiting, .batches = delivered};
+  stats.consumer.bytes = stats.copy.bytes;
+  stats.first_batch = std::chrono::nanoseconds(first_batch_.load(std::memory_order_relaxed));
+  stats.workers = options_.workers;
+  stats.host_depth = options_.host_depth;
+  stats.device_depth = options_.device_depth;
+  stats.host_bytes = pool_.stats().bytes;
+  stats.device_bytes = arena_.slots() * arena_.slot_bytes();
+  stats.pinned = options_.host_memory == HostMemory::pinned;
+  return stats;
+}
+
+}  // namespace penstock::detail
+
+namespace penstock {
+
+template <class Batch>
+const Batch& Lease<Batch>::operator*() const noexcept {
+  return staged_->batch;
+}
+
+template <class Batch>
+const Batch* Lease<Batch>::operator->() const noexcept {
+  return &staged_->batch;
+}
+
+template <class Batch>
+const Ticket& Lease<Batch>::ticket() const noexcept {
+  return staged_->ticket;
+}
+
+template <class Batch>
+std::size_t Lease<Batch>::slot() const noexcept {
+  return staged_->slot.index();
+}
+
+template <class Batch>
+void Lease<Batch>::also_used_on(cudaStream_t stream) {
+  detail::check(cudaStreamWaitEvent(stream, staged_->copied, cudaEventWaitDefault),
+                "cudaStreamWaitEvent");
+  staged_->consumers.push_back(stream);
+}
+
+template <class Batch>
+void Lease<Batch>::release() noexcept {
+  if (staged_ == nullptr) return;
+  const auto hand_over = std::move(hand_over_);
+  hand_over->give_back(*std::exchange(staged_, nullptr));
+}
+
+}  // namespace penstock

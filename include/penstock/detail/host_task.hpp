@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The host form of for_each (launch.hpp): a functor on its way through a stream, and who owns it.
+// Outside a capture the task deletes itself after its one run. A captured task runs at each launch
+// of the graph, and belongs to the graph.
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <memory>
+#include <penstock/error.hpp>
+
+namespace penstock::detail {
+
+/// One call of for_each, on the heap from the launch to the run.
+template <class Op>
+struct HostTask {
+  std::int64_t n;
+  Op op;
+
+  // noexcept: an exception of `op` has nobody to go to, and ends the program, as a failed assertion
+  // in a kernel does.
+  void run() noexcept {
+    for (std::int64_t i = 0; i < n; ++i) op(i);
+  }
+  static void CUDART_CB run_once(void* task) {
+    const std::unique_ptr<HostTask> self(static_cast<HostTask*>(task));
+    self->run();
+  }
+  static void CUDART_CB run_again(void* task) { static_cast<HostTask*>(task)->run(); }
+  static void CUDART_CB destroy(void* task) { delete static_cast<HostTask*>(task); }
+};
+
+/// The graph that `stream` is being captured into; nullptr when it is not.
+inline cudaGraph_t capturing_graph(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cudaGraph_t graph = nullptr;
+  check(cudaStreamGetCaptureInfo(stream, &status, nullptr, &graph), "cudaStreamGetCaptureInfo");
+  return status == cudaStreamCaptureStatusActive ? graph : nullptr;
+}
+
+/// Gives `task` to `graph`, which destroys it together with its last executable copy.
+template <class Task>
+Task* give_to_graph(cudaGraph_t graph, std::unique_ptr<Task> task) {
+  cudaUserObject_t owner = nullptr;
+  check(cudaUserObjectCreate(&owner, task.get(), &Task::destroy, 1, cudaUserObjectNoDestructorSync),
+        "cudaUserObjectCreate");
+  Task* given = task.release();
+  const cudaError_t status = cudaGraphRetainUserObject(graph, owner, 1, cudaGraphUserObjectMove);
+  if (status != cudaSuccess) cudaUserObjectRelease(owner);
+  check(status, "cudaGraphRetainUserObject");
+  return given;
+}
+
+}  // namespace penstock::detail

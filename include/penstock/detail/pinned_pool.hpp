@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The inside of PinnedPool. Who owns what: the core owns every entry; an entry is in exactly one
+// place: held by a PinnedBlock, idle, in flight (given back, its event not seen done), or lost (its
+// event could not be recorded). The core lives until the pool is gone and no block is held.
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <penstock/detail/idle_blocks.hpp>
+#include <penstock/pinned_pool.hpp>
+#include <string>
+#include <vector>
+
+namespace penstock::detail {
+
+/// The device that `stream` belongs to; for the default streams, the current one.
+inline int stream_device(cudaStream_t stream) {
+  int device = 0;
+  check(cudaStreamGetDevice(stream, &device), "cudaStreamGetDevice");
+  return device;
+}
+
+/// One block of memory and the event that says when the device has stopped using it.
+struct PinnedEntry {
+  explicit PinnedEntry(HostAllocation allocation) : memory(std::move(allocation)) {}
+  std::size_t bytes() const { return memory.bytes(); }
+
+  /// Events belong to a device: the first release on another device makes a new one.
+  void record(cudaStream_t stream) {
+    const int device = stream_device(stream);
+    if (!event || device != event_device) {
+      const DeviceGuard guard(device);
+      const CaptureModeGuard capture;
+      event.emplace();
+      event_device = device;
+    }
+    event->record(stream);
+  }
+
+  HostAllocation memory;
+  std::optional<Event> event;
+  int event_device = -1;
+};
+
+class PinnedPoolCore {
+ public:
+  explicit PinnedPoolCore(PinnedPoolOptions options) : options_(options) {
+    if (options_.max_bytes == 0) options_.max_bytes = usable_memory() / 2;
+  }
+  PinnedPoolCore(const PinnedPoolCore&) = delete;
+  PinnedPoolCore& operator=(const PinnedPoolCore&) = delete;
+
+  /// The device may still read what was given back: wait, then free. Errors have nowhere to go.
+  ~PinnedPoolCore() {
+    for (const PinnedEntry* entry : in_flight_) cudaEventSynchronize(entry->event->get());
+    if (!lost_.empty()) cudaDeviceSynchronize();
+  }
+
+  PinnedEntry* try_acquire(std::size_t bytes) { return idle_.pop(rounded(bytes)); }
+
+  /// nullptr: stop was requested.
+  PinnedEntry* acquire(std::size_t bytes, const std::stop_token& stop) {
+    if (PinnedEntry* entry = try_acquire(bytes)) return entry;
+    return acquire_slowly(rounded(bytes), stop);
+  }
+
+  void reserve(std::size_t count, std::size_t bytes) {
+    for (std::size_t i = 0; i < count; ++i) {
+      std::unique_lock lock(mutex_);
+      if (!fits_cap(rounded(bytes)))
+        throw exhausted(
+            "cannot reserve " + std::to_string(count) + " blocks: the pool's cap is reached",
+            rounded(bytes));
+      PinnedEntry* entry = grow(rounded(bytes), lock);
+      idle_.push(entry, [] {});
+    }
+  }
+
+  void release(PinnedEntry* entry) noexcept {
+    bool wakes = false;
+    // Asked while the block's shard is locked: a waiter that this look misses has yet to announce
+    // itself, and will find the block. wakers_ keeps the core alive until the wake-up is through.
+    const bool taken = idle_.push(entry, [&] {
+      wakes = waiters_.load(std::memory_order_seq_cst) != 0;
+      if (wakes) wakers_.fetch_add(1, std::memory_order_relaxed);
+    });
+    if (!taken) return forget();
+    if (wakes) wake();
+  }
+
+  void release_after(PinnedEntry* entry, cudaStream_t stream) {
+    try {
+      entry->record(stream);
+    } catch (...) {
+      keep(lost_, entry);
+      throw;
+    }
+    keep(in_flight_, entry);
+  }
+
+  /// The pool is gone: delete now, or when the last block comes back.
+  void orphan() {
+    const std::size_t idle = idle_.close();
+    while (wakers_.load(std::memory_order_acquire) != 0) cpu_relax();
+    std::unique_lock lock(mutex_);
+    orphaned_ = true;
+    held_ += static_cast<std::ptrdiff_t>(entries_.size() - idle - in_flight_.size() - lost_.size());
+    delete_if_forgotten(lock);
+  }
+
+  const PinnedPoolOptions& options() const { return options_; }
+
+  PinnedPoolStats stats() {
+    const std::lock_guard lock(mutex_);
+    PinnedPoolStats stats{.blocks = entries_.size(),
+                          .bytes = bytes_,
+                          .max_bytes = options_.max_bytes,
+                          .allocated = allocated_,
+                          .reused = idle_.hits(),
+                          .waits = waits_,
+                          .waiting = waiting_};
+    for (const PinnedEntry* entry : in_flight_) stats.bytes_in_flight += entry->bytes();
+    stats.bytes_in_use = bytes_ - idle_.bytes() - stats.bytes_in_flight;
+    return stats;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::size_t kGranule = 256;
+  static constexpr std::chrono::microseconds kFirstPoll{20}, kLastPoll{200};
+
+  static std::size_t rounded(std::size_t bytes) {
+    return std::max(kGranule, (bytes + kGranule - 1) / kGranule * kGranule);
+  }
+
+  bool fits_cap(std::size_t bytes) const { return bytes <= options_.max_bytes - bytes_; }
+
+  PinnedEntry* acquire_slowly(std::size_t bytes, const std::stop_token& stop) {
+    if (bytes > options_.max_bytes)
+      throw PoolExhausted(
+          "a block is larger than the pool's cap: raise max_bytes or make batches smaller", bytes,
+          0, options_.max_bytes);
+    // Announced before the first look: a release between look and sleep then wakes this thread.
+    const Announced waiter(waiters_);
+    const std::stop_callback on_stop(stop, [this] {
+      const std::lock_guard lock(mutex_);
+      returned_.notify_all();
+    });
+    std::unique_lock lock(mutex_);
+    const auto begin = Clock::now();
+    bool waited = false;
+    PinnedEntry* entry = nullptr;
+    for (auto pause = kFirstPoll; !stop.stop_requested(); pause = std::min(2 * pause, kLastPoll)) {
+      if ((entry = idle_.pop(bytes)) != nullptr) break;
+      if (poll_in_flight(lock)) continue;
+      if (fits_cap(bytes) || evict(bytes, lock)) return grow(bytes, lock);
+      const auto now = Clock::now();
+      if (now - begin >= options_.timeout) throw timed_out(bytes);
+      waited = true;
+      // Only events need polling; blocks that the program holds come back with a notification.
+      const bool polls = polling_ || !in_flight_.empty();
+      returned_.wait_until(
+          lock, std::min(begin + options_.timeout, polls ? now + pause : Clock::time_point::max()));
+    }
+    if (waited) {
+      ++waits_;
+      waiting_ += Clock::now() - begin;
+    }
+    return entry;
+  }
+
+  /// Moves blocks whose copies are done to the idle ones; true if there were any. One thread at a
+  /// time asks, without the lock: CUDA may take its time.
+  bool poll_in_flight(std::unique_lock<std::mutex>& lock) {
+    if (polling_ || in_flight_.empty()) return false;
+    polling_ = true;
+    asked_.assign(in_flight_.begin(), in_flight_.end());
+    lock.unlock();
+    const auto first_done = std::stable_partition(
+        asked_.begin(), asked_.end(), [](const PinnedEntry* entry) { return !is_done(*entry); });
+    lock.lock();
+    polling_ = false;
+    const bool any = first_done != asked_.end();
+    for (auto done = first_done; done != asked_.end(); ++done) {
+      in_flight_.erase(std::find(in_flight_.begin(), in_flight_.end(), *done));
+      idle_.push(*done, [] {});
+    }
+    if (any) returned_.notify_all();
+    return any;
+  }
+
+  /// A failed query says nothing about the copy: the block stays in flight, and the failure shows
+  /// where the stream is used.
+  static bool is_done(const PinnedEntry& entry) noexcept {
+    const CaptureModeGuard guard;
+    return cudaEventQuery(entry.event->get()) == cudaSuccess;
+  }
+
+  /// Frees idle blocks of other sizes until `bytes` fit under the cap.
+  bool evict(std::size_t bytes, std::unique_lock<std::mutex>& lock) {
+    std::vector<std::unique_ptr<PinnedEntry>> victims;
+    while (!fits_cap(bytes)) {
+      PinnedEntry* victim = idle_.pop_any();
+      if (victim == nullptr) break;
+      bytes_ -= victim->bytes();
+      const auto owner = std::find_if(entries_.begin(), entries_.end(),
+                                      [&](const auto& entry) { return entry.get() == victim; });
+      victims.push_back(std::move(*owner));
+      entries_.erase(owner);
+    }
+    lock.unlock();
+    victims.clear();  // Calls CUDA.
+    lock.lock();
+    return fits_cap(bytes);
+  }
+
+  /// A new block, for the caller. Called with room under the cap; allocates without the lock.
+  PinnedEntry* grow(std::size_t bytes, std::unique_lock<std::mutex>& lock) {
+    bytes_ += bytes;
+    lock.unlock();
+    try {
+      auto entry = std::make_unique<PinnedEntry>(
+          HostAllocation(bytes, options_.memory, options_.flags, options_.numa_node));
+      lock.lock();
+      entries_.push_back(std::move(entry));
+    } catch (...) {
+      if (!lock.owns_lock()) lock.lock();
+      bytes_ -= bytes;
+      returned_.notify_all();
+      throw_refusal(bytes);
+    }
+    ++allocated_;
+    for (auto* list : {&in_flight_, &asked_, &lost_}) list->reserve(entries_.size());
+    idle_.reserve(entries_.size());
+    return entries_.back().get();
+  }
+
+  /// Tells "no memory" apart from every other failure of an allocation. Called in a handler.
+  [[noreturn]] void throw_refusal(std::size_t bytes) {
+    const std::string why =
+        "the system refuses more page-locked memory: use smaller or fewer batches (host_depth), "
+        "raise the "
+        "limit, or ask for HostMemory::pageable";
+    try {
+      throw;
+    } catch (const CudaError& error) {
+      if (error.code() == cudaErrorMemoryAllocation) throw exhausted(why, bytes);
+      throw;
+    } catch (const std::bad_alloc&) {
+      throw exhausted(why, bytes);
+    }
+  }
+
+  PoolExhausted exhausted(const std::string& why, std::size_t bytes) {
+    return {why, bytes, bytes_ - idle_.bytes(), options_.max_bytes};
+  }
+
+  PoolExhausted timed_out(std::size_t bytes) {
+    return exhausted("no block came back in " + std::to_string(options_.timeout.count()) + " ms, " +
+                         std::to_string(in_flight_.size()) + " of " +
+                         std::to_string(entries_.size()) +
+                         " are still read by copies: release blocks earlier or raise max_bytes",
+                     bytes);
+  }
+
+  void keep(std::vector<PinnedEntry*>& list, PinnedEntry* entry) {
+    std::unique_lock lock(mutex_);
+    list.push_back(entry);  // Within the capacity that grow() reserved.
+    if (waiters_.load(std::memory_order_seq_cst) != 0) returned_.notify_all();
+    if (!orphaned_) return;
+    --held_;
+    delete_if_forgotten(lock);
+  }
+
+  /// A block came back after the pool was gone.
+  void forget() noexcept {
+    std::unique_lock lock(mutex_);
+    --held_;
+    delete_if_forgotten(lock);
+  }
+
+  void delete_if_forgotten(std::unique_lock<std::mutex>& lock) {
+    if (!orphaned_ || held_ != 0) return;
+    lock.unlock();
+    delete this;
+  }
+
+  void wake() {
+    {
+      const std::lock_guard lock(mutex_);
+      returned_.notify_all();  // Not one: the block may be too small for the one that wakes.
+    }
+    wakers_.fetch_sub(1, std::memory_order_release);
+  }
+
+  /// Counts this thread in for its life.
+  class Announced {
+   public:
+    explicit Announced(std::atomic<int>& count) : count_(count) { count_.fetch_add(1); }
+    ~Announced() { count_.fetch_sub(1); }
+    Announced(const Announced&) = delete;
+    Announced& operator=(const Announced&) = delete;
+
+   private:
+    std::atomic<int>& count_;
+  };
+
+  PinnedPoolOptions options_;
+  IdleBlocks<PinnedEntry> idle_;
+  std::atomic<int> waiters_{0};  // threads in acquire_slowly
+  std::atomic<int> wakers_{0};   // threads in wake, or about to be
+
+  std::mutex mutex_;  // Guards all that follows. Never held across a call of CUDA's.
+  std::condition_variable returned_;
+  std::vector<std::unique_ptr<PinnedEntry>> entries_;
+  std::vector<PinnedEntry*> in_flight_, asked_, lost_;
+  std::size_t bytes_ = 0;
+  std::ptrdiff_t held_ =
+      0;  // blocks out, once orphaned; before, minus those that came back since close
+  std::uint64_t allocated_ = 0, waits_ = 0;
+  std::chrono::nanoseconds waiting_{0};
+  bool polling_ = false, orphaned_ = false;
+};
+
+}  // namespace penstock::detail
+
+namespace penstock {
+
+inline std::byte* PinnedBlock::data() const noexcept {
+  return entry_ == nullptr ? nullptr : entry_->memory.data();
+}
+
+inline void PinnedBlock::release() noexcept {
+  if (entry_ != nullptr) core_->release(std::exchange(entry_, nullptr));
+}
+
+inline void PinnedBlock::release_after(cudaStream_t stream) {
+  if (entry_ != nullptr) core_->release_after(std::exchange(entry_, nullptr), stream);
+}
+
+inline PinnedPool::PinnedPool(PinnedPoolOptions options)
+    : core_(new detail::PinnedPoolCore(options)) {}
+inline PinnedPool::~PinnedPool() {
+  core_->orphan();
+}
+
+inline PinnedBlock PinnedPool::acquire(std::size_t bytes, const std::stop_token& stop) {
+  return {core_, core_->acquire(bytes, stop), bytes};
+}
+inline PinnedBlock PinnedPool::try_acquire(std::size_t bytes) {
+  return {core_, core_->try_acquire(bytes), bytes};
+}
+inline void PinnedPool::reserve(std::size_t count, std::size_t bytes) {
+  core_->reserve(count, bytes);
+}
+inline const PinnedPoolOptions& PinnedPool::options() const noexcept {
+  return core_->options();
+}
+inline PinnedPoolStats PinnedPool::stats() const {
+  return core_->stats();
+}
+
+}  // namespace penstock

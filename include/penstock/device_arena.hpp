@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// DeviceArena: a fixed set of device buffers with stable addresses, reused in stream order.
+//
+//   penstock::DeviceArena arena{2, bytes};
+//   penstock::DeviceSlot slot = arena.acquire(copy_stream);   // copy_stream waits for the last
+//   readers cudaMemcpyAsync(slot.data(), ..., copy_stream); kernel<<<...,
+//   compute_stream>>>(slot.data()); slot.release_after(compute_stream);                       //
+//   back at once; the host waits for nothing
+
+#include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <penstock/cuda.hpp>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace penstock {
+
+namespace detail {
+class DeviceArenaCore;
+}
+
+/// One buffer of a DeviceArena, held: move-only; a moved-from slot is empty. May outlive its arena.
+class DeviceSlot {
+ public:
+  DeviceSlot() = default;
+  DeviceSlot(DeviceSlot&&) noexcept = default;
+  DeviceSlot& operator=(DeviceSlot&& other) noexcept {
+    DeviceSlot taken(std::move(other));
+    std::swap(core_, taken.core_);
+    std::swap(index_, taken.index_);
+    std::swap(writer_, taken.writer_);
+    return *this;
+  }
+  /// As release_after(writer): what the acquiring stream holds now comes before the next writer.
+  ~DeviceSlot() { release(); }
+
+  explicit operator bool() const noexcept { return core_ != nullptr; }
+  /// Device memory, 512-byte aligned; the same address for an index during the arena's life.
+  std::byte* data() const noexcept;
+  /// 0 ... slots - 1.
+  std::size_t index() const noexcept { return index_; }
+
+  /// Gives the slot back now. Its next writer's stream waits for all that `stream` holds at this
+  /// moment; the host waits for nothing. The slot is empty afterwards. When the moment cannot be
+  /// marked, the host waits for the stream instead; when that fails too, the slot is never used
+  /// again. In both cases CudaError is thrown.
+  void release_after(cudaStream_t stream) { release_after(std::array{stream}); }
+  /// The same for several streams of readers.
+  void release_after(std::span<const cudaStream_t> streams);
+
+ private:
+  friend class DeviceArena;
+  DeviceSlot(std::shared_ptr<detail::DeviceArenaCore> core, std::size_t index, cudaStream_t writer)
+      : core_(std::move(core)), index_(index), writer_(writer) {}
+  void release() noexcept;
+
+  std::shared_ptr<detail::DeviceArenaCore> core_;
+  std::size_t index_ = 0;
+  cudaStream_t writer_ = nullptr;
+};
+
+/// All members may be called from any thread. After construction (and the first release on each
+/// further stream of a slot) nothing allocates or blocks inside CUDA.
+class DeviceArena {
+ public:
+  /// `slots` buffers of `slot_bytes` in one allocation on the current device. Throws CudaError (no
+  /// memory, with the bytes asked for) or std::invalid_argument.
+  DeviceArena(std::size_t slots, std::size_t slot_bytes);
+
+  /// The slot that has been free for longest. All that is queued on `writer` from now on runs after
+  /// the work that its last release named. Blocks this thread only while every slot is held by
+  /// somebody.
+  DeviceSlot acquire(cudaStream_t writer);
+  /// The same; empty where acquire would block.
+  std::optional<DeviceSlot> try_acquire(cudaStream_t writer);
+
+  std::size_t slots() const noexcept;
+  std::size_t slot_bytes() const noexcept;
+  int device() const noexcept;
+  /// Slots that can be acquired now.
+  std::size_t free_slots() const;
+  /// Slots given up because CUDA could not say when they are free (see DeviceSlot::release_after).
+  std::size_t lost_slots() const;
+
+ private:
+  std::shared_ptr<detail::DeviceArenaCore> core_;
+};
+
+namespace detail {
+
+/// Owns the memory until the arena and every slot are gone.
+class DeviceArenaCore {
+ public:
+  DeviceArenaCore(std::size_t slots, std::size_t slot_bytes)
+      : device_(current_device()), slot_bytes_(slot_bytes), stride_(stride(slots, slot_bytes)) {
+    const CaptureModeGuard guard;
+    void* memory = nullptr;
+    check(cudaMalloc(&memory, slots * stride_), "cudaMalloc", slots * stride_);
+    memory_.reset(static_cast<std::byte*>(memory));
+    readers_.resize(slots);
+    free_.reserve(slots);
+    for (std::size_t i = 0; i < slots; ++i) {
+      readers_[i].events.emplace_back();
+      free_.push_back(i);
+    }
+  }
+  DeviceArenaCore(const DeviceArenaCore&) = delete;
+  DeviceArenaCore& operator=(const DeviceArenaCore&) = delete;
+
+  /// Freed after the device has stopped reading it. Errors have nowhere to go.
+  ~DeviceArenaCore() {
+    const CaptureModeGuard guard;
+    for (const Readers& readers : readers_)
+      for (std::size_t i = 0; i < readers.recorded; ++i)
+        cudaEventSynchronize(readers.events[i].get());
+    memory_.reset();
+  }
+
+  /// The free slot, after waits for its readers were put on `writer`.
+  std::optional<std::size_t> try_acquire(cudaStream_t writer) {
+    std::unique_lock lock(mutex_);
+    if (free_.empty()) return std::nullopt;
+    const std::size_t index = take_oldest();
+    lock.unlock();
+    wait_for_readers(index, writer);
+    return index;
+  }
+
+  std::size_t acquire(cudaStream_t writer) {
+    std::unique_lock lock(mutex_);
+    returned_.wait(lock, [&] { return !free_.empty() || lost_ == readers_.size(); });
+    if (free_.empty())
+      throw std::runtime_error("every slot of the device arena is lost to CUDA errors");
+    const std::size_t index = take_oldest();
+    lock.unlock();
+    wait_for_readers(index, writer);
+    return index;
+  }
+
+  void release_after(std::size_t index, std::span<const cudaStream_t> streams) {
+    try {
+      record(readers_[index], streams);
+    } catch (...) {
+      if (wait_on_host(streams))
+        give_back(index);
+      else
+        lose();
+      throw;
+    }
+    give_back(index);
+  }
+
+  std::byte* data(std::size_t index) const { return memory_.get() + index * stride_; }
+  std::size_t slots() const { return readers_.size(); }
+  std::size_t slot_bytes() const { return slot_bytes_; }
+  int device() const { return device_; }
+
+  std::size_t free_slots() const {
+    const std::lock_guard lock(mutex_);
+    return free_.size();
+  }
+  std::size_t lost_slots() const {
+    const std::lock_guard lock(mutex_);
+    return lost_;
+  }
+
+ private:
+  /// The streams that read a slot last: `recorded` of the events mark the ends of their reads.
+  /// There are as many events as a release has ever named streams. Only the slot's holder touches
+  /// them.
+  struct Readers {
+    std::vector<Event> events;
+    std::size_t recorded = 0;
+  };
+
+  struct Free {
+    void operator()(std::byte* memory) const noexcept { cudaFree(memory); }
+  };
+
+  static std::size_t stride(std::size_t slots, std::size_t slot_bytes) {
+    constexpr std::size_t kAlignment = 512;
+    if (slots == 0 || slot_bytes == 0)
+      throw std::invalid_argument("a device arena of " + std::to_string(slots) + " slots of " +
+                                  std::to_string(slot_bytes) + " bytes");
+    return (slot_bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+
+  std::size_t take_oldest() {
+    const std::size_t index = free_.front();
+    free_.erase(free_.begin());  // A handful of slots.
+    return index;
+  }
+
+  void wait_for_readers(std::size_t index, cudaStream_t writer) {
+    try {
+      const Readers& readers = readers_[index];
+      for (std::size_t i = 0; i < readers.recorded; ++i) readers.events[i].make_wait(writer);
+    } catch (...) {
+      give_back(index);  // Its readers are still on record.
+      throw;
+    }
+  }
+
+  void record(Readers& readers, std::span<const cudaStream_t> streams) {
+    readers.recorded = 0;
+    for (const cudaStream_t stream : streams) {
+      if (readers.recorded == readers.events.size()) {
+        const DeviceGuard guard(device_);
+        readers.events.emplace_back();
+      }
+      readers.events[readers.recorded].record(stream);
+      ++readers.recorded;
+    }
+  }
+
+  static bool wait_on_host(std::span<const cudaStream_t> streams) noexcept {
+    bool done = true;
+    for (const cudaStream_t stream : streams) done &= cudaStreamSynchronize(stream) == cudaSuccess;
+    return done;
+  }
+
+  void give_back(std::size_t index) {
+    {
+      const std::lock_guard lock(mutex_);
+      free_.push_back(index);
+    }
+    returned_.notify_one();
+  }
+
+  void lose() {
+    {
+      const std::lock_guard lock(mutex_);
+      ++lost_;
+    }
+    returned_.notify_all();
+  }
+
+  int device_;
+  std::size_t slot_bytes_, stride_;
+  std::unique_ptr<std::byte, Free> memory_;
+  std::vector<Readers> readers_;
+
+  mutable std::mutex mutex_;  // Guards what follows. Never held across a call of CUDA's.
+  std::condition_variable returned_;
+  std::vector<std::size_t> free_;  // The first has been free for longest.
+  std::size_t lost_ = 0;
+};
+
+}  // namespace detail
+
+inline std::byte* DeviceSlot::data() const noexcept {
+  return core_ == nullptr ? nullptr : core_->data(index_);
+}
+
+inline void DeviceSlot::release_after(std::span<const cudaStream_t> streams) {
+  if (core_ == nullptr) return;
+  const auto core = std::move(core_);
+  core->release_after(index_, streams);
+}
+
+inline void DeviceSlot::release() noexcept {
+  try {
+    release_after(writer_);
+  } catch (...) {  // Told by the writer's next call on that stream; the arena stays consistent.
+  }
+}
+
+inline DeviceArena::DeviceArena(std::size_t slots, std::size_t slot_bytes)
+    : core_(std::make_shared<detail::DeviceArenaCore>(slots, slot_bytes)) {}
+
+inline DeviceSlot DeviceArena::acquire(cudaStream_t writer) {
+  return {core_, core_->acquire(writer), writer};
+}
+
+inline std::optional<DeviceSlot> DeviceArena::try_acquire(cudaStream_t writer) {
+  const auto index = core_->try_acquire(writer);
+  if (!index) return std::nullopt;
+  return DeviceSlot(core_, *index, writer);
+}
+
+inline std::size_t DeviceArena::slots() const noexcept {
+  return core_->slots();
+}
+inline std::size_t DeviceArena::slot_bytes() const noexcept {
+  return core_->slot_bytes();
+}
+inline int DeviceArena::device() const noexcept {
+  return core_->device();
+}
+inline std::size_t DeviceArena::free_slots() const {
+  return core_->free_slots();
+}
+inline std::size_t DeviceArena::lost_slots() const {
+  return core_->lost_slots();
+}
+
+}  // namespace penstock

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The exceptions of penstock. Each says what was called, with which numbers, and where; all derive
+// from std::runtime_error, so a program that cares for none of them catches std::exception.
+
+#include <cuda_runtime_api.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+namespace penstock {
+
+/// A CUDA call failed. `what()` names the call, its numbers, the error, the file and the line.
+class CudaError : public std::runtime_error {
+ public:
+  CudaError(cudaError_t code, const std::string& what) : std::runtime_error(what), code_(code) {}
+  cudaError_t code() const noexcept { return code_; }
+
+ private:
+  cudaError_t code_;
+};
+
+/// The source failed on one batch: it threw (the original is nested: std::rethrow_if_nested), or it
+/// left the batch in a state that cannot be copied. Batches after this one are still delivered.
+class SourceError : public std::runtime_error, public std::nested_exception {
+ public:
+  /// Nests the exception that is being handled, if there is one.
+  SourceError(std::uint64_t epoch, std::uint64_t batch, const std::string& why)
+      : std::runtime_error("source failed at epoch " + std::to_string(epoch) + ", batch " +
+                           std::to_string(batch) + ": " + why),
+        epoch_(epoch),
+        batch_(batch) {}
+  std::uint64_t epoch() const noexcept { return epoch_; }
+  std::uint64_t batch() const noexcept { return batch_; }
+
+ private:
+  std::uint64_t epoch_;
+  std::uint64_t batch_;
+};
+
+/// A pool has no memory to give: the cap, or the machine's own limit, is reached.
+class PoolExhausted : public std::runtime_error {
+ public:
+  PoolExhausted(const std::string& why, std::size_t asked, std::size_t in_use, std::size_t cap)
+      : std::runtime_error(why + " (bytes asked: " + std::to_string(asked) + ", in use: " +
+                           std::to_string(in_use) + ", cap: " + std::to_string(cap) + ")"),
+        asked_(asked),
+        in_use_(in_use),
+        cap_(cap) {}
+  std::size_t asked() const noexcept { return asked_; }
+  std::size_t in_use() const noexcept { return in_use_; }
+  std::size_t cap() const noexcept { return cap_; }
+
+ private:
+  std::size_t asked_, in_use_, cap_;
+};
+
+/// Nothing moved for longer than the stall time-out. `stage()` is where the pipeline stands.
+class StallError : public std::runtime_error {
+ public:
+  StallError(std::string stage, std::uint64_t epoch, std::uint64_t batch,
+             std::chrono::milliseconds waited, const std::string& why)
+      : std::runtime_error("stalled for " + std::to_string(waited.count()) + " ms at epoch " +
+                           std::to_string(epoch) + ", batch " + std::to_string(batch) + ", stage " +
+                           stage + ": " + why),
+        stage_(std::move(stage)),
+        epoch_(epoch),
+        batch_(batch),
+        waited_(waited) {}
+  const std::string& stage() const noexcept { return stage_; }
+  std::uint64_t epoch() const noexcept { return epoch_; }
+  std::uint64_t batch() const noexcept { return batch_; }
+  std::chrono::milliseconds waited() const noexcept { return waited_; }
+
+ private:
+  std::string stage_;
+  std::uint64_t epoch_, batch_;
+  std::chrono::milliseconds waited_;
+};
+
+namespace detail {
+
+/// The name of a CUDA function and the place that called it. (Not std::source_location, which clang
+/// 14 does not have.)
+struct Call {
+  // NOLINTNEXTLINE(google-explicit-constructor): a name stands for a call in check("cudaMalloc").
+  Call(const char* function, const char* in_file = __builtin_FILE(), int at_line = __builtin_LINE())
+      : name(function), file(in_file), line(at_line) {}
+  const char* name;
+  const char* file;
+  int line;
+};
+
+template <class... Numbers>
+[[noreturn]] void throw_cuda_error(cudaError_t status, const Call& call,
+                                   const Numbers&... numbers) {
+  std::ostringstream text;
+  text << call.name << '(';
+  [[maybe_unused]] const char* comma = "";
+  ((text << comma << numbers, comma = ", "), ...);
+  text << ") failed: " << cudaGetErrorName(status) << ", " << cudaGetErrorString(status) << " ["
+       << call.file << ':' << call.line << ']';
+  cudaGetLastError();  // Reported here: a later check of the user's own must not find it again.
+  throw CudaError(status, text.str());
+}
+
+/// Throws CudaError unless `status` is cudaSuccess. `numbers` are the call's arguments worth
+/// reading.
+template <class... Numbers>
+void check(cudaError_t status, Call call, const Numbers&... numbers) {
+  if (status != cudaSuccess) [[unlikely]]
+    throw_cuda_error(status, call, numbers...);
+}
+
+}  // namespace detail
+}  // namespace penstock

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// for_each(stream, n, op): op(i) for each i in [0, n), in stream order. In a .cu file that is one
+// kernel (cub::DeviceFor::Bulk), in a .cpp file one host function on the stream: the same small
+// preprocessing step runs on a GPU and, over penstock::emulated, on a machine without one.
+//
+//   struct Normalise {
+//     Images batch;
+//     __host__ __device__ void operator()(std::int64_t i) const { ... }
+//   };
+//   penstock::for_each(stream, batch.pixels.extent(0), Normalise{batch});
+//
+// Neither form blocks or synchronises. Both may be captured into a graph. `op` is copied; the order
+// of the indices is not specified. Throws CudaError when the launch fails, std::invalid_argument
+// for a negative n.
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <memory>
+#include <penstock/error.hpp>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#ifdef __CUDACC__
+#include <cub/device/device_for.cuh>
+#else
+#include <penstock/detail/host_task.hpp>
+#endif
+
+namespace penstock {
+namespace detail {
+
+inline void check_count(std::int64_t n) {
+  if (n < 0) throw std::invalid_argument("for_each: n is " + std::to_string(n));
+}
+
+}  // namespace detail
+
+// Two inline namespaces: a program may hold both forms, and they are not one function.
+#ifdef __CUDACC__
+inline namespace device_launch {
+
+/// The stream's device must be current. `op` is trivially copyable, like every argument of a
+/// kernel.
+template <class Op>
+void for_each(cudaStream_t stream, std::int64_t n, Op op) {
+  detail::check_count(n);
+  if (n == 0) return;
+  detail::check(cub::DeviceFor::Bulk(n, std::move(op), stream), "cub::DeviceFor::Bulk", n);
+}
+
+}  // namespace device_launch
+#else
+inline namespace host_launch {
+
+/// `op` runs on a thread of the CUDA runtime and must neither call CUDA nor wait for work that does
+/// (its destructor neither); an exception that leaves it ends the program. A captured `op` runs at
+/// each launch of the graph, and is the same object each time.
+template <class Op>
+requires std::is_invocable_v<Op&, std::int64_t>
+void for_each(cudaStream_t stream, std::int64_t n, Op op) {
+  using Task = detail::HostTask<Op>;
+  detail::check_count(n);
+  if (n == 0) return;
+  std::unique_ptr<Task> task(new Task{n, std::move(op)});
+  if (const cudaGraph_t graph = detail::capturing_graph(stream)) {
+    Task* captured = detail::give_to_graph(graph, std::move(task));
+    detail::check(cudaLaunchHostFunc(stream, &Task::run_again, captured), "cudaLaunchHostFunc", n);
+  } else {
+    detail::check(cudaLaunchHostFunc(stream, &Task::run_once, task.get()), "cudaLaunchHostFunc", n);
+    task.release();
+  }
+}
+
+}  // namespace host_launch
+#endif
+
+}  // namespace penstock

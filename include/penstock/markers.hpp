@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Ranges and names for a profiler's timeline, by NVTX, in a domain of their own ("penstock").
+// Without a profiler a range costs two tests of a pointer; with PENSTOCK_DISABLE_NVTX (for a whole
+// program, or not at all) nothing at all.
+//
+//   const penstock::ScopedRange range(penstock::markers::fill, batch);    // batch: shown as a
+//   number struct Augment { static constexpr const char* message = "augment"; }; // a name of one's
+//   own const penstock::ScopedRange range(Augment{}, ticket.batch);
+//
+// Names are registered once for each program or shared library; nothing is formatted or copied.
+
+#include <driver_types.h>
+
+#include <concepts>
+#include <cstdint>
+
+#if !defined(PENSTOCK_DISABLE_NVTX) && !defined(NVTX_DISABLE)
+#define PENSTOCK_HAS_NVTX 1
+#include <nvtx3/nvToolsExtCudaRt.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+// Without unversioned names: users may include their own version of NVTX beside this one.
+#ifdef NVTX3_CPP_REQUIRE_EXPLICIT_VERSION
+#include <nvtx3/nvtx3.hpp>
+#else
+#define NVTX3_CPP_REQUIRE_EXPLICIT_VERSION
+#include <nvtx3/nvtx3.hpp>
+#undef NVTX3_CPP_REQUIRE_EXPLICIT_VERSION
+#endif
+#else
+#define PENSTOCK_HAS_NVTX 0
+#endif
+
+namespace penstock {
+
+/// A type that stands for a name: its static member `message` is the text.
+template <class T>
+concept MarkerName = requires {
+  { T::message } -> std::convertible_to<const char*>;
+};
+
+namespace markers {
+
+struct Fill {
+  static constexpr const char* message = "fill";
+};
+struct WaitForRoom {
+  static constexpr const char* message = "wait for room";
+};
+struct WaitForMemory {
+  static constexpr const char* message = "wait for memory";
+};
+struct WaitForSlot {
+  static constexpr const char* message = "wait for slot";
+};
+struct Copy {
+  static constexpr const char* message = "copy";
+};
+struct Next {
+  static constexpr const char* message = "next";
+};
+struct Readback {
+  static constexpr const char* message = "readback";
+};
+struct Capture {
+  static constexpr const char* message = "capture";
+};
+
+inline constexpr Fill fill{};                      ///< a worker runs the source
+inline constexpr WaitForRoom wait_for_room{};      ///< a worker waits until a batch is taken
+inline constexpr WaitForMemory wait_for_memory{};  ///< a worker waits for pinned memory
+inline constexpr WaitForSlot wait_for_slot{};      ///< a filled batch waits for a device slot
+inline constexpr Copy copy{};                      ///< the copy of a batch is put on its stream
+inline constexpr Next next{};                      ///< the consumer asks for a batch
+inline constexpr Readback readback{};              ///< a callback gets a result
+inline constexpr Capture capture{};                ///< a graph is captured
+
+}  // namespace markers
+
+#if PENSTOCK_HAS_NVTX
+
+namespace detail {
+struct MarkerDomain {
+  static constexpr const char* name = "penstock";
+};
+}  // namespace detail
+
+/// Shows the time from construction to destruction, on this thread, under a name and with a number
+/// (a batch, an index). Ranges of one thread nest. Does not throw.
+class [[nodiscard]] ScopedRange {
+ public:
+  template <MarkerName Name>
+  ScopedRange(Name, std::uint64_t payload) noexcept
+      : range_(nvtx3::v1::event_attributes(
+            nvtx3::v1::registered_string_in<detail::MarkerDomain>::get<Name>(),
+            nvtx3::v1::payload(payload))) {}
+  ScopedRange(const ScopedRange&) = delete;
+  ScopedRange& operator=(const ScopedRange&) = delete;
+
+ private:
+  nvtx3::v1::scoped_range_in<detail::MarkerDomain> range_;
+};
+
+namespace markers {
+
+/// Names the calling thread, and `stream`, in a profiler. The text is copied.
+inline void name_this_thread(const char* name) noexcept {
+  nvtxNameOsThreadA(static_cast<std::uint32_t>(::syscall(SYS_gettid)), name);
+}
+inline void name_stream(cudaStream_t stream, const char* name) noexcept {
+  nvtxNameCudaStreamA(stream, name);
+}
+
+}  // namespace markers
+
+#else
+
+class [[nodiscard]] ScopedRange {
+ public:
+  template <MarkerName Name>
+  ScopedRange(Name, std::uint64_t) noexcept {}
+  ~ScopedRange() {}  // Not trivial: a range that is never read is no unused variable.
+  ScopedRange(const ScopedRange&) = delete;
+  ScopedRange& operator=(const ScopedRange&) = delete;
+};
+
+namespace markers {
+
+inline void name_this_thread(const char*) noexcept {}
+inline void name_stream(cudaStream_t, const char*) noexcept {}
+
+}  // namespace markers
+
+#endif
+
+}  // namespace penstock

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Prefetcher: the whole way of a batch, from a function that fills pinned memory to a view on the
+// device that a kernel takes. Batches are made and copied ahead while the consumer's kernels run.
+//
+//   penstock::Prefetcher<Images> prefetcher{layout, sampler, source, {.workers = 8, .epochs = 10}};
+//   while (auto batch = prefetcher.next(stream))      // penstock::Lease<Images>
+//     train_step<<<132, 256, 0, stream>>>(*batch, loss);
+//
+// The route: a worker fills a pinned block; when a device slot is free, whoever makes both true
+// (the worker, or the thread that ends a lease) issues one copy on the copy stream; next() makes
+// the consumer's stream wait for that copy; the end of the lease makes the slot's next copy wait
+// for that stream.
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <penstock/batch_producer.hpp>
+#include <penstock/device_arena.hpp>
+#include <penstock/stats.hpp>
+#include <utility>
+
+namespace penstock {
+
+struct PrefetcherOptions {
+  int workers =
+      detail::default_workers();  ///< threads that run the source; 0: `next` itself runs it
+  std::size_t host_depth = 0;     ///< batches in pinned memory, all told; 0: workers + device_depth
+  std::size_t device_depth = 2;   ///< device slots: batches on the device, leased ones included
+  std::uint64_t epochs = 1;
+  bool ordered = true;  ///< false: batches come as they are ready, each still once
+  std::chrono::milliseconds stall_timeout{300'000};  ///< `next` gives up with StallError; 0: never
+  HostMemory host_memory = HostMemory::pinned;       ///< pageable only where it is asked for
+  std::size_t max_host_bytes = 0;  ///< refuse to take more host memory; 0: half of what may be used
+  unsigned host_flags = cudaHostAllocPortable;  ///< of cudaHostAlloc
+  int numa_node = -1;                           ///< of the host memory; -1: any
+  int copy_priority = 0;                        ///< of the copy stream; lower is more urgent
+};
+
+/// Where a run stands: the next batch that next() will deliver, and what it was a run of.
+struct State {
+  std::uint64_t epoch = 0, batch = 0;
+  std::uint64_t seed = 0;     ///< of the sampler
+  std::uint64_t batches = 0;  ///< of an epoch
+  bool operator==(const State&) const = default;
+};
+
+namespace detail {
+template <class Batch>
+class HandOver;
+template <class Batch>
+struct Staged;
+}  // namespace detail
+
+/// A batch on the device, held by the consumer: move-only; a moved-from or released lease is empty.
+/// Its memory is not written before all that the consumer's streams held at the release is done. It
+/// may outlive the prefetcher, and may be released by another thread than the one that got it.
+template <class Batch>
+class Lease {
+ public:
+  Lease() = default;
+  Lease(Lease&& other) noexcept
+      : hand_over_(std::move(other.hand_over_)), staged_(std::exchange(other.staged_, nullptr)) {}
+  Lease& operator=(Lease&& other) noexcept {
+    Lease taken(std::move(other));
+    std::swap(hand_over_, taken.hand_over_);
+    std::swap(staged_, taken.staged_);
+    return *this;
+  }
+  ~Lease() { release(); }
+
+  explicit operator bool() const noexcept { return staged_ != nullptr; }
+  /// Views of device memory, to be passed to kernels by value.
+  const Batch& operator*() const noexcept;
+  const Batch* operator->() const noexcept;
+  /// Epoch, batch and sample numbers; valid until the release.
+  const Ticket& ticket() const noexcept;
+  /// Which of the device slots, 0 ... device_depth - 1: fixed addresses, fit for a captured graph
+  /// each.
+  std::size_t slot() const noexcept;
+
+  /// The batch is used on `stream` too: it waits for the copy, and the release waits for it. Does
+  /// not block. Throws CudaError.
+  void also_used_on(cudaStream_t stream);
+
+  /// Ends the lease: what is queued on the consumer's streams from now on may not use the batch.
+  /// Does not block. A failure of CUDA's is thrown by the next next().
+  void release() noexcept;
+
+ private:
+  template <class>
+  friend class Prefetcher;
+  Lease(std::shared_ptr<detail::HandOver<Batch>> hand_over, detail::Staged<Batch>* staged)
+      : hand_over_(std::move(hand_over)), staged_(staged) {}
+
+  std::shared_ptr<detail::HandOver<Batch>> hand_over_;
+  detail::Staged<Batch>* staged_ = nullptr;
+};
+
+/// `next`, `state` and `restore` belong to one thread at a time; `stats` and the ends of leases may
+/// be anywhere. After construction, no call allocates, creates CUDA objects, or blocks inside CUDA.
+template <class Batch>
+class Prefetcher {
+ public:
+  /// Allocates all host and device memory on the current device, and starts to fill it. Sampler and
+  /// source run on the workers; each worker has its own copy of the source. Throws
+  /// std::invalid_argument, PoolExhausted (with the numbers, when memory is over a cap or refused)
+  /// or CudaError.
+  Prefetcher(Layout<Batch> layout, AnySampler sampler, AnySource<Batch> source,
+             PrefetcherOptions options = {})
+      : hand_over_(std::make_shared<detail::HandOver<Batch>>(
+            std::move(layout), std::move(sampler), std::move(source), std::move(options))) {}
+  Prefetcher(const Prefetcher&) = delete;
+  Prefetcher& operator=(const Prefetcher&) = delete;
+  /// Asks the sources to stop, joins the workers, waits until no copy reads host memory any more,
+  /// frees everything. What leases still hold is freed with the last of them.
+  ~Prefetcher() { hand_over_->close(); }
+
+  /// The next batch; work queued on `consumer` from now on sees it complete. Waits on the host
+  /// until a batch's copy is issued, never for the copy. Empty: all epochs are done, or the source
+  /// said that there is no more. Throws SourceError in place of the batch that failed, CudaError,
+  /// PoolExhausted, or StallError; the next call goes on behind it.
+  Lease<Batch> next(cudaStream_t consumer) {
+    detail::Staged<Batch>* staged = hand_over_->take(consumer);
+    return staged == nullptr ? Lease<Batch>() : Lease<Batch>(hand_over_, staged);
+  }
+
+  /// The position behind the last batch that next() delivered (or threw for). Throws
+  /// std::logic_error when batches come unordered: then there is no such position.
+  State state() const { return hand_over_->state(); }
+  /// Goes on at `state`, with whatever workers and depths this prefetcher has. Throws
+  /// std::invalid_argument when `state` is of another run (seed or number of batches differ).
+  /// Leases that are out stay valid.
+  void restore(const State& state) { hand_over_->restore(state); }
+
+  Stats stats() const { return hand_over_->stats(); }
+
+ private:
+  std::shared_ptr<detail::HandOver<Batch>> hand_over_;
+};
+
+}  // namespace penstock
+
+#include <penstock/detail/hand_over.hpp>

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Tensor<T, Rank>: a non-owning, row-major view of a batch's field. It is the same type on the
+// host, on the device and as a kernel argument; it never owns memory and never copies elements.
+//
+//   penstock::Tensor<float, 2> scores(pointer, samples, classes);
+//   scores(i, j) = 1.0f;                         // also in a kernel, through the same view
+//   scores.extent(0), scores.size(), scores.data_handle()
+
+#include <cstdint>
+#include <cuda/std/mdspan>
+
+namespace penstock {
+
+/// Row-major view with `Rank` run-time extents of 64 bits. The first extent counts samples.
+template <class T, int Rank>
+using Tensor = cuda::std::mdspan<T, cuda::std::dextents<std::int64_t, Rank>>;
+
+}  // namespace penstock
