@@ -27,8 +27,8 @@ namespace penstock {
 /// `batches()`: of one epoch, always the same. `samples(epoch, batch, out)`: fills `out` for any
 /// batch below that, as a pure function: it is called from many threads, in any order, and again
 /// after a resume.
-template <class S>
-concept BatchSampler = requires(const S& sampler, std::uint64_t number,
+template <class T>
+concept BatchSampler = requires(const T& sampler, std::uint64_t number,
                                 std::vector<std::uint64_t>& out) {
   { sampler.batches() } -> std::convertible_to<std::uint64_t>;
   sampler.samples(number, number, out);
@@ -38,12 +38,12 @@ concept BatchSampler = requires(const S& sampler, std::uint64_t number,
 /// only be assigned to or destroyed.
 class AnySampler {
  public:
-  template <class S>
-  requires(!std::same_as<std::remove_cvref_t<S>, AnySampler> &&
-           BatchSampler<std::remove_cvref_t<S>>)
+  template <class T>
+  requires(!std::same_as<std::remove_cvref_t<T>, AnySampler> &&
+           BatchSampler<std::remove_cvref_t<T>>)
       // NOLINTNEXTLINE(google-explicit-constructor): a sampler is an AnySampler.
-      AnySampler(S&& sampler)
-      : sampler_(std::make_shared<Model<std::remove_cvref_t<S>>>(std::forward<S>(sampler))) {}
+      AnySampler(T&& sampler)
+      : sampler_(std::make_shared<Model<std::remove_cvref_t<T>>>(std::forward<T>(sampler))) {}
 
   std::uint64_t batches() const { return sampler_->batches(); }
   void samples(std::uint64_t epoch, std::uint64_t batch, std::vector<std::uint64_t>& out) const {
@@ -59,10 +59,10 @@ class AnySampler {
     virtual void samples(std::uint64_t, std::uint64_t, std::vector<std::uint64_t>&) const = 0;
     virtual std::uint64_t seed() const = 0;
   };
-  template <class S>
+  template <class T>
   struct Model final : Interface {
-    explicit Model(const S& s) : sampler(s) {}
-    explicit Model(S&& s) : sampler(std::move(s)) {}
+    explicit Model(const T& s) : sampler(s) {}
+    explicit Model(T&& s) : sampler(std::move(s)) {}
     std::uint64_t batches() const override { return sampler.batches(); }
     void samples(std::uint64_t epoch, std::uint64_t batch,
                  std::vector<std::uint64_t>& out) const override {
@@ -76,7 +76,7 @@ class AnySampler {
       else
         return 0;
     }
-    const S sampler;
+    const T sampler;
   };
 
   std::shared_ptr<const Interface> sampler_;

@@ -83,9 +83,9 @@ class HostBatch {
 template <class Batch>
 class BatchProducer {
  public:
-  /// Starts the workers. The pool must be able to hold `depth` batches and all that are taken and
-  /// not yet given back. Sampler and source are called from the workers; each worker has its own
-  /// copy of the source. Throws std::invalid_argument.
+  /// Starts the workers. They use up to `depth` blocks of the pool beside those that were taken,
+  /// and work with any pool that has room for one. Sampler and source are called from the workers;
+  /// each worker has its own copy of the source. Throws std::invalid_argument.
   BatchProducer(Layout<Batch> layout, AnySampler sampler, AnySource<Batch> source, PinnedPool& pool,
                 ProducerOptions options = {});
   BatchProducer(const BatchProducer&) = delete;
@@ -100,7 +100,8 @@ class BatchProducer {
 
   /// A batch, or the error in its place, is there: `next` will not wait. Never with 0 workers.
   bool ready() const noexcept { return !finished_ && ring_.full(); }
-  /// There will be no more batches. Does not wait; with 0 workers only `next` can find out.
+  /// There will be no more batches. Does not wait; with 0 workers it does not know
+  /// that the source will say so.
   bool at_end() noexcept;
 
   /// Stops and joins the workers; ready batches are kept.
@@ -118,17 +119,18 @@ class BatchProducer {
   detail::WorkerActivity oldest_activity() const;
 
  private:
-  struct End {};  // the source returned false, or was stopped
+  struct End {};  // the source returned false
   using Item = std::variant<HostBatch<Batch>, std::exception_ptr, End>;
 
   void start();
   void work(std::size_t worker, const std::stop_token& stop);
-  Item make(std::uint64_t number, AnySource<Batch>& source, std::vector<std::uint64_t>& samples,
-            detail::WorkerTrace& trace, const std::stop_token& stop);
+  bool enter(detail::WorkerTrace& trace);
+  PinnedBlock acquire(detail::WorkerTrace& trace, const std::stop_token& stop);
+  Item make(std::uint64_t number, PinnedBlock block, AnySource<Batch>& source,
+            std::vector<std::uint64_t>& samples, detail::WorkerTrace& trace,
+            const std::stop_token& stop);
   Item fill(PinnedBlock block, const Ticket& ticket, AnySource<Batch>& source,
             const std::stop_token& stop);
-  PinnedBlock acquire(std::uint64_t number, detail::WorkerTrace& trace,
-                      const std::stop_token& stop);
   std::size_t bytes(const HostBatch<Batch>& batch) const;
   Ticket write_ticket(std::uint64_t number, const PinnedBlock& block,
                       std::vector<std::uint64_t>& samples) const;

@@ -35,8 +35,8 @@ class [[nodiscard]] DeviceGuard {
   int device_;
 };
 
-/// Lets this thread make calls that a stream capture on ANOTHER thread would forbid (allocate,
-/// query an event), for the guard's life: the thread's capture mode is thread-local meanwhile.
+/// Lets this thread make calls that a stream capture, on this thread or another, would forbid
+/// because they might belong to it (allocate, query an event), for the guard's life. Ours never do.
 class [[nodiscard]] CaptureModeGuard {
  public:
   CaptureModeGuard() { exchange(); }
@@ -48,7 +48,7 @@ class [[nodiscard]] CaptureModeGuard {
   // Best effort: where the exchange fails, the guarded call reports what is wrong.
   void exchange() noexcept { cudaThreadExchangeStreamCaptureMode(&mode_); }
 
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeThreadLocal;
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
 /// An owned stream of the device that was current at construction.
@@ -80,6 +80,19 @@ class Stream {
  private:
   cudaStream_t stream_ = nullptr;
 };
+
+namespace detail {
+
+/// cudaEventQuery, allowed beside stream captures, and leaving no "not ready" behind for the
+/// thread's next cudaGetLastError.
+inline cudaError_t query(cudaEvent_t event) noexcept {
+  const CaptureModeGuard guard;
+  const cudaError_t status = cudaEventQuery(event);
+  if (status == cudaErrorNotReady) cudaGetLastError();
+  return status;
+}
+
+}  // namespace detail
 
 /// An owned event of the device that was current at construction. Recording it on a stream of
 /// another device is an error of CUDA's.
@@ -113,11 +126,9 @@ class Event {
   /// Has the last record been reached? True for an event that was never recorded. Does not block.
   /// Safe beside a stream capture on another thread.
   bool done() const {
-    const CaptureModeGuard guard;
-    const cudaError_t status = cudaEventQuery(event_);
-    if (status == cudaErrorNotReady) return false;
-    detail::check(status, "cudaEventQuery");
-    return true;
+    const cudaError_t status = detail::query(event_);
+    if (status != cudaErrorNotReady) detail::check(status, "cudaEventQuery");
+    return status == cudaSuccess;
   }
   /// Blocks this thread until the last record is reached.
   void synchronize() const { detail::check(cudaEventSynchronize(event_), "cudaEventSynchronize"); }

@@ -32,6 +32,18 @@ enum class Schedule {
   random,  ///< after a delay drawn from the seed: the same seed draws the same delays
 };
 
+/// What a stream can be asked to do.
+enum class OperationKind {
+  copy,
+  fill,
+  host_function,
+  event_record,
+  event_wait,
+  allocate,
+  free,
+  graph,  ///< the begin and the end of a graph's launch
+};
+
 /// What the emulated machine can do. Rates of 0 mean "as fast as this CPU does it", and add no
 /// delay.
 struct Machine {
@@ -102,6 +114,11 @@ void reset_counters();
 /// returns it until `reset`.
 void fail_call(std::string_view function, cudaError_t error, std::uint64_t nth = 1);
 
+/// Makes the `nth` operation of this kind that a stream comes to from now on fail on the device,
+/// with a sticky error: nothing after it is executed on that device, and the error surfaces at a
+/// later call.
+void fail_operation(OperationKind kind, cudaError_t error, std::uint64_t nth = 1);
+
 /// Forgets failures that have not happened yet; false when there were none, so all asked for
 /// happened.
 bool clear_failures();
@@ -122,17 +139,6 @@ Live live();
 
 // ---- The timeline
 // ---------------------------------------------------------------------------------
-
-enum class OperationKind {
-  copy,
-  fill,
-  host_function,
-  event_record,
-  event_wait,
-  allocate,
-  free,
-  graph
-};
 
 /// One operation of a stream, with the times on std::chrono::steady_clock at which it was
 /// submitted, began and ended.

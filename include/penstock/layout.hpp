@@ -14,6 +14,7 @@
 // allocates.
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -29,6 +30,20 @@ namespace penstock {
 /// Fields start at multiples of this many bytes of a block: what cudaMalloc guarantees for the
 /// block itself, and enough for every vector load and for whole memory transactions.
 inline constexpr std::size_t field_alignment = 256;
+
+/// The shape of one sample: exactly `Rank` integers, or an array of them.
+template <std::size_t Rank>
+struct SampleShape {
+  template <std::integral... Integers>
+  requires(sizeof...(Integers) == Rank)
+      // NOLINTNEXTLINE(google-explicit-constructor): {32, 32, 3} is a shape.
+      constexpr SampleShape(Integers... integers)
+      : extents{static_cast<std::int64_t>(integers)...} {}
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  constexpr SampleShape(const std::array<std::int64_t, Rank>& array) : extents(array) {}
+
+  std::array<std::int64_t, Rank> extents;
+};
 
 /// Describes `Batch`, an aggregate of Tensors and, if need be, of plain values that a source sets
 /// and that travel with the batch. Tensors that are not registered are plain values too: nobody
@@ -55,7 +70,7 @@ class Layout {
   /// field that was added before, and sizes beyond 63 bits.
   template <class T, class Extents>
   Layout& field(cuda::std::mdspan<T, Extents> Batch::*member,
-                const std::array<std::int64_t, Extents::rank() - 1>& sample_shape) {
+                const SampleShape<Extents::rank() - 1>& sample_shape) {
     static_assert(std::is_same_v<cuda::std::mdspan<T, Extents>, Tensor<T, int{Extents::rank()}>>,
                   "a field must be a penstock::Tensor: 64-bit run-time extents");
     static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>,
@@ -66,7 +81,7 @@ class Layout {
     return add({offset_of(member),
                 0,
                 sizeof(T),
-                {sample_shape.begin(), sample_shape.end()},
+                {sample_shape.extents.begin(), sample_shape.extents.end()},
                 &Functions::write,
                 &Functions::read});
   }

@@ -21,14 +21,10 @@
 #include <nvtx3/nvToolsExtCudaRt.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-// Without unversioned names: users may include their own version of NVTX beside this one.
-#ifdef NVTX3_CPP_REQUIRE_EXPLICIT_VERSION
+// As users include it, and only nvtx3::v1 is named below. With NVTX3_CPP_REQUIRE_EXPLICIT_VERSION
+// here, a user's own include of the same header after this one would find its unversioned names
+// missing.
 #include <nvtx3/nvtx3.hpp>
-#else
-#define NVTX3_CPP_REQUIRE_EXPLICIT_VERSION
-#include <nvtx3/nvtx3.hpp>
-#undef NVTX3_CPP_REQUIRE_EXPLICIT_VERSION
-#endif
 #else
 #define PENSTOCK_HAS_NVTX 0
 #endif

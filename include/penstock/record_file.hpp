@@ -52,6 +52,9 @@ class RecordFile {
     for (const std::filesystem::path& file : files) files_.push_back({size(), map(file)});
   }
 
+  RecordFile(RecordFile&&) noexcept = default;
+  RecordFile& operator=(RecordFile&&) noexcept = default;
+
   /// Number of records.
   std::uint64_t size() const noexcept {
     return files_.empty() ? 0 : files_.back().first + count(files_.back());

@@ -91,10 +91,9 @@ class Sampler {
     const std::uint64_t length = options_.samples;
     const std::uint64_t world = static_cast<std::uint64_t>(options_.world_size);
     std::uint64_t place = (static_cast<std::uint64_t>(options_.rank) + first * world) % length;
-    const std::uint64_t step = world % length;
     for (std::uint64_t& sample : out) {
       sample = place;
-      place += step;
+      place += world;  // A rank has more than one place only where world < length.
       if (place >= length) place -= length;
     }
   }

@@ -107,34 +107,53 @@ void BatchProducer<Batch>::work(std::size_t worker, const std::stop_token& stop)
   cudaSetDevice(
       device_);  // Where it fails, the calls that need the device say so, at a batch's place.
 
-  while (!stop.stop_requested()) {
-    std::optional<std::uint64_t> number = ring_.try_claim();
-    if (!number) {
-      const detail::WorkerTrace::Stay stay(trace, detail::WorkerState::room, ring_.head());
-      number = ring_.claim();
+  while (enter(trace)) {
+    // The block comes before the number, so that the oldest number always has one.
+    PinnedBlock block;
+    std::exception_ptr no_block;
+    try {
+      block = acquire(trace, stop);
+      if (!block) return;
+    } catch (...) {
+      no_block = std::current_exception();
     }
+    const std::optional<std::uint64_t> number = ring_.claim();
     if (!number) return;
     Item item{End{}};
     try {
+      if (no_block) std::rethrow_exception(no_block);
       if (!source) source.emplace(source_);  // A user's copy constructor may throw.
-      item = make(*number, *source, samples, trace, stop);
+      item = make(*number, std::move(block), *source, samples, trace, stop);
     } catch (...) {
       item = std::current_exception();
     }
-    const bool ends = std::holds_alternative<End>(item);
-    if (ends) ring_.close();
+    if (std::holds_alternative<End>(item)) ring_.close();
     ring_.publish(*number, std::move(item));
     if (options_.on_ready) options_.on_ready();
-    if (ends) return;
   }
 }
 
 template <class Batch>
-auto BatchProducer<Batch>::make(std::uint64_t number, AnySource<Batch>& source,
+bool BatchProducer<Batch>::enter(detail::WorkerTrace& trace) {
+  if (ring_.try_enter()) return true;  // Mostly, with a slow source; no clock is read.
+  const detail::WorkerTrace::Stay stay(trace, detail::WorkerState::room, ring_.next_number());
+  const ScopedRange range(markers::wait_for_room, ring_.next_number());
+  return ring_.enter();
+}
+
+template <class Batch>
+PinnedBlock BatchProducer<Batch>::acquire(detail::WorkerTrace& trace, const std::stop_token& stop) {
+  if (PinnedBlock block = pool_.try_acquire(block_bytes_)) return block;
+  const detail::WorkerTrace::Stay stay(trace, detail::WorkerState::memory, ring_.next_number());
+  const ScopedRange range(markers::wait_for_memory, ring_.next_number());
+  return pool_.acquire(block_bytes_, stop);
+}
+
+/// Makes batch `number` in `block`.
+template <class Batch>
+auto BatchProducer<Batch>::make(std::uint64_t number, PinnedBlock block, AnySource<Batch>& source,
                                 std::vector<std::uint64_t>& samples, detail::WorkerTrace& trace,
                                 const std::stop_token& stop) -> Item {
-  PinnedBlock block = acquire(number, trace, stop);
-  if (!block) return End{};
   const detail::WorkerTrace::Stay stay(trace, detail::WorkerState::source, number);
   const std::uint64_t epoch = number / batches_, batch = number % batches_;
   const ScopedRange range(markers::fill, batch);
@@ -149,15 +168,6 @@ auto BatchProducer<Batch>::make(std::uint64_t number, AnySource<Batch>& source,
   } catch (...) {
     throw SourceError(epoch, batch, "an exception that is no std::exception");
   }
-}
-
-template <class Batch>
-PinnedBlock BatchProducer<Batch>::acquire(std::uint64_t number, detail::WorkerTrace& trace,
-                                          const std::stop_token& stop) {
-  // Mostly there is one, and no clock is read.
-  if (PinnedBlock block = pool_.try_acquire(block_bytes_)) return block;
-  const detail::WorkerTrace::Stay stay(trace, detail::WorkerState::memory, number);
-  return pool_.acquire(block_bytes_, stop);
 }
 
 template <class Batch>
@@ -200,7 +210,7 @@ bool BatchProducer<Batch>::at_end() noexcept {
     ring_.take();
     finished_ = options_.ordered;
   }
-  finished_ = finished_ || (options_.workers > 0 && ring_.over());
+  finished_ = finished_ || (options_.workers > 0 ? ring_.over() : inline_next_ == total_);
   return finished_;
 }
 
@@ -221,10 +231,12 @@ std::optional<HostBatch<Batch>> BatchProducer<Batch>::next() {
 
 template <class Batch>
 std::optional<HostBatch<Batch>> BatchProducer<Batch>::next_inline() {
-  if (finished_ || inline_next_ == total_) return std::nullopt;
+  if (at_end()) return std::nullopt;
   // Counted before it is made: after an exception the next call makes the batch behind it.
-  Item item =
-      make(inline_next_++, *inline_source_, inline_samples_, traces_.front(), std::stop_token{});
+  const std::uint64_t number = inline_next_++;
+  detail::WorkerTrace& trace = traces_.front();
+  Item item = make(number, acquire(trace, std::stop_token{}), *inline_source_, inline_samples_,
+                   trace, std::stop_token{});
   finished_ = std::holds_alternative<End>(item);
   if (finished_) return std::nullopt;
   return batch_in(std::move(item));

@@ -2,12 +2,13 @@
 #pragma once
 
 // BatchRing: how finished batches get from many workers to one consumer, in order or as they come,
-// without a lock. Workers claim numbers in sequence while there is room; a claimed number is
-// published exactly once. In order, number n goes into cell n % depth; as they come, the n-th
-// published one does.
+// without a lock.
 //
-// Room: a number is claimed only when fewer than `depth` claimed ones have not been taken. So a
-// cell that is written is one that the consumer has emptied, in both modes.
+// A worker enters when there is room, and claims a number only when it has all it needs to make the
+// batch: so the oldest number is never held up by younger ones that took what it needs. A claimed
+// number is published exactly once. In order, number n goes into cell n % depth; as they come, the
+// n-th published one does. At most `depth` workers and items are inside, so a cell that is written
+// was emptied before.
 
 #include <atomic>
 #include <cstddef>
@@ -28,21 +29,30 @@ class BatchRing {
 
   // ---- For workers ----------------------------------------------------------------------------
 
-  /// The next number; nullopt: there is no room now, or no number any more (see `closed`).
-  std::optional<std::uint64_t> try_claim() {
+  /// Room for one more batch was taken; false: there is no room now, or never again (see `closed`).
+  bool try_enter() {
+    std::uint64_t entered = entered_.load(std::memory_order_relaxed);
+    while (has_room(entered))
+      if (entered_.compare_exchange_weak(entered, entered + 1, std::memory_order_acq_rel))
+        return true;
+    return false;
+  }
+
+  /// As try_enter, waiting for room; false: there is none any more.
+  bool enter() {
+    bool inside = false;
+    room_.wait([&] { return (inside = try_enter()) || closed(); });
+    if (closed()) room_.notify_all();  // Whoever else waits, waits in vain.
+    return inside;
+  }
+
+  /// The next number, for a worker that has entered; nullopt: the ring was closed meanwhile.
+  std::optional<std::uint64_t> claim() {
     std::uint64_t claimed = claimed_.load(std::memory_order_relaxed);
-    while (has_room(claimed))
+    while ((claimed & kClosed) == 0)
       if (claimed_.compare_exchange_weak(claimed, claimed + 1, std::memory_order_acq_rel))
         return claimed;
     return std::nullopt;
-  }
-
-  /// As try_claim, waiting for room; nullopt: there is no number any more.
-  std::optional<std::uint64_t> claim() {
-    std::optional<std::uint64_t> number;
-    room_.wait([&] { return (number = try_claim()).has_value() || closed(); });
-    if (number && *number + 1 == limit_) room_.notify_all();  // Whoever else waits, waits in vain.
-    return number;
   }
 
   /// Hands over what became of a claimed number.
@@ -62,11 +72,14 @@ class BatchRing {
     ready_.notify_one();
   }
 
-  /// No number can be claimed any more.
+  /// Nobody can enter any more.
   bool closed() const {
-    const std::uint64_t claimed = claimed_.load(std::memory_order_acquire);
-    return (claimed & kClosed) != 0 || claimed >= limit_;
+    return (claimed_.load(std::memory_order_acquire) & kClosed) != 0 ||
+           entered_.load(std::memory_order_acquire) >= limit_;
   }
+
+  /// The number that will be claimed next.
+  std::uint64_t next_number() const { return claimed_.load(std::memory_order_relaxed) & ~kClosed; }
 
   // ---- For the one consumer -------------------------------------------------------------------
 
@@ -120,6 +133,7 @@ class BatchRing {
     limit_ = limit;
     taken_.store(first, std::memory_order_relaxed);
     published_.store(first, std::memory_order_relaxed);
+    entered_.store(first, std::memory_order_relaxed);
     claimed_.store(first, std::memory_order_release);
   }
 
@@ -134,8 +148,9 @@ class BatchRing {
     std::optional<Item> item;
   };
 
-  bool has_room(std::uint64_t claimed) const {
-    return claimed < limit_ && claimed < taken_.load(std::memory_order_acquire) + depth_;
+  bool has_room(std::uint64_t entered) const {
+    return entered < limit_ && entered < taken_.load(std::memory_order_acquire) + depth_ &&
+           (claimed_.load(std::memory_order_relaxed) & kClosed) == 0;
   }
 
   const std::size_t depth_;
@@ -143,7 +158,8 @@ class BatchRing {
   const std::unique_ptr<Cell[]> cells_;
   std::uint64_t limit_ = 0;  // below kClosed
 
-  alignas(64) std::atomic<std::uint64_t> claimed_{0};  // by workers
+  alignas(64) std::atomic<std::uint64_t> entered_{0};  // by workers
+  alignas(64) std::atomic<std::uint64_t> claimed_{0};
   alignas(64) std::atomic<std::uint64_t> published_{0};
   alignas(64) std::atomic<std::uint64_t> taken_{0};  // by the consumer
   EventCount room_, ready_;

@@ -33,7 +33,8 @@ class CopyWatch {
   void look() noexcept {
     const std::uint64_t issued = issued_.load(std::memory_order_acquire);
     if (issued > marks_.size()) oldest_ = std::max(oldest_, issued - marks_.size());
-    const CaptureModeGuard guard;
+    // A query would cover up an error that the user's own check has yet to see.
+    if (cudaPeekAtLastError() != cudaSuccess) return;
     while (oldest_ < issued && done(at(oldest_).copied)) ++oldest_;
     if (oldest_ == issued)
       add_alone(idle_, std::uint64_t{1});
@@ -64,9 +65,7 @@ class CopyWatch {
 
   Mark& at(std::uint64_t copy) { return marks_[copy % marks_.size()]; }
   Mark& next() { return at(issued_.load(std::memory_order_relaxed)); }
-  static bool done(const Event& event) noexcept {
-    return cudaEventQuery(event.get()) == cudaSuccess;
-  }
+  static bool done(const Event& event) noexcept { return query(event.get()) == cudaSuccess; }
 
   std::vector<Mark> marks_;
   std::atomic<std::uint64_t> issued_{0};

@@ -200,11 +200,14 @@ bool HandOver<Batch>::stage_ready_batch() noexcept {
     fail(std::current_exception());
     return false;
   }
+  std::exception_ptr error;
   try {
     stage(*producer_->next());
+    return true;
   } catch (...) {
-    stage(std::current_exception());
+    error = std::current_exception();
   }
+  stage(std::move(error));  // Outside the handler: the consumer's thread is its only owner then.
   return true;
 }
 
@@ -400,6 +403,7 @@ void HandOver<Batch>::stage_inline() {
   if (in_line_.load(std::memory_order_relaxed) != 0 || ended_.load(std::memory_order_relaxed))
     return;
   throw_failure();
+  if (producer_->at_end()) return end();
   wait([this] { return reserved_.has_value() || arena_.free_slots() != 0; });
   reserve_slot();
   std::optional<HostBatch<Batch>> host;

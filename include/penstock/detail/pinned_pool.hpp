@@ -26,7 +26,7 @@ inline int stream_device(cudaStream_t stream) {
 }
 
 /// One block of memory and the event that says when the device has stopped using it.
-struct PinnedEntry {
+struct PinnedEntry : IdleLink<PinnedEntry> {
   explicit PinnedEntry(HostAllocation allocation) : memory(std::move(allocation)) {}
   std::size_t bytes() const { return memory.bytes(); }
 
@@ -61,7 +61,7 @@ class PinnedPoolCore {
     if (!lost_.empty()) cudaDeviceSynchronize();
   }
 
-  PinnedEntry* try_acquire(std::size_t bytes) { return idle_.pop(rounded(bytes)); }
+  PinnedEntry* try_acquire(std::size_t bytes) { return idle_.try_pop(rounded(bytes)); }
 
   /// nullptr: stop was requested.
   PinnedEntry* acquire(std::size_t bytes, const std::stop_token& stop) {
@@ -86,7 +86,7 @@ class PinnedPoolCore {
     // Asked while the block's shard is locked: a waiter that this look misses has yet to announce
     // itself, and will find the block. wakers_ keeps the core alive until the wake-up is through.
     const bool taken = idle_.push(entry, [&] {
-      wakes = waiters_.load(std::memory_order_seq_cst) != 0;
+      wakes = waiters_.load(std::memory_order_relaxed) != 0;
       if (wakes) wakers_.fetch_add(1, std::memory_order_relaxed);
     });
     if (!taken) return forget();
@@ -181,7 +181,7 @@ class PinnedPoolCore {
     polling_ = true;
     asked_.assign(in_flight_.begin(), in_flight_.end());
     lock.unlock();
-    const auto first_done = std::stable_partition(
+    const auto first_done = std::partition(
         asked_.begin(), asked_.end(), [](const PinnedEntry* entry) { return !is_done(*entry); });
     lock.lock();
     polling_ = false;
@@ -197,8 +197,7 @@ class PinnedPoolCore {
   /// A failed query says nothing about the copy: the block stays in flight, and the failure shows
   /// where the stream is used.
   static bool is_done(const PinnedEntry& entry) noexcept {
-    const CaptureModeGuard guard;
-    return cudaEventQuery(entry.event->get()) == cudaSuccess;
+    return query(entry.event->get()) == cudaSuccess;
   }
 
   /// Frees idle blocks of other sizes until `bytes` fit under the cap.
@@ -236,7 +235,6 @@ class PinnedPoolCore {
     }
     ++allocated_;
     for (auto* list : {&in_flight_, &asked_, &lost_}) list->reserve(entries_.size());
-    idle_.reserve(entries_.size());
     return entries_.back().get();
   }
 
@@ -244,15 +242,16 @@ class PinnedPoolCore {
   [[noreturn]] void throw_refusal(std::size_t bytes) {
     const std::string why =
         "the system refuses more page-locked memory: use smaller or fewer batches (host_depth), "
-        "raise the "
-        "limit, or ask for HostMemory::pageable";
+        "raise "
+        "its limit, or ask for HostMemory::pageable";
     try {
       throw;
     } catch (const CudaError& error) {
-      if (error.code() == cudaErrorMemoryAllocation) throw exhausted(why, bytes);
+      if (error.code() == cudaErrorMemoryAllocation)
+        throw PoolExhausted(why, bytes, bytes_, options_.max_bytes);
       throw;
     } catch (const std::bad_alloc&) {
-      throw exhausted(why, bytes);
+      throw PoolExhausted(why, bytes, bytes_, options_.max_bytes);
     }
   }
 

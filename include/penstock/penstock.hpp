@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// All of penstock. Read from the top down: each header includes only those below it.
+
+#include <penstock/prefetcher.hpp>  // the whole way of a batch, to a lease on the device
+
+#include <penstock/batch_producer.hpp>  // workers that fill batches ahead
+
+#include <penstock/device_arena.hpp>  // device buffers, reused in stream order
+#include <penstock/launch.hpp>        // a functor for each index, in stream order
+#include <penstock/pinned_pool.hpp>   // page-locked blocks, reused under a cap
+#include <penstock/source.hpp>        // Ticket, Source: what fills a batch
+
+#include <penstock/any_sampler.hpp>  // anything that says which samples a batch is made of
+#include <penstock/cuda.hpp>         // Stream, Event, guards
+#include <penstock/layout.hpp>       // where the fields of a batch lie
+#include <penstock/record_file.hpp>  // records of fixed size in mapped files
+#include <penstock/sampler.hpp>      // shuffled, sharded, in constant memory
+
+#include <penstock/emulation.hpp>  // control of the emulated runtime
+#include <penstock/error.hpp>      // what is thrown
+#include <penstock/markers.hpp>    // NVTX ranges
+#include <penstock/stats.hpp>      // where the time went
+#include <penstock/tensor.hpp>     // the view of a field

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Calls about stream capture.
+
+#include "seam.hpp"
+
+namespace penstock::emulation::detail {
+
+namespace {
+
+bool is_mode(cudaStreamCaptureMode mode) {
+  return mode == cudaStreamCaptureModeGlobal || mode == cudaStreamCaptureModeThreadLocal ||
+         mode == cudaStreamCaptureModeRelaxed;
+}
+
+cudaStreamCaptureStatus status_of(const Stream& stream) {
+  if (stream.capture == nullptr) return cudaStreamCaptureStatusNone;
+  return stream.capture->valid ? cudaStreamCaptureStatusActive
+                               : cudaStreamCaptureStatusInvalidated;
+}
+
+}  // namespace
+
+}  // namespace penstock::emulation::detail
+
+using namespace penstock::emulation::detail;  // NOLINT: this file defines the functions of CUDA.
+
+extern "C" {
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
+  return enter(Function::cudaStreamBeginCapture, [&](Call& call) {
+    Stream* stream = nullptr;
+    const cudaError_t status = call.find(handle, &stream);
+    if (status != cudaSuccess) return status;
+    if (!is_mode(mode)) return cudaErrorInvalidValue;
+    return call.runtime.captures.begin(*stream, mode, call.thread);
+  });
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
+  return enter(Function::cudaStreamEndCapture, [&](Call& call) {
+    Stream* stream = nullptr;
+    cudaError_t status = call.find(handle, &stream);
+    if (status != cudaSuccess) return status;
+    if (graph == nullptr) return cudaErrorInvalidValue;
+    Ref<Graph> captured;
+    status = call.runtime.captures.end(*stream, call.thread, &captured);
+    *graph = captured ? reinterpret_cast<cudaGraph_t>(captured->handle) : nullptr;
+    return status;
+  });
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* capture_status) {
+  return enter(Function::cudaStreamIsCapturing, [&](Call& call) {
+    Stream* stream = nullptr;
+    cudaError_t status = call.find(handle, &stream);
+    if (status != cudaSuccess) return status;
+    if (capture_status == nullptr) return cudaErrorInvalidValue;
+    status = call.runtime.captures.admit_look(*stream);
+    if (status == cudaSuccess) *capture_status = status_of(*stream);
+    return status;
+  });
+}
+
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* capture_status,
+                                     unsigned long long* id, cudaGraph_t* graph,
+                                     const cudaGraphNode_t** dependencies,
+                                     const cudaGraphEdgeData** edges, std::size_t* count) {
+  return enter(Function::cudaStreamGetCaptureInfo, [&](Call& call) {
+    Stream* stream = nullptr;
+    cudaError_t status = call.find(handle, &stream);
+    if (status != cudaSuccess) return status;
+    if (capture_status == nullptr) return cudaErrorInvalidValue;
+    status = call.runtime.captures.admit_look(*stream);
+    if (status != cudaSuccess) return status;
+    *capture_status = status_of(*stream);
+    if (*capture_status != cudaStreamCaptureStatusActive) return cudaSuccess;
+    Capture& capture = *stream->capture;
+    if (id != nullptr) *id = capture.number;
+    if (graph != nullptr) *graph = reinterpret_cast<cudaGraph_t>(capture.graph->handle);
+    if (edges != nullptr) *edges = nullptr;  // Every edge is an ordinary one.
+    if (count != nullptr) *count = stream->capture_tail.size();
+    if (dependencies != nullptr) {  // Valid until the next call about this capture.
+      capture.told.clear();
+      for (const GraphNode* node : stream->capture_tail)
+        capture.told.push_back(reinterpret_cast<cudaGraphNode_t>(node->handle));
+      *dependencies = capture.told.data();
+    }
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  return enter(Function::cudaThreadExchangeStreamCaptureMode, [&](Call& call) {
+    if (mode == nullptr || !is_mode(*mode)) return cudaErrorInvalidValue;
+    std::swap(*mode, call.thread.capture_mode);
+    return cudaSuccess;
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Calls about graphs and user objects.
+
+#include <algorithm>
+
+#include "seam.hpp"
+
+namespace penstock::emulation::detail {
+
+namespace {
+
+constexpr unsigned long long kInstantiateFlags =
+    cudaGraphInstantiateFlagAutoFreeOnLaunch | cudaGraphInstantiateFlagUpload |
+    cudaGraphInstantiateFlagUseNodePriority;
+
+Graph* find(const Call& call, cudaGraph_t handle) {
+  return call.runtime.graphs.find(reinterpret_cast<std::uint64_t>(handle));
+}
+
+GraphExec* find(const Call& call, cudaGraphExec_t handle) {
+  return call.runtime.graph_execs.find(reinterpret_cast<std::uint64_t>(handle));
+}
+
+UserObject* find(const Call& call, cudaUserObject_t handle) {
+  return call.runtime.user_objects.find(reinterpret_cast<std::uint64_t>(handle));
+}
+
+cudaError_t instantiate(Call& call, cudaGraphExec_t* exec, cudaGraph_t graph_handle,
+                        unsigned long long flags) {
+  const Graph* const graph = find(call, graph_handle);
+  if (exec == nullptr || graph == nullptr || call.runtime.captures.captures(*graph))
+    return cudaErrorInvalidValue;
+  if ((flags & cudaGraphInstantiateFlagDeviceLaunch) != 0) return cudaErrorNotSupported;
+  if ((flags & ~kInstantiateFlags) != 0) return cudaErrorInvalidValue;
+  const bool frees_on_launch = (flags & cudaGraphInstantiateFlagAutoFreeOnLaunch) != 0;
+  *exec = reinterpret_cast<cudaGraphExec_t>(call.runtime.graph_execs.add(
+      Ref<GraphExec>(new GraphExec(call.runtime, *graph, frees_on_launch))));
+  return cudaSuccess;
+}
+
+cudaError_t launch(Call& call, cudaGraphExec_t exec_handle, cudaStream_t stream_handle) {
+  GraphExec* const exec = find(call, exec_handle);
+  if (exec == nullptr) return cudaErrorInvalidValue;
+  Stream* stream = nullptr;
+  cudaError_t status = call.find(stream_handle, &stream);
+  if (status == cudaSuccess) status = call.runtime.captures.admit(*stream);
+  if (status != cudaSuccess) return status;
+  if (stream->capture == nullptr) return exec->launch(*stream, call.name());
+  call.runtime.captures.add_child(*stream, *exec);
+  return cudaSuccess;
+}
+
+cudaError_t create_user_object(Call& call, cudaUserObject_t* handle, void* data,
+                               cudaHostFn_t destroy, unsigned references, unsigned flags) {
+  if (handle == nullptr || destroy == nullptr || references == 0 ||
+      flags != cudaUserObjectNoDestructorSync)
+    return cudaErrorInvalidValue;
+  const Ref<UserObject> object(new UserObject(data, destroy, references));
+  object->handle = call.runtime.user_objects.add(object);
+  *handle = reinterpret_cast<cudaUserObject_t>(object->handle);
+  return cudaSuccess;
+}
+
+}  // namespace
+
+}  // namespace penstock::emulation::detail
+
+using namespace penstock::emulation::detail;  // NOLINT: this file defines the functions of CUDA.
+
+extern "C" {
+
+cudaError_t cudaGraphCreate(cudaGraph_t* graph, unsigned flags) {
+  return enter(Function::cudaGraphCreate, [&](Call& call) {
+    if (graph == nullptr || flags != 0) return cudaErrorInvalidValue;
+    *graph = reinterpret_cast<cudaGraph_t>(call.runtime.create_graph()->handle);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t handle) {
+  return enter(Function::cudaGraphDestroy, [&](Call& call) {
+    const Graph* const graph = find(call, handle);
+    if (graph == nullptr || call.runtime.captures.captures(*graph)) return cudaErrorInvalidValue;
+    call.runtime.graphs.remove(graph->handle);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGraphGetNodes(cudaGraph_t handle, cudaGraphNode_t* nodes, std::size_t* count) {
+  return enter(Function::cudaGraphGetNodes, [&](Call& call) {
+    const Graph* const graph = find(call, handle);
+    if (graph == nullptr || count == nullptr) return cudaErrorInvalidValue;
+    const auto& all = graph->body()->nodes;
+    if (nodes == nullptr) {
+      *count = all.size();
+      return cudaSuccess;
+    }
+    for (std::size_t i = 0; i < *count; ++i)
+      nodes[i] = i < all.size() ? reinterpret_cast<cudaGraphNode_t>(all[i]->handle) : nullptr;
+    *count = std::min(*count, all.size());
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t handle, cudaGraphNodeType* type) {
+  return enter(Function::cudaGraphNodeGetType, [&](Call& call) {
+    const GraphNode* const node =
+        call.runtime.nodes.find(reinterpret_cast<std::uint64_t>(handle));
+    if (node == nullptr || type == nullptr) return cudaErrorInvalidValue;
+    *type = node->type;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph,
+                                 unsigned long long flags) {
+  return enter(Function::cudaGraphInstantiate,
+               [&](Call& call) { return instantiate(call, exec, graph, flags); });
+}
+
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t graph,
+                                          unsigned long long flags) {
+  return enter(Function::cudaGraphInstantiateWithFlags,
+               [&](Call& call) { return instantiate(call, exec, graph, flags); });
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t handle) {
+  return enter(Function::cudaGraphExecDestroy, [&](Call& call) {
+    return call.runtime.graph_execs.remove(reinterpret_cast<std::uint64_t>(handle))
+               ? cudaSuccess
+               : cudaErrorInvalidValue;
+  });
+}
+
+cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec_handle, cudaGraph_t graph_handle,
+                                cudaGraphExecUpdateResultInfo* info) {
+  return enter(Function::cudaGraphExecUpdate, [&](Call& call) {
+    GraphExec* const exec = find(call, exec_handle);
+    const Graph* const graph = find(call, graph_handle);
+    if (exec == nullptr || graph == nullptr || info == nullptr) return cudaErrorInvalidValue;
+    *info = cudaGraphExecUpdateResultInfo{};
+    info->result = exec->update(*graph);
+    return info->result == cudaGraphExecUpdateSuccess ? cudaSuccess
+                                                      : cudaErrorGraphExecUpdateFailure;
+  });
+}
+
+cudaError_t cudaGraphUpload(cudaGraphExec_t exec_handle, cudaStream_t stream_handle) {
+  return enter(Function::cudaGraphUpload, [&](Call& call) {
+    if (find(call, exec_handle) == nullptr) return cudaErrorInvalidValue;
+    Stream* stream = nullptr;
+    cudaError_t status = call.find(stream_handle, &stream);
+    if (status == cudaSuccess) status = call.runtime.captures.admit(*stream);
+    if (status == cudaSuccess && stream->capture != nullptr)
+      return call.runtime.captures.admit_wait(*stream);
+    return status == cudaSuccess ? call.submit(*stream, GraphWork{}) : status;
+  });
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  return enter(Function::cudaGraphLaunch,
+               [&](Call& call) { return launch(call, exec, stream); });
+}
+
+cudaError_t cudaUserObjectCreate(cudaUserObject_t* object, void* data, cudaHostFn_t destroy,
+                                 unsigned references, unsigned flags) {
+  return enter(Function::cudaUserObjectCreate, [&](Call& call) {
+    return create_user_object(call, object, data, destroy, references, flags);
+  });
+}
+
+cudaError_t cudaUserObjectRetain(cudaUserObject_t handle, unsigned count) {
+  return enter(Function::cudaUserObjectRetain, [&](Call& call) {
+    UserObject* const object = find(call, handle);
+    if (object == nullptr || count == 0) return cudaErrorInvalidValue;
+    object->retain(count);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaUserObjectRelease(cudaUserObject_t handle, unsigned count) {
+  return enter(Function::cudaUserObjectRelease, [&](Call& call) {
+    UserObject* const object = find(call, handle);
+    if (object == nullptr || count == 0) return cudaErrorInvalidValue;
+    return call.runtime.release_user_object(*object, count);
+  });
+}
+
+cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph_handle, cudaUserObject_t handle,
+                                      unsigned count, unsigned flags) {
+  return enter(Function::cudaGraphRetainUserObject, [&](Call& call) {
+    Graph* const graph = find(call, graph_handle);
+    UserObject* const object = find(call, handle);
+    if (graph == nullptr || object == nullptr || count == 0 ||
+        flags > cudaGraphUserObjectMove)
+      return cudaErrorInvalidValue;
+    if (flags != cudaGraphUserObjectMove) object->retain(count);
+    graph->objects.add(*object, count);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGraphReleaseUserObject(cudaGraph_t graph_handle, cudaUserObject_t handle,
+                                       unsigned count) {
+  return enter(Function::cudaGraphReleaseUserObject, [&](Call& call) {
+    Graph* const graph = find(call, graph_handle);
+    UserObject* const object = find(call, handle);
+    if (graph == nullptr || object == nullptr || count == 0 ||
+        !graph->objects.remove(*object, count))
+      return cudaErrorInvalidValue;
+    return call.runtime.release_user_object(*object, count);
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Calls that allocate, free and describe memory; stream-ordered ones are in api_pool.cpp.
+
+#include "seam.hpp"
+
+namespace penstock::emulation::detail {
+
+namespace {
+
+constexpr unsigned kHostAllocFlags =
+    cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined;
+constexpr unsigned kHostRegisterFlags = cudaHostRegisterPortable | cudaHostRegisterMapped;
+
+cudaError_t allocate(Call& call, Origin origin, void** data, std::size_t bytes, unsigned flags) {
+  if (data == nullptr) return cudaErrorInvalidValue;
+  *data = nullptr;
+  if (bytes == 0) return cudaSuccess;
+  Allocation request;
+  request.bytes = bytes;
+  request.origin = origin;
+  request.device = call.thread.device;
+  request.flags = flags;
+  cudaError_t status = call.runtime.memory.allocate(request, data);
+  if (status == cudaErrorMemoryAllocation && origin == Origin::device) {
+    call.device().own_pool->trim(0);  // Cached memory is not in use.
+    status = call.runtime.memory.allocate(request, data);
+  }
+  return status;
+}
+
+/// Blocks until nothing that was queued so far can touch the allocation. CUDA does it without
+/// promising it, so no order is stated: race detection reports a free without a wait of its own.
+cudaError_t await_users(Call& call, const Allocation& allocation) {
+  const Device* const device =
+      allocation.page_locked() || allocation.origin == Origin::managed
+          ? nullptr
+          : call.runtime.devices[static_cast<std::size_t>(allocation.device)].get();
+  return call.runtime.await_idle(call.lock, device, false) ? cudaSuccess
+                                                           : cudaErrorCudartUnloading;
+}
+
+/// Frees an allocation of one of two origins by its first byte.
+cudaError_t release(Call& call, void* data, Origin one, Origin other) {
+  const auto find = [&] {
+    const Allocation* allocation = call.runtime.memory.at(data);
+    const bool right =
+        allocation != nullptr && (allocation->origin == one || allocation->origin == other);
+    return right ? allocation : nullptr;
+  };
+  if (find() == nullptr) return cudaErrorInvalidValue;
+  const cudaError_t status = await_users(call, *find());
+  if (status != cudaSuccess) return status;
+  if (find() == nullptr) return cudaErrorInvalidValue;  // Another thread has freed it meanwhile.
+  call.runtime.memory.release(data);
+  return cudaSuccess;
+}
+
+/// Stream-ordered memory is freed at once: that nothing uses it any more is the program's concern.
+cudaError_t release_ordered(Call& call, const Allocation& allocation) {
+  if (allocation.origin == Origin::graph) return call.runtime.free_graph_memory(allocation.data);
+  allocation.pool->free(allocation, Mark{});
+  return cudaSuccess;
+}
+
+cudaError_t describe(const Call& call, const void* data, cudaPointerAttributes& attributes) {
+  attributes = cudaPointerAttributes{};
+  void* const address = const_cast<void*>(data);
+  const Allocation* const allocation = call.runtime.memory.find(data);
+  if (allocation == nullptr) {
+    attributes.type = cudaMemoryTypeUnregistered;
+    attributes.device = cudaInvalidDeviceId;
+    attributes.hostPointer = address;
+    return cudaSuccess;
+  }
+  attributes.device = allocation->device;
+  attributes.devicePointer = address;
+  if (allocation->page_locked())
+    attributes.type = cudaMemoryTypeHost;
+  else if (allocation->origin == Origin::managed)
+    attributes.type = cudaMemoryTypeManaged;
+  else
+    attributes.type = cudaMemoryTypeDevice;
+  if (attributes.type != cudaMemoryTypeDevice) attributes.hostPointer = address;
+  return cudaSuccess;
+}
+
+}  // namespace
+
+}  // namespace penstock::emulation::detail
+
+using namespace penstock::emulation::detail;  // NOLINT: this file defines the functions of CUDA.
+
+extern "C" {
+
+cudaError_t cudaMalloc(void** data, std::size_t bytes) {
+  return enter(Function::cudaMalloc,
+               [&](Call& call) { return allocate(call, Origin::device, data, bytes, 0); });
+}
+
+cudaError_t cudaMallocManaged(void** data, std::size_t bytes, unsigned flags) {
+  return enter(Function::cudaMallocManaged, [&](Call& call) {
+    if ((flags != cudaMemAttachGlobal && flags != cudaMemAttachHost) || bytes == 0)
+      return cudaErrorInvalidValue;
+    return allocate(call, Origin::managed, data, bytes, flags);
+  });
+}
+
+cudaError_t cudaFree(void* data) {
+  return enter(Function::cudaFree, [&](Call& call) {
+    if (data == nullptr) return cudaSuccess;
+    const Allocation* allocation = call.runtime.memory.at(data);
+    if (allocation != nullptr &&
+        (allocation->origin == Origin::pool || allocation->origin == Origin::graph))
+      return release_ordered(call, *allocation);
+    return release(call, data, Origin::device, Origin::managed);
+  });
+}
+
+cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned flags) {
+  return enter(Function::cudaHostAlloc, [&](Call& call) {
+    if ((flags & ~kHostAllocFlags) != 0) return cudaErrorInvalidValue;
+    return allocate(call, Origin::pinned, data, bytes, flags);
+  });
+}
+
+cudaError_t cudaMallocHost(void** data, std::size_t bytes) {
+  return enter(Function::cudaMallocHost, [&](Call& call) {
+    return allocate(call, Origin::pinned, data, bytes, cudaHostAllocDefault);
+  });
+}
+
+cudaError_t cudaFreeHost(void* data) {
+  return enter(Function::cudaFreeHost, [&](Call& call) {
+    return data == nullptr ? cudaSuccess : release(call, data, Origin::pinned, Origin::pinned);
+  });
+}
+
+cudaError_t cudaHostRegister(void* data, std::size_t bytes, unsigned flags) {
+  return enter(Function::cudaHostRegister, [&](Call& call) {
+    if (data == nullptr || bytes == 0) return cudaErrorInvalidValue;
+    if ((flags & (cudaHostRegisterIoMemory | cudaHostRegisterReadOnly)) != 0)
+      return cudaErrorNotSupported;
+    if ((flags & ~kHostRegisterFlags) != 0) return cudaErrorInvalidValue;
+    return call.runtime.memory.enroll(data, bytes, flags, call.thread.device);
+  });
+}
+
+cudaError_t cudaHostUnregister(void* data) {
+  return enter(Function::cudaHostUnregister, [&](Call& call) {
+    const cudaError_t status = release(call, data, Origin::registered, Origin::registered);
+    return status == cudaErrorInvalidValue ? cudaErrorHostMemoryNotRegistered : status;
+  });
+}
+
+cudaError_t cudaHostGetDevicePointer(void** device_data, void* data, unsigned flags) {
+  return enter(Function::cudaHostGetDevicePointer, [&](Call& call) {
+    if (device_data == nullptr || flags != 0) return cudaErrorInvalidValue;
+    const Allocation* allocation = call.runtime.memory.find(data);
+    if (allocation == nullptr || !allocation->page_locked()) return cudaErrorInvalidValue;
+    *device_data = data;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaHostGetFlags(unsigned* flags, void* data) {
+  return enter(Function::cudaHostGetFlags, [&](Call& call) {
+    const Allocation* allocation = call.runtime.memory.find(data);
+    if (flags == nullptr || allocation == nullptr || allocation->origin != Origin::pinned)
+      return cudaErrorInvalidValue;
+    *flags = allocation->flags | cudaHostAllocMapped;  // Under unified addressing all is mapped.
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* data) {
+  return enter(Function::cudaPointerGetAttributes, [&](Call& call) {
+    return attributes == nullptr ? cudaErrorInvalidValue : describe(call, data, *attributes);
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Calls about stream-ordered memory and its pools.
+
+#include "seam.hpp"
+
+namespace penstock::emulation::detail {
+
+namespace {
+
+Pool* find_pool(const Call& call, cudaMemPool_t handle) {
+  return call.runtime.pools.find(reinterpret_cast<std::uint64_t>(handle));
+}
+
+/// Inside a capture the memory belongs to the graph.
+cudaError_t allocate_in_graph(Call& call, Stream& stream, std::size_t bytes, void** data) {
+  Allocation request;
+  request.bytes = bytes;
+  request.origin = Origin::graph;
+  request.device = stream.device.index;
+  const cudaError_t status = call.runtime.memory.allocate(request, data);
+  if (status != cudaSuccess) return status;
+  call.runtime.captures.add(stream, cudaGraphNodeTypeMemAlloc, AllocateWork{*data, bytes});
+  stream.capture->graph->body()->memory.push_back(
+      Ref<GraphMemory>(new GraphMemory(call.runtime, *data)));
+  return cudaSuccess;
+}
+
+cudaError_t allocate(Call& call, void** data, std::size_t bytes, Pool* pool, cudaStream_t handle) {
+  Stream* stream = nullptr;
+  cudaError_t status = call.find(handle, &stream);
+  if (status != cudaSuccess) return status;
+  if (data == nullptr) return cudaErrorInvalidValue;
+  *data = nullptr;
+  status = call.runtime.captures.admit(*stream);
+  if (status != cudaSuccess || bytes == 0) return status;
+  if (stream->capture != nullptr) return allocate_in_graph(call, *stream, bytes, data);
+  if (pool == nullptr) pool = stream->device.pool.get();
+  Mark after;
+  status = pool->allocate(bytes, *stream, data, &after);
+  if (status != cudaSuccess) return status;
+  Task* const task = call.runtime.scheduler.task(call.name(), AllocateWork{*data, bytes});
+  if (after.stream) task->after.push_back(std::move(after));
+  call.runtime.scheduler.submit(*stream, task);
+  return cudaSuccess;
+}
+
+/// Frees graph memory inside a capture.
+cudaError_t free_in_graph(Call& call, Stream& stream, const Allocation& allocation) {
+  for (const Ref<GraphMemory>& memory : stream.capture->graph->body()->memory) {
+    if (memory->data() != allocation.data || memory->freed_in_graph) continue;
+    memory->freed_in_graph = true;
+    call.runtime.captures.add(stream, cudaGraphNodeTypeMemFree,
+                              FreeWork{allocation.data, allocation.bytes});
+    return cudaSuccess;
+  }
+  return cudaErrorInvalidValue;
+}
+
+cudaError_t free(Call& call, void* data, cudaStream_t handle) {
+  Stream* stream = nullptr;
+  cudaError_t status = call.find(handle, &stream);
+  if (status != cudaSuccess) return status;
+  if (data == nullptr) return cudaSuccess;
+  status = call.runtime.captures.admit(*stream);
+  if (status != cudaSuccess) return status;
+  const Allocation* const found = call.runtime.memory.at(data);
+  if (found == nullptr) return cudaErrorInvalidValue;
+  const Allocation allocation = *found;
+  const bool of_graph = allocation.origin == Origin::graph;
+  if (stream->capture != nullptr)
+    return of_graph ? free_in_graph(call, *stream, allocation) : cudaErrorInvalidValue;
+  if (!of_graph && allocation.origin != Origin::pool) return cudaErrorInvalidValue;
+  Mark end;
+  status = call.submit(*stream, FreeWork{data, allocation.bytes}, &end);
+  if (status != cudaSuccess) return status;
+  if (of_graph) return call.runtime.free_graph_memory(data);
+  allocation.pool->free(allocation, std::move(end));
+  return cudaSuccess;
+}
+
+cudaError_t get_pool(Call& call, cudaMemPool_t* handle, int device, bool own) {
+  if (handle == nullptr) return cudaErrorInvalidValue;
+  if (device < 0 || device >= static_cast<int>(call.runtime.devices.size()))
+    return cudaErrorInvalidDevice;
+  const Device& owner = *call.runtime.devices[static_cast<std::size_t>(device)];
+  *handle = reinterpret_cast<cudaMemPool_t>((own ? owner.own_pool : owner.pool)->handle);
+  return cudaSuccess;
+}
+
+cudaError_t create(Call& call, cudaMemPool_t* handle, const cudaMemPoolProps* props) {
+  if (handle == nullptr || props == nullptr || props->allocType != cudaMemAllocationTypePinned ||
+      props->location.type != cudaMemLocationTypeDevice)
+    return cudaErrorInvalidValue;
+  if (props->handleTypes != cudaMemHandleTypeNone) return cudaErrorNotSupported;
+  const int device = props->location.id;
+  if (device < 0 || device >= static_cast<int>(call.runtime.devices.size()))
+    return cudaErrorInvalidDevice;
+  const Ref<Pool> pool(new Pool(call.runtime.memory, device, props->maxSize));
+  pool->handle = call.runtime.pools.add(pool);
+  *handle = reinterpret_cast<cudaMemPool_t>(pool->handle);
+  return cudaSuccess;
+}
+
+cudaError_t destroy(Call& call, Pool& pool) {
+  Device& device = *call.runtime.devices[static_cast<std::size_t>(pool.device())];
+  if (device.own_pool.get() == &pool) return cudaErrorInvalidValue;
+  if (device.pool.get() == &pool) device.pool = device.own_pool;
+  call.runtime.pools.remove(pool.handle);
+  return cudaSuccess;
+}
+
+}  // namespace
+
+}  // namespace penstock::emulation::detail
+
+using namespace penstock::emulation::detail;  // NOLINT: this file defines the functions of CUDA.
+
+extern "C" {
+
+cudaError_t cudaMallocAsync(void** data, std::size_t bytes, cudaStream_t stream) {
+  return enter(Function::cudaMallocAsync,
+               [&](Call& call) { return allocate(call, data, bytes, nullptr, stream); });
+}
+
+cudaError_t cudaMallocFromPoolAsync(void** data, std::size_t bytes, cudaMemPool_t handle,
+                                    cudaStream_t stream) {
+  return enter(Function::cudaMallocFromPoolAsync, [&](Call& call) {
+    Pool* const pool = find_pool(call, handle);
+    return pool == nullptr ? cudaErrorInvalidValue : allocate(call, data, bytes, pool, stream);
+  });
+}
+
+cudaError_t cudaFreeAsync(void* data, cudaStream_t stream) {
+  return enter(Function::cudaFreeAsync,
+               [&](Call& call) { return penstock::emulation::detail::free(call, data, stream); });
+}
+
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
+  return enter(Function::cudaDeviceGetDefaultMemPool,
+               [&](Call& call) { return get_pool(call, pool, device, true); });
+}
+
+cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int device) {
+  return enter(Function::cudaDeviceGetMemPool,
+               [&](Call& call) { return get_pool(call, pool, device, false); });
+}
+
+cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t handle) {
+  return enter(Function::cudaDeviceSetMemPool, [&](Call& call) {
+    Pool* const pool = find_pool(call, handle);
+    if (pool == nullptr || pool->device() != device) return cudaErrorInvalidValue;
+    call.runtime.devices[static_cast<std::size_t>(device)]->pool = Ref<Pool>(pool);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps* props) {
+  return enter(Function::cudaMemPoolCreate, [&](Call& call) { return create(call, pool, props); });
+}
+
+cudaError_t cudaMemPoolDestroy(cudaMemPool_t handle) {
+  return enter(Function::cudaMemPoolDestroy, [&](Call& call) {
+    Pool* const pool = find_pool(call, handle);
+    return pool == nullptr ? cudaErrorInvalidValue : destroy(call, *pool);
+  });
+}
+
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t handle, cudaMemPoolAttr attribute, void* value) {
+  return enter(Function::cudaMemPoolSetAttribute, [&](Call& call) {
+    Pool* const pool = find_pool(call, handle);
+    return pool == nullptr || value == nullptr ? cudaErrorInvalidValue
+                                               : pool->set(attribute, value);
+  });
+}
+
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t handle, cudaMemPoolAttr attribute, void* value) {
+  return enter(Function::cudaMemPoolGetAttribute, [&](Call& call) {
+    const Pool* const pool = find_pool(call, handle);
+    return pool == nullptr || value == nullptr ? cudaErrorInvalidValue
+                                               : pool->get(attribute, value);
+  });
+}
+
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t handle, std::size_t keep) {
+  return enter(Function::cudaMemPoolTrimTo, [&](Call& call) {
+    Pool* const pool = find_pool(call, handle);
+    if (pool == nullptr) return cudaErrorInvalidValue;
+    pool->trim(keep);
+    return cudaSuccess;
+  });
+}
+
+}  // extern "C"

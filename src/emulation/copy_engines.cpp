@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "copy_engines.hpp"
+
+#include <cmath>
+
+#include "stream.hpp"
+
+namespace penstock::emulation::detail {
+
+namespace {
+
+Clock::duration at_rate(std::size_t bytes, double bytes_per_second) {
+  if (bytes_per_second <= 0) return {};
+  const std::chrono::duration<double> seconds(static_cast<double>(bytes) / bytes_per_second);
+  return std::chrono::duration_cast<Clock::duration>(seconds);
+}
+
+}  // namespace
+
+Clock::duration modelled_duration(const Machine& machine, const CopyWork& copy) {
+  const double share = copy.pageable ? machine.pageable_share : 1.0;
+  switch (copy.direction) {
+    case cudaMemcpyHostToDevice:
+      return at_rate(copy.bytes(), machine.host_to_device * share);
+    case cudaMemcpyDeviceToHost:
+      return at_rate(copy.bytes(), machine.device_to_host * share);
+    case cudaMemcpyDeviceToDevice:
+      return at_rate(copy.bytes(), machine.device_to_device);
+    default:
+      return {};  // Between two places of the host: the CPU's own speed.
+  }
+}
+
+Clock::duration modelled_duration(const Machine& machine, const FillWork& fill) {
+  return at_rate(fill.bytes, machine.device_to_device);
+}
+
+bool models_time(const Machine& machine) {
+  return machine.host_to_device > 0 || machine.device_to_host > 0 || machine.device_to_device > 0 ||
+         machine.launch_latency.count() > 0;
+}
+
+bool CopyEngines::serves(std::size_t engine, cudaMemcpyKind direction) const {
+  if (busy_.size() != 2) return true;
+  if (direction == cudaMemcpyHostToDevice) return engine == 0;
+  if (direction == cudaMemcpyDeviceToHost) return engine == 1;
+  return true;
+}
+
+bool CopyEngines::take(Stream& stream, cudaMemcpyKind direction) {
+  if (stream.engine >= 0) return true;
+  for (std::size_t engine = 0; engine < busy_.size(); ++engine) {
+    if (busy_[engine] != 0 || !serves(engine, direction)) continue;
+    busy_[engine] = 1;
+    stream.engine = static_cast<int>(engine);
+    return true;
+  }
+  for (const Waiting& waiting : waiting_)
+    if (waiting.stream == &stream) return false;
+  waiting_.push_back({&stream, direction});
+  return false;
+}
+
+Time CopyEngines::free_at(const Stream& stream) const {
+  return free_at_[static_cast<std::size_t>(stream.engine)];
+}
+
+Stream* CopyEngines::give_back(Stream& stream, Time end, const std::uint64_t* draw) {
+  const auto engine = static_cast<std::size_t>(stream.engine);
+  stream.engine = -1;
+  free_at_[engine] = end;
+  std::vector<std::size_t> best;  // positions in waiting_, equally urgent
+  for (std::size_t i = 0; i < waiting_.size(); ++i) {
+    if (!serves(engine, waiting_[i].direction)) continue;
+    const int priority = waiting_[i].stream->priority;
+    if (!best.empty() && priority > waiting_[best.front()].stream->priority) continue;
+    if (!best.empty() && priority < waiting_[best.front()].stream->priority) best.clear();
+    best.push_back(i);
+  }
+  if (best.empty()) {
+    busy_[engine] = 0;
+    return nullptr;
+  }
+  const std::size_t chosen = best[draw == nullptr ? 0 : *draw % best.size()];
+  Stream* const next = waiting_[chosen].stream;
+  waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(chosen));
+  next->engine = static_cast<int>(engine);
+  return next;
+}
+
+}  // namespace penstock::emulation::detail

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a task is executed: the part of the scheduler that touches the program's memory and calls its
+// functions. Only these are visible to race detection.
+//
+// A modelled copy runs in the machine's own time: it begins when its engine was free and its turn
+// had come, not when a thread woke up to it, so a queue of copies keeps the model's rate. The bytes
+// move late in that interval, as late as keeps the end: a program that reads the destination, or
+// overwrites the source, without waiting is then caught at it.
+
+#include <algorithm>
+#include <cstring>
+
+#include "device.hpp"
+#include "event.hpp"
+#include "scheduler.hpp"
+#include "thread_state.hpp"
+
+namespace penstock::emulation::detail {
+
+namespace {
+
+/// More than the CPU takes to copy this much.
+Clock::duration generous_copy_time(std::size_t bytes) {
+  constexpr double kBytesPerSecond = 2e9;
+  constexpr auto kWakeUp = std::chrono::microseconds(100);
+  return kWakeUp + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(
+                       static_cast<double>(bytes) / kBytesPerSecond));
+}
+
+void copy_bytes(const CopyWork& copy) {
+  const Visible visible;
+  if (copy.height == 1 ||
+      (copy.destination_pitch == copy.width && copy.source_pitch == copy.width)) {
+    std::memcpy(copy.destination, copy.source, copy.bytes());
+    return;
+  }
+  auto* destination = static_cast<std::byte*>(copy.destination);
+  const auto* source = static_cast<const std::byte*>(copy.source);
+  for (std::size_t row = 0; row < copy.height; ++row) {
+    std::memcpy(destination, source, copy.width);
+    destination += copy.destination_pitch;
+    source += copy.source_pitch;
+  }
+}
+
+void fill_bytes(const FillWork& fill) {
+  const Visible visible;
+  std::memset(fill.destination, fill.value, fill.bytes);
+}
+
+std::size_t extent(const CopyWork& copy, std::size_t pitch) {
+  return (copy.height - 1) * pitch + copy.width;
+}
+
+}  // namespace
+
+void Scheduler::run(Stream& stream, Lock& lock) {
+  Task& task = *stream.head;
+  stream.running = true;
+  if (keeps_time()) task.begin = task.end = ready_at(stream, task);
+  if (task.edges) {
+    task.edges->submitted.acquire();
+    for (const Mark& mark : task.after)
+      if (mark.edges) mark.edges->completed.acquire();
+  }
+  const cudaError_t status = carry_out(stream, task, lock);
+  if (status != cudaSuccess) stream.device.failure = status;
+  if (task.edges) task.edges->completed.release();
+  finish(stream, task);
+}
+
+/// When the task's turn came, in the machine's own time.
+Time Scheduler::ready_at(const Stream& stream, const Task& task) const {
+  Time ready = std::max(stream.last_end, std::max(task.submitted, task.not_before));
+  for (const Mark& mark : task.after)
+    if (mark.stream) ready = std::max(ready, mark.stream->last_end);
+  return ready;
+}
+
+void Scheduler::sleep_until(Stream& stream, Time time, Lock& lock) {
+  while (!stopping_ && Clock::now() < time) stream.wake.wait_until(lock, time);
+}
+
+/// Executes the task, unless its device has failed before. Returns how the device fails now.
+cudaError_t Scheduler::carry_out(Stream& stream, Task& task, Lock& lock) {
+  cudaError_t status = stream.device.failure;
+  if (status == cudaSuccess) status = failures_.next(kind_of(task.work));
+  if (const auto* host = std::get_if<HostWork>(&task.work)) {
+    // A callback is told of the failure; a plain host function is not called any more.
+    if (status == cudaSuccess || host->callback != nullptr) call_host(task, status, lock);
+    return status;
+  }
+  if (const auto* record = std::get_if<RecordWork>(&task.work)) {
+    const bool needs_clock = task.event->timed() && !keeps_time();
+    task.event->reach(record->record, needs_clock ? Clock::now() : task.end);
+  }
+  if (status != cudaSuccess) return status;
+  if (std::holds_alternative<CopyWork>(task.work)) return copy(stream, task, lock);
+  if (std::holds_alternative<FillWork>(task.work)) return fill(stream, task, lock);
+  if (const auto* allocate = std::get_if<AllocateWork>(&task.work))
+    unpoison(allocate->data, allocate->bytes);
+  if (const auto* free = std::get_if<FreeWork>(&task.work)) poison(free->data, free->bytes);
+  return cudaSuccess;
+}
+
+cudaError_t Scheduler::copy(Stream& stream, Task& task, Lock& lock) {
+  const CopyWork& copy = std::get<CopyWork>(task.work);
+  if (memory_.unmappings() != task.unmappings &&
+      (!memory_.accessible(copy.destination, extent(copy, copy.destination_pitch)) ||
+       !memory_.accessible(copy.source, extent(copy, copy.source_pitch))))
+    return cudaErrorIllegalAddress;
+  const auto duration = modelled_duration(options_.machine, copy);
+  if (keeps_time()) task.begin = std::max(task.begin, stream.device.engines.free_at(stream));
+  const auto move_bytes = [&] {
+    lock.unlock();
+    copy_bytes(copy);
+    lock.lock();
+  };
+  return occupy(stream, task, duration, generous_copy_time(copy.bytes()), move_bytes, lock);
+}
+
+cudaError_t Scheduler::fill(Stream& stream, Task& task, Lock& lock) {
+  const FillWork& fill = std::get<FillWork>(task.work);
+  if (memory_.unmappings() != task.unmappings && !memory_.accessible(fill.destination, fill.bytes))
+    return cudaErrorIllegalAddress;
+  const auto duration = modelled_duration(options_.machine, fill);
+  const auto move_bytes = [&] {
+    lock.unlock();
+    fill_bytes(fill);
+    lock.lock();
+  };
+  return occupy(stream, task, duration, generous_copy_time(fill.bytes), move_bytes, lock);
+}
+
+/// Does `work` within the modelled duration, late in it; without one, at once.
+template <class DoWork>
+cudaError_t Scheduler::occupy(Stream& stream, Task& task, Clock::duration duration,
+                              Clock::duration needed, DoWork work, Lock& lock) {
+  if (duration.count() == 0) {
+    if (keeps_time()) task.begin = std::max(task.begin, Clock::now());
+    work();
+    if (keeps_time()) task.end = Clock::now();
+    return cudaSuccess;
+  }
+  task.end = task.begin + duration;
+  sleep_until(stream, std::max(task.begin, task.end - needed), lock);
+  if (!stopping_) work();
+  sleep_until(stream, task.end, lock);
+  return cudaSuccess;
+}
+
+void Scheduler::call_host(Task& task, cudaError_t status, Lock& lock) {
+  const HostWork host = std::get<HostWork>(task.work);
+  if (keeps_time()) task.begin = std::max(task.begin, Clock::now());
+  lock.unlock();
+  {
+    const HostFunctionScope scope;
+    const Visible visible;
+    if (host.callback != nullptr)
+      host.callback(host.stream, status, host.data);
+    else
+      host.function(host.data);
+  }
+  lock.lock();
+  if (keeps_time()) task.end = Clock::now();
+}
+
+}  // namespace penstock::emulation::detail

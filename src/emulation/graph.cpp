@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph.hpp"
+
+#include <utility>
+
+#include "runtime.hpp"
+
+namespace penstock::emulation::detail {
+
+// ---- User objects
+
+bool UserObject::release(unsigned count) {
+  if (count > references_) return false;
+  references_ -= count;
+  if (released_) released_->release();
+  return true;
+}
+
+UserObjectRefs::~UserObjectRefs() {
+  for (const auto& [handle, count] : counts_)
+    if (UserObject* object = runtime_.user_objects.find(handle))
+      runtime_.release_user_object(*object, count);
+}
+
+void UserObjectRefs::share(const UserObjectRefs& other) {
+  for (const auto& [handle, count] : other.counts_) {
+    UserObject* const object = runtime_.user_objects.find(handle);
+    if (object == nullptr) continue;
+    object->retain(1);
+    add(*object, 1);
+  }
+}
+
+bool UserObjectRefs::remove(const UserObject& object, unsigned count) {
+  const auto found = counts_.find(object.handle);
+  if (found == counts_.end() || found->second < count) return false;
+  found->second -= count;
+  if (found->second == 0) counts_.erase(found);
+  return true;
+}
+
+// ---- Memory
+
+GraphMemory::GraphMemory(Runtime& runtime, void* data) : runtime_(runtime), data_(data) {
+  runtime_.graph_memory[data] = this;
+}
+
+GraphMemory::~GraphMemory() {
+  runtime_.graph_memory.erase(data_);
+  runtime_.memory.release(data_);
+}
+
+// ---- Graphs
+
+Graph::~Graph() {
+  for (const Ref<GraphNode>& node : body_->nodes) runtime_.nodes.remove(node->handle);
+}
+
+GraphNode& Graph::add(Ref<GraphNode> node) {
+  node->index = body_->nodes.size();
+  node->handle = runtime_.nodes.add(node);
+  body_->nodes.push_back(std::move(node));
+  return *body_->nodes.back();
+}
+
+// ---- The plan
+
+GraphPlan::GraphPlan(const GraphBody& body) {
+  append(body, {});
+  assign_lanes();
+}
+
+/// Adds the nodes of `body`, its first ones after the steps `before`. Returns the steps that
+/// whatever comes after the whole of it depends on.
+std::vector<std::size_t> GraphPlan::append(const GraphBody& body,
+                                           const std::vector<std::size_t>& before) {
+  memory.insert(memory.end(), body.memory.begin(), body.memory.end());
+  std::vector<std::vector<std::size_t>> ends(body.nodes.size());  // by node
+  std::vector<char> is_leaf(body.nodes.size(), 1);
+  for (const Ref<GraphNode>& node : body.nodes) {
+    std::vector<std::size_t> after;
+    for (const GraphNode* earlier : node->after) {
+      after.insert(after.end(), ends[earlier->index].begin(), ends[earlier->index].end());
+      is_leaf[earlier->index] = 0;
+    }
+    if (node->after.empty()) after = before;
+    if (node->child) {
+      ends[node->index] = append(*node->child, after);
+    } else {
+      ends[node->index] = {steps.size()};
+      steps.push_back({node->type, node->work, node->event, std::move(after)});
+    }
+  }
+  std::vector<std::size_t> leaves = body.nodes.empty() ? before : std::vector<std::size_t>{};
+  for (std::size_t i = 0; i < ends.size(); ++i)
+    if (is_leaf[i] != 0) leaves.insert(leaves.end(), ends[i].begin(), ends[i].end());
+  return leaves;
+}
+
+/// A step continues the lane of a step that it depends on, if that is the last one there; so a
+/// lane's order is never more than the graph's.
+void GraphPlan::assign_lanes() {
+  constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  std::vector<std::size_t> last;  // step of each lane
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    std::size_t lane = kNone;
+    for (const std::size_t earlier : steps[i].after)
+      if (last[steps[earlier].lane] == earlier) lane = std::min(lane, steps[earlier].lane);
+    if (lane == kNone) {
+      lane = last.size();
+      last.push_back(i);
+    }
+    last[lane] = i;
+    steps[i].lane = lane;
+  }
+  lanes = std::max<std::size_t>(1, last.size());
+}
+
+}  // namespace penstock::emulation::detail

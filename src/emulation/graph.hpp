@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Graphs: what a stream captured (Graph), what is launched (GraphExec), and the objects of the
+// program's that they keep alive (UserObject). A launch puts the nodes back into streams: a chain
+// of nodes goes to the launching stream, every branch beside it to a stream of the graph's own, so
+// that branches run at the same time and nothing but the graph's edges orders them. Used under the
+// runtime's lock.
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "annotations.hpp"
+#include "event.hpp"
+#include "memory.hpp"
+#include "stream.hpp"
+#include "task.hpp"
+
+namespace penstock::emulation::detail {
+
+class Runtime;
+struct GraphBody;
+
+// ---- User objects
+
+class UserObject : public Counted {
+ public:
+  UserObject(void* data, cudaHostFn_t destroy, unsigned references)
+      : data_(data), destroy_(destroy), references_(references) {}
+
+  void retain(unsigned count) { references_ += count; }
+  /// False when there are not that many references.
+  bool release(unsigned count);
+  bool unreferenced() const { return references_ == 0; }
+  /// How to destroy the program's object, once unreferenced.
+  HostWork destruction() const { return {destroy_, nullptr, nullptr, data_}; }
+  /// Every release happens before the destruction.
+  const std::shared_ptr<Edge>& released() const { return released_; }
+
+  std::uint64_t handle = 0;
+
+ private:
+  void* data_;
+  cudaHostFn_t destroy_;
+  std::uint64_t references_;
+  std::shared_ptr<Edge> released_ = detects_races() ? std::make_shared<Edge>() : nullptr;
+};
+
+/// References that a graph holds.
+class UserObjectRefs {
+ public:
+  explicit UserObjectRefs(Runtime& runtime) : runtime_(runtime) {}
+  UserObjectRefs(const UserObjectRefs&) = delete;
+  UserObjectRefs& operator=(const UserObjectRefs&) = delete;
+  ~UserObjectRefs();
+
+  void add(UserObject& object, unsigned count) { counts_[object.handle] += count; }
+  /// One reference to each object of `other`, beside those that are here.
+  void share(const UserObjectRefs& other);
+  /// False when there are not that many. The references themselves are still to be released.
+  bool remove(const UserObject& object, unsigned count);
+
+ private:
+  Runtime& runtime_;
+  std::map<std::uint64_t, unsigned> counts_;  // by handle
+};
+
+// ---- Memory allocated inside a graph
+
+/// Keeps its place for as long as a graph that allocates it, or an executable of one, exists.
+class GraphMemory : public Counted {
+ public:
+  GraphMemory(Runtime& runtime, void* data);
+  ~GraphMemory() override;
+
+  void* data() const { return data_; }
+  bool freed_in_graph = false;
+  bool outlives_launch = false;  ///< launched, and the program has not freed it since
+
+ private:
+  Runtime& runtime_;
+  void* data_;
+};
+
+// ---- Graphs
+
+struct GraphNode : Counted {
+  cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
+  Work work = GraphWork{};
+  Ref<Event> event;      ///< recorded or waited for outside the graph
+  Ref<GraphBody> child;  ///< of cudaGraphNodeTypeGraph
+  std::vector<GraphNode*> after;
+  std::size_t index = 0; ///< in its graph
+  std::uint64_t handle = 0;
+};
+
+/// The nodes of a graph, each after those it depends on, and the memory that they allocate. Final
+/// once the capture has ended, so that executables and parent graphs share it.
+struct GraphBody : Counted {
+  std::vector<Ref<GraphNode>> nodes;
+  std::vector<Ref<GraphMemory>> memory;
+};
+
+class Graph : public Counted {
+ public:
+  explicit Graph(Runtime& runtime)
+      : objects(runtime), runtime_(runtime), body_(new GraphBody) {}
+  ~Graph() override;
+
+  GraphNode& add(Ref<GraphNode> node);
+  const Ref<GraphBody>& body() const { return body_; }
+
+  UserObjectRefs objects;
+  std::uint64_t handle = 0;
+
+ private:
+  Runtime& runtime_;
+  Ref<GraphBody> body_;
+};
+
+/// A graph laid out for launching; child graphs are part of it.
+struct GraphPlan {
+  struct Step {
+    cudaGraphNodeType type;
+    Work work;
+    Ref<Event> event;
+    std::vector<std::size_t> after;  ///< steps before this one
+    std::size_t lane = 0;            ///< 0: the launching stream
+  };
+  std::vector<Step> steps;
+  std::vector<Ref<GraphMemory>> memory;
+  std::size_t lanes = 1;
+
+  explicit GraphPlan(const GraphBody& body);
+
+ private:
+  std::vector<std::size_t> append(const GraphBody& body, const std::vector<std::size_t>& before);
+  void assign_lanes();
+};
+
+class GraphExec : public Counted {
+ public:
+  GraphExec(Runtime& runtime, const Graph& graph, bool frees_on_launch);
+  ~GraphExec() override;
+
+  /// Queues one launch behind what the stream holds, and behind the launch before.
+  cudaError_t launch(Stream& stream, const char* name);
+  /// Takes over what the nodes of `graph` do, if it has the same shape.
+  cudaGraphExecUpdateResult update(const Graph& graph);
+  const Ref<GraphBody>& body() const { return body_; }
+  const UserObjectRefs& objects() const { return objects_; }
+
+ private:
+  cudaError_t claim_memory();
+  void make_lanes(Stream& stream);
+  void close_lanes();
+  Mark launch_step(const GraphPlan::Step& step, Stream& stream, const char* name,
+                   std::vector<Mark> after);
+
+  Runtime& runtime_;
+  Ref<GraphBody> body_;
+  UserObjectRefs objects_;
+  GraphPlan plan_;
+  bool frees_on_launch_;
+  std::vector<Ref<Stream>> lanes_;  // of lane 1 and up
+  Mark last_launch_;
+};
+
+}  // namespace penstock::emulation::detail

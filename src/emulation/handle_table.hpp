@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The handles that the program holds (cudaStream_t, cudaEvent_t, ...). A handle is a number that
+// looks like a pointer, never an address: it carries the kind of the object, a slot and the slot's
+// generation, so an unknown, a destroyed or a wrong kind of handle is recognised and never
+// dereferenced, and no handle is ever given out twice.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "reference.hpp"
+
+namespace penstock::emulation::detail {
+
+enum class HandleKind : std::uint64_t { stream = 1, event, graph, graph_exec, node, pool, user_object };
+
+/// Objects by handle. `T` is counted (reference.hpp); the table keeps one reference to each. To be
+/// used under the runtime's lock.
+template <class T, HandleKind kind>
+class HandleTable {
+ public:
+  std::uint64_t add(Ref<T> object) {
+    if (free_.empty()) {
+      free_.push_back(slots_.size());
+      slots_.emplace_back();
+    }
+    const std::size_t index = free_.back();
+    free_.pop_back();
+    Slot& slot = slots_[index];
+    slot.object = std::move(object);
+    slot.handle = (static_cast<std::uint64_t>(kind) << kKindShift) |
+                  (next_generation_++ % kGenerations << kGenerationShift) | (index << kSlotShift);
+    return slot.handle;
+  }
+
+  /// Null when `handle` is not, or no longer, a handle of this kind.
+  T* find(std::uint64_t handle) const {
+    const std::size_t index = slot_of(handle);
+    return index < slots_.size() && slots_[index].handle == handle ? slots_[index].object.get()
+                                                                   : nullptr;
+  }
+
+  /// Takes the object out of the table; the handle is invalid from now on.
+  Ref<T> remove(std::uint64_t handle) {
+    if (find(handle) == nullptr) return {};
+    Slot& slot = slots_[slot_of(handle)];
+    slot.handle = 0;
+    free_.push_back(slot_of(handle));
+    return std::move(slot.object);
+  }
+
+  /// Every handle in the table.
+  std::vector<std::uint64_t> handles() const {
+    std::vector<std::uint64_t> all;
+    for (const Slot& slot : slots_)
+      if (slot.handle != 0) all.push_back(slot.handle);
+    return all;
+  }
+
+  std::size_t size() const { return slots_.size() - free_.size(); }
+
+ private:
+  // From the low end: 4 bits of alignment, 24 of slot, 28 of generation, 8 of kind.
+  static constexpr unsigned kSlotShift = 4, kGenerationShift = 28, kKindShift = 56;
+  static constexpr std::uint64_t kSlots = 1u << 24, kGenerations = 1u << 28;
+
+  static std::size_t slot_of(std::uint64_t handle) { return (handle >> kSlotShift) % kSlots; }
+
+  struct Slot {
+    std::uint64_t handle = 0;  // 0: nothing here
+    Ref<T> object;
+  };
+  std::vector<Slot> slots_;
+  std::vector<std::size_t> free_;
+  // Of the process, so that a handle from before a reset is not valid after it.
+  static inline std::uint64_t next_generation_ = 1;
+};
+
+}  // namespace penstock::emulation::detail

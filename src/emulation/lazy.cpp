@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The lazy schedule: the part of the scheduler that knows what somebody needs. A task runs when the
+// host waits for it or for something behind it, or asks for it again and again. Some programs need
+// work without saying so (they wait for a condition variable that a host function signals, or poll
+// a flag): so all work is due as well when no call came for a while, and when it is old.
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "scheduler.hpp"
+
+namespace penstock::emulation::detail {
+
+namespace {
+constexpr auto kIdle = std::chrono::milliseconds(2);  // without a call
+constexpr auto kOld = std::chrono::milliseconds(20);  // since the work was first seen waiting
+}  // namespace
+
+bool Scheduler::demanded(const Stream& stream) const {
+  return options_.schedule != Schedule::lazy || stream.head->sequence <= stream.demanded;
+}
+
+void Scheduler::demand(const Mark& mark) {
+  if (options_.schedule != Schedule::lazy || mark.reached()) return;
+  std::vector<Mark> needed{mark};
+  while (!needed.empty()) {
+    const Mark next = needed.back();
+    needed.pop_back();
+    if (!next.stream || next.sequence <= next.stream->demanded) continue;
+    const std::uint64_t before = std::exchange(next.stream->demanded, next.sequence);
+    for (const Task* task = next.stream->head; task != nullptr; task = task->next)
+      if (task->sequence > before && task->sequence <= next.sequence)
+        needed.insert(needed.end(), task->after.begin(), task->after.end());
+    kick(*next.stream);
+  }
+}
+
+void Scheduler::demand_all() {
+  for (std::size_t i = 0; i < streams_.size(); ++i) demand(streams_[i]->end());
+}
+
+void Scheduler::note_call() {
+  if (options_.schedule == Schedule::lazy) last_call_ = Clock::now();
+}
+
+/// Work was submitted that nobody has demanded: makes sure that somebody watches for idleness.
+void Scheduler::watch_idleness() {
+  if (std::exchange(undemanded_, true)) return;
+  if (idle_watcher_) {
+    idle_wake_.notify_one();
+    return;
+  }
+  std::thread([this] { serve_idleness(); }).detach();
+  idle_watcher_ = true;
+  ++threads_;
+}
+
+/// The life of the thread that watches for idleness.
+void Scheduler::serve_idleness() {
+  const Hidden hidden;
+  pthread_setname_np(pthread_self(), "penstock idle");
+  Lock lock(mutex_);
+  while (!stopping_) {
+    if (!undemanded_) {
+      idle_wake_.wait(lock);
+      continue;
+    }
+    const Time seen = Clock::now();
+    for (Time due = std::max(last_call_, seen) + kIdle; !stopping_ && Clock::now() < due;
+         due = std::min(last_call_ + kIdle, seen + kOld))
+      idle_wake_.wait_until(lock, due);
+    undemanded_ = false;
+    demand_all();
+  }
+  --threads_;
+  thread_ended_.notify_all();
+}
+
+}  // namespace penstock::emulation::detail

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memory.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <iterator>
+#include <new>
+#include <utility>
+
+#include "annotations.hpp"
+
+namespace penstock::emulation::detail {
+
+namespace {
+
+std::size_t page_size() {
+  static const std::size_t size = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return size;
+}
+
+std::size_t whole_pages(std::size_t bytes) {
+  return (bytes + page_size() - 1) / page_size() * page_size();
+}
+
+/// With the page behind it that nobody may touch.
+std::size_t footprint(std::size_t bytes) { return whole_pages(bytes) + page_size(); }
+
+std::uintptr_t number(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
+void* pointer(std::uintptr_t address) { return reinterpret_cast<void*>(address); }
+
+/// Addresses for `bytes` of memory, with room for whole pages and for gaps. Addresses cost nothing.
+std::size_t addresses_for(std::size_t bytes) { return 4 * bytes + (std::size_t{1} << 30); }
+
+}  // namespace
+
+// ---- AddressSpace
+
+AddressSpace::AddressSpace(std::size_t bytes) : bytes_(whole_pages(bytes)) {
+  void* base =
+      mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED) throw std::bad_alloc();
+  base_ = number(base);
+  free_[base_] = bytes_;
+}
+
+AddressSpace::~AddressSpace() {
+  if (bytes_ != 0) munmap(pointer(base_), bytes_);
+}
+
+AddressSpace::AddressSpace(AddressSpace&& other) noexcept
+    : base_(std::exchange(other.base_, 0)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      mapped_(std::move(other.mapped_)),
+      free_(std::move(other.free_)) {}
+
+void* AddressSpace::map(std::size_t bytes) {
+  const std::size_t wanted = footprint(bytes);
+  if (wanted < bytes) return nullptr;  // The sum overflowed.
+  auto gap = free_.begin();
+  while (gap != free_.end() && gap->second < wanted) ++gap;
+  if (gap == free_.end()) return nullptr;
+  const std::uintptr_t base = gap->first;
+  // A new mapping rather than mprotect: ThreadSanitizer forgets who accessed these addresses before.
+  if (mmap(pointer(base), whole_pages(bytes), PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+    return nullptr;
+  const std::size_t rest = gap->second - wanted;
+  free_.erase(gap);
+  if (rest != 0) free_[base + wanted] = rest;
+  mapped_[base] = bytes;
+  poison(pointer(base + bytes), whole_pages(bytes) - bytes);
+  return pointer(base);
+}
+
+void AddressSpace::unmap(void* data, std::size_t bytes) {
+  mapped_.erase(number(data));
+  unpoison(data, whole_pages(bytes));
+  mmap(data, whole_pages(bytes), PROT_NONE,
+       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  auto gap = free_.emplace(number(data), footprint(bytes)).first;
+  const auto after = std::next(gap);
+  if (after != free_.end() && gap->first + gap->second == after->first) {
+    gap->second += after->second;
+    free_.erase(after);
+  }
+  if (gap != free_.begin()) {
+    const auto before = std::prev(gap);
+    if (before->first + before->second == gap->first) {
+      before->second += gap->second;
+      free_.erase(gap);
+    }
+  }
+}
+
+bool AddressSpace::holds(const void* address) const {
+  return number(address) >= base_ && number(address) - base_ < bytes_;
+}
+
+bool AddressSpace::mapped(const void* data, std::size_t bytes) const {
+  const auto after = mapped_.upper_bound(number(data));
+  if (after == mapped_.begin()) return false;
+  const auto [base, size] = *std::prev(after);
+  return number(data) - base < size && bytes <= size - (number(data) - base);
+}
+
+// ---- Memory
+
+Memory::Memory(const Machine& machine)
+    : machine_(machine),
+      pinned_space_(addresses_for(machine.pinned_bytes)),
+      device_used_(static_cast<std::size_t>(machine.devices)) {
+  for (int device = 0; device < machine.devices; ++device)
+    device_spaces_.emplace_back(addresses_for(machine.device_bytes));
+}
+
+AddressSpace& Memory::space(Origin origin, int device) {
+  return origin == Origin::pinned ? pinned_space_
+                                  : device_spaces_[static_cast<std::size_t>(device)];
+}
+
+bool Memory::reserved(const void* address) const {
+  for (const AddressSpace& space : device_spaces_)
+    if (space.holds(address)) return true;
+  return pinned_space_.holds(address);
+}
+
+std::size_t& Memory::used(const Allocation& allocation) {
+  return allocation.page_locked() ? pinned_used_
+                                  : device_used_[static_cast<std::size_t>(allocation.device)];
+}
+
+bool Memory::fits(const Allocation& request) {
+  const std::size_t limit =
+      request.page_locked() ? machine_.pinned_bytes : machine_.device_bytes;
+  return request.bytes <= limit && used(request) <= limit - request.bytes;
+}
+
+cudaError_t Memory::allocate(Allocation request, void** data) {
+  if (!fits(request)) return cudaErrorMemoryAllocation;
+  request.data = space(request.origin, request.device).map(request.bytes);
+  if (request.data == nullptr) return cudaErrorMemoryAllocation;
+  used(request) += request.bytes;
+  list(request);
+  *data = request.data;
+  return cudaSuccess;
+}
+
+cudaError_t Memory::enroll(void* data, std::size_t bytes, unsigned flags, int device) {
+  const Range range = classify(data, bytes);
+  if (!range.valid || range.allocation != nullptr) return cudaErrorHostMemoryAlreadyRegistered;
+  const Allocation request{data, bytes, Origin::registered, device, flags};
+  if (!fits(request)) return cudaErrorMemoryAllocation;
+  used(request) += bytes;
+  list(request);
+  return cudaSuccess;
+}
+
+void Memory::release(void* data) {
+  const Allocation allocation = *at(data);
+  unlist(data);
+  used(allocation) -= allocation.bytes;
+  if (allocation.origin == Origin::registered) return;
+  space(allocation.origin, allocation.device).unmap(data, allocation.bytes);
+  ++unmappings_;
+}
+
+const Allocation* Memory::find(const void* address) const {
+  auto after = allocations_.upper_bound(number(address));
+  if (after == allocations_.begin()) return nullptr;
+  const Allocation& candidate = std::prev(after)->second;
+  return number(address) - number(candidate.data) < candidate.bytes ? &candidate : nullptr;
+}
+
+const Allocation* Memory::at(const void* address) const {
+  const auto found = allocations_.find(number(address));
+  return found == allocations_.end() ? nullptr : &found->second;
+}
+
+Range Memory::classify(const void* data, std::size_t bytes) const {
+  if (const Allocation* allocation = find(data)) {
+    const std::size_t offset = number(data) - number(allocation->data);
+    return {bytes <= allocation->bytes - offset, allocation};
+  }
+  if (data == nullptr || reserved(data)) return {};  // Freed, or never allocated.
+  const auto after = allocations_.upper_bound(number(data));
+  const bool reaches_into_one =
+      after != allocations_.end() && number(after->second.data) - number(data) < bytes;
+  return {!reaches_into_one, nullptr};
+}
+
+void* Memory::map_for_pool(int device, std::size_t bytes) {
+  const Allocation request{nullptr, bytes, Origin::pool, device};
+  if (!fits(request)) return nullptr;
+  void* data = space(Origin::pool, device).map(bytes);
+  if (data != nullptr) used(request) += bytes;
+  return data;
+}
+
+void Memory::unmap_for_pool(int device, void* data, std::size_t bytes) {
+  space(Origin::pool, device).unmap(data, bytes);
+  device_used_[static_cast<std::size_t>(device)] -= bytes;
+  ++unmappings_;
+}
+
+void Memory::list(const Allocation& allocation) {
+  allocations_[number(allocation.data)] = allocation;
+}
+
+void Memory::unlist(void* data) { allocations_.erase(number(data)); }
+
+bool Memory::accessible(const void* data, std::size_t bytes) const {
+  for (const AddressSpace& space : device_spaces_)
+    if (space.holds(data)) return space.mapped(data, bytes);
+  return !pinned_space_.holds(data) || pinned_space_.mapped(data, bytes);
+}
+
+std::size_t Memory::device_used(int device) const {
+  return device_used_[static_cast<std::size_t>(device)];
+}
+
+}  // namespace penstock::emulation::detail

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The memory of the emulated machine: which addresses are whose. Device, managed and page-locked
+// memory each lie in a reserved range of addresses of their own, so that every pointer can be told
+// apart and checked. Freed memory is unmapped: whoever touches it crashes, and AddressSanitizer
+// reports what lies behind the end of an allocation. Everything here is used under the runtime's
+// lock.
+
+#include <driver_types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <penstock/emulation.hpp>
+#include <vector>
+
+#include "reference.hpp"
+
+namespace penstock::emulation::detail {
+
+class Pool;
+
+/// A reserved range of addresses, handed out in whole pages with an inaccessible page after each.
+class AddressSpace {
+ public:
+  explicit AddressSpace(std::size_t bytes);
+  ~AddressSpace();
+  AddressSpace(AddressSpace&& other) noexcept;
+  AddressSpace& operator=(AddressSpace&&) = delete;
+
+  /// Zero-filled readable and writable memory; null when there is no room.
+  void* map(std::size_t bytes);
+  void unmap(void* data, std::size_t bytes);
+  /// Whether the range reserves this address, mapped or not.
+  bool holds(const void* address) const;
+  bool mapped(const void* data, std::size_t bytes) const;
+
+ private:
+  std::uintptr_t base_ = 0;
+  std::size_t bytes_ = 0;
+  std::map<std::uintptr_t, std::size_t> mapped_;  // bytes by address
+  std::map<std::uintptr_t, std::size_t> free_;    // bytes by address, never adjacent
+};
+
+enum class Origin {
+  device,      ///< cudaMalloc
+  pool,        ///< cudaMallocAsync
+  graph,       ///< cudaMallocAsync in a captured stream
+  managed,     ///< cudaMallocManaged
+  pinned,      ///< cudaHostAlloc
+  registered,  ///< cudaHostRegister
+};
+
+struct Allocation {
+  void* data = nullptr;
+  std::size_t bytes = 0;
+  Origin origin = Origin::device;
+  int device = 0;
+  unsigned flags = 0;
+  Pool* pool = nullptr;    ///< of Origin::pool
+  std::size_t mapped = 0;  ///< of Origin::pool: size of the pool's block, at least `bytes`
+
+  bool page_locked() const { return origin == Origin::pinned || origin == Origin::registered; }
+  bool on_device() const { return !page_locked(); }
+};
+
+/// What a range of bytes that a call was given is.
+struct Range {
+  bool valid = false;  ///< inside one allocation, or nothing that the runtime knows of
+  const Allocation* allocation = nullptr;  ///< null: pageable host memory
+};
+
+class Memory {
+ public:
+  explicit Memory(const Machine& machine);
+
+  /// Allocates; fails with cudaErrorMemoryAllocation at the limit of the machine.
+  cudaError_t allocate(Allocation request, void** data);
+  /// Takes page-locked memory of the program's own under watch.
+  cudaError_t enroll(void* data, std::size_t bytes, unsigned flags, int device);
+  /// Forgets the allocation and unmaps what was mapped for it. `data` must be its start.
+  void release(void* data);
+
+  /// The allocation that holds this address, or null.
+  const Allocation* find(const void* address) const;
+  /// The allocation that starts here, or null.
+  const Allocation* at(const void* address) const;
+  Range classify(const void* data, std::size_t bytes) const;
+
+  /// Memory of a pool: it counts as used, mapped or cached, until it is given back.
+  void* map_for_pool(int device, std::size_t bytes);
+  void unmap_for_pool(int device, void* data, std::size_t bytes);
+  /// Lists or unlists a pool's memory as an allocation.
+  void list(const Allocation& allocation);
+  void unlist(void* data);
+
+  /// How often memory was unmapped so far: while this stays, what was mapped still is.
+  std::uint64_t unmappings() const { return unmappings_; }
+  /// False when the bytes are an address of the machine's with no memory behind it.
+  bool accessible(const void* data, std::size_t bytes) const;
+
+  std::size_t device_used(int device) const;
+  std::size_t device_total() const { return machine_.device_bytes; }
+  std::size_t pinned_used() const { return pinned_used_; }
+  const std::map<std::uintptr_t, Allocation>& all() const { return allocations_; }
+
+ private:
+  AddressSpace& space(Origin origin, int device);
+  bool reserved(const void* address) const;
+  std::size_t& used(const Allocation& allocation);
+  bool fits(const Allocation& request);
+
+  Machine machine_;
+  std::vector<AddressSpace> device_spaces_;
+  AddressSpace pinned_space_;
+  std::vector<std::size_t> device_used_;
+  std::size_t pinned_used_ = 0;
+  std::uint64_t unmappings_ = 0;
+  std::map<std::uintptr_t, Allocation> allocations_;
+};
+
+}  // namespace penstock::emulation::detail

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// A memory pool of stream-ordered allocation. An address is given at submission. Memory that was
+// freed is used again at once in the stream that freed it, whose order makes that safe, and in
+// other streams when the free has been executed. What is cached beyond the release threshold goes
+// back at the next synchronisation. Used under the runtime's lock.
+
+#include <driver_types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "memory.hpp"
+#include "task.hpp"
+
+namespace penstock::emulation::detail {
+
+class Pool : public Counted {
+ public:
+  Pool(Memory& memory, int device, std::size_t max_bytes)
+      : memory_(memory), device_(device), max_bytes_(max_bytes) {}
+  ~Pool() override;
+
+  std::uint64_t handle = 0;
+  int device() const { return device_; }
+
+  /// Memory for use in `stream`. When it was used before, `after` is where that use ended.
+  cudaError_t allocate(std::size_t bytes, const Stream& stream, void** data, Mark* after);
+  /// The allocation is free from `freed` on.
+  void free(const Allocation& allocation, Mark freed);
+  /// Gives cached memory back until no more than `keep` bytes are mapped, as far as the frees have
+  /// been executed.
+  void trim(std::size_t keep);
+  void trim_to_threshold() { trim(threshold_); }
+
+  cudaError_t set(cudaMemPoolAttr attribute, const void* value);
+  cudaError_t get(cudaMemPoolAttr attribute, void* value) const;
+
+ private:
+  struct Block {
+    void* data;
+    std::size_t bytes;
+    Mark freed;
+  };
+  bool reusable(const Block& block, const Stream& stream) const;
+  std::size_t find(std::size_t bytes, const Stream& stream) const;
+
+  Memory& memory_;
+  int device_;
+  std::size_t max_bytes_;  // 0: as much as the device has
+  std::vector<Block> cached_;
+  std::uint64_t threshold_ = 0;
+  std::uint64_t used_ = 0, used_high_ = 0, reserved_ = 0, reserved_high_ = 0;
+  int follow_events_ = 1, opportunistic_ = 1, internal_dependencies_ = 1;
+};
+
+}  // namespace penstock::emulation::detail

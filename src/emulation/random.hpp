@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// What the random schedule draws: a pure function of the seed and of which task of which stream it
+// is for, so the same seed draws the same delays however the threads run.
+
+#include <chrono>
+#include <cstdint>
+
+namespace penstock::emulation::detail {
+
+/// 64 well-mixed bits (the finalizer of SplitMix64, once for each number).
+constexpr std::uint64_t random_bits(std::uint64_t seed, std::uint64_t stream, std::uint64_t task) {
+  std::uint64_t bits = seed;
+  for (const std::uint64_t number : {stream, task}) {
+    bits += number + 0x9e3779b97f4a7c15ULL;
+    bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebULL;
+    bits ^= bits >> 31;
+  }
+  return bits;
+}
+
+/// None for every second task; for the others up to 100 microseconds, now and then up to 400.
+constexpr std::chrono::nanoseconds random_delay(std::uint64_t bits) {
+  if ((bits & 1) != 0) return {};
+  const std::uint64_t longest = (bits & 0xe) == 0 ? 400'000 : 100'000;
+  return std::chrono::nanoseconds((bits >> 8) % longest);
+}
+
+}  // namespace penstock::emulation::detail

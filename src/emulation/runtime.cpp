@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime.hpp"
+
+#include <cstdint>
+
+namespace penstock::emulation::detail {
+
+Runtime::Runtime(std::mutex& mutex, const Options& asked, std::uint64_t number)
+    : options(asked),
+      era(number),
+      memory(options.machine),
+      scheduler(mutex, options, memory, failures, timeline) {
+  for (int index = 0; index < options.machine.devices; ++index) {
+    devices.push_back(std::make_unique<Device>(index, options.machine));
+    Device& device = *devices.back();
+    device.legacy = Ref<Stream>(new Stream(StreamKind::legacy, device, 0, cudaStreamDefault, 0));
+    device.legacy->handle = cudaStreamLegacy;
+    scheduler.adopt(device.legacy);
+    device.own_pool = Ref<Pool>(new Pool(memory, index, 0));
+    device.own_pool->handle = pools.add(device.own_pool);
+    device.pool = device.own_pool;
+  }
+}
+
+Ref<Stream> Runtime::create_stream(Device& device, unsigned flags, int priority, bool with_handle) {
+  Ref<Stream> stream(
+      new Stream(StreamKind::created, device, ++streams_created_, flags, priority));
+  scheduler.adopt(stream);
+  if (with_handle) stream->handle = reinterpret_cast<cudaStream_t>(streams.add(stream));
+  return stream;
+}
+
+Ref<Stream> Runtime::create_branch_stream(Device& device) {
+  Ref<Stream> stream(new Stream(StreamKind::branch, device, 0, cudaStreamNonBlocking, 0));
+  scheduler.adopt(stream);
+  return stream;
+}
+
+Ref<Graph> Runtime::create_graph() {
+  Ref<Graph> graph(new Graph(*this));
+  graph->handle = graphs.add(graph);
+  return graph;
+}
+
+cudaError_t Runtime::release_user_object(UserObject& object, unsigned count) {
+  if (!object.release(count)) return cudaErrorInvalidValue;
+  if (!object.unreferenced()) return cudaSuccess;
+  scheduler.defer(object.destruction(), object.released());
+  user_objects.remove(object.handle);
+  return cudaSuccess;
+}
+
+cudaError_t Runtime::free_graph_memory(void* data) {
+  const auto found = graph_memory.find(data);
+  if (found == graph_memory.end() || !found->second->outlives_launch) return cudaErrorInvalidValue;
+  found->second->outlives_launch = false;
+  return cudaSuccess;
+}
+
+void Runtime::destroy(Stream& stream) {
+  captures.forget(stream);
+  const Ref<Stream> kept = streams.remove(reinterpret_cast<std::uint64_t>(stream.handle));
+  scheduler.close(stream);
+}
+
+void Runtime::destroy_graphs() {
+  for (const std::uint64_t handle : graph_execs.handles()) graph_execs.remove(handle);
+  for (const std::uint64_t handle : graphs.handles()) graphs.remove(handle);
+}
+
+void Runtime::destroy_all(const Device& device) {
+  for (const std::uint64_t handle : streams.handles())
+    if (Stream* stream = streams.find(handle); &stream->device == &device) destroy(*stream);
+  for (const std::uint64_t handle : events.handles())
+    if (events.find(handle)->device() == device.index) events.remove(handle);
+  std::vector<void*> owned;  // Pools and graphs let go of their memory themselves.
+  for (const auto& [address, allocation] : memory.all())
+    if (allocation.device == device.index && allocation.origin != Origin::graph &&
+        allocation.origin != Origin::pool)
+      owned.push_back(allocation.data);
+  for (void* data : owned) memory.release(data);
+}
+
+Stream& Runtime::per_thread_stream(std::uint64_t thread, Device& device) {
+  Ref<Stream>& stream = per_thread_[{thread, device.index}];
+  if (!stream) {
+    stream = create_stream(device, cudaStreamDefault, 0, false);
+    stream->handle = cudaStreamPerThread;
+  }
+  return *stream;
+}
+
+void Runtime::forget_thread(std::uint64_t thread) {
+  for (auto entry = per_thread_.begin(); entry != per_thread_.end();) {
+    if (entry->first.first != thread) {
+      ++entry;
+      continue;
+    }
+    captures.forget(*entry->second);
+    scheduler.close(*entry->second);
+    entry = per_thread_.erase(entry);
+  }
+}
+
+bool Runtime::await_idle(Lock& lock, const Device* device, bool acquire_order) {
+  std::vector<Mark> ends;
+  for (const Ref<Stream>& stream : scheduler.streams())
+    if (device == nullptr || &stream->device == device) ends.push_back(stream->end());
+  for (const Mark& end : ends) scheduler.demand(end);
+  for (const Mark& end : ends) {
+    if (!scheduler.await(lock, end)) return false;
+    if (acquire_order && end.edges) end.edges->completed.acquire();
+  }
+  return true;
+}
+
+void Runtime::trim_pools(const Device& device) {
+  for (const std::uint64_t handle : pools.handles())
+    if (Pool* pool = pools.find(handle); pool->device() == device.index) pool->trim_to_threshold();
+}
+
+}  // namespace penstock::emulation::detail

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheduler.hpp"
+
+#include <pthread.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "device.hpp"
+#include "random.hpp"
+#include "thread_state.hpp"
+
+namespace penstock::emulation::detail {
+
+namespace {
+
+constexpr std::size_t kShortBytes = std::size_t{64} << 10;  // copied in less time than a wake-up
+
+}  // namespace
+
+Scheduler::Scheduler(std::mutex& mutex, const Options& options, Memory& memory, Failures& failures,
+                     Timeline& timeline)
+    : mutex_(mutex),
+      options_(options),
+      memory_(memory),
+      failures_(failures),
+      timeline_(timeline),
+      models_time_(models_time(options.machine)),
+      helps_(options.schedule == Schedule::eager && !models_time_ && !detects_races()) {}
+
+// ---- Streams
+
+void Scheduler::adopt(Ref<Stream> stream) { streams_.push_back(std::move(stream)); }
+
+void Scheduler::close(Stream& stream) {
+  stream.closed = true;
+  retire(stream);
+}
+
+/// Lets go of a closed stream with nothing left to do; its thread, if it has one, ends first.
+void Scheduler::retire(Stream& stream) {
+  if (!stream.closed || !stream.drained()) return;
+  if (stream.has_thread) {
+    stream.wake.notify_one();
+    return;
+  }
+  const auto is_it = [&](const Ref<Stream>& other) { return other.get() == &stream; };
+  const auto found = std::find_if(streams_.begin(), streams_.end(), is_it);
+  if (found != streams_.end()) streams_.erase(found);
+}
+
+// ---- Submission
+
+Task* Scheduler::task(const char* name, Work work) {
+  Task* const task = store_.take();
+  task->name = name;
+  task->work = std::move(work);
+  task->unmappings = memory_.unmappings();
+  return task;
+}
+
+Mark Scheduler::submit(Stream& stream, Task* task) {
+  order_by_default_stream(stream, *task);
+  task->sequence = ++stream.submitted;
+  task->correlation = ++submissions_;
+  if (keeps_time()) task->submitted = Clock::now();
+  task->edges = make_task_edges();
+  if (task->edges) task->edges->submitted.release();
+  stream.last_edges = task->edges;
+  stream.unready_queries = 0;
+  const bool first = stream.drained();
+  (first ? stream.head : stream.tail->next) = task;
+  stream.tail = task;
+  if (options_.schedule == Schedule::lazy) watch_idleness();
+  if (first) kick(stream);
+  return stream.end();
+}
+
+/// The legacy default stream and the blocking streams of its device wait for each other.
+void Scheduler::order_by_default_stream(Stream& stream, Task& task) {
+  if (stream.legacy()) {
+    for (const Ref<Stream>& other : streams_) {
+      if (&other->device != &stream.device || !other->blocking()) continue;
+      if (other->awaited_by_legacy == other->submitted) continue;
+      other->awaited_by_legacy = other->submitted;
+      task.after.push_back(other->end());
+    }
+  } else if (stream.blocking()) {
+    Stream& legacy = *stream.device.legacy;
+    if (stream.legacy_awaited == legacy.submitted) return;
+    stream.legacy_awaited = legacy.submitted;
+    task.after.push_back(legacy.end());
+  }
+}
+
+// ---- When a task may start
+
+/// Whether the stream's first task may start now. When it is blocked, whoever unblocks it will kick
+/// the stream.
+Scheduler::Readiness Scheduler::examine(Stream& stream) {
+  Task& task = *stream.head;
+  if (stopping_ || !demanded(stream)) return Readiness::blocked;
+  for (; task.reached < task.after.size(); ++task.reached) {
+    const Mark& mark = task.after[task.reached];
+    if (mark.reached()) continue;
+    watch(mark, stream);
+    return Readiness::blocked;
+  }
+  if (!task.scheduled) {
+    task.scheduled = true;
+    task.not_before = earliest_start(stream, task);
+  }
+  if (task.not_before != Time{} && Clock::now() < task.not_before) return Readiness::later;
+  if (const auto* copy = std::get_if<CopyWork>(&task.work))
+    if (!stream.device.engines.take(stream, copy->direction)) return Readiness::blocked;
+  return Readiness::ready;
+}
+
+Time Scheduler::earliest_start(const Stream& stream, const Task& task) const {
+  const auto latency = options_.machine.launch_latency;
+  Time earliest = latency.count() > 0 ? task.submitted + latency : Time{};
+  if (options_.schedule == Schedule::random)
+    earliest = std::max(earliest, Clock::now() + random_delay(random_bits(
+                                                     options_.seed, stream.number, task.sequence)));
+  return earliest;
+}
+
+void Scheduler::watch(const Mark& mark, Stream& stream) {
+  if (std::exchange(stream.watching, true)) return;
+  mark.stream->watchers.push_back({&stream, mark.sequence});
+}
+
+bool Scheduler::is_short(const Task& task) const {
+  if (const auto* copy = std::get_if<CopyWork>(&task.work)) return copy->bytes() <= kShortBytes;
+  if (const auto* fill = std::get_if<FillWork>(&task.work)) return fill->bytes <= kShortBytes;
+  return !std::holds_alternative<HostWork>(task.work);
+}
+
+// ---- Moving a stream
+
+/// Has another look at the stream: something may have unblocked it.
+void Scheduler::kick(Stream& stream) {
+  if (stream.drained() || stream.running) return;
+  const Readiness readiness = examine(stream);
+  if (readiness == Readiness::blocked) return;
+  if (helps_ && readiness == Readiness::ready && is_short(*stream.head)) {
+    if (!std::exchange(stream.runnable, true)) runnable_.push_back(&stream);
+  } else {
+    wake(stream);
+  }
+}
+
+/// Ends the process when the system has no thread to give: the stream would never move.
+void Scheduler::wake(Stream& stream) noexcept {
+  if (stream.has_thread) {
+    stream.wake.notify_one();
+    return;
+  }
+  std::thread([this, &stream] { serve(stream); }).detach();
+  stream.has_thread = true;
+  ++threads_;
+}
+
+void Scheduler::pump(Lock& lock) {
+  while (!runnable_.empty()) {
+    Stream& stream = *runnable_.back();
+    runnable_.pop_back();
+    stream.runnable = false;
+    if (stream.drained() || stream.running) continue;
+    if (examine(stream) == Readiness::ready) run(stream, lock);
+  }
+}
+
+/// The life of a stream's thread.
+void Scheduler::serve(Stream& stream) {
+  const Hidden hidden;
+  pthread_setname_np(pthread_self(), "penstock stream");
+  prctl(PR_SET_TIMERSLACK, 1UL);  // Sleeps of modelled copies end on time, not 50 us later.
+  Lock lock(mutex_);
+  while (!stopping_) {
+    if (stream.drained() && stream.closed) break;
+    const bool idle = stream.drained() || stream.running;
+    const Readiness readiness = idle ? Readiness::blocked : examine(stream);
+    if (readiness == Readiness::ready) {
+      run(stream, lock);
+      pump(lock);
+    } else if (readiness == Readiness::later) {
+      stream.wake.wait_until(lock, stream.head->not_before);
+    } else {
+      stream.wake.wait(lock);
+    }
+  }
+  stream.has_thread = false;
+  retire(stream);
+  --threads_;
+  thread_ended_.notify_all();
+}
+
+/// The stream's first task is done: it goes, and what waited for it moves on.
+void Scheduler::finish(Stream& stream, Task& task) {
+  if (timeline_.recording()) timeline_.add(task, stream);
+  stream.head = task.next;
+  if (stream.drained()) stream.tail = nullptr;
+  stream.completed = task.sequence;
+  stream.last_end = task.end;
+  stream.running = false;
+  for (const HostWait& wait : stream.host_waits)
+    if (wait.sequence <= stream.completed) wait.wake->notify_one();
+  Stream* next_on_engine = nullptr;
+  if (stream.engine >= 0) {
+    const std::uint64_t draw = random_bits(options_.seed, stream.number, ~task.sequence);
+    next_on_engine = stream.device.engines.give_back(
+        stream, task.end, options_.schedule == Schedule::random ? &draw : nullptr);
+  }
+  store_.give_back(&task);
+
+  if (next_on_engine != nullptr) kick(*next_on_engine);
+  notify_watchers(stream);
+  kick(stream);
+  retire(stream);
+}
+
+void Scheduler::notify_watchers(Stream& stream) {
+  for (std::size_t i = 0; i < stream.watchers.size();) {
+    const Watcher watcher = stream.watchers[i];
+    if (watcher.sequence > stream.completed) {
+      ++i;
+      continue;
+    }
+    stream.watchers[i] = stream.watchers.back();
+    stream.watchers.pop_back();
+    watcher.stream->watching = false;
+    kick(*watcher.stream);
+  }
+}
+
+// ---- The host waits
+
+bool Scheduler::await(Lock& lock, const Mark& mark) {
+  demand(mark);
+  pump(lock);
+  if (mark.reached()) return true;
+  std::condition_variable wake;
+  auto& waits = mark.stream->host_waits;
+  waits.push_back({mark.sequence, &wake});
+  wake.wait(lock, [&] { return mark.reached() || stopping_; });
+  const auto is_mine = [&](const HostWait& wait) { return wait.wake == &wake; };
+  waits.erase(std::find_if(waits.begin(), waits.end(), is_mine));
+  return mark.reached();
+}
+
+// ---- Deferred functions
+
+void Scheduler::defer(HostWork work, std::shared_ptr<Edge> released) {
+  deferred_.push_back({work, std::move(released)});
+  if (std::exchange(deferred_thread_, true)) return;
+  ++threads_;
+  std::thread([this] { serve_deferred(); }).detach();
+}
+
+void Scheduler::serve_deferred() {
+  const Hidden hidden;
+  pthread_setname_np(pthread_self(), "penstock defer");
+  Lock lock(mutex_);
+  while (!stopping_ && !deferred_.empty()) {
+    const Deferred next = std::move(deferred_.front());
+    deferred_.pop_front();
+    lock.unlock();
+    if (next.released) next.released->acquire();
+    {
+      const HostFunctionScope scope;
+      const Visible visible;
+      next.work.function(next.work.data);
+    }
+    lock.lock();
+  }
+  deferred_thread_ = false;
+  --threads_;
+  thread_ended_.notify_all();
+}
+
+void Scheduler::await_deferred(Lock& lock) {
+  thread_ended_.wait(lock, [&] { return !deferred_thread_; });
+}
+
+// ---- The end
+
+bool Scheduler::stop(Lock& lock, Clock::duration patience) {
+  stopping_ = true;
+  idle_wake_.notify_all();
+  for (const Ref<Stream>& stream : streams_) {
+    stream->wake.notify_all();
+    for (const HostWait& wait : stream->host_waits) wait.wake->notify_one();
+  }
+  return thread_ended_.wait_for(lock, patience, [&] { return threads_ == 0; });
+}
+
+}  // namespace penstock::emulation::detail

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Moves the streams: decides when the first task of each may start, runs it on the stream's thread,
+// and wakes who waited for it. All of it under the runtime's lock, which is let go while a task
+// touches the program's memory or runs its functions.
+//
+// Where nothing asks for time or for disorder (eager schedule, no modelled durations, no race
+// detection), a short task whose turn has come is run by whichever thread finds it, so that a
+// record or a wait of an idle stream costs no thread switch.
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <penstock/emulation.hpp>
+#include <vector>
+
+#include "failures.hpp"
+#include "memory.hpp"
+#include "stream.hpp"
+#include "timeline.hpp"
+
+namespace penstock::emulation::detail {
+
+using Lock = std::unique_lock<std::mutex>;
+
+/// Lazy schedule: whoever asks this often whether work is done needs it.
+inline constexpr unsigned kQueriesThatDemand = 3;
+
+class Scheduler {
+ public:
+  Scheduler(std::mutex& mutex, const Options& options, Memory& memory, Failures& failures,
+            Timeline& timeline);
+
+  // ---- Streams
+  void adopt(Ref<Stream> stream);
+  /// The program has no handle of the stream any more: it goes away when it is empty.
+  void close(Stream& stream);
+  const std::vector<Ref<Stream>>& streams() const { return streams_; }
+
+  // ---- Work
+  /// An empty task; submit it.
+  Task* task(const char* name, Work work);
+  /// Puts the task at the end of the stream, behind what the default-stream rules order before it.
+  Mark submit(Stream& stream, Task* task);
+  /// Runs what this thread may run. To be called before the lock is let go.
+  void pump(Lock& lock);
+
+  // ---- The host waits
+  /// Blocks until the mark is reached; states no order for race detection. False: the process
+  /// unloads the runtime, it will never be.
+  bool await(Lock& lock, const Mark& mark);
+  /// Under the lazy schedule: somebody needs this now.
+  void demand(const Mark& mark);
+  void demand_all();
+  /// Under the lazy schedule: a call came in.
+  void note_call();
+
+  /// Runs a function of the program's on a thread beside the streams. What was released to
+  /// `released`, if given, happens before it.
+  void defer(HostWork work, std::shared_ptr<Edge> released);
+  /// Blocks until no deferred function is left.
+  void await_deferred(Lock& lock);
+
+  // ---- The end
+  /// Runs nothing that has not begun, and waits for the threads of streams to end: for `patience`
+  /// at most, since a function of the program's may never return. True when all have ended.
+  bool stop(Lock& lock, Clock::duration patience);
+  bool stopping() const { return stopping_; }
+
+ private:
+  enum class Readiness { ready, later, blocked };
+  Readiness examine(Stream& stream);
+  bool demanded(const Stream& stream) const;
+  Time earliest_start(const Stream& stream, const Task& task) const;
+  void watch(const Mark& mark, Stream& stream);
+  void kick(Stream& stream);
+  void wake(Stream& stream) noexcept;
+  bool is_short(const Task& task) const;
+
+  void serve(Stream& stream);
+  void run(Stream& stream, Lock& lock);
+  cudaError_t carry_out(Stream& stream, Task& task, Lock& lock);
+  cudaError_t copy(Stream& stream, Task& task, Lock& lock);
+  cudaError_t fill(Stream& stream, Task& task, Lock& lock);
+  void call_host(Task& task, cudaError_t status, Lock& lock);
+  void finish(Stream& stream, Task& task);
+  void notify_watchers(Stream& stream);
+  void retire(Stream& stream);
+  void order_by_default_stream(Stream& stream, Task& task);
+  bool keeps_time() const { return models_time_ || timeline_.recording(); }
+  Time ready_at(const Stream& stream, const Task& task) const;
+  template <class DoWork>
+  cudaError_t occupy(Stream& stream, Task& task, Clock::duration duration, Clock::duration needed,
+                     DoWork work, Lock& lock);
+  void sleep_until(Stream& stream, Time time, Lock& lock);
+  void watch_idleness();
+  void serve_idleness();
+  void serve_deferred();
+
+  std::mutex& mutex_;
+  const Options& options_;
+  Memory& memory_;
+  Failures& failures_;
+  Timeline& timeline_;
+  const bool models_time_;
+  const bool helps_;  // Short tasks run on any thread.
+
+  TaskStore store_;
+  std::uint64_t submissions_ = 0;
+  std::vector<Ref<Stream>> streams_;
+  std::vector<Stream*> runnable_;  // their first task is short and may start: for pump
+  std::size_t threads_ = 0;
+  std::condition_variable thread_ended_;
+  bool stopping_ = false;
+
+  struct Deferred {
+    HostWork work;
+    std::shared_ptr<Edge> released;
+  };
+  std::deque<Deferred> deferred_;
+  bool deferred_thread_ = false;  // runs while there is something to do
+
+  // Lazy schedule.
+  Time last_call_{};
+  std::condition_variable idle_wake_;
+  bool idle_watcher_ = false;
+  bool undemanded_ = false;  // work came in since all work was demanded last
+};
+
+}  // namespace penstock::emulation::detail

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "seam.hpp"
+
+namespace penstock::emulation::detail {
+
+namespace {
+
+/// Settings of a thread belong to one runtime: a new one finds them as new.
+void renew(ThreadState& thread, const Runtime& runtime) {
+  if (thread.era == runtime.era) return;
+  thread.era = runtime.era;
+  thread.device = 0;
+  thread.last_error = cudaSuccess;
+  thread.capture_mode = cudaStreamCaptureModeGlobal;
+}
+
+}  // namespace
+
+cudaError_t Call::admit() {
+  renew(thread, runtime);
+  ++runtime.counters.calls[static_cast<std::size_t>(function_)];
+  runtime.scheduler.note_call();
+  if (thread.in_host_function && !has(traits::infallible)) return cudaErrorNotPermitted;
+  const cudaError_t planned = runtime.failures.next(function_);
+  if (planned != cudaSuccess) {
+    if (is_sticky(planned) && !runtime.devices.empty()) device().failure = planned;
+    return planned;
+  }
+  if (has(traits::stateless)) return cudaSuccess;
+  if (runtime.devices.empty()) return cudaErrorNoDevice;
+  if (!has(traits::releasing) && device().failure != cudaSuccess) return device().failure;
+  return has(traits::unsafe) ? runtime.captures.admit_unsafe(thread) : cudaSuccess;
+}
+
+cudaError_t Call::conclude(cudaError_t status) {
+  if (has(traits::infallible)) return status;
+  if (status == cudaSuccess && !has(traits::stateless)) status = device().failure;
+  // cudaErrorNotReady is an answer, and not an error that cudaGetLastError reports.
+  if (status != cudaSuccess && status != cudaErrorNotReady) thread.last_error = status;
+  return status;
+}
+
+cudaError_t Call::find(cudaStream_t handle, Stream** stream) const {
+  if (handle == nullptr || handle == cudaStreamLegacy) {
+    *stream = device().legacy.get();
+  } else if (handle == cudaStreamPerThread) {
+    forget_thread_at_its_end();
+    *stream = &runtime.per_thread_stream(thread.number, device());
+  } else {
+    *stream = runtime.streams.find(reinterpret_cast<std::uint64_t>(handle));
+  }
+  if (*stream == nullptr) return cudaErrorInvalidResourceHandle;
+  return has(traits::releasing) ? cudaSuccess : (*stream)->device.failure;
+}
+
+cudaError_t Call::find(cudaEvent_t handle, Event** event) const {
+  *event = runtime.events.find(reinterpret_cast<std::uint64_t>(handle));
+  if (*event == nullptr) return cudaErrorInvalidResourceHandle;
+  const auto index = static_cast<std::size_t>((*event)->device());
+  return has(traits::releasing) ? cudaSuccess : runtime.devices[index]->failure;
+}
+
+cudaError_t Call::submit(Stream& stream, Work work, Mark* end) {
+  const cudaError_t status = runtime.captures.admit(stream);
+  if (status != cudaSuccess) return status;
+  if (stream.capture != nullptr) {
+    const cudaGraphNodeType type = node_type(work);
+    runtime.captures.add(stream, type, std::move(work));
+    return cudaSuccess;
+  }
+  Mark mark = runtime.scheduler.submit(stream, runtime.scheduler.task(name(), std::move(work)));
+  if (end != nullptr) *end = std::move(mark);
+  return cudaSuccess;
+}
+
+cudaError_t Call::await_unordered(const Mark& mark) {
+  if (!runtime.scheduler.await(lock, mark)) return cudaErrorCudartUnloading;
+  return mark.stream && !has(traits::releasing) ? mark.stream->device.failure : cudaSuccess;
+}
+
+cudaError_t Call::await(const Mark& mark) {
+  const cudaError_t status = await_unordered(mark);
+  acquire(mark);
+  return status;
+}
+
+std::vector<Mark> Call::ends(Stream& stream) const {
+  std::vector<Mark> marks{stream.end()};
+  if (stream.legacy())
+    for (const Ref<Stream>& other : runtime.scheduler.streams())
+      if (&other->device == &stream.device && other->blocking()) marks.push_back(other->end());
+  return marks;
+}
+
+}  // namespace penstock::emulation::detail

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The one seam that every call of the program goes through: it hides the runtime from race
+// detection, takes the lock, counts the call, applies the failures that a test asked for, the
+// device's sticky error and the rules of stream capture, runs the call's body, and keeps the
+// thread's last error.
+//
+//   cudaError_t cudaStreamQuery(cudaStream_t handle) {
+//     return enter(Function::cudaStreamQuery, [&](Call& call) { ... return cudaSuccess; });
+//   }
+
+#include <cuda_runtime_api.h>
+
+#include <exception>
+#include <new>
+
+#include "annotations.hpp"
+#include "process.hpp"
+#include "thread_state.hpp"
+
+namespace penstock::emulation::detail {
+
+/// One call of the program's: what its body works with. The lock is held.
+class Call {
+ public:
+  Call(Function function, Runtime& running, Lock& held)
+      : runtime(running), lock(held), thread(this_thread()), function_(function) {}
+
+  Runtime& runtime;
+  Lock& lock;
+  ThreadState& thread;
+
+  const char* name() const { return facts(function_).name; }
+  bool has(unsigned trait) const { return (facts(function_).traits & trait) != 0; }
+
+  /// The current device of this thread.
+  Device& device() const { return *runtime.devices[static_cast<std::size_t>(thread.device)]; }
+
+  // ---- Handles. A wrong one gives cudaErrorInvalidResourceHandle; a failed device its error.
+  cudaError_t find(cudaStream_t handle, Stream** stream) const;
+  cudaError_t find(cudaEvent_t handle, Event** event) const;
+
+  // ---- Work
+  /// Queues the work on the stream, or adds it to the graph that the stream captures.
+  cudaError_t submit(Stream& stream, Work work, Mark* end = nullptr);
+
+  // ---- Waiting. What was done before the mark happens before what the program does next.
+  cudaError_t await(const Mark& mark);
+  /// The same without that order: the call blocks, but CUDA does not promise that it does.
+  cudaError_t await_unordered(const Mark& mark);
+  /// All that the program can wait for with `stream`: of the legacy default stream, the blocking
+  /// streams too.
+  std::vector<Mark> ends(Stream& stream) const;
+  void acquire(const Mark& mark) const {
+    if (mark.edges) mark.edges->completed.acquire();
+  }
+
+  /// Checks before the body: an error to return instead.
+  cudaError_t admit();
+  /// Checks after it, and keeps the last error.
+  cudaError_t conclude(cudaError_t status);
+
+ private:
+  Function function_;
+};
+
+template <class Body>
+cudaError_t enter(Function function, Body body) noexcept {
+  const Hidden hidden;
+  Lock lock(runtime_mutex());
+  Runtime* const runtime = running_runtime();
+  if (runtime == nullptr) return cudaErrorCudartUnloading;
+  Call call(function, *runtime, lock);
+  cudaError_t status = call.admit();
+  try {
+    if (status == cudaSuccess) status = body(call);
+    runtime->scheduler.pump(lock);
+  } catch (const std::bad_alloc&) {
+    status = cudaErrorMemoryAllocation;
+  }
+  return call.conclude(status);
+}
+
+}  // namespace penstock::emulation::detail

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "task.hpp"
+
+#include <utility>
+
+#include "event.hpp"
+#include "stream.hpp"
+
+namespace penstock::emulation::detail {
+
+TaskStore::~TaskStore() {
+  while (free_ != nullptr) delete std::exchange(free_, free_->next);
+}
+
+Task* TaskStore::take() {
+  if (free_ == nullptr) return new Task;
+  Task* const task = std::exchange(free_, free_->next);
+  task->next = nullptr;
+  return task;
+}
+
+void TaskStore::give_back(Task* task) {
+  task->work = GraphWork{};
+  task->event = {};
+  task->after.clear();
+  task->reached = 0;
+  task->edges.reset();
+  task->staging.reset();
+  task->launched = {};
+  task->scheduled = false;
+  task->submitted = task->not_before = task->begin = task->end = Time{};
+  task->next = std::exchange(free_, task);
+}
+
+Stream::~Stream() {
+  while (head != nullptr) delete std::exchange(head, head->next);
+}
+
+}  // namespace penstock::emulation::detail

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// A task is one operation in the queue of a stream: what it does (Work), what it waits for besides
+// the tasks before it (Marks), and its times.
+
+#include <cuda_runtime_api.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <variant>
+#include <vector>
+
+#include "annotations.hpp"
+#include "reference.hpp"
+
+namespace penstock::emulation::detail {
+
+class Event;
+class GraphExec;
+struct Stream;
+
+using Clock = std::chrono::steady_clock;
+using Time = Clock::time_point;
+
+/// A place in a stream: the end of its task number `sequence`.
+struct Mark {
+  Ref<Stream> stream;
+  std::uint64_t sequence = 0;
+  TaskEdgesPtr edges;
+
+  bool reached() const;
+};
+
+// ---- What a task does
+
+/// `height` rows of `width` bytes; a flat copy is one row.
+struct CopyWork {
+  void* destination;
+  const void* source;
+  std::size_t destination_pitch, source_pitch, width, height;
+  cudaMemcpyKind direction;
+  bool pageable;
+
+  std::size_t bytes() const { return width * height; }
+};
+
+struct FillWork {
+  void* destination;
+  int value;
+  std::size_t bytes;
+};
+
+struct HostWork {
+  cudaHostFn_t function = nullptr;
+  cudaStreamCallback_t callback = nullptr;  ///< of cudaStreamAddCallback, instead of `function`
+  cudaStream_t stream = nullptr;            ///< what the callback is told
+  void* data = nullptr;
+};
+
+/// Records the task's event.
+struct RecordWork {
+  std::uint64_t record;  ///< number of this record of the event: a later one outdates it
+};
+
+struct WaitWork {};
+
+/// Stream-ordered allocation: the memory is there already, the program may touch it from here on.
+struct AllocateWork {
+  void* data;
+  std::size_t bytes;
+};
+
+struct FreeWork {
+  void* data;
+  std::size_t bytes;
+};
+
+/// The begin or the end of a graph, or any place in a stream where nothing is done.
+struct GraphWork {};
+
+using Work = std::variant<CopyWork, FillWork, HostWork, RecordWork, WaitWork, AllocateWork, FreeWork,
+                          GraphWork>;
+
+// ---- The task
+
+struct Task {
+  Task* next = nullptr;
+  Work work = GraphWork{};
+  const char* name = nullptr;  ///< the call that submitted it
+  std::uint64_t sequence = 0;  ///< in its stream, from 1
+  std::uint64_t correlation = 0;
+  Ref<Event> event;  ///< of RecordWork
+  std::vector<Mark> after;
+  std::size_t reached = 0;  ///< how many of `after`, from the front, are known to be reached
+  TaskEdgesPtr edges;
+  std::unique_ptr<std::byte[]> staging;  ///< what a pageable source held at submission
+  Ref<GraphExec> launched;               ///< by the last task of a launch: kept until then
+  std::uint64_t unmappings = 0;          ///< Memory::unmappings when the pointers were checked
+  bool scheduled = false;                ///< `not_before` is decided
+  Time submitted, not_before, begin, end;
+};
+
+/// Tasks without a stream, kept for their memory: a pipeline in full flow allocates none.
+class TaskStore {
+ public:
+  TaskStore() = default;
+  TaskStore(const TaskStore&) = delete;
+  TaskStore& operator=(const TaskStore&) = delete;
+  ~TaskStore();
+
+  Task* take();
+  void give_back(Task* task);
+
+ private:
+  Task* free_ = nullptr;
+};
+
+}  // namespace penstock::emulation::detail
