@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <penstock/batch_producer.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/eventually.hpp"
+#include "support/gate.hpp"
+#include "support/handles.hpp"
+#include "support/numbers.hpp"
+
+using namespace std::chrono_literals;
+using penstock::BatchProducer;
+using penstock::HostBatch;
+using penstock::PinnedPool;
+using penstock::Sampler;
+using penstock::SourceError;
+using penstock::Ticket;
+using penstock::test::eventually;
+using penstock::test::Numbers;
+using penstock::test::numbers_layout;
+using penstock::test::serial_sample_numbers;
+using penstock::test::write_numbers;
+
+namespace {
+
+std::vector<std::uint64_t> read(const HostBatch<Numbers>& batch) {
+  std::vector<std::uint64_t> samples;
+  for (std::int64_t i = 0; i < batch.samples(); ++i) {
+    samples.push_back(batch->sample(i));
+    for (std::int64_t j = 0; j < penstock::test::kPayload; ++j)
+      if (batch->payload(i, j) != penstock::test::payload_of(samples.back(), j))
+        FAIL("a torn batch");
+  }
+  return samples;
+}
+
+std::vector<std::uint64_t> read_all(BatchProducer<Numbers>& producer) {
+  std::vector<std::uint64_t> all;
+  while (auto batch = producer.next())
+    for (const std::uint64_t sample : read(*batch)) all.push_back(sample);
+  return all;
+}
+
+/// Lets a source be held inside one batch until the test says so.
+class Latch {
+ public:
+  void wait() {
+    std::unique_lock lock(mutex_);
+    ++waiting_;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return open_; });
+  }
+  void open() {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+  void wait_for(int waiters) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return waiting_ >= waiters; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int waiting_ = 0;
+  bool open_ = false;
+};
+
+}  // namespace
+
+TEST_CASE("batches come in order, whatever the number of workers and the depth",
+          "[batch_producer]") {
+  const auto [workers, depth] = GENERATE(
+      table<int, std::size_t>({{0, 1}, {1, 1}, {1, 4}, {2, 1}, {2, 3}, {3, 16}, {8, 2}, {8, 20}}));
+  const Sampler sampler{{.samples = 103, .batch_size = 8, .shuffle = true, .seed = 5}};
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(8), sampler, write_numbers, pool,
+                                  {.workers = workers, .depth = depth, .epochs = 3});
+  CHECK(read_all(producer) == serial_sample_numbers(sampler, 3));
+  CHECK_FALSE(producer.next());
+  CHECK(producer.stats().batches == 3 * 13);
+}
+
+TEST_CASE("unordered, every batch comes once", "[batch_producer]") {
+  const Sampler sampler{{.samples = 103, .batch_size = 8, .shuffle = true, .seed = 5}};
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(8), sampler, write_numbers, pool,
+                                  {.workers = 4, .depth = 5, .epochs = 2, .ordered = false});
+  std::vector<std::uint64_t> all = read_all(producer);
+  std::vector<std::uint64_t> expected = serial_sample_numbers(sampler, 2);
+  std::sort(all.begin(), all.end());
+  std::sort(expected.begin(), expected.end());
+  CHECK(all == expected);
+}
+
+TEST_CASE("unordered, a slow batch does not hold up the others", "[batch_producer]") {
+  Latch latch;
+  const auto source = [&](const Ticket& ticket, Numbers& batch) {
+    if (ticket.batch == 0) latch.wait();
+    write_numbers(ticket, batch);
+  };
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(4), Sampler{{.samples = 40, .batch_size = 4}},
+                                  source, pool, {.workers = 2, .depth = 4, .ordered = false});
+  for (int i = 0; i < 9; ++i) CHECK(producer.next()->ticket().batch != 0);
+  latch.open();
+  CHECK(producer.next()->ticket().batch == 0);
+  CHECK_FALSE(producer.next());
+}
+
+TEST_CASE("tickets are pure functions of seed, epoch and batch", "[batch_producer]") {
+  const Sampler sampler{{.samples = 64, .batch_size = 8, .shuffle = true, .seed = 9}};
+  using Key = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
+  std::set<Key> seen[2];
+  for (int run = 0; run < 2; ++run) {
+    PinnedPool pool;
+    BatchProducer<Numbers> producer(numbers_layout(8), sampler, write_numbers, pool,
+                                    {.workers = 1 + 3 * run, .epochs = 4});
+    while (auto batch = producer.next()) {
+      const Ticket& ticket = batch->ticket();
+      seen[run].emplace(ticket.epoch, ticket.batch, ticket.seed);
+      CHECK((*batch)->seed == ticket.seed);
+      CHECK(read(*batch) ==
+            std::vector<std::uint64_t>(ticket.samples.begin(), ticket.samples.end()));
+    }
+  }
+  CHECK(seen[0] == seen[1]);
+  std::set<std::uint64_t> seeds;
+  for (const Key& key : seen[0]) seeds.insert(std::get<2>(key));
+  CHECK(seeds.size() == 32);
+}
+
+TEST_CASE("no more than `depth` batches are filled ahead", "[batch_producer]") {
+  constexpr std::size_t kDepth = 3;
+  std::atomic<std::uint64_t> begun{0};
+  const auto source = [&](const Ticket& ticket, Numbers& batch) {
+    ++begun;
+    write_numbers(ticket, batch);
+  };
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(1), Sampler{{.samples = 50, .batch_size = 1}},
+                                  source, pool, {.workers = 4, .depth = kDepth});
+  for (std::uint64_t taken = 0; taken < 50; ++taken) {
+    CHECK(eventually([&] { return begun == std::min<std::uint64_t>(50, taken + kDepth); }));
+    CHECK(begun <= taken + kDepth);
+    producer.next();
+  }
+  CHECK(pool.stats().blocks <= kDepth + 1);  // and the one that `next` hands out
+}
+
+TEST_CASE("there is no gap between epochs: the next one begins while this one is taken",
+          "[batch_producer]") {
+  std::atomic<bool> second_epoch{false};
+  const auto source = [&](const Ticket& ticket, Numbers& batch) {
+    if (ticket.epoch == 1) second_epoch = true;
+    write_numbers(ticket, batch);
+  };
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(4), Sampler{{.samples = 8, .batch_size = 4}},
+                                  source, pool, {.workers = 1, .depth = 4, .epochs = 2});
+  CHECK(eventually([&] { return second_epoch.load(); }));  // Nothing was taken yet.
+}
+
+TEST_CASE("each worker owns a copy of the source", "[batch_producer]") {
+  struct Counting {
+    std::shared_ptr<std::atomic<int>> copies;
+    int own = 0;  // not atomic: a race would show under ThreadSanitizer
+    explicit Counting(std::shared_ptr<std::atomic<int>> c) : copies(std::move(c)) {}
+    Counting(const Counting& other) : copies(other.copies), own(0) { ++*copies; }
+    void operator()(const Ticket& ticket, Numbers& batch) {
+      ++own;
+      write_numbers(ticket, batch);
+    }
+  };
+  auto copies = std::make_shared<std::atomic<int>>(0);
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(1), Sampler{{.samples = 200, .batch_size = 1}},
+                                  Counting(copies), pool, {.workers = 4, .depth = 8});
+  read_all(producer);
+  CHECK(*copies >= 4);
+}
+
+TEST_CASE("an exception comes at its batch's place, with the original nested", "[batch_producer]") {
+  const int workers = GENERATE(0, 1, 3);
+  const auto source = [](const Ticket& ticket, Numbers& batch) {
+    if (ticket.epoch == 1 && ticket.batch == 2) throw std::range_error("bad image");
+    if (ticket.epoch == 1 && ticket.batch == 3) throw 42;  // NOLINT: not a std::exception
+    write_numbers(ticket, batch);
+  };
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(4), Sampler{{.samples = 20, .batch_size = 4}},
+                                  source, pool, {.workers = workers, .depth = 4, .epochs = 2});
+  for (int i = 0; i < 7; ++i) REQUIRE(producer.next());
+  try {
+    producer.next();
+    FAIL("the exception was lost");
+  } catch (const SourceError& error) {
+    CHECK(error.epoch() == 1);
+    CHECK(error.batch() == 2);
+    CHECK(std::string(error.what()).find("bad image") != std::string::npos);
+    CHECK_THROWS_AS(std::rethrow_if_nested(error), std::range_error);
+  }
+  try {
+    producer.next();
+    FAIL("the exception was lost");
+  } catch (const SourceError& error) {
+    CHECK(error.batch() == 3);
+    CHECK_THROWS_AS(std::rethrow_if_nested(error), int);
+  }
+  CHECK(producer.next()->ticket().batch == 4);
+  CHECK_FALSE(producer.next());
+}
+
+TEST_CASE("a source that throws at every batch throws at every next", "[batch_producer]") {
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(4), Sampler{{.samples = 40, .batch_size = 4}},
+                                  [](const Ticket&, Numbers&) { throw std::runtime_error("no"); },
+                                  pool, {.workers = 3, .depth = 2});
+  for (std::uint64_t i = 0; i < 10; ++i) CHECK_THROWS_AS(producer.next(), SourceError);
+  CHECK_FALSE(producer.next());
+  CHECK(pool.stats().bytes_in_use == 0);
+}
+
+TEST_CASE("data without a known length ends where the source says so", "[batch_producer]") {
+  const int workers = GENERATE(0, 1, 4);
+  const auto source = [](const Ticket& ticket, Numbers& batch) {
+    write_numbers(ticket, batch);
+    return ticket.batch < 10;
+  };
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(4), penstock::Unbounded(4), source, pool,
+                                  {.workers = workers, .depth = 6});
+  for (std::uint64_t i = 0; i < 10; ++i) {
+    const auto batch = producer.next();
+    REQUIRE(batch);
+    CHECK(batch->ticket().batch == i);
+  }
+  CHECK_FALSE(producer.next());
+  CHECK_FALSE(producer.next());
+}
+
+TEST_CASE("unordered, batches that were begun before the end still come", "[batch_producer]") {
+  Latch latch;
+  const auto source = [&](const Ticket& ticket, Numbers& batch) {
+    if (ticket.batch == 0) latch.wait();
+    write_numbers(ticket, batch);
+    return ticket.batch < 3;
+  };
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(4), penstock::Unbounded(4), source, pool,
+                                  {.workers = 2, .depth = 8, .ordered = false});
+  std::set<std::uint64_t> batches;
+  for (int i = 0; i < 2; ++i) batches.insert(producer.next()->ticket().batch);
+  latch.open();
+  while (auto batch = producer.next()) batches.insert(batch->ticket().batch);
+  CHECK(batches == std::set<std::uint64_t>{0, 1, 2});
+}
+
+TEST_CASE("a source may deliver fewer samples than it was asked for", "[batch_producer]") {
+  const auto layout = numbers_layout(8);
+  const auto source = [layout](const Ticket& ticket, Numbers& batch) {
+    write_numbers(ticket, batch);
+    layout.resize(batch, 3);
+  };
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(layout, Sampler{{.samples = 16, .batch_size = 8}}, source, pool,
+                                  {.workers = 1});
+  const auto batch = producer.next();
+  CHECK(batch->samples() == 3);
+  CHECK(read(*batch).size() == 3);
+}
+
+TEST_CASE("a source that points a field elsewhere is told", "[batch_producer]") {
+  static std::uint64_t elsewhere[8];
+  const auto source = [](const Ticket&, Numbers& batch) {
+    batch.sample = penstock::Tensor<std::uint64_t, 1>(elsewhere, batch.sample.extent(0));
+  };
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(8), Sampler{{.samples = 8, .batch_size = 8}},
+                                  source, pool, {.workers = 1});
+  CHECK_THROWS_AS(producer.next(), SourceError);
+}
+
+TEST_CASE("any type with batches and samples is a sampler", "[batch_producer]") {
+  struct EveryThird {
+    std::uint64_t batches() const { return 4; }
+    void samples(std::uint64_t epoch, std::uint64_t batch, std::vector<std::uint64_t>& out) const {
+      out.assign({100 * epoch + 3 * batch, 7});
+    }
+  };
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(2), EveryThird{}, write_numbers, pool,
+                                  {.workers = 2, .epochs = 2});
+  CHECK(read_all(producer) == serial_sample_numbers(EveryThird{}, 2));
+}
+
+TEST_CASE("a sampler that names more samples than a batch holds is told at that batch",
+          "[batch_producer]") {
+  struct Greedy {
+    std::uint64_t batches() const { return 2; }
+    void samples(std::uint64_t, std::uint64_t batch, std::vector<std::uint64_t>& out) const {
+      out.assign(batch == 0 ? 5 : 4, 1);
+    }
+  };
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(4), Greedy{}, write_numbers, pool, {.workers = 1});
+  CHECK_THROWS_WITH(producer.next(), Catch::Contains("5 samples"));
+  CHECK(producer.next());
+}
+
+TEST_CASE("a source that waits is asked to stop when the producer goes", "[batch_producer]") {
+  std::atomic<int> inside{0};
+  PinnedPool pool;
+  {
+    BatchProducer<Numbers> producer(numbers_layout(4), penstock::Unbounded(4),
+                                    [&](const Ticket&, Numbers&, std::stop_token stop) {
+                                      std::mutex mutex;
+                                      std::condition_variable_any never;
+                                      std::unique_lock lock(mutex);
+                                      ++inside;
+                                      never.wait(lock, stop, [] { return false; });
+                                      return !stop.stop_requested();
+                                    },
+                                    pool, {.workers = 2});
+    CHECK(eventually([&] { return inside == 2; }));
+  }
+  CHECK(pool.stats().bytes_in_use == 0);
+}
+
+TEST_CASE("a producer can go at any moment", "[batch_producer]") {
+  for (int taken = 0; taken < 24; ++taken) {
+    PinnedPool pool(
+        {.max_bytes = 8 * 1024});  // Too small for the depth: workers wait for blocks too.
+    {
+      BatchProducer<Numbers> producer(numbers_layout(16),
+                                      Sampler{{.samples = 1000, .batch_size = 16}}, write_numbers,
+                                      pool, {.workers = 3, .depth = 16});
+      for (int i = 0; i < taken; ++i) producer.next();
+    }
+    CHECK(pool.stats().bytes_in_use == 0);
+  }
+}
+
+TEST_CASE("seek goes on at any batch", "[batch_producer]") {
+  const int workers = GENERATE(0, 3);
+  const Sampler sampler{{.samples = 50, .batch_size = 5, .shuffle = true, .seed = 3}};
+  const std::vector<std::uint64_t> all = serial_sample_numbers(sampler, 3);
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(5), sampler, write_numbers, pool,
+                                  {.workers = workers, .depth = 4, .epochs = 3});
+  for (const std::uint64_t at : {7u, 0u, 29u, 10u, 19u}) {
+    producer.seek(at / 10, at % 10);
+    CHECK(read_all(producer) ==
+          std::vector<std::uint64_t>(all.begin() + static_cast<long>(at * 5), all.end()));
+  }
+  producer.seek(3, 0);
+  CHECK_FALSE(producer.next());
+}
+
+TEST_CASE("on_ready follows every batch", "[batch_producer]") {
+  std::atomic<int> calls{0};
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(4), Sampler{{.samples = 40, .batch_size = 4}},
+                                  write_numbers, pool,
+                                  {.workers = 2, .depth = 10, .on_ready = [&] { ++calls; }});
+  CHECK(eventually([&] { return calls == 10; }));
+  CHECK(producer.ready());
+  CHECK(read_all(producer).size() == 40);
+  CHECK(producer.at_end());
+}
+
+TEST_CASE("no epochs and no batches are the end", "[batch_producer]") {
+  struct Nothing {
+    std::uint64_t batches() const { return 0; }
+    void samples(std::uint64_t, std::uint64_t, std::vector<std::uint64_t>&) const {}
+  };
+  const int workers = GENERATE(0, 2);
+  PinnedPool pool;
+  BatchProducer<Numbers> none(numbers_layout(4), Nothing{}, write_numbers, pool,
+                              {.workers = workers});
+  CHECK_FALSE(none.next());
+  BatchProducer<Numbers> no_epochs(numbers_layout(4), Sampler{{.samples = 4, .batch_size = 4}},
+                                   write_numbers, pool, {.workers = workers, .epochs = 0});
+  CHECK_FALSE(no_epochs.next());
+}
+
+TEST_CASE("options that make no sense are refused", "[batch_producer]") {
+  PinnedPool pool;
+  const Sampler sampler{{.samples = 4, .batch_size = 4}};
+  CHECK_THROWS_AS(
+      BatchProducer<Numbers>(numbers_layout(4), sampler, write_numbers, pool, {.workers = -1}),
+      std::invalid_argument);
+  CHECK_THROWS_AS(
+      BatchProducer<Numbers>(penstock::Layout<Numbers>{4}, sampler, write_numbers, pool),
+      std::invalid_argument);
+}
+
+TEST_CASE("a host batch goes back after the copy that reads it", "[batch_producer]") {
+  penstock::test::TestStream stream;
+  penstock::test::Gate gate;
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(4), Sampler{{.samples = 8, .batch_size = 4}},
+                                  write_numbers, pool, {.workers = 1, .depth = 2});
+  auto batch = producer.next();
+  gate.hold(stream);
+  batch->release_after(stream);
+  CHECK(pool.stats().bytes_in_flight > 0);
+  gate.open();
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <penstock/device_arena.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <set>
+#include <stdexcept>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/gate.hpp"
+#include "support/handles.hpp"
+#include "support/host_log.hpp"
+
+using penstock::DeviceArena;
+using penstock::DeviceSlot;
+using penstock::test::Gate;
+using penstock::test::HostLog;
+using penstock::test::TestStream;
+
+static_assert(!std::is_copy_constructible_v<DeviceSlot> &&
+              std::is_nothrow_move_constructible_v<DeviceSlot>);
+static_assert(std::is_nothrow_destructible_v<DeviceSlot>);
+
+TEST_CASE("slots are device memory at fixed, aligned, separate addresses", "[device_arena]") {
+  TestStream stream;
+  DeviceArena arena(3, 1000);
+  CHECK(arena.slots() == 3);
+  CHECK(arena.slot_bytes() == 1000);
+  std::set<std::byte*> addresses;
+  for (int round = 0; round < 4; ++round) {
+    std::vector<DeviceSlot> held;
+    for (int i = 0; i < 3; ++i) held.push_back(arena.acquire(stream));
+    for (const DeviceSlot& slot : held) {
+      addresses.insert(slot.data());
+      CHECK(reinterpret_cast<std::uintptr_t>(slot.data()) % 512 == 0);
+      CHECK(slot.index() < 3);
+    }
+  }
+  CHECK(addresses.size() == 3);
+  auto at = addresses.begin();
+  const std::byte* first = *at++;
+  CHECK(*at - first >= 1000);
+}
+
+TEST_CASE("slots rotate: the one that has been free for longest comes first", "[device_arena]") {
+  TestStream stream;
+  DeviceArena arena(3, 64);
+  for (std::size_t i = 0; i < 7; ++i) CHECK(arena.acquire(stream).index() == i % 3);
+}
+
+TEST_CASE("a slot's next writer runs after its last reader, and the host does not wait",
+          "[device_arena]") {
+  Gate gate;
+  HostLog log;
+  TestStream reader, writer;
+  DeviceArena arena(1, 64);
+  {
+    DeviceSlot slot = arena.acquire(writer);
+    gate.hold(reader);
+    log.enqueue(reader, 1);
+    slot.release_after(reader);
+    CHECK_FALSE(slot);
+  }
+  DeviceSlot again = arena.acquire(writer);  // Returns although the reader is held.
+  log.enqueue(writer, 2);
+  CHECK(cudaStreamQuery(writer) == cudaErrorNotReady);
+  gate.open();
+  REQUIRE_CUDA(cudaStreamSynchronize(writer));
+  CHECK(log.entries() == std::vector{1, 2});
+}
+
+TEST_CASE("a slot's next writer waits for every reader", "[device_arena]") {
+  const int held = GENERATE(0, 1, 2);
+  Gate gate;
+  TestStream writer;
+  std::array<TestStream, 3> streams;
+  DeviceArena arena(1, 64);
+  gate.hold(streams[static_cast<std::size_t>(held)]);
+  arena.acquire(writer).release_after(
+      std::array<cudaStream_t, 3>{streams[0], streams[1], streams[2]});
+  DeviceSlot again = arena.acquire(writer);
+  CHECK(cudaStreamQuery(writer) == cudaErrorNotReady);
+  gate.open();
+  REQUIRE_CUDA(cudaStreamSynchronize(writer));
+}
+
+TEST_CASE("a slot that is dropped counts as read by its writer", "[device_arena]") {
+  Gate gate;
+  TestStream first, second;
+  DeviceArena arena(1, 64);
+  {
+    const DeviceSlot slot = arena.acquire(first);
+    gate.hold(first);
+  }
+  const DeviceSlot slot = arena.acquire(second);
+  CHECK(cudaStreamQuery(second) == cudaErrorNotReady);
+  gate.open();
+  REQUIRE_CUDA(cudaStreamSynchronize(second));
+}
+
+TEST_CASE("with every slot held, try_acquire is empty and acquire waits for a release",
+          "[device_arena]") {
+  TestStream stream;
+  DeviceArena arena(1, 64);
+  DeviceSlot held = arena.acquire(stream);
+  CHECK_FALSE(arena.try_acquire(stream));
+  CHECK(arena.free_slots() == 0);
+  std::atomic<bool> got{false};
+  std::thread waiter([&] { got = static_cast<bool>(arena.acquire(stream)); });
+  held.release_after(stream);
+  waiter.join();
+  CHECK(got);
+  CHECK(arena.free_slots() == 1);
+}
+
+TEST_CASE("a slot may outlive its arena", "[device_arena]") {
+  TestStream stream;
+  DeviceSlot slot;
+  {
+    DeviceArena arena(2, 64);
+    slot = arena.acquire(stream);
+  }
+  CHECK_CUDA(cudaMemsetAsync(slot.data(), 1, 64, stream));
+  slot.release_after(stream);
+}
+
+TEST_CASE("an arena's memory is not freed under a reader", "[device_arena]") {
+  Gate gate;
+  TestStream reader;
+  std::atomic<bool> opened{false};
+  std::thread opener;
+  {
+    DeviceArena arena(1, 64);
+    DeviceSlot slot = arena.acquire(reader);
+    gate.hold(reader);
+    REQUIRE_CUDA(cudaMemsetAsync(slot.data(), 1, 64, reader));
+    slot.release_after(reader);
+    opener = std::thread([&] {
+      opened = true;
+      gate.open();
+    });
+  }
+  // The arena is gone, so the reader is through the gate.
+  CHECK(opened);
+  CHECK_CUDA(cudaStreamSynchronize(reader));
+  opener.join();
+}
+
+TEST_CASE("an arena of nothing is refused", "[device_arena]") {
+  CHECK_THROWS_AS(DeviceArena(0, 64), std::invalid_argument);
+  CHECK_THROWS_AS(DeviceArena(2, 0), std::invalid_argument);
+}

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The rules of copies and fills: which call blocks, when memory is read and written, directions,
+// and two dimensions.
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/gate.hpp"
+#include "support/handles.hpp"
+#include "support/memory.hpp"
+
+using namespace penstock::test;
+
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+// Above the 64 KiB up to which a driver may take a small copy's bytes along with the command.
+constexpr std::size_t large = std::size_t{1} << 20;
+
+Bytes counting(std::size_t size) {
+  Bytes bytes(size);
+  std::iota(bytes.begin(), bytes.end(), std::uint8_t{0});
+  return bytes;
+}
+
+}  // namespace
+
+// CUDA Runtime API, API synchronization behavior, Memcpy, Asynchronous: "For all other transfers,
+// the function should be fully asynchronous." (Page-locked host memory to the device.)
+TEST_CASE("a queued copy from page-locked memory reads it when its turn comes", "[rules][copy]") {
+  const PinnedMemory<std::uint8_t> source(large, 1);
+  const DeviceMemory<std::uint8_t> device(large);
+  const TestStream stream;
+  Gate gate;
+  gate.hold(stream);
+  copy_async(device, source, stream);
+  CHECK(cudaStreamQuery(stream) == cudaErrorNotReady);
+  source.set(2);
+  gate.open_and_publish();
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  CHECK(device.read() == Bytes(large, 2));
+}
+
+// The same sentence: the device to page-locked host memory.
+TEST_CASE("a queued copy into page-locked memory writes it when its turn comes", "[rules][copy]") {
+  const DeviceMemory<std::uint8_t> device(large);
+  const PinnedMemory<std::uint8_t> host(large, 7);
+  const TestStream stream;
+  Gate gate;
+  gate.hold(stream);
+  copy_async(host, device, stream);
+  CHECK(host.all(7));
+  gate.open_and_publish();
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  CHECK(host.all(0));
+}
+
+// The same sentence, for memory that cudaHostRegister has page-locked: "This memory range also is
+// added to the same tracking mechanism as cudaHostAlloc()".
+TEST_CASE("copies of registered memory are asynchronous as well", "[rules][copy]") {
+  Bytes source(large, 1);
+  const DeviceMemory<std::uint8_t> device(large);
+  const TestStream stream;
+  REQUIRE_CUDA(cudaHostRegister(source.data(), large, cudaHostRegisterDefault));
+  {
+    Gate gate;
+    gate.hold(stream);
+    CHECK_CUDA(
+        cudaMemcpyAsync(device.data(), source.data(), large, cudaMemcpyHostToDevice, stream));
+    CHECK(cudaStreamQuery(stream) == cudaErrorNotReady);
+    std::fill(source.begin(), source.end(), std::uint8_t{2});
+    gate.open_and_publish();
+    CHECK_CUDA(cudaStreamSynchronize(stream));
+  }
+  REQUIRE_CUDA(cudaHostUnregister(source.data()));
+  CHECK(device.read() == Bytes(large, 2));
+}
+
+// CUDA Runtime API, API synchronization behavior, Memcpy, Asynchronous: "If pageable memory must
+// first be staged to pinned memory, the driver may synchronize with the stream and stage the copy
+// into pinned memory." Either way the stream's order holds.
+TEST_CASE("asynchronous copies of pageable memory keep the order of the stream", "[rules][copy]") {
+  const Bytes source = counting(large);
+  Bytes before(large), after(large);
+  const DeviceMemory<std::uint8_t> device(large);
+  const TestStream stream;
+  fill_async(device, 9, stream);
+  REQUIRE_CUDA(
+      cudaMemcpyAsync(before.data(), device.data(), large, cudaMemcpyDeviceToHost, stream));
+  REQUIRE_CUDA(
+      cudaMemcpyAsync(device.data(), source.data(), large, cudaMemcpyHostToDevice, stream));
+  REQUIRE_CUDA(cudaMemcpyAsync(after.data(), device.data(), large, cudaMemcpyDeviceToHost, stream));
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  CHECK(before == Bytes(large, 9));
+  CHECK(after == source);
+}
+
+// CUDA Runtime API, API synchronization behavior, Memcpy, Synchronous: "For transfers from pageable
+// host memory to device memory ... The function will return once the pageable buffer has been
+// copied to the staging memory for DMA transfer to device memory".
+TEST_CASE("a synchronous copy has read its pageable source when it returns", "[rules][copy]") {
+  Bytes source = counting(large);
+  const Bytes original = source;
+  const DeviceMemory<std::uint8_t> device(large);
+  REQUIRE_CUDA(cudaMemcpy(device.data(), source.data(), large, cudaMemcpyHostToDevice));
+  std::fill(source.begin(), source.end(), std::uint8_t{0});
+  CHECK(device.read() == original);
+}
+
+// The same list: "For transfers from pinned host memory to device memory, the function is
+// synchronous with respect to the host."
+TEST_CASE("a synchronous copy has read its page-locked source when it returns", "[rules][copy]") {
+  const PinnedMemory<std::uint8_t> source(large, 1);
+  const DeviceMemory<std::uint8_t> device(large);
+  REQUIRE_CUDA(cudaMemcpy(device.data(), source.data(), large, cudaMemcpyHostToDevice));
+  source.set(2);
+  CHECK(device.read() == Bytes(large, 1));
+}
+
+// The same list: "For transfers from device to either pageable or pinned host memory, the function
+// returns only once the copy has completed."
+TEST_CASE("a synchronous copy to the host has completed when it returns", "[rules][copy]") {
+  const DeviceMemory<std::uint8_t> device(large);
+  const PinnedMemory<std::uint8_t> pinned(large);
+  Bytes pageable(large);
+  REQUIRE_CUDA(cudaMemset(device.data(), 3, large));
+  REQUIRE_CUDA(cudaMemcpy(pinned.data(), device.data(), large, cudaMemcpyDeviceToHost));
+  CHECK(pinned.all(3));
+  REQUIRE_CUDA(cudaMemcpy(pageable.data(), device.data(), large, cudaMemcpyDeviceToHost));
+  CHECK(pageable == Bytes(large, 3));
+}
+
+// The same list: "For transfers from device memory to device memory, no host-side synchronization
+// is performed."
+TEST_CASE("a copy within the device does not block the host", "[rules][copy]") {
+  const DeviceMemory<std::uint8_t> from(large), to(large);
+  const TestStream blocking(cudaStreamDefault);
+  {
+    Gate gate;
+    gate.hold(blocking);
+    fill_async(from, 4, blocking);
+    REQUIRE_CUDA(cudaMemcpy(to.data(), from.data(), large, cudaMemcpyDeviceToDevice));
+    CHECK(cudaStreamQuery(cudaStreamLegacy) == cudaErrorNotReady);
+  }
+  CHECK(to.read() == Bytes(large, 4));
+}
+
+// The same list: "For transfers from any host memory to any host memory, the function is fully
+// synchronous with respect to the host." It stands in the list for asynchronous copies as well.
+TEST_CASE("a copy from host to host has completed when it returns", "[rules][copy]") {
+  const Bytes source = counting(large);
+  Bytes to(large);
+  const TestStream stream;
+  SECTION("cudaMemcpy") {
+    REQUIRE_CUDA(cudaMemcpy(to.data(), source.data(), large, cudaMemcpyHostToHost));
+  }
+  SECTION("cudaMemcpyAsync") {
+    REQUIRE_CUDA(cudaMemcpyAsync(to.data(), source.data(), large, cudaMemcpyHostToHost, stream));
+  }
+  CHECK(to == source);
+}
+
+// CUDA Runtime API, API synchronization behavior, Memset: "The cudaMemset functions are
+// asynchronous with respect to the host except when the target memory is pinned host memory."
+TEST_CASE("a fill of device memory does not block the host", "[rules][copy]") {
+  const DeviceMemory<std::uint8_t> device(large);
+  const TestStream blocking(cudaStreamDefault);
+  {
+    Gate gate;
+    gate.hold(blocking);
+    REQUIRE_CUDA(cudaMemset(device.data(), 6, large));
+    CHECK(cudaStreamQuery(cudaStreamLegacy) == cudaErrorNotReady);
+  }
+  CHECK(device.read() == Bytes(large, 6));
+}
+
+// The same sentence: "... except when the target memory is pinned host memory."
+TEST_CASE("a fill of page-locked memory has completed when it returns", "[rules][copy]") {
+  const PinnedMemory<std::uint8_t> host(large);
+  REQUIRE_CUDA(cudaMemset(host.data(), 6, large));
+  CHECK(host.all(6));
+}
+
+// The same section: "The Async versions are always asynchronous with respect to the host."
+TEST_CASE("a queued fill happens when its turn comes", "[rules][copy]") {
+  const PinnedMemory<std::uint8_t> host(large, 1);
+  const TestStream stream;
+  Gate gate;
+  gate.hold(stream);
+  REQUIRE_CUDA(cudaMemsetAsync(host.data(), 6, large, stream));
+  CHECK(host.all(1));
+  gate.open_and_publish();
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  CHECK(host.all(6));
+}
+
+// CUDA Runtime API, Memory Management, cudaMemset: "Fills the first count bytes of the memory area
+// pointed to by devPtr with the constant byte value value."
+TEST_CASE("a fill touches its bytes and no others", "[rules][copy]") {
+  const DeviceMemory<std::uint8_t> device(16);
+  REQUIRE_CUDA(cudaMemset(device.data() + 4, 0x1ff, 3));  // a byte value: 0xff
+  Bytes expected(16, 0);
+  std::fill_n(expected.begin() + 4, 3, std::uint8_t{0xff});
+  CHECK(device.read() == expected);
+}
+
+// CUDA Runtime API, Memory Management, cudaMemcpy: "Passing cudaMemcpyDefault is recommended, in
+// which case the type of transfer is inferred from the pointer values."
+TEST_CASE("cudaMemcpyDefault finds the direction", "[rules][copy]") {
+  const Bytes source = counting(256);
+  const PinnedMemory<std::uint8_t> pinned(256);
+  const DeviceMemory<std::uint8_t> first(256), second(256);
+  Bytes result(256);
+  const TestStream stream(cudaStreamDefault);  // behind the first copy, in the legacy stream
+  REQUIRE_CUDA(cudaMemcpy(first.data(), source.data(), 256, cudaMemcpyDefault));
+  REQUIRE_CUDA(cudaMemcpyAsync(second.data(), first.data(), 256, cudaMemcpyDefault, stream));
+  REQUIRE_CUDA(cudaMemcpyAsync(pinned.data(), second.data(), 256, cudaMemcpyDefault, stream));
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  REQUIRE_CUDA(cudaMemcpy(result.data(), pinned.data(), 256, cudaMemcpyDefault));
+  CHECK(result == source);
+}
+
+// CUDA Runtime API, Memory Management, cudaMemcpy: "kind specifies the direction of the copy, and
+// must be one of cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost,
+// cudaMemcpyDeviceToDevice, or cudaMemcpyDefault."
+TEST_CASE("an unknown direction is an error", "[rules][copy]") {
+  const DeviceMemory<std::uint8_t> device(16);
+  const PinnedMemory<std::uint8_t> host(16);
+  const auto unknown = static_cast<cudaMemcpyKind>(7);
+  CHECK(cudaMemcpy(device.data(), host.data(), 16, unknown) == cudaErrorInvalidMemcpyDirection);
+  CHECK(cudaGetLastError() == cudaErrorInvalidMemcpyDirection);
+}
+
+// CUDA C++ Programming Guide, Unified Virtual Address Space: interior pointers are pointers too.
+TEST_CASE("copies begin and end anywhere in an allocation", "[rules][copy]") {
+  const Bytes source = counting(256);
+  const DeviceMemory<std::uint8_t> device(256);
+  REQUIRE_CUDA(cudaMemcpy(device.data() + 100, source.data() + 7, 50, cudaMemcpyHostToDevice));
+  Bytes expected(256, 0);
+  std::copy_n(source.begin() + 7, 50, expected.begin() + 100);
+  CHECK(device.read() == expected);
+  CHECK_CUDA(cudaMemcpy(device.data(), source.data(), 0, cudaMemcpyHostToDevice));
+  CHECK(device.read() == expected);
+}
+
+// CUDA Runtime API, Memory Management, cudaMemcpy2D: "Copies a matrix (height rows of width bytes
+// each) ... dpitch and spitch are the widths in memory in bytes of the 2D arrays pointed to by dst
+// and src, including any padding added to the end of each row."
+TEST_CASE("a copy in two dimensions leaves the padding alone", "[rules][copy]") {
+  constexpr std::size_t width = 5, height = 3, source_pitch = 8, pitch = 6;
+  const Bytes source = counting(source_pitch * height);
+  const PinnedMemory<std::uint8_t> pinned(source_pitch * height);
+  std::copy(source.begin(), source.end(), pinned.data());
+  const DeviceMemory<std::uint8_t> device(pitch * height);
+  const TestStream stream;
+  Bytes expected(pitch * height, 0);
+  for (std::size_t row = 0; row < height; ++row)
+    for (std::size_t i = 0; i < width; ++i)
+      expected[row * pitch + i] = source[row * source_pitch + i];
+
+  SECTION("cudaMemcpy2D") {
+    REQUIRE_CUDA(cudaMemcpy2D(device.data(), pitch, source.data(), source_pitch, width, height,
+                              cudaMemcpyHostToDevice));
+  }
+  SECTION("cudaMemcpy2DAsync") {
+    REQUIRE_CUDA(cudaMemcpy2DAsync(device.data(), pitch, pinned.data(), source_pitch, width, height,
+                                   cudaMemcpyHostToDevice, stream));
+  }
+  CHECK(device.read() == expected);
+}
+
+// CUDA Runtime API, Memory Management, cudaMemcpy2D: "width must not exceed either dpitch or
+// spitch."
+TEST_CASE("a row cannot be wider than its pitch", "[rules][copy]") {
+  const Bytes source(64);
+  const DeviceMemory<std::uint8_t> device(64);
+  CHECK(cudaMemcpy2D(device.data(), 8, source.data(), 16, 10, 2, cudaMemcpyHostToDevice) ==
+        cudaErrorInvalidPitchValue);
+  CHECK(cudaMemcpy2D(device.data(), 16, source.data(), 8, 10, 2, cudaMemcpyHostToDevice) ==
+        cudaErrorInvalidPitchValue);
+  CHECK(cudaGetLastError() == cudaErrorInvalidPitchValue);
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Wrong pointers and dead handles. On a GPU much of this is undefined; the emulation says so at the
+// call, which is what it is for. And pageable memory, which it stages as a driver does.
+
+#include <algorithm>
+#include <cstdint>
+#include <penstock/emulation.hpp>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/gate.hpp"
+#include "support/graphs.hpp"
+#include "support/handles.hpp"
+#include "support/memory.hpp"
+
+using namespace penstock::test;
+namespace emulation = penstock::emulation;
+using Bytes = std::vector<std::uint8_t>;
+
+namespace {
+
+constexpr std::size_t size = 256;
+
+struct Buffers {
+  DeviceMemory<std::uint8_t> device{size}, other{size};
+  PinnedMemory<std::uint8_t> pinned{size};
+  Bytes pageable = Bytes(size);
+  TestStream stream;
+
+  ~Buffers() { cudaGetLastError(); }
+
+  cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) const {
+    const cudaError_t status = cudaMemcpyAsync(to, from, bytes, kind, stream);
+    CHECK(cudaMemcpy(to, from, bytes, kind) == status);  // both forms say the same
+    return status;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("host memory is not device memory", "[emulation][pointer]") {
+  Buffers buffers;
+  CHECK(buffers.copy(buffers.pageable.data(), buffers.pinned.data(), size,
+                     cudaMemcpyHostToDevice) == cudaErrorInvalidValue);
+  CHECK(buffers.copy(buffers.pinned.data(), buffers.pageable.data(), size,
+                     cudaMemcpyDeviceToHost) == cudaErrorInvalidValue);
+  CHECK(buffers.copy(buffers.device.data(), buffers.pageable.data(), size,
+                     cudaMemcpyDeviceToDevice) == cudaErrorInvalidValue);
+  CHECK(cudaMemsetAsync(buffers.pageable.data(), 0, size, buffers.stream) == cudaErrorInvalidValue);
+  CHECK(cudaFree(buffers.pageable.data()) == cudaErrorInvalidValue);
+}
+
+TEST_CASE("device memory is not host memory", "[emulation][pointer]") {
+  const Buffers buffers;
+  CHECK(buffers.copy(buffers.device.data(), buffers.other.data(), size, cudaMemcpyHostToDevice) ==
+        cudaErrorInvalidValue);
+  CHECK(buffers.copy(buffers.device.data(), buffers.other.data(), size, cudaMemcpyDeviceToHost) ==
+        cudaErrorInvalidValue);
+  CHECK(buffers.copy(buffers.device.data(), buffers.other.data(), size, cudaMemcpyHostToHost) ==
+        cudaErrorInvalidValue);
+  CHECK(cudaFreeHost(buffers.device.data()) == cudaErrorInvalidValue);
+  CHECK(cudaHostRegister(buffers.device.data(), size, cudaHostRegisterDefault) != cudaSuccess);
+}
+
+TEST_CASE("a copy stays inside its allocations", "[emulation][pointer]") {
+  const Buffers buffers;
+  std::uint8_t* const device = buffers.device.data();
+  std::uint8_t* const pinned = buffers.pinned.data();
+  CHECK(buffers.copy(device, pinned, size + 1, cudaMemcpyHostToDevice) == cudaErrorInvalidValue);
+  CHECK(buffers.copy(device + 1, pinned, size, cudaMemcpyHostToDevice) == cudaErrorInvalidValue);
+  CHECK(buffers.copy(pinned, device + 1, size, cudaMemcpyDeviceToHost) == cudaErrorInvalidValue);
+  CHECK(buffers.copy(device + size, pinned, 1, cudaMemcpyHostToDevice) == cudaErrorInvalidValue);
+  CHECK(cudaMemsetAsync(device + 1, 0, size, buffers.stream) == cudaErrorInvalidValue);
+  CHECK(cudaMemcpy2DAsync(device, 17, pinned, 16, 16, 16, cudaMemcpyHostToDevice, buffers.stream) ==
+        cudaErrorInvalidValue);
+  CHECK_CUDA(buffers.copy(device + 1, pinned, size - 1, cudaMemcpyHostToDevice));
+}
+
+TEST_CASE("freed memory is not memory", "[emulation][pointer]") {
+  const Buffers buffers;
+  void *device = nullptr, *pinned = nullptr;
+  REQUIRE_CUDA(cudaMalloc(&device, size));
+  REQUIRE_CUDA(cudaMallocHost(&pinned, size));
+  REQUIRE_CUDA(cudaFree(device));
+  REQUIRE_CUDA(cudaFreeHost(pinned));
+  CHECK(buffers.copy(device, buffers.pinned.data(), size, cudaMemcpyHostToDevice) ==
+        cudaErrorInvalidValue);
+  CHECK(cudaMemsetAsync(device, 0, size, buffers.stream) == cudaErrorInvalidValue);
+  CHECK(cudaFree(device) == cudaErrorInvalidValue);
+  CHECK(cudaFreeHost(pinned) == cudaErrorInvalidValue);
+}
+
+TEST_CASE("memory is freed by the pointer it was given as", "[emulation][pointer]") {
+  const Buffers buffers;
+  CHECK(cudaFree(buffers.device.data() + 1) == cudaErrorInvalidValue);
+  CHECK(cudaFreeHost(buffers.pinned.data() + 1) == cudaErrorInvalidValue);
+  CHECK(cudaFreeAsync(buffers.device.data() + 1, buffers.stream) == cudaErrorInvalidValue);
+}
+
+TEST_CASE("a queued copy keeps its memory from being freed under it", "[emulation][pointer]") {
+  // cudaFree "may perform implicit synchronization": here it does, so the copy is over when it
+  // returns.
+  void* device = nullptr;
+  REQUIRE_CUDA(cudaMalloc(&device, size));
+  const PinnedMemory<std::uint8_t> pinned(size, 1);
+  const TestStream stream;
+  REQUIRE_CUDA(cudaMemcpyAsync(device, pinned.data(), size, cudaMemcpyHostToDevice, stream));
+  REQUIRE_CUDA(cudaFree(device));
+  CHECK(cudaStreamQuery(stream) == cudaSuccess);
+}
+
+TEST_CASE("destroyed handles are no handles", "[emulation][pointer]") {
+  cudaStream_t stream = nullptr;
+  cudaEvent_t event = nullptr;
+  const TestStream alive;
+  REQUIRE_CUDA(cudaStreamCreate(&stream));
+  REQUIRE_CUDA(cudaEventCreate(&event));
+  REQUIRE_CUDA(cudaStreamDestroy(stream));
+  REQUIRE_CUDA(cudaEventDestroy(event));
+  CHECK(cudaStreamSynchronize(stream) == cudaErrorInvalidResourceHandle);
+  CHECK(cudaStreamDestroy(stream) == cudaErrorInvalidResourceHandle);
+  CHECK(cudaEventQuery(event) == cudaErrorInvalidResourceHandle);
+  CHECK(cudaEventDestroy(event) == cudaErrorInvalidResourceHandle);
+  CHECK(cudaStreamWaitEvent(alive, event, 0) == cudaErrorInvalidResourceHandle);
+  cudaGetLastError();
+}
+
+TEST_CASE("the default streams cannot be destroyed", "[emulation][pointer]") {
+  CHECK(cudaStreamDestroy(nullptr) == cudaErrorInvalidResourceHandle);
+  CHECK(cudaStreamDestroy(cudaStreamLegacy) == cudaErrorInvalidResourceHandle);
+  CHECK(cudaStreamDestroy(cudaStreamPerThread) == cudaErrorInvalidResourceHandle);
+  cudaGetLastError();
+}
+
+// ---- Pageable memory
+
+TEST_CASE("an asynchronous copy has read its pageable source when it returns",
+          "[emulation][pointer]") {
+  constexpr std::size_t large = std::size_t{1} << 20;
+  Bytes source(large, 1);
+  const DeviceMemory<std::uint8_t> device(large);
+  const TestStream stream;
+  REQUIRE_CUDA(
+      cudaMemcpyAsync(device.data(), source.data(), large, cudaMemcpyHostToDevice, stream));
+  std::fill(source.begin(), source.end(), std::uint8_t{2});
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  CHECK(device.read() == Bytes(large, 1));
+}
+
+TEST_CASE("an asynchronous copy has written its pageable destination when it returns",
+          "[emulation][pointer]") {
+  const DeviceMemory<std::uint8_t> device(size);
+  Bytes result(size);
+  const TestStream stream;
+  fill_async(device, 3, stream);
+  REQUIRE_CUDA(cudaMemcpyAsync(result.data(), device.data(), size, cudaMemcpyDeviceToHost, stream));
+  CHECK(result == Bytes(size, 3));
+}

@@ -1,0 +1,147 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Tests of the quickstart program from outside: quickstart_test.sh <case> <quickstart> <make_cifar10>.
+# A case is one of the functions below. Works in a temporary directory of its own.
+
+set -euo pipefail
+quickstart=$2 make_cifar10=$3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+fail() {
+  echo "FAILED: $*" >&2
+  exit 1
+}
+
+make_data() {  # make_data <directory> <training records>
+  "$make_cifar10" --out "$1" --train "$2" --test 10 --seed 3 2> /dev/null
+}
+
+# Runs the quickstart, which must exit with $1 and write $2, a fixed string, to its error output.
+expect_error() {
+  local exit_code=0
+  "$quickstart" "${@:3}" > out.txt 2> err.txt || exit_code=$?
+  [[ $exit_code == "$1" ]] || fail "exit code $exit_code, not $1: ${*:3}: $(cat err.txt)"
+  grep --quiet --fixed-strings -- "$2" err.txt || fail "no '$2' in: $(cat err.txt)"
+}
+
+# The result is the serial loop's, whatever carries the batches.
+results() {
+  make_data data 1003
+  local workers depths way
+  for workers in 0 1 3; do
+    for depths in "--device-depth 1" "--device-depth 2 --host-depth 4" "--device-depth 5 --host-depth 12"; do
+      for way in "" "--unordered" "--shuffle --seed 5" "--shuffle --unordered"; do
+        # shellcheck disable=SC2086  # words on purpose
+        "$quickstart" --data data --batch 64 --epochs 3 --verify --workers "$workers" $depths $way \
+          > out.txt 2> err.txt || fail "workers $workers $depths $way: $(cat out.txt err.txt)"
+        grep --quiet '^3009 samples$' out.txt || fail "not 3009 samples: $(cat out.txt)"
+        grep --quiet '^verify: equal to' out.txt || fail "not verified: $(cat out.txt)"
+      done
+    done
+  done
+}
+
+# One batch, batches of one, and a batch size that divides the set.
+batch_sizes() {
+  make_data data 60
+  local batch
+  for batch in 1 20 59 60; do
+    "$quickstart" --data data --batch "$batch" --epochs 2 --verify > out.txt 2> err.txt ||
+      fail "batch $batch: $(cat out.txt err.txt)"
+    grep --quiet '^120 samples$' out.txt || fail "not 120 samples: $(cat out.txt)"
+  done
+}
+
+# What is wrong is said, with exit code 2.
+bad_input() {
+  make_data good 60
+  expect_error 2 "no such directory: nowhere" --data nowhere
+  expect_error 2 "not a directory: good/test_batch.bin" --data good/test_batch.bin
+  expect_error 2 "a batch of 61 samples is larger than the data set of 60" --data good --batch 61
+  expect_error 2 "--batch" --data good --batch 0
+  expect_error 2 "--workers" --data good --workers -1
+  expect_error 2 "--host-depth" --data good --host-depth -1
+  expect_error 2 "--device-depth" --data good --device-depth 0
+  expect_error 2 "--epochs" --data good --epochs 0
+  expect_error 2 "--no-such-option" --data good --no-such-option
+  expect_error 2 "--batch" --data good --batch many
+
+  cp -r good bad && rm bad/data_batch_4.bin
+  expect_error 2 "no such file: bad/data_batch_4.bin" --data bad
+  rm -r bad && cp -r good bad && truncate --size=-1 bad/data_batch_2.bin
+  expect_error 2 "bad/data_batch_2.bin: 36875 bytes, in records of 3073 bytes: 3072 bytes are left over" --data bad
+  : > bad/data_batch_2.bin
+  expect_error 2 "bad/data_batch_2.bin: 0 bytes" --data bad
+  rm -r bad && cp -r good bad && head --lines=9 good/batches.meta.txt > bad/batches.meta.txt
+  expect_error 2 "bad/batches.meta.txt has 9 class names, not 10" --data bad
+  if [[ $EUID != 0 ]]; then  # root reads everything
+    rm -r bad && cp -r good bad && chmod a-r bad/data_batch_1.bin
+    expect_error 2 "bad/data_batch_1.bin" --data bad --batch 10
+    chmod a-rx bad
+    expect_error 2 "bad" --data bad --batch 10
+    chmod u+rwx bad
+  fi
+}
+
+# A damaged label is found on a worker; the error names the file and the record (12 in each file).
+bad_label() {
+  make_data bad 60
+  printf '\x0a' | dd of=bad/data_batch_2.bin bs=1 seek=$((3073 * 5)) conv=notrunc status=none
+  local workers
+  for workers in 0 1 3; do
+    expect_error 2 "epoch 0, batch 1: record 5 of bad/data_batch_2.bin: label 10 is not in 0..9" \
+      --data bad --batch 10 --workers "$workers"
+  done
+}
+
+# The verdict names the stage that was made slow.
+verdicts() {
+  make_data data 640
+  "$quickstart" --data data --batch 16 --workers 1 --slow-source 10 > out.txt 2> /dev/null
+  grep --quiet '^bottleneck: source' out.txt || fail "slow source: $(cat out.txt)"
+  "$quickstart" --data data --batch 16 --workers 1 --slow-compute 10 > out.txt 2> /dev/null
+  grep --quiet '^bottleneck: consumer' out.txt || fail "slow compute: $(cat out.txt)"
+  [[ ${PENSTOCK_EMULATION-} == *schedule=eager* ]] || return 0  # 49 kB at 5 MB/s: 10 ms
+  PENSTOCK_EMULATION=schedule=eager,host_to_device=5e6 \
+    "$quickstart" --data data --batch 16 --workers 1 > out.txt 2> /dev/null
+  grep --quiet '^bottleneck: copy' out.txt || fail "slow copy: $(cat out.txt)"
+}
+
+# Ctrl-C ends it within the batch, with the exit code of an interrupted program, and nothing on stdout.
+interrupt() {
+  make_data data 60
+  mkfifo err
+  local signal exit_code pid line
+  for signal in INT TERM; do
+    "$quickstart" --data data --batch 1 --epochs 1000000 --slow-source 1 > out.txt 2> err &
+    pid=$! exit_code=0
+    exec 3< err
+    read -r line <&3  # the pipeline starts
+    [[ $line == "data: data" ]] || fail "the first line is: $line"
+    kill -"$signal" "$pid"
+    wait "$pid" || exit_code=$?
+    exec 3<&-
+    [[ $exit_code == $((128 + $(kill -l "$signal"))) ]] || fail "SIG$signal: exit code $exit_code"
+    [[ ! -s out.txt ]] || fail "printed: $(cat out.txt)"
+  done
+}
+
+# Without --data a synthetic set is made, once.
+cache() {
+  "$quickstart" --cache . --verify > out.txt 2> err.txt || fail "$(cat err.txt)"
+  grep --quiet '^50000 samples$' out.txt || fail "$(cat out.txt)"
+  grep --quiet '^star *5000$' out.txt || fail "$(cat out.txt)"
+  grep --quiet 'synthetic records' err.txt || fail "no progress: $(cat err.txt)"
+  "$quickstart" --cache . > again.txt 2> err.txt || fail "$(cat err.txt)"
+  ! grep --quiet 'synthetic records' err.txt || fail "made again: $(cat err.txt)"
+  diff <(grep -A 99 samples$ out.txt | grep -v verify) <(grep -A 99 samples$ again.txt)
+}
+
+help() {
+  "$quickstart" --help | grep --quiet -- --slow-source
+}
+
+"$1"

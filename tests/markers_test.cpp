@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A small NVTX tool is linked into this program: it sees the calls that a profiler would see.
+
+#include <penstock/markers.hpp>
+
+// After it: a user's own NVTX, with unversioned names.
+#include <nvtx3/nvtx3.hpp>
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <deque>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include "support/allocations.hpp"
+#include "support/catch.hpp"
+
+namespace penstock {
+namespace {
+
+// ---- The tool
+// ------------------------------------------------------------------------------------
+
+/// What the tool knows by a handle: a domain, or a registered string of a domain.
+struct Registered {
+  std::string text;
+  const Registered* domain;
+};
+
+struct Event {
+  std::string what;  ///< "push", "pop", "name thread", "name stream"
+  std::string domain;
+  std::string text;
+  const void* handle = nullptr;  ///< of the registered string
+  int message_type = 0;
+  int payload_type = 0;
+  std::uint64_t number = 0;  ///< payload, thread or stream
+};
+
+// What the thread of a test does; nothing, and without any lock, on the threads of other tests.
+thread_local std::vector<Event>* events = nullptr;
+
+/// Registrations come from whichever thread and test uses a name first.
+const Registered* add(std::string text, const Registered* domain) {
+  static std::mutex mutex;
+  static std::deque<Registered> all;
+  const std::lock_guard lock(mutex);
+  return &all.emplace_back(Registered{std::move(text), domain});
+}
+
+template <class To, class From>
+To handle_cast(From handle) {
+  return reinterpret_cast<To>(const_cast<Registered*>(reinterpret_cast<const Registered*>(handle)));
+}
+
+nvtxDomainHandle_t NVTX_API create_domain(const char* name) {
+  return handle_cast<nvtxDomainHandle_t>(add(name, nullptr));
+}
+nvtxStringHandle_t NVTX_API register_string(nvtxDomainHandle_t domain, const char* text) {
+  return handle_cast<nvtxStringHandle_t>(add(text, handle_cast<Registered*>(domain)));
+}
+std::string domain_name(nvtxDomainHandle_t domain) {
+  return domain == nullptr ? "" : handle_cast<Registered*>(domain)->text;
+}
+/// Adds an event and returns it, while the thread records; else nullptr.
+Event* note(const char* what) {
+  if (events == nullptr) return nullptr;
+  events->emplace_back();
+  events->back().what = what;
+  return &events->back();
+}
+int NVTX_API push(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attributes) {
+  Event* event = note("push");
+  if (event == nullptr) return 0;
+  event->domain = domain_name(domain);
+  event->message_type = attributes->messageType;
+  event->payload_type = attributes->payloadType;
+  event->number = attributes->payload.ullValue;
+  if (attributes->messageType == NVTX_MESSAGE_TYPE_REGISTERED) {
+    const auto* string = handle_cast<Registered*>(attributes->message.registered);
+    if (string->domain == handle_cast<Registered*>(domain)) event->text = string->text;
+    event->handle = string;
+  }
+  return 0;
+}
+int NVTX_API pop(nvtxDomainHandle_t domain) {
+  if (Event* event = note("pop")) event->domain = domain_name(domain);
+  return 0;
+}
+void NVTX_API name_thread(std::uint32_t thread, const char* name) {
+  if (Event* event = note("name thread")) event->text = name, event->number = thread;
+}
+void NVTX_API name_stream(cudaStream_t stream, const char* name) {
+  if (Event* event = note("name stream"))
+    event->text = name, event->number = reinterpret_cast<std::uintptr_t>(stream);
+}
+
+int NVTX_API initialize(NvtxGetExportTableFunc_t get_table) {
+  const auto* callbacks =
+      static_cast<const NvtxExportTableCallbacks*>(get_table(NVTX_ETID_CALLBACKS));
+  const auto install = [&](NvtxCallbackModule module, unsigned index, auto* function) {
+    NvtxFunctionTable table = nullptr;
+    unsigned size = 0;
+    if (callbacks->GetModuleFunctionTable(module, &table, &size) == 0 || index >= size)
+      return false;
+    *table[index] = reinterpret_cast<NvtxFunctionPointer>(function);
+    return true;
+  };
+  return install(NVTX_CB_MODULE_CORE2, NVTX_CBID_CORE2_DomainCreateA, &create_domain) &&
+         install(NVTX_CB_MODULE_CORE2, NVTX_CBID_CORE2_DomainRegisterStringA, &register_string) &&
+         install(NVTX_CB_MODULE_CORE2, NVTX_CBID_CORE2_DomainRangePushEx, &push) &&
+         install(NVTX_CB_MODULE_CORE2, NVTX_CBID_CORE2_DomainRangePop, &pop) &&
+         install(NVTX_CB_MODULE_CORE, NVTX_CBID_CORE_NameOsThreadA, &name_thread) &&
+         install(NVTX_CB_MODULE_CUDART, NVTX_CBID_CUDART_NameCudaStreamA, &name_stream);
+}
+
+// NVTX looks at this pointer when the program first uses it, which is after main has begun.
+[[maybe_unused]] const bool linked_in = [] {
+  InitializeInjectionNvtx2_fnptr = &initialize;
+  return true;
+}();
+
+/// What the tool saw on this thread while it lived.
+class Recording {
+ public:
+  Recording() {
+    events_.reserve(64);
+    events = &events_;
+  }
+  ~Recording() { events = nullptr; }
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+  const std::vector<Event>& stop() {
+    events = nullptr;
+    return events_;
+  }
+
+ private:
+  std::vector<Event> events_;
+};
+
+/// A profiler that runs this program comes before the tool that is linked in.
+bool profiled() {
+  return std::getenv("NVTX_INJECTION64_PATH") != nullptr;
+}
+
+struct Augment {
+  static constexpr const char* message = "augment";
+};
+struct Nameless {};
+static_assert(MarkerName<Augment> && MarkerName<markers::Fill>);
+static_assert(!MarkerName<Nameless>);
+static_assert(std::is_constructible_v<ScopedRange, Augment, std::uint64_t>);
+static_assert(!std::is_constructible_v<ScopedRange, Nameless, std::uint64_t>);
+static_assert(!std::is_constructible_v<ScopedRange, const char*, std::uint64_t>);
+static_assert(!std::is_copy_constructible_v<ScopedRange> &&
+              !std::is_move_assignable_v<ScopedRange>);
+
+// ---- The tests
+// -----------------------------------------------------------------------------------
+
+TEST_CASE("ScopedRange shows a registered name and a number in penstock's domain", "[markers]") {
+  if (profiled()) return;
+  Recording recording;
+  { const ScopedRange range(markers::fill, 0xffff'ffff'ffff'fffe); }
+  const std::vector<Event>& seen = recording.stop();
+  REQUIRE(seen.size() == 2);
+  CHECK(seen[0].what == "push");
+  CHECK(seen[0].domain == "penstock");
+  CHECK(seen[0].message_type == NVTX_MESSAGE_TYPE_REGISTERED);
+  CHECK(seen[0].text == "fill");
+  CHECK(seen[0].payload_type == NVTX_PAYLOAD_TYPE_UNSIGNED_INT64);
+  CHECK(seen[0].number == 0xffff'ffff'ffff'fffe);
+  CHECK(seen[1].what == "pop");
+  CHECK(seen[1].domain == "penstock");
+}
+
+TEST_CASE("ScopedRange nests, and registers a name once", "[markers]") {
+  if (profiled()) return;
+  { const ScopedRange first_use(Augment{}, 0); }
+  Recording recording;
+  const std::uint64_t before = test::allocations_of_this_thread();
+  {
+    const ScopedRange outer(markers::fill, 1);
+    const ScopedRange inner(Augment{}, 2);
+  }
+  const ScopedRange again(Augment{}, 3);
+  CHECK(test::allocations_of_this_thread() == before);
+  const std::vector<Event>& seen = recording.stop();
+  REQUIRE(seen.size() == 5);
+  CHECK(seen[0].text == "fill");
+  CHECK(seen[1].text == "augment");
+  CHECK(seen[2].what == "pop");
+  CHECK(seen[3].what == "pop");
+  CHECK(seen[4].number == 3);
+  CHECK(seen[4].handle == seen[1].handle);
+}
+
+TEST_CASE("Each marker has a name of its own", "[markers]") {
+  if (profiled()) return;
+  Recording recording;
+  const auto show = [](auto... names) { (static_cast<void>(ScopedRange(names, 0)), ...); };
+  show(markers::fill, markers::wait_for_room, markers::wait_for_memory, markers::wait_for_slot,
+       markers::copy, markers::next, markers::readback, markers::capture);
+  std::set<std::string> names;
+  for (const Event& event : recording.stop())
+    if (event.what == "push") names.insert(event.text);
+  CHECK(names.size() == 8);
+  CHECK(names.count("") == 0);
+}
+
+TEST_CASE("Threads and streams get names", "[markers]") {
+  if (profiled()) return;
+  std::vector<Event> seen;
+  std::uint64_t id = 0;
+  std::thread([&] {
+    Recording recording;
+    markers::name_this_thread("worker");
+    id = static_cast<std::uint64_t>(::syscall(SYS_gettid));
+    seen = recording.stop();
+  }).join();
+  REQUIRE(seen.size() == 1);
+  CHECK(seen[0].what == "name thread");
+  CHECK(seen[0].text == "worker");
+  CHECK(seen[0].number == id);
+  CHECK(id != static_cast<std::uint64_t>(::syscall(SYS_gettid)));
+
+  Recording recording;
+  markers::name_stream(reinterpret_cast<cudaStream_t>(std::uintptr_t{4711}), "copies");
+  REQUIRE(recording.stop().size() == 1);
+  CHECK(recording.stop()[0].what == "name stream");
+  CHECK(recording.stop()[0].text == "copies");
+  CHECK(recording.stop()[0].number == 4711);
+}
+
+TEST_CASE("A user's own NVTX lives beside penstock's, in its own domain", "[markers]") {
+  if (profiled()) return;
+  Recording recording;
+  {
+    const nvtx3::scoped_range theirs("theirs");  // unversioned: their header, their version
+    const ScopedRange ours(markers::next, 9);
+  }
+  const std::vector<Event>& seen = recording.stop();
+  REQUIRE(seen.size() == 4);
+  CHECK(seen[0].domain == "");
+  CHECK(seen[1].domain == "penstock");
+}
+
+}  // namespace
+}  // namespace penstock

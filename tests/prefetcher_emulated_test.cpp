@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What only the emulated runtime can tell of a prefetcher: which calls it makes, what it leaves
+// behind, what it does when a call fails, and which stage it blames on a machine of known speed.
+
+#include <penstock/emulation.hpp>
+#include <penstock/launch.hpp>
+#include <penstock/prefetcher.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/allocations.hpp"
+#include "support/catch.hpp"
+#include "support/gate.hpp"
+#include "support/handles.hpp"
+#include "support/numbers.hpp"
+
+namespace emulation = penstock::emulation;
+using namespace std::chrono_literals;
+using penstock::Bottleneck;
+using penstock::CudaError;
+using penstock::Prefetcher;
+using penstock::PrefetcherOptions;
+using penstock::Sampler;
+using penstock::Ticket;
+using penstock::test::Numbers;
+using penstock::test::numbers_layout;
+using penstock::test::serial_sample_numbers;
+using penstock::test::TestStream;
+using penstock::test::write_numbers;
+
+namespace {
+
+Sampler sequential(std::uint64_t samples, std::int64_t batch_size) {
+  return Sampler{{.samples = samples, .batch_size = batch_size}};
+}
+
+/// The runtime starts afresh, as `change` of the schedule and machine of this test run says.
+template <class Change>
+void reset(Change change) {
+  emulation::Options options = emulation::options();
+  change(options);
+  emulation::reset(options);
+}
+
+}  // namespace
+
+TEST_CASE("a full batch is one copy, a short one is a copy for each field",
+          "[prefetcher][emulated]") {
+  emulation::record_timeline(true);
+  {
+    TestStream stream;
+    Prefetcher<Numbers> prefetcher(numbers_layout(8), sequential(19, 8), write_numbers,
+                                   {.workers = 1});
+    while (prefetcher.next(stream)) {
+    }
+    REQUIRE_CUDA(cudaDeviceSynchronize());
+  }
+  std::vector<std::size_t> bytes;
+  for (const emulation::Operation& operation : emulation::timeline())
+    if (operation.kind == emulation::OperationKind::copy) bytes.push_back(operation.bytes);
+  const std::size_t full = numbers_layout(8).bytes();
+  CHECK(bytes == std::vector<std::size_t>{full, full, 3 * sizeof(std::uint64_t),
+                                          3 * penstock::test::kPayload * sizeof(std::uint32_t)});
+}
+
+TEST_CASE("after construction: no allocation, no creation, no call that blocks the host",
+          "[prefetcher][emulated]") {
+  const int workers = GENERATE(0, 1, 3);
+  TestStream stream, second;
+  Prefetcher<Numbers> prefetcher(numbers_layout(8), sequential(800, 8), write_numbers,
+                                 {.workers = workers, .host_depth = 4, .epochs = 3});
+  // Warm-up: the first release of each slot on a second stream makes an event, each block its own.
+  for (int i = 0; i < 20; ++i) {
+    auto batch = prefetcher.next(stream);
+    batch.also_used_on(second);
+  }
+  emulation::reset_counters();
+  const std::uint64_t allocations = penstock::test::allocations_of_this_thread();
+  while (auto batch = prefetcher.next(stream)) batch.also_used_on(second);
+  CHECK(penstock::test::allocations_of_this_thread() == allocations);
+  const emulation::CallClasses classes = emulation::call_classes();
+  CHECK(classes.allocating == 0);
+  CHECK(classes.creating == 0);
+  CHECK(classes.blocking == 0);
+  CHECK(emulation::calls("cudaMemcpyAsync") >= 280 - 4);
+  REQUIRE_CUDA(cudaDeviceSynchronize());
+}
+
+TEST_CASE("memory does not grow with epochs or errors", "[prefetcher][emulated]") {
+  TestStream stream;
+  const auto source = [](const Ticket& ticket, Numbers& batch) {
+    if (ticket.batch % 7 == 3) throw std::runtime_error("bad");
+    write_numbers(ticket, batch);
+  };
+  Prefetcher<Numbers> prefetcher(numbers_layout(8), sequential(160, 8), source,
+                                 {.workers = 2, .host_depth = 4, .epochs = 30});
+  const emulation::Live before = emulation::live();
+  for (int i = 0; i < 600; ++i) {
+    try {
+      prefetcher.next(stream);
+    } catch (const penstock::SourceError&) {
+    }
+    if (i == 100) CHECK(emulation::live().device_bytes == before.device_bytes);
+  }
+  const emulation::Live after = emulation::live();
+  CHECK(after.pinned_bytes == before.pinned_bytes);
+  CHECK(after.device_bytes == before.device_bytes);
+  CHECK(after.events <= before.events + 4);  // one for each pinned block, at its first release
+}
+
+TEST_CASE("pinned memory that the system refuses is an error with numbers, never pageable memory",
+          "[prefetcher][emulated]") {
+  reset([](emulation::Options& options) { options.machine.pinned_bytes = 100'000; });
+  try {
+    Prefetcher<Numbers> prefetcher(numbers_layout(64), sequential(640, 64), write_numbers,
+                                   {.workers = 1, .host_depth = 100});
+    FAIL("there was not that much page-locked memory");
+  } catch (const penstock::PoolExhausted& error) {
+    CHECK(error.asked() == penstock::BatchProducer<Numbers>::block_bytes(numbers_layout(64)));
+    CHECK(error.in_use() > 0);
+    CHECK(std::string(error.what()).find("pageable") != std::string::npos);
+  }
+  Prefetcher<Numbers> pageable(
+      numbers_layout(64), sequential(640, 64), write_numbers,
+      {.workers = 1, .host_depth = 100, .host_memory = penstock::HostMemory::pageable});
+  TestStream stream;
+  CHECK(pageable.next(stream));
+  CHECK_FALSE(pageable.stats().pinned);
+}
+
+TEST_CASE("device memory that is not there is an error with numbers", "[prefetcher][emulated]") {
+  reset([](emulation::Options& options) { options.machine.device_bytes = 1 << 20; });
+  CHECK_THROWS_WITH((Prefetcher<Numbers>(numbers_layout(1 << 16), sequential(1 << 17, 1 << 16),
+                                         write_numbers, {.workers = 1, .host_depth = 2})),
+                    Catch::Contains("cudaMalloc("));
+}
+
+namespace {
+
+/// A short run, with every batch used on two streams; returns how often it threw CudaError.
+int run_with_errors(int workers) {
+  int errors = 0;
+  try {
+    const penstock::Stream stream, second;
+    Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(32, 4), write_numbers,
+                                   {.workers = workers, .host_depth = 3, .stall_timeout = 20s});
+    for (int calls = 0; calls < 12; ++calls) {
+      try {
+        auto batch = prefetcher.next(stream.get());
+        if (!batch) break;
+        batch.also_used_on(second.get());
+      } catch (const CudaError&) {
+        ++errors;
+      }
+    }
+  } catch (const CudaError&) {
+    ++errors;
+  }
+  return errors;
+}
+
+}  // namespace
+
+TEST_CASE("a call that fails once gives at most one CudaError; nothing hangs or leaks",
+          "[prefetcher][emulated]") {
+  const int workers = GENERATE(0, 2);
+  emulation::reset(emulation::options());
+  run_with_errors(workers);
+  const std::vector<emulation::CallCount> functions = emulation::calls();
+  std::uint64_t failures = 0;
+  for (const emulation::CallCount& function : functions) {
+    if (function.function.find("LastError") != std::string::npos) continue;  // These cannot fail.
+    // An object whose own release fails is lost: that is the one leak nobody can prevent.
+    const bool releases = function.function.find("Free") != std::string::npos ||
+                          function.function.find("Destroy") != std::string::npos;
+    for (std::uint64_t nth = 1; nth <= function.calls; ++nth) {
+      emulation::reset(emulation::options());
+      emulation::fail_call(function.function, cudaErrorInvalidValue, nth);
+      const int errors = run_with_errors(workers);
+      INFO(function.function << ", call " << nth);
+      CHECK(errors <= 1);
+      failures += !emulation::clear_failures();
+      REQUIRE_CUDA(cudaDeviceSynchronize());
+      const emulation::Live live = emulation::live();
+      CHECK((releases || live == emulation::Live{}));
+    }
+  }
+  CHECK(failures > 60);
+  emulation::reset(emulation::options());
+}
+
+TEST_CASE("two devices, each with a pipeline", "[prefetcher][emulated][devices]") {
+  reset([](emulation::Options& options) { options.machine.devices = 2; });
+  const Sampler sampler = sequential(60, 4);
+  std::vector<std::thread> threads;
+  std::atomic<int> right{0};
+  for (int device = 0; device < 2; ++device)
+    threads.emplace_back([&, device] {
+      cudaSetDevice(device);
+      const penstock::Stream stream;
+      Prefetcher<Numbers> prefetcher(numbers_layout(4), sampler, write_numbers, {.workers = 2});
+      std::uint64_t batches = 0;
+      while (auto batch = prefetcher.next(stream.get())) {
+        cudaPointerAttributes attributes{};
+        cudaPointerGetAttributes(&attributes, batch->sample.data_handle());
+        batches += attributes.device == device;
+      }
+      right += batches == 15;
+      cudaDeviceSynchronize();
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(right == 2);
+}
+
+TEST_CASE("the stage that is slowest is the bottleneck", "[prefetcher][emulated][verdict]") {
+  const auto [source_ms, copy_ms, compute_ms, verdict] =
+      GENERATE(table<int, int, int, Bottleneck>({{8, 1, 1, Bottleneck::source},
+                                                 {1, 8, 1, Bottleneck::copy},
+                                                 {1, 1, 8, Bottleneck::consumer}}));
+  const bool synchronous = GENERATE(false, true);
+  const std::size_t bytes = numbers_layout(4096).bytes();
+  reset([&](emulation::Options& options) {
+    options.schedule =
+        emulation::Schedule::eager;  // a schedule of delays has a bottleneck of its own
+    options.machine.host_to_device = static_cast<double>(bytes) / (copy_ms * 1e-3);
+  });
+  TestStream stream;
+  const auto source = [ms = source_ms](const Ticket& ticket, Numbers& batch) {
+    batch.seed = ticket.seed;
+    std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+  };
+  Prefetcher<Numbers> prefetcher(numbers_layout(4096), sequential(40 * 4096, 4096), source,
+                                 {.workers = 1, .host_depth = 4});
+  while (auto batch = prefetcher.next(stream)) {
+    penstock::for_each(stream, 1, [ms = compute_ms](std::int64_t) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+    });
+    if (synchronous) REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  }
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  const penstock::Stats stats = prefetcher.stats();
+  INFO(stats);
+  CHECK(stats.bottleneck() == verdict);
+}

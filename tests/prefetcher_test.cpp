@@ -1,0 +1,564 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What a prefetcher delivers, in which order, and who may touch which memory when. Runs emulated,
+// under every schedule and sanitizer, and on a GPU.
+
+#include <penstock/prefetcher.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <set>
+#include <stdexcept>
+#include <thread>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/eventually.hpp"
+#include "support/gate.hpp"
+#include "support/handles.hpp"
+#include "support/host_log.hpp"
+#include "support/numbers.hpp"
+
+using namespace std::chrono_literals;
+using penstock::Lease;
+using penstock::Prefetcher;
+using penstock::PrefetcherOptions;
+using penstock::Sampler;
+using penstock::SourceError;
+using penstock::StallError;
+using penstock::State;
+using penstock::Ticket;
+using penstock::test::eventually;
+using penstock::test::Gate;
+using penstock::test::HostLog;
+using penstock::test::Numbers;
+using penstock::test::numbers_layout;
+using penstock::test::NumbersSink;
+using penstock::test::serial_sample_numbers;
+using penstock::test::TestStream;
+using penstock::test::write_numbers;
+
+static_assert(!std::is_copy_constructible_v<Lease<Numbers>> &&
+              std::is_nothrow_move_constructible_v<Lease<Numbers>>);
+static_assert(std::is_nothrow_destructible_v<Lease<Numbers>> &&
+              std::is_nothrow_destructible_v<Prefetcher<Numbers>>);
+static_assert(std::is_default_constructible_v<Lease<Numbers>>);
+static_assert(!std::is_convertible_v<Lease<Numbers>, bool>, "explicit, as a unique_ptr's");
+
+namespace {
+
+/// Everything that a prefetcher delivers, in order, through the device.
+std::vector<std::uint64_t> deliver(Prefetcher<Numbers>& prefetcher, std::int64_t batch_size,
+                                   std::size_t batches, cudaStream_t stream) {
+  NumbersSink sink(batch_size, batches);
+  while (auto batch = prefetcher.next(stream)) sink.take(batch, stream);
+  sink.wait(stream);
+  return sink.all_sample_numbers();
+}
+
+Sampler shuffled(std::uint64_t samples, std::int64_t batch_size) {
+  return Sampler{{.samples = samples, .batch_size = batch_size, .shuffle = true, .seed = 11}};
+}
+
+}  // namespace
+
+TEST_CASE("what is delivered is the same for every number of workers and every depth",
+          "[prefetcher]") {
+  const auto [workers, host_depth, device_depth] = GENERATE(table<int, std::size_t, std::size_t>(
+      {{0, 0, 1}, {0, 0, 2}, {1, 1, 1}, {1, 0, 2}, {2, 1, 3}, {3, 8, 2}, {4, 2, 1}, {8, 0, 4}}));
+  TestStream stream;
+  const Sampler sampler = shuffled(101, 8);
+  Prefetcher<Numbers> prefetcher(
+      numbers_layout(8), sampler, write_numbers,
+      {.workers = workers, .host_depth = host_depth, .device_depth = device_depth, .epochs = 3});
+  CHECK(deliver(prefetcher, 8, 3 * 13, stream) == serial_sample_numbers(sampler, 3));
+  CHECK_FALSE(prefetcher.next(stream));
+}
+
+TEST_CASE("unordered, each batch is delivered once", "[prefetcher]") {
+  TestStream stream;
+  const Sampler sampler = shuffled(101, 8);
+  Prefetcher<Numbers> prefetcher(numbers_layout(8), sampler, write_numbers,
+                                 {.workers = 4, .epochs = 2, .ordered = false});
+  std::vector<std::uint64_t> all = deliver(prefetcher, 8, 2 * 13, stream);
+  std::vector<std::uint64_t> expected = serial_sample_numbers(sampler, 2);
+  std::sort(all.begin(), all.end());
+  std::sort(expected.begin(), expected.end());
+  CHECK(all == expected);
+  CHECK_THROWS_AS(prefetcher.state(), std::logic_error);
+}
+
+TEST_CASE("a lease carries its ticket and its plain values", "[prefetcher]") {
+  TestStream stream;
+  const Sampler sampler = shuffled(20, 8);
+  Prefetcher<Numbers> prefetcher(numbers_layout(8), sampler, write_numbers, {.workers = 2});
+  std::vector<std::uint64_t> expected;
+  for (std::uint64_t b = 0; auto batch = prefetcher.next(stream); ++b) {
+    sampler.samples(0, b, expected);
+    CHECK(batch.ticket().epoch == 0);
+    CHECK(batch.ticket().batch == b);
+    CHECK(std::vector<std::uint64_t>(batch.ticket().samples.begin(),
+                                     batch.ticket().samples.end()) == expected);
+    CHECK(batch->seed == batch.ticket().seed);
+    CHECK((*batch).sample.extent(0) == static_cast<std::int64_t>(expected.size()));
+  }
+}
+
+TEST_CASE("the copy is issued although the consumer does nothing", "[prefetcher]") {
+  TestStream stream;
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(40, 4), write_numbers,
+                                 {.workers = 1, .host_depth = 4, .device_depth = 3});
+  CHECK(eventually([&] { return prefetcher.stats().copy.batches == 3; }));
+  auto lease = prefetcher.next(stream);
+  CHECK(prefetcher.stats().copy.batches == 3);  // All slots are taken.
+  lease.release();
+  CHECK(eventually([&] { return prefetcher.stats().copy.batches == 4; }));
+}
+
+TEST_CASE("next does not wait for the copy, and the consumer's stream does", "[prefetcher]") {
+  Gate gate;
+  TestStream stream, other;
+  NumbersSink sink(4, 3);
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(12, 4), write_numbers,
+                                 {.workers = 1, .host_depth = 3, .device_depth = 1});
+  {
+    auto first = prefetcher.next(other);
+    gate.hold(other);
+    first.release();  // The slot's next copy has to wait for the gate.
+  }
+  auto second = prefetcher.next(stream);  // Returns all the same.
+  REQUIRE(second);
+  sink.take(second, stream);
+  CHECK(cudaStreamQuery(stream) == cudaErrorNotReady);
+  gate.open();
+  sink.wait(stream);
+  CHECK(sink.sample_numbers(0) ==
+        std::vector<std::uint64_t>(second.ticket().samples.begin(), second.ticket().samples.end()));
+}
+
+TEST_CASE("a slot is not written before every consumer stream is through", "[prefetcher]") {
+  const bool on_second = GENERATE(false, true);
+  constexpr std::int64_t kBatch = 4;
+  Gate gate;
+  TestStream first, second;
+  NumbersSink sink(kBatch, 4);
+  Prefetcher<Numbers> prefetcher(numbers_layout(kBatch), shuffled(16, kBatch), write_numbers,
+                                 {.workers = 1, .host_depth = 4, .device_depth = 1});
+  std::vector<std::uint64_t> expected;
+  {
+    auto lease = prefetcher.next(first);
+    lease.also_used_on(second);
+    expected.assign(lease.ticket().samples.begin(), lease.ticket().samples.end());
+    const cudaStream_t reader = on_second ? second : first;
+    gate.hold(reader);
+    sink.take(lease, reader);  // Reads the slot only when the gate opens.
+  }
+  TestStream third;
+  auto next = prefetcher.next(third);  // Same slot: its copy is queued behind the reader.
+  gate.open();
+  REQUIRE_CUDA(cudaStreamSynchronize(first));
+  sink.wait(second);
+  CHECK(sink.sample_numbers(0) == expected);
+}
+
+TEST_CASE("a lease is tested, moved and released as a unique_ptr is", "[prefetcher]") {
+  TestStream stream;
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(40, 4), write_numbers, {.workers = 1});
+  Lease<Numbers> empty;
+  CHECK_FALSE(empty);
+  Lease<Numbers> a = prefetcher.next(stream);
+  REQUIRE(a);
+  Lease<Numbers> b = std::move(a);
+  CHECK_FALSE(a);  // NOLINT(bugprone-use-after-move): that is the test
+  REQUIRE(b);
+  CHECK(b.ticket().batch == 0);
+  b = prefetcher.next(stream);
+  CHECK(b.ticket().batch == 1);
+  b.release();
+  CHECK_FALSE(b);
+  b.release();
+  empty.release();
+}
+
+TEST_CASE("leases use device_depth fixed addresses", "[prefetcher]") {
+  TestStream stream;
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(100, 4), write_numbers,
+                                 {.workers = 2, .device_depth = 3, .epochs = 2});
+  std::set<std::tuple<std::size_t, const void*, const void*>> places;
+  while (auto batch = prefetcher.next(stream))
+    places.emplace(batch.slot(), batch->sample.data_handle(), batch->payload.data_handle());
+  CHECK(places.size() == 3);
+}
+
+TEST_CASE("several leases can be held, and ended in any order, on any thread", "[prefetcher]") {
+  TestStream stream;
+  NumbersSink sink(4, 25);
+  const Sampler sampler = shuffled(100, 4);
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), sampler, write_numbers,
+                                 {.workers = 2, .device_depth = 4});
+  for (;;) {
+    Lease<Numbers> a = prefetcher.next(stream);
+    Lease<Numbers> b = prefetcher.next(stream);
+    Lease<Numbers> c = prefetcher.next(stream);
+    for (const auto* lease : {&a, &b, &c})
+      if (*lease) sink.take(*lease, stream);
+    if (!c) break;
+    std::thread([held = std::move(b)]() mutable { held.release(); }).join();
+    c.release();
+  }
+  sink.wait(stream);
+  CHECK(sink.all_sample_numbers() == serial_sample_numbers(sampler, 1));
+}
+
+TEST_CASE("a lease may outlive its prefetcher", "[prefetcher]") {
+  TestStream stream;
+  NumbersSink sink(4, 1);
+  Lease<Numbers> lease;
+  std::vector<std::uint64_t> expected;
+  {
+    Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(100, 4), write_numbers,
+                                   {.workers = 2});
+    lease = prefetcher.next(stream);
+  }
+  expected.assign(lease.ticket().samples.begin(), lease.ticket().samples.end());
+  sink.take(lease, stream);
+  lease.release();
+  sink.wait(stream);
+  CHECK(sink.sample_numbers(0) == expected);
+}
+
+TEST_CASE("an exception comes at its batch's place, and the batches after it still come",
+          "[prefetcher]") {
+  const int workers = GENERATE(0, 1, 3);
+  TestStream stream;
+  const auto source = [](const Ticket& ticket, Numbers& batch) {
+    if (ticket.batch % 3 == 1) throw std::range_error("bad image");
+    write_numbers(ticket, batch);
+  };
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(40, 4), source,
+                                 {.workers = workers, .epochs = 2});
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    const std::uint64_t epoch = i / 10, batch = i % 10;
+    if (batch % 3 == 1) {
+      try {
+        prefetcher.next(stream);
+        FAIL("the exception was lost");
+      } catch (const SourceError& error) {
+        CHECK(error.epoch() == epoch);
+        CHECK(error.batch() == batch);
+        CHECK_THROWS_AS(std::rethrow_if_nested(error), std::range_error);
+      }
+      CHECK(prefetcher.state().epoch * 10 + prefetcher.state().batch == i + 1);
+    } else {
+      CHECK(prefetcher.next(stream).ticket().batch == batch);
+    }
+  }
+  CHECK_FALSE(prefetcher.next(stream));
+}
+
+TEST_CASE("a run resumes at every position, with other workers and depths", "[prefetcher]") {
+  TestStream stream;
+  const Sampler sampler = shuffled(30, 4);
+  const std::vector<std::uint64_t> all = serial_sample_numbers(sampler, 2);
+  for (std::size_t stop = 0; stop <= 16; ++stop) {
+    State state;
+    std::vector<std::uint64_t> seen;
+    {
+      NumbersSink sink(4, 16);
+      Prefetcher<Numbers> prefetcher(numbers_layout(4), sampler, write_numbers,
+                                     {.workers = 2, .host_depth = 6, .epochs = 2});
+      for (std::size_t i = 0; i < stop; ++i) sink.take(prefetcher.next(stream), stream);
+      sink.wait(stream);
+      seen = sink.all_sample_numbers();
+      state = prefetcher.state();
+    }
+    Prefetcher<Numbers> prefetcher(
+        numbers_layout(4), sampler, write_numbers,
+        {.workers = static_cast<int>(stop % 4), .device_depth = 1 + stop % 3, .epochs = 2});
+    prefetcher.restore(state);
+    CHECK(prefetcher.state() == state);
+    for (const std::uint64_t sample : deliver(prefetcher, 4, 16, stream)) seen.push_back(sample);
+    CHECK(seen == all);
+  }
+}
+
+TEST_CASE("restore also rewinds a prefetcher in the middle of its run, leases alive",
+          "[prefetcher]") {
+  TestStream stream;
+  const Sampler sampler = shuffled(40, 4);
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), sampler, write_numbers,
+                                 {.workers = 3, .device_depth = 3});
+  const State start = prefetcher.state();
+  Lease<Numbers> held = prefetcher.next(stream);
+  prefetcher.next(stream);
+  prefetcher.restore(start);
+  CHECK(held.ticket().batch == 0);
+  CHECK(deliver(prefetcher, 4, 10, stream) == serial_sample_numbers(sampler, 1));
+}
+
+TEST_CASE("a state of another run is refused", "[prefetcher]") {
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(40, 4), write_numbers, {.workers = 1});
+  State state = prefetcher.state();
+  ++state.seed;
+  CHECK_THROWS_AS(prefetcher.restore(state), std::invalid_argument);
+  state = prefetcher.state();
+  ++state.batches;
+  CHECK_THROWS_AS(prefetcher.restore(state), std::invalid_argument);
+  state = prefetcher.state();
+  state.batch = state.batches;
+  CHECK_THROWS_AS(prefetcher.restore(state), std::invalid_argument);
+}
+
+TEST_CASE("a prefetcher can go at any moment", "[prefetcher]") {
+  TestStream stream;
+  const bool throwing = GENERATE(false, true);
+  const auto source = [throwing](const Ticket& ticket, Numbers& batch) {
+    if (throwing && ticket.batch % 2 == 0) throw std::runtime_error("no");
+    write_numbers(ticket, batch);
+  };
+  for (int taken = 0; taken < 20; ++taken) {
+    Prefetcher<Numbers> prefetcher(
+        numbers_layout(8), shuffled(1000, 8), source,
+        {.workers = 1 + taken % 3, .host_depth = 1 + static_cast<std::size_t>(taken % 5)});
+    for (int i = 0; i < taken; ++i) {
+      try {
+        prefetcher.next(stream);
+      } catch (const SourceError&) {
+        CHECK(throwing);
+      }
+    }
+  }
+}
+
+TEST_CASE("destruction waits for the device to stop reading, and for nothing else",
+          "[prefetcher]") {
+  Gate gate;
+  TestStream stream;
+  std::atomic<bool> opened{false};
+  std::thread opener;
+  {
+    Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(100, 4), write_numbers,
+                                   {.workers = 1});
+    auto lease = prefetcher.next(stream);
+    gate.hold(stream);
+    REQUIRE_CUDA(
+        cudaMemsetAsync(lease->sample.data_handle(), 0, 4 * sizeof(std::uint64_t), stream));
+    lease.release();
+    opener = std::thread([&] {
+      opened = true;
+      gate.open();
+    });
+  }
+  CHECK(opened);
+  opener.join();
+}
+
+TEST_CASE("a source that waits is asked to stop at destruction", "[prefetcher]") {
+  TestStream stream;
+  std::atomic<bool> waiting{false};
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), penstock::Unbounded(4),
+                                 [&](const Ticket& ticket, Numbers& batch, std::stop_token stop) {
+                                   write_numbers(ticket, batch);
+                                   waiting = ticket.batch == 2;
+                                   while (ticket.batch == 2 && !stop.stop_requested())
+                                     std::this_thread::yield();
+                                   return true;
+                                 },
+                                 {.workers = 1});
+  CHECK(prefetcher.next(stream));
+  CHECK(prefetcher.next(stream));
+  CHECK(eventually([&] { return waiting.load(); }));
+}
+
+TEST_CASE("a pipeline of unknown length ends where the source says so", "[prefetcher]") {
+  const int workers = GENERATE(0, 1, 3);
+  TestStream stream;
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), penstock::Unbounded(4),
+                                 [](const Ticket& ticket, Numbers& batch) {
+                                   write_numbers(ticket, batch);
+                                   return ticket.batch < 7;
+                                 },
+                                 {.workers = workers, .device_depth = 1});
+  CHECK(deliver(prefetcher, 4, 7, stream).size() == 28);
+  CHECK_FALSE(prefetcher.next(stream));
+}
+
+TEST_CASE("the end needs no free slot", "[prefetcher]") {
+  const int workers = GENERATE(0, 2);
+  TestStream stream;
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(8, 4), write_numbers,
+                                 {.workers = workers, .device_depth = 2, .stall_timeout = 20s});
+  auto a = prefetcher.next(stream);
+  auto b = prefetcher.next(stream);
+  CHECK(b);
+  CHECK_FALSE(prefetcher.next(stream));
+}
+
+TEST_CASE("a stall names its stage: every slot is leased", "[prefetcher]") {
+  const int workers = GENERATE(0, 2);
+  TestStream stream;
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(40, 4), write_numbers,
+                                 {.workers = workers, .device_depth = 2, .stall_timeout = 30ms});
+  auto a = prefetcher.next(stream);
+  auto b = prefetcher.next(stream);
+  try {
+    prefetcher.next(stream);
+    FAIL("there was no slot");
+  } catch (const StallError& error) {
+    CHECK(error.stage() == "consumer");
+    CHECK(error.batch() == 2);
+    CHECK(error.waited() == 30ms);
+  }
+  a.release();
+  CHECK(prefetcher.next(stream).ticket().batch == 2);
+}
+
+TEST_CASE("a stall names its stage: the source does not return", "[prefetcher]") {
+  TestStream stream;
+  std::atomic<bool> go{false};
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(40, 4),
+                                 [&](const Ticket& ticket, Numbers& batch) {
+                                   while (ticket.batch == 3 && !go) std::this_thread::yield();
+                                   write_numbers(ticket, batch);
+                                 },
+                                 {.workers = 1, .stall_timeout = 100ms});
+  for (int i = 0; i < 3; ++i) prefetcher.next(stream);
+  try {
+    prefetcher.next(stream);
+    FAIL("the source was held");
+  } catch (const StallError& error) {
+    CHECK(error.stage() == "source");
+    CHECK(error.epoch() == 0);
+    CHECK(error.batch() == 3);
+  }
+  go = true;
+  CHECK(prefetcher.next(stream).ticket().batch == 3);
+}
+
+TEST_CASE("a stall names its stage: copies do not come through", "[prefetcher]") {
+  Gate gate;
+  TestStream stream;
+  Prefetcher<Numbers> prefetcher(
+      numbers_layout(4), shuffled(100, 4), write_numbers,
+      {.workers = 1, .host_depth = 2, .device_depth = 1, .stall_timeout = 100ms});
+  prefetcher.next(stream);
+  gate.hold(stream);
+  try {
+    for (int i = 0; i < 10; ++i) prefetcher.next(stream);
+    FAIL("the device was held");
+  } catch (const StallError& error) {
+    CHECK(error.stage() == "copy");
+  }
+  gate.open();
+  CHECK(prefetcher.next(stream));
+}
+
+TEST_CASE("two prefetchers live side by side, nested", "[prefetcher]") {
+  TestStream stream;
+  const Sampler outer_sampler = shuffled(20, 4), inner_sampler = shuffled(12, 4);
+  NumbersSink outer_sink(4, 5), inner_sink(4, 15);
+  Prefetcher<Numbers> outer(numbers_layout(4), outer_sampler, write_numbers, {.workers = 2});
+  while (auto batch = outer.next(stream)) {
+    outer_sink.take(batch, stream);
+    Prefetcher<Numbers> inner(numbers_layout(4), inner_sampler, write_numbers, {.workers = 1});
+    while (auto inner_batch = inner.next(stream)) inner_sink.take(inner_batch, stream);
+  }
+  outer_sink.wait(stream);
+  inner_sink.wait(stream);
+  CHECK(outer_sink.all_sample_numbers() == serial_sample_numbers(outer_sampler, 1));
+  CHECK(inner_sink.batches() == 15);
+}
+
+TEST_CASE("any stream can consume: the legacy default, the per-thread default, a blocking one",
+          "[prefetcher]") {
+  const std::size_t which = GENERATE(0u, 1u, 2u, 3u);
+  TestStream blocking(cudaStreamDefault);
+  const cudaStream_t stream =
+      std::array<cudaStream_t, 4>{nullptr, cudaStreamLegacy, cudaStreamPerThread, blocking}[which];
+  const Sampler sampler = shuffled(50, 4);
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), sampler, write_numbers, {.workers = 2});
+  CHECK(deliver(prefetcher, 4, 13, stream) == serial_sample_numbers(sampler, 1));
+}
+
+TEST_CASE("pipelines run beside a stream capture on another thread", "[prefetcher]") {
+  const auto mode = GENERATE(cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal);
+  TestStream capturing, stream;
+  HostLog log;
+  const Sampler sampler = shuffled(400, 4);
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), sampler, write_numbers,
+                                 {.workers = 2, .host_depth = 2});
+  NumbersSink sink(4, 100);
+  // This thread captures, and is itself the consumer: nothing that the pipeline does, here or on
+  // its workers, may break the capture or be refused because of it.
+  REQUIRE_CUDA(cudaStreamBeginCapture(capturing, mode));
+  while (auto batch = prefetcher.next(stream)) sink.take(batch, stream);
+  log.enqueue(capturing, 1);
+  cudaGraph_t graph = nullptr;
+  CHECK_CUDA(cudaStreamEndCapture(capturing, &graph));
+  CHECK(graph != nullptr);
+  sink.wait(stream);
+  CHECK(sink.all_sample_numbers() == serial_sample_numbers(sampler, 1));
+  CHECK_CUDA(cudaGraphDestroy(graph));
+}
+
+TEST_CASE("each device has its own pipeline", "[prefetcher][devices]") {
+  int devices = 0;
+  REQUIRE_CUDA(cudaGetDeviceCount(&devices));
+  if (devices < 2) return;  // prefetcher_emulated_test runs this with two.
+  const Sampler sampler = shuffled(60, 4);
+  std::vector<std::thread> threads;
+  std::atomic<int> right{0};
+  for (int device = 0; device < 2; ++device)
+    threads.emplace_back([&, device] {
+      cudaSetDevice(device);
+      const penstock::Stream stream;
+      Prefetcher<Numbers> prefetcher(numbers_layout(4), sampler, write_numbers, {.workers = 2});
+      std::uint64_t batches = 0;
+      while (auto batch = prefetcher.next(stream.get())) {
+        cudaPointerAttributes attributes{};
+        cudaPointerGetAttributes(&attributes, batch->sample.data_handle());
+        batches += attributes.device == device;
+      }
+      right += batches == 15;
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(right == 2);
+}
+
+TEST_CASE("options that make no sense, and memory beyond the cap, are refused with the numbers",
+          "[prefetcher]") {
+  const auto make = [](PrefetcherOptions options) {
+    Prefetcher<Numbers>(numbers_layout(4), shuffled(40, 4), write_numbers, options);
+  };
+  CHECK_THROWS_AS(make({.workers = -1}), std::invalid_argument);
+  CHECK_THROWS_AS(make({.device_depth = 0}), std::invalid_argument);
+  CHECK_THROWS_AS(make({.host_depth = 100, .max_host_bytes = 10'000}), penstock::PoolExhausted);
+  CHECK_THROWS_WITH(make({.host_depth = 100, .max_host_bytes = 10'000}),
+                    Catch::Contains("max_host_bytes"));
+}
+
+TEST_CASE("stats tell memory, batches and bytes", "[prefetcher]") {
+  TestStream stream;
+  Prefetcher<Numbers> prefetcher(numbers_layout(8), shuffled(20, 8), write_numbers,
+                                 {.workers = 2, .host_depth = 3, .device_depth = 2});
+  deliver(prefetcher, 8, 3, stream);
+  const penstock::Stats stats = prefetcher.stats();
+  const std::size_t per_sample =
+      sizeof(std::uint64_t) + penstock::test::kPayload * sizeof(std::uint32_t);
+  CHECK(stats.consumer.batches == 3);
+  CHECK(stats.source.batches == 3);
+  CHECK(stats.copy.batches == 3);
+  CHECK(stats.source.bytes >= 20 * per_sample);
+  CHECK(stats.copy.bytes == stats.source.bytes);
+  CHECK(stats.copy.bytes <
+        3 * numbers_layout(8).bytes());  // The short batch copied its samples alone.
+  CHECK(stats.host_depth == 3);
+  CHECK(stats.host_bytes == 3 * penstock::BatchProducer<Numbers>::block_bytes(numbers_layout(8)));
+  CHECK(stats.device_bytes == 2 * numbers_layout(8).bytes());
+  CHECK(stats.first_batch.count() > 0);
+}

@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <penstock/sampler.hpp>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/allocations.hpp"
+#include "support/catch.hpp"
+#include "support/thrown.hpp"
+
+namespace penstock {
+namespace {
+
+using test::allocations_of_this_thread;
+using test::Mentions;
+using test::thrown;
+using Samples = std::vector<std::uint64_t>;
+
+Samples batch_of(const Sampler& sampler, std::uint64_t epoch, std::uint64_t batch) {
+  Samples out;
+  sampler.samples(epoch, batch, out);
+  return out;
+}
+
+/// All batches of an epoch, end to end.
+Samples epoch_of(const Sampler& sampler, std::uint64_t epoch) {
+  Samples all;
+  for (std::uint64_t batch = 0; batch < sampler.batches(); ++batch) {
+    const Samples samples = batch_of(sampler, epoch, batch);
+    all.insert(all.end(), samples.begin(), samples.end());
+  }
+  return all;
+}
+
+/// The first `count` places of the shuffled order of `size` samples.
+Samples shuffled(std::uint64_t size, std::uint64_t seed, std::uint64_t epoch, std::int64_t count) {
+  return batch_of(Sampler({.samples = size, .batch_size = count, .shuffle = true, .seed = seed}),
+                  epoch, 0);
+}
+
+Samples counting(std::uint64_t n) {
+  Samples all(n);
+  std::iota(all.begin(), all.end(), std::uint64_t{0});
+  return all;
+}
+
+// ---- Which samples -----------------------------------------------------------------------------
+
+TEST_CASE("Sampler without shuffle counts through the data set", "[sampler]") {
+  const Sampler sampler({.samples = 10, .batch_size = 4});
+  CHECK(sampler.batches() == 3);
+  CHECK(sampler.samples_per_epoch() == 10);
+  CHECK(batch_of(sampler, 0, 0) == Samples{0, 1, 2, 3});
+  CHECK(batch_of(sampler, 0, 1) == Samples{4, 5, 6, 7});
+  CHECK(batch_of(sampler, 0, 2) == Samples{8, 9});
+  CHECK(epoch_of(sampler, 5) == counting(10));
+}
+
+TEST_CASE("Sampler with drop_last leaves out the short batch", "[sampler]") {
+  const Sampler sampler({.samples = 10, .batch_size = 4, .drop_last = true});
+  CHECK(sampler.batches() == 2);
+  CHECK(sampler.samples_per_epoch() == 8);
+  CHECK(epoch_of(sampler, 0) == counting(8));
+  CHECK(Sampler({.samples = 8, .batch_size = 4, .drop_last = true}).batches() == 2);
+
+  const Sampler nothing({.samples = 3, .batch_size = 4, .drop_last = true});
+  CHECK(nothing.batches() == 0);
+  CHECK(nothing.samples_per_epoch() == 0);
+}
+
+TEST_CASE("Sampler pads the list from its head so that all ranks get the same", "[sampler]") {
+  const auto rank = [](int r, bool drop_last) {
+    return epoch_of(
+        Sampler(
+            {.samples = 10, .batch_size = 1, .drop_last = drop_last, .rank = r, .world_size = 4}),
+        0);
+  };
+  CHECK(rank(0, false) == Samples{0, 4, 8});
+  CHECK(rank(1, false) == Samples{1, 5, 9});
+  CHECK(rank(2, false) == Samples{2, 6, 0});
+  CHECK(rank(3, false) == Samples{3, 7, 1});
+  CHECK(rank(0, true) == Samples{0, 4});
+  CHECK(rank(3, true) == Samples{3, 7});
+}
+
+TEST_CASE("Sampler repeats the whole list where ranks outnumber samples", "[sampler]") {
+  for (int rank = 0; rank < 5; ++rank) {
+    const SamplerOptions options{.samples = 2, .batch_size = 3, .rank = rank, .world_size = 5};
+    CHECK(epoch_of(Sampler(options), 0) == Samples{static_cast<std::uint64_t>(rank % 2)});
+  }
+  CHECK(Sampler({.samples = 2, .batch_size = 1, .drop_last = true, .world_size = 5}).batches() ==
+        0);
+}
+
+/// The rules of PyTorch's DistributedSampler, step by step on a stored list: pad or cut to a
+/// multiple of the number of ranks, then take every `ranks`-th place.
+Samples distributed(Samples list, std::uint64_t rank, std::uint64_t ranks, bool drop_last) {
+  const auto ceil_divide = [](std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; };
+  const std::uint64_t n = list.size();
+  std::uint64_t total = 0;
+  if (drop_last && n % ranks != 0)
+    total = n < ranks ? 0 : ceil_divide(n - ranks, ranks) * ranks;
+  else
+    total = ceil_divide(n, ranks) * ranks;
+  const Samples head = list;
+  while (list.size() < total) {
+    const std::uint64_t missing = std::min(total - list.size(), n);
+    list.insert(list.end(), head.begin(), head.begin() + static_cast<std::ptrdiff_t>(missing));
+  }
+  list.resize(total);
+  Samples mine;
+  for (std::uint64_t place = rank; place < total; place += ranks) mine.push_back(list[place]);
+  return mine;
+}
+
+TEST_CASE("Sampler shards as PyTorch's DistributedSampler, batches as its DataLoader",
+          "[sampler]") {
+  const bool shuffle = GENERATE(false, true);
+  const bool drop_last = GENERATE(false, true);
+  for (std::uint64_t n = 1; n <= 30; ++n) {
+    SamplerOptions options{.samples = n, .batch_size = 1, .shuffle = shuffle, .seed = n};
+    const Samples list = epoch_of(Sampler(options), 3);
+    for (int ranks = 1; ranks <= 9; ++ranks) {
+      for (int rank = 0; rank < ranks; ++rank) {
+        for (const std::int64_t batch_size : {1, 2, 3, 7, 40}) {
+          options.batch_size = batch_size;
+          options.drop_last = drop_last;
+          options.rank = rank;
+          options.world_size = ranks;
+          const Sampler sampler(options);
+          Samples expected = distributed(list, static_cast<std::uint64_t>(rank),
+                                         static_cast<std::uint64_t>(ranks), drop_last);
+          const auto size = static_cast<std::uint64_t>(batch_size);
+          if (drop_last) expected.resize(expected.size() / size * size);
+          const bool same = epoch_of(sampler, 3) == expected &&
+                            sampler.samples_per_epoch() == expected.size() &&
+                            sampler.batches() == (expected.size() + size - 1) / size;
+          if (!same) {
+            CAPTURE(n, ranks, rank, batch_size);
+            CHECK(epoch_of(sampler, 3) == expected);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("Sampler fills every batch but the last", "[sampler]") {
+  const Sampler sampler({.samples = 1003, .batch_size = 10, .shuffle = true, .world_size = 4});
+  REQUIRE(sampler.batches() == 26);
+  for (std::uint64_t batch = 0; batch < 25; ++batch)
+    CHECK(batch_of(sampler, 1, batch).size() == 10);
+  CHECK(batch_of(sampler, 1, 25).size() == 1);
+}
+
+// ---- Every epoch is a permutation
+// ----------------------------------------------------------------
+
+TEST_CASE("Sampler: a shuffled epoch has every sample once, for all small sizes", "[sampler]") {
+  for (std::uint64_t n = 1; n <= 600; ++n) {
+    Samples order = shuffled(n, 1, n, static_cast<std::int64_t>(n));
+    std::sort(order.begin(), order.end());
+    if (order != counting(n)) FAIL_CHECK("size " << n);
+  }
+}
+
+TEST_CASE("Sampler: a shuffled epoch has every sample once, for larger sizes", "[sampler]") {
+  Samples sizes{1009, 7919, 10000, 31337, 65537, 99991, 100000};  // primes, round numbers
+  for (int bits = 10; bits <= 17; ++bits)
+    for (const std::uint64_t more : {0u, 1u, 2u})
+      sizes.push_back((std::uint64_t{1} << bits) - 1 + more);
+  for (const std::uint64_t n : sizes) {
+    Samples order = shuffled(n, 2, n, static_cast<std::int64_t>(n));
+    std::sort(order.begin(), order.end());
+    if (order != counting(n)) FAIL_CHECK("size " << n);
+  }
+}
+
+TEST_CASE("Sampler: of huge data sets, different places are different samples", "[sampler]") {
+  const std::uint64_t n = GENERATE((std::uint64_t{1} << 32) - 1, (std::uint64_t{1} << 32) + 1,
+                                   std::uint64_t{1'000'000'000'000}, (std::uint64_t{1} << 40) + 1,
+                                   (std::uint64_t{1} << 62) + 12345, std::uint64_t{1} << 63);
+  const Sampler sampler({.samples = n, .batch_size = 1000, .shuffle = true, .seed = 3});
+  Samples seen;
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    const std::uint64_t batch = i < 50 ? i : sampler.batches() - 1 - (i - 50);  // head and tail
+    const Samples samples = batch_of(sampler, 0, batch);
+    seen.insert(seen.end(), samples.begin(), samples.end());
+  }
+  CHECK(*std::max_element(seen.begin(), seen.end()) < n);
+  const std::size_t count = seen.size();
+  std::sort(seen.begin(), seen.end());
+  seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
+  CHECK(seen.size() == count);
+}
+
+TEST_CASE("Sampler: the order does not depend on the batch size or on what was asked before",
+          "[sampler]") {
+  const Samples whole = shuffled(5000, 9, 4, 5000);
+  for (const std::int64_t batch_size : {1, 31, 32, 33, 256}) {
+    const Sampler sampler({.samples = 5000, .batch_size = batch_size, .shuffle = true, .seed = 9});
+    CHECK(epoch_of(sampler, 4) == whole);
+  }
+  const Sampler sampler({.samples = 5000, .batch_size = 100, .shuffle = true, .seed = 9});
+  for (const std::uint64_t batch : {49u, 0u, 7u, 7u, 48u}) {
+    const auto first = whole.begin() + static_cast<std::ptrdiff_t>(batch * 100);
+    CHECK(batch_of(sampler, 4, batch) == Samples(first, first + 100));
+  }
+}
+
+TEST_CASE("Sampler: epochs and seeds have orders of their own", "[sampler]") {
+  std::set<Samples> orders;
+  for (std::uint64_t seed : {0u, 1u, 2u, 1u << 20u})
+    for (std::uint64_t epoch = 0; epoch < 50; ++epoch)
+      orders.insert(shuffled(1000, seed, epoch, 1000));
+  CHECK(orders.size() == 4 * 50);
+}
+
+// Checkpoints hold a position, and the order is computed anew: another order would give a resumed
+// run some samples twice and others never.
+TEST_CASE("Sampler: the order and the seeds are the same in every version", "[sampler]") {
+  CHECK(shuffled(5, 7, 0, 5) == Samples{2, 0, 1, 3, 4});
+  CHECK(shuffled(1000, 7, 3, 4) == Samples{421, 759, 152, 774});
+  CHECK(shuffled(1'000'000'000'000, 7, 3, 4) ==
+        Samples{627106669950, 236887350649, 747373875421, 401688298395});
+  CHECK(shuffled(std::uint64_t{1} << 63, 7, 3, 2) ==
+        Samples{8932316870860745857, 8456908883372307801});
+  CHECK(batch_seed(7, 3, 11) == 13212803196738371987u);
+}
+
+// ---- The order is as good as a random one
+// -------------------------------------------------------- Seeds are fixed, so each test always
+// gives the same numbers. A score is a chi-square statistic on the scale of standard deviations; of
+// good orders, one in 30000 scores above 4.
+
+double score(double chi_square, double degrees) {
+  // Wilson and Hilferty: the cube root is nearly normal.
+  const double spread = 2 / (9 * degrees);
+  return (std::cbrt(chi_square / degrees) - (1 - spread)) / std::sqrt(spread);
+}
+
+/// Of `counts`, which should all be about equal.
+double uniformity(const std::vector<double>& counts, std::size_t cells) {
+  const double expected =
+      std::accumulate(counts.begin(), counts.end(), 0.0) / static_cast<double>(cells);
+  double chi_square = 0;
+  for (const double count : counts)
+    chi_square += (count - expected) * (count - expected) / expected;
+  chi_square += static_cast<double>(cells - counts.size()) * expected;  // cells never hit
+  return score(chi_square, static_cast<double>(cells - 1));
+}
+
+TEST_CASE("Sampler: of 2 to 6 samples, every order is as likely as any other", "[sampler]") {
+  for (const std::uint64_t n : {2u, 3u, 4u, 5u, 6u}) {
+    std::map<Samples, double> orders;
+    for (std::uint64_t seed = 0; seed < 100'000; ++seed)
+      ++orders[shuffled(n, seed, 0, static_cast<std::int64_t>(n))];
+    const auto all = static_cast<std::size_t>(std::tgamma(n + 1) + 0.5);
+    std::vector<double> counts;
+    for (const auto& [order, count] : orders) counts.push_back(count);
+    CAPTURE(n);
+    CHECK(orders.size() == all);
+    CHECK(std::abs(uniformity(counts, all)) < 4);
+  }
+}
+
+TEST_CASE("Sampler: even and odd orders are equally likely", "[sampler]") {
+  for (const std::uint64_t n :
+       {9u, 16u, 64u, 256u}) {  // whole squares: nothing walks, or hardly anything
+    double odd = 0;
+    for (std::uint64_t seed = 0; seed < 10'000; ++seed) {
+      Samples order = shuffled(n, seed, 1, static_cast<std::int64_t>(n));
+      bool swaps_odd = false;
+      for (std::uint64_t i = 0; i < n; ++i)
+        for (; order[i] != i; swaps_odd = !swaps_odd) std::swap(order[i], order[order[i]]);
+      odd += swaps_odd ? 1 : 0;
+    }
+    CAPTURE(n);
+    CHECK(std::abs(odd - 5000) < 4 * 50);
+  }
+}
+
+TEST_CASE("Sampler: every sample is as likely at every place, over the epochs", "[sampler]") {
+  for (const std::uint64_t n : {7u, 8u, 17u, 31u, 64u, 100u}) {
+    const std::uint64_t epochs = 20'000;
+    std::vector<double> counts(n * n);
+    for (std::uint64_t epoch = 0; epoch < epochs; ++epoch) {
+      const Samples order = shuffled(n, 11, epoch, static_cast<std::int64_t>(n));
+      for (std::uint64_t place = 0; place < n; ++place) ++counts[place * n + order[place]];
+    }
+    const double expected = static_cast<double>(epochs) / static_cast<double>(n);
+    double chi_square = 0;
+    for (const double count : counts)
+      chi_square += (count - expected) * (count - expected) / expected;
+    // Rows and columns have fixed sums: (n - 1)^2 degrees, and a sum n / (n - 1) times too large.
+    const auto m = static_cast<double>(n - 1);
+    CAPTURE(n);
+    CHECK(std::abs(score(chi_square * m / static_cast<double>(n), m * m)) < 4);
+  }
+}
+
+TEST_CASE("Sampler: every pair of samples is as likely to come first, over the seeds",
+          "[sampler]") {
+  for (const std::uint64_t n : {5u, 8u, 9u, 12u, 16u, 31u}) {
+    std::map<Samples, double> pairs;
+    for (std::uint64_t seed = 0; seed < 100'000; ++seed) ++pairs[shuffled(n, seed, 5, 2)];
+    std::vector<double> counts;
+    for (const auto& [pair, count] : pairs) counts.push_back(count);
+    CAPTURE(n);
+    CHECK(std::abs(uniformity(counts, n * (n - 1))) < 4);
+  }
+}
+
+TEST_CASE("Sampler: neighbours in the order are strangers in the data set", "[sampler]") {
+  for (const std::uint64_t n : {std::uint64_t{4096}, std::uint64_t{10'000},
+                                std::uint64_t{1'000'003}, std::uint64_t{1'000'000'000'000}}) {
+    constexpr std::size_t cells = 64;
+    std::vector<double> distances(cells), pairs(cells * cells);
+    for (std::uint64_t epoch = 0; epoch < 200; ++epoch) {
+      const Samples order = shuffled(n, 1, epoch, 2001);
+      const auto cell = [&](std::uint64_t value) {
+        return static_cast<std::size_t>(static_cast<double>(value) / static_cast<double>(n) *
+                                        cells);
+      };
+      for (std::size_t i = 0; i + 1 < order.size(); ++i) {
+        ++distances[cell((order[i + 1] + n - order[i]) % n)];
+        ++pairs[cell(order[i]) * cells + cell(order[i + 1])];
+      }
+    }
+    CAPTURE(n);
+    CHECK(std::abs(uniformity(distances, cells)) < 4);
+    CHECK(std::abs(uniformity(pairs, cells * cells)) < 4);
+  }
+}
+
+TEST_CASE("Sampler: a sample's places in successive epochs are unrelated", "[sampler]") {
+  const std::uint64_t n = 10'000'000;
+  constexpr std::size_t cells = 32;
+  std::vector<double> counts(cells * cells);
+  for (std::uint64_t epoch = 0; epoch < 400; ++epoch) {
+    const Samples now = shuffled(n, 77, epoch, 500), next = shuffled(n, 77, epoch + 1, 500);
+    for (std::size_t i = 0; i < now.size(); ++i)
+      ++counts[now[i] * cells / n * cells + next[i] * cells / n];
+  }
+  CHECK(std::abs(uniformity(counts, cells * cells)) < 4);
+}
+
+// ---- Its cost and its edges
+// ----------------------------------------------------------------------
+
+TEST_CASE("Sampler::samples reuses the memory of its result", "[sampler]") {
+  const Sampler sampler({.samples = 1'000'000'000'000, .batch_size = 256, .shuffle = true});
+  Samples out;
+  out.reserve(256);
+  const std::uint64_t before = allocations_of_this_thread();
+  for (std::uint64_t batch = 0; batch < 100; ++batch) sampler.samples(1, batch, out);
+  CHECK(allocations_of_this_thread() == before);
+  CHECK(out == batch_of(sampler, 1, 99));
+
+  out.assign(1000, 7);  // More than the batch: the rest is gone.
+  sampler.samples(1, 99, out);
+  CHECK(out == batch_of(sampler, 1, 99));
+}
+
+TEST_CASE("Sampler may be asked by many threads at once", "[sampler]") {
+  const Sampler sampler({.samples = 100'000, .batch_size = 100, .shuffle = true, .seed = 5});
+  std::vector<Samples> results(4);
+  std::vector<std::thread> threads;
+  for (Samples& result : results) threads.emplace_back([&] { result = epoch_of(sampler, 2); });
+  for (std::thread& thread : threads) thread.join();
+  for (const Samples& result : results) CHECK(result == epoch_of(sampler, 2));
+}
+
+TEST_CASE("Sampler reaches the last sample of the largest data set", "[sampler]") {
+  const std::uint64_t n = std::uint64_t{1} << 63;
+  const Sampler one({.samples = n, .batch_size = 2});
+  CHECK(one.batches() == n / 2);
+  CHECK(batch_of(one, 0, n / 2 - 1) == Samples{n - 2, n - 1});
+
+  // The padded list is longer than the data set: 2^63 = 2 modulo 3, so the last rank's last is 0.
+  const Sampler last({.samples = n, .batch_size = 2, .rank = 2, .world_size = 3});
+  CHECK(last.samples_per_epoch() == n / 3 + 1);
+  CHECK(batch_of(last, 0, last.batches() - 1).back() == 0);
+
+  constexpr int ranks = std::numeric_limits<int>::max();
+  const Sampler crowd({.samples = n, .batch_size = 1, .rank = ranks - 1, .world_size = ranks});
+  const std::uint64_t place = (crowd.batches() - 1) * std::uint64_t{ranks} + ranks - 1;
+  CHECK(batch_of(crowd, 0, crowd.batches() - 1) == Samples{place % n});
+}
+
+TEST_CASE("Sampler allows a batch larger than the data set", "[sampler]") {
+  const Sampler sampler(
+      {.samples = 5, .batch_size = std::numeric_limits<std::int64_t>::max(), .shuffle = true});
+  CHECK(sampler.batches() == 1);
+  CHECK(batch_of(sampler, 0, 0).size() == 5);
+}
+
+TEST_CASE("Sampler rejects options outside their ranges, with the numbers", "[sampler]") {
+  const auto rejection = [](SamplerOptions options) {
+    return thrown<std::invalid_argument>([&] { Sampler{options}; });
+  };
+  CHECK_THAT(rejection({.samples = 0, .batch_size = 1}), Mentions("samples is 0"));
+  CHECK_THAT(rejection({.samples = (std::uint64_t{1} << 63) + 1, .batch_size = 1}),
+             Mentions("samples is 9223372036854775809, must be 1 to 2^63"));
+  CHECK_THAT(rejection({.samples = 1, .batch_size = 0}), Mentions("batch_size is 0"));
+  CHECK_THAT(rejection({.samples = 1, .batch_size = -4}), Mentions("batch_size is -4"));
+  CHECK_THAT(rejection({.samples = 1, .batch_size = 1, .world_size = 0}),
+             Mentions("world_size is 0"));
+  CHECK_THAT(rejection({.samples = 1, .batch_size = 1, .rank = -1, .world_size = 2}),
+             Mentions("rank is -1, must be 0 to world_size - 1 = 1"));
+  CHECK_THAT(rejection({.samples = 1, .batch_size = 1, .rank = 2, .world_size = 2}),
+             Mentions("rank is 2, must be 0 to world_size - 1 = 1"));
+}
+
+TEST_CASE("Sampler::samples rejects a batch that the epoch does not have", "[sampler]") {
+  const Sampler sampler({.samples = 10, .batch_size = 4});
+  CHECK_THAT(thrown<std::out_of_range>([&] { batch_of(sampler, 0, 3); }),
+             Mentions("batch 3 of an epoch of 3 batches"));
+  const Sampler nothing({.samples = 3, .batch_size = 4, .drop_last = true});
+  CHECK_THROWS_AS(batch_of(nothing, 0, 0), std::out_of_range);
+}
+
+TEST_CASE("Sampler tells its options", "[sampler]") {
+  const Sampler sampler({.samples = 10, .batch_size = 4, .seed = 99, .rank = 1, .world_size = 2});
+  CHECK(sampler.batch_size() == 4);
+  CHECK(sampler.seed() == 99);
+  CHECK(sampler.options().rank == 1);
+}
+
+// ---- batch_seed
+// ----------------------------------------------------------------------------------
+
+TEST_CASE("batch_seed: no two batches share a seed", "[sampler]") {
+  std::set<std::uint64_t> seeds;
+  for (std::uint64_t run = 0; run < 4; ++run)
+    for (std::uint64_t epoch = 0; epoch < 25; ++epoch)
+      for (std::uint64_t batch = 0; batch < 1000; ++batch)
+        seeds.insert(batch_seed(run, epoch, batch));
+  CHECK(seeds.size() == 4 * 25 * 1000);
+}
+
+TEST_CASE("batch_seed: each bit of each number flips half of the bits", "[sampler]") {
+  const std::uint64_t seed = batch_seed(12, 34, 56);
+  double flipped = 0;
+  for (int bit = 0; bit < 64; ++bit) {
+    const std::uint64_t flip = std::uint64_t{1} << bit;
+    for (const std::uint64_t other : {batch_seed(12 ^ flip, 34, 56), batch_seed(12, 34 ^ flip, 56),
+                                      batch_seed(12, 34, 56 ^ flip)}) {
+      const int changed = std::popcount(seed ^ other);
+      CHECK(changed >= 12);
+      CHECK(changed <= 52);
+      flipped += changed;
+    }
+  }
+  CHECK(std::abs(flipped / (3 * 64) - 32) < 1.2);  // 4 standard deviations
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "allocations.hpp"
+
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+
+namespace {
+
+[[maybe_unused]] thread_local std::uint64_t allocations = 0;
+
+[[maybe_unused]] void* allocate(std::size_t bytes, std::size_t alignment) {
+  ++allocations;
+  const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  void* memory = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+std::uint64_t penstock::test::allocations_of_this_thread() noexcept {
+  return allocations;
+}
+
+// The sanitizers replace operator new themselves, and want to see it paired with its delete.
+#if defined(__has_feature)
+#define PENSTOCK_TEST_SANITIZED                                           \
+  (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
+   __has_feature(memory_sanitizer))
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define PENSTOCK_TEST_SANITIZED 1
+#else
+#define PENSTOCK_TEST_SANITIZED 0
+#endif
+
+#if !PENSTOCK_TEST_SANITIZED
+// The array and the nothrow forms call these two, by their defaults in the standard library.
+void* operator new(std::size_t bytes) {
+  return allocate(bytes, __STDCPP_DEFAULT_NEW_ALIGNMENT__);
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return allocate(bytes, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
+#endif
