@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Installs the headers, the emulated runtime and the package that find_package(penstock) finds. The
+# installed tree can be moved: it holds no path of the machine that built it.
+
+include(CMakePackageConfigHelpers)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/penstock)
+
+install(DIRECTORY include/penstock DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(TARGETS penstock_headers EXPORT penstock-targets)
+install(EXPORT penstock-targets NAMESPACE penstock:: DESTINATION ${package_dir})
+if(PENSTOCK_WITH_EMULATION)
+  install(TARGETS penstock_emulated EXPORT penstock-emulated-targets)
+  install(EXPORT penstock-emulated-targets NAMESPACE penstock:: DESTINATION ${package_dir})
+endif()
+if(PENSTOCK_WITH_CUDA)
+  install(TARGETS penstock_penstock EXPORT penstock-cuda-targets)
+  install(EXPORT penstock-cuda-targets NAMESPACE penstock:: DESTINATION ${package_dir})
+endif()
+
+# The emulated runtime stands in for the library of one major version of CUDA.
+string(REGEX MATCH "^[0-9]+" PENSTOCK_CUDA_MAJOR ${PenstockCudaHeaders_VERSION})
+math(EXPR PENSTOCK_CUDA_NEXT_MAJOR "${PENSTOCK_CUDA_MAJOR} + 1")
+configure_package_config_file(cmake/penstock-config.cmake.in ${PROJECT_BINARY_DIR}/penstock-config.cmake
+                              INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/penstock-config-version.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/penstock-config.cmake
+              ${PROJECT_BINARY_DIR}/penstock-config-version.cmake
+              cmake/FindPenstockCudaHeaders.cmake DESTINATION ${package_dir})
