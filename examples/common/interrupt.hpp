@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Ctrl-C (or SIGTERM) asks a program to end after the step that it is at, so that files are closed
+// and threads joined. A second one ends it at once.
+//
+//   examples::watch_interrupts();             // once, at the start of main
+//   while (more && !examples::interrupted()) step();
+//   if (examples::interrupted()) return examples::interrupted_exit_code();
+
+#include <csignal>
+
+namespace examples {
+
+namespace detail {
+inline volatile std::sig_atomic_t interrupting_signal = 0;
+}  // namespace detail
+
+inline void watch_interrupts() {
+  const auto note = [](int signal) {
+    detail::interrupting_signal = signal;
+    std::signal(signal, SIG_DFL);
+  };
+  std::signal(SIGINT, note);
+  std::signal(SIGTERM, note);
+}
+
+inline bool interrupted() {
+  return detail::interrupting_signal != 0;
+}
+
+/// What a shell reports for a program that the signal ended: 130 for Ctrl-C.
+inline int interrupted_exit_code() {
+  return 128 + detail::interrupting_signal;
+}
+
+}  // namespace examples

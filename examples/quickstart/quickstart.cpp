@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// quickstart: statistics of a CIFAR-10 data set, through the whole pipeline: record files ->
+// sampler -> workers -> pinned memory -> copy stream -> device -> a step on the consumer's stream
+// -> result read back. The same file is compiled as C++ over the emulated runtime and, by way of
+// quickstart.cu, as CUDA C++. Exit codes: 0 done, 1 failed, 2 wrong arguments or data, 130
+// interrupted.
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <penstock/penstock.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "../common/check.hpp"
+#include "../common/interrupt.hpp"
+#include "../common/progress.hpp"
+#include "../data/cifar10.hpp"
+#include "../data/synthetic.hpp"
+#include "statistics.hpp"
+
+namespace quickstart {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Milliseconds = std::chrono::duration<double, std::milli>;
+
+struct Options {
+  fs::path data, cache = fs::temp_directory_path();
+  std::int64_t batch = 256;
+  std::uint64_t seed = 1;
+  bool shuffle = false, unordered = false, verify = false;
+  double slow_source = 0, slow_compute = 0;  // milliseconds for each batch
+  penstock::PrefetcherOptions pipeline;
+};
+
+struct ComputeMarker {
+  static constexpr const char* message = "compute";
+};
+
+/// Zeroed device memory for the totals; freed when all work that uses it is done.
+using DeviceTotals = std::unique_ptr<Totals, decltype([](Totals* totals) { cudaFree(totals); })>;
+
+DeviceTotals make_totals(cudaStream_t stream) {
+  void* memory = nullptr;
+  examples::check(cudaMalloc(&memory, sizeof(Totals)), "cudaMalloc");
+  DeviceTotals totals(static_cast<Totals*>(memory));
+  examples::check(cudaMemsetAsync(memory, 0, sizeof(Totals), stream), "cudaMemsetAsync");
+  return totals;
+}
+
+void pause(double milliseconds) {
+  std::this_thread::sleep_for(Milliseconds(milliseconds));
+}
+
+/// Keeps the stream busy, as slow kernels would.
+void pause_stream(cudaStream_t stream, const double* milliseconds) {
+  const auto wait = [](void* time) { pause(*static_cast<const double*>(time)); };
+  examples::check(cudaLaunchHostFunc(stream, wait, const_cast<double*>(milliseconds)),
+                  "cudaLaunchHostFunc");
+}
+
+/// Fills batches from record files. Runs on the workers.
+class Decoder {
+ public:
+  Decoder(const penstock::RecordFile& records, const std::vector<fs::path>& files, double slow)
+      : records_(records), files_(files), slow_(slow) {}
+
+  void operator()(const penstock::Ticket& ticket, Images& batch) const {
+    if (slow_ > 0) pause(slow_);
+    for (std::size_t i = 0; i < ticket.samples.size(); ++i) {
+      const auto row = static_cast<std::int64_t>(i);
+      batch.labels(row) = label(ticket.samples[i]);
+      cifar10::decode(records_[ticket.samples[i]], &batch.pixels(row, 0, 0, 0));
+    }
+  }
+
+ private:
+  int label(std::uint64_t sample) const try {
+    return cifar10::label_of(records_[sample]);
+  } catch (const cifar10::DataError& error) {
+    throw cifar10::DataError(cifar10::describe_record(files_, sample) + ": " + error.what());
+  }
+
+  const penstock::RecordFile& records_;
+  const std::vector<fs::path>& files_;
+  double slow_;
+};
+
+/// The pipeline: from files to totals. Nothing when it was interrupted.
+std::optional<Summary> run(const Options& options, const std::vector<fs::path>& files) {
+  const penstock::RecordFile records(files, cifar10::record_bytes);
+  if (static_cast<std::uint64_t>(options.batch) > records.size())
+    throw cifar10::DataError("a batch of " + std::to_string(options.batch) +
+                             " samples is larger than the data set of " +
+                             std::to_string(records.size()));
+  const penstock::Sampler sampler({.samples = records.size(),
+                                   .batch_size = options.batch,
+                                   .shuffle = options.shuffle,
+                                   .seed = options.seed});
+  auto layout = penstock::Layout<Images>(options.batch)
+                    .field(&Images::pixels, {cifar10::height, cifar10::width, cifar10::channels})
+                    .field(&Images::labels, {});
+
+  const penstock::Stream stream;
+  const DeviceTotals totals = make_totals(stream.get());
+  penstock::Prefetcher<Images> prefetcher(
+      layout, sampler, Decoder(records, files, options.slow_source), options.pipeline);
+  examples::Progress progress("batches", sampler.batches() * options.pipeline.epochs);
+  for (std::uint64_t done = 0; const auto batch = prefetcher.next(stream.get());) {
+    if (examples::interrupted()) return std::nullopt;
+    const penstock::ScopedRange range(ComputeMarker{}, done);
+    penstock::for_each(stream.get(), cifar10::pixel_bytes, Accumulate{*batch, totals.get()});
+    if (options.slow_compute > 0) pause_stream(stream.get(), &options.slow_compute);
+    progress.to(++done);
+  }
+
+  Summary summary;
+  penstock::Readback<Totals> readback(1);
+  readback.push(totals.get(), stream.get(),
+                [&](const Totals& result) { summary = summarise(result); });
+  readback.drain();
+  std::cout << prefetcher.stats() << "\n\n";
+  return summary;
+}
+
+/// The same by a plain loop that shares nothing with the pipeline.
+Summary run_serially(const std::vector<fs::path>& files, std::uint64_t epochs) {
+  Summary summary;
+  for (const fs::path& file : files) {
+    std::ifstream in(file, std::ios::binary);
+    for (std::vector<char> record(cifar10::record_bytes);
+         in.read(record.data(), cifar10::record_bytes);) {
+      summary.classes[static_cast<std::uint8_t>(record[0])] += epochs;
+      for (std::size_t i = 0; i < cifar10::pixel_bytes; ++i) {
+        const std::uint64_t value = static_cast<std::uint8_t>(record[i + 1]);
+        summary.sum[i / cifar10::plane_bytes] += epochs * value;
+        summary.sum_of_squares[i / cifar10::plane_bytes] += epochs * value * value;
+      }
+    }
+  }
+  return summary;
+}
+
+void print(const Summary& summary, const std::vector<std::string>& names) {
+  constexpr std::array<const char*, cifar10::channels> channel_names = {"red", "green", "blue"};
+  std::printf("%llu samples\n", static_cast<unsigned long long>(summary.samples()));
+  for (std::size_t c = 0; c < channel_names.size(); ++c)
+    std::printf("%-8s mean %8.4f  standard deviation %8.4f\n", channel_names[c], summary.mean(c),
+                summary.standard_deviation(c));
+  for (std::size_t i = 0; i < names.size(); ++i)
+    std::printf("%-12s %llu\n", names[i].c_str(),
+                static_cast<unsigned long long>(summary.classes[i]));
+}
+
+std::vector<std::string> class_names(const fs::path& data) {
+  if (fs::exists(data / cifar10::class_names_name)) return cifar10::class_names(data);
+  std::vector<std::string> names;
+  for (int i = 0; i < cifar10::classes; ++i) names.push_back("class " + std::to_string(i));
+  return names;
+}
+
+fs::path make_data(const fs::path& cache) {
+  const synthetic::Options set;
+  examples::Progress progress("synthetic records", set.train + set.test);
+  return synthetic::ensure(cache, set, [&](std::uint64_t done) {
+    progress.to(done);
+    return !examples::interrupted();
+  });
+}
+
+int run_all(const Options& options) {
+  const fs::path data = options.data.empty() ? make_data(options.cache) : options.data;
+  const std::vector<fs::path> files = cifar10::train_files(data);
+  const std::vector<std::string> names = class_names(data);
+  std::fprintf(stderr, "data: %s\n", data.c_str());
+  const std::optional<Summary> summary = run(options, files);
+  if (!summary) return examples::interrupted_exit_code();
+  print(*summary, names);
+  if (!options.verify) return 0;
+  const bool equal = *summary == run_serially(files, options.pipeline.epochs);
+  std::printf("verify: %s a serial loop\n", equal ? "equal to" : "DIFFERENT from");
+  return equal ? 0 : 1;
+}
+
+void describe(CLI::App& app, Options& options) {
+  penstock::PrefetcherOptions& pipeline = options.pipeline;
+  app.add_option("--data", options.data,
+                 "Directory of CIFAR-10's binary version; without it, a synthetic set is made");
+  app.add_option("--cache", options.cache, "Where the synthetic set is kept")
+      ->capture_default_str();
+  app.add_option("--epochs", pipeline.epochs)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--batch", options.batch, "Samples in a batch")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--workers", pipeline.workers, "Threads that decode; 0: the consumer's own")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--host-depth", pipeline.host_depth,
+                 "Batches in pinned memory; 0: workers + device depth")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--device-depth", pipeline.device_depth, "Batches on the device")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--seed", options.seed, "Of the shuffle")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_flag("--shuffle", options.shuffle, "Another order in each epoch");
+  app.add_flag("--unordered", options.unordered, "Batches come as they are ready");
+  app.add_flag("--verify", options.verify,
+               "Compare with a serial loop; exit code 1 when it differs");
+  app.add_option("--slow-source", options.slow_source,
+                 "Milliseconds to add to the filling of a batch")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--slow-compute", options.slow_compute,
+                 "Milliseconds to add to the step of a batch")
+      ->check(CLI::NonNegativeNumber);
+}
+
+int report(const std::exception& error, int exit_code) {
+  std::fprintf(stderr, "quickstart: %s\n", error.what());
+  return exit_code;
+}
+
+/// Is the user's data to blame for what the source threw?
+bool from_data(const penstock::SourceError& error) {
+  try {
+    error.rethrow_nested();
+  } catch (const cifar10::DataError&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+}  // namespace
+}  // namespace quickstart
+
+int main(int argc, char** argv) {
+  quickstart::Options options;
+  CLI::App app(
+      "Mean and standard deviation of every channel of a CIFAR-10 data set, and its class counts.");
+  quickstart::describe(app, options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  options.pipeline.ordered = !options.unordered;
+  examples::watch_interrupts();
+  try {
+    return quickstart::run_all(options);
+  } catch (const synthetic::Interrupted&) {
+    return examples::interrupted_exit_code();
+  } catch (const penstock::SourceError& error) {
+    return quickstart::report(error, quickstart::from_data(error) ? 2 : 1);
+  } catch (const cifar10::DataError& error) {
+    return quickstart::report(error, 2);
+  } catch (const penstock::RecordFileError& error) {
+    return quickstart::report(error, 2);
+  } catch (const std::invalid_argument& error) {
+    return quickstart::report(error, 2);
+  } catch (const std::exception& error) {
+    return quickstart::report(error, 1);
+  }
+}
