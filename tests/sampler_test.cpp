@@ -321,26 +321,35 @@ TEST_CASE("Sampler: every pair of samples is as likely to come first, over the s
   }
 }
 
-TEST_CASE("Sampler: neighbours in the order are strangers in the data set", "[sampler]") {
-  for (const std::uint64_t n : {std::uint64_t{4096}, std::uint64_t{10'000},
-                                std::uint64_t{1'000'003}, std::uint64_t{1'000'000'000'000}}) {
-    constexpr std::size_t cells = 64;
-    std::vector<double> distances(cells), pairs(cells * cells);
-    for (std::uint64_t epoch = 0; epoch < 200; ++epoch) {
-      const Samples order = shuffled(n, 1, epoch, 2001);
-      const auto cell = [&](std::uint64_t value) {
-        return static_cast<std::size_t>(static_cast<double>(value) / static_cast<double>(n) *
-                                        cells);
-      };
-      for (std::size_t i = 0; i + 1 < order.size(); ++i) {
-        ++distances[cell((order[i + 1] + n - order[i]) % n)];
-        ++pairs[cell(order[i]) * cells + cell(order[i + 1])];
-      }
+TEST_CASE("Sampler: neighbours in a rank's order are strangers in the data set", "[sampler]") {
+  struct Case {
+    std::uint64_t samples;
+    int ranks;  // Neighbours of one rank are so many places apart.
+  };
+  const auto [n, ranks] = GENERATE(Case{4096, 1}, Case{10'000, 1}, Case{1'000'003, 1},
+                                   Case{1'000'000'000'000, 1}, Case{16'000'000, 8},
+                                   Case{1'000'000'000'000, 1024}, Case{1'000'000'000'000, 1 << 20});
+  const Sampler sampler({.samples = n,
+                         .batch_size = 2001,
+                         .shuffle = true,
+                         .seed = 1,
+                         .rank = ranks - 1,
+                         .world_size = ranks});
+  constexpr std::size_t cells = 64;
+  const auto cell = [n = static_cast<double>(n)](std::uint64_t value) {
+    return static_cast<std::size_t>(static_cast<double>(value) / n * cells);
+  };
+  std::vector<double> distances(cells), pairs(cells * cells);
+  for (std::uint64_t epoch = 0; epoch < 200; ++epoch) {
+    const Samples order = batch_of(sampler, epoch, 0);
+    for (std::size_t i = 0; i + 1 < order.size(); ++i) {
+      ++distances[cell((order[i + 1] + n - order[i]) % n)];
+      ++pairs[cell(order[i]) * cells + cell(order[i + 1])];
     }
-    CAPTURE(n);
-    CHECK(std::abs(uniformity(distances, cells)) < 4);
-    CHECK(std::abs(uniformity(pairs, cells * cells)) < 4);
   }
+  CAPTURE(ranks);
+  CHECK(std::abs(uniformity(distances, cells)) < 4);
+  CHECK(std::abs(uniformity(pairs, cells * cells)) < 4);
 }
 
 TEST_CASE("Sampler: a sample's places in successive epochs are unrelated", "[sampler]") {

@@ -11,9 +11,10 @@ namespace fs = std::filesystem;
 
 void require_directory(const fs::path& directory) {
   std::error_code error;
-  const fs::file_status status = fs::status(directory, error);
-  if (!fs::exists(status)) throw DataError("no such directory: " + directory.string());
-  if (!fs::is_directory(status)) throw DataError("not a directory: " + directory.string());
+  const fs::file_type type = fs::status(directory, error).type();
+  if (type == fs::file_type::not_found) throw DataError("no such directory: " + directory.string());
+  if (type != fs::file_type::directory && !error)
+    throw DataError("not a directory: " + directory.string());
   const fs::directory_iterator readable(directory, error);
   if (error)
     throw DataError("cannot read directory " + directory.string() + ": " + error.message());

@@ -60,7 +60,7 @@ constexpr int dot(Point a, Point b) {
 constexpr int length_squared(Point p) {
   return squared(p.x) + squared(p.y);
 }
-constexpr bool in_box(Point p, int half) {
+bool in_box(Point p, int half) {
   return std::max(std::abs(p.x), std::abs(p.y)) <= half;
 }
 

@@ -36,6 +36,7 @@ using Milliseconds = std::chrono::duration<double, std::milli>;
 
 struct Options {
   fs::path data, cache = fs::temp_directory_path();
+  std::uint64_t records = synthetic::Options{}.train;  // of the synthetic set
   std::int64_t batch = 256;
   std::uint64_t seed = 1;
   bool shuffle = false, unordered = false, verify = false;
@@ -169,17 +170,17 @@ std::vector<std::string> class_names(const fs::path& data) {
   return names;
 }
 
-fs::path make_data(const fs::path& cache) {
-  const synthetic::Options set;
+fs::path make_data(const Options& options) {
+  const synthetic::Options set{.train = options.records, .test = 1};
   examples::Progress progress("synthetic records", set.train + set.test);
-  return synthetic::ensure(cache, set, [&](std::uint64_t done) {
+  return synthetic::ensure(options.cache, set, [&](std::uint64_t done) {
     progress.to(done);
     return !examples::interrupted();
   });
 }
 
 int run_all(const Options& options) {
-  const fs::path data = options.data.empty() ? make_data(options.cache) : options.data;
+  const fs::path data = options.data.empty() ? make_data(options) : options.data;
   const std::vector<fs::path> files = cifar10::train_files(data);
   const std::vector<std::string> names = class_names(data);
   std::fprintf(stderr, "data: %s\n", data.c_str());
@@ -197,6 +198,9 @@ void describe(CLI::App& app, Options& options) {
   app.add_option("--data", options.data,
                  "Directory of CIFAR-10's binary version; without it, a synthetic set is made");
   app.add_option("--cache", options.cache, "Where the synthetic set is kept")
+      ->capture_default_str();
+  app.add_option("--records", options.records, "Training records of the synthetic set")
+      ->check(CLI::Range(5, 1'000'000'000))
       ->capture_default_str();
   app.add_option("--epochs", pipeline.epochs)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--batch", options.batch, "Samples in a batch")

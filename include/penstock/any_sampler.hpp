@@ -5,9 +5,12 @@
 // batches() and samples(epoch, batch, out) is another (see the concept), and Unbounded serves data
 // whose length nobody knows.
 //
-//   struct Hard { std::uint64_t batches() const; void samples(std::uint64_t, std::uint64_t,
-//   std::vector<std::uint64_t>&) const; }; penstock::Prefetcher<Images> prefetcher{layout,
-//   Hard{...}, source};
+//   struct Balanced {                         // as many samples of each class
+//     std::uint64_t batches() const;
+//     void samples(std::uint64_t epoch, std::uint64_t batch,
+//                  std::vector<std::uint64_t>& out) const;
+//   };
+//   penstock::Prefetcher<Images> prefetcher{layout, Balanced{labels}, source};
 
 #include <concepts>
 #include <cstddef>

@@ -126,6 +126,9 @@ class BatchProducer {
   void work(std::size_t worker, const std::stop_token& stop);
   bool enter(detail::WorkerTrace& trace);
   PinnedBlock acquire(detail::WorkerTrace& trace, const std::stop_token& stop);
+  Item attempt(std::uint64_t number, PinnedBlock block, std::optional<AnySource<Batch>>& source,
+               std::vector<std::uint64_t>& samples, detail::WorkerTrace& trace,
+               const std::stop_token& stop) noexcept;
   Item make(std::uint64_t number, PinnedBlock block, AnySource<Batch>& source,
             std::vector<std::uint64_t>& samples, detail::WorkerTrace& trace,
             const std::stop_token& stop);
@@ -135,6 +138,7 @@ class BatchProducer {
   Ticket write_ticket(std::uint64_t number, const PinnedBlock& block,
                       std::vector<std::uint64_t>& samples) const;
   HostBatch<Batch> batch_in(Item item) const;
+  void count_queue() noexcept;
   std::optional<HostBatch<Batch>> next_inline();
 
   const Layout<Batch> layout_;
@@ -149,7 +153,7 @@ class BatchProducer {
 
   detail::BatchRing<Item> ring_;
   bool finished_ = false;                            // of the consumer
-  std::atomic<std::uint64_t> takes_{0}, queued_{0};  // written by the consumer
+  std::atomic<std::uint64_t> looks_{0}, queued_{0};  // at the queue; written by the consumer
   std::uint64_t inline_next_ = 0;                    // with 0 workers: the next number,
   std::optional<AnySource<Batch>> inline_source_;    // and the copy that next() runs
   std::vector<std::uint64_t> inline_samples_;

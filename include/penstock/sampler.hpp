@@ -5,9 +5,10 @@
 // so that a data set of 10^12 samples costs what one of 10 does, and any batch can be asked for at
 // any time, in any order, on any thread.
 //
-//   penstock::Sampler sampler{{.samples = records.size(), .batch_size = 256, .shuffle = true, .seed
-//   = 7}}; sampler.samples(epoch, batch, out);                            // out:
-//   std::vector<std::uint64_t>
+//   penstock::Sampler sampler{
+//       {.samples = records.size(), .batch_size = 256, .shuffle = true, .seed = 7}};
+//   std::vector<std::uint64_t> out;
+//   sampler.samples(epoch, batch, out);
 //
 // Ranks are served by the rules of PyTorch's DistributedSampler and DataLoader: see SamplerOptions.
 

@@ -56,10 +56,10 @@ struct StageStats {
   }
 };
 
-/// A snapshot. `source` sums over the workers. `copy` is sampled: at every `next` one look at the
-/// oldest copy under way tells whether it runs, waits for its slot's last readers, or is done;
-/// shares of looks become shares of time. The first batch (the fill of the pipe) is kept out of the
-/// consumer's times.
+/// A snapshot. `source` sums over the workers. `copy` is sampled: at the end of every lease one
+/// look at the oldest copy under way tells whether it runs, waits for its slot's last readers, or
+/// is done; shares of looks become shares of time. The first batch (the fill of the pipe) is kept
+/// out of the consumer's times.
 struct Stats {
   StageStats source;
   StageStats copy;
@@ -71,23 +71,13 @@ struct Stats {
   bool pinned = true;                            ///< host memory is page-locked
 
   Bottleneck bottleneck() const {
-    const auto share = [](std::chrono::nanoseconds part, std::chrono::nanoseconds whole) {
-      return whole.count() <= 0
-                 ? 0.0
-                 : static_cast<double>(part.count()) / static_cast<double>(whole.count());
-    };
-    // A stage that is busy for this part of its time is at its limit.
-    constexpr double kSaturated = 0.9;
-    // Waits below this part of the time are jitter.
-    constexpr double kJitter = 0.05;
-    const auto consumer_time = consumer.busy + consumer.waiting_for_input;
-    const bool starved = share(consumer.waiting_for_input, consumer_time) > kJitter;
-    const bool source_saturated = source.utilisation() > kSaturated;
-    const auto under_way = copy.busy + copy.waiting_for_room;
-    const bool copies = copy.utilisation() > 0.5 && copy.busy > copy.waiting_for_room;
-    if (source_saturated) return starved ? Bottleneck::source : Bottleneck::balanced;
-    if (copies && under_way.count() > 0) return Bottleneck::copy;
-    return Bottleneck::consumer;
+    constexpr double kAtItsLimit = 0.9;  // a stage that works for this part of its time
+    constexpr double kJitter = 0.05;     // waits below this part of the time mean nothing
+    const bool starved = 1 - consumer.utilisation() > kJitter;
+    if (source.utilisation() > kAtItsLimit)
+      return starved ? Bottleneck::source : Bottleneck::balanced;
+    // The source waits. For the copies, if most looks found one running; else for the consumer.
+    return copy.utilisation() > 0.5 ? Bottleneck::copy : Bottleneck::consumer;
   }
 };
 

@@ -71,11 +71,13 @@ cudaError_t free(Call& call, void* data, cudaStream_t handle) {
   if (stream->capture != nullptr)
     return of_graph ? free_in_graph(call, *stream, allocation) : cudaErrorInvalidValue;
   if (!of_graph && allocation.origin != Origin::pool) return cudaErrorInvalidValue;
-  Mark end;
-  status = call.submit(*stream, FreeWork{data, allocation.bytes}, &end);
-  if (status != cudaSuccess) return status;
-  if (of_graph) return call.runtime.free_graph_memory(data);
-  allocation.pool->free(allocation, std::move(end));
+  if (of_graph) {
+    status = call.runtime.free_graph_memory(data);
+    return status == cudaSuccess ? call.submit(*stream, FreeWork{data, allocation.bytes}) : status;
+  }
+  Task* const task = call.runtime.scheduler.task(call.name(), FreeWork{data, allocation.bytes});
+  task->kept_alive = Ref<Counted>(allocation.pool.get());
+  allocation.pool->free(allocation, call.runtime.scheduler.submit(*stream, task));
   return cudaSuccess;
 }
 

@@ -208,6 +208,10 @@ cudaError_t Captures::wait(Stream& stream, const Event& event) {
   return cudaSuccess;
 }
 
+void Captures::forget_all() {
+  while (!captures_.empty()) forget(*captures_.back()->origin);
+}
+
 void Captures::forget(Stream& stream) {
   Capture* const capture = stream.capture;
   if (capture == nullptr) return;

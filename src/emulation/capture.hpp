@@ -70,6 +70,8 @@ class Captures {
 
   /// The stream is destroyed.
   void forget(Stream& stream);
+  /// Everything is.
+  void forget_all();
 
  private:
   Capture* find(std::uint64_t number) const;

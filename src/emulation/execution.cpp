@@ -111,7 +111,8 @@ cudaError_t Scheduler::copy(Stream& stream, Task& task, Lock& lock) {
        !memory_.accessible(copy.source, extent(copy, copy.source_pitch))))
     return cudaErrorIllegalAddress;
   const auto duration = modelled_duration(options_.machine, copy);
-  if (keeps_time()) task.begin = std::max(task.begin, stream.device.engines.free_at(stream));
+  if (keeps_time() && stream.engine >= 0)
+    task.begin = std::max(task.begin, stream.device.engines.free_at(stream));
   const auto move_bytes = [&] {
     lock.unlock();
     copy_bytes(copy);

@@ -48,6 +48,7 @@ cudaError_t GraphExec::claim_memory() {
 Mark GraphExec::launch_step(const GraphPlan::Step& step, Stream& stream, const char* name,
                             std::vector<Mark> after) {
   Task* const task = runtime_.scheduler.task(name, step.work);
+  task->unmappings = kCheckAgain;
   if (step.type == cudaGraphNodeTypeWaitEvent) after.push_back(step.event->last());
   for (Mark& mark : after) task->after.push_back(std::move(mark));
   if (step.type != cudaGraphNodeTypeEventRecord) return runtime_.scheduler.submit(stream, task);
@@ -84,7 +85,7 @@ cudaError_t GraphExec::launch(Stream& stream, const char* name) {
 
   Task* const last = scheduler.task(name, GraphWork{});
   for (std::size_t lane = 1; lane < plan_.lanes; ++lane) last->after.push_back(last_of_lane[lane]);
-  last->launched = Ref<GraphExec>(this);
+  last->kept_alive = Ref<Counted>(this);
   last_launch_ = scheduler.submit(stream, last);
   return cudaSuccess;
 }

@@ -30,7 +30,7 @@ std::uintptr_t number(const void* address) { return reinterpret_cast<std::uintpt
 void* pointer(std::uintptr_t address) { return reinterpret_cast<void*>(address); }
 
 /// Addresses for `bytes` of memory, with room for whole pages and for gaps. Addresses cost nothing.
-std::size_t addresses_for(std::size_t bytes) { return 4 * bytes + (std::size_t{1} << 30); }
+std::size_t addresses_for(std::size_t bytes) { return 2 * bytes + (std::size_t{1} << 30); }
 
 }  // namespace
 

@@ -58,7 +58,7 @@ struct Allocation {
   Origin origin = Origin::device;
   int device = 0;
   unsigned flags = 0;
-  Pool* pool = nullptr;    ///< of Origin::pool
+  Ref<Pool> pool{};        ///< of Origin::pool: a destroyed pool lasts while it has allocations
   std::size_t mapped = 0;  ///< of Origin::pool: size of the pool's block, at least `bytes`
 
   bool page_locked() const { return origin == Origin::pinned || origin == Origin::registered; }

@@ -36,7 +36,7 @@ cudaError_t Pool::allocate(std::size_t bytes, const Stream& stream, void** data,
   const std::size_t wanted = (bytes + 511) / 512 * 512;
   if (wanted < bytes) return cudaErrorMemoryAllocation;
   const std::size_t cached = find(wanted, stream);
-  Allocation allocation{nullptr, bytes, Origin::pool, device_, 0, this, wanted};
+  Allocation allocation{nullptr, bytes, Origin::pool, device_, 0, Ref<Pool>(this), wanted};
   if (cached != kNone) {
     allocation.data = cached_[cached].data;
     allocation.mapped = cached_[cached].bytes;

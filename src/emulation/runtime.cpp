@@ -64,6 +64,7 @@ void Runtime::destroy(Stream& stream) {
 }
 
 void Runtime::destroy_graphs() {
+  captures.forget_all();
   for (const std::uint64_t handle : graph_execs.handles()) graph_execs.remove(handle);
   for (const std::uint64_t handle : graphs.handles()) graphs.remove(handle);
 }
@@ -73,12 +74,18 @@ void Runtime::destroy_all(const Device& device) {
     if (Stream* stream = streams.find(handle); &stream->device == &device) destroy(*stream);
   for (const std::uint64_t handle : events.handles())
     if (events.find(handle)->device() == device.index) events.remove(handle);
-  std::vector<void*> owned;  // Pools and graphs let go of their memory themselves.
+  std::vector<Allocation> owned;
   for (const auto& [address, allocation] : memory.all())
-    if (allocation.device == device.index && allocation.origin != Origin::graph &&
-        allocation.origin != Origin::pool)
-      owned.push_back(allocation.data);
-  for (void* data : owned) memory.release(data);
+    if (allocation.device == device.index && allocation.origin != Origin::graph)
+      owned.push_back(allocation);
+  for (const Allocation& allocation : owned) {
+    if (allocation.origin == Origin::pool)
+      allocation.pool->free(allocation, Mark{});
+    else
+      memory.release(allocation.data);
+  }
+  for (const std::uint64_t handle : pools.handles())
+    if (Pool* pool = pools.find(handle); pool->device() == device.index) pool->trim(0);
 }
 
 Stream& Runtime::per_thread_stream(std::uint64_t thread, Device& device) {

@@ -113,8 +113,9 @@ Scheduler::Readiness Scheduler::examine(Stream& stream) {
     task.not_before = earliest_start(stream, task);
   }
   if (task.not_before != Time{} && Clock::now() < task.not_before) return Readiness::later;
-  if (const auto* copy = std::get_if<CopyWork>(&task.work))
-    if (!stream.device.engines.take(stream, copy->direction)) return Readiness::blocked;
+  const auto* copy = std::get_if<CopyWork>(&task.work);
+  const bool on_engine = copy != nullptr && copy->direction != cudaMemcpyHostToHost;
+  if (on_engine && !stream.device.engines.take(stream, copy->direction)) return Readiness::blocked;
   return Readiness::ready;
 }
 

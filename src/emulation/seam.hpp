@@ -12,12 +12,13 @@
 
 #include <cuda_runtime_api.h>
 
-#include <exception>
 #include <new>
 
 #include "annotations.hpp"
 #include "process.hpp"
 #include "thread_state.hpp"
+
+static_assert(CUDART_VERSION >= 13000, "the emulated runtime has the signatures of CUDA 13");
 
 namespace penstock::emulation::detail {
 
@@ -69,17 +70,17 @@ template <class Body>
 cudaError_t enter(Function function, Body body) noexcept {
   const Hidden hidden;
   Lock lock(runtime_mutex());
-  Runtime* const runtime = running_runtime();
-  if (runtime == nullptr) return cudaErrorCudartUnloading;
-  Call call(function, *runtime, lock);
-  cudaError_t status = call.admit();
   try {
+    Runtime* const runtime = running_runtime();
+    if (runtime == nullptr) return cudaErrorCudartUnloading;
+    Call call(function, *runtime, lock);
+    cudaError_t status = call.admit();
     if (status == cudaSuccess) status = body(call);
     runtime->scheduler.pump(lock);
+    return call.conclude(status);
   } catch (const std::bad_alloc&) {
-    status = cudaErrorMemoryAllocation;
+    return this_thread().last_error = cudaErrorMemoryAllocation;
   }
-  return call.conclude(status);
 }
 
 }  // namespace penstock::emulation::detail

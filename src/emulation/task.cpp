@@ -26,7 +26,7 @@ void TaskStore::give_back(Task* task) {
   task->reached = 0;
   task->edges.reset();
   task->staging.reset();
-  task->launched = {};
+  task->kept_alive = {};
   task->scheduled = false;
   task->submitted = task->not_before = task->begin = task->end = Time{};
   task->next = std::exchange(free_, task);

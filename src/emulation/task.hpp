@@ -19,7 +19,6 @@
 namespace penstock::emulation::detail {
 
 class Event;
-class GraphExec;
 struct Stream;
 
 using Clock = std::chrono::steady_clock;
@@ -86,6 +85,9 @@ using Work = std::variant<CopyWork, FillWork, HostWork, RecordWork, WaitWork, Al
 
 // ---- The task
 
+/// Of Task::unmappings: the pointers were checked at another time, as those of a graph.
+inline constexpr std::uint64_t kCheckAgain = ~std::uint64_t{0};
+
 struct Task {
   Task* next = nullptr;
   Work work = GraphWork{};
@@ -97,8 +99,8 @@ struct Task {
   std::size_t reached = 0;  ///< how many of `after`, from the front, are known to be reached
   TaskEdgesPtr edges;
   std::unique_ptr<std::byte[]> staging;  ///< what a pageable source held at submission
-  Ref<GraphExec> launched;               ///< by the last task of a launch: kept until then
-  std::uint64_t unmappings = 0;          ///< Memory::unmappings when the pointers were checked
+  Ref<Counted> kept_alive;               ///< until the task is done
+  std::uint64_t unmappings = 0;  ///< Memory::unmappings when the pointers were checked
   bool scheduled = false;                ///< `not_before` is decided
   Time submitted, not_before, begin, end;
 };

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/gate.hpp"
 #include "support/graphs.hpp"
 #include "support/handles.hpp"
 #include "support/host_log.hpp"
@@ -137,6 +138,77 @@ TEST_CASE("objects are let go of after a sticky error", "[emulation][failure]") 
   CHECK(cudaFreeHost(host) == cudaErrorIllegalAddress);
   CHECK(cudaFree(device) == cudaErrorIllegalAddress);
   CHECK(emulation::live() == emulation::Live{});
+}
+
+// ---- fail_operation
+
+TEST_CASE("an operation fails on the device, after its call succeeded", "[emulation][failure]") {
+  void *device = nullptr, *host = nullptr;  // left to the next test's machine
+  cudaStream_t stream = nullptr;
+  HostLog log;
+  REQUIRE_CUDA(cudaMalloc(&device, 64));
+  REQUIRE_CUDA(cudaMallocHost(&host, 64));
+  REQUIRE_CUDA(cudaStreamCreate(&stream));
+  emulation::fail_operation(emulation::OperationKind::copy, cudaErrorIllegalAddress, 2);
+  REQUIRE_CUDA(cudaMemcpyAsync(device, host, 64, cudaMemcpyHostToDevice, stream));
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));  // the first copy is well
+  Gate gate;
+  gate.hold(stream);
+  REQUIRE_CUDA(cudaMemcpyAsync(device, host, 64, cudaMemcpyHostToDevice, stream));
+  log.enqueue(stream, 1);
+  gate.open();
+  CHECK(cudaStreamSynchronize(stream) == cudaErrorIllegalAddress);
+  CHECK(cudaGetLastError() == cudaErrorIllegalAddress);
+  CHECK(cudaDeviceSynchronize() == cudaErrorIllegalAddress);
+  // cudaLaunchHostFunc: "the function will not be called in the event of an error in the CUDA
+  // context".
+  CHECK(log.entries().empty());
+  CHECK_FALSE(emulation::clear_failures());
+
+  CHECK(cudaStreamDestroy(stream) == cudaErrorIllegalAddress);
+  CHECK(cudaFreeHost(host) == cudaErrorIllegalAddress);
+  CHECK(cudaFree(device) == cudaErrorIllegalAddress);
+}
+
+TEST_CASE("who waits for an operation that fails is released", "[emulation][failure]") {
+  cudaStream_t stream = nullptr, other = nullptr;
+  cudaEvent_t event = nullptr;
+  REQUIRE_CUDA(cudaStreamCreate(&stream));
+  REQUIRE_CUDA(cudaStreamCreate(&other));
+  REQUIRE_CUDA(cudaEventCreate(&event));
+  Gate gate;
+  gate.hold(stream);
+  emulation::fail_operation(emulation::OperationKind::event_record, cudaErrorLaunchFailure);
+  REQUIRE_CUDA(cudaEventRecord(event, stream));
+  REQUIRE_CUDA(cudaStreamWaitEvent(other, event, 0));
+  gate.open();
+  CHECK(cudaEventSynchronize(event) == cudaErrorLaunchFailure);
+  CHECK(cudaStreamSynchronize(other) == cudaErrorLaunchFailure);
+  CHECK(cudaEventDestroy(event) == cudaErrorLaunchFailure);
+  CHECK(cudaStreamDestroy(stream) == cudaErrorLaunchFailure);
+  CHECK(cudaStreamDestroy(other) == cudaErrorLaunchFailure);
+}
+
+// cudaStreamAddCallback: "In the event of a device error, all subsequently executed callbacks will
+// receive an appropriate cudaError_t."
+TEST_CASE("a callback is told of a failure before it", "[emulation][failure]") {
+  cudaStream_t stream = nullptr;
+  cudaError_t told = cudaSuccess;
+  REQUIRE_CUDA(cudaStreamCreate(&stream));
+  Gate gate;
+  emulation::fail_operation(emulation::OperationKind::host_function, cudaErrorLaunchFailure);
+  gate.hold(stream);  // the host function that fails
+  const cudaError_t added = cudaStreamAddCallback(
+      stream,
+      [](cudaStream_t, cudaError_t status, void* data) {
+        *static_cast<cudaError_t*>(data) = status;
+      },
+      &told, 0);
+  CHECK(cudaStreamSynchronize(stream) == cudaErrorLaunchFailure);
+  // Unless the device had failed before the call, the callback was added and has been told.
+  CHECK(added == (told == cudaSuccess ? cudaErrorLaunchFailure : cudaSuccess));
+  CHECK(told == (added == cudaSuccess ? cudaErrorLaunchFailure : cudaSuccess));
+  CHECK(cudaStreamDestroy(stream) == cudaErrorLaunchFailure);
 }
 
 // ---- Host functions

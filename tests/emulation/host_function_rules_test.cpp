@@ -129,3 +129,32 @@ TEST_CASE("a host function is not null", "[rules][host-function]") {
   CHECK(cudaLaunchHostFunc(stream, nullptr, nullptr) == cudaErrorInvalidValue);
   CHECK(cudaGetLastError() == cudaErrorInvalidValue);
 }
+
+// CUDA Runtime API, Stream Management, cudaStreamAddCallback: "Adds a callback to be called on the
+// host after all currently enqueued items in the stream have completed. For each
+// cudaStreamAddCallback call, a callback will be executed exactly once. The callback will block
+// later work in the stream until it is finished. The callback may be passed cudaSuccess or an error
+// code."
+TEST_CASE("a callback is told its stream and its status", "[rules][host-function]") {
+  struct Call {
+    int times = 0;
+    cudaStream_t stream = nullptr;
+    cudaError_t status = cudaErrorUnknown;
+  } call;
+  HostLog log;
+  const TestStream stream;
+  log.enqueue(stream, 1);
+  REQUIRE_CUDA(cudaStreamAddCallback(
+      stream,
+      [](cudaStream_t of, cudaError_t status, void* data) {
+        auto& it = *static_cast<Call*>(data);
+        it = {it.times + 1, of, status};
+      },
+      &call, 0));
+  log.enqueue(stream, 2);
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  CHECK(call.times == 1);
+  CHECK(call.stream == static_cast<cudaStream_t>(stream));
+  CHECK(call.status == cudaSuccess);
+  CHECK(log.entries() == std::vector{1, 2});
+}

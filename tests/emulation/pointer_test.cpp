@@ -32,6 +32,7 @@ struct Buffers {
 
   cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) const {
     const cudaError_t status = cudaMemcpyAsync(to, from, bytes, kind, stream);
+    CHECK_CUDA(cudaStreamSynchronize(stream));
     CHECK(cudaMemcpy(to, from, bytes, kind) == status);  // both forms say the same
     return status;
   }
@@ -155,5 +156,7 @@ TEST_CASE("an asynchronous copy has written its pageable destination when it ret
   const TestStream stream;
   fill_async(device, 3, stream);
   REQUIRE_CUDA(cudaMemcpyAsync(result.data(), device.data(), size, cudaMemcpyDeviceToHost, stream));
+  // CUDA says that it "might be synchronous", so the answer of the stream is what orders the host.
+  REQUIRE(cudaStreamQuery(stream) == cudaSuccess);
   CHECK(result == Bytes(size, 3));
 }

@@ -5,6 +5,10 @@
 # minimal_test.sh <minimal> <make_cifar10> <python>.
 
 set -euo pipefail
+if [[ -n ${NEEDS_GPU-} ]] && ! nvidia-smi -L 2> /dev/null | grep --quiet GPU; then
+  echo "skipped: no GPU"
+  exit 77
+fi
 minimal=$1 make_cifar10=$2 python=$3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -11,6 +11,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cuda/std/mdspan>
+#include <nvtx3/nvToolsExtCudaRt.h>
 #include <nvtx3/nvtx3.hpp>
 
 #define A poisoned_by_penstock +

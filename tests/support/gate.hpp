@@ -71,7 +71,7 @@ class Gate {
   // never freed.
   static State& new_state() {
     static std::mutex mutex;
-    static std::deque<State> states;
+    static auto& states = *new std::deque<State>;
     const std::lock_guard lock(mutex);
     return states.emplace_back();
   }

@@ -100,36 +100,44 @@ void BatchProducer<Batch>::work(std::size_t worker, const std::stop_token& stop)
   detail::WorkerTrace& trace = traces_[worker];
   std::optional<AnySource<Batch>> source;
   std::vector<std::uint64_t> samples;
-  samples.reserve(static_cast<std::size_t>(layout_.batch_size()));
-  // A stream capture on another thread forbids this thread's event queries, unless its mode is its
-  // own.
+  // Captures on other threads forbid event queries to threads that have not opted out.
   const CaptureModeGuard capture_mode;
-  cudaSetDevice(
-      device_);  // Where it fails, the calls that need the device say so, at a batch's place.
+  // Where this fails, the calls that need the device say so, at a batch's place.
+  cudaSetDevice(device_);
 
   while (enter(trace)) {
     // The block comes before the number, so that the oldest number always has one.
     PinnedBlock block;
-    std::exception_ptr no_block;
+    Item item{End{}};
     try {
       block = acquire(trace, stop);
       if (!block) return;
     } catch (...) {
-      no_block = std::current_exception();
+      item = std::current_exception();
     }
     const std::optional<std::uint64_t> number = ring_.claim();
     if (!number) return;
-    Item item{End{}};
-    try {
-      if (no_block) std::rethrow_exception(no_block);
-      if (!source) source.emplace(source_);  // A user's copy constructor may throw.
-      item = make(*number, std::move(block), *source, samples, trace, stop);
-    } catch (...) {
-      item = std::current_exception();
-    }
+    if (block) item = attempt(*number, std::move(block), source, samples, trace, stop);
     if (std::holds_alternative<End>(item)) ring_.close();
     ring_.publish(*number, std::move(item));
     if (options_.on_ready) options_.on_ready();
+  }
+}
+
+/// As make; what is thrown becomes the item. The first call copies the source.
+template <class Batch>
+auto BatchProducer<Batch>::attempt(std::uint64_t number, PinnedBlock block,
+                                   std::optional<AnySource<Batch>>& source,
+                                   std::vector<std::uint64_t>& samples, detail::WorkerTrace& trace,
+                                   const std::stop_token& stop) noexcept -> Item {
+  try {
+    if (!source) {
+      source.emplace(source_);
+      samples.reserve(static_cast<std::size_t>(layout_.batch_size()));
+    }
+    return make(number, std::move(block), *source, samples, trace, stop);
+  } catch (...) {
+    return std::current_exception();
   }
 }
 
@@ -206,7 +214,8 @@ template <class Batch>
 bool BatchProducer<Batch>::at_end() noexcept {
   // Where a source said that the data ends, it left an End in the place of its batch. In order,
   // nothing behind it counts; as they come, batches that other workers had begun may still follow.
-  while (!finished_ && ring_.full() && std::holds_alternative<End>(ring_.peek())) {
+  while (!finished_ && ring_.full()) {
+    if (!std::holds_alternative<End>(ring_.peek())) return false;
     ring_.take();
     finished_ = options_.ordered;
   }
@@ -222,11 +231,19 @@ std::optional<HostBatch<Batch>> BatchProducer<Batch>::next() {
       ring_.wait();
       continue;
     }
-    detail::add_alone(queued_, ring_.queued());
-    detail::add_alone(takes_, std::uint64_t{1});
+    count_queue();
     return batch_in(ring_.take());
   }
   return std::nullopt;
+}
+
+/// Now and then only: the answer is on a cache line that the workers write for each batch.
+template <class Batch>
+void BatchProducer<Batch>::count_queue() noexcept {
+  constexpr std::uint64_t kTakesPerLook = 8;
+  if (ring_.head() % kTakesPerLook != 0) return;
+  detail::add_alone(queued_, ring_.queued());
+  detail::add_alone(looks_, std::uint64_t{1});
 }
 
 template <class Batch>
@@ -257,9 +274,9 @@ StageStats BatchProducer<Batch>::stats() const {
     stats.batches += trace.batches();
     stats.bytes += trace.bytes();
   }
-  const auto takes = static_cast<double>(takes_.load(std::memory_order_relaxed));
-  if (takes > 0)
-    stats.queued = static_cast<double>(queued_.load(std::memory_order_relaxed)) / takes;
+  const auto looks = static_cast<double>(looks_.load(std::memory_order_relaxed));
+  if (looks > 0)
+    stats.queued = static_cast<double>(queued_.load(std::memory_order_relaxed)) / looks;
   return stats;
 }
 

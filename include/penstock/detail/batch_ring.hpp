@@ -50,8 +50,10 @@ class BatchRing {
   std::optional<std::uint64_t> claim() {
     std::uint64_t claimed = claimed_.load(std::memory_order_relaxed);
     while ((claimed & kClosed) == 0)
-      if (claimed_.compare_exchange_weak(claimed, claimed + 1, std::memory_order_acq_rel))
+      if (claimed_.compare_exchange_weak(claimed, claimed + 1, std::memory_order_acq_rel)) {
+        cells_[claimed % depth_].fetch_for_writing();  // While the source runs.
         return claimed;
+      }
     return std::nullopt;
   }
 
@@ -67,15 +69,15 @@ class BatchRing {
 
   /// No number is claimed any more; those that are will still be published.
   void close() {
-    claimed_.fetch_or(kClosed, std::memory_order_acq_rel);
+    const std::uint64_t claimed = claimed_.fetch_or(kClosed, std::memory_order_acq_rel);
+    end_.store(claimed & ~kClosed, std::memory_order_release);
     room_.notify_all();
     ready_.notify_one();
   }
 
   /// Nobody can enter any more.
   bool closed() const {
-    return (claimed_.load(std::memory_order_acquire) & kClosed) != 0 ||
-           entered_.load(std::memory_order_acquire) >= limit_;
+    return entered_.load(std::memory_order_acquire) >= end_.load(std::memory_order_acquire);
   }
 
   /// The number that will be claimed next.
@@ -89,10 +91,7 @@ class BatchRing {
   }
 
   /// All that were claimed have been taken, and no more will be.
-  bool over() const {
-    const std::uint64_t claimed = claimed_.load(std::memory_order_acquire);
-    return head() == limit_ || ((claimed & kClosed) != 0 && head() == (claimed & ~kClosed));
-  }
+  bool over() const { return head() == end_.load(std::memory_order_acquire); }
 
   /// Blocks until the ring is full() or over().
   void wait() {
@@ -130,39 +129,55 @@ class BatchRing {
       cells_[i].item.reset();
       cells_[i].full.store(0, std::memory_order_relaxed);
     }
-    limit_ = limit;
+    end_.store(limit, std::memory_order_relaxed);
     taken_.store(first, std::memory_order_relaxed);
+    seen_taken_.store(first, std::memory_order_relaxed);
     published_.store(first, std::memory_order_relaxed);
     entered_.store(first, std::memory_order_relaxed);
     claimed_.store(first, std::memory_order_release);
   }
 
  private:
-  // Set in claimed_ it freezes the count below it: whoever sees the bit sees the last claim as
-  // well.
+  // Set in claimed_ it freezes the count below it: no claim succeeds after it.
   static constexpr std::uint64_t kClosed = std::uint64_t{1} << 63;
 
   // Cells of different workers share no cache line.
   struct alignas(64) Cell {
     std::atomic<std::uint64_t> full{0};  // the position whose item is here, plus 1
     std::optional<Item> item;
+
+    /// A hint: the cell's cache lines, which the consumer emptied, come to this core.
+    void fetch_for_writing() {
+      for (std::size_t line = 0; line < sizeof(Cell); line += 64)
+        __builtin_prefetch(reinterpret_cast<const char*>(this) + line, 1);
+    }
   };
 
-  bool has_room(std::uint64_t entered) const {
-    return entered < limit_ && entered < taken_.load(std::memory_order_acquire) + depth_ &&
-           (claimed_.load(std::memory_order_relaxed) & kClosed) == 0;
+  bool has_room(std::uint64_t entered) {
+    if (entered >= end_.load(std::memory_order_acquire)) return false;
+    // Acquired from the worker that stored it, which had acquired it from the consumer: either way
+    // the cells below are seen empty. Another worker may have set it back: that only costs a look.
+    if (entered < seen_taken_.load(std::memory_order_acquire) + depth_) return true;
+    const std::uint64_t taken = taken_.load(std::memory_order_acquire);
+    seen_taken_.store(taken, std::memory_order_release);
+    return entered < taken + depth_;
   }
 
   const std::size_t depth_;
   const bool ordered_;
   const std::unique_ptr<Cell[]> cells_;
-  std::uint64_t limit_ = 0;  // below kClosed
+  // A cache line that only changes when the ring is closed. What both sides write is on two others,
+  // and neither side reads the other's where its own tells enough: each such read costs both sides
+  // more than all the rest of a hand-over.
+  std::atomic<std::uint64_t> end_{0};  // the first number that there will not be; below kClosed
 
   alignas(64) std::atomic<std::uint64_t> entered_{0};  // by workers
-  alignas(64) std::atomic<std::uint64_t> claimed_{0};
-  alignas(64) std::atomic<std::uint64_t> published_{0};
+  std::atomic<std::uint64_t> claimed_{0}, published_{0};
+  std::atomic<std::uint64_t> seen_taken_{0};  // no more than taken_
+  EventCount ready_;
+
   alignas(64) std::atomic<std::uint64_t> taken_{0};  // by the consumer
-  EventCount room_, ready_;
+  EventCount room_;
 };
 
 }  // namespace penstock::detail

@@ -29,17 +29,21 @@ class CopyWatch {
     return mark.copied.get();
   }
 
-  /// By the consumer's thread. Costs two event queries, or one more for each copy that ended since.
+  /// At the end of a lease, before that makes a new copy possible: a look right after a copy was
+  /// issued would find it running whatever the bottleneck is. Any thread; skipped while another one
+  /// looks. Costs two event queries, and one more for each copy that ended since.
   void look() noexcept {
+    // A query would cover up an error that the user's own check has yet to see.
+    if (cudaPeekAtLastError() != cudaSuccess || looking_.test_and_set(std::memory_order_acquire))
+      return;
     const std::uint64_t issued = issued_.load(std::memory_order_acquire);
     if (issued > marks_.size()) oldest_ = std::max(oldest_, issued - marks_.size());
-    // A query would cover up an error that the user's own check has yet to see.
-    if (cudaPeekAtLastError() != cudaSuccess) return;
     while (oldest_ < issued && done(at(oldest_).copied)) ++oldest_;
     if (oldest_ == issued)
       add_alone(idle_, std::uint64_t{1});
     else
       add_alone(done(at(oldest_).begun) ? running_ : held_, std::uint64_t{1});
+    looking_.clear(std::memory_order_release);
   }
 
   std::uint64_t issued() const { return issued_.load(std::memory_order_relaxed); }
@@ -69,6 +73,7 @@ class CopyWatch {
 
   std::vector<Mark> marks_;
   std::atomic<std::uint64_t> issued_{0};
+  std::atomic_flag looking_;  // guards what follows
   std::uint64_t oldest_ = 0;  // the first copy that was not seen done
   std::atomic<std::uint64_t> running_{0}, held_{0}, idle_{0};
 };

@@ -7,6 +7,7 @@
 //   producer: cell.store(full, release); ready.notify_one();
 //   consumer: ready.wait([&] { return cell.load(acquire) == full; });
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -39,10 +40,7 @@ class EventCount {
   /// As `wait`, at most until `deadline`; returns what `ready()` said last.
   template <class Condition>
   bool wait_until(Clock::time_point deadline, Condition&& ready) {
-    for (int spin = 0; spin < kSpins; ++spin) {
-      if (ready()) return true;
-      cpu_relax();
-    }
+    if (ready() || spin(ready)) return true;
     // Announce first, look second: a notifier that does not see the announcement made its change
     // before it, and the read-modify-write below then makes that change visible to ready().
     waiters_.fetch_add(1, std::memory_order_acq_rel);
@@ -68,8 +66,34 @@ class EventCount {
   }
 
  private:
-  // Long enough to bridge a hand-over between two running threads, short against a context switch.
-  static constexpr int kSpins = 64;
+  // Counts of cpu_relax(), 10 to 50 ns each. The least patience bridges a hand-over between two
+  // running threads; the most costs about what going to sleep and being woken does.
+  static constexpr int kFirstPause = 32, kLastPause = 64;
+  static constexpr int kLeastPatience = 96, kMostPatience = 1024;
+
+  /// Looks again and again, for as long as that has paid lately: where the other side runs on
+  /// another core, it spares both sides a system call; where the other side waits for this very
+  /// core, or takes milliseconds, it would only burn time. There are pauses between the looks,
+  /// since each takes the cache line from the thread that is about to write it.
+  template <class Condition>
+  bool spin(Condition& ready) {
+    const int patience = patience_.load(std::memory_order_relaxed);
+    int pause = kFirstPause;
+    for (int spent = 0; spent < patience; spent += pause) {
+      for (int i = 0; i < pause; ++i) cpu_relax();
+      if (ready()) {
+        set_patience(patience, std::min(2 * patience, kMostPatience));
+        return true;
+      }
+      pause = kLastPause;
+    }
+    set_patience(patience, std::max(patience / 2, kLeastPatience));
+    return false;
+  }
+
+  void set_patience(int now, int next) {
+    if (next != now) patience_.store(next, std::memory_order_relaxed);
+  }
 
   // A read-modify-write, not a load: of the two sides' operations on waiters_ one comes second, and
   // that side sees what the other did before.
@@ -86,6 +110,8 @@ class EventCount {
   std::atomic<std::uint32_t> waiters_{0};
   std::mutex mutex_;
   std::condition_variable wake_;
+  // Of waiters: behind the rest, so not on the cache line that notifiers write.
+  std::atomic<int> patience_{kMostPatience};
 };
 
 }  // namespace penstock::detail

@@ -13,7 +13,9 @@
 #include <exception>
 #include <mutex>
 #include <optional>
+#include <penstock/detail/consumer_clock.hpp>
 #include <penstock/detail/copy_watch.hpp>
+#include <penstock/detail/staged_line.hpp>
 #include <penstock/prefetcher.hpp>
 #include <stdexcept>
 #include <string>
@@ -21,18 +23,6 @@
 #include <vector>
 
 namespace penstock::detail {
-
-/// A device slot and the batch in it: staged (its copy is issued), then leased.
-template <class Batch>
-struct Staged {
-  DeviceSlot slot;
-  Batch batch;
-  Ticket ticket;
-  std::vector<std::uint64_t> samples;  // that the ticket names
-  cudaEvent_t copied = nullptr;
-  std::vector<cudaStream_t> consumers;  // of the lease
-  std::exception_ptr error;             // in place of a batch
-};
 
 template <class Batch>
 class HandOver {
@@ -52,8 +42,6 @@ class HandOver {
   Stats stats() const;
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   static PrefetcherOptions checked(PrefetcherOptions options);
   static PinnedPoolOptions pool_options(const PrefetcherOptions& options, std::size_t block);
 
@@ -64,25 +52,16 @@ class HandOver {
   void stage(std::exception_ptr error);
   Staged<Batch>& fill_reserved_slot();
   void copy(HostBatch<Batch>& host, Staged<Batch>& staged);
-  void line_up(Staged<Batch>& staged);
-  void end() noexcept;
   void stage_inline();
-  template <class Condition>
-  void wait(Condition condition);
 
   Staged<Batch>* wait_for_first();
-  void pop_first();
   [[noreturn]] void throw_staged_error(Staged<Batch>& staged);
-  void fail(std::exception_ptr error) noexcept;
-  void throw_failure();
   [[noreturn]] void throw_stall();
-  void account(Clock::time_point entered);
   void pause() noexcept;
 
   const PrefetcherOptions options_;
   const Layout<Batch> layout_;
   const std::uint64_t seed_, batches_;
-  const Clock::time_point constructed_ = Clock::now();
 
   Stream copy_stream_;
   PinnedPool pool_;
@@ -96,18 +75,11 @@ class HandOver {
   std::optional<DeviceSlot> reserved_;  // for the next copy
   std::atomic<std::uint64_t> copied_bytes_{0};
 
-  // Between the thread that pumps and the consumer: the staged batches, in order.
-  mutable std::mutex mutex_;  // Never held across a call of CUDA's.
-  std::vector<Staged<Batch>*> line_;
-  std::exception_ptr failure_;
-  std::atomic<std::size_t> in_line_{0};
-  std::atomic<bool> ended_{false}, failed_{false};
-  EventCount staged_;
+  StagedLine<Batch> line_;  // from the thread that pumps to the consumer
 
   // Of the consumer.
   std::uint64_t position_ = 0;  // number of the next batch, over all epochs
-  Clock::time_point left_{};    // the end of the last next()
-  std::atomic<Clock::rep> busy_{0}, waiting_{0}, first_batch_{0};
+  ConsumerClock clock_;
   std::atomic<std::uint64_t> delivered_{0}, queued_{0};
   std::atomic<std::size_t> leased_{0};
 
@@ -155,10 +127,10 @@ HandOver<Batch>::HandOver(Layout<Batch> layout, AnySampler sampler, AnySource<Ba
       pool_(pool_options(options_, BatchProducer<Batch>::block_bytes(layout_))),
       arena_(options_.device_depth, std::max<std::size_t>(layout_.bytes(), 1)),
       watch_(options_.host_depth + options_.device_depth),
-      slots_(options_.device_depth) {
+      slots_(options_.device_depth),
+      line_(options_.device_depth) {
   markers::name_stream(copy_stream_.get(), "penstock copies");
   pool_.reserve(options_.host_depth, BatchProducer<Batch>::block_bytes(layout_));
-  line_.reserve(options_.device_depth);
   for (Staged<Batch>& staged : slots_) {
     staged.samples.reserve(static_cast<std::size_t>(layout_.batch_size()));
     staged.consumers.reserve(8);
@@ -189,15 +161,15 @@ void HandOver<Batch>::pump() noexcept {
 /// Issues one copy, if a batch is ready and a slot is free; false: not now.
 template <class Batch>
 bool HandOver<Batch>::stage_ready_batch() noexcept {
-  if (paused_.load() || ended_.load() || options_.workers == 0) return false;
+  if (paused_.load() || line_.ended() || options_.workers == 0) return false;
   if (producer_->at_end()) {
-    end();
+    line_.end();
     return false;
   }
   try {
     if (!producer_->ready() || !reserve_slot()) return false;
   } catch (...) {
-    fail(std::current_exception());
+    line_.fail(std::current_exception());
     return false;
   }
   std::exception_ptr error;
@@ -241,7 +213,7 @@ void HandOver<Batch>::stage(HostBatch<Batch> host) {
   } catch (...) {
     staged.error = std::current_exception();
   }
-  line_up(staged);
+  line_.push(staged);
 }
 
 /// An error takes the place of its batch, slot included, so that errors are bounded as batches are.
@@ -249,7 +221,7 @@ template <class Batch>
 void HandOver<Batch>::stage(std::exception_ptr error) {
   Staged<Batch>& staged = fill_reserved_slot();
   staged.error = std::move(error);
-  line_up(staged);
+  line_.push(staged);
 }
 
 template <class Batch>
@@ -269,38 +241,12 @@ void HandOver<Batch>::copy(HostBatch<Batch>& host, Staged<Batch>& staged) {
     // Part of it may be on its way: the block must not come back before that.
     try {
       host.release_after(stream);
-    } catch (
-        const CudaError&) {  // The pool keeps the block for good; the first error is the one told.
+    } catch (const CudaError&) {
+      // The pool keeps the block for good; the first error is the one that is told.
     }
     throw;
   }
   host.release_after(stream);
-}
-
-template <class Batch>
-void HandOver<Batch>::line_up(Staged<Batch>& staged) {
-  {
-    const std::lock_guard lock(mutex_);
-    line_.push_back(&staged);
-  }
-  in_line_.fetch_add(1, std::memory_order_release);
-  staged_.notify_one();
-}
-
-template <class Batch>
-void HandOver<Batch>::end() noexcept {
-  ended_.store(true, std::memory_order_release);
-  staged_.notify_one();
-}
-
-template <class Batch>
-void HandOver<Batch>::fail(std::exception_ptr error) noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!failure_) failure_ = std::move(error);
-  }
-  failed_.store(true, std::memory_order_release);
-  staged_.notify_one();
 }
 
 // ---- The consumer: line -> lease -> slot --------------------------------------------------------
@@ -308,15 +254,9 @@ void HandOver<Batch>::fail(std::exception_ptr error) noexcept {
 /// The first batch in line, for `consumer`; nullptr at the end.
 template <class Batch>
 Staged<Batch>* HandOver<Batch>::take(cudaStream_t consumer) {
-  struct Visit {
-    explicit Visit(HandOver& h) : hand_over(h), entered(Clock::now()) {}
-    ~Visit() { hand_over.account(entered); }
-    HandOver& hand_over;
-    Clock::time_point entered;
-  } const visit{*this};
+  const ConsumerClock::Visit visit(clock_);
   const ScopedRange range(markers::next, position_);
-  watch_.look();
-  add_alone(queued_, std::uint64_t{in_line_.load(std::memory_order_relaxed)});
+  add_alone(queued_, std::uint64_t{line_.size()});
 
   if (options_.workers == 0) stage_inline();
   Staged<Batch>* staged = wait_for_first();
@@ -325,86 +265,43 @@ Staged<Batch>* HandOver<Batch>::take(cudaStream_t consumer) {
   // Where this throws, the batch stays first in line.
   check(cudaStreamWaitEvent(consumer, staged->copied, cudaEventWaitDefault), "cudaStreamWaitEvent");
   staged->consumers.assign(1, consumer);
-  pop_first();
+  line_.pop_first();
+  ++position_;
   leased_.fetch_add(1, std::memory_order_relaxed);
   add_alone(delivered_, std::uint64_t{1});
   return staged;
 }
 
-/// The end of next(): the time in it was waiting, the time since the one before the consumer's own.
-template <class Batch>
-void HandOver<Batch>::account(Clock::time_point entered) {
-  const auto now = Clock::now();
-  if (first_batch_.load(std::memory_order_relaxed) == 0) {
-    first_batch_.store((now - constructed_).count(), std::memory_order_relaxed);
-  } else {
-    add_alone(busy_, (entered - left_).count());
-    add_alone(waiting_, (now - entered).count());
-  }
-  left_ = now;
-}
-
-template <class Batch>
-template <class Condition>
-void HandOver<Batch>::wait(Condition condition) {
-  if (options_.stall_timeout.count() == 0)
-    staged_.wait(condition);
-  else if (!staged_.wait_until(Clock::now() + options_.stall_timeout, condition))
-    throw_stall();
-}
-
+/// nullptr: the end.
 template <class Batch>
 Staged<Batch>* HandOver<Batch>::wait_for_first() {
-  throw_failure();
-  if (in_line_.load(std::memory_order_acquire) == 0) pump();  // A pump that failed is tried again.
+  line_.throw_failure();
+  if (line_.size() == 0) pump();  // A pump that failed is tried again.
   if (arena_.lost_slots() == options_.device_depth)
     throw std::runtime_error("every device slot is lost to CUDA errors");
-  wait([this] {
-    return in_line_.load(std::memory_order_acquire) != 0 ||
-           ended_.load(std::memory_order_acquire) || failed_.load(std::memory_order_acquire);
-  });
-  throw_failure();
-  const std::lock_guard lock(mutex_);
-  return line_.empty() ? nullptr : line_.front();
-}
-
-template <class Batch>
-void HandOver<Batch>::pop_first() {
-  const std::lock_guard lock(mutex_);
-  line_.erase(line_.begin());  // A handful of slots.
-  in_line_.fetch_sub(1, std::memory_order_relaxed);
-  ++position_;
+  if (!line_.wait(options_.stall_timeout, [this] { return line_.has_news(); })) throw_stall();
+  line_.throw_failure();
+  return line_.first();
 }
 
 template <class Batch>
 void HandOver<Batch>::throw_staged_error(Staged<Batch>& staged) {
   const std::exception_ptr error = std::move(staged.error);
-  pop_first();
+  line_.pop_first();
+  ++position_;
   staged.slot = DeviceSlot();  // Its next writer comes after whatever was copied.
   pump();
   std::rethrow_exception(error);
 }
 
-template <class Batch>
-void HandOver<Batch>::throw_failure() {
-  if (!failed_.load(std::memory_order_acquire)) return;
-  std::exception_ptr failure;
-  {
-    const std::lock_guard lock(mutex_);
-    failure = std::exchange(failure_, nullptr);
-    failed_.store(false, std::memory_order_relaxed);
-  }
-  if (failure) std::rethrow_exception(failure);
-}
-
 /// With 0 workers: makes one batch on this thread and issues its copy.
 template <class Batch>
 void HandOver<Batch>::stage_inline() {
-  if (in_line_.load(std::memory_order_relaxed) != 0 || ended_.load(std::memory_order_relaxed))
-    return;
-  throw_failure();
-  if (producer_->at_end()) return end();
-  wait([this] { return reserved_.has_value() || arena_.free_slots() != 0; });
+  if (line_.size() != 0 || line_.ended()) return;
+  line_.throw_failure();
+  if (producer_->at_end()) return line_.end();
+  const auto slot_is_free = [this] { return reserved_.has_value() || arena_.free_slots() != 0; };
+  if (!line_.wait(options_.stall_timeout, slot_is_free)) throw_stall();
   reserve_slot();
   std::optional<HostBatch<Batch>> host;
   try {
@@ -416,20 +313,21 @@ void HandOver<Batch>::stage_inline() {
   if (host)
     stage(std::move(*host));
   else
-    end();
+    line_.end();
 }
 
 /// The end of a lease. What fails is told by the next next().
 template <class Batch>
 void HandOver<Batch>::give_back(Staged<Batch>& staged) noexcept {
+  watch_.look();
   leased_.fetch_sub(1, std::memory_order_relaxed);
   try {
     staged.slot.release_after(staged.consumers);
   } catch (...) {
-    fail(std::current_exception());
+    line_.fail(std::current_exception());
   }
   pump();
-  if (options_.workers == 0) staged_.notify_one();
+  if (options_.workers == 0) line_.notify();
 }
 
 template <class Batch>
@@ -442,8 +340,8 @@ void HandOver<Batch>::throw_stall() {
     const WorkerActivity activity = producer_->oldest_activity();
     stage = activity.state == WorkerState::memory ? "copy" : "source";
     number = activity.state == WorkerState::idle ? position_ : activity.number;
-    const auto since =
-        std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - activity.since);
+    const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(
+        WorkerTrace::Clock::now() - activity.since);
     why = std::string("the worker with the oldest batch is ") + to_string(activity.state) +
           ", for " + std::to_string(since.count()) + " ms";
   }
@@ -486,10 +384,7 @@ void HandOver<Batch>::restore(const State& state) {
     throw std::logic_error(
         "batches that come unordered have no position to resume from: set ordered");
   pause();
-  for (Staged<Batch>* staged : line_) staged->slot = DeviceSlot();
   line_.clear();
-  in_line_.store(0);
-  ended_.store(false);
   position_ = state.epoch * batches_ + state.batch;
   producer_->seek(state.epoch, state.batch);
   paused_.store(false);
@@ -498,8 +393,7 @@ void HandOver<Batch>::restore(const State& state) {
 
 template <class Batch>
 Stats HandOver<Batch>::stats() const {
-  const std::chrono::nanoseconds busy(busy_.load(std::memory_order_relaxed));
-  const std::chrono::nanoseconds waiting(waiting_.load(std::memory_order_relaxed));
+  const std::chrono::nanoseconds busy = clock_.busy(), waiting = clock_.waiting();
   const auto part = [&](double share) {
     return std::chrono::nanoseconds(
         static_cast<std::int64_t>(share * static_cast<double>((busy + waiting).count())));
@@ -508,18 +402,19 @@ Stats HandOver<Batch>::stats() const {
   const std::uint64_t delivered = delivered_.load(std::memory_order_relaxed);
   Stats stats;
   stats.source = producer_->stats();
-  stats.copy = {.busy = part(shares.running),
-                .waiting_for_input = part(shares.idle),
-                .waiting_for_room = part(shares.held),
-                .batches = watch_.issued(),
-                .bytes = copied_bytes_.load(std::memory_order_relaxed),
-                .capacity = options_.device_depth};
+  // StageStats named: nvcc 13.0 loses the designators of "= {.busy = ...}" in a template.
+  stats.copy = StageStats{.busy = part(shares.running),
+                          .waiting_for_input = part(shares.idle),
+                          .waiting_for_room = part(shares.held),
+                          .batches = watch_.issued(),
+                          .bytes = copied_bytes_.load(std::memory_order_relaxed),
+                          .capacity = options_.device_depth};
   if (delivered > 0)
     stats.copy.queued = static_cast<double>(queued_.load(std::memory_order_relaxed)) /
                         static_cast<double>(delivered);
-  stats.consumer = {.busy = busy, .waiting_for_input = waiting, .batches = delivered};
-  stats.consumer.bytes = stats.copy.bytes;
-  stats.first_batch = std::chrono::nanoseconds(first_batch_.load(std::memory_order_relaxed));
+  stats.consumer = StageStats{
+      .busy = busy, .waiting_for_input = waiting, .batches = delivered, .bytes = stats.copy.bytes};
+  stats.first_batch = clock_.first();
   stats.workers = options_.workers;
   stats.host_depth = options_.host_depth;
   stats.device_depth = options_.device_depth;

@@ -1,57 +1,66 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// IdleBlocks: the free list of a pool, split into shards so that threads do not meet. A thread
-// takes blocks from the shard that its own identity picks, and looks at the others only when that
-// has none; a block goes back to the shard of the thread that took it last, whoever gives it back.
-// So a worker that fills blocks and a consumer that returns them meet in one place, and nobody else
-// is there.
+// IdleBlocks: the free list of a pool, split so that threads do not meet. A thread takes blocks
+// from the shard that its own identity picks, and looks at the others only when that has none. A
+// block goes back to the shard of the thread that took it last, whoever gives it back; blocks that
+// others give back pile up in a list beside, which the shard's own thread takes over as a whole.
+// So a worker that fills blocks and a consumer that returns them share one cache line now and then,
+// not several for each block.
 
 #include <pthread.h>
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <penstock/detail/event_count.hpp>
 #include <thread>
+#include <vector>
 
 namespace penstock::detail {
 
 template <class Block>
 class IdleBlocks;
 
-/// What a block derives from: its place in the list.
+/// What a block derives from: who took it last.
 template <class Block>
 class IdleLink {
   friend class IdleBlocks<Block>;
-  Block* next_ = nullptr;  // while the block is idle
-  std::size_t shard_ = 0;  // where the block goes when it comes back
+  std::uint64_t taker_ = 0;
 };
 
-/// `Block` derives from IdleLink<Block> and has `std::size_t bytes() const`. Nothing here allocates
-/// or throws.
+/// `Block` derives from IdleLink<Block> and has `std::size_t bytes() const`.
 template <class Block>
 class IdleBlocks {
  public:
   /// Takes a block of at least `bytes` that wastes at most an eighth of it; nullptr: a quick look
-  /// found none. Passes over shards that other threads are busy with.
+  /// found none. Passes over lists that other threads are busy with.
   Block* try_pop(std::size_t bytes) {
-    return pop_where([](Shard& shard) { return !shard.looks_empty() && shard.try_lock(); }, bytes);
+    const std::uint64_t self = this_thread();
+    Shard& home = shards_[shard_of(self)];
+    if (Block* block = home.own.try_take(bytes)) return taken_by(self, block);
+    if (home.take_over())
+      if (Block* block = home.own.try_take(bytes)) return taken_by(self, block);
+    return pop_where(self, [bytes](List& list) { return list.try_take(bytes); });
   }
 
-  /// As try_pop, but passes over nothing. Of this look and a push to the same shard, one comes
-  /// first: either the look finds the block, or the push's hook sees all that this thread wrote
-  /// before the look.
+  /// As try_pop, but passes over nothing: each list is locked once. Of that lock and the one of a
+  /// push to the same list, one comes first: either this look finds the block, or the push's hook
+  /// sees all that this thread wrote before the look.
   Block* pop(std::size_t bytes) {
-    return pop_where([](Shard& shard) { return shard.lock(), true; }, bytes);
+    return pop_where(this_thread(), [bytes](List& list) {
+      list.lock();
+      return list.take_and_unlock(bytes);
+    });
   }
 
   /// Takes whatever there is.
   Block* pop_any() {
     Block* block = nullptr;
-    for_each_shard([&](Shard& shard) {
-      if (block == nullptr) block = shard.take([](const Block&) { return true; });
+    for_each_list([&](List& list) {
+      if (block == nullptr && !list.blocks.empty()) block = list.remove(list.blocks.size() - 1);
     });
     return block;
   }
@@ -60,48 +69,57 @@ class IdleBlocks {
   /// the block is here and nobody can take it.
   template <class Hook>
   bool push(Block* block, Hook before_unlock) {
-    std::size_t i = block->shard_;
-    while (!shards_[i].try_lock()) i = (i + 1) % kShards;
-    Shard& shard = shards_[i];
-    const bool open = !shard.closed;
+    std::size_t shard = shard_of(block->taker_);
+    List* list = block->taker_ == this_thread() ? &shards_[shard].own : &shards_[shard].returned;
+    while (!list->try_lock()) {
+      shard = (shard + 1) % kShards;
+      list = &shards_[shard].returned;
+    }
+    const bool open = !list->closed;
     if (open) {
-      block->next_ = shard.first();
-      shard.head.store(block, std::memory_order_relaxed);
+      list->add(block);
       before_unlock();
     }
-    shard.unlock();
+    list->unlock();
     return open;
+  }
+
+  /// From now on push never allocates, as long as there are at most `count` blocks.
+  void reserve(std::size_t count) {
+    for_each_list([&](List& list) { list.blocks.reserve(std::bit_ceil(count)); });
   }
 
   /// Refuses every later push, and returns how many blocks are here.
   std::size_t close() {
-    for_each_shard([](Shard& shard) { shard.closed = true; });
+    for_each_list([](List& list) { list.closed = true; });
     return count();
   }
 
   std::size_t count() {
     std::size_t blocks = 0;
-    for_each_block([&](const Block&) { ++blocks; });
+    for_each_list([&](const List& list) { blocks += list.blocks.size(); });
     return blocks;
   }
 
   std::size_t bytes() {
     std::size_t sum = 0;
-    for_each_block([&](const Block& block) { sum += block.bytes(); });
+    for_each_list([&](const List& list) {
+      for (const Block* block : list.blocks) sum += block->bytes();
+    });
     return sum;
   }
 
   /// How often a block was found that fits.
   std::uint64_t hits() {
     std::uint64_t sum = 0;
-    for_each_shard([&](const Shard& shard) { sum += shard.hits; });
+    for_each_list([&](const List& list) { sum += list.hits; });
     return sum;
   }
 
  private:
   static constexpr std::size_t kShards = 16;
 
-  struct alignas(64) Shard {
+  struct alignas(64) List {
     /// Patient for about as long as another thread needs to push or pop, if it runs.
     bool try_lock() {
       constexpr int kSpins = 32;
@@ -114,76 +132,103 @@ class IdleBlocks {
       return false;
     }
     void lock() {
-      while (!try_lock()) std::this_thread::yield();  // Its owner may wait for this processor.
+      while (!try_lock()) std::this_thread::yield();  // Whoever has it may wait for this processor.
     }
     void unlock() { locked.store(false, std::memory_order_release); }
 
-    Block* first() const { return head.load(std::memory_order_relaxed); }
     /// A hint, without the lock.
-    bool looks_empty() const { return first() == nullptr; }
+    bool looks_empty() const { return size.load(std::memory_order_relaxed) == 0; }
 
-    /// Unlinks the newest block that fits: its memory is the likeliest to be in a near cache.
-    template <class Fits>
-    Block* take(Fits fits) {
-      Block* previous = nullptr;
-      for (Block* block = first(); block != nullptr; previous = block, block = block->next_) {
-        if (!fits(*block)) continue;
-        if (previous == nullptr)
-          head.store(block->next_, std::memory_order_relaxed);
-        else
-          previous->next_ = block->next_;
-        return block;
-      }
-      return nullptr;
+    // ---- Under the lock
+
+    void add(Block* block) {
+      blocks.push_back(block);
+      size.store(blocks.size(), std::memory_order_relaxed);
+    }
+    Block* remove(std::size_t i) {
+      Block* const block = blocks[i];
+      blocks[i] = blocks.back();
+      blocks.pop_back();
+      size.store(blocks.size(), std::memory_order_relaxed);
+      return block;
+    }
+    /// The newest block that fits: its memory is the likeliest to be in this core's cache.
+    Block* take_and_unlock(std::size_t bytes) {
+      Block* block = nullptr;
+      for (std::size_t i = blocks.size(); i-- > 0 && block == nullptr;)
+        if (blocks[i]->bytes() >= bytes && blocks[i]->bytes() - bytes <= bytes / 8)
+          block = remove(i);
+      if (block != nullptr) ++hits;
+      unlock();
+      return block;
+    }
+
+    // ----
+
+    Block* try_take(std::size_t bytes) {
+      return !looks_empty() && try_lock() ? take_and_unlock(bytes) : nullptr;
     }
 
     std::atomic<bool> locked{false};
     bool closed = false;
-    std::atomic<Block*> head{nullptr};  // written under the lock
+    std::atomic<std::size_t> size{0};  // of blocks
     std::uint64_t hits = 0;
+    std::vector<Block*> blocks;
   };
 
-  /// Looks at every shard that `lock` locks, this thread's own first.
-  template <class Lock>
-  Block* pop_where(Lock lock, std::size_t bytes) {
-    const std::size_t home = home_shard();
+  struct Shard {
+    List own;       // given back by the thread that had taken them
+    List returned;  // given back by others
+
+    /// Moves what others gave back to the own list; false: there was nothing, or somebody is busy.
+    bool take_over() {
+      if (returned.looks_empty() || !own.try_lock()) return false;
+      const bool mine = returned.try_lock();
+      if (mine) {
+        for (Block* block : returned.blocks) own.add(block);
+        returned.blocks.clear();
+        returned.size.store(0, std::memory_order_relaxed);
+        returned.unlock();
+      }
+      own.unlock();
+      return mine;
+    }
+  };
+
+  /// What `take` takes from the first list that has it, this thread's shard first.
+  template <class Take>
+  Block* pop_where(std::uint64_t self, Take take) {
+    const std::size_t home = shard_of(self);
     for (std::size_t i = 0; i < kShards; ++i) {
       Shard& shard = shards_[(home + i) % kShards];
-      if (!lock(shard)) continue;
-      Block* const block = shard.take([bytes](const Block& candidate) {
-        return candidate.bytes() >= bytes && candidate.bytes() - bytes <= bytes / 8;
-      });
-      if (block != nullptr) ++shard.hits;
-      shard.unlock();
-      if (block == nullptr) continue;
-      block->shard_ = home;
-      return block;
+      for (List* list : {&shard.own, &shard.returned})
+        if (Block* block = take(*list)) return taken_by(self, block);
     }
     return nullptr;
   }
 
-  static std::size_t home_shard() {
+  static Block* taken_by(std::uint64_t self, Block* block) {
+    if (block->taker_ != self) block->taker_ = self;  // Else its cache line stays shared.
+    return block;
+  }
+
+  static std::uint64_t this_thread() { return static_cast<std::uint64_t>(pthread_self()); }
+
+  static std::size_t shard_of(std::uint64_t thread) {
     // Thread identities are addresses that differ in their upper bits: multiply, then take the top.
     constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15u;
-    return static_cast<std::size_t>((static_cast<std::uint64_t>(pthread_self()) * kGolden) >> 60);
+    return static_cast<std::size_t>((thread * kGolden) >> 60);
   }
-  static_assert(kShards == 16, "home_shard takes four bits");
+  static_assert(kShards == 16, "shard_of takes four bits");
 
   template <class Visit>
-  void for_each_shard(Visit visit) {
-    for (Shard& shard : shards_) {
-      shard.lock();
-      visit(shard);
-      shard.unlock();
-    }
-  }
-
-  template <class Visit>
-  void for_each_block(Visit visit) {
-    for_each_shard([&](const Shard& shard) {
-      for (const Block* block = shard.first(); block != nullptr; block = block->next_)
-        visit(*block);
-    });
+  void for_each_list(Visit visit) {
+    for (Shard& shard : shards_)
+      for (List* list : {&shard.own, &shard.returned}) {
+        list->lock();
+        visit(*list);
+        list->unlock();
+      }
   }
 
   std::array<Shard, kShards> shards_;

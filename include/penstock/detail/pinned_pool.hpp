@@ -235,6 +235,7 @@ class PinnedPoolCore {
     }
     ++allocated_;
     for (auto* list : {&in_flight_, &asked_, &lost_}) list->reserve(entries_.size());
+    idle_.reserve(entries_.size());
     return entries_.back().get();
   }
 

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// StagedLine: the batches whose copies are issued, in order, between the thread that pumps and the
+// consumer; and what else the consumer has to hear of: the end, or a failure.
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <exception>
+#include <mutex>
+#include <penstock/detail/event_count.hpp>
+#include <penstock/device_arena.hpp>
+#include <penstock/source.hpp>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// A device slot and the batch in it: staged (its copy is issued), then leased.
+template <class Batch>
+struct Staged {
+  DeviceSlot slot;
+  Batch batch;
+  Ticket ticket;
+  std::vector<std::uint64_t> samples;  // that the ticket names
+  cudaEvent_t copied = nullptr;
+  std::vector<cudaStream_t> consumers;  // of the lease
+  std::exception_ptr error;             // in place of a batch
+};
+
+/// Any thread may add; one thread at a time consumes. Nothing allocates within `capacity`.
+template <class Batch>
+class StagedLine {
+ public:
+  explicit StagedLine(std::size_t capacity) { line_.reserve(capacity); }
+
+  void push(Staged<Batch>& staged) {
+    {
+      const std::lock_guard lock(mutex_);
+      line_.push_back(&staged);
+    }
+    size_.fetch_add(1, std::memory_order_release);
+    changed_.notify_one();
+  }
+
+  /// No batch will come after those in line.
+  void end() noexcept {
+    ended_.store(true, std::memory_order_release);
+    changed_.notify_one();
+  }
+
+  /// The next call of throw_failure throws `error`; of several, the first.
+  void fail(std::exception_ptr error) noexcept {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!failure_) failure_ = std::move(error);
+    }
+    failed_.store(true, std::memory_order_release);
+    changed_.notify_one();
+  }
+
+  void throw_failure() {
+    if (!failed_.load(std::memory_order_acquire)) return;
+    std::exception_ptr failure;
+    {
+      const std::lock_guard lock(mutex_);
+      failure = std::exchange(failure_, nullptr);
+      failed_.store(false, std::memory_order_relaxed);
+    }
+    if (failure) std::rethrow_exception(failure);
+  }
+
+  /// There is a batch, the end, or a failure.
+  bool has_news() const noexcept {
+    return size() != 0 || ended() || failed_.load(std::memory_order_acquire);
+  }
+
+  /// Waits until `condition` holds, which looks at this line or at what `notify` follows; false:
+  /// not within `time_out` (0: there is none).
+  template <class Condition>
+  bool wait(std::chrono::milliseconds time_out, Condition condition) {
+    const auto deadline = time_out.count() == 0 ? EventCount::Clock::time_point::max()
+                                                : EventCount::Clock::now() + time_out;
+    return changed_.wait_until(deadline, condition);
+  }
+  void notify() { changed_.notify_one(); }
+
+  /// nullptr: nobody is in line.
+  Staged<Batch>* first() const {
+    const std::lock_guard lock(mutex_);
+    return line_.empty() ? nullptr : line_.front();
+  }
+
+  void pop_first() {
+    const std::lock_guard lock(mutex_);
+    line_.erase(line_.begin());  // A handful of slots.
+    size_.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+  /// Gives back every slot in line and forgets the end. Nobody may push meanwhile.
+  void clear() {
+    for (Staged<Batch>* staged : line_) staged->slot = DeviceSlot();
+    line_.clear();
+    size_.store(0, std::memory_order_relaxed);
+    ended_.store(false, std::memory_order_relaxed);
+  }
+
+  std::size_t size() const noexcept { return size_.load(std::memory_order_acquire); }
+  bool ended() const noexcept { return ended_.load(std::memory_order_acquire); }
+
+ private:
+  mutable std::mutex mutex_;  // Never held across a call of CUDA's.
+  std::vector<Staged<Batch>*> line_;
+  std::exception_ptr failure_;
+  std::atomic<std::size_t> size_{0};
+  std::atomic<bool> ended_{false}, failed_{false};
+  EventCount changed_;
+};
+
+}  // namespace penstock::detail

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The rule of programs that are compiled for per-thread default streams, as this file is. It
+// includes nothing of support/ that calls CUDA: inline functions must be the same in every file.
+
+#define CUDA_API_PER_THREAD_DEFAULT_STREAM 1
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "support/catch.hpp"
+
+namespace {
+
+/// A host function that waits until `open` is set, 20 seconds at most.
+void CUDART_CB wait_until_open(void* open) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!static_cast<std::atomic<bool>*>(open)->load() &&
+         std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+}
+
+}  // namespace
+
+// CUDA C++ Programming Guide, Default Stream: "For code that is compiled using the --default-stream
+// per-thread compilation flag (or that defines the CUDA_API_PER_THREAD_DEFAULT_STREAM macro before
+// including CUDA headers ...), the default stream is a regular stream and each host thread has its
+// own default stream."
+TEST_CASE("stream 0 is the thread's own where a program is compiled so",
+          "[rules][default-stream]") {
+  void* memory = nullptr;
+  REQUIRE_CUDA(cudaMalloc(&memory, 64));
+  REQUIRE_CUDA(cudaDeviceSynchronize());
+  std::atomic<bool> open{false};
+  REQUIRE_CUDA(cudaLaunchHostFunc(nullptr, &wait_until_open, &open));
+  CHECK(cudaStreamQuery(nullptr) == cudaErrorNotReady);
+  CHECK(cudaStreamQuery(cudaStreamPerThread) == cudaErrorNotReady);
+
+  // Neither the queued fill nor the blocking copy of another thread meets this thread's stream.
+  cudaError_t fill = cudaErrorUnknown, copy = cudaErrorUnknown;
+  unsigned char value = 0;
+  std::thread([&] {
+    fill = cudaMemsetAsync(memory, 7, 64, nullptr);
+    copy = cudaMemcpy(&value, memory, 1, cudaMemcpyDeviceToHost);
+  }).join();
+  CHECK(fill == cudaSuccess);
+  CHECK(copy == cudaSuccess);
+  CHECK(int{value} == 7);
+  CHECK(cudaStreamQuery(nullptr) == cudaErrorNotReady);
+
+  open = true;
+  CHECK_CUDA(cudaStreamSynchronize(nullptr));
+  CHECK_CUDA(cudaFree(memory));
+}
