@@ -97,41 +97,53 @@ class Decoder {
   double slow_;
 };
 
-/// The pipeline: from files to totals. Nothing when it was interrupted.
+penstock::Sampler make_sampler(const Options& options, std::uint64_t samples) {
+  if (static_cast<std::uint64_t>(options.batch) > samples)
+    throw cifar10::DataError("a batch of " + std::to_string(options.batch) +
+                             " samples is larger than the data set of " + std::to_string(samples));
+  return penstock::Sampler({.samples = samples,
+                            .batch_size = options.batch,
+                            .shuffle = options.shuffle,
+                            .seed = options.seed});
+}
+
+/// The loop of the consumer: a step on `stream` for each batch. False when it was interrupted.
+bool add_up(penstock::Prefetcher<Images>& prefetcher, std::uint64_t batches, const Options& options,
+            Totals* totals, cudaStream_t stream) {
+  examples::Progress progress("batches", batches);
+  std::uint64_t done = 0;
+  while (const auto batch = prefetcher.next(stream)) {
+    if (examples::interrupted()) return false;
+    const penstock::ScopedRange range(ComputeMarker{}, done);
+    penstock::for_each(stream, cifar10::pixel_bytes, Accumulate{*batch, totals});
+    if (options.slow_compute > 0) pause_stream(stream, &options.slow_compute);
+    progress.to(++done);
+  }
+  return true;
+}
+
+/// The pipeline: from files to sums. Nothing when it was interrupted.
 std::optional<Summary> run(const Options& options, const std::vector<fs::path>& files) {
   const penstock::RecordFile records(files, cifar10::record_bytes);
-  if (static_cast<std::uint64_t>(options.batch) > records.size())
-    throw cifar10::DataError("a batch of " + std::to_string(options.batch) +
-                             " samples is larger than the data set of " +
-                             std::to_string(records.size()));
-  const penstock::Sampler sampler({.samples = records.size(),
-                                   .batch_size = options.batch,
-                                   .shuffle = options.shuffle,
-                                   .seed = options.seed});
+  const penstock::Sampler sampler = make_sampler(options, records.size());
   auto layout = penstock::Layout<Images>(options.batch)
                     .field(&Images::pixels, {cifar10::height, cifar10::width, cifar10::channels})
                     .field(&Images::labels, {});
-
   const penstock::Stream stream;
   const DeviceTotals totals = make_totals(stream.get());
   penstock::Prefetcher<Images> prefetcher(
       layout, sampler, Decoder(records, files, options.slow_source), options.pipeline);
-  examples::Progress progress("batches", sampler.batches() * options.pipeline.epochs);
-  for (std::uint64_t done = 0; const auto batch = prefetcher.next(stream.get());) {
-    if (examples::interrupted()) return std::nullopt;
-    const penstock::ScopedRange range(ComputeMarker{}, done);
-    penstock::for_each(stream.get(), cifar10::pixel_bytes, Accumulate{*batch, totals.get()});
-    if (options.slow_compute > 0) pause_stream(stream.get(), &options.slow_compute);
-    progress.to(++done);
-  }
+  if (!add_up(prefetcher, sampler.batches() * options.pipeline.epochs, options, totals.get(),
+              stream.get()))
+    return std::nullopt;
 
-  Summary summary;
-  penstock::Readback<Totals> readback(1);
-  readback.push(totals.get(), stream.get(),
-                [&](const Totals& result) { summary = summarise(result); });
-  readback.drain();
+  const auto result = std::make_unique<Totals>();
+  examples::check(cudaMemcpyAsync(result.get(), totals.get(), sizeof(Totals),
+                                  cudaMemcpyDeviceToHost, stream.get()),
+                  "cudaMemcpyAsync");
+  stream.synchronize();
   std::cout << prefetcher.stats() << "\n\n";
-  return summary;
+  return summarise(*result);
 }
 
 /// The same by a plain loop that shares nothing with the pipeline.

@@ -49,30 +49,18 @@ struct WaitForRoom {
 struct WaitForMemory {
   static constexpr const char* message = "wait for memory";
 };
-struct WaitForSlot {
-  static constexpr const char* message = "wait for slot";
-};
 struct Copy {
   static constexpr const char* message = "copy";
 };
 struct Next {
   static constexpr const char* message = "next";
 };
-struct Readback {
-  static constexpr const char* message = "readback";
-};
-struct Capture {
-  static constexpr const char* message = "capture";
-};
 
 inline constexpr Fill fill{};                      ///< a worker runs the source
 inline constexpr WaitForRoom wait_for_room{};      ///< a worker waits until a batch is taken
 inline constexpr WaitForMemory wait_for_memory{};  ///< a worker waits for pinned memory
-inline constexpr WaitForSlot wait_for_slot{};      ///< a filled batch waits for a device slot
 inline constexpr Copy copy{};                      ///< the copy of a batch is put on its stream
 inline constexpr Next next{};                      ///< the consumer asks for a batch
-inline constexpr Readback readback{};              ///< a callback gets a result
-inline constexpr Capture capture{};                ///< a graph is captured
 
 }  // namespace markers
 
