@@ -5,7 +5,7 @@
 // penstock::emulated in place of penstock::penstock runs its CUDA runtime calls on CPU threads;
 // these functions choose the machine that it sees, the schedule of its streams, the calls that
 // fail, and read back what happened. They exist in penstock::emulated alone: a program that links
-// the real runtime and calls one of them gets a link error.
+// the real runtime and calls one of them gets a link error. See docs/emulation.md.
 //
 //   penstock::emulation::reset({.schedule = Schedule::random, .seed = 7});
 //   ... run a pipeline ...
@@ -24,13 +24,85 @@
 
 namespace penstock::emulation {
 
+// ---- What is emulated --------------------------------------------------------------------------
+
 /// When an operation whose turn has come in its stream runs.
 enum class Schedule {
   eager,   ///< at once
-  lazy,    ///< as late as CUDA's rules allow: when somebody waits for it, asks again and again, or
-           ///< idles
+  lazy,    ///< as late as CUDA allows: when somebody waits for it, asks again and again, or idles
   random,  ///< after a delay drawn from the seed: the same seed draws the same delays
 };
+
+/// What the emulated machine can do. A rate of 0 means "as fast as this CPU does it", and adds no
+/// delay.
+struct Machine {
+  int devices = 1;  ///< 0: every call that needs one fails with cudaErrorNoDevice
+  /// Memory of each device, and page-locked host memory of the whole machine.
+  std::size_t device_bytes = std::size_t{16} << 30;
+  std::size_t pinned_bytes = std::size_t{4} << 30;
+  /// Bytes a second, by direction; device to device is within a device and between two.
+  double host_to_device = 0;
+  double device_to_host = 0;
+  double device_to_device = 0;
+  /// Rate of a copy from or to pageable memory, as a part of the page-locked one.
+  double pageable_share = 0.5;
+  /// Copies of one device that can progress at the same time. Of two, one serves each direction.
+  int copy_engines = 2;
+  /// From the submission of any work to its earliest start.
+  std::chrono::nanoseconds launch_latency{0};
+};
+
+struct Options {
+  Machine machine{};
+  Schedule schedule = Schedule::eager;
+  std::uint64_t seed = 1;
+};
+
+/// Waits for all queued work, frees everything that is still alive, and starts afresh with
+/// `options`: devices, errors, counters, failures and the timeline. No other thread may use the
+/// runtime meanwhile, and handles from before are invalid after. Without a call, the first CUDA
+/// call starts the runtime with `Options{}`, changed by the environment (docs/emulation.md).
+/// Throws std::invalid_argument when there can be no such machine.
+void reset(const Options& options = {});
+
+/// The options that are in force.
+Options options();
+
+// ---- Counters ----------------------------------------------------------------------------------
+
+struct CallCount {
+  std::string function;
+  std::uint64_t calls;
+};
+
+/// How often `function` (for example "cudaMemcpyAsync") was called since `reset` or
+/// `reset_counters`. Throws std::invalid_argument when the runtime has no such function.
+std::uint64_t calls(std::string_view function);
+
+/// Every function that was called, by name.
+std::vector<CallCount> calls();
+
+/// Calls by what they cost a hot path. One call may be of several classes.
+struct CallClasses {
+  std::uint64_t all = 0;
+  std::uint64_t allocating = 0;  ///< allocate or free memory: host, device, stream-ordered
+  std::uint64_t creating = 0;    ///< create or destroy a stream, an event, a graph, a pool
+  std::uint64_t blocking = 0;    ///< may block the host until the device caught up: waits, frees,
+                                 ///< copies that are synchronous or of pageable memory
+  std::uint64_t launching = 0;   ///< put work on a stream
+};
+
+CallClasses call_classes();
+void reset_counters();
+
+// ---- Failures ----------------------------------------------------------------------------------
+
+/// Makes the `nth` call (1: the next one) of `function` from now on return `error` and do nothing
+/// else. `function` "*" counts calls of every function that can fail. A sticky error
+/// (cudaErrorLaunchFailure, cudaErrorIllegalAddress, ...) stays: every later call on that device
+/// returns it until `reset`. Throws std::invalid_argument when the runtime has no such function, or
+/// it cannot fail.
+void fail_call(std::string_view function, cudaError_t error, std::uint64_t nth = 1);
 
 /// What a stream can be asked to do.
 enum class OperationKind {
@@ -44,87 +116,16 @@ enum class OperationKind {
   graph,  ///< the begin and the end of a graph's launch
 };
 
-/// What the emulated machine can do. Rates of 0 mean "as fast as this CPU does it", and add no
-/// delay.
-struct Machine {
-  int devices = 1;
-  std::size_t device_bytes = std::size_t{16} << 30;  ///< memory of each device
-  std::size_t pinned_bytes = std::size_t{4}
-                             << 30;  ///< page-locked host memory of the whole machine
-  double host_to_device = 0;         ///< bytes a second from page-locked memory
-  double device_to_host = 0;         ///< bytes a second into page-locked memory
-  double device_to_device = 0;       ///< bytes a second within and between devices
-  double pageable_share =
-      0.5;               ///< rate of a copy from pageable memory, as a part of the pinned one
-  int copy_engines = 2;  ///< copies of one device that can progress at the same time
-  std::chrono::nanoseconds launch_latency{
-      0};  ///< from submission to the earliest start of any work
-};
-
-struct Options {
-  Machine machine{};
-  Schedule schedule = Schedule::eager;
-  std::uint64_t seed = 1;
-};
-
-/// Waits for all queued work, frees everything that is still alive, and starts afresh with
-/// `options`: devices, errors, counters, failures and the timeline. No other thread may use the
-/// runtime meanwhile, and handles from before are invalid after. Without a call, the first CUDA
-/// call starts the runtime with `Options{}`, changed by the environment (docs/emulation.md).
-void reset(const Options& options = {});
-
-/// The options that are in force.
-Options options();
-
-// ---- Counters
-// -------------------------------------------------------------------------------------
-
-struct CallCount {
-  std::string function;
-  std::uint64_t calls;
-};
-
-/// How often `function` (for example "cudaMemcpyAsync") was called since `reset` or
-/// `reset_counters`.
-std::uint64_t calls(std::string_view function);
-
-/// Every function that was called, by name.
-std::vector<CallCount> calls();
-
-/// Calls by what they cost a hot path.
-struct CallClasses {
-  std::uint64_t all = 0;
-  std::uint64_t allocating = 0;  ///< allocate or free memory: host, device, stream-ordered
-  std::uint64_t creating = 0;    ///< create or destroy a stream, an event, a graph, a pool
-  std::uint64_t blocking =
-      0;  ///< may block the host until the device caught up: synchronisations,
-          ///< synchronous copies, asynchronous copies of pageable memory, frees
-  std::uint64_t launching = 0;  ///< put work on a stream
-};
-
-CallClasses call_classes();
-void reset_counters();
-
-// ---- Failures
-// -------------------------------------------------------------------------------------
-
-/// Makes the `nth` call (1: the next one) of `function` from now on return `error` and do nothing
-/// else. `function` "*" counts calls of every function that can fail. A sticky error
-/// (cudaErrorLaunchFailure, cudaErrorIllegalAddress, ...) stays: every later call on that device
-/// returns it until `reset`.
-void fail_call(std::string_view function, cudaError_t error, std::uint64_t nth = 1);
-
 /// Makes the `nth` operation of this kind that a stream comes to from now on fail on the device,
-/// with a sticky error: nothing after it is executed on that device, and the error surfaces at a
-/// later call.
+/// with a sticky error (any other throws std::invalid_argument): nothing after it is executed on
+/// that device, and the error surfaces at a later call.
 void fail_operation(OperationKind kind, cudaError_t error, std::uint64_t nth = 1);
 
 /// Forgets failures that have not happened yet; false when there were none, so all asked for
 /// happened.
 bool clear_failures();
 
-// ---- What is alive
-// --------------------------------------------------------------------------------
+// ---- What is alive -----------------------------------------------------------------------------
 
 /// Objects that the program created and has not destroyed. All zero: nothing leaks.
 struct Live {
@@ -137,8 +138,7 @@ struct Live {
 
 Live live();
 
-// ---- The timeline
-// ---------------------------------------------------------------------------------
+// ---- The timeline ------------------------------------------------------------------------------
 
 /// One operation of a stream, with the times on std::chrono::steady_clock at which it was
 /// submitted, began and ended.
@@ -146,9 +146,8 @@ struct Operation {
   OperationKind kind;
   const char* name;  ///< the call that submitted it, for example "cudaMemcpyAsync"
   int device;
-  std::uint64_t
-      stream;  ///< number of the stream, in order of creation; 0: the legacy default stream
-  std::uint64_t correlation;  ///< number of the call, in order of submission
+  std::uint64_t stream;       ///< in order of creation, from 1; 0: the legacy default stream
+  std::uint64_t correlation;  ///< number of the operation, in order of submission
   std::size_t bytes = 0;
   cudaMemcpyKind copy = cudaMemcpyDefault;  ///< of a copy: its direction
   bool pageable = false;                    ///< of a copy: one side is pageable host memory

@@ -39,10 +39,18 @@ bool detects_races() {
          &AnnotateIgnoreSyncBegin != nullptr;
 }
 
-Hidden::Hidden() { hide(); }
-Hidden::~Hidden() { show(); }
-Visible::Visible() { show(); }
-Visible::~Visible() { hide(); }
+Hidden::Hidden() {
+  hide();
+}
+Hidden::~Hidden() {
+  show();
+}
+Visible::Visible() {
+  show();
+}
+Visible::~Visible() {
+  hide();
+}
 
 // The edges are synchronisation themselves, so hidden synchronisation would swallow them.
 void Edge::release() noexcept {

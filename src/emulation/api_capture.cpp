@@ -15,8 +15,7 @@ bool is_mode(cudaStreamCaptureMode mode) {
 
 cudaStreamCaptureStatus status_of(const Stream& stream) {
   if (stream.capture == nullptr) return cudaStreamCaptureStatusNone;
-  return stream.capture->valid ? cudaStreamCaptureStatusActive
-                               : cudaStreamCaptureStatusInvalidated;
+  return stream.capture->valid ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusInvalidated;
 }
 
 }  // namespace

@@ -26,9 +26,9 @@ cudaError_t cudaMemcpy2D(void* destination, std::size_t destination_pitch, const
                          std::size_t source_pitch, std::size_t width, std::size_t height,
                          cudaMemcpyKind kind) {
   return enter(Function::cudaMemcpy2D, [&](Call& call) {
-    return copy_and_wait(call, cudaStreamLegacy,
-                         {destination, destination_pitch, source, source_pitch, width, height,
-                          kind});
+    return copy_and_wait(
+        call, cudaStreamLegacy,
+        {destination, destination_pitch, source, source_pitch, width, height, kind});
   });
 }
 
@@ -56,16 +56,15 @@ cudaError_t cudaMemcpyPeer(void* destination, int destination_device, const void
 cudaError_t cudaMemcpyPeerAsync(void* destination, int destination_device, const void* source,
                                 int source_device, std::size_t bytes, cudaStream_t stream) {
   return enter(Function::cudaMemcpyPeerAsync, [&](Call& call) {
-    return copy_between_devices(
-        call, stream, flat_copy(destination, source, bytes, cudaMemcpyDeviceToDevice),
-        destination_device, source_device);
+    return copy_between_devices(call, stream,
+                                flat_copy(destination, source, bytes, cudaMemcpyDeviceToDevice),
+                                destination_device, source_device);
   });
 }
 
 cudaError_t cudaMemset(void* data, int value, std::size_t bytes) {
-  return enter(Function::cudaMemset, [&](Call& call) {
-    return fill(call, cudaStreamLegacy, data, value, bytes, true);
-  });
+  return enter(Function::cudaMemset,
+               [&](Call& call) { return fill(call, cudaStreamLegacy, data, value, bytes, true); });
 }
 
 cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t stream) {

@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "seam.hpp"
 
@@ -61,71 +62,78 @@ void describe(const Machine& machine, int device, cudaDeviceProp& prop) {
   prop.deviceNumaId = prop.hostNumaId = -1;
 }
 
-/// The attributes that have no counterpart of one number in the properties are not emulated.
-bool attribute(const cudaDeviceProp& prop, cudaDeviceAttr which, int& value) {
-  struct Entry {
-    cudaDeviceAttr attribute;
-    int value;
-  };
-  const auto number = [](std::size_t n) { return static_cast<int>(n); };
-  const Entry entries[] = {
-      {cudaDevAttrMaxThreadsPerBlock, prop.maxThreadsPerBlock},
-      {cudaDevAttrMaxBlockDimX, prop.maxThreadsDim[0]},
-      {cudaDevAttrMaxBlockDimY, prop.maxThreadsDim[1]},
-      {cudaDevAttrMaxBlockDimZ, prop.maxThreadsDim[2]},
-      {cudaDevAttrMaxGridDimX, prop.maxGridSize[0]},
-      {cudaDevAttrMaxGridDimY, prop.maxGridSize[1]},
-      {cudaDevAttrMaxGridDimZ, prop.maxGridSize[2]},
-      {cudaDevAttrMaxSharedMemoryPerBlock, number(prop.sharedMemPerBlock)},
-      {cudaDevAttrMaxSharedMemoryPerBlockOptin, number(prop.sharedMemPerBlockOptin)},
-      {cudaDevAttrMaxSharedMemoryPerMultiprocessor, number(prop.sharedMemPerMultiprocessor)},
-      {cudaDevAttrReservedSharedMemoryPerBlock, number(prop.reservedSharedMemPerBlock)},
-      {cudaDevAttrTotalConstantMemory, number(prop.totalConstMem)},
-      {cudaDevAttrWarpSize, prop.warpSize},
-      {cudaDevAttrMaxPitch, number(prop.memPitch)},
-      {cudaDevAttrMaxRegistersPerBlock, prop.regsPerBlock},
-      {cudaDevAttrMaxRegistersPerMultiprocessor, prop.regsPerMultiprocessor},
-      {cudaDevAttrTextureAlignment, number(prop.textureAlignment)},
-      {cudaDevAttrTexturePitchAlignment, number(prop.texturePitchAlignment)},
-      {cudaDevAttrGpuOverlap, 1},
-      {cudaDevAttrMultiProcessorCount, prop.multiProcessorCount},
-      {cudaDevAttrKernelExecTimeout, 0},
-      {cudaDevAttrIntegrated, prop.integrated},
-      {cudaDevAttrCanMapHostMemory, prop.canMapHostMemory},
-      {cudaDevAttrComputeMode, cudaComputeModeDefault},
-      {cudaDevAttrConcurrentKernels, prop.concurrentKernels},
-      {cudaDevAttrEccEnabled, prop.ECCEnabled},
-      {cudaDevAttrPciBusId, prop.pciBusID},
-      {cudaDevAttrPciDeviceId, prop.pciDeviceID},
-      {cudaDevAttrPciDomainId, prop.pciDomainID},
-      {cudaDevAttrTccDriver, prop.tccDriver},
-      {cudaDevAttrGlobalMemoryBusWidth, prop.memoryBusWidth},
-      {cudaDevAttrL2CacheSize, prop.l2CacheSize},
-      {cudaDevAttrMaxThreadsPerMultiProcessor, prop.maxThreadsPerMultiProcessor},
-      {cudaDevAttrMaxBlocksPerMultiprocessor, prop.maxBlocksPerMultiProcessor},
-      {cudaDevAttrAsyncEngineCount, prop.asyncEngineCount},
-      {cudaDevAttrUnifiedAddressing, prop.unifiedAddressing},
-      {cudaDevAttrComputeCapabilityMajor, prop.major},
-      {cudaDevAttrComputeCapabilityMinor, prop.minor},
-      {cudaDevAttrStreamPrioritiesSupported, prop.streamPrioritiesSupported},
-      {cudaDevAttrManagedMemory, prop.managedMemory},
-      {cudaDevAttrConcurrentManagedAccess, prop.concurrentManagedAccess},
-      {cudaDevAttrPageableMemoryAccess, prop.pageableMemoryAccess},
-      {cudaDevAttrComputePreemptionSupported, prop.computePreemptionSupported},
-      {cudaDevAttrCanUseHostPointerForRegisteredMem, prop.canUseHostPointerForRegisteredMem},
-      {cudaDevAttrCooperativeLaunch, prop.cooperativeLaunch},
-      {cudaDevAttrHostRegisterSupported, prop.hostRegisterSupported},
-      {cudaDevAttrMemoryPoolsSupported, prop.memoryPoolsSupported},
-      {cudaDevAttrClusterLaunch, prop.clusterLaunch},
-      {cudaDevAttrNumaId, prop.deviceNumaId},
-      {cudaDevAttrHostNumaId, prop.hostNumaId},
-  };
-  for (const Entry& entry : entries)
-    if (entry.attribute == which) {
-      value = entry.value;
-      return true;
-    }
-  return false;
+// Attributes that are a number of the properties. Others are not emulated, but for those below.
+constexpr std::pair<cudaDeviceAttr, int cudaDeviceProp::*> kNumbers[] = {
+    {cudaDevAttrMaxThreadsPerBlock, &cudaDeviceProp::maxThreadsPerBlock},
+    {cudaDevAttrWarpSize, &cudaDeviceProp::warpSize},
+    {cudaDevAttrMaxRegistersPerBlock, &cudaDeviceProp::regsPerBlock},
+    {cudaDevAttrMaxRegistersPerMultiprocessor, &cudaDeviceProp::regsPerMultiprocessor},
+    {cudaDevAttrMultiProcessorCount, &cudaDeviceProp::multiProcessorCount},
+    {cudaDevAttrIntegrated, &cudaDeviceProp::integrated},
+    {cudaDevAttrCanMapHostMemory, &cudaDeviceProp::canMapHostMemory},
+    {cudaDevAttrConcurrentKernels, &cudaDeviceProp::concurrentKernels},
+    {cudaDevAttrEccEnabled, &cudaDeviceProp::ECCEnabled},
+    {cudaDevAttrPciBusId, &cudaDeviceProp::pciBusID},
+    {cudaDevAttrPciDeviceId, &cudaDeviceProp::pciDeviceID},
+    {cudaDevAttrPciDomainId, &cudaDeviceProp::pciDomainID},
+    {cudaDevAttrTccDriver, &cudaDeviceProp::tccDriver},
+    {cudaDevAttrGlobalMemoryBusWidth, &cudaDeviceProp::memoryBusWidth},
+    {cudaDevAttrL2CacheSize, &cudaDeviceProp::l2CacheSize},
+    {cudaDevAttrMaxThreadsPerMultiProcessor, &cudaDeviceProp::maxThreadsPerMultiProcessor},
+    {cudaDevAttrMaxBlocksPerMultiprocessor, &cudaDeviceProp::maxBlocksPerMultiProcessor},
+    {cudaDevAttrAsyncEngineCount, &cudaDeviceProp::asyncEngineCount},
+    {cudaDevAttrUnifiedAddressing, &cudaDeviceProp::unifiedAddressing},
+    {cudaDevAttrComputeCapabilityMajor, &cudaDeviceProp::major},
+    {cudaDevAttrComputeCapabilityMinor, &cudaDeviceProp::minor},
+    {cudaDevAttrStreamPrioritiesSupported, &cudaDeviceProp::streamPrioritiesSupported},
+    {cudaDevAttrManagedMemory, &cudaDeviceProp::managedMemory},
+    {cudaDevAttrConcurrentManagedAccess, &cudaDeviceProp::concurrentManagedAccess},
+    {cudaDevAttrPageableMemoryAccess, &cudaDeviceProp::pageableMemoryAccess},
+    {cudaDevAttrComputePreemptionSupported, &cudaDeviceProp::computePreemptionSupported},
+    {cudaDevAttrCanUseHostPointerForRegisteredMem,
+     &cudaDeviceProp::canUseHostPointerForRegisteredMem},
+    {cudaDevAttrCooperativeLaunch, &cudaDeviceProp::cooperativeLaunch},
+    {cudaDevAttrHostRegisterSupported, &cudaDeviceProp::hostRegisterSupported},
+    {cudaDevAttrMemoryPoolsSupported, &cudaDeviceProp::memoryPoolsSupported},
+    {cudaDevAttrClusterLaunch, &cudaDeviceProp::clusterLaunch},
+    {cudaDevAttrNumaId, &cudaDeviceProp::deviceNumaId},
+    {cudaDevAttrHostNumaId, &cudaDeviceProp::hostNumaId},
+};
+
+constexpr std::pair<cudaDeviceAttr, std::size_t cudaDeviceProp::*> kSizes[] = {
+    {cudaDevAttrMaxSharedMemoryPerBlock, &cudaDeviceProp::sharedMemPerBlock},
+    {cudaDevAttrMaxSharedMemoryPerBlockOptin, &cudaDeviceProp::sharedMemPerBlockOptin},
+    {cudaDevAttrMaxSharedMemoryPerMultiprocessor, &cudaDeviceProp::sharedMemPerMultiprocessor},
+    {cudaDevAttrReservedSharedMemoryPerBlock, &cudaDeviceProp::reservedSharedMemPerBlock},
+    {cudaDevAttrTotalConstantMemory, &cudaDeviceProp::totalConstMem},
+    {cudaDevAttrMaxPitch, &cudaDeviceProp::memPitch},
+    {cudaDevAttrTextureAlignment, &cudaDeviceProp::textureAlignment},
+    {cudaDevAttrTexturePitchAlignment, &cudaDeviceProp::texturePitchAlignment},
+};
+
+std::optional<int> attribute(const cudaDeviceProp& prop, cudaDeviceAttr which) {
+  for (const auto& [attribute, member] : kNumbers)
+    if (attribute == which) return prop.*member;
+  for (const auto& [attribute, member] : kSizes)
+    if (attribute == which) return static_cast<int>(prop.*member);
+  switch (which) {
+    case cudaDevAttrMaxBlockDimX:
+    case cudaDevAttrMaxBlockDimY:
+    case cudaDevAttrMaxBlockDimZ:
+      return prop.maxThreadsDim[which - cudaDevAttrMaxBlockDimX];
+    case cudaDevAttrMaxGridDimX:
+    case cudaDevAttrMaxGridDimY:
+    case cudaDevAttrMaxGridDimZ:
+      return prop.maxGridSize[which - cudaDevAttrMaxGridDimX];
+    case cudaDevAttrGpuOverlap:
+      return 1;
+    case cudaDevAttrKernelExecTimeout:
+      return 0;
+    case cudaDevAttrComputeMode:
+      return cudaComputeModeDefault;
+    default:
+      return {};
+  }
 }
 
 cudaError_t select(Call& call, int device) {
@@ -201,7 +209,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int device)
     if (!exists(call, device)) return cudaErrorInvalidDevice;
     cudaDeviceProp prop;
     describe(call.runtime.options.machine, device, prop);
-    return attribute(prop, which, *value) ? cudaSuccess : cudaErrorInvalidValue;
+    const std::optional<int> found = attribute(prop, which);
+    *value = found.value_or(*value);
+    return found ? cudaSuccess : cudaErrorInvalidValue;
   });
 }
 

@@ -50,8 +50,7 @@ std::map<int, ErrorText> make_texts() {
 
 const ErrorText& text_of(cudaError_t error) {
   static const auto& texts = *new std::map<int, ErrorText>(make_texts());  // outlives statics
-  static const auto& unknown =
-      *new ErrorText{"unrecognized error code", "unrecognized error code"};
+  static const auto& unknown = *new ErrorText{"unrecognized error code", "unrecognized error code"};
   const auto found = texts.find(error);
   return found == texts.end() ? unknown : found->second;
 }

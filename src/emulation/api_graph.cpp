@@ -10,9 +10,9 @@ namespace penstock::emulation::detail {
 
 namespace {
 
-constexpr unsigned long long kInstantiateFlags =
-    cudaGraphInstantiateFlagAutoFreeOnLaunch | cudaGraphInstantiateFlagUpload |
-    cudaGraphInstantiateFlagUseNodePriority;
+constexpr unsigned long long kInstantiateFlags = cudaGraphInstantiateFlagAutoFreeOnLaunch |
+                                                 cudaGraphInstantiateFlagUpload |
+                                                 cudaGraphInstantiateFlagUseNodePriority;
 
 Graph* find(const Call& call, cudaGraph_t handle) {
   return call.runtime.graphs.find(reinterpret_cast<std::uint64_t>(handle));
@@ -105,8 +105,7 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t handle, cudaGraphNode_t* nodes, std::s
 
 cudaError_t cudaGraphNodeGetType(cudaGraphNode_t handle, cudaGraphNodeType* type) {
   return enter(Function::cudaGraphNodeGetType, [&](Call& call) {
-    const GraphNode* const node =
-        call.runtime.nodes.find(reinterpret_cast<std::uint64_t>(handle));
+    const GraphNode* const node = call.runtime.nodes.find(reinterpret_cast<std::uint64_t>(handle));
     if (node == nullptr || type == nullptr) return cudaErrorInvalidValue;
     *type = node->type;
     return cudaSuccess;
@@ -159,8 +158,7 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t exec_handle, cudaStream_t stream_han
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
-  return enter(Function::cudaGraphLaunch,
-               [&](Call& call) { return launch(call, exec, stream); });
+  return enter(Function::cudaGraphLaunch, [&](Call& call) { return launch(call, exec, stream); });
 }
 
 cudaError_t cudaUserObjectCreate(cudaUserObject_t* object, void* data, cudaHostFn_t destroy,
@@ -192,8 +190,7 @@ cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph_handle, cudaUserObject_t
   return enter(Function::cudaGraphRetainUserObject, [&](Call& call) {
     Graph* const graph = find(call, graph_handle);
     UserObject* const object = find(call, handle);
-    if (graph == nullptr || object == nullptr || count == 0 ||
-        flags > cudaGraphUserObjectMove)
+    if (graph == nullptr || object == nullptr || count == 0 || flags > cudaGraphUserObjectMove)
       return cudaErrorInvalidValue;
     if (flags != cudaGraphUserObjectMove) object->retain(count);
     graph->objects.add(*object, count);

@@ -36,8 +36,7 @@ cudaError_t await_users(Call& call, const Allocation& allocation) {
       allocation.page_locked() || allocation.origin == Origin::managed
           ? nullptr
           : call.runtime.devices[static_cast<std::size_t>(allocation.device)].get();
-  return call.runtime.await_idle(call.lock, device, false) ? cudaSuccess
-                                                           : cudaErrorCudartUnloading;
+  return call.runtime.await_idle(call.lock, device, false) ? cudaSuccess : cudaErrorCudartUnloading;
 }
 
 /// Frees an allocation of one of two origins by its first byte.

@@ -98,8 +98,7 @@ void fail_call(std::string_view function, cudaError_t error, std::uint64_t nth) 
 
 void fail_operation(OperationKind kind, cudaError_t error, std::uint64_t nth) {
   require_nth(nth);
-  if (!is_sticky(error))
-    throw std::invalid_argument("an operation fails with a sticky error only");
+  if (!is_sticky(error)) throw std::invalid_argument("an operation fails with a sticky error only");
   with_runtime([&](Runtime& runtime) { runtime.failures.add_operation(kind, error, nth); });
 }
 

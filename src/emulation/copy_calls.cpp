@@ -50,8 +50,9 @@ std::size_t extent(std::size_t pitch, const CopyRequest& request) {
 cudaError_t make_work(const Memory& memory, const CopyRequest& request, CopyWork& work) {
   if (request.kind < cudaMemcpyHostToHost || request.kind > cudaMemcpyDefault)
     return cudaErrorInvalidMemcpyDirection;
-  work = {request.destination, request.source, request.destination_pitch, request.source_pitch,
-          0,                   0,              request.kind,              false};
+  work = {
+      request.destination, request.source, request.destination_pitch, request.source_pitch, 0, 0,
+      request.kind,        false};
   if (request.width == 0 || request.height == 0) return cudaSuccess;
   if (request.width > request.destination_pitch || request.width > request.source_pitch)
     return cudaErrorInvalidPitchValue;
@@ -133,8 +134,8 @@ cudaError_t copy_async(Call& call, cudaStream_t handle, const CopyRequest& reque
   status = queue(call, *stream, work, end);
   if (status != cudaSuccess || stream->capture != nullptr) return status;
   if (work.direction == cudaMemcpyHostToHost) return call.await(end);
-  const bool blocks = work.pageable && (work.direction == cudaMemcpyDeviceToHost ||
-                                        work.bytes() > kStagedAtOnce);
+  const bool blocks =
+      work.pageable && (work.direction == cudaMemcpyDeviceToHost || work.bytes() > kStagedAtOnce);
   return blocks ? call.await_unordered(end) : cudaSuccess;
 }
 

@@ -19,9 +19,9 @@ struct Device {
 
   int index;
   CopyEngines engines;
-  Ref<Stream> legacy;   ///< the legacy default stream
-  Ref<Pool> own_pool;   ///< the default pool
-  Ref<Pool> pool;       ///< the pool that cudaMallocAsync takes from
+  Ref<Stream> legacy;                 ///< the legacy default stream
+  Ref<Pool> own_pool;                 ///< the default pool
+  Ref<Pool> pool;                     ///< the pool that cudaMallocAsync takes from
   cudaError_t failure = cudaSuccess;  ///< sticky: every later call on the device returns it
   unsigned flags = 0;
   std::set<int> peers;  ///< devices whose memory this one may access

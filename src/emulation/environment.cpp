@@ -15,7 +15,9 @@ namespace penstock::emulation::detail {
 
 namespace {
 
-[[noreturn]] void reject(const std::string& why) { throw std::invalid_argument(why); }
+[[noreturn]] void reject(const std::string& why) {
+  throw std::invalid_argument(why);
+}
 
 double parse_number(const std::string& key, const std::string& value) {
   std::istringstream in(value);

@@ -24,8 +24,8 @@ namespace {
 Clock::duration generous_copy_time(std::size_t bytes) {
   constexpr double kBytesPerSecond = 2e9;
   constexpr auto kWakeUp = std::chrono::microseconds(100);
-  return kWakeUp + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(
-                       static_cast<double>(bytes) / kBytesPerSecond));
+  return kWakeUp + std::chrono::duration_cast<Clock::duration>(
+                       std::chrono::duration<double>(static_cast<double>(bytes) / kBytesPerSecond));
 }
 
 void copy_bytes(const CopyWork& copy) {

@@ -94,7 +94,7 @@ struct GraphNode : Counted {
   Ref<Event> event;      ///< recorded or waited for outside the graph
   Ref<GraphBody> child;  ///< of cudaGraphNodeTypeGraph
   std::vector<GraphNode*> after;
-  std::size_t index = 0; ///< in its graph
+  std::size_t index = 0;  ///< in its graph
   std::uint64_t handle = 0;
 };
 
@@ -107,8 +107,7 @@ struct GraphBody : Counted {
 
 class Graph : public Counted {
  public:
-  explicit Graph(Runtime& runtime)
-      : objects(runtime), runtime_(runtime), body_(new GraphBody) {}
+  explicit Graph(Runtime& runtime) : objects(runtime), runtime_(runtime), body_(new GraphBody) {}
   ~Graph() override;
 
   GraphNode& add(Ref<GraphNode> node);

@@ -15,7 +15,9 @@ GraphExec::GraphExec(Runtime& runtime, const Graph& graph, bool frees_on_launch)
   objects_.share(graph.objects);
 }
 
-GraphExec::~GraphExec() { close_lanes(); }
+GraphExec::~GraphExec() {
+  close_lanes();
+}
 
 void GraphExec::close_lanes() {
   for (const Ref<Stream>& lane : lanes_) runtime_.scheduler.close(*lane);

@@ -14,7 +14,15 @@
 
 namespace penstock::emulation::detail {
 
-enum class HandleKind : std::uint64_t { stream = 1, event, graph, graph_exec, node, pool, user_object };
+enum class HandleKind : std::uint64_t {
+  stream = 1,
+  event,
+  graph,
+  graph_exec,
+  node,
+  pool,
+  user_object
+};
 
 /// Objects by handle. `T` is counted (reference.hpp); the table keeps one reference to each. To be
 /// used under the runtime's lock.

@@ -24,21 +24,28 @@ std::size_t whole_pages(std::size_t bytes) {
 }
 
 /// With the page behind it that nobody may touch.
-std::size_t footprint(std::size_t bytes) { return whole_pages(bytes) + page_size(); }
+std::size_t footprint(std::size_t bytes) {
+  return whole_pages(bytes) + page_size();
+}
 
-std::uintptr_t number(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
-void* pointer(std::uintptr_t address) { return reinterpret_cast<void*>(address); }
+std::uintptr_t number(const void* address) {
+  return reinterpret_cast<std::uintptr_t>(address);
+}
+void* pointer(std::uintptr_t address) {
+  return reinterpret_cast<void*>(address);
+}
 
 /// Addresses for `bytes` of memory, with room for whole pages and for gaps. Addresses cost nothing.
-std::size_t addresses_for(std::size_t bytes) { return 2 * bytes + (std::size_t{1} << 30); }
+std::size_t addresses_for(std::size_t bytes) {
+  return 2 * bytes + (std::size_t{1} << 30);
+}
 
 }  // namespace
 
 // ---- AddressSpace
 
 AddressSpace::AddressSpace(std::size_t bytes) : bytes_(whole_pages(bytes)) {
-  void* base =
-      mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* base = mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) throw std::bad_alloc();
   base_ = number(base);
   free_[base_] = bytes_;
@@ -61,7 +68,8 @@ void* AddressSpace::map(std::size_t bytes) {
   while (gap != free_.end() && gap->second < wanted) ++gap;
   if (gap == free_.end()) return nullptr;
   const std::uintptr_t base = gap->first;
-  // A new mapping rather than mprotect: ThreadSanitizer forgets who accessed these addresses before.
+  // A new mapping rather than mprotect: ThreadSanitizer forgets who accessed these addresses
+  // before.
   if (mmap(pointer(base), whole_pages(bytes), PROT_READ | PROT_WRITE,
            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
     return nullptr;
@@ -76,8 +84,8 @@ void* AddressSpace::map(std::size_t bytes) {
 void AddressSpace::unmap(void* data, std::size_t bytes) {
   mapped_.erase(number(data));
   unpoison(data, whole_pages(bytes));
-  mmap(data, whole_pages(bytes), PROT_NONE,
-       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  mmap(data, whole_pages(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+       -1, 0);
   auto gap = free_.emplace(number(data), footprint(bytes)).first;
   const auto after = std::next(gap);
   if (after != free_.end() && gap->first + gap->second == after->first) {
@@ -131,8 +139,7 @@ std::size_t& Memory::used(const Allocation& allocation) {
 }
 
 bool Memory::fits(const Allocation& request) {
-  const std::size_t limit =
-      request.page_locked() ? machine_.pinned_bytes : machine_.device_bytes;
+  const std::size_t limit = request.page_locked() ? machine_.pinned_bytes : machine_.device_bytes;
   return request.bytes <= limit && used(request) <= limit - request.bytes;
 }
 
@@ -207,7 +214,9 @@ void Memory::list(const Allocation& allocation) {
   allocations_[number(allocation.data)] = allocation;
 }
 
-void Memory::unlist(void* data) { allocations_.erase(number(data)); }
+void Memory::unlist(void* data) {
+  allocations_.erase(number(data));
+}
 
 bool Memory::accessible(const void* data, std::size_t bytes) const {
   for (const AddressSpace& space : device_spaces_)

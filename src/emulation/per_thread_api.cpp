@@ -10,7 +10,9 @@ namespace penstock::emulation::detail {
 
 namespace {
 
-cudaStream_t own(cudaStream_t stream) { return stream == nullptr ? cudaStreamPerThread : stream; }
+cudaStream_t own(cudaStream_t stream) {
+  return stream == nullptr ? cudaStreamPerThread : stream;
+}
 
 }  // namespace
 
@@ -33,9 +35,9 @@ cudaError_t cudaMemcpy2D_ptds(void* destination, std::size_t destination_pitch, 
                               std::size_t source_pitch, std::size_t width, std::size_t height,
                               cudaMemcpyKind kind) {
   return enter(Function::cudaMemcpy2D, [&](Call& call) {
-    return copy_and_wait(call, cudaStreamPerThread,
-                         {destination, destination_pitch, source, source_pitch, width, height,
-                          kind});
+    return copy_and_wait(
+        call, cudaStreamPerThread,
+        {destination, destination_pitch, source, source_pitch, width, height, kind});
   });
 }
 
@@ -76,7 +78,9 @@ cudaError_t cudaFreeAsync_ptsz(void* data, cudaStream_t stream) {
   return cudaFreeAsync(data, own(stream));
 }
 
-cudaError_t cudaStreamQuery_ptsz(cudaStream_t stream) { return cudaStreamQuery(own(stream)); }
+cudaError_t cudaStreamQuery_ptsz(cudaStream_t stream) {
+  return cudaStreamQuery(own(stream));
+}
 
 cudaError_t cudaStreamSynchronize_ptsz(cudaStream_t stream) {
   return cudaStreamSynchronize(own(stream));

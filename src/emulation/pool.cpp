@@ -115,15 +115,24 @@ cudaError_t Pool::get(cudaMemPoolAttr attribute, void* value) const {
     return cudaSuccess;
   };
   switch (attribute) {
-    case cudaMemPoolReuseFollowEventDependencies: return flag(follow_events_);
-    case cudaMemPoolReuseAllowOpportunistic: return flag(opportunistic_);
-    case cudaMemPoolReuseAllowInternalDependencies: return flag(internal_dependencies_);
-    case cudaMemPoolAttrReleaseThreshold: return number(threshold_);
-    case cudaMemPoolAttrReservedMemCurrent: return number(reserved_);
-    case cudaMemPoolAttrReservedMemHigh: return number(reserved_high_);
-    case cudaMemPoolAttrUsedMemCurrent: return number(used_);
-    case cudaMemPoolAttrUsedMemHigh: return number(used_high_);
-    default: return cudaErrorInvalidValue;
+    case cudaMemPoolReuseFollowEventDependencies:
+      return flag(follow_events_);
+    case cudaMemPoolReuseAllowOpportunistic:
+      return flag(opportunistic_);
+    case cudaMemPoolReuseAllowInternalDependencies:
+      return flag(internal_dependencies_);
+    case cudaMemPoolAttrReleaseThreshold:
+      return number(threshold_);
+    case cudaMemPoolAttrReservedMemCurrent:
+      return number(reserved_);
+    case cudaMemPoolAttrReservedMemHigh:
+      return number(reserved_high_);
+    case cudaMemPoolAttrUsedMemCurrent:
+      return number(used_);
+    case cudaMemPoolAttrUsedMemHigh:
+      return number(used_high_);
+    default:
+      return cudaErrorInvalidValue;
   }
 }
 

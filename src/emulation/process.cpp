@@ -54,7 +54,9 @@ struct AtThreadEnd {
 
 }  // namespace
 
-std::mutex& runtime_mutex() { return process().mutex; }
+std::mutex& runtime_mutex() {
+  return process().mutex;
+}
 
 Runtime* running_runtime() {
   if (process().exiting) return nullptr;

@@ -2,8 +2,9 @@
 #pragma once
 
 // The one lock of the runtime, and the runtime of this process: started by the first call or by
-// emulation::reset, never destroyed, so that calls from static destructors find it. When the process
-// exits, what has not begun is dropped and every later call fails with cudaErrorCudartUnloading.
+// emulation::reset, never destroyed, so that calls from static destructors find it. When the
+// process exits, what has not begun is dropped and every later call fails with
+// cudaErrorCudartUnloading.
 
 #include <penstock/emulation.hpp>
 

@@ -23,8 +23,7 @@ Runtime::Runtime(std::mutex& mutex, const Options& asked, std::uint64_t number)
 }
 
 Ref<Stream> Runtime::create_stream(Device& device, unsigned flags, int priority, bool with_handle) {
-  Ref<Stream> stream(
-      new Stream(StreamKind::created, device, ++streams_created_, flags, priority));
+  Ref<Stream> stream(new Stream(StreamKind::created, device, ++streams_created_, flags, priority));
   scheduler.adopt(stream);
   if (with_handle) stream->handle = reinterpret_cast<cudaStream_t>(streams.add(stream));
   return stream;

@@ -32,7 +32,9 @@ Scheduler::Scheduler(std::mutex& mutex, const Options& options, Memory& memory, 
 
 // ---- Streams
 
-void Scheduler::adopt(Ref<Stream> stream) { streams_.push_back(std::move(stream)); }
+void Scheduler::adopt(Ref<Stream> stream) {
+  streams_.push_back(std::move(stream));
+}
 
 void Scheduler::close(Stream& stream) {
   stream.closed = true;

@@ -47,7 +47,7 @@ struct Stream : Counted {
   Device& device;
   std::uint64_t number;  ///< in order of creation; 0: the legacy one; of a branch: of its launch
   unsigned flags;
-  int priority;          ///< lower is more urgent
+  int priority;  ///< lower is more urgent
   cudaStream_t handle = nullptr;
 
   bool legacy() const { return kind == StreamKind::legacy; }
@@ -61,10 +61,10 @@ struct Stream : Counted {
   Task* tail = nullptr;
   std::uint64_t submitted = 0;  ///< tasks so far
   std::uint64_t completed = 0;
-  std::uint64_t demanded = 0;   ///< lazy schedule: how far somebody needs it to get
-  bool closed = false;          ///< no handle any more: goes away when the queue is empty
-  Time last_end{};              ///< when the last completed task ended, in the machine's own time
-  TaskEdgesPtr last_edges;      ///< of the last submitted task
+  std::uint64_t demanded = 0;  ///< lazy schedule: how far somebody needs it to get
+  bool closed = false;         ///< no handle any more: goes away when the queue is empty
+  Time last_end{};             ///< when the last completed task ended, in the machine's own time
+  TaskEdgesPtr last_edges;     ///< of the last submitted task
   unsigned unready_queries = 0;
 
   bool drained() const { return head == nullptr; }
@@ -72,16 +72,16 @@ struct Stream : Counted {
   Mark end() { return {Ref<Stream>(this), submitted, last_edges}; }
 
   // Who moves it.
-  bool running = false;     ///< a thread executes the first task
+  bool running = false;  ///< a thread executes the first task
   bool has_thread = false;
-  bool runnable = false;    ///< is in the scheduler's list of what any thread may run
-  int engine = -1;          ///< the copy engine that the first task holds
+  bool runnable = false;         ///< is in the scheduler's list of what any thread may run
+  int engine = -1;               ///< the copy engine that the first task holds
   std::condition_variable wake;  ///< of the stream's thread
 
   // Who waits for it.
   std::vector<HostWait> host_waits;
   std::vector<Watcher> watchers;
-  bool watching = false;    ///< is a watcher of some stream itself
+  bool watching = false;  ///< is a watcher of some stream itself
 
   // Order with the legacy default stream: how far each side waits for the other already.
   std::uint64_t legacy_awaited = 0;
@@ -92,6 +92,8 @@ struct Stream : Counted {
   std::vector<GraphNode*> capture_tail;  ///< what the next captured node comes after
 };
 
-inline bool Mark::reached() const { return !stream || stream->completed >= sequence; }
+inline bool Mark::reached() const {
+  return !stream || stream->completed >= sequence;
+}
 
 }  // namespace penstock::emulation::detail

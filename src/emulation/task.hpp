@@ -80,8 +80,8 @@ struct FreeWork {
 /// The begin or the end of a graph, or any place in a stream where nothing is done.
 struct GraphWork {};
 
-using Work = std::variant<CopyWork, FillWork, HostWork, RecordWork, WaitWork, AllocateWork, FreeWork,
-                          GraphWork>;
+using Work = std::variant<CopyWork, FillWork, HostWork, RecordWork, WaitWork, AllocateWork,
+                          FreeWork, GraphWork>;
 
 // ---- The task
 
@@ -100,7 +100,7 @@ struct Task {
   TaskEdgesPtr edges;
   std::unique_ptr<std::byte[]> staging;  ///< what a pageable source held at submission
   Ref<Counted> kept_alive;               ///< until the task is done
-  std::uint64_t unmappings = 0;  ///< Memory::unmappings when the pointers were checked
+  std::uint64_t unmappings = 0;          ///< Memory::unmappings when the pointers were checked
   bool scheduled = false;                ///< `not_before` is decided
   Time submitted, not_before, begin, end;
 };

@@ -23,7 +23,9 @@ struct KindOf {
 
 }  // namespace
 
-OperationKind kind_of(const Work& work) { return std::visit(KindOf{}, work); }
+OperationKind kind_of(const Work& work) {
+  return std::visit(KindOf{}, work);
+}
 
 void Timeline::add(const Task& task, const Stream& stream) {
   Operation operation;

@@ -104,10 +104,11 @@ TEST_CASE("asynchronous copies of pageable memory keep the order of the stream",
 // host memory to device memory ... The function will return once the pageable buffer has been
 // copied to the staging memory for DMA transfer to device memory".
 TEST_CASE("a synchronous copy has read its pageable source when it returns", "[rules][copy]") {
-  Bytes source = counting(large);
+  const std::size_t bytes = GENERATE(as<std::size_t>{}, 256, large);
+  Bytes source = counting(bytes);
   const Bytes original = source;
-  const DeviceMemory<std::uint8_t> device(large);
-  REQUIRE_CUDA(cudaMemcpy(device.data(), source.data(), large, cudaMemcpyHostToDevice));
+  const DeviceMemory<std::uint8_t> device(bytes);
+  REQUIRE_CUDA(cudaMemcpy(device.data(), source.data(), bytes, cudaMemcpyHostToDevice));
   std::fill(source.begin(), source.end(), std::uint8_t{0});
   CHECK(device.read() == original);
 }
@@ -153,14 +154,15 @@ TEST_CASE("a copy within the device does not block the host", "[rules][copy]") {
 // The same list: "For transfers from any host memory to any host memory, the function is fully
 // synchronous with respect to the host." It stands in the list for asynchronous copies as well.
 TEST_CASE("a copy from host to host has completed when it returns", "[rules][copy]") {
-  const Bytes source = counting(large);
-  Bytes to(large);
+  const std::size_t bytes = GENERATE(as<std::size_t>{}, 256, large);
+  const Bytes source = counting(bytes);
+  Bytes to(bytes);
   const TestStream stream;
   SECTION("cudaMemcpy") {
-    REQUIRE_CUDA(cudaMemcpy(to.data(), source.data(), large, cudaMemcpyHostToHost));
+    REQUIRE_CUDA(cudaMemcpy(to.data(), source.data(), bytes, cudaMemcpyHostToHost));
   }
   SECTION("cudaMemcpyAsync") {
-    REQUIRE_CUDA(cudaMemcpyAsync(to.data(), source.data(), large, cudaMemcpyHostToHost, stream));
+    REQUIRE_CUDA(cudaMemcpyAsync(to.data(), source.data(), bytes, cudaMemcpyHostToHost, stream));
   }
   CHECK(to == source);
 }

@@ -191,11 +191,17 @@ TEST_CASE("elapsed time is between events of one device", "[rules][device]") {
 // the default stream of any other device."
 TEST_CASE("every device has its own default stream", "[rules][device]") {
   if (device_count() < 2) return;
-  Gate gate;
-  gate.hold(cudaStreamLegacy);
+  const TestStream blocking(cudaStreamDefault);
+  Gate gate, legacy_gate;
+  gate.hold(blocking);
+  legacy_gate.hold(cudaStreamLegacy);
   CHECK(cudaStreamQuery(cudaStreamLegacy) == cudaErrorNotReady);
   const OnDevice on(1);
+  const TestEvent event;
+  REQUIRE_CUDA(cudaEventRecord(event, cudaStreamLegacy));
+  CHECK_CUDA(cudaEventSynchronize(event));
   CHECK_CUDA(cudaStreamSynchronize(cudaStreamLegacy));
+  CHECK(cudaStreamQuery(blocking) == cudaErrorNotReady);
 }
 
 // CUDA Runtime API, Device Management, cudaDeviceSynchronize: "Blocks until the device has

@@ -138,15 +138,15 @@ TEST_CASE("the default streams cannot be destroyed", "[emulation][pointer]") {
 
 TEST_CASE("an asynchronous copy has read its pageable source when it returns",
           "[emulation][pointer]") {
-  constexpr std::size_t large = std::size_t{1} << 20;
-  Bytes source(large, 1);
-  const DeviceMemory<std::uint8_t> device(large);
+  const std::size_t bytes = GENERATE(as<std::size_t>{}, 1000, 1 << 20);
+  Bytes source(bytes, 1);
+  const DeviceMemory<std::uint8_t> device(bytes);
   const TestStream stream;
   REQUIRE_CUDA(
-      cudaMemcpyAsync(device.data(), source.data(), large, cudaMemcpyHostToDevice, stream));
+      cudaMemcpyAsync(device.data(), source.data(), bytes, cudaMemcpyHostToDevice, stream));
   std::fill(source.begin(), source.end(), std::uint8_t{2});
   REQUIRE_CUDA(cudaStreamSynchronize(stream));
-  CHECK(device.read() == Bytes(large, 1));
+  CHECK(device.read() == Bytes(bytes, 1));
 }
 
 TEST_CASE("an asynchronous copy has written its pageable destination when it returns",
