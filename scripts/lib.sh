@@ -62,7 +62,8 @@ step() {
   steps+=("$(printf '%-6s %5d s  %s' "$result" $((SECONDS - start)) "$name")")
 }
 
-build_preset() { cmake --preset "$1" && cmake --build --preset "$1"; }
+# Goes on after a failure, to show all there are.
+build_preset() { cmake --preset "$1" && cmake --build --preset "$1" -- -k 0; }
 test_preset() { ctest --preset "$1" --output-junit tests.xml; }
 
 # Builds a preset and runs its tests, as two steps; adds the tests to the counts.

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -29,6 +30,13 @@ std::vector<std::thread> start_workers(int count, BatchRing<std::unique_ptr<std:
   return workers;
 }
 
+template <class Item>
+Item take(BatchRing<Item>& ring) {
+  Item item = std::move(ring.front());
+  ring.pop();
+  return item;
+}
+
 }  // namespace
 
 TEST_CASE("a ring hands over every number once, in order", "[batch_ring]") {
@@ -42,7 +50,7 @@ TEST_CASE("a ring hands over every number once, in order", "[batch_ring]") {
   for (std::uint64_t i = 0; i < kNumbers; ++i) {
     ring.wait();
     if (!ring.full()) FAIL("the ring ended early");
-    wrong += *ring.take() != kFirst + i;
+    wrong += *take(ring) != kFirst + i;
   }
   CHECK(wrong == 0);
   ring.wait();
@@ -59,7 +67,7 @@ TEST_CASE("as they come, a ring hands over every number once", "[batch_ring]") {
   std::vector<bool> seen(kNumbers, false);
   for (std::uint64_t i = 0; i < kNumbers; ++i) {
     ring.wait();
-    const std::uint64_t number = *ring.take();
+    const std::uint64_t number = *take(ring);
     CHECK_FALSE(seen[number]);
     seen[number] = true;
   }
@@ -75,7 +83,7 @@ TEST_CASE("a ring never lets in more than its depth", "[batch_ring]") {
   CHECK_FALSE(ring.try_enter());
   ring.publish(*ring.claim(), 7);
   CHECK_FALSE(ring.try_enter());
-  CHECK(ring.take() == 7);
+  CHECK(take(ring) == 7);
   CHECK(ring.try_enter());
 }
 
@@ -86,13 +94,13 @@ TEST_CASE("closing a ring ends every wait, and is over when what was claimed is 
   auto workers = start_workers(4, ring);
   for (int i = 0; i < 50; ++i) {
     ring.wait();
-    ring.take();
+    ring.pop();
   }
   ring.close();
   for (std::thread& worker : workers) worker.join();
   CHECK(ring.closed());
   CHECK_FALSE(ring.enter());
-  while (ring.full()) ring.take();
+  while (ring.full()) ring.pop();
   CHECK(ring.over());
   CHECK(ring.head() == ring.next_number());
 }

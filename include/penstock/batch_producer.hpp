@@ -129,15 +129,15 @@ class BatchProducer {
   Item attempt(std::uint64_t number, PinnedBlock block, std::optional<AnySource<Batch>>& source,
                std::vector<std::uint64_t>& samples, detail::WorkerTrace& trace,
                const std::stop_token& stop) noexcept;
-  Item make(std::uint64_t number, PinnedBlock block, AnySource<Batch>& source,
+  Item make(std::uint64_t number, PinnedBlock&& block, AnySource<Batch>& source,
             std::vector<std::uint64_t>& samples, detail::WorkerTrace& trace,
             const std::stop_token& stop);
-  Item fill(PinnedBlock block, const Ticket& ticket, AnySource<Batch>& source,
+  Item fill(PinnedBlock&& block, const Ticket& ticket, AnySource<Batch>& source,
             const std::stop_token& stop);
   std::size_t bytes(const HostBatch<Batch>& batch) const;
   Ticket write_ticket(std::uint64_t number, const PinnedBlock& block,
                       std::vector<std::uint64_t>& samples) const;
-  HostBatch<Batch> batch_in(Item item) const;
+  std::optional<HostBatch<Batch>> batch_in(Item&& item) const;
   void count_queue() noexcept;
   std::optional<HostBatch<Batch>> next_inline();
 

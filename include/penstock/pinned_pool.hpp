@@ -107,7 +107,8 @@ class PinnedPool {
   /// A block if one is at hand without waiting; empty otherwise. Does not allocate.
   PinnedBlock try_acquire(std::size_t bytes);
 
-  /// Allocates until the pool has `count` more blocks of `bytes`: warm-up, before the hot path.
+  /// Allocates `count` more blocks of `bytes`, ready for streams of the current device: warm-up,
+  /// before the hot path.
   void reserve(std::size_t count, std::size_t bytes);
 
   const PinnedPoolOptions& options() const noexcept;

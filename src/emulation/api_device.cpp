@@ -246,7 +246,7 @@ cudaError_t cudaDeviceSynchronize() {
     const cudaError_t status = call.runtime.captures.admit_wait(call.device());
     if (status != cudaSuccess) return status;
     if (!call.runtime.await_idle(call.lock, &call.device(), true)) return cudaErrorCudartUnloading;
-    call.runtime.trim_pools(call.device());
+    call.runtime.trim_pools();
     return cudaSuccess;
   });
 }

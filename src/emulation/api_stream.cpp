@@ -17,29 +17,6 @@ cudaError_t create(Call& call, cudaStream_t* stream, unsigned flags, int priorit
   return cudaSuccess;
 }
 
-cudaError_t query(Call& call, Stream& stream) {
-  const std::vector<Mark> ends = call.ends(stream);
-  const bool done =
-      std::all_of(ends.begin(), ends.end(), [](const Mark& end) { return end.reached(); });
-  if (!done) {
-    if (++stream.unready_queries >= kQueriesThatDemand)
-      for (const Mark& end : ends) call.runtime.scheduler.demand(end);
-    return cudaErrorNotReady;
-  }
-  for (const Mark& end : ends) call.acquire(end);
-  return cudaSuccess;
-}
-
-cudaError_t synchronize(Call& call, Stream& stream) {
-  Device& device = stream.device;
-  for (const Mark& end : call.ends(stream)) {
-    const cudaError_t status = call.await(end);
-    if (status != cudaSuccess) return status;
-  }
-  call.runtime.trim_pools(device);
-  return cudaSuccess;
-}
-
 }  // namespace
 
 }  // namespace penstock::emulation::detail
@@ -77,7 +54,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
     Stream* stream = nullptr;
     cudaError_t status = call.find(handle, &stream);
     if (status == cudaSuccess) status = call.runtime.captures.admit_wait(*stream);
-    return status == cudaSuccess ? query(call, *stream) : status;
+    return status == cudaSuccess ? call.query_all(*stream) : status;
   });
 }
 
@@ -86,7 +63,9 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
     Stream* stream = nullptr;
     cudaError_t status = call.find(handle, &stream);
     if (status == cudaSuccess) status = call.runtime.captures.admit_wait(*stream);
-    return status == cudaSuccess ? synchronize(call, *stream) : status;
+    if (status == cudaSuccess) status = call.await_all(*stream);
+    if (status == cudaSuccess) call.runtime.trim_pools();
+    return status;
   });
 }
 

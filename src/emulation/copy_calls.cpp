@@ -111,11 +111,8 @@ cudaError_t copy_and_wait(Call& call, cudaStream_t handle, const CopyRequest& re
   cudaError_t status = prepare(call, handle, request, &stream, work);
   if (status == cudaSuccess) status = call.runtime.captures.admit_wait(*stream);
   if (status != cudaSuccess || work.width == 0) return status;
-  if (from_pageable(work))
-    for (const Mark& end : call.ends(*stream)) {
-      status = call.await(end);
-      if (status != cudaSuccess) return status;
-    }
+  if (from_pageable(work)) status = call.await_all(*stream);
+  if (status != cudaSuccess) return status;
   Mark end;
   status = queue(call, *stream, work, end);
   if (status != cudaSuccess) return status;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "copy_engines.hpp"
 
-#include <cmath>
+#include <algorithm>
 
 #include "stream.hpp"
 
@@ -69,21 +69,27 @@ Stream* CopyEngines::give_back(Stream& stream, Time end, const std::uint64_t* dr
   const auto engine = static_cast<std::size_t>(stream.engine);
   stream.engine = -1;
   free_at_[engine] = end;
-  std::vector<std::size_t> best;  // positions in waiting_, equally urgent
-  for (std::size_t i = 0; i < waiting_.size(); ++i) {
-    if (!serves(engine, waiting_[i].direction)) continue;
-    const int priority = waiting_[i].stream->priority;
-    if (!best.empty() && priority > waiting_[best.front()].stream->priority) continue;
-    if (!best.empty() && priority < waiting_[best.front()].stream->priority) best.clear();
-    best.push_back(i);
+  std::size_t candidates = 0;  // equally urgent, and nobody is more urgent
+  int most_urgent = 0;
+  for (const Waiting& waiting : waiting_) {
+    if (!serves(engine, waiting.direction)) continue;
+    if (candidates == 0 || waiting.stream->priority < most_urgent) {
+      most_urgent = waiting.stream->priority;
+      candidates = 0;
+    }
+    if (waiting.stream->priority == most_urgent) ++candidates;
   }
-  if (best.empty()) {
+  if (candidates == 0) {
     busy_[engine] = 0;
     return nullptr;
   }
-  const std::size_t chosen = best[draw == nullptr ? 0 : *draw % best.size()];
-  Stream* const next = waiting_[chosen].stream;
-  waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(chosen));
+  std::size_t to_skip = draw == nullptr ? 0 : *draw % candidates;
+  const auto chosen = std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& waiting) {
+    return serves(engine, waiting.direction) && waiting.stream->priority == most_urgent &&
+           to_skip-- == 0;
+  });
+  Stream* const next = chosen->stream;
+  waiting_.erase(chosen);
   next->engine = static_cast<int>(engine);
   return next;
 }

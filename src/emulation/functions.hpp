@@ -34,7 +34,7 @@ struct FunctionFacts {
   unsigned traits;
 };
 
-namespace traits {
+namespace traits {  // whose names functions.def uses
 inline constexpr FunctionFacts kFunctions[] = {
 #define FUNCTION(name, traits) {#name, traits},
 #include "functions.def"

@@ -157,8 +157,9 @@ class GraphExec : public Counted {
   cudaError_t claim_memory();
   void make_lanes(Stream& stream);
   void close_lanes();
+  Stream& lane(std::size_t number, Stream& stream) const;
   Mark launch_step(const GraphPlan::Step& step, Stream& stream, const char* name,
-                   std::vector<Mark> after);
+                   const Mark& begin);
 
   Runtime& runtime_;
   Ref<GraphBody> body_;
@@ -167,6 +168,10 @@ class GraphExec : public Counted {
   bool frees_on_launch_;
   std::vector<Ref<Stream>> lanes_;  // of lane 1 and up
   Mark last_launch_;
+
+  // Of the launch that is being queued; members, so that a launch allocates nothing.
+  std::vector<Mark> ends_;       // of each step so far
+  std::vector<Mark> lane_ends_;  // of each lane; unset while it has had no step
 };
 
 }  // namespace penstock::emulation::detail

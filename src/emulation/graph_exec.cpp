@@ -47,12 +47,19 @@ cudaError_t GraphExec::claim_memory() {
   return cudaSuccess;
 }
 
+Stream& GraphExec::lane(std::size_t number, Stream& stream) const {
+  return number == 0 ? stream : *lanes_[number - 1];
+}
+
+/// Queues one step, behind the steps of other lanes that it depends on, or behind the begin.
 Mark GraphExec::launch_step(const GraphPlan::Step& step, Stream& stream, const char* name,
-                            std::vector<Mark> after) {
+                            const Mark& begin) {
   Task* const task = runtime_.scheduler.task(name, step.work);
   task->unmappings = kCheckAgain;
-  if (step.type == cudaGraphNodeTypeWaitEvent) after.push_back(step.event->last());
-  for (Mark& mark : after) task->after.push_back(std::move(mark));
+  for (const std::size_t earlier : step.after)
+    if (plan_.steps[earlier].lane != step.lane) task->after.push_back(ends_[earlier]);
+  if (step.lane != 0 && !lane_ends_[step.lane].stream) task->after.push_back(begin);
+  if (step.type == cudaGraphNodeTypeWaitEvent) task->after.push_back(step.event->last());
   if (step.type != cudaGraphNodeTypeEventRecord) return runtime_.scheduler.submit(stream, task);
   task->work = RecordWork{step.event->begin_record()};
   task->event = step.event;
@@ -66,27 +73,21 @@ cudaError_t GraphExec::launch(Stream& stream, const char* name) {
   if (status != cudaSuccess) return status;
   make_lanes(stream);
   Scheduler& scheduler = runtime_.scheduler;
-  const auto lane_of = [&](std::size_t lane) -> Stream& {
-    return lane == 0 ? stream : *lanes_[lane - 1];
-  };
 
   Task* const first = scheduler.task(name, GraphWork{});
   first->after.push_back(last_launch_);
   const Mark begin = scheduler.submit(stream, first);
 
-  std::vector<Mark> ends;                       // of each step
-  std::vector<Mark> last_of_lane(plan_.lanes);  // unset while a lane has had no step
+  ends_.clear();
+  lane_ends_.assign(plan_.lanes, Mark{});
   for (const GraphPlan::Step& step : plan_.steps) {
-    std::vector<Mark> after;
-    for (const std::size_t earlier : step.after)
-      if (plan_.steps[earlier].lane != step.lane) after.push_back(ends[earlier]);
-    if (step.lane != 0 && !last_of_lane[step.lane].stream) after.push_back(begin);
-    ends.push_back(launch_step(step, lane_of(step.lane), name, std::move(after)));
-    last_of_lane[step.lane] = ends.back();
+    ends_.push_back(launch_step(step, lane(step.lane, stream), name, begin));
+    lane_ends_[step.lane] = ends_.back();
   }
 
   Task* const last = scheduler.task(name, GraphWork{});
-  for (std::size_t lane = 1; lane < plan_.lanes; ++lane) last->after.push_back(last_of_lane[lane]);
+  for (std::size_t number = 1; number < plan_.lanes; ++number)
+    last->after.push_back(lane_ends_[number]);
   last->kept_alive = Ref<Counted>(this);
   last_launch_ = scheduler.submit(stream, last);
   return cudaSuccess;

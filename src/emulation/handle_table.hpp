@@ -67,6 +67,13 @@ class HandleTable {
     return all;
   }
 
+  /// `visit(object)` for everything in the table, and it changes nothing there.
+  template <class Visit>
+  void for_each(Visit visit) const {
+    for (const Slot& slot : slots_)
+      if (slot.handle != 0) visit(*slot.object);
+  }
+
   std::size_t size() const { return slots_.size() - free_.size(); }
 
  private:

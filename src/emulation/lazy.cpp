@@ -26,7 +26,8 @@ bool Scheduler::demanded(const Stream& stream) const {
 
 void Scheduler::demand(const Mark& mark) {
   if (options_.schedule != Schedule::lazy || mark.reached()) return;
-  std::vector<Mark> needed{mark};
+  std::vector<Mark>& needed = needed_;  // Kept, so that a query allocates nothing.
+  needed.assign(1, mark);
   while (!needed.empty()) {
     const Mark next = needed.back();
     needed.pop_back();

@@ -83,8 +83,9 @@ void Runtime::destroy_all(const Device& device) {
     else
       memory.release(allocation.data);
   }
-  for (const std::uint64_t handle : pools.handles())
-    if (Pool* pool = pools.find(handle); pool->device() == device.index) pool->trim(0);
+  pools.for_each([&](Pool& pool) {
+    if (pool.device() == device.index) pool.trim(0);
+  });
 }
 
 Stream& Runtime::per_thread_stream(std::uint64_t thread, Device& device) {
@@ -120,9 +121,8 @@ bool Runtime::await_idle(Lock& lock, const Device* device, bool acquire_order) {
   return true;
 }
 
-void Runtime::trim_pools(const Device& device) {
-  for (const std::uint64_t handle : pools.handles())
-    if (Pool* pool = pools.find(handle); pool->device() == device.index) pool->trim_to_threshold();
+void Runtime::trim_pools() {
+  pools.for_each([](Pool& pool) { pool.trim_to_threshold(); });
 }
 
 }  // namespace penstock::emulation::detail

@@ -82,7 +82,7 @@ class Runtime {
   /// False: the process unloads the runtime.
   bool await_idle(Lock& lock, const Device* device, bool acquire_order);
   /// Cached memory of pools beyond their thresholds goes back.
-  void trim_pools(const Device& device);
+  void trim_pools();
 
  private:
   std::uint64_t streams_created_ = 0;

@@ -290,14 +290,14 @@ void Scheduler::await_deferred(Lock& lock) {
 
 // ---- The end
 
-bool Scheduler::stop(Lock& lock, Clock::duration patience) {
+void Scheduler::stop(Lock& lock, Clock::duration patience) {
   stopping_ = true;
   idle_wake_.notify_all();
   for (const Ref<Stream>& stream : streams_) {
     stream->wake.notify_all();
     for (const HostWait& wait : stream->host_waits) wait.wake->notify_one();
   }
-  return thread_ended_.wait_for(lock, patience, [&] { return threads_ == 0; });
+  thread_ended_.wait_for(lock, patience, [&] { return threads_ == 0; });
 }
 
 }  // namespace penstock::emulation::detail

@@ -40,7 +40,7 @@ class Scheduler {
   const std::vector<Ref<Stream>>& streams() const { return streams_; }
 
   // ---- Work
-  /// An empty task; submit it.
+  /// A task for `submit`, checked against the memory as it is now.
   Task* task(const char* name, Work work);
   /// Puts the task at the end of the stream, behind what the default-stream rules order before it.
   Mark submit(Stream& stream, Task* task);
@@ -65,11 +65,11 @@ class Scheduler {
 
   // ---- The end
   /// Runs nothing that has not begun, and waits for the threads of streams to end: for `patience`
-  /// at most, since a function of the program's may never return. True when all have ended.
-  bool stop(Lock& lock, Clock::duration patience);
-  bool stopping() const { return stopping_; }
+  /// at most, since a function of the program's may never return.
+  void stop(Lock& lock, Clock::duration patience);
 
  private:
+  // When may the first task of a stream start?
   enum class Readiness { ready, later, blocked };
   Readiness examine(Stream& stream);
   bool demanded(const Stream& stream) const;
@@ -78,7 +78,9 @@ class Scheduler {
   void kick(Stream& stream);
   void wake(Stream& stream) noexcept;
   bool is_short(const Task& task) const;
+  void order_by_default_stream(Stream& stream, Task& task);
 
+  // Running it (execution.cpp), and what follows.
   void serve(Stream& stream);
   void run(Stream& stream, Lock& lock);
   cudaError_t carry_out(Stream& stream, Task& task, Lock& lock);
@@ -88,13 +90,16 @@ class Scheduler {
   void finish(Stream& stream, Task& task);
   void notify_watchers(Stream& stream);
   void retire(Stream& stream);
-  void order_by_default_stream(Stream& stream, Task& task);
+
+  // The machine's own time.
   bool keeps_time() const { return models_time_ || timeline_.recording(); }
   Time ready_at(const Stream& stream, const Task& task) const;
   template <class DoWork>
   cudaError_t occupy(Stream& stream, Task& task, Clock::duration duration, Clock::duration needed,
                      DoWork work, Lock& lock);
   void sleep_until(Stream& stream, Time time, Lock& lock);
+
+  // Beside the streams.
   void watch_idleness();
   void serve_idleness();
   void serve_deferred();
@@ -123,6 +128,7 @@ class Scheduler {
   bool deferred_thread_ = false;  // runs while there is something to do
 
   // Lazy schedule.
+  std::vector<Mark> needed_;  // of demand: what it has yet to look at
   Time last_call_{};
   std::condition_variable idle_wake_;
   bool idle_watcher_ = false;

@@ -73,6 +73,15 @@ cudaError_t Call::submit(Stream& stream, Work work, Mark* end) {
   return cudaSuccess;
 }
 
+/// Visits the stream, and with the legacy default stream the blocking streams of its device.
+template <class Visit>
+void Call::for_each_part(Stream& stream, Visit visit) const {
+  visit(stream);
+  if (!stream.legacy()) return;
+  for (const Ref<Stream>& other : runtime.scheduler.streams())
+    if (&other->device == &stream.device && other->blocking()) visit(*other);
+}
+
 cudaError_t Call::await_unordered(const Mark& mark) {
   if (!runtime.scheduler.await(lock, mark)) return cudaErrorCudartUnloading;
   return mark.stream && !has(traits::releasing) ? mark.stream->device.failure : cudaSuccess;
@@ -84,12 +93,25 @@ cudaError_t Call::await(const Mark& mark) {
   return status;
 }
 
-std::vector<Mark> Call::ends(Stream& stream) const {
-  std::vector<Mark> marks{stream.end()};
-  if (stream.legacy())
-    for (const Ref<Stream>& other : runtime.scheduler.streams())
-      if (&other->device == &stream.device && other->blocking()) marks.push_back(other->end());
-  return marks;
+cudaError_t Call::await_all(Stream& stream) {
+  if (!stream.legacy()) return await(stream.end());
+  std::vector<Mark> ends;
+  for_each_part(stream, [&](Stream& part) { ends.push_back(part.end()); });
+  for (const Mark& end : ends)
+    if (const cudaError_t status = await(end); status != cudaSuccess) return status;
+  return cudaSuccess;
+}
+
+cudaError_t Call::query_all(Stream& stream) {
+  bool done = true;
+  for_each_part(stream, [&](const Stream& part) { done = done && part.drained(); });
+  if (done) {
+    for_each_part(stream, [&](Stream& part) { acquire(part.end()); });
+    return cudaSuccess;
+  }
+  if (++stream.unready_queries >= kQueriesThatDemand)
+    for_each_part(stream, [&](Stream& part) { runtime.scheduler.demand(part.end()); });
+  return cudaErrorNotReady;
 }
 
 }  // namespace penstock::emulation::detail

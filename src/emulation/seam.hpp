@@ -50,9 +50,11 @@ class Call {
   cudaError_t await(const Mark& mark);
   /// The same without that order: the call blocks, but CUDA does not promise that it does.
   cudaError_t await_unordered(const Mark& mark);
-  /// All that the program can wait for with `stream`: of the legacy default stream, the blocking
-  /// streams too.
-  std::vector<Mark> ends(Stream& stream) const;
+  /// Waits for what is in the stream now; in the legacy default stream are its device's blocking
+  /// streams as well.
+  cudaError_t await_all(Stream& stream);
+  /// The same without blocking: cudaErrorNotReady when there is something to wait for.
+  cudaError_t query_all(Stream& stream);
   void acquire(const Mark& mark) const {
     if (mark.edges) mark.edges->completed.acquire();
   }
@@ -63,6 +65,9 @@ class Call {
   cudaError_t conclude(cudaError_t status);
 
  private:
+  template <class Visit>
+  void for_each_part(Stream& stream, Visit visit) const;
+
   Function function_;
 };
 

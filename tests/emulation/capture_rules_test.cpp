@@ -334,6 +334,32 @@ TEST_CASE("a relaxed capture forbids no unsafe calls", "[rules][capture]") {
       stream, [&] { CHECK_CUDA(unsafe.here()); }, cudaStreamCaptureModeRelaxed);
 }
 
+// The same description: "cudaStreamCaptureModeThreadLocal: If the local thread has an ongoing
+// capture sequence not initiated with cudaStreamCaptureModeRelaxed, it is prohibited from
+// potentially unsafe API calls. ... cudaStreamCaptureModeRelaxed: The local thread is not
+// prohibited".
+TEST_CASE("the mode of the capturing thread counts as well", "[rules][capture]") {
+  UnsafeCall unsafe;
+  const TestStream stream;
+  REQUIRE_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  SECTION("relaxed") {
+    auto mode = cudaStreamCaptureModeRelaxed;
+    REQUIRE_CUDA(cudaThreadExchangeStreamCaptureMode(&mode));
+    CHECK_CUDA(unsafe.here());
+    REQUIRE_CUDA(cudaThreadExchangeStreamCaptureMode(&mode));
+    cudaGraph_t graph = nullptr;
+    REQUIRE_CUDA(cudaStreamEndCapture(stream, &graph));
+    REQUIRE_CUDA(cudaGraphDestroy(graph));
+  }
+  SECTION("thread-local") {
+    auto mode = cudaStreamCaptureModeThreadLocal;
+    REQUIRE_CUDA(cudaThreadExchangeStreamCaptureMode(&mode));
+    CHECK(unsafe.here() == cudaErrorStreamCaptureUnsupported);
+    REQUIRE_CUDA(cudaThreadExchangeStreamCaptureMode(&mode));
+    end_broken_capture(stream, cudaErrorStreamCaptureInvalidated);
+  }
+}
+
 // The same description: "cudaStreamCaptureModeGlobal: This is the default mode. If ... any other
 // thread has a concurrent capture sequence initiated with cudaStreamCaptureModeGlobal, this thread
 // is prohibited from potentially unsafe API calls."

@@ -193,8 +193,8 @@ TEST_CASE("every device has its own default stream", "[rules][device]") {
   if (device_count() < 2) return;
   const TestStream blocking(cudaStreamDefault);
   Gate gate, legacy_gate;
-  gate.hold(blocking);
   legacy_gate.hold(cudaStreamLegacy);
+  gate.hold(blocking);
   CHECK(cudaStreamQuery(cudaStreamLegacy) == cudaErrorNotReady);
   const OnDevice on(1);
   const TestEvent event;

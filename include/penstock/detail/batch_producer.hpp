@@ -98,6 +98,7 @@ template <class Batch>
 void BatchProducer<Batch>::work(std::size_t worker, const std::stop_token& stop) {
   markers::name_this_thread("penstock worker");
   detail::WorkerTrace& trace = traces_[worker];
+  const detail::WorkerTrace::Shift shift(trace);
   std::optional<AnySource<Batch>> source;
   std::vector<std::uint64_t> samples;
   // Captures on other threads forbid event queries to threads that have not opted out.
@@ -108,19 +109,23 @@ void BatchProducer<Batch>::work(std::size_t worker, const std::stop_token& stop)
   while (enter(trace)) {
     // The block comes before the number, so that the oldest number always has one.
     PinnedBlock block;
-    Item item{End{}};
+    std::exception_ptr no_block;
     try {
       block = acquire(trace, stop);
       if (!block) return;
     } catch (...) {
-      item = std::current_exception();
+      no_block = std::current_exception();
     }
     const std::optional<std::uint64_t> number = ring_.claim();
     if (!number) return;
-    if (block) item = attempt(*number, std::move(block), source, samples, trace, stop);
+    Item item = block ? attempt(*number, std::move(block), source, samples, trace, stop)
+                      : Item(std::move(no_block));
     if (std::holds_alternative<End>(item)) ring_.close();
     ring_.publish(*number, std::move(item));
-    if (options_.on_ready) options_.on_ready();
+    if (options_.on_ready) {
+      trace.rest();
+      options_.on_ready();
+    }
   }
 }
 
@@ -144,7 +149,7 @@ auto BatchProducer<Batch>::attempt(std::uint64_t number, PinnedBlock block,
 template <class Batch>
 bool BatchProducer<Batch>::enter(detail::WorkerTrace& trace) {
   if (ring_.try_enter()) return true;  // Mostly, with a slow source; no clock is read.
-  const detail::WorkerTrace::Stay stay(trace, detail::WorkerState::room, ring_.next_number());
+  const detail::WorkerTrace::Wait wait(trace, detail::WorkerState::room, ring_.next_number());
   const ScopedRange range(markers::wait_for_room, ring_.next_number());
   return ring_.enter();
 }
@@ -152,17 +157,17 @@ bool BatchProducer<Batch>::enter(detail::WorkerTrace& trace) {
 template <class Batch>
 PinnedBlock BatchProducer<Batch>::acquire(detail::WorkerTrace& trace, const std::stop_token& stop) {
   if (PinnedBlock block = pool_.try_acquire(block_bytes_)) return block;
-  const detail::WorkerTrace::Stay stay(trace, detail::WorkerState::memory, ring_.next_number());
+  const detail::WorkerTrace::Wait wait(trace, detail::WorkerState::memory, ring_.next_number());
   const ScopedRange range(markers::wait_for_memory, ring_.next_number());
   return pool_.acquire(block_bytes_, stop);
 }
 
 /// Makes batch `number` in `block`.
 template <class Batch>
-auto BatchProducer<Batch>::make(std::uint64_t number, PinnedBlock block, AnySource<Batch>& source,
+auto BatchProducer<Batch>::make(std::uint64_t number, PinnedBlock&& block, AnySource<Batch>& source,
                                 std::vector<std::uint64_t>& samples, detail::WorkerTrace& trace,
                                 const std::stop_token& stop) -> Item {
-  const detail::WorkerTrace::Stay stay(trace, detail::WorkerState::source, number);
+  trace.work_on(number);
   const std::uint64_t epoch = number / batches_, batch = number % batches_;
   const ScopedRange range(markers::fill, batch);
   try {
@@ -202,12 +207,12 @@ Ticket BatchProducer<Batch>::write_ticket(std::uint64_t number, const PinnedBloc
 }
 
 template <class Batch>
-auto BatchProducer<Batch>::fill(PinnedBlock block, const Ticket& ticket, AnySource<Batch>& source,
+auto BatchProducer<Batch>::fill(PinnedBlock&& block, const Ticket& ticket, AnySource<Batch>& source,
                                 const std::stop_token& stop) -> Item {
   Batch batch = layout_.bind(block.data(), static_cast<std::int64_t>(ticket.samples.size()));
   if (!source(ticket, batch, stop)) return End{};
   const std::int64_t samples = layout_.samples(batch, block.data());
-  return HostBatch<Batch>(std::move(block), batch, ticket, samples);
+  return Item(std::in_place_type<HostBatch<Batch>>, std::move(block), batch, ticket, samples);
 }
 
 template <class Batch>
@@ -215,8 +220,8 @@ bool BatchProducer<Batch>::at_end() noexcept {
   // Where a source said that the data ends, it left an End in the place of its batch. In order,
   // nothing behind it counts; as they come, batches that other workers had begun may still follow.
   while (!finished_ && ring_.full()) {
-    if (!std::holds_alternative<End>(ring_.peek())) return false;
-    ring_.take();
+    if (!std::holds_alternative<End>(ring_.front())) return false;
+    ring_.pop();
     finished_ = options_.ordered;
   }
   finished_ = finished_ || (options_.workers > 0 ? ring_.over() : inline_next_ == total_);
@@ -232,7 +237,11 @@ std::optional<HostBatch<Batch>> BatchProducer<Batch>::next() {
       continue;
     }
     count_queue();
-    return batch_in(ring_.take());
+    struct Pop {
+      ~Pop() { ring.pop(); }
+      detail::BatchRing<Item>& ring;
+    } const pop{ring_};
+    return batch_in(std::move(ring_.front()));
   }
   return std::nullopt;
 }
@@ -242,7 +251,7 @@ template <class Batch>
 void BatchProducer<Batch>::count_queue() noexcept {
   constexpr std::uint64_t kTakesPerLook = 8;
   if (ring_.head() % kTakesPerLook != 0) return;
-  detail::add_alone(queued_, ring_.queued());
+  detail::add_alone(queued_, std::uint64_t{ring_.queued()});
   detail::add_alone(looks_, std::uint64_t{1});
 }
 
@@ -252,6 +261,7 @@ std::optional<HostBatch<Batch>> BatchProducer<Batch>::next_inline() {
   // Counted before it is made: after an exception the next call makes the batch behind it.
   const std::uint64_t number = inline_next_++;
   detail::WorkerTrace& trace = traces_.front();
+  const detail::WorkerTrace::Shift shift(trace);
   Item item = make(number, acquire(trace, std::stop_token{}), *inline_source_, inline_samples_,
                    trace, std::stop_token{});
   finished_ = std::holds_alternative<End>(item);
@@ -260,7 +270,7 @@ std::optional<HostBatch<Batch>> BatchProducer<Batch>::next_inline() {
 }
 
 template <class Batch>
-HostBatch<Batch> BatchProducer<Batch>::batch_in(Item item) const {
+std::optional<HostBatch<Batch>> BatchProducer<Batch>::batch_in(Item&& item) const {
   if (auto* error = std::get_if<std::exception_ptr>(&item)) std::rethrow_exception(*error);
   return std::get<HostBatch<Batch>>(std::move(item));
 }

@@ -58,9 +58,9 @@ class BatchRing {
   }
 
   /// Hands over what became of a claimed number.
-  void publish(std::uint64_t number, Item item) {
-    const std::uint64_t count = published_.fetch_add(1, std::memory_order_acq_rel);
-    const std::uint64_t position = ordered_ ? number : count;
+  void publish(std::uint64_t number, Item&& item) {
+    const std::uint64_t position =
+        ordered_ ? number : published_.fetch_add(1, std::memory_order_acq_rel);
     Cell& cell = cells_[position % depth_];
     cell.item.emplace(std::move(item));
     cell.full.store(position + 1, std::memory_order_release);
@@ -86,9 +86,7 @@ class BatchRing {
   // ---- For the one consumer -------------------------------------------------------------------
 
   /// There is an item at the head.
-  bool full() const {
-    return cells_[head() % depth_].full.load(std::memory_order_acquire) == head() + 1;
-  }
+  bool full() const { return full(head()); }
 
   /// All that were claimed have been taken, and no more will be.
   bool over() const { return head() == end_.load(std::memory_order_acquire); }
@@ -99,25 +97,23 @@ class BatchRing {
   }
 
   /// The item at the head of a ring that is full().
-  const Item& peek() const { return *cells_[head() % depth_].item; }
+  Item& front() { return *cells_[head() % depth_].item; }
 
-  /// Takes the item at the head of a ring that is full().
-  Item take() {
-    Cell& cell = cells_[head() % depth_];
-    Item item(std::move(*cell.item));
-    cell.item.reset();
+  /// Drops the item at the head of a ring that is full().
+  void pop() {
+    cells_[head() % depth_].item.reset();
     taken_.store(head() + 1, std::memory_order_release);
     room_.notify_one();
-    return item;
   }
 
   /// The position of the next item.
   std::uint64_t head() const { return taken_.load(std::memory_order_relaxed); }
 
-  /// Items that are ready now, about.
-  std::uint64_t queued() const {
-    const std::uint64_t published = published_.load(std::memory_order_relaxed);
-    return published > head() ? published - head() : 0;
+  /// Items that could be taken now without a wait. Looks at each.
+  std::size_t queued() const {
+    std::size_t items = 0;
+    while (items < depth_ && full(head() + items)) ++items;
+    return items;
   }
 
   std::size_t depth() const { return depth_; }
@@ -153,6 +149,10 @@ class BatchRing {
     }
   };
 
+  bool full(std::uint64_t position) const {
+    return cells_[position % depth_].full.load(std::memory_order_acquire) == position + 1;
+  }
+
   bool has_room(std::uint64_t entered) {
     if (entered >= end_.load(std::memory_order_acquire)) return false;
     // Acquired from the worker that stored it, which had acquired it from the consumer: either way
@@ -172,7 +172,8 @@ class BatchRing {
   std::atomic<std::uint64_t> end_{0};  // the first number that there will not be; below kClosed
 
   alignas(64) std::atomic<std::uint64_t> entered_{0};  // by workers
-  std::atomic<std::uint64_t> claimed_{0}, published_{0};
+  std::atomic<std::uint64_t> claimed_{0};
+  std::atomic<std::uint64_t> published_{0};   // only when unordered
   std::atomic<std::uint64_t> seen_taken_{0};  // no more than taken_
   EventCount ready_;
 

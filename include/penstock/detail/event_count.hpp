@@ -68,7 +68,7 @@ class EventCount {
  private:
   // Counts of cpu_relax(), 10 to 50 ns each. The least patience bridges a hand-over between two
   // running threads; the most costs about what going to sleep and being woken does.
-  static constexpr int kFirstPause = 32, kLastPause = 64;
+  static constexpr int kFirstPause = 16, kLastPause = 32;
   static constexpr int kLeastPatience = 96, kMostPatience = 1024;
 
   /// Looks again and again, for as long as that has paid lately: where the other side runs on

@@ -30,16 +30,18 @@ struct PinnedEntry : IdleLink<PinnedEntry> {
   explicit PinnedEntry(HostAllocation allocation) : memory(std::move(allocation)) {}
   std::size_t bytes() const { return memory.bytes(); }
 
-  /// Events belong to a device: the first release on another device makes a new one.
   void record(cudaStream_t stream) {
-    const int device = stream_device(stream);
-    if (!event || device != event_device) {
-      const DeviceGuard guard(device);
-      const CaptureModeGuard capture;
-      event.emplace();
-      event_device = device;
-    }
+    prepare(stream_device(stream));
     event->record(stream);
+  }
+
+  /// Events belong to a device: the first release on another device makes a new one.
+  void prepare(int device) {
+    if (event && device == event_device) return;
+    const DeviceGuard guard(device);
+    const CaptureModeGuard capture;
+    event.emplace();
+    event_device = device;
   }
 
   HostAllocation memory;
@@ -76,8 +78,13 @@ class PinnedPoolCore {
         throw exhausted(
             "cannot reserve " + std::to_string(count) + " blocks: the pool's cap is reached",
             rounded(bytes));
-      PinnedEntry* entry = grow(rounded(bytes), lock);
-      idle_.push(entry, [] {});
+      struct GiveBack {  // also when no event can be made
+        ~GiveBack() { core->release(entry); }
+        PinnedPoolCore* core;
+        PinnedEntry* entry;
+      } const reserved{this, grow(rounded(bytes), lock)};
+      lock.unlock();
+      reserved.entry->prepare(current_device());
     }
   }
 

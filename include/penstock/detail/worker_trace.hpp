@@ -2,6 +2,10 @@
 #pragma once
 
 // What a worker has done and is doing: written by the worker with plain stores, read by anybody.
+// Going from one batch to the next without a wait reads no clock worth mentioning: with small
+// batches that would cost as much as all the rest of a hand-over.
+
+#include <time.h>
 
 #include <atomic>
 #include <chrono>
@@ -14,6 +18,33 @@ template <class T>
 void add_alone(std::atomic<T>& sum, T value) {
   sum.store(sum.load(std::memory_order_relaxed) + value, std::memory_order_relaxed);
 }
+
+/// The time between start and stop, summed up. One thread runs it, any thread reads it.
+class Stopwatch {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  bool running() const { return (load() & 1) != 0; }
+  void start(Time now) { store((ticks(now) - (load() >> 1)) << 1 | 1); }
+  void stop(Time now) { store((ticks(now) - (load() >> 1)) << 1); }
+  std::chrono::nanoseconds elapsed() const {
+    const std::int64_t value = load();
+    const bool runs = (value & 1) != 0;
+    const std::int64_t now = runs ? ticks(std::chrono::steady_clock::now()) : 0;
+    return std::chrono::nanoseconds(runs ? now - (value >> 1) : value >> 1);
+  }
+
+ private:
+  static std::int64_t ticks(Time time) {
+    return std::chrono::nanoseconds(time.time_since_epoch()).count();
+  }
+  std::int64_t load() const { return value_.load(std::memory_order_relaxed); }
+  void store(std::int64_t value) { value_.store(value, std::memory_order_relaxed); }
+
+  // Twice the sum; while it runs, twice the time at which it would have started from 0, plus 1. One
+  // word, so that a reader never sees half a change.
+  std::atomic<std::int64_t> value_{0};
+};
 
 enum class WorkerState : int {
   idle,    ///< between batches, or without work
@@ -36,7 +67,7 @@ inline const char* to_string(WorkerState state) {
   return "unknown";
 }
 
-/// What one worker is doing: which number of batch, and since when.
+/// What one worker is doing: which number of batch, and since when, to a few milliseconds.
 struct WorkerActivity {
   WorkerState state = WorkerState::idle;
   std::uint64_t number = 0;
@@ -48,27 +79,46 @@ class alignas(64) WorkerTrace {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// The worker is in `state` for batch `number` during this object's life. Reads the clock twice.
-  class [[nodiscard]] Stay {
+  /// The worker makes batch `number`, until it waits or rests.
+  void work_on(std::uint64_t number) {
+    if (!busy_.running()) busy_.start(Clock::now());
+    enter(WorkerState::source, number, coarse_now());
+  }
+
+  /// The worker does something that is none of its own work.
+  void rest() { rest(Clock::now()); }
+
+  /// The worker rests when this object's life ends.
+  class [[nodiscard]] Shift {
    public:
-    Stay(WorkerTrace& trace, WorkerState state, std::uint64_t number)
-        : trace_(trace), state_(state), since_(Clock::now()) {
-      trace.number_.store(number, std::memory_order_relaxed);
-      trace.since_.store(since_.time_since_epoch().count(), std::memory_order_relaxed);
-      trace.state_.store(state, std::memory_order_release);
-    }
-    ~Stay() {
-      const auto spent = (Clock::now() - since_).count();
-      add_alone(state_ == WorkerState::source ? trace_.busy_ : trace_.waiting_, spent);
-      trace_.state_.store(WorkerState::idle, std::memory_order_release);
-    }
-    Stay(const Stay&) = delete;
-    Stay& operator=(const Stay&) = delete;
+    explicit Shift(WorkerTrace& trace) : trace_(trace) {}
+    ~Shift() { trace_.rest(); }
+    Shift(const Shift&) = delete;
+    Shift& operator=(const Shift&) = delete;
 
    private:
     WorkerTrace& trace_;
-    WorkerState state_;
-    Clock::time_point since_;
+  };
+
+  /// The worker waits, in `state` for batch `number`, during this object's life.
+  class [[nodiscard]] Wait {
+   public:
+    Wait(WorkerTrace& trace, WorkerState state, std::uint64_t number) : trace_(trace) {
+      const auto now = Clock::now();
+      trace.rest(now);
+      trace.waiting_.start(now);
+      trace.enter(state, number, now);
+    }
+    ~Wait() {
+      const auto now = Clock::now();
+      trace_.waiting_.stop(now);
+      trace_.rest(now);
+    }
+    Wait(const Wait&) = delete;
+    Wait& operator=(const Wait&) = delete;
+
+   private:
+    WorkerTrace& trace_;
   };
 
   void count_batch(std::uint64_t bytes) {
@@ -76,8 +126,8 @@ class alignas(64) WorkerTrace {
     add_alone(bytes_, bytes);
   }
 
-  std::chrono::nanoseconds busy() const { return std::chrono::nanoseconds(load(busy_)); }
-  std::chrono::nanoseconds waiting() const { return std::chrono::nanoseconds(load(waiting_)); }
+  std::chrono::nanoseconds busy() const { return busy_.elapsed(); }
+  std::chrono::nanoseconds waiting() const { return waiting_.elapsed(); }
   std::uint64_t batches() const { return load(batches_); }
   std::uint64_t bytes() const { return load(bytes_); }
 
@@ -92,9 +142,29 @@ class alignas(64) WorkerTrace {
     return value.load(std::memory_order_relaxed);
   }
 
+  /// The time of the last timer interrupt, on the same clock: costs a tenth of Clock::now().
+  static Clock::time_point coarse_now() {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return Clock::time_point(std::chrono::seconds(now.tv_sec) +
+                             std::chrono::nanoseconds(now.tv_nsec));
+  }
+
+  void enter(WorkerState state, std::uint64_t number, Clock::time_point now) {
+    number_.store(number, std::memory_order_relaxed);
+    since_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+    state_.store(state, std::memory_order_release);
+  }
+
+  void rest(Clock::time_point now) {
+    if (busy_.running()) busy_.stop(now);
+    state_.store(WorkerState::idle, std::memory_order_release);
+  }
+
   std::atomic<WorkerState> state_{WorkerState::idle};
   std::atomic<std::uint64_t> number_{0}, batches_{0}, bytes_{0};
-  std::atomic<Clock::rep> since_{0}, busy_{0}, waiting_{0};
+  std::atomic<Clock::rep> since_{0};
+  Stopwatch busy_, waiting_;
 };
 
 }  // namespace penstock::detail

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What the pipeline itself costs for a batch, when source, copy and consumer do nothing worth
+// mentioning: a batch of one byte from next() to the end of its lease. Beside it the CUDA calls
+// alone that double buffering by hand needs for the same batch, on one thread.
+
+#include <benchmark/benchmark.h>
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <penstock/prefetcher.hpp>
+
+namespace {
+
+using namespace penstock;
+
+struct Tiny {
+  Tensor<std::uint8_t, 1> value;
+};
+
+void next_and_release(benchmark::State& state) {
+  constexpr std::uint64_t kEpochs = std::numeric_limits<std::uint32_t>::max();
+  const Stream stream;
+  const auto layout = Layout<Tiny>{1}.field(&Tiny::value, {});
+  const Sampler sampler{{.samples = 1'000'000, .batch_size = 1}};
+  Prefetcher<Tiny> prefetcher{
+      layout,
+      sampler,
+      [](const Ticket&, Tiny&) {},
+      {.workers = static_cast<int>(state.range(0)), .host_depth = 16, .epochs = kEpochs}};
+  for (auto _ : state) {
+    const auto batch = prefetcher.next(stream.get());
+    benchmark::DoNotOptimize(batch->value.data_handle());
+  }
+  stream.synchronize();
+}
+
+void by_hand(benchmark::State& state) {
+  struct Slot {
+    DeviceSlot memory;
+    Event copied, consumed;
+  };
+  const Stream stream, copies;
+  PinnedPool pool;
+  const PinnedBlock host = pool.acquire(1);
+  DeviceArena arena(2, 1);
+  std::array<Slot, 2> slots;
+  for (Slot& slot : slots) slot.memory = arena.acquire(copies.get());
+  std::size_t turn = 0;
+  for (auto _ : state) {
+    Slot& slot = slots[turn];
+    turn = 1 - turn;
+    slot.consumed.make_wait(copies.get());
+    detail::check(
+        cudaMemcpyAsync(slot.memory.data(), host.data(), 1, cudaMemcpyHostToDevice, copies.get()),
+        "cudaMemcpyAsync");
+    slot.copied.record(copies.get());
+    slot.copied.make_wait(stream.get());
+    slot.consumed.record(stream.get());
+  }
+  stream.synchronize();
+}
+
+BENCHMARK(next_and_release)->ArgName("workers")->Arg(0)->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK(by_hand)->UseRealTime();
+
+}  // namespace
+
+BENCHMARK_MAIN();
