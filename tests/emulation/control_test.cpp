@@ -157,21 +157,21 @@ TEST_CASE("names and numbers that make no sense are refused", "[emulation]") {
 
 namespace {
 
-/// How long each of `count` fills waited between its turn and its start.
+/// How long each of `count` records waited between its turn and its start.
 std::vector<std::chrono::nanoseconds> delays(std::uint64_t seed, int count) {
   emulation::Options options;
   options.schedule = emulation::Schedule::random;
   options.seed = seed;
   emulation::reset(options);
-  const DeviceMemory<std::uint8_t> device(64);
   const TestStream stream;
+  const TestEvent event;
   emulation::record_timeline(true);
   for (int i = 0; i < count; ++i) {
-    fill_async(device, 1, stream);
+    REQUIRE_CUDA(cudaEventRecord(event, stream));
     REQUIRE_CUDA(cudaStreamSynchronize(stream));
   }
   std::vector<std::chrono::nanoseconds> found;
-  for (const auto& fill : emulation::timeline()) found.push_back(fill.begin - fill.submitted);
+  for (const auto& record : emulation::timeline()) found.push_back(record.begin - record.submitted);
   REQUIRE(found.size() == static_cast<std::size_t>(count));
   return found;
 }
@@ -179,7 +179,7 @@ std::vector<std::chrono::nanoseconds> delays(std::uint64_t seed, int count) {
 /// The same, without what the machine's other work adds now and then.
 std::vector<std::chrono::nanoseconds> shortest_delays(std::uint64_t seed, int count) {
   auto shortest = delays(seed, count);
-  for (int repeat = 0; repeat < 7; ++repeat) {
+  for (int repeat = 0; repeat < 4; ++repeat) {
     const auto again = delays(seed, count);
     for (std::size_t i = 0; i < again.size(); ++i) shortest[i] = std::min(shortest[i], again[i]);
   }
@@ -199,7 +199,7 @@ TEST_CASE("the random schedule repeats the delays of its seed", "[emulation]") {
   constexpr int count = 60;
   const auto first = shortest_delays(7, count), again = shortest_delays(7, count);
   const auto other = shortest_delays(8, count);
-  CHECK(2 * distance(first, again) < distance(first, other));
+  CHECK(10 * distance(first, again) < distance(first, other));
 }
 
 TEST_CASE("the lazy schedule runs what is waited for before what is not", "[emulation]") {
@@ -226,16 +226,23 @@ TEST_CASE("the lazy schedule runs what the awaited work waits for", "[emulation]
   emulation::Options options;
   options.schedule = emulation::Schedule::lazy;
   emulation::reset(options);
-  HostLog log;
   const TestStream first, second, third;
   const TestEvent of_first, of_second;
-  log.enqueue(first, 1);
-  REQUIRE_CUDA(cudaEventRecord(of_first, first));
-  REQUIRE_CUDA(cudaStreamWaitEvent(second, of_first, 0));
-  log.enqueue(second, 2);
-  REQUIRE_CUDA(cudaEventRecord(of_second, second));
-  REQUIRE_CUDA(cudaStreamWaitEvent(third, of_second, 0));
-  log.enqueue(third, 3);
-  REQUIRE_CUDA(cudaStreamSynchronize(third));
-  CHECK(log.entries() == std::vector{1, 2, 3});
+  std::chrono::nanoseconds shortest = std::chrono::hours(1);
+  for (int round = 0; round < 20; ++round) {
+    HostLog log;
+    log.enqueue(first, 1);
+    REQUIRE_CUDA(cudaEventRecord(of_first, first));
+    REQUIRE_CUDA(cudaStreamWaitEvent(second, of_first, 0));
+    log.enqueue(second, 2);
+    REQUIRE_CUDA(cudaEventRecord(of_second, second));
+    REQUIRE_CUDA(cudaStreamWaitEvent(third, of_second, 0));
+    log.enqueue(third, 3);
+    const auto start = std::chrono::steady_clock::now();
+    REQUIRE_CUDA(cudaStreamSynchronize(third));
+    shortest =
+        std::min(shortest, std::chrono::nanoseconds(std::chrono::steady_clock::now() - start));
+    CHECK(log.entries() == std::vector{1, 2, 3});
+  }
+  CHECK(shortest < std::chrono::milliseconds(2));  // so it was not idleness that let the work run
 }

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <penstock/stats.hpp>
+
+#include <chrono>
+#include <sstream>
+#include <string>
+
+#include "support/catch.hpp"
+
+using namespace std::chrono_literals;
+using penstock::Bottleneck;
+using penstock::StageStats;
+using penstock::Stats;
+
+namespace {
+
+/// A second in which each stage works for `busy` of it, and waits for what is before or behind it.
+Stats stats(std::chrono::milliseconds source_busy, std::chrono::milliseconds copy_busy,
+            std::chrono::milliseconds copy_held, std::chrono::milliseconds consumer_busy) {
+  Stats result;
+  result.source = {.busy = source_busy, .waiting_for_room = 1s - source_busy};
+  result.copy = {.busy = copy_busy,
+                 .waiting_for_input = 1s - copy_busy - copy_held,
+                 .waiting_for_room = copy_held};
+  result.consumer = {.busy = consumer_busy, .waiting_for_input = 1s - consumer_busy};
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("the verdict names the stage that does not wait", "[stats]") {
+  CHECK(stats(990ms, 100ms, 0ms, 100ms).bottleneck() == Bottleneck::source);
+  CHECK(stats(100ms, 950ms, 0ms, 5ms).bottleneck() == Bottleneck::copy);
+  CHECK(stats(100ms, 950ms, 0ms, 990ms).bottleneck() == Bottleneck::copy);  // waits on its stream
+  CHECK(stats(100ms, 50ms, 900ms, 5ms).bottleneck() == Bottleneck::consumer);
+  CHECK(stats(100ms, 50ms, 0ms, 999ms).bottleneck() == Bottleneck::consumer);
+  CHECK(stats(990ms, 400ms, 0ms, 990ms).bottleneck() == Bottleneck::balanced);
+}
+
+TEST_CASE("utilisation is the part of its time that a stage works", "[stats]") {
+  CHECK(StageStats{}.utilisation() == 0);
+  CHECK(StageStats{.busy = 3s, .waiting_for_input = 1s, .waiting_for_room = 2s}.utilisation() ==
+        0.5);
+}
+
+TEST_CASE("statistics print as a short table with units and the verdict", "[stats]") {
+  Stats table = stats(990ms, 100ms, 0ms, 100ms);
+  table.source.batches = 12;
+  table.source.bytes = 3 << 20;
+  table.workers = 2;
+  table.host_depth = 4;
+  table.host_bytes = 1536;
+  std::ostringstream text;
+  text << table;
+  for (const char* part : {"source", "copy", "consumer", "0.990 s", "12", "3.0 MiB", "2 workers",
+                           "4 batches in pinned memory (1.5 KiB)", "bottleneck: source"}) {
+    INFO(text.str());
+    CHECK(text.str().find(part) != std::string::npos);
+  }
+}
+
+TEST_CASE("every verdict has a name", "[stats]") {
+  for (const auto& [verdict, name] :
+       {std::pair{Bottleneck::source, "source"}, std::pair{Bottleneck::copy, "copy"},
+        std::pair{Bottleneck::consumer, "consumer"}, std::pair{Bottleneck::balanced, "balanced"}})
+    CHECK(to_string(verdict) == std::string(name));
+}
