@@ -110,8 +110,8 @@ class Prefetcher {
   /// or CudaError.
   Prefetcher(Layout<Batch> layout, AnySampler sampler, AnySource<Batch> source,
              PrefetcherOptions options = {})
-      : hand_over_(std::make_shared<detail::HandOver<Batch>>(
-            std::move(layout), std::move(sampler), std::move(source), std::move(options))) {}
+      : hand_over_(std::make_shared<detail::HandOver<Batch>>(std::move(layout), std::move(sampler),
+                                                             std::move(source), options)) {}
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
   /// Asks the sources to stop, joins the workers, waits until no copy reads host memory any more,

@@ -262,6 +262,24 @@ TEST_CASE("the timeline says what every operation was", "[emulation]") {
   }
 }
 
+TEST_CASE("the timeline knows the direction of every copy", "[emulation]") {
+  const DeviceMemory<std::uint8_t> first(64), second(64);
+  const PinnedMemory<std::uint8_t> pinned(64);
+  const TestStream stream;
+  const auto copy = [&](void* to, const void* from) {
+    REQUIRE_CUDA(cudaMemcpyAsync(to, from, 64, cudaMemcpyDefault, stream));
+  };
+  emulation::record_timeline(true);
+  copy(first.data(), pinned.data());
+  copy(second.data(), first.data());
+  copy(pinned.data(), second.data());
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  std::vector<cudaMemcpyKind> directions;
+  for (const auto& operation : emulation::timeline()) directions.push_back(operation.copy);
+  CHECK(directions ==
+        std::vector{cudaMemcpyHostToDevice, cudaMemcpyDeviceToDevice, cudaMemcpyDeviceToHost});
+}
+
 TEST_CASE("the timeline records launches, waits and allocations", "[emulation]") {
   using emulation::OperationKind;
   const DeviceMemory<std::uint8_t> device(64);

@@ -218,8 +218,9 @@ TEST_CASE("the lazy schedule runs what is waited for before what is not", "[emul
     REQUIRE_CUDA(cudaStreamSynchronize(ignored));
     CHECK(log.entries().size() == 2);
   }
-  // Not in all: a thread that is interrupted idles, and idleness lets the work run.
-  CHECK(overtaken > rounds * 3 / 4);
+  // Not in all: a thread that is interrupted idles, and idleness lets the work run. Where streams
+  // do not wait to be needed, hardly ever.
+  CHECK(overtaken > rounds / 5);
 }
 
 TEST_CASE("the lazy schedule runs what the awaited work waits for", "[emulation]") {

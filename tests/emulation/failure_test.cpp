@@ -2,12 +2,14 @@
 
 // Failures on demand, sticky errors, and what the emulation refuses.
 
+#include <atomic>
 #include <cstdint>
 #include <penstock/emulation.hpp>
 #include <thread>
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/eventually.hpp"
 #include "support/gate.hpp"
 #include "support/graphs.hpp"
 #include "support/handles.hpp"
@@ -193,21 +195,24 @@ TEST_CASE("who waits for an operation that fails is released", "[emulation][fail
 // receive an appropriate cudaError_t."
 TEST_CASE("a callback is told of a failure before it", "[emulation][failure]") {
   cudaStream_t stream = nullptr;
-  cudaError_t told = cudaSuccess;
+  std::atomic<cudaError_t> told{cudaSuccess};
   REQUIRE_CUDA(cudaStreamCreate(&stream));
   Gate gate;
-  emulation::fail_operation(emulation::OperationKind::host_function, cudaErrorLaunchFailure);
-  gate.hold(stream);  // the host function that fails
-  const cudaError_t added = cudaStreamAddCallback(
+  gate.hold(stream);
+  emulation::fail_operation(emulation::OperationKind::event_record, cudaErrorLaunchFailure);
+  cudaEvent_t event = nullptr;
+  REQUIRE_CUDA(cudaEventCreate(&event));
+  REQUIRE_CUDA(cudaEventRecord(event, stream));
+  REQUIRE_CUDA(cudaStreamAddCallback(
       stream,
       [](cudaStream_t, cudaError_t status, void* data) {
-        *static_cast<cudaError_t*>(data) = status;
+        *static_cast<std::atomic<cudaError_t>*>(data) = status;
       },
-      &told, 0);
-  CHECK(cudaStreamSynchronize(stream) == cudaErrorLaunchFailure);
-  // Unless the device had failed before the call, the callback was added and has been told.
-  CHECK(added == (told == cudaSuccess ? cudaErrorLaunchFailure : cudaSuccess));
-  CHECK(told == (added == cudaSuccess ? cudaErrorLaunchFailure : cudaSuccess));
+      &told, 0));
+  gate.open();
+  CHECK(eventually([&] { return told != cudaSuccess; }));
+  CHECK(told == cudaErrorLaunchFailure);
+  CHECK(cudaEventDestroy(event) == cudaErrorLaunchFailure);
   CHECK(cudaStreamDestroy(stream) == cudaErrorLaunchFailure);
 }
 

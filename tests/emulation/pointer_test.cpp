@@ -87,6 +87,8 @@ TEST_CASE("freed memory is not memory", "[emulation][pointer]") {
   REQUIRE_CUDA(cudaFreeHost(pinned));
   CHECK(buffers.copy(device, buffers.pinned.data(), size, cudaMemcpyHostToDevice) ==
         cudaErrorInvalidValue);
+  CHECK(buffers.copy(buffers.device.data(), pinned, size, cudaMemcpyHostToDevice) ==
+        cudaErrorInvalidValue);
   CHECK(cudaMemsetAsync(device, 0, size, buffers.stream) == cudaErrorInvalidValue);
   CHECK(cudaFree(device) == cudaErrorInvalidValue);
   CHECK(cudaFreeHost(pinned) == cudaErrorInvalidValue);

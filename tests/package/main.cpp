@@ -16,11 +16,11 @@ int main() {
 
   const auto layout = penstock::Layout<Batch>{4}.field(&Batch::numbers, {});
   const penstock::Sampler sampler{{.samples = 16, .batch_size = 4}};
-  penstock::Prefetcher<Batch> prefetcher{
-      layout, sampler, [](const penstock::Ticket& ticket, Batch& batch) {
-        for (std::size_t i = 0; i < ticket.samples.size(); ++i)
-          batch.numbers(i) = static_cast<int>(ticket.samples[i]);
-      }};
+  penstock::Prefetcher<Batch> prefetcher{layout, sampler,
+                                         [](const penstock::Ticket& ticket, Batch& batch) {
+                                           for (std::size_t i = 0; i < ticket.samples.size(); ++i)
+                                             batch.numbers(i) = static_cast<int>(ticket.samples[i]);
+                                         }};
 
   const penstock::Stream stream;
   int arrived = 0;

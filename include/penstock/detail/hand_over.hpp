@@ -49,7 +49,7 @@ class HandOver {
   bool stage_ready_batch() noexcept;
   bool reserve_slot();
   void stage(HostBatch<Batch> host);
-  void stage(std::exception_ptr error);
+  void stage(std::exception_ptr&& error);
   Staged<Batch>& fill_reserved_slot();
   void copy(HostBatch<Batch>& host, Staged<Batch>& staged);
   void stage_inline();
@@ -119,7 +119,7 @@ PinnedPoolOptions HandOver<Batch>::pool_options(const PrefetcherOptions& options
 template <class Batch>
 HandOver<Batch>::HandOver(Layout<Batch> layout, AnySampler sampler, AnySource<Batch> source,
                           PrefetcherOptions options)
-    : options_(checked(std::move(options))),
+    : options_(checked(options)),
       layout_(std::move(layout)),
       seed_(sampler.seed()),
       batches_(sampler.batches()),
@@ -218,7 +218,7 @@ void HandOver<Batch>::stage(HostBatch<Batch> host) {
 
 /// An error takes the place of its batch, slot included, so that errors are bounded as batches are.
 template <class Batch>
-void HandOver<Batch>::stage(std::exception_ptr error) {
+void HandOver<Batch>::stage(std::exception_ptr&& error) {
   Staged<Batch>& staged = fill_reserved_slot();
   staged.error = std::move(error);
   line_.push(staged);

@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
@@ -69,11 +70,11 @@ class IdleBlocks {
   /// the block is here and nobody can take it.
   template <class Hook>
   bool push(Block* block, Hook before_unlock) {
-    std::size_t shard = shard_of(block->taker_);
-    List* list = block->taker_ == this_thread() ? &shards_[shard].own : &shards_[shard].returned;
-    while (!list->try_lock()) {
-      shard = (shard + 1) % kShards;
-      list = &shards_[shard].returned;
+    const std::size_t home = shard_of(block->taker_);
+    List* list = block->taker_ == this_thread() ? &shards_[home].own : &shards_[home].returned;
+    for (std::size_t i = home; !list->try_lock(); list = &shards_[i].returned) {
+      i = (i + 1) % kShards;
+      if (i == home) std::this_thread::yield();  // Somebody who has them all needs a processor.
     }
     const bool open = !list->closed;
     if (open) {
@@ -86,7 +87,11 @@ class IdleBlocks {
 
   /// From now on push never allocates, as long as there are at most `count` blocks.
   void reserve(std::size_t count) {
-    for_each_list([&](List& list) { list.blocks.reserve(std::bit_ceil(count)); });
+    // The first few places are the busy ones. With some idle ones behind them, those of two lists
+    // share no cache line.
+    constexpr std::size_t kLeast = 64;
+    const std::size_t places = std::bit_ceil(std::max(count, kLeast));
+    for_each_list([&](List& list) { list.blocks.reserve(places); });
   }
 
   /// Refuses every later push, and returns how many blocks are here.
@@ -195,13 +200,14 @@ class IdleBlocks {
     }
   };
 
-  /// What `take` takes from the first list that has it, this thread's shard first.
+  /// What `take` takes from the first list that has it, this thread's shard first. Within a shard
+  /// in the direction in which take_over moves blocks, so that none slips by.
   template <class Take>
   Block* pop_where(std::uint64_t self, Take take) {
     const std::size_t home = shard_of(self);
     for (std::size_t i = 0; i < kShards; ++i) {
       Shard& shard = shards_[(home + i) % kShards];
-      for (List* list : {&shard.own, &shard.returned})
+      for (List* list : {&shard.returned, &shard.own})
         if (Block* block = take(*list)) return taken_by(self, block);
     }
     return nullptr;
@@ -221,14 +227,34 @@ class IdleBlocks {
   }
   static_assert(kShards == 16, "shard_of takes four bits");
 
+  /// Has all lists locked during its life: blocks move, so that looking at one list after the other
+  /// would count some twice or never.
+  class [[nodiscard]] AllLocked {
+   public:
+    explicit AllLocked(IdleBlocks& blocks) : blocks_(blocks) {
+      for_each([](List& list) { list.lock(); });
+    }
+    ~AllLocked() {
+      for_each([](List& list) { list.unlock(); });
+    }
+    AllLocked(const AllLocked&) = delete;
+    AllLocked& operator=(const AllLocked&) = delete;
+
+    template <class Visit>
+    void for_each(Visit visit) {
+      for (Shard& shard : blocks_.shards_) {
+        visit(shard.own);
+        visit(shard.returned);
+      }
+    }
+
+   private:
+    IdleBlocks& blocks_;
+  };
+
   template <class Visit>
   void for_each_list(Visit visit) {
-    for (Shard& shard : shards_)
-      for (List* list : {&shard.own, &shard.returned}) {
-        list->lock();
-        visit(*list);
-        list->unlock();
-      }
+    AllLocked(*this).for_each(visit);
   }
 
   std::array<Shard, kShards> shards_;

@@ -16,17 +16,20 @@ struct Scenario {
   void (*run)(races::Version);
 };
 
-#define SCENARIO(name)  \
-  Scenario {            \
-#name, &races::name \
-  }
 constexpr std::array scenarios{
-    SCENARIO(overwrite_source),           SCENARIO(read_result),
-    SCENARIO(stream_wait_for_host_wait),  SCENARIO(hand_to_other_thread),
-    SCENARIO(overwrite_graph_source),     SCENARIO(no_wait),
-    SCENARIO(record_before_copy),         SCENARIO(wait_before_record),
-    SCENARIO(host_function_beside_copy),  SCENARIO(reuse_device_memory),
-    SCENARIO(legacy_beside_non_blocking), SCENARIO(pageable_copy_beside_non_blocking),
+    Scenario{"overwrite_source", races::overwrite_source},
+    Scenario{"read_result", races::read_result},
+    Scenario{"stream_wait_for_host_wait", races::stream_wait_for_host_wait},
+    Scenario{"hand_to_other_thread", races::hand_to_other_thread},
+    Scenario{"overwrite_graph_source", races::overwrite_graph_source},
+    Scenario{"no_wait", races::no_wait},
+    Scenario{"record_before_copy", races::record_before_copy},
+    Scenario{"wait_before_record", races::wait_before_record},
+    Scenario{"host_function_beside_copy", races::host_function_beside_copy},
+    Scenario{"reuse_device_memory", races::reuse_device_memory},
+    Scenario{"free_while_used", races::free_while_used},
+    Scenario{"legacy_beside_non_blocking", races::legacy_beside_non_blocking},
+    Scenario{"pageable_copy_beside_non_blocking", races::pageable_copy_beside_non_blocking},
 };
 
 }  // namespace

@@ -22,12 +22,13 @@ void hand_to_other_thread(Version version);       ///< and forget that a copy st
 void overwrite_graph_source(Version version);     ///< of a replay that may not have read it
 
 // Stream against stream.
-void no_wait(Version version);                     ///< between the writing and the reading stream
-void record_before_copy(Version version);          ///< so that the event does not cover the copy
-void wait_before_record(Version version);          ///< so that there is nothing to wait for
-void host_function_beside_copy(Version version);   ///< that writes what the function reads
-void reuse_device_memory(Version version);         ///< that another stream may still read
-void legacy_beside_non_blocking(Version version);  ///< streams, which do not synchronise
+void no_wait(Version version);                    ///< between the writing and the reading stream
+void record_before_copy(Version version);         ///< so that the event does not cover the copy
+void wait_before_record(Version version);         ///< so that there is nothing to wait for
+void host_function_beside_copy(Version version);  ///< that writes what the function reads
+void reuse_device_memory(Version version);        ///< that another stream may still read
+void free_while_used(Version version);  ///< by another stream, in stream order of the first
+void legacy_beside_non_blocking(Version version);         ///< streams, which do not synchronise
 void pageable_copy_beside_non_blocking(Version version);  ///< streams: the same, less visibly
 
 constexpr std::size_t size = 4096;  // bytes of every buffer

@@ -75,6 +75,34 @@ void reuse_device_memory(Version version) {
   copy(data.device, data.source, data.writer.get());  // the next batch, into the same slot
 }
 
+void free_while_used(Version version) {
+  const penstock::Stream owner, user;
+  const Pinned result;
+  penstock::Event allocated, used;
+  void *memory = nullptr, *next = nullptr;
+  const auto allocate = [&](void** data) {
+    penstock::detail::check(cudaMallocAsync(data, size, owner.get()), "cudaMallocAsync");
+    penstock::detail::check(cudaMemsetAsync(*data, 1, size, owner.get()), "cudaMemsetAsync");
+  };
+  const auto free = [&](void* data) {
+    penstock::detail::check(cudaFreeAsync(data, owner.get()), "cudaFreeAsync");
+  };
+  allocate(&memory);
+  allocated.record(owner.get());
+  allocated.make_wait(user.get());
+  penstock::detail::check(
+      cudaMemcpyAsync(result.data(), memory, size, cudaMemcpyDeviceToHost, user.get()),
+      "cudaMemcpyAsync");
+  used.record(user.get());
+  if (version == Version::right) used.make_wait(owner.get());
+  free(memory);
+  allocate(&next);  // the same memory
+  user.synchronize();
+  owner.synchronize();
+  free(next);
+  owner.synchronize();
+}
+
 void legacy_beside_non_blocking(Version version) {
   const Pinned source, result;
   const Device device;

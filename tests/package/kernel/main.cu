@@ -16,11 +16,11 @@ __global__ void add_up(Batch batch, int* sum) {
 int main() {
   const auto layout = penstock::Layout<Batch>{4}.field(&Batch::numbers, {});
   const penstock::Sampler sampler{{.samples = 16, .batch_size = 4}};
-  penstock::Prefetcher<Batch> prefetcher{
-      layout, sampler, [](const penstock::Ticket& ticket, Batch& batch) {
-        for (std::size_t i = 0; i < ticket.samples.size(); ++i)
-          batch.numbers(i) = static_cast<int>(ticket.samples[i]);
-      }};
+  penstock::Prefetcher<Batch> prefetcher{layout, sampler,
+                                         [](const penstock::Ticket& ticket, Batch& batch) {
+                                           for (std::size_t i = 0; i < ticket.samples.size(); ++i)
+                                             batch.numbers(i) = static_cast<int>(ticket.samples[i]);
+                                         }};
 
   const penstock::Stream stream;
   int* device_sum = nullptr;

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <penstock/detail/idle_blocks.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "support/catch.hpp"
+
+using penstock::detail::IdleBlocks;
+using penstock::detail::IdleLink;
+
+namespace {
+
+struct Block : IdleLink<Block> {
+  explicit Block(std::size_t size) : size_(size) {}
+  std::size_t bytes() const { return size_; }
+  std::size_t size_;
+};
+
+constexpr auto no_hook = [] {};
+
+}  // namespace
+
+TEST_CASE("a block that wastes more than an eighth does not fit", "[idle_blocks]") {
+  IdleBlocks<Block> idle;
+  Block block(900);
+  idle.reserve(1);
+  REQUIRE(idle.push(&block, no_hook));
+  CHECK(idle.try_pop(901) == nullptr);
+  CHECK(idle.try_pop(799) == nullptr);
+  CHECK(idle.pop(799) == nullptr);
+  CHECK(idle.try_pop(800) == &block);
+  CHECK(idle.try_pop(800) == nullptr);
+}
+
+TEST_CASE("blocks that another thread gives back are found again, the last one first",
+          "[idle_blocks]") {
+  IdleBlocks<Block> idle;
+  std::vector<Block> blocks(3, Block(256));
+  idle.reserve(blocks.size());
+  for (Block& block : blocks) idle.push(&block, no_hook);
+  std::vector<Block*> taken;
+  for (std::size_t i = 0; i < blocks.size(); ++i) taken.push_back(idle.try_pop(256));
+  std::thread([&] {
+    for (Block* block : taken) idle.push(block, no_hook);
+  }).join();
+  CHECK(idle.count() == 3);
+  CHECK(idle.bytes() == 3 * 256);
+  CHECK(idle.try_pop(256) == taken[2]);
+  CHECK(idle.try_pop(256) == taken[1]);
+  CHECK(idle.pop(256) == taken[0]);
+  CHECK(idle.hits() == 6);
+}
+
+TEST_CASE("a closed list takes nothing back", "[idle_blocks]") {
+  IdleBlocks<Block> idle;
+  std::array<Block, 2> blocks{Block(256), Block(256)};
+  idle.reserve(2);
+  idle.push(blocks.data(), no_hook);
+  CHECK(idle.close() == 1);
+  CHECK_FALSE(idle.push(&blocks[1], no_hook));
+}
+
+TEST_CASE("a look finds a block, or whoever gave one back meanwhile knows of the look",
+          "[idle_blocks]") {
+  // A taker and a giver hold two blocks of three at most, so there always is one. This thread's
+  // look may miss it only if a block came back since the look began.
+  IdleBlocks<Block> idle;
+  std::vector<Block> blocks(3, Block(256));
+  idle.reserve(blocks.size());
+  for (Block& block : blocks) idle.push(&block, no_hook);
+
+  std::atomic<bool> done{false};
+  std::atomic<Block*> passed{nullptr};
+  std::atomic<std::uint64_t> given{0};
+  std::thread taker([&] {
+    while (!done)
+      if (passed == nullptr)
+        if (Block* block = idle.try_pop(256)) passed = block;
+  });
+  std::thread giver([&] {
+    while (!done)
+      if (Block* block = passed) {
+        passed = nullptr;
+        idle.push(block, [&] { given.fetch_add(1, std::memory_order_relaxed); });
+      }
+  });
+  std::uint64_t missed = 0;
+  while (given.load(std::memory_order_relaxed) < 50'000) {
+    const std::uint64_t before = given.load(std::memory_order_relaxed);
+    if (Block* block = idle.pop(256))
+      idle.push(block, no_hook);
+    else
+      missed += given.load(std::memory_order_relaxed) == before;
+  }
+  done = true;
+  taker.join();
+  giver.join();
+  CHECK(missed == 0);
+}
