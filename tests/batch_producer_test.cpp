@@ -182,7 +182,8 @@ TEST_CASE("each worker owns a copy of the source", "[batch_producer]") {
     explicit Counting(std::shared_ptr<std::atomic<int>> c) : copies(std::move(c)) {}
     Counting(const Counting& other) : copies(other.copies), own(0) { ++*copies; }
     void operator()(const Ticket& ticket, Numbers& batch) {
-      ++own;
+      // Each worker stays in its first batch until all have one.
+      if (++own == 1) eventually([&] { return *copies >= 4; });
       write_numbers(ticket, batch);
     }
   };

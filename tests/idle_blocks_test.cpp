@@ -68,33 +68,33 @@ TEST_CASE("a closed list takes nothing back", "[idle_blocks]") {
 
 TEST_CASE("a look finds a block, or whoever gave one back meanwhile knows of the look",
           "[idle_blocks]") {
-  // A taker and a giver hold two blocks of three at most, so there always is one. This thread's
-  // look may miss it only if a block came back since the look began.
+  // Takers pass what they take on to a giver. There are more blocks than they all can hold, so
+  // there always is one, and this thread's look may miss it only if one came back since the look
+  // began.
   IdleBlocks<Block> idle;
-  std::vector<Block> blocks(3, Block(256));
+  std::vector<Block> blocks(5, Block(256));
   idle.reserve(blocks.size());
   for (Block& block : blocks) idle.push(&block, no_hook);
 
   std::atomic<bool> done{false};
-  std::atomic<Block*> passed{nullptr};
+  std::array<std::atomic<Block*>, 2> passed{};
   std::atomic<std::uint64_t> given{0};
   std::thread taker([&] {
     while (!done)
-      if (passed == nullptr)
-        if (Block* block = idle.try_pop(256)) passed = block;
+      if (passed[0] == nullptr) passed[0] = idle.try_pop(256);
   });
   std::thread giver([&] {
     while (!done)
-      if (Block* block = passed) {
-        passed = nullptr;
-        idle.push(block, [&] { given.fetch_add(1, std::memory_order_relaxed); });
-      }
+      for (auto& mailbox : passed)
+        if (Block* block = mailbox.exchange(nullptr))
+          idle.push(block, [&] { given.fetch_add(1, std::memory_order_relaxed); });
   });
   std::uint64_t missed = 0;
-  while (given.load(std::memory_order_relaxed) < 50'000) {
+  while (given.load(std::memory_order_relaxed) < 20'000) {
+    if (passed[1] != nullptr) continue;
     const std::uint64_t before = given.load(std::memory_order_relaxed);
     if (Block* block = idle.pop(256))
-      idle.push(block, no_hook);
+      passed[1] = block;
     else
       missed += given.load(std::memory_order_relaxed) == before;
   }

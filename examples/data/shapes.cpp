@@ -173,7 +173,8 @@ class Canvas {
 
   /// Mixes `part` of `whole` of `colour` into a pixel.
   void blend(int x, int y, const Colour& colour, int part, int whole) {
-    Colour& pixel = pixels_[static_cast<std::size_t>(y * cifar10::width + x)];
+    Colour& pixel =
+        pixels_[static_cast<std::size_t>(y) * cifar10::width + static_cast<std::size_t>(x)];
     for (std::size_t c = 0; c < pixel.size(); ++c)
       pixel[c] = (colour[c] * part + pixel[c] * (whole - part)) / whole;
   }

@@ -37,7 +37,8 @@ void launch(void (*kernel)(Parameters...), cudaStream_t stream,
     const std::unique_ptr<Task> owned(static_cast<Task*>(address));
     (*owned)();
   };
-  if (cudaLaunchHostFunc(stream, run, task.get()) == cudaSuccess) task.release();
+  if (cudaLaunchHostFunc(stream, run, task.get()) == cudaSuccess)
+    static_cast<void>(task.release());  // The host function owns it now.
 }
 
 }  // namespace kernel_on_cpu

@@ -33,7 +33,7 @@ struct Loss {
     }
     void* device = nullptr;
   };
-  operator float*() const {
+  operator float*() const {  // NOLINT(google-explicit-constructor): stands for a pointer
     static const Memory memory;
     return static_cast<float*>(memory.device);
   }

@@ -72,7 +72,7 @@ void for_each(cudaStream_t stream, std::int64_t n, Op op) {
     detail::check(cudaLaunchHostFunc(stream, &Task::run_again, captured), "cudaLaunchHostFunc", n);
   } else {
     detail::check(cudaLaunchHostFunc(stream, &Task::run_once, task.get()), "cudaLaunchHostFunc", n);
-    task.release();
+    static_cast<void>(task.release());  // The host function owns it now.
   }
 }
 

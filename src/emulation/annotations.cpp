@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "annotations.hpp"
 
+// NOLINTBEGIN(bugprone-reserved-identifier): the names that the sanitizers gave
 extern "C" {
 [[gnu::weak]] void AnnotateIgnoreSyncBegin(const char* file, int line);
 [[gnu::weak]] void AnnotateIgnoreSyncEnd(const char* file, int line);
@@ -13,6 +14,7 @@ extern "C" {
 [[gnu::weak]] void __asan_poison_memory_region(const volatile void* data, std::size_t bytes);
 [[gnu::weak]] void __asan_unpoison_memory_region(const volatile void* data, std::size_t bytes);
 }
+// NOLINTEND(bugprone-reserved-identifier)
 
 namespace penstock::emulation::detail {
 

@@ -164,7 +164,7 @@ cudaError_t Captures::admit_wait(const Device& device) {
 GraphNode& Captures::add(Stream& stream, cudaGraphNodeType type, Work work) {
   Ref<GraphNode> node(new GraphNode);
   node->type = type;
-  node->work = std::move(work);
+  node->work = work;
   node->after = stream.capture_tail;
   GraphNode& added = stream.capture->graph->add(std::move(node));
   stream.capture_tail = {&added};

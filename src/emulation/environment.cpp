@@ -98,7 +98,7 @@ void validate(const Options& options) {
 }
 
 Options options_from_environment() {
-  const char* const text = std::getenv("PENSTOCK_EMULATION");
+  const char* const text = std::getenv("PENSTOCK_EMULATION");  // NOLINT(concurrency-mt-unsafe)
   if (text == nullptr) return {};
   try {
     return parse_options(text);

@@ -90,6 +90,7 @@ class HandleTable {
   std::vector<Slot> slots_;
   std::vector<std::size_t> free_;
   // Of the process, so that a handle from before a reset is not valid after it.
+  // NOLINTNEXTLINE(readability-identifier-naming): a member
   static inline std::uint64_t next_generation_ = 1;
 };
 

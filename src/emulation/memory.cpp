@@ -84,6 +84,7 @@ void* AddressSpace::map(std::size_t bytes) {
 void AddressSpace::unmap(void* data, std::size_t bytes) {
   mapped_.erase(number(data));
   unpoison(data, whole_pages(bytes));
+  // NOLINTNEXTLINE(bugprone-unused-return-value): a mapping over a mapping of ours has its address
   mmap(data, whole_pages(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
        -1, 0);
   auto gap = free_.emplace(number(data), footprint(bytes)).first;

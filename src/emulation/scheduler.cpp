@@ -58,7 +58,7 @@ void Scheduler::retire(Stream& stream) {
 Task* Scheduler::task(const char* name, Work work) {
   Task* const task = store_.take();
   task->name = name;
-  task->work = std::move(work);
+  task->work = work;
   task->unmappings = memory_.unmappings();
   return task;
 }

@@ -65,10 +65,10 @@ cudaError_t Call::submit(Stream& stream, Work work, Mark* end) {
   if (status != cudaSuccess) return status;
   if (stream.capture != nullptr) {
     const cudaGraphNodeType type = node_type(work);
-    runtime.captures.add(stream, type, std::move(work));
+    runtime.captures.add(stream, type, work);
     return cudaSuccess;
   }
-  Mark mark = runtime.scheduler.submit(stream, runtime.scheduler.task(name(), std::move(work)));
+  Mark mark = runtime.scheduler.submit(stream, runtime.scheduler.task(name(), work));
   if (end != nullptr) *end = std::move(mark);
   return cudaSuccess;
 }

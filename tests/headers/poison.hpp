@@ -10,8 +10,8 @@
 // CUDA's headers are not under test, and use some of these names.
 #include <cuda_runtime_api.h>
 
-#include <cuda/std/mdspan>
 #include <nvtx3/nvToolsExtCudaRt.h>
+#include <cuda/std/mdspan>
 #include <nvtx3/nvtx3.hpp>
 
 #define A poisoned_by_penstock +
