@@ -165,7 +165,8 @@ class PinnedPoolCore {
     for (auto pause = kFirstPoll; !stop.stop_requested(); pause = std::min(2 * pause, kLastPoll)) {
       if ((entry = idle_.pop(bytes)) != nullptr) break;
       if (poll_in_flight(lock)) continue;
-      if (fits_cap(bytes) || evict(bytes, lock)) return grow(bytes, lock);
+      if (fits_cap(bytes)) return grow(bytes, lock);
+      if (evict(bytes, lock)) continue;
       const auto now = Clock::now();
       if (now - begin >= options_.timeout) throw timed_out(bytes);
       waited = true;
@@ -207,22 +208,31 @@ class PinnedPoolCore {
     return query(entry.event->get()) == cudaSuccess;
   }
 
-  /// Frees idle blocks of other sizes until `bytes` fit under the cap.
+  /// Frees idle blocks of other sizes until `bytes` fit under the cap, or none is left. False:
+  /// there was none, and the lock was held all the time. After true the caller has to look again:
+  /// while the lock was open, a wake-up may have come that nobody waited for.
   bool evict(std::size_t bytes, std::unique_lock<std::mutex>& lock) {
     std::vector<std::unique_ptr<PinnedEntry>> victims;
+    bool came_back = false;
     while (!fits_cap(bytes)) {
       PinnedEntry* victim = idle_.pop_any();
       if (victim == nullptr) break;
+      if (victim->bytes() >= bytes && victim->bytes() - bytes <= bytes / 8) {
+        idle_.push(victim, [] {});  // It came back just now, and is what the caller wants.
+        came_back = true;
+        break;
+      }
       bytes_ -= victim->bytes();
       const auto owner = std::find_if(entries_.begin(), entries_.end(),
                                       [&](const auto& entry) { return entry.get() == victim; });
       victims.push_back(std::move(*owner));
       entries_.erase(owner);
     }
+    if (victims.empty()) return came_back;
     lock.unlock();
     victims.clear();  // Calls CUDA.
     lock.lock();
-    return fits_cap(bytes);
+    return true;
   }
 
   /// A new block, for the caller. Called with room under the cap; allocates without the lock.
