@@ -23,8 +23,11 @@
 #include <penstock/any_sampler.hpp>
 #include <penstock/detail/batch_ring.hpp>
 #include <penstock/detail/cores.hpp>
+#include <penstock/detail/failure_log.hpp>
+#include <penstock/detail/process.hpp>
 #include <penstock/detail/worker_trace.hpp>
 #include <penstock/error.hpp>
+#include <penstock/failure.hpp>
 #include <penstock/layout.hpp>
 #include <penstock/markers.hpp>
 #include <penstock/pinned_pool.hpp>
@@ -45,6 +48,7 @@ struct ProducerOptions {
   std::size_t depth = 0;  ///< batches that are filled or being filled; 0: workers + 2
   std::uint64_t epochs = 1;
   bool ordered = true;  ///< false: batches come as they are ready, each still once
+  FailurePolicy on_failure = FailurePolicy::abort();  ///< of the source
   std::function<void()> on_ready =
       {};  ///< runs on a worker after each batch; must not throw or wait
 };
@@ -78,8 +82,9 @@ class HostBatch {
   std::int64_t samples_;
 };
 
-/// `next`, `ready` and `seek` belong to one thread at a time; `stats` may be called from any
-/// thread.
+/// `next`, `ready`, `at_end` and `seek` belong to one thread at a time; `stats` and `failures` may
+/// be called from any thread. After a fork, the child can do nothing with a producer, but destroy
+/// it.
 template <class Batch>
 class BatchProducer {
  public:
@@ -94,12 +99,13 @@ class BatchProducer {
   ~BatchProducer() { stop(); }
 
   /// The next batch; blocks until it is there. nullopt: all epochs are done, or the source said
-  /// that there is no more. Throws SourceError (or PoolExhausted, CudaError) in place of the batch
-  /// that failed; the call after that goes on with the batch after it.
+  /// that there is no more. Throws SourceError (or PoolExhausted, CudaError) in place of a batch
+  /// that failed and that the failure policy does not cover; the call after that goes on with the
+  /// batch after it. Throws std::logic_error when another thread is in `next`.
   std::optional<HostBatch<Batch>> next();
 
   /// A batch, or the error in its place, is there: `next` will not wait. Never with 0 workers.
-  bool ready() const noexcept { return !finished_ && ring_.full(); }
+  bool ready() noexcept { return !at_end() && ring_.full(); }
   /// There will be no more batches. Does not wait; with 0 workers it does not know
   /// that the source will say so.
   bool at_end() noexcept;
@@ -110,34 +116,52 @@ class BatchProducer {
   /// workers and starts them again, with fresh copies of the source.
   void seek(std::uint64_t epoch, std::uint64_t batch);
 
+  /// The number, over all epochs, of the batch behind the last one that `next` returned or threw
+  /// for. Of no meaning when batches come unordered.
+  std::uint64_t position() const noexcept {
+    return options_.workers == 0 ? inline_next_.load() : ring_.head();
+  }
   std::uint64_t batches() const noexcept { return batches_; }
   const ProducerOptions& options() const noexcept { return options_; }
   /// Bytes of pinned memory that a batch takes: the layout's, and its sample numbers behind it.
   static std::size_t block_bytes(const Layout<Batch>& layout);
   StageStats stats() const;
+  /// The first 256 failures that the policy has dealt with.
+  std::vector<Failure> failures() const { return log_.kept(); }
+  std::uint64_t skipped() const noexcept { return log_.skipped(); }
+  std::uint64_t replaced() const noexcept { return log_.replaced(); }
   /// What the worker with the oldest batch does, for StallError.
   detail::WorkerActivity oldest_activity() const;
 
  private:
+  using Failed = detail::Failed;
+  struct Filled {
+    HostBatch<Batch> batch;
+    std::unique_ptr<Failed> instead_of;
+  };
   struct End {};  // the source returned false
-  using Item = std::variant<HostBatch<Batch>, std::exception_ptr, End>;
+  using Item = std::variant<Filled, Failed, End>;
 
   void start();
   void work(std::size_t worker, const std::stop_token& stop);
   bool enter(detail::WorkerTrace& trace);
   PinnedBlock acquire(detail::WorkerTrace& trace, const std::stop_token& stop);
-  Item attempt(std::uint64_t number, PinnedBlock block, std::optional<AnySource<Batch>>& source,
-               std::vector<std::uint64_t>& samples, detail::WorkerTrace& trace,
-               const std::stop_token& stop) noexcept;
-  Item make(std::uint64_t number, PinnedBlock&& block, AnySource<Batch>& source,
-            std::vector<std::uint64_t>& samples, detail::WorkerTrace& trace,
-            const std::stop_token& stop);
-  Item fill(PinnedBlock&& block, const Ticket& ticket, AnySource<Batch>& source,
-            const std::stop_token& stop);
+  /// What one thread fills batches with.
+  struct Tools {
+    detail::WorkerTrace& trace;
+    std::stop_token stop;
+    std::optional<AnySource<Batch>> source{};  // its own copy
+    std::vector<std::uint64_t> samples{};
+  };
+  Item make(std::uint64_t number, PinnedBlock block, Tools& tools) noexcept;
+  Item attempt(std::uint64_t number, std::uint64_t samples_of, PinnedBlock& block, Tools& tools);
+  void replace(Item& item, std::uint64_t number, PinnedBlock& block, Tools& tools);
+  Item fill(PinnedBlock& block, const Ticket& ticket, Tools& tools);
   std::size_t bytes(const HostBatch<Batch>& batch) const;
-  Ticket write_ticket(std::uint64_t number, const PinnedBlock& block,
+  Ticket write_ticket(std::uint64_t number, std::uint64_t samples_of, const PinnedBlock& block,
                       std::vector<std::uint64_t>& samples) const;
-  std::optional<HostBatch<Batch>> batch_in(Item&& item) const;
+  bool is_dealt_with(Item& item) noexcept;
+  HostBatch<Batch> batch_in(Item&& item) const;
   void count_queue() noexcept;
   std::optional<HostBatch<Batch>> next_inline();
 
@@ -145,6 +169,7 @@ class BatchProducer {
   const AnySampler sampler_;
   const AnySource<Batch> source_;
   PinnedPool& pool_;
+  const detail::OwnerProcess process_;
   ProducerOptions options_;
   std::uint64_t batches_;  // of an epoch
   std::uint64_t total_;    // of all epochs
@@ -152,13 +177,14 @@ class BatchProducer {
   int device_;
 
   detail::BatchRing<Item> ring_;
+  detail::FailureLog log_;
+  std::atomic_flag in_next_;                         // some thread is
   bool finished_ = false;                            // of the consumer
   std::atomic<std::uint64_t> looks_{0}, queued_{0};  // at the queue; written by the consumer
-  std::uint64_t inline_next_ = 0;                    // with 0 workers: the next number,
-  std::optional<AnySource<Batch>> inline_source_;    // and the copy that next() runs
-  std::vector<std::uint64_t> inline_samples_;
   std::vector<detail::WorkerTrace> traces_;
-  std::vector<std::jthread> workers_;  // last: joined before anything they use goes away
+  std::atomic<std::uint64_t> inline_next_{0};  // with 0 workers: the next number,
+  Tools inline_tools_;                         // and what next() fills it with
+  std::vector<std::jthread> workers_;          // last: joined before anything they use goes away
 };
 
 }  // namespace penstock

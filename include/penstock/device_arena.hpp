@@ -16,6 +16,8 @@
 #include <mutex>
 #include <optional>
 #include <penstock/cuda.hpp>
+#include <penstock/detail/checks.hpp>
+#include <penstock/detail/process.hpp>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -118,6 +120,11 @@ class DeviceArenaCore {
 
   /// Freed after the device has stopped reading it. Errors have nowhere to go.
   ~DeviceArenaCore() {
+    if (!process_.is_this()) {
+      leak(std::move(memory_));
+      leak(std::move(readers_));
+      return;
+    }
     const CaptureModeGuard guard;
     for (const Readers& readers : readers_)
       for (std::size_t i = 0; i < readers.recorded; ++i)
@@ -136,6 +143,7 @@ class DeviceArenaCore {
   }
 
   std::size_t acquire(cudaStream_t writer) {
+    process_.require("DeviceArena::acquire");
     std::unique_lock lock(mutex_);
     returned_.wait(lock, [&] { return !free_.empty() || lost_ == readers_.size(); });
     if (free_.empty())
@@ -147,8 +155,10 @@ class DeviceArenaCore {
   }
 
   void release_after(std::size_t index, std::span<const cudaStream_t> streams) {
+    if (!process_.is_this()) return;
     try {
       record(readers_[index], streams);
+      if constexpr (checks) mark_released(index, streams);
     } catch (...) {
       if (wait_on_host(streams))
         give_back(index);
@@ -222,6 +232,15 @@ class DeviceArenaCore {
     }
   }
 
+  /// With PENSTOCK_CHECKS, whoever reads the slot after this reads poison.
+  void mark_released(std::size_t index, std::span<const cudaStream_t> streams) {
+    const cudaStream_t first = streams.front();
+    Readers& readers = readers_[index];
+    for (std::size_t i = 1; i < readers.recorded; ++i) readers.events[i].make_wait(first);
+    check(cudaMemsetAsync(data(index), poison, slot_bytes_, first), "cudaMemsetAsync", slot_bytes_);
+    readers.events.front().record(first);
+  }
+
   static bool wait_on_host(std::span<const cudaStream_t> streams) noexcept {
     bool done = true;
     for (const cudaStream_t stream : streams) done &= cudaStreamSynchronize(stream) == cudaSuccess;
@@ -244,6 +263,7 @@ class DeviceArenaCore {
     returned_.notify_all();
   }
 
+  const OwnerProcess process_;
   int device_;
   std::size_t slot_bytes_, stride_;
   std::unique_ptr<std::byte, Free> memory_;

@@ -13,11 +13,13 @@
 // A const Layout may be used by any number of threads; nothing below the constructor and field()
 // allocates.
 
+#include <algorithm>
 #include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <penstock/detail/checks.hpp>
 #include <penstock/tensor.hpp>
 #include <stdexcept>
 #include <string>
@@ -87,7 +89,9 @@ class Layout {
   }
 
   /// Size of a block in bytes: the end of the last field of a full batch.
-  std::size_t bytes() const noexcept { return fields_.empty() ? 0 : end(fields_.back()); }
+  std::size_t bytes() const noexcept {
+    return fields_.empty() ? 0 : end(fields_.back()) + detail::field_guard;
+  }
 
   std::int64_t batch_size() const noexcept { return batch_size_; }
 
@@ -151,6 +155,13 @@ class Layout {
       const std::size_t length = static_cast<std::size_t>(samples) * field.sample_bytes;
       if (length != 0) f(field.offset, length);
     }
+  }
+
+  /// Calls `f(offset, sample_bytes)` for each field: where it begins in a block, and the size of
+  /// one of its samples.
+  template <class F>
+  void for_each_field(F&& f) const {
+    for (const Field& field : fields_) f(field.offset, field.sample_bytes);
   }
 
  private:
@@ -219,7 +230,8 @@ class Layout {
     }
     times(index, sample_bytes, batch_size_);
     field.sample_bytes = static_cast<std::size_t>(sample_bytes);
-    field.offset = (bytes() + field_alignment - 1) / field_alignment * field_alignment;
+    const std::size_t before = std::max(bytes(), detail::field_guard);
+    field.offset = (before + field_alignment - 1) / field_alignment * field_alignment;
     if (end(field) > std::size_t{std::numeric_limits<std::int64_t>::max()})
       reject(index, "ends at byte " + std::to_string(end(field)) + ", beyond 63 bits");
     fields_.push_back(std::move(field));

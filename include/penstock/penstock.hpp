@@ -20,6 +20,7 @@
 
 #include <penstock/emulation.hpp>  // control of the emulated runtime
 #include <penstock/error.hpp>      // what is thrown
+#include <penstock/failure.hpp>    // what becomes of batches that fail
 #include <penstock/markers.hpp>    // NVTX ranges
 #include <penstock/stats.hpp>      // where the time went
 #include <penstock/tensor.hpp>     // the view of a field

@@ -18,9 +18,11 @@
 #include <cstdint>
 #include <memory>
 #include <penstock/batch_producer.hpp>
+#include <penstock/detail/process.hpp>
 #include <penstock/device_arena.hpp>
 #include <penstock/stats.hpp>
 #include <utility>
+#include <vector>
 
 namespace penstock {
 
@@ -31,8 +33,9 @@ struct PrefetcherOptions {
   std::size_t device_depth = 2;   ///< device slots: batches on the device, leased ones included
   std::uint64_t epochs = 1;
   bool ordered = true;  ///< false: batches come as they are ready, each still once
-  std::chrono::milliseconds stall_timeout{300'000};  ///< `next` gives up with StallError; 0: never
-  HostMemory host_memory = HostMemory::pinned;       ///< pageable only where it is asked for
+  FailurePolicy on_failure = FailurePolicy::abort();  ///< what becomes of batches that fail
+  std::chrono::milliseconds stall_timeout{300'000};   ///< `next` gives up with StallError; 0: never
+  HostMemory host_memory = HostMemory::pinned;        ///< pageable only where it is asked for
   std::size_t max_host_bytes = 0;  ///< refuse to take more host memory; 0: half of what may be used
   unsigned host_flags = cudaHostAllocPortable;  ///< of cudaHostAlloc
   int numa_node = -1;                           ///< of the host memory; -1: any
@@ -99,8 +102,12 @@ class Lease {
   detail::Staged<Batch>* staged_ = nullptr;
 };
 
-/// `next`, `state` and `restore` belong to one thread at a time; `stats` and the ends of leases may
-/// be anywhere. After construction, no call allocates, creates CUDA objects, or blocks inside CUDA.
+/// Any thread may call any member. Threads that call `next` at the same time are served one after
+/// the other: each batch, and each exception in a batch's place, goes to one of them, the end to
+/// all. After construction, no call allocates, creates CUDA objects, or blocks inside CUDA.
+///
+/// In a process forked from the one that made it, a prefetcher is dead: `next` and `restore` throw
+/// std::logic_error, and its end and those of its leases leave everything as it is.
 template <class Batch>
 class Prefetcher {
  public:
@@ -116,11 +123,16 @@ class Prefetcher {
   Prefetcher& operator=(const Prefetcher&) = delete;
   /// Asks the sources to stop, joins the workers, waits until no copy reads host memory any more,
   /// frees everything. What leases still hold is freed with the last of them.
-  ~Prefetcher() { hand_over_->close(); }
+  ~Prefetcher() {
+    if (hand_over_->forked())
+      detail::leak(std::move(hand_over_));
+    else
+      hand_over_->close();
+  }
 
   /// The next batch; work queued on `consumer` from now on sees it complete. Waits on the host
   /// until a batch's copy is issued, never for the copy. Empty: all epochs are done, or the source
-  /// said that there is no more. Throws SourceError in place of the batch that failed, CudaError,
+  /// said that there is no more. Throws SourceError in place of a batch that failed, CudaError,
   /// PoolExhausted, or StallError; the next call goes on behind it.
   Lease<Batch> next(cudaStream_t consumer) {
     detail::Staged<Batch>* staged = hand_over_->take(consumer);
@@ -132,10 +144,12 @@ class Prefetcher {
   State state() const { return hand_over_->state(); }
   /// Goes on at `state`, with whatever workers and depths this prefetcher has. Throws
   /// std::invalid_argument when `state` is of another run (seed or number of batches differ).
-  /// Leases that are out stay valid.
+  /// Leases that are out stay valid. Waits for a `next` under way on another thread.
   void restore(const State& state) { hand_over_->restore(state); }
 
   Stats stats() const { return hand_over_->stats(); }
+  /// The first 256 failures that `on_failure` has dealt with; stats() counts all.
+  std::vector<Failure> failures() const { return hand_over_->failures(); }
 
  private:
   std::shared_ptr<detail::HandOver<Batch>> hand_over_;

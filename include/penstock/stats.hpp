@@ -65,6 +65,7 @@ struct Stats {
   StageStats copy;
   StageStats consumer;
   std::chrono::nanoseconds first_batch{0};  ///< from construction until the first batch was there
+  std::uint64_t skipped = 0, replaced = 0;  ///< batches that a FailurePolicy dealt with
   int workers = 0;
   std::size_t host_depth = 0, device_depth = 0;  ///< batches in pinned memory, on the device
   std::size_t host_bytes = 0, device_bytes = 0;  ///< memory that these take
@@ -122,6 +123,8 @@ inline std::ostream& operator<<(std::ostream& out, const Stats& stats) {
   detail::print_stage(text, "source", stats.source, "-", "room in the ring");
   detail::print_stage(text, "copy", stats.copy, "a ready batch", "readers of the slot");
   detail::print_stage(text, "consumer", stats.consumer, "a batch on the device", "-");
+  if (stats.skipped + stats.replaced > 0)
+    text << "failed batches: " << stats.skipped << " skipped, " << stats.replaced << " replaced\n";
   text << stats.workers << " workers; " << stats.host_depth << " batches in "
        << (stats.pinned ? "pinned" : "pageable") << " memory ("
        << detail::in_bytes(stats.host_bytes) << "), " << stats.device_depth << " on the device ("

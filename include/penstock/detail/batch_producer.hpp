@@ -47,7 +47,9 @@ BatchProducer<Batch>::BatchProducer(Layout<Batch> layout, AnySampler sampler,
       block_bytes_(block_bytes(layout_)),
       device_(current_device()),
       ring_(options_.depth, options_.ordered),
-      traces_(static_cast<std::size_t>(std::max(1, options_.workers))) {
+      log_(options_.on_failure),
+      traces_(static_cast<std::size_t>(std::max(1, options_.workers))),
+      inline_tools_{traces_.front(), {}} {
   if (layout_.bytes() == 0) throw std::invalid_argument("the layout has no field: call field()");
   seek(0, 0);
 }
@@ -62,6 +64,7 @@ std::size_t BatchProducer<Batch>::block_bytes(const Layout<Batch>& layout) {
 
 template <class Batch>
 void BatchProducer<Batch>::stop() noexcept {
+  if (!process_.is_this()) return detail::leak(std::move(workers_));
   for (auto& worker : workers_) worker.request_stop();
   ring_.close();
   workers_.clear();
@@ -74,11 +77,8 @@ void BatchProducer<Batch>::seek(std::uint64_t epoch, std::uint64_t batch) {
   finished_ = false;
   ring_.reopen(first, total_);
   inline_next_ = first;
-  inline_samples_.reserve(static_cast<std::size_t>(layout_.batch_size()));
-  if (options_.workers == 0)
-    inline_source_.emplace(source_);
-  else
-    start();
+  inline_tools_.source.reset();
+  if (options_.workers > 0) start();
 }
 
 template <class Batch>
@@ -97,52 +97,33 @@ void BatchProducer<Batch>::start() {
 template <class Batch>
 void BatchProducer<Batch>::work(std::size_t worker, const std::stop_token& stop) {
   markers::name_this_thread("penstock worker");
-  detail::WorkerTrace& trace = traces_[worker];
-  const detail::WorkerTrace::Shift shift(trace);
-  std::optional<AnySource<Batch>> source;
-  std::vector<std::uint64_t> samples;
+  Tools tools{traces_[worker], stop};
+  const detail::WorkerTrace::Shift shift(tools.trace);
   // Captures on other threads forbid event queries to threads that have not opted out.
   const CaptureModeGuard capture_mode;
   // Where this fails, the calls that need the device say so, at a batch's place.
   cudaSetDevice(device_);
 
-  while (enter(trace)) {
+  while (enter(tools.trace)) {
     // The block comes before the number, so that the oldest number always has one.
     PinnedBlock block;
     std::exception_ptr no_block;
     try {
-      block = acquire(trace, stop);
+      block = acquire(tools.trace, stop);
       if (!block) return;
     } catch (...) {
       no_block = std::current_exception();
     }
     const std::optional<std::uint64_t> number = ring_.claim();
     if (!number) return;
-    Item item = block ? attempt(*number, std::move(block), source, samples, trace, stop)
-                      : Item(std::move(no_block));
+    Item item =
+        block ? make(*number, std::move(block), tools) : Item(Failed{std::move(no_block), {}});
     if (std::holds_alternative<End>(item)) ring_.close();
     ring_.publish(*number, std::move(item));
     if (options_.on_ready) {
-      trace.rest();
+      tools.trace.rest();
       options_.on_ready();
     }
-  }
-}
-
-/// As make; what is thrown becomes the item. The first call copies the source.
-template <class Batch>
-auto BatchProducer<Batch>::attempt(std::uint64_t number, PinnedBlock block,
-                                   std::optional<AnySource<Batch>>& source,
-                                   std::vector<std::uint64_t>& samples, detail::WorkerTrace& trace,
-                                   const std::stop_token& stop) noexcept -> Item {
-  try {
-    if (!source) {
-      source.emplace(source_);
-      samples.reserve(static_cast<std::size_t>(layout_.batch_size()));
-    }
-    return make(number, std::move(block), *source, samples, trace, stop);
-  } catch (...) {
-    return std::current_exception();
   }
 }
 
@@ -162,24 +143,64 @@ PinnedBlock BatchProducer<Batch>::acquire(detail::WorkerTrace& trace, const std:
   return pool_.acquire(block_bytes_, stop);
 }
 
-/// Makes batch `number` in `block`.
+/// Makes batch `number` in `block`. The first call copies the source.
 template <class Batch>
-auto BatchProducer<Batch>::make(std::uint64_t number, PinnedBlock&& block, AnySource<Batch>& source,
-                                std::vector<std::uint64_t>& samples, detail::WorkerTrace& trace,
-                                const std::stop_token& stop) -> Item {
-  trace.work_on(number);
-  const std::uint64_t epoch = number / batches_, batch = number % batches_;
-  const ScopedRange range(markers::fill, batch);
+auto BatchProducer<Batch>::make(std::uint64_t number, PinnedBlock block, Tools& tools) noexcept
+    -> Item {
   try {
-    const Ticket ticket = write_ticket(number, block, samples);
-    Item item = fill(std::move(block), ticket, source, stop);
-    if (const auto* filled = std::get_if<HostBatch<Batch>>(&item))
-      trace.count_batch(bytes(*filled));
+    if (!tools.source) {
+      tools.samples.reserve(static_cast<std::size_t>(layout_.batch_size()));
+      tools.source.emplace(source_);
+    }
+    tools.trace.work_on(number);
+    const ScopedRange range(markers::fill, number % batches_);
+    Item item = attempt(number, number, block, tools);
+    if (std::holds_alternative<Failed>(item) &&
+        options_.on_failure.action() == FailurePolicy::Action::replace)
+      replace(item, number, block, tools);
+    if (const auto* filled = std::get_if<Filled>(&item))
+      tools.trace.count_batch(bytes(filled->batch));
     return item;
-  } catch (const std::exception& error) {
-    throw SourceError(epoch, batch, error.what());
   } catch (...) {
-    throw SourceError(epoch, batch, "an exception that is no std::exception");
+    return Failed{std::current_exception(), {}};
+  }
+}
+
+/// Fills batch `number` with the samples of batch `samples_of`; a failure is an Item too. Keeps
+/// `block` unless it fills it.
+template <class Batch>
+auto BatchProducer<Batch>::attempt(std::uint64_t number, std::uint64_t samples_of,
+                                   PinnedBlock& block, Tools& tools) -> Item {
+  const auto failed = [&](const char* what) {
+    return Failed{std::current_exception(),
+                  std::make_unique<Failure>(
+                      Failure{number / batches_, number % batches_, tools.samples, what})};
+  };
+  try {
+    tools.samples.clear();
+    return fill(block, write_ticket(number, samples_of, block, tools.samples), tools);
+  } catch (const std::exception& error) {
+    return failed(error.what());
+  } catch (...) {
+    return failed("an exception that is no std::exception");
+  }
+}
+
+/// Puts a batch made of other samples in the place of one that failed.
+template <class Batch>
+void BatchProducer<Batch>::replace(Item& item, std::uint64_t number, PinnedBlock& block,
+                                   Tools& tools) {
+  constexpr std::uint64_t kAttempts = 3;
+  const std::uint64_t first = number - number % batches_;  // of the epoch
+  const std::uint64_t seed = batch_seed(sampler_.seed(), number / batches_, number % batches_);
+  for (std::uint64_t i = 0; i < kAttempts && batches_ > 1; ++i) {
+    const std::uint64_t step = 1 + detail::mix64(seed + i) % (batches_ - 1);
+    Item other = attempt(number, first + (number - first + step) % batches_, block, tools);
+    if (auto* filled = std::get_if<Filled>(&other)) {
+      filled->instead_of = std::make_unique<Failed>(std::move(std::get<Failed>(item)));
+      item = std::move(other);
+      return;
+    }
   }
 }
 
@@ -192,11 +213,11 @@ std::size_t BatchProducer<Batch>::bytes(const HostBatch<Batch>& batch) const {
 
 /// The sample numbers stand behind the batch in its block, so they live exactly as long.
 template <class Batch>
-Ticket BatchProducer<Batch>::write_ticket(std::uint64_t number, const PinnedBlock& block,
+Ticket BatchProducer<Batch>::write_ticket(std::uint64_t number, std::uint64_t samples_of,
+                                          const PinnedBlock& block,
                                           std::vector<std::uint64_t>& samples) const {
   const std::uint64_t epoch = number / batches_, batch = number % batches_;
-  samples.clear();
-  sampler_.samples(epoch, batch, samples);
+  sampler_.samples(epoch, samples_of % batches_, samples);
   if (samples.empty() || samples.size() > static_cast<std::size_t>(layout_.batch_size()))
     throw std::length_error("the sampler names " + std::to_string(samples.size()) +
                             " samples, the layout has room for 1 to " +
@@ -207,32 +228,58 @@ Ticket BatchProducer<Batch>::write_ticket(std::uint64_t number, const PinnedBloc
 }
 
 template <class Batch>
-auto BatchProducer<Batch>::fill(PinnedBlock&& block, const Ticket& ticket, AnySource<Batch>& source,
-                                const std::stop_token& stop) -> Item {
+auto BatchProducer<Batch>::fill(PinnedBlock& block, const Ticket& ticket, Tools& tools) -> Item {
+  if constexpr (detail::checks) std::memset(block.data(), detail::blank, layout_.bytes());
   Batch batch = layout_.bind(block.data(), static_cast<std::int64_t>(ticket.samples.size()));
-  if (!source(ticket, batch, stop)) return End{};
+  if (!(*tools.source)(ticket, batch, tools.stop)) return End{};
   const std::int64_t samples = layout_.samples(batch, block.data());
-  return Item(std::in_place_type<HostBatch<Batch>>, std::move(block), batch, ticket, samples);
+  if constexpr (detail::checks) detail::check_fields(layout_, block.data(), samples);
+  return Filled{{std::move(block), batch, ticket, samples}, nullptr};
 }
 
 template <class Batch>
 bool BatchProducer<Batch>::at_end() noexcept {
-  // Where a source said that the data ends, it left an End in the place of its batch. In order,
-  // nothing behind it counts; as they come, batches that other workers had begun may still follow.
   while (!finished_ && ring_.full()) {
-    if (!std::holds_alternative<End>(ring_.front())) return false;
+    if (!is_dealt_with(ring_.front())) return false;
     ring_.pop();
-    finished_ = options_.ordered;
   }
   finished_ = finished_ || (options_.workers > 0 ? ring_.over() : inline_next_ == total_);
   return finished_;
 }
 
+/// Nothing in `item` is for the consumer.
+template <class Batch>
+bool BatchProducer<Batch>::is_dealt_with(Item& item) noexcept {
+  if (std::holds_alternative<End>(item)) {
+    // In order, nothing behind it counts; as they come, batches that other workers had begun may
+    // still follow.
+    finished_ = options_.ordered;
+    return true;
+  }
+  auto* filled = std::get_if<Filled>(&item);
+  Failed* failed = filled == nullptr ? &std::get<Failed>(item) : filled->instead_of.get();
+  if (failed == nullptr || !failed->failure || failed->decided) return false;
+  const bool tolerated = log_.tolerates(*failed, filled != nullptr);
+  if (filled == nullptr) {
+    if (tolerated) log_.count_batch();
+    return tolerated;
+  }
+  if (!tolerated) item = Failed(std::move(*failed));
+  return false;
+}
+
 template <class Batch>
 std::optional<HostBatch<Batch>> BatchProducer<Batch>::next() {
+  if (in_next_.test_and_set(std::memory_order_acquire))
+    throw std::logic_error("BatchProducer::next: another thread is in it");
+  struct Leave {
+    ~Leave() { flag.clear(std::memory_order_release); }
+    std::atomic_flag& flag;
+  } const leave{in_next_};
   if (options_.workers == 0) return next_inline();
   while (!at_end()) {
     if (!ring_.full()) {
+      process_.require("BatchProducer::next");
       ring_.wait();
       continue;
     }
@@ -241,6 +288,7 @@ std::optional<HostBatch<Batch>> BatchProducer<Batch>::next() {
       ~Pop() { ring.pop(); }
       detail::BatchRing<Item>& ring;
     } const pop{ring_};
+    log_.count_batch();
     return batch_in(std::move(ring_.front()));
   }
   return std::nullopt;
@@ -257,22 +305,25 @@ void BatchProducer<Batch>::count_queue() noexcept {
 
 template <class Batch>
 std::optional<HostBatch<Batch>> BatchProducer<Batch>::next_inline() {
-  if (at_end()) return std::nullopt;
-  // Counted before it is made: after an exception the next call makes the batch behind it.
-  const std::uint64_t number = inline_next_++;
-  detail::WorkerTrace& trace = traces_.front();
-  const detail::WorkerTrace::Shift shift(trace);
-  Item item = make(number, acquire(trace, std::stop_token{}), *inline_source_, inline_samples_,
-                   trace, std::stop_token{});
-  finished_ = std::holds_alternative<End>(item);
-  if (finished_) return std::nullopt;
-  return batch_in(std::move(item));
+  const detail::WorkerTrace::Shift shift(inline_tools_.trace);
+  while (!at_end()) {
+    // Counted before it is made: after an exception the next call makes the batch behind it.
+    const std::uint64_t number = inline_next_++;
+    Item item = make(number, acquire(inline_tools_.trace, std::stop_token{}), inline_tools_);
+    if (is_dealt_with(item)) {
+      finished_ = finished_ || std::holds_alternative<End>(item);
+      continue;
+    }
+    log_.count_batch();
+    return batch_in(std::move(item));
+  }
+  return std::nullopt;
 }
 
 template <class Batch>
-std::optional<HostBatch<Batch>> BatchProducer<Batch>::batch_in(Item&& item) const {
-  if (auto* error = std::get_if<std::exception_ptr>(&item)) std::rethrow_exception(*error);
-  return std::get<HostBatch<Batch>>(std::move(item));
+HostBatch<Batch> BatchProducer<Batch>::batch_in(Item&& item) const {
+  if (const auto* failed = std::get_if<Failed>(&item)) failed->raise(log_.policy());
+  return std::get<Filled>(std::move(item)).batch;
 }
 
 template <class Batch>

@@ -36,10 +36,12 @@ class HandOver {
   Staged<Batch>* take(cudaStream_t consumer);
   void give_back(Staged<Batch>& staged) noexcept;
   void close() noexcept;
+  bool forked() const noexcept { return !process_.is_this(); }
 
   State state() const;
   void restore(const State& state);
   Stats stats() const;
+  std::vector<Failure> failures() const { return producer_->failures(); }
 
  private:
   static PrefetcherOptions checked(PrefetcherOptions options);
@@ -59,6 +61,7 @@ class HandOver {
   [[noreturn]] void throw_stall();
   void pause() noexcept;
 
+  const OwnerProcess process_;
   const PrefetcherOptions options_;
   const Layout<Batch> layout_;
   const std::uint64_t seed_, batches_;
@@ -77,8 +80,9 @@ class HandOver {
 
   StagedLine<Batch> line_;  // from the thread that pumps to the consumer
 
-  // Of the consumer.
-  std::uint64_t position_ = 0;  // number of the next batch, over all epochs
+  // Of the thread in take(), which waits there with the lock: threads are served one by one.
+  std::mutex take_mutex_;
+  std::atomic<std::uint64_t> position_{0};  // number of the next batch, over all epochs
   ConsumerClock clock_;
   std::atomic<std::uint64_t> delivered_{0}, queued_{0};
   std::atomic<std::size_t> leased_{0};
@@ -140,6 +144,7 @@ HandOver<Batch>::HandOver(Layout<Batch> layout, AnySampler sampler, AnySource<Ba
                                     .depth = options_.host_depth,
                                     .epochs = options_.epochs,
                                     .ordered = options_.ordered,
+                                    .on_failure = options_.on_failure,
                                     .on_ready = [this] { pump(); }});
   paused_.store(false);
   pump();
@@ -196,6 +201,7 @@ Staged<Batch>& HandOver<Batch>::fill_reserved_slot() {
   staged.slot = std::move(*reserved_);
   reserved_.reset();
   staged.error = nullptr;
+  staged.next = producer_->position();
   return staged;
 }
 
@@ -254,6 +260,8 @@ void HandOver<Batch>::copy(HostBatch<Batch>& host, Staged<Batch>& staged) {
 /// The first batch in line, for `consumer`; nullptr at the end.
 template <class Batch>
 Staged<Batch>* HandOver<Batch>::take(cudaStream_t consumer) {
+  process_.require("Prefetcher::next");
+  const std::lock_guard lock(take_mutex_);
   const ConsumerClock::Visit visit(clock_);
   const ScopedRange range(markers::next, position_);
   add_alone(queued_, std::uint64_t{line_.size()});
@@ -266,7 +274,7 @@ Staged<Batch>* HandOver<Batch>::take(cudaStream_t consumer) {
   check(cudaStreamWaitEvent(consumer, staged->copied, cudaEventWaitDefault), "cudaStreamWaitEvent");
   staged->consumers.assign(1, consumer);
   line_.pop_first();
-  ++position_;
+  position_ = staged->next;
   leased_.fetch_add(1, std::memory_order_relaxed);
   add_alone(delivered_, std::uint64_t{1});
   return staged;
@@ -288,7 +296,7 @@ template <class Batch>
 void HandOver<Batch>::throw_staged_error(Staged<Batch>& staged) {
   const std::exception_ptr error = std::move(staged.error);
   line_.pop_first();
-  ++position_;
+  position_ = staged.next;
   staged.slot = DeviceSlot();  // Its next writer comes after whatever was copied.
   pump();
   std::rethrow_exception(error);
@@ -307,7 +315,7 @@ void HandOver<Batch>::stage_inline() {
   try {
     host = producer_->next();
   } catch (...) {
-    ++position_;
+    position_ = producer_->position();
     throw;
   }
   if (host)
@@ -339,7 +347,7 @@ void HandOver<Batch>::throw_stall() {
   if (leased_.load() < options_.device_depth) {
     const WorkerActivity activity = producer_->oldest_activity();
     stage = activity.state == WorkerState::memory ? "copy" : "source";
-    number = activity.state == WorkerState::idle ? position_ : activity.number;
+    number = activity.state == WorkerState::idle ? number : activity.number;
     const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(
         WorkerTrace::Clock::now() - activity.since);
     why = std::string("the worker with the oldest batch is ") + to_string(activity.state) +
@@ -369,7 +377,8 @@ State HandOver<Batch>::state() const {
     throw std::logic_error(
         "batches that come unordered have no position to resume from: set ordered");
   if (batches_ == 0) return {.seed = seed_};
-  return {position_ / batches_, position_ % batches_, seed_, batches_};
+  const std::uint64_t position = position_;
+  return {position / batches_, position % batches_, seed_, batches_};
 }
 
 template <class Batch>
@@ -383,6 +392,8 @@ void HandOver<Batch>::restore(const State& state) {
   if (!options_.ordered)
     throw std::logic_error(
         "batches that come unordered have no position to resume from: set ordered");
+  process_.require("Prefetcher::restore");
+  const std::lock_guard lock(take_mutex_);
   pause();
   line_.clear();
   position_ = state.epoch * batches_ + state.batch;
@@ -415,6 +426,8 @@ Stats HandOver<Batch>::stats() const {
   stats.consumer = StageStats{
       .busy = busy, .waiting_for_input = waiting, .batches = delivered, .bytes = stats.copy.bytes};
   stats.first_batch = clock_.first();
+  stats.skipped = producer_->skipped();
+  stats.replaced = producer_->replaced();
   stats.workers = options_.workers;
   stats.host_depth = options_.host_depth;
   stats.device_depth = options_.device_depth;
@@ -458,8 +471,12 @@ void Lease<Batch>::also_used_on(cudaStream_t stream) {
 template <class Batch>
 void Lease<Batch>::release() noexcept {
   if (staged_ == nullptr) return;
-  const auto hand_over = std::move(hand_over_);
-  hand_over->give_back(*std::exchange(staged_, nullptr));
+  auto hand_over = std::move(hand_over_);
+  detail::Staged<Batch>& staged = *std::exchange(staged_, nullptr);
+  if (hand_over->forked())
+    detail::leak(std::move(hand_over));
+  else
+    hand_over->give_back(staged);
 }
 
 }  // namespace penstock

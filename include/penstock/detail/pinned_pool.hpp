@@ -11,7 +11,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <penstock/detail/checks.hpp>
 #include <penstock/detail/idle_blocks.hpp>
+#include <penstock/detail/process.hpp>
 #include <penstock/pinned_pool.hpp>
 #include <string>
 #include <vector>
@@ -63,7 +65,7 @@ class PinnedPoolCore {
     if (!lost_.empty()) cudaDeviceSynchronize();
   }
 
-  PinnedEntry* try_acquire(std::size_t bytes) { return idle_.try_pop(rounded(bytes)); }
+  PinnedEntry* try_acquire(std::size_t bytes) { return checked(idle_.try_pop(rounded(bytes))); }
 
   /// nullptr: stop was requested.
   PinnedEntry* acquire(std::size_t bytes, const std::stop_token& stop) {
@@ -89,6 +91,7 @@ class PinnedPoolCore {
   }
 
   void release(PinnedEntry* entry) noexcept {
+    mark_released(*entry);
     bool wakes = false;
     // Asked while the block's shard is locked: a waiter that this look misses has yet to announce
     // itself, and will find the block. wakers_ keeps the core alive until the wake-up is through.
@@ -97,7 +100,8 @@ class PinnedPoolCore {
       if (wakes) wakers_.fetch_add(1, std::memory_order_relaxed);
     });
     if (!taken) return forget();
-    if (wakes) wake();
+    // A forked child has no threads to wake, and maybe a lock that nobody will ever open.
+    if (wakes && process_.is_this()) wake();
   }
 
   void release_after(PinnedEntry* entry, cudaStream_t stream) {
@@ -112,6 +116,7 @@ class PinnedPoolCore {
 
   /// The pool is gone: delete now, or when the last block comes back.
   void orphan() {
+    if (!process_.is_this()) return;
     const std::size_t idle = idle_.close();
     while (wakers_.load(std::memory_order_acquire) != 0) cpu_relax();
     std::unique_lock lock(mutex_);
@@ -152,6 +157,7 @@ class PinnedPoolCore {
       throw PoolExhausted(
           "a block is larger than the pool's cap: raise max_bytes or make batches smaller", bytes,
           0, options_.max_bytes);
+    process_.require("PinnedPool::acquire");
     // Announced before the first look: a release between look and sleep then wakes this thread.
     const Announced waiter(waiters_);
     const std::stop_callback on_stop(stop, [this] {
@@ -179,6 +185,16 @@ class PinnedPoolCore {
       ++waits_;
       waiting_ += Clock::now() - begin;
     }
+    return checked(entry);
+  }
+
+  /// With PENSTOCK_CHECKS, nobody may write a block between its release and its next owner.
+  static void mark_released(const PinnedEntry& entry) noexcept {
+    if constexpr (checks) std::memset(entry.memory.data(), poison, entry.bytes());
+  }
+  static PinnedEntry* checked(PinnedEntry* entry) {
+    if constexpr (checks)
+      if (entry != nullptr) check_poison(entry->memory.data(), entry->bytes());
     return entry;
   }
 
@@ -196,6 +212,7 @@ class PinnedPoolCore {
     const bool any = first_done != asked_.end();
     for (auto done = first_done; done != asked_.end(); ++done) {
       in_flight_.erase(std::find(in_flight_.begin(), in_flight_.end(), *done));
+      mark_released(**done);
       idle_.push(*done, [] {});
     }
     if (any) returned_.notify_all();
@@ -327,6 +344,7 @@ class PinnedPoolCore {
     std::atomic<int>& count_;
   };
 
+  const OwnerProcess process_;
   PinnedPoolOptions options_;
   IdleBlocks<PinnedEntry> idle_;
   std::atomic<int> waiters_{0};  // threads in acquire_slowly

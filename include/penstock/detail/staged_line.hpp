@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <mutex>
 #include <penstock/detail/event_count.hpp>
@@ -28,6 +29,7 @@ struct Staged {
   cudaEvent_t copied = nullptr;
   std::vector<cudaStream_t> consumers;  // of the lease
   std::exception_ptr error;             // in place of a batch
+  std::uint64_t next = 0;               // number of the batch behind it, over all epochs
 };
 
 /// Any thread may add; one thread at a time consumes. Nothing allocates within `capacity`.
