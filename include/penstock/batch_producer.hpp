@@ -24,6 +24,7 @@
 #include <penstock/detail/batch_ring.hpp>
 #include <penstock/detail/cores.hpp>
 #include <penstock/detail/failure_log.hpp>
+#include <penstock/detail/file_reads.hpp>
 #include <penstock/detail/process.hpp>
 #include <penstock/detail/worker_trace.hpp>
 #include <penstock/error.hpp>
@@ -105,7 +106,7 @@ class BatchProducer {
   std::optional<HostBatch<Batch>> next();
 
   /// A batch, or the error in its place, is there: `next` will not wait. Never with 0 workers.
-  bool ready() noexcept { return !at_end() && ring_.full(); }
+  bool ready() noexcept;
   /// There will be no more batches. Does not wait; with 0 workers it does not know
   /// that the source will say so.
   bool at_end() noexcept;

@@ -20,6 +20,7 @@
 #include <penstock/batch_producer.hpp>
 #include <penstock/detail/process.hpp>
 #include <penstock/device_arena.hpp>
+#include <penstock/state.hpp>
 #include <penstock/stats.hpp>
 #include <utility>
 #include <vector>
@@ -40,14 +41,6 @@ struct PrefetcherOptions {
   unsigned host_flags = cudaHostAllocPortable;  ///< of cudaHostAlloc
   int numa_node = -1;                           ///< of the host memory; -1: any
   int copy_priority = 0;                        ///< of the copy stream; lower is more urgent
-};
-
-/// Where a run stands: the next batch that next() will deliver, and what it was a run of.
-struct State {
-  std::uint64_t epoch = 0, batch = 0;
-  std::uint64_t seed = 0;     ///< of the sampler
-  std::uint64_t batches = 0;  ///< of an epoch
-  bool operator==(const State&) const = default;
 };
 
 namespace detail {
@@ -139,12 +132,14 @@ class Prefetcher {
     return staged == nullptr ? Lease<Batch>() : Lease<Batch>(hand_over_, staged);
   }
 
-  /// The position behind the last batch that next() delivered (or threw for). Throws
-  /// std::logic_error when batches come unordered: then there is no such position.
+  /// The position behind the last batch that next() delivered (or threw for): what is ready ahead
+  /// of it will be made again. Throws std::logic_error when batches come unordered: then there is
+  /// no such position.
   State state() const { return hand_over_->state(); }
-  /// Goes on at `state`, with whatever workers and depths this prefetcher has. Throws
-  /// std::invalid_argument when `state` is of another run (seed or number of batches differ).
-  /// Leases that are out stay valid. Waits for a `next` under way on another thread.
+  /// Goes on at `state`, with whatever workers and depths this prefetcher has; at the edge of an
+  /// epoch also with another batch size or world size. Throws std::invalid_argument when `state` is
+  /// of another run, or does not fit this one (see misfit), and then changes nothing. Leases that
+  /// are out stay valid. Waits for a `next` under way on another thread.
   void restore(const State& state) { hand_over_->restore(state); }
 
   Stats stats() const { return hand_over_->stats(); }

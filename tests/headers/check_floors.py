@@ -10,7 +10,7 @@ import re
 import sys
 
 FLOORS = [  # from the ground up
-    ["error", "tensor", "stats", "markers", "emulation"],
+    ["error", "failure", "state", "tensor", "stats", "markers", "emulation"],
     ["cuda", "layout", "sampler", "any_sampler", "record_file"],
     ["pinned_pool", "device_arena", "source", "step_graph", "launch"],
     ["batch_producer", "readback"],

@@ -231,18 +231,25 @@ template <class Batch>
 auto BatchProducer<Batch>::fill(PinnedBlock& block, const Ticket& ticket, Tools& tools) -> Item {
   if constexpr (detail::checks) std::memset(block.data(), detail::blank, layout_.bytes());
   Batch batch = layout_.bind(block.data(), static_cast<std::int64_t>(ticket.samples.size()));
-  if (!(*tools.source)(ticket, batch, tools.stop)) return End{};
+  const auto call_source = [&] { return (*tools.source)(ticket, batch, tools.stop); };
+  if (!detail::with_whole_files(call_source)) return End{};
   const std::int64_t samples = layout_.samples(batch, block.data());
   if constexpr (detail::checks) detail::check_fields(layout_, block.data(), samples);
   return Filled{{std::move(block), batch, ticket, samples}, nullptr};
 }
 
 template <class Batch>
-bool BatchProducer<Batch>::at_end() noexcept {
+bool BatchProducer<Batch>::ready() noexcept {
   while (!finished_ && ring_.full()) {
-    if (!is_dealt_with(ring_.front())) return false;
+    if (!is_dealt_with(ring_.front())) return true;
     ring_.pop();
   }
+  return false;
+}
+
+template <class Batch>
+bool BatchProducer<Batch>::at_end() noexcept {
+  if (ready()) return false;
   finished_ = finished_ || (options_.workers > 0 ? ring_.over() : inline_next_ == total_);
   return finished_;
 }
@@ -277,21 +284,18 @@ std::optional<HostBatch<Batch>> BatchProducer<Batch>::next() {
     std::atomic_flag& flag;
   } const leave{in_next_};
   if (options_.workers == 0) return next_inline();
-  while (!at_end()) {
-    if (!ring_.full()) {
-      process_.require("BatchProducer::next");
-      ring_.wait();
-      continue;
-    }
-    count_queue();
-    struct Pop {
-      ~Pop() { ring.pop(); }
-      detail::BatchRing<Item>& ring;
-    } const pop{ring_};
-    log_.count_batch();
-    return batch_in(std::move(ring_.front()));
+  while (!ready()) {
+    if (at_end()) return std::nullopt;
+    process_.require("BatchProducer::next");
+    ring_.wait();
   }
-  return std::nullopt;
+  count_queue();
+  struct Pop {
+    ~Pop() { ring.pop(); }
+    detail::BatchRing<Item>& ring;
+  } const pop{ring_};
+  log_.count_batch();
+  return batch_in(std::move(ring_.front()));
 }
 
 /// Now and then only: the answer is on a cache line that the workers write for each batch.

@@ -64,7 +64,8 @@ class HandOver {
   const OwnerProcess process_;
   const PrefetcherOptions options_;
   const Layout<Batch> layout_;
-  const std::uint64_t seed_, batches_;
+  const State start_;
+  const std::uint64_t batches_;  // of an epoch
 
   Stream copy_stream_;
   PinnedPool pool_;
@@ -125,7 +126,7 @@ HandOver<Batch>::HandOver(Layout<Batch> layout, AnySampler sampler, AnySource<Ba
                           PrefetcherOptions options)
     : options_(checked(options)),
       layout_(std::move(layout)),
-      seed_(sampler.seed()),
+      start_(sampler.start()),
       batches_(sampler.batches()),
       copy_stream_(options_.copy_priority),
       pool_(pool_options(options_, BatchProducer<Batch>::block_bytes(layout_))),
@@ -376,19 +377,17 @@ State HandOver<Batch>::state() const {
   if (!options_.ordered)
     throw std::logic_error(
         "batches that come unordered have no position to resume from: set ordered");
-  if (batches_ == 0) return {.seed = seed_};
+  State state = start_;
+  if (batches_ == 0) return state;
   const std::uint64_t position = position_;
-  return {position / batches_, position % batches_, seed_, batches_};
+  state.epoch = position / batches_;
+  state.batch = position % batches_;
+  return state;
 }
 
 template <class Batch>
 void HandOver<Batch>::restore(const State& state) {
-  if (state.seed != seed_ || state.batches != batches_ ||
-      state.batch >= std::max<std::uint64_t>(batches_, 1))
-    throw std::invalid_argument("the state is of another run: seed " + std::to_string(state.seed) +
-                                " and " + std::to_string(state.batches) +
-                                " batches an epoch, here " + std::to_string(seed_) + " and " +
-                                std::to_string(batches_));
+  if (const std::string why = misfit(state, start_); !why.empty()) throw std::invalid_argument(why);
   if (!options_.ordered)
     throw std::logic_error(
         "batches that come unordered have no position to resume from: set ordered");

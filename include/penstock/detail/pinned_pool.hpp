@@ -70,7 +70,7 @@ class PinnedPoolCore {
   /// nullptr: stop was requested.
   PinnedEntry* acquire(std::size_t bytes, const std::stop_token& stop) {
     if (PinnedEntry* entry = try_acquire(bytes)) return entry;
-    return acquire_slowly(rounded(bytes), stop);
+    return checked(acquire_slowly(rounded(bytes), stop));
   }
 
   void reserve(std::size_t count, std::size_t bytes) {
@@ -185,16 +185,23 @@ class PinnedPoolCore {
       ++waits_;
       waiting_ += Clock::now() - begin;
     }
-    return checked(entry);
+    return entry;
   }
 
   /// With PENSTOCK_CHECKS, nobody may write a block between its release and its next owner.
   static void mark_released(const PinnedEntry& entry) noexcept {
     if constexpr (checks) std::memset(entry.memory.data(), poison, entry.bytes());
   }
-  static PinnedEntry* checked(PinnedEntry* entry) {
-    if constexpr (checks)
-      if (entry != nullptr) check_poison(entry->memory.data(), entry->bytes());
+  PinnedEntry* checked(PinnedEntry* entry) {
+    if constexpr (checks) {
+      if (entry == nullptr) return nullptr;
+      try {
+        check_poison(entry->memory.data(), entry->bytes());
+      } catch (...) {
+        keep(lost_, entry);
+        throw;
+      }
+    }
     return entry;
   }
 
@@ -268,6 +275,7 @@ class PinnedPoolCore {
       throw_refusal(bytes);
     }
     ++allocated_;
+    mark_released(*entries_.back());
     for (auto* list : {&in_flight_, &asked_, &lost_}) list->reserve(entries_.size());
     idle_.reserve(entries_.size());
     return entries_.back().get();
