@@ -8,17 +8,20 @@
 //   while (more && !examples::interrupted()) step();
 //   if (examples::interrupted()) return examples::interrupted_exit_code();
 
+#include <atomic>
 #include <csignal>
 
 namespace examples {
 
 namespace detail {
-inline volatile std::sig_atomic_t interrupting_signal = 0;
+// Atomic: the handler may run on any thread.
+inline std::atomic<int> interrupting_signal{0};
+static_assert(std::atomic<int>::is_always_lock_free);
 }  // namespace detail
 
 inline void watch_interrupts() {
   const auto note = [](int signal) {
-    detail::interrupting_signal = signal;
+    detail::interrupting_signal.store(signal, std::memory_order_relaxed);
     std::signal(signal, SIG_DFL);
   };
   std::signal(SIGINT, note);
@@ -26,7 +29,7 @@ inline void watch_interrupts() {
 }
 
 inline bool interrupted() {
-  return detail::interrupting_signal != 0;
+  return detail::interrupting_signal.load(std::memory_order_relaxed) != 0;
 }
 
 /// What a shell reports for a program that the signal ended: 130 for Ctrl-C.
