@@ -12,6 +12,7 @@
 #include <array>
 #include <condition_variable>
 #include <cstddef>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -92,6 +93,8 @@ class DeviceArena {
   std::size_t free_slots() const;
   /// Slots given up because CUDA could not say when they are free (see DeviceSlot::release_after).
   std::size_t lost_slots() const;
+  /// Throws the CudaError that took the last slot, once every slot is lost.
+  void require_slot() const;
 
  private:
   std::shared_ptr<detail::DeviceArenaCore> core_;
@@ -146,8 +149,7 @@ class DeviceArenaCore {
     process_.require("DeviceArena::acquire");
     std::unique_lock lock(mutex_);
     returned_.wait(lock, [&] { return !free_.empty() || lost_ == readers_.size(); });
-    if (free_.empty())
-      throw std::runtime_error("every slot of the device arena is lost to CUDA errors");
+    if (free_.empty()) std::rethrow_exception(lost_to_);
     const std::size_t index = take_oldest();
     lock.unlock();
     wait_for_readers(index, writer);
@@ -163,7 +165,7 @@ class DeviceArenaCore {
       if (wait_on_host(streams))
         give_back(index);
       else
-        lose();
+        lose(std::current_exception());
       throw;
     }
     give_back(index);
@@ -181,6 +183,10 @@ class DeviceArenaCore {
   std::size_t lost_slots() const {
     const std::lock_guard lock(mutex_);
     return lost_;
+  }
+  void require_slot() const {
+    const std::lock_guard lock(mutex_);
+    if (lost_ == readers_.size()) std::rethrow_exception(lost_to_);
   }
 
  private:
@@ -255,10 +261,11 @@ class DeviceArenaCore {
     returned_.notify_one();
   }
 
-  void lose() {
+  void lose(std::exception_ptr error) {
     {
       const std::lock_guard lock(mutex_);
       ++lost_;
+      lost_to_ = std::move(error);
     }
     returned_.notify_all();
   }
@@ -273,6 +280,7 @@ class DeviceArenaCore {
   std::condition_variable returned_;
   std::vector<std::size_t> free_;  // The first has been free for longest.
   std::size_t lost_ = 0;
+  std::exception_ptr lost_to_;
 };
 
 }  // namespace detail
@@ -321,6 +329,9 @@ inline std::size_t DeviceArena::free_slots() const {
 }
 inline std::size_t DeviceArena::lost_slots() const {
   return core_->lost_slots();
+}
+inline void DeviceArena::require_slot() const {
+  core_->require_slot();
 }
 
 }  // namespace penstock

@@ -286,8 +286,7 @@ template <class Batch>
 Staged<Batch>* HandOver<Batch>::wait_for_first() {
   line_.throw_failure();
   if (line_.size() == 0) pump();  // A pump that failed is tried again.
-  if (arena_.lost_slots() == options_.device_depth)
-    throw std::runtime_error("every device slot is lost to CUDA errors");
+  arena_.require_slot();
   if (!line_.wait(options_.stall_timeout, [this] { return line_.has_news(); })) throw_stall();
   line_.throw_failure();
   return line_.first();
@@ -308,6 +307,7 @@ template <class Batch>
 void HandOver<Batch>::stage_inline() {
   if (line_.size() != 0 || line_.ended()) return;
   line_.throw_failure();
+  arena_.require_slot();
   if (producer_->at_end()) return line_.end();
   const auto slot_is_free = [this] { return reserved_.has_value() || arena_.free_slots() != 0; };
   if (!line_.wait(options_.stall_timeout, slot_is_free)) throw_stall();

@@ -3,11 +3,13 @@
 
 // The inside of PinnedPool. Who owns what: the core owns every entry; an entry is in exactly one
 // place: held by a PinnedBlock, idle, in flight (given back, its event not seen done), or lost (its
-// event could not be recorded). The core lives until the pool is gone and no block is held.
+// event could not be recorded, or asked). The core lives until the pool is gone and no block is
+// held.
 
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -49,6 +51,7 @@ struct PinnedEntry : IdleLink<PinnedEntry> {
   HostAllocation memory;
   std::optional<Event> event;
   int event_device = -1;
+  cudaError_t failure = cudaSuccess;  // of asking the event: nobody can tell when it is reached
 };
 
 class PinnedPoolCore {
@@ -108,7 +111,7 @@ class PinnedPoolCore {
     try {
       entry->record(stream);
     } catch (...) {
-      keep(lost_, entry);
+      lose(entry);
       throw;
     }
     keep(in_flight_, entry);
@@ -173,6 +176,7 @@ class PinnedPoolCore {
       if (poll_in_flight(lock)) continue;
       if (fits_cap(bytes)) return grow(bytes, lock);
       if (evict(bytes, lock)) continue;
+      if (!entries_.empty() && lost_.size() == entries_.size()) std::rethrow_exception(lost_to_);
       const auto now = Clock::now();
       if (now - begin >= options_.timeout) throw timed_out(bytes);
       waited = true;
@@ -198,7 +202,7 @@ class PinnedPoolCore {
       try {
         check_poison(entry->memory.data(), entry->bytes());
       } catch (...) {
-        keep(lost_, entry);
+        lose(entry);
         throw;
       }
     }
@@ -212,24 +216,40 @@ class PinnedPoolCore {
     polling_ = true;
     asked_.assign(in_flight_.begin(), in_flight_.end());
     lock.unlock();
-    const auto first_done = std::partition(
-        asked_.begin(), asked_.end(), [](const PinnedEntry* entry) { return !is_done(*entry); });
+    const auto landed = std::partition(asked_.begin(), asked_.end(),
+                                       [](PinnedEntry* entry) { return !has_landed(*entry); });
     lock.lock();
     polling_ = false;
-    const bool any = first_done != asked_.end();
-    for (auto done = first_done; done != asked_.end(); ++done) {
-      in_flight_.erase(std::find(in_flight_.begin(), in_flight_.end(), *done));
-      mark_released(**done);
-      idle_.push(*done, [] {});
+    const bool any = landed != asked_.end();
+    for (auto entry = landed; entry != asked_.end(); ++entry) {
+      in_flight_.erase(std::find(in_flight_.begin(), in_flight_.end(), *entry));
+      land(**entry);
     }
     if (any) returned_.notify_all();
     return any;
   }
 
-  /// A failed query says nothing about the copy: the block stays in flight, and the failure shows
-  /// where the stream is used.
-  static bool is_done(const PinnedEntry& entry) noexcept {
-    return query(entry.event->get()) == cudaSuccess;
+  /// Its copy is done, or nobody will ever know: asked twice, CUDA failed twice. One failure alone
+  /// says nothing about the copy.
+  static bool has_landed(PinnedEntry& entry) noexcept {
+    cudaError_t status = query(entry.event->get());
+    if (status != cudaSuccess && status != cudaErrorNotReady) {
+      status = query(entry.event->get());
+      if (status != cudaSuccess && status != cudaErrorNotReady) entry.failure = status;
+    }
+    return status != cudaErrorNotReady;
+  }
+
+  void land(PinnedEntry& entry) {
+    if (entry.failure == cudaSuccess) {
+      mark_released(entry);
+      idle_.push(&entry, [] {});
+      return;
+    }
+    lost_.push_back(&entry);
+    lost_to_ = std::make_exception_ptr(CudaError(
+        entry.failure, std::string("cudaEventQuery failed: ") + cudaGetErrorString(entry.failure) +
+                           "; the page-locked block is lost, a copy may still read it"));
   }
 
   /// Frees idle blocks of other sizes until `bytes` fit under the cap, or none is left. False:
@@ -310,6 +330,15 @@ class PinnedPoolCore {
                      bytes);
   }
 
+  /// Called in a handler.
+  void lose(PinnedEntry* entry) {
+    {
+      const std::lock_guard lock(mutex_);
+      lost_to_ = std::current_exception();
+    }
+    keep(lost_, entry);
+  }
+
   void keep(std::vector<PinnedEntry*>& list, PinnedEntry* entry) {
     std::unique_lock lock(mutex_);
     list.push_back(entry);  // Within the capacity that grow() reserved.
@@ -362,6 +391,7 @@ class PinnedPoolCore {
   std::condition_variable returned_;
   std::vector<std::unique_ptr<PinnedEntry>> entries_;
   std::vector<PinnedEntry*> in_flight_, asked_, lost_;
+  std::exception_ptr lost_to_;  // the last
   std::size_t bytes_ = 0;
   std::ptrdiff_t held_ =
       0;  // blocks out, once orphaned; before, minus those that came back since close
