@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <random>
 #include <set>
 #include <sstream>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/eventually.hpp"
 #include "support/handles.hpp"
 #include "support/numbers.hpp"
 #include "support/thrown.hpp"
@@ -31,6 +33,7 @@ using penstock::Sampler;
 using penstock::SourceError;
 using penstock::State;
 using penstock::Ticket;
+using penstock::test::eventually;
 using penstock::test::Mentions;
 using penstock::test::Numbers;
 using penstock::test::numbers_layout;
@@ -383,4 +386,29 @@ TEST_CASE("a source that misbehaves at any one batch, or at all, harms no other 
   BatchProducer<Numbers> producer(numbers_layout(kBatch), shuffled(), misbehaviour.act, pool,
                                   {.workers = workers});
   CHECK_THAT(thrown<SourceError>([&] { producer.next(); }), Mentions(misbehaviour.told));
+}
+
+TEST_CASE("a source that takes no stop token holds up destruction until it returns, no longer",
+          "[failure]") {
+  std::atomic<bool> inside{false}, release{false}, gone{false};
+  auto prefetcher = std::make_unique<Prefetcher<Numbers>>(
+      numbers_layout(kBatch), shuffled(),
+      [&](const Ticket& ticket, Numbers& batch) {
+        write_numbers(ticket, batch);
+        inside = ticket.batch == 5;
+        while (ticket.batch == 5 && !release) std::this_thread::yield();
+      },
+      PrefetcherOptions{.workers = 2, .host_depth = 6, .device_depth = 2});
+  TestStream stream;
+  for (int i = 0; i < 3; ++i) CHECK(prefetcher->next(stream));
+  REQUIRE(eventually([&] { return inside.load(); }));
+  std::thread destroyer([&] {
+    prefetcher.reset();
+    gone = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  CHECK_FALSE(gone);  // Its memory is in the source's hands.
+  release = true;
+  destroyer.join();
+  CHECK(gone);
 }
