@@ -12,7 +12,6 @@
 #include <array>
 #include <condition_variable>
 #include <cstddef>
-#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -149,7 +148,7 @@ class DeviceArenaCore {
     process_.require("DeviceArena::acquire");
     std::unique_lock lock(mutex_);
     returned_.wait(lock, [&] { return !free_.empty() || lost_ == readers_.size(); });
-    if (free_.empty()) std::rethrow_exception(lost_to_);
+    if (free_.empty()) lost_to_.raise();
     const std::size_t index = take_oldest();
     lock.unlock();
     wait_for_readers(index, writer);
@@ -165,7 +164,7 @@ class DeviceArenaCore {
       if (wait_on_host(streams))
         give_back(index);
       else
-        lose(std::current_exception());
+        lose(SavedError::current());
       throw;
     }
     give_back(index);
@@ -186,7 +185,7 @@ class DeviceArenaCore {
   }
   void require_slot() const {
     const std::lock_guard lock(mutex_);
-    if (lost_ == readers_.size()) std::rethrow_exception(lost_to_);
+    if (lost_ == readers_.size()) lost_to_.raise();
   }
 
  private:
@@ -261,7 +260,7 @@ class DeviceArenaCore {
     returned_.notify_one();
   }
 
-  void lose(std::exception_ptr error) {
+  void lose(SavedError error) {
     {
       const std::lock_guard lock(mutex_);
       ++lost_;
@@ -280,7 +279,7 @@ class DeviceArenaCore {
   std::condition_variable returned_;
   std::vector<std::size_t> free_;  // The first has been free for longest.
   std::size_t lost_ = 0;
-  std::exception_ptr lost_to_;
+  SavedError lost_to_;  // the last of them
 };
 
 }  // namespace detail

@@ -118,5 +118,24 @@ void check(cudaError_t status, Call call, const Numbers&... numbers) {
     throw_cuda_error(status, call, numbers...);
 }
 
+/// What a CudaError said, to be said again. Each time it is a new exception: threads that shared
+/// one would share its end.
+struct SavedError {
+  cudaError_t code = cudaErrorUnknown;
+  std::string what = "an error that is no CudaError";
+
+  /// Of the exception that is being handled.
+  static SavedError current() {
+    try {
+      throw;
+    } catch (const CudaError& error) {
+      return {error.code(), error.what()};
+    } catch (...) {
+      return {};
+    }
+  }
+  [[noreturn]] void raise() const { throw CudaError(code, what); }
+};
+
 }  // namespace detail
 }  // namespace penstock

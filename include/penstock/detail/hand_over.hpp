@@ -172,20 +172,24 @@ bool HandOver<Batch>::stage_ready_batch() noexcept {
     line_.end();
     return false;
   }
+  // Errors are handed on outside of the handlers: the consumer's thread is their only owner then.
+  std::exception_ptr error;
   try {
     if (!producer_->ready() || !reserve_slot()) return false;
   } catch (...) {
-    line_.fail(std::current_exception());
+    error = std::current_exception();
+  }
+  if (error) {
+    line_.fail(std::move(error));
     return false;
   }
-  std::exception_ptr error;
   try {
     stage(*producer_->next());
     return true;
   } catch (...) {
     error = std::current_exception();
   }
-  stage(std::move(error));  // Outside the handler: the consumer's thread is its only owner then.
+  stage(std::move(error));
   return true;
 }
 
@@ -330,11 +334,13 @@ template <class Batch>
 void HandOver<Batch>::give_back(Staged<Batch>& staged) noexcept {
   watch_.look();
   leased_.fetch_sub(1, std::memory_order_relaxed);
+  std::exception_ptr error;
   try {
     staged.slot.release_after(staged.consumers);
   } catch (...) {
-    line_.fail(std::current_exception());
+    error = std::current_exception();
   }
+  if (error) line_.fail(std::move(error));
   pump();
   if (options_.workers == 0) line_.notify();
 }

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
-#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -176,7 +175,7 @@ class PinnedPoolCore {
       if (poll_in_flight(lock)) continue;
       if (fits_cap(bytes)) return grow(bytes, lock);
       if (evict(bytes, lock)) continue;
-      if (!entries_.empty() && lost_.size() == entries_.size()) std::rethrow_exception(lost_to_);
+      if (!entries_.empty() && lost_.size() == entries_.size()) lost_to_.raise();
       const auto now = Clock::now();
       if (now - begin >= options_.timeout) throw timed_out(bytes);
       waited = true;
@@ -247,9 +246,9 @@ class PinnedPoolCore {
       return;
     }
     lost_.push_back(&entry);
-    lost_to_ = std::make_exception_ptr(CudaError(
-        entry.failure, std::string("cudaEventQuery failed: ") + cudaGetErrorString(entry.failure) +
-                           "; the page-locked block is lost, a copy may still read it"));
+    lost_to_ = {entry.failure, std::string("cudaEventQuery failed: ") +
+                                   cudaGetErrorString(entry.failure) +
+                                   "; the page-locked block is lost, a copy may still read it"};
   }
 
   /// Frees idle blocks of other sizes until `bytes` fit under the cap, or none is left. False:
@@ -334,7 +333,7 @@ class PinnedPoolCore {
   void lose(PinnedEntry* entry) {
     {
       const std::lock_guard lock(mutex_);
-      lost_to_ = std::current_exception();
+      lost_to_ = SavedError::current();
     }
     keep(lost_, entry);
   }
@@ -391,7 +390,7 @@ class PinnedPoolCore {
   std::condition_variable returned_;
   std::vector<std::unique_ptr<PinnedEntry>> entries_;
   std::vector<PinnedEntry*> in_flight_, asked_, lost_;
-  std::exception_ptr lost_to_;  // the last
+  SavedError lost_to_;  // the last of them
   std::size_t bytes_ = 0;
   std::ptrdiff_t held_ =
       0;  // blocks out, once orphaned; before, minus those that came back since close
