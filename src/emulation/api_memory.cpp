@@ -100,8 +100,7 @@ cudaError_t cudaMalloc(void** data, std::size_t bytes) {
 
 cudaError_t cudaMallocManaged(void** data, std::size_t bytes, unsigned flags) {
   return enter(Function::cudaMallocManaged, [&](Call& call) {
-    if ((flags != cudaMemAttachGlobal && flags != cudaMemAttachHost) || bytes == 0)
-      return cudaErrorInvalidValue;
+    if (flags != cudaMemAttachGlobal && flags != cudaMemAttachHost) return cudaErrorInvalidValue;
     return allocate(call, Origin::managed, data, bytes, flags);
   });
 }

@@ -207,10 +207,23 @@ TEST_CASE("managed memory is one memory for host and device", "[rules][memory]")
   CHECK_CUDA(cudaFree(pointer));
 }
 
-// The same description: "If size is 0, cudaMallocManaged returns cudaErrorInvalidValue."
-TEST_CASE("managed memory has a size", "[rules][memory]") {
-  if (!managed_memory_is_supported()) return;
-  void* pointer = nullptr;
-  CHECK(cudaMallocManaged(&pointer, 0, cudaMemAttachGlobal) == cudaErrorInvalidValue);
-  CHECK(cudaGetLastError() == cudaErrorInvalidValue);
+// No sentence of the documentation: "If size is 0, cudaMallocManaged returns
+// cudaErrorInvalidValue", it says, and CUDA 13.0 on a GPU does not.
+TEST_CASE("an allocation of no bytes succeeds and is null", "[rules][memory]") {
+  int anything = 0;
+  void* pointer = &anything;
+  SECTION("cudaMalloc") {
+    REQUIRE_CUDA(cudaMalloc(&pointer, 0));
+  }
+  SECTION("cudaMallocHost") {
+    REQUIRE_CUDA(cudaMallocHost(&pointer, 0));
+  }
+  SECTION("cudaHostAlloc") {
+    REQUIRE_CUDA(cudaHostAlloc(&pointer, 0, cudaHostAllocDefault));
+  }
+  SECTION("cudaMallocManaged") {
+    if (!managed_memory_is_supported()) return;
+    REQUIRE_CUDA(cudaMallocManaged(&pointer, 0, cudaMemAttachGlobal));
+  }
+  CHECK(pointer == nullptr);
 }

@@ -24,7 +24,7 @@ using penstock::test::serial_sample_numbers;
 using penstock::test::TestStream;
 using penstock::test::write_numbers;
 
-TEST_CASE("kernels see every batch complete and unchanged", "[gpu]") {
+TEST_CASE("kernels see every batch complete and unchanged", "[gpu][kernel]") {
   const int workers = GENERATE(0, 1, 4);
   constexpr std::int64_t kBatch = 512;
   const Sampler sampler{{.samples = 100'003, .batch_size = kBatch, .shuffle = true, .seed = 3}};
@@ -43,7 +43,7 @@ TEST_CASE("kernels see every batch complete and unchanged", "[gpu]") {
   CHECK(torn.read().front() == 0);
 }
 
-TEST_CASE("for_each is a kernel in stream order", "[gpu]") {
+TEST_CASE("for_each is a kernel in stream order", "[gpu][kernel]") {
   constexpr std::int64_t kCount = 1'000'000;
   TestStream stream;
   DeviceMemory<std::int64_t> values(kCount);

@@ -9,11 +9,9 @@
 
 #include <cuda_runtime_api.h>
 
-#if __has_include(<catch2/catch_all.hpp>)
-#define PENSTOCK_CATCH2_VERSION 3
+#if PENSTOCK_CATCH2_VERSION == 3  // of the package that CMake found
 #include <catch2/catch_all.hpp>
 #else
-#define PENSTOCK_CATCH2_VERSION 2
 #include <catch2/catch.hpp>
 #endif
 
