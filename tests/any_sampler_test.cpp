@@ -83,6 +83,21 @@ TEST_CASE("AnySampler takes any type with batches() and samples()", "[any_sample
   CHECK(moved.batches() == 7);
 }
 
+TEST_CASE("AnySampler: the start of a run is what its sampler says of itself", "[any_sampler]") {
+  const AnySampler all = Sampler(
+      {.samples = 1000, .batch_size = 32, .shuffle = true, .seed = 21, .rank = 1, .world_size = 3});
+  CHECK(all.start() == State{.seed = 21,
+                             .samples = 1000,
+                             .order = 2,
+                             .batches = 11,
+                             .batch_size = 32,
+                             .world_size = 3});
+  CHECK(AnySampler(Sampler({.samples = 10, .batch_size = 2})).start().order == 1);
+  CHECK(AnySampler(Repeat{5}).start() == State{.batches = 3});
+  CHECK(AnySampler(Unbounded{3, 8}).start() ==
+        State{.seed = 8, .batches = std::numeric_limits<std::uint64_t>::max(), .batch_size = 3});
+}
+
 TEST_CASE("AnySampler: copies share one sampler", "[any_sampler]") {
   const Repeat repeat{5};
   AnySampler any = repeat;

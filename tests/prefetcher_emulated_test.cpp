@@ -29,6 +29,7 @@ using penstock::Prefetcher;
 using penstock::PrefetcherOptions;
 using penstock::Sampler;
 using penstock::Ticket;
+using penstock::test::Gate;
 using penstock::test::Numbers;
 using penstock::test::numbers_layout;
 using penstock::test::serial_sample_numbers;
@@ -70,6 +71,22 @@ TEST_CASE("a full batch is one copy, a short one is a copy for each field",
                                           3 * penstock::test::kPayload * sizeof(std::uint32_t)});
 }
 
+namespace {
+
+/// The emulated runtime allocates when more work is queued than ever before: let that be now.
+void queue_more_than_any_pipeline() {
+  TestStream held, waiting;
+  const penstock::Event event;
+  Gate gate;
+  gate.hold(held);
+  REQUIRE_CUDA(cudaEventRecord(event.get(), held));
+  for (int i = 0; i < 1000; ++i) event.make_wait(waiting);
+  gate.open();
+  REQUIRE_CUDA(cudaDeviceSynchronize());
+}
+
+}  // namespace
+
 TEST_CASE("after construction: no allocation, no creation, no call that blocks the host",
           "[prefetcher][emulated]") {
   const int workers = GENERATE(0, 1, 3);
@@ -81,10 +98,11 @@ TEST_CASE("after construction: no allocation, no creation, no call that blocks t
     auto batch = prefetcher.next(stream);
     batch.also_used_on(second);
   }
+  queue_more_than_any_pipeline();
   emulation::reset_counters();
   const std::uint64_t allocations = penstock::test::allocations_of_this_thread();
   while (auto batch = prefetcher.next(stream)) batch.also_used_on(second);
-  // Under the other schedules the emulated runtime itself may come to a longer queue at any time.
+  // Under the other schedules the emulated runtime itself may allocate at any time.
   if (emulation::options().schedule == emulation::Schedule::eager)
     CHECK(penstock::test::allocations_of_this_thread() == allocations);
   const emulation::CallClasses classes = emulation::call_classes();

@@ -23,6 +23,7 @@
 #include "support/handles.hpp"
 #include "support/host_log.hpp"
 #include "support/numbers.hpp"
+#include "support/thrown.hpp"
 
 using namespace std::chrono_literals;
 using penstock::Lease;
@@ -225,23 +226,6 @@ TEST_CASE("several leases can be held, and ended in any order, on any thread", "
   CHECK(sink.all_sample_numbers() == serial_sample_numbers(sampler, 1));
 }
 
-TEST_CASE("a lease may outlive its prefetcher", "[prefetcher]") {
-  TestStream stream;
-  NumbersSink sink(4, 1);
-  Lease<Numbers> lease;
-  std::vector<std::uint64_t> expected;
-  {
-    Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(100, 4), write_numbers,
-                                   {.workers = 2});
-    lease = prefetcher.next(stream);
-  }
-  expected.assign(lease.ticket().samples.begin(), lease.ticket().samples.end());
-  sink.take(lease, stream);
-  lease.release();
-  sink.wait(stream);
-  CHECK(sink.sample_numbers(0) == expected);
-}
-
 TEST_CASE("an exception comes at its batch's place, and the batches after it still come",
           "[prefetcher]") {
   const int workers = GENERATE(0, 1, 3);
@@ -290,7 +274,7 @@ TEST_CASE("a run resumes at every position, with other workers and depths", "[pr
     Prefetcher<Numbers> prefetcher(
         numbers_layout(4), sampler, write_numbers,
         {.workers = static_cast<int>(stop % 4), .device_depth = 1 + stop % 3, .epochs = 2});
-    prefetcher.restore(state);
+    prefetcher.restore(State::parse(to_string(state)));
     CHECK(prefetcher.state() == state);
     for (const std::uint64_t sample : deliver(prefetcher, 4, 16, stream)) seen.push_back(sample);
     CHECK(seen == all);
@@ -311,78 +295,58 @@ TEST_CASE("restore also rewinds a prefetcher in the middle of its run, leases al
   CHECK(deliver(prefetcher, 4, 10, stream) == serial_sample_numbers(sampler, 1));
 }
 
-TEST_CASE("a state of another run is refused", "[prefetcher]") {
-  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(40, 4), write_numbers, {.workers = 1});
-  State state = prefetcher.state();
-  ++state.seed;
-  CHECK_THROWS_AS(prefetcher.restore(state), std::invalid_argument);
-  state = prefetcher.state();
-  ++state.batches;
-  CHECK_THROWS_AS(prefetcher.restore(state), std::invalid_argument);
-  state = prefetcher.state();
-  state.batch = state.batches;
-  CHECK_THROWS_AS(prefetcher.restore(state), std::invalid_argument);
-}
-
-TEST_CASE("a prefetcher can go at any moment", "[prefetcher]") {
-  TestStream stream;
-  const bool throwing = GENERATE(false, true);
-  const auto source = [throwing](const Ticket& ticket, Numbers& batch) {
-    if (throwing && ticket.batch % 2 == 0) throw std::runtime_error("no");
-    write_numbers(ticket, batch);
-  };
-  for (int taken = 0; taken < 20; ++taken) {
-    Prefetcher<Numbers> prefetcher(
-        numbers_layout(8), shuffled(1000, 8), source,
-        {.workers = 1 + taken % 3, .host_depth = 1 + static_cast<std::size_t>(taken % 5)});
-    for (int i = 0; i < taken; ++i) {
-      try {
-        prefetcher.next(stream);
-      } catch (const SourceError&) {
-        CHECK(throwing);
-      }
-    }
-  }
-}
-
-TEST_CASE("destruction waits for the device to stop reading, and for nothing else",
+TEST_CASE("at the edge of an epoch a run goes on with other ranks and batch sizes",
           "[prefetcher]") {
-  Gate gate;
   TestStream stream;
-  std::atomic<bool> opened{false};
-  std::thread opener;
-  {
-    Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(100, 4), write_numbers,
-                                   {.workers = 1});
-    auto lease = prefetcher.next(stream);
-    gate.hold(stream);
-    REQUIRE_CUDA(
-        cudaMemsetAsync(lease->sample.data_handle(), 0, 4 * sizeof(std::uint64_t), stream));
-    lease.release();
-    opener = std::thread([&] {
-      opened = true;
-      gate.open();
-    });
+  const auto rank_of = [](int world_size, int rank, std::int64_t batch_size) {
+    return Sampler{{.samples = 60,
+                    .batch_size = batch_size,
+                    .shuffle = true,
+                    .seed = 11,
+                    .rank = rank,
+                    .world_size = world_size}};
+  };
+  std::vector<std::uint64_t> samples_of_epochs(2 * 60);  // 0: not delivered
+  const auto count = [&](const std::vector<std::uint64_t>& samples, std::size_t epoch) {
+    for (const std::uint64_t sample : samples) ++samples_of_epochs[epoch * 60 + sample];
+  };
+  State edge;
+  for (int rank = 0; rank < 2; ++rank) {
+    Prefetcher<Numbers> prefetcher(numbers_layout(8), rank_of(2, rank, 8), write_numbers,
+                                   {.workers = 2, .epochs = 1});
+    count(deliver(prefetcher, 8, 4, stream), 0);
+    edge = prefetcher.state();
+    CHECK(edge.epoch == 1);
+    CHECK(edge.batch == 0);
   }
-  CHECK(opened);
-  opener.join();
+  for (int rank = 0; rank < 3; ++rank) {
+    Prefetcher<Numbers> prefetcher(numbers_layout(5), rank_of(3, rank, 5), write_numbers,
+                                   {.workers = 1, .device_depth = 3, .epochs = 2});
+    prefetcher.restore(edge);
+    CHECK(prefetcher.state().epoch == 1);
+    CHECK(prefetcher.state().world_size == 3);
+    count(deliver(prefetcher, 5, 4, stream), 1);
+  }
+  CHECK(samples_of_epochs == std::vector<std::uint64_t>(2 * 60, 1));
 }
 
-TEST_CASE("a source that waits is asked to stop at destruction", "[prefetcher]") {
+TEST_CASE("a state that does not fit is refused, and the run goes on", "[prefetcher]") {
   TestStream stream;
-  std::atomic<bool> waiting{false};
-  Prefetcher<Numbers> prefetcher(numbers_layout(4), penstock::Unbounded(4),
-                                 [&](const Ticket& ticket, Numbers& batch, std::stop_token stop) {
-                                   write_numbers(ticket, batch);
-                                   waiting = ticket.batch == 2;
-                                   while (ticket.batch == 2 && !stop.stop_requested())
-                                     std::this_thread::yield();
-                                   return true;
-                                 },
-                                 {.workers = 1});
-  CHECK(prefetcher.next(stream));
-  CHECK(prefetcher.next(stream));
-  CHECK(eventually([&] { return waiting.load(); }));
+  const Sampler sampler = shuffled(40, 4);
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), sampler, write_numbers, {.workers = 1});
+  prefetcher.next(stream);
+  const State state = prefetcher.state();
+  for (std::uint64_t State::*number : {&State::seed, &State::samples, &State::order,
+                                       &State::batches, &State::batch_size, &State::world_size}) {
+    State other = state;
+    ++(other.*number);
+    CHECK_THROWS_AS(prefetcher.restore(other), std::invalid_argument);
+  }
+  State beyond = state;
+  beyond.batch = beyond.batches;
+  CHECK_THROWS_AS(prefetcher.restore(beyond), std::invalid_argument);
+  CHECK(prefetcher.state() == state);
+  CHECK(deliver(prefetcher, 4, 9, stream).size() == 36);
 }
 
 TEST_CASE("a pipeline of unknown length ends where the source says so", "[prefetcher]") {
@@ -549,7 +513,7 @@ TEST_CASE("options that make no sense, and memory beyond the cap, are refused wi
   CHECK_THROWS_AS(make({.device_depth = 0}), std::invalid_argument);
   CHECK_THROWS_AS(make({.host_depth = 100, .max_host_bytes = 10'000}), penstock::PoolExhausted);
   CHECK_THROWS_WITH(make({.host_depth = 100, .max_host_bytes = 10'000}),
-                    Catch::Contains("max_host_bytes"));
+                    penstock::test::Mentions("max_host_bytes"));
 }
 
 TEST_CASE("stats tell memory, batches and bytes", "[prefetcher]") {

@@ -11,6 +11,9 @@
 //                  std::vector<std::uint64_t>& out) const;
 //   };
 //   penstock::Prefetcher<Images> prefetcher{layout, Balanced{labels}, source};
+//
+// It may also have seed(), dataset_size(), batch_size(), world_size() and order(), all numbers:
+// what it says is part of the run's State, and restore() refuses a state that it contradicts.
 
 #include <concepts>
 #include <cstddef>
@@ -19,6 +22,7 @@
 #include <memory>
 #include <numeric>
 #include <penstock/sampler.hpp>
+#include <penstock/state.hpp>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -53,34 +57,47 @@ class AnySampler {
     sampler_->samples(epoch, batch, out);
   }
   /// The run's seed: the sampler's own, or 0 where it has none.
-  std::uint64_t seed() const { return sampler_->seed(); }
+  std::uint64_t seed() const { return sampler_->start.seed; }
+  /// Where a run over this sampler begins.
+  const State& start() const { return sampler_->start; }
 
  private:
   struct Interface {
+    explicit Interface(const State& s) : start(s) {}
     virtual ~Interface() = default;
     virtual std::uint64_t batches() const = 0;
     virtual void samples(std::uint64_t, std::uint64_t, std::vector<std::uint64_t>&) const = 0;
-    virtual std::uint64_t seed() const = 0;
+    const State start;
   };
   template <class T>
   struct Model final : Interface {
-    explicit Model(const T& s) : sampler(s) {}
-    explicit Model(T&& s) : sampler(std::move(s)) {}
+    explicit Model(const T& s) : Interface(start_of(s)), sampler(s) {}
+    explicit Model(T&& s) : Interface(start_of(s)), sampler(std::move(s)) {}
     std::uint64_t batches() const override { return sampler.batches(); }
     void samples(std::uint64_t epoch, std::uint64_t batch,
                  std::vector<std::uint64_t>& out) const override {
       sampler.samples(epoch, batch, out);
     }
-    std::uint64_t seed() const override {
-      if constexpr (requires {
-                      { sampler.seed() } -> std::convertible_to<std::uint64_t>;
-                    })
-        return sampler.seed();
-      else
-        return 0;
-    }
     const T sampler;
   };
+
+  template <class T>
+  static State start_of(const T& sampler) {
+    State start;
+    start.batches = number(sampler.batches());
+    if constexpr (requires { number(sampler.seed()); }) start.seed = number(sampler.seed());
+    if constexpr (requires { number(sampler.dataset_size()); })
+      start.samples = number(sampler.dataset_size());
+    if constexpr (requires { number(sampler.order()); }) start.order = number(sampler.order());
+    if constexpr (requires { number(sampler.batch_size()); })
+      start.batch_size = number(sampler.batch_size());
+    if constexpr (requires { number(sampler.world_size()); })
+      start.world_size = number(sampler.world_size());
+    return start;
+  }
+  template <class Number>
+  requires std::convertible_to<Number, std::uint64_t>
+  static std::uint64_t number(Number number) { return static_cast<std::uint64_t>(number); }
 
   std::shared_ptr<const Interface> sampler_;
 };

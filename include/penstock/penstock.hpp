@@ -22,5 +22,6 @@
 #include <penstock/error.hpp>      // what is thrown
 #include <penstock/failure.hpp>    // what becomes of batches that fail
 #include <penstock/markers.hpp>    // NVTX ranges
+#include <penstock/state.hpp>      // where a run stands, as text
 #include <penstock/stats.hpp>      // where the time went
 #include <penstock/tensor.hpp>     // the view of a field

@@ -60,8 +60,13 @@ class Sampler {
     return options_.drop_last ? batches_ * batch_samples() : rank_samples_;
   }
 
+  std::uint64_t dataset_size() const noexcept { return options_.samples; }
   std::int64_t batch_size() const noexcept { return options_.batch_size; }
+  int world_size() const noexcept { return options_.world_size; }
   std::uint64_t seed() const noexcept { return options_.seed; }
+  /// Names the rule that orders the samples: a release that orders them otherwise has another
+  /// number, so that no run goes on within an epoch under a rule that it did not begin with.
+  std::uint64_t order() const noexcept { return options_.shuffle ? 2 : 1; }
   const SamplerOptions& options() const noexcept { return options_; }
 
   /// Puts the samples of a batch into `out`, in order; what `out` held is gone. Only the last batch
