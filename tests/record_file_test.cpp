@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <penstock/record_file.hpp>
@@ -23,47 +22,16 @@
 #include "support/allocations.hpp"
 #include "support/catch.hpp"
 #include "support/eventually.hpp"
+#include "support/temporary_directory.hpp"
 #include "support/thrown.hpp"
 
 namespace penstock {
 namespace {
 
+using test::is_record;
 using test::Mentions;
+using test::TemporaryDirectory;
 using test::thrown;
-
-/// A directory of its own for a test, removed at the end of its scope.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "penstock_XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~TemporaryDirectory() { std::filesystem::remove_all(path_); }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-
-  std::filesystem::path operator/(const char* name) const { return path_ / name; }
-
-  /// A file of `count` records of `bytes` bytes; each byte of record i is the low byte of first +
-  /// i.
-  std::filesystem::path records(const char* name, std::size_t first, std::size_t count,
-                                std::size_t bytes) const {
-    std::ofstream file(path_ / name, std::ios::binary);
-    for (std::size_t i = 0; i < count; ++i)
-      file << std::string(bytes, static_cast<char>((first + i) & 0xff));
-    return path_ / name;
-  }
-
- private:
-  std::filesystem::path path_;
-};
-
-bool all(std::span<const std::byte> record, std::uint64_t value) {
-  for (const std::byte byte : record)
-    if (byte != static_cast<std::byte>(value & 0xff)) return false;
-  return true;
-}
 
 std::string failure(const std::vector<std::filesystem::path>& files, std::size_t bytes) {
   return thrown<RecordFileError>([&] { RecordFile(files, bytes); });
@@ -83,7 +51,7 @@ TEST_CASE("RecordFile numbers records through its files", "[record_file]") {
   CHECK(records.record_bytes() == 3073);
   for (std::uint64_t i = 0; i < records.size(); ++i) {
     REQUIRE(records[i].size() == 3073);
-    CHECK(all(records[i], i));
+    CHECK(is_record(records[i], i));
     CHECK(records.at(i).data() == records[i].data());
   }
 }
@@ -173,7 +141,7 @@ TEST_CASE("RecordFile keeps no file descriptor, whether it succeeds or fails", "
   failure({good}, 7);
   CHECK(open_descriptors() == before);
   std::filesystem::remove(good);  // What is mapped stays.
-  CHECK(all(records[3], 1));
+  CHECK(is_record(records[3], 1));
 }
 
 /// How often `file` is mapped into this process.
@@ -196,7 +164,7 @@ TEST_CASE("RecordFile may be moved; spans stay valid and the moved-from one is e
     RecordFile second{std::move(first)};
     CHECK(first.size() == 0);
     CHECK(second.size() == 2);
-    CHECK(all(record, 41));
+    CHECK(is_record(record, 41));
 
     RecordFile third{{b}, 5000};
     CHECK(mappings(b) == 1);
@@ -206,7 +174,7 @@ TEST_CASE("RecordFile may be moved; spans stay valid and the moved-from one is e
     CHECK(third.size() == 2);
     CHECK(third.record_bytes() == 10000);
     CHECK(third[1].data() == record.data());
-    CHECK(all(record, 41));
+    CHECK(is_record(record, 41));
   }
   CHECK(mappings(a) == 0);
 }
@@ -221,7 +189,8 @@ TEST_CASE("RecordFile may be read by many threads, without allocating", "[record
   for (std::size_t t = 0; t < 4; ++t)
     threads.emplace_back([&, t] {
       const std::uint64_t before = test::allocations_of_this_thread();
-      for (std::uint64_t i = 0; i < records.size(); ++i) wrong[t] += all(records[i], i) ? 0u : 1u;
+      for (std::uint64_t i = 0; i < records.size(); ++i)
+        wrong[t] += is_record(records[i], i) ? 0u : 1u;
       allocated[t] = test::allocations_of_this_thread() - before;
     });
   for (std::thread& thread : threads) thread.join();
@@ -255,7 +224,7 @@ TEST_CASE("RecordFile::prefetch reads what is asked for, and changes nothing", "
   records.prefetch(wanted);
   records.prefetch({});
   if (cold == 0) CHECK(test::eventually([&] { return resident_pages(alone) >= 6 * 4; }));
-  for (const std::uint64_t i : wanted) CHECK(all(records[i], i));
+  for (const std::uint64_t i : wanted) CHECK(is_record(records[i], i));
 }
 
 TEST_CASE("RecordFile and Sampler fit together as a program writes them", "[record_file]") {
@@ -264,7 +233,7 @@ TEST_CASE("RecordFile and Sampler fit together as a program writes them", "[reco
   const Sampler sampler{{.samples = records.size(), .batch_size = 8, .shuffle = true, .seed = 7}};
   std::vector<std::uint64_t> samples;
   sampler.samples(0, 3, samples);
-  for (const std::uint64_t sample : samples) CHECK(all(records[sample], sample));
+  for (const std::uint64_t sample : samples) CHECK(is_record(records[sample], sample));
 }
 
 }  // namespace
