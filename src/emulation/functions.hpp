@@ -20,6 +20,7 @@ enum : unsigned {
   stateless = 32,
   releasing = 64,
   infallible = 128,
+  inherited = 256,
 };
 }  // namespace traits
 

@@ -44,7 +44,8 @@ std::size_t addresses_for(std::size_t bytes) {
 
 // ---- AddressSpace
 
-AddressSpace::AddressSpace(std::size_t bytes) : bytes_(whole_pages(bytes)) {
+AddressSpace::AddressSpace(std::size_t bytes, int sharing)
+    : sharing_(sharing), bytes_(whole_pages(bytes)) {
   void* base = mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) throw std::bad_alloc();
   base_ = number(base);
@@ -56,7 +57,8 @@ AddressSpace::~AddressSpace() {
 }
 
 AddressSpace::AddressSpace(AddressSpace&& other) noexcept
-    : base_(std::exchange(other.base_, 0)),
+    : sharing_(other.sharing_),
+      base_(std::exchange(other.base_, 0)),
       bytes_(std::exchange(other.bytes_, 0)),
       mapped_(std::move(other.mapped_)),
       free_(std::move(other.free_)) {}
@@ -71,7 +73,7 @@ void* AddressSpace::map(std::size_t bytes) {
   // A new mapping rather than mprotect: ThreadSanitizer forgets who accessed these addresses
   // before.
   if (mmap(pointer(base), whole_pages(bytes), PROT_READ | PROT_WRITE,
-           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+           sharing_ | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
     return nullptr;
   const std::size_t rest = gap->second - wanted;
   free_.erase(gap);
@@ -117,10 +119,10 @@ bool AddressSpace::mapped(const void* data, std::size_t bytes) const {
 
 Memory::Memory(const Machine& machine)
     : machine_(machine),
-      pinned_space_(addresses_for(machine.pinned_bytes)),
+      pinned_space_(addresses_for(machine.pinned_bytes), MAP_SHARED),
       device_used_(static_cast<std::size_t>(machine.devices)) {
   for (int device = 0; device < machine.devices; ++device)
-    device_spaces_.emplace_back(addresses_for(machine.device_bytes));
+    device_spaces_.emplace_back(addresses_for(machine.device_bytes), MAP_PRIVATE);
 }
 
 AddressSpace& Memory::space(Origin origin, int device) {

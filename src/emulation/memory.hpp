@@ -24,7 +24,9 @@ class Pool;
 /// A reserved range of addresses, handed out in whole pages with an inaccessible page after each.
 class AddressSpace {
  public:
-  explicit AddressSpace(std::size_t bytes);
+  /// `sharing`: MAP_PRIVATE, or MAP_SHARED for memory that a forked child has in common with its
+  /// parent.
+  AddressSpace(std::size_t bytes, int sharing);
   ~AddressSpace();
   AddressSpace(AddressSpace&& other) noexcept;
   AddressSpace& operator=(AddressSpace&&) = delete;
@@ -37,6 +39,7 @@ class AddressSpace {
   bool mapped(const void* data, std::size_t bytes) const;
 
  private:
+  int sharing_;
   std::uintptr_t base_ = 0;
   std::size_t bytes_ = 0;
   std::map<std::uintptr_t, std::size_t> mapped_;  // bytes by address

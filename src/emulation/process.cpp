@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "process.hpp"
 
+#include <pthread.h>
+
 #include <cstdlib>
 #include <stdexcept>
 
@@ -18,6 +20,7 @@ struct Process {
   Runtime* runtime = nullptr;
   std::uint64_t eras = 0;
   bool exiting = false;
+  bool forked = false;  // This is a child, without the threads of the runtime.
 };
 
 // On the heap for good: threads of streams may outlive the static objects.
@@ -30,14 +33,31 @@ void unload() {
   const Hidden hidden;
   Lock lock(process().mutex);
   process().exiting = true;
-  if (process().runtime == nullptr) return;
+  if (process().runtime == nullptr || process().forked) return;
   // A host function that calls exit() would wait for itself.
   const bool on_stream_thread = this_thread().in_host_function;
   process().runtime->scheduler.stop(lock, on_stream_thread ? Clock::duration{} : kPatienceAtExit);
 }
 
+// A fork waits for calls under way, so that the child's copy of the runtime can be read.
+void before_fork() {
+  const Hidden hidden;
+  process().mutex.lock();
+}
+void after_fork_in_parent() {
+  const Hidden hidden;
+  process().mutex.unlock();
+}
+void after_fork_in_child() {
+  const Hidden hidden;
+  process().forked = true;
+  process().mutex.unlock();
+}
+
 void start(const Options& options) {
-  static const bool registered = std::atexit(unload) == 0;
+  static const bool registered =
+      std::atexit(unload) == 0 &&
+      pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0;
   (void)registered;
   Process& now = process();
   now.runtime = new Runtime(now.mutex, options, ++now.eras);
@@ -47,7 +67,7 @@ struct AtThreadEnd {
   ~AtThreadEnd() {
     const Hidden hidden;
     const Lock lock(process().mutex);
-    if (process().runtime != nullptr && !process().exiting)
+    if (process().runtime != nullptr && !process().exiting && !process().forked)
       process().runtime->forget_thread(this_thread().number);
   }
 };
@@ -58,10 +78,15 @@ std::mutex& runtime_mutex() {
   return process().mutex;
 }
 
-Runtime* running_runtime() {
-  if (process().exiting) return nullptr;
+Runtime* running_runtime(Function function) {
+  const bool inherited = (facts(function).traits & traits::inherited) != 0;
+  if (process().exiting || (process().forked && !inherited)) return nullptr;
   if (process().runtime == nullptr) start(options_from_environment());
   return process().runtime;
+}
+
+cudaError_t why_not_running() {
+  return process().forked ? cudaErrorInitializationError : cudaErrorCudartUnloading;
 }
 
 Runtime& last_runtime() {
@@ -77,6 +102,7 @@ void forget_thread_at_its_end() {
 void restart(Lock& lock, const Options& options) {
   validate(options);
   if (process().exiting) throw std::logic_error("the process is exiting");
+  if (process().forked) throw std::logic_error("this process was forked from one that used CUDA");
   if (Runtime* const old = process().runtime) {
     old->await_idle(lock, nullptr, true);
     old->destroy_graphs();

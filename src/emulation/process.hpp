@@ -4,7 +4,8 @@
 // The one lock of the runtime, and the runtime of this process: started by the first call or by
 // emulation::reset, never destroyed, so that calls from static destructors find it. When the
 // process exits, what has not begun is dropped and every later call fails with
-// cudaErrorCudartUnloading.
+// cudaErrorCudartUnloading. In a child that is forked once it has started, nearly every call fails
+// with cudaErrorInitializationError: the threads are the parent's.
 
 #include <penstock/emulation.hpp>
 
@@ -14,11 +15,13 @@ namespace penstock::emulation::detail {
 
 std::mutex& runtime_mutex();
 
-/// The runtime, started from the environment if need be; null once the process is exiting. To be
-/// called under the lock.
-Runtime* running_runtime();
+/// The runtime for a call of `function`, started from the environment if need be. Null once the
+/// process is exiting, and for most functions in a forked child. To be called under the lock.
+Runtime* running_runtime(Function function);
+/// What a call returns that finds none.
+cudaError_t why_not_running();
 
-/// The same, but also while the process is exiting: for reading what happened.
+/// The runtime also then: for reading what happened.
 Runtime& last_runtime();
 
 /// The default streams of this thread go when the thread ends.

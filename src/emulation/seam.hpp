@@ -76,8 +76,8 @@ cudaError_t enter(Function function, Body body) noexcept {
   const Hidden hidden;
   Lock lock(runtime_mutex());
   try {
-    Runtime* const runtime = running_runtime();
-    if (runtime == nullptr) return cudaErrorCudartUnloading;
+    Runtime* const runtime = running_runtime(function);
+    if (runtime == nullptr) return this_thread().last_error = why_not_running();
     Call call(function, *runtime, lock);
     cudaError_t status = call.admit();
     if (status == cudaSuccess) status = body(call);

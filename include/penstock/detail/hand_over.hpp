@@ -313,8 +313,12 @@ void HandOver<Batch>::stage_inline() {
   line_.throw_failure();
   arena_.require_slot();
   if (producer_->at_end()) return line_.end();
-  const auto slot_is_free = [this] { return reserved_.has_value() || arena_.free_slots() != 0; };
-  if (!line_.wait(options_.stall_timeout, slot_is_free)) throw_stall();
+  // Or a lease has ended in a failure: the slot that it did not give back may have been the last.
+  const auto can_go_on = [this] {
+    return reserved_.has_value() || arena_.free_slots() != 0 || line_.has_news();
+  };
+  if (!line_.wait(options_.stall_timeout, can_go_on)) throw_stall();
+  line_.throw_failure();
   reserve_slot();
   std::optional<HostBatch<Batch>> host;
   try {

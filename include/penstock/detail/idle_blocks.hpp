@@ -35,6 +35,10 @@ class IdleLink {
 /// `Block` derives from IdleLink<Block> and has `std::size_t bytes() const`.
 template <class Block>
 class IdleBlocks {
+  struct Never {
+    bool operator()() const { return false; }
+  };
+
  public:
   /// Takes a block of at least `bytes` that wastes at most an eighth of it; nullptr: a quick look
   /// found none. Passes over lists that other threads are busy with.
@@ -66,15 +70,18 @@ class IdleBlocks {
     return block;
   }
 
-  /// Gives `block` back; false, and not taken, once the list is closed. `before_unlock` runs while
-  /// the block is here and nobody can take it.
-  template <class Hook>
-  bool push(Block* block, Hook before_unlock) {
+  /// Gives `block` back; false, and not taken, once the list is closed, or where every list is busy
+  /// and `give_up()` says that this will last. `before_unlock` runs while the block is here and
+  /// nobody can take it.
+  template <class Hook, class GiveUp = Never>
+  bool push(Block* block, Hook before_unlock, GiveUp give_up = {}) {
     const std::size_t home = shard_of(block->taker_);
     List* list = block->taker_ == this_thread() ? &shards_[home].own : &shards_[home].returned;
     for (std::size_t i = home; !list->try_lock(); list = &shards_[i].returned) {
       i = (i + 1) % kShards;
-      if (i == home) std::this_thread::yield();  // Somebody who has them all needs a processor.
+      if (i != home) continue;
+      if (give_up()) return false;
+      std::this_thread::yield();  // Somebody who has them all needs a processor.
     }
     const bool open = !list->closed;
     if (open) {

@@ -93,14 +93,17 @@ class PinnedPoolCore {
   }
 
   void release(PinnedEntry* entry) noexcept {
-    mark_released(*entry);
+    if (checks && process_.is_this()) mark_released(*entry);  // A child would write the parent's.
     bool wakes = false;
     // Asked while the block's shard is locked: a waiter that this look misses has yet to announce
     // itself, and will find the block. wakers_ keeps the core alive until the wake-up is through.
-    const bool taken = idle_.push(entry, [&] {
-      wakes = waiters_.load(std::memory_order_relaxed) != 0;
-      if (wakes) wakers_.fetch_add(1, std::memory_order_relaxed);
-    });
+    const bool taken = idle_.push(
+        entry,
+        [&] {
+          wakes = waiters_.load(std::memory_order_relaxed) != 0;
+          if (wakes) wakers_.fetch_add(1, std::memory_order_relaxed);
+        },
+        [&] { return !process_.is_this(); });
     if (!taken) return forget();
     // A forked child has no threads to wake, and maybe a lock that nobody will ever open.
     if (wakes && process_.is_this()) wake();
@@ -349,6 +352,7 @@ class PinnedPoolCore {
 
   /// A block came back after the pool was gone.
   void forget() noexcept {
+    if (!process_.is_this()) return;
     std::unique_lock lock(mutex_);
     --held_;
     delete_if_forgotten(lock);

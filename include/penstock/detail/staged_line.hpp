@@ -58,8 +58,8 @@ class StagedLine {
     {
       const std::lock_guard lock(mutex_);
       if (!failure_) failure_ = std::move(error);
+      failed_.store(true, std::memory_order_release);  // Never without a failure to throw.
     }
-    failed_.store(true, std::memory_order_release);
     changed_.notify_one();
   }
 
