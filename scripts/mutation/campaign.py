@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs test cases against mutants, cheapest and likeliest first, until one of them notices."""
+
+import collections
+import concurrent.futures
+import dataclasses
+import hashlib
+import json
+import threading
+
+from . import programs
+
+# Kinds that show as a wrong result or a hang, which the plain build finds in a tenth of the time.
+_PLAIN_FIRST = {"bound", "equality", "notify", "stop", "unlock", "host wait"}
+
+
+@dataclasses.dataclass
+class Verdict:
+    killed_by: str = ""  # test case; empty: alive
+    configuration: str = ""
+    how: str = ""
+    runs: int = 0  # test cases that ran
+    seconds: float = 0
+    reached: bool = True  # some test case passes by the mutant
+
+    @property
+    def alive(self):
+        return not self.killed_by
+
+
+class Campaign:
+    def __init__(self, sources, mutants, built, jobs, seeds, say):
+        self.mutants, self.programs, self.say = mutants, built, say
+        self.jobs, self.lock = jobs, threading.Lock()
+        schedules = ["lazy", *(f"random,seed={seed}" for seed in range(1, seeds + 1))]
+        self.configurations = [("tsan", s) for s in schedules] + [("plain", s) for s in [*schedules, "eager"]]
+        self.hashes = {source.name: hashlib.sha256(source.text.encode()).hexdigest() for source in sources}
+        self.verdicts = {}  # by key
+        self.outcomes = {}  # of the tests without a mutant
+        self.hits = collections.defaultdict(set)  # (program, test case): mutants that it passes by, at least at times
+        self.kills = collections.Counter()
+
+    # ---- Without a mutant
+
+    def check_without_mutant(self):
+        """Every test must pass in every configuration; notes how long it takes and what it passes by."""
+        weak = self.programs.test_names(programs.WEAK_MEMORY)
+        self._run_all([programs.Test(programs.WEAK_MEMORY, name, "plain", "weak memory") for name in weak])
+        names = [(program, name) for program in self.programs.emulated for name in self.programs.test_names(program)]
+        first, *others = self.configurations
+        self._run_all([programs.Test(*name, *first) for name in names])
+        # Tests that pass by no mutant here do so nowhere: they test other parts.
+        useful = [test for test, outcome in self.outcomes.items() if outcome.hits and test.build == first[0]]
+        self._run_all([programs.Test(test.program, test.name, *c) for c in others for test in useful])
+        for test, outcome in self.outcomes.items():
+            self.hits[test.program, test.name] |= outcome.hits
+
+    def _run_all(self, tests):
+        def run(test):
+            outcome = self.programs.run(test, 0, 300, hits=True)
+            if outcome.status != "passed":
+                raise programs.Failed(f'without a mutant, "{test.name}" ({test.program}, {test.configuration}) '
+                                      f"fails: {outcome.status}. Mend that first.")  # fmt: skip
+            self.outcomes[test] = outcome
+
+        pool = concurrent.futures.ThreadPoolExecutor(self.jobs)
+        try:
+            for done in [pool.submit(run, test) for test in tests]:
+                done.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    # ---- With one
+
+    def run(self, report):
+        """Calls report(mutant, verdict) after each mutant that has no verdict yet."""
+        left = [mutant for mutant in self.mutants if mutant.key not in self.verdicts]
+        with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
+            futures = {pool.submit(self._judge, mutant): mutant for mutant in left}
+            for future in concurrent.futures.as_completed(futures):
+                mutant = futures[future]
+                self.verdicts[mutant.key] = future.result()
+                report(mutant, self.verdicts[mutant.key])
+
+    def _judge(self, mutant):
+        verdict = Verdict()
+        # A test case that is in several programs runs in the first that passes by the mutant.
+        tests = {(test.name, test.configuration): test for test in sorted(self.outcomes, key=self._last_programs_first)
+                 if mutant.number in self.hits[test.program, test.name]}  # fmt: skip
+        tests = list(tests.values())
+        verdict.reached = bool(tests)
+        while tests:
+            test = min(tests, key=lambda t: self._rank(mutant, t))
+            tests.remove(test)
+            usual = self.outcomes[test].seconds
+            outcome = self.programs.run(test, mutant.number, max(programs.LEAST_LIMIT, programs.LIMIT_FACTOR * usual))
+            verdict.runs += 1
+            verdict.seconds += outcome.seconds
+            if outcome.status != "passed":
+                verdict.killed_by, verdict.configuration, verdict.how = test.name, test.configuration, outcome.status
+                with self.lock:
+                    self.kills[mutant.file, mutant.kind, test] += 1
+                    self.kills[mutant.file, test] += 1
+                break
+        return verdict
+
+    def _last_programs_first(self, test):
+        return test.program in self.programs.emulated and -self.programs.emulated.index(test.program)
+
+    def _rank(self, mutant, test):
+        """Lower comes first: what killed its like, the header's own tests in its best build, the quick ones."""
+        with self.lock:
+            alike, near = self.kills[mutant.file, mutant.kind, test], self.kills[mutant.file, test]
+        best_build = (test.build == "plain") == (mutant.kind in _PLAIN_FIRST)
+        return -alike, -near, not best_build, self.outcomes[test].seconds
+
+    # ---- Keeping results
+
+    def save(self, path):
+        entries = [{"number": m.number, "key": m.key, "kind": m.kind, "file": m.file, "line": m.line,
+                    "function": m.function, "source": m.source, "change": m.change, "hash": self.hashes[m.file],
+                    **dataclasses.asdict(self.verdicts[m.key])}
+                   for m in self.mutants if m.key in self.verdicts]  # fmt: skip
+        path.write_text(json.dumps(entries, indent=1) + "\n")
+
+    def resume(self, path):
+        """Takes over the kills of an earlier run in headers that are as they were then."""
+        fields = [field.name for field in dataclasses.fields(Verdict)]
+        known = {mutant.key for mutant in self.mutants}
+        for entry in json.loads(path.read_text()) if path.exists() else ():
+            if entry["killed_by"] and entry["key"] in known and self.hashes.get(entry["file"]) == entry["hash"]:
+                self.verdicts[entry["key"]] = Verdict(**{name: entry[name] for name in fields})

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""As much of C++ as finding mutants needs: tokens, brackets, calls, functions. No compiler is asked, so
+the project's own formatting stands in for grammar in one place: a `<` is a comparison, not a bracket,
+where there is a space before it (clang-format sees to that)."""
+
+import bisect
+import re
+
+_TOKEN = re.compile(
+    r"""
+    (?P<skip>  \s+ | //[^\n]* | /\*.*?\*/ | ^[ \t]*\#(?:\\\n|[^\n])* )
+  | (?P<string>(?:u8|[uUL])?R"(?P<delimiter>[^()\\\s]*)\(.*?\)(?P=delimiter)"
+             | (?:u8|[uUL])?"(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])+' )
+  | (?P<number>\.?\d(?:'?[\w.]|(?<=[eEpP])[+-])* )
+  | (?P<name>  [A-Za-z_]\w* )
+  | (?P<sign>  <=>|<<=|->\*|\.\.\.|::|->|\+\+|--|<<|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|. )
+    """,
+    re.VERBOSE | re.DOTALL | re.MULTILINE,
+)
+
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+_BLOCKS = {"if", "for", "while", "switch", "catch", "do", "else", "try", "return"}
+_NO_NAMES = {"alignas", "requires"}
+_TYPES = {"class", "struct", "union", "enum", "namespace", "concept"}
+# What may stand before a call that has no object before it; before a declaration stands a type.
+_BEFORE_CALL = {"(", ")", "{", "}", "[", ",", ";", ":", "?", "=", "!", "&&", "||", "==", "!=",
+                "return", "else", "do"}  # fmt: skip
+
+
+class Token:
+    __slots__ = ("kind", "text", "begin", "end", "space_before")
+
+    def __init__(self, kind, text, begin, space_before):
+        self.kind, self.text, self.begin, self.end = kind, text, begin, begin + len(text)
+        self.space_before = space_before
+
+
+class Source:
+    """A header: its text, its tokens, and who belongs to whom."""
+
+    def __init__(self, name, text):
+        self.name, self.text = name, text
+        self.tokens = self._tokenize()
+        self.partner = self._match_brackets()
+        self._line_begins = [0] + [i + 1 for i, c in enumerate(text) if c == "\n"]
+        self._functions = self._find_functions()
+
+    def __getitem__(self, i):
+        """The text of token i; empty beyond either end."""
+        return self.tokens[i].text if 0 <= i < len(self.tokens) else ""
+
+    def span(self, first, last):
+        """The text from token `first` to token `last`, on one line, without comments."""
+        parts = []
+        for i in range(first, last + 1):
+            if i > first and self.tokens[i].space_before:
+                parts.append(" ")
+            parts.append(self.tokens[i].text)
+        return "".join(parts)
+
+    def line_of(self, i):
+        return bisect.bisect_right(self._line_begins, self.tokens[i].begin)
+
+    def function_of(self, i):
+        """The name of the function that token i is in; empty outside of all."""
+        for first, last, name in self._functions:
+            if first <= i <= last:
+                return name
+        return ""
+
+    def names(self):
+        return (i for i, token in enumerate(self.tokens) if token.kind == "name")
+
+    # ---- Calls
+
+    def is_call(self, i):
+        """The name at i is called here, not declared or defined."""
+        if self[i + 1] != "(" or self[i - 1] in ("::", "~", "operator"):
+            return False
+        return self[i - 1] in (".", "->") or self[i - 1] in _BEFORE_CALL
+
+    def is_statement(self, i):
+        """The call of the name at i is a statement of its own, or all that is returned."""
+        first = self.object_begin(i)
+        return self[self.partner[i + 1] + 1] == ";" and self[first - 1] in ("{", "}", ";", ")", "else", "return")
+
+    def object_begin(self, i):
+        """Where the postfix expression that ends in the name at i begins: a.b[c].name -> a."""
+        while self[i - 1] in (".", "->", "::"):
+            i -= 1
+            if self[i] == "::" and self.tokens[i - 1].kind != "name":
+                return i  # ::name
+            i -= 1
+            while self[i] in (")", "]"):
+                i = self.partner[i]
+                if self.tokens[i - 1].kind == "name" or self[i - 1] in (")", "]"):
+                    i -= 1
+                else:
+                    return i
+        return i
+
+    def arguments(self, i):
+        """The arguments of the call of the name at i, as pairs of first and last token."""
+        opening = i + 1
+        found, first = [], opening + 1
+        for j in range(opening + 1, self.partner[opening] + 1):
+            if j == self.partner[opening] or (self[j] == "," and self._enclosing(j) == opening):
+                if j > first:
+                    found.append((first, j - 1))
+                first = j + 1
+        return found
+
+    def operands(self, i):
+        """The first and last token of the comparison whose operator is token i; roughly, for display."""
+        ends = {";", ",", "&&", "||", "?", ":", "{", "}", "=", "return"}
+        first, last = self.partner.get(i - 1, i - 1), i + 1
+        while self[first - 1] not in ends and self[first - 1] not in _CLOSING:
+            first = self.partner.get(first - 1, first - 1)
+        while self[last + 1] not in ends and self[last + 1] not in (")", "]", ""):
+            last = self.partner.get(last + 1, last + 1)
+        return first, last
+
+    # ---- Reading the text
+
+    def _tokenize(self):
+        tokens, space = [], False
+        for match in _TOKEN.finditer(self.text):
+            if match.lastgroup == "skip" or match["skip"]:
+                space = True
+                continue
+            kind = next(k for k in ("string", "number", "name", "sign") if match[k] is not None)
+            tokens.append(Token(kind, match[0], match.start(), space))
+            space = False
+        return tokens
+
+    def _match_brackets(self):
+        partner, stack = {}, []
+        for i, token in enumerate(self.tokens):
+            if token.kind != "sign":
+                continue
+            if token.text in _CLOSING:
+                stack.append(i)
+            elif token.text in _CLOSING.values():
+                opening = stack.pop()
+                if _CLOSING[self[opening]] != token.text:
+                    raise SystemExit(f"{self.name}:{self.line_of(i)}: brackets do not match")
+                partner[opening], partner[i] = i, opening
+        return partner
+
+    def _enclosing(self, i):
+        """The opening bracket around token i."""
+        i -= 1
+        while i >= 0 and self[i] not in _CLOSING:
+            i = self.partner.get(i, i) - 1
+        return i
+
+    def _find_functions(self):
+        """(first, last, name) of every function body that is in no other one."""
+        found, begin, i = [], 0, 0
+        while i < len(self.tokens):
+            text = self[i]
+            if text == "{":
+                name = self._function_name(begin, i)
+                if name and self[self.partner[i] + 1] in (",", "{"):  # Initialises a member.
+                    i = self.partner[i] + 1
+                    continue
+                if name:
+                    found.append((i, self.partner[i], name))
+                    i = self.partner[i]
+                begin = i + 1
+            elif text in (";", "}") or (text == ":" and self[i - 1] in ("public", "private", "protected")):
+                begin = i + 1
+            i += 1
+        return found
+
+    def _function_name(self, begin, brace):
+        """What the declaration between `begin` and a brace names, if it is a function's."""
+        if any(self[i] in _TYPES for i in range(begin, min(begin + 1, brace))) or self[begin] in _BLOCKS:
+            return None
+        i = begin
+        while i < brace:
+            if self[i] == "<" and self[i - 1] == "template":
+                i = self._template_end(i)
+                if self[i + 1] in _TYPES:
+                    return None
+            before = {"~": "~", "operator": "operator "}.get(self[i - 2], "")
+            if self[i] == "(" and (self.tokens[i - 1].kind == "name" or before) and self[i - 1] not in _NO_NAMES:
+                return before + self[i - 1]
+            i = self.partner[i] + 1 if self[i] in _CLOSING else i + 1
+        return None
+
+    def _template_end(self, i):
+        depth = 0
+        while True:
+            depth += {"<": 1, ">": -1}.get(self[i], 0)
+            if depth == 0:
+                return i
+            i += 1

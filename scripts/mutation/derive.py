@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is mutated, by pattern: every place in the headers that looks like ordering, waiting, waking,
+locking or a bound. Each mutant is a text to insert before a range of tokens and one to insert behind it,
+so that mutants nest, and all of them are compiled at once (schemata.hpp has what the texts call)."""
+
+import dataclasses
+import re
+
+# Calls that go away: name -> kind. They then do nothing, and say that all is well.
+REMOVED_CALLS = {
+    "make_wait": "stream wait", "cudaStreamWaitEvent": "stream wait",
+    "record": "event record", "cudaEventRecord": "event record",
+    "synchronize": "host wait", "cudaEventSynchronize": "host wait", "cudaStreamSynchronize": "host wait",
+    "cudaDeviceSynchronize": "host wait", "wait": "host wait", "wait_until": "host wait", "wait_for": "host wait",
+    "notify_one": "notify", "notify_all": "notify", "notify": "notify", "wake": "notify", "pump": "notify",
+    "lock": "lock", "try_lock": "lock", "unlock": "unlock",
+    "request_stop": "stop", "pause": "stop", "close": "stop", "stop": "stop", "join": "stop", "end": "stop",
+}  # fmt: skip
+
+KINDS = ["stream wait", "event record", "host wait", "notify", "memory order", "lock", "unlock", "bound", "equality",
+         "release order", "stop"]  # fmt: skip
+
+# Bounds are mutated where batches and blocks travel. These headers compute, describe or read files: they
+# have no part in the hand-over, and property tests of their own.
+WITHOUT_BOUNDS = {
+    "any_sampler.hpp", "emulation.hpp", "error.hpp", "launch.hpp", "layout.hpp", "markers.hpp", "penstock.hpp",
+    "record_file.hpp", "sampler.hpp", "source.hpp", "state.hpp", "stats.hpp", "tensor.hpp", "detail/cores.hpp", "detail/file_reads.hpp",
+    "detail/host_memory.hpp", "detail/host_task.hpp", "detail/mapped_file.hpp", "detail/mix.hpp",
+    "detail/permutation.hpp", "detail/sigbus_guard.hpp", "detail/state.hpp",
+}  # fmt: skip
+
+_ATOMIC_CALL = re.compile(r"load|store|exchange|fetch_\w+|compare_exchange_(weak|strong)|test_and_set|clear|test")
+_LOCKS = {"lock_guard", "unique_lock", "scoped_lock", "shared_lock"}
+_BOUNDS = {"<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}
+_EQUALITIES = {"==": "equal", "!=": "not_equal"}
+_MUTATED_SIGN = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="}
+_SPINS = {"yield", "cpu_relax", "sleep_for"}
+
+
+@dataclasses.dataclass
+class Mutant:
+    kind: str
+    file: str  # below include/penstock
+    line: int
+    function: str
+    source: str  # what is mutated
+    change: str  # into what
+    begin: int  # offsets into the file's text
+    end: int
+    before: str  # texts to insert at begin and end, with {n} for the mutant's number
+    after: str
+    number: int = 0
+    ordinal: int = 0  # among mutants that read the same
+
+    @property
+    def key(self):
+        """Names the mutant as long as the code around it stays: without line and number."""
+        ordinal = f" #{self.ordinal + 1}" if self.ordinal else ""
+        return f"{self.kind}, {self.file}, {self.function}: {self.source} -> {self.change}{ordinal}"
+
+
+def find_mutants(sources):
+    """All mutants of these headers, numbered from 1 in the order of the text."""
+    atomics = {name for source in sources for name in _declared(source, ("atomic", "atomic_flag"))}
+    threads = {name for source in sources for name in _declared(source, ("jthread", "thread"))}
+    mutants = []
+    for source in sources:
+        found = [
+            *_removed_calls(source, threads),
+            *_polls(source),
+            *_memory_orders(source, atomics),
+            *_mutexes(source),
+            *_releases(source),
+            *(_comparisons(source) if source.name not in WITHOUT_BOUNDS else ()),
+        ]
+        mutants += sorted(found, key=lambda m: (m.begin, -m.end))
+    seen = {}
+    for number, mutant in enumerate(mutants, 1):
+        mutant.number = number
+        mutant.ordinal = seen.get(mutant.key, 0)
+        seen[mutant.key] = mutant.ordinal + 1
+    return mutants
+
+
+def rewrite(source, mutants):
+    """The header's text with its mutants in it. Line numbers stay."""
+    # At one place: first what closes, the inner before the outer; then what opens, the outer first.
+    insertions = []
+    for mutant in mutants:
+        length = mutant.end - mutant.begin
+        insertions.append((mutant.begin, 1, -length, mutant.before.format(n=mutant.number)))
+        insertions.append((mutant.end, 0, length, mutant.after.format(n=mutant.number)))
+    text, at = [], 0
+    for place, _, _, inserted in sorted(insertions, key=lambda i: i[:3]):
+        text += [source.text[at:place], inserted]
+        at = place
+    mutated = "".join(text) + source.text[at:]
+    head, pragma, rest = mutated.partition("#pragma once\n")
+    return f"{head}{pragma}#include <penstock_mutation.hpp>\n#line {head.count(chr(10)) + 2}\n{rest}"
+
+
+def _mutant(source, kind, first, last, change, before, after, shown=None):
+    escape = lambda text: text.replace("{", "{{").replace("}", "}}").replace("{{n}}", "{n}")
+    return Mutant(kind, source.name, source.line_of(first), source.function_of(first),
+                  shown or source.span(first, last), change, source.tokens[first].begin, source.tokens[last].end,
+                  escape(before), escape(after))  # fmt: skip
+
+
+def _removed_calls(source, threads):
+    for i in source.names():
+        if not source.is_call(i):
+            continue
+        kind = REMOVED_CALLS.get(source[i])
+        if source[i] == "clear" and source[i - 2] in threads:
+            kind = "stop"  # Joins them.
+        if kind == "stop" and source.arguments(i) or source[i] == "end" and not source.is_statement(i):
+            kind = None  # Stops a watch; is an iterator.
+        if kind:
+            first, last = source.object_begin(i), source.partner[i + 1]
+            yield _mutant(source, kind, first, last, "nothing",
+                          "penstock_mutation::skip({n}, [&]() -> decltype(auto) { return ", "; })")  # fmt: skip
+
+
+def _polls(source):
+    """Waits that ask again and again: a query that must say success, a loop that does nothing else."""
+    for i in source.names():
+        if source[i] == "query" and source.is_call(i):
+            last = source.partner[i + 1] + 2
+            if source[last - 1] == "==" and source[last] == "cudaSuccess":
+                first = source.object_begin(i)
+                yield _mutant(source, "host wait", first, last, "true", "(penstock_mutation::is({n}) || ", ")")
+        if source[i] == "while" and source[i - 1] != "}":
+            last = source.partner[i + 1]
+            body = source.span(last + 1, last + 5)
+            if any(re.search(rf"^(std::this_thread::)?{spin}\b", body) for spin in _SPINS):
+                yield _mutant(source, "host wait", i + 2, last - 1, "false", "!penstock_mutation::is({n}) && (", ")")
+
+
+def _memory_orders(source, atomics):
+    for i in source.names():
+        if not (_ATOMIC_CALL.fullmatch(source[i]) and source[i - 1] in (".", "->") and source.is_call(i)):
+            continue
+        first, last = source.object_begin(i), source.partner[i + 1]
+        call = source.span(first, last)
+        orders = set(re.findall(r"memory_order(?:_|::)(\w+)", source.span(i + 2, last)))
+        if not orders and source[i - 2] in atomics:
+            separator = ", " if source.arguments(i) else ""
+            relaxed = f"{call[:-1]}{separator}std::memory_order_relaxed)"
+        elif orders - {"relaxed"}:
+            head = source.span(first, i + 1)
+            relaxed = head + re.sub(r"(memory_order(?:_|::))\w+", r"\1relaxed", call[len(head):])
+        else:
+            continue
+        # Not one call with an order that depends: a compiler takes that for the strongest one.
+        yield _mutant(source, "memory order", first, last, "relaxed",
+                      f"(penstock_mutation::is({{n}}) ? {relaxed} : ", ")")  # fmt: skip
+
+
+def _mutexes(source):
+    for i in source.names():
+        if source[i] in _LOCKS and source[i - 1] == "::" and source[i + 2] == "(" and source.tokens[i + 1].kind == "name":
+            first, last = source.arguments(i + 1)[0]
+            yield _mutant(source, "lock", first, last, "another mutex", "penstock_mutation::mutex({n}, ", ")",
+                          shown=source.span(i - 2, source.partner[i + 2]))  # fmt: skip
+
+
+def _releases(source):
+    for i in source.names():
+        if source[i] == "release_after" and source.is_call(i):
+            first, last = source.arguments(i)[-1]
+            yield _mutant(source, "release order", first, last, "after no stream",
+                          "penstock_mutation::no_stream({n}, ", ")",
+                          shown=source.span(source.object_begin(i), source.partner[i + 1]))  # fmt: skip
+
+
+def _comparisons(source):
+    for i, token in enumerate(source.tokens):
+        if token.kind != "sign" or not token.space_before or source[i - 1] in ("template", "operator"):
+            continue
+        if source[i + 1] == ">" and not source.tokens[i + 1].space_before:
+            continue  # a shift
+        if not source.function_of(i):
+            continue  # decided by the compiler
+        kind = "bound" if token.text in _BOUNDS else "equality" if token.text in _EQUALITIES else None
+        if kind:
+            name = {**_BOUNDS, **_EQUALITIES}[token.text]
+            yield _mutant(source, kind, i, i, _MUTATED_SIGN[token.text],
+                          "", f" penstock_mutation::{name}({{n}}) {token.text}",
+                          shown=source.span(*source.operands(i)))  # fmt: skip
+
+
+def _declared(source, types):
+    """Names of variables, members and parameters of the std:: types, and of containers of them."""
+    for i in source.names():
+        if source[i] in types and source[i - 1] == "::" and source[i - 2] == "std":
+            j = i + 1
+            depth = 0
+            while source[j] in ("<", ">", "[", "]", "&", "::") or depth > 0:
+                depth += {"<": 1, ">": -1}.get(source[j], 0)
+                j += 1
+            while j < len(source.tokens) and source.tokens[j].kind == "name":
+                yield source[j]
+                j += 1
+                if source[j] == "{":
+                    j = source.partner[j] + 1
+                if source[j] != ",":
+                    break
+                j += 1

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The mutated tree, its two builds (plain, and under ThreadSanitizer), and runs of single test cases."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import tempfile
+import time
+
+from . import cpp, derive
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+HEADERS = pathlib.Path("include/penstock")
+COPIED = ["CMakeLists.txt", "CMakePresets.json", "cmake", "include", "src", "tests"]
+PRESETS = {"plain": "emulated", "tsan": "tsan"}
+# It has schedules of its own, and no use for ThreadSanitizer.
+WEAK_MEMORY = "penstock_weak_memory_tests"
+
+# A run hangs when it takes longer than this many seconds, and this many times as long as it did without a
+# mutant; or when it has used no processor for some time, to speak of: the emulated runtime's threads look
+# around a thousand times a second. One that takes more memory would go on to take all.
+LEAST_LIMIT, LIMIT_FACTOR = 10, 12
+IDLE_SECONDS, IDLE_SHARE = 3, 0.02
+MOST_BYTES = 3 << 30
+
+
+class Failed(Exception):
+    """Something that is not a mutant's doing; the text is for the user."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Test:
+    """A test case in a test program under a configuration of `build` and `schedule`."""
+
+    program: str
+    name: str
+    build: str
+    schedule: str
+
+    @property
+    def configuration(self):
+        return f"{self.build} {self.schedule}"
+
+
+@dataclasses.dataclass
+class Outcome:
+    status: str  # "passed", or how it failed
+    seconds: float
+    hits: frozenset = frozenset()
+
+
+def read_headers():
+    folder = ROOT / HEADERS
+    return [cpp.Source(str(path.relative_to(folder)), path.read_text()) for path in sorted(folder.rglob("*.hpp"))]
+
+
+def environment():
+    """This process's, and what scripts/lib.sh finds: toolkit, .deps, ccache."""
+    lines = subprocess.run(["bash", "-c", "source scripts/lib.sh && env -0"], cwd=ROOT, check=True, capture_output=True)
+    return dict(pair.split("=", 1) for pair in lines.stdout.decode().split("\0") if "=" in pair)
+
+
+class Programs:
+    def __init__(self, folder, jobs):
+        self.folder, self.jobs = folder.resolve(), jobs
+        self.tree = self.folder / "tree"
+        self.environment = environment()
+        presets = json.loads((ROOT / "CMakePresets.json").read_text())
+        self._flags = {p["name"]: p.get("cacheVariables", {}).get("CMAKE_CXX_FLAGS", "")
+                       for p in presets["configurePresets"]}  # fmt: skip
+        self._test_environment = {p["name"]: p.get("environment", {}) for p in presets["testPresets"]}
+
+    # ---- Building
+
+    def write_tree(self, sources, mutants):
+        """Copies the tree, mutated. Files that would not change stay, so that little is built again."""
+        wanted = {}
+        for name in COPIED:
+            paths = [ROOT / name] if (ROOT / name).is_file() else (p for p in (ROOT / name).rglob("*") if p.is_file())
+            wanted.update({path.relative_to(ROOT): path.read_bytes() for path in paths})
+        for source in sources:
+            mine = [mutant for mutant in mutants if mutant.file == source.name]
+            wanted[HEADERS / source.name] = derive.rewrite(source, mine).encode()
+        wanted[HEADERS.parent / "penstock_mutation.hpp"] = pathlib.Path(__file__).with_name("schemata.hpp").read_bytes()
+        for path in [p for p in self.tree.rglob("*") if p.is_file()]:
+            if path.relative_to(self.tree) not in wanted:
+                path.unlink()
+        for path, content in wanted.items():
+            target = self.tree / path
+            if not target.exists() or target.read_bytes() != content:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(content)
+
+    def build(self):
+        """Builds the tests over weak memory, and every emulated test program but the emulation's own."""
+        self.emulated = []
+        for file in sorted((self.tree / "tests").rglob("CMakeLists.txt")):
+            if file.parent.name != "emulation":
+                self.emulated += re.findall(r"^\s*penstock_add_emulated_test\(\s*(\w+)", file.read_text(), re.MULTILINE)
+        for build, preset in PRESETS.items():
+            self._run(["cmake", "--preset", preset, "-B", self.folder / build, "-DPENSTOCK_BUILD_EXAMPLES=OFF",
+                       f"-DCMAKE_CXX_FLAGS={self._flags[preset]} -w"])  # fmt: skip
+            targets = [WEAK_MEMORY, *self.emulated] if build == "plain" else self.emulated
+            self._run(["cmake", "--build", self.folder / build, "-j", str(self.jobs), "--target", *targets])
+
+    def _run(self, command):
+        done = subprocess.run(list(map(str, command)), cwd=self.tree, env=self.environment, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # fmt: skip
+        if done.returncode != 0:
+            raise Failed(f"{done.stdout[-6000:]}\nfailed: {' '.join(map(str, command))}")
+
+    # ---- Running
+
+    def path(self, program, build):
+        return next(path for path in (self.folder / build / "tests").rglob(program) if path.is_file())
+
+    def test_names(self, program):
+        """The test cases of a program, but those whose verdict is a matter of wall time."""
+        listed = subprocess.run([self.path(program, "plain"), "--list-test-names-only", "~[verdict]"],
+                                capture_output=True, text=True, env=self.environment)  # fmt: skip
+        return [line for line in listed.stdout.splitlines() if line.strip()]
+
+    def run(self, test, mutant, limit, hits=False):
+        """Runs one test case with a mutant alive (0: none)."""
+        preset = PRESETS[test.build]
+        with tempfile.TemporaryDirectory() as scratch:
+            output, passed_by = pathlib.Path(scratch, "output"), pathlib.Path(scratch, "hits")
+            own = {"PENSTOCK_EMULATION": f"schedule={test.schedule},devices=2", "PENSTOCK_MUTANT": str(mutant)}
+            own.update(self._test_environment[preset])
+            if test.build == "tsan":  # Names for addresses take a second to find, and nobody reads them.
+                own["TSAN_OPTIONS"] += " symbolize=0 exitcode=66"
+            if hits:
+                own.update(PENSTOCK_MUTANT="-1", PENSTOCK_MUTANT_HITS=str(passed_by))
+            name = re.sub(r'([\\,\["*])', r"\\\1", test.name)
+            command = [self.path(test.program, test.build), "-a", "-w", "NoTests", name]
+            begin = time.monotonic()
+            with output.open("wb") as file:
+                process = subprocess.Popen(command, env={**self.environment, **own}, cwd=scratch, stdout=file,
+                                           stderr=file, stdin=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
+                status = _wait(process, begin + limit)
+            seconds = time.monotonic() - begin
+            if status is None:
+                status = _explain(process.returncode, output.read_text(errors="replace"))
+            numbers = passed_by.read_text().split() if passed_by.exists() else ()
+            return Outcome(status, seconds, frozenset(map(int, numbers)))
+
+
+def _wait(process, deadline):
+    """None when it ended by itself; else why it was ended."""
+    pause, why = 0.005, None
+    busy_until, busy_then = time.monotonic(), 0.0
+    while why is None:
+        try:
+            process.wait(pause)
+            return None
+        except subprocess.TimeoutExpired:
+            pause = min(2 * pause, 0.2)
+        now, (used, size) = time.monotonic(), _usage(process.pid)
+        if used - busy_then > IDLE_SHARE * (now - busy_until):
+            busy_until, busy_then = now, used
+        if size > MOST_BYTES:
+            why = "memory"
+        elif now > deadline or now - busy_until > IDLE_SECONDS:
+            why = "hang"
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    return why
+
+
+def _usage(process):
+    """Seconds of processor time, and bytes of memory."""
+    try:
+        fields = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0, 0
+    ticks, pages = int(fields[11]) + int(fields[12]), int(fields[21])
+    return ticks / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGESIZE")
+
+
+def _explain(code, output):
+    """How a test program ended, in a few words."""
+    if code == 0:
+        return "passed"
+    report = re.search(r"WARNING: ThreadSanitizer: ([^(\n]+)", output)
+    if report:
+        return report[1].strip()
+    leak = re.search(r'" leaks: (.+)', output)
+    failure = re.search(r"FAILED:\n(?:\s*(.+))", output) or re.search(r"(due to unexpected exception.*)", output)
+    fatal = re.search(r"due to a fatal error condition:\n(?:.*\n)*?\s*(SIG\w+)", output)
+    if fatal or code < 0:
+        return fatal[1] if fatal else signal.Signals(-code).name
+    if failure:
+        return failure[1].strip()
+    return "leak" if leak else f"exit status {code}"

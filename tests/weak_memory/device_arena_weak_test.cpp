@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "replace_std.hpp"
+//
+#include <penstock/device_arena.hpp>
+
+#include "instant_cuda.hpp"
+
+using penstock::DeviceArena;
+using penstock::DeviceSlot;
+using penstock::test::weak::Access;
+using penstock::test::weak::expect;
+using penstock::test::weak::explore;
+using penstock::test::weak::note_access;
+
+TEST_CASE("weak: threads wait for each other's slots, and write them one after the other",
+          "[device_arena]") {
+  explore([] {
+    DeviceArena arena(1, 64);
+    const auto use = [&] {
+      for (int i = 0; i < 2; ++i) {
+        const DeviceSlot slot = arena.acquire(nullptr);
+        note_access(slot.data(), Access::write);
+      }
+    };
+    std::thread first(use), second(use);
+    use();
+    first.join();
+    second.join();
+    expect(arena.free_slots() == 1, "the slot is back");
+  });
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "replace_std.hpp"
+//
+#include <penstock/detail/event_count.hpp>
+
+using penstock::detail::EventCount;
+using penstock::test::weak::expect;
+using penstock::test::weak::explore;
+using penstock::test::weak::Plain;
+
+TEST_CASE("weak: no wake-up is lost between a change and a wait", "[event_count]") {
+  explore([] {
+    EventCount changed[2];
+    std::atomic<int> turn{0};
+    Plain<int> data{0};
+    const auto play = [&](int me) {
+      for (int i = me; i < 4; i += 2) {
+        changed[me].wait([&] { return turn.load(std::memory_order_acquire) == i; });
+        expect(data == i, "the change is seen whole");
+        data = i + 1;
+        turn.store(i + 1, std::memory_order_release);
+        changed[1 - me].notify_one();
+      }
+    };
+    std::thread other([&] { play(1); });
+    play(0);
+    other.join();
+  });
+}
+
+TEST_CASE("weak: notify_all wakes everybody", "[event_count]") {
+  explore([] {
+    EventCount opened;
+    std::atomic<bool> open{false};
+    const auto wait = [&] { opened.wait([&] { return open.load(std::memory_order_acquire); }); };
+    std::thread first(wait), second(wait);
+    open.store(true, std::memory_order_release);
+    opened.notify_all();
+    first.join();
+    second.join();
+  });
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "replace_std.hpp"
+//
+#include <penstock/pinned_pool.hpp>
+
+#include "instant_cuda.hpp"
+
+using penstock::PinnedBlock;
+using penstock::PinnedPool;
+using penstock::test::weak::Access;
+using penstock::test::weak::expect;
+using penstock::test::weak::explore;
+using penstock::test::weak::note_access;
+
+namespace {
+
+constexpr std::size_t kBytes = 4096;
+constexpr auto kNever = std::chrono::hours(1);
+
+/// Blocks are written and given back, by `threads` threads at a time.
+void use(PinnedPool& pool, int rounds, bool after_copy) {
+  for (int i = 0; i < rounds; ++i) {
+    PinnedBlock block = pool.acquire(kBytes);
+    note_access(block.data(), Access::write);
+    if (after_copy) block.release_after(nullptr);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("weak: threads wait for each other's blocks, and write them one after the other",
+          "[pinned_pool]") {
+  const bool after_copy = GENERATE(false, true);
+  explore([after_copy] {
+    PinnedPool pool({.max_bytes = kBytes, .timeout = kNever});
+    std::thread first([&] { use(pool, 2, after_copy); });
+    std::thread second([&] { use(pool, 2, false); });
+    use(pool, 2, after_copy);
+    first.join();
+    second.join();
+    expect(pool.stats().blocks == 1, "the cap was kept");
+  });
+}
+
+TEST_CASE("weak: a wait for a block ends when it is asked to stop", "[pinned_pool]") {
+  explore([] {
+    PinnedPool pool({.max_bytes = kBytes, .timeout = kNever});
+    const PinnedBlock held = pool.acquire(kBytes);
+    std::stop_source stop;
+    std::thread waiter([&] { expect(!pool.acquire(kBytes, stop.get_token()), "no block"); });
+    stop.request_stop();
+    waiter.join();
+  });
+}
+
+TEST_CASE("weak: blocks come back while the pool goes", "[pinned_pool]") {
+  const bool after_copy = GENERATE(false, true);
+  explore([after_copy] {
+    std::optional<PinnedPool> pool(std::in_place);
+    PinnedBlock first = pool->acquire(kBytes), second = pool->acquire(kBytes);
+    std::thread giver([&, block = std::make_shared<PinnedBlock>(std::move(first))] {
+      note_access(block->data(), Access::write);
+      if (after_copy) block->release_after(nullptr);
+      block->release();
+    });
+    std::thread keeper([&] { pool.reset(); });
+    second.release();
+    giver.join();
+    keeper.join();
+  });
+}
+
+TEST_CASE("weak: blocks of other sizes make room", "[pinned_pool]") {
+  explore([] {
+    PinnedPool pool({.max_bytes = 2 * kBytes, .timeout = kNever});
+    const auto use_size = [&](std::size_t bytes) {
+      for (int i = 0; i < 2; ++i) {
+        PinnedBlock block = pool.acquire(bytes);
+        expect(pool.stats().bytes <= 2 * kBytes, "the cap was kept");
+      }
+    };
+    std::thread other([&] { use_size(2 * kBytes); });
+    use_size(kBytes);
+    other.join();
+  });
+}
