@@ -59,7 +59,8 @@ inline namespace host_launch {
 
 /// `op` runs on a thread of the CUDA runtime and must neither call CUDA nor wait for work that does
 /// (its destructor neither); an exception that leaves it ends the program. A captured `op` runs at
-/// each launch of the graph, and is the same object each time.
+/// each launch of the graph, and is the same object each time. Where an error of the device keeps
+/// CUDA from ever running it, its memory is lost.
 template <class Op>
 requires std::is_invocable_v<Op&, std::int64_t>
 void for_each(cudaStream_t stream, std::int64_t n, Op op) {

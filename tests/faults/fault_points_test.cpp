@@ -7,7 +7,6 @@
 // process makes the next pipeline as if nothing had been.
 
 #include <penstock/emulation.hpp>
-#include <penstock/launch.hpp>
 #include <penstock/prefetcher.hpp>
 
 #include <atomic>
@@ -15,6 +14,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -75,12 +75,30 @@ class Watchdog {
   std::jthread thread_;
 };
 
-/// What came of one run.
+/// A look at a batch on the device, in stream order.
+struct Check {
+  Numbers batch;
+  std::vector<std::uint64_t> wanted;
+  std::atomic<int>& torn;
+
+  static void CUDART_CB run(void* data) {
+    const auto& [batch, wanted, torn] = *static_cast<const Check*>(data);
+    for (std::int64_t i = 0; i < static_cast<std::int64_t>(wanted.size()); ++i) {
+      bool whole = batch.sample(i) == wanted[static_cast<std::size_t>(i)];
+      for (std::int64_t j = 0; j < kPayload; ++j)
+        whole = whole && batch.payload(i, j) == payload_of(batch.sample(i), j);
+      if (!whole) torn.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+};
+
+/// What came of one run. Goes when the device is idle.
 struct Outcome {
   int errors = 0;
   std::string what;
   std::atomic<int> torn{0};  // samples that are not what the ticket says
   std::uint64_t misplaced = 0;
+  std::deque<Check> checks;
 };
 
 /// A consumer that checks what it gets on the device, in stream order.
@@ -126,12 +144,10 @@ class Run {
   void check(const Numbers& batch, cudaStream_t stream) {
     const auto count = static_cast<std::int64_t>(expected_.size());
     outcome_.misplaced += batch.sample.extent(0) != count;
-    penstock::for_each(stream, count, [&torn = outcome_.torn, batch, wanted = expected_](auto i) {
-      bool whole = batch.sample(i) == wanted[static_cast<std::size_t>(i)];
-      for (std::int64_t j = 0; j < kPayload; ++j)
-        whole = whole && batch.payload(i, j) == payload_of(batch.sample(i), j);
-      if (!whole) torn.fetch_add(1, std::memory_order_relaxed);
-    });
+    // Not by for_each: on a dead device nobody would ever free the functor.
+    outcome_.checks.push_back({batch, expected_, outcome_.torn});
+    penstock::detail::check(cudaLaunchHostFunc(stream, &Check::run, &outcome_.checks.back()),
+                            "cudaLaunchHostFunc");
   }
 
   Outcome& outcome_;

@@ -69,18 +69,18 @@ void quick_exit_from_main() {
 
 /// Another thread exits while this one consumes, until the runtime has unloaded under it.
 void exit_from_another_thread() {
-  const auto prefetcher = make();
+  penstock::PrefetcherOptions options = endings::kOptions;
+  options.epochs = 1'000'000;
+  Prefetcher prefetcher(endings::layout(), endings::sampler(), endings::fill, options);
   std::binary_semaphore consuming{0};
   std::thread([&] {
     consuming.acquire();
     std::exit(EXIT_SUCCESS);
   }).detach();
-  const penstock::State start = prefetcher->state();
   try {
     for (int i = 0;; ++i) {
-      const Lease lease = prefetcher->next(nullptr);
+      const Lease lease = prefetcher.next(nullptr);
       if (i == 10) consuming.release();
-      if (i % 20 == 19) prefetcher->restore(start);
     }
   } catch (const penstock::CudaError&) {
     for (;;) ::pause();
