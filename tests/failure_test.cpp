@@ -236,14 +236,28 @@ TEST_CASE("replace fills a failed batch with other samples, the same in every ru
 
 TEST_CASE("what cannot be replaced is thrown", "[failure]") {
   const int workers = GENERATE(0, 2);
+  std::atomic<std::uint64_t> calls{0};
+  const auto source = [&](const Ticket&, Numbers&) {
+    ++calls;
+    throw std::runtime_error("every time");
+  };
   PinnedPool pool;
-  BatchProducer<Numbers> producer(
-      numbers_layout(kBatch), shuffled(),
-      [](const Ticket&, Numbers&) { throw std::runtime_error("every time"); }, pool,
-      {.workers = workers, .on_failure = FailurePolicy::replace()});
+  BatchProducer<Numbers> producer(numbers_layout(kBatch), shuffled(), source, pool,
+                                  {.workers = workers, .on_failure = FailurePolicy::replace()});
   for (std::uint64_t i = 0; i < kBatches; ++i) CHECK_THROWS_AS(producer.next(), SourceError);
   CHECK_FALSE(producer.next());
   CHECK(producer.failures().empty());
+  CHECK(calls == (1 + 3) * kBatches);
+}
+
+TEST_CASE("in an epoch of one batch there is nothing to replace it with", "[failure]") {
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(
+      numbers_layout(kBatch), Sampler{{.samples = kBatch, .batch_size = kBatch}},
+      [](const Ticket&, Numbers&) { throw std::runtime_error("every time"); }, pool,
+      {.workers = 0, .on_failure = FailurePolicy::replace()});
+  CHECK_THROWS_AS(producer.next(), SourceError);
+  CHECK_FALSE(producer.next());
 }
 
 TEST_CASE("replaced batches beyond the limit are thrown for, not delivered", "[failure]") {

@@ -12,6 +12,7 @@ using penstock::test::weak::Access;
 using penstock::test::weak::expect;
 using penstock::test::weak::explore;
 using penstock::test::weak::note_access;
+using penstock::test::weak::wait_until_others_wait;
 
 TEST_CASE("weak: threads wait for each other's slots, and write them one after the other",
           "[device_arena]") {
@@ -28,5 +29,16 @@ TEST_CASE("weak: threads wait for each other's slots, and write them one after t
     first.join();
     second.join();
     expect(arena.free_slots() == 1, "the slot is back");
+  });
+}
+
+TEST_CASE("weak: a thread that waits for a slot sleeps", "[device_arena]") {
+  explore([] {
+    DeviceArena arena(1, 64);
+    DeviceSlot held = arena.acquire(nullptr);
+    std::thread waiter([&] { expect(static_cast<bool>(arena.acquire(nullptr)), "the slot"); });
+    wait_until_others_wait();
+    held.release_after(nullptr);
+    waiter.join();
   });
 }

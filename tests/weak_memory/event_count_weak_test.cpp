@@ -8,6 +8,7 @@ using penstock::detail::EventCount;
 using penstock::test::weak::expect;
 using penstock::test::weak::explore;
 using penstock::test::weak::Plain;
+using penstock::test::weak::wait_until_others_wait;
 
 TEST_CASE("weak: no wake-up is lost between a change and a wait", "[event_count]") {
   explore([] {
@@ -39,5 +40,17 @@ TEST_CASE("weak: notify_all wakes everybody", "[event_count]") {
     opened.notify_all();
     first.join();
     second.join();
+  });
+}
+
+TEST_CASE("weak: a thread that waits for long sleeps", "[event_count]") {
+  explore([] {
+    EventCount opened;
+    std::atomic<bool> open{false};
+    std::thread waiter([&] { opened.wait([&] { return open.load(std::memory_order_acquire); }); });
+    wait_until_others_wait();
+    open.store(true, std::memory_order_release);
+    opened.notify_one();
+    waiter.join();
   });
 }

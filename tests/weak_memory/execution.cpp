@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <system_error>
 #include <utility>
 
 #include "support/catch.hpp"
@@ -22,6 +23,11 @@ constexpr std::size_t kStackBytes = 256 * 1024;
 std::vector<std::unique_ptr<std::byte[]>>& free_stacks() {
   static std::vector<std::unique_ptr<std::byte[]>> stacks;
   return stacks;
+}
+
+std::vector<std::unique_ptr<ThreadLocal>>& thread_locals() {
+  static std::vector<std::unique_ptr<ThreadLocal>> locals;
+  return locals;
 }
 
 /// The exceptions that a thread is handling. The C++ runtime keeps them for each thread of the
@@ -149,6 +155,7 @@ void Execution::switch_to(std::size_t thread) {
   Fiber& from = *fibers_[running_];
   Fiber& to = *fibers_[thread];
   Exceptions::exchange(from.exceptions, to.exceptions);
+  for (const auto& local : thread_locals()) local->exchange(running_, thread);
   running_ = thread;
   swapcontext(&from.context, &to.context);
 }
@@ -156,6 +163,8 @@ void Execution::switch_to(std::size_t thread) {
 std::size_t Execution::start(std::function<void()> body) {
   const std::size_t thread = fibers_.size();
   if (thread == kMostThreads) fail("too many threads: raise kMostThreads");
+  if (--starts_until_failure_ == 0)
+    throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
   auto fiber = std::make_unique<Fiber>();
   if (thread > 0) {
     tick();
@@ -208,6 +217,19 @@ void Execution::fail(const std::string& what) {
   failure_ = what;
   setcontext(&outside_);
   std::abort();
+}
+
+void add_thread_local(std::unique_ptr<ThreadLocal> local) {
+  thread_locals().push_back(std::move(local));
+}
+
+void wait_until_others_wait() {
+  while (Execution::current()->block(true)) {
+  }
+}
+
+void fail_start(int nth) {
+  Execution::current()->fail_start(nth);
 }
 
 void expect(bool holds, const char* what) {

@@ -28,6 +28,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace penstock::test::weak {
@@ -60,6 +61,37 @@ struct ExploreOptions {
 /// Runs `body` again and again, as thread 0 of an execution with choices of its own. Fails the test
 /// case at the first execution in which something is wrong, and says with which seed.
 void explore(const std::function<void()>& body, ExploreOptions options = {});
+
+/// Waits until every other thread waits for something: whoever should sleep does, and burns no
+/// processor time.
+void wait_until_others_wait();
+
+/// The nth thread that is started from now on cannot be: std::system_error.
+void fail_start(int nth);
+
+/// Something that is thread_local in the library: here each thread of an execution has its own.
+class ThreadLocal {
+ public:
+  virtual ~ThreadLocal() = default;
+  virtual void exchange(std::size_t from, std::size_t to) = 0;
+};
+void add_thread_local(std::unique_ptr<ThreadLocal> local);
+
+/// For the rest of the program.
+template <class T>
+bool own_for_each_thread(T& variable) {
+  struct Local : ThreadLocal {
+    explicit Local(T& shared) : variable(shared) {}
+    void exchange(std::size_t from, std::size_t to) override {
+      std::swap(variable, kept[from]);
+      std::swap(variable, kept[to]);
+    }
+    T& variable;
+    std::array<T, kMostThreads> kept{};
+  };
+  add_thread_local(std::make_unique<Local>(variable));
+  return true;
+}
 
 /// Ends this execution, and the exploration, when `holds` is false.
 void expect(bool holds, const char* what);
@@ -101,6 +133,7 @@ class Execution {
   bool block(bool timed = false);
   void wake(std::size_t thread);
   std::size_t start(std::function<void()> body);
+  void fail_start(int nth) { starts_until_failure_ = nth; }
   bool finished(std::size_t thread) const;
   void join(std::size_t thread);
   [[noreturn]] void fail(const std::string& what);
@@ -118,6 +151,7 @@ class Execution {
   std::mt19937 random_;
   std::size_t switch_once_in_;
   std::size_t steps_left_;
+  int starts_until_failure_ = 0;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::map<const void*, Accesses> by_address_;
   std::size_t running_ = 0;

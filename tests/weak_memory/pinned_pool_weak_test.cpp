@@ -12,13 +12,14 @@ using penstock::test::weak::Access;
 using penstock::test::weak::expect;
 using penstock::test::weak::explore;
 using penstock::test::weak::note_access;
+using penstock::test::weak::wait_until_others_wait;
 
 namespace {
 
 constexpr std::size_t kBytes = 4096;
 constexpr auto kNever = std::chrono::hours(1);
 
-/// Blocks are written and given back, by `threads` threads at a time.
+/// Takes a block, writes it and gives it back, again and again.
 void use(PinnedPool& pool, int rounds, bool after_copy) {
   for (int i = 0; i < rounds; ++i) {
     PinnedBlock block = pool.acquire(kBytes);
@@ -83,5 +84,16 @@ TEST_CASE("weak: blocks of other sizes make room", "[pinned_pool]") {
     std::thread other([&] { use_size(2 * kBytes); });
     use_size(kBytes);
     other.join();
+  });
+}
+
+TEST_CASE("weak: a thread that waits for a block sleeps", "[pinned_pool]") {
+  explore([] {
+    PinnedPool pool({.max_bytes = kBytes, .timeout = kNever});
+    PinnedBlock held = pool.acquire(kBytes);
+    std::thread waiter([&] { expect(static_cast<bool>(pool.acquire(kBytes)), "the block"); });
+    wait_until_others_wait();
+    held.release();
+    waiter.join();
   });
 }
