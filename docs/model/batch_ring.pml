@@ -8,7 +8,7 @@ mtype = { nothing, batch, failed, skipped, ending }; /* what a cell holds: Batch
 
 typedef Cell {
   byte filled; /* full: the position whose item is here, plus 1 */
-  mtype kind;
+  mtype kind = nothing;
   byte number;
   byte block
 };

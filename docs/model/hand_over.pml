@@ -16,7 +16,7 @@ byte inline_next_;
 #define PUMP_LOCALS                           \
   byte served, n, slot = NONE, block;         \
   bool more, yes, ok, fails, looks, over;     \
-  mtype kind;
+  mtype kind = nothing;
 
 bool all_over;
 byte threads_ended;
@@ -316,13 +316,13 @@ inline stage_inline() {
              :: !ok -> thrown = true
              :: ok && slot != NONE ->
                 n = inline_next_; inline_next_++;
-                block = 1; idle = 0;
+                block = 1; idle = idle & ~1;
                 make(n, false);
                 if
                 :: kind == batch -> more = true; stage()
                 :: else -> thrown = true; check_delivery(n)
                 fi;
-                idle = 1; block = 0; kind = nothing; slot = NONE; n = 0
+                idle = idle | 1; block = 0; kind = nothing; slot = NONE; n = 0
              fi;
              ok = false
           fi
@@ -395,7 +395,7 @@ inline restore(first) {
 proctype Consumer(byte me) {
   byte i, closing;
   bool thrown, restored;
-  mtype came;
+  mtype came = nothing;
   PUMP_LOCALS
 
   if

@@ -67,7 +67,7 @@ inline give_back() {
 proctype Consumer() {
   byte me = 8, i, n, block, closing;
   bool yes, wakes, sought;
-  mtype kind;
+  mtype kind = nothing;
 
   seek(0);
   do

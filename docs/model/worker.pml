@@ -109,7 +109,7 @@ inline work() {
 proctype Worker(byte w) {
   byte me = 1 << w, mine, seen, number = NONE, place_in_line, closing, block, asked, found;
   bool inside, exhausted, polls, wakes, fails;
-  mtype kind;
+  mtype kind = nothing;
 
   do
   :: running[w] ->

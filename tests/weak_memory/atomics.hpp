@@ -65,10 +65,9 @@ class Atomic {
                                std::memory_order order = std::memory_order_seq_cst) {
     if (Execution* const execution = Execution::current()) execution->step();
     if (stores_.back().value != expected) {
-      const auto order_of_failure =
-          order == std::memory_order_acq_rel ? std::memory_order_acquire
-          : order == std::memory_order_release ? std::memory_order_relaxed
-                                               : order;
+      const auto order_of_failure = order == std::memory_order_acq_rel   ? std::memory_order_acquire
+                                    : order == std::memory_order_release ? std::memory_order_relaxed
+                                                                         : order;
       expected = see(stores_.size() - 1, order_of_failure);
       return false;
     }

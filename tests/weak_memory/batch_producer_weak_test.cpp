@@ -26,7 +26,9 @@ struct Values {
 
 constexpr ExploreOptions kExecutions{.executions = 1000, .most_steps = 100'000};
 
-void write_values(const Ticket& ticket, Values& batch) { batch.value(0) = ticket.samples[0]; }
+void write_values(const Ticket& ticket, Values& batch) {
+  batch.value(0) = ticket.samples[0];
+}
 
 /// One sample a batch, two workers.
 template <class Source>

@@ -171,8 +171,7 @@ std::size_t Execution::start(std::function<void()> body) {
     fiber->clock = clock();
   }
   fiber->body = std::move(body);
-  if (free_stacks().empty())
-    free_stacks().push_back(std::make_unique<std::byte[]>(kStackBytes));
+  if (free_stacks().empty()) free_stacks().push_back(std::make_unique<std::byte[]>(kStackBytes));
   fiber->stack = std::move(free_stacks().back());
   free_stacks().pop_back();
   getcontext(&fiber->context);

@@ -48,9 +48,8 @@ TEST_CASE("weak: a look finds a block, or whoever gives it back knows of the loo
     idle.reserve(1);
     std::atomic<int> waiters{0};
     bool found = false, told = false;
-    std::thread giver([&] {
-      idle.push(&block, [&] { told = waiters.load(std::memory_order_relaxed) != 0; });
-    });
+    std::thread giver(
+        [&] { idle.push(&block, [&] { told = waiters.load(std::memory_order_relaxed) != 0; }); });
     waiters.fetch_add(1, std::memory_order_relaxed);
     found = idle.pop(256) != nullptr;
     giver.join();

@@ -99,7 +99,9 @@ cudaError_t cudaStreamGetDevice(cudaStream_t, int* device) {
   *device = 0;
   return call("cudaStreamGetDevice");
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return call("cudaStreamSynchronize"); }
+cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  return call("cudaStreamSynchronize");
+}
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) {
   return call("cudaStreamWaitEvent");
 }
@@ -112,8 +114,12 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete_handle(event);
   return call("cudaEventDestroy");
 }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return call("cudaEventRecord"); }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return call("cudaEventSynchronize"); }
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) {
+  return call("cudaEventRecord");
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t) {
+  return call("cudaEventSynchronize");
+}
 cudaError_t cudaEventQuery(cudaEvent_t) {
   const cudaError_t status = call("cudaEventQuery");
   return Execution::current()->once_in(3) ? cudaErrorNotReady : status;
@@ -123,16 +129,32 @@ cudaError_t cudaGetDevice(int* device) {
   *device = 0;
   return call("cudaGetDevice");
 }
-cudaError_t cudaSetDevice(int) { return call("cudaSetDevice"); }
-cudaError_t cudaDeviceSynchronize() { return call("cudaDeviceSynchronize"); }
-cudaError_t cudaHostRegister(void*, std::size_t, unsigned) { return call("cudaHostRegister"); }
-cudaError_t cudaHostUnregister(void*) { return call("cudaHostUnregister"); }
+cudaError_t cudaSetDevice(int) {
+  return call("cudaSetDevice");
+}
+cudaError_t cudaDeviceSynchronize() {
+  return call("cudaDeviceSynchronize");
+}
+cudaError_t cudaHostRegister(void*, std::size_t, unsigned) {
+  return call("cudaHostRegister");
+}
+cudaError_t cudaHostUnregister(void*) {
+  return call("cudaHostUnregister");
+}
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) {
   return call("cudaThreadExchangeStreamCaptureMode");
 }
-cudaError_t cudaGetLastError() { return cudaSuccess; }
-cudaError_t cudaPeekAtLastError() { return cudaSuccess; }
-const char* cudaGetErrorName(cudaError_t) { return "an error"; }
-const char* cudaGetErrorString(cudaError_t) { return "an error"; }
+cudaError_t cudaGetLastError() {
+  return cudaSuccess;
+}
+cudaError_t cudaPeekAtLastError() {
+  return cudaSuccess;
+}
+const char* cudaGetErrorName(cudaError_t) {
+  return "an error";
+}
+const char* cudaGetErrorString(cudaError_t) {
+  return "an error";
+}
 
 }  // extern "C"

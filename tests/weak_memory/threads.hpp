@@ -75,7 +75,7 @@ class ConditionVariable {
 
   void wait(std::unique_lock<Mutex>& lock) { wait(lock, false); }
   template <class Predicate>
-    requires std::is_invocable_r_v<bool, Predicate&>
+  requires std::is_invocable_r_v<bool, Predicate&>
   void wait(std::unique_lock<Mutex>& lock, Predicate holds) {
     while (!holds()) wait(lock);
   }
@@ -112,7 +112,7 @@ class Thread {
 
   Thread() = default;
   template <class Function>
-    requires std::is_invocable_v<Function&>
+  requires std::is_invocable_v<Function&>
   explicit Thread(Function function)
       : number_(Execution::current()->start(std::move(function))), joinable_(true) {}
   Thread(Thread&& other) noexcept
@@ -137,7 +137,8 @@ class Thread {
   bool joinable_ = false;
 };
 
-// ---- Stop tokens -----------------------------------------------------------------------------------
+// ---- Stop tokens
+// -----------------------------------------------------------------------------------
 
 /// What a source and its tokens share.
 struct StopState {
