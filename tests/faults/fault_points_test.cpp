@@ -92,13 +92,18 @@ struct Check {
   }
 };
 
-/// What came of one run. Goes when the device is idle.
+/// Stay for good: of a dead device nobody can say when it is through with them.
+std::deque<Check>& checks() {
+  static auto& all = *new std::deque<Check>;
+  return all;
+}
+
+/// What came of one run.
 struct Outcome {
   int errors = 0;
   std::string what;
   std::atomic<int> torn{0};  // samples that are not what the ticket says
   std::uint64_t misplaced = 0;
-  std::deque<Check> checks;
 };
 
 /// A consumer that checks what it gets on the device, in stream order.
@@ -145,8 +150,8 @@ class Run {
     const auto count = static_cast<std::int64_t>(expected_.size());
     outcome_.misplaced += batch.sample.extent(0) != count;
     // Not by for_each: on a dead device nobody would ever free the functor.
-    outcome_.checks.push_back({batch, expected_, outcome_.torn});
-    penstock::detail::check(cudaLaunchHostFunc(stream, &Check::run, &outcome_.checks.back()),
+    checks().push_back({batch, expected_, outcome_.torn});
+    penstock::detail::check(cudaLaunchHostFunc(stream, &Check::run, &checks().back()),
                             "cudaLaunchHostFunc");
   }
 
