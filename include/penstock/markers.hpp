@@ -90,6 +90,12 @@ class [[nodiscard]] ScopedRange {
 
 namespace markers {
 
+/// To be called before several threads use markers: NVTX sets itself up in the first call of a
+/// process, in a way that ThreadSanitizer takes for a race when two threads make it at once.
+inline void prepare() noexcept {
+  static_cast<void>(nvtx3::v1::domain::get<detail::MarkerDomain>());
+}
+
 /// Names the calling thread, and `stream`, in a profiler. The text is copied.
 inline void name_this_thread(const char* name) noexcept {
   nvtxNameOsThreadA(static_cast<std::uint32_t>(::syscall(SYS_gettid)), name);
@@ -113,6 +119,7 @@ class [[nodiscard]] ScopedRange {
 
 namespace markers {
 
+inline void prepare() noexcept {}
 inline void name_this_thread(const char*) noexcept {}
 inline void name_stream(cudaStream_t, const char*) noexcept {}
 
