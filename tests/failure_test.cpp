@@ -409,10 +409,15 @@ TEST_CASE("a source that takes no stop token holds up destruction until it retur
       numbers_layout(kBatch), shuffled(),
       [&](const Ticket& ticket, Numbers& batch) {
         write_numbers(ticket, batch);
-        inside = ticket.batch == 5;
-        while (ticket.batch == 5 && !release) std::this_thread::yield();
+        if (ticket.batch != 5) return;
+        inside = true;
+        while (!release) std::this_thread::yield();
       },
       PrefetcherOptions{.workers = 2, .host_depth = 6, .device_depth = 2});
+  const struct LetsGo {  // Also when a check fails: a test that hangs tells nobody why.
+    std::atomic<bool>& flag;
+    ~LetsGo() { flag = true; }
+  } lets_go{release};
   TestStream stream;
   for (int i = 0; i < 3; ++i) CHECK(prefetcher->next(stream));
   REQUIRE(eventually([&] { return inside.load(); }));

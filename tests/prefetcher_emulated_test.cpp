@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -18,7 +19,9 @@
 #include "support/catch.hpp"
 #include "support/gate.hpp"
 #include "support/handles.hpp"
+#include "support/no_more_threads.hpp"
 #include "support/numbers.hpp"
+#include "support/sanitized.hpp"
 #include "support/thrown.hpp"
 
 namespace emulation = penstock::emulation;
@@ -112,6 +115,27 @@ TEST_CASE("after construction: no allocation, no creation, no call that blocks t
   CHECK(emulation::calls("cudaMemcpyAsync") >= 150 - 4);
   REQUIRE_CUDA(cudaDeviceSynchronize());
 }
+
+#if !PENSTOCK_TEST_SANITIZED
+TEST_CASE(
+    "restore without a thread to be had: it says so, next() does not wait, and it can be "
+    "tried again",
+    "[prefetcher][emulated]") {
+  TestStream stream;
+  Prefetcher<Numbers> prefetcher(numbers_layout(8), sequential(160, 8), write_numbers,
+                                 {.workers = 2});
+  for (int i = 0; i < 3; ++i) prefetcher.next(stream);
+  const penstock::State state = prefetcher.state();
+  {
+    const penstock::test::NoMoreThreads no_more_threads;
+    CHECK_THROWS_AS(prefetcher.restore(state), std::system_error);
+    CHECK_FALSE(prefetcher.next(stream));
+    CHECK(prefetcher.state() == state);
+  }
+  prefetcher.restore(state);
+  CHECK(prefetcher.next(stream).ticket().batch == 3);
+}
+#endif
 
 TEST_CASE("memory does not grow with epochs or errors", "[prefetcher][emulated]") {
   TestStream stream;

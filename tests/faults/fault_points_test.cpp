@@ -23,6 +23,7 @@
 
 #include "support/catch.hpp"
 #include "support/numbers.hpp"
+#include "support/sanitized.hpp"
 
 namespace emulation = penstock::emulation;
 using namespace std::chrono_literals;
@@ -40,11 +41,7 @@ using penstock::test::write_numbers;
 namespace {
 
 // Under sanitizers, which take their time, every fifth call.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr std::uint64_t kStride = 5;
-#else
-constexpr std::uint64_t kStride = 1;
-#endif
+constexpr std::uint64_t kStride = PENSTOCK_TEST_SANITIZED ? 5 : 1;
 
 /// Ends the program, with a word on what hung, when nobody has called `tell` for too long.
 class Watchdog {

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "support/sanitized.hpp"
+
 namespace {
 
 [[maybe_unused]] thread_local std::uint64_t allocations = 0;
@@ -25,16 +27,6 @@ std::uint64_t penstock::test::allocations_of_this_thread() noexcept {
 }
 
 // The sanitizers replace operator new themselves, and want to see it paired with its delete.
-#if defined(__has_feature)
-#define PENSTOCK_TEST_SANITIZED                                           \
-  (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
-   __has_feature(memory_sanitizer))
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define PENSTOCK_TEST_SANITIZED 1
-#else
-#define PENSTOCK_TEST_SANITIZED 0
-#endif
-
 #if !PENSTOCK_TEST_SANITIZED
 // The array and the nothrow forms call these two, by their defaults in the standard library.
 void* operator new(std::size_t bytes) {

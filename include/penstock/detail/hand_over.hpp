@@ -406,7 +406,12 @@ void HandOver<Batch>::restore(const State& state) {
   pause();
   line_.clear();
   position_ = state.epoch * batches_ + state.batch;
-  producer_->seek(state.epoch, state.batch);
+  try {
+    producer_->seek(state.epoch, state.batch);
+  } catch (...) {
+    line_.end();  // Nobody makes batches now: next() must not wait for any.
+    throw;
+  }
   paused_.store(false);
   pump();
 }
