@@ -19,10 +19,13 @@
 #include "support/catch.hpp"
 #include "support/gate.hpp"
 #include "support/handles.hpp"
-#include "support/no_more_threads.hpp"
 #include "support/numbers.hpp"
 #include "support/sanitized.hpp"
 #include "support/thrown.hpp"
+
+#if !PENSTOCK_TEST_SANITIZED
+#include "support/no_more_threads.hpp"
+#endif
 
 namespace emulation = penstock::emulation;
 using namespace std::chrono_literals;
