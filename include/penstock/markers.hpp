@@ -55,12 +55,16 @@ struct Copy {
 struct Next {
   static constexpr const char* message = "next";
 };
+struct Readback {
+  static constexpr const char* message = "readback";
+};
 
 inline constexpr Fill fill{};                      ///< a worker runs the source
 inline constexpr WaitForRoom wait_for_room{};      ///< a worker waits until a batch is taken
 inline constexpr WaitForMemory wait_for_memory{};  ///< a worker waits for pinned memory
 inline constexpr Copy copy{};                      ///< the copy of a batch is put on its stream
 inline constexpr Next next{};                      ///< the consumer asks for a batch
+inline constexpr Readback readback{};              ///< a result is handed to its callback
 
 }  // namespace markers
 

@@ -6,11 +6,14 @@
 #include <penstock/prefetcher.hpp>  // the whole way of a batch, to a lease on the device
 
 #include <penstock/batch_producer.hpp>  // workers that fill batches ahead
+#include <penstock/readback.hpp>        // device results to host callbacks
 
-#include <penstock/device_arena.hpp>  // device buffers, reused in stream order
-#include <penstock/launch.hpp>        // a functor for each index, in stream order
-#include <penstock/pinned_pool.hpp>   // page-locked blocks, reused under a cap
-#include <penstock/source.hpp>        // Ticket, Source: what fills a batch
+#include <penstock/device_arena.hpp>      // device buffers, reused in stream order
+#include <penstock/device_transform.hpp>  // what a prefetcher does to batches on the device
+#include <penstock/launch.hpp>            // a functor for each index, in stream order
+#include <penstock/pinned_pool.hpp>       // page-locked blocks, reused under a cap
+#include <penstock/source.hpp>            // Ticket, Source: what fills a batch
+#include <penstock/step_graph.hpp>        // a step as one CUDA graph for each slot
 
 #include <penstock/any_sampler.hpp>  // anything that says which samples a batch is made of
 #include <penstock/cuda.hpp>         // Stream, Event, guards

@@ -14,12 +14,15 @@
 // for that stream.
 
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <penstock/batch_producer.hpp>
 #include <penstock/detail/process.hpp>
 #include <penstock/device_arena.hpp>
+#include <penstock/device_transform.hpp>
 #include <penstock/state.hpp>
 #include <penstock/stats.hpp>
 #include <utility>
@@ -45,6 +48,8 @@ struct PrefetcherOptions {
 
 namespace detail {
 template <class Batch>
+class LeaseOwner;
+template <class Batch, class Host>
 class HandOver;
 template <class Batch>
 struct Staged;
@@ -58,10 +63,10 @@ class Lease {
  public:
   Lease() = default;
   Lease(Lease&& other) noexcept
-      : hand_over_(std::move(other.hand_over_)), staged_(std::exchange(other.staged_, nullptr)) {}
+      : owner_(std::move(other.owner_)), staged_(std::exchange(other.staged_, nullptr)) {}
   Lease& operator=(Lease&& other) noexcept {
     Lease taken(std::move(other));
-    std::swap(hand_over_, taken.hand_over_);
+    std::swap(owner_, taken.owner_);
     std::swap(staged_, taken.staged_);
     return *this;
   }
@@ -86,12 +91,12 @@ class Lease {
   void release() noexcept;
 
  private:
-  template <class>
+  template <class, class>
   friend class Prefetcher;
-  Lease(std::shared_ptr<detail::HandOver<Batch>> hand_over, detail::Staged<Batch>* staged)
-      : hand_over_(std::move(hand_over)), staged_(staged) {}
+  Lease(std::shared_ptr<detail::LeaseOwner<Batch>> owner, detail::Staged<Batch>* staged)
+      : owner_(std::move(owner)), staged_(staged) {}
 
-  std::shared_ptr<detail::HandOver<Batch>> hand_over_;
+  std::shared_ptr<detail::LeaseOwner<Batch>> owner_;
   detail::Staged<Batch>* staged_ = nullptr;
 };
 
@@ -101,7 +106,10 @@ class Lease {
 ///
 /// In a process forked from the one that made it, a prefetcher is dead: `next` and `restore` throw
 /// std::logic_error, and its end and those of its leases leave everything as it is.
-template <class Batch>
+///
+/// `Host` is what the source fills and what crosses the bus; where it is not `Batch`, a
+/// DeviceTransform makes the one of the other.
+template <class Batch, class Host = Batch>
 class Prefetcher {
  public:
   /// Allocates all host and device memory on the current device, and starts to fill it. Sampler and
@@ -109,9 +117,14 @@ class Prefetcher {
   /// std::invalid_argument, PoolExhausted (with the numbers, when memory is over a cap or refused)
   /// or CudaError.
   Prefetcher(Layout<Batch> layout, AnySampler sampler, AnySource<Batch> source,
-             PrefetcherOptions options = {})
-      : hand_over_(std::make_shared<detail::HandOver<Batch>>(std::move(layout), std::move(sampler),
-                                                             std::move(source), options)) {}
+             PrefetcherOptions options = {}) requires std::same_as<Batch, Host>
+      : hand_over_(std::make_shared<HandOver>(std::move(layout), std::move(sampler),
+                                              std::move(source), std::nullopt, options)) {}
+  /// With a transform on the device, whose layout is that of the slots.
+  Prefetcher(Layout<Host> layout, AnySampler sampler, AnySource<Host> source,
+             DeviceTransform<Host, Batch> transform, PrefetcherOptions options = {})
+      : hand_over_(std::make_shared<HandOver>(std::move(layout), std::move(sampler),
+                                              std::move(source), std::move(transform), options)) {}
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
   /// Asks the sources to stop, joins the workers, waits until no copy reads host memory any more,
@@ -149,7 +162,9 @@ class Prefetcher {
   std::vector<Failure> failures() const { return hand_over_->failures(); }
 
  private:
-  std::shared_ptr<detail::HandOver<Batch>> hand_over_;
+  using HandOver = detail::HandOver<Batch, Host>;
+
+  std::shared_ptr<HandOver> hand_over_;
 };
 
 }  // namespace penstock

@@ -103,17 +103,31 @@ struct Outcome {
   std::uint64_t misplaced = 0;
 };
 
+/// A transform that copies.
+void copy_on_device(const penstock::Ticket&, const Numbers& from, Numbers& to,
+                    cudaStream_t stream) {
+  const auto copy = [&](const auto& in, const auto& out) {
+    penstock::detail::check(
+        cudaMemcpyAsync(out.data_handle(), in.data_handle(), in.size() * sizeof(*in.data_handle()),
+                        cudaMemcpyDeviceToDevice, stream),
+        "cudaMemcpyAsync");
+  };
+  copy(from.sample, to.sample);
+  copy(from.payload, to.payload);
+}
+
+enum class Way { plain, transformed };
+
 /// A consumer that checks what it gets on the device, in stream order.
 class Run {
  public:
-  Run(int workers, std::uint64_t epochs, Outcome& outcome)
+  Run(int workers, std::uint64_t epochs, Outcome& outcome, Way way = Way::plain)
       : outcome_(outcome),
         sampler_({.samples = 11, .batch_size = 4, .shuffle = true, .seed = 9}),
-        prefetcher_(numbers_layout(4), sampler_, write_numbers,
-                    {.workers = workers,
-                     .host_depth = 3,
-                     .epochs = epochs,
-                     .stall_timeout = std::chrono::minutes(2)}) {}
+        prefetcher_(make(way, {.workers = workers,
+                               .host_depth = 3,
+                               .epochs = epochs,
+                               .stall_timeout = std::chrono::minutes(2)})) {}
 
   /// Takes up to `batches` batches; goes on after an error, as a program may.
   void take(int batches) {
@@ -130,6 +144,13 @@ class Run {
   void rewind() { prefetcher_.restore(penstock::State{prefetcher_.state()}); }
 
  private:
+  Prefetcher<Numbers> make(Way way, const penstock::PrefetcherOptions& options) const {
+    if (way == Way::plain)
+      return Prefetcher<Numbers>(numbers_layout(4), sampler_, write_numbers, options);
+    return Prefetcher<Numbers>(numbers_layout(4), sampler_, write_numbers,
+                               {numbers_layout(4), copy_on_device}, options);
+  }
+
   bool take_one() {
     Lease<Numbers> batch = prefetcher_.next(stream_.get());
     if (!batch) return false;
@@ -179,6 +200,8 @@ const Scenario scenarios[] = {
        run.hold_one();
        run.take(1);
      }},
+    {"a transform on the device",
+     [](int workers, Outcome& outcome) { Run(workers, 2, outcome, Way::transformed).take(4); }},
     {"a rewind",
      [](int workers, Outcome& outcome) {
        Run run(workers, 2, outcome);

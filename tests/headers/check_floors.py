@@ -12,7 +12,7 @@ import sys
 FLOORS = [  # from the ground up
     ["error", "failure", "state", "tensor", "stats", "markers", "emulation"],
     ["cuda", "layout", "sampler", "any_sampler", "record_file"],
-    ["pinned_pool", "device_arena", "source", "step_graph", "launch"],
+    ["pinned_pool", "device_arena", "device_transform", "source", "step_graph", "launch"],
     ["batch_producer", "readback"],
     ["prefetcher"],
     ["penstock"],

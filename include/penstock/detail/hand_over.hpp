@@ -15,6 +15,7 @@
 #include <optional>
 #include <penstock/detail/consumer_clock.hpp>
 #include <penstock/detail/copy_watch.hpp>
+#include <penstock/detail/landing.hpp>
 #include <penstock/detail/staged_line.hpp>
 #include <penstock/prefetcher.hpp>
 #include <stdexcept>
@@ -24,19 +25,28 @@
 
 namespace penstock::detail {
 
+/// Where the end of a lease goes.
 template <class Batch>
-class HandOver {
+class LeaseOwner {
  public:
-  HandOver(Layout<Batch> layout, AnySampler sampler, AnySource<Batch> source,
-           PrefetcherOptions options);
-  ~HandOver() { close(); }
+  virtual ~LeaseOwner() = default;
+  virtual void give_back(Staged<Batch>& staged) noexcept = 0;
+  virtual bool forked() const noexcept = 0;
+};
+
+template <class Batch, class Host>
+class HandOver final : public LeaseOwner<Batch> {
+ public:
+  HandOver(Layout<Host> layout, AnySampler sampler, AnySource<Host> source,
+           typename Landing<Batch, Host>::Transform transform, PrefetcherOptions options);
+  ~HandOver() override { close(); }
   HandOver(const HandOver&) = delete;
   HandOver& operator=(const HandOver&) = delete;
 
   Staged<Batch>* take(cudaStream_t consumer);
-  void give_back(Staged<Batch>& staged) noexcept;
+  void give_back(Staged<Batch>& staged) noexcept override;
   void close() noexcept;
-  bool forked() const noexcept { return !process_.is_this(); }
+  bool forked() const noexcept override { return !process_.is_this(); }
 
   State state() const;
   void restore(const State& state);
@@ -50,10 +60,10 @@ class HandOver {
   void pump() noexcept;
   bool stage_ready_batch() noexcept;
   bool reserve_slot();
-  void stage(HostBatch<Batch> host);
+  void stage(HostBatch<Host> host);
   void stage(std::exception_ptr&& error);
   Staged<Batch>& fill_reserved_slot();
-  void copy(HostBatch<Batch>& host, Staged<Batch>& staged);
+  void copy(HostBatch<Host>& host, std::byte* target);
   void stage_inline();
 
   Staged<Batch>* wait_for_first();
@@ -63,12 +73,13 @@ class HandOver {
 
   const OwnerProcess process_;
   const PrefetcherOptions options_;
-  const Layout<Batch> layout_;
+  const Layout<Host> layout_;
   const State start_;
   const std::uint64_t batches_;  // of an epoch
 
   Stream copy_stream_;
   PinnedPool pool_;
+  const Landing<Batch, Host> landing_;
   DeviceArena arena_;
   CopyWatch watch_;
   std::vector<Staged<Batch>> slots_;  // by slot index
@@ -88,11 +99,11 @@ class HandOver {
   std::atomic<std::uint64_t> delivered_{0}, queued_{0};
   std::atomic<std::size_t> leased_{0};
 
-  std::optional<BatchProducer<Batch>> producer_;  // last: its workers pump
+  std::optional<BatchProducer<Host>> producer_;  // last: its workers pump
 };
 
-template <class Batch>
-PrefetcherOptions HandOver<Batch>::checked(PrefetcherOptions options) {
+template <class Batch, class Host>
+PrefetcherOptions HandOver<Batch, Host>::checked(PrefetcherOptions options) {
   if (options.workers < 0)
     throw std::invalid_argument("workers is " + std::to_string(options.workers) +
                                 ", must be 0 (run the source in next) or more");
@@ -103,9 +114,9 @@ PrefetcherOptions HandOver<Batch>::checked(PrefetcherOptions options) {
 }
 
 /// Room for exactly host_depth blocks.
-template <class Batch>
-PinnedPoolOptions HandOver<Batch>::pool_options(const PrefetcherOptions& options,
-                                                std::size_t block) {
+template <class Batch, class Host>
+PinnedPoolOptions HandOver<Batch, Host>::pool_options(const PrefetcherOptions& options,
+                                                      std::size_t block) {
   const std::size_t cap =
       options.max_host_bytes == 0 ? usable_memory() / 2 : options.max_host_bytes;
   if (block > cap / options.host_depth)
@@ -121,21 +132,23 @@ PinnedPoolOptions HandOver<Batch>::pool_options(const PrefetcherOptions& options
           .numa_node = options.numa_node};
 }
 
-template <class Batch>
-HandOver<Batch>::HandOver(Layout<Batch> layout, AnySampler sampler, AnySource<Batch> source,
-                          PrefetcherOptions options)
+template <class Batch, class Host>
+HandOver<Batch, Host>::HandOver(Layout<Host> layout, AnySampler sampler, AnySource<Host> source,
+                                typename Landing<Batch, Host>::Transform transform,
+                                PrefetcherOptions options)
     : options_(checked(options)),
       layout_(std::move(layout)),
       start_(sampler.start()),
       batches_(sampler.batches()),
       copy_stream_(options_.copy_priority),
-      pool_(pool_options(options_, BatchProducer<Batch>::block_bytes(layout_))),
-      arena_(options_.device_depth, std::max<std::size_t>(layout_.bytes(), 1)),
+      pool_(pool_options(options_, BatchProducer<Host>::block_bytes(layout_))),
+      landing_(layout_, std::move(transform), copy_stream_.get()),
+      arena_(options_.device_depth, landing_.slot_bytes()),
       watch_(options_.host_depth + options_.device_depth),
       slots_(options_.device_depth),
       line_(options_.device_depth) {
   markers::name_stream(copy_stream_.get(), "penstock copies");
-  pool_.reserve(options_.host_depth, BatchProducer<Batch>::block_bytes(layout_));
+  pool_.reserve(options_.host_depth, BatchProducer<Host>::block_bytes(layout_));
   for (Staged<Batch>& staged : slots_) {
     staged.samples.reserve(static_cast<std::size_t>(layout_.batch_size()));
     staged.consumers.reserve(8);
@@ -153,8 +166,8 @@ HandOver<Batch>::HandOver(Layout<Batch> layout, AnySampler sampler, AnySource<Ba
 
 // ---- The pump: producer -> copy stream -> line --------------------------------------------------
 
-template <class Batch>
-void HandOver<Batch>::pump() noexcept {
+template <class Batch, class Host>
+void HandOver<Batch, Host>::pump() noexcept {
   if (requests_.fetch_add(1) != 0) return;  // The thread that pumps will go around once more.
   std::uint32_t served = 1;
   do {
@@ -165,8 +178,8 @@ void HandOver<Batch>::pump() noexcept {
 }
 
 /// Issues one copy, if a batch is ready and a slot is free; false: not now.
-template <class Batch>
-bool HandOver<Batch>::stage_ready_batch() noexcept {
+template <class Batch, class Host>
+bool HandOver<Batch, Host>::stage_ready_batch() noexcept {
   if (paused_.load() || line_.ended() || options_.workers == 0) return false;
   if (producer_->at_end()) {
     line_.end();
@@ -194,14 +207,14 @@ bool HandOver<Batch>::stage_ready_batch() noexcept {
 }
 
 /// Reserves a slot for the next copy; the copy stream waits for the slot's last readers.
-template <class Batch>
-bool HandOver<Batch>::reserve_slot() {
+template <class Batch, class Host>
+bool HandOver<Batch, Host>::reserve_slot() {
   if (!reserved_) reserved_ = arena_.try_acquire(copy_stream_.get());
   return reserved_.has_value();
 }
 
-template <class Batch>
-Staged<Batch>& HandOver<Batch>::fill_reserved_slot() {
+template <class Batch, class Host>
+Staged<Batch>& HandOver<Batch, Host>::fill_reserved_slot() {
   Staged<Batch>& staged = slots_[reserved_->index()];
   staged.slot = std::move(*reserved_);
   reserved_.reset();
@@ -210,17 +223,19 @@ Staged<Batch>& HandOver<Batch>::fill_reserved_slot() {
   return staged;
 }
 
-template <class Batch>
-void HandOver<Batch>::stage(HostBatch<Batch> host) {
+template <class Batch, class Host>
+void HandOver<Batch, Host>::stage(HostBatch<Host> host) {
   Staged<Batch>& staged = fill_reserved_slot();
   const auto& samples = host.ticket().samples;
   staged.samples.assign(samples.begin(), samples.end());
   staged.ticket = host.ticket();
   staged.ticket.samples = staged.samples;
-  staged.batch = *host;
+  const cudaStream_t stream = copy_stream_.get();
   try {
-    layout_.rebind(staged.batch, staged.slot.data(), host.samples());
-    copy(host, staged);
+    watch_.begin(stream);
+    copy(host, landing_.target(staged));
+    landing_.land(*host, host.samples(), staged, stream);
+    staged.copied = watch_.end(stream);
   } catch (...) {
     staged.error = std::current_exception();
   }
@@ -228,26 +243,24 @@ void HandOver<Batch>::stage(HostBatch<Batch> host) {
 }
 
 /// An error takes the place of its batch, slot included, so that errors are bounded as batches are.
-template <class Batch>
-void HandOver<Batch>::stage(std::exception_ptr&& error) {
+template <class Batch, class Host>
+void HandOver<Batch, Host>::stage(std::exception_ptr&& error) {
   Staged<Batch>& staged = fill_reserved_slot();
   staged.error = std::move(error);
   line_.push(staged);
 }
 
-template <class Batch>
-void HandOver<Batch>::copy(HostBatch<Batch>& host, Staged<Batch>& staged) {
+template <class Batch, class Host>
+void HandOver<Batch, Host>::copy(HostBatch<Host>& host, std::byte* target) {
   const cudaStream_t stream = copy_stream_.get();
   const ScopedRange range(markers::copy, host.ticket().batch);
   try {
-    watch_.begin(stream);
     layout_.for_each_range(host.samples(), [&](std::size_t offset, std::size_t bytes) {
-      check(cudaMemcpyAsync(staged.slot.data() + offset, host.data() + offset, bytes,
-                            cudaMemcpyHostToDevice, stream),
+      check(cudaMemcpyAsync(target + offset, host.data() + offset, bytes, cudaMemcpyHostToDevice,
+                            stream),
             "cudaMemcpyAsync", bytes);
       add_alone(copied_bytes_, std::uint64_t{bytes});
     });
-    staged.copied = watch_.end(stream);
   } catch (...) {
     // Part of it may be on its way: the block must not come back before that.
     try {
@@ -263,8 +276,8 @@ void HandOver<Batch>::copy(HostBatch<Batch>& host, Staged<Batch>& staged) {
 // ---- The consumer: line -> lease -> slot --------------------------------------------------------
 
 /// The first batch in line, for `consumer`; nullptr at the end.
-template <class Batch>
-Staged<Batch>* HandOver<Batch>::take(cudaStream_t consumer) {
+template <class Batch, class Host>
+Staged<Batch>* HandOver<Batch, Host>::take(cudaStream_t consumer) {
   process_.require("Prefetcher::next");
   const std::lock_guard lock(take_mutex_);
   const ConsumerClock::Visit visit(clock_);
@@ -286,8 +299,8 @@ Staged<Batch>* HandOver<Batch>::take(cudaStream_t consumer) {
 }
 
 /// nullptr: the end.
-template <class Batch>
-Staged<Batch>* HandOver<Batch>::wait_for_first() {
+template <class Batch, class Host>
+Staged<Batch>* HandOver<Batch, Host>::wait_for_first() {
   line_.throw_failure();
   if (line_.size() == 0) pump();  // A pump that failed is tried again.
   arena_.require_slot();
@@ -296,8 +309,8 @@ Staged<Batch>* HandOver<Batch>::wait_for_first() {
   return line_.first();
 }
 
-template <class Batch>
-void HandOver<Batch>::throw_staged_error(Staged<Batch>& staged) {
+template <class Batch, class Host>
+void HandOver<Batch, Host>::throw_staged_error(Staged<Batch>& staged) {
   const std::exception_ptr error = std::move(staged.error);
   line_.pop_first();
   position_ = staged.next;
@@ -307,8 +320,8 @@ void HandOver<Batch>::throw_staged_error(Staged<Batch>& staged) {
 }
 
 /// With 0 workers: makes one batch on this thread and issues its copy.
-template <class Batch>
-void HandOver<Batch>::stage_inline() {
+template <class Batch, class Host>
+void HandOver<Batch, Host>::stage_inline() {
   if (line_.size() != 0 || line_.ended()) return;
   line_.throw_failure();
   arena_.require_slot();
@@ -320,7 +333,7 @@ void HandOver<Batch>::stage_inline() {
   if (!line_.wait(options_.stall_timeout, can_go_on)) throw_stall();
   line_.throw_failure();
   reserve_slot();
-  std::optional<HostBatch<Batch>> host;
+  std::optional<HostBatch<Host>> host;
   try {
     host = producer_->next();
   } catch (...) {
@@ -334,8 +347,8 @@ void HandOver<Batch>::stage_inline() {
 }
 
 /// The end of a lease. What fails is told by the next next().
-template <class Batch>
-void HandOver<Batch>::give_back(Staged<Batch>& staged) noexcept {
+template <class Batch, class Host>
+void HandOver<Batch, Host>::give_back(Staged<Batch>& staged) noexcept {
   watch_.look();
   leased_.fetch_sub(1, std::memory_order_relaxed);
   std::exception_ptr error;
@@ -349,8 +362,8 @@ void HandOver<Batch>::give_back(Staged<Batch>& staged) noexcept {
   if (options_.workers == 0) line_.notify();
 }
 
-template <class Batch>
-void HandOver<Batch>::throw_stall() {
+template <class Batch, class Host>
+void HandOver<Batch, Host>::throw_stall() {
   std::string stage = "consumer";
   std::string why = "all " + std::to_string(options_.device_depth) +
                     " device slots are leased: end a lease before next(), or raise device_depth";
@@ -370,20 +383,20 @@ void HandOver<Batch>::throw_stall() {
 // ---- The whole ----------------------------------------------------------------------------------
 
 /// From here on nobody pumps.
-template <class Batch>
-void HandOver<Batch>::pause() noexcept {
+template <class Batch, class Host>
+void HandOver<Batch, Host>::pause() noexcept {
   paused_.store(true);
   while (requests_.load() != 0) std::this_thread::yield();
 }
 
-template <class Batch>
-void HandOver<Batch>::close() noexcept {
+template <class Batch, class Host>
+void HandOver<Batch, Host>::close() noexcept {
   pause();
   if (producer_) producer_->stop();
 }
 
-template <class Batch>
-State HandOver<Batch>::state() const {
+template <class Batch, class Host>
+State HandOver<Batch, Host>::state() const {
   if (!options_.ordered)
     throw std::logic_error(
         "batches that come unordered have no position to resume from: set ordered");
@@ -395,8 +408,8 @@ State HandOver<Batch>::state() const {
   return state;
 }
 
-template <class Batch>
-void HandOver<Batch>::restore(const State& state) {
+template <class Batch, class Host>
+void HandOver<Batch, Host>::restore(const State& state) {
   if (const std::string why = misfit(state, start_); !why.empty()) throw std::invalid_argument(why);
   if (!options_.ordered)
     throw std::logic_error(
@@ -416,8 +429,8 @@ void HandOver<Batch>::restore(const State& state) {
   pump();
 }
 
-template <class Batch>
-Stats HandOver<Batch>::stats() const {
+template <class Batch, class Host>
+Stats HandOver<Batch, Host>::stats() const {
   const std::chrono::nanoseconds busy = clock_.busy(), waiting = clock_.waiting();
   const auto part = [&](double share) {
     return std::chrono::nanoseconds(
@@ -446,7 +459,7 @@ Stats HandOver<Batch>::stats() const {
   stats.host_depth = options_.host_depth;
   stats.device_depth = options_.device_depth;
   stats.host_bytes = pool_.stats().bytes;
-  stats.device_bytes = arena_.slots() * arena_.slot_bytes();
+  stats.device_bytes = arena_.slots() * arena_.slot_bytes() + landing_.passage_bytes();
   stats.pinned = options_.host_memory == HostMemory::pinned;
   return stats;
 }
@@ -485,12 +498,12 @@ void Lease<Batch>::also_used_on(cudaStream_t stream) {
 template <class Batch>
 void Lease<Batch>::release() noexcept {
   if (staged_ == nullptr) return;
-  auto hand_over = std::move(hand_over_);
+  auto owner = std::move(owner_);
   detail::Staged<Batch>& staged = *std::exchange(staged_, nullptr);
-  if (hand_over->forked())
-    detail::leak(std::move(hand_over));
+  if (owner->forked())
+    detail::leak(std::move(owner));
   else
-    hand_over->give_back(staged);
+    owner->give_back(staged);
 }
 
 }  // namespace penstock

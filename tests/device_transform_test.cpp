@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A prefetcher with a transform on the device. Runs emulated, and on a GPU.
+
+#include <penstock/device_transform.hpp>
+#include <penstock/prefetcher.hpp>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/handles.hpp"
+#include "support/numbers.hpp"
+#include "support/thrown.hpp"
+
+namespace penstock {
+namespace {
+
+using namespace test;
+
+/// What the source fills: the fields of Numbers in another order, and one that stays behind.
+struct Packed {
+  Tensor<std::uint32_t, 2> payload;
+  Tensor<double, 1> unused;
+  Tensor<std::uint64_t, 1> sample;
+  std::uint64_t seed = 0;
+};
+
+Layout<Packed> packed_layout(std::int64_t batch_size) {
+  return Layout<Packed>{batch_size}
+      .field(&Packed::payload, {kPayload})
+      .field(&Packed::unused, {})
+      .field(&Packed::sample, {});
+}
+
+void write_packed(const Ticket& ticket, Packed& batch) {
+  for (std::size_t i = 0; i < ticket.samples.size(); ++i) {
+    const auto row = static_cast<std::int64_t>(i);
+    batch.sample(row) = ticket.samples[i];
+    batch.unused(row) = 0;
+    for (std::int64_t j = 0; j < kPayload; ++j)
+      batch.payload(row, j) = payload_of(ticket.samples[i], j);
+  }
+  batch.seed = ticket.seed;
+}
+
+template <class T, int Rank>
+void copy_field(Tensor<T, Rank> from, Tensor<T, Rank> to, cudaStream_t stream) {
+  detail::check(cudaMemcpyAsync(to.data_handle(), from.data_handle(), from.size() * sizeof(T),
+                                cudaMemcpyDeviceToDevice, stream),
+                "cudaMemcpyAsync");
+}
+
+void unpack(const Ticket&, const Packed& packed, Numbers& numbers, cudaStream_t stream) {
+  copy_field<std::uint64_t, 1>(packed.sample, numbers.sample, stream);
+  copy_field<std::uint32_t, 2>(packed.payload, numbers.payload, stream);
+  numbers.seed = packed.seed;
+}
+
+Sampler shuffled(std::uint64_t samples, std::int64_t batch_size) {
+  return Sampler{{.samples = samples, .batch_size = batch_size, .shuffle = true, .seed = 11}};
+}
+
+TEST_CASE("transform: every batch comes transformed, whole, in order, the short one too",
+          "[transform]") {
+  const int workers = GENERATE(0, 1, 3);
+  const std::size_t depth = GENERATE(1, 2);
+  const TestStream stream;
+  const Sampler sampler = shuffled(53, 4);
+  Prefetcher<Numbers, Packed> prefetcher(packed_layout(4), sampler, write_packed,
+                                         {numbers_layout(4), unpack},
+                                         {.workers = workers, .device_depth = depth, .epochs = 3});
+  NumbersSink sink(4, 3 * sampler.batches());
+  std::vector<std::uint64_t> batch_samples;
+  while (auto batch = prefetcher.next(stream)) {
+    CHECK(batch->seed == batch.ticket().seed);
+    CHECK(batch->sample.extent(0) == static_cast<std::int64_t>(batch.ticket().samples.size()));
+    sink.take(batch, stream);
+  }
+  sink.wait(stream);
+  CHECK(sink.all_sample_numbers() == serial_sample_numbers(sampler, 3));
+}
+
+TEST_CASE("transform: host and device may be of one type", "[transform]") {
+  const TestStream stream;
+  const Sampler sampler = shuffled(40, 4);
+  Prefetcher<Numbers> prefetcher(
+      numbers_layout(4), sampler, write_numbers,
+      {numbers_layout(4),
+       [](const Ticket&, const Numbers& in, Numbers& out, cudaStream_t copies) {
+         copy_field<std::uint64_t, 1>(in.sample, out.sample, copies);
+         copy_field<std::uint32_t, 2>(in.payload, out.payload, copies);
+       }},
+      {.workers = 2});
+  NumbersSink sink(4, sampler.batches());
+  while (auto batch = prefetcher.next(stream)) sink.take(batch, stream);
+  sink.wait(stream);
+  CHECK(sink.all_sample_numbers() == serial_sample_numbers(sampler, 1));
+}
+
+TEST_CASE("transform: it may make more samples of a batch, or fewer", "[transform]") {
+  const TestStream stream;
+  const Sampler sampler = shuffled(12, 4);
+  const auto twice = [layout = numbers_layout(8)](const Ticket&, const Packed& in, Numbers& out,
+                                                  cudaStream_t copies) {
+    const std::int64_t samples = in.sample.extent(0);
+    layout.resize(out, 2 * samples);
+    for (std::int64_t view = 0; view < 2; ++view) {
+      const auto sample = in.sample, to_sample = out.sample;
+      const auto payload = in.payload, to_payload = out.payload;
+      copy_field<std::uint64_t, 1>(
+          sample, Tensor<std::uint64_t, 1>(&to_sample(view * samples), samples), copies);
+      copy_field<std::uint32_t, 2>(
+          payload, Tensor<std::uint32_t, 2>(&to_payload(view * samples, 0), samples, kPayload),
+          copies);
+    }
+  };
+  Prefetcher<Numbers, Packed> prefetcher(packed_layout(4), sampler, write_packed,
+                                         {numbers_layout(8), twice}, {.workers = 1});
+  NumbersSink sink(8, 3);
+  while (auto batch = prefetcher.next(stream)) sink.take(batch, stream);
+  sink.wait(stream);
+  for (std::size_t batch = 0; batch < 3; ++batch) {
+    std::vector<std::uint64_t> want;
+    sampler.samples(0, batch, want);
+    want.insert(want.end(), want.begin(), want.begin() + 4);
+    CHECK(sink.sample_numbers(batch) == want);
+  }
+}
+
+TEST_CASE("transform: what it throws takes the batch's place; those behind it come",
+          "[transform]") {
+  const int workers = GENERATE(0, 2);
+  const TestStream stream;
+  const auto fails_once = [](const Ticket& ticket, const Packed& in, Numbers& out,
+                             cudaStream_t copies) {
+    if (ticket.batch == 3) throw std::range_error("batch 3");
+    unpack(ticket, in, out, copies);
+  };
+  Prefetcher<Numbers, Packed> prefetcher(packed_layout(4), shuffled(40, 4), write_packed,
+                                         {numbers_layout(4), fails_once}, {.workers = workers});
+  for (std::uint64_t b = 0; b < 10; ++b) {
+    if (b == 3)
+      CHECK_THAT(thrown<std::range_error>([&] { prefetcher.next(stream); }), Mentions("batch 3"));
+    else
+      CHECK(prefetcher.next(stream).ticket().batch == b);
+  }
+  CHECK_FALSE(prefetcher.next(stream));
+}
+
+TEST_CASE("transform: tensors of the batch may not be pointed elsewhere", "[transform]") {
+  const TestStream stream;
+  const auto steals = [](const Ticket&, const Packed& in, Numbers& out, cudaStream_t) {
+    out.sample = in.sample;
+  };
+  Prefetcher<Numbers, Packed> prefetcher(packed_layout(4), shuffled(8, 4), write_packed,
+                                         {numbers_layout(4), steals}, {.workers = 1});
+  CHECK_THAT(thrown<std::invalid_argument>([&] { prefetcher.next(stream); }),
+             Mentions("points elsewhere"));
+}
+
+TEST_CASE("transform: the device of the prefetcher is current", "[transform]") {
+  int devices = 0;
+  REQUIRE_CUDA(cudaGetDeviceCount(&devices));
+  if (devices < 2) return;
+  const int workers = GENERATE(0, 1);
+  REQUIRE_CUDA(cudaSetDevice(1));
+  {
+    const TestStream stream;
+    std::vector<int> current;
+    const auto notes = [&](const Ticket& ticket, const Packed& in, Numbers& out,
+                           cudaStream_t copies) {
+      current.push_back(current_device());
+      unpack(ticket, in, out, copies);
+    };
+    Prefetcher<Numbers, Packed> prefetcher(packed_layout(4), shuffled(40, 4), write_packed,
+                                           {numbers_layout(4), notes}, {.workers = workers});
+    REQUIRE_CUDA(cudaSetDevice(0));
+    while (prefetcher.next(stream)) {
+    }
+    CHECK(current_device() == 0);
+    CHECK(current == std::vector<int>(10, 1));
+  }
+}
+
+TEST_CASE("transform: bad arguments", "[transform]") {
+  CHECK_THROWS_AS((DeviceTransform<Packed, Numbers>(numbers_layout(4), nullptr)),
+                  std::invalid_argument);
+  CHECK_THAT(thrown<std::invalid_argument>([&] {
+               Prefetcher<Numbers, Packed>(packed_layout(4), shuffled(8, 4), write_packed,
+                                           {numbers_layout(3), unpack}, {.workers = 1});
+             }),
+             Mentions("holds 3 samples, and the batches have 4"));
+}
+
+TEST_CASE("transform: the memory that batches pass through is counted", "[transform]") {
+  Prefetcher<Numbers, Packed> prefetcher(packed_layout(4), shuffled(8, 4), write_packed,
+                                         {numbers_layout(4), unpack},
+                                         {.workers = 1, .device_depth = 3});
+  CHECK(prefetcher.stats().device_bytes ==
+        3 * numbers_layout(4).bytes() + packed_layout(4).bytes());
+}
+
+}  // namespace
+}  // namespace penstock
