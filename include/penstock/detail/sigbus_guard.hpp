@@ -29,8 +29,8 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <mutex>
+#include <penstock/detail/watched_ranges.hpp>
 #include <span>
 
 namespace penstock::detail {
@@ -40,74 +40,23 @@ inline std::size_t page_bytes() noexcept {
   return bytes;
 }
 
-/// Whole pages of a mapping. Written by one thread at a time, read by the handler at any moment.
-class WatchedRange {
- public:
-  static constexpr std::size_t nothing = std::numeric_limits<std::size_t>::max();
-
-  /// Offset of the first page that was lost, or `nothing`. All threads see it before they can see
-  /// the zeros.
-  std::size_t lost_from() const noexcept { return lost_from_.load(std::memory_order_acquire); }
-
- private:
-  friend class SigbusGuard;
-
-  /// Async-signal-safe.
-  bool has(std::uintptr_t address) const noexcept {
-    // Read between two looks at its end, the beginning belongs to it: see SigbusGuard::watch.
-    const std::uintptr_t end = end_.load(), begin = begin_.load();
-    return address >= begin && address < end && end == end_.load();
-  }
-
-  /// Async-signal-safe.
-  void lose(std::size_t offset) noexcept {
-    std::size_t lost = lost_from_.load();
-    while (offset < lost && !lost_from_.compare_exchange_weak(lost, offset)) {
-    }
-  }
-
-  std::atomic<std::uintptr_t> begin_{0}, end_{0};  // end 0: not in use
-  std::atomic<std::size_t> lost_from_{nothing};
-  WatchedRange* next_ = nullptr;       // in the list of all; never changes
-  WatchedRange* next_idle_ = nullptr;  // of those that are not in use
-};
-
 class SigbusGuard {
  public:
   /// From here on lost pages of `pages`, a mapping, read as zeros. May be called by any thread.
   static WatchedRange& watch(std::span<const std::byte> pages) {
     const std::lock_guard lock(mutex_);
     if (!installed_.load(std::memory_order_relaxed)) install();
-    WatchedRange& range = idle_range();
     const auto begin = reinterpret_cast<std::uintptr_t>(pages.data());
-    range.lost_from_.store(WatchedRange::nothing);
-    range.begin_.store(begin);
-    range.end_.store(begin + pages.size());
-    return range;
+    return ranges_.add(begin, begin + pages.size());
   }
 
   /// Before the mapping goes away.
   static void forget(WatchedRange& range) noexcept {
     const std::lock_guard lock(mutex_);
-    range.end_.store(0);
-    range.next_idle_ = idle_;
-    idle_ = &range;
+    ranges_.remove(range);
   }
 
  private:
-  /// Ranges are never freed, since the handler may be looking at them: there are as many as were
-  /// ever in use at once.
-  static WatchedRange& idle_range() {
-    if (WatchedRange* range = idle_; range != nullptr) {
-      idle_ = range->next_idle_;
-      return *range;
-    }
-    auto* range = new WatchedRange;
-    range->next_ = all_.load(std::memory_order_relaxed);
-    all_.store(range, std::memory_order_release);
-    return *range;
-  }
-
   static void install() noexcept {
     page_bytes_ = page_bytes();
     stay_loaded();
@@ -148,14 +97,12 @@ class SigbusGuard {
   /// Puts zeros in the place of the page, if it is of a watched range.
   static bool replace_page(std::uintptr_t address) noexcept {
     const std::uintptr_t page = address / page_bytes_ * page_bytes_;
-    for (auto* range = all_.load(std::memory_order_acquire); range != nullptr; range = range->next_)
-      if (range->has(address)) {
-        range->lose(page - range->begin_.load());
-        // The bare system call: ThreadSanitizer takes mmap() for a write that races with readers.
-        return ::syscall(SYS_mmap, page, page_bytes_, PROT_READ,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1L, 0L) != -1;
-      }
-    return false;
+    WatchedRange* range = ranges_.find(address);
+    if (range == nullptr) return false;
+    range->lose(page);
+    // The bare system call: ThreadSanitizer takes mmap() for a write that races with readers.
+    return ::syscall(SYS_mmap, page, page_bytes_, PROT_READ,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1L, 0L) != -1;
   }
 
   static void pass_on(int signal, siginfo_t* info, void* context, bool bad_access) {
@@ -176,8 +123,7 @@ class SigbusGuard {
   }
 
   static inline std::mutex mutex_;  // of those who watch and forget; the handler takes no lock
-  static inline std::atomic<WatchedRange*> all_{nullptr};
-  static inline WatchedRange* idle_ = nullptr;
+  static inline WatchedRanges ranges_;
   static inline std::size_t page_bytes_ = 0;
   static inline struct sigaction before_ {};
   static inline std::atomic<bool> installed_{false};
