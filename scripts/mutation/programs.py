@@ -118,9 +118,9 @@ class Programs:
     def path(self, program, build):
         return next(path for path in (self.folder / build / "tests").rglob(program) if path.is_file())
 
-    def test_names(self, program):
+    def test_names(self, program, build):
         """The test cases of a program, but those whose verdict is a matter of wall time."""
-        listed = subprocess.run([self.path(program, "plain"), "--list-test-names-only", "~[verdict]"],
+        listed = subprocess.run([self.path(program, build), "--list-test-names-only", "~[verdict]"],
                                 capture_output=True, text=True, env=self.environment)  # fmt: skip
         return [line for line in listed.stdout.splitlines() if line.strip()]
 
