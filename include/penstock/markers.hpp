@@ -71,9 +71,17 @@ inline constexpr Readback readback{};              ///< a result is handed to it
 #if PENSTOCK_HAS_NVTX
 
 namespace detail {
+
 struct MarkerDomain {
   static constexpr const char* name = "penstock";
 };
+
+/// NVTX sets itself up in the first call of a process, in a way that ThreadSanitizer takes for a
+/// race when two threads make it at once. So every first call goes through one static's guard.
+inline void set_up_markers() noexcept {
+  static_cast<void>(nvtx3::v1::domain::get<MarkerDomain>());
+}
+
 }  // namespace detail
 
 /// Shows the time from construction to destruction, on this thread, under a name and with a number
@@ -94,17 +102,13 @@ class [[nodiscard]] ScopedRange {
 
 namespace markers {
 
-/// To be called before several threads use markers: NVTX sets itself up in the first call of a
-/// process, in a way that ThreadSanitizer takes for a race when two threads make it at once.
-inline void prepare() noexcept {
-  static_cast<void>(nvtx3::v1::domain::get<detail::MarkerDomain>());
-}
-
 /// Names the calling thread, and `stream`, in a profiler. The text is copied.
 inline void name_this_thread(const char* name) noexcept {
+  detail::set_up_markers();
   nvtxNameOsThreadA(static_cast<std::uint32_t>(::syscall(SYS_gettid)), name);
 }
 inline void name_stream(cudaStream_t stream, const char* name) noexcept {
+  detail::set_up_markers();
   nvtxNameCudaStreamA(stream, name);
 }
 
@@ -123,7 +127,6 @@ class [[nodiscard]] ScopedRange {
 
 namespace markers {
 
-inline void prepare() noexcept {}
 inline void name_this_thread(const char*) noexcept {}
 inline void name_stream(cudaStream_t, const char*) noexcept {}
 

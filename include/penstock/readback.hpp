@@ -145,7 +145,6 @@ ReadbackLine<T>::ReadbackLine(std::size_t slots) {
   snapshots_ = DeviceArena(1, slots * sizeof(T)).acquire(copies_.get());
   entries_.resize(slots);
   markers::name_stream(copies_.get(), "penstock readback");
-  markers::prepare();
   thread_ = std::jthread([this](const std::stop_token& stop) { call_back_until(stop); });
 }
 

@@ -83,7 +83,6 @@ void BatchProducer<Batch>::seek(std::uint64_t epoch, std::uint64_t batch) {
 
 template <class Batch>
 void BatchProducer<Batch>::start() {
-  markers::prepare();
   const auto count = static_cast<std::size_t>(options_.workers);
   workers_.reserve(count);
   try {
