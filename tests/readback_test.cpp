@@ -37,10 +37,12 @@ class Counter {
   }
 
   void push_next(Readback<int>& readback, cudaStream_t stream, Readback<int>::Callback callback) {
-    REQUIRE_CUDA(cudaMemcpyAsync(value_.data(), &numbers_[static_cast<std::size_t>(next_++)],
-                                 sizeof(int), cudaMemcpyHostToDevice, stream));
+    // On any thread: no assertions.
+    detail::check(cudaMemcpyAsync(value_.data(), &numbers_[static_cast<std::size_t>(next_++)],
+                                  sizeof(int), cudaMemcpyHostToDevice, stream),
+                  "cudaMemcpyAsync");
     readback.push(value_.data(), stream, std::move(callback));
-    fill_async(value_, 0xee, stream);
+    detail::check(cudaMemsetAsync(value_.data(), 0xee, value_.bytes(), stream), "cudaMemsetAsync");
   }
 
  private:
@@ -223,21 +225,24 @@ TEST_CASE("readback: a callback may not push or drain", "[readback]") {
 }
 
 TEST_CASE("readback: several threads push, each from a stream of its own", "[readback]") {
-  constexpr int kThreads = 3, kEach = 50;
-  std::array<std::vector<int>, kThreads> values;
+  constexpr int kEach = 50;
+  struct Pusher {
+    TestStream stream;
+    Counter counter{kEach};
+    std::vector<int> values;
+  };
+  std::array<Pusher, 3> pushers;
   Readback<int> readback(4);
   std::vector<std::thread> threads;
-  for (std::size_t t = 0; t < kThreads; ++t)
-    threads.emplace_back([&, t] {
-      const TestStream stream;
-      Counter counter(kEach);
+  for (Pusher& pusher : pushers)
+    threads.emplace_back([&] {
       for (int i = 0; i < kEach; ++i)
-        counter.push_next(readback, stream, [&, t](int value) { values[t].push_back(value); });
-      REQUIRE_CUDA(cudaStreamSynchronize(stream));
+        pusher.counter.push_next(readback, pusher.stream,
+                                 [&](int value) { pusher.values.push_back(value); });
     });
   for (std::thread& thread : threads) thread.join();
   readback.drain();
-  for (const std::vector<int>& mine : values) CHECK(mine == first_numbers(kEach));
+  for (const Pusher& pusher : pushers) CHECK(pusher.values == first_numbers(kEach));
 }
 
 TEST_CASE("readback: a push cannot be captured, and says so", "[readback]") {
