@@ -29,9 +29,9 @@ class Verdict:
 
 
 class Campaign:
-    def __init__(self, sources, mutants, built, jobs, seeds, say):
+    def __init__(self, sources, mutants, built, jobs, seeds, longest, say):
         self.mutants, self.programs, self.say = mutants, built, say
-        self.jobs, self.lock = jobs, threading.Lock()
+        self.jobs, self.longest, self.lock = jobs, longest, threading.Lock()
         schedules = ["lazy", *(f"random,seed={seed}" for seed in range(1, seeds + 1))]
         self.configurations = [("tsan", s) for s in schedules] + [("plain", s) for s in [*schedules, "eager"]]
         self.hashes = {source.name: hashlib.sha256(source.text.encode()).hexdigest() for source in sources}
@@ -58,7 +58,9 @@ class Campaign:
 
     def _run_all(self, tests):
         def run(test):
-            outcome = self.programs.run(test, 0, 300, hits=True)
+            outcome = self.programs.run(test, 0, self.longest or 300, hits=True)
+            if self.longest and outcome.seconds >= self.longest:
+                return
             if outcome.status != "passed":
                 raise programs.Failed(f'without a mutant, "{test.name}" ({test.program}, {test.configuration}) '
                                       f"fails: {outcome.status}. Mend that first.")  # fmt: skip
