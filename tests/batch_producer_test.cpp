@@ -385,6 +385,18 @@ TEST_CASE("on_ready follows every batch", "[batch_producer]") {
   CHECK(producer.at_end());
 }
 
+TEST_CASE("the queue is nothing before anybody looked, and what was seen since",
+          "[batch_producer]") {
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(4), Sampler{{.samples = 160, .batch_size = 4}},
+                                  write_numbers, pool, {.workers = 1, .depth = 3, .epochs = 10});
+  CHECK(producer.stats().queued == 0);
+  while (producer.next()) {
+  }
+  CHECK(producer.stats().queued >= 0);
+  CHECK(producer.stats().queued <= 3);
+}
+
 TEST_CASE("no epochs and no batches are the end", "[batch_producer]") {
   struct Nothing {
     std::uint64_t batches() const { return 0; }

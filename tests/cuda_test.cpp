@@ -143,6 +143,21 @@ TEST_CASE("Event::make_wait holds back what is queued after it, and nothing else
   CHECK(produced.done());
 }
 
+TEST_CASE("asking an event leaves the thread's last error as it was", "[cuda]") {
+  const TestStream stream;
+  Event event;
+  Gate gate;
+  gate.hold(stream);
+  event.record(stream);
+  CHECK_FALSE(event.done());
+  CHECK(cudaPeekAtLastError() == cudaSuccess);
+  gate.open();
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  static_cast<void>(cudaSetDevice(-1));  // The user's own mistake, to be found by the user.
+  CHECK(event.done());
+  CHECK(cudaGetLastError() == cudaErrorInvalidDevice);
+}
+
 TEST_CASE("Event measures time only when asked to", "[cuda]") {
   const Stream stream;
   Event begin(cudaEventDefault), end(cudaEventDefault), untimed;

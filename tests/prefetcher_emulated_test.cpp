@@ -138,6 +138,17 @@ TEST_CASE(
   prefetcher.restore(state);
   CHECK(prefetcher.next(stream).ticket().batch == 3);
 }
+
+TEST_CASE("some threads start and the next one does not: those that run are ended",
+          "[prefetcher][emulated]") {
+  penstock::PinnedPool pool;
+  const auto make = [&] {
+    const penstock::test::NoMoreThreads more_than_two(2);
+    penstock::BatchProducer<Numbers>(numbers_layout(8), sequential(1600, 8), write_numbers, pool,
+                                     {.workers = 4, .depth = 2});
+  };
+  CHECK_THROWS_AS(make(), std::system_error);
+}
 #endif
 
 TEST_CASE("memory does not grow with epochs or errors", "[prefetcher][emulated]") {

@@ -120,7 +120,7 @@ class BatchProducer {
   /// The number, over all epochs, of the batch behind the last one that `next` returned or threw
   /// for. Of no meaning when batches come unordered.
   std::uint64_t position() const noexcept {
-    return options_.workers == 0 ? inline_next_.load() : ring_.head();
+    return options_.workers == 0 ? inline_next_.load(std::memory_order_relaxed) : ring_.head();
   }
   std::uint64_t batches() const noexcept { return batches_; }
   const ProducerOptions& options() const noexcept { return options_; }

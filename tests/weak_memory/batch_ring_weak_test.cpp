@@ -43,6 +43,46 @@ TEST_CASE("weak: a ring hands over every number once, in order", "[batch_ring]")
   });
 }
 
+TEST_CASE("weak: a worker that claims late writes a cell that another's entry saw empty",
+          "[batch_ring]") {
+  const bool ordered = GENERATE(true, false);
+  explore([ordered] {
+    constexpr std::uint64_t kNumbers = 5;
+    Ring ring(2, ordered);
+    ring.reopen(0, kNumbers);
+    std::atomic<bool> late_is_inside{false};  // Relaxed: they order nothing.
+    std::atomic<std::uint64_t> others{0};
+    const auto wait_for = [](auto& atomic, auto value) {
+      while (atomic.load(std::memory_order_relaxed) != value) std::this_thread::yield();
+    };
+    std::thread late([&] {
+      expect(ring.enter(), "there is room at the start");
+      std::optional<std::uint64_t> number;
+      if (!ordered) number = ring.claim();
+      late_is_inside.store(true, std::memory_order_relaxed);
+      wait_for(others, kNumbers - 1);
+      if (ordered) number = ring.claim();
+      ring.publish(*number, InPlace<std::uint64_t>(*number));
+    });
+    std::thread quick([&] {
+      wait_for(late_is_inside, true);
+      while (ring.enter()) {
+        const auto number = ring.claim();
+        ring.publish(*number, InPlace<std::uint64_t>(*number));
+        others.fetch_add(1, std::memory_order_relaxed);
+      }
+    });
+    for (std::uint64_t i = 0; i < kNumbers; ++i) {
+      ring.wait();
+      const std::uint64_t front = ring.front();
+      if (ordered) expect(front == i, "numbers come in order");
+      ring.pop();
+    }
+    late.join();
+    quick.join();
+  });
+}
+
 TEST_CASE("weak: as they come, a ring hands over every number once", "[batch_ring]") {
   const std::size_t depth = GENERATE(1u, 2u);
   explore([depth] {

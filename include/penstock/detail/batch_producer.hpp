@@ -78,7 +78,7 @@ void BatchProducer<Batch>::seek(std::uint64_t epoch, std::uint64_t batch) {
   ring_.reopen(first, total_);
   inline_next_ = first;
   inline_tools_.source.reset();
-  if (options_.workers > 0) start();
+  start();
 }
 
 template <class Batch>

@@ -8,7 +8,9 @@
 // batch: so the oldest number is never held up by younger ones that took what it needs. A claimed
 // number is published exactly once. In order, number n goes into cell n % depth; as they come, the
 // n-th published one does. At most `depth` workers and items are inside, so a cell that is written
-// was emptied before.
+// was emptied before. The worker that writes it need not be the one whose entry saw that: but that
+// one has claimed (published) before it or is the same, so claims (publications) acquire and
+// release.
 
 #include <atomic>
 #include <cstddef>
@@ -33,7 +35,7 @@ class BatchRing {
   bool try_enter() {
     std::uint64_t entered = entered_.load(std::memory_order_relaxed);
     while (has_room(entered))
-      if (entered_.compare_exchange_weak(entered, entered + 1, std::memory_order_acq_rel))
+      if (entered_.compare_exchange_weak(entered, entered + 1, std::memory_order_relaxed))
         return true;
     return false;
   }
@@ -69,15 +71,15 @@ class BatchRing {
 
   /// No number is claimed any more; those that are will still be published.
   void close() {
-    const std::uint64_t claimed = claimed_.fetch_or(kClosed, std::memory_order_acq_rel);
-    end_.store(claimed & ~kClosed, std::memory_order_release);
+    const std::uint64_t claimed = claimed_.fetch_or(kClosed, std::memory_order_relaxed);
+    end_.store(claimed & ~kClosed, std::memory_order_relaxed);
     room_.notify_all();
     ready_.notify_one();
   }
 
   /// Nobody can enter any more.
   bool closed() const {
-    return entered_.load(std::memory_order_acquire) >= end_.load(std::memory_order_acquire);
+    return entered_.load(std::memory_order_relaxed) >= end_.load(std::memory_order_relaxed);
   }
 
   /// The number that will be claimed next.
@@ -89,7 +91,7 @@ class BatchRing {
   bool full() const { return full(head()); }
 
   /// All that were claimed have been taken, and no more will be.
-  bool over() const { return head() == end_.load(std::memory_order_acquire); }
+  bool over() const { return head() == end_.load(std::memory_order_relaxed); }
 
   /// Blocks until the ring is full() or over().
   void wait() {
@@ -130,7 +132,7 @@ class BatchRing {
     seen_taken_.store(first, std::memory_order_relaxed);
     published_.store(first, std::memory_order_relaxed);
     entered_.store(first, std::memory_order_relaxed);
-    claimed_.store(first, std::memory_order_release);
+    claimed_.store(first, std::memory_order_relaxed);
   }
 
  private:
@@ -154,7 +156,7 @@ class BatchRing {
   }
 
   bool has_room(std::uint64_t entered) {
-    if (entered >= end_.load(std::memory_order_acquire)) return false;
+    if (entered >= end_.load(std::memory_order_relaxed)) return false;
     // Acquired from the worker that stored it, which had acquired it from the consumer: either way
     // the cells below are seen empty. Another worker may have set it back: that only costs a look.
     if (entered < seen_taken_.load(std::memory_order_acquire) + depth_) return true;
