@@ -516,6 +516,38 @@ TEST_CASE("options that make no sense, and memory beyond the cap, are refused wi
                     penstock::test::Mentions("max_host_bytes"));
 }
 
+TEST_CASE("stats tell a copy that waits for the slot's readers from one that runs",
+          "[prefetcher]") {
+  TestStream stream;
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(40, 4), write_numbers,
+                                 {.workers = 1, .device_depth = 2});
+  Gate gate;
+  {
+    auto first = prefetcher.next(stream), second = prefetcher.next(stream);
+    gate.hold(stream);
+    first.release();  // Its slot's next copy waits at the gate.
+    REQUIRE(eventually([&] { return prefetcher.stats().copy.batches == 3; }));
+    second.release();  // Looks at that copy.
+  }
+  CHECK(prefetcher.stats().copy.waiting_for_room.count() > 0);
+  gate.open();
+}
+
+TEST_CASE("stats tell that nothing is being copied", "[prefetcher]") {
+  TestStream stream;
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(12, 4), write_numbers,
+                                 {.workers = 1, .device_depth = 3});
+  CHECK(prefetcher.stats().copy.busy.count() == 0);
+  std::vector<Lease<Numbers>> leases;
+  while (auto batch = prefetcher.next(stream)) leases.push_back(std::move(batch));
+  REQUIRE_CUDA(cudaDeviceSynchronize());
+  leases.clear();
+  const auto copy = prefetcher.stats().copy;
+  CHECK(copy.busy.count() == 0);
+  CHECK(copy.waiting_for_room.count() == 0);
+  CHECK(copy.waiting_for_input.count() > 0);
+}
+
 TEST_CASE("stats tell memory, batches and bytes", "[prefetcher]") {
   TestStream stream;
   Prefetcher<Numbers> prefetcher(numbers_layout(8), shuffled(20, 8), write_numbers,

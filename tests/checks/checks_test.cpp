@@ -100,6 +100,20 @@ TEST_CASE("a field that was not written is told", "[checks]") {
   CHECK_THAT(thrown<SourceError>([&] { producer.next(); }), Mentions("left field 0 unwritten"));
 }
 
+TEST_CASE("8 bytes that were not written are told, 4 may be so by chance", "[checks]") {
+  const std::uint64_t samples = GENERATE(1, 2);  // of the one batch
+  PinnedPool pool;
+  const auto source = [](const Ticket& ticket, Pair& batch) {
+    std::memset(batch.bytes.data_handle(), 0, ticket.samples.size() * 64);
+  };
+  BatchProducer<Pair> producer(layout(), Sampler{{.samples = samples, .batch_size = kBatch}},
+                               source, pool, {.workers = 1});
+  if (samples == 2)
+    CHECK_THAT(thrown<SourceError>([&] { producer.next(); }), Mentions("left field 1 unwritten"));
+  else
+    CHECK(producer.next());
+}
+
 TEST_CASE("a pinned block that is written after its release is told", "[checks]") {
   PinnedPool pool;
   std::byte* data = nullptr;
