@@ -114,7 +114,7 @@ class BatchRing {
   /// Items that could be taken now without a wait. Looks at each.
   std::size_t queued() const {
     std::size_t items = 0;
-    while (items < depth_ && full(head() + items)) ++items;
+    while (full(head() + items)) ++items;  // After `depth` comes the head's own cell again.
     return items;
   }
 
