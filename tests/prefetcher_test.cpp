@@ -524,6 +524,7 @@ TEST_CASE("stats tell a copy that waits for the slot's readers from one that run
   Gate gate;
   {
     auto first = prefetcher.next(stream), second = prefetcher.next(stream);
+    REQUIRE_CUDA(cudaStreamSynchronize(stream));  // Their copies are done.
     gate.hold(stream);
     first.release();  // Its slot's next copy waits at the gate.
     REQUIRE(eventually([&] { return prefetcher.stats().copy.batches == 3; }));
