@@ -2,6 +2,7 @@
 
 #include <penstock/device_arena.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -154,4 +155,27 @@ TEST_CASE("an arena's memory is not freed under a reader", "[device_arena]") {
 TEST_CASE("an arena of nothing is refused", "[device_arena]") {
   CHECK_THROWS_AS(DeviceArena(0, 64), std::invalid_argument);
   CHECK_THROWS_AS(DeviceArena(2, 0), std::invalid_argument);
+}
+
+TEST_CASE("an arena can be asked about its slots while others use them", "[device_arena]") {
+  const TestStream stream;
+  DeviceArena arena(3, 64);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 100; ++i) {
+        DeviceSlot slot = arena.acquire(stream);
+        slot.release_after(stream);
+      }
+    });
+  std::size_t most = 0, lost = 0;
+  for (int i = 0; i < 100; ++i) {
+    most = std::max(most, arena.free_slots());
+    lost += arena.lost_slots();
+    arena.require_slot();
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(most <= 3);
+  CHECK(lost == 0);
+  CHECK(arena.free_slots() == 3);
 }

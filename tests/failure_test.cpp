@@ -122,6 +122,24 @@ TEST_CASE("limits of a policy", "[failure]") {
   CHECK_THROWS_AS(FailurePolicy::replace(1, std::nan("")), std::invalid_argument);
 }
 
+TEST_CASE("a policy tells its limits, and those alone that it has", "[failure]") {
+  CHECK(FailurePolicy::skip().limits() == "any number");
+  CHECK(FailurePolicy::skip(3).limits() == "at most 3");
+  CHECK_THAT(FailurePolicy::skip(3, 0.5).limits(), Mentions("at most 3, and a part of 0.5"));
+}
+
+TEST_CASE("a failure shows its samples, the first eight of more", "[failure]") {
+  const auto shown = [](std::uint64_t samples) {
+    Failure failure{.epoch = 1, .batch = 2, .samples = {}, .what = "bad"};
+    for (std::uint64_t i = 0; i < samples; ++i) failure.samples.push_back(10 + i);
+    std::ostringstream text;
+    text << failure;
+    return text.str();
+  };
+  CHECK(shown(8) == "skipped epoch 1, batch 2: bad (samples 10 11 12 13 14 15 16 17)");
+  CHECK(shown(9) == "skipped epoch 1, batch 2: bad (samples 10 11 12 13 14 15 16 17 ... of 9)");
+}
+
 TEST_CASE("skip leaves failed batches out, and tells which samples", "[failure]") {
   const int workers = GENERATE(0, 1, 4);
   const std::set<std::uint64_t> bad{3, 17};
@@ -300,6 +318,29 @@ TEST_CASE("a run that skips resumes at every position", "[failure]") {
     }
     CHECK(all == good);
   }
+}
+
+TEST_CASE("failures can be asked for while they happen", "[failure]") {
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(kBatch), shuffled(),
+                                  [](const Ticket&, Numbers&) { throw std::range_error("bad"); },
+                                  pool,
+                                  {.workers = 1, .epochs = 5, .on_failure = FailurePolicy::skip()});
+  std::atomic<bool> done{false};
+  std::size_t seen = 0;
+  bool shrank = false;
+  std::thread asks([&] {
+    while (!done) {
+      const std::size_t now = producer.failures().size();
+      shrank = shrank || now < seen;
+      seen = now;
+    }
+  });
+  CHECK_FALSE(producer.next());
+  done = true;
+  asks.join();
+  CHECK_FALSE(shrank);
+  CHECK(producer.failures().size() == 5 * shuffled().batches());
 }
 
 TEST_CASE("a million failures take no memory beyond the first 256", "[failure]") {

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -17,6 +18,7 @@
 
 #include "support/allocations.hpp"
 #include "support/catch.hpp"
+#include "support/eventually.hpp"
 #include "support/gate.hpp"
 #include "support/handles.hpp"
 #include "support/numbers.hpp"
@@ -35,6 +37,7 @@ using penstock::Prefetcher;
 using penstock::PrefetcherOptions;
 using penstock::Sampler;
 using penstock::Ticket;
+using penstock::test::eventually;
 using penstock::test::Gate;
 using penstock::test::Numbers;
 using penstock::test::numbers_layout;
@@ -150,6 +153,29 @@ TEST_CASE("some threads start and the next one does not: those that run are ende
   CHECK_THROWS_AS(make(), std::system_error);
 }
 #endif
+
+TEST_CASE("after a prefetcher, its leases alive, nothing is copied and no source lives on a worker",
+          "[prefetcher][emulated]") {
+  struct Source {
+    std::shared_ptr<int> copies;  // its use count: how many copies of the source there are
+    void operator()(const Ticket& ticket, Numbers& batch) const { write_numbers(ticket, batch); }
+  };
+  const auto copies = std::make_shared<int>(0);
+  TestStream stream;
+  penstock::Lease<Numbers> lease;
+  long before = 0;
+  {
+    Prefetcher<Numbers> prefetcher(numbers_layout(8), sequential(1600, 8), Source{copies},
+                                   {.workers = 2, .host_depth = 6, .device_depth = 2});
+    lease = prefetcher.next(stream);
+    REQUIRE(eventually([&] { return prefetcher.stats().source.batches >= 4; }));
+    before = copies.use_count();
+  }
+  CHECK(copies.use_count() <= before - 2);
+  const std::uint64_t copied = emulation::calls("cudaMemcpyAsync");
+  lease.release();
+  CHECK(emulation::calls("cudaMemcpyAsync") == copied);
+}
 
 TEST_CASE("memory does not grow with epochs or errors", "[prefetcher][emulated]") {
   TestStream stream;

@@ -255,6 +255,19 @@ TEST_CASE("an exception comes at its batch's place, and the batches after it sti
   CHECK_FALSE(prefetcher.next(stream));
 }
 
+TEST_CASE("behind an exception the next batch is copied although nobody asks for it",
+          "[prefetcher]") {
+  TestStream stream;
+  const auto source = [](const Ticket& ticket, Numbers& batch) {
+    if (ticket.batch == 0) throw std::range_error("bad");
+    write_numbers(ticket, batch);
+  };
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(40, 4), source,
+                                 {.workers = 1, .device_depth = 1});
+  CHECK_THROWS_AS(prefetcher.next(stream), SourceError);
+  CHECK(eventually([&] { return prefetcher.stats().copy.batches == 1; }));
+}
+
 TEST_CASE("a run resumes at every position, with other workers and depths", "[prefetcher]") {
   TestStream stream;
   const Sampler sampler = shuffled(30, 4);
@@ -432,6 +445,43 @@ TEST_CASE("a stall names its stage: copies do not come through", "[prefetcher]")
   CHECK(next_after_stalls(prefetcher, stream));
 }
 
+TEST_CASE("a stall names the batch that is late, in whatever order batches come", "[prefetcher]") {
+  TestStream stream;
+  std::atomic<bool> go{false};
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(40, 4),
+                                 [&](const Ticket& ticket, Numbers& batch) {
+                                   while (ticket.batch == 0 && !go) std::this_thread::yield();
+                                   write_numbers(ticket, batch);
+                                 },
+                                 {.workers = 2, .ordered = false, .stall_timeout = 2s});
+  for (int i = 0; i < 9; ++i) CHECK(prefetcher.next(stream).ticket().batch != 0);
+  try {
+    prefetcher.next(stream);
+    FAIL("the source was held");
+  } catch (const StallError& error) {
+    CHECK(error.stage() == "source");
+    CHECK(error.batch() == 0);
+  }
+  go = true;
+  CHECK(next_after_stalls(prefetcher, stream).ticket().batch == 0);
+}
+
+TEST_CASE("without workers, next waits for a lease that ends on another thread", "[prefetcher]") {
+  TestStream stream;
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(40, 4), write_numbers,
+                                 {.workers = 0, .device_depth = 1});
+  auto held = prefetcher.next(stream);
+  std::atomic<bool> waits{false};
+  std::thread ends([&] {
+    while (!waits) std::this_thread::yield();
+    std::this_thread::sleep_for(20ms);  // So that next() has gone to sleep; right without it too.
+    held.release();
+  });
+  waits = true;
+  CHECK(prefetcher.next(stream).ticket().batch == 1);
+  ends.join();
+}
+
 TEST_CASE("two prefetchers live side by side, nested", "[prefetcher]") {
   TestStream stream;
   const Sampler outer_sampler = shuffled(20, 4), inner_sampler = shuffled(12, 4);
@@ -539,6 +589,7 @@ TEST_CASE("stats tell that nothing is being copied", "[prefetcher]") {
   Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(12, 4), write_numbers,
                                  {.workers = 1, .device_depth = 3});
   CHECK(prefetcher.stats().copy.busy.count() == 0);
+  CHECK(prefetcher.stats().copy.queued == 0);
   std::vector<Lease<Numbers>> leases;
   while (auto batch = prefetcher.next(stream)) leases.push_back(std::move(batch));
   REQUIRE_CUDA(cudaDeviceSynchronize());
@@ -547,6 +598,16 @@ TEST_CASE("stats tell that nothing is being copied", "[prefetcher]") {
   CHECK(copy.busy.count() == 0);
   CHECK(copy.waiting_for_room.count() == 0);
   CHECK(copy.waiting_for_input.count() > 0);
+}
+
+TEST_CASE("memory up to the cap is taken, to the last byte", "[prefetcher]") {
+  const std::size_t block = penstock::BatchProducer<Numbers>::block_bytes(numbers_layout(4));
+  const auto make = [&](std::size_t cap) {
+    Prefetcher<Numbers>(numbers_layout(4), shuffled(40, 4), write_numbers,
+                        {.workers = 1, .host_depth = 3, .max_host_bytes = cap});
+  };
+  CHECK_NOTHROW(make(3 * block));
+  CHECK_THROWS_AS(make(3 * block - 1), penstock::PoolExhausted);
 }
 
 TEST_CASE("stats tell memory, batches and bytes", "[prefetcher]") {

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -196,6 +197,22 @@ TEST_CASE("RecordFile may be read by many threads, without allocating", "[record
   for (std::thread& thread : threads) thread.join();
   CHECK(wrong == std::vector<std::uint64_t>(4, 0));
   CHECK(allocated == std::vector<std::uint64_t>(4, 0));
+}
+
+TEST_CASE("files are opened and closed on many threads at once", "[record_file]") {
+  const TemporaryDirectory directory;
+  const auto path = directory.records("a.bin", 0, 30, 100);
+  std::atomic<std::uint64_t> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      for (std::uint64_t i = 0; i < 30; ++i) {
+        const RecordFile records{{path}, 100};
+        wrong += is_record(records[i], i) ? 0u : 1u;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
 }
 
 /// How many pages of `file` the page cache holds.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <penstock/detail/worker_trace.hpp>
 #include <penstock/stats.hpp>
 
 #include <chrono>
@@ -65,4 +66,21 @@ TEST_CASE("every verdict has a name", "[stats]") {
        {std::pair{Bottleneck::source, "source"}, std::pair{Bottleneck::copy, "copy"},
         std::pair{Bottleneck::consumer, "consumer"}, std::pair{Bottleneck::balanced, "balanced"}})
     CHECK(to_string(verdict) == std::string(name));
+}
+
+TEST_CASE("a stopwatch adds up what it ran", "[stats]") {
+  penstock::detail::Stopwatch watch;
+  const auto now = std::chrono::steady_clock::now();
+  CHECK_FALSE(watch.running());
+  CHECK(watch.elapsed() == 0ns);
+  watch.start(now - 8s);
+  CHECK(watch.running());
+  CHECK(watch.elapsed() >= 8s);
+  CHECK(watch.elapsed() < 1h);
+  watch.stop(now - 5s);
+  CHECK_FALSE(watch.running());
+  CHECK(watch.elapsed() == 3s);
+  watch.start(now - 2s);
+  watch.stop(now);
+  CHECK(watch.elapsed() == 5s);
 }

@@ -74,15 +74,15 @@ class StepGraph {
   /// Runs `step`, which takes nothing or the stream, and queues its work on `stream`, for `slot`
   /// (any small number: memory grows with the largest). Does not block. At the first launch for the
   /// slot, `step` runs once, while `stream` is captured by this thread (cudaStreamCaptureMode-
-  /// ThreadLocal): nothing of it may wait for the device. Later launches do not run `step`,
-  /// allocate nothing and make one call of CUDA's. A stream that is being captured already gets the
-  /// step, or the slot's graph, as a part of its own. What `step` throws passes through, and
+  /// ThreadLocal): nothing of it may wait for the device. Later launches do not run `step` and
+  /// allocate nothing. On a stream that is being captured already, `step` runs and becomes a part
+  /// of that capture: CUDA launches no graph into one. What `step` throws passes through, and
   /// CudaError: then nothing is queued, and the next launch captures again.
   template <class Step>
   requires std::invocable<Step&> || std::invocable<Step&, cudaStream_t>
   void launch(std::size_t slot, cudaStream_t stream, Step&& step) {
+    if (is_captured(stream)) return run(step, stream);
     if (!captured(slot)) {
-      if (is_captured(stream)) return run(step, stream);
       detail::GraphExec graph = capture(step, stream);
       if (slot >= graphs_.size()) graphs_.resize(slot + 1);
       graphs_[slot] = std::move(graph);

@@ -44,11 +44,9 @@ cudaError_t launch(Call& call, cudaGraphExec_t exec_handle, cudaStream_t stream_
   if (exec == nullptr) return cudaErrorInvalidValue;
   Stream* stream = nullptr;
   cudaError_t status = call.find(stream_handle, &stream);
-  if (status == cudaSuccess) status = call.runtime.captures.admit(*stream);
-  if (status != cudaSuccess) return status;
-  if (stream->capture == nullptr) return exec->launch(*stream, call.name());
-  call.runtime.captures.add_child(*stream, *exec);
-  return cudaSuccess;
+  // A capture takes no launch, as it takes no wait: there are no child graphs made so.
+  if (status == cudaSuccess) status = call.runtime.captures.admit_wait(*stream);
+  return status == cudaSuccess ? exec->launch(*stream, call.name()) : status;
 }
 
 cudaError_t create_user_object(Call& call, cudaUserObject_t* handle, void* data,

@@ -171,11 +171,6 @@ GraphNode& Captures::add(Stream& stream, cudaGraphNodeType type, Work work) {
   return added;
 }
 
-void Captures::add_child(Stream& stream, const GraphExec& exec) {
-  add(stream, cudaGraphNodeTypeGraph, GraphWork{}).child = exec.body();
-  stream.capture->graph->objects.share(exec.objects());
-}
-
 void Captures::record(Stream& stream, Event& event) {
   event.record_captured(stream.capture->number, stream.capture_tail);
 }

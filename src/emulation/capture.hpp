@@ -59,8 +59,6 @@ class Captures {
 
   // ---- Captured work, of a stream in a valid capture
   GraphNode& add(Stream& stream, cudaGraphNodeType type, Work work);
-  /// Adds the nodes of a launched graph as one.
-  void add_child(Stream& stream, const GraphExec& exec);
   void record(Stream& stream, Event& event);
   /// `stream` waits for an event, and one of the two is captured.
   cudaError_t wait(Stream& stream, const Event& event);

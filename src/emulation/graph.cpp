@@ -65,36 +65,13 @@ GraphNode& Graph::add(Ref<GraphNode> node) {
 
 // ---- The plan
 
-GraphPlan::GraphPlan(const GraphBody& body) {
-  append(body, {});
-  assign_lanes();
-}
-
-/// Adds the nodes of `body`, its first ones after the steps `before`. Returns the steps that
-/// whatever comes after the whole of it depends on.
-std::vector<std::size_t> GraphPlan::append(const GraphBody& body,
-                                           const std::vector<std::size_t>& before) {
-  memory.insert(memory.end(), body.memory.begin(), body.memory.end());
-  std::vector<std::vector<std::size_t>> ends(body.nodes.size());  // by node
-  std::vector<char> is_leaf(body.nodes.size(), 1);
+GraphPlan::GraphPlan(const GraphBody& body) : memory(body.memory) {
   for (const Ref<GraphNode>& node : body.nodes) {
     std::vector<std::size_t> after;
-    for (const GraphNode* earlier : node->after) {
-      after.insert(after.end(), ends[earlier->index].begin(), ends[earlier->index].end());
-      is_leaf[earlier->index] = 0;
-    }
-    if (node->after.empty()) after = before;
-    if (node->child) {
-      ends[node->index] = append(*node->child, after);
-    } else {
-      ends[node->index] = {steps.size()};
-      steps.push_back({node->type, node->work, node->event, std::move(after)});
-    }
+    for (const GraphNode* earlier : node->after) after.push_back(earlier->index);
+    steps.push_back({node->type, node->work, node->event, std::move(after)});
   }
-  std::vector<std::size_t> leaves = body.nodes.empty() ? before : std::vector<std::size_t>{};
-  for (std::size_t i = 0; i < ends.size(); ++i)
-    if (is_leaf[i] != 0) leaves.insert(leaves.end(), ends[i].begin(), ends[i].end());
-  return leaves;
+  assign_lanes();
 }
 
 /// A step continues the lane of a step that it depends on, if that is the last one there; so a

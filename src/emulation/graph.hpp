@@ -91,8 +91,7 @@ class GraphMemory : public Counted {
 struct GraphNode : Counted {
   cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
   Work work = GraphWork{};
-  Ref<Event> event;      ///< recorded or waited for outside the graph
-  Ref<GraphBody> child;  ///< of cudaGraphNodeTypeGraph
+  Ref<Event> event;  ///< recorded or waited for outside the graph
   std::vector<GraphNode*> after;
   std::size_t index = 0;  ///< in its graph
   std::uint64_t handle = 0;
@@ -121,7 +120,7 @@ class Graph : public Counted {
   Ref<GraphBody> body_;
 };
 
-/// A graph laid out for launching; child graphs are part of it.
+/// A graph laid out for launching.
 struct GraphPlan {
   struct Step {
     cudaGraphNodeType type;
@@ -137,7 +136,6 @@ struct GraphPlan {
   explicit GraphPlan(const GraphBody& body);
 
  private:
-  std::vector<std::size_t> append(const GraphBody& body, const std::vector<std::size_t>& before);
   void assign_lanes();
 };
 
@@ -150,8 +148,6 @@ class GraphExec : public Counted {
   cudaError_t launch(Stream& stream, const char* name);
   /// Takes over what the nodes of `graph` do, if it has the same shape.
   cudaGraphExecUpdateResult update(const Graph& graph);
-  const Ref<GraphBody>& body() const { return body_; }
-  const UserObjectRefs& objects() const { return objects_; }
 
  private:
   cudaError_t claim_memory();

@@ -119,6 +119,23 @@ TEST_CASE("a capture begins on a stream that can", "[rules][capture]") {
   cudaGetLastError();
 }
 
+// CUDA Runtime API, cudaErrorStreamCaptureUnsupported: "The operation is not permitted when the
+// stream is capturing." Which ones these are is not said of each; an H200's driver says so of this.
+TEST_CASE("a graph cannot be launched into a capture", "[rules][capture]") {
+  const TestStream stream;
+  const DeviceMemory<std::uint8_t> device(64);
+  const TestGraph graph = capture(stream, [&] { fill_async(device, 3, stream); });
+  const TestGraphExec exec(graph);
+  REQUIRE_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  CHECK(cudaGraphLaunch(exec, stream) == cudaErrorStreamCaptureUnsupported);
+  cudaGraph_t captured = nullptr;
+  cudaStreamEndCapture(stream, &captured);  // whether the launch broke it is not documented
+  if (captured != nullptr) CHECK_CUDA(cudaGraphDestroy(captured));
+  cudaGetLastError();
+  REQUIRE_CUDA(cudaGraphLaunch(exec, stream));
+  CHECK(device.read() == std::vector<std::uint8_t>(64, 3));
+}
+
 // CUDA Runtime API, Stream Management, cudaStreamEndCapture: "Capture must have been initiated on
 // stream via a call to cudaStreamBeginCapture."
 TEST_CASE("a capture ends where one has begun", "[rules][capture]") {

@@ -28,6 +28,10 @@ class Atomic {
   Atomic(T value) { append(value, std::memory_order_relaxed, nullptr); }  // NOLINT: as std::atomic
   Atomic(const Atomic&) = delete;
   Atomic& operator=(const Atomic&) = delete;
+  /// A race unless all that was done with it has happened before.
+  ~Atomic() {
+    if (Execution* const execution = Execution::current()) execution->note(uses_, Access::write);
+  }
 
   T load(std::memory_order order = std::memory_order_seq_cst) const {
     Execution* const execution = Execution::current();
@@ -114,6 +118,7 @@ class Atomic {
   T see(std::size_t i, std::memory_order order) const {
     Store& store = stores_[i];
     if (Execution* const execution = Execution::current()) {
+      execution->note(uses_, Access::read);
       const std::uint32_t now = execution->tick();
       std::uint32_t& seen = store.seen[execution->self()];
       if (seen == 0) seen = now;
@@ -127,6 +132,7 @@ class Atomic {
     Store store{value, {}, order == std::memory_order_seq_cst, {}};
     if (replaced != nullptr) store.released = replaced->released;
     if (Execution* const execution = Execution::current()) {
+      execution->note(uses_, Access::read);
       store.seen[execution->self()] = execution->tick();
       if (releases(order)) store.released.join(execution->clock());
     }
@@ -144,6 +150,7 @@ class Atomic {
   }
 
   mutable std::vector<Store> stores_;  // in modification order
+  mutable Accesses uses_;
 };
 
 class AtomicFlag {

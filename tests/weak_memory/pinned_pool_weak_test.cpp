@@ -72,6 +72,22 @@ TEST_CASE("weak: blocks come back while the pool goes", "[pinned_pool]") {
   });
 }
 
+TEST_CASE("weak: whoever is woken may let the pool go, and the one that wakes is through first",
+          "[pinned_pool]") {
+  explore([] {
+    std::optional<PinnedPool> pool(
+        std::in_place, penstock::PinnedPoolOptions{.max_bytes = kBytes, .timeout = kNever});
+    PinnedBlock held = pool->acquire(kBytes);
+    std::thread waiter([&] {
+      expect(static_cast<bool>(pool->acquire(kBytes)), "the block");
+      pool.reset();
+    });
+    wait_until_others_wait();
+    held.release();
+    waiter.join();
+  });
+}
+
 TEST_CASE("weak: blocks of other sizes make room", "[pinned_pool]") {
   explore([] {
     PinnedPool pool({.max_bytes = 2 * kBytes, .timeout = kNever});
@@ -84,6 +100,26 @@ TEST_CASE("weak: blocks of other sizes make room", "[pinned_pool]") {
     std::thread other([&] { use_size(2 * kBytes); });
     use_size(kBytes);
     other.join();
+  });
+}
+
+TEST_CASE("weak: memory that is refused to one thread is room for another", "[pinned_pool]") {
+  explore([] {
+    PinnedPool pool({.max_bytes = kBytes, .timeout = kNever});
+    penstock::test::weak::fail_call("cudaHostAlloc", 1);
+    std::atomic<int> blocks{0};
+    const auto acquire = [&] {
+      try {
+        const PinnedBlock block = pool.acquire(kBytes);
+        blocks.fetch_add(1, std::memory_order_relaxed);
+      } catch (const penstock::PoolExhausted&) {
+      } catch (const penstock::CudaError&) {
+      }
+    };
+    std::thread other(acquire);
+    acquire();
+    other.join();
+    expect(blocks.load(std::memory_order_relaxed) == 1, "one was refused, one got memory");
   });
 }
 

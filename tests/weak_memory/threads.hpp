@@ -81,8 +81,10 @@ class ConditionVariable {
   }
   template <class Clock, class Duration>
   std::cv_status wait_until(std::unique_lock<Mutex>& lock,
-                            const std::chrono::time_point<Clock, Duration>&) {
-    return wait(lock, true) ? std::cv_status::no_timeout : std::cv_status::timeout;
+                            const std::chrono::time_point<Clock, Duration>& time) {
+    // Half an hour from now never comes: whoever waits for so long has to be woken.
+    const bool timed = time < Clock::now() + std::chrono::minutes(30);
+    return wait(lock, timed) ? std::cv_status::no_timeout : std::cv_status::timeout;
   }
   template <class Clock, class Duration, class Predicate>
   bool wait_until(std::unique_lock<Mutex>& lock,

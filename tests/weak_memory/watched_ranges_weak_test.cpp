@@ -38,6 +38,16 @@ TEST_CASE("weak: a search finds the range of its address, whatever becomes of ot
   });
 }
 
+TEST_CASE("weak: a range reaches from its first address to before its end", "[watched_ranges]") {
+  explore([] {
+    WatchedRanges ranges;
+    WatchedRange& range = ranges.add(240, 260);
+    expect(ranges.find(240) == &range && ranges.find(259) == &range, "inside");
+    expect(ranges.find(239) == nullptr && ranges.find(260) == nullptr, "outside");
+    free_all(ranges);
+  });
+}
+
 TEST_CASE("weak: a search beside the first use of a range sees it whole or not at all",
           "[watched_ranges]") {
   explore([] {

@@ -42,9 +42,7 @@ class FailureLog {
  public:
   static constexpr std::size_t most_kept = 256;
 
-  explicit FailureLog(FailurePolicy policy) : policy_(policy) {
-    if (policy.action() != FailurePolicy::Action::abort) kept_.reserve(most_kept);
-  }
+  explicit FailureLog(FailurePolicy policy) : policy_(policy) { kept_.reserve(most_kept); }
 
   const FailurePolicy& policy() const noexcept { return policy_; }
 

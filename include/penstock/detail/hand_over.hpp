@@ -39,7 +39,6 @@ class HandOver final : public LeaseOwner<Batch> {
  public:
   HandOver(Layout<Host> layout, AnySampler sampler, AnySource<Host> source,
            typename Landing<Batch, Host>::Transform transform, PrefetcherOptions options);
-  ~HandOver() override { close(); }
   HandOver(const HandOver&) = delete;
   HandOver& operator=(const HandOver&) = delete;
 
@@ -160,7 +159,7 @@ HandOver<Batch, Host>::HandOver(Layout<Host> layout, AnySampler sampler, AnySour
                                     .ordered = options_.ordered,
                                     .on_failure = options_.on_failure,
                                     .on_ready = [this] { pump(); }});
-  paused_.store(false);
+  paused_.store(false, std::memory_order_relaxed);  // Whoever answers the pump's request sees it.
   pump();
 }
 
@@ -368,7 +367,7 @@ void HandOver<Batch, Host>::throw_stall() {
   std::string why = "all " + std::to_string(options_.device_depth) +
                     " device slots are leased: end a lease before next(), or raise device_depth";
   std::uint64_t number = position_;
-  if (leased_.load() < options_.device_depth) {
+  if (leased_.load(std::memory_order_relaxed) < options_.device_depth) {
     const WorkerActivity activity = producer_->oldest_activity();
     stage = activity.state == WorkerState::memory ? "copy" : "source";
     number = activity.state == WorkerState::idle ? number : activity.number;
@@ -425,7 +424,7 @@ void HandOver<Batch, Host>::restore(const State& state) {
     line_.end();  // Nobody makes batches now: next() must not wait for any.
     throw;
   }
-  paused_.store(false);
+  paused_.store(false, std::memory_order_relaxed);
   pump();
 }
 

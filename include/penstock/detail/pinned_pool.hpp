@@ -344,7 +344,7 @@ class PinnedPoolCore {
   void keep(std::vector<PinnedEntry*>& list, PinnedEntry* entry) {
     std::unique_lock lock(mutex_);
     list.push_back(entry);  // Within the capacity that grow() reserved.
-    if (waiters_.load(std::memory_order_seq_cst) != 0) returned_.notify_all();
+    if (waiters_.load(std::memory_order_relaxed) != 0) returned_.notify_all();
     if (!orphaned_) return;
     --held_;
     delete_if_forgotten(lock);
@@ -375,8 +375,10 @@ class PinnedPoolCore {
   /// Counts this thread in for its life.
   class Announced {
    public:
-    explicit Announced(std::atomic<int>& count) : count_(count) { count_.fetch_add(1); }
-    ~Announced() { count_.fetch_sub(1); }
+    explicit Announced(std::atomic<int>& count) : count_(count) {
+      count_.fetch_add(1, std::memory_order_relaxed);
+    }
+    ~Announced() { count_.fetch_sub(1, std::memory_order_relaxed); }
     Announced(const Announced&) = delete;
     Announced& operator=(const Announced&) = delete;
 

@@ -43,13 +43,13 @@ class StagedLine {
       const std::lock_guard lock(mutex_);
       line_.push_back(&staged);
     }
-    size_.fetch_add(1, std::memory_order_release);
+    size_.fetch_add(1, std::memory_order_relaxed);
     changed_.notify_one();
   }
 
   /// No batch will come after those in line.
   void end() noexcept {
-    ended_.store(true, std::memory_order_release);
+    ended_.store(true, std::memory_order_relaxed);
     changed_.notify_one();
   }
 
@@ -58,13 +58,13 @@ class StagedLine {
     {
       const std::lock_guard lock(mutex_);
       if (!failure_) failure_ = std::move(error);
-      failed_.store(true, std::memory_order_release);  // Never without a failure to throw.
+      failed_.store(true, std::memory_order_relaxed);  // Never without a failure to throw.
     }
     changed_.notify_one();
   }
 
   void throw_failure() {
-    if (!failed_.load(std::memory_order_acquire)) return;
+    if (!failed_.load(std::memory_order_relaxed)) return;
     std::exception_ptr failure;
     {
       const std::lock_guard lock(mutex_);
@@ -76,7 +76,7 @@ class StagedLine {
 
   /// There is a batch, the end, or a failure.
   bool has_news() const noexcept {
-    return size() != 0 || ended() || failed_.load(std::memory_order_acquire);
+    return size() != 0 || ended() || failed_.load(std::memory_order_relaxed);
   }
 
   /// Waits until `condition` holds, which looks at this line or at what `notify` follows; false:
@@ -109,13 +109,14 @@ class StagedLine {
     ended_.store(false, std::memory_order_relaxed);
   }
 
-  std::size_t size() const noexcept { return size_.load(std::memory_order_acquire); }
-  bool ended() const noexcept { return ended_.load(std::memory_order_acquire); }
+  std::size_t size() const noexcept { return size_.load(std::memory_order_relaxed); }
+  bool ended() const noexcept { return ended_.load(std::memory_order_relaxed); }
 
  private:
   mutable std::mutex mutex_;  // Never held across a call of CUDA's.
   std::vector<Staged<Batch>*> line_;
   std::exception_ptr failure_;
+  // Only hints at what is under the lock: they order nothing.
   std::atomic<std::size_t> size_{0};
   std::atomic<bool> ended_{false}, failed_{false};
   EventCount changed_;

@@ -158,7 +158,7 @@ class alignas(64) WorkerTrace {
 
   void rest(Clock::time_point now) {
     if (busy_.running()) busy_.stop(now);
-    state_.store(WorkerState::idle, std::memory_order_release);
+    state_.store(WorkerState::idle, std::memory_order_relaxed);  // Its number is nobody's.
   }
 
   std::atomic<WorkerState> state_{WorkerState::idle};

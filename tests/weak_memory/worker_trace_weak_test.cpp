@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "replace_std.hpp"
+//
+#include <penstock/detail/worker_trace.hpp>
+
+using penstock::detail::WorkerActivity;
+using penstock::detail::WorkerState;
+using penstock::detail::WorkerTrace;
+using penstock::test::weak::expect;
+using penstock::test::weak::explore;
+
+TEST_CASE("weak: a worker that is seen at work is seen with its number", "[worker_trace]") {
+  explore([] {
+    WorkerTrace trace;
+    std::thread worker([&] { trace.work_on(7); });
+    const WorkerActivity activity = trace.activity();
+    expect(activity.state == WorkerState::idle || activity.number == 7, "the number is there");
+    worker.join();
+  });
+}
