@@ -99,7 +99,6 @@ template <class T>
 class ReadbackLine {
  public:
   explicit ReadbackLine(std::size_t slots);
-  ~ReadbackLine();
   ReadbackLine(const ReadbackLine&) = delete;
   ReadbackLine& operator=(const ReadbackLine&) = delete;
 
@@ -135,7 +134,7 @@ class ReadbackLine {
   std::uint64_t pushed_ = 0, delivered_ = 0;
   std::exception_ptr error_;  // the first since it was thrown
 
-  std::jthread thread_;
+  std::jthread thread_;  // last: ends when all is called back, before anything else goes
 };
 
 template <class T>
@@ -146,12 +145,6 @@ ReadbackLine<T>::ReadbackLine(std::size_t slots) {
   entries_.resize(slots);
   markers::name_stream(copies_.get(), "penstock readback");
   thread_ = std::jthread([this](const std::stop_token& stop) { call_back_until(stop); });
-}
-
-template <class T>
-ReadbackLine<T>::~ReadbackLine() {
-  thread_.request_stop();
-  thread_.join();
 }
 
 template <class T>

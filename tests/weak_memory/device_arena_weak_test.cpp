@@ -42,3 +42,33 @@ TEST_CASE("weak: a thread that waits for a slot sleeps", "[device_arena]") {
     waiter.join();
   });
 }
+
+TEST_CASE("weak: when every slot is lost, whoever waits for one is told", "[device_arena]") {
+  explore([] {
+    penstock::test::weak::fail_no_calls();
+    DeviceArena arena(2, 64);
+    DeviceSlot first = arena.acquire(nullptr), second = arena.acquire(nullptr);
+    bool told = false;
+    std::thread waiter([&] {
+      try {
+        arena.acquire(nullptr);
+      } catch (const penstock::CudaError&) {
+        told = true;
+      }
+    });
+    penstock::test::weak::fail_call("cudaEventRecord", 0);
+    penstock::test::weak::fail_call("cudaStreamSynchronize", 0);
+    const auto release = [](DeviceSlot& slot) {
+      try {
+        slot.release_after(nullptr);
+      } catch (const penstock::CudaError&) {
+      }
+    };
+    std::thread other([&] { release(first); });
+    release(second);
+    other.join();
+    waiter.join();
+    expect(told && arena.lost_slots() == 2, "both are lost, and the waiter knows");
+    penstock::test::weak::fail_no_calls();
+  });
+}

@@ -9,6 +9,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <map>
 
 #include "execution.hpp"
 #include "instant_cuda.hpp"
@@ -20,15 +21,19 @@ namespace penstock::test::weak {
 
 namespace {
 
-std::string failing_call;
-int calls_until_failure = 0;
+std::map<std::string, int> calls_until_failure;  // 0: every call fails
 
 /// Any call: another thread may go on, and it may be the one that fails.
 cudaError_t call(const char* function) {
   if (Execution::current() == nullptr) return cudaSuccess;
   Execution::current()->step();
-  const bool fails = function == failing_call && --calls_until_failure == 0;
-  return fails ? cudaErrorInvalidValue : cudaSuccess;
+  const auto left = calls_until_failure.find(function);
+  if (left == calls_until_failure.end()) return cudaSuccess;
+  if (left->second != 0) {
+    if (--left->second != 0) return cudaSuccess;
+    calls_until_failure.erase(left);
+  }
+  return cudaErrorInvalidValue;
 }
 
 template <class Handle>
@@ -48,8 +53,11 @@ cudaError_t allocate(void** memory, std::size_t bytes, cudaError_t status) {
 }  // namespace
 
 void fail_call(const std::string& function, int nth) {
-  failing_call = function;
-  calls_until_failure = nth;
+  calls_until_failure[function] = nth;
+}
+
+void fail_no_calls() {
+  calls_until_failure.clear();
 }
 
 void note_access(const void* memory, Access access) {

@@ -106,6 +106,7 @@ TEST_CASE("weak: blocks of other sizes make room", "[pinned_pool]") {
 TEST_CASE("weak: memory that is refused to one thread is room for another", "[pinned_pool]") {
   explore([] {
     PinnedPool pool({.max_bytes = kBytes, .timeout = kNever});
+    penstock::test::weak::fail_no_calls();
     penstock::test::weak::fail_call("cudaHostAlloc", 1);
     std::atomic<int> blocks{0};
     const auto acquire = [&] {
