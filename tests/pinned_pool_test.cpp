@@ -255,16 +255,6 @@ TEST_CASE("a block that is rewritten after its wait never changes a copy", "[pin
   CHECK(pool.stats().blocks <= 2);
 }
 
-TEST_CASE("a block that is reserved wakes those who wait", "[pinned_pool]") {
-  PinnedPool pool({.max_bytes = 2 * 4096 + 256});
-  PinnedBlock first = pool.acquire(4096), second = pool.acquire(4096);
-  std::thread waiter([&] { static_cast<void>(pool.acquire(4096)); });
-  CHECK(penstock::test::eventually([&] { return pool.stats().waits == 1; }));
-  pool.reserve(1, 256);  // Too small for the waiter, who is told all the same.
-  first.release();
-  waiter.join();
-}
-
 TEST_CASE("blocks can be reserved from several threads, while others acquire", "[pinned_pool]") {
   PinnedPool pool;
   std::vector<std::thread> threads;

@@ -103,6 +103,19 @@ TEST_CASE("weak: blocks of other sizes make room", "[pinned_pool]") {
   });
 }
 
+TEST_CASE("weak: a block that is reserved wakes those who wait, and then others do",
+          "[pinned_pool]") {
+  explore([] {
+    PinnedPool pool({.max_bytes = kBytes + 256, .timeout = kNever});
+    PinnedBlock held = pool.acquire(kBytes);
+    std::thread waiter([&] { expect(static_cast<bool>(pool.acquire(kBytes)), "the block"); });
+    wait_until_others_wait();
+    pool.reserve(1, 256);  // Too small for the waiter, who is told all the same.
+    held.release();
+    waiter.join();
+  });
+}
+
 TEST_CASE("weak: memory that is refused to one thread is room for another", "[pinned_pool]") {
   explore([] {
     PinnedPool pool({.max_bytes = kBytes, .timeout = kNever});

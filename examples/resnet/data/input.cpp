@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "input.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <penstock/launch.hpp>
+
+#include "augment.hpp"
+#ifdef __CUDACC__
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#endif
+
+namespace resnet {
+namespace {
+
+/// Where a pixel's channels go.
+template <class T>
+struct Packing {
+  T* out;
+  std::int64_t channels, height, width;
+  bool channels_last;
+
+  RESNET_HOST_DEVICE T& at(std::int64_t sample, std::int64_t c, std::int64_t y,
+                           std::int64_t x) const {
+    return channels_last ? out[((sample * height + y) * width + x) * channels + c]
+                         : out[((sample * channels + c) * height + y) * width + x];
+  }
+};
+
+/// One index for each pixel: neighbouring threads write neighbouring addresses.
+struct Pixel {
+  std::int64_t sample, y, x;
+
+  RESNET_HOST_DEVICE Pixel(std::int64_t index, std::int64_t height, std::int64_t width)
+      : sample(index / width / height), y(index / width % height), x(index % width) {}
+};
+
+template <class T>
+struct PackImages {
+  const float* pixels;  // sample x 3 x height x width
+  Packing<T> to;
+
+  RESNET_HOST_DEVICE void operator()(std::int64_t index) const {
+    const Pixel at(index, to.height, to.width);
+    for (std::int64_t c = 0; c < to.channels; ++c) {
+      const std::int64_t from = ((at.sample * cifar10::channels + c) * to.height + at.y) * to.width;
+      to.at(at.sample, c, at.y, at.x) =
+          static_cast<T>(c < cifar10::channels ? pixels[from + at.x] : 0.0f);
+    }
+  }
+};
+
+template <class T>
+struct PackRecords {
+  Records records;
+  std::uint64_t epoch;
+  Augmentation augmentation;
+  Packing<T> to;
+  std::int32_t* labels;
+
+  RESNET_HOST_DEVICE void operator()(std::int64_t index) const {
+    const Pixel at(index, to.height, to.width);
+    const std::uint8_t* record = &records.bytes(at.sample, 0);
+    const View view = augmentation.random
+                          ? random_view(augmentation.seed, epoch, records.numbers(at.sample))
+                          : View{};
+    for (std::int64_t c = 0; c < to.channels; ++c)
+      to.at(at.sample, c, at.y, at.x) = static_cast<T>(
+          c < cifar10::channels
+              ? normalised_pixel(record, view, augmentation.size, static_cast<std::int32_t>(c),
+                                 static_cast<std::int32_t>(at.y), static_cast<std::int32_t>(at.x))
+              : 0.0f);
+    if (at.y == 0 && at.x == 0) labels[at.sample] = record[0];
+  }
+};
+
+/// Calls f(Packing<T>) with the T of the input's precision.
+template <class F>
+void with_packing(const InputFormat& input, void* out, F&& f) {
+  const Extents& e = input.extents;
+  const auto packing = [&](auto* typed) {
+    f(Packing<std::remove_pointer_t<decltype(typed)>>{typed, e.c, e.h, e.w,
+                                                      input.format == Format::nhwc});
+  };
+  switch (input.precision) {
+    case Precision::fp32:
+    case Precision::tf32:
+      return packing(static_cast<float*>(out));
+#ifdef __CUDACC__
+    case Precision::fp16:
+      return packing(static_cast<__half*>(out));
+    case Precision::bf16:
+      return packing(static_cast<__nv_bfloat16*>(out));
+#else
+    default:  // The reference operations compute in float whatever the precision.
+      return packing(static_cast<float*>(out));
+#endif
+  }
+}
+
+}  // namespace
+
+penstock::Layout<Images> images_layout(std::int64_t batch_size, std::int32_t size) {
+  return penstock::Layout<Images>{batch_size}
+      .field(&Images::pixels, {cifar10::channels, size, size})
+      .field(&Images::labels, {});
+}
+
+penstock::Layout<Records> records_layout(std::int64_t batch_size) {
+  return penstock::Layout<Records>{batch_size}
+      .field(&Records::bytes, {static_cast<std::int64_t>(cifar10::record_bytes)})
+      .field(&Records::numbers, {});
+}
+
+void ImageSource::operator()(const penstock::Ticket& ticket, Images& batch) const {
+  fill(ticket.epoch, ticket.samples, batch.pixels.data_handle(), batch.labels.data_handle());
+}
+
+void ImageSource::fill(std::uint64_t epoch, std::span<const std::uint64_t> samples, float* pixels,
+                       std::int32_t* labels) const {
+  const std::int32_t size = augmentation.size;
+  for (const std::uint64_t sample : samples) {
+    const std::span<const std::byte> record = (*records)[sample];
+    *labels++ = cifar10::label_of(record);
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(record.data());
+    const View view = augmentation.random ? random_view(augmentation.seed, epoch, sample) : View{};
+    for (std::int32_t c = 0; c < cifar10::channels; ++c)
+      for (std::int32_t y = 0; y < size; ++y)
+        for (std::int32_t x = 0; x < size; ++x)
+          *pixels++ = normalised_pixel(bytes, view, size, c, y, x);
+  }
+}
+
+void RecordSource::operator()(const penstock::Ticket& ticket, Records& batch) const {
+  for (std::size_t i = 0; i < ticket.samples.size(); ++i) {
+    const auto row = static_cast<std::int64_t>(i);
+    const std::span<const std::byte> record = (*records)[ticket.samples[i]];
+    static_cast<void>(cifar10::label_of(record));  // A bad one is told here, by name.
+    std::memcpy(&batch.bytes(row, 0), record.data(), record.size());
+    batch.numbers(row) = ticket.samples[i];
+  }
+}
+
+void pack_images(const float* pixels, std::int64_t samples, const InputFormat& input, void* out,
+                 cudaStream_t stream) {
+  with_packing(input, out, [&](auto packing) {
+    using T = std::remove_pointer_t<decltype(packing.out)>;
+    penstock::for_each(stream, samples * packing.height * packing.width,
+                       PackImages<T>{pixels, packing});
+  });
+}
+
+void pack_records(const Records& records, std::uint64_t epoch, const Augmentation& augmentation,
+                  const InputFormat& input, void* out, std::int32_t* labels, cudaStream_t stream) {
+  with_packing(input, out, [&](auto packing) {
+    using T = std::remove_pointer_t<decltype(packing.out)>;
+    penstock::for_each(stream, records.bytes.extent(0) * packing.height * packing.width,
+                       PackRecords<T>{records, epoch, augmentation, packing, labels});
+  });
+}
+
+penstock::DeviceTransform<Records, Packed> decode_on_device(const InputFormat& input,
+                                                            const Augmentation& augmentation) {
+  const std::int64_t image_bytes =
+      input.extents.count() / input.extents.n * static_cast<std::int64_t>(input.element_bytes);
+  return {penstock::Layout<Packed>{input.extents.n}
+              .field(&Packed::input, {image_bytes})
+              .field(&Packed::labels, {}),
+          [input, augmentation](const penstock::Ticket& ticket, const Records& records,
+                                Packed& packed, cudaStream_t stream) {
+            pack_records(records, ticket.epoch, augmentation, input, packed.input.data_handle(),
+                         packed.labels.data_handle(), stream);
+          }};
+}
+
+}  // namespace resnet

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "network.hpp"
+
+#include <algorithm>
+#include <penstock/markers.hpp>
+#include <stdexcept>
+#include <string>
+
+namespace resnet {
+namespace {
+
+struct ForwardMarker {
+  static constexpr const char* message = "forward";
+};
+struct LossMarker {
+  static constexpr const char* message = "loss";
+};
+struct BackwardMarker {
+  static constexpr const char* message = "backward";
+};
+struct OptimizerMarker {
+  static constexpr const char* message = "optimizer";
+};
+
+std::uint64_t payload(std::int64_t number) {
+  return static_cast<std::uint64_t>(number);
+}
+
+Layers make_layers(const NetworkOptions& options, const Operations& ops) {
+  Extents images = options.images;
+  images.c = ops.padded_channels(images.c);
+  return layers_of(options.architecture, images);
+}
+
+}  // namespace
+
+// ---- Memory -------------------------------------------------------------------------------------
+
+Network::Network(const NetworkOptions& options, Operations& ops)
+    : options_(options),
+      ops_(ops),
+      layers_(make_layers(options, ops)),
+      table_(layers_, options.images.c, ops.settings().format),
+      parameters_(table_.all()),
+      momenta_(table_.all()),
+      statistics_(table_.statistics_size()),
+      batch_statistics_(table_.statistics_size()),
+      other_gradients_(table_.others()),
+      weight_gradients_(table_.weights() * static_cast<std::int64_t>(ops.element_bytes())),
+      step_(1),
+      loss_scale_(1),
+      metrics_(1) {
+  if (ops.element_bytes() != sizeof(float))
+    compute_weights_ =
+        DeviceArray<std::byte>(table_.weights() * static_cast<std::int64_t>(ops.element_bytes()));
+  stem_ = make_layer(layers_.stem);
+  for (const Block& block : layers_.blocks) {
+    LayerBlock& made = blocks_.emplace_back();
+    for (const ConvolutionNorm& layer : block.path) made.path.push_back(make_layer(layer));
+    if (block.shortcut) made.shortcut = make_layer(*block.shortcut);
+  }
+  if (layers_.pool) {
+    pool_output_ = make_activation(layers_.pool->out());
+    pool_chosen_ = DeviceArray<std::uint8_t>(layers_.pool->out().count());
+  }
+  average_ = make_activation({input().n, layers_.features.c, 1, 1});
+  average_gradient_ = make_activation({input().n, layers_.features.c, 1, 1});
+  logits_ = DeviceArray<float>(input().n * layers_.classes);
+  logit_gradient_ = DeviceArray<float>(input().n * layers_.classes);
+  // No activation is larger than the stem's: each stage that has more channels halves the image.
+  Extents largest = layers_.stem.shape.out();
+  for (const Block& block : layers_.blocks)
+    for (const ConvolutionNorm& layer : block.path)
+      for (const Extents& extents : {layer.shape.in, layer.shape.out()})
+        if (extents.count() > largest.count()) largest = extents;
+  for (DeviceArray<std::byte>& buffer : gradient_buffers_) buffer = make_activation(largest);
+}
+
+DeviceArray<std::byte> Network::make_activation(const Extents& extents) const {
+  return DeviceArray<std::byte>(extents.count() * static_cast<std::int64_t>(ops_.element_bytes()));
+}
+
+Network::Layer Network::make_layer(const ConvolutionNorm& description) {
+  ops_.prepare(description.shape);
+  const Parameter& weights = table_.parameter(description.convolution + ".weight");
+  const std::int64_t gamma = table_.parameter(description.norm + ".weight").offset;
+  const std::int64_t beta = table_.parameter(description.norm + ".bias").offset;
+  const std::int64_t mean = table_.statistic(description.norm + ".running_mean").offset;
+  const std::int64_t variance = table_.statistic(description.norm + ".running_var").offset;
+  Layer layer;
+  layer.shape = description.shape;
+  layer.weights = weight_pointer(weights);
+  layer.weight_gradient = weight_gradient_pointer(weights);
+  layer.norm.gamma = parameters_.data() + gamma;
+  layer.norm.beta = parameters_.data() + beta;
+  layer.norm.running_mean = statistics_.data() + mean;
+  layer.norm.running_variance = statistics_.data() + variance;
+  layer.norm.mean = batch_statistics_.data() + mean;
+  layer.norm.inverse_deviation = batch_statistics_.data() + variance;
+  layer.norm.gamma_gradient = other_gradients_.data() + (gamma - table_.weights());
+  layer.norm.beta_gradient = other_gradients_.data() + (beta - table_.weights());
+  layer.convolved = make_activation(layer.shape.out());
+  layer.output = make_activation(layer.shape.out());
+  return layer;
+}
+
+/// What the operations compute with: the parameters themselves, or their copy in 16 bits.
+void* Network::weight_pointer(const Parameter& parameter) const {
+  if (compute_weights_.size() == 0) return parameters_.data() + parameter.offset;
+  return compute_weights_.data() +
+         static_cast<std::size_t>(parameter.offset) * ops_.element_bytes();
+}
+
+void* Network::weight_gradient_pointer(const Parameter& parameter) const {
+  return weight_gradients_.data() +
+         static_cast<std::size_t>(parameter.offset) * ops_.element_bytes();
+}
+
+void Network::refresh_compute_weights(cudaStream_t stream) {
+  if (compute_weights_.size() == 0) return;
+  ops_.from_float(parameters_.data(), compute_weights_.data(), table_.weights(), stream);
+}
+
+// ---- State --------------------------------------------------------------------------------------
+
+void Network::initialise(std::uint64_t seed, cudaStream_t stream) {
+  NetworkState start;
+  start.parameters = table_.initial(seed);
+  start.momenta.resize(start.parameters.size());
+  start.statistics = table_.initial_statistics();
+  start.loss_scale.scale = options_.initial_loss_scale;
+  set_state(start, stream);
+  clear_metrics(stream);
+}
+
+NetworkState Network::state(cudaStream_t stream) const {
+  NetworkState now;
+  now.parameters = parameters_.get(stream);
+  now.momenta = momenta_.get(stream);
+  now.statistics = statistics_.get(stream);
+  now.step = step_.get(stream).front();
+  now.loss_scale = loss_scale_.get(stream).front();
+  now.batches_tracked = now.step + now.loss_scale.skipped + untracked_steps_;
+  return now;
+}
+
+void Network::set_state(const NetworkState& state, cudaStream_t stream) {
+  if (state.parameters.size() != parameters_.size() || state.momenta.size() != momenta_.size() ||
+      state.statistics.size() != statistics_.size())
+    throw std::invalid_argument("the state of another network");
+  parameters_.set(state.parameters, stream);
+  momenta_.set(state.momenta, stream);
+  statistics_.set(state.statistics, stream);
+  step_.set({state.step}, stream);
+  loss_scale_.set({state.loss_scale}, stream);
+  untracked_steps_ = state.batches_tracked - state.step - state.loss_scale.skipped;
+  refresh_compute_weights(stream);
+}
+
+std::vector<float> Network::gradients(cudaStream_t stream) const {
+  DeviceArray<float> all(table_.all());
+  ops_.to_float(weight_gradients_.data(), all.data(), table_.weights(), stream);
+  examples::check(cudaMemcpyAsync(all.data() + table_.weights(), other_gradients_.data(),
+                                  other_gradients_.bytes(), cudaMemcpyDeviceToDevice, stream),
+                  "cudaMemcpyAsync");
+  std::vector<float> values = all.get(stream);
+  const float scale = options_.loss_scale ? loss_scale_.get(stream).front().scale : 1;
+  for (float& value : values) value /= scale;
+  return values;
+}
+
+void Network::clear_metrics(cudaStream_t stream) {
+  examples::check(cudaMemsetAsync(metrics_.data(), 0, metrics_.bytes(), stream), "cudaMemsetAsync");
+}
+
+// ---- Forward ------------------------------------------------------------------------------------
+
+Extents Network::of_batch(Extents extents) const {
+  extents.n = n_;
+  return extents;
+}
+ConvolutionShape Network::of_batch(ConvolutionShape shape) const {
+  shape.in.n = n_;
+  return shape;
+}
+PoolShape Network::of_batch(PoolShape shape) const {
+  shape.in.n = n_;
+  return shape;
+}
+
+void Network::forward(const void* images, std::int64_t n, cudaStream_t stream) {
+  const penstock::ScopedRange range(ForwardMarker{}, payload(n));
+  run(images, n, Mode::training, stream);
+}
+
+void Network::infer(const void* images, std::int64_t n, cudaStream_t stream) {
+  const penstock::ScopedRange range(ForwardMarker{}, payload(n));
+  run(images, n, Mode::inference, stream);
+}
+
+void Network::run(const void* images, std::int64_t n, Mode mode, cudaStream_t stream) {
+  if (n < 1 || n > input().n)
+    throw std::invalid_argument("a batch of " + std::to_string(n) + " images, for a network of " +
+                                std::to_string(input().n));
+  n_ = n;
+  const void* x = run(stem_, images, nullptr, true, mode, stream);
+  if (layers_.pool) {
+    ops_.max_pool(of_batch(*layers_.pool), x, pool_output_.data(), pool_chosen_.data(), stream);
+    x = pool_output_.data();
+  }
+  for (LayerBlock& block : blocks_) x = run(block, x, mode, stream);
+  ops_.average_pool(of_batch(layers_.features), x, average_.data(), stream);
+  ops_.linear(n, layers_.features.c, layers_.classes, average_.data(),
+              weight_pointer(table_.parameter("fc.weight")),
+              parameters_.data() + table_.parameter("fc.bias").offset, logits_.data(), stream);
+}
+
+const void* Network::run(LayerBlock& block, const void* input, Mode mode, cudaStream_t stream) {
+  const void* shortcut =
+      block.shortcut ? run(*block.shortcut, input, nullptr, false, mode, stream) : input;
+  for (Layer& layer : block.path)
+    input =
+        run(layer, input, &layer == &block.path.back() ? shortcut : nullptr, true, mode, stream);
+  return input;
+}
+
+const void* Network::run(Layer& layer, const void* input, const void* residual, bool relu,
+                         Mode mode, cudaStream_t stream) {
+  const ConvolutionShape shape = of_batch(layer.shape);
+  layer.input = input;
+  ops_.convolution(shape, input, layer.weights, layer.convolved.data(), stream);
+  if (mode == Mode::training)
+    ops_.batch_norm(shape.out(), layer.convolved.data(), layer.norm, residual, relu,
+                    layer.output.data(), stream);
+  else
+    ops_.batch_norm_inference(shape.out(), layer.convolved.data(), layer.norm, residual, relu,
+                              layer.output.data(), stream);
+  return layer.output.data();
+}
+
+void Network::loss(const std::int32_t* labels, cudaStream_t stream) {
+  const penstock::ScopedRange range(LossMarker{}, payload(n_));
+  ops_.cross_entropy(n_, layers_.classes, logits_.data(), labels,
+                     options_.loss_scale ? loss_scale_.data() : nullptr, logit_gradient_.data(),
+                     metrics_.data(), stream);
+}
+
+// ---- Backward -----------------------------------------------------------------------------------
+//
+// Gradients of activations live in three buffers, which are enough: on the way through a block, one
+// is for the path and one for the shortcut, and a convolution writes to the third.
+
+void* Network::other_buffer(const void* a, const void* b) const {
+  for (const DeviceArray<std::byte>& buffer : gradient_buffers_)
+    if (buffer.data() != a && buffer.data() != b) return buffer.data();
+  throw std::logic_error("three buffers, two of them taken, and none left");
+}
+
+void Network::norm_gradient(const Layer& layer, Gradient arriving, bool relu, void* x_gradient,
+                            void* residual_gradient, cudaStream_t stream) {
+  ops_.batch_norm_gradient(of_batch(layer.shape).out(), layer.convolved.data(), layer.output.data(),
+                           arriving.first, arriving.second, layer.norm, relu, x_gradient,
+                           residual_gradient, stream);
+}
+
+/// Returns `to`.
+void* Network::convolution_gradients(const Layer& layer, const void* arriving, void* to,
+                                     cudaStream_t stream) {
+  const ConvolutionShape shape = of_batch(layer.shape);
+  ops_.convolution_weight_gradient(shape, layer.input, arriving, layer.weight_gradient, stream);
+  ops_.convolution_data_gradient(shape, arriving, layer.weights, to, stream);
+  return to;
+}
+
+Network::Gradient Network::backward(const LayerBlock& block, Gradient arriving,
+                                    cudaStream_t stream) {
+  void* path = arriving.first;
+  void* shortcut = other_buffer(arriving.first, arriving.second);
+  norm_gradient(block.path.back(), arriving, true, path, shortcut, stream);
+  for (auto layer = block.path.rbegin(); layer != block.path.rend(); ++layer) {
+    if (layer != block.path.rbegin())
+      norm_gradient(*layer, {path, nullptr}, true, path, nullptr, stream);
+    path = convolution_gradients(*layer, path, other_buffer(path, shortcut), stream);
+  }
+  if (block.shortcut) {
+    norm_gradient(*block.shortcut, {shortcut, nullptr}, false, shortcut, nullptr, stream);
+    shortcut =
+        convolution_gradients(*block.shortcut, shortcut, other_buffer(path, shortcut), stream);
+  }
+  return {path, shortcut};
+}
+
+void Network::backward_stem(Gradient arriving, cudaStream_t stream) {
+  if (layers_.pool) {
+    void* pooled = other_buffer(arriving.first, arriving.second);
+    ops_.max_pool_gradient(of_batch(*layers_.pool), pool_chosen_.data(), arriving.first,
+                           arriving.second, pooled, stream);
+    arriving = {pooled, nullptr};
+  }
+  norm_gradient(stem_, arriving, true, arriving.first, nullptr, stream);
+  ops_.convolution_weight_gradient(of_batch(stem_.shape), stem_.input, arriving.first,
+                                   stem_.weight_gradient, stream);
+}
+
+void Network::backward(cudaStream_t stream) {
+  const penstock::ScopedRange range(BackwardMarker{}, payload(n_));
+  const Parameter& weights = table_.parameter("fc.weight");
+  const Parameter& bias = table_.parameter("fc.bias");
+  ops_.linear_gradient(n_, layers_.features.c, layers_.classes, average_.data(),
+                       weight_pointer(weights), logit_gradient_.data(), average_gradient_.data(),
+                       weight_gradient_pointer(weights),
+                       other_gradients_.data() + (bias.offset - table_.weights()), stream);
+  Gradient gradient{gradient_buffers_[0].data(), nullptr};
+  ops_.average_pool_gradient(of_batch(layers_.features), average_gradient_.data(), gradient.first,
+                             stream);
+  for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block)
+    gradient = backward(*block, gradient, stream);
+  backward_stem(gradient, stream);
+}
+
+void Network::step(const SgdOptions& sgd, cudaStream_t stream) {
+  const penstock::ScopedRange range(OptimizerMarker{}, payload(n_));
+  SgdState state;
+  state.weights = table_.weights();
+  state.others = table_.others();
+  state.parameters = parameters_.data();
+  state.momenta = momenta_.data();
+  state.compute_weights = compute_weights_.data();
+  state.weight_gradients = weight_gradients_.data();
+  state.other_gradients = other_gradients_.data();
+  state.step = step_.data();
+  state.loss_scale = options_.loss_scale ? loss_scale_.data() : nullptr;
+  ops_.sgd(state, sgd, stream);
+}
+
+}  // namespace resnet

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The safetensors format: a length (8 bytes, little-endian), a JSON header of that length that
+// names every tensor with its type, shape and place, and the tensors' bytes, one behind the other.
+//
+//   const safetensors::File file = safetensors::read(path);          // checked from end to end
+//   const std::vector<float> values = file.floats(file.tensor("conv1.weight"));
+//   safetensors::write(path, {{"conv1.weight", "F32", {64, 3, 7, 7}, bytes}}, {{"key", "text"}});
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace resnet::safetensors {
+
+/// A file that cannot be read, or is not what it must be. `what()` names file and tensor.
+class FormatError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+using Metadata = std::map<std::string, std::string>;
+
+struct Tensor {
+  std::string name;
+  std::string dtype;  ///< F32, F16, BF16, F64, I64, ...
+  std::vector<std::int64_t> shape;
+  std::span<const std::byte> bytes;  ///< row-major, little-endian
+};
+
+struct File {
+  File() = default;
+  File(File&&) = default;  // and no copy: the tensors' bytes are the original's
+  File& operator=(File&&) = default;
+
+  std::filesystem::path path;
+  std::vector<std::byte> data;  ///< what the tensors' bytes are part of
+  std::map<std::string, Tensor> tensors;
+  Metadata metadata;
+
+  /// Throws FormatError when it is not there.
+  const Tensor& tensor(const std::string& name) const;
+  /// Of a tensor of F32, F16, BF16 or F64. Throws FormatError for another type.
+  std::vector<float> floats(const Tensor& tensor) const;
+  [[noreturn]] void fail(const std::string& why) const;
+};
+
+/// Throws FormatError for a file that is missing, cut short, or breaks a rule of the format.
+File read(const std::filesystem::path& path);
+
+/// The file appears whole or not at all: it is written under another name (".partial" behind it)
+/// and renamed. Throws std::system_error.
+void write(const std::filesystem::path& path, const std::vector<Tensor>& tensors,
+           const Metadata& metadata);
+
+}  // namespace resnet::safetensors

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "batch_norm.hpp"
+
+#include "elementwise.hpp"
+#include "per_channel.cuh"
+
+namespace resnet::cudnn {
+
+namespace {
+
+/// Count, mean and sum of squared distances from it: these can be combined without the loss of
+/// digits that sums of squares suffer where the mean is far from 0.
+struct Moments {
+  float count, mean, squares;
+
+  __device__ void combine(const Moments& other) {
+    const float all = count + other.count;
+    if (all == 0) return;
+    const float distance = other.mean - mean, share = other.count / all;
+    mean += distance * share;
+    squares += other.squares + distance * distance * count * share;
+    count = all;
+  }
+};
+
+/// Sums of one thread's values, each less the first of them.
+struct ShiftedSums {
+  float shift = 0, sum = 0, squares = 0;
+
+  __device__ void add(float value) {
+    const float distance = value - shift;
+    sum += distance;
+    squares += distance * distance;
+  }
+  __device__ Moments moments(float count) const {
+    if (count == 0) return {0, 0, 0};
+    return {count, shift + sum / count, squares - sum * sum / count};
+  }
+};
+
+template <class T, int V, Format F>
+__global__ void statistics(Layout layout, const T* x, Moments* partials) {
+  const Walk<F, V> walk(layout);
+  constexpr int slots = Walk<F, V>::slots;
+  ShiftedSums sums[slots];
+  std::uint32_t packs = 0;
+  walk.each([&](std::size_t offset) {
+    const Floats<V> values = load<V>(x + offset);
+    if (packs++ == 0)
+#pragma unroll
+      for (int slot = 0; slot < slots; ++slot) sums[slot].shift = values[slot];
+#pragma unroll
+    for (int i = 0; i < V; ++i) sums[walk.slot(i)].add(values[i]);
+  });
+  Moments moments[slots];
+#pragma unroll
+  for (int slot = 0; slot < slots; ++slot)
+    moments[slot] = sums[slot].moments(static_cast<float>(packs * (V / slots)));
+  block_partials(layout, walk, moments, partials);
+}
+
+/// What becomes of a channel's moments.
+struct FinishStatistics {
+  BatchNorm norm;
+
+  __device__ void operator()(std::uint32_t channel, const Moments& moments) const {
+    const float variance = moments.squares / moments.count;
+    norm.mean[channel] = moments.mean;
+    norm.inverse_deviation[channel] = 1 / sqrtf(variance + norm.epsilon);
+    // Of one value there is no unbiased variance; the running one then takes the biased.
+    const float unbiased = moments.squares / fmaxf(moments.count - 1, 1);
+    move(norm.running_mean[channel], moments.mean);
+    move(norm.running_variance[channel], unbiased);
+  }
+  __device__ void move(float& running, float batch) const {
+    running = (1 - norm.momentum) * running + norm.momentum * batch;
+  }
+};
+
+struct Affine {
+  float mean = 0, scale = 0, bias = 0;
+  /// Distance first: x * scale + bias' would lose digits where the mean is far from 0.
+  __device__ float operator()(float x) const { return (x - mean) * scale + bias; }
+};
+
+/// What a channel is normalised with: the batch's statistics, or the running ones.
+__device__ Affine affine(const BatchNorm& norm, bool running, std::uint32_t channel) {
+  const float inverse = running ? 1 / sqrtf(norm.running_variance[channel] + norm.epsilon)
+                                : norm.inverse_deviation[channel];
+  return {running ? norm.running_mean[channel] : norm.mean[channel], norm.gamma[channel] * inverse,
+          norm.beta[channel]};
+}
+
+template <class T, int V, Format F>
+__global__ void normalize(Layout layout, const T* x, BatchNorm norm, bool running,
+                          const T* residual, bool relu, T* y) {
+  const Walk<F, V> walk(layout);
+  constexpr int slots = Walk<F, V>::slots;
+  if (!walk.has_channels()) return;
+  Affine channel[slots];
+#pragma unroll
+  for (int slot = 0; slot < slots; ++slot)
+    channel[slot] = affine(norm, running, walk.channel(slot));
+  walk.each([&](std::size_t offset) {
+    Floats<V> values = load<V>(x + offset);
+    Floats<V> others{};
+    if (residual != nullptr) others = load<V>(residual + offset);
+#pragma unroll
+    for (int i = 0; i < V; ++i) {
+      const float value = channel[walk.slot(i)](values[i]) + others[i];
+      values[i] = relu && value < 0 ? 0 : value;
+    }
+    store<V>(y + offset, values);
+  });
+}
+
+void launch_normalize(const Context& context, const Extents& extents, const void* x,
+                      const BatchNorm& norm, bool running, const void* residual, bool relu, void* y,
+                      cudaStream_t stream) {
+  const bool wide = can_be_wide(context, extents) && aligned({x, residual, y});
+  dispatch(context.precision, context.format, wide, [&]<class T, int V, Format F>() {
+    const Layout layout = Layout::of<V, F>(extents, context.multiprocessors, 16);
+    normalize<T, V, F><<<layout.blocks, block_threads, 0, stream>>>(
+        layout, static_cast<const T*>(x), norm, running, static_cast<const T*>(residual), relu,
+        static_cast<T*>(y));
+  });
+  check_launch("normalize");
+}
+
+void apply(const Context& context, const Extents& extents, const void* x, const BatchNorm& norm,
+           bool running, const void* residual, bool with_relu, void* y, cudaStream_t stream) {
+  if (context.fusion != Fusion::none) {
+    launch_normalize(context, extents, x, norm, running, residual, with_relu, y, stream);
+    return;
+  }
+  launch_normalize(context, extents, x, norm, running, nullptr, false, y, stream);
+  if (residual != nullptr) add(context.precision, y, residual, y, extents.count(), stream);
+  if (with_relu) relu(context.precision, y, y, extents.count(), stream);
+}
+
+}  // namespace
+
+void batch_norm(const Context& context, const Extents& extents, const void* x,
+                const BatchNorm& norm, const void* residual, bool relu, void* y,
+                cudaStream_t stream) {
+  const bool wide = can_be_wide(context, extents) && aligned({x});
+  dispatch(context.precision, context.format, wide, [&]<class T, int V, Format F>() {
+    const Layout layout = Layout::of<V, F>(extents, context.multiprocessors, 4);
+    auto* partials = context.scratch<Moments>(std::size_t{layout.blocks.x} * layout.channels);
+    statistics<T, V, F>
+        <<<layout.blocks, block_threads, 0, stream>>>(layout, static_cast<const T*>(x), partials);
+    check_launch("statistics");
+    launch_fold(partials, layout.blocks.x, layout.channels, FinishStatistics{norm}, stream);
+  });
+  apply(context, extents, x, norm, false, residual, relu, y, stream);
+}
+
+void batch_norm_inference(const Context& context, const Extents& extents, const void* x,
+                          const BatchNorm& norm, const void* residual, bool relu, void* y,
+                          cudaStream_t stream) {
+  apply(context, extents, x, norm, true, residual, relu, y, stream);
+}
+
+}  // namespace resnet::cudnn

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "cudnn_operations.hpp"
+
+#include <cublasLt.h>
+
+#include <penstock/cuda.hpp>
+
+#include "batch_norm.hpp"
+#include "cross_entropy.hpp"
+#include "elementwise.hpp"
+#include "pooling.hpp"
+#include "sgd.hpp"
+
+namespace resnet {
+
+namespace cudnn {
+
+namespace {
+
+bool is_16_bits(Precision precision) {
+  return precision == Precision::fp16 || precision == Precision::bf16;
+}
+
+int multiprocessors() {
+  int count = 0;
+  const int device = penstock::current_device();
+  penstock::detail::check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
+                          "cudaDeviceGetAttribute", device);
+  return count;
+}
+
+}  // namespace
+
+CudnnOperations::CudnnOperations(const Settings& settings)
+    : settings_(settings),
+      context_{settings.precision, settings.format, settings.fusion, multiprocessors(), {}},
+      convolutions_(settings, context_) {}
+
+std::size_t CudnnOperations::element_bytes() const {
+  return is_16_bits(settings_.precision) ? 2 : 4;
+}
+
+std::int64_t CudnnOperations::padded_channels(std::int64_t channels) const {
+  // Tensor cores read whole groups of channels, and cuDNN would pad an image by itself each time.
+  const bool tensor_cores = settings_.precision != Precision::fp32;
+  return tensor_cores && settings_.format == Format::nhwc && channels < 4 ? 4 : channels;
+}
+
+void CudnnOperations::from_float(const float* in, void* out, std::int64_t count,
+                                 cudaStream_t stream) {
+  cudnn::from_float(settings_.precision, in, out, count, stream);
+}
+
+void CudnnOperations::to_float(const void* in, float* out, std::int64_t count,
+                               cudaStream_t stream) {
+  cudnn::to_float(settings_.precision, in, out, count, stream);
+}
+
+void CudnnOperations::prepare(const ConvolutionShape& shape) {
+  convolutions_.prepare(shape);
+}
+
+void CudnnOperations::convolution(const ConvolutionShape& shape, const void* x, const void* weights,
+                                  void* y, cudaStream_t stream) {
+  convolutions_.run(Graph::forward, shape, x, weights, y, stream);
+}
+
+void CudnnOperations::convolution_data_gradient(const ConvolutionShape& shape,
+                                                const void* y_gradient, const void* weights,
+                                                void* x_gradient, cudaStream_t stream) {
+  convolutions_.run(Graph::data_gradient, shape, y_gradient, weights, x_gradient, stream);
+}
+
+void CudnnOperations::convolution_weight_gradient(const ConvolutionShape& shape, const void* x,
+                                                  const void* y_gradient, void* weight_gradient,
+                                                  cudaStream_t stream) {
+  convolutions_.run(Graph::weight_gradient, shape, x, y_gradient, weight_gradient, stream);
+}
+
+void CudnnOperations::batch_norm(const Extents& extents, const void* x, const BatchNorm& norm,
+                                 const void* residual, bool relu, void* y, cudaStream_t stream) {
+  cudnn::batch_norm(context_, extents, x, norm, residual, relu, y, stream);
+}
+
+void CudnnOperations::batch_norm_inference(const Extents& extents, const void* x,
+                                           const BatchNorm& norm, const void* residual, bool relu,
+                                           void* y, cudaStream_t stream) {
+  cudnn::batch_norm_inference(context_, extents, x, norm, residual, relu, y, stream);
+}
+
+void CudnnOperations::batch_norm_gradient(const Extents& extents, const void* x, const void* y,
+                                          const void* y_gradient, const void* more_y_gradient,
+                                          const BatchNorm& norm, bool relu, void* x_gradient,
+                                          void* residual_gradient, cudaStream_t stream) {
+  cudnn::batch_norm_gradient(context_, extents, x, y, y_gradient, more_y_gradient, norm, relu,
+                             x_gradient, residual_gradient, stream);
+}
+
+void CudnnOperations::max_pool(const PoolShape& shape, const void* x, void* y, std::uint8_t* chosen,
+                               cudaStream_t stream) {
+  cudnn::max_pool(context_, shape, x, y, chosen, stream);
+}
+
+void CudnnOperations::max_pool_gradient(const PoolShape& shape, const std::uint8_t* chosen,
+                                        const void* y_gradient, const void* more_y_gradient,
+                                        void* x_gradient, cudaStream_t stream) {
+  cudnn::max_pool_gradient(context_, shape, chosen, y_gradient, more_y_gradient, x_gradient,
+                           stream);
+}
+
+void CudnnOperations::average_pool(const Extents& extents, const void* x, void* y,
+                                   cudaStream_t stream) {
+  cudnn::average_pool(context_, extents, x, y, stream);
+}
+
+void CudnnOperations::average_pool_gradient(const Extents& extents, const void* y_gradient,
+                                            void* x_gradient, cudaStream_t stream) {
+  cudnn::average_pool_gradient(context_, extents, y_gradient, x_gradient, stream);
+}
+
+void CudnnOperations::linear(std::int64_t n, std::int64_t features, std::int64_t classes,
+                             const void* x, const void* weights, const float* bias, float* logits,
+                             cudaStream_t stream) {
+  linear_.forward(context_, n, features, classes, x, weights, bias, logits, stream);
+}
+
+void CudnnOperations::linear_gradient(std::int64_t n, std::int64_t features, std::int64_t classes,
+                                      const void* x, const void* weights,
+                                      const float* logit_gradient, void* x_gradient,
+                                      void* weight_gradient, float* bias_gradient,
+                                      cudaStream_t stream) {
+  linear_.gradient(context_, n, features, classes, x, weights, logit_gradient, x_gradient,
+                   weight_gradient, bias_gradient, stream);
+}
+
+void CudnnOperations::cross_entropy(std::int64_t n, std::int64_t classes, const float* logits,
+                                    const std::int32_t* labels, const LossScale* loss_scale,
+                                    float* logit_gradient, Metrics* metrics, cudaStream_t stream) {
+  cudnn::cross_entropy(context_, n, classes, logits, labels, loss_scale, logit_gradient, metrics,
+                       stream);
+}
+
+void CudnnOperations::sgd(const SgdState& state, const SgdOptions& options, cudaStream_t stream) {
+  cudnn::sgd(context_, state, options, stream);
+}
+
+}  // namespace cudnn
+
+std::unique_ptr<Operations> make_operations(const Settings& settings) {
+  return std::make_unique<cudnn::CudnnOperations>(settings);
+}
+
+std::string operations_name() {
+  const std::size_t blas = cublasLtGetVersion();
+  return "cudnn: " + cudnn::cudnn_version() + ", cuBLASLt " + std::to_string(blas / 10000) + '.' +
+         std::to_string(blas / 100 % 100) + '.' + std::to_string(blas % 100);
+}
+
+}  // namespace resnet

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The operations that a ResNet is made of, on device memory, in stream order. Two libraries
+// implement them, and a program links one: `reference` (plain C++ on the CPU, over the emulated
+// CUDA runtime) and `cudnn`.
+//
+//   auto ops = resnet::make_operations({.precision = Precision::fp16, .format = Format::nhwc});
+//   ops->convolution(shape, x, weights, y, stream);
+//
+// Every member enqueues its work on `stream` and returns; none allocates, synchronises or reads
+// device memory on the host once `prepare` has seen its shape, so that a whole step can be captured
+// into a graph. One thread at a time, and one stream, or streams ordered by events: the work of one
+// object shares its workspace, and the object outlives it. They throw CudaError, or
+// UnsupportedOperation.
+//
+// Activations, weights and their gradients are of the settings' precision, and lie in its format
+// (weights accordingly: nchw: k c r s, nhwc: k r s c). Everything per channel (batch-norm's
+// parameters, statistics and gradients, biases) is float. Sums are accumulated in float.
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+namespace resnet {
+
+enum class Precision { fp32, tf32, fp16, bf16 };
+enum class Format { nchw, nhwc };
+/// none: an operation, a kernel. elementwise: batch-norm, addition and ReLU in one kernel. full:
+/// also statistics in the convolution's epilogue, normalisation in the next one's mainloop, where
+/// there is an engine for it; else as elementwise.
+enum class Fusion { none, elementwise, full };
+/// How one of several kernels is chosen: by the library's guess, by timing its best guesses on the
+/// device, by timing all.
+enum class PlanChoice { heuristic, timed, exhaustive };
+
+/// What `reference` makes of it: it computes in float whatever the precision, and honours the
+/// format at the first convolution's input and in the weights.
+struct Settings {
+  Precision precision = Precision::fp32;
+  Format format = Format::nchw;
+  Fusion fusion = Fusion::none;
+  PlanChoice plans = PlanChoice::heuristic;
+  bool deterministic = false;            ///< the same bits each time, at some cost
+  std::filesystem::path plan_file = {};  ///< plans are read from it and kept in it; empty: neither
+};
+
+class UnsupportedOperation : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Extents of an activation, whatever its format.
+struct Extents {
+  std::int64_t n = 0, c = 0, h = 0, w = 0;
+  std::int64_t count() const { return n * c * h * w; }
+  bool operator==(const Extents&) const = default;
+};
+
+struct ConvolutionShape {
+  Extents in;
+  std::int64_t k = 0;       ///< channels out
+  std::int64_t kernel = 1;  ///< height and width
+  std::int64_t stride = 1, padding = 0;
+
+  std::int64_t out_h() const { return (in.h + 2 * padding - kernel) / stride + 1; }
+  std::int64_t out_w() const { return (in.w + 2 * padding - kernel) / stride + 1; }
+  Extents out() const { return {in.n, k, out_h(), out_w()}; }
+  std::int64_t weights() const { return k * in.c * kernel * kernel; }
+  bool operator==(const ConvolutionShape&) const = default;
+};
+
+struct PoolShape {
+  Extents in;
+  std::int64_t kernel = 3, stride = 2, padding = 1;
+
+  Extents out() const {
+    return {in.n, in.c, (in.h + 2 * padding - kernel) / stride + 1,
+            (in.w + 2 * padding - kernel) / stride + 1};
+  }
+};
+
+/// Pointers to `c` floats each. PyTorch's conventions: biased variance normalises, the unbiased one
+/// goes into the running variance; running = (1 - momentum) * running + momentum * batch.
+struct BatchNorm {
+  const float* gamma = nullptr;
+  const float* beta = nullptr;
+  float* running_mean = nullptr;
+  float* running_variance = nullptr;
+  float* mean = nullptr;  ///< of the batch: written forward, read backward
+  float* inverse_deviation = nullptr;
+  float* gamma_gradient = nullptr;
+  float* beta_gradient = nullptr;
+  float momentum = 0.1f, epsilon = 1e-5f;
+};
+
+/// Sums since the memory was last cleared: what a training loop reports, without reading it each
+/// step.
+struct Metrics {
+  float loss = 0;     ///< sum over samples
+  float correct = 0;  ///< samples whose label has the largest logit
+  float samples = 0;
+};
+
+/// Dynamic loss scaling, all of it on the device. A step with an infinite or NaN gradient is
+/// skipped and halves the scale; `growth_interval` good steps in a row double it, while it stays
+/// finite.
+struct LossScale {
+  float scale = 65536;
+  std::int32_t good_steps = 0;
+  std::int32_t overflow = 0;  ///< of this step: not 0 when a gradient was not finite
+  std::int32_t skipped = 0;   ///< steps, in all
+};
+
+enum class Decay { cosine, steps, constant };
+
+/// Learning rate by step: linear warm-up (base / warmup_steps at the first step, base at the last
+/// of them), then cosine to 0 at `total_steps`, or a tenth at each third of `total_steps`.
+struct Schedule {
+  Decay decay = Decay::cosine;
+  float base = 0.1f;
+  std::int64_t warmup_steps = 0, total_steps = 1;
+};
+
+/// SGD as PyTorch's: v = momentum * v + (gradient + decay * w); w -= rate * v.
+struct SgdOptions {
+  Schedule schedule;
+  float momentum = 0.9f;
+  float weight_decay = 5e-4f;
+  std::int32_t growth_interval = 2000;
+};
+
+/// Device memory of the optimizer. Parameters lie one behind the other: first the `weights` that
+/// decay (convolutions, the last layer's), then the `others`, which do not (batch-norm's, biases).
+struct SgdState {
+  std::int64_t weights = 0, others = 0;    ///< numbers of floats
+  float* parameters = nullptr;             ///< weights + others
+  float* momenta = nullptr;                ///< weights + others
+  void* compute_weights = nullptr;         ///< `weights` in the settings' precision; null in float
+  const void* weight_gradients = nullptr;  ///< `weights` in the settings' precision
+  const float* other_gradients = nullptr;  ///< `others`
+  std::int64_t* step = nullptr;            ///< steps taken, skipped ones not counted
+  LossScale* loss_scale = nullptr;         ///< null: gradients are not scaled
+};
+
+class Operations {
+ public:
+  virtual ~Operations() = default;
+  virtual const Settings& settings() const = 0;
+  /// Of an activation's or weight's element.
+  virtual std::size_t element_bytes() const = 0;
+  /// The channels that the first convolution wants its input padded to with zeros: `channels`,
+  /// or 4.
+  virtual std::int64_t padded_channels(std::int64_t channels) const = 0;
+  /// float to the settings' precision and back; `count` elements.
+  virtual void from_float(const float* in, void* out, std::int64_t count, cudaStream_t) = 0;
+  virtual void to_float(const void* in, float* out, std::int64_t count, cudaStream_t) = 0;
+
+  /// Finds (or times) the plans for a shape, and keeps workspace for it. Blocks. Operations that
+  /// meet a shape that was not prepared do this first.
+  virtual void prepare(const ConvolutionShape&) = 0;
+
+  virtual void convolution(const ConvolutionShape&, const void* x, const void* weights, void* y,
+                           cudaStream_t) = 0;
+  virtual void convolution_data_gradient(const ConvolutionShape&, const void* y_gradient,
+                                         const void* weights, void* x_gradient, cudaStream_t) = 0;
+  virtual void convolution_weight_gradient(const ConvolutionShape&, const void* x,
+                                           const void* y_gradient, void* weight_gradient,
+                                           cudaStream_t) = 0;
+
+  /// y = [relu](normalised x [+ residual]), with the batch's statistics, which also go into the
+  /// running ones. `residual` may be null.
+  virtual void batch_norm(const Extents&, const void* x, const BatchNorm&, const void* residual,
+                          bool relu, void* y, cudaStream_t) = 0;
+  /// The same with the running statistics, which stay as they are.
+  virtual void batch_norm_inference(const Extents&, const void* x, const BatchNorm&,
+                                    const void* residual, bool relu, void* y, cudaStream_t) = 0;
+  /// `y` is what batch_norm wrote (where it is 0, ReLU stops the gradient; unused without relu).
+  /// The gradient is the sum of `y_gradient` and, unless null, `more_y_gradient`. Writes
+  /// x_gradient, the gradients of gamma and beta, and, unless null, the residual's gradient.
+  /// x_gradient may be y_gradient.
+  virtual void batch_norm_gradient(const Extents&, const void* x, const void* y,
+                                   const void* y_gradient, const void* more_y_gradient,
+                                   const BatchNorm&, bool relu, void* x_gradient,
+                                   void* residual_gradient, cudaStream_t) = 0;
+
+  /// `chosen`: which element of the window, 0 .. kernel * kernel - 1; the first of equals.
+  virtual void max_pool(const PoolShape&, const void* x, void* y, std::uint8_t* chosen,
+                        cudaStream_t) = 0;
+  /// Of the sum of `y_gradient` and, unless null, `more_y_gradient`.
+  virtual void max_pool_gradient(const PoolShape&, const std::uint8_t* chosen,
+                                 const void* y_gradient, const void* more_y_gradient,
+                                 void* x_gradient, cudaStream_t) = 0;
+  /// Over height and width; y is n x c.
+  virtual void average_pool(const Extents&, const void* x, void* y, cudaStream_t) = 0;
+  virtual void average_pool_gradient(const Extents&, const void* y_gradient, void* x_gradient,
+                                     cudaStream_t) = 0;
+
+  /// logits (n x classes, float) = x (n x features) weights^T (classes x features) + bias.
+  virtual void linear(std::int64_t n, std::int64_t features, std::int64_t classes, const void* x,
+                      const void* weights, const float* bias, float* logits, cudaStream_t) = 0;
+  virtual void linear_gradient(std::int64_t n, std::int64_t features, std::int64_t classes,
+                               const void* x, const void* weights, const float* logit_gradient,
+                               void* x_gradient, void* weight_gradient, float* bias_gradient,
+                               cudaStream_t) = 0;
+
+  /// Adds loss and hits of n samples to `metrics`. Writes logit_gradient, unless null: that of the
+  /// mean loss, times loss_scale->scale unless that is null.
+  virtual void cross_entropy(std::int64_t n, std::int64_t classes, const float* logits,
+                             const std::int32_t* labels, const LossScale* loss_scale,
+                             float* logit_gradient, Metrics* metrics, cudaStream_t) = 0;
+
+  /// One step, and the next scale. The learning rate is computed on the device, from *state.step.
+  virtual void sgd(const SgdState&, const SgdOptions&, cudaStream_t) = 0;
+};
+
+/// What is linked decides. Throws std::invalid_argument for settings that do not go together.
+std::unique_ptr<Operations> make_operations(const Settings& settings);
+/// "reference" or "cudnn", with versions.
+std::string operations_name();
+
+}  // namespace resnet

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "batch_norm.hpp"
+
+#include <cmath>
+
+#include "parallel.hpp"
+#include "rows.hpp"
+
+namespace resnet::reference {
+namespace {
+
+template <class T>
+T rectified(T value) {
+  return value < T{0} ? T{0} : value;  // NaN stays NaN
+}
+
+/// y = [relu](x * scale + shift [+ residual]) over one channel.
+template <class T>
+void apply(const ActivationLayout& layout, std::int64_t c, const T* x, T scale, T shift,
+           const T* residual, bool relu, T* y) {
+  if (residual != nullptr && relu)
+    for_each_pixel(layout, c,
+                   [&](auto i) { y[i] = rectified(x[i] * scale + shift + residual[i]); });
+  else if (residual != nullptr)
+    for_each_pixel(layout, c, [&](auto i) { y[i] = x[i] * scale + shift + residual[i]; });
+  else if (relu)
+    for_each_pixel(layout, c, [&](auto i) { y[i] = rectified(x[i] * scale + shift); });
+  else
+    for_each_pixel(layout, c, [&](auto i) { y[i] = x[i] * scale + shift; });
+}
+
+/// Mean, and the sum of squares of the distances from it.
+struct Moments {
+  double mean, squares;
+};
+
+template <class T>
+Moments moments(const ActivationLayout& layout, std::int64_t c, const T* x, double count) {
+  const double mean = sum_over_channel<T>(layout, c, [x](auto i) { return x[i]; }) / count;
+  // The mean is no T: what rounding left of the sum of distances is taken back below.
+  const T near_mean = static_cast<T>(mean);
+  const double rest = mean - static_cast<double>(near_mean);
+  const double squares = sum_over_channel<T>(layout, c, [x, near_mean](auto i) {
+    const T distance = x[i] - near_mean;
+    return distance * distance;
+  });
+  return {mean, squares - count * rest * rest};
+}
+
+}  // namespace
+
+template <class T>
+void batch_norm(const ActivationLayout& layout, const T* x, const Normalisation<T>& norm,
+                const T* residual, bool relu, T* y, int threads) {
+  const auto count = static_cast<double>(layout.extents.n * layout.pixels());
+  parallel_for(threads, layout.extents.c, [&](std::int64_t c, int) {
+    const Moments of = moments(layout, c, x, count);
+    const double inverse = 1 / std::sqrt(of.squares / count + norm.epsilon);
+    norm.mean[c] = static_cast<T>(of.mean);
+    norm.inverse_deviation[c] = static_cast<T>(inverse);
+    const auto run = [&](T& running, double batch) {
+      running = static_cast<T>((1 - norm.momentum) * static_cast<double>(running) +
+                               norm.momentum * batch);
+    };
+    run(norm.running_mean[c], of.mean);
+    run(norm.running_variance[c], of.squares / (count - 1));
+    const double scale = static_cast<double>(norm.gamma[c]) * inverse;
+    apply(layout, c, x, static_cast<T>(scale),
+          static_cast<T>(static_cast<double>(norm.beta[c]) - of.mean * scale), residual, relu, y);
+  });
+}
+
+template <class T>
+void batch_norm_inference(const ActivationLayout& layout, const T* x, const Normalisation<T>& norm,
+                          const T* residual, bool relu, T* y, int threads) {
+  parallel_for(threads, layout.extents.c, [&](std::int64_t c, int) {
+    const double scale = static_cast<double>(norm.gamma[c]) /
+                         std::sqrt(static_cast<double>(norm.running_variance[c]) + norm.epsilon);
+    const double shift =
+        static_cast<double>(norm.beta[c]) - static_cast<double>(norm.running_mean[c]) * scale;
+    apply(layout, c, x, static_cast<T>(scale), static_cast<T>(shift), residual, relu, y);
+  });
+}
+
+namespace {
+
+/// The gradient that arrives at the normalised value: through ReLU, from one or two places.
+template <class T>
+struct Arriving {
+  const BatchNormGradient<T>& of;
+  bool relu;
+
+  T operator()(std::int64_t i) const {
+    const T sum =
+        of.more_y_gradient == nullptr ? of.y_gradient[i] : of.y_gradient[i] + of.more_y_gradient[i];
+    return relu && of.y[i] <= T{0} ? T{0} : sum;
+  }
+};
+
+template <class T>
+void channel_gradient(const ActivationLayout& layout, std::int64_t c,
+                      const BatchNormGradient<T>& of, const Normalisation<T>& norm, bool relu) {
+  const Arriving<T> arriving{of, relu};
+  const T mean = norm.mean[c], inverse = norm.inverse_deviation[c];
+  const auto count = static_cast<double>(layout.extents.n * layout.pixels());
+  const double sum = sum_over_channel<T>(layout, c, arriving);
+  const double product = sum_over_channel<T>(
+      layout, c, [&](auto i) { return arriving(i) * ((of.x[i] - mean) * inverse); });
+  norm.beta_gradient[c] = static_cast<T>(sum);
+  norm.gamma_gradient[c] = static_cast<T>(product);
+  const T scale = norm.gamma[c] * inverse;
+  const T mean_gradient = static_cast<T>(sum / count);
+  const T mean_product = static_cast<T>(product / count);
+  for_each_pixel(layout, c, [&](auto i) {
+    const T gradient = arriving(i);
+    if (of.residual_gradient != nullptr) of.residual_gradient[i] = gradient;
+    of.x_gradient[i] =
+        scale * (gradient - mean_gradient - (of.x[i] - mean) * inverse * mean_product);
+  });
+}
+
+}  // namespace
+
+template <class T>
+void batch_norm_gradient(const ActivationLayout& layout, const BatchNormGradient<T>& of,
+                         const Normalisation<T>& norm, bool relu, int threads) {
+  parallel_for(threads, layout.extents.c,
+               [&](std::int64_t c, int) { channel_gradient(layout, c, of, norm, relu); });
+}
+
+template void batch_norm(const ActivationLayout&, const float*, const Normalisation<float>&,
+                         const float*, bool, float*, int);
+template void batch_norm_inference(const ActivationLayout&, const float*,
+                                   const Normalisation<float>&, const float*, bool, float*, int);
+template void batch_norm_gradient(const ActivationLayout&, const BatchNormGradient<float>&,
+                                  const Normalisation<float>&, bool, int);
+template void batch_norm(const ActivationLayout&, const double*, const Normalisation<double>&,
+                         const double*, bool, double*, int);
+template void batch_norm_inference(const ActivationLayout&, const double*,
+                                   const Normalisation<double>&, const double*, bool, double*, int);
+template void batch_norm_gradient(const ActivationLayout&, const BatchNormGradient<double>&,
+                                  const Normalisation<double>&, bool, int);
+
+}  // namespace resnet::reference

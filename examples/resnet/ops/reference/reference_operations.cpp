@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference_operations.hpp"
+
+#include <algorithm>
+#include <penstock/error.hpp>
+#include <penstock/launch.hpp>
+
+#include "../../../common/check.hpp"
+#include "batch_norm.hpp"
+#include "cross_entropy.hpp"
+#include "linear.hpp"
+#include "parallel.hpp"
+#include "pooling.hpp"
+#include "sgd.hpp"
+
+namespace resnet::reference {
+namespace {
+
+const float* input(const void* memory) {
+  return static_cast<const float*>(memory);
+}
+float* output(void* memory) {
+  return static_cast<float*>(memory);
+}
+
+Normalisation<float> normalisation(const BatchNorm& norm) {
+  return {norm.gamma,          norm.beta,
+          norm.running_mean,   norm.running_variance,
+          norm.mean,           norm.inverse_deviation,
+          norm.gamma_gradient, norm.beta_gradient,
+          norm.momentum,       norm.epsilon};
+}
+
+/// `work` runs once, in stream order.
+template <class Work>
+void enqueue(cudaStream_t stream, Work work) {
+  penstock::for_each(stream, 1, [work = std::move(work)](std::int64_t) { work(); });
+}
+
+}  // namespace
+
+ReferenceOperations::ReferenceOperations(const Settings& settings)
+    : settings_(settings), threads_(default_threads()) {}
+
+ReferenceOperations::~ReferenceOperations() {
+  cudaDeviceSynchronize();
+}
+
+void ReferenceOperations::from_float(const float* in, void* out, std::int64_t count,
+                                     cudaStream_t stream) {
+  enqueue(stream, [=] { std::copy_n(in, count, output(out)); });
+}
+
+void ReferenceOperations::to_float(const void* in, float* out, std::int64_t count,
+                                   cudaStream_t stream) {
+  enqueue(stream, [=] { std::copy_n(input(in), count, out); });
+}
+
+// ---- Convolution --------------------------------------------------------------------------------
+
+void ReferenceOperations::prepare(const ConvolutionShape& shape) {
+  plan(shape);
+}
+
+const Convolution<float>& ReferenceOperations::plan(const ConvolutionShape& shape) {
+  for (const Prepared& one : prepared_)
+    if (one.shape == shape) return one.convolution;
+  const Convolution<float>& added =
+      prepared_.emplace_back(Prepared{shape, {shape, settings_.format}}).convolution;
+  if (const std::size_t needed = added.scratch(threads_); needed > scratch_.size()) {
+    // Work that is queued uses what is given up here.
+    if (!scratch_.empty()) examples::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    scratch_ = {};
+    scratch_.resize(needed);
+  }
+  return added;
+}
+
+void ReferenceOperations::convolution(const ConvolutionShape& shape, const void* x,
+                                      const void* weights, void* y, cudaStream_t stream) {
+  enqueue(stream, [=, this, &plan = plan(shape)] {
+    plan.forward(input(x), input(weights), output(y), scratch());
+  });
+}
+
+void ReferenceOperations::convolution_data_gradient(const ConvolutionShape& shape,
+                                                    const void* y_gradient, const void* weights,
+                                                    void* x_gradient, cudaStream_t stream) {
+  enqueue(stream, [=, this, &plan = plan(shape)] {
+    plan.data_gradient(input(y_gradient), input(weights), output(x_gradient), scratch());
+  });
+}
+
+void ReferenceOperations::convolution_weight_gradient(const ConvolutionShape& shape, const void* x,
+                                                      const void* y_gradient, void* weight_gradient,
+                                                      cudaStream_t stream) {
+  enqueue(stream, [=, this, &plan = plan(shape)] {
+    plan.weight_gradient(input(x), input(y_gradient), output(weight_gradient), scratch());
+  });
+}
+
+// ---- Batch norm ---------------------------------------------------------------------------------
+
+void ReferenceOperations::batch_norm(const Extents& extents, const void* x, const BatchNorm& norm,
+                                     const void* residual, bool relu, void* y,
+                                     cudaStream_t stream) {
+  const ActivationLayout layout(extents, settings_.format);
+  enqueue(stream, [=, threads = threads_] {
+    reference::batch_norm(layout, input(x), normalisation(norm), input(residual), relu, output(y),
+                          threads);
+  });
+}
+
+void ReferenceOperations::batch_norm_inference(const Extents& extents, const void* x,
+                                               const BatchNorm& norm, const void* residual,
+                                               bool relu, void* y, cudaStream_t stream) {
+  const ActivationLayout layout(extents, settings_.format);
+  enqueue(stream, [=, threads = threads_] {
+    reference::batch_norm_inference(layout, input(x), normalisation(norm), input(residual), relu,
+                                    output(y), threads);
+  });
+}
+
+void ReferenceOperations::batch_norm_gradient(const Extents& extents, const void* x, const void* y,
+                                              const void* y_gradient, const void* more_y_gradient,
+                                              const BatchNorm& norm, bool relu, void* x_gradient,
+                                              void* residual_gradient, cudaStream_t stream) {
+  const ActivationLayout layout(extents, settings_.format);
+  const BatchNormGradient<float> gradient{input(x),           input(y),
+                                          input(y_gradient),  input(more_y_gradient),
+                                          output(x_gradient), output(residual_gradient)};
+  enqueue(stream, [=, threads = threads_] {
+    reference::batch_norm_gradient(layout, gradient, normalisation(norm), relu, threads);
+  });
+}
+
+// ---- Pooling ------------------------------------------------------------------------------------
+
+void ReferenceOperations::max_pool(const PoolShape& shape, const void* x, void* y,
+                                   std::uint8_t* chosen, cudaStream_t stream) {
+  enqueue(stream, [=, format = settings_.format, threads = threads_] {
+    reference::max_pool(shape, format, input(x), output(y), chosen, threads);
+  });
+}
+
+void ReferenceOperations::max_pool_gradient(const PoolShape& shape, const std::uint8_t* chosen,
+                                            const void* y_gradient, const void* more_y_gradient,
+                                            void* x_gradient, cudaStream_t stream) {
+  enqueue(stream, [=, format = settings_.format, threads = threads_] {
+    reference::max_pool_gradient(shape, format, chosen, input(y_gradient), input(more_y_gradient),
+                                 output(x_gradient), threads);
+  });
+}
+
+void ReferenceOperations::average_pool(const Extents& extents, const void* x, void* y,
+                                       cudaStream_t stream) {
+  const ActivationLayout layout(extents, settings_.format);
+  enqueue(stream, [=, threads = threads_] {
+    reference::average_pool(layout, input(x), output(y), threads);
+  });
+}
+
+void ReferenceOperations::average_pool_gradient(const Extents& extents, const void* y_gradient,
+                                                void* x_gradient, cudaStream_t stream) {
+  const ActivationLayout layout(extents, settings_.format);
+  enqueue(stream, [=, threads = threads_] {
+    reference::average_pool_gradient(layout, input(y_gradient), output(x_gradient), threads);
+  });
+}
+
+// ---- The last layer, the loss, the optimizer ----------------------------------------------------
+
+void ReferenceOperations::linear(std::int64_t n, std::int64_t features, std::int64_t classes,
+                                 const void* x, const void* weights, const float* bias,
+                                 float* logits, cudaStream_t stream) {
+  enqueue(stream, [=, threads = threads_] {
+    reference::linear({n, features, classes}, input(x), input(weights), bias, logits, threads);
+  });
+}
+
+void ReferenceOperations::linear_gradient(std::int64_t n, std::int64_t features,
+                                          std::int64_t classes, const void* x, const void* weights,
+                                          const float* logit_gradient, void* x_gradient,
+                                          void* weight_gradient, float* bias_gradient,
+                                          cudaStream_t stream) {
+  enqueue(stream, [=, threads = threads_] {
+    reference::linear_gradient({n, features, classes}, input(x), input(weights), logit_gradient,
+                               output(x_gradient), output(weight_gradient), bias_gradient, threads);
+  });
+}
+
+void ReferenceOperations::cross_entropy(std::int64_t n, std::int64_t classes, const float* logits,
+                                        const std::int32_t* labels, const LossScale* loss_scale,
+                                        float* logit_gradient, Metrics* metrics,
+                                        cudaStream_t stream) {
+  enqueue(stream, [=] {
+    const double scale = loss_scale == nullptr ? 1 : static_cast<double>(loss_scale->scale);
+    const LossSums sums =
+        reference::cross_entropy(n, classes, logits, labels, scale, logit_gradient);
+    metrics->loss += static_cast<float>(sums.loss);
+    metrics->correct += static_cast<float>(sums.correct);
+    metrics->samples += static_cast<float>(sums.samples);
+  });
+}
+
+void ReferenceOperations::sgd(const SgdState& state, const SgdOptions& options,
+                              cudaStream_t stream) {
+  enqueue(stream, [=, threads = threads_] {
+    Update<float> by{static_cast<float>(learning_rate(options.schedule, *state.step)),
+                     options.momentum, options.weight_decay};
+    if (state.loss_scale != nullptr) {
+      by.gradient_factor = 1 / state.loss_scale->scale;
+      const bool finite = all_finite(state.weights, input(state.weight_gradients)) &&
+                          all_finite(state.others, state.other_gradients);
+      if (!accept(*state.loss_scale, finite, options.growth_interval)) return;
+    }
+    update(by, state.weights, input(state.weight_gradients), state.momenta, state.parameters,
+           threads);
+    by.decay = 0;
+    update(by, state.others, state.other_gradients, state.momenta + state.weights,
+           state.parameters + state.weights, threads);
+    if (state.compute_weights != nullptr)
+      std::copy_n(state.parameters, state.weights, output(state.compute_weights));
+    ++*state.step;
+  });
+}
+
+}  // namespace resnet::reference
+
+namespace resnet {
+
+std::unique_ptr<Operations> make_operations(const Settings& settings) {
+  return std::make_unique<reference::ReferenceOperations>(settings);
+}
+
+std::string operations_name() {
+  return "reference";
+}
+
+}  // namespace resnet

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The reference implementation of Operations: each is a host function on the stream, in float, over
+// the emulated CUDA runtime. It honours the format and takes any precision, computing in fp32; the
+// other settings change nothing. Results are the same bits for both formats and any number of
+// threads.
+//
+// The destructor waits for the device: the work that it has enqueued uses this object.
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "../ops.hpp"
+#include "convolution.hpp"
+
+namespace resnet::reference {
+
+class ReferenceOperations : public Operations {
+ public:
+  explicit ReferenceOperations(const Settings& settings);
+  ~ReferenceOperations() override;
+  ReferenceOperations(const ReferenceOperations&) = delete;
+  ReferenceOperations& operator=(const ReferenceOperations&) = delete;
+
+  const Settings& settings() const override { return settings_; }
+  std::size_t element_bytes() const override { return sizeof(float); }
+  std::int64_t padded_channels(std::int64_t channels) const override { return channels; }
+  void from_float(const float* in, void* out, std::int64_t count, cudaStream_t) override;
+  void to_float(const void* in, float* out, std::int64_t count, cudaStream_t) override;
+
+  /// Waits for the device when the shape needs more workspace than there is.
+  void prepare(const ConvolutionShape&) override;
+
+  void convolution(const ConvolutionShape&, const void* x, const void* weights, void* y,
+                   cudaStream_t) override;
+  void convolution_data_gradient(const ConvolutionShape&, const void* y_gradient,
+                                 const void* weights, void* x_gradient, cudaStream_t) override;
+  void convolution_weight_gradient(const ConvolutionShape&, const void* x, const void* y_gradient,
+                                   void* weight_gradient, cudaStream_t) override;
+
+  void batch_norm(const Extents&, const void* x, const BatchNorm&, const void* residual, bool relu,
+                  void* y, cudaStream_t) override;
+  void batch_norm_inference(const Extents&, const void* x, const BatchNorm&, const void* residual,
+                            bool relu, void* y, cudaStream_t) override;
+  void batch_norm_gradient(const Extents&, const void* x, const void* y, const void* y_gradient,
+                           const void* more_y_gradient, const BatchNorm&, bool relu,
+                           void* x_gradient, void* residual_gradient, cudaStream_t) override;
+
+  void max_pool(const PoolShape&, const void* x, void* y, std::uint8_t* chosen,
+                cudaStream_t) override;
+  void max_pool_gradient(const PoolShape&, const std::uint8_t* chosen, const void* y_gradient,
+                         const void* more_y_gradient, void* x_gradient, cudaStream_t) override;
+  void average_pool(const Extents&, const void* x, void* y, cudaStream_t) override;
+  void average_pool_gradient(const Extents&, const void* y_gradient, void* x_gradient,
+                             cudaStream_t) override;
+
+  void linear(std::int64_t n, std::int64_t features, std::int64_t classes, const void* x,
+              const void* weights, const float* bias, float* logits, cudaStream_t) override;
+  void linear_gradient(std::int64_t n, std::int64_t features, std::int64_t classes, const void* x,
+                       const void* weights, const float* logit_gradient, void* x_gradient,
+                       void* weight_gradient, float* bias_gradient, cudaStream_t) override;
+
+  void cross_entropy(std::int64_t n, std::int64_t classes, const float* logits,
+                     const std::int32_t* labels, const LossScale* loss_scale, float* logit_gradient,
+                     Metrics* metrics, cudaStream_t) override;
+  void sgd(const SgdState&, const SgdOptions&, cudaStream_t) override;
+
+ private:
+  struct Prepared {
+    ConvolutionShape shape;
+    Convolution<float> convolution;
+  };
+  /// Stays where it is as long as this object.
+  const Convolution<float>& plan(const ConvolutionShape&);
+
+  /// Looked up when the work runs: memory that has grown since is the grown one, in graphs too.
+  Scratch<float> scratch() { return {scratch_.data(), threads_}; }
+
+  Settings settings_;
+  int threads_;
+  std::deque<Prepared> prepared_;
+  std::vector<float> scratch_;
+};
+
+}  // namespace resnet::reference

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// T3: the workers fill page-locked memory (PinnedPool), which the device reads by itself.
+
+#include <penstock/batch_producer.hpp>
+
+#include "../../common/check.hpp"
+#include "run.hpp"
+
+namespace {
+
+using examples::check;
+using resnet::Images;
+using resnet::Run;
+using resnet::Step;
+
+void train(Run& run) {
+  penstock::PinnedPool pool;
+  penstock::BatchProducer<Images> producer(
+      resnet::images_layout(run.batch(), run.options().image_size), run.sampler(),
+      run.image_source(), pool, {.workers = run.options().workers, .epochs = run.epochs()});
+
+  run.for_each_step([&](Step& step) {
+    std::optional<penstock::HostBatch<Images>> batch;
+    step.load([&] { batch = producer.next(); });
+
+    void *device_pixels = nullptr, *device_labels = nullptr;
+    check(cudaMalloc(&device_pixels, run.pixel_bytes()), "cudaMalloc");
+    check(cudaMalloc(&device_labels, run.label_bytes()), "cudaMalloc");
+    step.copy(cudaStreamLegacy, [&] {
+      check(cudaMemcpy(device_pixels, (*batch)->pixels.data_handle(), run.pixel_bytes(),
+                       cudaMemcpyHostToDevice),
+            "cudaMemcpy");
+      check(cudaMemcpy(device_labels, (*batch)->labels.data_handle(), run.label_bytes(),
+                       cudaMemcpyHostToDevice),
+            "cudaMemcpy");
+    });
+
+    step.compute(static_cast<float*>(device_pixels), static_cast<std::int32_t*>(device_labels),
+                 run.stream());
+    run.tell(step.number(), run.read_metrics());
+    check(cudaFree(device_pixels), "cudaFree");
+    check(cudaFree(device_labels), "cudaFree");
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return resnet::run_rung(
+      {.number = "T3", .name = "pinned", .change = "page-locked host memory", .train = train}, argc,
+      argv);
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// T4: the copy is queued, not waited for, and device memory is reused (DeviceArena). The CPU runs
+// ahead, up to the loss that it still reads after each step.
+
+#include <penstock/batch_producer.hpp>
+#include <penstock/device_arena.hpp>
+
+#include "../../common/check.hpp"
+#include "run.hpp"
+
+namespace {
+
+using resnet::Images;
+using resnet::Run;
+using resnet::Step;
+
+void train(Run& run) {
+  const auto layout = resnet::images_layout(run.batch(), run.options().image_size);
+  penstock::PinnedPool pool;
+  penstock::BatchProducer<Images> producer(
+      layout, run.sampler(), run.image_source(), pool,
+      {.workers = run.options().workers, .epochs = run.epochs()});
+  penstock::DeviceArena arena(2, layout.bytes());
+
+  run.for_each_step([&](Step& step) {
+    std::optional<penstock::HostBatch<Images>> batch;
+    step.load([&] { batch = producer.next(); });
+
+    penstock::DeviceSlot slot = arena.acquire(run.stream());
+    step.copy(run.stream(), [&] {
+      examples::check(cudaMemcpyAsync(slot.data(), batch->data(), layout.bytes(),
+                                      cudaMemcpyHostToDevice, run.stream()),
+                      "cudaMemcpyAsync");
+    });
+    batch->release_after(run.stream());
+
+    const Images images = layout.bind(slot.data(), run.batch());
+    step.compute(images.pixels.data_handle(), images.labels.data_handle(), run.stream());
+    slot.release_after(run.stream());
+    run.tell(step.number(), run.read_metrics());
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return resnet::run_rung({.number = "T4",
+                           .name = "async",
+                           .change = "asynchronous copies into device memory that is reused",
+                           .train = train},
+                          argc, argv);
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// T12: batches that are already on the device, by the Prefetcher: what T11 does, and the loop is
+// the simplest of all.
+
+#include <penstock/prefetcher.hpp>
+#include <penstock/readback.hpp>
+
+#include "run.hpp"
+
+namespace {
+
+using resnet::Format;
+using resnet::Fusion;
+using resnet::Images;
+using resnet::PlanChoice;
+using resnet::Precision;
+using resnet::Run;
+using resnet::Step;
+
+void train(Run& run) {
+  penstock::Prefetcher<Images> prefetcher(
+      resnet::images_layout(run.batch(), run.options().image_size), run.sampler(),
+      run.image_source(), {.workers = run.options().workers, .epochs = run.epochs()});
+  penstock::Readback<resnet::Metrics> losses(16);
+
+  run.for_each_step([&](Step& step) {
+    penstock::Lease<Images> batch;
+    step.load([&] { batch = prefetcher.next(run.stream()); });
+    step.compute(batch->pixels.data_handle(), batch->labels.data_handle(), run.stream());
+    losses.push(run.network().metrics(), run.stream(),
+                [&run, number = step.number()](const resnet::Metrics& metrics) {
+                  run.tell(number, metrics);
+                });
+  });
+  losses.drain();
+  run.set_copy_time(prefetcher.stats());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return resnet::run_rung({.number = "T12",
+                           .name = "prefetcher",
+                           .change = "batches arrive on the device",
+                           .settings = {.precision = Precision::fp16,
+                                        .format = Format::nhwc,
+                                        .fusion = Fusion::full,
+                                        .plans = PlanChoice::timed},
+                           .batch = 512,
+                           .train = train},
+                          argc, argv);
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// T14: the records themselves cross the bus, 3 KiB an image; one kernel in the copy stream decodes,
+// crops, flips, resizes, normalises and packs them (DeviceTransform). And the step is one CUDA
+// graph (StepGraph).
+
+#include <penstock/prefetcher.hpp>
+#include <penstock/readback.hpp>
+#include <penstock/step_graph.hpp>
+
+#include "run.hpp"
+
+namespace {
+
+using resnet::Format;
+using resnet::Fusion;
+using resnet::Packed;
+using resnet::PlanChoice;
+using resnet::Precision;
+using resnet::Records;
+using resnet::Run;
+using resnet::Step;
+
+void train(Run& run) {
+  penstock::Prefetcher<Packed, Records> prefetcher(
+      resnet::records_layout(run.batch()), run.sampler(), resnet::RecordSource{&run.records()},
+      resnet::decode_on_device(run.input_format(), run.image_source().augmentation),
+      {.workers = run.options().workers, .epochs = run.epochs()});
+  penstock::Readback<resnet::Metrics> losses(16);
+  penstock::StepGraph graphs;
+
+  run.for_each_step([&](Step& step) {
+    penstock::Lease<Packed> batch;
+    step.load([&] { batch = prefetcher.next(run.stream()); });
+    step.compute(run.stream(), [&] {
+      graphs.launch(batch.slot(), run.stream(), [&] {
+        run.train_step(batch->input.data_handle(), batch->labels.data_handle(), run.stream());
+      });
+    });
+    losses.push(run.network().metrics(), run.stream(),
+                [&run, number = step.number()](const resnet::Metrics& metrics) {
+                  run.tell(number, metrics);
+                });
+  });
+  losses.drain();
+  run.set_copy_time(prefetcher.stats());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return resnet::run_rung(
+      {.number = "T14",
+       .name = "records and graph",
+       .change = "uint8 records over the bus, decoded on the device; a step is one graph",
+       .settings = {.precision = Precision::fp16,
+                    .format = Format::nhwc,
+                    .fusion = Fusion::full,
+                    .plans = PlanChoice::timed},
+       .batch = 512,
+       .train = train},
+      argc, argv);
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "options.hpp"
+
+#include <CLI/CLI.hpp>
+#include <map>
+
+namespace resnet {
+namespace {
+
+const std::map<std::string, Precision> precisions = {{"fp32", Precision::fp32},
+                                                     {"tf32", Precision::tf32},
+                                                     {"fp16", Precision::fp16},
+                                                     {"bf16", Precision::bf16}};
+
+/// START:COUNT
+void read_profile(const std::string& text, Options& options) {
+  const auto wrong = [&] {
+    return CLI::ValidationError("--profile", text + " is not START:COUNT");
+  };
+  const std::size_t colon = text.find(':');
+  if (colon == std::string::npos) throw wrong();
+  if (!CLI::detail::lexical_cast(text.substr(0, colon), options.profile_start) ||
+      !CLI::detail::lexical_cast(text.substr(colon + 1), options.profile_count) ||
+      options.profile_start < 0 || options.profile_count < 1)
+    throw wrong();
+}
+
+}  // namespace
+
+std::string to_string(Precision precision) {
+  for (const auto& [name, value] : precisions)
+    if (value == precision) return name;
+  return "?";
+}
+
+std::optional<int> parse(int argc, char** argv, const std::string& about, Options& options) {
+  CLI::App app(about);
+  app.add_option("--model", options.model, "resnet8, resnet20, resnet18 or resnet50");
+  app.add_option("--image-size", options.image_size, "Height and width that images are resized to")
+      ->check(CLI::Range(8, 4096));
+  app.add_option("--batch", options.batch, "Samples in a batch")->check(CLI::Range(1, 1 << 20));
+  app.add_option("--steps", options.steps, "Measured steps")->check(CLI::PositiveNumber);
+  app.add_option("--warmup", options.warmup, "Steps before the measured ones")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--seed", options.seed, "Of weights, order and augmentation");
+  app.add_option("--workers", options.workers, "Threads that load")->check(CLI::Range(1, 1024));
+  app.add_option("--precision", options.precision, "fp32, tf32, fp16 or bf16")
+      ->transform(CLI::CheckedTransformer(precisions));
+  app.add_flag("--exhaustive", options.exhaustive, "Autotuning times every plan (slow)");
+  app.add_flag("--synthetic", options.synthetic, "One batch that lies on the device: the ceiling");
+  app.add_option("--data", options.data,
+                 "Directory of CIFAR-10's binary version; without it, a synthetic set is made");
+  app.add_option("--cache", options.cache, "Where the synthetic set is kept");
+  app.add_option("--records", options.records, "Training records of the synthetic set")
+      ->check(CLI::Range(5, 1 << 24));
+  app.add_option("--save", options.save, "Checkpoint (safetensors) to write at the end");
+  app.add_option("--load", options.load, "Checkpoint to start from");
+  app.add_option("--json", options.json, "Where the result goes, for programs");
+  app.add_option_function<std::string>(
+      "--profile", [&](const std::string& text) { read_profile(text, options); },
+      "START:COUNT, the steps between cudaProfilerStart and Stop; else the measured ones");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error);
+  }
+  return std::nullopt;
+}
+
+}  // namespace resnet

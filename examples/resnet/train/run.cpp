@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "run.hpp"
+
+#include <cuda_profiler_api.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "../../common/check.hpp"
+#include "../../common/interrupt.hpp"
+#include "../../common/progress.hpp"
+#include "../../data/cifar10.hpp"
+#include "../../data/synthetic.hpp"
+#include "../model/checkpoint.hpp"
+
+namespace resnet {
+namespace {
+
+bool on_the_cpu() {
+  return operations_name().starts_with("reference");
+}
+
+Options completed(Options options, const Rung& rung) {
+  if (options.model.empty()) options.model = on_the_cpu() ? "resnet8" : "resnet18";
+  if (options.image_size == 0) options.image_size = on_the_cpu() ? 32 : 224;
+  if (options.batch == 0) options.batch = rung.batch;
+  return options;
+}
+
+std::unique_ptr<penstock::RecordFile> open_records(const Options& options) {
+  const auto made_up = [&] {
+    const synthetic::Options set{.train = options.records, .test = 1};
+    examples::Progress progress("synthetic records", set.train + set.test);
+    return synthetic::ensure(options.cache, set, [&](std::uint64_t done) {
+      progress.to(done);
+      return !examples::interrupted();
+    });
+  };
+  const auto directory = options.data.empty() ? made_up() : options.data;
+  return std::make_unique<penstock::RecordFile>(cifar10::train_files(directory),
+                                                cifar10::record_bytes);
+}
+
+penstock::Sampler sampler_of(const Options& options, std::uint64_t records) {
+  if (records < static_cast<std::uint64_t>(options.batch))
+    throw std::invalid_argument("a batch of " + std::to_string(options.batch) +
+                                " is larger than the data set of " + std::to_string(records));
+  return penstock::Sampler{{.samples = records,
+                            .batch_size = options.batch,
+                            .shuffle = true,
+                            .seed = options.seed,
+                            .drop_last = true}};
+}
+
+Settings settings_of(const Rung& rung, const Options& options) {
+  Settings settings = rung.settings;
+  if (options.precision) settings.precision = *options.precision;
+  if (options.exhaustive && settings.plans == PlanChoice::timed)
+    settings.plans = PlanChoice::exhaustive;
+  return settings;
+}
+
+/// A learning rate that trains at every batch size: proportional to it, with a warm-up.
+SgdOptions sgd_of(const Options& options) {
+  const std::int64_t steps = options.warmup + options.steps;
+  return {.schedule = {.base = 0.1f * static_cast<float>(options.batch) / 128,
+                       .warmup_steps = steps / 10,
+                       .total_steps = steps}};
+}
+
+}  // namespace
+
+// ---- Run ----------------------------------------------------------------------------------------
+
+Run::Run(const Rung& rung, const Options& options)
+    : rung_(rung),
+      options_(completed(options, rung)),
+      records_(open_records(options_)),
+      sampler_(sampler_of(options_, records_->size())),
+      image_source_{records_.get(), {.seed = options_.seed, .size = options_.image_size}},
+      operations_(make_operations(settings_of(rung, options_))),
+      sgd_(sgd_of(options_)),
+      measure_(options_.steps),
+      losses_(static_cast<std::size_t>(options_.warmup + options_.steps), 0.0f) {
+  const std::int32_t size = options_.image_size;
+  const bool scaled = operations_->settings().precision == Precision::fp16;
+  network_ = std::make_unique<Network>(
+      NetworkOptions{.architecture = architecture_of(options_.model, cifar10::classes),
+                     .images = {options_.batch, cifar10::channels, size, size},
+                     .loss_scale = scaled},
+      *operations_);
+  network_->initialise(options_.seed, stream_.get());
+  if (!options_.load.empty()) load_checkpoint(options_.load, *network_, stream_.get());
+  input_ = DeviceArray<std::byte>(network_->input().count() *
+                                  static_cast<std::int64_t>(operations_->element_bytes()));
+}
+
+std::size_t Run::pixel_bytes() const {
+  return images_layout(batch(), options_.image_size).bytes() - label_bytes();
+}
+std::size_t Run::label_bytes() const {
+  return static_cast<std::size_t>(batch()) * sizeof(std::int32_t);
+}
+
+std::uint64_t Run::epochs() const {
+  return (losses_.size() + sampler_.batches() - 1) / sampler_.batches();
+}
+
+InputFormat Run::input_format() const {
+  return {network_->input(), operations_->settings().precision, operations_->settings().format,
+          operations_->element_bytes()};
+}
+
+void Run::for_each_step(const std::function<void(Step&)>& body) {
+  const penstock::ScopedRange range(ranges::EntireTraining{}, losses_.size());
+  examples::Progress progress("steps", losses_.size());
+  std::optional<penstock::ScopedRange> epoch;
+  const auto all = static_cast<std::int64_t>(losses_.size());
+  for (std::int64_t number = 0; number < all && !examples::interrupted(); ++number) {
+    Step step(*this, number);
+    if (number == options_.warmup) {
+      stream_.synchronize();  // What the warm-up queued is not measured.
+      measure_.start();
+    }
+    profile(number);
+    if (step.batch() == 0 || !epoch) epoch.emplace(ranges::Epoch{}, step.epoch());
+    const penstock::ScopedRange step_range(ranges::Step{}, static_cast<std::uint64_t>(number));
+    body(step);
+    if (number >= options_.warmup) ++done_;
+    progress.to(static_cast<std::uint64_t>(number + 1));
+  }
+  stream_.synchronize();
+  measure_.stop();
+  profile(all);
+}
+
+/// Starts or ends a profiler's capture range before this step.
+void Run::profile(std::int64_t step) const {
+  const std::int64_t first = options_.profile_start < 0 ? options_.warmup : options_.profile_start;
+  const std::int64_t count = options_.profile_start < 0 ? options_.steps : options_.profile_count;
+  if (step == first) cudaProfilerStart();
+  if (step == first + count) cudaProfilerStop();
+}
+
+void Run::train_step(const void* input, const std::int32_t* labels, cudaStream_t stream) {
+  network_->clear_metrics(stream);
+  network_->forward(input, batch(), stream);
+  network_->loss(labels, stream);
+  network_->backward(stream);
+  network_->step(sgd_, stream);
+}
+
+void Run::tell(std::int64_t step, const Metrics& metrics) {
+  const float loss = metrics.loss / metrics.samples;
+  if (!std::isfinite(loss))
+    throw std::runtime_error("the loss of step " + std::to_string(step) + " is " +
+                             std::to_string(loss) + ": the learning rate is too high");
+  losses_[static_cast<std::size_t>(step)] = loss;
+}
+
+Metrics Run::read_metrics() const {
+  Metrics metrics;
+  examples::check(cudaMemcpyAsync(&metrics, network_->metrics(), sizeof(metrics),
+                                  cudaMemcpyDeviceToHost, stream()),
+                  "cudaMemcpyAsync");
+  stream_.synchronize();
+  return metrics;
+}
+
+Timing Run::timing() const {
+  return measure_.timing(batch(), done_);
+}
+
+void Run::save() {
+  if (options_.save.empty()) return;
+  save_checkpoint(options_.save, *network_, {sgd_, {}}, stream_.get());
+  std::printf("saved %s\n", options_.save.c_str());
+}
+
+// ---- Step ---------------------------------------------------------------------------------------
+
+std::uint64_t Step::epoch() const {
+  return static_cast<std::uint64_t>(number_) / run_.sampler_.batches();
+}
+std::uint64_t Step::batch() const {
+  return static_cast<std::uint64_t>(number_) % run_.sampler_.batches();
+}
+
+void Step::compute(const float* pixels, const std::int32_t* labels, cudaStream_t stream) {
+  compute(stream, [&] {
+    pack_images(pixels, run_.batch(), run_.input_format(), run_.input_.data(), stream);
+    run_.train_step(run_.input_.data(), labels, stream);
+  });
+}
+
+// ---- The main function --------------------------------------------------------------------------
+
+namespace {
+
+/// The same batch in every step, on the device: what the rung could reach with data for free.
+void train_synthetic(Run& run) {
+  std::vector<std::uint64_t> samples;
+  run.sampler().samples(0, 0, samples);
+  const auto layout = images_layout(run.batch(), run.options().image_size);
+  std::vector<std::byte> block(layout.bytes());
+  Images images = layout.bind(block.data(), run.batch());
+  run.image_source()({.samples = samples}, images);
+  DeviceArray<std::byte> on_device(static_cast<std::int64_t>(block.size()));
+  on_device.set(block, run.stream());
+  images = layout.bind(on_device.data(), run.batch());
+  run.for_each_step([&](Step& step) {
+    step.compute(images.pixels.data_handle(), images.labels.data_handle(), run.stream());
+    if (step.number() + 1 < run.options().warmup + run.options().steps) return;
+    run.tell(step.number(), run.read_metrics());
+  });
+}
+
+nlohmann::json result_of(const Rung& rung, const Run& run) {
+  const Timing timing = run.timing();
+  const Options& options = run.options();
+  return {{"rung", rung.number},      {"name", rung.name},
+          {"change", rung.change},    {"operations", operations_name()},
+          {"emulated", on_the_cpu()}, {"synthetic", options.synthetic},
+          {"model", options.model},   {"image_size", options.image_size},
+          {"batch", options.batch},   {"images_per_second", timing.images_per_second},
+          {"step_ms", timing.step},   {"load_ms", timing.load},
+          {"copy_ms", timing.copy},   {"compute_ms", timing.compute},
+          {"idle", timing.idle},      {"losses", run.losses()}};
+}
+
+void print_result(const Rung& rung, const Run& run) {
+  const Timing timing = run.timing();
+  std::printf("%s %s%s: %s, %d x %d, batch %lld, %s\n", rung.number.c_str(), rung.name.c_str(),
+              run.options().synthetic ? ", synthetic" : "", run.options().model.c_str(),
+              run.options().image_size, run.options().image_size,
+              static_cast<long long>(run.batch()), operations_name().c_str());
+  std::printf("%.1f images/s; a step %.2f ms: load %.2f, copy %.2f, compute %.2f; idle %.1f %%\n",
+              timing.images_per_second, timing.step, timing.load, timing.copy, timing.compute,
+              100 * timing.idle);
+  std::printf("loss %.4f\n", static_cast<double>(run.losses().back()));
+}
+
+}  // namespace
+
+int run_rung(const Rung& rung, int argc, char** argv) {
+  Options options;
+  if (const auto status =
+          parse(argc, argv, rung.number + " " + rung.name + ": " + rung.change, options))
+    return *status;
+  examples::watch_interrupts();
+  try {
+    Run run(rung, options);
+    (options.synthetic ? train_synthetic : rung.train)(run);
+    run.save();
+    if (examples::interrupted()) return examples::interrupted_exit_code();
+    print_result(rung, run);
+    if (!options.json.empty()) std::ofstream(options.json) << result_of(rung, run).dump(1) << '\n';
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s: %s\n", rung.name.c_str(), error.what());
+    return 1;
+  }
+}
+
+}  // namespace resnet

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Run: what every rung of the ladder has in common: data, a network, a stream, and steps that are
+// counted, timed and told. A rung is the loop itself:
+//
+//   void train(Run& run) {
+//     run.for_each_step([&](Step& step) {
+//       step.load([&] { ... });                 // host: make the batch
+//       step.copy(stream, [&] { ... });         // to the device
+//       step.compute(pixels, labels, stream);   // forward, loss, backward, optimizer
+//       step.told(metrics);
+//     });
+//   }
+//   int main(int argc, char** argv) {
+//     return run_rung({"T1", "baseline", "...", {}, 32, train}, argc, argv);
+//   }
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <penstock/markers.hpp>
+#include <penstock/record_file.hpp>
+#include <penstock/sampler.hpp>
+#include <penstock/stats.hpp>
+#include <string>
+#include <vector>
+
+#include "../data/input.hpp"
+#include "../model/network.hpp"
+#include "measure.hpp"
+#include "options.hpp"
+
+namespace resnet {
+
+class Run;
+
+struct Rung {
+  std::string number;  ///< in the published ladder
+  std::string name;
+  std::string change;  ///< against the rung before
+  Settings settings = {};
+  std::int64_t batch = 32;
+  void (*train)(Run&) = nullptr;
+};
+
+namespace ranges {
+struct EntireTraining {
+  static constexpr const char* message = "entire training";
+};
+struct Epoch {
+  static constexpr const char* message = "epoch";
+};
+struct Step {
+  static constexpr const char* message = "step";
+};
+struct GetBatch {
+  static constexpr const char* message = "get batch";
+};
+struct CopyBatch {
+  static constexpr const char* message = "copy batch";
+};
+}  // namespace ranges
+
+/// One step of a run; valid within for_each_step.
+class Step {
+ public:
+  std::int64_t number() const { return number_; }
+  std::uint64_t epoch() const;
+  std::uint64_t batch() const;  ///< within the epoch
+
+  /// Runs `f`, which gets a batch, and times it.
+  template <class F>
+  void load(F&& f);
+  /// Runs `f`, which queues a copy on `stream`, and times what the stream does.
+  template <class F>
+  void copy(cudaStream_t stream, F&& f);
+  /// Queues forward, loss, backward and optimizer for float images in device memory (sample x 3 x
+  /// height x width), packed as the network takes them.
+  void compute(const float* pixels, const std::int32_t* labels, cudaStream_t stream);
+  /// The same by a function that queues it all.
+  template <class F>
+  void compute(cudaStream_t stream, F&& f);
+
+ private:
+  friend class Run;
+  Step(Run& run, std::int64_t number) : run_(run), number_(number) {}
+
+  Run& run_;
+  std::int64_t number_;
+};
+
+class Run {
+ public:
+  /// Opens the data, makes network and operations, loads the checkpoint.
+  Run(const Rung& rung, const Options& options);
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  const Options& options() const { return options_; }
+  std::int64_t batch() const { return options_.batch; }
+  /// Bytes of a batch of float images.
+  std::size_t pixel_bytes() const;
+  std::size_t label_bytes() const;
+  /// Epochs that the steps take, begun ones counted.
+  std::uint64_t epochs() const;
+
+  const penstock::Sampler& sampler() const { return sampler_; }
+  /// Makes float images on the CPU; copies of it are independent.
+  const ImageSource& image_source() const { return image_source_; }
+  const penstock::RecordFile& records() const { return *records_; }
+  Network& network() { return *network_; }
+  Operations& operations() { return *operations_; }
+  InputFormat input_format() const;
+  cudaStream_t stream() const { return stream_.get(); }
+
+  /// Calls body(step) for the warm-up and the measured steps, or until somebody interrupts.
+  void for_each_step(const std::function<void(Step&)>& body);
+
+  /// Queues what a step computes on images that are packed already.
+  void train_step(const void* input, const std::int32_t* labels, cudaStream_t stream);
+  /// What network().metrics() says now. Waits for the stream.
+  Metrics read_metrics() const;
+  /// Of one step, as network().metrics() says; each step's once, from any thread. Throws
+  /// std::runtime_error for a loss that is no number.
+  void tell(std::int64_t step, const Metrics& metrics);
+
+  /// Where a prefetcher copies, it knows how long.
+  void set_copy_time(const penstock::Stats& stats) { measure_.set_copy_time(stats.copy); }
+  Timing timing() const;
+  const std::vector<float>& losses() const { return losses_; }
+  void save();
+
+ private:
+  friend class Step;
+
+  void profile(std::int64_t step) const;
+
+  const Rung& rung_;
+  const Options options_;
+  std::unique_ptr<penstock::RecordFile> records_;
+  penstock::Sampler sampler_;
+  ImageSource image_source_;
+  penstock::Stream stream_;
+  std::unique_ptr<Operations> operations_;
+  std::unique_ptr<Network> network_;
+  DeviceArray<std::byte> input_;  // packed images
+  SgdOptions sgd_;
+  Measure measure_;
+  std::vector<float> losses_;  // by step
+  std::int64_t done_ = 0;      // measured steps
+};
+
+/// The main function of a rung: command line, run, result as text and JSON.
+int run_rung(const Rung& rung, int argc, char** argv);
+
+// -------------------------------------------------------------------------------------------------
+
+template <class F>
+void Step::load(F&& f) {
+  const penstock::ScopedRange range(ranges::GetBatch{}, static_cast<std::uint64_t>(number_));
+  const auto begin = Measure::Clock::now();
+  f();
+  if (run_.measure_.running()) run_.measure_.load += Measure::Clock::now() - begin;
+}
+
+template <class F>
+void Step::copy(cudaStream_t stream, F&& f) {
+  const penstock::ScopedRange range(ranges::CopyBatch{}, static_cast<std::uint64_t>(number_));
+  const bool timed = run_.measure_.running();
+  if (timed) run_.measure_.copies.begin(stream);
+  f();
+  if (timed) run_.measure_.copies.end(stream);
+}
+
+template <class F>
+void Step::compute(cudaStream_t stream, F&& f) {
+  const bool timed = run_.measure_.running();
+  if (timed) run_.measure_.computes.begin(stream);
+  f();
+  if (timed) run_.measure_.computes.end(stream);
+}
+
+}  // namespace resnet

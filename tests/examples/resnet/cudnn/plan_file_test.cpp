@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The file that plans are kept in: what it holds comes back; what does not fit is told and not
+// used.
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "../../../../examples/resnet/ops/cudnn/plan_file.hpp"
+#include "support/catch.hpp"
+#include "support/temporary_directory.hpp"
+
+using penstock::test::TemporaryDirectory;
+using resnet::cudnn::PlanFile;
+
+namespace {
+
+const PlanFile::Bytes one{1, 0, 255, 10}, two(100'000, 7);
+
+void write_two(const std::filesystem::path& path) {
+  PlanFile file(path, "cuDNN 9.1, a GPU");
+  file.put("first key", one);
+  file.put("second\nkey", two);
+  file.save();
+}
+
+std::string contents(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+}  // namespace
+
+TEST_CASE("plans come back from their file", "[resnet][cudnn]") {
+  const TemporaryDirectory directory;
+  const std::filesystem::path path = directory / "plans";
+  write_two(path);
+  PlanFile file(path, "cuDNN 9.1, a GPU");
+  CHECK(file.note().empty());
+  REQUIRE(file.find("first key") != nullptr);
+  REQUIRE(file.find("second\nkey") != nullptr);
+  CHECK(*file.find("first key") == one);
+  CHECK(*file.find("second\nkey") == two);
+  CHECK(file.find("third") == nullptr);
+
+  file.put("first key", two);
+  file.save();
+  CHECK(*PlanFile(path, "cuDNN 9.1, a GPU").find("first key") == two);
+  // Nothing is left beside it.
+  CHECK(std::distance(std::filesystem::directory_iterator(path.parent_path()), {}) == 1);
+}
+
+TEST_CASE("a file of plans for something else is ignored, and why is told", "[resnet][cudnn]") {
+  const TemporaryDirectory directory;
+  const std::filesystem::path path = directory / "plans";
+  write_two(path);
+  const PlanFile file(path, "cuDNN 9.2, a GPU");
+  CHECK(file.find("first key") == nullptr);
+  CHECK(file.note().find("cuDNN 9.1") != std::string::npos);
+  CHECK(file.note().find("cuDNN 9.2") != std::string::npos);
+}
+
+TEST_CASE("a damaged file of plans is ignored wherever it ends", "[resnet][cudnn]") {
+  const TemporaryDirectory directory;
+  const std::filesystem::path path = directory / "plans";
+  write_two(path);
+  const std::string whole = contents(path);
+  // The header's line and the first plan: up to there, the file is a whole one of fewer plans.
+  const std::size_t header = whole.find('\n') + 1, first = header + 8 + 9 + 8 + one.size();
+  for (const std::size_t length : {std::size_t{0}, std::size_t{5}, header - 2, header + 3,
+                                   header + 8, first - 1, first + 1, whole.size() - 1}) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << whole.substr(0, length);
+    const PlanFile file(path, "cuDNN 9.1, a GPU");
+    CHECK(!file.note().empty());
+    CHECK(file.find("first key") == nullptr);
+  }
+}
+
+TEST_CASE("without a file, plans are not kept", "[resnet][cudnn]") {
+  PlanFile file("", "cuDNN 9.1, a GPU");
+  file.put("first key", one);
+  file.save();
+  CHECK(file.note().empty());
+  CHECK(file.find("first key") == nullptr);
+  const TemporaryDirectory directory;
+  PlanFile missing(directory / "plans", "cuDNN 9.1, a GPU");
+  CHECK(missing.note().empty());
+  PlanFile unwritable(directory / "no folder" / "plans", "cuDNN 9.1, a GPU");
+  unwritable.put("first key", one);
+  CHECK_THROWS_AS(unwritable.save(), std::runtime_error);
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Records to images: crop, flip, resize, normalise, pack.
+
+#include "../../../../examples/resnet/data/input.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <fstream>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "../../../../examples/data/cifar10.hpp"
+#include "../../../../examples/resnet/data/augment.hpp"
+#include "support/catch.hpp"
+#include "support/handles.hpp"
+#include "support/memory.hpp"
+#include "support/temporary_directory.hpp"
+#include "support/thrown.hpp"
+
+namespace resnet {
+namespace {
+
+using namespace penstock::test;
+
+constexpr std::uint64_t kRecords = 6;
+
+/// A label and pixels that tell channel, row and column apart.
+std::vector<std::uint8_t> record_of(std::uint64_t number) {
+  std::vector<std::uint8_t> record(cifar10::record_bytes);
+  record[0] = static_cast<std::uint8_t>(number % cifar10::classes);
+  for (std::size_t i = 1; i < record.size(); ++i)
+    record[i] = static_cast<std::uint8_t>((i * 37 + number * 101) % 256);
+  return record;
+}
+
+float raw(const std::vector<std::uint8_t>& record, int c, int y, int x) {
+  return record[static_cast<std::size_t>(1 + (c * 32 + y) * 32 + x)];
+}
+
+float normalised(float value, int c) {
+  return (value - detail::mean_of(c)) * detail::inverse_deviation_of(c);
+}
+
+TEST_CASE("an image as it is, is its pixels, normalised", "[resnet][input]") {
+  const auto record = record_of(3);
+  for (int c = 0; c < 3; ++c)
+    for (int y : {0, 13, 31})
+      for (int x : {0, 7, 31})
+        CHECK(normalised_pixel(record.data(), {}, 32, c, y, x) ==
+              normalised(raw(record, c, y, x), c));
+}
+
+TEST_CASE("a crop moves the image and leaves black behind; a flip mirrors it", "[resnet][input]") {
+  const auto record = record_of(1);
+  const View crop{.dx = 3, .dy = -2};
+  CHECK(normalised_pixel(record.data(), crop, 32, 1, 10, 5) == normalised(raw(record, 1, 8, 8), 1));
+  CHECK(normalised_pixel(record.data(), crop, 32, 1, 1, 5) == normalised(0, 1));
+  CHECK(normalised_pixel(record.data(), crop, 32, 1, 5, 29) == normalised(0, 1));
+  const View flip{.dx = 1, .dy = 0, .flip = true};
+  CHECK(normalised_pixel(record.data(), flip, 32, 2, 4, 10) ==
+        normalised(raw(record, 2, 4, 31 - 10 + 1), 2));
+}
+
+TEST_CASE("resizing interpolates between the centres of pixels", "[resnet][input]") {
+  const auto record = record_of(2);
+  // 64: output 5 lies at 5.5 / 2 - 0.5 = 2.25.
+  const auto value = normalised_pixel(record.data(), {}, 64, 0, 5, 5);
+  const auto row = [&](int y) {
+    return 0.75f * raw(record, 0, y, 2) + 0.25f * raw(record, 0, y, 3);
+  };
+  CHECK(value == Approx(normalised(0.75f * row(2) + 0.25f * row(3), 0)).margin(1e-5));
+  // The edges are the edges' pixels.
+  CHECK(normalised_pixel(record.data(), {}, 64, 0, 0, 0) == normalised(raw(record, 0, 0, 0), 0));
+  CHECK(normalised_pixel(record.data(), {}, 64, 0, 63, 63) ==
+        normalised(raw(record, 0, 31, 31), 0));
+  // A constant image stays constant at any size.
+  std::vector<std::uint8_t> flat(cifar10::record_bytes, 200);
+  for (int size : {8, 20, 33, 224})
+    CHECK(normalised_pixel(flat.data(), {}, size, 1, size / 3, size - 1) == normalised(200, 1));
+}
+
+TEST_CASE("views are a pure function of seed, epoch and sample, and all there are come",
+          "[resnet][input]") {
+  const auto key = [](const View& view) { return std::tuple(view.dx, view.dy, view.flip); };
+  std::set<std::tuple<int, int, bool>> all;
+  int flips = 0;
+  for (std::uint64_t sample = 0; sample < 4000; ++sample) {
+    const View view = random_view(7, 2, sample);
+    CHECK(key(view) == key(random_view(7, 2, sample)));
+    all.insert(key(view));
+    flips += view.flip;
+    REQUIRE(std::max(std::abs(view.dx), std::abs(view.dy)) <= crop_margin);
+  }
+  CHECK(all.size() == 9 * 9 * 2);
+  CHECK(std::abs(flips - 2000) < 200);
+  int same = 0;
+  for (std::uint64_t sample = 0; sample < 1000; ++sample)
+    same += key(random_view(7, 2, sample)) == key(random_view(7, 3, sample));
+  CHECK(same < 30);
+}
+
+class DataSet {
+ public:
+  DataSet() {
+    std::ofstream file(directory_ / "records", std::ios::binary);
+    for (std::uint64_t number = 0; number < kRecords; ++number) {
+      const auto record = record_of(number);
+      file.write(reinterpret_cast<const char*>(record.data()),
+                 static_cast<std::streamsize>(record.size()));
+    }
+  }
+  penstock::RecordFile open() const {
+    return penstock::RecordFile({directory_ / "records"}, cifar10::record_bytes);
+  }
+
+ private:
+  TemporaryDirectory directory_;
+};
+
+TEST_CASE("images made on the CPU and records decoded on the device are the same",
+          "[resnet][input]") {
+  const DataSet data;
+  const penstock::RecordFile records = data.open();
+  const std::int32_t size = GENERATE(32, 40);
+  const auto format = GENERATE(Format::nchw, Format::nhwc);
+  const std::int64_t channels = GENERATE(3, 4);
+  const std::vector<std::uint64_t> samples = {4, 0, 5};
+  const Augmentation augmentation{.seed = 9, .size = size};
+  const penstock::Ticket ticket{.epoch = 6, .samples = samples};
+  const InputFormat input{{4, channels, size, size}, Precision::fp32, format};
+  const auto numbers = static_cast<std::size_t>(3 * channels * size * size);
+
+  const auto images_in = images_layout(4, size);
+  const PinnedMemory<std::byte> images_block(images_in.bytes());
+  const auto records_in = records_layout(4);
+  const PinnedMemory<std::byte> records_block(records_in.bytes());
+  const PinnedMemory<float> from_images(numbers), from_records(numbers);
+  const PinnedMemory<std::int32_t> labels(3);
+  {
+    Images images = images_in.bind(images_block.data(), 3);
+    ImageSource{&records, augmentation}(ticket, images);
+    Records raw_records = records_in.bind(records_block.data(), 3);
+    RecordSource{&records}(ticket, raw_records);
+    CHECK(images.labels(0) == 4);
+    CHECK(images.labels(2) == 5);
+
+    const TestStream stream;  // Pinned memory is the device's too.
+    pack_images(images.pixels.data_handle(), 3, input, from_images.data(), stream);
+    pack_records(raw_records, 6, augmentation, input, from_records.data(), labels.data(), stream);
+    REQUIRE_CUDA(cudaStreamSynchronize(stream));
+
+    std::size_t differences = 0;
+    for (std::size_t i = 0; i < numbers; ++i) differences += from_images[i] != from_records[i];
+    CHECK(differences == 0);
+    CHECK(labels[0] == 4);
+    CHECK(labels[1] == 0);
+    const auto at = [&](std::int64_t n, std::int64_t c, std::int64_t y, std::int64_t x) {
+      return from_images[static_cast<std::size_t>(
+          format == Format::nhwc ? ((n * size + y) * size + x) * channels + c
+                                 : ((n * channels + c) * size + y) * size + x)];
+    };
+    const auto record = record_of(5);
+    CHECK(at(2, 1, 9, 11) == normalised_pixel(record.data(), random_view(9, 6, 5), size, 1, 9, 11));
+    if (channels == 4) CHECK(at(2, 3, 9, 11) == 0.0f);
+  }
+}
+
+TEST_CASE("a label that is none is told, with the record", "[resnet][input]") {
+  const TemporaryDirectory directory;
+  auto record = record_of(1);
+  record[0] = 10;
+  std::ofstream(directory / "bad", std::ios::binary)
+      .write(reinterpret_cast<const char*>(record.data()),
+             static_cast<std::streamsize>(record.size()));
+  const penstock::RecordFile records({directory / "bad"}, cifar10::record_bytes);
+  const std::vector<std::uint64_t> samples = {0};
+  std::vector<float> pixels(3 * 32 * 32);
+  std::int32_t label = 0;
+  CHECK_THROWS_AS((ImageSource{&records, {}}.fill(0, samples, pixels.data(), &label)),
+                  cifar10::DataError);
+}
+
+}  // namespace
+}  // namespace resnet

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Whole networks against PyTorch (vectors/, by make_vectors.py): logits, losses, gradients, ten
+// steps of SGD, running statistics. The truth is PyTorch in float64; the error allowed is twice
+// that of PyTorch in float32, which is a straightforward computation in our precision (three times
+// behind ten steps, each of which magnifies what the one before left).
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "../../support/catch.hpp"
+#include "../../support/sanitized.hpp"
+#include "training.hpp"
+
+namespace resnet::test {
+namespace {
+
+using Json = nlohmann::json;
+using Values = std::vector<double>;
+using Digests = std::vector<Values>;  // of each tensor: norm, mean, elements
+
+Json read_vectors(const std::string& name) {
+  std::ifstream file(std::string(RESNET_VECTORS) + "/" + name + ".json");
+  REQUIRE(file);
+  return Json::parse(file);
+}
+
+/// Of a tensor with elements at(0), at(1), ...
+template <class At>
+Values digest(std::size_t tensor, std::int64_t count, const At& at) {
+  double squares = 0, sum = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    squares += at(i) * at(i);
+    sum += at(i);
+  }
+  Values values{std::sqrt(squares), sum / static_cast<double>(count)};
+  for (std::uint64_t i = 0; i < 4; ++i)
+    values.push_back(at(static_cast<std::int64_t>(mix(mix(5000 + tensor) ^ i) %
+                                                  static_cast<std::uint64_t>(count))));
+  return values;
+}
+
+Digests digests(const ParameterTable& table, const std::vector<float>& block) {
+  Digests all;
+  for (const Parameter& parameter : table.parameters())
+    all.push_back(digest(all.size(), parameter.count(), [&](std::int64_t i) {
+      return static_cast<double>(block[size(table.place(parameter, i))]);
+    }));
+  return all;
+}
+
+Digests statistic_digests(const ParameterTable& table, const std::vector<float>& block) {
+  Digests all;
+  for (const Statistic& statistic : table.statistics())
+    all.push_back(digest(all.size(), statistic.channels, [&](std::int64_t i) {
+      return static_cast<double>(block[size(statistic.offset + i)]);
+    }));
+  return all;
+}
+
+/// Root mean square of the differences, relative to that of the truth.
+double error(const Values& values, const Values& truth) {
+  REQUIRE(values.size() == truth.size());
+  double wrong = 0, all = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    wrong += (values[i] - truth[i]) * (values[i] - truth[i]);
+    all += truth[i] * truth[i];
+  }
+  return std::sqrt(wrong / all);
+}
+
+/// Of all tensors, each relative to its own size (a gradient that is 0 but for rounding: relative
+/// to a thousandth of what they are on the average).
+double error(const Digests& values, const Digests& truth, const std::vector<std::int64_t>& counts) {
+  REQUIRE(values.size() == truth.size());
+  Values sizes;  // root mean squares
+  double average = 0;
+  for (std::size_t tensor = 0; tensor < truth.size(); ++tensor) {
+    sizes.push_back(truth[tensor][0] / std::sqrt(static_cast<double>(counts[tensor])));
+    average += sizes.back() / static_cast<double>(truth.size());
+  }
+  double wrong = 0;
+  for (std::size_t tensor = 0; tensor < truth.size(); ++tensor)
+    for (std::size_t i = 0; i < truth[tensor].size(); ++i) {
+      const double unit = i == 0 ? std::sqrt(static_cast<double>(counts[tensor])) : 1;  // the norm
+      const double relative =
+          (values[tensor][i] - truth[tensor][i]) / unit / std::max(sizes[tensor], 1e-3 * average);
+      wrong += relative * relative;
+    }
+  return std::sqrt(wrong / static_cast<double>(truth.size() * truth[0].size()));
+}
+
+class Comparison {
+ public:
+  explicit Comparison(const std::string& name) : vectors_(read_vectors(name)) {}
+
+  std::uint64_t batch_seed() const { return vectors_["batch_seed"]; }
+
+  void check(const char* what, const Values& ours, double factor) const {
+    const Values truth = vectors_["float64"][what], theirs = vectors_["float32"][what];
+    judge(what, error(ours, truth), error(theirs, truth), factor);
+  }
+  void check(const char* what, const Digests& ours, const std::vector<std::int64_t>& counts,
+             double factor) const {
+    const Digests truth = vectors_["float64"][what], theirs = vectors_["float32"][what];
+    judge(what, error(ours, truth, counts), error(theirs, truth, counts), factor);
+  }
+
+ private:
+  static void judge(const char* what, double ours, double theirs, double factor) {
+    INFO(what << ": our error " << ours << ", PyTorch's in float32 " << theirs);
+    CHECK(ours <= factor * theirs);
+    CHECK(theirs < 1e-4);  // else it would be no measure
+  }
+
+  Json vectors_;
+};
+
+Values in_double(const std::vector<float>& values) {
+  return {values.begin(), values.end()};
+}
+
+void compare(const std::string& name, std::int64_t classes, const Extents& images, int steps) {
+  const Comparison comparison(name);
+  Training training({architecture_of(name, classes), images});
+  training.set_batch(test_images(images, comparison.batch_seed()), test_labels(images.n, classes));
+  const ParameterTable& table = training.network.table();
+  std::vector<std::int64_t> counts, channels;
+  for (const Parameter& parameter : table.parameters()) counts.push_back(parameter.count());
+  for (const Statistic& statistic : table.statistics()) channels.push_back(statistic.channels);
+
+  Values losses;
+  for (int step = 0; step < steps; ++step) {
+    training.step();
+    losses.push_back(static_cast<double>(training.metrics().loss) / static_cast<double>(images.n));
+    if (step > 0) continue;
+    comparison.check("logits", in_double(training.logits()), 2);
+    comparison.check("gradients", digests(table, training.network.gradients(training.stream.get())),
+                     counts, 2);
+  }
+  if (steps < 10) return;
+  const NetworkState state = training.state();
+  comparison.check("losses", losses, 3);
+  comparison.check("parameters", digests(table, state.parameters), counts, 3);
+  comparison.check("statistics", statistic_digests(table, state.statistics), channels, 3);
+  CHECK(state.batches_tracked == 10);
+  training.infer();
+  comparison.check("inference", in_double(training.logits()), 3);
+}
+
+constexpr int steps_of_large_networks = PENSTOCK_TEST_SANITIZED ? 1 : 10;  // of seconds each
+
+TEST_CASE("ResNet-8 as PyTorch's") {
+  compare("resnet8", 10, {8, 3, 16, 16}, 10);
+}
+TEST_CASE("ResNet-18 as PyTorch's") {
+  compare("resnet18", 20, {4, 3, 64, 64}, steps_of_large_networks);
+}
+TEST_CASE("ResNet-50 as PyTorch's") {
+  compare("resnet50", 20, {4, 3, 64, 64}, steps_of_large_networks);
+}
+
+}  // namespace
+}  // namespace resnet::test
