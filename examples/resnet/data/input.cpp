@@ -84,20 +84,11 @@ void with_packing(const InputFormat& input, void* out, F&& f) {
     f(Packing<std::remove_pointer_t<decltype(typed)>>{typed, e.c, e.h, e.w,
                                                       input.format == Format::nhwc});
   };
-  switch (input.precision) {
-    case Precision::fp32:
-    case Precision::tf32:
-      return packing(static_cast<float*>(out));
-#ifdef __CUDACC__
-    case Precision::fp16:
-      return packing(static_cast<__half*>(out));
-    case Precision::bf16:
-      return packing(static_cast<__nv_bfloat16*>(out));
-#else
-    default:  // The reference operations compute in float whatever the precision.
-      return packing(static_cast<float*>(out));
+#ifdef __CUDACC__  // The reference operations compute in float whatever the precision.
+  if (input.precision == Precision::fp16) return packing(static_cast<__half*>(out));
+  if (input.precision == Precision::bf16) return packing(static_cast<__nv_bfloat16*>(out));
 #endif
-  }
+  packing(static_cast<float*>(out));
 }
 
 }  // namespace

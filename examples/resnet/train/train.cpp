@@ -185,7 +185,7 @@ void Training::train_epoch() {
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   const double samples = std::max(1.0, static_cast<double>(of_epoch_.samples));
   std::printf("epoch %llu: loss %.4f, accuracy %.2f %%, %.0f images/s\n",
-              static_cast<unsigned long long>(epoch_ + 1),
+              static_cast<unsigned long long>(epoch_) + 1,
               static_cast<double>(of_epoch_.loss) / samples,
               100 * static_cast<double>(of_epoch_.correct) / samples, samples / seconds.count());
 }
@@ -205,7 +205,7 @@ double Training::validate() {
   stream_.synchronize();
   const double accuracy =
       static_cast<double>(metrics.correct) / static_cast<double>(metrics.samples);
-  std::printf("epoch %llu: test accuracy %.2f %%\n", static_cast<unsigned long long>(epoch_ + 1),
+  std::printf("epoch %llu: test accuracy %.2f %%\n", static_cast<unsigned long long>(epoch_) + 1,
               100 * accuracy);
   std::fflush(stdout);
   return accuracy;
