@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What a pinned pool does when CUDA fails.
+
+#include <penstock/emulation.hpp>
+#include <penstock/error.hpp>
+#include <penstock/pinned_pool.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <thread>
+
+#include "support/catch.hpp"
+
+namespace emulation = penstock::emulation;
+using penstock::CudaError;
+using penstock::PinnedBlock;
+using penstock::PinnedPool;
+
+TEST_CASE("a block whose copy nobody can ask about is never handed out again",
+          "[pinned_pool][emulated]") {
+  {
+    const penstock::Stream stream;
+    PinnedPool pool({.max_bytes = 4096});
+    PinnedBlock block = pool.acquire(4096);
+    block.release_after(stream.get());
+    emulation::fail_call("cudaEventQuery", cudaErrorLaunchFailure);  // This time and each other.
+    CHECK_THROWS_AS(pool.acquire(4096), CudaError);
+  }
+  emulation::reset(emulation::options());
+}
+
+TEST_CASE("memory is refused to one thread while another one looks for some",
+          "[pinned_pool][emulated]") {
+  constexpr std::size_t kBytes = 4096;
+  PinnedPool pool({.max_bytes = 1000 * kBytes});
+  int refused = 0;
+  for (std::size_t round = 1; round <= 30; ++round) {
+    emulation::fail_call("cudaHostAlloc", cudaErrorMemoryAllocation);
+    std::atomic<int> failures{0};
+    const auto acquire = [&](std::size_t bytes) {
+      try {
+        const PinnedBlock block = pool.acquire(bytes);
+      } catch (const penstock::PoolExhausted&) {
+        ++failures;
+      }
+    };
+    std::thread other(acquire, 3 * round * kBytes);
+    acquire((3 * round + 1) * kBytes);
+    other.join();
+    emulation::clear_failures();
+    refused += failures;
+  }
+  CHECK(refused > 0);
+  CHECK(pool.stats().bytes <= 1000 * kBytes);
+}
