@@ -190,6 +190,29 @@ TEST_CASE("readback: what a callback throws comes out of the next push, which pu
   CHECK(calls == 1 + pushes + 1);
 }
 
+TEST_CASE("readback: callbacks that throw while others are pushed: each push says so or pushes",
+          "[readback]") {
+  const TestStream stream;
+  const DeviceMemory<int> value(1);
+  Readback<int> readback(2);
+  std::atomic<int> calls{0};
+  int pushed = 0, told = 0;
+  for (int i = 0; i < 300; ++i) {
+    try {
+      readback.push(value.data(), stream, [&](int) {
+        ++calls;
+        throw std::range_error("bad");
+      });
+      ++pushed;
+    } catch (const std::range_error&) {
+      ++told;
+    }
+  }
+  CHECK_THROWS_AS(readback.drain(), std::range_error);
+  CHECK(calls == pushed);
+  CHECK(told > 0);
+}
+
 TEST_CASE("readback: a callback and what it holds are gone when drain returns", "[readback]") {
   const TestStream stream;
   const DeviceMemory<int> value(1);

@@ -124,6 +124,20 @@ TEST_CASE("step graph: a step that waits for the device is told what it may not 
   CHECK(copies.to.read().front() == 2);
 }
 
+TEST_CASE("step graph: a capture that a step broke before it threw leaves no error behind",
+          "[step_graph]") {
+  const TestStream stream;
+  StepGraph graphs;
+  CHECK_THROWS_AS(graphs.launch(0, stream,
+                                [&] {
+                                  cudaStreamSynchronize(stream);
+                                  throw std::range_error("no");
+                                }),
+                  std::range_error);
+  CHECK(cudaGetLastError() == cudaSuccess);
+  CHECK_FALSE(is_capturing(stream));
+}
+
 TEST_CASE("step graph: the legacy default stream is refused", "[step_graph]") {
   StepGraph graphs;
   bool ran = false;
