@@ -27,13 +27,9 @@ void train(Run& run) {
     void *device_pixels = nullptr, *device_labels = nullptr;
     check(cudaMalloc(&device_pixels, run.pixel_bytes()), "cudaMalloc");
     check(cudaMalloc(&device_labels, run.label_bytes()), "cudaMalloc");
-    step.copy(cudaStreamLegacy, [&] {
-      check(cudaMemcpy(device_pixels, (*batch)->pixels.data_handle(), run.pixel_bytes(),
-                       cudaMemcpyHostToDevice),
-            "cudaMemcpy");
-      check(cudaMemcpy(device_labels, (*batch)->labels.data_handle(), run.label_bytes(),
-                       cudaMemcpyHostToDevice),
-            "cudaMemcpy");
+    step.copy(run.stream(), [&] {
+      run.copy_and_wait(device_pixels, (*batch)->pixels.data_handle(), run.pixel_bytes());
+      run.copy_and_wait(device_labels, (*batch)->labels.data_handle(), run.label_bytes());
     });
 
     step.compute(static_cast<float*>(device_pixels), static_cast<std::int32_t*>(device_labels),

@@ -163,6 +163,12 @@ void Run::tell(std::int64_t step, const Metrics& metrics) {
   losses_[static_cast<std::size_t>(step)] = loss;
 }
 
+void Run::copy_and_wait(void* to, const void* from, std::size_t bytes) const {
+  examples::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream()),
+                  "cudaMemcpyAsync");
+  stream_.synchronize();
+}
+
 Metrics Run::read_metrics() const {
   Metrics metrics;
   examples::check(cudaMemcpyAsync(&metrics, network_->metrics(), sizeof(metrics),

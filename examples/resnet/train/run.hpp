@@ -122,6 +122,10 @@ class Run {
 
   /// Queues what a step computes on images that are packed already.
   void train_step(const void* input, const std::int32_t* labels, cudaStream_t stream);
+  /// To the device, by the stream that computes, and waits for it. (A plain cudaMemcpy would not
+  /// do: it is on the legacy stream, and of pageable memory it returns while the device still
+  /// copies.)
+  void copy_and_wait(void* to, const void* from, std::size_t bytes) const;
   /// What network().metrics() says now. Waits for the stream.
   Metrics read_metrics() const;
   /// Of one step, as network().metrics() says; each step's once, from any thread. Throws
