@@ -18,7 +18,6 @@
 #include "support/handles.hpp"
 #include "support/memory.hpp"
 #include "support/temporary_directory.hpp"
-#include "support/thrown.hpp"
 
 namespace resnet {
 namespace {
@@ -37,7 +36,8 @@ std::vector<std::uint8_t> record_of(std::uint64_t number) {
 }
 
 float raw(const std::vector<std::uint8_t>& record, int c, int y, int x) {
-  return record[static_cast<std::size_t>(1 + (c * 32 + y) * 32 + x)];
+  const int at = 1 + (c * 32 + y) * 32 + x;
+  return record[static_cast<std::size_t>(at)];
 }
 
 float normalised(float value, int c) {
