@@ -445,15 +445,20 @@ TEST_CASE("a source that misbehaves at any one batch, or at all, harms no other 
 
 TEST_CASE("a source that takes no stop token holds up destruction until it returns, no longer",
           "[failure]") {
+  struct Source {
+    std::shared_ptr<int> copies;  // its use count: how many copies of the source there are
+    std::atomic<bool>&inside, &release;
+    void operator()(const Ticket& ticket, Numbers& batch) const {
+      write_numbers(ticket, batch);
+      if (ticket.batch != 5) return;
+      inside = true;
+      while (!release) std::this_thread::yield();
+    }
+  };
+  const auto copies = std::make_shared<int>(0);
   std::atomic<bool> inside{false}, release{false}, gone{false};
   auto prefetcher = std::make_unique<Prefetcher<Numbers>>(
-      numbers_layout(kBatch), shuffled(),
-      [&](const Ticket& ticket, Numbers& batch) {
-        write_numbers(ticket, batch);
-        if (ticket.batch != 5) return;
-        inside = true;
-        while (!release) std::this_thread::yield();
-      },
+      numbers_layout(kBatch), shuffled(), Source{copies, inside, release},
       PrefetcherOptions{.workers = 2, .host_depth = 6, .device_depth = 2});
   const struct LetsGo {  // Also when a check fails: a test that hangs tells nobody why.
     std::atomic<bool>& flag;
@@ -462,12 +467,14 @@ TEST_CASE("a source that takes no stop token holds up destruction until it retur
   TestStream stream;
   for (int i = 0; i < 3; ++i) CHECK(prefetcher->next(stream));
   REQUIRE(eventually([&] { return inside.load(); }));
+  // The test's copy, the producer's and each worker's: the other worker fills the batches behind.
+  REQUIRE(eventually([&] { return copies.use_count() == 4; }));
   std::thread destroyer([&] {
     prefetcher.reset();
     gone = true;
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  CHECK_FALSE(gone);  // Its memory is in the source's hands.
+  CHECK(eventually([&] { return copies.use_count() == 3; }));  // It is being destroyed,
+  CHECK_FALSE(gone);  // and waits: its memory is in the source's hands.
   release = true;
   destroyer.join();
   CHECK(gone);

@@ -57,10 +57,7 @@ void train(Run& run) {
     const Images images = layout.bind(slot.memory.data(), run.batch());
     step.compute(images.pixels.data_handle(), images.labels.data_handle(), run.stream());
     slot.used.record(run.stream());
-    losses.push(run.network().metrics(), run.stream(),
-                [&run, number = step.number()](const resnet::Metrics& metrics) {
-                  run.tell(number, metrics);
-                });
+    losses.push(run.network().metrics(), run.stream(), step.teller());
     step.load([&] { step.copy(copies.get(), [&] { copy_next(slots[(number + 1) & 1]); }); });
   });
   losses.drain();

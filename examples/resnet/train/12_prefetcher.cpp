@@ -28,10 +28,7 @@ void train(Run& run) {
     penstock::Lease<Images> batch;
     step.load([&] { batch = prefetcher.next(run.stream()); });
     step.compute(batch->pixels.data_handle(), batch->labels.data_handle(), run.stream());
-    losses.push(run.network().metrics(), run.stream(),
-                [&run, number = step.number()](const resnet::Metrics& metrics) {
-                  run.tell(number, metrics);
-                });
+    losses.push(run.network().metrics(), run.stream(), step.teller());
   });
   losses.drain();
   run.set_copy_time(prefetcher.stats());

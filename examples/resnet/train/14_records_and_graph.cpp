@@ -37,10 +37,7 @@ void train(Run& run) {
         run.train_step(batch->input.data_handle(), batch->labels.data_handle(), run.stream());
       });
     });
-    losses.push(run.network().metrics(), run.stream(),
-                [&run, number = step.number()](const resnet::Metrics& metrics) {
-                  run.tell(number, metrics);
-                });
+    losses.push(run.network().metrics(), run.stream(), step.teller());
   });
   losses.drain();
   run.set_copy_time(prefetcher.stats());

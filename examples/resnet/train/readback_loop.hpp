@@ -37,9 +37,7 @@ inline void train_with_readback(Run& run) {
     const Images images = layout.bind(slot.data(), run.batch());
     step.compute(images.pixels.data_handle(), images.labels.data_handle(), run.stream());
     slot.release_after(run.stream());
-    losses.push(
-        run.network().metrics(), run.stream(),
-        [&run, number = step.number()](const Metrics& metrics) { run.tell(number, metrics); });
+    losses.push(run.network().metrics(), run.stream(), step.teller());
   });
   losses.drain();
 }

@@ -197,6 +197,10 @@ std::uint64_t Step::batch() const {
   return static_cast<std::uint64_t>(number_) % run_.sampler_.batches();
 }
 
+std::function<void(Metrics)> Step::teller() const {
+  return [&run = run_, number = number_](const Metrics& metrics) { run.tell(number, metrics); };
+}
+
 void Step::compute(const float* pixels, const std::int32_t* labels, cudaStream_t stream) {
   compute(stream, [&] {
     pack_images(pixels, run_.batch(), run_.input_format(), run_.input_.data(), stream);

@@ -71,6 +71,8 @@ class Step {
   std::int64_t number() const { return number_; }
   std::uint64_t epoch() const;
   std::uint64_t batch() const;  ///< within the epoch
+  /// For a Readback: tells the run this step's metrics.
+  std::function<void(Metrics)> teller() const;
 
   /// Runs `f`, which gets a batch, and times it.
   template <class F>

@@ -16,6 +16,7 @@
 #include <penstock/detail/consumer_clock.hpp>
 #include <penstock/detail/copy_watch.hpp>
 #include <penstock/detail/landing.hpp>
+#include <penstock/detail/lease.hpp>
 #include <penstock/detail/staged_line.hpp>
 #include <penstock/prefetcher.hpp>
 #include <stdexcept>
@@ -24,15 +25,6 @@
 #include <vector>
 
 namespace penstock::detail {
-
-/// Where the end of a lease goes.
-template <class Batch>
-class LeaseOwner {
- public:
-  virtual ~LeaseOwner() = default;
-  virtual void give_back(Staged<Batch>& staged) noexcept = 0;
-  virtual bool forked() const noexcept = 0;
-};
 
 template <class Batch, class Host>
 class HandOver final : public LeaseOwner<Batch> {
@@ -464,45 +456,3 @@ Stats HandOver<Batch, Host>::stats() const {
 }
 
 }  // namespace penstock::detail
-
-namespace penstock {
-
-template <class Batch>
-const Batch& Lease<Batch>::operator*() const noexcept {
-  return staged_->batch;
-}
-
-template <class Batch>
-const Batch* Lease<Batch>::operator->() const noexcept {
-  return &staged_->batch;
-}
-
-template <class Batch>
-const Ticket& Lease<Batch>::ticket() const noexcept {
-  return staged_->ticket;
-}
-
-template <class Batch>
-std::size_t Lease<Batch>::slot() const noexcept {
-  return staged_->slot.index();
-}
-
-template <class Batch>
-void Lease<Batch>::also_used_on(cudaStream_t stream) {
-  detail::check(cudaStreamWaitEvent(stream, staged_->copied, cudaEventWaitDefault),
-                "cudaStreamWaitEvent");
-  staged_->consumers.push_back(stream);
-}
-
-template <class Batch>
-void Lease<Batch>::release() noexcept {
-  if (staged_ == nullptr) return;
-  auto owner = std::move(owner_);
-  detail::Staged<Batch>& staged = *std::exchange(staged_, nullptr);
-  if (owner->forked())
-    detail::leak(std::move(owner));
-  else
-    owner->give_back(staged);
-}
-
-}  // namespace penstock

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What a prefetcher says when nothing moves: which stage, which batch (promise P10). Runs emulated,
+// and on a GPU.
+
+#include <penstock/prefetcher.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "support/catch.hpp"
+#include "support/gate.hpp"
+#include "support/handles.hpp"
+#include "support/numbers.hpp"
+
+using namespace std::chrono_literals;
+using penstock::Lease;
+using penstock::Prefetcher;
+using penstock::Sampler;
+using penstock::StallError;
+using penstock::Ticket;
+using penstock::test::Gate;
+using penstock::test::Numbers;
+using penstock::test::numbers_layout;
+using penstock::test::TestStream;
+using penstock::test::write_numbers;
+
+namespace {
+
+/// The next batch, however long this machine takes beyond the stall time-out.
+Lease<Numbers> next_after_stalls(Prefetcher<Numbers>& prefetcher, cudaStream_t stream) {
+  for (;;) {
+    try {
+      return prefetcher.next(stream);
+    } catch (const StallError&) {
+    }
+  }
+}
+
+Sampler shuffled(std::uint64_t samples, std::int64_t batch_size) {
+  return Sampler{{.samples = samples, .batch_size = batch_size, .shuffle = true, .seed = 11}};
+}
+
+}  // namespace
+
+TEST_CASE("a stall names its stage: every slot is leased", "[prefetcher]") {
+  const int workers = GENERATE(0, 2);
+  TestStream stream;
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(40, 4), write_numbers,
+                                 {.workers = workers, .device_depth = 2, .stall_timeout = 30ms});
+  auto a = prefetcher.next(stream);
+  auto b = prefetcher.next(stream);
+  try {
+    prefetcher.next(stream);
+    FAIL("there was no slot");
+  } catch (const StallError& error) {
+    CHECK(error.stage() == "consumer");
+    CHECK(error.batch() == 2);
+    CHECK(error.waited() == 30ms);
+  }
+  a.release();
+  CHECK(prefetcher.next(stream).ticket().batch == 2);
+}
+
+TEST_CASE("a stall names its stage: the source does not return", "[prefetcher]") {
+  TestStream stream;
+  std::atomic<bool> go{false};
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(40, 4),
+                                 [&](const Ticket& ticket, Numbers& batch) {
+                                   while (ticket.batch == 3 && !go) std::this_thread::yield();
+                                   write_numbers(ticket, batch);
+                                 },
+                                 {.workers = 1, .stall_timeout = 100ms});
+  for (int i = 0; i < 3; ++i) prefetcher.next(stream);
+  try {
+    prefetcher.next(stream);
+    FAIL("the source was held");
+  } catch (const StallError& error) {
+    CHECK(error.stage() == "source");
+    CHECK(error.epoch() == 0);
+    CHECK(error.batch() == 3);
+  }
+  go = true;
+  CHECK(next_after_stalls(prefetcher, stream).ticket().batch == 3);
+}
+
+TEST_CASE("a stall names its stage: copies do not come through", "[prefetcher]") {
+  Gate gate;
+  TestStream stream;
+  Prefetcher<Numbers> prefetcher(
+      numbers_layout(4), shuffled(100, 4), write_numbers,
+      {.workers = 1, .host_depth = 2, .device_depth = 1, .stall_timeout = 100ms});
+  prefetcher.next(stream);
+  gate.hold(stream);
+  try {
+    for (int i = 0; i < 10; ++i) prefetcher.next(stream);
+    FAIL("the device was held");
+  } catch (const StallError& error) {
+    CHECK(error.stage() == "copy");
+  }
+  gate.open();
+  CHECK(next_after_stalls(prefetcher, stream));
+}
+
+TEST_CASE("a stall names the batch that is late, in whatever order batches come", "[prefetcher]") {
+  TestStream stream;
+  std::atomic<bool> go{false};
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(40, 4),
+                                 [&](const Ticket& ticket, Numbers& batch) {
+                                   while (ticket.batch == 0 && !go) std::this_thread::yield();
+                                   write_numbers(ticket, batch);
+                                 },
+                                 {.workers = 2, .ordered = false, .stall_timeout = 2s});
+  for (int i = 0; i < 9; ++i) CHECK(prefetcher.next(stream).ticket().batch != 0);
+  try {
+    prefetcher.next(stream);
+    FAIL("the source was held");
+  } catch (const StallError& error) {
+    CHECK(error.stage() == "source");
+    CHECK(error.batch() == 0);
+  }
+  go = true;
+  CHECK(next_after_stalls(prefetcher, stream).ticket().batch == 0);
+}

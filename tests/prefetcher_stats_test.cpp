@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What a prefetcher's stats() tell of its stages. Runs emulated, and on a GPU.
+
+#include <penstock/prefetcher.hpp>
+
+#include <utility>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/eventually.hpp"
+#include "support/gate.hpp"
+#include "support/handles.hpp"
+#include "support/numbers.hpp"
+
+using penstock::Lease;
+using penstock::Prefetcher;
+using penstock::Sampler;
+using penstock::test::eventually;
+using penstock::test::Gate;
+using penstock::test::Numbers;
+using penstock::test::numbers_layout;
+using penstock::test::TestStream;
+using penstock::test::write_numbers;
+
+namespace {
+
+Sampler shuffled(std::uint64_t samples, std::int64_t batch_size) {
+  return Sampler{{.samples = samples, .batch_size = batch_size, .shuffle = true, .seed = 11}};
+}
+
+}  // namespace
+
+TEST_CASE("stats tell a copy that waits for the slot's readers from one that runs",
+          "[prefetcher]") {
+  TestStream stream;
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(40, 4), write_numbers,
+                                 {.workers = 1, .device_depth = 2});
+  Gate gate;
+  {
+    auto first = prefetcher.next(stream), second = prefetcher.next(stream);
+    REQUIRE_CUDA(cudaStreamSynchronize(stream));  // Their copies are done.
+    gate.hold(stream);
+    first.release();  // Its slot's next copy waits at the gate.
+    REQUIRE(eventually([&] { return prefetcher.stats().copy.batches == 3; }));
+    second.release();  // Looks at that copy.
+  }
+  CHECK(prefetcher.stats().copy.waiting_for_room.count() > 0);
+  gate.open();
+}
+
+TEST_CASE("stats tell that nothing is being copied", "[prefetcher]") {
+  TestStream stream;
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(12, 4), write_numbers,
+                                 {.workers = 1, .device_depth = 3});
+  CHECK(prefetcher.stats().copy.busy.count() == 0);
+  CHECK(prefetcher.stats().copy.queued == 0);
+  std::vector<Lease<Numbers>> leases;
+  while (auto batch = prefetcher.next(stream)) leases.push_back(std::move(batch));
+  REQUIRE_CUDA(cudaDeviceSynchronize());
+  leases.clear();
+  const auto copy = prefetcher.stats().copy;
+  CHECK(copy.busy.count() == 0);
+  CHECK(copy.waiting_for_room.count() == 0);
+  CHECK(copy.waiting_for_input.count() > 0);
+}
+
+TEST_CASE("stats tell memory, batches and bytes", "[prefetcher]") {
+  TestStream stream;
+  Prefetcher<Numbers> prefetcher(numbers_layout(8), shuffled(20, 8), write_numbers,
+                                 {.workers = 2, .host_depth = 3, .device_depth = 2});
+  while (prefetcher.next(stream)) {
+  }
+  const penstock::Stats stats = prefetcher.stats();
+  const std::size_t per_sample =
+      sizeof(std::uint64_t) + penstock::test::kPayload * sizeof(std::uint32_t);
+  CHECK(stats.consumer.batches == 3);
+  CHECK(stats.source.batches == 3);
+  CHECK(stats.copy.batches == 3);
+  CHECK(stats.source.bytes >= 20 * per_sample);
+  CHECK(stats.copy.bytes == stats.source.bytes);
+  CHECK(stats.copy.bytes <
+        3 * numbers_layout(8).bytes());  // The short batch copied its samples alone.
+  CHECK(stats.host_depth == 3);
+  CHECK(stats.host_bytes == 3 * penstock::BatchProducer<Numbers>::block_bytes(numbers_layout(8)));
+  CHECK(stats.device_bytes == 2 * numbers_layout(8).bytes());
+  CHECK(stats.first_batch.count() > 0);
+}
