@@ -459,7 +459,8 @@ TEST_CASE("a source that takes no stop token holds up destruction until it retur
   std::atomic<bool> inside{false}, release{false}, gone{false};
   auto prefetcher = std::make_unique<Prefetcher<Numbers>>(
       numbers_layout(kBatch), shuffled(), Source{copies, inside, release},
-      PrefetcherOptions{.workers = 2, .host_depth = 6, .device_depth = 2});
+      // More epochs than it gets to: a worker that comes to the end leaves, and its copy with it.
+      PrefetcherOptions{.workers = 2, .host_depth = 6, .device_depth = 2, .epochs = 100});
   const struct LetsGo {  // Also when a check fails: a test that hangs tells nobody why.
     std::atomic<bool>& flag;
     ~LetsGo() { flag = true; }
