@@ -255,6 +255,31 @@ TEST_CASE("a block that is rewritten after its wait never changes a copy", "[pin
   CHECK(pool.stats().blocks <= 2);
 }
 
+TEST_CASE("a pool grows while another thread asks which copies are done", "[pinned_pool]") {
+  constexpr int kThreads = 4, kBlocks = 16;
+  Gate gate;
+  TestStream stream;
+  PinnedPool pool;
+  std::vector<PinnedBlock> in_flight;
+  for (int i = 0; i < kBlocks; ++i) in_flight.push_back(pool.acquire(4096));
+  gate.hold(stream);
+  for (PinnedBlock& block : in_flight) block.release_after(stream);
+  std::vector<std::thread> threads;  // Each asks for all in flight, or finds that another does.
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([&] {
+      std::vector<PinnedBlock> held;
+      for (int i = 0; i < kBlocks; ++i) held.push_back(pool.acquire(4096));
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(pool.stats().bytes_in_flight == kBlocks * 4096);
+  gate.open();
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  std::vector<PinnedBlock> all;
+  const std::uint64_t blocks = pool.stats().blocks;
+  while (all.size() < blocks) all.push_back(pool.acquire(4096));
+  CHECK(pool.stats().blocks == blocks);
+}
+
 TEST_CASE("blocks can be reserved from several threads, while others acquire", "[pinned_pool]") {
   PinnedPool pool;
   std::vector<std::thread> threads;

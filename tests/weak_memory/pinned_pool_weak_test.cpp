@@ -103,6 +103,22 @@ TEST_CASE("weak: blocks of other sizes make room", "[pinned_pool]") {
   });
 }
 
+TEST_CASE("weak: a pool grows while a thread asks which copies are done", "[pinned_pool]") {
+  explore([] {
+    PinnedPool pool({.timeout = kNever});
+    PinnedBlock first = pool.acquire(kBytes), second = pool.acquire(kBytes);
+    first.release_after(nullptr);
+    second.release_after(nullptr);
+    const auto grow = [&] {  // Too large for what comes back.
+      const PinnedBlock one = pool.acquire(2 * kBytes), other = pool.acquire(2 * kBytes);
+    };
+    std::thread other(grow);
+    grow();
+    other.join();
+    expect(pool.stats().bytes_in_use == 0, "everything came back");
+  });
+}
+
 TEST_CASE("weak: a block that is reserved wakes those who wait, and then others do",
           "[pinned_pool]") {
   explore([] {

@@ -215,8 +215,8 @@ class PinnedPoolCore {
   /// time asks, without the lock: CUDA may take its time.
   bool poll_in_flight(std::unique_lock<std::mutex>& lock) {
     if (polling_ || in_flight_.empty()) return false;
-    polling_ = true;
     asked_.assign(in_flight_.begin(), in_flight_.end());
+    polling_ = true;  // From here on asked_ is this thread's, lock or no lock.
     lock.unlock();
     const auto landed = std::partition(asked_.begin(), asked_.end(),
                                        [](PinnedEntry* entry) { return !has_landed(*entry); });
@@ -298,7 +298,8 @@ class PinnedPoolCore {
     }
     ++allocated_;
     mark_released(*entries_.back());
-    for (auto* list : {&in_flight_, &asked_, &lost_}) list->reserve(entries_.size());
+    for (auto* list : {&in_flight_, &lost_}) list->reserve(entries_.size());
+    if (!polling_) asked_.reserve(entries_.size());  // Else poll_in_flight does, the next time.
     idle_.reserve(entries_.size());
     return entries_.back().get();
   }
