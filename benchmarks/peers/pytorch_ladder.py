@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 pytorch_ladder.py [--data DIR] [--model resnet18] [--batch 32] [--large-batch 512] [--image-size 224]
-                  [--steps 15] [--warmup 5] [--workers 8] [--only T8,T9] [--compile MODE] [--json FILE]
+                  [--steps 15] [--warmup 5] [--repeat 1] [--workers 8] [--only T8,T9] [--compile MODE]
+                  [--limit SECONDS] [--json FILE] [--device cpu]
 
 The training ladder as PyTorch climbs it: the same model (torchvision's ResNet, written out here), images
 (CIFAR-10 records, random crop and flip, bilinear resize, normalisation, by the loader's workers), batch sizes,
@@ -14,14 +15,24 @@ run on the same machine, right before or after `examples/resnet/train/ladder`.
   T3 pinned memory         T5 loss read at the end      T6 cudnn.benchmark          T9 channels_last
   T10 the large batch      T11 a copy stream            best: T9's step, large batch, data on the device from the start
 
-Each rung keeps what the one before has. Prints a table; images/s of the measured steps, median of `--repeat`.
+Each rung keeps what the one before has, and is a process of its own, ended when it takes longer than --limit
+(torch.compile's max-autotune may take many minutes; --compile default, or reduce-overhead, takes fewer): then the
+others go on, and the limit is told in its place. Prints images/s of the measured steps, median of --repeat, as
+they come, and keeps them in FILE, which `ladder --peer FILE` shows beside ours. Exit status 1 when a rung failed.
+
+--device cpu, with a small model's image size and batch, tries the rungs on a machine without a GPU; its figures say
+nothing of one, and there is no copy stream.
 """
 
 import argparse
 import json
+import os
 import pathlib
+import signal
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 
 import torch
@@ -131,15 +142,16 @@ def run(rung, option, data):
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = has(6)
     torch.manual_seed(1)
-    model = resnet(option.model).cuda().to(memory_format=memory)
+    device, on_gpu = torch.device(option.device), option.device == "cuda"
+    model = resnet(option.model).to(device, memory_format=memory)
     loss_of = nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4, fused=has(7))
-    scaler = torch.amp.GradScaler(enabled=has(8))
+    scaler = torch.amp.GradScaler(option.device, enabled=has(8))
     forward = torch.compile(model, mode=option.compile) if has(7) else model
 
     def step(images, labels):
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cuda", torch.float16, enabled=has(8)):
+        with torch.autocast(option.device, torch.float16, enabled=has(8)):
             loss = loss_of(forward(images), labels)
         scaler.scale(loss).backward()
         scaler.step(optimizer)
@@ -147,17 +159,17 @@ def run(rung, option, data):
         return loss.detach()
 
     def to_device(pair):
-        images, labels = (tensor.cuda(non_blocking=has(4)) for tensor in pair)
+        images, labels = (tensor.to(device, non_blocking=has(4)) for tensor in pair)
         return images.to(memory_format=memory), labels
 
     workers = option.workers if has(2) and rung != "best" else 0
     loader = torch.utils.data.DataLoader(data, batch, shuffle=True, drop_last=True, num_workers=workers,
-                                         pin_memory=has(3), persistent_workers=workers > 0)  # fmt: skip
+                                         pin_memory=has(3) and on_gpu, persistent_workers=workers > 0)  # fmt: skip
     batches = forever(loader)
     if rung == "best":
         fixed = to_device(next(batches))
         get = lambda: fixed
-    elif has(11):
+    elif has(11) and on_gpu:
         ahead = CopyStream(batches, to_device)
         get = lambda: next(ahead)
     else:
@@ -168,7 +180,8 @@ def run(rung, option, data):
         for _ in range(count):
             loss = step(*get())
             losses.append(loss if has(5) else loss.item())
-        torch.cuda.synchronize()
+        if on_gpu:
+            torch.cuda.synchronize()
         return float(losses[-1])
 
     steps(option.warmup)
@@ -177,7 +190,41 @@ def run(rung, option, data):
         begin = time.perf_counter()
         loss = steps(option.steps)
         speeds.append(batch * option.steps / (time.perf_counter() - begin))
-    return {"rung": rung, "batch": batch, "images_per_second": statistics.median(speeds), "all": speeds, "loss": loss}
+    return {"images_per_second": statistics.median(speeds), "all": speeds, "loss": loss}
+
+
+# ---- All of them ----------------------------------------------------------------------------------
+
+
+def run_within_limit(rung, option):
+    """The rung in a process of its own: its result, or why there is none."""
+    with tempfile.TemporaryDirectory() as scratch:
+        path = pathlib.Path(scratch, "result.json")
+        child = subprocess.Popen([sys.executable, *sys.argv, "--rung", rung, "--json", path], start_new_session=True,
+                                 stdout=subprocess.DEVNULL)  # fmt: skip
+        try:
+            status = child.wait(option.limit)
+        except BaseException as error:  # Ctrl-C too: the session is not the terminal's.
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            return {"failed": f"not done in {option.limit:g} s (--limit)"}
+        return json.loads(path.read_text()) if status == 0 else {"failed": f"exit status {status}"}
+
+
+def run_all(option):
+    results = []
+    for rung in option.only or [*[f"T{number}" for number in range(1, 12)], "best"]:
+        batch = option.large_batch if rung == "best" or int(rung[1:]) >= 10 else option.batch
+        result = {"rung": rung, "model": option.model, "image_size": option.image_size, "batch": batch}
+        result.update(run_within_limit(rung, option))
+        speed = result.get("images_per_second")
+        print(f"{rung:5} batch {batch:4} " + (f"{speed:10.1f} images/s" if speed else result["failed"]), flush=True)
+        results.append(result)
+        if option.json:
+            option.json.write_text(json.dumps(results, indent=1) + "\n")
+    return any("failed" in result for result in results)
 
 
 def main():
@@ -192,20 +239,22 @@ def main():
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--compile", default="max-autotune")
+    parser.add_argument("--limit", type=float, default=600, metavar="SECONDS")
+    parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     parser.add_argument("--only", type=lambda text: text.split(","))
     parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--rung", help=argparse.SUPPRESS)  # one, here, into --json
     option = parser.parse_args()
-    data = Records(option.data, option.image_size)
-    print(f"{option.model}, PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}, "
-          f"{torch.cuda.get_device_name()}", flush=True)  # fmt: skip
-    results = []
-    for rung in option.only or [*[f"T{number}" for number in range(1, 12)], "best"]:
-        results.append(run(rung, option, data))
-        print(f"{rung:5} batch {results[-1]['batch']:4} {results[-1]['images_per_second']:10.1f} images/s", flush=True)
-        torch._dynamo.reset()
-    if option.json:
-        option.json.write_text(json.dumps(results, indent=1) + "\n")
+    if option.device == "cuda" and not torch.cuda.is_available():
+        sys.exit("PyTorch sees no GPU (--device cpu tries the rungs without one)")
+    if option.rung:
+        option.json.write_text(json.dumps(run(option.rung, option, Records(option.data, option.image_size))))
+        return 0
+    Records(option.data, option.image_size)  # Is it there?
+    where = torch.cuda.get_device_name() if option.device == "cuda" else "on the CPU: no figure for a GPU"
+    print(f"{option.model}, PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}, {where}", flush=True)
+    return run_all(option)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -2,8 +2,9 @@
 #pragma once
 
 // From a CIFAR-10 record to what a network takes, one value at a time: random crop (4 pixels of
-// black around the image), random flip, bilinear resize, normalisation. The same function runs on a
-// worker (rungs T1 to T13) and in a kernel on the copy stream (T14), so that both train on the same
+// black around the image), random flip, bilinear resize, normalisation. A kernel on the copy stream
+// runs it as it stands (T14). The workers (T1 to T13) have ImageWriter, which takes the same steps
+// (detail::) for a whole image and comes to the same bits, so that all rungs train on the same
 // images.
 //
 //   const View view = random_view(seed, epoch, sample);   // or View{}, to evaluate
@@ -43,6 +44,12 @@ RESNET_HOST_DEVICE inline std::uint64_t mixed(std::uint64_t z) {
   return z ^ (z >> 31);
 }
 
+/// A channel of a record's image.
+RESNET_HOST_DEVICE inline const std::uint8_t* plane_of(const std::uint8_t* record,
+                                                       std::int32_t channel) {
+  return record + 1 + channel * cifar10::height * cifar10::width;
+}
+
 /// Of a record's plane as `view` shows it, 0 ... 255; black outside of the image.
 RESNET_HOST_DEVICE inline float shown(const std::uint8_t* plane, const View& view, std::int32_t y,
                                       std::int32_t x) {
@@ -68,12 +75,19 @@ RESNET_HOST_DEVICE inline Neighbours neighbours(std::int32_t at, std::int32_t si
   return {first, second, centre - static_cast<float>(first)};
 }
 
+RESNET_HOST_DEVICE inline float between(float first, float second, float weight) {
+  return first + (second - first) * weight;
+}
+
 /// Mean and inverse standard deviation of the channels of CIFAR-10's training set, of 0 ... 255.
 RESNET_HOST_DEVICE inline float mean_of(std::int32_t channel) {
   return channel == 0 ? 125.307f : channel == 1 ? 122.950f : 113.865f;
 }
 RESNET_HOST_DEVICE inline float inverse_deviation_of(std::int32_t channel) {
   return channel == 0 ? 1.0f / 62.993f : channel == 1 ? 1.0f / 62.089f : 1.0f / 66.705f;
+}
+RESNET_HOST_DEVICE inline float normalised(float value, std::int32_t channel) {
+  return (value - mean_of(channel)) * inverse_deviation_of(channel);
 }
 
 }  // namespace detail
@@ -93,21 +107,16 @@ RESNET_HOST_DEVICE inline View random_view(std::uint64_t seed, std::uint64_t epo
 RESNET_HOST_DEVICE inline float normalised_pixel(const std::uint8_t* record, const View& view,
                                                  std::int32_t size, std::int32_t channel,
                                                  std::int32_t y, std::int32_t x) {
-  const std::uint8_t* plane = record + 1 + channel * cifar10::height * cifar10::width;
-  float value;
-  if (size == cifar10::width) {
-    value = detail::shown(plane, view, y, x);
-  } else {
-    const detail::Neighbours row = detail::neighbours(y, size, cifar10::height);
-    const detail::Neighbours column = detail::neighbours(x, size, cifar10::width);
-    const auto between = [](float a, float b, float weight) { return a + (b - a) * weight; };
-    value = between(between(detail::shown(plane, view, row.first, column.first),
-                            detail::shown(plane, view, row.first, column.second), column.weight),
-                    between(detail::shown(plane, view, row.second, column.first),
-                            detail::shown(plane, view, row.second, column.second), column.weight),
-                    row.weight);
-  }
-  return (value - detail::mean_of(channel)) * detail::inverse_deviation_of(channel);
+  using namespace detail;
+  const std::uint8_t* plane = plane_of(record, channel);
+  if (size == cifar10::width) return normalised(shown(plane, view, y, x), channel);
+  const Neighbours row = neighbours(y, size, cifar10::height);
+  const Neighbours column = neighbours(x, size, cifar10::width);
+  const float above = between(shown(plane, view, row.first, column.first),
+                              shown(plane, view, row.first, column.second), column.weight);
+  const float below = between(shown(plane, view, row.second, column.first),
+                              shown(plane, view, row.second, column.second), column.weight);
+  return normalised(between(above, below, row.weight), channel);
 }
 
 }  // namespace resnet

@@ -111,16 +111,11 @@ void ImageSource::operator()(const penstock::Ticket& ticket, Images& batch) cons
 
 void ImageSource::fill(std::uint64_t epoch, std::span<const std::uint64_t> samples, float* pixels,
                        std::int32_t* labels) const {
-  const std::int32_t size = augmentation.size;
   for (const std::uint64_t sample : samples) {
     const std::span<const std::byte> record = (*records)[sample];
     *labels++ = cifar10::label_of(record);
-    const auto* bytes = reinterpret_cast<const std::uint8_t*>(record.data());
     const View view = augmentation.random ? random_view(augmentation.seed, epoch, sample) : View{};
-    for (std::int32_t c = 0; c < cifar10::channels; ++c)
-      for (std::int32_t y = 0; y < size; ++y)
-        for (std::int32_t x = 0; x < size; ++x)
-          *pixels++ = normalised_pixel(bytes, view, size, c, y, x);
+    pixels = write(reinterpret_cast<const std::uint8_t*>(record.data()), view, pixels);
   }
 }
 

@@ -21,6 +21,7 @@
 #include <span>
 
 #include "../ops/ops.hpp"
+#include "image_writer.hpp"
 
 namespace resnet {
 
@@ -50,6 +51,7 @@ struct Augmentation {
 struct ImageSource {
   const penstock::RecordFile* records;
   Augmentation augmentation;
+  ImageWriter write{augmentation.size};  ///< its table is made once, here
 
   void operator()(const penstock::Ticket& ticket, Images& batch) const;
   /// `pixels`: samples x 3 x size x size; `labels`: samples.
