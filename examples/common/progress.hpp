@@ -7,6 +7,7 @@
 //
 //   examples::Progress progress("records", total);
 //   progress.to(done);                        // as often as you like
+//   progress.to(done, [&] { return speed(); });   // asked only when something is printed
 
 #include <unistd.h>
 
@@ -29,36 +30,46 @@ class Progress {
   }
 
   void to(std::uint64_t done) {
-    if (terminal_)
-      draw_bar(done);
-    else
-      print_tenths(done);
+    to(done, [] { return std::string(); });
+  }
+  /// `note` returns what is to be said behind the numbers.
+  template <class Note>
+  void to(std::uint64_t done, Note&& note) {
+    if (terminal_ && is_time_to_draw(done))
+      draw_bar(done, note());
+    else if (!terminal_ && is_another_tenth(done))
+      std::fprintf(stderr, "%s\n", text(done, note()).c_str());
   }
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  void draw_bar(std::uint64_t done) {
+  bool is_time_to_draw(std::uint64_t done) {
     const Clock::time_point now = Clock::now();
-    if (drawn_ && done < total_ && now - last_ < std::chrono::milliseconds(50)) return;
+    if (drawn_ && done < total_ && now - last_ < std::chrono::milliseconds(50)) return false;
     last_ = now;
+    return true;
+  }
+
+  void draw_bar(std::uint64_t done, const std::string& note) {
     drawn_ = true;
     constexpr std::uint64_t cells = 40;
     const std::uint64_t full = total_ == 0 ? cells : done * cells / total_;
-    std::fprintf(stderr, "\r[%s%s] %llu/%llu %s", std::string(full, '#').c_str(),
-                 std::string(cells - full, '.').c_str(), as_printed(done), as_printed(total_),
-                 unit_.c_str());
+    constexpr const char* clear_rest = "\x1b[K";  // of the line, where the last text was longer
+    std::fprintf(stderr, "\r[%s%s] %s%s", std::string(full, '#').c_str(),
+                 std::string(cells - full, '.').c_str(), text(done, note).c_str(), clear_rest);
     std::fflush(stderr);
   }
 
-  void print_tenths(std::uint64_t done) {
+  bool is_another_tenth(std::uint64_t done) {
     const std::uint64_t tenths = total_ == 0 ? 10 : done * 10 / total_;
-    if (tenths == printed_tenths_) return;
-    printed_tenths_ = tenths;
-    std::fprintf(stderr, "%llu/%llu %s\n", as_printed(done), as_printed(total_), unit_.c_str());
+    return tenths != std::exchange(printed_tenths_, tenths);
   }
 
-  static unsigned long long as_printed(std::uint64_t number) { return number; }
+  std::string text(std::uint64_t done, const std::string& note) const {
+    return std::to_string(done) + '/' + std::to_string(total_) + ' ' + unit_ +
+           (note.empty() ? "" : ": " + note);
+  }
 
   std::string unit_;
   std::uint64_t total_;

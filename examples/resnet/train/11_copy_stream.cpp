@@ -38,27 +38,30 @@ void train(Run& run) {
   for (Slot& slot : slots)
     slot.memory = resnet::DeviceArray<std::byte>(static_cast<std::int64_t>(layout.bytes()));
 
-  const auto copy_next = [&](Slot& slot) {
-    std::optional<penstock::HostBatch<Images>> batch = producer.next();
+  const auto copy_next = [&](Step& step, Slot& slot) {
+    std::optional<penstock::HostBatch<Images>> batch;
+    step.load([&] { batch = producer.next(); });
     if (!batch) return;                 // The end of the data: nobody will use the slot.
     slot.used.make_wait(copies.get());  // Its last batch must be through.
-    examples::check(cudaMemcpyAsync(slot.memory.data(), batch->data(), layout.bytes(),
-                                    cudaMemcpyHostToDevice, copies.get()),
-                    "cudaMemcpyAsync");
+    step.copy(copies.get(), [&] {
+      examples::check(cudaMemcpyAsync(slot.memory.data(), batch->data(), layout.bytes(),
+                                      cudaMemcpyHostToDevice, copies.get()),
+                      "cudaMemcpyAsync");
+    });
     slot.copied.record(copies.get());
     batch->release_after(copies.get());
   };
 
-  copy_next(slots[0]);
   run.for_each_step([&](Step& step) {
     const auto number = static_cast<std::size_t>(step.number());
     Slot& slot = slots[number & 1];
+    if (number == 0) copy_next(step, slot);  // Nobody has copied the first one ahead.
     slot.copied.make_wait(run.stream());
     const Images images = layout.bind(slot.memory.data(), run.batch());
     step.compute(images.pixels.data_handle(), images.labels.data_handle(), run.stream());
     slot.used.record(run.stream());
     losses.push(run.network().metrics(), run.stream(), step.teller());
-    step.load([&] { step.copy(copies.get(), [&] { copy_next(slots[(number + 1) & 1]); }); });
+    copy_next(step, slots[(number + 1) & 1]);
   });
   losses.drain();
   copies.synchronize();

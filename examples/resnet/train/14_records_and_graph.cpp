@@ -55,6 +55,7 @@ int main(int argc, char** argv) {
                     .fusion = Fusion::full,
                     .plans = PlanChoice::timed},
        .batch = 512,
+       .graph = true,
        .train = train},
       argc, argv);
 }

@@ -34,14 +34,14 @@ class Measure {
     void end(cudaStream_t stream) { ends_[used_++].record(stream); }
     /// Milliseconds in all, of work that is done.
     double total() const;
-    bool full() const { return used_ == begins_.size(); }
 
    private:
     std::vector<penstock::Event> begins_, ends_;
     std::size_t used_ = 0;
   };
 
-  explicit Measure(std::int64_t steps) : copies(steps), computes(steps) {}
+  /// With room for one copy more: a step may copy for the next one too.
+  explicit Measure(std::int64_t steps) : copies(steps + 1), computes(steps) {}
 
   void start() { start_ = Clock::now(); }
   void stop() { stop_ = Clock::now(); }

@@ -3,7 +3,16 @@
 #include "options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
 #include <map>
+#include <penstock/record_file.hpp>
+#include <stdexcept>
+
+#include "../../common/interrupt.hpp"
+#include "../../data/cifar10.hpp"
+#include "../../data/synthetic.hpp"
+#include "../model/safetensors.hpp"
 
 namespace resnet {
 namespace {
@@ -26,12 +35,58 @@ void read_profile(const std::string& text, Options& options) {
     throw wrong();
 }
 
+/// Can the user put it right? Of a nested exception the inner one tells.
+bool is_mistake(const std::exception& error) {
+  const auto* outer = dynamic_cast<const std::nested_exception*>(&error);
+  if (outer != nullptr && outer->nested_ptr() != nullptr) {
+    try {
+      outer->rethrow_nested();
+    } catch (const std::exception& inner) {
+      return is_mistake(inner);
+    } catch (...) {
+      return false;
+    }
+  }
+  return dynamic_cast<const std::invalid_argument*>(&error) != nullptr ||
+         dynamic_cast<const cifar10::DataError*>(&error) != nullptr ||
+         dynamic_cast<const penstock::RecordFileError*>(&error) != nullptr ||
+         dynamic_cast<const safetensors::FormatError*>(&error) != nullptr;
+}
+
 }  // namespace
 
 std::string to_string(Precision precision) {
   for (const auto& [name, value] : precisions)
     if (value == precision) return name;
   return "?";
+}
+
+std::string to_string(PlanChoice plans) {
+  switch (plans) {
+    case PlanChoice::heuristic:
+      return "heuristic";
+    case PlanChoice::timed:
+      return "timed";
+    case PlanChoice::exhaustive:
+      return "exhaustive";
+  }
+  return "?";
+}
+
+std::optional<int> parse(CLI::App& app, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  return std::nullopt;
+}
+
+int report(const std::string& program, const std::exception& error) {
+  if (dynamic_cast<const synthetic::Interrupted*>(&error) != nullptr)
+    return examples::interrupted_exit_code();
+  std::fprintf(stderr, "%s: %s\n", program.c_str(), error.what());
+  return is_mistake(error) ? 2 : 1;
 }
 
 std::optional<int> parse(int argc, char** argv, const std::string& about, Options& options) {
@@ -47,25 +102,25 @@ std::optional<int> parse(int argc, char** argv, const std::string& about, Option
   app.add_option("--workers", options.workers, "Threads that load")->check(CLI::Range(1, 1024));
   app.add_option("--precision", options.precision, "fp32, tf32, fp16 or bf16")
       ->transform(CLI::CheckedTransformer(precisions));
-  app.add_flag("--exhaustive", options.exhaustive, "Autotuning times every plan (slow)");
+  app.add_flag("--exhaustive", options.exhaustive,
+               "Rungs that choose plans by timing them, T6 and on, time all there are (slow)");
+  app.add_option("--plans", options.plans,
+                 "File that cuDNN's plans are kept in and read from: a second start is fast");
   app.add_flag("--synthetic", options.synthetic, "One batch that lies on the device: the ceiling");
   app.add_option("--data", options.data,
                  "Directory of CIFAR-10's binary version; without it, a synthetic set is made");
   app.add_option("--cache", options.cache, "Where the synthetic set is kept");
   app.add_option("--records", options.records, "Training records of the synthetic set")
       ->check(CLI::Range(5, 1 << 24));
-  app.add_option("--save", options.save, "Checkpoint (safetensors) to write at the end");
-  app.add_option("--load", options.load, "Checkpoint to start from");
+  app.add_option("--save", options.save,
+                 "Checkpoint (safetensors) to write at the end, or at Ctrl-C");
+  app.add_option("--load", options.load,
+                 "Checkpoint to start from: weights, momenta, step; the data begin anew");
   app.add_option("--json", options.json, "Where the result goes, for programs");
   app.add_option_function<std::string>(
       "--profile", [&](const std::string& text) { read_profile(text, options); },
       "START:COUNT, the steps between cudaProfilerStart and Stop; else the measured ones");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error);
-  }
-  return std::nullopt;
+  return parse(app, argc, argv);
 }
 
 }  // namespace resnet

@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The command line of the rungs and of `train`.
+// The command line of the rungs, and what they and `train` make of mistakes. Exit statuses: 2 for
+// what the user can put right (an option, the data, a checkpoint), 1 for what went wrong besides,
+// 128 + the signal's number after Ctrl-C.
 
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <optional>
 #include <string>
 
 #include "../ops/ops.hpp"
+
+namespace CLI {  // NOLINT(readability-identifier-naming): CLI11's
+class App;
+}
 
 namespace resnet {
 
@@ -20,18 +27,25 @@ struct Options {
   std::uint64_t seed = 1;
   int workers = 8;
   std::optional<Precision> precision;  ///< none: the rung's own
-  bool exhaustive = false;             ///< autotuning times every plan
+  bool exhaustive = false;             ///< rungs that time plans (T6 and on) time all there are
   bool synthetic = false;              ///< one batch, on the device from the start
   std::filesystem::path data, cache = std::filesystem::temp_directory_path();
   std::uint64_t records = 50'000;  ///< of the made-up set, without `data`
   std::filesystem::path save, load, json;
+  std::filesystem::path plans;  ///< read from and kept in: a second start is fast
   std::int64_t profile_start = -1, profile_count = 0;  ///< -1: the measured steps
 };
 
-/// Fills in what the command line says. Returns the exit status where the program is to end now
-/// (help, or a mistake, which is told).
+/// Fills in what the command line says. Returns the exit status where the program is to end now:
+/// after --help, or a mistake, which is told.
 std::optional<int> parse(int argc, char** argv, const std::string& about, Options& options);
+/// The same for any command line.
+std::optional<int> parse(CLI::App& app, int argc, char** argv);
+
+/// Tells the error, unless it is an interrupt. Returns the exit status.
+int report(const std::string& program, const std::exception& error);
 
 std::string to_string(Precision precision);
+std::string to_string(PlanChoice plans);
 
 }  // namespace resnet

@@ -9,7 +9,10 @@
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <penstock/readback.hpp>
+#include <penstock/step_graph.hpp>
 #include <stdexcept>
+#include <utility>
 
 #include "../../common/check.hpp"
 #include "../../common/interrupt.hpp"
@@ -60,6 +63,7 @@ penstock::Sampler sampler_of(const Options& options, std::uint64_t records) {
 Settings settings_of(const Rung& rung, const Options& options) {
   Settings settings = rung.settings;
   if (options.precision) settings.precision = *options.precision;
+  settings.plan_file = options.plans;
   if (options.exhaustive && settings.plans == PlanChoice::timed)
     settings.plans = PlanChoice::exhaustive;
   return settings;
@@ -95,9 +99,14 @@ Run::Run(const Rung& rung, const Options& options)
                      .loss_scale = scaled},
       *operations_);
   network_->initialise(options_.seed, stream_.get());
-  if (!options_.load.empty()) load_checkpoint(options_.load, *network_, stream_.get());
+  if (!options_.load.empty()) load();
   input_ = DeviceArray<std::byte>(network_->input().count() *
                                   static_cast<std::int64_t>(operations_->element_bytes()));
+}
+
+void Run::load() {
+  load_checkpoint(options_.load, *network_, stream_.get());
+  sgd_.schedule.total_steps += network_->state(stream_.get()).step;
 }
 
 std::size_t Run::pixel_bytes() const {
@@ -119,32 +128,49 @@ InputFormat Run::input_format() const {
 void Run::for_each_step(const std::function<void(Step&)>& body) {
   const penstock::ScopedRange range(ranges::EntireTraining{}, losses_.size());
   examples::Progress progress("steps", losses_.size());
+  pace_.emplace();
   std::optional<penstock::ScopedRange> epoch;
   const auto all = static_cast<std::int64_t>(losses_.size());
   for (std::int64_t number = 0; number < all && !examples::interrupted(); ++number) {
     Step step(*this, number);
+    profile(number);
     if (number == options_.warmup) {
       stream_.synchronize();  // What the warm-up queued is not measured.
       measure_.start();
     }
-    profile(number);
     if (step.batch() == 0 || !epoch) epoch.emplace(ranges::Epoch{}, step.epoch());
     const penstock::ScopedRange step_range(ranges::Step{}, static_cast<std::uint64_t>(number));
     body(step);
     if (number >= options_.warmup) ++done_;
-    progress.to(static_cast<std::uint64_t>(number + 1));
+    progress.to(static_cast<std::uint64_t>(number + 1), [this] { return pace_->text(); });
   }
   stream_.synchronize();
   measure_.stop();
-  profile(all);
+  stop_profiler();
 }
 
-/// Starts or ends a profiler's capture range before this step.
-void Run::profile(std::int64_t step) const {
+/// Starts or ends a profiler's capture range before this step. Waits for the stream, so that the
+/// range holds what its steps have queued, and no more.
+void Run::profile(std::int64_t step) {
   const std::int64_t first = options_.profile_start < 0 ? options_.warmup : options_.profile_start;
   const std::int64_t count = options_.profile_start < 0 ? options_.steps : options_.profile_count;
-  if (step == first) cudaProfilerStart();
-  if (step == first + count) cudaProfilerStop();
+  if (step == first + count) {
+    stream_.synchronize();
+    stop_profiler();
+  }
+  if (step != first) return;
+  stream_.synchronize();
+  examples::check(cudaProfilerStart(), "cudaProfilerStart");
+  profiling_ = true;
+}
+
+void Run::stop_profiler() {
+  if (!std::exchange(profiling_, false)) return;
+  examples::check(cudaProfilerStop(), "cudaProfilerStop");
+}
+
+void Run::pack(const float* pixels, cudaStream_t stream) {
+  pack_images(pixels, batch(), input_format(), input_.data(), stream);
 }
 
 void Run::train_step(const void* input, const std::int32_t* labels, cudaStream_t stream) {
@@ -161,6 +187,7 @@ void Run::tell(std::int64_t step, const Metrics& metrics) {
     throw std::runtime_error("the loss of step " + std::to_string(step) + " is " +
                              std::to_string(loss) + ": the learning rate is too high");
   losses_[static_cast<std::size_t>(step)] = loss;
+  if (pace_) pace_->tell(metrics);
 }
 
 void Run::copy_and_wait(void* to, const void* from, std::size_t bytes) const {
@@ -203,8 +230,8 @@ std::function<void(Metrics)> Step::teller() const {
 
 void Step::compute(const float* pixels, const std::int32_t* labels, cudaStream_t stream) {
   compute(stream, [&] {
-    pack_images(pixels, run_.batch(), run_.input_format(), run_.input_.data(), stream);
-    run_.train_step(run_.input_.data(), labels, stream);
+    run_.pack(pixels, stream);
+    run_.train_step(run_.packed(), labels, stream);
   });
 }
 
@@ -212,7 +239,8 @@ void Step::compute(const float* pixels, const std::int32_t* labels, cudaStream_t
 
 namespace {
 
-/// The same batch in every step, on the device: what the rung could reach with data for free.
+/// The same batch in every step, on the device from the start: what the rung could reach with data
+/// for free.
 void train_synthetic(Run& run) {
   std::vector<std::uint64_t> samples;
   run.sampler().samples(0, 0, samples);
@@ -223,24 +251,54 @@ void train_synthetic(Run& run) {
   DeviceArray<std::byte> on_device(static_cast<std::int64_t>(block.size()));
   on_device.set(block, run.stream());
   images = layout.bind(on_device.data(), run.batch());
+  if (run.rung().graph) run.pack(images.pixels.data_handle(), run.stream());
+
+  penstock::StepGraph graphs;
+  penstock::Readback<Metrics> losses(16);
+  const auto compute = [&](Step& step) {
+    if (!run.rung().graph)
+      return step.compute(images.pixels.data_handle(), images.labels.data_handle(), run.stream());
+    step.compute(run.stream(), [&] {
+      graphs.launch(0, run.stream(), [&] {
+        run.train_step(run.packed(), images.labels.data_handle(), run.stream());
+      });
+    });
+  };
   run.for_each_step([&](Step& step) {
-    step.compute(images.pixels.data_handle(), images.labels.data_handle(), run.stream());
-    if (step.number() + 1 < run.options().warmup + run.options().steps) return;
-    run.tell(step.number(), run.read_metrics());
+    compute(step);
+    losses.push(run.network().metrics(), run.stream(), step.teller());
   });
+  losses.drain();
 }
 
 nlohmann::json result_of(const Rung& rung, const Run& run) {
   const Timing timing = run.timing();
   const Options& options = run.options();
-  return {{"rung", rung.number},      {"name", rung.name},
-          {"change", rung.change},    {"operations", operations_name()},
-          {"emulated", on_the_cpu()}, {"synthetic", options.synthetic},
-          {"model", options.model},   {"image_size", options.image_size},
-          {"batch", options.batch},   {"images_per_second", timing.images_per_second},
-          {"step_ms", timing.step},   {"load_ms", timing.load},
-          {"copy_ms", timing.copy},   {"compute_ms", timing.compute},
-          {"idle", timing.idle},      {"losses", run.losses()}};
+  const Settings& settings = run.operations().settings();
+  return {{"rung", rung.number},
+          {"name", rung.name},
+          {"change", rung.change},
+          {"operations", operations_name()},
+          {"emulated", on_the_cpu()},
+          {"synthetic", options.synthetic},
+          {"model", options.model},
+          {"image_size", options.image_size},
+          {"batch", options.batch},
+          {"precision", to_string(settings.precision)},
+          {"plans", to_string(settings.plans)},
+          {"images_per_second", timing.images_per_second},
+          {"step_ms", timing.step},
+          {"load_ms", timing.load},
+          {"copy_ms", timing.copy},
+          {"compute_ms", timing.compute},
+          {"idle", timing.idle},
+          {"losses", run.losses()}};
+}
+
+void write_result(const std::filesystem::path& path, const nlohmann::json& result) {
+  std::ofstream file(path);
+  file << result.dump(1) << '\n';
+  if (!file.flush()) throw std::runtime_error("cannot write " + path.string());
 }
 
 void print_result(const Rung& rung, const Run& run) {
@@ -269,11 +327,10 @@ int run_rung(const Rung& rung, int argc, char** argv) {
     run.save();
     if (examples::interrupted()) return examples::interrupted_exit_code();
     print_result(rung, run);
-    if (!options.json.empty()) std::ofstream(options.json) << result_of(rung, run).dump(1) << '\n';
+    if (!options.json.empty()) write_result(options.json, result_of(rung, run));
     return 0;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s: %s\n", rung.name.c_str(), error.what());
-    return 1;
+    return report(rung.name, error);
   }
 }
 

@@ -13,7 +13,8 @@
 //     });
 //   }
 //   int main(int argc, char** argv) {
-//     return run_rung({"T1", "baseline", "...", {}, 32, train}, argc, argv);
+//     return run_rung({.number = "T1", .name = "baseline", .change = "...", .train = train}, argc,
+//                     argv);
 //   }
 
 #include <cuda_runtime_api.h>
@@ -33,6 +34,7 @@
 #include "../model/network.hpp"
 #include "measure.hpp"
 #include "options.hpp"
+#include "pace.hpp"
 
 namespace resnet {
 
@@ -44,6 +46,7 @@ struct Rung {
   std::string change;  ///< against the rung before
   Settings settings = {};
   std::int64_t batch = 32;
+  bool graph = false;  ///< a step is one graph, on images that come packed
   void (*train)(Run&) = nullptr;
 };
 
@@ -97,11 +100,13 @@ class Step {
 
 class Run {
  public:
-  /// Opens the data, makes network and operations, loads the checkpoint.
+  /// Opens the data, makes network and operations, loads the checkpoint (whose schedule goes on:
+  /// its end moves by the steps of this run).
   Run(const Rung& rung, const Options& options);
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
+  const Rung& rung() const { return rung_; }
   const Options& options() const { return options_; }
   std::int64_t batch() const { return options_.batch; }
   /// Bytes of a batch of float images.
@@ -115,13 +120,16 @@ class Run {
   const ImageSource& image_source() const { return image_source_; }
   const penstock::RecordFile& records() const { return *records_; }
   Network& network() { return *network_; }
-  Operations& operations() { return *operations_; }
+  const Operations& operations() const { return *operations_; }
   InputFormat input_format() const;
   cudaStream_t stream() const { return stream_.get(); }
 
   /// Calls body(step) for the warm-up and the measured steps, or until somebody interrupts.
   void for_each_step(const std::function<void(Step&)>& body);
 
+  /// Queues: float images, as Step::compute takes them, become what the network takes, at packed().
+  void pack(const float* pixels, cudaStream_t stream);
+  const void* packed() const { return input_.data(); }
   /// Queues what a step computes on images that are packed already.
   void train_step(const void* input, const std::int32_t* labels, cudaStream_t stream);
   /// To the device, by the stream that computes, and waits for it. (A plain cudaMemcpy would not
@@ -143,7 +151,9 @@ class Run {
  private:
   friend class Step;
 
-  void profile(std::int64_t step) const;
+  void load();
+  void profile(std::int64_t step);
+  void stop_profiler();
 
   const Rung& rung_;
   const Options options_;
@@ -158,6 +168,8 @@ class Run {
   Measure measure_;
   std::vector<float> losses_;  // by step
   std::int64_t done_ = 0;      // measured steps
+  bool profiling_ = false;
+  std::optional<Pace> pace_;  // of the steps, once they have begun
 };
 
 /// The main function of a rung: command line, run, result as text and JSON.

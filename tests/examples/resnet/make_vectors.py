@@ -6,8 +6,10 @@
     make_vectors.py checkpoint FROM TO              loads FROM into PyTorch, strictly, and writes TO
 
 Each network starts from numbers that both sides compute (uniform() is random.hpp's), sees one batch,
-and takes ten steps of SGD on it: once in float64, the truth, and once in float32, to tell what error
-is to be expected. Kept are the logits and the losses, and of each parameter's gradient and of the
+and takes ten steps of SGD on it: once in float64, the truth, and once in each precision of ours, to tell
+what error is to be expected. In 16 bits that is float32 with all rounded that has 16 bits in memory: weights,
+activations, and the gradients of both (scaled by 1024, a power of two, lest small ones underflow); with TF32 all
+rounded that convolutions and the last layer multiply. Kept are the logits and the losses, and of each parameter's gradient and of the
 parameter after the last step a few numbers: norm, mean, and four elements.
 
 ReLU is no smooth function: where its input is 0 but for rounding, gradients of two right computations
@@ -82,9 +84,67 @@ def start_of(index, name, shape):
 # ---- The networks ---------------------------------------------------------------------------------
 
 
+def as_is(x):
+    return x
+
+
+def to_tfloat32(x):
+    """To ten digits behind the first, ties to even; what is not finite stays."""
+    bits = x.detach().contiguous().view(torch.int32)
+    return ((bits + 0xFFF + ((bits >> 13) & 1)) & ~0x1FFF).view(torch.float32)
+
+
+class Precision:
+    """What is rounded, each on the way forward and on the way back."""
+
+    def __init__(self, dtype, stored=as_is, multiplied=as_is, scale=1):
+        self.dtype, self.stored, self.multiplied, self.scale = dtype, stored, multiplied, scale
+
+
+PRECISIONS = {
+    "float64": Precision(torch.float64),
+    "float32": Precision(torch.float32),
+    "tfloat32": Precision(torch.float32, multiplied=to_tfloat32),
+    "float16": Precision(torch.float32, stored=lambda x: x.half().float(), scale=1024),
+    "bfloat16": Precision(torch.float32, stored=lambda x: x.bfloat16().float()),
+}
+now_in = [PRECISIONS["float64"]]
+
+
+class Rounded(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x, forward, backward):
+        context.back = backward
+        return forward(x)
+
+    @staticmethod
+    def backward(context, gradient):
+        return context.back(gradient), None, None
+
+
+def stored(x):
+    rounding = now_in[0].stored
+    return x if rounding is as_is else Rounded.apply(x, rounding, rounding)
+
+
+def product(multiply, x, weight):
+    """multiply(x, weight), whose result is stored: the weight as it is in memory, and of all three what is
+    multiplied, forward and backward."""
+    rounding = now_in[0].multiplied
+    if rounding is as_is:
+        return stored(multiply(x, stored(weight)))
+    result = multiply(Rounded.apply(x, rounding, as_is), Rounded.apply(weight, rounding, as_is))
+    return Rounded.apply(result, as_is, rounding)
+
+
+class Conv2d(nn.Conv2d):
+    def forward(self, x):
+        return product(lambda a, w: self._conv_forward(a, w, None), x, self.weight)
+
+
 def relu(x):
     smallest[0] = min(smallest[0], x.detach().abs().min().item())
-    return torch.relu(x)
+    return stored(torch.relu(x))
 
 
 class Block(nn.Module):
@@ -96,7 +156,7 @@ class Block(nn.Module):
             parts = [(1, channels, 1), (3, channels, stride), (1, 4 * channels, 1)]
         now = inputs
         for number, (kernel, outputs, step) in enumerate(parts, 1):
-            conv = nn.Conv2d(now, outputs, kernel, step, kernel // 2, bias=False)
+            conv = Conv2d(now, outputs, kernel, step, kernel // 2, bias=False)
             setattr(self, f"conv{number}", conv)
             setattr(self, f"bn{number}", nn.BatchNorm2d(outputs))
             now = outputs
@@ -104,12 +164,12 @@ class Block(nn.Module):
         self.downsample = None
         if stride != 1 or inputs != now:
             self.downsample = nn.Sequential(
-                nn.Conv2d(inputs, now, 1, stride, bias=False), nn.BatchNorm2d(now)
+                Conv2d(inputs, now, 1, stride, bias=False), nn.BatchNorm2d(now)
             )
         self.outputs = now
 
     def forward(self, x):
-        shortcut = x if self.downsample is None else self.downsample(x)
+        shortcut = x if self.downsample is None else stored(self.downsample(x))
         for number in range(1, self.parts + 1):
             x = getattr(self, f"bn{number}")(getattr(self, f"conv{number}")(x))
             x = relu(x + shortcut if number == self.parts else x)
@@ -122,7 +182,7 @@ class ResNet(nn.Module):
         kind, stages, channels, self.image_size, self.images, self.classes = NETWORKS[name]
         self.large = channels == 64
         kernel, stride = (7, 2) if self.large else (3, 1)
-        self.conv1 = nn.Conv2d(3, channels, kernel, stride, kernel // 2, bias=False)
+        self.conv1 = Conv2d(3, channels, kernel, stride, kernel // 2, bias=False)
         self.bn1 = nn.BatchNorm2d(channels)
         now = channels
         self.stages = len(stages)
@@ -141,7 +201,10 @@ class ResNet(nn.Module):
             x = nn.functional.max_pool2d(x, 3, 2, 1)
         for stage in range(self.stages):
             x = getattr(self, f"layer{stage + 1}")(x)
-        return self.fc(x.mean((2, 3)))
+        features = stored(x.mean((2, 3)))
+        if now_in[0].multiplied is as_is:  # The logits are float, whatever the rest.
+            return nn.functional.linear(features, stored(self.fc.weight), self.fc.bias)
+        return product(lambda a, w: nn.functional.linear(a, w), features, self.fc.weight) + self.fc.bias
 
 
 # ---- What is kept ---------------------------------------------------------------------------------
@@ -179,9 +242,10 @@ def best_batch(name):
     return max(distances.items(), key=lambda item: item[1])
 
 
-def run(name, dtype, seed):
-    network = start(name, dtype)
-    batch = batch_of(network, seed).to(dtype)
+def run(name, precision, seed):
+    now_in[0] = precision
+    network = start(name, precision.dtype)
+    batch = stored(batch_of(network, seed).to(precision.dtype))
     labels = numpy.arange(network.images, dtype=numpy.uint64)
     labels = mix(mix(numpy.full(1, 2, dtype=numpy.uint64)) ^ labels) % numpy.uint64(network.classes)
     labels = torch.from_numpy(labels.astype(numpy.int64))
@@ -197,7 +261,9 @@ def run(name, dtype, seed):
         sgd.zero_grad()
         logits = network(batch)
         loss = nn.functional.cross_entropy(logits, labels)
-        loss.backward()
+        (loss * precision.scale).backward()
+        for parameter in network.parameters():
+            parameter.grad /= precision.scale
         kept["losses"].append(loss.item())
         if step == 0:
             kept["logits"] = logits.detach().flatten().tolist()
@@ -210,6 +276,7 @@ def run(name, dtype, seed):
     ]
     network.eval()
     kept["inference"] = network(batch).detach().flatten().tolist()
+    now_in[0] = PRECISIONS["float64"]
     return kept
 
 
@@ -220,11 +287,11 @@ def write(directory):
             "made_by": f"make_vectors.py, PyTorch {torch.__version__.split('+')[0]}",
             "names": [key for key, _ in ResNet(name).named_parameters()],
             "batch_seed": seed,
-            "float64": run(name, torch.float64, seed),
-            "float32": run(name, torch.float32, seed),
+            **{key: run(name, precision, seed) for key, precision in PRECISIONS.items()},
         }
-        # Nine digits tell any two float32 apart; the truth is kept with twelve.
-        for key, digits in (("float64", 12), ("float32", 9)):
+        # Nine digits tell any two float32 apart; the truth is kept with twelve, what is rounded to fewer with seven.
+        for key in PRECISIONS:
+            digits = {"float64": 12, "float32": 9}.get(key, 7)
             for what, values in vectors[key].items():
                 vectors[key][what] = json.loads(
                     json.dumps(values), parse_float=lambda text, d=digits: float(f"%.{d}g" % float(text))

@@ -70,7 +70,7 @@ class Training {
   Training(const NetworkOptions& options, std::unique_ptr<Operations> operations)
       : ops(std::move(operations)),
         network(options, *ops),
-        images_(network.input().count()),
+        images_(network.input().count() * static_cast<std::int64_t>(ops->element_bytes())),
         labels_(options.images.n) {
     start(test_parameters(network.table()));
     set_batch(test_images(options.images),
@@ -95,8 +95,11 @@ class Training {
       std::copy_n(images.begin() + n * channels * pixels, channels * pixels,
                   padded.begin() + n * in.c * pixels);
     if (ops->settings().format == Format::nhwc) padded = transposed(padded, in.n, in.c, pixels);
-    images_.set(padded, stream.get());
+    DeviceArray<float> floats(in.count());
+    floats.set(padded, stream.get());
+    ops->from_float(floats.data(), images_.data(), in.count(), stream.get());
     labels_.set(labels, stream.get());
+    stream.synchronize();  // before `floats` goes
   }
 
   void gradients(std::int64_t n) {
@@ -137,7 +140,7 @@ class Training {
     return values;
   }
 
-  DeviceArray<float> images_;
+  DeviceArray<std::byte> images_;  // of the operations' precision
   DeviceArray<std::int32_t> labels_;
 };
 

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "training.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cinttypes>
+#include <cmath>
+#include <cstdio>
+#include <penstock/readback.hpp>
+#include <sstream>
+#include <stdexcept>
+
+#include "../../common/check.hpp"
+#include "../../common/interrupt.hpp"
+#include "../../common/progress.hpp"
+#include "../../data/cifar10.hpp"
+#include "../model/safetensors.hpp"
+
+namespace resnet {
+namespace {
+
+/// What is in the notes of a checkpoint, besides what identity() lists.
+constexpr const char* position_note = "prefetcher";
+constexpr const char* totals_note = "totals";
+
+/// Tells data sets apart that have as many records: FNV-1a of up to a thousand of them, spread over
+/// the set.
+std::string fingerprint(const penstock::RecordFile& records) {
+  constexpr std::uint64_t looked_at = 1000;
+  std::uint64_t hash = 0xcbf29ce484222325;
+  const std::uint64_t stride = std::max<std::uint64_t>(1, records.size() / looked_at);
+  for (std::uint64_t i = 0; i < records.size(); i += stride)
+    for (const std::byte byte : records[i])
+      hash = (hash ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3;
+  char text[17];
+  std::snprintf(text, sizeof(text), "%016" PRIx64, hash);
+  return text;
+}
+
+/// The shortest that reads as this number and no other.
+std::string text_of(float number) {
+  char text[40];
+  return std::string(text, std::to_chars(text, text + sizeof(text), number).ptr);
+}
+
+}  // namespace
+
+Settings train_settings(const std::filesystem::path& plans) {
+  const bool on_the_cpu = operations_name().starts_with("reference");
+  return {.precision = on_the_cpu ? Precision::fp32 : Precision::fp16,
+          .format = on_the_cpu ? Format::nchw : Format::nhwc,
+          .fusion = Fusion::full,
+          .plans = PlanChoice::timed,
+          .plan_file = plans};
+}
+
+Training::Training(const TrainOptions& options)
+    : options_(options),
+      records_(cifar10::train_files(options.data), cifar10::record_bytes),
+      test_records_({cifar10::test_file(options.data)}, cifar10::record_bytes),
+      operations_(make_operations(train_settings(options.plans))) {
+  batches_per_epoch_ = records_.size() / static_cast<std::uint64_t>(options.batch);
+  if (batches_per_epoch_ == 0)
+    throw std::invalid_argument("a batch of " + std::to_string(options.batch) +
+                                " is larger than the training set of " +
+                                std::to_string(records_.size()));
+  network_ = std::make_unique<Network>(
+      NetworkOptions{
+          .architecture = architecture_of(options.model, cifar10::classes),
+          .images = {options.batch, cifar10::channels, options.image_size, options.image_size},
+          .loss_scale = operations_->settings().precision == Precision::fp16},
+      *operations_);
+  network_->initialise(options.seed, stream_.get());
+  batches_ = prefetcher(records_, true);
+  const auto total = static_cast<std::int64_t>(options.epochs * batches_per_epoch_);
+  sgd_.schedule = {.decay = options.steps ? Decay::steps : Decay::cosine,
+                   .base = options.rate,
+                   .warmup_steps = total / 20,
+                   .total_steps = total};
+  if (!options.checkpoint.empty() && std::filesystem::exists(options.checkpoint)) resume();
+}
+
+std::unique_ptr<Training::Prefetcher> Training::prefetcher(const penstock::RecordFile& records,
+                                                           bool training) const {
+  const InputFormat input{network_->input(), operations_->settings().precision,
+                          operations_->settings().format, operations_->element_bytes()};
+  const Augmentation augmentation{
+      .seed = options_.seed, .size = options_.image_size, .random = training};
+  return std::make_unique<Prefetcher>(
+      records_layout(options_.batch),
+      penstock::Sampler{{.samples = records.size(),
+                         .batch_size = options_.batch,
+                         .shuffle = training,
+                         .seed = options_.seed,
+                         .drop_last = training}},
+      RecordSource{&records}, decode_on_device(input, augmentation),
+      penstock::PrefetcherOptions{.workers = options_.workers,
+                                  .epochs = training ? options_.epochs : 1});
+}
+
+// ---- Checkpoints --------------------------------------------------------------------------------
+
+/// What decides the result of a run: a checkpoint is gone on from only where all of it is the same.
+std::map<std::string, std::string> Training::identity() const {
+  return {{"--model", options_.model},
+          {"--image-size", std::to_string(options_.image_size)},
+          {"--batch", std::to_string(options_.batch)},
+          {"--epochs", std::to_string(options_.epochs)},
+          {"--rate", text_of(options_.rate)},
+          {"--steps", options_.steps ? "on" : "off"},
+          {"--seed", std::to_string(options_.seed)},
+          {"the data set's fingerprint", fingerprint(records_)}};
+}
+
+void Training::save() {
+  if (options_.checkpoint.empty()) return;
+  CheckpointNotes notes{sgd_, identity()};
+  notes.texts[position_note] = to_string(batches_->state());
+  char totals[100];  // In hexadecimal: to the last bit.
+  std::snprintf(totals, sizeof(totals), "%a %a %a", totals_.loss, totals_.correct, totals_.samples);
+  notes.texts[totals_note] = totals;
+  save_checkpoint(options_.checkpoint, *network_, notes, stream_.get());
+}
+
+CheckpointNotes Training::load() try {
+  return load_checkpoint(options_.checkpoint, *network_, stream_.get());
+} catch (const safetensors::FormatError& error) {
+  throw safetensors::FormatError(std::string(error.what()) + " (read as a checkpoint of " +
+                                 options_.model + ")");
+}
+
+void Training::resume() {
+  const std::string name = options_.checkpoint.string();
+  const CheckpointNotes notes = load();
+  const auto note = [&](const std::string& key) {
+    const auto found = notes.texts.find(key);
+    return found == notes.texts.end() ? std::string() : found->second;
+  };
+  if (!notes.sgd || note(position_note).empty()) return start_from_weights();
+  for (const auto& [option, here] : identity())
+    if (note(option) != here)
+      throw std::invalid_argument((std::ostringstream()
+                                   << name << " is a checkpoint of another run: " << option
+                                   << " is " << note(option) << " there, and " << here << " here")
+                                      .str());
+  if (std::sscanf(note(totals_note).c_str(), "%la %la %la", &totals_.loss, &totals_.correct,
+                  &totals_.samples) != 3)
+    throw std::invalid_argument(name + " does not say what the epoch has come to");
+  const auto position = penstock::State::parse(note(position_note));
+  batches_->restore(position);
+  sgd_ = *notes.sgd;
+  std::printf("going on from %s, behind %" PRIu64 " epochs and %" PRIu64 " batches\n", name.c_str(),
+              position.epoch, position.batch);
+}
+
+/// Of a file that PyTorch, or a rung, wrote: with momenta and schedule as at the start.
+void Training::start_from_weights() {
+  NetworkState state = network_->state(stream_.get());
+  std::fill(state.momenta.begin(), state.momenta.end(), 0.0f);
+  state.step = 0;
+  network_->set_state(state, stream_.get());
+  std::printf("starting from the weights in %s\n", options_.checkpoint.c_str());
+}
+
+// ---- Epochs -------------------------------------------------------------------------------------
+
+std::optional<double> Training::run() {
+  while (!examples::interrupted()) {
+    const penstock::State position = batches_->state();
+    if (position.epoch > 0 && position.batch == 0) {  // Also where a checkpoint was written here.
+      const std::optional<double> accuracy = validate(position.epoch);
+      if (!accuracy || position.epoch == options_.epochs) return accuracy;
+      if (options_.target > 0 && *accuracy >= options_.target) return accuracy;
+    }
+    train_epoch();
+    save();
+  }
+  return std::nullopt;
+}
+
+/// What is left of an epoch.
+void Training::train_epoch() {
+  const penstock::State begin = batches_->state();
+  if (begin.batch == 0) totals_ = {};
+  Pace pace;
+  std::uint64_t done = begin.batch;
+  {
+    examples::Progress progress("batches of epoch " + std::to_string(begin.epoch + 1),
+                                batches_per_epoch_);
+    penstock::Readback<Metrics> results(16);
+    while (done < batches_per_epoch_ && !examples::interrupted()) {
+      const penstock::State position = batches_->state();
+      const penstock::Lease<Packed> batch = batches_->next(stream_.get());
+      if (!batch) throw std::logic_error("the training set ended within an epoch");
+      graphs_.launch(batch.slot(), stream_.get(), [&] { train_step(*batch); });
+      results.push(network_->metrics(), stream_.get(), [&, position](const Metrics& metrics) {
+        tell(position, metrics);
+        pace.tell(metrics);
+      });
+      progress.to(++done, [&] { return pace.text(); });
+    }
+    results.drain();
+  }
+  if (done > begin.batch) print_epoch(begin.epoch + 1, done, pace);
+}
+
+void Training::train_step(const Packed& batch) {
+  const cudaStream_t stream = stream_.get();
+  network_->clear_metrics(stream);
+  network_->forward(batch.input.data_handle(), options_.batch, stream);
+  network_->loss(batch.labels.data_handle(), stream);
+  network_->backward(stream);
+  network_->step(sgd_, stream);
+}
+
+void Training::tell(const penstock::State& position, const Metrics& metrics) {
+  if (!std::isfinite(metrics.loss))
+    throw std::runtime_error("the loss of epoch " + std::to_string(position.epoch + 1) +
+                             ", batch " + std::to_string(position.batch + 1) + " is " +
+                             std::to_string(metrics.loss) + ": lower the learning rate (--rate)");
+  totals_.loss += static_cast<double>(metrics.loss);
+  totals_.correct += static_cast<double>(metrics.correct);
+  totals_.samples += static_cast<double>(metrics.samples);
+}
+
+/// Loss and accuracy are of the epoch from its start, whatever was before a resume; the speed is
+/// this run's.
+void Training::print_epoch(std::uint64_t epoch, std::uint64_t done, const Pace& pace) const {
+  const double samples = std::max(1.0, totals_.samples);
+  std::printf("epoch %" PRIu64, epoch);
+  if (done < batches_per_epoch_)
+    std::printf(", its first %" PRIu64 " of %" PRIu64 " batches", done, batches_per_epoch_);
+  std::printf(": loss %.4f, accuracy %.2f %%, %.0f images/s\n", totals_.loss / samples,
+              100 * totals_.correct / samples, pace.images_per_second());
+}
+
+/// The accuracy on the test set; none when it was interrupted.
+std::optional<double> Training::validate(std::uint64_t epoch) {
+  network_->clear_metrics(stream_.get());
+  const auto batches = prefetcher(test_records_, false);
+  while (const penstock::Lease<Packed> batch = batches->next(stream_.get())) {
+    if (examples::interrupted()) return std::nullopt;
+    network_->infer(batch->input.data_handle(), batch->labels.extent(0), stream_.get());
+    network_->loss(batch->labels.data_handle(), stream_.get());
+  }
+  Metrics metrics;
+  examples::check(cudaMemcpyAsync(&metrics, network_->metrics(), sizeof(metrics),
+                                  cudaMemcpyDeviceToHost, stream_.get()),
+                  "cudaMemcpyAsync");
+  stream_.synchronize();
+  const double accuracy =
+      static_cast<double>(metrics.correct) / static_cast<double>(metrics.samples);
+  std::printf("epoch %" PRIu64 ": test accuracy %.2f %%\n", epoch, 100 * accuracy);
+  return accuracy;
+}
+
+}  // namespace resnet

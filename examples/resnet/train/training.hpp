@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Training: a ResNet on CIFAR-10 by the last rung's means (the records cross the bus, a step is one
+// graph), with validation after each epoch, and checkpoints from which it goes on as if it had
+// never stopped: at any batch, with any number of workers, on the reference operations to the last
+// bit.
+//
+//   Training training({.model = "resnet8", .data = directory, .checkpoint = file});   // goes on,
+//   if const std::optional<double> accuracy = training.run();                            // it is
+//   there
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <penstock/cuda.hpp>
+#include <penstock/prefetcher.hpp>
+#include <penstock/record_file.hpp>
+#include <penstock/step_graph.hpp>
+#include <string>
+
+#include "../data/input.hpp"
+#include "../model/checkpoint.hpp"
+#include "../model/network.hpp"
+#include "pace.hpp"
+
+namespace resnet {
+
+struct TrainOptions {
+  std::string model;
+  std::int32_t image_size = 0;
+  std::int64_t batch = 128;
+  std::uint64_t epochs = 3;
+  float rate = 0.1f;
+  bool steps = false;  ///< a tenth of the rate at each third, not a cosine
+  double target = 0;   ///< accuracy at which training ends; 0: after the epochs
+  std::uint64_t seed = 1;
+  int workers = 2;
+  std::filesystem::path data = {};
+  std::filesystem::path checkpoint = {};  ///< empty: none is read or written
+  std::filesystem::path plans = {};       ///< Settings::plan_file
+};
+
+/// Fp32 and NCHW on the reference operations; on a GPU what is fastest.
+Settings train_settings(const std::filesystem::path& plans);
+
+class Training {
+ public:
+  /// Goes on from the checkpoint where there is one. Throws std::invalid_argument for a checkpoint
+  /// of another run (another model, data set, seed, ...: what decides the result), and what
+  /// load_checkpoint throws.
+  explicit Training(const TrainOptions& options);
+
+  /// Trains, validates and saves until the target or the last epoch. The accuracy on the test set,
+  /// 0 ... 1; none when it was interrupted, behind the batch that was under way. Throws
+  /// std::runtime_error for a loss that is no number, and leaves the checkpoint as it was.
+  std::optional<double> run();
+
+ private:
+  using Prefetcher = penstock::Prefetcher<Packed, Records>;
+  /// Sums over the batches of an epoch.
+  struct Totals {
+    double loss = 0, correct = 0, samples = 0;
+  };
+
+  std::unique_ptr<Prefetcher> prefetcher(const penstock::RecordFile& records, bool training) const;
+  std::map<std::string, std::string> identity() const;
+  CheckpointNotes load();
+  void resume();
+  void start_from_weights();
+  void train_epoch();
+  void train_step(const Packed& batch);
+  void tell(const penstock::State& position, const Metrics& metrics);
+  void print_epoch(std::uint64_t epoch, std::uint64_t done, const Pace& pace) const;
+  std::optional<double> validate(std::uint64_t epoch);
+  void save();
+
+  const TrainOptions options_;
+  penstock::RecordFile records_, test_records_;
+  penstock::Stream stream_;
+  std::unique_ptr<Operations> operations_;
+  std::unique_ptr<Network> network_;
+  SgdOptions sgd_;
+  std::unique_ptr<Prefetcher> batches_;
+  penstock::StepGraph graphs_;
+  std::uint64_t batches_per_epoch_ = 0;
+  Totals totals_;  // of the epoch under way, what was before a resume included
+};
+
+}  // namespace resnet

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Steps of training, in every mode of the operations that are linked: as a graph they have the bits
+// of eager ones; a loss scale that is too large costs steps, and neither the weights nor the
+// stream's time. Over the reference operations on the emulated runtime, and over cuDNN on a GPU.
+
+#include <cmath>
+#include <cstdint>
+#include <penstock/step_graph.hpp>
+#include <utility>
+#include <vector>
+
+#include "../modes.hpp"
+#include "../training.hpp"
+#include "support/catch.hpp"
+#include "support/gate.hpp"
+
+namespace resnet::test {
+namespace {
+
+using penstock::test::Gate;
+
+NetworkOptions small_network() {
+  return {architecture_of("resnet8", 10), {8, 3, 16, 16}};
+}
+
+/// The next step: eager, or as a graph that is captured at the first.
+class Steps {
+ public:
+  Steps(Training& training, bool graph) : training_(training), graph_(graph) {}
+  void next() {
+    if (graph_)
+      graphs_.launch(0, training_.stream.get(), [&] { training_.step(); });
+    else
+      training_.step();
+  }
+
+ private:
+  Training& training_;
+  const bool graph_;
+  penstock::StepGraph graphs_;
+};
+
+TEST_CASE("ten replays of a step's graph have the bits of ten eager steps", "[resnet][gpu]") {
+  for (const Settings& settings : every_mode()) {
+    INFO(describe(settings));
+    NetworkOptions options = small_network();
+    options.loss_scale = settings.precision == Precision::fp16;
+    options.initial_loss_scale = 1024;
+    Training eager(options, settings), replayed(options, settings);
+    Steps one_by_one(eager, false), graph(replayed, true);
+    const NetworkState start = eager.state();
+    for (int step = 0; step < 10; ++step) {
+      one_by_one.next();
+      graph.next();
+    }
+    const NetworkState state = eager.state();
+    CHECK(state.step == 10);
+    CHECK_FALSE(same_bits(state.parameters, start.parameters));
+    CHECK(same_bits(replayed.state(), state));
+    CHECK(same_bits(replayed.logits(), eager.logits()));
+    CHECK(replayed.metrics().loss == eager.metrics().loss);
+  }
+}
+
+/// With a loss scale at which the gradients overflow (fp16 ends at 65504, float at 2^128), and
+/// parameters so large that gradients are well above 1.
+class Overflowing : public Training {
+ public:
+  explicit Overflowing(const Settings& settings) : Training(options(settings), settings) {
+    std::vector<float> parameters = test_parameters(network.table());
+    for (float& parameter : parameters) parameter *= 64;
+    start(std::move(parameters));
+  }
+
+ private:
+  static NetworkOptions options(const Settings& settings) {
+    NetworkOptions options = small_network();
+    options.loss_scale = true;
+    options.initial_loss_scale =
+        settings.precision == Precision::fp16 && !on_reference() ? 0x1p30f : 0x1p127f;
+    return options;
+  }
+};
+
+TEST_CASE("a loss scale that is too large skips steps, each halves it, until one is taken",
+          "[resnet][gpu]") {
+  const bool as_graph = GENERATE(false, true);
+  for (const Settings& settings : every_mode()) {
+    INFO(describe(settings) << (as_graph ? ", as a graph" : ", eager"));
+    Overflowing training(settings);
+    Steps steps(training, as_graph);
+    const NetworkState start = training.state();
+    std::int32_t skipped = 0;
+    NetworkState now;
+    for (;;) {
+      steps.next();
+      now = training.state();
+      if (now.step == 1 || skipped == 40) break;
+      CHECK(now.loss_scale.skipped == ++skipped);
+      CHECK(now.loss_scale.overflow != 0);
+      CHECK(now.loss_scale.scale == std::ldexp(start.loss_scale.scale, -skipped));
+      CHECK(same_bits(now.parameters, start.parameters));
+      CHECK(same_bits(now.momenta, start.momenta));
+    }
+    CHECK(skipped > 0);
+    REQUIRE(now.step == 1);
+    CHECK(now.loss_scale.overflow == 0);
+    CHECK(now.loss_scale.scale == std::ldexp(start.loss_scale.scale, -skipped));
+    CHECK_FALSE(same_bits(now.parameters, start.parameters));
+    for (const float parameter : now.parameters) REQUIRE(std::isfinite(parameter));
+  }
+}
+
+TEST_CASE("steps are queued while the stream is held, skipped ones too", "[resnet][gpu]") {
+  const bool as_graph = GENERATE(false, true);
+  for (const Settings& settings : every_mode()) {
+    INFO(describe(settings) << (as_graph ? ", as a graph" : ", eager"));
+    Overflowing training(settings);
+    Steps steps(training, as_graph);
+    steps.next();  // The first may load kernels, and is captured.
+    CHECK(training.state().loss_scale.skipped == 1);
+    {
+      Gate gate;
+      gate.hold(training.stream.get());
+      for (int step = 0; step < 3; ++step) steps.next();
+      CHECK(cudaStreamQuery(training.stream.get()) == cudaErrorNotReady);
+    }
+    const NetworkState state = training.state();
+    CHECK(state.step + state.loss_scale.skipped == 4);
+  }
+}
+
+}  // namespace
+}  // namespace resnet::test

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Run, which every rung is made of: where the profiler is started and stopped, which plans are
+// asked for, and a loss that is no number.
+
+#include "../../../../examples/resnet/train/run.hpp"
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <penstock/emulation.hpp>
+#include <stdexcept>
+#include <vector>
+
+#include "../../../support/temporary_directory.hpp"
+#include "../matchers.hpp"
+#include "support/catch.hpp"
+
+namespace resnet {
+namespace {
+
+namespace emulation = penstock::emulation;
+using penstock::test::TemporaryDirectory;
+using test::contains;
+
+Options small_run(const TemporaryDirectory& directory) {
+  Options options;
+  options.model = "resnet8";
+  options.image_size = 16;
+  options.batch = 4;
+  options.warmup = 2;
+  options.steps = 3;
+  options.records = 20;
+  options.cache = directory / "set";
+  return options;
+}
+
+const Rung probe{.number = "T0", .name = "probe", .change = "nothing"};
+
+/// What is seen before a step, and, last, after all of them.
+struct Seen {
+  std::uint64_t started, stopped;  // calls of the profiler
+  std::int64_t done;               // steps whose work the device has done
+};
+
+std::vector<Seen> watch_profiler(const Options& options) {
+  emulation::reset({.schedule = emulation::Schedule::lazy});  // What nobody waits for is not done.
+  std::vector<Seen> seen;
+  Run run(probe, options);
+  std::int64_t done = 0;
+  const auto look = [&] {
+    seen.push_back(
+        {emulation::calls("cudaProfilerStart"), emulation::calls("cudaProfilerStop"), done});
+  };
+  const auto count = [](void* number) { ++*static_cast<std::int64_t*>(number); };
+  run.for_each_step([&](Step& step) {
+    look();
+    REQUIRE_CUDA(cudaLaunchHostFunc(run.stream(), count, &done));
+    static_cast<void>(step);
+  });
+  look();
+  return seen;
+}
+
+TEST_CASE("the profiler sees the measured steps, or those that were asked for, whole",
+          "[resnet][run]") {
+  const TemporaryDirectory directory;
+  Options options = small_run(directory);
+  std::size_t first = 2, end = 5;  // the measured ones, of five
+  SECTION("the measured steps") {}
+  SECTION("--profile 1:2") {
+    options.profile_start = 1;
+    options.profile_count = 2;
+    first = 1, end = 3;
+  }
+  SECTION("--profile 0:1") {
+    options.profile_start = 0;
+    options.profile_count = 1;
+    first = 0, end = 1;
+  }
+  SECTION("--profile 3:100, beyond the end") {
+    options.profile_start = 3;
+    options.profile_count = 100;
+    first = 3;
+  }
+  const std::vector<Seen> seen = watch_profiler(options);
+  REQUIRE(seen.size() == 6);
+  for (std::size_t step = 0; step < seen.size(); ++step) {
+    INFO("step " << step);
+    CHECK(seen[step].started == (step >= first ? 1 : 0));
+    CHECK(seen[step].stopped == (step >= end ? 1 : 0));
+  }
+  CHECK(seen[first].done == static_cast<std::int64_t>(first));
+  CHECK(seen[end].done == static_cast<std::int64_t>(end));
+}
+
+TEST_CASE("--exhaustive is for rungs that time plans", "[resnet][run]") {
+  const TemporaryDirectory directory;
+  Options options = small_run(directory);
+  Rung rung = probe;
+  const auto plans = [&] { return Run(rung, options).operations().settings().plans; };
+  CHECK(plans() == PlanChoice::heuristic);
+  options.exhaustive = true;
+  CHECK(plans() == PlanChoice::heuristic);
+  rung.settings.plans = PlanChoice::timed;
+  CHECK(plans() == PlanChoice::exhaustive);
+  options.exhaustive = false;
+  CHECK(plans() == PlanChoice::timed);
+}
+
+TEST_CASE("a loss that is no number is told, with its step", "[resnet][run]") {
+  const TemporaryDirectory directory;
+  Run run(probe, small_run(directory));
+  run.tell(3, {.loss = 8, .correct = 1, .samples = 4});
+  CHECK(run.losses()[3] == 2);
+  for (const float loss :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})
+    CHECK_THROWS_WITH(run.tell(4, {.loss = loss, .correct = 0, .samples = 4}),
+                      contains("the loss of step 4 is"));
+  CHECK(run.losses()[4] == 0);
+}
+
+}  // namespace
+}  // namespace resnet

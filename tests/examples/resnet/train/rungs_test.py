@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""rungs_test.py CASE PROGRAMS: what every rung promises, on tiny data sets, with the emulated programs in the folder
+PROGRAMS; a case is one of the functions below. That all rungs have the same losses is ladder_test.py's.
+"""
+
+import json
+import math
+import os
+import pathlib
+import re
+import sys
+import tempfile
+
+from programs import SMALL, interrupt, notes_of, require, run, tensors_of
+
+programs = pathlib.Path(sys.argv[2]).resolve()
+rungs = sorted(path for path in programs.glob("[0-9][0-9]_*_emulated"))
+OPTIONS = [*SMALL, "--batch", 8, "--records", 80, "--warmup", 1]
+STEPS = ["--steps", 4]
+
+
+def rung(number):
+    """T1 is rung(1)."""
+    return next(path for path in rungs if path.name.startswith(f"{number:02}_"))
+
+
+def result_of(program, *options):
+    run([program, *OPTIONS, *STEPS, *options, "--json", "result.json"])
+    return json.loads(pathlib.Path("result.json").read_text())
+
+
+def save_and_load():
+    """What one rung saves another goes on from, and all that do come to the same, bit for bit."""
+    first = result_of(rung(1), "--save", "a")
+    require(notes_of(pathlib.Path("a"))["step"] == 5, "not the five steps that were taken")
+    results = {}
+    for number in (1, 2, 5, 11, 14):
+        results[number] = result_of(rung(number), "--load", "a", "--save", f"b{number}")
+        saved = pathlib.Path(f"b{number}")
+        require(notes_of(saved)["step"] == 10, f"T{number}: not ten steps in all")
+        require(tensors_of(saved) == tensors_of(pathlib.Path("b1")), f"T{number} has come to other bits than T1")
+    losses = results[1]["losses"]
+    require(all(result["losses"] == losses for result in results.values()), results)
+    require(losses[0] != first["losses"][0], "the weights are not those that were loaded")
+    again = result_of(rung(3), "--load", "b14")
+    require(all(map(math.isfinite, again["losses"])) and again["losses"] != losses, again)
+
+
+def synthetic():
+    """One batch that lies on the device: it is learnt by heart, by every rung alike."""
+    results = [result_of(program, "--synthetic") for program in (rung(1), rung(12), rung(14))]
+    for result in results:
+        require(result["synthetic"] and result["images_per_second"] > 0, result)
+        require(result["losses"] == results[0]["losses"], results)
+    losses = results[0]["losses"]
+    require(len(set(losses)) == len(losses) and losses[-1] < losses[0], f"nothing is learnt: {losses}")
+
+
+def exhaustive():
+    """--exhaustive makes T6 and all after it time every plan; those before take cuDNN's guess."""
+    for program in rungs:
+        number = int(program.name[:2])
+        for option, plans in ((["--exhaustive"], "exhaustive"), ([], "timed")):
+            result = result_of(program, *option)
+            require(result["plans"] == (plans if number >= 6 else "heuristic"), f"{program.name}: {result['plans']}")
+
+
+def progress():
+    """Images a second and the loss, while it runs and at the end."""
+    for program in (rung(1), rung(14)):
+        output, errors = run([program, *OPTIONS, "--steps", 60])
+        require(re.search(r"^\d+/61 steps: \d+ images/s, loss \d+\.\d{4}$", errors, re.MULTILINE), errors)
+        require(re.search(r"^\d+\.\d images/s; a step .* idle \d+\.\d %$", output, re.MULTILINE), output)
+        require(re.search(r"^loss \d+\.\d{4}$", output, re.MULTILINE), output)
+
+
+def interrupted():
+    """Ctrl-C ends a rung within the step, with the checkpoint that was asked for."""
+    result_of(rung(1))  # makes the data set
+    for number in (1, 5, 11, 12, 14):
+        long_run = [rung(number), *OPTIONS, "--steps", 1000]
+        output = interrupt([*long_run, "--save", "part"], room=60)
+        require("saved part" in output, output)
+        steps = notes_of(pathlib.Path("part"))["step"]
+        require(0 < steps < 1001, f"T{number}: {steps} steps")
+        result_of(rung(number), "--load", "part")
+        pathlib.Path("part").unlink()
+        interrupt([*long_run, "--synthetic"], room=60)
+
+
+def mistakes():
+    """What is wrong is said, with exit status 2; what cannot be written, with 1."""
+    pathlib.Path("text").write_text("no checkpoint at all")
+    wrong = ((["--batch", 0], "--batch"), (["--steps", 0], "--steps"), (["--warmup", -1], "--warmup"),
+             (["--batch", 81], "a batch of 81 is larger than the data set of 80"), (["--precision", "fp8"], "fp8"),
+             (["--model", "resnet9"], "resnet9"), (["--data", "nowhere"], "nowhere"), (["--load", "nowhere"], "nowhere"),
+             (["--load", "text"], "text"), (["--profile", "3"], "3 is not START:COUNT"),
+             (["--profile", "3:0"], "3:0 is not START:COUNT"), (["--profile", "-1:2"], "START:COUNT"),
+             (["--profile", "1:2x"], "START:COUNT"), (["--workers", 0], "--workers"), (["--image-size", 4], "--image-size"),
+             (["--no-such-option"], "--no-such-option"))  # fmt: skip
+    for program in (rung(1), rung(14)):
+        for words, why in wrong:
+            _, errors = run([program, "--image-size", 16, "--records", 80, "--cache", ".", "--batch=8", *words]
+                            if "--batch" not in words else [program, "--records", 80, "--cache", ".", *words], status=2)  # fmt: skip
+            require(why in errors, f"{program.name} {words}: {errors}")
+        for option in ("--save", "--json"):
+            _, errors = run([program, *OPTIONS, *STEPS, option, "no/such/folder"], status=1)
+            require("no/such/folder" in errors, errors)
+        output, _ = run([program, "--help"])
+        require("--exhaustive" in output and "T6" in output, output)
+
+
+with tempfile.TemporaryDirectory() as scratch:
+    require(len(rungs) == 13, f"{len(rungs)} rungs in {programs}")
+    os.chdir(scratch)
+    globals()[sys.argv[1]]()
