@@ -2,6 +2,7 @@
 #include "network.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <penstock/markers.hpp>
 #include <stdexcept>
 #include <string>
@@ -47,6 +48,7 @@ Network::Network(const NetworkOptions& options, Operations& ops)
       batch_statistics_(table_.statistics_size()),
       other_gradients_(table_.others()),
       weight_gradients_(table_.weights() * static_cast<std::int64_t>(ops.element_bytes())),
+      scales_biases_(table_.statistics_size() * static_cast<std::int64_t>(ops.element_bytes())),
       step_(1),
       loss_scale_(1),
       metrics_(1) {
@@ -54,11 +56,8 @@ Network::Network(const NetworkOptions& options, Operations& ops)
     compute_weights_ =
         DeviceArray<std::byte>(table_.weights() * static_cast<std::int64_t>(ops.element_bytes()));
   stem_ = make_layer(layers_.stem);
-  for (const Block& block : layers_.blocks) {
-    LayerBlock& made = blocks_.emplace_back();
-    for (const ConvolutionNorm& layer : block.path) made.path.push_back(make_layer(layer));
-    if (block.shortcut) made.shortcut = make_layer(*block.shortcut);
-  }
+  stem_.output = make_activation(stem_.shape.out());
+  for (const Block& block : layers_.blocks) blocks_.push_back(make_block(block));
   if (layers_.pool) {
     pool_output_ = make_activation(layers_.pool->out());
     pool_chosen_ = DeviceArray<std::uint8_t>(layers_.pool->out().count());
@@ -99,9 +98,32 @@ Network::Layer Network::make_layer(const ConvolutionNorm& description) {
   layer.norm.inverse_deviation = batch_statistics_.data() + variance;
   layer.norm.gamma_gradient = other_gradients_.data() + (gamma - table_.weights());
   layer.norm.beta_gradient = other_gradients_.data() + (beta - table_.weights());
+  layer.norm.scale = scales_biases_.data() + static_cast<std::size_t>(mean) * ops_.element_bytes();
+  layer.norm.bias =
+      scales_biases_.data() + static_cast<std::size_t>(variance) * ops_.element_bytes();
   layer.convolved = make_activation(layer.shape.out());
-  layer.output = make_activation(layer.shape.out());
   return layer;
+}
+
+Network::LayerBlock Network::make_block(const Block& block) {
+  LayerBlock made;
+  bool raw = false;
+  for (const ConvolutionNorm& description : block.path) {
+    Layer& layer = made.path.emplace_back(make_layer(description));
+    const bool last = &description == &block.path.back();
+    raw = !last && stays_raw(layer.shape, raw, (&description + 1)->shape);
+    if (!raw) layer.output = make_activation(layer.shape.out());
+  }
+  if (!block.shortcut) return made;
+  made.shortcut = make_layer(*block.shortcut);
+  made.shortcut->output = make_activation(made.shortcut->shape.out());
+  return made;
+}
+
+/// Whether what a convolution writes is normalised by the next: where both have the engines for it.
+bool Network::stays_raw(const ConvolutionShape& shape, bool raw_input,
+                        const ConvolutionShape& next) const {
+  return ops_.fuses(shape, raw_input) && ops_.fuses(next, true);
 }
 
 /// What the operations compute with: the parameters themselves, or their copy in 16 bits.
@@ -203,7 +225,7 @@ void Network::run(const void* images, std::int64_t n, Mode mode, cudaStream_t st
     throw std::invalid_argument("a batch of " + std::to_string(n) + " images, for a network of " +
                                 std::to_string(input().n));
   n_ = n;
-  const void* x = run(stem_, images, nullptr, true, mode, stream);
+  const void* x = run(stem_, {images}, {}, mode, stream).data;
   if (layers_.pool) {
     ops_.max_pool(of_batch(*layers_.pool), x, pool_output_.data(), pool_chosen_.data(), stream);
     x = pool_output_.data();
@@ -217,25 +239,43 @@ void Network::run(const void* images, std::int64_t n, Mode mode, cudaStream_t st
 
 const void* Network::run(LayerBlock& block, const void* input, Mode mode, cudaStream_t stream) {
   const void* shortcut =
-      block.shortcut ? run(*block.shortcut, input, nullptr, false, mode, stream) : input;
-  for (Layer& layer : block.path)
-    input =
-        run(layer, input, &layer == &block.path.back() ? shortcut : nullptr, true, mode, stream);
-  return input;
+      block.shortcut ? run(*block.shortcut, {input}, {.relu = false}, mode, stream).data : input;
+  Activation x{input};
+  for (Layer& layer : block.path) {
+    const bool last = &layer == &block.path.back();
+    const Following following =
+        last ? Following{.residual = shortcut} : Following{.next = &layer + 1};
+    x = run(layer, x, following, mode, stream);
+  }
+  return x.data;
 }
 
-const void* Network::run(Layer& layer, const void* input, const void* residual, bool relu,
-                         Mode mode, cudaStream_t stream) {
+Network::Activation Network::run(Layer& layer, Activation input, const Following& following,
+                                 Mode mode, cudaStream_t stream) {
   const ConvolutionShape shape = of_batch(layer.shape);
+  const auto& [next, residual, relu] = following;
+  const bool training = mode == Mode::training, raw_input = input.norm != nullptr;
+  const bool fused = training && ops_.fuses(shape, raw_input);
+  void* x = layer.convolved.data();
   layer.input = input;
-  ops_.convolution(shape, input, layer.weights, layer.convolved.data(), stream);
-  if (mode == Mode::training)
-    ops_.batch_norm(shape.out(), layer.convolved.data(), layer.norm, residual, relu,
-                    layer.output.data(), stream);
+  if (fused)
+    ops_.convolution_statistics(shape, input.data, input.norm, layer.weights, x, layer.norm,
+                                stream);
   else
-    ops_.batch_norm_inference(shape.out(), layer.convolved.data(), layer.norm, residual, relu,
-                              layer.output.data(), stream);
-  return layer.output.data();
+    ops_.convolution(shape, input.data, layer.weights, x, stream);
+  if (fused && next != nullptr && stays_raw(shape, raw_input, of_batch(next->shape)))
+    return {x, &layer.norm};
+
+  // A batch may be of a size that does not fuse, where the largest does.
+  if (training && layer.output.size() == 0) layer.output = make_activation(layer.shape.out());
+  void* y = layer.output.size() == 0 ? x : layer.output.data();
+  if (!training)
+    ops_.batch_norm_inference(shape.out(), x, layer.norm, residual, relu, y, stream);
+  else if (fused)
+    ops_.batch_norm_apply(shape.out(), x, layer.norm, residual, relu, y, stream);
+  else
+    ops_.batch_norm(shape.out(), x, layer.norm, residual, relu, y, stream);
+  return {y};
 }
 
 void Network::loss(const std::int32_t* labels, cudaStream_t stream) {
@@ -263,12 +303,18 @@ void Network::norm_gradient(const Layer& layer, Gradient arriving, bool relu, vo
                            residual_gradient, stream);
 }
 
-/// Returns `to`.
+/// Writes to `to` the gradient of the layer's input, as that lies in memory. Returns `to`.
 void* Network::convolution_gradients(const Layer& layer, const void* arriving, void* to,
                                      cudaStream_t stream) {
   const ConvolutionShape shape = of_batch(layer.shape);
-  ops_.convolution_weight_gradient(shape, layer.input, arriving, layer.weight_gradient, stream);
-  ops_.convolution_data_gradient(shape, arriving, layer.weights, to, stream);
+  const auto& [x, norm] = layer.input;
+  if (norm != nullptr) {
+    ops_.normalized_weight_gradient(shape, x, *norm, arriving, layer.weight_gradient, stream);
+    ops_.normalized_data_gradient(shape, arriving, layer.weights, x, *norm, to, stream);
+  } else {
+    ops_.convolution_weight_gradient(shape, x, arriving, layer.weight_gradient, stream);
+    ops_.convolution_data_gradient(shape, arriving, layer.weights, to, stream);
+  }
   return to;
 }
 
@@ -278,9 +324,10 @@ Network::Gradient Network::backward(const LayerBlock& block, Gradient arriving,
   void* shortcut = other_buffer(arriving.first, arriving.second);
   norm_gradient(block.path.back(), arriving, true, path, shortcut, stream);
   for (auto layer = block.path.rbegin(); layer != block.path.rend(); ++layer) {
-    if (layer != block.path.rbegin())
-      norm_gradient(*layer, {path, nullptr}, true, path, nullptr, stream);
     path = convolution_gradients(*layer, path, other_buffer(path, shortcut), stream);
+    const auto before = std::next(layer);
+    if (before != block.path.rend() && layer->input.norm == nullptr)
+      norm_gradient(*before, {path, nullptr}, true, path, nullptr, stream);
   }
   if (block.shortcut) {
     norm_gradient(*block.shortcut, {shortcut, nullptr}, false, shortcut, nullptr, stream);
@@ -298,7 +345,7 @@ void Network::backward_stem(Gradient arriving, cudaStream_t stream) {
     arriving = {pooled, nullptr};
   }
   norm_gradient(stem_, arriving, true, arriving.first, nullptr, stream);
-  ops_.convolution_weight_gradient(of_batch(stem_.shape), stem_.input, arriving.first,
+  ops_.convolution_weight_gradient(of_batch(stem_.shape), stem_.input.data, arriving.first,
                                    stem_.weight_gradient, stream);
 }
 

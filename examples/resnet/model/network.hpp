@@ -47,7 +47,8 @@ struct NetworkState {
 class Network {
  public:
   /// `ops` outlives this. Prepares every convolution, which may take long (cuDNN), for the largest
-  /// batch; a smaller one is prepared when it is met first. Throws std::invalid_argument.
+  /// batch; a smaller one is prepared when it is met first, and may then take memory for what the
+  /// largest has no need of. Throws std::invalid_argument.
   Network(const NetworkOptions& options, Operations& ops);
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
@@ -85,14 +86,26 @@ class Network {
   std::vector<float> gradients(cudaStream_t stream) const;
 
  private:
+  /// What a convolution reads; with `norm`, relu(batch norm of it) is meant.
+  struct Activation {
+    const void* data = nullptr;
+    const BatchNorm* norm = nullptr;
+  };
   /// A convolution and its batch norm, in memory.
   struct Layer {
     ConvolutionShape shape;
     const void* weights = nullptr;
     void* weight_gradient = nullptr;
     BatchNorm norm;
-    DeviceArray<std::byte> convolved, output;
-    const void* input = nullptr;  // of the last batch
+    DeviceArray<std::byte> convolved;
+    DeviceArray<std::byte> output;  // of batch norm; none where the next convolution normalises
+    Activation input;               // of the last batch
+  };
+  /// What comes behind a layer's batch norm.
+  struct Following {
+    const Layer* next = nullptr;     // the one convolution that reads it; null: others do, too
+    const void* residual = nullptr;  // added before ReLU
+    bool relu = true;
   };
   struct LayerBlock {
     std::vector<Layer> path;
@@ -107,13 +120,15 @@ class Network {
 
   DeviceArray<std::byte> make_activation(const Extents& extents) const;
   Layer make_layer(const ConvolutionNorm& description);
+  LayerBlock make_block(const Block& block);
+  bool stays_raw(const ConvolutionShape& shape, bool raw_input, const ConvolutionShape& next) const;
   void* weight_pointer(const Parameter& parameter) const;
   void* weight_gradient_pointer(const Parameter& parameter) const;
   void refresh_compute_weights(cudaStream_t stream);
 
   void run(const void* images, std::int64_t n, Mode mode, cudaStream_t stream);
-  const void* run(Layer& layer, const void* input, const void* residual, bool relu, Mode mode,
-                  cudaStream_t stream);
+  Activation run(Layer& layer, Activation input, const Following& following, Mode mode,
+                 cudaStream_t stream);
   const void* run(LayerBlock& block, const void* input, Mode mode, cudaStream_t stream);
 
   Extents of_batch(Extents extents) const;
@@ -134,7 +149,8 @@ class Network {
   ParameterTable table_;
 
   DeviceArray<float> parameters_, momenta_, statistics_, batch_statistics_, other_gradients_;
-  DeviceArray<std::byte> compute_weights_, weight_gradients_;  // of the operations' precision
+  // Of the operations' precision; scales_biases_ as statistics_.
+  DeviceArray<std::byte> compute_weights_, weight_gradients_, scales_biases_;
   DeviceArray<std::int64_t> step_;
   DeviceArray<LossScale> loss_scale_;
   DeviceArray<Metrics> metrics_;

@@ -29,11 +29,12 @@
 
 namespace resnet {
 
-enum class Precision { fp32, tf32, fp16, bf16 };
+/// int8: inference alone (inference.hpp).
+enum class Precision { fp32, tf32, fp16, bf16, int8 };
 enum class Format { nchw, nhwc };
 /// none: an operation, a kernel. elementwise: batch-norm, addition and ReLU in one kernel. full:
 /// also statistics in the convolution's epilogue, normalisation in the next one's mainloop, where
-/// there is an engine for it; else as elementwise.
+/// fuses() finds an engine for it; else as elementwise.
 enum class Fusion { none, elementwise, full };
 /// How one of several kernels is chosen: by the library's guess, by timing its best guesses on the
 /// device, by timing all.
@@ -97,6 +98,10 @@ struct BatchNorm {
   float* gamma_gradient = nullptr;
   float* beta_gradient = nullptr;
   float momentum = 0.1f, epsilon = 1e-5f;
+  /// `c` elements each, of the settings' precision: normalised x is x * scale + bias.
+  /// convolution_statistics writes them, what is fused reads them; null where nothing is.
+  void* scale = nullptr;
+  void* bias = nullptr;
 };
 
 /// Sums since the memory was last cleared: what a training loop reports, without reading it each
@@ -177,7 +182,7 @@ class Operations {
   /// running ones. `residual` may be null.
   virtual void batch_norm(const Extents&, const void* x, const BatchNorm&, const void* residual,
                           bool relu, void* y, cudaStream_t) = 0;
-  /// The same with the running statistics, which stay as they are.
+  /// The same with the running statistics, which stay as they are. y may be x.
   virtual void batch_norm_inference(const Extents&, const void* x, const BatchNorm&,
                                     const void* residual, bool relu, void* y, cudaStream_t) = 0;
   /// `y` is what batch_norm wrote (where it is 0, ReLU stops the gradient; unused without relu).
@@ -188,6 +193,34 @@ class Operations {
                                    const void* y_gradient, const void* more_y_gradient,
                                    const BatchNorm&, bool relu, void* x_gradient,
                                    void* residual_gradient, cudaStream_t) = 0;
+
+  // Fused: with `before`, the convolution's operand is not x but relu(x normalised), which never
+  // lies in memory; x itself is what the convolution before has written. UnsupportedOperation where
+  // fuses() is false.
+
+  /// Whether the operations below take this shape: those with `before` when `normalized_input`,
+  /// else convolution_statistics without. Stays what it is. The first call with a shape prepares,
+  /// and blocks.
+  virtual bool fuses(const ConvolutionShape&, bool normalized_input) = 0;
+  /// y = convolution of x or, unless `before` is null, of relu(x normalised); and y's statistics
+  /// with what follows from them: all that `norm` has of the batch, and the running ones. They may
+  /// come from sums of y and of y * y in float, which lose digits where a mean is many deviations
+  /// away from 0; a variance is never below 0.
+  virtual void convolution_statistics(const ConvolutionShape&, const void* x,
+                                      const BatchNorm* before, const void* weights, void* y,
+                                      const BatchNorm& norm, cudaStream_t) = 0;
+  /// batch_norm with the statistics that convolution_statistics left.
+  virtual void batch_norm_apply(const Extents&, const void* x, const BatchNorm&,
+                                const void* residual, bool relu, void* y, cudaStream_t) = 0;
+  /// convolution_weight_gradient with relu(x normalised) for x.
+  virtual void normalized_weight_gradient(const ConvolutionShape&, const void* x,
+                                          const BatchNorm& before, const void* y_gradient,
+                                          void* weight_gradient, cudaStream_t) = 0;
+  /// Back through the convolution, ReLU and batch norm: writes the gradient of x as it lies in
+  /// memory, and those of `before`'s gamma and beta. x_gradient is neither x nor y_gradient.
+  virtual void normalized_data_gradient(const ConvolutionShape&, const void* y_gradient,
+                                        const void* weights, const void* x, const BatchNorm& before,
+                                        void* x_gradient, cudaStream_t) = 0;
 
   /// `chosen`: which element of the window, 0 .. kernel * kernel - 1; the first of equals.
   virtual void max_pool(const PoolShape&, const void* x, void* y, std::uint8_t* chosen,

@@ -60,23 +60,45 @@ __global__ void statistics(Layout layout, const T* x, Moments* partials) {
   block_partials(layout, walk, moments, partials);
 }
 
-/// What becomes of a channel's moments.
+/// What becomes of a channel's moments. T: of scale and bias.
+template <class T>
 struct FinishStatistics {
   BatchNorm norm;
 
   __device__ void operator()(std::uint32_t channel, const Moments& moments) const {
     const float variance = moments.squares / moments.count;
+    const float inverse = 1 / sqrtf(variance + norm.epsilon);
     norm.mean[channel] = moments.mean;
-    norm.inverse_deviation[channel] = 1 / sqrtf(variance + norm.epsilon);
+    norm.inverse_deviation[channel] = inverse;
     // Of one value there is no unbiased variance; the running one then takes the biased.
     const float unbiased = moments.squares / fmaxf(moments.count - 1, 1);
     move(norm.running_mean[channel], moments.mean);
     move(norm.running_variance[channel], unbiased);
+    if (norm.scale == nullptr) return;
+    const T scale = from_float<T>(norm.gamma[channel] * inverse);
+    static_cast<T*>(norm.scale)[channel] = scale;
+    // By the scale as it is rounded: then what lies at the mean becomes beta all the same.
+    static_cast<T*>(norm.bias)[channel] =
+        from_float<T>(fmaf(-moments.mean, to_float(scale), norm.beta[channel]));
   }
   __device__ void move(float& running, float batch) const {
     running = (1 - norm.momentum) * running + norm.momentum * batch;
   }
 };
+
+/// A thread for each channel. In double: no more is lost than the sums have lost. Their difference
+/// may then be below 0; NaN stays.
+template <class T>
+__global__ void finish_sums(const float* sums, const float* squares, double count,
+                            std::uint32_t channels, BatchNorm norm) {
+  const std::uint32_t channel = thread_index();
+  if (channel >= channels) return;
+  const double mean = sums[channel] / count;
+  const double distances = squares[channel] - mean * sums[channel];
+  const FinishStatistics<T> finish{norm};
+  finish(channel, {static_cast<float>(count), static_cast<float>(mean),
+                   distances < 0 ? 0 : static_cast<float>(distances)});
+}
 
 struct Affine {
   float mean = 0, scale = 0, bias = 0;
@@ -141,9 +163,8 @@ void apply(const Context& context, const Extents& extents, const void* x, const 
 
 }  // namespace
 
-void batch_norm(const Context& context, const Extents& extents, const void* x,
-                const BatchNorm& norm, const void* residual, bool relu, void* y,
-                cudaStream_t stream) {
+void batch_norm_statistics(const Context& context, const Extents& extents, const void* x,
+                           const BatchNorm& norm, cudaStream_t stream) {
   const bool wide = can_be_wide(context, extents) && aligned({x});
   dispatch(context.precision, context.format, wide, [&]<class T, int V, Format F>() {
     const Layout layout = Layout::of<V, F>(extents, context.multiprocessors, 4);
@@ -151,9 +172,32 @@ void batch_norm(const Context& context, const Extents& extents, const void* x,
     statistics<T, V, F>
         <<<layout.blocks, block_threads, 0, stream>>>(layout, static_cast<const T*>(x), partials);
     check_launch("statistics");
-    launch_fold(partials, layout.blocks.x, layout.channels, FinishStatistics{norm}, stream);
+    launch_fold(partials, layout.blocks.x, layout.channels, FinishStatistics<T>{norm}, stream);
   });
+}
+
+void batch_norm_statistics_of_sums(const Context& context, const Extents& extents,
+                                   const float* sums, const float* squares, const BatchNorm& norm,
+                                   cudaStream_t stream) {
+  dispatch(context.precision, false, [&]<class T, int V>() {
+    finish_sums<T><<<blocks_for(extents.c), block_threads, 0, stream>>>(
+        sums, squares, static_cast<double>(extents.n * extents.h * extents.w),
+        static_cast<std::uint32_t>(extents.c), norm);
+  });
+  check_launch("finish_sums");
+}
+
+void batch_norm_apply(const Context& context, const Extents& extents, const void* x,
+                      const BatchNorm& norm, const void* residual, bool relu, void* y,
+                      cudaStream_t stream) {
   apply(context, extents, x, norm, false, residual, relu, y, stream);
+}
+
+void batch_norm(const Context& context, const Extents& extents, const void* x,
+                const BatchNorm& norm, const void* residual, bool relu, void* y,
+                cudaStream_t stream) {
+  batch_norm_statistics(context, extents, x, norm, stream);
+  batch_norm_apply(context, extents, x, norm, residual, relu, y, stream);
 }
 
 void batch_norm_inference(const Context& context, const Extents& extents, const void* x,

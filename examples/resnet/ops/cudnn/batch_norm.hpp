@@ -4,6 +4,8 @@
 // Batch norm, with addition and ReLU in the same kernels unless the settings' fusion is none. See
 // Operations for the arguments.
 //
+// The second half of a fused convolution's batch norm is here too: its sums come out of the graph.
+//
 // Reads and writes, in activations, beside one read for the statistics: x, [residual], y. Gradient:
 // first pass x, y, dy, [more dy] and, where there is a residual, its gradient; the second pass
 // reads that instead of y, dy and more dy.
@@ -14,6 +16,15 @@
 
 namespace resnet::cudnn {
 
+/// Everything of `norm` that batch_norm writes, and scale and bias, unless null; one read of x.
+void batch_norm_statistics(const Context&, const Extents&, const void* x, const BatchNorm&,
+                           cudaStream_t);
+/// The same from each channel's sums of x and of x * x.
+void batch_norm_statistics_of_sums(const Context&, const Extents&, const float* sums,
+                                   const float* squares, const BatchNorm&, cudaStream_t);
+/// batch_norm with the statistics that are there.
+void batch_norm_apply(const Context&, const Extents&, const void* x, const BatchNorm&,
+                      const void* residual, bool relu, void* y, cudaStream_t);
 void batch_norm(const Context&, const Extents&, const void* x, const BatchNorm&,
                 const void* residual, bool relu, void* y, cudaStream_t);
 void batch_norm_inference(const Context&, const Extents&, const void* x, const BatchNorm&,
@@ -21,5 +32,9 @@ void batch_norm_inference(const Context&, const Extents&, const void* x, const B
 void batch_norm_gradient(const Context&, const Extents&, const void* x, const void* y,
                          const void* y_gradient, const void* more_y_gradient, const BatchNorm&,
                          bool relu, void* x_gradient, void* residual_gradient, cudaStream_t);
+/// The second pass alone: `gradient` is that of normalised x, gamma's and beta's are there.
+/// x_gradient may be it.
+void batch_norm_gradient_apply(const Context&, const Extents&, const void* x, const void* gradient,
+                               const BatchNorm&, void* x_gradient, cudaStream_t);
 
 }  // namespace resnet::cudnn

@@ -113,6 +113,17 @@ __global__ void gradient_before(Layout layout, const T* x, Arriving<T> arriving,
   });
 }
 
+template <class T, int V, Format F>
+void launch_before(const Context& context, const Extents& extents, const T* x,
+                   const Arriving<T>& arriving, const BatchNorm& norm, void* x_gradient,
+                   cudaStream_t stream) {
+  const Layout layout = Layout::of<V, F>(extents, context.multiprocessors, 16);
+  gradient_before<T, V, F><<<layout.blocks, block_threads, 0, stream>>>(
+      layout, x, arriving, norm, static_cast<float>(extents.n * extents.h * extents.w),
+      static_cast<T*>(x_gradient));
+  check_launch("gradient_before");
+}
+
 /// `y` is null without ReLU.
 struct Arguments {
   const void *x, *y, *gradient, *more;
@@ -136,11 +147,7 @@ void launch_passes(const Context& context, const Extents& extents, const Argumen
     launch_fold(partials, sums.blocks.x, sums.channels, FinishSums{norm}, stream);
 
     if (residual_gradient != nullptr) arriving = {residual_gradient, nullptr, nullptr};
-    const Layout before = Layout::of<V, F>(extents, context.multiprocessors, 16);
-    gradient_before<T, V, F><<<before.blocks, block_threads, 0, stream>>>(
-        before, x, arriving, norm, static_cast<float>(extents.n * extents.h * extents.w),
-        static_cast<T*>(a.x_gradient));
-    check_launch("gradient_before");
+    launch_before<T, V, F>(context, extents, x, arriving, norm, a.x_gradient, stream);
   });
 }
 
@@ -180,6 +187,17 @@ void batch_norm_gradient(const Context& context, const Extents& extents, const v
   }
   if (!relu) arguments.y = nullptr;
   launch_passes(context, extents, arguments, norm, stream);
+}
+
+void batch_norm_gradient_apply(const Context& context, const Extents& extents, const void* x,
+                               const void* gradient, const BatchNorm& norm, void* x_gradient,
+                               cudaStream_t stream) {
+  const bool wide = can_be_wide(context, extents) && aligned({x, gradient, x_gradient});
+  dispatch(context.precision, context.format, wide, [&]<class T, int V, Format F>() {
+    const Arriving<T> arriving{static_cast<const T*>(gradient), nullptr, nullptr};
+    launch_before<T, V, F>(context, extents, static_cast<const T*>(x), arriving, norm, x_gradient,
+                           stream);
+  });
 }
 
 }  // namespace resnet::cudnn

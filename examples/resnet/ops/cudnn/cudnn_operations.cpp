@@ -63,19 +63,19 @@ void CudnnOperations::prepare(const ConvolutionShape& shape) {
 
 void CudnnOperations::convolution(const ConvolutionShape& shape, const void* x, const void* weights,
                                   void* y, cudaStream_t stream) {
-  convolutions_.run(Graph::forward, shape, x, weights, y, stream);
+  convolutions_.run(Graph::forward, shape, {x, weights, y}, stream);
 }
 
 void CudnnOperations::convolution_data_gradient(const ConvolutionShape& shape,
                                                 const void* y_gradient, const void* weights,
                                                 void* x_gradient, cudaStream_t stream) {
-  convolutions_.run(Graph::data_gradient, shape, y_gradient, weights, x_gradient, stream);
+  convolutions_.run(Graph::data_gradient, shape, {y_gradient, weights, x_gradient}, stream);
 }
 
 void CudnnOperations::convolution_weight_gradient(const ConvolutionShape& shape, const void* x,
                                                   const void* y_gradient, void* weight_gradient,
                                                   cudaStream_t stream) {
-  convolutions_.run(Graph::weight_gradient, shape, x, y_gradient, weight_gradient, stream);
+  convolutions_.run(Graph::weight_gradient, shape, {x, y_gradient, weight_gradient}, stream);
 }
 
 void CudnnOperations::batch_norm(const Extents& extents, const void* x, const BatchNorm& norm,
@@ -95,6 +95,60 @@ void CudnnOperations::batch_norm_gradient(const Extents& extents, const void* x,
                                           void* residual_gradient, cudaStream_t stream) {
   cudnn::batch_norm_gradient(context_, extents, x, y, y_gradient, more_y_gradient, norm, relu,
                              x_gradient, residual_gradient, stream);
+}
+
+bool CudnnOperations::fuses(const ConvolutionShape& shape, bool normalized_input) {
+  if (settings_.fusion != Fusion::full) return false;
+  return !normalized_input || convolutions_.has(normalized_graphs.front(), shape);
+}
+
+void CudnnOperations::convolution_statistics(const ConvolutionShape& shape, const void* x,
+                                             const BatchNorm* before, const void* weights, void* y,
+                                             const BatchNorm& norm, cudaStream_t stream) {
+  if (before == nullptr && !convolutions_.has(Graph::forward_statistics, shape)) {
+    // No engine, or a slower one: the statistics are a pass over y, as batch_norm's are.
+    convolutions_.run(Graph::forward, shape, {x, weights, y}, stream);
+    batch_norm_statistics(context_, shape.out(), y, norm, stream);
+    return;
+  }
+  convolutions_.prepare(shape);  // so that the sums stay where they are
+  float* sums = convolutions_.channel_sums(shape, 0);
+  float* squares = convolutions_.channel_sums(shape, 1);
+  if (before == nullptr)
+    convolutions_.run(Graph::forward_statistics, shape, {x, weights, y, sums, squares}, stream);
+  else
+    convolutions_.run(Graph::normalized_forward_statistics, shape,
+                      {x, before->scale, before->bias, weights, y, sums, squares}, stream);
+  batch_norm_statistics_of_sums(context_, shape.out(), sums, squares, norm, stream);
+}
+
+void CudnnOperations::batch_norm_apply(const Extents& extents, const void* x, const BatchNorm& norm,
+                                       const void* residual, bool relu, void* y,
+                                       cudaStream_t stream) {
+  cudnn::batch_norm_apply(context_, extents, x, norm, residual, relu, y, stream);
+}
+
+void CudnnOperations::normalized_weight_gradient(const ConvolutionShape& shape, const void* x,
+                                                 const BatchNorm& before, const void* y_gradient,
+                                                 void* weight_gradient, cudaStream_t stream) {
+  convolutions_.run(Graph::normalized_weight_gradient, shape,
+                    {x, before.scale, before.bias, y_gradient, weight_gradient}, stream);
+}
+
+void CudnnOperations::normalized_data_gradient(const ConvolutionShape& shape,
+                                               const void* y_gradient, const void* weights,
+                                               const void* x, const BatchNorm& before,
+                                               void* x_gradient, cudaStream_t stream) {
+  convolutions_.prepare(shape);
+  // The graph's coefficients are not used: they follow from the gradients of gamma and beta, which
+  // the second pass of batch_norm_gradient takes as they are.
+  convolutions_.run(Graph::data_gradient_statistics, shape,
+                    {y_gradient, weights, x, before.mean, before.inverse_deviation, before.gamma,
+                     before.beta, x_gradient, before.gamma_gradient, before.beta_gradient,
+                     convolutions_.channel_sums(shape, 0), convolutions_.channel_sums(shape, 1),
+                     convolutions_.channel_sums(shape, 2)},
+                    stream);
+  batch_norm_gradient_apply(context_, shape.in, x, x_gradient, before, x_gradient, stream);
 }
 
 void CudnnOperations::max_pool(const PoolShape& shape, const void* x, void* y, std::uint8_t* chosen,
@@ -148,6 +202,8 @@ void CudnnOperations::sgd(const SgdState& state, const SgdOptions& options, cuda
 }  // namespace cudnn
 
 std::unique_ptr<Operations> make_operations(const Settings& settings) {
+  if (settings.precision == Precision::int8)
+    throw std::invalid_argument("int8 is for inference alone");
   return std::make_unique<cudnn::CudnnOperations>(settings);
 }
 

@@ -43,6 +43,19 @@ class CudnnOperations : public Operations {
                            const void* more_y_gradient, const BatchNorm&, bool relu,
                            void* x_gradient, void* residual_gradient, cudaStream_t) override;
 
+  bool fuses(const ConvolutionShape&, bool normalized_input) override;
+  void convolution_statistics(const ConvolutionShape&, const void* x, const BatchNorm* before,
+                              const void* weights, void* y, const BatchNorm& norm,
+                              cudaStream_t) override;
+  void batch_norm_apply(const Extents&, const void* x, const BatchNorm&, const void* residual,
+                        bool relu, void* y, cudaStream_t) override;
+  void normalized_weight_gradient(const ConvolutionShape&, const void* x, const BatchNorm& before,
+                                  const void* y_gradient, void* weight_gradient,
+                                  cudaStream_t) override;
+  void normalized_data_gradient(const ConvolutionShape&, const void* y_gradient,
+                                const void* weights, const void* x, const BatchNorm& before,
+                                void* x_gradient, cudaStream_t) override;
+
   void max_pool(const PoolShape&, const void* x, void* y, std::uint8_t* chosen,
                 cudaStream_t) override;
   void max_pool_gradient(const PoolShape&, const std::uint8_t* chosen, const void* y_gradient,

@@ -26,6 +26,8 @@ inline fe::DataType_t data_type(Precision precision) {
       return fe::DataType_t::HALF;
     case Precision::bf16:
       return fe::DataType_t::BFLOAT16;
+    case Precision::int8:
+      return fe::DataType_t::INT8;
     default:
       return fe::DataType_t::FLOAT;
   }
@@ -56,6 +58,8 @@ class GraphBuilder {
         return normalized_weight_gradient();
       case Graph::data_gradient_statistics:
         return data_gradient_statistics();
+      case Graph::inference:
+        return inference();
     }
   }
 
@@ -68,7 +72,9 @@ class GraphBuilder {
   void forward() {
     const Tensor x = activation(key_.shape.in);
     const Tensor w = weights();
-    output(graph_.conv_fprop(x, w, convolution<fe::graph::Conv_fprop_attributes>()), y_extents());
+    const Tensor y = graph_.conv_fprop(x, w, convolution<fe::graph::Conv_fprop_attributes>());
+    output(y, y_extents());
+    if (int8()) y->set_data_type(fe::DataType_t::INT32);
   }
 
   void data_gradient() {
@@ -127,6 +133,29 @@ class GraphBuilder {
       float_output(sum);
   }
 
+  void inference() {
+    const Tensor x = activation(key_.shape.in);
+    const Tensor w = weights();
+    Tensor y = graph_.conv_fprop(x, w, convolution<fe::graph::Conv_fprop_attributes>());
+    const auto with = [&](fe::PointwiseMode_t mode, fe::DataType_t type) {
+      y = pointwise(mode, y, per_channel(key_.shape.k, type));
+    };
+    if (int8()) with(fe::PointwiseMode_t::MUL, fe::DataType_t::FLOAT);
+    with(fe::PointwiseMode_t::ADD,
+         key_.epilogue.narrow_bias ? data_type(key_.precision) : fe::DataType_t::FLOAT);
+    if (key_.epilogue.residual) {
+      Tensor residual = activation(y_extents());
+      if (int8())
+        residual = pointwise(fe::PointwiseMode_t::MUL, residual,
+                             input({1, 1, 1, 1}, fe::DataType_t::FLOAT));
+      y = pointwise(fe::PointwiseMode_t::ADD, y, residual);
+    }
+    if (key_.epilogue.relu)
+      y = graph_.pointwise(
+          y, fe::graph::Pointwise_attributes().set_mode(fe::PointwiseMode_t::RELU_FWD));
+    output(y, y_extents());
+  }
+
   // ---- Their parts
 
   /// relu(x * scale + bias), never in memory. Engines for it want scale and bias in x's type.
@@ -154,7 +183,8 @@ class GraphBuilder {
     return Convolution()
         .set_padding({shape.padding, shape.padding})
         .set_stride({shape.stride, shape.stride})
-        .set_dilation({1, 1});
+        .set_dilation({1, 1})
+        .set_compute_data_type(int8() ? fe::DataType_t::INT32 : fe::DataType_t::FLOAT);
   }
 
   Tensor pointwise(fe::PointwiseMode_t mode, const Tensor& a, const Tensor& b) {
@@ -163,6 +193,7 @@ class GraphBuilder {
 
   // ---- Operands
 
+  bool int8() const { return key_.precision == Precision::int8; }
   Extents y_extents() const { return key_.shape.out(); }
   Extents weight_extents() const {
     return {key_.shape.k, key_.shape.in.c, key_.shape.kernel, key_.shape.kernel};

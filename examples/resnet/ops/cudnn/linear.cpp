@@ -112,6 +112,12 @@ Linear::Product& Linear::product(const Context& context, const Shape& shape, con
       cublasLtMatmulPreferenceSetAttribute(
           preference.get(), CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace),
       "cublasLtMatmulPreferenceSetAttribute");
+  // Partial sums of a split product are added up as floats, not as what is stored.
+  const std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  check(cublasLtMatmulPreferenceSetAttribute(preference.get(),
+                                             CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                             &reductions, sizeof reductions),
+        "cublasLtMatmulPreferenceSetAttribute");
   for (const auto attribute :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})

@@ -32,6 +32,8 @@ const char* name(Graph graph) {
       return "normalized+weight-gradient";
     case Graph::data_gradient_statistics:
       return "data-gradient+statistics";
+    case Graph::inference:
+      return "inference";
   }
   return "";
 }
@@ -46,6 +48,8 @@ const char* name(Precision precision) {
       return "fp16";
     case Precision::bf16:
       return "bf16";
+    case Precision::int8:
+      return "int8";
   }
   return "";
 }
@@ -84,7 +88,9 @@ std::string GraphKey::text() const {
   text << name(graph) << ' ' << name(precision) << (format == Format::nhwc ? " nhwc " : " nchw ")
        << shape.in.n << 'x' << shape.in.c << 'x' << shape.in.h << 'x' << shape.in.w << " to "
        << shape.k << ", kernel " << shape.kernel << ", stride " << shape.stride << ", padding "
-       << shape.padding << (deterministic ? ", deterministic" : "");
+       << shape.padding << (deterministic ? ", deterministic" : "")
+       << (epilogue.narrow_bias ? ", narrow bias" : "") << (epilogue.residual ? ", residual" : "")
+       << (epilogue.relu ? ", relu" : "");
   return text.str();
 }
 

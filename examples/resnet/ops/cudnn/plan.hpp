@@ -23,9 +23,10 @@
 namespace resnet::cudnn {
 
 /// What is computed, from which operands (in the order of Plan::run). x: before the convolution, y:
-/// behind it, d: a gradient. scale, bias and all statistics are floats, one for each channel.
+/// behind it, d: a gradient. What belongs to a channel is a float, but for `scale` and `bias` that
+/// x is multiplied with and added to: these are of the key's precision.
 enum class Graph {
-  forward,          ///< x, weights, y
+  forward,          ///< x, weights, y; int8: y is int32
   data_gradient,    ///< dy, weights, dx
   weight_gradient,  ///< x, dy, dweights
   /// x, weights, y, sum of y, sum of y * y: batch statistics in the epilogue.
@@ -34,9 +35,19 @@ enum class Graph {
   normalized_forward_statistics,
   /// x, scale, bias, dy, dweights: with relu(x * scale + bias) for x.
   normalized_weight_gradient,
-  /// dy, weights, x, mean, inverse deviation, scale, bias, dx, dscale, dbias, and the three
-  /// coefficients of the next pass: the gradient through ReLU, and batch-norm's parameters'.
+  /// dy, weights, x, mean, inverse deviation, gamma, beta, dx, dgamma, dbeta, and three
+  /// coefficients of the next pass: dx is the gradient through ReLU, of the normalised x.
   data_gradient_statistics,
+  /// x, weights, [scale,] bias, [residual, [its scale,]] y: GraphKey::epilogue says what there is;
+  /// the scales are there in int8. Of inference.hpp's formula.
+  inference,
+};
+
+/// What follows the convolution of Graph::inference, beside the bias.
+struct Epilogue {
+  bool residual = false, relu = false;
+  bool narrow_bias = false;  ///< of x's type, not float
+  bool operator==(const Epilogue&) const = default;
 };
 
 struct GraphKey {
@@ -45,6 +56,7 @@ struct GraphKey {
   Precision precision = Precision::fp32;
   Format format = Format::nchw;
   bool deterministic = false;
+  Epilogue epilogue = {};
 
   /// One line without blanks at its ends; equal keys have equal text.
   std::string text() const;

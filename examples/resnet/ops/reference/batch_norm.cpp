@@ -47,26 +47,58 @@ Moments moments(const ActivationLayout& layout, std::int64_t c, const T* x, doub
   return {mean, squares - count * rest * rest};
 }
 
+/// Normalised x is x * scale + shift.
+template <class T>
+struct Affine {
+  T scale, shift;
+};
+
+/// One channel's, with its statistics on the way.
+template <class T>
+Affine<T> statistics(const ActivationLayout& layout, std::int64_t c, const T* x,
+                     const Normalisation<T>& norm) {
+  const auto count = static_cast<double>(layout.extents.n * layout.pixels());
+  const Moments of = moments(layout, c, x, count);
+  const double inverse = 1 / std::sqrt(of.squares / count + norm.epsilon);
+  norm.mean[c] = static_cast<T>(of.mean);
+  norm.inverse_deviation[c] = static_cast<T>(inverse);
+  const auto run = [&](T& running, double batch) {
+    running =
+        static_cast<T>((1 - norm.momentum) * static_cast<double>(running) + norm.momentum * batch);
+  };
+  run(norm.running_mean[c], of.mean);
+  run(norm.running_variance[c], of.squares / (count - 1));
+  const double scale = static_cast<double>(norm.gamma[c]) * inverse;
+  return {static_cast<T>(scale),
+          static_cast<T>(static_cast<double>(norm.beta[c]) - of.mean * scale)};
+}
+
 }  // namespace
 
 template <class T>
 void batch_norm(const ActivationLayout& layout, const T* x, const Normalisation<T>& norm,
                 const T* residual, bool relu, T* y, int threads) {
-  const auto count = static_cast<double>(layout.extents.n * layout.pixels());
   parallel_for(threads, layout.extents.c, [&](std::int64_t c, int) {
-    const Moments of = moments(layout, c, x, count);
-    const double inverse = 1 / std::sqrt(of.squares / count + norm.epsilon);
-    norm.mean[c] = static_cast<T>(of.mean);
-    norm.inverse_deviation[c] = static_cast<T>(inverse);
-    const auto run = [&](T& running, double batch) {
-      running = static_cast<T>((1 - norm.momentum) * static_cast<double>(running) +
-                               norm.momentum * batch);
-    };
-    run(norm.running_mean[c], of.mean);
-    run(norm.running_variance[c], of.squares / (count - 1));
-    const double scale = static_cast<double>(norm.gamma[c]) * inverse;
-    apply(layout, c, x, static_cast<T>(scale),
-          static_cast<T>(static_cast<double>(norm.beta[c]) - of.mean * scale), residual, relu, y);
+    const Affine<T> by = statistics(layout, c, x, norm);
+    apply(layout, c, x, by.scale, by.shift, residual, relu, y);
+  });
+}
+
+template <class T>
+void batch_norm_statistics(const ActivationLayout& layout, const T* x, const Normalisation<T>& norm,
+                           int threads) {
+  parallel_for(threads, layout.extents.c, [&](std::int64_t c, int) {
+    const Affine<T> by = statistics(layout, c, x, norm);
+    norm.scale[c] = by.scale;
+    norm.bias[c] = by.shift;
+  });
+}
+
+template <class T>
+void batch_norm_apply(const ActivationLayout& layout, const T* x, const Normalisation<T>& norm,
+                      const T* residual, bool relu, T* y, int threads) {
+  parallel_for(threads, layout.extents.c, [&](std::int64_t c, int) {
+    apply(layout, c, x, norm.scale[c], norm.bias[c], residual, relu, y);
   });
 }
 
@@ -130,12 +162,20 @@ void batch_norm_gradient(const ActivationLayout& layout, const BatchNormGradient
 
 template void batch_norm(const ActivationLayout&, const float*, const Normalisation<float>&,
                          const float*, bool, float*, int);
+template void batch_norm_statistics(const ActivationLayout&, const float*,
+                                    const Normalisation<float>&, int);
+template void batch_norm_apply(const ActivationLayout&, const float*, const Normalisation<float>&,
+                               const float*, bool, float*, int);
 template void batch_norm_inference(const ActivationLayout&, const float*,
                                    const Normalisation<float>&, const float*, bool, float*, int);
 template void batch_norm_gradient(const ActivationLayout&, const BatchNormGradient<float>&,
                                   const Normalisation<float>&, bool, int);
 template void batch_norm(const ActivationLayout&, const double*, const Normalisation<double>&,
                          const double*, bool, double*, int);
+template void batch_norm_statistics(const ActivationLayout&, const double*,
+                                    const Normalisation<double>&, int);
+template void batch_norm_apply(const ActivationLayout&, const double*, const Normalisation<double>&,
+                               const double*, bool, double*, int);
 template void batch_norm_inference(const ActivationLayout&, const double*,
                                    const Normalisation<double>&, const double*, bool, double*, int);
 template void batch_norm_gradient(const ActivationLayout&, const BatchNormGradient<double>&,

@@ -22,11 +22,22 @@ struct Normalisation {
   T* gamma_gradient = nullptr;
   T* beta_gradient = nullptr;
   double momentum = 0.1, epsilon = 1e-5;
+  T* scale = nullptr;
+  T* bias = nullptr;
 };
 
 template <class T>
 void batch_norm(const ActivationLayout&, const T* x, const Normalisation<T>&, const T* residual,
                 bool relu, T* y, int threads);
+
+/// batch_norm in two: first everything but y, into `norm`, whose scale and bias apply reads.
+/// Together they leave the bits that batch_norm does.
+template <class T>
+void batch_norm_statistics(const ActivationLayout&, const T* x, const Normalisation<T>&,
+                           int threads);
+template <class T>
+void batch_norm_apply(const ActivationLayout&, const T* x, const Normalisation<T>&,
+                      const T* residual, bool relu, T* y, int threads);
 
 template <class T>
 void batch_norm_inference(const ActivationLayout&, const T* x, const Normalisation<T>&,

@@ -8,6 +8,7 @@
 #include "../../../common/check.hpp"
 #include "batch_norm.hpp"
 #include "cross_entropy.hpp"
+#include "fused_convolution.hpp"
 #include "linear.hpp"
 #include "parallel.hpp"
 #include "pooling.hpp"
@@ -28,13 +29,22 @@ Normalisation<float> normalisation(const BatchNorm& norm) {
           norm.running_mean,   norm.running_variance,
           norm.mean,           norm.inverse_deviation,
           norm.gamma_gradient, norm.beta_gradient,
-          norm.momentum,       norm.epsilon};
+          norm.momentum,       norm.epsilon,
+          output(norm.scale),  output(norm.bias)};
 }
 
 /// `work` runs once, in stream order.
 template <class Work>
 void enqueue(cudaStream_t stream, Work work) {
   penstock::for_each(stream, 1, [work = std::move(work)](std::int64_t) { work(); });
+}
+
+/// Waits for the device when there is something to give up: work that is queued uses it.
+void grow(std::vector<float>& memory, std::size_t needed) {
+  if (needed <= memory.size()) return;
+  if (!memory.empty()) examples::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  memory = {};
+  memory.resize(needed);
 }
 
 }  // namespace
@@ -67,12 +77,9 @@ const Convolution<float>& ReferenceOperations::plan(const ConvolutionShape& shap
     if (one.shape == shape) return one.convolution;
   const Convolution<float>& added =
       prepared_.emplace_back(Prepared{shape, {shape, settings_.format}}).convolution;
-  if (const std::size_t needed = added.scratch(threads_); needed > scratch_.size()) {
-    // Work that is queued uses what is given up here.
-    if (!scratch_.empty()) examples::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-    scratch_ = {};
-    scratch_.resize(needed);
-  }
+  grow(scratch_, added.scratch(threads_));
+  if (settings_.fusion == Fusion::full)
+    grow(normalized_, static_cast<std::size_t>(shape.in.count()));
   return added;
 }
 
@@ -131,6 +138,65 @@ void ReferenceOperations::batch_norm_gradient(const Extents& extents, const void
                                           output(x_gradient), output(residual_gradient)};
   enqueue(stream, [=, threads = threads_] {
     reference::batch_norm_gradient(layout, gradient, normalisation(norm), relu, threads);
+  });
+}
+
+// ---- Convolutions with the batch norms around them ----------------------------------------------
+
+bool ReferenceOperations::fuses(const ConvolutionShape&, bool) {
+  return settings_.fusion == Fusion::full;
+}
+
+template <class Work>
+void ReferenceOperations::enqueue_fused(const ConvolutionShape& shape, bool normalized_input,
+                                        cudaStream_t stream, Work work) {
+  if (!fuses(shape, normalized_input))
+    throw UnsupportedOperation("a fused operation on a shape that is not fused");
+  const ActivationLayout in(shape.in, settings_.format), out(shape.out(), settings_.format);
+  enqueue(stream, [=, this, &plan = plan(shape)] {
+    work(FusedConvolution<float>{plan, in, out, normalized_.data(), scratch()});
+  });
+}
+
+void ReferenceOperations::convolution_statistics(const ConvolutionShape& shape, const void* x,
+                                                 const BatchNorm* before, const void* weights,
+                                                 void* y, const BatchNorm& norm,
+                                                 cudaStream_t stream) {
+  const bool is_raw = before != nullptr;
+  const auto input_norm = normalisation(is_raw ? *before : BatchNorm());
+  enqueue_fused(shape, is_raw, stream, [=](const FusedConvolution<float>& fused) {
+    fused.forward(input(x), is_raw ? &input_norm : nullptr, input(weights), output(y),
+                  normalisation(norm));
+  });
+}
+
+void ReferenceOperations::batch_norm_apply(const Extents& extents, const void* x,
+                                           const BatchNorm& norm, const void* residual, bool relu,
+                                           void* y, cudaStream_t stream) {
+  const ActivationLayout layout(extents, settings_.format);
+  enqueue(stream, [=, threads = threads_] {
+    reference::batch_norm_apply(layout, input(x), normalisation(norm), input(residual), relu,
+                                output(y), threads);
+  });
+}
+
+void ReferenceOperations::normalized_weight_gradient(const ConvolutionShape& shape, const void* x,
+                                                     const BatchNorm& before,
+                                                     const void* y_gradient, void* weight_gradient,
+                                                     cudaStream_t stream) {
+  enqueue_fused(shape, true, stream, [=](const FusedConvolution<float>& fused) {
+    fused.weight_gradient(input(x), normalisation(before), input(y_gradient),
+                          output(weight_gradient));
+  });
+}
+
+void ReferenceOperations::normalized_data_gradient(const ConvolutionShape& shape,
+                                                   const void* y_gradient, const void* weights,
+                                                   const void* x, const BatchNorm& before,
+                                                   void* x_gradient, cudaStream_t stream) {
+  enqueue_fused(shape, true, stream, [=](const FusedConvolution<float>& fused) {
+    fused.data_gradient(input(y_gradient), input(weights), input(x), normalisation(before),
+                        output(x_gradient));
   });
 }
 
@@ -230,6 +296,8 @@ void ReferenceOperations::sgd(const SgdState& state, const SgdOptions& options,
 namespace resnet {
 
 std::unique_ptr<Operations> make_operations(const Settings& settings) {
+  if (settings.precision == Precision::int8)
+    throw std::invalid_argument("int8 is for inference alone");
   return std::make_unique<reference::ReferenceOperations>(settings);
 }
 

@@ -3,8 +3,8 @@
 
 // The reference implementation of Operations: each is a host function on the stream, in float, over
 // the emulated CUDA runtime. It honours the format and takes any precision, computing in fp32; the
-// other settings change nothing. Results are the same bits for both formats and any number of
-// threads.
+// other settings change nothing, but that Fusion::full fuses every convolution. Results are the
+// same bits for both formats, fused or not, and for any number of threads.
 //
 // The destructor waits for the device: the work that it has enqueued uses this object.
 
@@ -49,6 +49,19 @@ class ReferenceOperations : public Operations {
                            const void* more_y_gradient, const BatchNorm&, bool relu,
                            void* x_gradient, void* residual_gradient, cudaStream_t) override;
 
+  bool fuses(const ConvolutionShape&, bool normalized_input) override;
+  void convolution_statistics(const ConvolutionShape&, const void* x, const BatchNorm* before,
+                              const void* weights, void* y, const BatchNorm& norm,
+                              cudaStream_t) override;
+  void batch_norm_apply(const Extents&, const void* x, const BatchNorm&, const void* residual,
+                        bool relu, void* y, cudaStream_t) override;
+  void normalized_weight_gradient(const ConvolutionShape&, const void* x, const BatchNorm& before,
+                                  const void* y_gradient, void* weight_gradient,
+                                  cudaStream_t) override;
+  void normalized_data_gradient(const ConvolutionShape&, const void* y_gradient,
+                                const void* weights, const void* x, const BatchNorm& before,
+                                void* x_gradient, cudaStream_t) override;
+
   void max_pool(const PoolShape&, const void* x, void* y, std::uint8_t* chosen,
                 cudaStream_t) override;
   void max_pool_gradient(const PoolShape&, const std::uint8_t* chosen, const void* y_gradient,
@@ -78,11 +91,14 @@ class ReferenceOperations : public Operations {
 
   /// Looked up when the work runs: memory that has grown since is the grown one, in graphs too.
   Scratch<float> scratch() { return {scratch_.data(), threads_}; }
+  /// work(FusedConvolution) runs in stream order. Throws UnsupportedOperation unless this fuses().
+  template <class Work>
+  void enqueue_fused(const ConvolutionShape&, bool normalized_input, cudaStream_t, Work work);
 
   Settings settings_;
   int threads_;
   std::deque<Prepared> prepared_;
-  std::vector<float> scratch_;
+  std::vector<float> scratch_, normalized_;
 };
 
 }  // namespace resnet::reference

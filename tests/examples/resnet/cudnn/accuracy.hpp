@@ -147,10 +147,12 @@ class Bench {
     for (double& value : base) value = rounded(stored, value);
     // A few values may be exact by chance.
     const double floor = unit_roundoff(stored) * std::max(rms(truth) / 4, size);
-    const double allowed = limit() * std::max(rms_distance(truth, base), floor);
+    const double base_error = rms_distance(truth, base);
+    const double allowed = limit() * std::max(base_error, floor);
     INFO(what << ", precision " << static_cast<int>(settings().precision) << ", format "
               << static_cast<int>(settings().format) << ", fusion "
               << static_cast<int>(settings().fusion));
+    CHECK(base_error <= 0.02 * std::max(rms(truth), size));  // else it would be no measure
     CHECK(rms_distance(truth, values) <= allowed);
   }
   template <class T>

@@ -9,6 +9,7 @@
 
 #include "../../../../examples/resnet/ops/reference/convolution.hpp"
 #include "accuracy.hpp"
+#include "straightforward.hpp"
 #include "support/graphs.hpp"
 #include "support/temporary_directory.hpp"
 
@@ -16,24 +17,19 @@ namespace resnet::test {
 namespace {
 
 /// The three results.
-template <class T>
 struct Results {
-  std::vector<T> y, x_gradient, weight_gradient;
+  Values y, x_gradient, weight_gradient;
 };
 
-template <class T>
-Results<T> on_the_cpu(const ConvolutionShape& shape, Format format, const Values& x,
-                      const Values& weights, const Values& y_gradient) {
-  const reference::Convolution<T> plan(shape, format);
-  std::vector<T> memory(plan.scratch(1));
-  const reference::Scratch<T> scratch{memory.data(), 1};
-  Results<T> results{std::vector<T>(y_gradient.size()), std::vector<T>(x.size()),
-                     std::vector<T>(weights.size())};
-  plan.forward(as<T>(x).data(), as<T>(weights).data(), results.y.data(), scratch);
-  plan.data_gradient(as<T>(y_gradient).data(), as<T>(weights).data(), results.x_gradient.data(),
-                     scratch);
-  plan.weight_gradient(as<T>(x).data(), as<T>(y_gradient).data(), results.weight_gradient.data(),
-                       scratch);
+Results in_double(const ConvolutionShape& shape, Format format, const Values& x,
+                  const Values& weights, const Values& y_gradient) {
+  const reference::Convolution<double> plan(shape, format);
+  Values memory(plan.scratch(1));
+  const reference::Scratch<double> scratch{memory.data(), 1};
+  Results results{Values(y_gradient.size()), Values(x.size()), Values(weights.size())};
+  plan.forward(x.data(), weights.data(), results.y.data(), scratch);
+  plan.data_gradient(y_gradient.data(), weights.data(), results.x_gradient.data(), scratch);
+  plan.weight_gradient(x.data(), y_gradient.data(), results.weight_gradient.data(), scratch);
   return results;
 }
 
@@ -59,7 +55,7 @@ struct OnDevice {
     ops.convolution_weight_gradient(shape, x->data(), y_gradient->data(), weight_gradient->data(),
                                     stream);
   }
-  Results<double> results() const {
+  Results results() const {
     return {bench.download(*y), bench.download(*x_gradient), bench.download(*weight_gradient)};
   }
 
@@ -84,12 +80,12 @@ struct Operands {
 };
 
 void expect_results(const Bench& bench, const ConvolutionShape& shape, const Operands& operands,
-                    const Results<double>& results) {
+                    const Results& results) {
   const Format format = bench.settings().format;
-  const auto truth =
-      on_the_cpu<double>(shape, format, operands.x, operands.weights, operands.y_gradient);
+  const Results truth = in_double(shape, format, operands.x, operands.weights, operands.y_gradient);
   const Operands seen = operands.multiplied(bench.settings().precision);
-  const auto base = on_the_cpu<float>(shape, format, seen.x, seen.weights, seen.y_gradient);
+  const auto base = straightforward::convolution(
+      shape, format, as<float>(seen.x), as<float>(seen.weights), as<float>(seen.y_gradient));
   bench.expect("y", results.y, truth.y, base.y);
   bench.expect("gradient of x", results.x_gradient, truth.x_gradient, base.x_gradient);
   bench.expect("gradient of weights", results.weight_gradient, truth.weight_gradient,
@@ -182,9 +178,9 @@ TEST_CASE("saved plans are used: the same bits", "[gpu][resnet]") {
     expect_results(bench, usual_shape, operands, device.results());
     return device.results();
   };
-  const Results<double> fresh = run();
+  const Results fresh = run();
   const auto written = std::filesystem::last_write_time(settings.plan_file);
-  const Results<double> loaded = run();
+  const Results loaded = run();
   // Had a plan been made anew, the file would be, too.
   CHECK(std::filesystem::last_write_time(settings.plan_file) == written);
   CHECK(loaded.y == fresh.y);

@@ -46,7 +46,11 @@ TEST_CASE("plans come back from their file", "[resnet][cudnn]") {
   CHECK(file.find("third") == nullptr);
 
   file.put("first key", two);
+  file.put("a key without a plan", {});
   file.save();
+  const PlanFile again(path, "cuDNN 9.1, a GPU");
+  REQUIRE(again.find("a key without a plan") != nullptr);
+  CHECK(again.find("a key without a plan")->empty());
   CHECK(*PlanFile(path, "cuDNN 9.1, a GPU").find("first key") == two);
   // Nothing is left beside it.
   CHECK(std::distance(std::filesystem::directory_iterator(path.parent_path()), {}) == 1);

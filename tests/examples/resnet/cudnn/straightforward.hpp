@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Batch norm and the last layer as one would write them down first, in float: one sum behind the
-// other. (The reference's own templates are more careful in float, and no yardstick for it.)
+// Convolution, batch norm and the last layer as one would write them down first, in float: one term
+// of a sum behind the other. (The reference's own templates are more careful in float, and no
+// yardstick for it: in a weight gradient of 8,192 terms they lose 6.6 times less.)
 
 #include <cmath>
 #include <cstddef>
@@ -29,6 +30,44 @@ struct Channel {
   }
   float count() const { return static_cast<float>(layout.extents.n * layout.pixels()); }
 };
+
+/// f(x's place, weight's place, y's place) for every product of the convolution.
+template <class F>
+void for_each_product(const ConvolutionShape& shape, Format format, const F& f) {
+  const reference::ActivationLayout in(shape.in, format), out(shape.out(), format);
+  const reference::WeightLayout weights(shape, format);
+  const Extents y = shape.out();
+  const auto inside = [](std::int64_t i, std::int64_t extent) { return i >= 0 && i < extent; };
+  for (std::int64_t n = 0; n < y.n; ++n)
+    for (std::int64_t k = 0; k < y.c; ++k)
+      for (std::int64_t pixel = 0; pixel < y.h * y.w; ++pixel)
+        for (std::int64_t c = 0; c < shape.in.c; ++c)
+          for (std::int64_t tap = 0; tap < shape.kernel * shape.kernel; ++tap) {
+            const std::int64_t row =
+                pixel / y.w * shape.stride + tap / shape.kernel - shape.padding;
+            const std::int64_t column =
+                pixel % y.w * shape.stride + tap % shape.kernel - shape.padding;
+            if (!inside(row, shape.in.h) || !inside(column, shape.in.w)) continue;
+            f(static_cast<std::size_t>(in.row(n, c) + (row * shape.in.w + column) * in.pixel),
+              static_cast<std::size_t>(weights(k, c, tap)),
+              static_cast<std::size_t>(out.row(n, k) + pixel * out.pixel));
+          }
+}
+
+struct Convolved {
+  Floats y, x_gradient, weight_gradient;
+};
+
+inline Convolved convolution(const ConvolutionShape& shape, Format format, const Floats& x,
+                             const Floats& weights, const Floats& y_gradient) {
+  Convolved results{Floats(y_gradient.size()), Floats(x.size()), Floats(weights.size())};
+  for_each_product(shape, format, [&](std::size_t i, std::size_t w, std::size_t o) {
+    results.y[o] += x[i] * weights[w];
+    results.x_gradient[i] += y_gradient[o] * weights[w];
+    results.weight_gradient[w] += x[i] * y_gradient[o];
+  });
+  return results;
+}
 
 struct Statistics {
   float mean = 0, variance = 0;

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The loop of I8, which I9 shares: several host threads, each with a context of its own, and one
+// prefetcher, which gives each batch to whoever asks next. The rung says what a context is:
+//
+//   struct Context {
+//     explicit Context(Run&);
+//     void capture(const Lease<Batch>&, cudaStream_t);   // every graph of the lease's slot
+//     void infer(const Lease<Batch>&, cudaStream_t);     // by one of them, into answers.logits()
+//     InferenceContext network; LogitsReadback answers;
+//   };
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "feed.hpp"
+#include "logits_readback.hpp"
+
+namespace resnet::rungs {
+
+/// Takes a batch for every slot at once, so that each context captures its graphs of all of them
+/// now, and none later. The first context answers these batches.
+template <class Batch, class Prefetcher, class Context>
+void capture_all(Run& run, Prefetcher& prefetcher, std::deque<Context>& contexts) {
+  std::vector<penstock::Lease<Batch>> batches;
+  for (int i = 0; i < 2 * run.lanes(); ++i)
+    batches.push_back(prefetcher.next(run.lane(0).stream()));
+  for (int i = 0; i < run.lanes(); ++i) {
+    Context& context = contexts[static_cast<std::size_t>(i)];
+    const cudaStream_t stream = run.lane(i).stream();
+    warm_up(run, context.network, context.answers.logits(), stream);
+    for (auto& batch : batches) {
+      batch.also_used_on(stream);
+      context.capture(batch, stream);
+    }
+    // The next context writes behind the same batches.
+    examples::check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  }
+  for (const auto& batch : batches) {
+    contexts[0].infer(batch, run.lane(0).stream());
+    contexts[0].answers.push(batch.ticket().batch, run.lane(0).stream());
+  }
+  run.answered_before(batches.size());
+}
+
+template <class Context, class Batch>
+void infer_in_contexts(Run& run) {
+  auto prefetcher = make_prefetcher<Batch>(run, static_cast<std::size_t>(2 * run.lanes()));
+  std::deque<Context> contexts;
+  for (int i = 0; i < run.lanes(); ++i) contexts.emplace_back(run);
+  capture_all<Batch>(run, prefetcher, contexts);
+
+  run.in_every_lane([&](Lane& lane) {
+    Context& context = contexts[static_cast<std::size_t>(lane.index())];
+    const auto infer_next = [&] {
+      penstock::Lease<Batch> batch;
+      lane.load([&] { batch = prefetcher.next(lane.stream()); });
+      lane.compute([&] { context.infer(batch, lane.stream()); });
+      context.answers.push(batch.ticket().batch, lane.stream());
+    };
+    lane.for_each_request(infer_next, [&] { context.answers.drain(); });
+  });
+  run.set_copy_time(prefetcher.stats());
+}
+
+}  // namespace resnet::rungs

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The loop of I2, which I3 and I4 share: one batch after the other is copied, computed and
+// answered, in memory that is there from the start. They differ in the host memory, and in what the
+// device computes.
+
+#include <penstock/batch_producer.hpp>
+#include <penstock/device_arena.hpp>
+
+#include "../../../common/check.hpp"
+#include "run.hpp"
+
+namespace resnet::rungs {
+
+template <penstock::HostMemory memory>
+void infer_in_turn(Run& run) {
+  const auto layout = run.layout();
+  penstock::PinnedPool pool({.memory = memory});
+  pool.reserve(run.host_blocks(), penstock::BatchProducer<Images>::block_bytes(layout));
+  penstock::BatchProducer<Images> producer(layout, run.requests(), run.image_source(), pool,
+                                           {.workers = run.options().workers});
+  Lane& lane = run.lane(0);
+  penstock::DeviceArena arena(1, layout.bytes());
+  const DeviceArray<float> logits(run.logits());
+  InferenceContext context(run.network());
+
+  lane.for_each_request([&] {
+    std::optional<penstock::HostBatch<Images>> batch;
+    lane.load([&] { batch = producer.next(); });
+    const std::uint64_t request = batch->ticket().batch;
+
+    penstock::DeviceSlot slot = arena.acquire(lane.stream());
+    lane.copy(lane.stream(), [&] {
+      examples::check(cudaMemcpyAsync(slot.data(), batch->data(), layout.bytes(),
+                                      cudaMemcpyHostToDevice, lane.stream()),
+                      "cudaMemcpyAsync");
+    });
+    batch->release_after(lane.stream());
+
+    lane.compute([&] {
+      const Images images = layout.bind(slot.data(), run.batch());
+      context.run(run.images(run.batch()), images.pixels.data_handle(), logits.data(),
+                  lane.stream());
+    });
+    slot.release_after(lane.stream());
+    lane.read_answers(request, logits.data());
+  });
+}
+
+}  // namespace resnet::rungs

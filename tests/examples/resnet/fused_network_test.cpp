@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The network with Fusion::full: the same bits as without, whichever convolutions fuse, and as many
+// fused operations and as little memory as that promises.
+
+#include <cuda_runtime_api.h>
+
+#include <functional>
+#include <memory>
+#include <penstock/emulation.hpp>
+#include <utility>
+#include <vector>
+
+#include "../../../examples/resnet/ops/reference/reference_operations.hpp"
+#include "../../support/catch.hpp"
+#include "training.hpp"
+
+namespace resnet::test {
+namespace {
+
+using Choice = std::function<bool(const ConvolutionShape&, bool normalized_input)>;
+
+/// Calls of each kind.
+struct Calls {
+  int statistics = 0, normalized = 0, weight_gradients = 0, data_gradients = 0;
+  int applied = 0, batch_norms = 0, batch_norm_gradients = 0;
+  bool operator==(const Calls&) const = default;
+};
+
+/// Fuses what it is told to (the rest throws), and counts.
+class PartlyFused : public reference::ReferenceOperations {
+ public:
+  PartlyFused(const Settings& settings, Choice choice)
+      : ReferenceOperations(settings), choice_(std::move(choice)) {}
+
+  bool fuses(const ConvolutionShape& shape, bool normalized_input) override {
+    return choice_(shape, normalized_input);
+  }
+  void convolution_statistics(const ConvolutionShape& shape, const void* x, const BatchNorm* before,
+                              const void* weights, void* y, const BatchNorm& norm,
+                              cudaStream_t stream) override {
+    ++(before == nullptr ? calls.statistics : calls.normalized);
+    ReferenceOperations::convolution_statistics(shape, x, before, weights, y, norm, stream);
+  }
+  void batch_norm_apply(const Extents& extents, const void* x, const BatchNorm& norm,
+                        const void* residual, bool relu, void* y, cudaStream_t stream) override {
+    ++calls.applied;
+    ReferenceOperations::batch_norm_apply(extents, x, norm, residual, relu, y, stream);
+  }
+  void normalized_weight_gradient(const ConvolutionShape& shape, const void* x,
+                                  const BatchNorm& before, const void* y_gradient,
+                                  void* weight_gradient, cudaStream_t stream) override {
+    ++calls.weight_gradients;
+    ReferenceOperations::normalized_weight_gradient(shape, x, before, y_gradient, weight_gradient,
+                                                    stream);
+  }
+  void normalized_data_gradient(const ConvolutionShape& shape, const void* y_gradient,
+                                const void* weights, const void* x, const BatchNorm& before,
+                                void* x_gradient, cudaStream_t stream) override {
+    ++calls.data_gradients;
+    ReferenceOperations::normalized_data_gradient(shape, y_gradient, weights, x, before, x_gradient,
+                                                  stream);
+  }
+  void batch_norm(const Extents& extents, const void* x, const BatchNorm& norm,
+                  const void* residual, bool relu, void* y, cudaStream_t stream) override {
+    ++calls.batch_norms;
+    ReferenceOperations::batch_norm(extents, x, norm, residual, relu, y, stream);
+  }
+  void batch_norm_gradient(const Extents& extents, const void* x, const void* y,
+                           const void* y_gradient, const void* more, const BatchNorm& norm,
+                           bool relu, void* x_gradient, void* residual_gradient,
+                           cudaStream_t stream) override {
+    ++calls.batch_norm_gradients;
+    ReferenceOperations::batch_norm_gradient(extents, x, y, y_gradient, more, norm, relu,
+                                             x_gradient, residual_gradient, stream);
+  }
+
+  Calls calls;
+
+ private:
+  Choice choice_;
+};
+
+/// Four blocks of three convolutions, two of them with a shortcut.
+NetworkOptions bottlenecks() {
+  return {{"tiny", BlockKind::bottleneck, 8, 7, 2, true, {{2, 4, 1}, {2, 8, 2}}, 10},
+          {3, 3, 33, 30}};
+}
+/// Three blocks of two convolutions, two of them with a shortcut.
+NetworkOptions basic_blocks() {
+  return {architecture_of("resnet8", 10), {6, 3, 12, 12}};
+}
+
+Settings with(Fusion fusion, Format format = Format::nchw) {
+  return {.format = format, .fusion = fusion};
+}
+
+/// Two steps (the second of a smaller batch), then inference. What the first needs is there.
+void run(Training& training) {
+  penstock::emulation::reset_counters();
+  training.step();
+  CHECK(penstock::emulation::call_classes().allocating == 0);
+  training.gradients(training.network.input().n - 1);
+  training.network.step(test_sgd, training.stream.get());
+  training.infer();
+}
+
+/// Two steps, and what the network says then, are those of Fusion::elementwise. Returns the calls.
+Calls check_same_bits(const NetworkOptions& options, Format format, const Choice& choice) {
+  Training apart(options, with(Fusion::elementwise, format));
+  auto operations = std::make_unique<PartlyFused>(with(Fusion::full, format), choice);
+  PartlyFused& counted = *operations;
+  Training fused(options, std::move(operations));
+  run(apart);
+  run(fused);
+  CHECK(same_bits(fused.logits(), apart.logits()));
+  CHECK(same_bits(fused.network.gradients(fused.stream.get()),
+                  apart.network.gradients(apart.stream.get())));
+  CHECK(same_bits(fused.state(), apart.state()));
+  CHECK(fused.metrics().loss == apart.metrics().loss);
+  return counted.calls;
+}
+
+bool all(const ConvolutionShape&, bool) {
+  return true;
+}
+
+TEST_CASE("fused network: every convolution fuses") {
+  const Format format = GENERATE(Format::nchw, Format::nhwc);
+  // Of two steps. Stem, first convolutions and shortcuts read what lies in memory; stem, shortcuts
+  // and last convolutions are normalised into memory.
+  CHECK(check_same_bits(basic_blocks(), format, all) == Calls{12, 6, 6, 6, 12, 0, 12});
+  CHECK(check_same_bits(bottlenecks(), format, all) == Calls{14, 16, 16, 16, 14, 0, 14});
+}
+
+TEST_CASE("fused network: some convolutions fuse, others do not") {
+  const auto calls = [](const Choice& choice) {
+    return check_same_bits(bottlenecks(), Format::nhwc, choice);
+  };
+  const auto normalized_1x1 = [](const ConvolutionShape& shape, bool normalized_input) {
+    return !normalized_input || shape.kernel == 1;
+  };
+  CHECK(calls([](const auto&, bool normalized_input) { return !normalized_input; }) ==
+        Calls{30, 0, 0, 0, 30, 0, 30});
+  // The last convolutions read the 3x3's raw; the 3x3 reads what is normalised in memory.
+  CHECK(calls(normalized_1x1) == Calls{22, 8, 8, 8, 22, 0, 22});
+  // Where nothing but normalised input fuses, no statistics come out of first convolutions: there
+  // is no start.
+  CHECK(calls([](const auto&, bool normalized_input) { return normalized_input; }) ==
+        Calls{0, 0, 0, 0, 0, 30, 30});
+  // A first convolution without statistics; the 3x3 behind it has them, and stays raw.
+  CHECK(calls([](const ConvolutionShape& shape, bool normalized_input) {
+          return normalized_input || shape.kernel == 3;
+        }) == Calls{8, 8, 8, 8, 8, 14, 22});
+  // By the size of the image: the second stage alone, but for what reads the first.
+  CHECK(calls([](const ConvolutionShape& shape, bool) { return shape.in.h <= 5; }) ==
+        Calls{4, 4, 4, 4, 4, 22, 26});
+}
+
+TEST_CASE("fused network: batches of one size fuse, of the other not") {
+  const bool largest = GENERATE(false, true);
+  const auto by_size = [&](const NetworkOptions& options) {
+    return [n = options.images.n, largest](const ConvolutionShape& shape, bool) {
+      return (shape.in.n == n) == largest;
+    };
+  };
+  const Calls half{6, 3, 3, 3, 6, 9, 15};
+  CHECK(check_same_bits(basic_blocks(), Format::nchw, by_size(basic_blocks())) == half);
+}
+
+TEST_CASE("fused network: memory for what is never written is not taken") {
+  const auto taken = [](const NetworkOptions& options, const Settings& settings) {
+    const auto operations = make_operations(settings);
+    std::size_t before = 0, after = 0, total = 0;
+    REQUIRE(cudaMemGetInfo(&before, &total) == cudaSuccess);
+    const Network network(options, *operations);
+    REQUIRE(cudaMemGetInfo(&after, &total) == cudaSuccess);
+    return before - after;
+  };
+  std::size_t saved = 0;  // the normalised output of all but the last convolution of a block
+  const NetworkOptions options = basic_blocks();
+  for (const Block& block : layers_of(options.architecture, options.images).blocks)
+    saved += static_cast<std::size_t>(block.path[0].shape.out().count()) * sizeof(float);
+  CHECK(taken(options, with(Fusion::elementwise)) - taken(options, with(Fusion::full)) == saved);
+}
+
+TEST_CASE("fused operations refuse what does not fuse") {
+  const auto operations = make_operations(with(Fusion::elementwise));
+  const ConvolutionShape shape{{1, 2, 3, 3}, 2, 3, 1, 1};
+  CHECK(!operations->fuses(shape, false));
+  CHECK_THROWS_AS(
+      operations->convolution_statistics(shape, nullptr, nullptr, nullptr, nullptr, {}, nullptr),
+      UnsupportedOperation);
+  CHECK_THROWS_AS(
+      operations->normalized_weight_gradient(shape, nullptr, {}, nullptr, nullptr, nullptr),
+      UnsupportedOperation);
+  CHECK_THROWS_AS(
+      operations->normalized_data_gradient(shape, nullptr, nullptr, nullptr, {}, nullptr, nullptr),
+      UnsupportedOperation);
+}
+
+}  // namespace
+}  // namespace resnet::test

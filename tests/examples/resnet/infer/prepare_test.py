@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""prepare, as a person runs it: what it writes and says, and what it says of mistakes.
+
+prepare_test.py PREPARE WEIGHTS
+"""
+
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+
+prepare, weights = sys.argv[1:3]
+few = ["--records", "200", "--test-records", "100", "--calibration-images", "100"]
+
+
+def run(directory, *arguments, model="resnet8", check=0):
+    return subprocess.run(
+        [prepare, "--model", model, "--cache", str(directory), "--check", str(check), *few, *arguments],
+        capture_output=True, text=True, timeout=300)
+
+
+def header_of(path):
+    data = path.read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    return json.loads(data[8:8 + size])
+
+
+def fails(result, *texts):
+    assert result.returncode not in (0, -6, -11), result
+    for text in texts:
+        assert text in result.stdout + result.stderr, (text, result)
+
+
+with tempfile.TemporaryDirectory() as name:
+    directory = pathlib.Path(name)
+    out = directory / "resnet8.prepared"
+
+    done = run(directory, "--weights", weights, "--out", out, "--precision", "int8", "--batches", "4,1",
+               check=100)
+    assert done.returncode == 0, done
+    assert "9 convolutions" in done.stdout and "100 test images" in done.stdout, done.stdout
+    agreement = float(done.stdout.split("test images: ")[1].split()[0])
+    assert agreement >= 95, done.stdout
+    assert "100/100 calibration images" in done.stderr, done.stderr
+    header = header_of(out)
+    notes = json.loads(header["__metadata__"]["penstock.inference"])
+    assert notes["precision"] == "int8" and notes["format"] == "nhwc", notes
+    assert notes["batches"] == [1, 4] and notes["image"] == [3, 32, 32], notes
+    assert header["conv1.weight"]["dtype"] == "F32", "the first convolution stays in floats"
+    assert header["layer3.0.conv2.weight"]["dtype"] == "I8"
+    first = out.read_bytes()
+
+    # The same again is the same, bit for bit; nothing else is left in the directory.
+    assert run(directory, "--weights", weights, "--out", out, "--precision", "int8", "--batches",
+               "4,1").returncode == 0
+    assert out.read_bytes() == first
+    assert not list(directory.glob("*.partial")) and not list(directory.glob("*.new*"))
+
+    fp32 = directory / "fp32.prepared"
+    assert run(directory, "--weights", weights, "--out", fp32, "--precision", "fp32").returncode == 0
+    assert json.loads(header_of(fp32)["__metadata__"]["penstock.inference"])["format"] == "nchw"
+
+    # Mistakes.
+    fails(run(directory, "--weights", weights), "--out")
+    fails(run(directory, "--weights", directory / "none", "--out", out), "does not exist")
+    fails(run(directory, "--weights", weights, "--out", out, model="resnet9"), "resnet9", "resnet50")
+    fails(run(directory, "--weights", weights, "--out", out, model="resnet20"), "layer1.1.conv1.weight")
+    fails(run(directory, "--weights", weights, "--out", out, "--precision", "int4"), "int4")
+    fails(run(directory, "--weights", weights, "--out", out, "--batches", "0"), "--batches")
+    fails(run(directory, "--weights", weights, "--out", out, "--precision", "int8", "--format", "nchw"), "nhwc")
+    fails(run(directory, "--weights", fp32, "--out", out), "bn1.weight")
+    fails(run(directory, "--weights", weights, "--out", directory / "none" / "out"), "none/out")
+    assert out.read_bytes() == first, "a mistake leaves what is there as it was"
