@@ -95,7 +95,11 @@ std::optional<int> parse(int argc, char** argv, const std::string& about, Option
   app.add_option("--image-size", options.image_size, "Height and width that images are resized to")
       ->check(CLI::Range(8, 4096));
   app.add_option("--batch", options.batch, "Samples in a batch")->check(CLI::Range(1, 1 << 20));
-  app.add_option("--steps", options.steps, "Measured steps")->check(CLI::PositiveNumber);
+  auto* const steps =
+      app.add_option("--steps", options.steps, "Measured steps")->check(CLI::PositiveNumber);
+  app.add_option("--epochs", options.epochs, "Measured epochs, instead of --steps")
+      ->check(CLI::PositiveNumber)
+      ->excludes(steps);
   app.add_option("--warmup", options.warmup, "Steps before the measured ones")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--seed", options.seed, "Of weights, order and augmentation");

@@ -24,6 +24,7 @@ struct Options {
   std::int32_t image_size = 0;  ///< 0: 224, or 32 on the reference operations
   std::int64_t batch = 0;       ///< 0: the rung's own
   std::int64_t steps = 20, warmup = 5;
+  std::int64_t epochs = 0;  ///< not 0: so many are measured, whatever `steps` says
   std::uint64_t seed = 1;
   int workers = 8;
   std::optional<Precision> precision;  ///< none: the rung's own

@@ -28,10 +28,12 @@ bool on_the_cpu() {
   return operations_name().starts_with("reference");
 }
 
-Options completed(Options options, const Rung& rung) {
+Options completed(Options options, const Rung& rung, std::uint64_t records) {
   if (options.model.empty()) options.model = on_the_cpu() ? "resnet8" : "resnet18";
   if (options.image_size == 0) options.image_size = on_the_cpu() ? 32 : 224;
   if (options.batch == 0) options.batch = rung.batch;
+  if (options.epochs != 0)
+    options.steps = options.epochs * (static_cast<std::int64_t>(records) / options.batch);
   return options;
 }
 
@@ -83,8 +85,8 @@ SgdOptions sgd_of(const Options& options) {
 
 Run::Run(const Rung& rung, const Options& options)
     : rung_(rung),
-      options_(completed(options, rung)),
-      records_(open_records(options_)),
+      records_(open_records(options)),
+      options_(completed(options, rung, records_->size())),
       sampler_(sampler_of(options_, records_->size())),
       image_source_{records_.get(), {.seed = options_.seed, .size = options_.image_size}},
       operations_(make_operations(settings_of(rung, options_))),

@@ -156,8 +156,8 @@ class Run {
   void stop_profiler();
 
   const Rung& rung_;
-  const Options options_;
   std::unique_ptr<penstock::RecordFile> records_;
+  const Options options_;
   penstock::Sampler sampler_;
   ImageSource image_source_;
   penstock::Stream stream_;

@@ -62,6 +62,17 @@ std::vector<Seen> watch_profiler(const Options& options) {
   return seen;
 }
 
+TEST_CASE("as many epochs as are asked for are measured, behind the warm-up", "[resnet][run]") {
+  const TemporaryDirectory directory;
+  Options options = small_run(directory);
+  options.batch = 8;  // Two whole batches in 20 records.
+  options.epochs = 3;
+  Run run(probe, options);
+  std::vector<std::uint64_t> epochs;
+  run.for_each_step([&](Step& step) { epochs.push_back(step.epoch()); });
+  CHECK(epochs == std::vector<std::uint64_t>{0, 0, 1, 1, 2, 2, 3, 3});
+}
+
 TEST_CASE("the profiler sees the measured steps, or those that were asked for, whole",
           "[resnet][run]") {
   const TemporaryDirectory directory;
