@@ -31,6 +31,11 @@ void UserObjectRefs::share(const UserObjectRefs& other) {
   }
 }
 
+void UserObjectRefs::used_by(const TaskEdgesPtr& launch) {
+  for (const auto& [handle, count] : counts_)
+    if (UserObject* object = runtime_.user_objects.find(handle)) object->used_by(launch);
+}
+
 bool UserObjectRefs::remove(const UserObject& object, unsigned count) {
   const auto found = counts_.find(object.handle);
   if (found == counts_.end() || found->second < count) return false;

@@ -38,8 +38,14 @@ class UserObject : public Counted {
   bool unreferenced() const { return references_ == 0; }
   /// How to destroy the program's object, once unreferenced.
   HostWork destruction() const { return {destroy_, nullptr, nullptr, data_}; }
-  /// Every release happens before the destruction.
-  const std::shared_ptr<Edge>& released() const { return released_; }
+  /// A graph that refers to it was launched, the last time here.
+  void used_by(const TaskEdgesPtr& launch) {
+    if (launch) before_destruction_.emplace_back(launch, &launch->completed);
+  }
+  /// Every release, and what launched graphs do, happens before the destruction.
+  const std::vector<std::shared_ptr<Edge>>& before_destruction() const {
+    return before_destruction_;
+  }
 
   std::uint64_t handle = 0;
 
@@ -47,7 +53,8 @@ class UserObject : public Counted {
   void* data_;
   cudaHostFn_t destroy_;
   std::uint64_t references_;
-  std::shared_ptr<Edge> released_ = detects_races() ? std::make_shared<Edge>() : nullptr;
+  const std::shared_ptr<Edge> released_ = detects_races() ? std::make_shared<Edge>() : nullptr;
+  std::vector<std::shared_ptr<Edge>> before_destruction_{released_};
 };
 
 /// References that a graph holds.
@@ -61,6 +68,8 @@ class UserObjectRefs {
   void add(UserObject& object, unsigned count) { counts_[object.handle] += count; }
   /// One reference to each object of `other`, beside those that are here.
   void share(const UserObjectRefs& other);
+  /// See UserObject.
+  void used_by(const TaskEdgesPtr& launch);
   /// False when there are not that many. The references themselves are still to be released.
   bool remove(const UserObject& object, unsigned count);
 

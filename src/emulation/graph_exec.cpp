@@ -16,6 +16,7 @@ GraphExec::GraphExec(Runtime& runtime, const Graph& graph, bool frees_on_launch)
 }
 
 GraphExec::~GraphExec() {
+  objects_.used_by(last_launch_.edges);  // And so by the launches before, which it waited for.
   close_lanes();
 }
 

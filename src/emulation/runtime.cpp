@@ -44,7 +44,7 @@ Ref<Graph> Runtime::create_graph() {
 cudaError_t Runtime::release_user_object(UserObject& object, unsigned count) {
   if (!object.release(count)) return cudaErrorInvalidValue;
   if (!object.unreferenced()) return cudaSuccess;
-  scheduler.defer(object.destruction(), object.released());
+  scheduler.defer(object.destruction(), object.before_destruction());
   user_objects.remove(object.handle);
   return cudaSuccess;
 }

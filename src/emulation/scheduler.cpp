@@ -256,8 +256,8 @@ bool Scheduler::await(Lock& lock, const Mark& mark) {
 
 // ---- Deferred functions
 
-void Scheduler::defer(HostWork work, std::shared_ptr<Edge> released) {
-  deferred_.push_back({work, std::move(released)});
+void Scheduler::defer(HostWork work, std::vector<std::shared_ptr<Edge>> after) {
+  deferred_.push_back({work, std::move(after)});
   if (std::exchange(deferred_thread_, true)) return;
   ++threads_;
   std::thread([this] { serve_deferred(); }).detach();
@@ -271,7 +271,8 @@ void Scheduler::serve_deferred() {
     const Deferred next = std::move(deferred_.front());
     deferred_.pop_front();
     lock.unlock();
-    if (next.released) next.released->acquire();
+    for (const std::shared_ptr<Edge>& edge : next.after)
+      if (edge) edge->acquire();
     {
       const HostFunctionScope scope;
       const Visible visible;

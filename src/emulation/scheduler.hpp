@@ -57,9 +57,9 @@ class Scheduler {
   /// Under the lazy schedule: a call came in.
   void note_call();
 
-  /// Runs a function of the program's on a thread beside the streams. What was released to
-  /// `released`, if given, happens before it.
-  void defer(HostWork work, std::shared_ptr<Edge> released);
+  /// Runs a function of the program's on a thread beside the streams. What was released to the
+  /// edges happens before it.
+  void defer(HostWork work, std::vector<std::shared_ptr<Edge>> after);
   /// Blocks until no deferred function is left.
   void await_deferred(Lock& lock);
 
@@ -122,7 +122,7 @@ class Scheduler {
 
   struct Deferred {
     HostWork work;
-    std::shared_ptr<Edge> released;
+    std::vector<std::shared_ptr<Edge>> after;  ///< null unless the program detects races
   };
   std::deque<Deferred> deferred_;
   bool deferred_thread_ = false;  // runs while there is something to do

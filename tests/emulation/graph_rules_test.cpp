@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <thread>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -359,6 +360,38 @@ TEST_CASE("a launched graph keeps a user object alive until it is done", "[rules
   REQUIRE_CUDA(cudaStreamSynchronize(stream));
   CHECK(eventually([&] { return counted.destroyed() == 1; }));
   CHECK(device.read() == Bytes(64, 1));
+}
+
+// And the destructor comes behind what the launch does, also where nobody has waited for it.
+TEST_CASE("a user object's destructor sees what a launched graph has done", "[rules][graph]") {
+  static std::atomic<int> seen;
+  static std::atomic<bool> launched;
+  seen = 0, launched = false;
+  auto* const value = new int(0);
+  const TestStream stream;
+  cudaUserObject_t object = nullptr;
+  const auto destroy = [](void* data) {
+    seen = *static_cast<int*>(data);
+    delete static_cast<int*>(data);
+  };
+  REQUIRE_CUDA(cudaUserObjectCreate(&object, value, destroy, 1, cudaUserObjectNoDestructorSync));
+  {
+    const TestGraph graph = capture(stream, [&] {
+      const auto count = [](void* data) { ++*static_cast<int*>(data); };
+      REQUIRE_CUDA(cudaLaunchHostFunc(stream, count, value));
+    });
+    REQUIRE_CUDA(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove));
+    const TestGraphExec exec(graph);
+    REQUIRE_CUDA(cudaGraphLaunch(exec, stream));
+    REQUIRE_CUDA(cudaGraphLaunch(exec, stream));
+    const auto tell = [](void*) { launched.store(true, std::memory_order_relaxed); };
+    REQUIRE_CUDA(cudaLaunchHostFunc(stream, tell, nullptr));
+    // Mostly it is through then, and no order follows from this look; it need not be.
+    for (int i = 0; i < 10'000 && !launched.load(std::memory_order_relaxed); ++i)
+      std::this_thread::yield();
+  }
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  CHECK(eventually([&] { return seen == 2; }));
 }
 
 // CUDA Runtime API, Graph Management, cudaGraphReleaseUserObject: "Releases user object references

@@ -5,6 +5,7 @@
 
 #include "../../../../examples/resnet/train/run.hpp"
 
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -47,12 +48,14 @@ std::vector<Seen> watch_profiler(const Options& options) {
   emulation::reset({.schedule = emulation::Schedule::lazy});  // What nobody waits for is not done.
   std::vector<Seen> seen;
   Run run(probe, options);
-  std::int64_t done = 0;
+  std::atomic<std::int64_t> done{0};
   const auto look = [&] {
     seen.push_back(
-        {emulation::calls("cudaProfilerStart"), emulation::calls("cudaProfilerStop"), done});
+        {emulation::calls("cudaProfilerStart"), emulation::calls("cudaProfilerStop"), done.load()});
   };
-  const auto count = [](void* number) { ++*static_cast<std::int64_t*>(number); };
+  const auto count = [](void* number) {
+    static_cast<std::atomic<std::int64_t>*>(number)->fetch_add(1, std::memory_order_relaxed);
+  };
   run.for_each_step([&](Step& step) {
     look();
     REQUIRE_CUDA(cudaLaunchHostFunc(run.stream(), count, &done));
