@@ -47,7 +47,7 @@ void capture_all(Run& run, Prefetcher& prefetcher, std::deque<Context>& contexts
 
 template <class Context, class Batch>
 void infer_in_contexts(Run& run) {
-  auto prefetcher = make_prefetcher<Batch>(run, static_cast<std::size_t>(2 * run.lanes()));
+  auto prefetcher = make_prefetcher<Batch>(run, 2 * static_cast<std::size_t>(run.lanes()));
   std::deque<Context> contexts;
   for (int i = 0; i < run.lanes(); ++i) contexts.emplace_back(run);
   capture_all<Batch>(run, prefetcher, contexts);
