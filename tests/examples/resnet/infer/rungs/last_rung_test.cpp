@@ -63,7 +63,7 @@ std::uint64_t blocking(Calls calls) {
 }
 
 /// What differs, for people.
-std::string differences(Calls few, Calls many) {
+std::string differences(Calls few, const Calls& many) {
   std::string text;
   for (const auto& [function, calls] : many.functions)
     if (few.functions[function] != calls)
