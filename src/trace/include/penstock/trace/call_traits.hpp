@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// What a call of the CUDA runtime API costs a hot path, by its name. The same classes as the
+// emulated runtime's counters (penstock/emulation.hpp).
+
+#include <string_view>
+
+namespace penstock::trace {
+
+struct CallTraits {
+  bool allocating = false;  ///< allocates or frees memory
+  bool creating = false;    ///< creates or destroys a stream, an event, a graph, a pool
+  bool blocking = false;    ///< may block the host until the device caught up
+  bool synchronising =
+      false;               ///< does nothing else: cudaStreamSynchronize, cudaEventSynchronize ...
+  bool launching = false;  ///< puts work on a stream
+};
+
+/// `name`: "cudaMalloc", with or without a version's suffix ("_v11000", "_ptsz"). Unknown: none.
+CallTraits traits_of(std::string_view name);
+
+}  // namespace penstock::trace

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Findings: what in a timeline keeps a GPU waiting, each with its evidence and a remedy. For people
+// after a run, for CI (`penstock-trace --fail-on`), and for a program's own tests:
+//
+//   REQUIRE(none_of(find(timeline), Rule::synchronous_copy));
+
+#include <cstdint>
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "timeline.hpp"
+
+namespace penstock::trace {
+
+enum class Rule : std::uint8_t {
+  pageable_copy,     ///< an asynchronous copy of pageable memory
+  synchronous_copy,  ///< a copy that the host waited for
+  synchronous_fill,  ///< a memset that the host waited for
+  blocking_call,     ///< a host-blocking call within a step
+  allocation,        ///< memory allocated or freed within a step
+  gap,               ///< the device did nothing for longer than a part of a step
+  not_overlapped,    ///< copies while no kernel runs
+  tiny_copies,       ///< many copies that take less than their launch
+  launch_bound,      ///< a stretch of kernels that end before the next one is there
+  slow_first_batch,  ///< the first step takes many times the median
+};
+inline constexpr int kRules = 10;
+
+/// As `--fail-on` spells it: "pageable-copy".
+std::string_view to_string(Rule rule);
+std::optional<Rule> rule_of(std::string_view text);
+
+struct Finding {
+  Rule rule = Rule::gap;
+  std::uint64_t count = 0;  ///< how often
+  Time cost = 0;            ///< nanoseconds of the measured time, as far as they can be told
+  double share = 0;         ///< of the measured time
+  Time begin = 0, end = 0;  ///< the worst case
+  std::uint32_t track = 0;  ///< where it is
+  std::string evidence;     ///< one sentence with numbers
+  std::string remedy;       ///< one sentence: what to change
+};
+
+struct RuleOptions {
+  std::string step;            ///< as in ReportOptions
+  double gap = 0.02;           ///< of a step
+  Time shortest_gap = 10'000;  ///< ns; shorter ones are none, whatever their share
+  double slow_first = 5;       ///< times the median
+  std::uint64_t tiny_bytes = 64 * 1024;
+  bool first_step = false;  ///< the first step counts as any other; else only in slow_first_batch
+};
+
+/// The dearest first; at most one of each rule. O(n log n).
+std::vector<Finding> find(const Timeline& timeline, const RuleOptions& options = {});
+
+bool none_of(const std::vector<Finding>& findings, Rule rule);
+
+std::ostream& operator<<(std::ostream& out, const Finding& finding);
+
+}  // namespace penstock::trace

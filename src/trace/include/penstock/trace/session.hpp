@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Session: records what this process does with CUDA, through CUPTI, or, in a program that links
+// penstock::emulated, through the emulated runtime. NVTX ranges, names of threads and of streams
+// come with it.
+//
+//   penstock::trace::Session session({.max_events = 1'000'000});
+//   ... warmed-up steps ...
+//   const penstock::trace::Timeline timeline = session.stop();
+//   std::cout << penstock::trace::Report(timeline) << '\n';
+
+#include <cstddef>
+#include <memory>
+#include <stdexcept>
+
+#include "timeline.hpp"
+
+namespace penstock::trace {
+
+/// Recording is not possible: no CUPTI, no device, or another tool (nsys, another Session) holds
+/// CUPTI's one subscription. what() says which, and what to do.
+struct Unavailable : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct SessionOptions {
+  /// Memory is bounded by 48 bytes for each, allocated as it fills; later events are counted as
+  /// dropped.
+  std::size_t max_events = 4'000'000;
+  /// Recording starts at cudaProfilerStart and pauses at cudaProfilerStop, in place of at once:
+  /// the capture range of nsys's --capture-range=cudaProfilerApi.
+  bool capture_range = false;
+  bool calls = true;   ///< of the CUDA runtime API
+  bool ranges = true;  ///< NVTX. Only ranges opened after NVTX was first told of a tool appear:
+                       ///< make the session before the program's first range.
+  bool graph_nodes = true;  ///< kernels within a graph one by one, else each launch as a whole
+};
+
+/// At most one in a process at a time.
+class Session {
+ public:
+  /// Throws Unavailable.
+  explicit Session(SessionOptions options = {});
+  /// Stops; what was recorded is lost.
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  /// Waits for the devices, so that all work that was submitted is in the timeline, and ends
+  /// recording. Call once, not within a stream capture. Any thread.
+  Timeline stop();
+
+ private:
+  struct Recorder;
+  std::unique_ptr<Recorder> recorder_;
+};
+
+}  // namespace penstock::trace

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Timeline: what happened in a process between two moments, on the host's threads and on the
+// device's streams: API calls, named ranges, kernels, copies, fills. A Session records one;
+// reports, findings and views are made of it, and it is all that they see.
+//
+//   const Timeline timeline = session.stop();
+//   for (const Event& event : timeline.events)
+//     if (event.kind == Kind::kernel) std::cout << timeline.name(event) << event.duration() <<
+//     '\n';
+//
+// Plain data: no thread of its own, nothing is synchronised.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace penstock::trace {
+
+/// Nanoseconds of CLOCK_MONOTONIC (std::chrono::steady_clock), of the host and of the device alike.
+using Time = std::int64_t;
+
+enum class Kind : std::uint8_t {
+  kernel,         ///< on a stream
+  copy,           ///< on a stream
+  fill,           ///< memset, on a stream
+  host_function,  ///< cudaLaunchHostFunc's, on a stream
+  graph,          ///< a whole graph's launch on a stream, where its nodes are not recorded
+  call,           ///< of the CUDA runtime API, on a thread
+  range,          ///< named by NVTX, on a thread
+};
+
+/// Happens on a stream of a device; else on a thread.
+constexpr bool on_device(Kind kind) {
+  return kind < Kind::call;
+}
+
+enum class Direction : std::uint8_t {
+  none,
+  host_to_device,
+  device_to_host,
+  device_to_device,
+  peer_to_peer,
+  host_to_host,
+};
+
+/// What is true of an event. Of copies and fills: pageable (one side is host memory that is not
+/// page-locked), synchronous (the host waited for it). Of calls: failed.
+enum Flag : std::uint16_t {
+  pageable = 1,
+  synchronous = 2,
+  failed = 4,
+};
+
+/// 48 bytes, so that a million are 48 MB. Ends are never before begins.
+struct Event {
+  Time begin = 0;
+  Time end = 0;
+  std::uint64_t value = 0;        ///< copies, fills: bytes; ranges: payload; calls: their result
+  std::uint32_t correlation = 0;  ///< the same for a call and what it put on a stream; 0: none
+  std::uint32_t name = 0;         ///< into Timeline::names
+  std::uint32_t track = 0;        ///< into Timeline::tracks
+  std::uint32_t domain = 0;       ///< of a range, into Timeline::names: 0, "", is NVTX's default
+  Kind kind = Kind::call;
+  Direction direction = Direction::none;
+  std::uint16_t flags = 0;
+
+  Time duration() const { return end - begin; }
+  bool has(Flag flag) const { return (flags & flag) != 0; }
+};
+static_assert(sizeof(Event) <= 48 && std::is_trivially_copyable_v<Event>);
+
+/// A thread of the process, or a stream of a device. Streams come before threads.
+struct Track {
+  enum class Kind : std::uint8_t { stream, thread };
+  Kind kind = Kind::thread;
+  int device = -1;       ///< of a stream
+  std::uint64_t id = 0;  ///< a thread's system id; a stream's number, 0 or 7 the default one
+  std::string name;      ///< as the program named it (NVTX); else empty
+};
+
+/// The machine and the process, for people.
+struct Origin {
+  std::string program;  ///< as it was started, with its arguments
+  std::string host;
+  std::int64_t process = 0;
+  int rank = -1;         ///< of RANK, SLURM_PROCID or OMPI_COMM_WORLD_RANK; -1: none
+  std::string device;    ///< name of device 0
+  std::string recorder;  ///< "CUPTI 13.0", "emulated CUDA runtime"
+  bool emulated = false;
+  std::int64_t started = 0;  ///< seconds since 1970 at `begin`
+};
+
+struct Timeline {
+  Origin origin;
+  Time begin = 0, end = 0;         ///< of recording; every event lies within
+  std::vector<std::string> names;  ///< names[0] is ""
+  std::vector<Track> tracks;
+  std::vector<Event> events;  ///< by begin; of the same begin the longer one first
+  std::uint64_t dropped = 0;  ///< events that the memory bound left no room for
+
+  const std::string& name(const Event& event) const { return names[event.name]; }
+  const std::string& domain(const Event& event) const { return names[event.domain]; }
+  const Track& track(const Event& event) const { return tracks[event.track]; }
+};
+
+/// Brings the events into their order, and begin and end around them where they lie outside.
+/// Everything that makes a Timeline calls it last. O(n log n).
+void arrange(Timeline& timeline);
+
+/// What a track is called where people read: its name, or "thread 4711", "device 0, stream 13".
+std::string title(const Track& track);
+
+}  // namespace penstock::trace

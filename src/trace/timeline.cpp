@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <penstock/trace/timeline.hpp>
+
+#include <algorithm>
+
+namespace penstock::trace {
+
+void arrange(Timeline& timeline) {
+  std::sort(timeline.events.begin(), timeline.events.end(), [](const Event& a, const Event& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
+  });
+  for (const Event& event : timeline.events) {
+    timeline.begin = std::min(timeline.begin, event.begin);
+    timeline.end = std::max(timeline.end, event.end);
+  }
+}
+
+std::string title(const Track& track) {
+  if (!track.name.empty()) return track.name;
+  if (track.kind == Track::Kind::thread) return "thread " + std::to_string(track.id);
+  return "device " + std::to_string(track.device) + ", stream " + std::to_string(track.id);
+}
+
+}  // namespace penstock::trace
