@@ -11,6 +11,7 @@
 
 #if PENSTOCK_CATCH2_VERSION == 3  // of the package that CMake found
 #include <catch2/catch_all.hpp>
+using Catch::Approx;  // as version 2 has it
 #else
 #include <catch2/catch.hpp>
 #endif

@@ -47,7 +47,8 @@ struct Settings {
   Format format = Format::nchw;
   Fusion fusion = Fusion::none;
   PlanChoice plans = PlanChoice::heuristic;
-  bool deterministic = false;            ///< the same bits each time, at some cost
+  /// The same bits each time, at some cost: Fusion::full then fuses what elementwise does.
+  bool deterministic = false;
   std::filesystem::path plan_file = {};  ///< plans are read from it and kept in it; empty: neither
 };
 

@@ -149,7 +149,8 @@ ConvolutionPlans& Convolutions::plans(const ConvolutionShape& shape) {
   ConvolutionPlans plans;
   for (const Graph graph : {Graph::forward, Graph::data_gradient, Graph::weight_gradient})
     plan_of(plans, graph) = make(key(graph, shape), trial);
-  if (settings_.fusion == Fusion::full) add_fused(shape, trial, plans);
+  // cuDNN's channel sums add in whatever order blocks end, and no note of an engine says so.
+  if (settings_.fusion == Fusion::full && !settings_.deterministic) add_fused(shape, trial, plans);
   for (const std::optional<Plan>& plan : plans)
     if (plan) context_.workspace.reserve(sums * sums_stride(shape) + plan->workspace());
   stream_.synchronize();

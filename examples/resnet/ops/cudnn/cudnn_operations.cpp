@@ -98,7 +98,7 @@ void CudnnOperations::batch_norm_gradient(const Extents& extents, const void* x,
 }
 
 bool CudnnOperations::fuses(const ConvolutionShape& shape, bool normalized_input) {
-  if (settings_.fusion != Fusion::full) return false;
+  if (settings_.fusion != Fusion::full || settings_.deterministic) return false;
   return !normalized_input || convolutions_.has(normalized_graphs.front(), shape);
 }
 

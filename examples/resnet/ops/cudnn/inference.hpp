@@ -96,6 +96,7 @@ class CudnnPlans : public InferencePlans {
   class Trial;
 
   std::optional<InferencePlan> saved(const InferenceConvolution&) const;
+  PlanChoice plans_to_try(const InferenceConvolution&, Way) const;
   InferencePlan choose(const InferenceConvolution&);
 
   Settings settings_;

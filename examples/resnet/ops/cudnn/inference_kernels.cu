@@ -155,6 +155,51 @@ void finish(Format format, const Extents& extents, const Finish& what, cudaStrea
   throw UnsupportedOperation("a convolution's results in such a precision");
 }
 
+// ---- Is a convolution of int8 right? ------------------------------------------------------------
+
+namespace {
+
+struct Convolved {
+  std::int64_t c, h, w, k, out_h, out_w, kernel, stride, padding;
+};
+
+/// A thread for one output of nhwc: every step-th.
+__global__ void count_wrong_sums_kernel(Convolved shape, std::int64_t outputs, std::int64_t step,
+                                        const std::int8_t* x, const std::int8_t* weights,
+                                        const std::int32_t* sums, int* wrong) {
+  const std::int64_t output = std::int64_t{thread_index()} * step;
+  if (output >= outputs) return;
+  const std::int64_t k = output % shape.k, pixel = output / shape.k, q = pixel % shape.out_w,
+                     p = pixel / shape.out_w % shape.out_h, n = pixel / shape.out_w / shape.out_h;
+  std::int32_t sum = 0;
+  for (std::int64_t r = 0; r < shape.kernel; ++r)
+    for (std::int64_t s = 0; s < shape.kernel; ++s) {
+      const std::int64_t h = p * shape.stride + r - shape.padding,
+                         w = q * shape.stride + s - shape.padding;
+      if (h < 0 || h >= shape.h || w < 0 || w >= shape.w) continue;
+      const std::int8_t* from = x + ((n * shape.h + h) * shape.w + w) * shape.c;
+      const std::int8_t* by = weights + ((k * shape.kernel + r) * shape.kernel + s) * shape.c;
+      for (std::int64_t c = 0; c < shape.c; ++c) sum += std::int32_t{from[c]} * std::int32_t{by[c]};
+    }
+  if (sums[output] != sum) atomicAdd(wrong, 1);
+}
+
+}  // namespace
+
+void count_wrong_sums(const ConvolutionShape& shape, const void* x, const void* weights,
+                      const void* sums, int* wrong, cudaStream_t stream) {
+  constexpr std::int64_t samples = 4096;
+  const Extents in = shape.in, out = shape.out();
+  // Odd, so that it meets every channel where their number is a power of two.
+  const std::int64_t step = out.count() / samples | 1;
+  count_wrong_sums_kernel<<<blocks_for((out.count() + step - 1) / step), block_threads, 0,
+                            stream>>>(
+      {in.c, in.h, in.w, shape.k, out.h, out.w, shape.kernel, shape.stride, shape.padding},
+      out.count(), step, static_cast<const std::int8_t*>(x),
+      static_cast<const std::int8_t*>(weights), static_cast<const std::int32_t*>(sums), wrong);
+  check_launch("count_wrong_sums");
+}
+
 // ---- Pooling ------------------------------------------------------------------------------------
 
 namespace {

@@ -34,6 +34,11 @@ struct Finish {
 /// Throws UnsupportedOperation for numbers that no convolution here has.
 void finish(Format, const Extents&, const Finish&, cudaStream_t);
 
+/// Adds to *wrong how many of some thousand of `sums` are not those of the convolution of x by
+/// weights: int8 in nhwc, where a sum is exact or wrong.
+void count_wrong_sums(const ConvolutionShape&, const void* x, const void* weights, const void* sums,
+                      int* wrong, cudaStream_t);
+
 /// Without noting which element was chosen.
 void max_pool_values(const PoolShape&, Precision, Format, const void* x, void* y, cudaStream_t);
 /// nhwc; y is fp16.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <initializer_list>
 #include <limits>
 #include <penstock/cuda.hpp>
@@ -38,8 +39,8 @@ std::int64_t fastest(const GraphKey& key, bool all, cudnnHandle_t handle,
   int tried = 0;
   for (std::int64_t i = 0; i < plan.candidates() && (all || tried < best_guesses); ++i) {
     if (!plan.build(i)) continue;
-    ++tried;
     const float time = time_plan(plan);
+    if (std::isfinite(time)) ++tried;
     if (time < best_time) best = i, best_time = time;
   }
   // With none, going on behind the last tells why.

@@ -319,8 +319,7 @@ void expect_backward(const OnDevice& device, const Results<double>& truth,
 }  // namespace
 
 TEST_CASE("fused convolutions are as exact as the straightforward ones", "[gpu][resnet]") {
-  Settings settings = fused_settings();
-  settings.deterministic = GENERATE(false, true);
+  const Settings settings = fused_settings();
   for (const ConvolutionShape& shape : shapes) {
     Bench bench(settings);
     const Operands operands(bench, shape);
@@ -355,11 +354,18 @@ TEST_CASE("batch norm with statistics that are there has the bits of batch norm"
   CHECK(bench.download(*again) == bench.download(*y));
 }
 
-TEST_CASE("saved fused plans are used: the same bits", "[gpu][resnet]") {
+TEST_CASE("deterministic convolutions are not fused with channel sums", "[gpu][resnet]") {
+  Settings settings = fused_settings();
+  settings.deterministic = true;
+  Bench bench(settings);
+  for (const bool normalized : {false, true})
+    CHECK_FALSE(bench.operations().fuses(shapes[0], normalized));
+}
+
+TEST_CASE("saved fused plans are used: the same bits, but for channel sums", "[gpu][resnet]") {
   const penstock::test::TemporaryDirectory directory;
   Settings settings = fused_settings();
   settings.plans = GENERATE(PlanChoice::heuristic, PlanChoice::timed);
-  settings.deterministic = true;
   settings.plan_file = directory / "plans";
   const auto run = [&] {
     Bench bench(settings);
@@ -378,7 +384,12 @@ TEST_CASE("saved fused plans are used: the same bits", "[gpu][resnet]") {
   const auto written = std::filesystem::last_write_time(settings.plan_file);
   const std::vector<Values> loaded = run();
   CHECK(std::filesystem::last_write_time(settings.plan_file) == written);
-  CHECK(loaded == fresh);
+  REQUIRE(loaded.size() == fresh.size());
+  for (std::size_t i = 0; i < fresh.size(); ++i) {
+    INFO("result " << i);
+    const bool sums = i >= 2 && i < 9;  // of channels, and what is made of them
+    CHECK(rms_distance(fresh[i], loaded[i]) <= (sums ? 1e-4 * rms(fresh[i]) : 0));
+  }
 }
 
 namespace {
@@ -442,13 +453,11 @@ Answers answers(const Settings& settings) {
 
 TEST_CASE("a network whose convolutions fuse is as exact as one whose do not", "[gpu][resnet]") {
   Settings settings = fused_settings();
-  settings.deterministic = true;
   const Answers fused = answers(settings);
   settings.fusion = Fusion::elementwise;
   const Answers apart = answers(settings);
   CHECK(fused.logits != apart.logits);  // else nothing was fused
   settings.precision = Precision::fp32;
-  settings.deterministic = false;
   const Answers truth = answers(settings);
   const auto check = [](const char* what, const Values& f, const Values& a, const Values& t) {
     const double error = rms_distance(t, f), allowed = 3 * rms_distance(t, a);

@@ -42,7 +42,8 @@ class Steps {
 };
 
 TEST_CASE("ten replays of a step's graph have the bits of ten eager steps", "[resnet][gpu]") {
-  for (const Settings& settings : every_mode()) {
+  for (Settings settings : every_mode()) {
+    settings.deterministic = true;
     INFO(describe(settings));
     NetworkOptions options = small_network();
     options.loss_scale = settings.precision == Precision::fp16;

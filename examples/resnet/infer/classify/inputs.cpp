@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "inputs.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "image_file.hpp"
+
+namespace resnet::classify {
+namespace {
+
+namespace fs = std::filesystem;
+
+// ---- Files and directories ----------------------------------------------------------------------
+
+class FileList final : public Inputs {
+ public:
+  explicit FileList(std::vector<fs::path> files) : files_(std::move(files)) {}
+
+  std::vector<Input> take(std::uint64_t batch, std::size_t most, const std::stop_token&) override {
+    std::vector<Input> inputs;
+    for (std::uint64_t i = batch * most; i < std::min((batch + 1) * most, *count()); ++i)
+      inputs.push_back({files_[i].string()});
+    return inputs;
+  }
+  std::optional<std::uint64_t> count() const override { return files_.size(); }
+
+ private:
+  std::vector<fs::path> files_;
+};
+
+bool is_called_an_image(const fs::path& path) {
+  std::string extension = path.extension().string();
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
+}
+
+/// A file that is called an image and is none will be told; others in a directory are none of our
+/// business.
+bool is_image(const fs::path& path) {
+  if (is_called_an_image(path)) return true;
+  try {
+    return kind_of(read_file(path, 8)) != ImageKind::neither;
+  } catch (const ImageError&) {
+    return false;
+  }
+}
+
+void add_directory(const fs::path& directory, std::vector<fs::path>& files) {
+  std::vector<fs::path> found;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(directory))
+    if (entry.is_regular_file() && is_image(entry.path())) found.push_back(entry.path());
+  std::sort(found.begin(), found.end());
+  files.insert(files.end(), found.begin(), found.end());
+}
+
+// ---- Records ------------------------------------------------------------------------------------
+
+class RecordList final : public Inputs {
+ public:
+  explicit RecordList(const std::vector<fs::path>& files)
+      : records_(files, cifar10::record_bytes) {
+    for (const fs::path& file : files)
+      files_.push_back({file.string(), fs::file_size(file) / cifar10::record_bytes});
+  }
+
+  std::vector<Input> take(std::uint64_t batch, std::size_t most, const std::stop_token&) override {
+    std::vector<Input> inputs;
+    for (std::uint64_t i = batch * most; i < std::min((batch + 1) * most, *count()); ++i)
+      inputs.push_back(input(i));
+    return inputs;
+  }
+  std::optional<std::uint64_t> count() const override { return records_.size(); }
+  std::span<const std::byte> record(const Input& input) const override {
+    return records_[input.number];
+  }
+
+ private:
+  struct File {
+    std::string path;
+    std::uint64_t records;
+  };
+
+  Input input(std::uint64_t number) const {
+    std::uint64_t record = number;
+    auto file = files_.begin();
+    for (; record >= file->records; ++file) record -= file->records;
+    return {file->path, static_cast<std::int64_t>(record), number};
+  }
+
+  penstock::RecordFile records_;
+  std::vector<File> files_;
+};
+
+}  // namespace
+
+std::unique_ptr<Inputs> list_files(const std::vector<fs::path>& paths) {
+  std::vector<fs::path> files;
+  for (const fs::path& path : paths) try {
+      if (!fs::exists(path))
+        throw std::invalid_argument("there is no file or directory " + path.string());
+      if (fs::is_directory(path))
+        add_directory(path, files);
+      else
+        files.push_back(path);
+    } catch (const fs::filesystem_error& error) {
+      throw std::invalid_argument("cannot look into " + error.path1().string() + ": " +
+                                  error.code().message());
+    }
+  if (files.empty())
+    throw std::invalid_argument("there is no JPEG or PNG file in " + paths.front().string() +
+                                (paths.size() == 1 ? "" : ", nor in the others"));
+  return std::make_unique<FileList>(std::move(files));
+}
+
+std::unique_ptr<Inputs> list_records(const std::vector<fs::path>& files) {
+  return std::make_unique<RecordList>(files);
+}
+
+}  // namespace resnet::classify

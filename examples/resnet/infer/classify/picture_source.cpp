@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "picture_source.hpp"
+
+#include <utility>
+
+namespace resnet::classify {
+
+penstock::Layout<Pictures> pictures_layout(std::int64_t batch_size, std::int32_t size) {
+  return penstock::Layout<Pictures>{batch_size}.field(&Pictures::pixels,
+                                                      {size, size, cifar10::channels});
+}
+
+void Ledger::put(std::uint64_t batch, Notes notes) {
+  const std::lock_guard lock(mutex_);
+  notes_.emplace(batch, std::move(notes));
+}
+
+Notes Ledger::take(std::uint64_t batch) {
+  const std::lock_guard lock(mutex_);
+  return std::move(notes_.extract(batch).mapped());
+}
+
+bool PictureSource::operator()(const penstock::Ticket& ticket, Pictures& batch,
+                               const std::stop_token& stop) {
+  const std::vector<Input> inputs = inputs_->take(ticket.batch, ticket.samples.size(), stop);
+  if (inputs.empty()) return false;
+  Notes notes;
+  notes.known = Clock::now();
+  for (const Input& input : inputs) {
+    if (stop.stop_requested()) return false;
+    add(input, batch, notes);
+  }
+  layout_.resize(batch, notes.rows);
+  notes.decoded = Clock::now();
+  ledger_->put(ticket.batch, std::move(notes));
+  return true;
+}
+
+void PictureSource::add(const Input& input, Pictures& batch, Notes& notes) {
+  Note note{input, {}, -1};
+  try {
+    note.label = load(input);
+    frame_(picture_, &batch.pixels(notes.rows, 0, 0, 0));
+    ++notes.rows;
+  } catch (const ImageError& error) {
+    note.error = error.what();
+  } catch (const std::bad_alloc&) {
+    note.error = "there is no memory for it";
+  }
+  notes.images.push_back(std::move(note));
+}
+
+/// Into picture_. Returns the label.
+std::int32_t PictureSource::load(const Input& input) {
+  if (input.record < 0) {
+    decode(read_file(input.path), picture_);
+    return -1;
+  }
+  const std::span<const std::byte> record = inputs_->record(input);
+  picture_.width = cifar10::width;
+  picture_.height = cifar10::height;
+  picture_.rgb.resize(cifar10::pixel_bytes);
+  cifar10::decode(record, picture_.rgb.data());
+  return cifar10::label_of(record);
+}
+
+}  // namespace resnet::classify

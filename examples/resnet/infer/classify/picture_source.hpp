@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// PictureSource: fills batches with pictures, on the prefetcher's workers. A picture that cannot be
+// had takes no place in its batch; what became of each is in the Ledger, under the batch's number.
+//
+//   Ledger ledger;
+//   penstock::Prefetcher<Pictures> prefetcher{layout, penstock::Unbounded{32},
+//                                             PictureSource(layout, *inputs, framing, ledger)};
+//   while (auto batch = prefetcher.next(stream))
+//     const Notes notes = ledger.take(batch.ticket().batch);
+
+#include <penstock/layout.hpp>
+#include <penstock/source.hpp>
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "framing.hpp"
+#include "image_file.hpp"
+#include "inputs.hpp"
+
+namespace resnet::classify {
+
+struct Pictures {
+  penstock::Tensor<std::uint8_t, 4> pixels;  // picture x height x width x channel
+};
+penstock::Layout<Pictures> pictures_layout(std::int64_t batch_size, std::int32_t size);
+
+/// What became of one input.
+struct Note {
+  Input input;
+  std::string error;        ///< empty: it has the next row of the batch
+  std::int32_t label = -1;  ///< of a record
+};
+
+/// Of a batch.
+struct Notes {
+  std::vector<Note> images;  ///< in the order of the inputs
+  std::int64_t rows = 0;     ///< that have no error
+  Clock::time_point known;   ///< a worker had the paths
+  Clock::time_point decoded;
+};
+
+/// From the workers to whoever takes the batches. Any thread may call it; holds what the prefetcher
+/// holds.
+class Ledger {
+ public:
+  void put(std::uint64_t batch, Notes notes);
+  /// Once for each batch, which has been put.
+  Notes take(std::uint64_t batch);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::uint64_t, Notes> notes_;
+};
+
+/// A source of penstock's: each worker has its own copy. Inputs and ledger outlive it.
+class PictureSource {
+ public:
+  PictureSource(const penstock::Layout<Pictures>& layout, Inputs& inputs, const Framing& framing,
+                Ledger& ledger)
+      : layout_(layout), inputs_(&inputs), ledger_(&ledger), frame_(framing) {}
+
+  /// False: there are no more inputs. Throws what Inputs::take throws, and cifar10::DataError; never
+  /// for an image that cannot be had.
+  bool operator()(const penstock::Ticket& ticket, Pictures& batch, const std::stop_token& stop);
+
+ private:
+  void add(const Input& input, Pictures& batch, Notes& notes);
+  std::int32_t load(const Input& input);
+
+  penstock::Layout<Pictures> layout_;
+  Inputs* inputs_;
+  Ledger* ledger_;
+  Framer frame_;
+  Picture picture_;
+};
+
+}  // namespace resnet::classify
