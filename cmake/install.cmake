@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs the headers, the emulated runtime and the package that find_package(penstock) finds. The
-# installed tree can be moved: it holds no path of the machine that built it.
+# Installs the headers, the emulated runtime, the trace and the package that find_package(penstock)
+# finds. The installed tree can be moved: it holds no path of the machine that built it.
 
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/penstock)
@@ -12,6 +12,15 @@ install(EXPORT penstock-targets NAMESPACE penstock:: DESTINATION ${package_dir})
 if(PENSTOCK_WITH_EMULATION)
   install(TARGETS penstock_emulated EXPORT penstock-emulated-targets)
   install(EXPORT penstock-emulated-targets NAMESPACE penstock:: DESTINATION ${package_dir})
+endif()
+if(TARGET penstock_trace)
+  install(DIRECTORY src/trace/include/penstock DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(TARGETS penstock_trace EXPORT penstock-trace-targets)
+  install(EXPORT penstock-trace-targets NAMESPACE penstock:: DESTINATION ${package_dir})
+  install(TARGETS penstock_trace_inject LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
+if(TARGET penstock_trace_program)
+  install(TARGETS penstock_trace_program)
 endif()
 if(PENSTOCK_WITH_CUDA)
   install(TARGETS penstock_penstock EXPORT penstock-cuda-targets)

@@ -23,6 +23,7 @@
 #include "../common/check.hpp"
 #include "../common/interrupt.hpp"
 #include "../common/progress.hpp"
+#include "../common/watch.hpp"
 #include "../data/cifar10.hpp"
 #include "../data/synthetic.hpp"
 #include "statistics.hpp"
@@ -39,7 +40,7 @@ struct Options {
   std::uint64_t records = synthetic::Options{}.train;  // of the synthetic set
   std::int64_t batch = 256;
   std::uint64_t seed = 1;
-  bool shuffle = false, unordered = false, verify = false;
+  bool shuffle = false, unordered = false, verify = false, watch = false;
   double slow_source = 0, slow_compute = 0;  // milliseconds for each batch
   penstock::PrefetcherOptions pipeline;
 };
@@ -110,14 +111,17 @@ penstock::Sampler make_sampler(const Options& options, std::uint64_t samples) {
 /// The loop of the consumer: a step on `stream` for each batch. False when it was interrupted.
 bool add_up(penstock::Prefetcher<Images>& prefetcher, std::uint64_t batches, const Options& options,
             Totals* totals, cudaStream_t stream) {
-  examples::Progress progress("batches", batches);
+  const auto watch = examples::watch_if(options.watch, prefetcher);
+  std::optional<examples::Progress> progress;
+  if (!watch) progress.emplace("batches", batches);
   std::uint64_t done = 0;
   while (const auto batch = prefetcher.next(stream)) {
     if (examples::interrupted()) return false;
     const penstock::ScopedRange range(ComputeMarker{}, done);
     penstock::for_each(stream, cifar10::pixel_bytes, Accumulate{*batch, totals});
     if (options.slow_compute > 0) pause_stream(stream, &options.slow_compute);
-    progress.to(++done);
+    ++done;
+    if (progress) progress->to(done);
   }
   return true;
 }
@@ -235,6 +239,9 @@ void describe(CLI::App& app, Options& options) {
   app.add_flag("--unordered", options.unordered, "Batches come as they are ready");
   app.add_flag("--verify", options.verify,
                "Compare with a serial loop; exit code 1 when it differs");
+  app.add_flag("--watch", options.watch,
+               "What the pipeline waits for, while it runs, in place of the progress; with device "
+               "times");
   app.add_option("--slow-source", options.slow_source,
                  "Milliseconds to add to the filling of a batch")
       ->check(CLI::NonNegativeNumber);
@@ -273,6 +280,7 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   options.pipeline.ordered = !options.unordered;
+  options.pipeline.device_times = options.watch;
   examples::watch_interrupts();
   try {
     return quickstart::run_all(options);

@@ -148,9 +148,12 @@ struct Operation {
   int device;
   std::uint64_t stream;       ///< in order of creation, from 1; 0: the legacy default stream
   std::uint64_t correlation;  ///< number of the operation, in order of submission
+  std::uint64_t call = 0;     ///< number of the call that submitted it, while observed (ApiCall)
   std::size_t bytes = 0;
   cudaMemcpyKind copy = cudaMemcpyDefault;  ///< of a copy: its direction
   bool pageable = false;                    ///< of a copy: one side is pageable host memory
+  bool synchronous = false;                 ///< of a copy or a fill: not by an Async call
+  void (*function)() = nullptr;             ///< of a host function: its address
   std::chrono::steady_clock::time_point submitted, begin, end;
 };
 
@@ -159,5 +162,31 @@ void record_timeline(bool on);
 
 /// The operations that have ended while recording was on, by their ends.
 std::vector<Operation> timeline();
+
+// ---- Observing ---------------------------------------------------------------------------------
+
+/// One call of the program's.
+struct ApiCall {
+  const char* name;      ///< "cudaMemcpyAsync"; the same pointer each time
+  std::uint64_t number;  ///< Operation::call of what it put on streams
+  cudaError_t result;
+  std::chrono::steady_clock::time_point begin, end;
+};
+
+/// Is told of calls, each on the thread that makes it, before it returns; and of operations as they
+/// end, on any thread. One at a time, under the runtime's lock: keep it short, and call neither
+/// CUDA nor anything of this header. Nothing may be thrown.
+struct Observer {
+  void* context;
+  void (*call)(void* context, const ApiCall& call);
+  void (*operation)(void* context, const Operation& operation);
+};
+
+/// False when there is an observer. Stays through a reset. While there is one, every call and
+/// operation costs a few readings of the clock more. penstock::trace is made of it.
+bool observe(const Observer& observer);
+
+/// The observer is told nothing any more once this has returned.
+void stop_observing();
 
 }  // namespace penstock::emulation

@@ -21,10 +21,12 @@
 #include <penstock/record_file.hpp>  // records of fixed size in mapped files
 #include <penstock/sampler.hpp>      // shuffled, sharded, in constant memory
 
-#include <penstock/emulation.hpp>  // control of the emulated runtime
-#include <penstock/error.hpp>      // what is thrown
-#include <penstock/failure.hpp>    // what becomes of batches that fail
-#include <penstock/markers.hpp>    // NVTX ranges
-#include <penstock/state.hpp>      // where a run stands, as text
-#include <penstock/stats.hpp>      // where the time went
-#include <penstock/tensor.hpp>     // the view of a field
+#include <penstock/emulation.hpp>     // control of the emulated runtime
+#include <penstock/error.hpp>         // what is thrown
+#include <penstock/failure.hpp>       // what becomes of batches that fail
+#include <penstock/markers.hpp>       // NVTX ranges
+#include <penstock/state.hpp>         // where a run stands, as text
+#include <penstock/stats.hpp>         // where the time went
+#include <penstock/stats_export.hpp>  // the same for Prometheus, and as JSON
+#include <penstock/tensor.hpp>        // the view of a field
+#include <penstock/verdict.hpp>       // what bounds a pipeline, and what to change

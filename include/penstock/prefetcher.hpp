@@ -44,6 +44,11 @@ struct PrefetcherOptions {
   unsigned host_flags = cudaHostAllocPortable;  ///< of cudaHostAlloc
   int numa_node = -1;                           ///< of the host memory; -1: any
   int copy_priority = 0;                        ///< of the copy stream; lower is more urgent
+  /// Timed events tell stats() what the device does: how long a copy takes, what it waits for, and
+  /// for how long the consumer's stream is out of work. Four more event records for each batch, and
+  /// reads of events that are over: see docs/stats.md for what that costs. The consumer's streams
+  /// must be of the prefetcher's device.
+  bool device_times = false;
 };
 
 namespace detail {

@@ -5,40 +5,19 @@
 // and from these, what bounds it.
 //
 //   std::cout << prefetcher.stats() << '\n';
-//   if (prefetcher.stats().bottleneck() == penstock::Bottleneck::source) ...  // more workers would
-//   help
+//   if (prefetcher.stats().bottleneck() == penstock::Bottleneck::source) add_workers();
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <iomanip>
+#include <optional>
 #include <ostream>
+#include <penstock/verdict.hpp>
 #include <sstream>
 #include <string>
 
 namespace penstock {
-
-/// What bounds the rate of a pipeline.
-enum class Bottleneck {
-  source,    ///< the workers: they are busy, everybody else waits for batches
-  copy,      ///< the way to the device: batches wait for it, the consumer waits for its end
-  consumer,  ///< the user's loop or kernels: the pipeline is full and waits
-  balanced,  ///< no stage waits for another to speak of
-};
-
-inline const char* to_string(Bottleneck bottleneck) {
-  switch (bottleneck) {
-    case Bottleneck::source:
-      return "source";
-    case Bottleneck::copy:
-      return "copy";
-    case Bottleneck::consumer:
-      return "consumer";
-    case Bottleneck::balanced:
-      return "balanced";
-  }
-  return "unknown";
-}
 
 struct StageStats {
   std::chrono::nanoseconds busy{0};
@@ -56,30 +35,46 @@ struct StageStats {
   }
 };
 
-/// A snapshot. `source` sums over the workers. `copy` is sampled: at the end of every lease one
+/// The consumer's stream on the device's own clock, by timing events (PrefetcherOptions::
+/// device_times). The first batch is left out.
+struct DeviceTimes {
+  std::uint64_t copies = 0;                    ///< that Stats::copy's times are of
+  std::uint64_t batches = 0;                   ///< that the times below are of
+  std::chrono::nanoseconds consuming{0};       ///< it has a batch, or whatever else it was given
+  std::chrono::nanoseconds awaiting_batch{0};  ///< it is out of work until a copy is issued
+  std::chrono::nanoseconds awaiting_copy{0};   ///< it is out of work until that copy is over
+  std::chrono::nanoseconds longest_wait{0};    ///< of both together, for one batch
+};
+
+/// A snapshot. `source` sums over the workers. `consumer` is the host's side: inside next(), and
+/// between two calls; the first batch (the fill of the pipe) is kept out of it.
+///
+/// `copy` with device times is exact. Without, it is an estimate: at the end of every lease one
 /// look at the oldest copy under way tells whether it runs, waits for its slot's last readers, or
-/// is done; shares of looks become shares of time. The first batch (the fill of the pipe) is kept
-/// out of the consumer's times.
+/// is done, and stands for the time since the look before. Where host memory is pageable, it is the
+/// time that threads spent inside the copy call.
 struct Stats {
   StageStats source;
   StageStats copy;
   StageStats consumer;
-  std::chrono::nanoseconds first_batch{0};  ///< from construction until the first batch was there
-  std::uint64_t skipped = 0, replaced = 0;  ///< batches that a FailurePolicy dealt with
+  std::optional<DeviceTimes> device;         ///< only where device times were asked for
+  std::chrono::nanoseconds first_batch{0};   ///< from construction until the first batch was there
+  std::chrono::nanoseconds longest_wait{0};  ///< in one call of next(), after the first
+  std::uint64_t skipped = 0, replaced = 0;   ///< batches that a FailurePolicy dealt with
   int workers = 0;
   std::size_t host_depth = 0, device_depth = 0;  ///< batches in pinned memory, on the device
   std::size_t host_bytes = 0, device_bytes = 0;  ///< memory that these take
   bool pinned = true;                            ///< host memory is page-locked
 
-  Bottleneck bottleneck() const {
-    constexpr double kAtItsLimit = 0.9;  // a stage that works for this part of its time
-    constexpr double kJitter = 0.05;     // waits below this part of the time mean nothing
-    const bool starved = 1 - consumer.utilisation() > kJitter;
-    if (source.utilisation() > kAtItsLimit)
-      return starved ? Bottleneck::source : Bottleneck::balanced;
-    // The source waits. For the copies, if most looks found one running; else for the consumer.
-    return copy.utilisation() > 0.5 ? Bottleneck::copy : Bottleneck::consumer;
-  }
+  /// What happened since `before`, an earlier snapshot of the same pipeline. The longest waits stay
+  /// those of the whole time.
+  Stats since(const Stats& before) const;
+
+  /// The stage that bounds the rate: verdict().stage, without its text. Never one that was seen to
+  /// wait for over half of its time.
+  Bottleneck bottleneck() const;
+  /// The same, and what to change. A pure function of these numbers.
+  Verdict verdict() const;
 };
 
 namespace detail {
@@ -115,7 +110,8 @@ inline void print_stage(std::ostream& out, const char* name, const StageStats& s
 
 }  // namespace detail
 
-/// A table of six short lines.
+/// A table of seven short lines, or eight where batches failed: the stages, the memory, and the
+/// verdict as the last.
 inline std::ostream& operator<<(std::ostream& out, const Stats& stats) {
   std::ostringstream text;
   text << "stage            busy    waiting  for                              batches       bytes"
@@ -130,8 +126,11 @@ inline std::ostream& operator<<(std::ostream& out, const Stats& stats) {
        << detail::in_bytes(stats.host_bytes) << "), " << stats.device_depth << " on the device ("
        << detail::in_bytes(stats.device_bytes) << "); first batch after "
        << detail::in_seconds(stats.first_batch) << '\n'
-       << "bottleneck: " << to_string(stats.bottleneck());
+       << "bottleneck: " << to_string(stats.bottleneck()) << '\n'
+       << "verdict: " << stats.verdict().sentence;
   return out << text.str();
 }
 
 }  // namespace penstock
+
+#include <penstock/detail/verdict_rules.hpp>

@@ -46,9 +46,10 @@ cudaError_t cudaMemcpyPeer(void* destination, int destination_device, const void
   return enter(Function::cudaMemcpyPeer, [&](Call& call) {
     // CUDA: in order with all work of the devices that take part.
     if (!call.runtime.await_idle(call.lock, nullptr, true)) return cudaErrorCudartUnloading;
-    const cudaError_t status = copy_between_devices(
-        call, cudaStreamLegacy, flat_copy(destination, source, bytes, cudaMemcpyDeviceToDevice),
-        destination_device, source_device);
+    CopyRequest request = flat_copy(destination, source, bytes, cudaMemcpyDeviceToDevice);
+    request.synchronous = true;
+    const cudaError_t status =
+        copy_between_devices(call, cudaStreamLegacy, request, destination_device, source_device);
     return status == cudaSuccess ? call.await(call.device().legacy->end()) : status;
   });
 }

@@ -111,6 +111,7 @@ cudaError_t copy_and_wait(Call& call, cudaStream_t handle, const CopyRequest& re
   cudaError_t status = prepare(call, handle, request, &stream, work);
   if (status == cudaSuccess) status = call.runtime.captures.admit_wait(*stream);
   if (status != cudaSuccess || work.width == 0) return status;
+  work.synchronous = true;
   if (from_pageable(work)) status = call.await_all(*stream);
   if (status != cudaSuccess) return status;
   Mark end;
@@ -127,6 +128,7 @@ cudaError_t copy_async(Call& call, cudaStream_t handle, const CopyRequest& reque
   cudaError_t status = prepare(call, handle, request, &stream, work);
   if (status != cudaSuccess || work.width == 0) return status;
   if (work.pageable) ++call.runtime.counters.pageable;
+  work.synchronous = request.synchronous;
   Mark end;
   status = queue(call, *stream, work, end);
   if (status != cudaSuccess || stream->capture != nullptr) return status;
@@ -162,7 +164,7 @@ cudaError_t fill(Call& call, cudaStream_t handle, void* data, int value, std::si
   if (!range.valid || range.allocation == nullptr) return cudaErrorInvalidValue;
   Mark end;
   const bool waits = synchronous && range.allocation->page_locked();
-  status = call.submit(*stream, FillWork{data, value, bytes}, &end);
+  status = call.submit(*stream, FillWork{data, value, bytes, synchronous}, &end);
   return status == cudaSuccess && waits ? call.await(end) : status;
 }
 

@@ -16,6 +16,7 @@ struct CopyRequest {
   std::size_t source_pitch;
   std::size_t width, height;
   cudaMemcpyKind kind;
+  bool synchronous = false;  ///< by a call that is not one of the Async ones
 };
 
 inline CopyRequest flat_copy(void* destination, const void* source, std::size_t bytes,

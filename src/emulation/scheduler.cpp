@@ -67,6 +67,7 @@ Mark Scheduler::submit(Stream& stream, Task* task) {
   order_by_default_stream(stream, *task);
   task->sequence = ++stream.submitted;
   task->correlation = ++submissions_;
+  task->call = this_thread().call;
   if (keeps_time()) task->submitted = Clock::now();
   task->edges = make_task_edges();
   if (task->edges) task->edges->submitted.release();
@@ -203,7 +204,11 @@ void Scheduler::serve(Stream& stream) {
 
 /// The stream's first task is done: it goes, and what waited for it moves on.
 void Scheduler::finish(Stream& stream, Task& task) {
-  if (timeline_.recording()) timeline_.add(task, stream);
+  if (timeline_.recording() || observation().on()) {
+    const Operation operation = describe(task, stream);
+    if (timeline_.recording()) timeline_.add(operation);
+    observation().operation(operation);
+  }
   stream.head = task.next;
   if (stream.drained()) stream.tail = nullptr;
   stream.completed = task.sequence;

@@ -18,6 +18,7 @@
 
 #include "failures.hpp"
 #include "memory.hpp"
+#include "observation.hpp"
 #include "stream.hpp"
 #include "timeline.hpp"
 
@@ -92,7 +93,7 @@ class Scheduler {
   void retire(Stream& stream);
 
   // The machine's own time.
-  bool keeps_time() const { return models_time_ || timeline_.recording(); }
+  bool keeps_time() const { return models_time_ || timeline_.recording() || observation().on(); }
   Time ready_at(const Stream& stream, const Task& task) const;
   template <class DoWork>
   cudaError_t occupy(Stream& stream, Task& task, Clock::duration duration, Clock::duration needed,

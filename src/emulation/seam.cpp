@@ -18,6 +18,7 @@ void renew(ThreadState& thread, const Runtime& runtime) {
 
 cudaError_t Call::admit() {
   renew(thread, runtime);
+  thread.call = begin_ == Time{} ? 0 : observation().next_call();
   ++runtime.counters.calls[static_cast<std::size_t>(function_)];
   runtime.scheduler.note_call();
   if (thread.in_host_function && !has(traits::infallible)) return cudaErrorNotPermitted;
@@ -33,11 +34,16 @@ cudaError_t Call::admit() {
 }
 
 cudaError_t Call::conclude(cudaError_t status) {
-  if (has(traits::infallible)) return status;
+  keep(status);
+  if (begin_ != Time{}) observation().call({name(), thread.call, status, begin_, Clock::now()});
+  return status;
+}
+
+void Call::keep(cudaError_t& status) {
+  if (has(traits::infallible)) return;
   if (status == cudaSuccess && !has(traits::stateless)) status = device().failure;
   // cudaErrorNotReady is an answer, and not an error that cudaGetLastError reports.
   if (status != cudaSuccess && status != cudaErrorNotReady) thread.last_error = status;
-  return status;
 }
 
 cudaError_t Call::find(cudaStream_t handle, Stream** stream) const {

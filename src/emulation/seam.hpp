@@ -3,8 +3,8 @@
 
 // The one seam that every call of the program goes through: it hides the runtime from race
 // detection, takes the lock, counts the call, applies the failures that a test asked for, the
-// device's sticky error and the rules of stream capture, runs the call's body, and keeps the
-// thread's last error.
+// device's sticky error and the rules of stream capture, runs the call's body, keeps the thread's
+// last error, and tells an observer.
 //
 //   cudaError_t cudaStreamQuery(cudaStream_t handle) {
 //     return enter(Function::cudaStreamQuery, [&](Call& call) { ... return cudaSuccess; });
@@ -15,6 +15,7 @@
 #include <new>
 
 #include "annotations.hpp"
+#include "observation.hpp"
 #include "process.hpp"
 #include "thread_state.hpp"
 
@@ -25,8 +26,9 @@ namespace penstock::emulation::detail {
 /// One call of the program's: what its body works with. The lock is held.
 class Call {
  public:
-  Call(Function function, Runtime& running, Lock& held)
-      : runtime(running), lock(held), thread(this_thread()), function_(function) {}
+  /// `begin`: when the program called, if that is observed.
+  Call(Function function, Runtime& running, Lock& held, Time begin = {})
+      : runtime(running), lock(held), thread(this_thread()), function_(function), begin_(begin) {}
 
   Runtime& runtime;
   Lock& lock;
@@ -61,24 +63,29 @@ class Call {
 
   /// Checks before the body: an error to return instead.
   cudaError_t admit();
-  /// Checks after it, and keeps the last error.
+  /// Checks after it, keeps the last error, and tells the observer.
   cudaError_t conclude(cudaError_t status);
 
  private:
   template <class Visit>
   void for_each_part(Stream& stream, Visit visit) const;
 
+  void keep(cudaError_t& status);
+
   Function function_;
+  Time begin_;
 };
 
 template <class Body>
 cudaError_t enter(Function function, Body body) noexcept {
+  settle_injection();
   const Hidden hidden;
+  const Time begin = observation().on() ? Clock::now() : Time{};
   Lock lock(runtime_mutex());
   try {
     Runtime* const runtime = running_runtime(function);
     if (runtime == nullptr) return this_thread().last_error = why_not_running();
-    Call call(function, *runtime, lock);
+    Call call(function, *runtime, lock, begin);
     cudaError_t status = call.admit();
     if (status == cudaSuccess) status = body(call);
     runtime->scheduler.pump(lock);

@@ -42,6 +42,7 @@ struct CopyWork {
   std::size_t destination_pitch, source_pitch, width, height;
   cudaMemcpyKind direction;
   bool pageable;
+  bool synchronous = false;  ///< by a call that is not one of the Async ones
 
   std::size_t bytes() const { return width * height; }
 };
@@ -50,6 +51,7 @@ struct FillWork {
   void* destination;
   int value;
   std::size_t bytes;
+  bool synchronous = false;
 };
 
 struct HostWork {
@@ -94,6 +96,7 @@ struct Task {
   const char* name = nullptr;  ///< the call that submitted it
   std::uint64_t sequence = 0;  ///< in its stream, from 1
   std::uint64_t correlation = 0;
+  std::uint64_t call = 0;  ///< number of that call while calls are observed
   Ref<Event> event;  ///< of RecordWork
   std::vector<Mark> after;
   std::size_t reached = 0;  ///< how many of `after`, from the front, are known to be reached

@@ -16,6 +16,7 @@ struct ThreadState {
   cudaError_t last_error = cudaSuccess;
   cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
   bool in_host_function = false;
+  std::uint64_t call = 0;  ///< number of the call that is under way, while calls are observed
 };
 
 /// Lives as long as its thread, static destructors of the main thread included.

@@ -27,13 +27,14 @@ OperationKind kind_of(const Work& work) {
   return std::visit(KindOf{}, work);
 }
 
-void Timeline::add(const Task& task, const Stream& stream) {
+Operation describe(const Task& task, const Stream& stream) {
   Operation operation;
   operation.kind = kind_of(task.work);
   operation.name = task.name;
   operation.device = stream.device.index;
   operation.stream = stream.number;
   operation.correlation = task.correlation;
+  operation.call = task.call;
   // What happened before recording began is not known: it counts as if it had happened just now.
   operation.end = task.end == Time{} ? Clock::now() : task.end;
   operation.begin = task.begin == Time{} ? operation.end : task.begin;
@@ -42,14 +43,19 @@ void Timeline::add(const Task& task, const Stream& stream) {
     operation.bytes = copy->bytes();
     operation.copy = copy->direction;
     operation.pageable = copy->pageable;
+    operation.synchronous = copy->synchronous;
   } else if (const auto* fill = std::get_if<FillWork>(&task.work)) {
     operation.bytes = fill->bytes;
+    operation.synchronous = fill->synchronous;
+  } else if (const auto* host = std::get_if<HostWork>(&task.work)) {
+    operation.function = host->function != nullptr ? reinterpret_cast<void (*)()>(host->function)
+                                                   : reinterpret_cast<void (*)()>(host->callback);
   } else if (const auto* allocate = std::get_if<AllocateWork>(&task.work)) {
     operation.bytes = allocate->bytes;
   } else if (const auto* free = std::get_if<FreeWork>(&task.work)) {
     operation.bytes = free->bytes;
   }
-  operations_.push_back(operation);
+  return operation;
 }
 
 std::vector<Operation> Timeline::operations() const {

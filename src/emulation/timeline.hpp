@@ -11,12 +11,14 @@
 namespace penstock::emulation::detail {
 
 OperationKind kind_of(const Work& work);
+/// A task that has ended.
+Operation describe(const Task& task, const Stream& stream);
 
 class Timeline {
  public:
   bool recording() const { return recording_; }
   void record(bool on) { recording_ = on; }
-  void add(const Task& task, const Stream& stream);
+  void add(const Operation& operation) { operations_.push_back(operation); }
   /// By their ends.
   std::vector<Operation> operations() const;
 

@@ -29,6 +29,8 @@ class Backend {
   virtual void pause() = 0;
   /// Waits for all devices and puts what is still on its way into the sink. Not in a callback.
   virtual void flush() = 0;
+  /// Gives names their final text where that was not known, or too dear, while recording.
+  virtual void complete(Timeline&) const {}
   /// The device and the number that a stream of the program's has in events. False: no such stream.
   virtual bool identify(cudaStream_t stream, int* device, std::uint64_t* id) const = 0;
 };

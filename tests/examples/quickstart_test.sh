@@ -144,6 +144,24 @@ cache() {
   diff <(grep -A 99 samples$ out.txt | grep -v verify) <(grep -A 99 samples$ again.txt)
 }
 
+# --watch tells on the error output what the pipeline waits for, and changes nothing else. On a terminal it is
+# one line, redrawn in place.
+watch() {
+  make_data data 640
+  local line='[0-9.]+ batches/s, [0-9.]+ MB/s \| ready [0-9.]+ of 3, on the device [0-9.]+ of 2 \| GPU waits [0-9]+ % \| '
+  "$quickstart" --data data --batch 16 --workers 1 --slow-source 5 --watch > out.txt 2> err.txt
+  grep --quiet --extended-regexp "^watched: ${line}source: " err.txt || fail "no line: $(cat err.txt)"
+  ! grep --quiet 'batches: \|40/40' err.txt || fail "the progress is there too: $(cat err.txt)"
+  "$quickstart" --data data --batch 16 --workers 1 > plain.txt 2> err.txt
+  diff <(grep -A 99 samples$ out.txt) <(grep -A 99 samples$ plain.txt)
+
+  python3 -c 'import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) != 0)' \
+    "$quickstart" --data data --batch 16 --workers 1 --slow-source 40 --watch > terminal.txt < /dev/null
+  tr '\r' '\n' < terminal.txt > lines.txt
+  (($(grep --count --extended-regexp "^${line}" lines.txt) >= 2)) || fail "not redrawn: $(cat lines.txt)"
+  grep --quiet --extended-regexp "^watched: ${line}" lines.txt || fail "no end: $(cat lines.txt)"
+}
+
 help() {
   "$quickstart" --help | grep --quiet -- --slow-source
 }

@@ -36,8 +36,8 @@ class Latencies {
 
   /// `percent`: 0 to 100. 0 when there are none.
   Duration percentile(double percent) const {
-    const auto rank = static_cast<std::uint64_t>(
-        std::ceil(percent / 100 * static_cast<double>(count_) - 1e-9));
+    const auto rank =
+        static_cast<std::uint64_t>(std::ceil(percent / 100 * static_cast<double>(count_) - 1e-9));
     std::uint64_t passed = 0;
     for (std::size_t bin = 0; bin < bins; ++bin) {
       passed += bins_[bin];

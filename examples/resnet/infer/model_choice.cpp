@@ -18,7 +18,7 @@ const std::map<std::string, Precision> precisions = {{"fp32", Precision::fp32},
                                                      {"bf16", Precision::bf16}};
 
 Model folded(const ModelChoice& choice) {
-  const std::int64_t size = choice.image_size != 0 ? choice.image_size
+  const std::int64_t size = choice.image_size != 0   ? choice.image_size
                             : is_small(choice.model) ? 32
                                                      : 224;
   const Extents image{1, channels, size, size};

@@ -15,10 +15,12 @@ using resnet::Run;
 using resnet::Step;
 
 void train(Run& run) {
+  const auto layout = resnet::images_layout(run.batch(), run.options().image_size);
   penstock::PinnedPool pool;
+  pool.reserve(run.host_blocks(), penstock::BatchProducer<Images>::block_bytes(layout));
   penstock::BatchProducer<Images> producer(
-      resnet::images_layout(run.batch(), run.options().image_size), run.sampler(),
-      run.image_source(), pool, {.workers = run.options().workers, .epochs = run.epochs()});
+      layout, run.sampler(), run.image_source(), pool,
+      {.workers = run.options().workers, .epochs = run.epochs()});
 
   run.for_each_step([&](Step& step) {
     std::optional<penstock::HostBatch<Images>> batch;

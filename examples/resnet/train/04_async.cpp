@@ -18,6 +18,7 @@ using resnet::Step;
 void train(Run& run) {
   const auto layout = resnet::images_layout(run.batch(), run.options().image_size);
   penstock::PinnedPool pool;
+  pool.reserve(run.host_blocks(), penstock::BatchProducer<Images>::block_bytes(layout));
   penstock::BatchProducer<Images> producer(
       layout, run.sampler(), run.image_source(), pool,
       {.workers = run.options().workers, .epochs = run.epochs()});

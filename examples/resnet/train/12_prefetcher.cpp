@@ -6,6 +6,7 @@
 #include <penstock/prefetcher.hpp>
 #include <penstock/readback.hpp>
 
+#include "../../common/watch.hpp"
 #include "run.hpp"
 
 namespace {
@@ -21,7 +22,11 @@ using resnet::Step;
 void train(Run& run) {
   penstock::Prefetcher<Images> prefetcher(
       resnet::images_layout(run.batch(), run.options().image_size), run.sampler(),
-      run.image_source(), {.workers = run.options().workers, .epochs = run.epochs()});
+      run.image_source(),
+      {.workers = run.options().workers,
+       .epochs = run.epochs(),
+       .device_times = run.options().watch});
+  const auto watch = examples::watch_if(run.options().watch, prefetcher);
   penstock::Readback<resnet::Metrics> losses(16);
 
   run.for_each_step([&](Step& step) {
@@ -45,6 +50,7 @@ int main(int argc, char** argv) {
                                         .fusion = Fusion::full,
                                         .plans = PlanChoice::timed},
                            .batch = 512,
+                           .prefetcher = true,
                            .train = train},
                           argc, argv);
 }

@@ -8,6 +8,7 @@
 #include <penstock/readback.hpp>
 #include <penstock/step_graph.hpp>
 
+#include "../../common/watch.hpp"
 #include "run.hpp"
 
 namespace {
@@ -25,7 +26,10 @@ void train(Run& run) {
   penstock::Prefetcher<Packed, Records> prefetcher(
       resnet::records_layout(run.batch()), run.sampler(), resnet::RecordSource{&run.records()},
       resnet::decode_on_device(run.input_format(), run.image_source().augmentation),
-      {.workers = run.options().workers, .epochs = run.epochs()});
+      {.workers = run.options().workers,
+       .epochs = run.epochs(),
+       .device_times = run.options().watch});
+  const auto watch = examples::watch_if(run.options().watch, prefetcher);
   penstock::Readback<resnet::Metrics> losses(16);
   penstock::StepGraph graphs;
 
@@ -56,6 +60,7 @@ int main(int argc, char** argv) {
                     .plans = PlanChoice::timed},
        .batch = 512,
        .graph = true,
+       .prefetcher = true,
        .train = train},
       argc, argv);
 }

@@ -111,6 +111,8 @@ std::optional<int> parse(int argc, char** argv, const std::string& about, Option
   app.add_option("--plans", options.plans,
                  "File that cuDNN's plans are kept in and read from: a second start is fast");
   app.add_flag("--synthetic", options.synthetic, "One batch that lies on the device: the ceiling");
+  app.add_flag("--watch", options.watch,
+               "Rungs with a prefetcher, T12 and on: what it waits for, while it runs");
   app.add_option("--data", options.data,
                  "Directory of CIFAR-10's binary version; without it, a synthetic set is made");
   app.add_option("--cache", options.cache, "Where the synthetic set is kept");

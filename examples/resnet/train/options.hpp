@@ -30,6 +30,7 @@ struct Options {
   std::optional<Precision> precision;  ///< none: the rung's own
   bool exhaustive = false;             ///< rungs that time plans (T6 and on) time all there are
   bool synthetic = false;              ///< one batch, on the device from the start
+  bool watch = false;                  ///< what the pipeline waits for, in place of the progress
   std::filesystem::path data, cache = std::filesystem::temp_directory_path();
   std::uint64_t records = 50'000;  ///< of the made-up set, without `data`
   std::filesystem::path save, load, json;

@@ -16,6 +16,7 @@ namespace resnet {
 inline void train_with_readback(Run& run) {
   const auto layout = images_layout(run.batch(), run.options().image_size);
   penstock::PinnedPool pool;
+  pool.reserve(run.host_blocks(), penstock::BatchProducer<Images>::block_bytes(layout));
   penstock::BatchProducer<Images> producer(
       layout, run.sampler(), run.image_source(), pool,
       {.workers = run.options().workers, .epochs = run.epochs()});

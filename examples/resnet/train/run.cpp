@@ -129,7 +129,8 @@ InputFormat Run::input_format() const {
 
 void Run::for_each_step(const std::function<void(Step&)>& body) {
   const penstock::ScopedRange range(ranges::EntireTraining{}, losses_.size());
-  examples::Progress progress("steps", losses_.size());
+  std::optional<examples::Progress> progress;
+  if (!options_.watch) progress.emplace("steps", losses_.size());
   pace_.emplace();
   std::optional<penstock::ScopedRange> epoch;
   const auto all = static_cast<std::int64_t>(losses_.size());
@@ -144,7 +145,8 @@ void Run::for_each_step(const std::function<void(Step&)>& body) {
     const penstock::ScopedRange step_range(ranges::Step{}, static_cast<std::uint64_t>(number));
     body(step);
     if (number >= options_.warmup) ++done_;
-    progress.to(static_cast<std::uint64_t>(number + 1), [this] { return pace_->text(); });
+    if (progress)
+      progress->to(static_cast<std::uint64_t>(number + 1), [this] { return pace_->text(); });
   }
   stream_.synchronize();
   measure_.stop();
@@ -324,6 +326,8 @@ int run_rung(const Rung& rung, int argc, char** argv) {
     return *status;
   examples::watch_interrupts();
   try {
+    if (options.watch && (!rung.prefetcher || options.synthetic))
+      throw std::invalid_argument("--watch: there is no prefetcher; T12 and on have one");
     Run run(rung, options);
     (options.synthetic ? train_synthetic : rung.train)(run);
     run.save();

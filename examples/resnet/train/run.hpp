@@ -46,7 +46,8 @@ struct Rung {
   std::string change;  ///< against the rung before
   Settings settings = {};
   std::int64_t batch = 32;
-  bool graph = false;  ///< a step is one graph, on images that come packed
+  bool graph = false;       ///< a step is one graph, on images that come packed
+  bool prefetcher = false;  ///< there is one that --watch can watch
   void (*train)(Run&) = nullptr;
 };
 
@@ -108,6 +109,8 @@ class Run {
 
   const Rung& rung() const { return rung_; }
   const Options& options() const { return options_; }
+  /// That a BatchProducer's batches take: those it makes, two that are taken, one in flight.
+  std::size_t host_blocks() const { return static_cast<std::size_t>(options_.workers) + 5; }
   std::int64_t batch() const { return options_.batch; }
   /// Bytes of a batch of float images.
   std::size_t pixel_bytes() const;

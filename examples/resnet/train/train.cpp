@@ -50,6 +50,7 @@ std::optional<int> parse_options(int argc, char** argv, TrainOptions& options,
                  "Ctrl-C");
   app.add_option("--plans", options.plans,
                  "File that cuDNN's plans are kept in and read from: a second start is fast");
+  app.add_flag("--watch", options.watch, "What the pipeline waits for, while it trains");
   app.add_option("--data", options.data,
                  "Directory of CIFAR-10's binary version; without it, a synthetic set is made");
   app.add_option("--cache", made_up.cache, "Where the synthetic set is kept");

@@ -14,6 +14,7 @@
 #include "../../common/check.hpp"
 #include "../../common/interrupt.hpp"
 #include "../../common/progress.hpp"
+#include "../../common/watch.hpp"
 #include "../../data/cifar10.hpp"
 #include "../model/safetensors.hpp"
 
@@ -96,7 +97,8 @@ std::unique_ptr<Training::Prefetcher> Training::prefetcher(const penstock::Recor
                          .drop_last = training}},
       RecordSource{&records}, decode_on_device(input, augmentation),
       penstock::PrefetcherOptions{.workers = options_.workers,
-                                  .epochs = training ? options_.epochs : 1});
+                                  .epochs = training ? options_.epochs : 1,
+                                  .device_times = options_.watch});
 }
 
 // ---- Checkpoints --------------------------------------------------------------------------------
@@ -186,8 +188,10 @@ void Training::train_epoch() {
   Pace pace;
   std::uint64_t done = begin.batch;
   {
-    examples::Progress progress("batches of epoch " + std::to_string(begin.epoch + 1),
-                                batches_per_epoch_);
+    const auto watch = examples::watch_if(options_.watch, *batches_);
+    std::optional<examples::Progress> progress;
+    if (!watch)
+      progress.emplace("batches of epoch " + std::to_string(begin.epoch + 1), batches_per_epoch_);
     penstock::Readback<Metrics> results(16);
     while (done < batches_per_epoch_ && !examples::interrupted()) {
       const penstock::State position = batches_->state();
@@ -198,7 +202,8 @@ void Training::train_epoch() {
         tell(position, metrics);
         pace.tell(metrics);
       });
-      progress.to(++done, [&] { return pace.text(); });
+      ++done;
+      if (progress) progress->to(done, [&] { return pace.text(); });
     }
     results.drain();
   }

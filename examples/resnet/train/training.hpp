@@ -38,6 +38,7 @@ struct TrainOptions {
   double target = 0;   ///< accuracy at which training ends; 0: after the epochs
   std::uint64_t seed = 1;
   int workers = 2;
+  bool watch = false;  ///< what the pipeline waits for, while it trains, in place of the progress
   std::filesystem::path data = {};
   std::filesystem::path checkpoint = {};  ///< empty: none is read or written
   std::filesystem::path plans = {};       ///< Settings::plan_file

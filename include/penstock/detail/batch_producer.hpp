@@ -121,7 +121,7 @@ void BatchProducer<Batch>::work(std::size_t worker, const std::stop_token& stop)
     if (std::holds_alternative<End>(item)) ring_.close();
     ring_.publish(*number, std::move(item));
     if (options_.on_ready) {
-      tools.trace.rest();
+      tools.trace.hand_on();
       options_.on_ready();
     }
   }

@@ -1,81 +1,159 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// CopyWatch: marks where each copy begins and ends on the copy stream, and looks now and then at
-// the oldest copy under way: does it run, does it wait for its slot's readers, is there none?
-// Nothing here blocks; no clock of the device is read.
+// CopyWatch: marks where each copy begins and ends on the copy stream, and tells how much of its
+// time that stream copies, waits for its slot's readers, or has nothing to do. Nothing here blocks.
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <penstock/cuda.hpp>
+#include <penstock/detail/span_sums.hpp>
 #include <penstock/detail/worker_trace.hpp>
 #include <vector>
 
 namespace penstock::detail {
 
+/// How the times of copies are known.
+enum class CopyClock {
+  looks,   ///< a look now and then at the oldest copy under way stands for the time since the last
+  events,  ///< timed events for each copy: exact, and two records and some reads dearer
+  host,    ///< the host's time from begin to end: right where the copy call blocks
+};
+
 class CopyWatch {
  public:
-  /// At most `copies` are under way at a time, or have an end that somebody still has to wait for.
-  explicit CopyWatch(std::size_t copies) : marks_(copies) {}
+  using Clock = std::chrono::steady_clock;
 
-  /// Right before a copy and right after it, by the thread that issues copies. The end stays valid
-  /// until `copies` more have begun.
-  void begin(cudaStream_t stream) { next().begun.record(stream); }
+  /// At most `copies` are under way at a time, or have an end that somebody still has to wait for.
+  CopyWatch(std::size_t copies, CopyClock clock) : clock_(clock) {
+    const bool timed = clock == CopyClock::events;
+    const unsigned flags = timed ? cudaEventDefault : cudaEventDisableTiming;
+    const std::size_t marks = timed ? copies + kBeside + 1 : copies;
+    marks_.reserve(marks);
+    for (std::size_t i = 0; i < marks; ++i) marks_.emplace_back(flags);
+    for (std::size_t i = 0; timed && i < marks_.size(); ++i) queued_.emplace_back(flags);
+  }
+
+  // ---- By the thread that issues copies -------------------------------------------------------
+
+  /// When the next copy's batch is ready, before the stream waits for its slot; again at will.
+  void queue(cudaStream_t stream) {
+    if (clock_ != CopyClock::events || is_queued_) return;
+    queued_[issued() % queued_.size()].record(stream);
+    is_queued_ = true;
+  }
+  /// Right before a copy and right after it. The end stays valid until `copies` more have begun.
+  void begin(cudaStream_t stream) {
+    queue(stream);
+    next().begun.record(stream);
+    if (clock_ == CopyClock::host) {
+      const auto now = Clock::now();
+      if (issued() > 0) add_alone(idle_, (now - changed_).count());
+      changed_ = now;
+    }
+  }
   cudaEvent_t end(cudaStream_t stream) {
     Mark& mark = next();
     mark.copied.record(stream);
+    if (clock_ == CopyClock::host) {
+      const auto now = Clock::now();
+      add_alone(running_, (now - changed_).count());
+      changed_ = now;
+    }
+    is_queued_ = false;
     issued_.fetch_add(1, std::memory_order_release);
     return mark.copied.get();
   }
 
+  // ---- By any thread --------------------------------------------------------------------------
+
   /// At the end of a lease, before that makes a new copy possible: a look right after a copy was
-  /// issued would find it running whatever the bottleneck is. Any thread; skipped while another one
-  /// looks. Costs two event queries, and one more for each copy that ended since.
+  /// issued would find it running whatever the bottleneck is. Skipped while another one looks.
+  /// Costs two event queries, one more for each copy that ended since, and a clock.
   void look() noexcept {
-    // A query would cover up an error that the user's own check has yet to see.
-    if (cudaPeekAtLastError() != cudaSuccess || looking_.test_and_set(std::memory_order_acquire))
-      return;
-    const std::uint64_t issued = issued_.load(std::memory_order_acquire);
-    if (issued > marks_.size()) oldest_ = std::max(oldest_, issued - marks_.size());
-    while (oldest_ < issued && done(at(oldest_).copied)) ++oldest_;
-    if (oldest_ == issued)
-      add_alone(idle_, std::uint64_t{1});
-    else
-      add_alone(done(at(oldest_).begun) ? running_ : held_, std::uint64_t{1});
-    looking_.clear(std::memory_order_release);
+    if (clock_ == CopyClock::host || !enter()) return;
+    const std::uint64_t issued = pass_ended();
+    if (clock_ == CopyClock::looks) {
+      const auto now = Clock::now();
+      auto& found = oldest_ == issued ? idle_ : done(at(oldest_).begun) ? running_ : held_;
+      if (looked_ != Clock::time_point()) add_alone(found, (now - looked_).count());
+      looked_ = now;
+    }
+    leave();
+  }
+  /// Adds up the timed copies that are over. As look, without one.
+  void collect() noexcept {
+    if (clock_ != CopyClock::events || !enter()) return;
+    pass_ended();
+    leave();
   }
 
   std::uint64_t issued() const { return issued_.load(std::memory_order_relaxed); }
+  /// Copies that were timed by events.
+  std::uint64_t timed() const { return sums_.count(); }
 
-  /// Parts of the looks that found the oldest copy running, held by its slot's readers, or none:
-  /// sum 1.
-  struct Shares {
-    double running = 0, held = 0, idle = 1;
-  };
-  Shares shares() const {
-    const auto running = static_cast<double>(running_.load(std::memory_order_relaxed));
-    const auto held = static_cast<double>(held_.load(std::memory_order_relaxed));
-    const double looks =
-        running + held + static_cast<double>(idle_.load(std::memory_order_relaxed));
-    if (looks == 0) return {};
-    return {running / looks, held / looks, 1 - (running + held) / looks};
-  }
+  // The stream copies, waits for the readers of a slot, or has nothing to copy.
+  std::chrono::nanoseconds running() const { return load(running_) + sums_.lasts(); }
+  std::chrono::nanoseconds held() const { return load(held_) + sums_.middles(); }
+  std::chrono::nanoseconds idle() const { return load(idle_) + sums_.gaps(); }
 
  private:
+  // Of timed copies: one is being recorded, one is where the next span begins. Further, a copy may
+  // be over (its host memory is in use again) while its end is not reached.
+  static constexpr std::size_t kBeside = 2;
+
   struct Mark {
+    explicit Mark(unsigned flags) : begun(flags), copied(flags) {}
     Event begun, copied;
   };
 
-  Mark& at(std::uint64_t copy) { return marks_[copy % marks_.size()]; }
-  Mark& next() { return at(issued_.load(std::memory_order_relaxed)); }
+  static std::chrono::nanoseconds load(const std::atomic<Clock::rep>& value) {
+    return std::chrono::nanoseconds(value.load(std::memory_order_relaxed));
+  }
   static bool done(const Event& event) noexcept { return query(event.get()) == cudaSuccess; }
 
+  Mark& at(std::uint64_t copy) { return marks_[copy % marks_.size()]; }
+  Mark& next() { return at(issued_.load(std::memory_order_relaxed)); }
+
+  bool enter() noexcept {
+    // A query would cover up an error that the user's own check has yet to see.
+    return cudaPeekAtLastError() == cudaSuccess &&
+           !looking_.test_and_set(std::memory_order_acquire);
+  }
+  void leave() noexcept { looking_.clear(std::memory_order_release); }
+
+  /// oldest_ goes past the copies that are over, which are timed. Returns how many were issued.
+  std::uint64_t pass_ended() noexcept {
+    const std::uint64_t issued = issued_.load(std::memory_order_acquire);
+    const std::uint64_t kept = marks_.size() - (clock_ == CopyClock::events ? kBeside : 0);
+    if (issued > kept) oldest_ = std::max(oldest_, issued - kept);
+    while (oldest_ < issued && done(at(oldest_).copied)) {
+      if (clock_ == CopyClock::events) time(oldest_);
+      ++oldest_;
+    }
+    return issued;
+  }
+
+  void time(std::uint64_t copy) noexcept {
+    const Mark& mark = at(copy);
+    const cudaEvent_t before = copy == 0 ? nullptr : at(copy - 1).copied.get();
+    sums_.add(before, queued_[copy % queued_.size()].get(), mark.begun.get(), mark.copied.get());
+  }
+
+  const CopyClock clock_;
   std::vector<Mark> marks_;
+  std::vector<Event> queued_;  // only for timed copies
   std::atomic<std::uint64_t> issued_{0};
-  std::atomic_flag looking_;  // guards what follows
-  std::uint64_t oldest_ = 0;  // the first copy that was not seen done
-  std::atomic<std::uint64_t> running_{0}, held_{0}, idle_{0};
+  bool is_queued_ = false;       // of the thread that issues copies
+  Clock::time_point changed_{};  // of the same thread: the last begin or end
+  std::atomic_flag looking_;     // guards what follows
+  std::uint64_t oldest_ = 0;     // the first copy that was not seen done
+  Clock::time_point looked_{};
+  SpanSums sums_;
+  std::atomic<Clock::rep> running_{0}, held_{0}, idle_{0};
 };
 
 }  // namespace penstock::detail

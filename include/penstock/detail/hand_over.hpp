@@ -9,7 +9,9 @@
 // comes leaves a request, and the first goes around once more. So a copy starts at once, whatever
 // other threads do.
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -18,6 +20,7 @@
 #include <penstock/detail/landing.hpp>
 #include <penstock/detail/lease.hpp>
 #include <penstock/detail/staged_line.hpp>
+#include <penstock/detail/take_watch.hpp>
 #include <penstock/prefetcher.hpp>
 #include <stdexcept>
 #include <string>
@@ -41,11 +44,12 @@ class HandOver final : public LeaseOwner<Batch> {
 
   State state() const;
   void restore(const State& state);
-  Stats stats() const;
+  Stats stats();
   std::vector<Failure> failures() const { return producer_->failures(); }
 
  private:
   static PrefetcherOptions checked(PrefetcherOptions options);
+  static CopyClock copy_clock(const PrefetcherOptions& options);
   static PinnedPoolOptions pool_options(const PrefetcherOptions& options, std::size_t block);
 
   void pump() noexcept;
@@ -56,6 +60,7 @@ class HandOver final : public LeaseOwner<Batch> {
   Staged<Batch>& fill_reserved_slot();
   void copy(HostBatch<Host>& host, std::byte* target);
   void stage_inline();
+  void pump_after_lease() noexcept;
 
   Staged<Batch>* wait_for_first();
   [[noreturn]] void throw_staged_error(Staged<Batch>& staged);
@@ -87,6 +92,7 @@ class HandOver final : public LeaseOwner<Batch> {
   std::mutex take_mutex_;
   std::atomic<std::uint64_t> position_{0};  // number of the next batch, over all epochs
   ConsumerClock clock_;
+  TakeWatch takes_;
   std::atomic<std::uint64_t> delivered_{0}, queued_{0};
   std::atomic<std::size_t> leased_{0};
 
@@ -102,6 +108,12 @@ PrefetcherOptions HandOver<Batch, Host>::checked(PrefetcherOptions options) {
   if (options.host_depth == 0)
     options.host_depth = static_cast<std::size_t>(options.workers) + options.device_depth;
   return options;
+}
+
+template <class Batch, class Host>
+CopyClock HandOver<Batch, Host>::copy_clock(const PrefetcherOptions& options) {
+  if (options.device_times) return CopyClock::events;
+  return options.host_memory == HostMemory::pinned ? CopyClock::looks : CopyClock::host;
 }
 
 /// Room for exactly host_depth blocks.
@@ -135,9 +147,10 @@ HandOver<Batch, Host>::HandOver(Layout<Host> layout, AnySampler sampler, AnySour
       pool_(pool_options(options_, BatchProducer<Host>::block_bytes(layout_))),
       landing_(layout_, std::move(transform), copy_stream_.get()),
       arena_(options_.device_depth, landing_.slot_bytes()),
-      watch_(options_.host_depth + options_.device_depth),
+      watch_(options_.host_depth + options_.device_depth, copy_clock(options_)),
       slots_(options_.device_depth),
-      line_(options_.device_depth) {
+      line_(options_.device_depth),
+      takes_(options_.device_times ? options_.host_depth + options_.device_depth : 0) {
   markers::name_stream(copy_stream_.get(), "penstock copies");
   pool_.reserve(options_.host_depth, BatchProducer<Host>::block_bytes(layout_));
   for (Staged<Batch>& staged : slots_) {
@@ -200,6 +213,8 @@ bool HandOver<Batch, Host>::stage_ready_batch() noexcept {
 /// Reserves a slot for the next copy; the copy stream waits for the slot's last readers.
 template <class Batch, class Host>
 bool HandOver<Batch, Host>::reserve_slot() {
+  // Without workers a slot is reserved before the batch is ready.
+  if (options_.workers > 0) watch_.queue(copy_stream_.get());
   if (!reserved_) reserved_ = arena_.try_acquire(copy_stream_.get());
   return reserved_.has_value();
 }
@@ -275,12 +290,15 @@ Staged<Batch>* HandOver<Batch, Host>::take(cudaStream_t consumer) {
   const ScopedRange range(markers::next, position_);
   add_alone(queued_, std::uint64_t{line_.size()});
 
+  takes_.ask(consumer);
   if (options_.workers == 0) stage_inline();
   Staged<Batch>* staged = wait_for_first();
   if (staged == nullptr) return nullptr;
   if (staged->error) throw_staged_error(*staged);
   // Where this throws, the batch stays first in line.
+  takes_.arrive(consumer);
   check(cudaStreamWaitEvent(consumer, staged->copied, cudaEventWaitDefault), "cudaStreamWaitEvent");
+  takes_.enter(consumer);
   staged->consumers.assign(1, consumer);
   line_.pop_first();
   position_ = staged->next;
@@ -349,8 +367,17 @@ void HandOver<Batch, Host>::give_back(Staged<Batch>& staged) noexcept {
     error = std::current_exception();
   }
   if (error) line_.fail(std::move(error));
-  pump();
+  pump_after_lease();
   if (options_.workers == 0) line_.notify();
+}
+
+/// A copy of pageable memory blocks this thread: the consumer, for want of input.
+template <class Batch, class Host>
+void HandOver<Batch, Host>::pump_after_lease() noexcept {
+  if (options_.host_memory == HostMemory::pinned) return pump();
+  const auto begin = ConsumerClock::Clock::now();
+  pump();
+  clock_.hold_up(ConsumerClock::Clock::now() - begin);
 }
 
 template <class Batch, class Host>
@@ -421,29 +448,28 @@ void HandOver<Batch, Host>::restore(const State& state) {
 }
 
 template <class Batch, class Host>
-Stats HandOver<Batch, Host>::stats() const {
-  const std::chrono::nanoseconds busy = clock_.busy(), waiting = clock_.waiting();
-  const auto part = [&](double share) {
-    return std::chrono::nanoseconds(
-        static_cast<std::int64_t>(share * static_cast<double>((busy + waiting).count())));
-  };
-  const CopyWatch::Shares shares = watch_.shares();
+Stats HandOver<Batch, Host>::stats() {
+  watch_.collect();
   const std::uint64_t delivered = delivered_.load(std::memory_order_relaxed);
   Stats stats;
   stats.source = producer_->stats();
   // StageStats named: nvcc 13.0 loses the designators of "= {.busy = ...}" in a template.
-  stats.copy = StageStats{.busy = part(shares.running),
-                          .waiting_for_input = part(shares.idle),
-                          .waiting_for_room = part(shares.held),
+  stats.copy = StageStats{.busy = watch_.running(),
+                          .waiting_for_input = watch_.idle(),
+                          .waiting_for_room = watch_.held(),
                           .batches = watch_.issued(),
                           .bytes = copied_bytes_.load(std::memory_order_relaxed),
                           .capacity = options_.device_depth};
   if (delivered > 0)
     stats.copy.queued = static_cast<double>(queued_.load(std::memory_order_relaxed)) /
                         static_cast<double>(delivered);
-  stats.consumer = StageStats{
-      .busy = busy, .waiting_for_input = waiting, .batches = delivered, .bytes = stats.copy.bytes};
+  stats.consumer = StageStats{.busy = clock_.busy(),
+                              .waiting_for_input = clock_.waiting(),
+                              .batches = delivered,
+                              .bytes = stats.copy.bytes};
+  if (options_.device_times) stats.device = takes_.times(watch_.timed(), clock_.held_up());
   stats.first_batch = clock_.first();
+  stats.longest_wait = clock_.longest();
   stats.skipped = producer_->skipped();
   stats.replaced = producer_->replaced();
   stats.workers = options_.workers;

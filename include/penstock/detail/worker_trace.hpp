@@ -81,12 +81,22 @@ class alignas(64) WorkerTrace {
 
   /// The worker makes batch `number`, until it waits or rests.
   void work_on(std::uint64_t number) {
-    if (!busy_.running()) busy_.start(Clock::now());
+    if (!busy_.running()) {
+      const auto now = Clock::now();
+      rest(now);
+      busy_.start(now);
+    }
     enter(WorkerState::source, number, coarse_now());
   }
 
   /// The worker does something that is none of its own work.
   void rest() { rest(Clock::now()); }
+  /// The worker hands on what is ready, which may hold it up: it waits, until its next batch.
+  void hand_on() {
+    const auto now = Clock::now();
+    rest(now);
+    waiting_.start(now);
+  }
 
   /// The worker rests when this object's life ends.
   class [[nodiscard]] Shift {
@@ -109,11 +119,7 @@ class alignas(64) WorkerTrace {
       trace.waiting_.start(now);
       trace.enter(state, number, now);
     }
-    ~Wait() {
-      const auto now = Clock::now();
-      trace_.waiting_.stop(now);
-      trace_.rest(now);
-    }
+    ~Wait() { trace_.rest(); }
     Wait(const Wait&) = delete;
     Wait& operator=(const Wait&) = delete;
 
@@ -158,6 +164,7 @@ class alignas(64) WorkerTrace {
 
   void rest(Clock::time_point now) {
     if (busy_.running()) busy_.stop(now);
+    if (waiting_.running()) waiting_.stop(now);
     state_.store(WorkerState::idle, std::memory_order_relaxed);  // Its number is nobody's.
   }
 

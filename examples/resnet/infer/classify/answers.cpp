@@ -27,8 +27,7 @@ double seconds(Clock::duration duration) {
 }
 
 std::string describe(const Input& input) {
-  return input.record < 0 ? input.path
-                          : input.path + ", record " + std::to_string(input.record);
+  return input.record < 0 ? input.path : input.path + ", record " + std::to_string(input.record);
 }
 
 /// A name that is no UTF-8 gets marks in its place.
@@ -121,8 +120,8 @@ void Answers::answer(const Note& note, std::span<const float> logits) {
     const std::string name =
         options_.names.empty() ? "class " + std::to_string(index) : options_.names[index];
     json["top"].push_back({{"class", index}, {"name", name}, {"probability", probability}});
-    line += (index == guesses.front().index ? ": " : ", ") + name +
-            text(" %.2f %%", 100 * probability);
+    line +=
+        (index == guesses.front().index ? ": " : ", ") + name + text(" %.2f %%", 100 * probability);
   }
   lines_ += options_.json ? line_of(json) : line + '\n';
 }
@@ -130,8 +129,7 @@ void Answers::answer(const Note& note, std::span<const float> logits) {
 void Answers::skip(const Note& note, const std::string& why) {
   ++skipped_;
   const char* const clear_bar = progress_ ? "\r\x1b[K" : "";
-  std::fprintf(stderr, "%sskipped: %s: %s\n", clear_bar, describe(note.input).c_str(),
-               why.c_str());
+  std::fprintf(stderr, "%sskipped: %s: %s\n", clear_bar, describe(note.input).c_str(), why.c_str());
   if (!options_.json) return;
   nlohmann::ordered_json json = json_of(note);
   json["error"] = why;
@@ -146,8 +144,8 @@ void Answers::write() {
 }
 
 std::string Answers::summary() const {
-  std::string lines = std::to_string(answered()) + (answered() == 1 ? " image" : " images") +
-                      ", " + std::to_string(skipped_) + " skipped";
+  std::string lines = std::to_string(answered()) + (answered() == 1 ? " image" : " images") + ", " +
+                      std::to_string(skipped_) + " skipped";
   if (answered() == 0) return lines + '\n';
   lines += text("; %.1f images/s, the first answer after %.3f s\n",
                 static_cast<double>(answered()) / seconds(last_answer_ - start_),

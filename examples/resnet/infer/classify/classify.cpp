@@ -4,9 +4,9 @@
 // the bus; the network, a graph for each batch size, begins with their normalisation; the answers
 // come back by themselves and are printed by another thread.
 
+#include <unistd.h>
 #include <penstock/prefetcher.hpp>
 #include <penstock/step_graph.hpp>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -47,8 +47,8 @@ std::vector<std::string> names_of(const Options& options, const Model& model) {
 }
 
 /// Where there are few images, every worker gets some.
-std::int64_t batch_of(const Options& options, const InferenceNetwork& network,
-                      const Inputs& inputs, int workers) {
+std::int64_t batch_of(const Options& options, const InferenceNetwork& network, const Inputs& inputs,
+                      int workers) {
   const std::int64_t largest = network.image().n;
   if (options.batch > largest)
     throw std::invalid_argument("--batch: " + std::to_string(options.batch) +
@@ -140,8 +140,8 @@ int classify(const Options& options, Clock::time_point start) {
   static_cast<void>(framing_of(options, model.architecture.name, size));  // A mistake is told now.
   const penstock::Stream stream;
   const std::set<std::int64_t> batches{1, options.batch != 0 ? options.batch : usual_batch};
-  const auto network = make_network(model, options.model, {batches.begin(), batches.end()},
-                                    stream.get());
+  const auto network =
+      make_network(model, options.model, {batches.begin(), batches.end()}, stream.get());
   Answers answers(std::move(printing), network->classes(), start);
   classify_all(options, model, *network, *inputs, answers);
   std::fputs(answers.summary().c_str(), stderr);

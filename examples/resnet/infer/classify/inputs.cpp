@@ -61,8 +61,7 @@ void add_directory(const fs::path& directory, std::vector<fs::path>& files) {
 
 class RecordList final : public Inputs {
  public:
-  explicit RecordList(const std::vector<fs::path>& files)
-      : records_(files, cifar10::record_bytes) {
+  explicit RecordList(const std::vector<fs::path>& files) : records_(files, cifar10::record_bytes) {
     for (const fs::path& file : files)
       files_.push_back({file.string(), fs::file_size(file) / cifar10::record_bytes});
   }

@@ -27,7 +27,7 @@ using Clock = std::chrono::steady_clock;
 
 /// One image that is to be classified.
 struct Input {
-  std::string path;         ///< of the image, or of a record's file
+  std::string path;          ///< of the image, or of a record's file
   std::int64_t record = -1;  ///< in that file; -1: the file is an image
   std::uint64_t number = 0;  ///< of records: among those of all files
 };

@@ -51,12 +51,12 @@ class LogitsReturn {
     const auto shared = std::make_shared<const Notes>(std::move(notes));
     const std::int64_t parts = parts_of(shared->rows);
     for (std::int64_t part = 0; part < parts; ++part)
-      readback_.push(reinterpret_cast<const Part*>(logits_.data() + part * rows_ * classes_),
-                     stream, [this, shared, first = part * rows_](const Part& logits) {
-                       const std::int64_t rows = std::min(rows_, shared->rows - first);
-                       tell_(*shared, first,
-                             {logits.data(), static_cast<std::size_t>(rows * classes_)});
-                     });
+      readback_.push(
+          reinterpret_cast<const Part*>(logits_.data() + part * rows_ * classes_), stream,
+          [this, shared, first = part * rows_](const Part& logits) {
+            const std::int64_t rows = std::min(rows_, shared->rows - first);
+            tell_(*shared, first, {logits.data(), static_cast<std::size_t>(rows * classes_)});
+          });
   }
 
   /// Waits until all is told. Throws as push() does.

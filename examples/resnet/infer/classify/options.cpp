@@ -30,10 +30,11 @@ Normalisation of_preset(bool cifar10) {
 }
 
 void add_preprocessing_options(CLI::App& app, Options& options) {
-  app.add_option("--preset", options.preset,
-                 "imagenet: shorter side to 256/224 of the image size, middle, ImageNet's mean and "
-                 "deviation; cifar10: the middle of the whole image, CIFAR-10's. By default cifar10 "
-                 "for records, resnet8 and resnet20")
+  app.add_option(
+         "--preset", options.preset,
+         "imagenet: shorter side to 256/224 of the image size, middle, ImageNet's mean and "
+         "deviation; cifar10: the middle of the whole image, CIFAR-10's. By default cifar10 "
+         "for records, resnet8 and resnet20")
       ->check(CLI::IsMember({"imagenet", "cifar10"}));
   app.add_option("--resize", options.resize,
                  "Pixels of the shorter side, of which the middle is cut out")
@@ -90,8 +91,7 @@ Framing framing_of(const Options& options, const std::string& model, std::int32_
 
 Normalisation normalisation_of(const Options& options, const std::string& model) {
   Normalisation normalisation = of_preset(is_cifar10(options, model));
-  if (!options.mean.empty())
-    std::copy_n(options.mean.begin(), 3, normalisation.mean.begin());
+  if (!options.mean.empty()) std::copy_n(options.mean.begin(), 3, normalisation.mean.begin());
   if (!options.deviation.empty())
     std::copy_n(options.deviation.begin(), 3, normalisation.deviation.begin());
   return normalisation;

@@ -30,9 +30,9 @@ struct Options {
   std::filesystem::path classes;
   std::size_t top = 5;
   bool json = false;
-  std::int64_t batch = 0;  ///< 0: the prepared model's largest, or 32
-  int workers = 0;         ///< 0: penstock's choice
-  std::string preset;      ///< imagenet, cifar10; empty: by model and inputs
+  std::int64_t batch = 0;   ///< 0: the prepared model's largest, or 32
+  int workers = 0;          ///< 0: penstock's choice
+  std::string preset;       ///< imagenet, cifar10; empty: by model and inputs
   std::int32_t resize = 0;  ///< 0: the preset's
   std::vector<float> mean, deviation;
 };

@@ -45,6 +45,8 @@ void PictureSource::add(const Input& input, Pictures& batch, Notes& notes) {
     ++notes.rows;
   } catch (const ImageError& error) {
     note.error = error.what();
+  } catch (const cifar10::DataError& error) {
+    note.error = error.what();
   } catch (const std::bad_alloc&) {
     note.error = "there is no memory for it";
   }

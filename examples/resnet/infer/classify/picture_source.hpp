@@ -67,8 +67,8 @@ class PictureSource {
                 Ledger& ledger)
       : layout_(layout), inputs_(&inputs), ledger_(&ledger), frame_(framing) {}
 
-  /// False: there are no more inputs. Throws what Inputs::take throws, and cifar10::DataError; never
-  /// for an image that cannot be had.
+  /// False: there are no more inputs. Throws what Inputs::take throws; never for an
+  /// image that cannot be had.
   bool operator()(const penstock::Ticket& ticket, Pictures& batch, const std::stop_token& stop);
 
  private:

@@ -44,7 +44,8 @@ class Recorder {
 
   /// When no more answers come.
   Result result() {
-    result_.seconds = std::chrono::duration<double>(last_answer_ - first_arrival_).count();
+    if (first_arrival_ != Clock::time_point())
+      result_.seconds = std::chrono::duration<double>(last_answer_ - first_arrival_).count();
     return std::move(result_);
   }
   Result& unfinished() { return result_; }
@@ -63,7 +64,9 @@ class Clients {
       : images_(images), total_(load.warmup + load.requests), queue_(queue) {}
 
   void start(int clients) {
-    for (int i = 0; i < clients; ++i) send();
+    bool sent = false;
+    for (int i = 0; i < clients; ++i) sent |= send();
+    if (!sent) queue_.close();  // Nobody will answer.
   }
   /// `answered`: of all.
   void go_on(std::uint64_t answered) {
@@ -156,7 +159,8 @@ void Images::expect(Server& server) {
       if (same(logits, other))
         throw std::invalid_argument("--check: the network's answers to images " +
                                     std::to_string(&other - expected_.data()) + " and " +
-                                    std::to_string(image) + " are the same: weights that are "
+                                    std::to_string(image) +
+                                    " are the same: weights that are "
                                     "trained, or fewer --images");
     expected_.emplace_back(logits.begin(), logits.end());
   }
@@ -171,8 +175,8 @@ bool Images::same(std::span<const float> logits, std::span<const float> wanted) 
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     largest = std::max(largest, std::abs(wanted[i]));
     if (!(logits[i] == wanted[i]))
-      difference = std::max(difference, std::isfinite(logits[i]) ? std::abs(logits[i] - wanted[i])
-                                                                 : HUGE_VALF);
+      difference = std::max(difference,
+                            std::isfinite(logits[i]) ? std::abs(logits[i] - wanted[i]) : HUGE_VALF);
   }
   static const bool exact = operations_name().starts_with("reference");
   return difference <= (exact ? 0.0f : 0.02f * largest);

@@ -19,6 +19,7 @@ using resnet::rungs::Run;
 template <class Batch>
 void infer(Run& run) {
   auto prefetcher = resnet::rungs::make_prefetcher<Batch>(run, 2);
+  const auto watch = examples::watch_if(run.options().watch, prefetcher);
   Lane& lane = run.lane(0);
   const resnet::DeviceArray<float> logits(run.logits());
   resnet::InferenceContext context(run.network());

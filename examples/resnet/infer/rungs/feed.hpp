@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "../../../common/check.hpp"
+#include "../../../common/watch.hpp"
 #include "run.hpp"
 
 namespace resnet::rungs {
@@ -28,8 +29,8 @@ inline InputFormat input_format(const InferenceNetwork& network) {
 /// `slots`: batches on the device.
 template <class Batch>
 auto make_prefetcher(const Run& run, std::size_t slots) {
-  const penstock::PrefetcherOptions options{.workers = run.options().workers,
-                                            .device_depth = slots};
+  const penstock::PrefetcherOptions options{
+      .workers = run.options().workers, .device_depth = slots, .device_times = run.options().watch};
   if constexpr (std::is_same_v<Batch, Images>)
     return penstock::Prefetcher<Images>(run.layout(), run.requests(), run.image_source(), options);
   else

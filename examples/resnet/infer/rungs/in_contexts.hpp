@@ -48,6 +48,7 @@ void capture_all(Run& run, Prefetcher& prefetcher, std::deque<Context>& contexts
 template <class Context, class Batch>
 void infer_in_contexts(Run& run) {
   auto prefetcher = make_prefetcher<Batch>(run, 2 * static_cast<std::size_t>(run.lanes()));
+  const auto watch = examples::watch_if(run.options().watch, prefetcher);
   std::deque<Context> contexts;
   for (int i = 0; i < run.lanes(); ++i) contexts.emplace_back(run);
   capture_all<Batch>(run, prefetcher, contexts);

@@ -65,6 +65,8 @@ std::optional<int> parse(int argc, char** argv, const std::string& about, Option
   app.add_option("--workers", options.workers, "Threads that load")->check(CLI::Range(1, 1024));
   app.add_flag("--uint8", options.uint8,
                "Records cross the bus and are decoded on the device: from I5b on");
+  app.add_flag("--watch", options.watch,
+               "Rungs with a prefetcher, I5b and on: what it waits for, while it runs");
   app.add_flag("--free-loading", options.free_loading,
                "Host memory is filled once, and sent again and again: the ceiling. The answers are "
                "those of whatever images are there");

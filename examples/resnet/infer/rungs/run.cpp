@@ -30,6 +30,9 @@ void check(const Rung& rung, const Options& options) {
   if (options.uint8 && rung.infer_records == nullptr)
     throw std::invalid_argument("--uint8: " + rung.number +
                                 " copies images; records are decoded on the device from I5b on");
+  if (options.watch && rung.infer_records == nullptr)
+    throw std::invalid_argument("--watch: " + rung.number +
+                                " has no prefetcher; I5b and on have one");
   if (!rung.profiles && options.batches.size() > 1)
     throw std::invalid_argument("--batches: " + rung.number +
                                 " has one batch size; I9 has several");

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""rungs_test.py CASE PROGRAMS RUNGS: what every rung promises, on tiny data sets, with the emulated programs in the folder
-PROGRAMS; a case is one of the functions below; RUNGS are those interrupted, as 1,5. That all rungs have the same losses is ladder_test.py's.
+"""rungs_test.py CASE PROGRAMS RUNGS: what every rung promises, on tiny data sets, with the emulated programs in the
+folder PROGRAMS; a case is one of the functions below; RUNGS, as 1,5, are those that are interrupted. That all rungs
+have the same losses is ladder_test.py's.
 """
 
 import json
@@ -73,6 +74,19 @@ def progress():
         require(re.search(r"^\d+/61 steps: \d+ images/s, loss \d+\.\d{4}$", errors, re.MULTILINE), errors)
         require(re.search(r"^\d+\.\d images/s; a step .* idle \d+\.\d %$", output, re.MULTILINE), output)
         require(re.search(r"^loss \d+\.\d{4}$", output, re.MULTILINE), output)
+
+
+def watch():
+    """--watch tells what the prefetcher waits for, in place of the progress, and changes no loss."""
+    line = r"^watched: \d+\.\d batches/s, .* \| GPU waits \d+ % \| \w+: \w+"
+    for program in (rung(12), rung(14)):
+        _, errors = run([program, *OPTIONS, *STEPS, "--watch", "--json", "watched.json"])
+        require(re.search(line, errors, re.MULTILINE) and "steps:" not in errors, errors)
+        losses = json.loads(pathlib.Path("watched.json").read_text())["losses"]
+        require(losses == result_of(program)["losses"], losses)
+    for program, options in ((rung(11), []), (rung(12), ["--synthetic"])):
+        _, errors = run([program, *OPTIONS, *STEPS, "--watch", *options], status=2)
+        require("no prefetcher" in errors, errors)
 
 
 def interrupted():

@@ -144,6 +144,14 @@ def target():
     require(len(without_speed(output)) == 2, f"not one epoch:\n{output}")
 
 
+def watch():
+    """--watch tells what the prefetcher waits for in each epoch, and changes no bit."""
+    lines, expected = whole()
+    output, errors = run([*RUN, "--watch", "--checkpoint", "watched"])
+    require(len(re.findall(r"^watched: .* \| GPU waits \d+ % \| \w+: \w+", errors, re.MULTILINE)) == EPOCHS, errors)
+    require(without_speed(output) == lines and checkpoint("watched").read_bytes() == expected, output)
+
+
 def mistakes():
     """What is wrong with the command line or the data is said, with exit status 2."""
     for words, why in ((["--batch", 0], "--batch"), (["--epochs", 0], "--epochs"), (["--model", "resnet9"], "resnet9"),

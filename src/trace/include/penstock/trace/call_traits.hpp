@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What a call of the CUDA runtime API costs a hot path, by its name. The same classes as the
-// emulated runtime's counters (penstock/emulation.hpp).
+// What a call of the CUDA runtime or driver API costs a hot path, by its name. The same classes as
+// the emulated runtime's counters (penstock/emulation.hpp).
 
 #include <string_view>
 
@@ -17,7 +17,11 @@ struct CallTraits {
   bool launching = false;  ///< puts work on a stream
 };
 
-/// `name`: "cudaMalloc", with or without a version's suffix ("_v11000", "_ptsz"). Unknown: none.
+/// `name`: "cudaMalloc", "cuMemAlloc", with or without a suffix (plain_name). Unknown: none.
 CallTraits traits_of(std::string_view name);
+
+/// Without the suffixes of versions and of per-thread default streams: "cudaMemcpyAsync" of
+/// "cudaMemcpyAsync_ptsz_v7000". A part of `name`.
+std::string_view plain_name(std::string_view name);
 
 }  // namespace penstock::trace

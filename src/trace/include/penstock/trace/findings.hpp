@@ -47,7 +47,7 @@ struct Finding {
 };
 
 struct RuleOptions {
-  std::string step;            ///< as in ReportOptions
+  std::string step = {};       ///< as in ReportOptions
   double gap = 0.02;           ///< of a step
   Time shortest_gap = 10'000;  ///< ns; shorter ones are none, whatever their share
   double slow_first = 5;       ///< times the median
@@ -55,11 +55,17 @@ struct RuleOptions {
   bool first_step = false;  ///< the first step counts as any other; else only in slow_first_batch
 };
 
-/// The dearest first; at most one of each rule. O(n log n).
+/// The dearest first; at most one of each rule. O(n log n). What begins outside of steps does not
+/// count, nor do blocking calls on threads that run no steps. Without steps all of the timeline
+/// counts as one, set-up included; slow_first_batch is then never found.
 std::vector<Finding> find(const Timeline& timeline, const RuleOptions& options = {});
 
 bool none_of(const std::vector<Finding>& findings, Rule rule);
 
+/// For people: three lines.
 std::ostream& operator<<(std::ostream& out, const Finding& finding);
+
+/// For programs: a JSON array of objects with the fields of Finding, times in nanoseconds.
+void write_json(const std::vector<Finding>& findings, std::ostream& out);
 
 }  // namespace penstock::trace

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <iosfwd>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "timeline.hpp"
@@ -19,25 +20,29 @@ namespace penstock::trace {
 struct ReportOptions {
   /// The range that is one step. Empty: the range "step" or "request" if there are any, else the
   /// consumer's "next" of penstock (from one to the following).
-  std::string step;
+  std::string step = {};
   double samples_per_step = 0;  ///< for samples/s; 0: unknown
   /// The machine's own best of each direction, bytes a second; 0: the best copy of at least 1 MiB
   /// that the timeline has.
   double host_to_device = 0, device_to_host = 0;
   std::size_t gaps = 10;
+  /// The first step counts as any other; else it is apart (Report::first_step).
+  bool first_step = false;
 };
 
-/// Times of one kind of range, over all steps. Nanoseconds.
+/// Times of one kind of range, over all threads. Nanoseconds; of a range that begins before the
+/// measured time or ends after it, the part within.
 struct RangeTimes {
   std::string name, domain;
   std::uint64_t count = 0;
   Time total = 0, mean = 0, median = 0, p99 = 0, longest = 0;
-  /// Of what was submitted within the ranges: time on the device (union of its intervals).
+  /// Of what was submitted within the ranges, on their threads: time on the device (union of its
+  /// intervals).
   Time device = 0;
 };
 
 struct KernelTimes {
-  std::string name;
+  std::string name;  ///< demangled, without parameters
   std::uint64_t count = 0;
   Time total = 0, mean = 0, longest = 0;
 };
@@ -50,19 +55,34 @@ struct CopyTimes {
   double bandwidth = 0, best = 0;  ///< bytes a second: mean while copying; of the machine
 };
 
+/// Of all threads. What a call costs is told by traits_of(name).
 struct CallTimes {
-  std::string name;
+  std::string name;  ///< without the suffix of a version
   std::uint64_t count = 0;
   Time total = 0, longest = 0;
 };
 
-/// Time in which a device did nothing.
+/// Why the CPU was late with the work that ended a gap.
+enum class Cause : std::uint8_t {
+  unknown,        ///< which thread submitted it is not known
+  input,          ///< it loaded a batch or waited for one: "next", "fill", "get batch", "load"
+  blocking_call,  ///< it waited for the device
+  allocation,     ///< it allocated or freed memory
+  pageable_copy,  ///< it waited in an asynchronous copy of pageable memory, which is staged
+  submission,     ///< it submitted work
+  program,        ///< it did something else
+};
+/// "waits for input"; empty for unknown.
+std::string_view to_string(Cause cause);
+
+/// Time in which a device did nothing; ended by work that it then did.
 struct Gap {
   int device = 0;
   Time begin = 0, end = 0;
   /// What the CPU was doing: the innermost call or range of the thread that submitted what ended
-  /// the gap, by the longest share of it: "cudaStreamSynchronize", "get batch".
+  /// the gap, by the longest share of it: "cudaStreamSynchronize", "get batch". Empty: neither.
   std::string cpu;
+  Cause cause = Cause::unknown;
   std::string next;  ///< what ended the gap: a kernel's name, "copy host to device"
 };
 
@@ -70,23 +90,27 @@ struct DeviceTimes {
   int device = 0;
   std::string name;
   Time busy = 0;     ///< anything running: union
-  Time compute = 0;  ///< kernels: union
-  Time copy = 0;     ///< copies: union
+  Time compute = 0;  ///< kernels (emulated: host functions too): union
+  Time copy = 0;     ///< copies to, from and between devices: union
   Time overlap = 0;  ///< of copies with kernels
   double idle = 0;   ///< 0 ... 1 of the measured time
 };
 
 class Report {
  public:
-  /// O(n log n) of the events. The measured time is from the first step's begin to the last one's
-  /// end, or all of the timeline where there are no steps.
+  /// O(n log n) of the events. The measured time is from where the device has done the first step's
+  /// work (with ReportOptions::first_step, or a single step: from its begin) to where it has done
+  /// the last one's; all of the timeline where there are no steps. A step is ended by its range, or
+  /// by the device, whichever is later: the host may run ahead.
   explicit Report(const Timeline& timeline, const ReportOptions& options = {});
 
   Origin origin;
   Time begin = 0, end = 0;  ///< the measured time
-  std::uint64_t steps = 0;
-  std::string step_name;
+  std::uint64_t steps = 0;  ///< within the measured time
+  std::string step_name;    ///< their range; empty: no steps
+  Time first_step = 0;      ///< what the step before took; 0: there is none
   double samples_per_second = 0;
+  /// The mean is of the measured time; the others of the times from one step's begin to the next.
   Time step_mean = 0, step_median = 0, step_p99 = 0;
   std::vector<RangeTimes> ranges;    ///< by total, longest first
   std::vector<KernelTimes> kernels;  ///< the same
@@ -99,5 +123,8 @@ class Report {
 
 /// For people: at most 100 lines of at most 110 columns.
 std::ostream& operator<<(std::ostream& out, const Report& report);
+
+/// For programs: one JSON object with the fields of Report, times in nanoseconds.
+void write_json(const Report& report, std::ostream& out);
 
 }  // namespace penstock::trace

@@ -18,6 +18,10 @@
 
 namespace penstock::trace {
 
+namespace detail {
+struct Salvage;
+}
+
 /// Recording is not possible: no CUPTI, no device, or another tool (nsys, another Session) holds
 /// CUPTI's one subscription. what() says which, and what to do.
 struct Unavailable : std::runtime_error {
@@ -52,6 +56,7 @@ class Session {
   Timeline stop();
 
  private:
+  friend struct detail::Salvage;
   struct Recorder;
   std::unique_ptr<Recorder> recorder_;
 };

@@ -56,6 +56,21 @@ def check_picture(text, results):
         require(any(result["name"] in (text or "") for text in texts), f"{result['name']} is not in {texts}")
 
 
+def check_peer():
+    """PyTorch's images/s stand beside the rungs that have measured the same: in fp32 eager's, else the best."""
+    same = {"model": "resnet8", "image_size": 16, "batch": 16}
+    peers = [{**same, "mode": "eager", "bus_images_per_second": 1111.5},
+             {**same, "mode": "half", "bus_images_per_second": 2222.5},
+             {**same, "mode": "max_autotune", "failed": "late"},
+             {**same, "batch": 8, "mode": "half", "bus_images_per_second": 3333.5}]  # fmt: skip
+    pathlib.Path("peer.json").write_text(json.dumps(peers))
+    text = run_ladder("--only", "I1,I4,I9", "--peer", "peer.json")
+    for rung, speed in (("I1", " 1111.5 "), ("I4", " 2222.5 "), ("I9", None)):
+        row = next(line for line in text.splitlines() if line.startswith(f"{rung} "))
+        require(speed in row if speed else "2222.5" not in row, text)
+    require("PyTorch" in text and "3333.5" not in text, text)
+
+
 def disguise(name, text):
     """A folder with all programs, but `name` is this script."""
     folder = pathlib.Path("disguised")
@@ -91,4 +106,5 @@ with tempfile.TemporaryDirectory() as scratch:
     os.chdir(scratch)
     output = run_ladder()
     check_picture(output, check_results(output))
+    check_peer()
     check_troubles()

@@ -7,6 +7,7 @@ below."""
 import json
 import os
 import pathlib
+import re
 import sys
 import tempfile
 
@@ -110,6 +111,16 @@ def free_loading():
             require(result["free_loading"] == few and (kinds <= blocks) == few, f"{rung} {more}: {kinds} kinds")
 
 
+def watch():
+    """--watch tells what the prefetcher waits for, and changes no answer."""
+    line = r"^watched: \d+\.\d batches/s, .* \| GPU waits \d+ % \| \w+: \w+"
+    for rung in ("05b", "06", "07", "08", "09"):
+        first = infer(rung, *TRAINED, *SIXTY)
+        _, errors = run([rungs[rung], *TRAINED, *SIXTY, "--watch", "--answers", "watched.txt"])
+        require(re.search(line, errors, re.MULTILINE), errors)
+        require(pathlib.Path("watched.txt").read_text().splitlines() == first["lines"], f"{rung}: other answers")
+
+
 def prepared():
     """What `prepare` wrote is taken as it is, by every rung."""
     run([prepare, "--model", "resnet8", "--weights", weights, "--out", "int8", "--precision", "int8", "--batches", 4,
@@ -157,6 +168,8 @@ def mistakes():
         require("--uint8" in output and "--answers" in output, output)
     _, errors = run([rungs["03"], "--batches", "4,8", *few[2:]], status=2)
     require("I3 has one batch size" in errors, errors)
+    _, errors = run([rungs["05a"], "--watch", *few], status=2)
+    require("I5a has no prefetcher" in errors, errors)
     _, errors = run([rungs["05a"], "--uint8", *few], status=2)
     require("I5a copies images" in errors, errors)
 

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What the statistics cost for a batch. The first cases are the bookkeeping alone, on one thread;
+// the counter `of_1ms_step` is that time as a part of a step of 1 ms, in percent. The last ones are
+// the whole pipeline on empty batches, without and with device_times.
+
+#include <benchmark/benchmark.h>
+
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <penstock/detail/consumer_clock.hpp>
+#include <penstock/detail/copy_watch.hpp>
+#include <penstock/detail/take_watch.hpp>
+#include <penstock/detail/worker_trace.hpp>
+#include <penstock/prefetcher.hpp>
+
+namespace {
+
+using namespace penstock;
+using detail::CopyClock;
+
+/// Sets the counter when its life, that of the loop, ends.
+class PartOfStep {
+ public:
+  explicit PartOfStep(benchmark::State& state) : state_(state) {}
+  ~PartOfStep() {
+    const std::chrono::duration<double, std::milli> time = Clock::now() - begin_;
+    state_.counters["of_1ms_step"] = 100 * time.count() / static_cast<double>(state_.iterations());
+  }
+  PartOfStep(const PartOfStep&) = delete;
+  PartOfStep& operator=(const PartOfStep&) = delete;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  benchmark::State& state_;
+  const Clock::time_point begin_ = Clock::now();
+};
+
+/// The host's side, always on: what a worker and the consumer note.
+void host_side(benchmark::State& state) {
+  detail::WorkerTrace trace;
+  detail::ConsumerClock clock;
+  std::uint64_t number = 0;
+  const PartOfStep part(state);
+  for (auto _ : state) {
+    trace.work_on(++number);
+    trace.count_batch(3072);
+    trace.hand_on();
+    const detail::ConsumerClock::Visit visit(clock);
+  }
+  benchmark::DoNotOptimize(clock.busy());
+}
+
+/// The event that a consumer waits for, which is no part of the statistics.
+void copied_event(benchmark::State& state) {
+  const Stream stream;
+  Event copied;
+  for (auto _ : state) copied.record(stream.get());
+  stream.synchronize();
+}
+
+/// The device's side: that event, and what is recorded and read beside it.
+void device_side(benchmark::State& state, CopyClock clock) {
+  const Stream copies, consumer;
+  detail::CopyWatch watch(8, clock);
+  detail::TakeWatch takes(clock == CopyClock::events ? 8 : 0);
+  const PartOfStep part(state);
+  for (auto _ : state) {
+    watch.begin(copies.get());
+    benchmark::DoNotOptimize(watch.end(copies.get()));
+    takes.ask(consumer.get());
+    takes.arrive(consumer.get());
+    takes.enter(consumer.get());
+    watch.look();
+  }
+  consumer.synchronize();
+  copies.synchronize();
+}
+
+struct Tiny {
+  Tensor<std::uint8_t, 1> value;
+};
+
+Prefetcher<Tiny> make_prefetcher(bool device_times) {
+  return {Layout<Tiny>{1}.field(&Tiny::value, {}),
+          Sampler{{.samples = 1'000'000, .batch_size = 1}},
+          [](const Ticket&, Tiny&) {},
+          {.workers = 1,
+           .host_depth = 16,
+           .epochs = std::numeric_limits<std::uint32_t>::max(),
+           .device_times = device_times}};
+}
+
+void next_and_release(benchmark::State& state, bool device_times) {
+  const Stream stream;
+  auto prefetcher = make_prefetcher(device_times);
+  for (auto _ : state) {
+    const auto batch = prefetcher.next(stream.get());
+    benchmark::DoNotOptimize(batch->value.data_handle());
+  }
+  stream.synchronize();
+}
+
+/// A snapshot, as a watch takes now and then.
+void snapshot(benchmark::State& state, bool device_times) {
+  const Stream stream;
+  auto prefetcher = make_prefetcher(device_times);
+  for (int i = 0; i < 100; ++i) prefetcher.next(stream.get()).release();
+  for (auto _ : state) benchmark::DoNotOptimize(prefetcher.stats());
+  stream.synchronize();
+}
+
+BENCHMARK(host_side);
+BENCHMARK(copied_event)->UseRealTime();
+BENCHMARK_CAPTURE(device_side, looks, CopyClock::looks)->UseRealTime();
+BENCHMARK_CAPTURE(device_side, device_times, CopyClock::events)->UseRealTime();
+BENCHMARK_CAPTURE(next_and_release, looks, false)->UseRealTime();
+BENCHMARK_CAPTURE(next_and_release, device_times, true)->UseRealTime();
+BENCHMARK_CAPTURE(snapshot, looks, false)->UseRealTime();
+BENCHMARK_CAPTURE(snapshot, device_times, true)->UseRealTime();
+
+}  // namespace
+
+BENCHMARK_MAIN();

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// SpanSums: the device's times between events that follow each other on a stream, read when they
+// are over and added up. Nothing here blocks.
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <penstock/cuda.hpp>
+#include <penstock/detail/worker_trace.hpp>
+
+namespace penstock::detail {
+
+/// The device's time from one timed event to another; negative where they came the other way round;
+/// nullopt: one of them is not reached yet, or CUDA failed. Allowed beside stream captures; leaves
+/// no error behind.
+inline std::optional<std::chrono::nanoseconds> elapsed(cudaEvent_t from, cudaEvent_t to) noexcept {
+  const CaptureModeGuard guard;
+  float milliseconds = 0;
+  if (cudaEventElapsedTime(&milliseconds, from, to) != cudaSuccess) {
+    cudaGetLastError();
+    return std::nullopt;
+  }
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(1e6 * double{milliseconds}));
+}
+
+/// One thread at a time adds, any thread reads.
+class SpanSums {
+ public:
+  using Nanoseconds = std::chrono::nanoseconds;
+
+  /// From `before` (null: from `first`) to `first`, `second`, `third`, recorded in this order.
+  /// False: `third` is not reached yet, and nothing was added.
+  bool add(cudaEvent_t before, cudaEvent_t first, cudaEvent_t second, cudaEvent_t third) noexcept {
+    const auto last = elapsed(second, third);
+    if (!last) return false;
+    const Nanoseconds gap = before == nullptr ? Nanoseconds(0) : or_none(elapsed(before, first));
+    const Nanoseconds middle = or_none(elapsed(first, second));
+    add_alone(gaps_, gap.count());
+    add_alone(middles_, middle.count());
+    add_alone(lasts_, or_none(last).count());
+    const auto both = (middle + or_none(last)).count();
+    longest_.store(std::max(both, longest_.load(std::memory_order_relaxed)),
+                   std::memory_order_relaxed);
+    add_alone(count_, std::uint64_t{1});
+    return true;
+  }
+
+  Nanoseconds gaps() const { return load(gaps_); }        ///< from before to first
+  Nanoseconds middles() const { return load(middles_); }  ///< from first to second
+  Nanoseconds lasts() const { return load(lasts_); }      ///< from second to third
+  Nanoseconds longest() const { return load(longest_); }  ///< from first to third
+  std::uint64_t count() const { return count_.load(std::memory_order_relaxed); }
+
+ private:
+  /// Events of several streams may overlap: that is no time between them.
+  static Nanoseconds or_none(std::optional<Nanoseconds> span) {
+    return std::max(span.value_or(Nanoseconds(0)), Nanoseconds(0));
+  }
+  static Nanoseconds load(const std::atomic<std::int64_t>& value) {
+    return Nanoseconds(value.load(std::memory_order_relaxed));
+  }
+
+  std::atomic<std::int64_t> gaps_{0}, middles_{0}, lasts_{0}, longest_{0};
+  std::atomic<std::uint64_t> count_{0};
+};
+
+}  // namespace penstock::detail

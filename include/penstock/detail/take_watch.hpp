@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// TakeWatch: what the consumer's stream does on the device's clock: it consumes; it is out of work
+// until a batch's copy is issued; it waits for the end of that copy. By three timed events for each
+// batch.
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <penstock/cuda.hpp>
+#include <penstock/detail/span_sums.hpp>
+#include <penstock/stats.hpp>
+#include <vector>
+
+namespace penstock::detail {
+
+/// `ask`, `arrive` and `enter` belong to the thread that takes a batch, in this order; any thread
+/// may collect, and ask for the times. They throw CudaError, and then that batch is not counted.
+/// Does nothing at all with room for none.
+class TakeWatch {
+ public:
+  /// The device is at most `batches` behind the host.
+  explicit TakeWatch(std::size_t batches) {
+    // When a batch is asked for, its copy is not issued yet: the device may be one more behind.
+    if (batches > 0)
+      for (std::size_t i = 0; i < batches + 1 + kBeside; ++i) marks_.emplace_back();
+  }
+
+  void ask(cudaStream_t consumer) {
+    if (marks_.empty()) return;
+    collect();
+    next().asked.record(consumer);
+  }
+  void arrive(cudaStream_t consumer) {
+    if (!marks_.empty()) next().arrived.record(consumer);
+  }
+  void enter(cudaStream_t consumer) {
+    if (marks_.empty()) return;
+    next().entered.record(consumer);
+    entered_.fetch_add(1, std::memory_order_release);
+  }
+
+  /// Adds up the batches that the device has come to. Does not block; skipped while another thread
+  /// does it.
+  void collect() noexcept {
+    // Reading a time would cover up an error that the user's own check has yet to see.
+    if (marks_.empty() || cudaPeekAtLastError() != cudaSuccess ||
+        collecting_.test_and_set(std::memory_order_acquire))
+      return;
+    const std::uint64_t entered = entered_.load(std::memory_order_acquire);
+    const std::uint64_t kept = marks_.size() - kBeside;
+    if (entered > kept) seen_ = std::max(seen_, entered - kept);
+    while (seen_ < entered && add(seen_)) ++seen_;
+    collecting_.clear(std::memory_order_release);
+  }
+
+  /// `held_up`: time in which the host had a batch, and was kept from asking for the next.
+  DeviceTimes times(std::uint64_t copies, std::chrono::nanoseconds held_up) {
+    collect();
+    const std::chrono::nanoseconds held = std::min(sums_.gaps(), held_up);
+    return {.copies = copies,
+            .batches = sums_.count(),
+            .consuming = sums_.gaps() - held,
+            .awaiting_batch = sums_.middles(),
+            .awaiting_copy = sums_.lasts() + held,
+            .longest_wait = sums_.longest()};
+  }
+
+ private:
+  // One is being recorded, one is where the next span begins.
+  static constexpr std::size_t kBeside = 2;
+
+  struct Mark {
+    Event asked{cudaEventDefault}, arrived{cudaEventDefault}, entered{cudaEventDefault};
+  };
+
+  Mark& at(std::uint64_t batch) { return marks_[batch % marks_.size()]; }
+  Mark& next() { return at(entered_.load(std::memory_order_relaxed)); }
+
+  /// The first batch (the fill of the pipe) is told apart, and begins the next one's span.
+  bool add(std::uint64_t batch) noexcept {
+    if (batch == 0) return elapsed(at(0).arrived.get(), at(0).entered.get()).has_value();
+    const Mark& mark = at(batch);
+    return sums_.add(at(batch - 1).entered.get(), mark.asked.get(), mark.arrived.get(),
+                     mark.entered.get());
+  }
+
+  std::vector<Mark> marks_;
+  std::atomic<std::uint64_t> entered_{0};
+  std::atomic_flag collecting_;  // guards what follows
+  std::uint64_t seen_ = 0;       // the first batch that was not added
+  SpanSums sums_;
+};
+
+}  // namespace penstock::detail

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "observation.hpp"
+
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "interface.hpp"
+#include "process.hpp"
+#include "seam.hpp"
+
+namespace penstock::emulation {
+
+using namespace detail;
+
+bool observe(const Observer& observer) {
+  const Hidden hidden;
+  const Lock lock(runtime_mutex());
+  return observation().begin(observer);
+}
+
+void stop_observing() {
+  const Hidden hidden;
+  const Lock lock(runtime_mutex());
+  observation().end();
+}
+
+namespace detail {
+
+bool Observation::begin(const Observer& observer) {
+  if (on()) return false;
+  observer_ = observer;
+  on_.store(true, std::memory_order_relaxed);
+  return true;
+}
+
+namespace {
+
+bool find_stream(cudaStream_t handle, int* device, std::uint64_t* number) {
+  const Hidden hidden;
+  Lock lock(runtime_mutex());
+  Runtime* const runtime = running_runtime(Function::cudaStreamGetId);
+  if (runtime == nullptr || runtime->devices.empty()) return false;
+  Stream* stream = nullptr;
+  const Call call(Function::cudaStreamGetId, *runtime, lock);
+  if (call.find(handle, &stream) != cudaSuccess) return false;
+  *device = stream->device.index;
+  *number = stream->number;
+  return true;
+}
+
+void await_idle() {
+  const Hidden hidden;
+  Lock lock(runtime_mutex());
+  if (this_thread().in_host_function) return;
+  if (Runtime* const runtime = running_runtime(Function::cudaDeviceSynchronize))
+    runtime->await_idle(lock, nullptr, true);
+}
+
+void start_running() {
+  const Hidden hidden;
+  const Lock lock(runtime_mutex());
+  running_runtime(Function::cudaGetDeviceCount);
+}
+
+void complain(const char* path, const char* why) {
+  std::fprintf(stderr, "penstock: CUDA_INJECTION64_PATH=%s: %s\n", path, why);
+}
+
+}  // namespace
+
+extern "C" const Interface* penstock_emulated_runtime() {
+  static constexpr Interface the_interface{kInterfaceVersion, &observe, &stop_observing,
+                                           &find_stream, &await_idle};
+  return &the_interface;
+}
+
+void load_injected_library() {
+  static std::atomic<bool> begun{false};
+  if (begun.exchange(true)) return;
+  start_running();  // Before the library: what it does at the exit comes before unloading.
+  const char* const path = std::getenv("CUDA_INJECTION64_PATH");  // NOLINT(concurrency-mt-unsafe)
+  if (path != nullptr && *path != '\0') {
+    void* const library = ::dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      complain(path, ::dlerror());  // NOLINT(concurrency-mt-unsafe)
+    } else {
+      if (void* const attach = ::dlsym(library, kAttach))
+        reinterpret_cast<Attach>(attach)(penstock_emulated_runtime());
+      if (void* const initialize = ::dlsym(library, "InitializeInjection"))
+        reinterpret_cast<int (*)()>(initialize)();
+      else
+        complain(path, "it has no InitializeInjection");
+    }
+  }
+  injection_is_settled.store(true, std::memory_order_relaxed);
+}
+
+}  // namespace detail
+}  // namespace penstock::emulation

@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The backend over CUPTI. What the device does comes from activity records, in CUPTI's own threads.
+// Calls come from callbacks at their begin and end, on the caller's thread, and not from activity
+// records: only there a driver's call can be told that is a part of a runtime's call; the thread is
+// the system's, as in NVTX; and cudaProfilerStart and cudaProfilerStop need callbacks anyhow.
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+#include <penstock/trace/call_traits.hpp>
+#include <penstock/trace/session.hpp>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "backend.hpp"
+#include "cupti_records.hpp"
+#include "cupti_visits.hpp"
+#include "thread_id.hpp"
+
+namespace penstock::trace::detail {
+
+namespace {
+
+constexpr std::uint32_t kNotReady = 600;  // of the runtime and of the driver: an answer, no failure
+
+/// Calls of the runtime that ask for the thread's own state, or that the compiler's code makes
+/// around each launch: programs make many, and none of them ever takes time.
+bool is_left_out(std::string_view runtime_call) {
+  const std::string_view name = plain_name(runtime_call);
+  return name == "cudaGetLastError" || name == "cudaPeekAtLastError" || name == "cudaGetDevice" ||
+         (name.starts_with("__cuda") && name != "__cudaLaunchKernel");
+}
+
+/// Calls of the driver that put work on a stream, wait or allocate. Others are in the trace as far
+/// as the runtime makes them.
+bool is_taken(std::string_view driver_call) {
+  for (const std::string_view prefix : {"cuLaunch", "cuGraphLaunch", "cuMemcpy", "cuMemset"})
+    if (driver_call.starts_with(prefix)) return true;
+  const CallTraits traits = traits_of(driver_call);
+  return traits.blocking || traits.allocating;
+}
+
+BufferPool& buffers() {
+  static BufferPool& pool = *new BufferPool;
+  return pool;
+}
+
+/// Numbers of recorded windows are never used again, by no backend.
+std::uint64_t next_window() {
+  static std::atomic<std::uint64_t> number{0};
+  return ++number;
+}
+
+// ---- What CUPTI calls
+
+std::uint64_t CUPTIAPI on_clock() {
+  return static_cast<std::uint64_t>(now());
+}
+
+void CUPTIAPI on_call(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data);
+
+void CUPTIAPI on_buffer_wanted(std::uint8_t** buffer, std::size_t* size, std::size_t* records) {
+  *buffer = buffers().take();
+  *size = *buffer == nullptr ? 0 : BufferPool::kBytes;
+  *records = 0;  // as many as fit
+}
+
+void CUPTIAPI on_buffer_done(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t,
+                             std::size_t bytes);
+
+/// CUPTI's result, as an exception unless it is a success.
+void require(const Cupti& cupti, CUptiResult result, const char* what) {
+  if (result != CUPTI_SUCCESS)
+    throw Unavailable(std::string("CUPTI cannot ") + what + ": " + cupti.text(result));
+}
+
+/// Who else holds CUPTI's one subscription, as far as CUPTI 13 tells.
+std::string holder(const Cupti& cupti) {
+  if (cupti.subscribe_v2 == nullptr) return {};
+  std::array<char, CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN + 1> name{};
+  CUpti_SubscriberParams parameters{};
+  parameters.structSize = CUpti_SubscriberParams_STRUCT_SIZE;
+  parameters.subscriberName = "penstock";
+  parameters.oldSubscriberName = name.data();
+  parameters.oldSubscriberSize = CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN;
+  CUpti_SubscriberHandle subscriber = nullptr;
+  if (cupti.subscribe_v2(&subscriber, on_call, nullptr, &parameters) == CUPTI_SUCCESS)
+    cupti.unsubscribe(subscriber);  // It has just left.
+  return name.data();
+}
+
+CUpti_SubscriberHandle subscribe(const Cupti& cupti) {
+  CUpti_SubscriberHandle subscriber = nullptr;
+  const CUptiResult result = cupti.subscribe(&subscriber, on_call, nullptr);
+  if (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED ||
+      result == CUPTI_ERROR_MAX_LIMIT_REACHED) {
+    const std::string name = holder(cupti);
+    throw Unavailable(
+        "another tool holds CUPTI's one subscription in this process" +
+        (name.empty() ? std::string() : " (" + name + ')') +
+        ": nsys, ncu, compute-sanitizer, cuda-gdb or PyTorch's profiler. Run without it to trace");
+  }
+  require(cupti, result, "subscribe");
+  return subscriber;
+}
+
+/// For the whole process. The clock once only: CUPTI's first records after it is told again are of
+/// the clock before. And before the subscription, at which CUPTI looks at the clock for the
+/// contexts that are there. Where CUPTI refuses, its own times are converted (RecordReader).
+void set_clock(const Cupti& cupti) {
+  static const CUptiResult once = cupti.activity_register_clock(on_clock);
+  static_cast<void>(once);
+}
+
+/// Again for each backend: another user of CUPTI may have put its own in the meantime.
+void set_buffers(const Cupti& cupti) {
+  std::uint8_t zeroed = 1;
+  std::size_t size = sizeof zeroed;
+  // Where CUPTI does not know it, it zeroes buffers itself.
+  cupti.activity_set_attribute(CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER, &size, &zeroed);
+  require(cupti, cupti.activity_register_callbacks(on_buffer_wanted, on_buffer_done),
+          "register buffers");
+}
+
+}  // namespace
+
+// ---- The backend
+
+class CuptiBackend : public Backend {
+ public:
+  CuptiBackend(EventSink& sink, const SessionOptions& options, ProfilerSwitch profiler,
+               void* context);
+  ~CuptiBackend() override;
+  CuptiBackend(const CuptiBackend&) = delete;
+  CuptiBackend& operator=(const CuptiBackend&) = delete;
+
+  std::string name() const override { return cupti_.version(); }
+  std::string device_name() const override { return driver_.name_of_first_device(); }
+  void resume() override;
+  void pause() override;
+  void flush() override;
+  bool identify(cudaStream_t stream, int* device, std::uint64_t* id) const override;
+
+  void on_call(VisitingThread& thread, CUpti_CallbackDomain domain, CUpti_CallbackId id,
+               const CUpti_CallbackData& data);
+  void on_buffer(std::uint8_t* buffer, std::size_t bytes);
+
+ private:
+  using Names = std::vector<std::atomic<std::uint32_t>>;  // into the sink's names, 0: not yet
+
+  CUptiResult enable();
+  void disable();
+  CUptiResult enable_kinds();
+  CUptiResult enable_calls();
+  void enable_profiler_switch();
+  void drain(std::uint32_t how);
+  void begin_call(VisitingThread& thread, bool runtime, CUpti_CallbackId id, std::uint32_t number);
+  void end_call(VisitingThread& thread, CUpti_CallbackDomain domain, CUpti_CallbackId id,
+                const CUpti_CallbackData& data);
+  void add_call(VisitingThread& thread, CUpti_CallbackDomain domain, CUpti_CallbackId id,
+                const CUpti_CallbackData& data, Time begin);
+  std::uint32_t name_of(CUpti_CallbackDomain domain, CUpti_CallbackId id);
+
+  const Cupti& cupti_;
+  const Driver& driver_;
+  EventSink& sink_;
+  const SessionOptions options_;
+  const ProfilerSwitch profiler_;
+  void* const context_;
+  RecordReader reader_;
+  Names runtime_names_ = Names(CUPTI_RUNTIME_TRACE_CBID_SIZE);
+  Names driver_names_ = Names(CUPTI_DRIVER_TRACE_CBID_SIZE);
+  CUpti_SubscriberHandle subscriber_ = nullptr;
+
+  std::mutex mutex_;  // of what is enabled
+  std::atomic<bool> recording_{false};
+  std::atomic<std::uint64_t> window_{next_window()};
+};
+
+namespace {
+
+void CUPTIAPI on_call(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) {
+  if (domain != CUPTI_CB_DOMAIN_RUNTIME_API && domain != CUPTI_CB_DOMAIN_DRIVER_API) return;
+  const Visit visit;
+  if (visit.backend() != nullptr)
+    visit.backend()->on_call(visit.thread(), domain, id,
+                             *static_cast<const CUpti_CallbackData*>(data));
+}
+
+void CUPTIAPI on_buffer_done(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t,
+                             std::size_t bytes) {
+  {
+    const Visit visit;
+    if (visit.backend() != nullptr && bytes > 0) visit.backend()->on_buffer(buffer, bytes);
+  }
+  buffers().give_back(buffer);
+}
+
+bool is_start(bool runtime, CUpti_CallbackId id) {
+  return id == (runtime ? CUpti_CallbackId{CUPTI_RUNTIME_TRACE_CBID_cudaProfilerStart_v4000}
+                        : CUpti_CallbackId{CUPTI_DRIVER_TRACE_CBID_cuProfilerStart});
+}
+
+bool is_stop(bool runtime, CUpti_CallbackId id) {
+  return id == (runtime ? CUpti_CallbackId{CUPTI_RUNTIME_TRACE_CBID_cudaProfilerStop_v4000}
+                        : CUpti_CallbackId{CUPTI_DRIVER_TRACE_CBID_cuProfilerStop});
+}
+
+/// Calls of CUDA within its scope are the backend's own, and not in the trace.
+class Muted {
+ public:
+  Muted() : thread_(Visit::this_thread()) { set(true); }
+  ~Muted() { set(false); }
+  Muted(const Muted&) = delete;
+  Muted& operator=(const Muted&) = delete;
+
+ private:
+  void set(bool muted) {
+    if (thread_ != nullptr) thread_->muted = muted;
+  }
+  VisitingThread* thread_;
+};
+
+}  // namespace
+
+CuptiBackend::CuptiBackend(EventSink& sink, const SessionOptions& options, ProfilerSwitch profiler,
+                           void* context)
+    : cupti_(cupti()),
+      driver_(driver()),
+      sink_(sink),
+      options_(options),
+      profiler_(profiler),
+      context_(context),
+      reader_(cupti_, sink) {
+  set_clock(cupti_);
+  subscriber_ = subscribe(cupti_);
+  try {
+    set_buffers(cupti_);
+    enable_profiler_switch();
+    if (options_.capture_range) {
+      // Fails here rather than within the program's cudaProfilerStart, where nobody can be told.
+      require(cupti_, enable_kinds(), "record what devices do");
+      disable();
+    }
+  } catch (...) {
+    disable();
+    cupti_.unsubscribe(subscriber_);
+    throw;
+  }
+  Visit::lead_to(this);
+}
+
+/// Without cuptiFinalize: it must not be called while other threads are within calls of CUDA, and
+/// what is not subscribed and not enabled costs next to nothing.
+CuptiBackend::~CuptiBackend() {
+  pause();
+  drain(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+  Visit::lead_to(nullptr);
+  cupti_.unsubscribe(subscriber_);
+}
+
+void CuptiBackend::enable_profiler_switch() {
+  cupti_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_RUNTIME_API,
+                         CUPTI_RUNTIME_TRACE_CBID_cudaProfilerStart_v4000);
+  cupti_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_RUNTIME_API,
+                         CUPTI_RUNTIME_TRACE_CBID_cudaProfilerStop_v4000);
+  cupti_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API,
+                         CUPTI_DRIVER_TRACE_CBID_cuProfilerStart);
+  cupti_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API,
+                         CUPTI_DRIVER_TRACE_CBID_cuProfilerStop);
+}
+
+CUptiResult CuptiBackend::enable_kinds() {
+  for (const CUpti_ActivityKind kind :
+       {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
+        CUPTI_ACTIVITY_KIND_MEMCPY2, CUPTI_ACTIVITY_KIND_MEMSET}) {
+    const CUptiResult result = cupti_.activity_enable(kind);
+    if (result != CUPTI_SUCCESS) return result;
+  }
+  return options_.graph_nodes ? CUPTI_SUCCESS
+                              : cupti_.activity_enable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE);
+}
+
+/// One by one, by their names: each version of CUDA has more.
+CUptiResult CuptiBackend::enable_calls() {
+  if (!options_.calls) return CUPTI_SUCCESS;
+  const CUptiResult result = cupti_.enable_domain(1, subscriber_, CUPTI_CB_DOMAIN_RUNTIME_API);
+  const char* name = nullptr;
+  for (CUpti_CallbackId id = 1; id < CUPTI_RUNTIME_TRACE_CBID_SIZE; ++id)
+    if (cupti_.get_callback_name(CUPTI_CB_DOMAIN_RUNTIME_API, id, &name) == CUPTI_SUCCESS &&
+        name != nullptr && is_left_out(name))
+      cupti_.enable_callback(0, subscriber_, CUPTI_CB_DOMAIN_RUNTIME_API, id);
+  for (CUpti_CallbackId id = 1; id < CUPTI_DRIVER_TRACE_CBID_SIZE; ++id)
+    if (cupti_.get_callback_name(CUPTI_CB_DOMAIN_DRIVER_API, id, &name) == CUPTI_SUCCESS &&
+        name != nullptr && is_taken(name))
+      cupti_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, id);
+  return result;
+}
+
+CUptiResult CuptiBackend::enable() {
+  const CUptiResult result = enable_kinds();
+  return result == CUPTI_SUCCESS ? enable_calls() : result;
+}
+
+void CuptiBackend::disable() {
+  for (const CUpti_ActivityKind kind :
+       {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
+        CUPTI_ACTIVITY_KIND_MEMCPY2, CUPTI_ACTIVITY_KIND_MEMSET})
+    cupti_.activity_disable(kind);
+  if (!options_.graph_nodes) cupti_.activity_disable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE);
+  cupti_.enable_domain(0, subscriber_, CUPTI_CB_DOMAIN_RUNTIME_API);
+  cupti_.enable_domain(0, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API);
+  enable_profiler_switch();
+}
+
+/// NVIDIA's own tools switch activities within the callbacks of cudaProfilerStart and
+/// cudaProfilerStop as well.
+void CuptiBackend::resume() {
+  const std::lock_guard lock(mutex_);
+  if (recording_.load(std::memory_order_relaxed)) return;
+  const CUptiResult result = enable();
+  window_.store(next_window(), std::memory_order_relaxed);
+  recording_.store(true, std::memory_order_release);
+  const VisitingThread* const thread = Visit::this_thread();
+  const bool in_callback = thread != nullptr && thread->depth.load(std::memory_order_relaxed) != 0;
+  if (!in_callback) require(cupti_, result, "record what devices do");
+}
+
+/// What was submitted before is in the trace: waits for the devices.
+void CuptiBackend::pause() {
+  const std::lock_guard lock(mutex_);
+  if (!recording_.exchange(false)) return;
+  drain(0);
+  disable();
+}
+
+void CuptiBackend::flush() {
+  drain(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+}
+
+void CuptiBackend::drain(std::uint32_t how) {
+  const Muted muted;
+  driver_.synchronise();
+  cupti_.activity_flush_all(how);
+}
+
+void CuptiBackend::on_buffer(std::uint8_t* buffer, std::size_t bytes) {
+  reader_.read(buffer, bytes);
+  std::size_t dropped = 0;
+  if (cupti_.activity_get_dropped(nullptr, 0, &dropped) == CUPTI_SUCCESS && dropped > 0)
+    sink_.drop(dropped);
+}
+
+bool CuptiBackend::identify(cudaStream_t stream, int* device, std::uint64_t* id) const {
+  CUcontext context = nullptr;
+  if (driver_.stream_context(stream, &context) != CUDA_SUCCESS) return false;
+  std::uint32_t device_id = 0, stream_id = 0;
+  if (cupti_.get_device_id(context, &device_id) != CUPTI_SUCCESS) return false;
+  const bool is_default = stream == cudaStreamLegacy || stream == cudaStreamPerThread;
+  const std::uint8_t per_thread = stream == cudaStreamPerThread ? 1 : 0;
+  if (cupti_.get_stream_id(context, is_default ? nullptr : stream, per_thread, &stream_id) !=
+      CUPTI_SUCCESS)
+    return false;
+  *device = static_cast<int>(device_id);
+  *id = stream_id;
+  return true;
+}
+
+// ---- Calls
+
+void CuptiBackend::on_call(VisitingThread& thread, CUpti_CallbackDomain domain, CUpti_CallbackId id,
+                           const CUpti_CallbackData& data) {
+  if (thread.muted) return;
+  const std::uint64_t window = window_.load(std::memory_order_relaxed);
+  if (thread.window != window) {
+    thread.window = window;
+    thread.track = VisitingThread::kNoTrack;
+    thread.runtime = thread.driver = {};
+  }
+  if (data.callbackSite == CUPTI_API_ENTER)
+    begin_call(thread, domain == CUPTI_CB_DOMAIN_RUNTIME_API, id, data.correlationId);
+  else
+    end_call(thread, domain, id, data);
+}
+
+void CuptiBackend::begin_call(VisitingThread& thread, bool runtime, CUpti_CallbackId id,
+                              std::uint32_t number) {
+  if (!runtime && thread.runtime.correlation != 0) return;  // A part of the runtime's call.
+  if (is_stop(runtime, id)) profiler_(context_, false);
+  VisitingThread::Call& call = runtime ? thread.runtime : thread.driver;
+  call = {number, recording_.load(std::memory_order_acquire) ? now() : 0};
+}
+
+void CuptiBackend::end_call(VisitingThread& thread, CUpti_CallbackDomain domain,
+                            CUpti_CallbackId id, const CUpti_CallbackData& data) {
+  const bool runtime = domain == CUPTI_CB_DOMAIN_RUNTIME_API;
+  VisitingThread::Call& open = runtime ? thread.runtime : thread.driver;
+  if (open.correlation != data.correlationId) return;  // Its begin was not seen, or not taken.
+  const VisitingThread::Call call = std::exchange(open, {});
+  if (call.begin != 0) add_call(thread, domain, id, data, call.begin);
+  if (is_start(runtime, id)) profiler_(context_, true);
+}
+
+void CuptiBackend::add_call(VisitingThread& thread, CUpti_CallbackDomain domain,
+                            CUpti_CallbackId id, const CUpti_CallbackData& data, Time begin) {
+  if (!options_.calls) return;
+  if (thread.track == VisitingThread::kNoTrack) thread.track = sink_.thread_track(this_thread_id());
+  const std::uint32_t result = data.functionReturnValue == nullptr
+                                   ? 0
+                                   : *static_cast<const std::uint32_t*>(data.functionReturnValue);
+  Event event;
+  event.begin = begin;
+  event.end = now();
+  event.value = result;
+  event.correlation = data.correlationId;
+  event.name = name_of(domain, id);
+  event.track = thread.track;
+  event.kind = Kind::call;
+  if (result != 0 && result != kNotReady) event.flags = failed;
+  sink_.add(event);
+}
+
+std::uint32_t CuptiBackend::name_of(CUpti_CallbackDomain domain, CUpti_CallbackId id) {
+  Names& names = domain == CUPTI_CB_DOMAIN_RUNTIME_API ? runtime_names_ : driver_names_;
+  const bool is_known = id < names.size();  // not where the CUPTI at hand is newer than its header
+  if (is_known)
+    if (const std::uint32_t name = names[id].load(std::memory_order_relaxed)) return name;
+  const char* text = nullptr;
+  if (cupti_.get_callback_name(domain, id, &text) != CUPTI_SUCCESS || text == nullptr) text = "?";
+  std::string_view plain = plain_name(text);
+  if (plain.starts_with("__")) plain.remove_prefix(2);  // __cudaLaunchKernel, of compiled launches
+  const std::uint32_t name = sink_.name(plain);
+  if (is_known) names[id].store(name, std::memory_order_relaxed);
+  return name;
+}
+
+std::unique_ptr<Backend> make_cupti_backend(EventSink& sink, const SessionOptions& options,
+                                            ProfilerSwitch profiler, void* context) {
+  cupti();  // Before the driver is initialised, so that CUPTI sees all of the contexts to come.
+  initialise(driver());
+  return std::make_unique<CuptiBackend>(sink, options, profiler, context);
+}
+
+}  // namespace penstock::trace::detail

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The functions of CUPTI and of the CUDA driver that a trace needs, looked up at run time: a
+// program with penstock::trace starts where there is neither, and nothing of the CUDA runtime is
+// called, so that a traced program may have any version of it.
+
+#include <cupti.h>
+
+#include <string>
+
+namespace penstock::trace::detail {
+
+/// CUPTI's C API, without its prefix.
+struct Cupti {
+  decltype(&cuptiGetVersion) get_version = nullptr;
+  decltype(&cuptiGetResultString) get_result_string = nullptr;
+  decltype(&cuptiSubscribe) subscribe = nullptr;
+  decltype(&cuptiSubscribe_v2) subscribe_v2 = nullptr;  ///< null before CUPTI 13
+  decltype(&cuptiUnsubscribe) unsubscribe = nullptr;
+  decltype(&cuptiEnableCallback) enable_callback = nullptr;
+  decltype(&cuptiEnableDomain) enable_domain = nullptr;
+  decltype(&cuptiGetCallbackName) get_callback_name = nullptr;
+  decltype(&cuptiGetDeviceId) get_device_id = nullptr;
+  decltype(&cuptiGetStreamIdEx) get_stream_id = nullptr;
+  decltype(&cuptiActivityEnable) activity_enable = nullptr;
+  decltype(&cuptiActivityDisable) activity_disable = nullptr;
+  decltype(&cuptiActivityFlushAll) activity_flush_all = nullptr;
+  decltype(&cuptiActivityGetNextRecord) activity_get_next_record = nullptr;
+  decltype(&cuptiActivityGetNumDroppedRecords) activity_get_dropped = nullptr;
+  decltype(&cuptiActivityRegisterCallbacks) activity_register_callbacks = nullptr;
+  decltype(&cuptiActivityRegisterTimestampCallback) activity_register_clock = nullptr;
+  decltype(&cuptiActivitySetAttribute) activity_set_attribute = nullptr;
+
+  /// "CUPTI 13.0".
+  std::string version() const;
+  /// What CUPTI says about an error of its.
+  std::string text(CUptiResult result) const;
+};
+
+/// Loads libcupti on the first call: the one that the process has already, else the dynamic
+/// linker's, else the one of the CUDA runtime's installation. Throws Unavailable. Any thread.
+const Cupti& cupti();
+
+/// The driver's C API, as libcuda.so.1 names it.
+struct Driver {
+  CUresult (*init)(unsigned flags) = nullptr;
+  CUresult (*get_error_string)(CUresult, const char** text) = nullptr;
+  CUresult (*device_count)(int* count) = nullptr;
+  CUresult (*device_get)(CUdevice* device, int ordinal) = nullptr;
+  CUresult (*device_name)(char* name, int size, CUdevice) = nullptr;
+  CUresult (*primary_state)(CUdevice, unsigned* flags, int* active) = nullptr;
+  CUresult (*primary_retain)(CUcontext* context, CUdevice) = nullptr;
+  CUresult (*primary_release)(CUdevice) = nullptr;
+  CUresult (*context_push)(CUcontext) = nullptr;
+  CUresult (*context_pop)(CUcontext* popped) = nullptr;
+  CUresult (*context_current)(CUcontext* current) = nullptr;
+  CUresult (*context_synchronize)() = nullptr;
+  CUresult (*stream_context)(CUstream, CUcontext* context) = nullptr;
+
+  /// Waits for the current context and for every device that has a primary one; makes none.
+  void synchronise() const;
+  /// Name of device 0; empty before cuInit, or where there is none.
+  std::string name_of_first_device() const;
+};
+
+/// Loads libcuda.so.1 on the first call, does not initialise it. Throws Unavailable. Any thread.
+const Driver& driver();
+
+/// Initialises the driver. Throws Unavailable where there is no device. Does nothing in a process
+/// that the driver injects a library into (CUDA_INJECTION64_PATH): such a library starts within
+/// cuInit, which must not be called again there.
+void initialise(const Driver& driver);
+
+}  // namespace penstock::trace::detail

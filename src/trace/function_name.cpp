@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "function_name.hpp"
+
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string_view>
+
+namespace penstock::trace::detail {
+
+namespace {
+
+using Header = ElfW(Ehdr);
+using Section = ElfW(Shdr);
+using Symbol = ElfW(Sym);
+
+/// A file in memory, for reading; empty when it cannot be had.
+class MappedFile {
+ public:
+  explicit MappedFile(const char* path) {
+    const int file = ::open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return;
+    struct stat status {};
+    if (::fstat(file, &status) == 0 && status.st_size > 0) {
+      void* const data = ::mmap(nullptr, static_cast<std::size_t>(status.st_size), PROT_READ,
+                                MAP_PRIVATE, file, 0);
+      if (data != MAP_FAILED) {
+        data_ = static_cast<const char*>(data);
+        size_ = static_cast<std::size_t>(status.st_size);
+      }
+    }
+    ::close(file);
+  }
+  ~MappedFile() {
+    if (data_ != nullptr) ::munmap(const_cast<char*>(data_), size_);
+  }
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  /// `count` of them at `offset`; null where the file has not that many.
+  template <class T>
+  const T* at(std::uint64_t offset, std::uint64_t count = 1) const {
+    if (offset > size_ || count > (size_ - offset) / sizeof(T)) return nullptr;
+    return reinterpret_cast<const T*>(data_ + offset);
+  }
+
+ private:
+  const char* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// The text at `offset` of a table of texts; empty where that is not within it.
+std::string text_at(const MappedFile& file, const Section& texts, std::uint64_t offset) {
+  const char* const text = file.at<char>(texts.sh_offset, texts.sh_size);
+  if (text == nullptr || offset >= texts.sh_size) return {};
+  return {text + offset, ::strnlen(text + offset, texts.sh_size - offset)};
+}
+
+/// The function at `address` of the file, from its table of all symbols, local ones too.
+std::string find_symbol(const MappedFile& file, std::uint64_t address) {
+  const Header* const header = file.at<Header>(0);
+  if (header == nullptr || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return {};
+  const Section* const sections = file.at<Section>(header->e_shoff, header->e_shnum);
+  if (sections == nullptr) return {};
+  for (const Section* section = sections; section != sections + header->e_shnum; ++section) {
+    if (section->sh_type != SHT_SYMTAB || section->sh_link >= header->e_shnum) continue;
+    const std::uint64_t count = section->sh_size / sizeof(Symbol);
+    const Symbol* const symbols = file.at<Symbol>(section->sh_offset, count);
+    if (symbols == nullptr) return {};
+    for (const Symbol* symbol = symbols; symbol != symbols + count; ++symbol)
+      if (symbol->st_value == address && (symbol->st_info & 0xf) == STT_FUNC)
+        return text_at(file, sections[section->sh_link], symbol->st_name);
+  }
+  return {};
+}
+
+std::string demangle(const std::string& mangled) {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> text(
+      abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status), &std::free);
+  return status == 0 && text ? text.get() : mangled;
+}
+
+bool remove_suffix(std::string& text, std::string_view suffix) {
+  if (text.size() < suffix.size() || text.substr(text.size() - suffix.size()) != suffix)
+    return false;
+  text.resize(text.size() - suffix.size());
+  return true;
+}
+
+}  // namespace
+
+std::string shown_name(std::string demangled) {
+  remove_suffix(demangled, "(void*)");
+  // What compilers call the function that a lambda without captures turns into.
+  remove_suffix(demangled, "::_FUN") || remove_suffix(demangled, "::__invoke");
+  constexpr std::string_view kForEach = "penstock::detail::HostTask<";
+  if (demangled.substr(0, kForEach.size()) == kForEach &&
+      (remove_suffix(demangled, ">::run_once") || remove_suffix(demangled, ">::run_again"))) {
+    demangled.erase(0, kForEach.size());
+    remove_suffix(demangled, " ");  // between two brackets
+  }
+  return demangled;
+}
+
+std::string function_name(void (*function)()) {
+  Dl_info info{};
+  link_map* module = nullptr;
+  void* const address = reinterpret_cast<void*>(function);
+  if (::dladdr1(address, &info, reinterpret_cast<void**>(&module), RTLD_DL_LINKMAP) == 0) return {};
+  if (info.dli_sname != nullptr && info.dli_saddr == address)
+    return shown_name(demangle(info.dli_sname));
+  const bool is_program = module->l_name[0] == '\0';
+  const MappedFile file(is_program ? "/proc/self/exe" : module->l_name);
+  return shown_name(
+      demangle(find_symbol(file, reinterpret_cast<std::uintptr_t>(address) - module->l_addr)));
+}
+
+}  // namespace penstock::trace::detail

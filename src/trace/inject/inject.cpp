@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The library that penstock-trace injects. The CUDA driver, or the emulated CUDA runtime, loads it
+// at the program's first call (CUDA_INJECTION64_PATH) and calls InitializeInjection; NVTX loads it
+// at the first range (NVTX_INJECTION64_PATH). It records until the process ends.
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <penstock/trace/recording.hpp>
+#include <penstock/trace/session.hpp>
+#include <string>
+
+#include "emulated_runtime.hpp"
+#include "salvage.hpp"
+#include "settings.hpp"
+
+namespace penstock::trace::inject {
+
+namespace {
+
+constexpr unsigned kPatience = 10;  // seconds, for saving what a crash left
+
+const char* setting(const char* name) {
+  return std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
+}
+
+/// Never destroyed: threads of the program may still be within calls of CUDA.
+struct Injection {
+  const std::filesystem::path directory = setting(kDirectory);
+  const ::pid_t process = ::getpid();
+  std::unique_ptr<Session> session;
+
+  std::filesystem::path file(const char* suffix) const {
+    return directory / (std::to_string(process) + suffix);
+  }
+};
+
+Injection*& injection() {
+  static constinit Injection* the_injection = nullptr;
+  return the_injection;
+}
+
+void report_error(const Injection& here, const std::string& why) {
+  std::error_code ignored;
+  std::filesystem::create_directories(here.directory, ignored);
+  std::ofstream(here.file(kErrorSuffix)) << why << '\n';
+}
+
+void write(const Injection& here, const Timeline& timeline) {
+  std::filesystem::create_directories(here.directory);
+  save(timeline, here.file(kRecordingSuffix));
+}
+
+/// At the end of the process; not of a child that was forked from it.
+void finish() {
+  Injection* const here = injection();
+  if (here == nullptr || here->session == nullptr || here->process != ::getpid()) return;
+  try {
+    write(*here, here->session->stop());
+    here->session.reset();
+  } catch (const std::exception& error) {
+    report_error(*here, error.what());
+  }
+}
+
+// ---- A process that is killed
+
+/// Signals that end a process. Where the program handles one, that is its own affair.
+constexpr std::array kFatal{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGSEGV,
+                            SIGBUS, SIGABRT, SIGFPE, SIGILL};
+
+void save_what_is_there() {
+  try {
+    if (const std::optional<Timeline> timeline = detail::salvage()) write(*injection(), *timeline);
+  } catch (...) {  // The process ends anyway.
+  }
+}
+
+/// A copy of the process saves: what it needs may be broken or locked here, and then it does not
+/// end, and is ended by its alarm.
+void on_fatal_signal(int signal) {
+  static std::atomic<bool> begun{false};
+  if (injection()->process == ::getpid() && !begun.exchange(true)) {
+    const ::pid_t saver = ::_Fork();
+    if (saver == 0) {
+      std::signal(SIGALRM, SIG_DFL);
+      ::alarm(kPatience);
+      save_what_is_there();
+      ::_exit(0);
+    }
+    while (saver > 0 && ::waitpid(saver, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
+  std::signal(signal, SIG_DFL);
+  ::raise(signal);
+}
+
+void watch_fatal_signals() {
+  for (const int signal : kFatal) {
+    struct sigaction now {};
+    if (::sigaction(signal, nullptr, &now) != 0) continue;
+    if ((now.sa_flags & SA_SIGINFO) != 0 || now.sa_handler != SIG_DFL) continue;
+    struct sigaction ours {};
+    ours.sa_handler = &on_fatal_signal;
+    ours.sa_flags = SA_ONSTACK;
+    ::sigaction(signal, &ours, nullptr);
+  }
+}
+
+// ---- The begin
+
+SessionOptions asked_options() {
+  SessionOptions options;
+  if (const char* const bound = setting(kMaxEvents))
+    options.max_events = std::strtoull(bound, nullptr, 10);
+  options.capture_range = setting(kCaptureRange) != nullptr;
+  options.graph_nodes = setting(kWholeGraphs) == nullptr;
+  return options;
+}
+
+void start() {
+  injection() = new Injection;
+  try {
+    injection()->session = std::make_unique<Session>(asked_options());
+  } catch (const std::exception& error) {
+    report_error(*injection(), error.what());
+    return;
+  }
+  std::atexit(finish);
+  std::at_quick_exit(finish);
+  watch_fatal_signals();
+}
+
+}  // namespace
+
+}  // namespace penstock::trace::inject
+
+extern "C" {
+
+/// By the emulated CUDA runtime, before InitializeInjection.
+void penstock_attach_emulated_runtime(const penstock::trace::detail::EmulatedRuntime* runtime) {
+  penstock::trace::detail::attach_emulated_runtime(runtime);
+}
+
+/// 1: all is well. Also where nothing can be recorded: the program is to run all the same.
+int InitializeInjection() {  // NOLINT(readability-identifier-naming)
+  using namespace penstock::trace::inject;
+  static std::atomic<bool> begun{false};
+  if (setting(kDirectory) != nullptr && !begun.exchange(true)) start();
+  return 1;
+}
+
+}  // extern "C"

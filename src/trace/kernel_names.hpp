@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Names of kernels as people read them.
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace penstock::trace::detail {
+
+/// "ns::scale<float, 4>" of "_ZN2ns5scaleIfLi4EEEvPT_": demangled, without return type and
+/// parameters. A name that is not mangled stays.
+std::string readable(const std::string& name);
+
+/// At most `width` characters of UTF-8: template arguments become "..", the deepest ones first;
+/// what is still too long ends in "..".
+std::string shortened(std::string_view name, std::size_t width);
+
+/// Characters of UTF-8 text.
+std::size_t width_of(std::string_view text);
+
+}  // namespace penstock::trace::detail

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// What kinds and directions are called where people read, and an event that bears no name.
+
+#include <penstock/trace/timeline.hpp>
+
+#include <string>
+#include <string_view>
+
+namespace penstock::trace::detail {
+
+constexpr std::string_view label(Kind kind) {
+  switch (kind) {
+    case Kind::kernel:
+      return "kernel";
+    case Kind::copy:
+      return "copy";
+    case Kind::fill:
+      return "fill";
+    case Kind::host_function:
+      return "host function";
+    case Kind::graph:
+      return "graph";
+    case Kind::call:
+      return "call";
+    case Kind::range:
+      return "range";
+  }
+  return "event";
+}
+
+/// Empty for Direction::none.
+constexpr std::string_view label(Direction direction) {
+  switch (direction) {
+    case Direction::none:
+      return "";
+    case Direction::host_to_device:
+      return "host to device";
+    case Direction::device_to_host:
+      return "device to host";
+    case Direction::device_to_device:
+      return "device to device";
+    case Direction::peer_to_peer:
+      return "peer to peer";
+    case Direction::host_to_host:
+      return "host to host";
+  }
+  return "";
+}
+
+/// Its name; without one "kernel", "copy host to device".
+inline std::string label(const Timeline& timeline, const Event& event) {
+  if (!timeline.name(event).empty()) return timeline.name(event);
+  std::string text(label(event.kind));
+  if (event.direction != Direction::none) text.append(" ").append(label(event.direction));
+  return text;
+}
+
+}  // namespace penstock::trace::detail

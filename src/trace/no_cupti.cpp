@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// In place of cupti_backend.cpp where there are no headers of CUPTI.
+
+#include "backend.hpp"
+
+namespace penstock::trace::detail {
+
+std::unique_ptr<Backend> make_cupti_backend(EventSink&, const SessionOptions&, ProfilerSwitch,
+                                            void*) {
+  throw Unavailable(
+      "this penstock::trace was built without CUPTI, so it records over the emulated CUDA runtime "
+      "alone: build it where there is a CUDA toolkit");
+}
+
+}  // namespace penstock::trace::detail

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// NVTX's function table lets a tool attach to each function; those without a function here stay
+// empty. Of a program's shared libraries each may bring an NVTX of its own: all of them end here.
+
+#include "nvtx.hpp"
+
+#include <cstdint>
+
+// NVTX's headers define it weak and null; this file gives it its value (below), and so is the one
+// that has to declare it.
+#define NVTX_STATIC_INJECTION_IMPL
+extern "C" int (*InitializeInjectionNvtx2_fnptr)(  // NOLINT(readability-identifier-naming)
+    const void* (*)(std::uint32_t));
+#include <nvtx3/nvToolsExt.h>
+
+#include <algorithm>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "ranges.hpp"
+
+namespace penstock::trace::detail {
+
+namespace {
+
+Text& default_domain() {
+  static Text& domain = *new Text("");
+  return domain;
+}
+
+Text& domain_of(nvtxDomainHandle_t handle) {
+  return handle == nullptr ? default_domain() : *reinterpret_cast<Text*>(handle);
+}
+
+std::string narrow(const wchar_t* text) {
+  std::string narrowed;
+  for (; text != nullptr && *text != L'\0'; ++text)
+    narrowed += *text > 0 && *text < 0x80 ? static_cast<char>(*text) : '?';
+  return narrowed;
+}
+
+std::string text_of(const char* text) {
+  return text == nullptr ? std::string() : std::string(text);
+}
+
+// ---- Names
+
+constexpr std::size_t kStreamNames = 1024;  // that are kept; a program may make and name any number
+
+struct Names {
+  std::mutex mutex;
+  EventSink* sink = nullptr;
+  const Backend* backend = nullptr;
+  std::unordered_map<std::uint64_t, std::string> threads;
+  std::deque<std::pair<cudaStream_t, std::string>> streams;  // the last names last
+};
+
+Names& names() {
+  static Names& all = *new Names;
+  return all;
+}
+
+/// The lock is held.
+void tell(const Names& all, cudaStream_t stream, const std::string& name) {
+  int device = 0;
+  std::uint64_t id = 0;
+  if (all.backend->identify(stream, &device, &id)) all.sink->name_stream(device, id, name);
+}
+
+void name_thread(std::uint64_t thread, std::string name) {
+  Names& all = names();
+  const std::lock_guard lock(all.mutex);
+  if (all.sink != nullptr) all.sink->name_thread(thread, name);
+  all.threads[thread] = std::move(name);
+}
+
+void name_stream(cudaStream_t stream, std::string name) {
+  Names& all = names();
+  const std::lock_guard lock(all.mutex);
+  if (all.sink != nullptr) tell(all, stream, name);
+  const auto before = std::find_if(all.streams.begin(), all.streams.end(),
+                                   [&](const auto& known) { return known.first == stream; });
+  if (before != all.streams.end()) all.streams.erase(before);
+  if (all.streams.size() == kStreamNames) all.streams.pop_front();
+  all.streams.emplace_back(stream, std::move(name));
+}
+
+// ---- What NVTX calls
+
+template <class Signed>
+std::uint64_t not_negative(Signed value) {
+  return value > Signed{} ? static_cast<std::uint64_t>(value) : 0;
+}
+
+std::uint64_t payload_of(const nvtxEventAttributes_t& attributes) {
+  const auto& payload = attributes.payload;
+  switch (attributes.payloadType) {
+    case NVTX_PAYLOAD_TYPE_UNSIGNED_INT64:
+      return payload.ullValue;
+    case NVTX_PAYLOAD_TYPE_INT64:
+      return not_negative(payload.llValue);
+    case NVTX_PAYLOAD_TYPE_DOUBLE:
+      return not_negative(payload.dValue);
+    case NVTX_PAYLOAD_TYPE_UNSIGNED_INT32:
+      return payload.uiValue;
+    case NVTX_PAYLOAD_TYPE_INT32:
+      return not_negative(payload.iValue);
+    case NVTX_PAYLOAD_TYPE_FLOAT:
+      return not_negative(payload.fValue);
+    default:
+      return 0;
+  }
+}
+
+OpenRange range_of(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attributes) {
+  OpenRange range;
+  range.domain = &domain_of(domain);
+  if (attributes == nullptr) return range;
+  range.payload = payload_of(*attributes);
+  const nvtxMessageValue_t& message = attributes->message;
+  switch (attributes->messageType) {
+    case NVTX_MESSAGE_TYPE_ASCII:
+      range.text = text_of(message.ascii);
+      break;
+    case NVTX_MESSAGE_TYPE_UNICODE:
+      range.text = narrow(message.unicode);
+      break;
+    case NVTX_MESSAGE_TYPE_REGISTERED:
+      range.registered = reinterpret_cast<Text*>(message.registered);
+      break;
+    default:
+      break;
+  }
+  return range;
+}
+
+OpenRange range_of(std::string text) {
+  OpenRange range;
+  range.domain = &default_domain();
+  range.text = std::move(text);
+  return range;
+}
+
+using Table = NvtxFunctionTable;
+
+template <class Function>
+void attach(Table table, unsigned size, unsigned id, Function function) {
+  if (id < size && table[id] != nullptr)
+    *table[id] = reinterpret_cast<NvtxFunctionPointer>(function);
+}
+
+void attach_core(Table table, unsigned size) {
+  using Attributes = const nvtxEventAttributes_t*;
+  attach(
+      table, size, NVTX_CBID_CORE_RangePushEx,
+      +[](Attributes attributes) { return push_range(range_of(nullptr, attributes)); });
+  attach(
+      table, size, NVTX_CBID_CORE_RangePushA,
+      +[](const char* text) { return push_range(range_of(text_of(text))); });
+  attach(
+      table, size, NVTX_CBID_CORE_RangePushW,
+      +[](const wchar_t* text) { return push_range(range_of(narrow(text))); });
+  attach(
+      table, size, NVTX_CBID_CORE_RangePop, +[] { return pop_range(default_domain()); });
+  attach(
+      table, size, NVTX_CBID_CORE_RangeStartEx,
+      +[](Attributes attributes) { return start_range(range_of(nullptr, attributes)); });
+  attach(
+      table, size, NVTX_CBID_CORE_RangeStartA,
+      +[](const char* text) { return start_range(range_of(text_of(text))); });
+  attach(
+      table, size, NVTX_CBID_CORE_RangeStartW,
+      +[](const wchar_t* text) { return start_range(range_of(narrow(text))); });
+  attach(
+      table, size, NVTX_CBID_CORE_RangeEnd, +[](nvtxRangeId_t id) { end_range(id); });
+  attach(
+      table, size, NVTX_CBID_CORE_NameOsThreadA,
+      +[](std::uint32_t thread, const char* name) { name_thread(thread, text_of(name)); });
+  attach(
+      table, size, NVTX_CBID_CORE_NameOsThreadW,
+      +[](std::uint32_t thread, const wchar_t* name) { name_thread(thread, narrow(name)); });
+}
+
+template <class Handle>
+Handle registered(std::string text) {
+  return reinterpret_cast<Handle>(new Text(std::move(text)));
+}
+
+void attach_domains(Table table, unsigned size) {
+  using Domain = nvtxDomainHandle_t;
+  using Attributes = const nvtxEventAttributes_t*;
+  attach(
+      table, size, NVTX_CBID_CORE2_DomainRangePushEx, +[](Domain domain, Attributes attributes) {
+        return push_range(range_of(domain, attributes));
+      });
+  attach(
+      table, size, NVTX_CBID_CORE2_DomainRangePop,
+      +[](Domain domain) { return pop_range(domain_of(domain)); });
+  attach(
+      table, size, NVTX_CBID_CORE2_DomainRangeStartEx, +[](Domain domain, Attributes attributes) {
+        return start_range(range_of(domain, attributes));
+      });
+  attach(
+      table, size, NVTX_CBID_CORE2_DomainRangeEnd,
+      +[](Domain, nvtxRangeId_t id) { end_range(id); });
+  attach(
+      table, size, NVTX_CBID_CORE2_DomainRegisterStringA,
+      +[](Domain, const char* text) { return registered<nvtxStringHandle_t>(text_of(text)); });
+  attach(
+      table, size, NVTX_CBID_CORE2_DomainRegisterStringW,
+      +[](Domain, const wchar_t* text) { return registered<nvtxStringHandle_t>(narrow(text)); });
+  attach(
+      table, size, NVTX_CBID_CORE2_DomainCreateA,
+      +[](const char* name) { return registered<Domain>(text_of(name)); });
+  attach(
+      table, size, NVTX_CBID_CORE2_DomainCreateW,
+      +[](const wchar_t* name) { return registered<Domain>(narrow(name)); });
+}
+
+/// The runtime's streams and the driver's are one.
+void attach_streams(Table table, unsigned size, unsigned ascii, unsigned unicode) {
+  attach(
+      table, size, ascii, +[](void* stream, const char* name) {
+        name_stream(static_cast<cudaStream_t>(stream), text_of(name));
+      });
+  attach(
+      table, size, unicode, +[](void* stream, const wchar_t* name) {
+        name_stream(static_cast<cudaStream_t>(stream), narrow(name));
+      });
+}
+
+}  // namespace
+
+// ---- For sessions
+
+void start_names(EventSink& sink, const Backend& backend) {
+  Names& all = names();
+  const std::lock_guard lock(all.mutex);
+  all.sink = &sink;
+  all.backend = &backend;
+  for (const auto& [thread, name] : all.threads) sink.name_thread(thread, name);
+  for (const auto& [stream, name] : all.streams) tell(all, stream, name);
+}
+
+void stop_names() {
+  Names& all = names();
+  const std::lock_guard lock(all.mutex);
+  all.sink = nullptr;
+  all.backend = nullptr;
+}
+
+}  // namespace penstock::trace::detail
+
+// ---- What NVTX looks for
+
+namespace {
+
+/// 1: from now on NVTX calls what was attached.
+int initialise(NvtxGetExportTableFunc_t get_export_table) {
+  using namespace penstock::trace::detail;
+  const auto* const callbacks =
+      static_cast<const NvtxExportTableCallbacks*>(get_export_table(NVTX_ETID_CALLBACKS));
+  if (callbacks == nullptr) return 0;
+  NvtxFunctionTable table = nullptr;
+  unsigned size = 0;
+  if (callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE, &table, &size) != 0)
+    attach_core(table, size);
+  if (callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE2, &table, &size) != 0)
+    attach_domains(table, size);
+  if (callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CUDART, &table, &size) != 0)
+    attach_streams(table, size, NVTX_CBID_CUDART_NameCudaStreamA, NVTX_CBID_CUDART_NameCudaStreamW);
+  if (callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CUDA, &table, &size) != 0)
+    attach_streams(table, size, NVTX_CBID_CUDA_NameCuStreamA, NVTX_CBID_CUDA_NameCuStreamW);
+  return 1;
+}
+
+}  // namespace
+
+extern "C" {
+/// In a program that is linked with this library. A library that NVTX_INJECTION64_PATH names goes
+/// first.
+NvtxInitializeInjectionNvtxFunc_t InitializeInjectionNvtx2_fnptr = &initialise;
+/// In a library that is injected.
+int InitializeInjectionNvtx2(  // NOLINT(readability-identifier-naming)
+    NvtxGetExportTableFunc_t get_export_table) {
+  return initialise(get_export_table);
+}
+}

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Writes a C++ source with the texts of the page's files:
+#   cmake -D OUTPUT=... -D PAGE=... -D STYLE=... "-D SCRIPTS=a.js;b.js" -P embed.cmake
+
+# As a raw string. Compilers must take 65536 bytes of one; no file of the page comes near.
+function(embed file variable)
+  file(READ ${file} text)
+  set(${variable} "R\"penstock(${text})penstock\"" PARENT_SCOPE)
+endfunction()
+
+embed(${PAGE} page)
+embed(${STYLE} style)
+set(scripts "")
+foreach(file IN LISTS SCRIPTS)
+  embed(${file} script)
+  string(APPEND scripts "    ${script},\n")
+endforeach()
+
+file(WRITE ${OUTPUT} "// Made by embed.cmake.
+#include \"sources.hpp\"
+
+namespace penstock::trace::detail {
+
+const std::string_view kPage = ${page};
+const std::string_view kStyle = ${style};
+
+static constexpr std::string_view scripts[] = {
+${scripts}};
+const std::span<const std::string_view> kScripts = scripts;
+
+}  // namespace penstock::trace::detail
+")

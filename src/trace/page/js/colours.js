@@ -1,0 +1,64 @@
+// ---- Colours: one for each stage, everywhere the same ----------------------------------------------
+
+// Told apart by people who see red and green alike; red itself is kept for idle time.
+const STAGE_COLOURS = ['#4e79a7', '#f28e2b', '#59a14f', '#b07aa1', '#3fb6b2', '#e3b72f', '#9c755f', '#e687b5',
+  '#7f8fe0', '#93b83d', '#c4743a', '#5fa8d8'];
+
+function parseColour(text) {
+  return [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16));
+}
+
+class Colours {
+  constructor(recording) {
+    this.recording = recording;
+    this.stages = new Map();
+    this.assignStages();
+    this.readTheme();
+  }
+
+  // Those that give a device the most to do come first. The step itself is not one of its stages, and
+  // gets a quiet colour.
+  assignStages() {
+    const step = this.recording.report.step_name;
+    const ranges = [...this.recording.report.ranges].sort((a, b) => b.device - a.device || b.total - a.total);
+    const names = ranges.map((range) => range.name);
+    for (const one of this.recording.classes) if (one.kind === 'range') names.push(one.name);
+    for (const name of new Set(names)) {
+      if (name !== step) this.stages.set(name, STAGE_COLOURS[this.stages.size % STAGE_COLOURS.length]);
+    }
+  }
+
+  // The page's own colours follow its style sheet, light or dark.
+  readTheme() {
+    const style = getComputedStyle(document.documentElement);
+    this.theme = {};
+    for (const name of ['back', 'panel', 'line', 'text', 'muted', 'accent', 'idle', 'call', 'step', 'work']) {
+      this.theme[name] = style.getPropertyValue(`--${name}`).trim();
+    }
+    const {classes} = this.recording;
+    this.ofClass = classes.map((one) => this.colourOf(one));
+    this.inkOfClass = this.ofClass.map(inkOn);
+    this.packed = Uint32Array.from(this.ofClass, pack);
+  }
+
+  ofStage(name) { return this.stages.get(name) ?? this.theme.step; }
+
+  colourOf(one) {
+    if (one.kind === 'range') return this.ofStage(one.name);
+    if (one.kind === 'call') return one.failed ? this.theme.idle : this.theme.call;
+    return one.stage === '' ? this.theme.work : this.ofStage(one.stage);
+  }
+}
+
+// Black or white, whichever reads better on the colour.
+function inkOn(colour) {
+  const [red, green, blue] = parseColour(colour).map((part) => (part / 255) ** 2.2);
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.28 ? '#10141a' : '#ffffff';
+}
+
+// As a canvas's pixels have it, opaque.
+function pack(colour) {
+  const [red, green, blue] = parseColour(colour);
+  return (255 << 24 | blue << 16 | green << 8 | red) >>> 0;
+}
+

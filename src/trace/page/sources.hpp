@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The page's own files, as embed.cmake puts them into the library.
+
+#include <span>
+#include <string_view>
+
+namespace penstock::trace::detail {
+
+extern const std::string_view kPage;                      ///< page.html
+extern const std::string_view kStyle;                     ///< page.css
+extern const std::span<const std::string_view> kScripts;  ///< the parts of one script, in order
+
+}  // namespace penstock::trace::detail

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "application.hpp"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "inject/settings.hpp"
+#include "origin.hpp"
+
+namespace penstock::trace::program {
+
+namespace {
+
+constexpr std::array kPassedOn{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+
+/// While one is alive, signals wait for next(), and this process does not end by those that are the
+/// program's affair.
+class Signals {
+ public:
+  Signals() {
+    ::sigemptyset(&awaited_);
+    for (const int signal : kPassedOn) ::sigaddset(&awaited_, signal);
+    ::sigaddset(&awaited_, SIGCHLD);
+    ::pthread_sigmask(SIG_BLOCK, &awaited_, &before_);
+  }
+  ~Signals() { restore(); }
+  Signals(const Signals&) = delete;
+  Signals& operator=(const Signals&) = delete;
+
+  /// Also in the child, before it becomes the program.
+  void restore() const { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+  siginfo_t next() const {
+    siginfo_t info{};
+    while (::sigwaitinfo(&awaited_, &info) < 0)
+      if (errno != EINTR) throw std::system_error(errno, std::generic_category(), "sigwaitinfo");
+    return info;
+  }
+
+ private:
+  sigset_t awaited_{}, before_{};
+};
+
+void set(const char* variable, const std::string& value) {
+  ::setenv(variable, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): one thread
+}
+
+void set_environment(const ApplicationOptions& options) {
+  set("CUDA_INJECTION64_PATH", options.library);
+  set("NVTX_INJECTION64_PATH", options.library);
+  set(inject::kDirectory, std::filesystem::absolute(expand(options.directory, ::getpid())));
+  set(inject::kMaxEvents, std::to_string(options.max_events));
+  if (options.capture_range) set(inject::kCaptureRange, "1");
+  if (options.whole_graphs) set(inject::kWholeGraphs, "1");
+}
+
+/// Becomes the program; when that fails, says why through the pipe.
+[[noreturn]] void become(const ApplicationOptions& options, int pipe) {
+  set_environment(options);
+  std::vector<char*> arguments;
+  for (const std::string& word : options.command)
+    arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  ::execvp(arguments[0], arguments.data());
+  const int error = errno;
+  if (::write(pipe, &error, sizeof error) != sizeof error) ::_exit(EXIT_FAILURE);
+  ::_exit(127);
+}
+
+/// Passes signals on until the process has ended; returns its status. The terminal's Ctrl-C has
+/// come to the program as well, which may take a second one for "at once".
+int wait_for(::pid_t process, const Signals& signals) {
+  while (true) {
+    const siginfo_t info = signals.next();
+    const bool was_sent = info.si_code <= 0;  // by a process, not by the terminal
+    if (info.si_signo != SIGCHLD && was_sent) ::kill(process, info.si_signo);
+    int status = 0;
+    const ::pid_t ended = ::waitpid(process, &status, WNOHANG);
+    if (ended == process) return status;
+    if (ended < 0) throw std::system_error(errno, std::generic_category(), "waitpid");
+  }
+}
+
+}  // namespace
+
+std::string expand(const std::string& text, ::pid_t process) {
+  const int rank = detail::this_rank();
+  std::string expanded;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text.compare(i, 3, "-%r") == 0 && rank < 0) {
+      i += 2;
+    } else if (text[i] != '%' || i + 1 == text.size()) {
+      expanded += text[i];
+    } else {
+      switch (text[++i]) {
+        case 'h':
+          expanded += detail::this_host();
+          break;
+        case 'p':
+          expanded += std::to_string(process);
+          break;
+        case 'r':
+          if (rank >= 0) expanded += std::to_string(rank);
+          break;
+        case '%':
+          expanded += '%';
+          break;
+        default:
+          (expanded += '%') += text[i];
+      }
+    }
+  }
+  return expanded;
+}
+
+Ended run(const ApplicationOptions& options) {
+  const Signals signals;
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+    throw std::system_error(errno, std::generic_category(), "pipe");
+  const ::pid_t process = ::fork();
+  if (process < 0) throw std::system_error(errno, std::generic_category(), "fork");
+  if (process == 0) {
+    signals.restore();
+    become(options, ends[1]);
+  }
+  ::close(ends[1]);
+  int error = 0;
+  const ::ssize_t told = ::read(ends[0], &error, sizeof error);  // Ends when it is the program.
+  ::close(ends[0]);
+  const int status = wait_for(process, signals);
+  if (told == sizeof error)
+    throw NotStarted("cannot run " + options.command.front() + ": " +
+                         std::error_code(error, std::generic_category()).message(),
+                     error == ENOENT ? 127 : 126);
+  Ended ended;
+  ended.process = process;
+  ended.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  ended.exit_code = ended.signal != 0 ? 128 + ended.signal : WEXITSTATUS(status);
+  ended.directory = expand(options.directory, process);
+  return ended;
+}
+
+}  // namespace penstock::trace::program

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// penstock-trace: runs a program with the recording library injected, and shows where its time
+// went; or shows a recording again. Exit codes: the program's own; 3 when --fail-on found
+// something; 2 for wrong arguments; 1 when nothing was recorded; 126 and 127 as a shell.
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <penstock/trace/recording.hpp>
+#include <string>
+#include <vector>
+
+#include "application.hpp"
+#include "inject/settings.hpp"
+#include "results.hpp"
+
+namespace penstock::trace::program {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kWrongArguments = 2, kFound = 3, kNothingRecorded = 1;
+
+struct Options {
+  ApplicationOptions application;
+  ResultOptions results;
+  std::string directory, recording, fail_on;
+};
+
+int complain(const std::string& what, int exit_code) {
+  std::cerr << "penstock-trace: " << what << std::endl;
+  return exit_code;
+}
+
+// ---- The library
+
+/// Beside the program in a build tree, under lib in an installation.
+fs::path find_library() {
+  const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
+  for (const fs::path& place : {here, here / PENSTOCK_TRACE_LIBRARY_DIRECTORY}) {
+    const fs::path library = place / "libpenstock_trace_inject.so";
+    if (fs::exists(library)) return fs::canonical(library);
+  }
+  throw std::runtime_error("libpenstock_trace_inject.so is neither in " + here.string() +
+                           " nor in " + (here / PENSTOCK_TRACE_LIBRARY_DIRECTORY).string() +
+                           ": penstock is not installed as a whole");
+}
+
+// ---- What a run left
+
+bool is_number(const std::string& text) {
+  return text.find_first_not_of("0123456789") == std::string::npos;
+}
+
+/// A file for each process of the run: <pid>.recording, <pid>.error.
+std::vector<fs::path> files_in(const fs::path& directory, const char* suffix) {
+  std::vector<fs::path> found;
+  std::error_code none;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, none))
+    if (entry.path().extension() == suffix && is_number(entry.path().stem().string()))
+      found.push_back(entry.path());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+std::string first_line(const fs::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+/// Why there is no recording, as far as it can be told.
+std::string explain(const Ended& ended) {
+  for (const fs::path& error : files_in(ended.directory, inject::kErrorSuffix))
+    return "nothing was recorded: " + first_line(error);
+  if (ended.signal != 0)
+    return "the program was ended by signal " + std::to_string(ended.signal) + " (" +
+           ::strsignal(ended.signal) + ") and left no recording";  // NOLINT(concurrency-mt-unsafe)
+  return "nothing was recorded: the program made no call of CUDA, or ended by _exit";
+}
+
+/// Directories of the processes that recorded: the run's own for one, one below it for each of
+/// several.
+std::vector<fs::path> collect(const Ended& ended) {
+  const std::vector<fs::path> recordings = files_in(ended.directory, inject::kRecordingSuffix);
+  std::vector<fs::path> directories;
+  for (const fs::path& recording : recordings) {
+    const fs::path directory =
+        recordings.size() == 1 ? ended.directory : ended.directory / recording.stem();
+    fs::create_directories(directory);
+    fs::rename(recording, directory / "trace.recording");
+    directories.push_back(directory);
+  }
+  return directories;
+}
+
+int trace(const Options& options) {
+  ApplicationOptions application = options.application;
+  application.library = find_library();
+  application.directory = options.directory;
+  const Ended ended = run(application);
+  const std::vector<fs::path> directories = collect(ended);
+  if (directories.empty()) {
+    complain(explain(ended), 0);
+    return ended.exit_code != 0 ? ended.exit_code : kNothingRecorded;
+  }
+  bool found = false;
+  for (const fs::path& directory : directories) {
+    if (write_results(load(directory / "trace.recording"), directory, options.results))
+      found = true;
+    std::cerr << "penstock-trace: " << (directory / "trace.html").string() << std::endl;
+  }
+  for (const fs::path& error : files_in(ended.directory, inject::kErrorSuffix))
+    complain("process " + error.stem().string() + ": " + first_line(error), 0);
+  return ended.exit_code == 0 && found ? kFound : ended.exit_code;
+}
+
+int report(const Options& options) {
+  const fs::path file = options.recording;
+  const fs::path directory =
+      options.directory.empty() ? file.parent_path() : fs::path(options.directory);
+  const bool found =
+      write_results(load(file), directory.empty() ? "." : directory, options.results);
+  return found ? kFound : 0;
+}
+
+// ---- The command line
+
+void add_result_options(CLI::App& app, Options& options) {
+  app.add_option("--step", options.results.step,
+                 "Name of the NVTX range that is one step; else 'step', 'request', or penstock's "
+                 "'next'");
+  app.add_option("--samples-per-step", options.results.samples_per_step, "For samples a second")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--fail-on", options.fail_on,
+                 "Exit with 3 when one of these is found: any, or rules with commas between them, "
+                 "as pageable-copy,synchronous-copy");
+  app.add_flag("--quiet", options.results.quiet, "Print nothing; write the files alone");
+}
+
+void add_trace_options(CLI::App& app, Options& options) {
+  app.add_option("--out", options.directory,
+                 "Directory to write to: %h is the machine, %p the process, %r its rank");
+  app.add_flag("--capture-range", options.application.capture_range,
+               "Record between cudaProfilerStart and cudaProfilerStop alone");
+  app.add_option("--max-events", options.application.max_events,
+                 "Bound of what is kept, 48 bytes each; later ones are counted")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_flag("--whole-graphs", options.application.whole_graphs,
+               "Launches of graphs as wholes, and not their nodes: cheaper");
+}
+
+/// The words behind "--" are the program's, whatever they look like.
+std::vector<std::string> split_off_command(std::vector<std::string>& words) {
+  const auto dashes = std::find(words.begin(), words.end(), "--");
+  if (dashes == words.end()) return {};
+  std::vector<std::string> command(std::next(dashes), words.end());
+  words.erase(dashes, words.end());
+  return command;
+}
+
+int run_program(std::vector<std::string> words) {
+  Options options;
+  options.application.max_events = 4'000'000;
+  std::vector<std::string> command = split_off_command(words);
+  const bool command_is_given = !command.empty();
+
+  CLI::App app(
+      "Runs a program and shows where the time of its GPU went.\n"
+      "  penstock-trace [options] -- ./app arguments\n"
+      "  penstock-trace report trace.recording [options]",
+      "penstock-trace");
+  add_trace_options(app, options);
+  add_result_options(app, options);
+  app.prefix_command();
+  CLI::App& again = *app.add_subcommand("report", "Shows a recording again");
+  again.add_option("recording", options.recording, "A file that penstock-trace left")->required();
+  again.add_option("--out", options.directory, "Directory to write to, else that of the recording");
+  add_result_options(again, options);
+
+  std::reverse(words.begin(), words.end());  // as CLI11 takes them
+  try {
+    app.parse(words);
+    options.results.fail_on = parse_rules(options.fail_on);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kWrongArguments;
+  } catch (const std::invalid_argument& error) {
+    return complain(std::string("--fail-on: ") + error.what(), kWrongArguments);
+  }
+  if (again.parsed()) return report(options);
+  const std::vector<std::string> rest = app.remaining();
+  if (command_is_given && !rest.empty())
+    return complain("what is '" + rest.front() + "'? --help shows the options", kWrongArguments);
+  options.application.command = command_is_given ? command : rest;
+  if (options.application.command.empty())
+    return complain("which program? penstock-trace [options] -- ./app arguments", kWrongArguments);
+  if (options.application.command.front().front() == '-')
+    return complain(
+        "what is '" + options.application.command.front() + "'? --help shows the options",
+        kWrongArguments);
+  if (options.directory.empty()) options.directory = "penstock-trace-%h-%p-%r";
+  return trace(options);
+}
+
+}  // namespace
+}  // namespace penstock::trace::program
+
+int main(int argc, char** argv) {
+  using namespace penstock::trace::program;
+  try {
+    return run_program({argv + 1, argv + argc});
+  } catch (const NotStarted& error) {
+    return complain(error.what(), error.exit_code);
+  } catch (const std::exception& error) {
+    return complain(error.what(), kNothingRecorded);
+  }
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "results.hpp"
+
+#include <algorithm>
+#include <iostream>
+#include <penstock/trace/report.hpp>
+#include <penstock/trace/views.hpp>
+#include <sstream>
+#include <stdexcept>
+
+#include "output_file.hpp"
+
+namespace penstock::trace::program {
+
+namespace {
+
+void write_text(const std::filesystem::path& path, const std::string& text) {
+  detail::OutputFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+template <class Content>
+std::string json_of(const Content& content) {
+  std::ostringstream text;
+  write_json(content, text);
+  return text.str();
+}
+
+std::string text_of(const Report& report, const std::vector<Finding>& findings) {
+  std::ostringstream text;
+  text << report << "\n\n";
+  if (findings.empty()) text << "No findings.\n";
+  for (const Finding& finding : findings) text << finding << '\n';
+  return text.str();
+}
+
+std::vector<Rule> all_rules() {
+  std::vector<Rule> rules;
+  for (int number = 0; number < kRules; ++number) rules.push_back(static_cast<Rule>(number));
+  return rules;
+}
+
+[[noreturn]] void refuse(const std::string& word) {
+  std::string known = "any";
+  for (const Rule rule : all_rules()) (known += ", ") += to_string(rule);
+  throw std::invalid_argument("no rule '" + word + "'; there are: " + known);
+}
+
+}  // namespace
+
+bool write_results(const Timeline& timeline, const std::filesystem::path& directory,
+                   const ResultOptions& options) {
+  ReportOptions report_options;
+  report_options.step = options.step;
+  report_options.samples_per_step = options.samples_per_step;
+  RuleOptions rule_options;
+  rule_options.step = options.step;
+  const Report report(timeline, report_options);
+  const std::vector<Finding> findings = find(timeline, rule_options);
+
+  std::filesystem::create_directories(directory);
+  write_chrome_trace(timeline, directory / "trace.json");
+  write_page(timeline, report, findings, directory / "trace.html");
+  const std::string text = text_of(report, findings);
+  write_text(directory / "report.txt", text);
+  write_text(directory / "report.json", json_of(report));
+  write_text(directory / "findings.json", json_of(findings));
+  if (!options.quiet) std::cout << text << std::flush;
+  return std::any_of(options.fail_on.begin(), options.fail_on.end(),
+                     [&](Rule rule) { return !none_of(findings, rule); });
+}
+
+std::vector<Rule> parse_rules(const std::string& text) {
+  std::vector<Rule> asked;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');) {
+    if (word == "any") return all_rules();
+    const auto rule = rule_of(word);
+    if (!rule) refuse(word);
+    asked.push_back(*rule);
+  }
+  return asked;
+}
+
+}  // namespace penstock::trace::program

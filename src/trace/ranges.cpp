@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ranges.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "thread_id.hpp"
+
+namespace penstock::trace::detail {
+
+namespace {
+
+/// What is recorded, between start_ranges and stop_ranges. Its members are written while it is
+/// closed, and no thread is within add().
+struct Window {
+  std::atomic<bool> open{false};
+  std::uint32_t number = 0;
+  EventSink* sink = nullptr;
+  Time begin = 0;
+
+  Time time() const { return open.load(std::memory_order_acquire) ? now() : 0; }
+};
+
+/// The ranges of one thread that are open. The lock is its own but for the end of a window.
+struct ThreadRanges {
+  std::mutex mutex;
+  std::vector<OpenRange> stack;  ///< of all domains: the ranges of each nest
+  const std::uint64_t thread = this_thread_id();
+  std::uint32_t window = 0;  ///< of `track`
+  std::uint32_t track = 0;
+};
+
+/// A range of start_range, which any thread may end.
+struct StartedRange {
+  OpenRange range;
+  std::uint64_t thread;
+};
+
+struct Ranges {
+  Window window;
+  std::mutex mutex;  // of what follows; taken before those of the threads
+  std::vector<ThreadRanges*> threads;
+  std::unordered_map<std::uint64_t, StartedRange> started;
+  std::uint64_t last_started = 0;
+};
+
+Ranges& ranges() {
+  static Ranges& all = *new Ranges;
+  return all;
+}
+
+void add(const Window& window, const OpenRange& range, std::uint32_t track, Time end) {
+  Event event;
+  event.kind = Kind::range;
+  event.begin = std::max(range.begin, window.begin);
+  event.end = std::max(end, event.begin);
+  event.value = range.payload;
+  event.name = range.registered != nullptr ? range.registered->id(*window.sink, window.number)
+                                           : window.sink->name(range.text);
+  event.domain = range.domain->id(*window.sink, window.number);
+  event.track = track;
+  window.sink->add(event);
+}
+
+/// The thread's lock is held.
+std::uint32_t track_of(ThreadRanges& thread, const Window& window) {
+  if (thread.window != window.number) {
+    thread.track = window.sink->thread_track(thread.thread);
+    thread.window = window.number;
+  }
+  return thread.track;
+}
+
+/// Takes the thread's ranges out of the registry when it ends; what is open then ends with it.
+class AtThreadEnd {
+ public:
+  ~AtThreadEnd();
+};
+
+thread_local constinit ThreadRanges* own_ranges = nullptr;
+thread_local constinit bool thread_ends = false;
+
+/// Null when the thread is in its last destructors.
+ThreadRanges* this_thread_ranges() {
+  if (own_ranges == nullptr && !thread_ends) {
+    thread_local const AtThreadEnd at_end;
+    static_cast<void>(at_end);
+    own_ranges = new ThreadRanges;
+    const std::lock_guard lock(ranges().mutex);
+    ranges().threads.push_back(own_ranges);
+  }
+  return own_ranges;
+}
+
+AtThreadEnd::~AtThreadEnd() {
+  thread_ends = true;
+  const std::unique_ptr<ThreadRanges> mine(std::exchange(own_ranges, nullptr));
+  if (mine == nullptr) return;
+  const std::lock_guard lock(ranges().mutex);
+  std::vector<ThreadRanges*>& all = ranges().threads;
+  all.erase(std::find(all.begin(), all.end(), mine.get()));
+  const Window& window = ranges().window;
+  if (!window.open.load(std::memory_order_acquire)) return;
+  const Time end = now();
+  for (const OpenRange& open : mine->stack) add(window, open, track_of(*mine, window), end);
+}
+
+}  // namespace
+
+int push_range(OpenRange range) {
+  ThreadRanges* const thread = this_thread_ranges();
+  if (thread == nullptr) return 0;
+  range.begin = ranges().window.time();
+  const std::lock_guard lock(thread->mutex);
+  thread->stack.push_back(std::move(range));
+  return static_cast<int>(thread->stack.size()) - 1;
+}
+
+int pop_range(Text& domain) {
+  ThreadRanges* const thread = this_thread_ranges();
+  if (thread == nullptr) return -1;
+  const Window& window = ranges().window;
+  const std::lock_guard lock(thread->mutex);
+  std::vector<OpenRange>& stack = thread->stack;
+  const auto found = std::find_if(stack.rbegin(), stack.rend(),
+                                  [&](const OpenRange& open) { return open.domain == &domain; });
+  if (found == stack.rend()) return -1;
+  if (const Time end = window.time(); end != 0) add(window, *found, track_of(*thread, window), end);
+  stack.erase(std::next(found).base());
+  return static_cast<int>(stack.size());
+}
+
+std::uint64_t start_range(OpenRange range) {
+  range.begin = ranges().window.time();
+  const std::lock_guard lock(ranges().mutex);
+  const std::uint64_t id = ++ranges().last_started;
+  ranges().started.emplace(id, StartedRange{std::move(range), this_thread_id()});
+  return id;
+}
+
+void end_range(std::uint64_t id) {
+  const Window& window = ranges().window;
+  const std::lock_guard lock(ranges().mutex);
+  const auto found = ranges().started.find(id);
+  if (found == ranges().started.end()) return;
+  if (const Time time = window.time(); time != 0)
+    add(window, found->second.range, window.sink->thread_track(found->second.thread), time);
+  ranges().started.erase(found);
+}
+
+void start_ranges(EventSink& sink, Time begin) {
+  const std::lock_guard lock(ranges().mutex);
+  Window& window = ranges().window;
+  window.sink = &sink;
+  window.begin = begin;
+  ++window.number;
+  window.open.store(true, std::memory_order_release);
+}
+
+void stop_ranges(Time end) {
+  Ranges& all = ranges();
+  const std::lock_guard lock(all.mutex);
+  if (!all.window.open.exchange(false)) return;
+  for (ThreadRanges* const thread : all.threads) {
+    const std::lock_guard thread_lock(thread->mutex);  // Whoever saw the window open is through.
+    for (const OpenRange& range : thread->stack)
+      add(all.window, range, track_of(*thread, all.window), end);
+  }
+  for (const auto& [id, started] : all.started)
+    add(all.window, started.range, all.window.sink->thread_track(started.thread), end);
+}
+
+}  // namespace penstock::trace::detail

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The file: magic and version; the timeline; the hash of all that. Numbers as this machine has
+// them in memory, texts and lists behind their lengths.
+
+#include <penstock/trace/recording.hpp>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <penstock/detail/mix.hpp>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+
+#include "output_file.hpp"
+
+namespace penstock::trace {
+
+namespace {
+
+// Ends with a byte that is no text and a line break: a file that was sent as text is told.
+constexpr std::array<char, 16> kMagic{'p', 'e', 'n', 's', 't', 'o', 'c',    'k',
+                                      ' ', 't', 'r', 'a', 'c', 'e', '\xb1', '\n'};
+constexpr std::uint32_t kVersion = 1;
+// An event in the file: its members without the padding.
+constexpr std::size_t kEventBytes = 3 * 8 + 4 * 4 + 2 + 2;
+
+/// Of bytes in order, wherever they are cut.
+class Hash {
+ public:
+  void add(const char* data, std::size_t bytes) {
+    while (bytes > 0) {
+      const std::size_t part = std::min(bytes, sizeof word_ - filled_);
+      std::memcpy(reinterpret_cast<char*>(&word_) + filled_, data, part);
+      filled_ += part;
+      data += part;
+      bytes -= part;
+      if (filled_ == sizeof word_) mix();
+    }
+  }
+  std::uint64_t value() {
+    mix();  // what is left, and how much that is
+    return hash_;
+  }
+
+ private:
+  void mix() {
+    hash_ = penstock::detail::mix64(hash_ ^ word_) + filled_;
+    word_ = 0;
+    filled_ = 0;
+  }
+
+  std::uint64_t hash_ = 0, word_ = 0;
+  std::size_t filled_ = 0;
+};
+
+// ---- Writing
+
+class Writer {
+ public:
+  explicit Writer(const std::filesystem::path& path) : file_(path) {}
+
+  template <class Number>
+  void number(Number value) {
+    static_assert(std::is_trivially_copyable_v<Number>);
+    bytes(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  void text(const std::string& value) {
+    number(static_cast<std::uint64_t>(value.size()));
+    bytes(value.data(), value.size());
+  }
+  void bytes(const char* data, std::size_t size) {
+    hash_.add(data, size);
+    file_.write({data, size});
+  }
+
+  /// The file is there now.
+  void finish() {
+    number(hash_.value());
+    file_.commit();
+  }
+
+ private:
+  detail::OutputFile file_;
+  Hash hash_;
+};
+
+void write(Writer& out, const Origin& origin) {
+  for (const std::string* text : {&origin.program, &origin.host, &origin.device, &origin.recorder})
+    out.text(*text);
+  out.number(origin.process);
+  out.number(std::int64_t{origin.rank});
+  out.number(std::uint64_t{origin.emulated});
+  out.number(origin.started);
+}
+
+void write(Writer& out, const Track& track) {
+  out.number(static_cast<std::uint64_t>(track.kind));
+  out.number(std::int64_t{track.device});
+  out.number(track.id);
+  out.text(track.name);
+}
+
+void write(Writer& out, const Event& event) {
+  out.number(event.begin);
+  out.number(event.end);
+  out.number(event.value);
+  out.number(event.correlation);
+  out.number(event.name);
+  out.number(event.track);
+  out.number(event.domain);
+  out.number(static_cast<std::uint8_t>(event.kind));
+  out.number(static_cast<std::uint8_t>(event.direction));
+  out.number(event.flags);
+}
+
+// ---- Reading
+
+class Reader {
+ public:
+  explicit Reader(const std::filesystem::path& path) : path_(path) {
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (file < 0) refuse(std::strerror(errno));  // NOLINT(concurrency-mt-unsafe)
+    std::string buffer(std::size_t{1} << 16, '\0');
+    ::ssize_t got = 0;
+    while ((got = ::read(file, buffer.data(), buffer.size())) > 0)
+      data_.append(buffer.data(), static_cast<std::size_t>(got));
+    const int error = errno;
+    ::close(file);
+    if (got < 0) refuse(std::strerror(error));  // NOLINT(concurrency-mt-unsafe)
+  }
+
+  template <class Number>
+  Number number() {
+    Number value{};
+    bytes(reinterpret_cast<char*>(&value), sizeof value);
+    return value;
+  }
+  /// Of things of at least `each` bytes: what the file has no room for is damage, and is not
+  /// allocated.
+  std::size_t count(std::size_t each) {
+    const auto value = number<std::uint64_t>();
+    if (value > (data_.size() - place_) / each) refuse_damage("it ends too early");
+    return static_cast<std::size_t>(value);
+  }
+  std::string text() {
+    std::string value(count(1), '\0');
+    bytes(value.data(), value.size());
+    return value;
+  }
+  void bytes(char* to, std::size_t size) {
+    if (size > data_.size() - place_) refuse_damage("it ends too early");
+    std::memcpy(to, data_.data() + place_, size);
+    place_ += size;
+  }
+
+  std::uint64_t hash_so_far() const {
+    Hash hash;
+    hash.add(data_.data(), place_);
+    return hash.value();
+  }
+  bool at_end() const { return place_ == data_.size(); }
+  void require(bool good, const char* what) const {
+    if (!good) refuse_damage(what);
+  }
+
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw std::runtime_error(path_.string() + ": " + why);
+  }
+  [[noreturn]] void refuse_damage(const std::string& what) const {
+    refuse("a damaged recording: " + what);
+  }
+
+ private:
+  std::filesystem::path path_;
+  std::string data_;
+  std::size_t place_ = 0;
+};
+
+void check_header(Reader& in) {
+  std::array<char, kMagic.size()> magic{};
+  in.bytes(magic.data(), magic.size());
+  if (magic != kMagic) in.refuse("no recording of penstock::trace");
+  const auto version = in.number<std::uint32_t>();
+  if (version != kVersion)
+    in.refuse("a recording of format version " + std::to_string(version) + ", this is version " +
+              std::to_string(kVersion) + ": read it with the penstock that wrote it");
+}
+
+Origin read_origin(Reader& in) {
+  Origin origin;
+  for (std::string* text : {&origin.program, &origin.host, &origin.device, &origin.recorder})
+    *text = in.text();
+  origin.process = in.number<std::int64_t>();
+  origin.rank = static_cast<int>(in.number<std::int64_t>());
+  origin.emulated = in.number<std::uint64_t>() != 0;
+  origin.started = in.number<std::int64_t>();
+  return origin;
+}
+
+Track read_track(Reader& in) {
+  Track track;
+  const auto kind = in.number<std::uint64_t>();
+  in.require(kind <= 1, "a track is neither a stream nor a thread");
+  track.kind = static_cast<Track::Kind>(kind);
+  track.device = static_cast<int>(in.number<std::int64_t>());
+  track.id = in.number<std::uint64_t>();
+  track.name = in.text();
+  return track;
+}
+
+Event read_event(Reader& in) {
+  Event event;
+  event.begin = in.number<Time>();
+  event.end = in.number<Time>();
+  event.value = in.number<std::uint64_t>();
+  event.correlation = in.number<std::uint32_t>();
+  event.name = in.number<std::uint32_t>();
+  event.track = in.number<std::uint32_t>();
+  event.domain = in.number<std::uint32_t>();
+  event.kind = static_cast<Kind>(in.number<std::uint8_t>());
+  event.direction = static_cast<Direction>(in.number<std::uint8_t>());
+  event.flags = in.number<std::uint16_t>();
+  return event;
+}
+
+void check(const Reader& in, const Timeline& timeline) {
+  in.require(!timeline.names.empty() && timeline.names[0].empty(), "its first name is not empty");
+  for (std::size_t i = 1; i < timeline.tracks.size(); ++i)
+    in.require(timeline.tracks[i - 1].kind <= timeline.tracks[i].kind, "a stream after a thread");
+  Time latest = timeline.begin;
+  for (const Event& event : timeline.events) {
+    in.require(event.kind <= Kind::range && event.direction <= Direction::host_to_host,
+               "an event of an unknown kind");
+    in.require(event.name < timeline.names.size() && event.domain < timeline.names.size() &&
+                   event.track < timeline.tracks.size(),
+               "an event without a name or a track");
+    in.require((timeline.tracks[event.track].kind == Track::Kind::stream) == on_device(event.kind),
+               "an event on a track of the other kind");
+    in.require(event.begin >= latest && event.end >= event.begin && event.end <= timeline.end,
+               "events out of order");
+    latest = event.begin;
+  }
+}
+
+}  // namespace
+
+void save(const Timeline& timeline, const std::filesystem::path& path) {
+  Writer out(path);
+  out.bytes(kMagic.data(), kMagic.size());
+  out.number(kVersion);
+  write(out, timeline.origin);
+  out.number(timeline.begin);
+  out.number(timeline.end);
+  out.number(timeline.dropped);
+  out.number(static_cast<std::uint64_t>(timeline.names.size()));
+  for (const std::string& name : timeline.names) out.text(name);
+  out.number(static_cast<std::uint64_t>(timeline.tracks.size()));
+  for (const Track& track : timeline.tracks) write(out, track);
+  out.number(static_cast<std::uint64_t>(timeline.events.size()));
+  for (const Event& event : timeline.events) write(out, event);
+  out.finish();
+}
+
+Timeline load(const std::filesystem::path& path) {
+  Reader in(path);
+  check_header(in);
+  Timeline timeline;
+  timeline.origin = read_origin(in);
+  timeline.begin = in.number<Time>();
+  timeline.end = in.number<Time>();
+  timeline.dropped = in.number<std::uint64_t>();
+  timeline.names.resize(in.count(sizeof(std::uint64_t)));
+  for (std::string& name : timeline.names) name = in.text();
+  timeline.tracks.resize(in.count(4 * sizeof(std::uint64_t)));
+  for (Track& track : timeline.tracks) track = read_track(in);
+  timeline.events.resize(in.count(kEventBytes));
+  for (Event& event : timeline.events) event = read_event(in);
+  const std::uint64_t hash = in.hash_so_far();
+  in.require(in.number<std::uint64_t>() == hash, "its hash is not that of its content");
+  in.require(in.at_end(), "there is more behind its end");
+  check(in, timeline);
+  return timeline;
+}
+
+}  // namespace penstock::trace

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reports and findings as programs read them.
+
+#include <penstock/trace/findings.hpp>
+#include <penstock/trace/report.hpp>
+
+#include <ostream>
+
+#include "json_text.hpp"
+#include "labels.hpp"
+
+namespace penstock::trace {
+
+namespace {
+
+using detail::JsonText;
+
+void add(JsonText& json, const Origin& origin) {
+  json.member("program", origin.program).member("host", origin.host);
+  json.member("process", origin.process).member("rank", origin.rank);
+  json.member("device", origin.device).member("recorder", origin.recorder);
+  json.member("emulated", origin.emulated).member("started", origin.started);
+}
+
+void add(JsonText& json, const RangeTimes& range) {
+  json.member("name", range.name).member("domain", range.domain).member("count", range.count);
+  json.member("total", range.total).member("mean", range.mean).member("median", range.median);
+  json.member("p99", range.p99).member("longest", range.longest).member("device", range.device);
+}
+
+void add(JsonText& json, const KernelTimes& kernel) {
+  json.member("name", kernel.name).member("count", kernel.count).member("total", kernel.total);
+  json.member("mean", kernel.mean).member("longest", kernel.longest);
+}
+
+void add(JsonText& json, const CopyTimes& copies) {
+  json.member("direction", detail::label(copies.direction)).member("pageable", copies.pageable);
+  json.member("synchronous", copies.synchronous).member("count", copies.count);
+  json.member("bytes", copies.bytes).member("total", copies.total);
+  json.member("bandwidth", copies.bandwidth).member("best", copies.best);
+}
+
+void add(JsonText& json, const CallTimes& call) {
+  json.member("name", call.name).member("count", call.count).member("total", call.total);
+  json.member("longest", call.longest);
+}
+
+void add(JsonText& json, const DeviceTimes& device) {
+  json.member("device", device.device).member("name", device.name).member("busy", device.busy);
+  json.member("compute", device.compute).member("copy", device.copy);
+  json.member("overlap", device.overlap).member("idle", device.idle);
+}
+
+void add(JsonText& json, const Gap& gap) {
+  json.member("device", gap.device).member("begin", gap.begin).member("end", gap.end);
+  json.member("cpu", gap.cpu).member("cause", to_string(gap.cause)).member("next", gap.next);
+}
+
+void add(JsonText& json, const Finding& finding) {
+  json.member("rule", to_string(finding.rule)).member("count", finding.count);
+  json.member("cost", finding.cost).member("share", finding.share);
+  json.member("begin", finding.begin).member("end", finding.end).member("track", finding.track);
+  json.member("evidence", finding.evidence).member("remedy", finding.remedy);
+}
+
+template <class Rows>
+void add_rows(JsonText& json, const Rows& rows) {
+  json.begin_array();
+  for (const auto& row : rows) {
+    json.begin_object();
+    add(json, row);
+    json.end_object();
+  }
+  json.end_array();
+}
+
+}  // namespace
+
+void write_json(const Report& report, std::ostream& out) {
+  JsonText json;
+  json.begin_object().key("origin").begin_object();
+  add(json, report.origin);
+  json.end_object();
+  json.member("begin", report.begin).member("end", report.end).member("steps", report.steps);
+  json.member("step_name", report.step_name).member("first_step", report.first_step);
+  json.member("samples_per_second", report.samples_per_second);
+  json.member("step_mean", report.step_mean).member("step_median", report.step_median);
+  json.member("step_p99", report.step_p99).member("dropped", report.dropped);
+  add_rows(json.key("ranges"), report.ranges);
+  add_rows(json.key("kernels"), report.kernels);
+  add_rows(json.key("copies"), report.copies);
+  add_rows(json.key("calls"), report.calls);
+  add_rows(json.key("devices"), report.devices);
+  add_rows(json.key("gaps"), report.gaps);
+  out << json.end_object().text();
+}
+
+void write_json(const std::vector<Finding>& findings, std::ostream& out) {
+  JsonText json;
+  add_rows(json, findings);
+  out << json.text();
+}
+
+}  // namespace penstock::trace

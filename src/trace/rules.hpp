@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The rules behind find(): each looks at a timeline for one thing.
+
+#include <penstock/trace/findings.hpp>
+
+#include <optional>
+#include <string>
+
+#include "activity.hpp"
+#include "steps.hpp"
+
+namespace penstock::trace::detail {
+
+struct Subject {
+  const Timeline& timeline;
+  const Activity& activity;
+  const Steps& steps;
+  const RuleOptions& options;
+
+  /// Of the measured time.
+  double share(Time cost) const;
+  /// Submitted (or begun, where that is not known) within a step that counts.
+  bool counts(const Event& event) const;
+};
+
+/// Puts together what events of one rule cost, and which was the worst.
+class Tally {
+ public:
+  void add(const Event& event, Time cost) {
+    ++count;
+    total += cost;
+    if (worst == nullptr || cost > longest) {
+      worst = &event;
+      longest = cost;
+    }
+  }
+
+  std::uint64_t count = 0;
+  Time total = 0, longest = 0;
+  const Event* worst = nullptr;
+
+  Finding finding(const Subject& subject, Rule rule, std::string evidence,
+                  std::string remedy) const;
+};
+
+using Found = std::optional<Finding>;
+
+// rules_copies.cpp
+Found find_pageable_copies(const Subject& subject);
+Found find_synchronous_copies(const Subject& subject);
+Found find_synchronous_fills(const Subject& subject);
+Found find_tiny_copies(const Subject& subject);
+Found find_not_overlapped(const Subject& subject);
+
+// rules_calls.cpp
+Found find_blocking_calls(const Subject& subject);
+Found find_allocations(const Subject& subject);
+
+// rules_device.cpp
+Found find_gaps(const Subject& subject);
+Found find_launch_bound(const Subject& subject);
+Found find_slow_first_batch(const Subject& subject);
+
+}  // namespace penstock::trace::detail

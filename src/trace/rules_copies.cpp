@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rules about copies and fills.
+
+#include <algorithm>
+#include <map>
+
+#include "labels.hpp"
+#include "rules.hpp"
+#include "units.hpp"
+
+namespace penstock::trace::detail {
+
+namespace {
+
+std::string where(const Subject& subject, const Event& event) {
+  return title(subject.timeline.track(event));
+}
+
+/// The host waited for this long: for as long as the call took.
+Time waited(const Subject& subject, const Event& event) {
+  const Event* call = subject.activity.submitter(event);
+  return call == nullptr ? event.duration() : call->duration();
+}
+
+/// The call is a copy's, and not that of a graph with copies in it.
+bool copies_alone(const Subject& subject, const Event& call) {
+  return subject.timeline.name(call).find("Memcpy") != std::string::npos ||
+         subject.timeline.name(call).find("memcpy") != std::string::npos;
+}
+
+/// Tiny copies a step that are none too many.
+constexpr std::uint64_t kTinyCopies = 10;
+/// A part of the time that is worth a change.
+constexpr double kWorthwhile = 0.02;
+
+}  // namespace
+
+Found find_pageable_copies(const Subject& subject) {
+  Tally tally;
+  std::uint64_t bytes = 0;
+  for (const Event& event : subject.timeline.events) {
+    if (event.kind != Kind::copy || !event.has(Flag::pageable) || event.has(Flag::synchronous) ||
+        !subject.counts(event))
+      continue;
+    tally.add(event, event.duration());
+    bytes += event.value;
+  }
+  if (tally.count == 0) return {};
+  const double rate = ratio(static_cast<double>(bytes), static_cast<double>(tally.total) / 1e9);
+  return tally.finding(
+      subject, Rule::pageable_copy,
+      counted(tally.count, "asynchronous copy", "asynchronous copies") +
+          " of pageable memory moved " + in_bytes(bytes) + " at " + in_rate(rate) + " in " +
+          in_time(tally.total) + ", the longest " + in_time(tally.longest) + " (" +
+          std::string(label(tally.worst->direction)) + ") on " + where(subject, *tally.worst) + ".",
+      "Take the host's memory from a PinnedPool, or let a Prefetcher fill its own: such a copy is "
+      "staged, and blocks the thread that asked for it.");
+}
+
+Found find_synchronous_copies(const Subject& subject) {
+  Tally tally;
+  std::uint64_t bytes = 0;
+  for (const Event& event : subject.timeline.events) {
+    if (event.kind != Kind::copy || !event.has(Flag::synchronous) || !subject.counts(event))
+      continue;
+    tally.add(event, waited(subject, event));
+    bytes += event.value;
+  }
+  if (tally.count == 0) return {};
+  return tally.finding(
+      subject, Rule::synchronous_copy,
+      "The host waited " + in_time(tally.total) + " for " +
+          counted(tally.count, "synchronous copy", "synchronous copies") + " of " +
+          in_bytes(bytes) + " in all, the longest " + in_time(tally.longest) + " (" +
+          std::string(label(tally.worst->direction)) + ") on " + where(subject, *tally.worst) + ".",
+      "Copy with cudaMemcpyAsync on a stream of its own: a Prefetcher does it for input, Readback "
+      "for results.");
+}
+
+Found find_synchronous_fills(const Subject& subject) {
+  Tally tally;
+  for (const Event& event : subject.timeline.events)
+    if (event.kind == Kind::fill && event.has(Flag::synchronous) && subject.counts(event))
+      tally.add(event, waited(subject, event));
+  if (tally.count == 0) return {};
+  return tally.finding(subject, Rule::synchronous_fill,
+                       "The host waited " + in_time(tally.total) + " for " +
+                           counted(tally.count, "memset", "memsets") + ", the longest " +
+                           in_time(tally.longest) + " for " + in_bytes(tally.worst->value) +
+                           " on " + where(subject, *tally.worst) + ".",
+                       "Use cudaMemsetAsync on the stream that reads the memory.");
+}
+
+Found find_tiny_copies(const Subject& subject) {
+  Tally tally;
+  std::uint64_t bytes = 0;
+  for (const Event& event : subject.timeline.events) {
+    if (!Activity::transfers(event) || event.value >= subject.options.tiny_bytes) continue;
+    const Event* call = subject.activity.submitter(event);
+    if (call == nullptr || !copies_alone(subject, *call)) continue;
+    if (event.duration() >= call->duration() || !subject.counts(event)) continue;
+    tally.add(event, call->duration());
+    bytes += event.value;
+  }
+  const std::uint64_t steps = std::max<std::uint64_t>(1, subject.steps.counted());
+  if (tally.count <= kTinyCopies * steps) return {};
+  // How many are too many in a time of unknown steps, only what they cost can tell.
+  if (!subject.steps.marked() && subject.share(tally.total) < kWorthwhile) return {};
+  return tally.finding(
+      subject, Rule::tiny_copies,
+      counted(tally.count, "copy", "copies") + " of " + in_bytes(bytes / tally.count) +
+          " on average (" + std::to_string(tally.count / steps) +
+          " a step) took less than their launches, which took " + in_time(tally.total) +
+          " in all; many are on " + where(subject, *tally.worst) + ".",
+      "Put the fields of a batch into one Layout, which is one block and one copy.");
+}
+
+namespace {
+
+/// Of one device: copies without a kernel beside them.
+struct Alone {
+  Intervals copies;
+  Time lost = 0;  ///< what overlapping them could save
+  Time all = 0;   ///< of copies
+  int device = 0;
+};
+
+Alone alone_on(const DeviceWork& work) {
+  Alone alone;
+  alone.device = work.device;
+  if (work.compute.empty()) return alone;
+  // What is copied before the first kernel fills the pipe; behind the last one, it is for later
+  // steps.
+  const Interval rest{work.compute.front().begin, work.compute.back().end};
+  const Intervals later = intersection(work.copy, {rest});
+  alone.all = length(later);
+  alone.copies = difference(later, work.compute);
+  // Where the bus is the limit, copies run alone though all kernels are beside copies: only what
+  // both do alone could have been done at once.
+  alone.lost = std::min(length(alone.copies), length(difference(work.compute, later)));
+  return alone;
+}
+
+}  // namespace
+
+Found find_not_overlapped(const Subject& subject) {
+  Alone worst;
+  Time lost = 0;
+  std::uint64_t count = 0;
+  const Interval& measured = subject.steps.measured();
+  for (const DeviceWork& work : subject.activity.work_within(measured)) {
+    Alone alone = alone_on(work);
+    if (subject.share(alone.lost) < kWorthwhile) continue;
+    lost += alone.lost;
+    count += alone.copies.size();
+    if (alone.lost > worst.lost) worst = std::move(alone);
+  }
+  if (count == 0) return {};
+  const Interval longest = *std::max_element(
+      worst.copies.begin(), worst.copies.end(),
+      [](const Interval& a, const Interval& b) { return a.length() < b.length(); });
+  const auto& events = subject.timeline.events;
+  const auto copy = std::find_if(events.begin(), events.end(), [&](const Event& event) {
+    return Activity::transfers(event) && event.begin <= longest.begin &&
+           longest.begin < event.end && subject.timeline.track(event).device == worst.device;
+  });
+  const Time alone = length(worst.copies);
+  return Finding{
+      .rule = Rule::not_overlapped,
+      .count = count,
+      .cost = lost,
+      .share = subject.share(lost),
+      .begin = longest.begin,
+      .end = longest.end,
+      .track = copy == events.end() ? 0 : copy->track,
+      .evidence = "Copies ran for " + in_time(alone) + " (" + in_percent(ratio(alone, worst.all)) +
+                  " of their time) with no kernel beside them on device " +
+                  std::to_string(worst.device) + ", " + in_time(worst.lost) +
+                  " of which kernels could have covered; the longest for " +
+                  in_time(longest.length()) +
+                  (copy == events.end() ? "." : " on " + where(subject, *copy) + "."),
+      .remedy =
+          "Copy the next batch while kernels run, on a stream of its own and from pinned "
+          "memory: a Prefetcher with device_depth of 2 or more does it."};
+}
+
+}  // namespace penstock::trace::detail

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rules about devices that have nothing to do.
+
+#include <algorithm>
+#include <map>
+
+#include "gaps.hpp"
+#include "kernel_names.hpp"
+#include "labels.hpp"
+#include "rules.hpp"
+#include "units.hpp"
+
+namespace penstock::trace::detail {
+
+namespace {
+
+std::string remedy_for(Cause cause) {
+  switch (cause) {
+    case Cause::input:
+      return "Load batches ahead with a Prefetcher; where there is one, give it more workers or a "
+             "deeper ring.";
+    case Cause::blocking_call:
+      return "Do not wait for the device before its next work is submitted: take results with "
+             "Readback, order streams by events.";
+    case Cause::allocation:
+      return "Allocate before the loop: a DeviceArena for the device, a PinnedPool for the host.";
+    case Cause::pageable_copy:
+      return "Copy from pinned memory, of a PinnedPool or a Prefetcher: that does not wait for the "
+             "device.";
+    case Cause::submission:
+      return "Submit the step as one graph: StepGraph.";
+    case Cause::program:
+    case Cause::unknown:
+      break;
+  }
+  return "Submit the device's work before this code runs, or move the code to another thread.";
+}
+
+std::string told(const CpuActivity& cpu) {
+  if (cpu.cause == Cause::unknown) return "";
+  if (cpu.name.empty()) return ", while the CPU ran code outside of calls and ranges";
+  return ", while the CPU was in " + cpu.name + " (" + std::string(to_string(cpu.cause)) + ")";
+}
+
+}  // namespace
+
+Found find_gaps(const Subject& subject) {
+  const auto part =
+      static_cast<Time>(static_cast<double>(subject.steps.typical()) * subject.options.gap);
+  const Time shortest = std::max(subject.options.shortest_gap, part);
+  const std::vector<DeviceGap> gaps =
+      gaps_of(subject.activity, subject.steps, std::max<Time>(1, shortest));
+  if (gaps.empty()) return {};
+  const DeviceGap& worst = gaps.front();
+  const CpuActivity cpu = cpu_during(subject.activity, worst);
+  Time total = 0;
+  for (const DeviceGap& gap : gaps) total += gap.idle.length();
+  return Finding{.rule = Rule::gap,
+                 .count = gaps.size(),
+                 .cost = total,
+                 .share = subject.share(total),
+                 .begin = worst.idle.begin,
+                 .end = worst.idle.end,
+                 .track = worst.next->track,
+                 .evidence = "Device " + std::to_string(worst.device) + " did nothing for " +
+                             in_time(worst.idle.length()) + " before " +
+                             shortened(readable(label(subject.timeline, *worst.next)), 60) +
+                             " on " + title(subject.timeline.track(*worst.next)) + told(cpu) +
+                             "; " + counted(gaps.size(), "gap", "gaps") + " of at least " +
+                             in_time(shortest) + " took " + in_time(total) + " in all.",
+                 .remedy = remedy_for(cpu.cause)};
+}
+
+// ---- Launch-bound stretches ---------------------------------------------------------------------
+
+namespace {
+
+/// From the end of a launch to the begin of its kernel on a device that has nothing to do.
+constexpr Time kLaunchLatency = 20'000;
+/// Launches that are farther apart belong to no stretch: the CPU does something else.
+constexpr Time kLaunchInterval = 100'000;
+/// Kernels of a stretch that is worth a word, and the part of the time it must cost.
+constexpr std::uint64_t kStretch = 10;
+constexpr double kWorthwhile = 0.02;
+
+/// Kernels of one device one after the other, each of which the device waited for.
+struct Stretch {
+  std::uint64_t kernels = 0;
+  Time idle = 0, launches = 0, computes = 0;
+  const Event* first = nullptr;
+  const Event* last = nullptr;
+};
+
+class StretchFinder {
+ public:
+  explicit StretchFinder(const Subject& subject) : subject_(subject) {}
+
+  /// By begin.
+  void add(const Event& kernel) {
+    Device& device = devices_[subject_.timeline.track(kernel).device];
+    const Event* call = subject_.activity.submitter(kernel);
+    if (call != nullptr && subject_.counts(kernel) && starved(device, kernel, *call)) {
+      Stretch& stretch = device.stretch;
+      if (stretch.kernels++ == 0) stretch.first = &kernel;
+      stretch.last = &kernel;
+      stretch.idle += kernel.begin - device.busy_until;
+      stretch.launches += call->begin - device.call->begin;
+      stretch.computes += kernel.duration();
+    } else {
+      close(device);
+    }
+    device.call = call;
+    device.busy_until = std::max(device.busy_until, kernel.end);
+  }
+
+  /// Work between kernels.
+  void occupy(const Event& event) {
+    Device& device = devices_[subject_.timeline.track(event).device];
+    device.busy_until = std::max(device.busy_until, event.end);
+  }
+
+  /// Those that are long enough.
+  const std::vector<Stretch>& finish() {
+    for (auto& [index, device] : devices_) close(device);
+    return stretches_;
+  }
+
+ private:
+  struct Device {
+    Time busy_until = 0;
+    const Event* call = nullptr;  ///< that launched the kernel before
+    Stretch stretch;
+  };
+
+  /// The device had nothing to do when the launch was through: what was launched before it had
+  /// ended, so it was shorter than the time between the two launches.
+  static bool starved(const Device& device, const Event& kernel, const Event& call) {
+    return device.call != nullptr && device.busy_until <= call.end &&
+           kernel.begin > device.busy_until && kernel.begin - call.end <= kLaunchLatency &&
+           call.begin > device.call->begin &&  // not of one graph
+           call.begin - device.call->begin <= kLaunchInterval;
+  }
+
+  void close(Device& device) {
+    if (device.stretch.kernels >= kStretch) stretches_.push_back(device.stretch);
+    device.stretch = {};
+  }
+
+  const Subject& subject_;
+  std::map<int, Device> devices_;
+  std::vector<Stretch> stretches_;
+};
+
+}  // namespace
+
+Found find_launch_bound(const Subject& subject) {
+  StretchFinder finder(subject);
+  for (const Event& event : subject.timeline.events) {
+    if (subject.activity.computes(event))
+      finder.add(event);
+    else if (event.kind == Kind::fill)
+      finder.occupy(event);
+  }
+  const std::vector<Stretch>& stretches = finder.finish();
+  Stretch sum, worst;
+  for (const Stretch& stretch : stretches) {
+    sum.kernels += stretch.kernels;
+    sum.idle += stretch.idle;
+    sum.launches += stretch.launches;
+    sum.computes += stretch.computes;
+    if (stretch.idle > worst.idle) worst = stretch;
+  }
+  if (stretches.empty() || subject.share(sum.idle) < kWorthwhile) return {};
+  const auto kernels = static_cast<Time>(sum.kernels);
+  return Finding{
+      .rule = Rule::launch_bound,
+      .count = stretches.size(),
+      .cost = sum.idle,
+      .share = subject.share(sum.idle),
+      .begin = worst.first->begin,
+      .end = worst.last->end,
+      .track = worst.first->track,
+      .evidence = counted(sum.kernels, "kernel", "kernels") + " of " +
+                  in_time(sum.computes / kernels) + " on average were launched one every " +
+                  in_time(sum.launches / kernels) + ", and the device waited " + in_time(sum.idle) +
+                  " for them; the worst stretch has " + std::to_string(worst.kernels) + ", from " +
+                  shortened(readable(label(subject.timeline, *worst.first)), 60) + " on " +
+                  title(subject.timeline.track(*worst.first)) + ".",
+      .remedy = "Capture the step once and replay it with StepGraph, or fuse small kernels."};
+}
+
+// ---- The first step -----------------------------------------------------------------------------
+
+Found find_slow_first_batch(const Subject& subject) {
+  constexpr std::size_t kSteps = 3;  // from which on there is a usual time
+  const Steps& steps = subject.steps;
+  if (steps.all().size() <= kSteps) return {};
+  const Step& first = steps.all().front();
+  const Time taken = first.taken();
+  // A host that runs ahead takes less for a step than the device: what a step takes in all counts.
+  const auto counted = static_cast<Time>(std::max<std::uint64_t>(1, steps.counted()));
+  const Time usual = std::max(steps.typical(), steps.measured().length() / counted);
+  const Time cost = taken - usual;
+  if (cost < subject.options.shortest_gap ||
+      static_cast<double>(taken) <= subject.options.slow_first * static_cast<double>(usual))
+    return {};
+  return Finding{.rule = Rule::slow_first_batch,
+                 .count = 1,
+                 .cost = cost,
+                 .share = subject.share(cost),
+                 .begin = first.begin,
+                 .end = first.begin + taken,
+                 .track = first.track,
+                 .evidence = "The first \"" + steps.name() + "\" took " + in_time(taken) +
+                             ", usual is " + in_time(usual) + ", on " +
+                             title(subject.timeline.tracks[first.track]) + ".",
+                 .remedy =
+                     "Make the Prefetcher before the model is set up, so that its first "
+                     "batches are there; load kernels and choose algorithms in a warm-up."};
+}
+
+}  // namespace penstock::trace::detail

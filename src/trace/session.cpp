@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <penstock/trace/session.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+
+#include "backend.hpp"
+#include "nvtx.hpp"
+#include "origin.hpp"
+#include "ranges.hpp"
+#include "salvage.hpp"
+
+namespace penstock::trace {
+
+namespace {
+
+using detail::Backend;
+using detail::EventSink;
+
+std::atomic<bool> recording_in_this_process{false};
+
+/// At most one at a time.
+class Claim {
+ public:
+  Claim() {
+    if (recording_in_this_process.exchange(true))
+      throw Unavailable(
+          "there is another penstock::trace::Session in this process, and CUPTI allows one at a "
+          "time: stop that one first");
+  }
+  ~Claim() { recording_in_this_process = false; }
+  Claim(const Claim&) = delete;
+  Claim& operator=(const Claim&) = delete;
+};
+
+}  // namespace
+
+struct Session::Recorder {
+  /// The one of this process.
+  static std::atomic<Recorder*>& current() {
+    static constinit std::atomic<Recorder*> the_current{nullptr};
+    return the_current;
+  }
+
+  explicit Recorder(SessionOptions asked);
+  ~Recorder();
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  void resume();
+  void pause();
+  Timeline stop();
+  Timeline take();
+
+  const SessionOptions options;
+  std::optional<Claim> claim = std::make_optional<Claim>();
+  EventSink sink;
+
+  // The switch may be called by any thread, also within a call of CUDA: nobody who holds the lock
+  // waits for such a call.
+  std::mutex mutex;
+  bool recording = false, ended = false;
+  Time begin = 0, end = 0;  ///< of the first stretch that was recorded, of the last one
+  std::unique_ptr<Backend> backend;
+};
+
+Session::Recorder::Recorder(SessionOptions asked) : options(asked), sink(options.max_events) {
+  const auto switch_recording = [](void* self, bool start) {
+    auto& recorder = *static_cast<Recorder*>(self);
+    if (!recorder.options.capture_range) return;
+    start ? recorder.resume() : recorder.pause();
+  };
+  backend = detail::emulated_runtime_is_linked()
+                ? detail::make_emulated_backend(sink, options, switch_recording, this)
+                : detail::make_cupti_backend(sink, options, switch_recording, this);
+  detail::start_names(sink, *backend);
+  try {
+    if (!options.capture_range) resume();
+  } catch (...) {
+    detail::stop_ranges(detail::now());
+    detail::stop_names();
+    throw;
+  }
+  current() = this;
+}
+
+Session::Recorder::~Recorder() {
+  if (ended) return;
+  current() = nullptr;
+  pause();
+  detail::stop_names();
+}
+
+void Session::Recorder::resume() {
+  const std::lock_guard lock(mutex);
+  if (recording || ended) return;
+  recording = true;
+  const Time time = detail::now();
+  if (begin == 0) begin = time;
+  if (options.ranges) detail::start_ranges(sink, time);
+  backend->resume();
+}
+
+void Session::Recorder::pause() {
+  const std::lock_guard lock(mutex);
+  if (!recording) return;
+  recording = false;
+  end = detail::now();
+  detail::stop_ranges(end);
+  backend->pause();
+}
+
+Timeline Session::Recorder::stop() {
+  pause();
+  {
+    const std::lock_guard lock(mutex);
+    if (ended) throw std::logic_error("Session::stop: it was stopped before");
+    ended = true;
+  }
+  current() = nullptr;
+  backend->flush();  // What was submitted until now ends after `end`.
+  detail::stop_names();
+  Timeline timeline = take();
+  backend.reset();
+  claim.reset();  // The next session may begin.
+  return timeline;
+}
+
+Timeline Session::Recorder::take() {
+  Timeline timeline = sink.take(begin, detail::now());
+  timeline.end = std::max(begin, end);
+  for (const Event& event : timeline.events) timeline.end = std::max(timeline.end, event.end);
+  backend->complete(timeline);
+  timeline.origin = detail::this_origin(begin);
+  timeline.origin.device = backend->device_name();
+  timeline.origin.recorder = backend->name();
+  timeline.origin.emulated = detail::emulated_runtime_is_linked();
+  return timeline;
+}
+
+Session::Session(SessionOptions options) : recorder_(std::make_unique<Recorder>(options)) {}
+
+Session::~Session() = default;
+
+Timeline Session::stop() {
+  return recorder_->stop();
+}
+
+/// What salvage() needs of a session.
+struct detail::Salvage {
+  static std::optional<Timeline> now() {
+    Session::Recorder* const recorder = Session::Recorder::current();
+    if (recorder == nullptr || recorder->begin == 0) return {};
+    if (recorder->recording) {
+      recorder->end = detail::now();
+      stop_ranges(recorder->end);
+    }
+    return recorder->take();
+  }
+};
+
+std::optional<Timeline> detail::salvage() {
+  return Salvage::now();
+}
+
+}  // namespace penstock::trace

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Writes made-up statistics: write_exports json|prometheus [device]. check_exports.py knows them.
+
+#include <chrono>
+#include <cstdio>
+#include <penstock/stats_export.hpp>
+#include <string>
+
+namespace {
+
+penstock::Stats made_up(bool device) {
+  using namespace std::chrono_literals;
+  penstock::Stats stats;
+  stats.source = {.busy = 1990ms,
+                  .waiting_for_room = 10ms,
+                  .batches = 100,
+                  .bytes = 100'000'000'000,
+                  .queued = 0.125,
+                  .capacity = 4};
+  stats.copy = {.busy = 100ms,
+                .waiting_for_input = 899999999ns,
+                .waiting_for_room = 1ns,
+                .batches = 99,
+                .bytes = 99'000'000'000,
+                .queued = 1.5,
+                .capacity = 2};
+  stats.consumer = {.busy = 250ms, .waiting_for_input = 750ms, .batches = 98, .bytes = 7};
+  stats.first_batch = 1500us;
+  stats.longest_wait = 25ms;
+  stats.skipped = 3;
+  stats.replaced = 4;
+  stats.workers = 2;
+  stats.host_depth = 5;
+  stats.device_depth = 6;
+  stats.host_bytes = 4096;
+  stats.device_bytes = 8192;
+  stats.pinned = false;
+  if (device)
+    stats.device = penstock::DeviceTimes{.copies = 97,
+                                         .batches = 96,
+                                         .consuming = 200ms,
+                                         .awaiting_batch = 700ms,
+                                         .awaiting_copy = 100ms,
+                                         .longest_wait = 30ms};
+  return stats;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string format = argc > 1 ? argv[1] : "";
+  const penstock::Stats stats = made_up(argc > 2);
+  const penstock::Labels labels = {{"job", "train"}, {"path", "a\\b \"c\"\nd, é"}};
+  if (format == "json")
+    std::puts(to_json(stats).c_str());
+  else if (format == "prometheus")
+    std::fputs(to_prometheus(stats, labels).c_str(), stdout);
+  else if (format == "bare")
+    std::fputs(to_prometheus(stats).c_str(), stdout);
+  else if (format == "escaped")  // A text like no verdict has.
+    std::puts(penstock::detail::JsonObject().text("text", "a\\b \"c\"\n\x01 é").str().c_str());
+  else
+    return 2;
+}

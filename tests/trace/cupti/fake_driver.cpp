@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <atomic>
+#include <cstring>
+
+#include "fake_cupti.hpp"
+
+namespace {
+
+std::atomic<CUresult> answer{CUDA_SUCCESS};
+std::atomic<int> waits{0};
+
+CUcontext context() {
+  static int object = 0;
+  return reinterpret_cast<CUcontext>(&object);
+}
+
+}  // namespace
+
+namespace penstock::test::fake {
+
+void set_driver(CUresult result) {
+  answer = result;
+}
+
+int synchronisations() {
+  return waits;
+}
+
+}  // namespace penstock::test::fake
+
+// Only what the backend looks up.
+extern "C" {
+
+CUresult cuInit(unsigned) {
+  return answer;
+}
+CUresult cuGetErrorString(CUresult, const char** text) {
+  *text = "no CUDA-capable device is detected";
+  return CUDA_SUCCESS;
+}
+CUresult cuDeviceGetCount(int* count) {
+  *count = 2;
+  return CUDA_SUCCESS;
+}
+CUresult cuDeviceGet(CUdevice* device, int ordinal) {
+  *device = ordinal;
+  return CUDA_SUCCESS;
+}
+CUresult cuDeviceGetName(char* name, int size, CUdevice) {
+  std::strncpy(name, "Fake GPU", static_cast<std::size_t>(size));
+  return CUDA_SUCCESS;
+}
+/// Device 0 has a context.
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
+  *flags = 0;
+  *active = device == 0 ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+CUresult cuDevicePrimaryCtxRetain(CUcontext* retained, CUdevice) {
+  *retained = context();
+  return CUDA_SUCCESS;
+}
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) {
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxPushCurrent_v2(CUcontext) {
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxPopCurrent_v2(CUcontext*) {
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxGetCurrent(CUcontext* current) {
+  *current = nullptr;
+  return CUDA_SUCCESS;
+}
+/// As the real one: its callbacks come, to a backend that must know them as its own.
+CUresult cuCtxSynchronize() {
+  ++waits;
+  penstock::test::fake::driver_call(CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize);
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamGetCtx(CUstream, CUcontext* of_stream) {
+  *of_stream = context();
+  return CUDA_SUCCESS;
+}
+
+}  // extern "C"

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// NVTX calls as programs make them, through NVTX's own headers.
+
+#include <nvtx3/nvToolsExt.h>
+#include <nvtx3/nvToolsExtCudaRt.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <penstock/markers.hpp>
+#include <penstock/trace/session.hpp>
+#include <thread>
+
+#include "function_name.hpp"
+#include "support/catch.hpp"
+#include "timelines.hpp"
+
+using namespace penstock::trace;
+using namespace penstock::test;
+
+namespace {
+
+std::uint32_t thread_id() {
+  return static_cast<std::uint32_t>(::syscall(SYS_gettid));
+}
+
+nvtxEventAttributes_t attributes(const char* text) {
+  nvtxEventAttributes_t attributes{};
+  attributes.version = NVTX_VERSION;
+  attributes.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+  attributes.messageType = NVTX_MESSAGE_TYPE_ASCII;
+  attributes.message.ascii = text;
+  return attributes;
+}
+
+const Event& only(const Timeline& timeline, const char* name) {
+  const Event* found = nullptr;
+  for (const Event& event : timeline.events)
+    if (timeline.name(event) == name) {
+      INFO(name);
+      REQUIRE(found == nullptr);
+      found = &event;
+    }
+  INFO(name);
+  REQUIRE(found != nullptr);
+  return *found;
+}
+
+}  // namespace
+
+TEST_CASE("NVTX: ranges nest, in the default domain and in domains of their own", "[trace]") {
+  nvtxInitialize(nullptr);
+  const nvtxDomainHandle_t domain = nvtxDomainCreateA("loader");
+  Session session;
+  CHECK(nvtxRangePushA("outer") == 0);
+  auto inner = attributes("inner");
+  inner.payloadType = NVTX_PAYLOAD_TYPE_INT32;
+  inner.payload.iValue = 17;
+  nvtxDomainRangePushEx(domain, &inner);
+  nvtxRangePushW(L"wide \u00e9");
+  nvtxRangePop();  // of the default domain: not `inner`
+  nvtxDomainRangePop(domain);
+  nvtxRangePop();
+  CHECK(nvtxRangePop() < 0);
+  const Timeline timeline = session.stop();
+  nvtxDomainDestroy(domain);
+
+  REQUIRE(timeline.events.size() == 3);
+  const Event &outer = only(timeline, "outer"), &middle = only(timeline, "inner"),
+              &wide = only(timeline, "wide ?");
+  CHECK(timeline.domain(outer).empty());
+  CHECK(timeline.domain(middle) == "loader");
+  CHECK(middle.value == 17);
+  for (const auto& [within, around] : {std::pair{&wide, &middle}, {&middle, &outer}}) {
+    CHECK(within->begin >= around->begin);
+    CHECK(within->end <= around->end);
+    CHECK(within->track == around->track);
+  }
+  CHECK(timeline.track(outer).id == thread_id());
+}
+
+TEST_CASE("NVTX: registered names and payloads of every type", "[trace]") {
+  const nvtxDomainHandle_t domain = nvtxDomainCreateA("loader");
+  const nvtxStringHandle_t name = nvtxDomainRegisterStringA(domain, "fill");
+  for (int round = 0; round < 2; ++round) {  // a name has another number in each session
+    Session session;
+    if (round == 1) nvtxRangePushA("first"), nvtxRangePop();
+    auto range = attributes(nullptr);
+    range.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
+    range.message.registered = name;
+    const auto record = [&](nvtxPayloadType_t type, auto set) {
+      range.payloadType = type;
+      set(range.payload);
+      nvtxDomainRangePushEx(domain, &range);
+      nvtxDomainRangePop(domain);
+    };
+    record(NVTX_PAYLOAD_TYPE_UNSIGNED_INT64, [](auto& payload) { payload.ullValue = 1ULL << 60; });
+    record(NVTX_PAYLOAD_TYPE_INT64, [](auto& payload) { payload.llValue = -1; });
+    record(NVTX_PAYLOAD_TYPE_DOUBLE, [](auto& payload) { payload.dValue = 3.5; });
+    record(NVTX_PAYLOAD_TYPE_UNSIGNED_INT32, [](auto& payload) { payload.uiValue = 4; });
+    record(NVTX_PAYLOAD_TYPE_FLOAT, [](auto& payload) { payload.fValue = 5.5F; });
+    record(NVTX_PAYLOAD_UNKNOWN, [](auto& payload) { payload.ullValue = 6; });
+    const Timeline timeline = session.stop();
+    std::vector<std::uint64_t> values;
+    for (const Event& event : events_named(timeline, "fill")) {
+      CHECK(timeline.domain(event) == "loader");
+      values.push_back(event.value);
+    }
+    std::sort(values.begin(), values.end());
+    CHECK(values == std::vector<std::uint64_t>{0, 0, 3, 4, 5, 1ULL << 60});
+  }
+  nvtxDomainDestroy(domain);
+}
+
+TEST_CASE("NVTX: a started range is the thread's that started it, wherever it ends", "[trace]") {
+  Session session;
+  nvtxRangeId_t id = 0;
+  std::uint64_t starter = 0;
+  std::thread([&] {
+    id = nvtxRangeStartA("request");
+    starter = thread_id();
+  }).join();
+  nvtxRangeEnd(id);
+  nvtxRangeEnd(id);  // once is enough
+  nvtxRangeEnd(4711);
+  const Timeline timeline = session.stop();
+  CHECK(timeline.track(only(timeline, "request")).id == starter);
+}
+
+TEST_CASE("NVTX: what is open when recording begins or ends is cut to it", "[trace]") {
+  nvtxRangePushA("open at both ends");
+  const nvtxRangeId_t early = nvtxRangeStartA("started before");
+  Session session;
+  nvtxRangeEnd(early);
+  nvtxRangePushA("open at the end");
+  const nvtxRangeId_t late = nvtxRangeStartA("never ended");
+  const Timeline timeline = session.stop();
+  nvtxRangePop();
+  nvtxRangePop();
+  nvtxRangeEnd(late);
+
+  CHECK(only(timeline, "open at both ends").begin == timeline.begin);
+  CHECK(only(timeline, "open at both ends").end == timeline.end);
+  CHECK(only(timeline, "started before").begin == timeline.begin);
+  CHECK(only(timeline, "started before").end < timeline.end);
+  CHECK(only(timeline, "open at the end").begin > timeline.begin);
+  CHECK(only(timeline, "open at the end").end == timeline.end);
+  CHECK(only(timeline, "never ended").end == timeline.end);
+
+  Session next;
+  CHECK(next.stop().events.empty());
+}
+
+TEST_CASE("NVTX: a thread that ends closes what it left open", "[trace]") {
+  Session session;
+  std::thread([] { nvtxRangePushA("left open"); }).join();
+  nvtxRangePushA("after");
+  nvtxRangePop();
+  const Timeline timeline = session.stop();
+  CHECK(only(timeline, "left open").end <= only(timeline, "after").begin);
+}
+
+TEST_CASE("NVTX: names of threads and streams, given before and while recording", "[trace]") {
+  cudaStream_t before = nullptr, meanwhile = nullptr, gone = nullptr;
+  REQUIRE_CUDA(cudaStreamCreate(&before));
+  REQUIRE_CUDA(cudaStreamCreate(&meanwhile));
+  REQUIRE_CUDA(cudaStreamCreate(&gone));
+  nvtxNameCudaStreamA(before, "copies");
+  nvtxNameCudaStreamA(gone, "gone");
+  REQUIRE_CUDA(cudaStreamDestroy(gone));
+  std::thread([] { nvtxNameOsThreadA(thread_id(), "worker 0"); }).join();
+  Session session;
+  nvtxNameCudaStreamA(meanwhile, "kernels");
+  nvtxNameOsThreadA(thread_id(), "consumer");
+  const Timeline timeline = session.stop();
+  REQUIRE_CUDA(cudaStreamDestroy(before));
+  REQUIRE_CUDA(cudaStreamDestroy(meanwhile));
+
+  std::vector<std::string> names;
+  for (const Track& track : timeline.tracks) names.push_back(track.name);
+  const auto has = [&](const char* name) {
+    return std::count(names.begin(), names.end(), name) == 1;
+  };
+  CHECK(has("copies"));
+  CHECK(has("kernels"));
+  CHECK(has("worker 0"));
+  CHECK(has("consumer"));
+  CHECK_FALSE(has("gone"));
+  nvtxNameOsThreadA(thread_id(), "");
+}
+
+TEST_CASE("function_name: functors of for_each, lambdas and functions", "[trace]") {
+  using penstock::trace::detail::shown_name;
+  CHECK(shown_name("penstock::detail::HostTask<app::Normalise<float> >::run_once(void*)") ==
+        "app::Normalise<float>");
+  CHECK(shown_name("app::step(int*)::{lambda(void*)#1}::_FUN(void*)") ==
+        "app::step(int*)::{lambda(void*)#1}");
+  CHECK(shown_name("app::$_0::__invoke(void*)") == "app::$_0");
+  CHECK(shown_name("plain") == "plain");
+}

@@ -1,0 +1,187 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# penstock-trace from outside: penstock_trace_test.sh <case> <penstock-trace> <traced> <program>. A
+# case is one of the functions below. Works in a temporary directory of its own.
+
+set -euo pipefail
+trace=$2 traced=$3 program=$4
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+fail() {
+  echo "FAILED: $*" >&2
+  exit 1
+}
+
+# Runs the words behind it, which must exit with $1; keeps what is printed in out.txt and err.txt.
+exits_with() {
+  local exit_code=0
+  "${@:2}" > out.txt 2> err.txt || exit_code=$?
+  [[ $exit_code == "$1" ]] || fail "exit code $exit_code, not $1: ${*:2}: $(cat out.txt err.txt)"
+}
+
+says() {  # says <text> <file>
+  grep --quiet --fixed-strings -- "$1" "$2" || fail "no '$1' in $2: $(cat "$2")"
+}
+
+count() {  # count <text> <file>: in how many lines
+  grep --count --fixed-strings -- "$1" "$2" || true
+}
+
+has_results() {  # has_results <directory>
+  local file
+  for file in trace.recording trace.json trace.html report.txt report.json findings.json; do
+    [[ -s $1/$file ]] || fail "no $1/$file: $(ls -R .)"
+  done
+}
+
+# An example as it is: what it prints comes first and whole, then the report.
+example() {
+  local arguments=(--cache . --records 500 --batch 16 --verify)
+  "$program" "${arguments[@]}" > /dev/null 2>&1  # makes the data
+  "$program" "${arguments[@]}" 2> /dev/null | grep -A 99 samples$ > alone.txt
+  exits_with 0 "$trace" --out out -- "$program" "${arguments[@]}"
+  grep -A 99 samples$ out.txt > rest.txt
+  head --lines="$(wc --lines < alone.txt)" rest.txt | diff - alone.txt || fail "its output is changed"
+  has_results out
+  says 'recorded by emulated CUDA runtime' out/report.txt
+  says 'step: mean' out/report.txt
+  [[ $(count '"ph":"X"' out/trace.json) != 0 ]] || fail "an empty trace"
+}
+
+files() {
+  exits_with 0 "$trace" --out out -- "$traced" clean
+  has_results out
+  says 'measured: 19 steps ("step")' out/report.txt
+  says 'Scale' out/report.txt
+  says 'host to device, pinned' out/report.txt
+  diff <(tail --lines=+1 out.txt) out/report.txt || fail "the report is not what was printed"
+  exits_with 0 "$trace" --quiet --out out -- "$traced" clean
+  [[ ! -s out.txt ]] || fail "printed: $(cat out.txt)"
+}
+
+again() {
+  exits_with 0 "$trace" --out out -- "$traced" clean
+  exits_with 0 "$trace" report out/trace.recording --out again
+  diff out/report.txt again/report.txt || fail "another report of the same recording"
+  diff out/trace.json again/trace.json || fail "another trace of the same recording"
+  exits_with 0 "$trace" report out/trace.recording --step nothing
+  exits_with 3 "$trace" report out/trace.recording --fail-on any --step nothing
+  truncate --size=-1 out/trace.recording
+  exits_with 1 "$trace" report out/trace.recording
+  says 'out/trace.recording: a damaged recording' err.txt
+  exits_with 1 "$trace" report nowhere
+  says 'nowhere: No such file' err.txt
+}
+
+exit_codes() {
+  exits_with 9 "$trace" --out out -- "$traced" fails
+  has_results out
+  exits_with 5 "$trace" --out quick -- "$traced" quick
+  has_results quick
+  exits_with 127 "$trace" --out none -- ./nowhere
+  says 'cannot run ./nowhere: No such file' err.txt
+  touch plain
+  exits_with 126 "$trace" --out none -- ./plain
+  exits_with 1 "$trace" --out none -- true
+  says 'nothing was recorded: the program made no call of CUDA' err.txt
+  exits_with 7 "$trace" --out none -- sh -c 'exit 7'
+  exits_with 137 "$trace" --out none -- sh -c 'kill -KILL $$'
+  says 'ended by signal 9' err.txt
+  [[ ! -e none ]] || fail "left behind: $(ls -R none)"
+  exits_with 2 "$trace"
+  says 'which program?' err.txt
+  exits_with 2 "$trace" --no-such-option -- "$traced"
+  says '--no-such-option' err.txt
+  exits_with 2 "$trace" --max-events 0 -- "$traced"
+  exits_with 0 "$trace" --help
+  says '--fail-on' out.txt
+}
+
+fail_on() {
+  exits_with 0 "$trace" --out out --fail-on synchronous-copy,pageable-copy -- "$traced" clean
+  exits_with 3 "$trace" --out out --fail-on synchronous-copy -- "$traced" synchronous
+  says 'synchronous-copy' out/report.txt
+  says '"synchronous-copy"' out/findings.json
+  exits_with 3 "$trace" --out out --fail-on gap,pageable-copy,allocation -- "$traced" pageable
+  exits_with 3 "$trace" --out out --fail-on any -- "$traced" pageable
+  exits_with 0 "$trace" --out out --fail-on synchronous-copy -- "$traced" pageable
+  exits_with 2 "$trace" --out out --fail-on slow -- "$traced" clean
+  says "no rule 'slow'" err.txt
+  says 'launch-bound' err.txt
+  exits_with 9 "$trace" --out out --fail-on any -- "$traced" fails  # its own code goes first
+}
+
+options() {
+  exits_with 0 "$trace" --out out --capture-range -- "$traced" range
+  says '4 steps ("step")' out/report.txt  # the fifth, apart, is the first one
+  exits_with 0 "$trace" --out out --max-events 10 -- "$traced" clean
+  says 'dropped' out/report.txt
+  exits_with 0 "$trace" --out out --samples-per-step 32 -- "$traced" clean
+  says 'samples/s' out/report.txt
+  exits_with 0 "$trace" --out out "$traced" clean  # without the dashes
+  has_results out
+}
+
+names() {
+  exits_with 0 "$trace" -- "$traced" clean
+  compgen -G "penstock-trace-$(hostname)-*" > directories.txt || fail "no directory: $(ls)"
+  grep --quiet -- '-[0-9]*$' directories.txt || fail "$(cat directories.txt)"
+  has_results "$(cat directories.txt)"
+  RANK=3 exits_with 0 "$trace" --out 'run-%r-%h%%' -- "$traced" clean
+  has_results "run-3-$(hostname)%"
+}
+
+# Each process of a program that starts others records what it does.
+processes() {
+  exits_with 0 "$trace" --out out -- sh -c "$traced clean & $traced clean; wait"
+  local directories=(out/*/)
+  [[ ${#directories[@]} == 2 ]] || fail "not two: $(ls -R out)"
+  has_results "${directories[0]}"
+  has_results "${directories[1]}"
+}
+
+# Programs that are killed or crash leave a recording as well.
+killed() {
+  exits_with 134 "$trace" --out aborted -- "$traced" abort
+  has_results aborted
+  mkfifo pipe
+  local pid line exit_code=0
+  "$trace" --out killed -- "$traced" wait > pipe 2> err.txt &  # heeds no signal
+  pid=$!
+  exec 3< pipe
+  read -r line <&3
+  [[ $line == ready ]] || fail "the first line is: $line"
+  kill -TERM "$pid"
+  cat <&3 > out.txt
+  wait "$pid" || exit_code=$?
+  [[ $exit_code == 143 ]] || fail "exit code $exit_code: $(cat err.txt)"
+  has_results killed
+  says '19 steps' out.txt
+}
+
+# Ctrl-C, to a program that ends its work then.
+interrupt() {
+  mkfifo pipe
+  local pid line exit_code=0
+  "$program" --cache . --records 500 > /dev/null 2> /dev/null  # makes the data
+  "$trace" --out out -- "$program" --cache . --records 500 --batch 1 --epochs 1000000 --slow-source 1 > out.txt 2> pipe &
+  pid=$!
+  exec 3< pipe
+  read -r line <&3  # the pipeline starts
+  kill -INT "$pid"
+  cat <&3 > err.txt
+  wait "$pid" || exit_code=$?
+  [[ $exit_code == 130 ]] || fail "exit code $exit_code: $(cat err.txt)"
+  has_results out
+}
+
+# One recorder at a time.
+session() {
+  exits_with 0 "$trace" --quiet --out out -- "$traced" session
+  says 'observed already, by penstock-trace' out.txt
+}
+
+"$1"

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// What tests of penstock::trace look for in a timeline.
+
+#include <algorithm>
+#include <penstock/trace/timeline.hpp>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+namespace penstock::trace {
+
+inline auto members(const Event& event) {
+  return std::tie(event.begin, event.end, event.value, event.correlation, event.name, event.track,
+                  event.domain, event.kind, event.direction, event.flags);
+}
+inline bool operator==(const Event& a, const Event& b) {
+  return members(a) == members(b);
+}
+
+}  // namespace penstock::trace
+
+namespace penstock::test {
+
+/// The events that are `wanted`, in their order.
+template <class Wanted>
+std::vector<trace::Event> events_where(const trace::Timeline& timeline, Wanted wanted) {
+  std::vector<trace::Event> found;
+  std::copy_if(timeline.events.begin(), timeline.events.end(), std::back_inserter(found), wanted);
+  return found;
+}
+
+inline std::vector<trace::Event> events_of(const trace::Timeline& timeline, trace::Kind kind) {
+  return events_where(timeline, [&](const trace::Event& event) { return event.kind == kind; });
+}
+
+inline std::vector<trace::Event> events_named(const trace::Timeline& timeline,
+                                              std::string_view name) {
+  return events_where(timeline,
+                      [&](const trace::Event& event) { return timeline.name(event) == name; });
+}
+
+}  // namespace penstock::test
