@@ -8,6 +8,7 @@
 #include <chrono>
 
 #include "support/catch.hpp"
+#include "support/eventually.hpp"
 #include "support/handles.hpp"
 #include "support/numbers.hpp"
 
@@ -16,6 +17,7 @@ using namespace std::chrono_literals;
 using penstock::Prefetcher;
 using penstock::Sampler;
 using penstock::Stats;
+using penstock::test::eventually;
 using penstock::test::Numbers;
 using penstock::test::numbers_layout;
 using penstock::test::TestStream;
@@ -78,6 +80,34 @@ TEST_CASE("copies of pageable memory block, which is a wait of whoever issues th
     CHECK(stats.consumer.waiting_for_input > 4 * stats.consumer.busy);
     CHECK(stats.bottleneck() == penstock::Bottleneck::copy);
     CHECK(stats.verdict().kind == penstock::VerdictKind::pinned_memory);
+  }
+}
+
+TEST_CASE("the end of a lease that issues a blocking copy is a wait for input",
+          "[prefetcher][device_times][emulated]") {
+  constexpr std::int64_t kBatch = 4096;
+  constexpr int kLeases = 5;
+  emulation::Options options = emulation::options();
+  options.machine.host_to_device = static_cast<double>(numbers_layout(kBatch).bytes()) / 2e-3;
+  options.machine.pageable_share = 0.5;  // 4 ms
+  emulation::reset(options);
+  {
+    TestStream stream;
+    Prefetcher<Numbers> prefetcher(numbers_layout(kBatch),
+                                   Sampler{{.samples = 10 * kBatch, .batch_size = kBatch}},
+                                   write_numbers,
+                                   {.workers = 1,
+                                    .host_depth = 3,
+                                    .device_depth = 1,
+                                    .host_memory = penstock::HostMemory::pageable});
+    for (int i = 0; i < kLeases; ++i) {
+      const auto batch = prefetcher.next(stream);
+      // The next batch is ready, and the worker has gone on: this thread will copy it.
+      const std::uint64_t made = static_cast<std::uint64_t>(i) + 3;
+      REQUIRE(eventually([&] { return prefetcher.stats().source.batches >= made; }));
+    }
+    CHECK(prefetcher.stats().consumer.waiting_for_input >= (kLeases - 1) * 4ms - 1ms);
+    REQUIRE_CUDA(cudaDeviceSynchronize());
   }
 }
 

@@ -97,7 +97,7 @@ TEST_CASE("without device times nobody knows how many workers are enough", "[ver
 TEST_CASE("with no workers the source has what the consumer leaves", "[verdict]") {
   Stats stats = timed({0, 10, 400});
   stats.workers = 0;
-  stats.source = {.busy = 600ms, .batches = 100};
+  stats.source = {.busy = 600ms, .waiting_for_room = 1ms, .batches = 100};
   const Verdict verdict = stats.verdict();
   CHECK(verdict.stage == Bottleneck::source);
   CHECK(verdict.kind == VerdictKind::more_workers);

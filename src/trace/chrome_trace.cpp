@@ -109,8 +109,9 @@ class ChromeTrace {
     const Track& track = timeline_.tracks[index];
     const std::int64_t process =
         track.kind == Track::Kind::stream ? process_of(track.device) : timeline_.origin.process;
-    // A stream's number may be 0, which viewers take for the idle thread.
-    std::uint64_t thread = track.kind == Track::Kind::stream ? index + 1 : track.id;
+    // Not a stream's number: viewers take 0 for the idle thread, and the process's for the main
+    // one.
+    std::uint64_t thread = track.kind == Track::Kind::stream ? kStreams + index : track.id;
     if (number > 0) thread = kOverlapping + number * timeline_.tracks.size() + index;
     return {process, thread};
   }
@@ -205,7 +206,9 @@ class ChromeTrace {
     const Event* call = activity_.submitter(event);
     if (call == nullptr) return;
     line_ = "{\"ph\":\"s\"";
-    append_flow(index, static_cast<std::size_t>(call - timeline_.events.data()), call->begin);
+    // Within the call: right at its begin, a viewer may not have come to it yet.
+    const Time start = call->begin + std::min<Time>(call->duration(), 1);
+    append_flow(index, static_cast<std::size_t>(call - timeline_.events.data()), start);
     write_line(line_);
     line_ = "{\"ph\":\"f\",\"bp\":\"e\"";
     append_flow(index, index, event.begin);
@@ -269,6 +272,7 @@ class ChromeTrace {
     first_ = false;
   }
 
+  static constexpr std::uint64_t kStreams = 1000;
   /// Above the ids that Linux gives to threads.
   static constexpr std::uint64_t kOverlapping = 1 << 24;
 

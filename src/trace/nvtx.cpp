@@ -5,6 +5,8 @@
 
 #include "nvtx.hpp"
 
+#include <unistd.h>
+
 #include <cstdint>
 
 // NVTX's headers define it weak and null; this file gives it its value (below), and so is the one
@@ -16,6 +18,7 @@ extern "C" int (*InitializeInjectionNvtx2_fnptr)(  // NOLINT(readability-identif
 
 #include <algorithm>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -62,6 +65,10 @@ struct Names {
 Names& names() {
   static Names& all = *new Names;
   return all;
+}
+
+bool is_alive(std::uint64_t thread) {
+  return ::access(("/proc/self/task/" + std::to_string(thread)).c_str(), F_OK) == 0;
 }
 
 /// The lock is held.
@@ -185,9 +192,15 @@ void attach_core(Table table, unsigned size) {
       +[](std::uint32_t thread, const wchar_t* name) { name_thread(thread, narrow(name)); });
 }
 
+/// The text itself is the handle; of each there is one.
 template <class Handle>
 Handle registered(std::string text) {
-  return reinterpret_cast<Handle>(new Text(std::move(text)));
+  static std::mutex& mutex = *new std::mutex;
+  static auto& texts = *new std::unordered_map<std::string, std::unique_ptr<Text>>;
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<Text>& known = texts[text];
+  if (known == nullptr) known = std::make_unique<Text>(std::move(text));
+  return reinterpret_cast<Handle>(known.get());
 }
 
 void attach_domains(Table table, unsigned size) {
@@ -242,6 +255,7 @@ void start_names(EventSink& sink, const Backend& backend) {
   const std::lock_guard lock(all.mutex);
   all.sink = &sink;
   all.backend = &backend;
+  std::erase_if(all.threads, [](const auto& thread) { return !is_alive(thread.first); });
   for (const auto& [thread, name] : all.threads) sink.name_thread(thread, name);
   for (const auto& [stream, name] : all.streams) tell(all, stream, name);
 }

@@ -124,6 +124,7 @@ Timeline Session::Recorder::stop() {
   backend->flush();  // What was submitted until now ends after `end`.
   detail::stop_names();
   Timeline timeline = take();
+  timeline.origin.device = backend->device_name();
   backend.reset();
   claim.reset();  // The next session may begin.
   return timeline;
@@ -135,7 +136,6 @@ Timeline Session::Recorder::take() {
   for (const Event& event : timeline.events) timeline.end = std::max(timeline.end, event.end);
   backend->complete(timeline);
   timeline.origin = detail::this_origin(begin);
-  timeline.origin.device = backend->device_name();
   timeline.origin.recorder = backend->name();
   timeline.origin.emulated = detail::emulated_runtime_is_linked();
   return timeline;
@@ -149,7 +149,7 @@ Timeline Session::stop() {
   return recorder_->stop();
 }
 
-/// What salvage() needs of a session.
+/// What salvage() needs of a session. Calls nothing of CUDA, which a forked copy must not use.
 struct detail::Salvage {
   static std::optional<Timeline> now() {
     Session::Recorder* const recorder = Session::Recorder::current();

@@ -82,14 +82,14 @@ TEST_CASE("on a terminal the line is redrawn in place, and a fresh one follows",
   CHECK(count(text, '\n') == 1);
   CHECK(text.back() == '\n');
   CHECK(text.find("\x1b[K") != std::string::npos);
-  CHECK(text.rfind("watched: ") > text.rfind("\r", text.size() - 2) - 1);
+  CHECK(text.rfind("watched: ") > text.rfind('\r', text.size() - 2) - 1);
 }
 
 TEST_CASE("elsewhere each look is a line", "[watch]") {
   const std::string text = watched(false, 4);
   CHECK(count(text, '\n') >= 3);
   CHECK(count(text, '\r') == 0);
-  CHECK(text.find("\x1b") == std::string::npos);
+  CHECK(text.find('\x1b') == std::string::npos);
   CHECK(text.find("source: more_workers\n") != std::string::npos);
   CHECK(text.find("\nwatched: ") != std::string::npos);
 }

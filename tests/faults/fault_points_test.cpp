@@ -124,7 +124,7 @@ void copy_on_device(const penstock::Ticket&, const Numbers& from, Numbers& to,
   copy(from.payload, to.payload);
 }
 
-enum class Way { plain, transformed };
+enum class Way { plain, transformed, timed };
 
 /// A consumer that checks what it gets on the device, in stream order.
 class Run {
@@ -135,7 +135,8 @@ class Run {
         prefetcher_(make(way, {.workers = workers,
                                .host_depth = 3,
                                .epochs = epochs,
-                               .stall_timeout = std::chrono::minutes(2)})) {}
+                               .stall_timeout = std::chrono::minutes(2),
+                               .device_times = way == Way::timed})) {}
 
   /// Takes up to `batches` batches; goes on after an error, as a program may.
   void take(int batches) {
@@ -153,7 +154,7 @@ class Run {
 
  private:
   Prefetcher<Numbers> make(Way way, const penstock::PrefetcherOptions& options) const {
-    if (way == Way::plain)
+    if (way != Way::transformed)
       return Prefetcher<Numbers>(numbers_layout(4), sampler_, write_numbers, options);
     return Prefetcher<Numbers>(numbers_layout(4), sampler_, write_numbers,
                                {numbers_layout(4), copy_on_device}, options);
@@ -210,6 +211,8 @@ const Scenario scenarios[] = {
      }},
     {"a transform on the device",
      [](int workers, Outcome& outcome) { Run(workers, 2, outcome, Way::transformed).take(4); }},
+    {"device times",
+     [](int workers, Outcome& outcome) { Run(workers, 2, outcome, Way::timed).take(3); }},
     {"a rewind",
      [](int workers, Outcome& outcome) {
        Run run(workers, 2, outcome);

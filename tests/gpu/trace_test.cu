@@ -218,6 +218,8 @@ TEST_CASE("the host's and the device's times are of one clock", "[gpu][trace]") 
   }
 }
 
+// Between two events there is more than the kernel: the device comes to it, and leaves it, in tens
+// of microseconds when it was idle.
 TEST_CASE("a kernel takes in the trace what events measure", "[gpu][trace]") {
   TestStream stream;
   TestEvent begin(cudaEventDefault), end(cudaEventDefault);
@@ -235,7 +237,8 @@ TEST_CASE("a kernel takes in the trace what events measure", "[gpu][trace]") {
   REQUIRE(kernels.size() == measured.size());
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     const double traced = static_cast<double>(kernels[i].duration()) / 1e6;  // ms
-    CHECK(std::abs(traced - static_cast<double>(measured[i])) < 0.02 * traced + 0.02);
+    CHECK(traced <= static_cast<double>(measured[i]) + 0.001);
+    CHECK(static_cast<double>(measured[i]) - traced < 0.02 * traced + 0.2);
   }
 }
 

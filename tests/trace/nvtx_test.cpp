@@ -7,6 +7,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <future>
 #include <penstock/markers.hpp>
 #include <penstock/trace/session.hpp>
 #include <thread>
@@ -168,11 +170,20 @@ TEST_CASE("NVTX: names of threads and streams, given before and while recording"
   nvtxNameCudaStreamA(before, "copies");
   nvtxNameCudaStreamA(gone, "gone");
   REQUIRE_CUDA(cudaStreamDestroy(gone));
-  std::thread([] { nvtxNameOsThreadA(thread_id(), "worker 0"); }).join();
+  std::thread([] { nvtxNameOsThreadA(thread_id(), "gone too"); }).join();
+  std::promise<void> named, taken;
+  std::thread worker([&] {
+    nvtxNameOsThreadA(thread_id(), "worker 0");
+    named.set_value();
+    taken.get_future().wait();
+  });
+  named.get_future().wait();
   Session session;
   nvtxNameCudaStreamA(meanwhile, "kernels");
   nvtxNameOsThreadA(thread_id(), "consumer");
   const Timeline timeline = session.stop();
+  taken.set_value();
+  worker.join();
   REQUIRE_CUDA(cudaStreamDestroy(before));
   REQUIRE_CUDA(cudaStreamDestroy(meanwhile));
 
@@ -186,6 +197,7 @@ TEST_CASE("NVTX: names of threads and streams, given before and while recording"
   CHECK(has("worker 0"));
   CHECK(has("consumer"));
   CHECK_FALSE(has("gone"));
+  CHECK_FALSE(has("gone too"));
   nvtxNameOsThreadA(thread_id(), "");
 }
 

@@ -51,6 +51,16 @@ example() {
   [[ $(count '"ph":"X"' out/trace.json) != 0 ]] || fail "an empty trace"
 }
 
+# Another one, whose kernel is a function of its own.
+minimal() {
+  head --bytes=$((3073 * 512)) /dev/zero | tee data_batch_1.bin > data_batch_2.bin
+  exits_with 0 "$trace" --out out -- "$program"
+  has_results out
+  says 'fill (penstock)' out/report.txt
+  says 'kernel_on_cpu::launch' out/trace.json
+  says 'host to device, pinned' out/report.txt
+}
+
 files() {
   exits_with 0 "$trace" --out out -- "$traced" clean
   has_results out
@@ -83,6 +93,8 @@ exit_codes() {
   has_results quick
   exits_with 127 "$trace" --out none -- ./nowhere
   says 'cannot run ./nowhere: No such file' err.txt
+  exits_with 1 "$trace" --out err.txt/none -- "$traced"
+  says 'cannot make the directory err.txt/none: Not a directory' err.txt
   touch plain
   exits_with 126 "$trace" --out none -- ./plain
   exits_with 1 "$trace" --out none -- true
@@ -162,6 +174,16 @@ killed() {
   says '19 steps' out.txt
 }
 
+# Work that nobody waits for is waited for at the end of the program.
+unfinished() {
+  local schedule
+  for schedule in eager lazy random,seed=1; do
+    PENSTOCK_EMULATION=schedule=$schedule exits_with 0 "$trace" --out out -- "$traced" unfinished
+    [[ $(count '"cat":"kernel"' out/trace.json) == 20 ]] || fail "$schedule: $(cat out.txt)"
+    [[ $(count '"cat":"copy"' out/trace.json) == 20 ]] || fail "$schedule: $(cat out.txt)"
+  done
+}
+
 # Ctrl-C, to a program that ends its work then.
 interrupt() {
   mkfifo pipe
@@ -176,6 +198,18 @@ interrupt() {
   wait "$pid" || exit_code=$?
   [[ $exit_code == 130 ]] || fail "exit code $exit_code: $(cat err.txt)"
   has_results out
+}
+
+# A library that cannot be injected is told of, and the program runs all the same.
+injection() {
+  CUDA_INJECTION64_PATH=./nowhere exits_with 0 "$traced" clean
+  says 'penstock: CUDA_INJECTION64_PATH=./nowhere: ' err.txt
+  CUDA_INJECTION64_PATH=libm.so.6 exits_with 0 "$traced" clean
+  says 'it has no InitializeInjection' err.txt
+  local library
+  library=$(dirname "$trace")/libpenstock_trace_inject.so
+  CUDA_INJECTION64_PATH=$library exits_with 0 "$traced" clean  # nobody asked for a recording
+  [[ ! -s err.txt ]] || fail "$(cat err.txt)"
 }
 
 # One recorder at a time.

@@ -38,10 +38,8 @@ inline Loads loads(const Stats& stats) {
   const auto wall = stats.consumer.busy + stats.consumer.waiting_for_input;
   Loads loads;
   // With no workers the source has no time of its own: the rest of it is the consumer's.
-  loads.source =
-      stats.workers == 0 && wall.count() > 0 && stats.source.waiting_for_room.count() == 0
-          ? std::min(1.0, ratio(stats.source.busy, wall))
-          : stats.source.utilisation();
+  loads.source = stats.workers == 0 ? std::min(1.0, ratio(stats.source.busy, wall))
+                                    : stats.source.utilisation();
   loads.copy = stats.copy.utilisation();
   if (stats.device) {
     const auto waiting = stats.device->awaiting_batch + stats.device->awaiting_copy;

@@ -54,26 +54,47 @@ void set(const char* variable, const std::string& value) {
   ::setenv(variable, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): one thread
 }
 
-void set_environment(const ApplicationOptions& options) {
+void set_environment(const ApplicationOptions& options, const std::string& directory) {
   set("CUDA_INJECTION64_PATH", options.library);
   set("NVTX_INJECTION64_PATH", options.library);
-  set(inject::kDirectory, std::filesystem::absolute(expand(options.directory, ::getpid())));
+  set(inject::kDirectory, directory);
   set(inject::kMaxEvents, std::to_string(options.max_events));
   if (options.capture_range) set(inject::kCaptureRange, "1");
   if (options.whole_graphs) set(inject::kWholeGraphs, "1");
 }
 
-/// Becomes the program; when that fails, says why through the pipe.
-[[noreturn]] void become(const ApplicationOptions& options, int pipe) {
-  set_environment(options);
+/// What the child tells when it could not become the program.
+struct Failure {
+  int error = 0;
+  bool of_directory = false;
+};
+
+/// Becomes the program; returns when that fails.
+Failure become(const ApplicationOptions& options) {
+  std::error_code error;
+  const auto directory = std::filesystem::absolute(expand(options.directory, ::getpid()));
+  std::filesystem::create_directories(directory, error);
+  if (error) return {error.value(), true};
+  set_environment(options, directory);
   std::vector<char*> arguments;
   for (const std::string& word : options.command)
     arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   ::execvp(arguments[0], arguments.data());
-  const int error = errno;
-  if (::write(pipe, &error, sizeof error) != sizeof error) ::_exit(EXIT_FAILURE);
-  ::_exit(127);
+  return {errno, false};
+}
+
+[[noreturn]] void run_as_child(const ApplicationOptions& options, int pipe) {
+  const Failure failure = become(options);
+  const bool told = ::write(pipe, &failure, sizeof failure) == sizeof failure;
+  ::_exit(told ? 0 : EXIT_FAILURE);
+}
+
+NotStarted not_started(const ApplicationOptions& options, const Failure& failure,
+                       const std::string& directory) {
+  const std::string why = ": " + std::error_code(failure.error, std::generic_category()).message();
+  if (failure.of_directory) return {"cannot make the directory " + directory + why, 1};
+  return {"cannot run " + options.command.front() + why, failure.error == ENOENT ? 127 : 126};
 }
 
 /// Passes signals on until the process has ended; returns its status. The terminal's Ctrl-C has
@@ -131,23 +152,28 @@ Ended run(const ApplicationOptions& options) {
   if (process < 0) throw std::system_error(errno, std::generic_category(), "fork");
   if (process == 0) {
     signals.restore();
-    become(options, ends[1]);
+    run_as_child(options, ends[1]);
   }
   ::close(ends[1]);
-  int error = 0;
-  const ::ssize_t told = ::read(ends[0], &error, sizeof error);  // Ends when it is the program.
+  Failure failure;
+  const ::ssize_t told = ::read(ends[0], &failure, sizeof failure);  // 0: it is the program now
   ::close(ends[0]);
   const int status = wait_for(process, signals);
-  if (told == sizeof error)
-    throw NotStarted("cannot run " + options.command.front() + ": " +
-                         std::error_code(error, std::generic_category()).message(),
-                     error == ENOENT ? 127 : 126);
   Ended ended;
-  ended.process = process;
+  ended.directory = expand(options.directory, process);
+  if (told == sizeof failure) {
+    remove_empty(ended.directory);
+    throw not_started(options, failure, ended.directory);
+  }
   ended.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   ended.exit_code = ended.signal != 0 ? 128 + ended.signal : WEXITSTATUS(status);
-  ended.directory = expand(options.directory, process);
   return ended;
+}
+
+void remove_empty(const std::filesystem::path& directory) {
+  std::error_code not_empty;
+  if (std::filesystem::is_directory(directory, not_empty))
+    std::filesystem::remove(directory, not_empty);
 }
 
 }  // namespace penstock::trace::program

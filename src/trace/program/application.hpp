@@ -25,19 +25,20 @@ struct ApplicationOptions {
 /// The program could not be started.
 struct NotStarted : std::runtime_error {
   NotStarted(const std::string& what, int code) : std::runtime_error(what), exit_code(code) {}
-  int exit_code;  ///< as a shell has it: 127 no such program, 126 it cannot be executed
+  int exit_code;  ///< as a shell has it: 127 no such program, 126 it cannot be executed; 1 else
 };
 
 struct Ended {
-  ::pid_t process = 0;
-  int exit_code = 0;  ///< 128 + signal when a signal ended it
-  int signal = 0;     ///< 0: none did
-  std::filesystem::path directory;
+  int exit_code = 0;                ///< 128 + signal when a signal ended it
+  int signal = 0;                   ///< 0: none did
+  std::filesystem::path directory;  ///< is there, empty where nothing was recorded
 };
 
 /// Blocks until the program ends. Signals that are sent to this process (by kill; not Ctrl-C, which
 /// the terminal sends to both) go to it. Throws NotStarted, std::system_error.
 Ended run(const ApplicationOptions& options);
+
+void remove_empty(const std::filesystem::path& directory);
 
 /// "%h" and "%r" as this machine and process have them, "%p" as given; "-%r" is nothing where there
 /// is no rank. "%%" is "%".

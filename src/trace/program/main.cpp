@@ -109,6 +109,7 @@ int trace(const Options& options) {
   const std::vector<fs::path> directories = collect(ended);
   if (directories.empty()) {
     complain(explain(ended), 0);
+    remove_empty(ended.directory);
     return ended.exit_code != 0 ? ended.exit_code : kNothingRecorded;
   }
   bool found = false;

@@ -184,7 +184,7 @@ TEST_CASE("Flows of a Chrome trace join each call with all that it put on stream
   for (std::size_t i = 0; i < 2; ++i) {
     CHECK(starts[i]["id"] == ends[i]["id"]);
     CHECK(starts[i]["cat"] == ends[i]["cat"]);
-    CHECK(starts[i]["ts"] == 10.0);
+    CHECK(starts[i]["ts"] == 10.001);
     CHECK(starts[i]["tid"] == 9);
     CHECK(ends[i]["bp"] == "e");
   }

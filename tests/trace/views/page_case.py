@@ -67,6 +67,14 @@ class PageTest(BrowserTest):
         for _ in range(count):
             self.run_js("new Promise((done) => requestAnimationFrame(() => done()))")
 
+    def wait_for(self, condition):
+        """What the browser tells the page in a frame of its own choice: a change of size or of theme."""
+        for _ in range(600):
+            if self.run_js(condition):
+                return
+            self.frames()
+        self.fail(f"in 600 frames this did not come true: {condition}")
+
     def view(self):
         return self.run_js("[penstockTrace.view.begin, penstockTrace.view.end]")
 

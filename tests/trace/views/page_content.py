@@ -90,7 +90,14 @@ class Odd(PageTest):
         for mine, its in zip(self.sample.events, shown):
             wanted = "scale<float>" if mine[1].startswith("_Z5scale") else mine[1]
             self.assertEqual([its[0], its[1], *its[2:]], [mine[0], wanted, *mine[2:]])
-        self.assertIn("<img src=x onerror=alert(1)>", self.texts("#label-list .row"))
+
+    def test_each_device_has_its_rows(self):
+        self.assertEqual(self.texts("#label-list .row"),
+                         ["device 0", "idle", "<img src=x onerror=alert(1)>", "device 1", "idle", "stream 7",
+                          "process 0", "\"quoted\" & 'single' \\ back"])
+        index = next(i for i, event in enumerate(self.sample.events) if event[1] == "on device 1")
+        self.browser.move(*self.look_at(index))
+        self.assertEqual(self.run_js("penstockTrace.hovered?.event"), index)
 
     def test_payloads_of_64_bits(self):
         for name, payload in [("</script>", "18,446,744,073,709,551,615"), ("bytes", "9,007,199,254,740,993")]:

@@ -115,8 +115,7 @@ class Moving(PageTest):
 
     def test_many_tracks_scroll(self):
         self.browser.resize(WIDTH, 560)
-        self.frames(2)
-        self.assertGreater(self.run_js("penstockTrace.view.lowest"), 0)
+        self.wait_for("penstockTrace.view.lowest > 0")
         left, top, _, _ = self.tracks()
         self.browser.wheel(left - 60, top + 60, 5000)
         scroll, lowest = self.run_js("[penstockTrace.view.scroll, penstockTrace.view.lowest]")
@@ -151,7 +150,8 @@ class Looking(PageTest):
 
     def test_hover_on_a_dense_screen(self):
         self.browser.resize(1100, 800, ratio=2)
-        self.frames(2)
+        self.wait_for("penstockTrace.painter.ratio === 2 && penstockTrace.painter.canvas.width === 2 * "
+                      "document.getElementById('tracks').clientWidth")
         self.check_hover(15, seed=3)
 
     def test_copies_tell_bytes_and_bandwidth(self):
@@ -231,6 +231,9 @@ class Looking(PageTest):
         grounds = []
         for scheme in ["light", "dark"]:
             self.browser.prefer(scheme, motion="reduce")
+            self.wait_for(f"""matchMedia('(prefers-color-scheme: {scheme})').matches &&
+              getComputedStyle(document.documentElement).getPropertyValue('--back') ===
+              penstockTrace.colours.theme.back""")
             self.frames()
             theme = self.run_js("penstockTrace.colours.theme")
             grounds.append(theme["back"])

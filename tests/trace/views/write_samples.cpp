@@ -6,7 +6,8 @@
 //
 //   run.html, run.json    a training run as a page, and what the page must show of it
 //   empty.html            of a timeline without anything
-//   odd.html, odd.json    names that would break a page, payloads of 64 bits, overlapping ranges
+//   odd.html, odd.json    names that would break a page, payloads of 64 bits, overlapping ranges,
+//                         two devices
 //   many.html             about EVENTS events, if given; prints how long writing took
 
 #include <penstock/trace/findings.hpp>
@@ -74,6 +75,7 @@ void write_sample(const Timeline& timeline, const std::filesystem::path& folder,
 Timeline odd_timeline() {
   TimelineBuilder builder;
   const auto stream = builder.stream(0, 7, "<img src=x onerror=alert(1)>");
+  const auto other = builder.stream(1, 7);
   const auto thread = builder.thread(99, "\"quoted\" & 'single' \\ back");
   builder.range(thread, "</script><script>window.broken = true</script>", {0, 100}).value =
       18'446'744'073'709'551'615ULL;
@@ -86,6 +88,7 @@ Timeline odd_timeline() {
   const auto graph = builder.submit(thread, stream, Kind::kernel, "cudaGraphLaunch", "first node",
                                     {100, 105}, {110, 120});
   builder.add(Kind::kernel, stream, "second node", {121, 130}).correlation = graph.correlation;
+  builder.launch(thread, other, "on device 1", {131, 133}, {140, 145});
   return builder.timeline();
 }
 

@@ -148,7 +148,7 @@ std::string Answers::summary() const {
                       std::to_string(skipped_) + " skipped";
   if (answered() == 0) return lines + '\n';
   lines += text("; %.1f images/s, the first answer after %.3f s\n",
-                static_cast<double>(answered()) / seconds(last_answer_ - start_),
+                static_cast<double>(answered()) / seconds(last_answer_ - begin_),
                 seconds(first_answer_ - start_));
   lines += "an image, from its path to its answer: " + percentiles(images_);
   lines += "a batch, from its last pixel to its answers: " + percentiles(batches_);

@@ -48,7 +48,7 @@ struct AnswerOptions {
 /// One thread at a time.
 class Answers {
  public:
-  /// `start`: when the program was asked.
+  /// `start`: when the program was asked. The images/s count from now on.
   Answers(AnswerOptions options, std::int64_t classes, Clock::time_point start);
 
   /// The logits of whole images: rows first, first + 1 ... of the batch, of which the earlier ones
@@ -67,7 +67,7 @@ class Answers {
 
   const AnswerOptions options_;
   const std::size_t classes_;
-  const Clock::time_point start_;
+  const Clock::time_point start_, begin_ = Clock::now();
   std::size_t next_ = 0;  // of the batch's images
   std::string lines_;     // that are yet to be written
   std::uint64_t skipped_ = 0, labelled_ = 0, right_ = 0;

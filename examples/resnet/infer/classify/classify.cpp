@@ -133,6 +133,8 @@ void classify_all(const Options& options, const Model& model, const InferenceNet
 }
 
 int classify(const Options& options, Clock::time_point start) {
+  if (options.model.prepared.empty() && options.model.weights.empty())
+    throw std::invalid_argument("which network: --prepared, or --weights and --model (--help)");
   const std::unique_ptr<Inputs> inputs = inputs_of(options);
   const Model model = load(options.model);
   AnswerOptions printing{options.top, options.json, names_of(options, model), inputs->count()};

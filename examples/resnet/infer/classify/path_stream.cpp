@@ -25,15 +25,20 @@ class PathStream final : public Inputs {
 
   std::vector<Input> take(std::uint64_t batch, std::size_t most,
                           const std::stop_token& stop) override {
-    std::unique_lock lock(mutex_);
-    if (!turn_.wait(lock, stop, [&] { return turn_of_ == batch; })) return {};
-    // Waits for paths with the lock held: whoever comes later has nothing to do before.
+    {
+      std::unique_lock lock(mutex_);
+      if (!turn_.wait(lock, stop, [&] { return turn_of_ == batch; })) return {};
+    }
+    // Nobody else comes here before the turn goes on: no lock is held while paths are waited for.
     std::vector<Input> inputs;
     do {
       for (; inputs.size() < most && !lines_.empty(); lines_.pop_front())
         inputs.push_back({std::move(lines_.front())});
     } while (inputs.size() < most && !ended_ && read_more(inputs.empty(), stop));
-    ++turn_of_;
+    {
+      const std::lock_guard lock(mutex_);
+      ++turn_of_;
+    }
     turn_.notify_all();
     return inputs;
   }
@@ -76,7 +81,7 @@ class PathStream final : public Inputs {
   const int descriptor_;
   std::mutex mutex_;
   std::condition_variable_any turn_;
-  std::uint64_t turn_of_ = 0;
+  std::uint64_t turn_of_ = 0;  // a batch's number; the rest belongs to that batch
   std::deque<std::string> lines_;
   std::string line_;  // its end is yet to come
   bool ended_ = false;

@@ -37,9 +37,18 @@ class Recorder {
     return result_.all_answered;
   }
 
-  std::uint64_t answered() const {
+  /// Of an open loop's sender: a request was sent so long behind the schedule.
+  void note_late(Clock::duration late) {
     const std::lock_guard lock(mutex_);
-    return result_.all_answered;
+    result_.late = std::max(result_.late, late);
+  }
+  /// So many requests are sent.
+  void note_backlog(std::uint64_t sent) {
+    const std::lock_guard lock(mutex_);
+    const Load& load = result_.load;
+    const std::uint64_t backlog = sent - result_.all_answered;
+    if (sent == load.warmup + load.requests / 2) result_.backlog_half = backlog;
+    if (sent == load.warmup + load.requests) result_.backlog_end = backlog;
   }
 
   /// When no more answers come.
@@ -48,11 +57,10 @@ class Recorder {
       result_.seconds = std::chrono::duration<double>(last_answer_ - first_arrival_).count();
     return std::move(result_);
   }
-  Result& unfinished() { return result_; }
 
  private:
   const Images& images_;
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   Result result_;
   Clock::time_point first_arrival_, last_answer_;
 };
@@ -79,8 +87,7 @@ class Clients {
   bool send() {
     const std::lock_guard lock(mutex_);
     if (sent_ == total_ || examples::interrupted()) return false;
-    const Clock::time_point now = Clock::now();
-    queue_.push(images_.request(sent_++, now), now);
+    queue_.push(images_.request(sent_++, Clock::now()));
     return true;
   }
 
@@ -105,24 +112,6 @@ bool wait_until(Clock::time_point time) {
   return !examples::interrupted();
 }
 
-void send_by_schedule(const Images& images, Recorder& recorder, const Serving& serving,
-                      RequestQueue<Request>& queue) {
-  Result& result = recorder.unfinished();
-  const Load& load = result.load;
-  Arrivals arrivals(load.rate, load.arrivals, load.seed);
-  const std::uint64_t total = load.warmup + load.requests;
-  const Clock::time_point start = Clock::now();
-  for (std::uint64_t number = 0; number < total; ++number) {
-    const Clock::time_point arrival = start + arrivals.next();
-    if (!wait_until(arrival) || serving.failed()) return;
-    result.late = std::max(result.late, Clock::now() - arrival);
-    queue.push(images.request(number, arrival), arrival);
-    if (number + 1 == load.warmup + load.requests / 2)
-      result.backlog_half = number + 1 - recorder.answered();
-  }
-  result.backlog_end = total - recorder.answered();
-}
-
 }  // namespace
 
 // ---- Images -------------------------------------------------------------------------------------
@@ -135,8 +124,9 @@ Images::Images(std::size_t count, std::int64_t size) {
     };
     std::vector<std::uint8_t>& pixels = pixels_.emplace_back();
     for (std::int64_t at = 0; at < size * size; ++at) {
+      const std::int64_t row = at / size;
       const double x = static_cast<double>(at % size) / static_cast<double>(size);
-      const double y = static_cast<double>(at / size) / static_cast<double>(size);
+      const double y = static_cast<double>(row) / static_cast<double>(size);
       const double wave = 0.5 + 0.5 * std::sin(30 * (x * random(6) + y * random(7)));
       for (std::size_t c = 0; c < channels; ++c)
         pixels.push_back(static_cast<std::uint8_t>(
@@ -202,7 +192,15 @@ bool queue_grows(const Result& result, int contexts) {
   return result.backlog_end > held && 4 * result.backlog_end > 5 * result.backlog_half;
 }
 
-Result run(Server& server, const Images& images, const Load& load) {
+void send_by_schedule(const Load& load, Clock::time_point start, const Send& send) {
+  Arrivals arrivals(load.rate, load.arrivals, load.seed);
+  for (std::uint64_t number = 0; number < load.warmup + load.requests; ++number) {
+    const Clock::time_point arrival = start + arrivals.next();
+    if (!wait_until(arrival) || !send(number, arrival)) return;
+  }
+}
+
+Result run(Server& server, const Images& images, const Load& load, Clock::time_point start) {
   RequestQueue<Request> queue(load.max_batch, load.deadline);
   Recorder recorder(images, load);
   Clients clients(images, load, queue);
@@ -213,7 +211,12 @@ Result run(Server& server, const Images& images, const Load& load) {
   if (load.clients > 0) {
     clients.start(load.clients);
   } else {
-    send_by_schedule(images, recorder, serving, queue);
+    send_by_schedule(load, start, [&](std::uint64_t number, Clock::time_point arrival) {
+      recorder.note_late(Clock::now() - arrival);
+      queue.push(images.request(number, arrival));
+      recorder.note_backlog(number + 1);
+      return !serving.failed();
+    });
     queue.close();
   }
   serving.finish();

@@ -14,6 +14,7 @@
 // (or the sender) is behind counts for every request that should have been under way.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -77,8 +78,16 @@ struct Result {
 /// answer at its end than the contexts have and one batch more, and clearly more than half-way.
 bool queue_grows(const Result& result, int contexts);
 
+/// What an open loop sends: request `number`, whose time on the schedule is `arrival`. False: no
+/// more.
+using Send = std::function<bool(std::uint64_t number, Clock::time_point arrival)>;
+/// Sends every request when its time has come, or at once when that has passed. At an interrupt no
+/// more are sent.
+void send_by_schedule(const Load& load, Clock::time_point start, const Send& send);
+
 /// Returns when all that was sent is answered; at an interrupt no more are sent. Throws what a
-/// context threw.
-Result run(Server& server, const Images& images, const Load& load);
+/// context threw. `start`: of an open loop's schedule.
+Result run(Server& server, const Images& images, const Load& load,
+           Clock::time_point start = Clock::now());
 
 }  // namespace resnet::latency

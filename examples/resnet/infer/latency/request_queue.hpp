@@ -5,7 +5,7 @@
 // batches.
 //
 //   RequestQueue<Request> queue(32, 2ms);
-//   queue.push(request, Clock::now());            // any thread
+//   queue.push({.number = 7, .arrival = Clock::now()});    // any thread
 //   while (queue.pop(batch)) run(batch);          // each context's thread
 //   queue.close();                                // no more will come; what waits is popped
 
@@ -18,17 +18,19 @@
 
 namespace resnet::latency {
 
-/// Any thread may call any member.
+/// Any thread may call any member. A request has an `arrival`: from when on it waits, now or
+/// before.
 template <class Request>
 class RequestQueue {
  public:
   /// Throws as BatchFormer's constructor does.
   RequestQueue(std::size_t max_batch, Clock::duration deadline) : former_(max_batch, deadline) {}
 
-  /// Does not wait. `arrival`: from when on the request waits, now or before.
-  void push(Request request, Clock::time_point arrival) {
+  /// Does not wait.
+  void push(Request request) {
     {
       const std::lock_guard lock(mutex_);
+      const Clock::time_point arrival = request.arrival;
       former_.add(std::move(request), arrival);
     }
     changed_.notify_all();

@@ -9,7 +9,7 @@
 //   server.warm_up();
 //   RequestQueue<Request> queue(32, 2ms);
 //   Serving serving(server, queue, [&](const Answer& answer) { ... });    // threads start
-//   queue.push({.pixels = image}, Clock::now());
+//   queue.push({.pixels = image, .arrival = Clock::now()});
 //   queue.close();
 //   serving.finish();                                         // all are answered; throws
 

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <penstock/record_file.hpp>
 #include <penstock/source.hpp>
 #include <utility>
@@ -25,25 +26,39 @@ Model model_of(const Options& options);
 std::unique_ptr<penstock::RecordFile> open_records(const Options& options);
 
 /// Fills host memory that has not so many samples yet, and leaves all other as it is: what a run
-/// could reach with loading for free. Every worker has its own, and so fills each block once.
+/// could reach with loading for free. Copies share what they know, so that a block is filled once,
+/// whichever worker has it.
 template <class Batch>
 class FilledOnce {
  public:
   explicit FilledOnce(penstock::Source<Batch> source) : source_(std::move(source)) {}
 
   void operator()(const penstock::Ticket& ticket, Batch& batch) {
-    std::size_t& there = samples_[memory_of(batch)];
+    std::size_t& there = filled_->samples(memory_of(batch));
     if (there >= ticket.samples.size()) return;
     source_(ticket, batch);
     there = ticket.samples.size();
   }
 
  private:
+  /// The samples of a block are its worker's alone, until the block goes on.
+  class Filled {
+   public:
+    std::size_t& samples(const void* memory) {
+      const std::lock_guard lock(mutex_);
+      return samples_[memory];  // stays where it is when others are added
+    }
+
+   private:
+    std::mutex mutex_;
+    std::map<const void*, std::size_t> samples_;
+  };
+
   static const void* memory_of(const Images& images) { return images.pixels.data_handle(); }
   static const void* memory_of(const Records& records) { return records.bytes.data_handle(); }
 
   penstock::Source<Batch> source_;
-  std::map<const void*, std::size_t> samples_;
+  std::shared_ptr<Filled> filled_ = std::make_shared<Filled>();
 };
 
 }  // namespace resnet::rungs

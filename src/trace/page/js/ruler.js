@@ -40,8 +40,8 @@ Painter.prototype.drawRuler = function () {
   }
   app.showAnchor(anchor);
   this.drawMatches(height);
-  if (app.selection) this.drawSelectionLength(height);
   this.drawPointer(height);
+  if (app.selection) this.drawSelectionLength(height);
   context.fillStyle = theme.line;
   context.fillRect(0, height - 1, this.canvas.width, 1);
 };

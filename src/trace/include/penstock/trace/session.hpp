@@ -35,24 +35,24 @@ struct SessionOptions {
   /// Recording starts at cudaProfilerStart and pauses at cudaProfilerStop, in place of at once:
   /// the capture range of nsys's --capture-range=cudaProfilerApi.
   bool capture_range = false;
-  bool calls = true;   ///< of the CUDA runtime API
-  bool ranges = true;  ///< NVTX. Only ranges opened after NVTX was first told of a tool appear:
-                       ///< make the session before the program's first range.
+  bool calls = true;        ///< of the CUDA runtime API
+  bool ranges = true;       ///< NVTX; what is open when recording begins or ends is cut to it
   bool graph_nodes = true;  ///< kernels within a graph one by one, else each launch as a whole
 };
 
-/// At most one in a process at a time.
+/// At most one in a process records at a time. May begin and stop while other threads use CUDA.
 class Session {
  public:
-  /// Throws Unavailable.
+  /// Recording begins, or waits for its capture range. Throws Unavailable.
   explicit Session(SessionOptions options = {});
-  /// Stops; what was recorded is lost.
+  /// Ends recording without a wait, if it was not stopped; what was recorded is lost.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  /// Waits for the devices, so that all work that was submitted is in the timeline, and ends
-  /// recording. Call once, not within a stream capture. Any thread.
+  /// Ends recording, and waits for the devices, so that all work that was submitted until then is
+  /// in the timeline; a call that is under way on another thread is not. Then the next session may
+  /// begin. Not within a stream capture. Any thread; a second call throws std::logic_error.
   Timeline stop();
 
  private:

@@ -4,16 +4,18 @@
 program that writes images, a trained network's WEIGHTS and the program PREPARE; a case is one of the functions
 below."""
 
+import array
 import json
 import os
 import pathlib
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "train"))
-from programs import require, run  # noqa: E402
+from programs import header_of, require, run  # noqa: E402
 
 classify, make_images, weights, prepare = (pathlib.Path(word).resolve() for word in sys.argv[2:6])
 TRAINED = ["--model", "resnet8", "--weights", weights, "--image-size", 16]
@@ -132,6 +134,13 @@ def records():
     require(f"accuracy: {10 * right:.2f} % of 10 labels" in errors, errors)
     output, _ = run([classify, *TRAINED, "--records", data, data])
     require("records.bin, record 9: " in output and len(output.splitlines()) == 20, output)
+    told, _ = run([prepare, "--model", "resnet8", "--weights", weights, "--out", "fp32", "--precision", "fp32",
+                   "--batches", "1,8", "--cache", ".", "--records", 50, "--test-records", 100,
+                   "--check", 100])  # fmt: skip
+    (test_set,) = pathlib.Path(".").rglob("test_batch.bin")
+    accuracy = told.split("accuracy: ")[1].split(" %")[0]
+    _, errors = run([classify, "--prepared", "fp32", "--records", test_set])
+    require(f"accuracy: {accuracy} % of 100 labels" in errors, f"{told}{errors}")
     data.write_bytes(b"".join([*images[:4], b"\x63" + images[4][1:], *images[5:]]))
     lines, _ = answers("--records", data, "--batch", 3, status=1)
     require("error" in lines[4] and [line["record"] for line in lines] == list(range(10)), lines)
@@ -154,6 +163,43 @@ def prepared():
     require([line["path"] for line in answers_of(output)] == paths, output)
     _, errors = run([classify, "--prepared", "int8", *paths, "--batch", 5], status=2)
     require("--batch: 5" in errors and "4" in errors, errors)
+
+
+def thousand_classes():
+    """The trained network with a thousand classes: the ten, again and again, each time with longer weights."""
+    data = weights.read_bytes()
+    header, end = header_of(data)
+    tensors = {name: (note, data[end + note["data_offsets"][0] : end + note["data_offsets"][1]])
+               for name, note in header.items() if name != "__metadata__"}  # fmt: skip
+    for name in ("fc.weight", "fc.bias"):
+        note, values = tensors[name][0], array.array("f", tensors[name][1])
+        row = len(values) // 10
+        more = (value * (1 + k / 1000) for k in range(1000) for value in values[k % 10 * row : (k % 10 + 1) * row])
+        tensors[name] = ({**note, "shape": [1000, *note["shape"][1:]]}, array.array("f", more).tobytes())
+    place, header = 0, {}
+    for name, (note, values) in tensors.items():
+        header[name] = {**note, "data_offsets": [place, place + len(values)]}
+        place += len(values)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    pathlib.Path("thousand").write_bytes(struct.pack("<Q", len(text)) + text + b"".join(v for _, v in tensors.values()))
+
+
+def classes():
+    """The logits of a batch of many classes come back in several parts; those that are skipped are where they were."""
+    thousand_classes()
+    make("photos")
+    for place in ("00_", "16_", "19_"):
+        pathlib.Path(f"photos/{place}.png").write_bytes(b"")
+    options = ["--model", "resnet8", "--weights", "thousand", "--image-size", 16, "--precision", "fp32", "--json",
+               "--workers", 1, "photos"]  # fmt: skip
+    wanted, _ = run([classify, *options, "--batch", 1], status=1)
+    lines = answers_of(wanted)
+    require(len(lines) == 2 * IMAGES + 3 and sum("error" in line for line in lines) == 3, lines)
+    require(any(guess["class"] >= 10 for line in lines if "top" in line for guess in line["top"]), "only ten classes")
+    for batch in (43, 35, 32):
+        output, _ = run([classify, *options, "--batch", batch], status=1)
+        require(output == wanted, f"batches of {batch} give other answers")
 
 
 def preprocessing():
@@ -204,7 +250,8 @@ def mistakes():
                        (["none.bin", "--records"], "none.bin")):  # fmt: skip
         output, errors = run([classify, *TRAINED, *words], status=2, stdin=subprocess.DEVNULL)
         require(why in errors and output == "" and len(errors.splitlines()) <= 3, f"{words}: {errors}")
-    for words, why in ((["--weights", "text", "--model", "resnet8"], "text"), (["--weights", "none"], "none"),
+    for words, why in (([], "which network"), (["--weights", "text", "--model", "resnet8"], "text"),
+                       (["--weights", "none"], "none"),
                        (["--weights", weights, "--model", "resnet20"], "layer1.1.conv1.weight"),
                        (["--weights", weights, "--model", "resnet9"], "resnet9"),
                        (["--prepared", "text", "--weights", weights], "excludes")):  # fmt: skip

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdint>
 #include <fstream>
+#include <initializer_list>
 #include <string>
 #include <thread>
 #include <vector>
@@ -60,7 +61,7 @@ TEST_CASE("inputs: files as named, directories by content and in order", "[resne
   write(directory / "last.txt", classify::test::Bytes(3));
   const auto path = [&](const char* name) { return (directory / name).string(); };
   const Names wanted = {path("last.txt"), path("b/a/three.txt"), path("b/one.JPG"), path("b/two")};
-  for (const std::size_t batch_size : {1, 3, 4, 10}) {
+  for (const std::size_t batch_size : std::initializer_list<std::size_t>{1, 3, 4, 10}) {
     const auto inputs = list_files({directory / "last.txt", directory / "b"});
     CHECK(inputs->count() == 4U);
     CHECK(all_of(*inputs, batch_size) == wanted);

@@ -91,7 +91,7 @@ TEST_CASE("server: each request has its own answer, whatever its batch and conte
   // They are there before anybody takes one: so many batches of five, and one of what is left.
   for (const std::size_t requests : {1UL, 4UL, 23UL, 58UL}) {
     RequestQueue<Request> queue(5, milliseconds(0));
-    for (std::uint64_t i = 0; i < requests; ++i) queue.push(images.request(i, {}), Clock::now());
+    for (std::uint64_t i = 0; i < requests; ++i) queue.push(images.request(i, Clock::now()));
     Checked checked(alone, requests);
     Serving serving(server, queue, std::ref(checked));
     queue.close();
@@ -121,7 +121,7 @@ TEST_CASE("server: requests that come from several threads", "[resnet][latency]"
     for (std::uint64_t sender = 0; sender < senders; ++sender)
       threads.emplace_back([&, sender] {
         for (std::uint64_t i = 0; i < each; ++i)
-          queue.push(images.request(sender * each + i, {}), Clock::now());
+          queue.push(images.request(sender * each + i, Clock::now()));
       });
   }
   queue.close();
@@ -159,7 +159,7 @@ TEST_CASE("server: the error of a context ends the run, and is thrown", "[resnet
   Server server(network, input_of(network), 2);
   server.warm_up();
   RequestQueue<Request> queue(4, milliseconds(0));
-  for (std::uint64_t i = 0; i < 40; ++i) queue.push(images.request(i, {}), Clock::now());
+  for (std::uint64_t i = 0; i < 40; ++i) queue.push(images.request(i, Clock::now()));
   const auto tell = [](const Answer& answer) {
     if (answer.request.number == 9) throw std::runtime_error("nobody listens");
   };
