@@ -33,6 +33,8 @@ class Backend {
   virtual void complete(Timeline&) const {}
   /// The device and the number that a stream of the program's has in events. False: no such stream.
   virtual bool identify(cudaStream_t stream, int* device, std::uint64_t* id) const = 0;
+  /// identify may be asked for a stream that is gone. (The driver would read its memory.)
+  virtual bool identifies_gone_streams() const { return false; }
 };
 
 /// Called by a backend at cudaProfilerStart (true) and cudaProfilerStop (false), on the caller's

@@ -115,6 +115,7 @@ class EmulatedBackend : public Backend {
   }
   void flush() override { runtime_.await_idle(); }
   void complete(Timeline& timeline) const override;
+  bool identifies_gone_streams() const override { return true; }
   bool identify(cudaStream_t stream, int* device, std::uint64_t* id) const override {
     return runtime_.find_stream(stream, device, id);
   }

@@ -257,6 +257,8 @@ void start_names(EventSink& sink, const Backend& backend) {
   all.backend = &backend;
   std::erase_if(all.threads, [](const auto& thread) { return !is_alive(thread.first); });
   for (const auto& [thread, name] : all.threads) sink.name_thread(thread, name);
+  // NVTX does not tell when a stream is gone.
+  if (!backend.identifies_gone_streams()) return;
   for (const auto& [stream, name] : all.streams) tell(all, stream, name);
 }
 

@@ -40,7 +40,9 @@ struct SessionOptions {
   bool graph_nodes = true;  ///< kernels within a graph one by one, else each launch as a whole
 };
 
-/// At most one in a process records at a time. May begin and stop while other threads use CUDA.
+/// At most one in a process records at a time. May begin and stop while other threads use CUDA. On
+/// a GPU streams bear the names that they get while a session is there: make it before the
+/// pipeline, with a capture range.
 class Session {
  public:
   /// Recording begins, or waits for its capture range. Throws Unavailable.
