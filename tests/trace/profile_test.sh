@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# scripts/profile from outside: profile_test.sh <scripts/profile> <penstock-trace> <traced program>.
+
+set -euo pipefail
+profile=$1 traced=$3
+export PENSTOCK_TRACE=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+fail() {
+  echo "FAILED: $*" >&2
+  exit 1
+}
+
+# Runs scripts/profile with the words behind it, which must exit with $1 and say $2.
+exits_with() {
+  local exit_code=0
+  "$profile" "${@:3}" >out.txt 2>&1 || exit_code=$?
+  [[ $exit_code == "$1" ]] || fail "exit status $exit_code, not $1: ${*:3}: $(cat out.txt)"
+  grep --quiet --fixed-strings -- "$2" out.txt || fail "no '$2': ${*:3}: $(cat out.txt)"
+}
+
+exits_with 0 "measured: 19 steps" --whole --out mine --tool trace -- "$traced" clean
+[[ -s $(echo mine/*/report.txt) ]] || fail "no report: $(ls -R)"
+RANK=3 exits_with 0 "trace.html" --whole --out ranks --tool trace "$traced" clean
+[[ -s $(echo ranks/*.rank3/trace.html) ]] || fail "no rank in the name: $(ls -R)"
+
+exits_with 1 "no program" --tool trace
+exits_with 1 "no program no_such_program" no_such_program
+exits_with 1 "is no program" ./no_such_file
+exits_with 1 "--tool gdb" --tool gdb "$traced"
+exits_with 1 "no option --nonsense" --nonsense
+exits_with 0 "--whole" --help
