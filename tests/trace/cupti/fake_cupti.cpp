@@ -129,8 +129,9 @@ void deliver() {
   std::unique_lock lock(now.mutex);
   std::uint8_t* const buffer = std::exchange(now.buffer, nullptr);
   const std::size_t size = now.size, used = now.used;
+  const auto complete = now.complete;
   lock.unlock();
-  if (buffer != nullptr) now.complete(nullptr, 0, buffer, size, used);
+  if (buffer != nullptr) complete(nullptr, 0, buffer, size, used);
 }
 
 void drop(std::size_t records) {
