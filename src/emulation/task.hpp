@@ -97,7 +97,7 @@ struct Task {
   std::uint64_t sequence = 0;  ///< in its stream, from 1
   std::uint64_t correlation = 0;
   std::uint64_t call = 0;  ///< number of that call while calls are observed
-  Ref<Event> event;  ///< of RecordWork
+  Ref<Event> event;        ///< of RecordWork
   std::vector<Mark> after;
   std::size_t reached = 0;  ///< how many of `after`, from the front, are known to be reached
   TaskEdgesPtr edges;

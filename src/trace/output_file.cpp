@@ -19,7 +19,11 @@ constexpr std::size_t kBuffer = 1 << 20;
 std::filesystem::path beside(const std::filesystem::path& path) {
   static std::atomic<unsigned> files{0};
   std::filesystem::path partial = path;
-  partial += "." + std::to_string(::getpid()) + "." + std::to_string(files++) + ".partial";
+  partial += '.';
+  partial += std::to_string(::getpid());
+  partial += '.';
+  partial += std::to_string(files++);
+  partial += ".partial";
   return partial;
 }
 

@@ -30,8 +30,8 @@ void Framer::find_taps(Taps& taps, std::int32_t in, std::int64_t out) const {
   taps.offsets.assign(1, 0);
   for (std::int32_t at = 0; at < framing_.crop; ++at) {
     const double centre = (start + at + 0.5) * scale;
-    const auto first = std::max(static_cast<std::int32_t>(centre - reach + 0.5), 0);
-    const auto end = std::min(static_cast<std::int32_t>(centre + reach + 0.5), in);
+    const auto first = std::max(static_cast<std::int32_t>(std::lround(centre - reach)), 0);
+    const auto end = std::min(static_cast<std::int32_t>(std::lround(centre + reach)), in);
     const auto weight = [&](std::int32_t x) {
       return std::max(1 - std::abs(x + 0.5 - centre) / reach, 0.0);
     };

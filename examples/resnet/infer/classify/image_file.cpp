@@ -227,13 +227,13 @@ std::vector<std::byte> read_file(const std::filesystem::path& path, std::size_t 
   if (!std::filesystem::is_regular_file(status)) throw ImageError("no regular file");
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
                                                              std::fclose);
-  if (!file) throw ImageError(std::strerror(errno));
+  if (!file) throw ImageError(std::generic_category().message(errno));
   constexpr std::size_t step = std::size_t{1} << 20;
   std::vector<std::byte> bytes;
   for (std::size_t there = 0;;) {
     bytes.resize(there + std::min(step, most - there));
     const std::size_t read = std::fread(bytes.data() + there, 1, bytes.size() - there, file.get());
-    if (std::ferror(file.get()) != 0) throw ImageError(std::strerror(errno));
+    if (std::ferror(file.get()) != 0) throw ImageError(std::generic_category().message(errno));
     there += read;
     if (there < bytes.size() || there == most) {
       bytes.resize(there);

@@ -60,7 +60,8 @@ double wanted(const Picture& picture, const Framing& framing, std::int32_t y, st
       [&](std::int32_t row) {
         return resampled(
             [&](std::int32_t column) {
-              return picture.rgb[static_cast<std::size_t>((row * picture.width + column) * 3 + c)];
+              return picture.rgb[static_cast<std::size_t>(
+                  (std::int64_t{row} * picture.width + column) * 3 + c)];
             },
             picture.width, new_width, start(new_width) + x);
       },
@@ -82,7 +83,7 @@ TEST_CASE("framing: as the definition says, rounded twice", "[resnet][classify]"
   for (std::int32_t y = 0; y < framing.crop; ++y)
     for (std::int32_t x = 0; x < framing.crop; ++x)
       for (std::int32_t c = 0; c < 3; ++c) {
-        const auto at = static_cast<std::size_t>((y * framing.crop + x) * 3 + c);
+        const auto at = static_cast<std::size_t>((std::int64_t{y} * framing.crop + x) * 3 + c);
         largest = std::max(largest, std::abs(out[at] - wanted(picture, framing, y, x, c)));
       }
   CHECK(largest <= 1.01);  // half a unit across, half a unit down
@@ -97,7 +98,7 @@ TEST_CASE("framing: one colour stays that colour, whatever the size", "[resnet][
   for (const std::uint8_t value : std::initializer_list<std::uint8_t>{0, 1, 128, 255})
     for (const std::int32_t width : {1, 3, 50, 2000}) {
       Picture picture{width, 40, {}};
-      picture.rgb.assign(static_cast<std::size_t>(3 * width * 40), value);
+      picture.rgb.assign(static_cast<std::size_t>(std::int64_t{3} * width * 40), value);
       CHECK(framed(picture, {20, 16}) == std::vector<std::uint8_t>(3 * 16 * 16, value));
     }
 }

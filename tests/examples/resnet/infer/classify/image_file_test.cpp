@@ -6,6 +6,7 @@
 #include "../../../../../examples/resnet/infer/classify/image_file.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
@@ -67,7 +68,7 @@ TEST_CASE("JPEG: grey, and inks", "[resnet][classify]") {
     for (std::size_t c = 0; c < 3; ++c) {
       const double colour = adobe ? inks[i + c] : 255 - inks[i + c];
       const double light = adobe ? inks[i + 3] : 255 - inks[i + 3];
-      wanted.push_back(static_cast<std::uint8_t>(colour * light / 255 + 0.5));
+      wanted.push_back(static_cast<std::uint8_t>(std::lround(colour * light / 255)));
     }
   const Picture coloured =
       decoded(test::jpeg_file(inks, width, height, {.channels = 4, .adobe = adobe}));

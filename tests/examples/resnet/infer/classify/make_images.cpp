@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 
 #include "../../../../../examples/resnet/infer/classify/image_file.hpp"
@@ -17,7 +18,7 @@ void write(const std::filesystem::path& path, const resnet::classify::test::Byte
   std::ofstream file(path, std::ios::binary);
   file.write(reinterpret_cast<const char*>(bytes.data()),
              static_cast<std::streamsize>(bytes.size()));
-  if (!file.flush()) std::exit(1);
+  if (!file.flush()) throw std::runtime_error("cannot write " + path.string());
 }
 
 }  // namespace

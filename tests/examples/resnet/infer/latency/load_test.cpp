@@ -99,7 +99,7 @@ TEST_CASE("a queue grows when more wait at the end than half-way, and than are u
 
 /// A network that tells images apart, with its server.
 struct Fixture {
-  explicit Fixture(int contexts, std::vector<std::int64_t> batches = {1, 3, 8})
+  explicit Fixture(int contexts, const std::vector<std::int64_t>& batches = {1, 3, 8})
       : network(test::Unfolded("resnet8", {2, 3, 12, 12}).folded(), {.batches = batches},
                 stream.get()),
         server(network,
