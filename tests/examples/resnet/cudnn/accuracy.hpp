@@ -98,9 +98,7 @@ class Bench {
   Operations& operations() { return *operations_; }
   const Settings& settings() const { return operations_->settings(); }
   cudaStream_t stream() const { return stream_; }
-  /// Two bits: what Winograd's transform for the smallest tile may lose in fp32, and tensor cores,
-  /// which cut where float rounds, in a sum of many terms.
-  static constexpr double limit() { return 4; }
+  double limit() const { return settings().precision == Precision::fp32 ? 2 : 3; }
 
   /// Random, and exact in the settings' precision.
   Values numbers(std::uint64_t seed, std::int64_t count, double scale = 1,

@@ -190,7 +190,7 @@ void check_convolution(const InferenceConvolution& what, const Settings& setting
   Values base = computed<float>(what, operands, settings.fusion, store);
   for (double& value : base) value = rounded(what.precision, value);
   const double floor = unit_roundoff(what.precision) * rms(truth) / 4;
-  constexpr double limit = 4;  // two bits, as in ../cudnn/accuracy.hpp
+  const double limit = what.precision == Precision::fp32 ? 2 : 3;
   CHECK(rms_distance(truth, y) <= limit * std::max(rms_distance(truth, base), floor));
 }
 
