@@ -29,7 +29,7 @@ class Recorder {
     ++result_.all_answered;
     if (answer.request.number >= load.warmup) {
       result_.latencies.add(answer.at - answer.request.arrival);
-      result_.batches[answer.batch] += answer.place == 0;
+      if (answer.place + 1 == answer.batch) ++result_.batches[answer.batch];
       result_.wrong += !images_.is_right(answer);
       last_answer_ = std::max(last_answer_, answer.at);
     }

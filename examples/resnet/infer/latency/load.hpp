@@ -62,7 +62,7 @@ struct Load {
 struct Result {
   Load load;
   Latencies latencies;
-  std::map<std::size_t, std::uint64_t> batches;  ///< by size: how many
+  std::map<std::size_t, std::uint64_t> batches;  ///< by size: how many, that end with one of them
   double seconds = 0;                            ///< first arrival to last answer
   std::uint64_t wrong = 0;                       ///< answers that are not their images'
   std::uint64_t all_answered = 0;                ///< those of the warm-up too
