@@ -71,6 +71,15 @@ class DeviceMemory {
   T* data_ = nullptr;
 };
 
+/// Copies `values` to all of the memory, and waits until they are there: cudaMemcpy may return
+/// before what it took from pageable memory, or from the device, has arrived, and non-blocking
+/// streams do not wait for it.
+template <class T>
+void copy_and_wait(const DeviceMemory<T>& to, const void* values) {
+  REQUIRE_CUDA(cudaMemcpy(to.data(), values, to.bytes(), cudaMemcpyDefault));
+  REQUIRE_CUDA(cudaDeviceSynchronize());
+}
+
 /// Queues a fill of every byte. Does not block.
 template <class T>
 void fill_async(const DeviceMemory<T>& memory, unsigned char value, cudaStream_t stream) {

@@ -112,13 +112,12 @@ class Bench {
   std::unique_ptr<DeviceValues> upload(const Values& values) const {
     std::vector<std::byte> bytes(values.size() * operations_->element_bytes());
     for (std::size_t i = 0; i < values.size(); ++i) write(values[i], bytes.data(), i);
-    return copied(bytes.data(), bytes.size());
+    return upload_as(bytes);
   }
   template <class T>
   std::unique_ptr<DeviceArrayOf<T>> upload_as(const std::vector<T>& values) const {
     auto device = std::make_unique<DeviceArrayOf<T>>(values.size());
-    REQUIRE_CUDA(
-        cudaMemcpy(device->data(), values.data(), device->bytes(), cudaMemcpyHostToDevice));
+    penstock::test::copy_and_wait(*device, values.data());
     return device;
   }
   /// Full of NaN: what is not written shows.
@@ -171,11 +170,6 @@ class Bench {
   }
 
  private:
-  std::unique_ptr<DeviceValues> copied(const void* bytes, std::size_t count) const {
-    auto device = std::make_unique<DeviceValues>(count);
-    REQUIRE_CUDA(cudaMemcpy(device->data(), bytes, count, cudaMemcpyHostToDevice));
-    return device;
-  }
   void write(double value, std::byte* bytes, std::size_t at) const {
     const auto number = static_cast<float>(value);
     const auto put = [&](auto stored) {

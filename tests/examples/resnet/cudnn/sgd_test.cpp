@@ -36,9 +36,7 @@ struct Optimizer {
   void set_weight_gradient(double value) {
     Values values = bench.download(*weight_gradients);
     values.back() = value;
-    const auto changed = bench.upload(values);
-    REQUIRE_CUDA(cudaMemcpy(weight_gradients->data(), changed->data(), changed->bytes(),
-                            cudaMemcpyDeviceToDevice));
+    penstock::test::copy_and_wait(*weight_gradients, bench.upload(values)->data());
   }
 
   Bench& bench;

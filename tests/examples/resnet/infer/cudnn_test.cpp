@@ -36,8 +36,7 @@ class Numbers {
       std::vector<T> typed;
       for (const double value : values) typed.push_back(convert(value));
       bytes_ = std::make_unique<DeviceValues>(typed.size() * sizeof(T));
-      REQUIRE_CUDA(
-          cudaMemcpy(bytes_->data(), typed.data(), bytes_->bytes(), cudaMemcpyHostToDevice));
+      penstock::test::copy_and_wait(*bytes_, typed.data());
     };
     if (precision == Precision::int8)
       upload([](double value) { return static_cast<std::int8_t>(value); });
@@ -278,7 +277,7 @@ TEST_CASE("inference on a GPU: images become what the first convolution reads", 
   for (std::int64_t i = 0; i < extents.count(); ++i)
     bytes.push_back(static_cast<std::uint8_t>(mix(static_cast<std::uint64_t>(i))));
   const DeviceArrayOf<std::uint8_t> device(bytes.size());
-  REQUIRE_CUDA(cudaMemcpy(device.data(), bytes.data(), bytes.size(), cudaMemcpyHostToDevice));
+  penstock::test::copy_and_wait(device, bytes.data());
   const Numbers x(Precision::fp16, Values(size(3 * padded * pixels), 99));
   const penstock::test::TestStream stream;
   operations->convert(input, device.data(), x.data(), stream);
