@@ -18,9 +18,11 @@ device; what a program that is fed by the CPU has. Milliseconds are of one batch
 --seconds seconds in all divided by --repeat, timed on the host from a synchronised device to the next; compute_event_ms
 is the same by CUDA events.
 
-Each configuration (model, batch, mode) is a process of its own, ended after --limit seconds, which is told in its
-place: max-autotune compiles for minutes. FILE is written after each of them. The order is that of the options: models,
-and for each batch all modes. Exit status 1 when a configuration failed, 130 after Ctrl-C.
+Each configuration (model, batch, mode) is a process of its own. The modes of a batch size have --limit seconds
+together: then the one that runs is ended, which is told in its place: max-autotune compiles for minutes. Where
+TORCHINDUCTOR_CACHE_DIR stays the same, a second run goes on with what the first one compiled. FILE is written after
+each configuration. The order is that of the options: models, and for each batch all modes. Exit status 1 when a
+configuration failed, 130 after Ctrl-C.
 
 --device cpu tries the modes without a GPU, with a small --image-size; its figures say nothing of one, and there is
 neither a copy stream nor an event.
@@ -203,20 +205,20 @@ def measure(model, batch, mode, option):
 # ---- All of them ----------------------------------------------------------------------------------
 
 
-def measure_within_limit(configuration, option):
+def measure_within_limit(configuration, seconds, option):
     """In a process of its own: the result, or why there is none."""
     with tempfile.TemporaryDirectory() as scratch:
         path = pathlib.Path(scratch, "result.json")
         one = ["--one", ",".join(map(str, configuration)), "--json", path]
         child = subprocess.Popen([sys.executable, *sys.argv, *one], start_new_session=True, stdout=subprocess.DEVNULL)
         try:
-            status = child.wait(option.limit)
-        except BaseException as error:  # Ctrl-C too: the session is not the terminal's.
+            status = child.wait(max(seconds, 0))
+        except BaseException as error:  # Ctrl-C and SIGTERM too: the session is not the terminal's.
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
-            return {"failed": f"not done in {option.limit:g} s (--limit)"}
+            return {"failed": f"not done in {seconds:.0f} s (--limit)"}
         return json.loads(path.read_text()) if status == 0 else {"failed": f"exit status {status}"}
 
 
@@ -225,9 +227,11 @@ def measure_all(option):
     print(f"{'model':10}{'batch':>6}  {'mode':14}{'compute ms':>11}{'images/s':>11}{'bus ms':>11}{'images/s':>11}")
     for configuration in ((m, b, mode) for m in option.models for b in option.batches for mode in option.modes):
         model, batch, mode = configuration
+        if mode == option.modes[0]:
+            end = time.monotonic() + option.limit
         result = {"model": model, "batch": batch, "mode": mode, "image_size": option.image_size,
                   "pytorch": torch.__version__, "device": option.device}  # fmt: skip
-        result.update(measure_within_limit(configuration, option))
+        result.update(measure_within_limit(configuration, end - time.monotonic(), option))
         figures = result.get("failed") or "".join(
             f"{result[f'{what}_ms']:11.3f}{result[f'{what}_images_per_second']:11.1f}" for what in ("compute", "bus"))
         print(f"{model:10}{batch:6}  {mode:14}{figures}", flush=True)
@@ -273,6 +277,7 @@ def main():
         model, batch, mode = option.one.split(",")
         option.json.write_text(json.dumps(measure(model, int(batch), mode, option)))
         return 0
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # A child does not outlive this.
     where = torch.cuda.get_device_name() if option.device == "cuda" else "on the CPU: no figure for a GPU"
     print(f"PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}, {where}", flush=True)
     try:

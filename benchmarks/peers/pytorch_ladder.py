@@ -204,7 +204,7 @@ def run_within_limit(rung, option):
                                  stdout=subprocess.DEVNULL)  # fmt: skip
         try:
             status = child.wait(option.limit)
-        except BaseException as error:  # Ctrl-C too: the session is not the terminal's.
+        except BaseException as error:  # Ctrl-C and SIGTERM too: the session is not the terminal's.
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
             if not isinstance(error, subprocess.TimeoutExpired):
@@ -251,6 +251,7 @@ def main():
         option.json.write_text(json.dumps(run(option.rung, option, Records(option.data, option.image_size))))
         return 0
     Records(option.data, option.image_size)  # Is it there?
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # A child does not outlive this.
     where = torch.cuda.get_device_name() if option.device == "cuda" else "on the CPU: no figure for a GPU"
     print(f"{option.model}, PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}, {where}", flush=True)
     return run_all(option)
