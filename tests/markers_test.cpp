@@ -36,7 +36,7 @@ struct Registered {
 };
 
 struct Event {
-  std::string what;  ///< "push", "pop", "name thread", "name stream"
+  std::string what;  ///< "push", "pop", "name thread", "name stream", "create resource" ...
   std::string domain;
   std::string text;
   const void* handle = nullptr;  ///< of the registered string
@@ -102,6 +102,20 @@ void NVTX_API name_stream(cudaStream_t stream, const char* name) {
   if (Event* event = note("name stream"))
     event->text = name, event->number = reinterpret_cast<std::uintptr_t>(stream);
 }
+/// The handle is the stream's.
+nvtxResourceHandle_t NVTX_API create_resource(nvtxDomainHandle_t domain,
+                                              nvtxResourceAttributes_t* attributes) {
+  if (Event* event = note("create resource")) {
+    event->domain = domain_name(domain);
+    event->text = attributes->message.ascii;
+    event->number = attributes->identifier.ullValue;
+  }
+  return reinterpret_cast<nvtxResourceHandle_t>(attributes->identifier.ullValue);
+}
+void NVTX_API destroy_resource(nvtxResourceHandle_t resource) {
+  if (Event* event = note("destroy resource"))
+    event->number = reinterpret_cast<std::uintptr_t>(resource);
+}
 
 int NVTX_API initialize(NvtxGetExportTableFunc_t get_table) {
   const auto* callbacks =
@@ -118,6 +132,8 @@ int NVTX_API initialize(NvtxGetExportTableFunc_t get_table) {
          install(NVTX_CB_MODULE_CORE2, NVTX_CBID_CORE2_DomainRegisterStringA, &register_string) &&
          install(NVTX_CB_MODULE_CORE2, NVTX_CBID_CORE2_DomainRangePushEx, &push) &&
          install(NVTX_CB_MODULE_CORE2, NVTX_CBID_CORE2_DomainRangePop, &pop) &&
+         install(NVTX_CB_MODULE_CORE2, NVTX_CBID_CORE2_DomainResourceCreate, &create_resource) &&
+         install(NVTX_CB_MODULE_CORE2, NVTX_CBID_CORE2_DomainResourceDestroy, &destroy_resource) &&
          install(NVTX_CB_MODULE_CORE, NVTX_CBID_CORE_NameOsThreadA, &name_thread) &&
          install(NVTX_CB_MODULE_CUDART, NVTX_CBID_CUDART_NameCudaStreamA, &name_stream);
 }
@@ -239,6 +255,22 @@ TEST_CASE("Threads and streams get names", "[markers]") {
   CHECK(recording.stop()[0].what == "name stream");
   CHECK(recording.stop()[0].text == "copies");
   CHECK(recording.stop()[0].number == 4711);
+}
+
+TEST_CASE("A stream's name is a resource that ends before the stream", "[markers]") {
+  if (profiled()) return;
+  Recording recording;
+  {
+    const markers::StreamName name(reinterpret_cast<cudaStream_t>(std::uintptr_t{4711}), "copies");
+  }
+  const std::vector<Event> seen = recording.stop();
+  REQUIRE(seen.size() == 3);
+  CHECK(seen[0].what == "name stream");
+  CHECK(seen[1].what == "create resource");
+  CHECK(seen[1].domain == "penstock");
+  CHECK(seen[1].text == "copies");
+  CHECK(seen[2].what == "destroy resource");
+  for (const Event& event : seen) CHECK(event.number == 4711);
 }
 
 TEST_CASE("A user's own NVTX lives beside penstock's, in its own domain", "[markers]") {

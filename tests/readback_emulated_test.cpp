@@ -6,6 +6,7 @@
 #include <penstock/readback.hpp>
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -24,9 +25,14 @@ TEST_CASE("readback: no allocation, no creation, no call that blocks, once const
   const DeviceMemory<int> value(1);
   int calls = 0;
   Readback<int> readback(3);
+  Readback<int[]> arrays(3, 1);
   emulation::reset_counters();
-  for (int i = 0; i < 100; ++i) readback.push(value.data(), stream, [&](int) { ++calls; });
+  for (std::size_t i = 0; i < 100; ++i) {
+    readback.push(value.data(), stream, [&](int) { ++calls; });
+    arrays.push(value.data(), i % 2, stream, [](std::span<const int>) {});
+  }
   readback.drain();
+  arrays.drain();
   CHECK(calls == 100);
   const emulation::CallClasses classes = emulation::call_classes();
   CHECK(classes.allocating == 0);

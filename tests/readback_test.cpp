@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -93,6 +94,31 @@ TEST_CASE("readback: a value may be any trivially copyable type", "[readback]") 
   readback.drain();
   CHECK(got.loss == 0.25);
   CHECK(got.classes == host[0].classes);
+}
+
+TEST_CASE("readback: arrays, each as long as its push says and as it was then", "[readback]") {
+  constexpr std::size_t kLargest = 50;
+  const std::size_t slots = GENERATE(1, 3, 16);
+  const TestStream stream;
+  const PinnedMemory<int> numbers(kLargest);
+  for (std::size_t i = 0; i < kLargest; ++i) numbers[i] = static_cast<int>(i);
+  const DeviceMemory<int> array(kLargest);
+  std::vector<std::vector<int>> values;
+  Readback<int[]> readback(slots, kLargest);
+  for (std::size_t i = 0; i < 120; ++i) {
+    copy_async(array, numbers, stream);
+    readback.push(array.data(), i * 7 % (kLargest + 1), stream, [&](std::span<const int> some) {
+      values.emplace_back(some.begin(), some.end());
+    });
+    REQUIRE_CUDA(cudaMemsetAsync(array.data(), 0xee, array.bytes(), stream));
+  }
+  readback.drain();
+  REQUIRE(values.size() == 120);
+  for (std::size_t i = 0; i < 120; ++i)
+    CHECK(values[i] == first_numbers(static_cast<int>(i * 7 % (kLargest + 1))));
+  CHECK_THAT(thrown<std::invalid_argument>(
+                 [&] { readback.push(array.data(), kLargest + 1, stream, [](auto) {}); }),
+             Mentions("51 values, and there is room for 50"));
 }
 
 TEST_CASE("readback: a push does not wait for the stream", "[readback]") {
@@ -286,6 +312,8 @@ TEST_CASE("readback: a push cannot be captured, and says so", "[readback]") {
 
 TEST_CASE("readback: bad arguments", "[readback]") {
   CHECK_THROWS_AS(Readback<int>(0), std::invalid_argument);
+  CHECK_THROWS_AS(Readback<int[]>(0, 1), std::invalid_argument);
+  CHECK_THROWS_AS(Readback<int[]>(1, 0), std::invalid_argument);
   const TestStream stream;
   const DeviceMemory<int> value(1);
   Readback<int> readback(1);

@@ -112,6 +112,31 @@ inline void name_stream(cudaStream_t stream, const char* name) noexcept {
   nvtxNameCudaStreamA(stream, name);
 }
 
+/// Names `stream` for this object's life, which has to end before the stream does. A trace that
+/// begins meanwhile knows the name; one that name_stream gave it knows only if it is there already,
+/// since NVTX is not told when that stream is gone. Any thread. The text is copied.
+class [[nodiscard]] StreamName {
+ public:
+  StreamName(cudaStream_t stream, const char* name) noexcept {
+    name_stream(stream, name);
+    nvtxResourceAttributes_t attributes{};
+    attributes.version = NVTX_VERSION;
+    attributes.size = NVTX_RESOURCE_ATTRIB_STRUCT_SIZE;
+    attributes.identifierType = NVTX_RESOURCE_TYPE_CUDART_STREAM;
+    attributes.identifier.pValue = stream;
+    attributes.messageType = NVTX_MESSAGE_TYPE_ASCII;
+    attributes.message.ascii = name;
+    resource_ = nvtxDomainResourceCreate(nvtx3::v1::domain::get<penstock::detail::MarkerDomain>(),
+                                         &attributes);
+  }
+  ~StreamName() { nvtxDomainResourceDestroy(resource_); }
+  StreamName(const StreamName&) = delete;
+  StreamName& operator=(const StreamName&) = delete;
+
+ private:
+  nvtxResourceHandle_t resource_;
+};
+
 }  // namespace markers
 
 #else
@@ -129,6 +154,14 @@ namespace markers {
 
 inline void name_this_thread(const char*) noexcept {}
 inline void name_stream(cudaStream_t, const char*) noexcept {}
+
+class [[nodiscard]] StreamName {
+ public:
+  StreamName(cudaStream_t, const char*) noexcept {}
+  ~StreamName() {}
+  StreamName(const StreamName&) = delete;
+  StreamName& operator=(const StreamName&) = delete;
+};
 
 }  // namespace markers
 

@@ -13,7 +13,10 @@
 //
 // The route: `stream` copies the value aside, on the device, so that the next step may overwrite
 // it; a stream of the readback's own takes it to pinned memory; a thread of its own calls back, in
-// the order of the pushes.
+// the order of the pushes. Readback<T[]> has arrays, each push with its own length:
+//
+//   penstock::Readback<float[]> logits{8, 128 * classes};        // of at most so many values
+//   logits.push(device, images * classes, stream, [](std::span<const float> values) { ... });
 
 #include <cuda_runtime_api.h>
 
@@ -35,8 +38,10 @@
 #include <penstock/error.hpp>
 #include <penstock/markers.hpp>
 #include <penstock/pinned_pool.hpp>
+#include <span>
 #include <stdexcept>
 #include <stop_token>
+#include <string>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -53,14 +58,22 @@ class ReadbackLine;
 /// everything as it is.
 template <class T>
 class Readback {
-  static_assert(std::is_trivially_copyable_v<T>, "T is copied to the host as bytes");
+  static constexpr bool kArrays = std::is_unbounded_array_v<T>;
 
  public:
-  using Callback = std::function<void(T)>;
+  using Value = std::conditional_t<kArrays, std::remove_extent_t<T>, T>;
+  /// A span is good until the callback returns.
+  using Callback = std::conditional_t<kArrays, std::function<void(std::span<const Value>)>,
+                                      std::function<void(T)>>;
+  static_assert(std::is_trivially_copyable_v<Value>, "values are copied to the host as bytes");
 
   /// Allocates pinned and device memory for `slots` values, on the current device, and starts the
   /// thread. Throws std::invalid_argument for 0 slots, PoolExhausted or CudaError.
-  explicit Readback(std::size_t slots) : line_(std::make_unique<detail::ReadbackLine<T>>(slots)) {}
+  explicit Readback(std::size_t slots) requires(!kArrays)
+      : line_(std::make_unique<detail::ReadbackLine<T>>(slots, 1)) {}
+  /// The same for `slots` arrays of at most `largest` values, which is not 0 either.
+  Readback(std::size_t slots, std::size_t largest) requires(kArrays)
+      : line_(std::make_unique<detail::ReadbackLine<T>>(slots, largest)) {}
   Readback(Readback&&) noexcept = default;
   Readback& operator=(Readback&& other) noexcept {
     Readback taken(std::move(other));
@@ -78,8 +91,14 @@ class Readback {
   /// are under way. Throws, and pushes nothing: what a callback threw or CUDA said since the last
   /// call, once; CudaError; std::logic_error for a stream that is being captured (push after the
   /// graph's launch), and on the thread that calls back.
-  void push(const T* device, cudaStream_t stream, Callback callback) {
-    line_->push(device, stream, std::move(callback));
+  void push(const Value* device, cudaStream_t stream, Callback callback) requires(!kArrays) {
+    line_->push(device, 1, stream, std::move(callback));
+  }
+  /// The same for `count` values from `device` on: no more cross the bus. 0 is an array too. Throws
+  /// std::invalid_argument for more than the largest array has.
+  void push(const Value* device, std::size_t count, cudaStream_t stream,
+            Callback callback) requires(kArrays) {
+    line_->push(device, count, stream, std::move(callback));
   }
 
   /// Waits until all that was pushed is called back. Throws the first of the errors since the last
@@ -98,22 +117,27 @@ namespace detail {
 template <class T>
 class ReadbackLine {
  public:
-  explicit ReadbackLine(std::size_t slots);
+  using Value = typename Readback<T>::Value;
+  using Callback = typename Readback<T>::Callback;
+
+  ReadbackLine(std::size_t slots, std::size_t largest);
   ReadbackLine(const ReadbackLine&) = delete;
   ReadbackLine& operator=(const ReadbackLine&) = delete;
 
-  void push(const T* device, cudaStream_t stream, typename Readback<T>::Callback callback);
+  void push(const Value* device, std::size_t count, cudaStream_t stream, Callback callback);
   void drain();
   bool forked() const noexcept { return !process_.is_this(); }
 
  private:
   struct Entry {
     Event written, copied;
-    typename Readback<T>::Callback callback;
+    std::size_t count = 0;
+    Callback callback;
   };
 
   void require_other_thread(const char* call) const;
-  void queue_copies(std::size_t index, const T* device, cudaStream_t stream);
+  std::size_t place(std::size_t index) const { return index * largest_ * sizeof(Value); }
+  void queue_copies(std::size_t index, const Value* device, cudaStream_t stream);
   void throw_error();
   void call_back_until(const std::stop_token& stop);
   void call_back(std::uint64_t number);
@@ -121,9 +145,11 @@ class ReadbackLine {
 
   const OwnerProcess process_;
   const int device_ = current_device();
+  const std::size_t largest_;  // values of an entry
   Stream copies_;
+  markers::StreamName copies_name_{copies_.get(), "penstock readback"};
   PinnedPool pool_;
-  PinnedBlock host_;      // a T for each entry
+  PinnedBlock host_;      // room for each entry
   DeviceSlot snapshots_;  // the same, on the device
   std::vector<Entry> entries_;
 
@@ -138,21 +164,24 @@ class ReadbackLine {
 };
 
 template <class T>
-ReadbackLine<T>::ReadbackLine(std::size_t slots) {
+ReadbackLine<T>::ReadbackLine(std::size_t slots, std::size_t largest) : largest_(largest) {
   if (slots == 0) throw std::invalid_argument("Readback: slots is 0, must be at least 1");
-  host_ = pool_.acquire(slots * sizeof(T));
-  snapshots_ = DeviceArena(1, slots * sizeof(T)).acquire(copies_.get());
+  if (largest == 0) throw std::invalid_argument("Readback: largest is 0, must be at least 1");
+  host_ = pool_.acquire(place(slots));
+  snapshots_ = DeviceArena(1, place(slots)).acquire(copies_.get());
   entries_.resize(slots);
-  markers::name_stream(copies_.get(), "penstock readback");
   thread_ = std::jthread([this](const std::stop_token& stop) { call_back_until(stop); });
 }
 
 template <class T>
-void ReadbackLine<T>::push(const T* device, cudaStream_t stream,
-                           typename Readback<T>::Callback callback) {
+void ReadbackLine<T>::push(const Value* device, std::size_t count, cudaStream_t stream,
+                           Callback callback) {
   process_.require("Readback::push");
   require_other_thread("Readback::push");
   if (!callback) throw std::invalid_argument("Readback::push: the callback is empty");
+  if (count > largest_)
+    throw std::invalid_argument("Readback::push: " + std::to_string(count) +
+                                " values, and there is room for " + std::to_string(largest_));
   const std::lock_guard one_at_a_time(push_mutex_);
   throw_error();
   {
@@ -161,6 +190,7 @@ void ReadbackLine<T>::push(const T* device, cudaStream_t stream,
   }
   // Only this thread moves pushed_, and the entry behind it is nobody else's.
   const std::size_t index = pushed_ % entries_.size();
+  entries_[index].count = count;
   queue_copies(index, device, stream);
   entries_[index].callback = std::move(callback);
   {
@@ -172,22 +202,23 @@ void ReadbackLine<T>::push(const T* device, cudaStream_t stream,
 
 /// The entry's former value was called back, so nothing on the device reads or writes it any more.
 template <class T>
-void ReadbackLine<T>::queue_copies(std::size_t index, const T* device, cudaStream_t stream) {
+void ReadbackLine<T>::queue_copies(std::size_t index, const Value* device, cudaStream_t stream) {
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   check(cudaStreamIsCapturing(stream, &capture), "cudaStreamIsCapturing");
   if (capture != cudaStreamCaptureStatusNone)
     throw std::logic_error(
         "Readback::push: the stream is being captured; push after the graph's launch");
   Entry& entry = entries_[index];
-  std::byte* const snapshot = snapshots_.data() + index * sizeof(T);
+  std::byte* const snapshot = snapshots_.data() + place(index);
+  const std::size_t bytes = entry.count * sizeof(Value);
   try {
-    check(cudaMemcpyAsync(snapshot, device, sizeof(T), cudaMemcpyDeviceToDevice, stream),
-          "cudaMemcpyAsync", sizeof(T));
+    check(cudaMemcpyAsync(snapshot, device, bytes, cudaMemcpyDeviceToDevice, stream),
+          "cudaMemcpyAsync", bytes);
     entry.written.record(stream);
     entry.written.make_wait(copies_.get());
-    check(cudaMemcpyAsync(host_.data() + index * sizeof(T), snapshot, sizeof(T),
-                          cudaMemcpyDeviceToHost, copies_.get()),
-          "cudaMemcpyAsync", sizeof(T));
+    check(cudaMemcpyAsync(host_.data() + place(index), snapshot, bytes, cudaMemcpyDeviceToHost,
+                          copies_.get()),
+          "cudaMemcpyAsync", bytes);
     entry.copied.record(copies_.get());
   } catch (...) {
     // What is queued already must not meet the next push to this entry.
@@ -258,9 +289,14 @@ void ReadbackLine<T>::call_back(std::uint64_t number) {
   const auto callback = std::exchange(entries_[index].callback, nullptr);
   wait_for(entries_[index].copied);
   const ScopedRange range(markers::readback, number);
-  std::array<std::byte, sizeof(T)> bytes;
-  std::memcpy(bytes.data(), host_.data() + index * sizeof(T), sizeof(T));
-  callback(std::bit_cast<T>(bytes));
+  const std::byte* const values = host_.data() + place(index);
+  if constexpr (std::is_unbounded_array_v<T>) {
+    callback({reinterpret_cast<const Value*>(values), entries_[index].count});
+  } else {
+    std::array<std::byte, sizeof(T)> bytes;
+    std::memcpy(bytes.data(), values, sizeof(T));
+    callback(std::bit_cast<T>(bytes));
+  }
 }
 
 /// Asks again and again, with longer and longer sleeps: cudaEventSynchronize would keep a processor

@@ -19,4 +19,5 @@ void worker(cudaStream_t stream) {
   const penstock::ScopedRange range(penstock::markers::fill, 1);
   penstock::markers::name_this_thread("worker");
   penstock::markers::name_stream(stream, "copies");
+  const penstock::markers::StreamName named(stream, "copies");
 }

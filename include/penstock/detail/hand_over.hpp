@@ -74,6 +74,7 @@ class HandOver final : public LeaseOwner<Batch> {
   const std::uint64_t batches_;  // of an epoch
 
   Stream copy_stream_;
+  markers::StreamName copy_stream_name_{copy_stream_.get(), "penstock copies"};
   PinnedPool pool_;
   const Landing<Batch, Host> landing_;
   DeviceArena arena_;
@@ -151,7 +152,6 @@ HandOver<Batch, Host>::HandOver(Layout<Host> layout, AnySampler sampler, AnySour
       slots_(options_.device_depth),
       line_(options_.device_depth),
       takes_(options_.device_times ? options_.host_depth + options_.device_depth : 0) {
-  markers::name_stream(copy_stream_.get(), "penstock copies");
   pool_.reserve(options_.host_depth, BatchProducer<Host>::block_bytes(layout_));
   for (Staged<Batch>& staged : slots_) {
     staged.samples.reserve(static_cast<std::size_t>(layout_.batch_size()));
