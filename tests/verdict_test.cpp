@@ -303,4 +303,10 @@ TEST_CASE("what happened since a snapshot", "[stats]") {
   CHECK(since.device->longest_wait == 60ms);
   CHECK(since.workers == 2);
   CHECK_FALSE(before.since(before).device->batches);
+
+  Stats held = before;  // Time that the device consumed turns out to be time that it waited.
+  held.device->consuming -= 10ms;
+  held.device->awaiting_copy += 10ms;
+  CHECK(held.since(before).device->consuming == 0ms);
+  CHECK(held.since(before).device->awaiting_copy == 10ms);
 }

@@ -242,14 +242,18 @@ inline std::string say(const Verdict& verdict, const Stats& stats) {
   return {};
 }
 
+/// At least 0: of times, some are only estimated.
+template <class T>
+void subtract(T& value, T earlier) {
+  value -= std::min(value, earlier);
+}
+
 inline StageStats difference(StageStats now, const StageStats& before) {
-  // Not negative: of times, some are only estimated.
-  const auto later = [](auto& value, auto earlier) { value -= std::min(value, earlier); };
-  later(now.busy, before.busy);
-  later(now.waiting_for_input, before.waiting_for_input);
-  later(now.waiting_for_room, before.waiting_for_room);
-  later(now.batches, before.batches);
-  later(now.bytes, before.bytes);
+  subtract(now.busy, before.busy);
+  subtract(now.waiting_for_input, before.waiting_for_input);
+  subtract(now.waiting_for_room, before.waiting_for_room);
+  subtract(now.batches, before.batches);
+  subtract(now.bytes, before.bytes);
   return now;
 }
 
@@ -279,11 +283,12 @@ inline Stats Stats::since(const Stats& before) const {
   stats.skipped -= before.skipped;
   stats.replaced -= before.replaced;
   if (device && before.device) {
-    stats.device->copies -= before.device->copies;
-    stats.device->batches -= before.device->batches;
-    stats.device->consuming -= before.device->consuming;
-    stats.device->awaiting_batch -= before.device->awaiting_batch;
-    stats.device->awaiting_copy -= before.device->awaiting_copy;
+    detail::subtract(stats.device->copies, before.device->copies);
+    detail::subtract(stats.device->batches, before.device->batches);
+    // What the host held up may be known later than what the device did: this one may shrink.
+    detail::subtract(stats.device->consuming, before.device->consuming);
+    detail::subtract(stats.device->awaiting_batch, before.device->awaiting_batch);
+    detail::subtract(stats.device->awaiting_copy, before.device->awaiting_copy);
   }
   return stats;
 }
