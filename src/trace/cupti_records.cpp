@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cupti_records.hpp"
 
-#include <cxxabi.h>
-
 #include <array>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <memory>
 #include <string_view>
+
+#include "kernel_names.hpp"
 
 namespace penstock::trace::detail {
 
@@ -18,27 +17,16 @@ namespace {
 constexpr std::size_t kFirstBuffers = 4;
 constexpr std::size_t kAlignment = 64;  // CUPTI asks for 8
 
-Time read_clock(clockid_t clock) {
-  timespec time{};
-  clock_gettime(clock, &time);
-  return Time{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-}
-
 /// CUPTI is told to use CLOCK_MONOTONIC. For a context that was there before, some of its versions
 /// stay with their own clock, CLOCK_REALTIME: in nanoseconds the two are decades apart.
 Time to_monotonic(std::uint64_t cupti_time) {
   constexpr Time kDecade = Time{10} * 365 * 24 * 3600 * 1'000'000'000;
   const auto time = static_cast<Time>(cupti_time);
-  const Time monotonic = read_clock(CLOCK_MONOTONIC);
+  const Time monotonic = now();
   if (time < monotonic + kDecade) return time;
-  return time - (read_clock(CLOCK_REALTIME) - monotonic);
-}
-
-std::string demangle(const char* mangled) {
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> text(
-      abi::__cxa_demangle(mangled, nullptr, nullptr, &status), &std::free);
-  return status == 0 && text ? text.get() : mangled;
+  timespec wall{};
+  clock_gettime(CLOCK_REALTIME, &wall);
+  return time - (Time{wall.tv_sec} * 1'000'000'000 + wall.tv_nsec - monotonic);
 }
 
 Direction direction_of(std::uint8_t kind) {
@@ -207,18 +195,21 @@ void RecordReader::read_graph(const CUpti_Activity& record) {
   const auto& graph = as<CUpti_ActivityGraphTrace2>(record);
   Event event;
   event.kind = Kind::graph;
-  const bool starts_on_host = graph.deviceId == INT_MAX;
-  event.track = track_of(starts_on_host ? graph.endDeviceId : graph.deviceId, graph.streamId);
+  // A node of the host's has no device: a graph may begin with one, or consist of such alone.
+  const std::uint32_t device = graph.deviceId == INT_MAX ? graph.endDeviceId : graph.deviceId;
+  if (device == INT_MAX) return;
+  event.track = track_of(device, graph.streamId);
   event.correlation = graph.correlationId;
   add(graph, event);
 }
 
-/// Demangled once. By its text: the pointer may be another kernel's after its module is unloaded.
+/// Made readable once. By its text: the pointer may be another kernel's after its module is
+/// unloaded.
 std::uint32_t RecordReader::name_of(const char* mangled) {
   if (mangled == nullptr) return 0;
   const auto found = names_.find(std::string_view(mangled));
   if (found != names_.end()) return found->second;
-  return names_.emplace(mangled, sink_.name(demangle(mangled))).first->second;
+  return names_.emplace(mangled, sink_.name(readable(mangled))).first->second;
 }
 
 std::uint32_t RecordReader::track_of(std::uint32_t device, std::uint32_t stream) {

@@ -246,7 +246,7 @@ void EmulatedBackend::complete(Timeline& timeline) const {
   std::map<std::string, std::uint32_t> known;
   std::map<std::uint32_t, std::uint32_t> same;  // a functor has two functions: see HostTask
   for (const auto& [function, name] : kernel_names_) {
-    const std::string text = function_name(function);
+    const std::string text = name == 0 ? "" : function_name(function);  // 0: those were dropped
     if (text.empty()) continue;
     timeline.names[name] = text;
     same[name] = known.emplace(text, name).first->second;

@@ -82,6 +82,9 @@ std::uint32_t EventSink::name(std::string_view text) {
   const std::lock_guard lock(state_->mutex);
   const auto found = state_->name_ids.find(text);
   if (found != state_->name_ids.end()) return found->second;
+  // What would bear it is dropped: a program that numbers its ranges must not fill the memory.
+  if (state_->events.load(std::memory_order_relaxed) >= state_->bound && !state_->names.empty())
+    return 0;
   const auto id = static_cast<std::uint32_t>(state_->names.size());
   state_->name_ids.emplace(state_->names.emplace_back(text), id);
   return id;

@@ -21,7 +21,7 @@ class EventSink {
   EventSink(const EventSink&) = delete;
   EventSink& operator=(const EventSink&) = delete;
 
-  /// Any thread. The text is copied when it is new.
+  /// Any thread. The text is copied when it is new; 0 for a new one when the bound is reached.
   std::uint32_t name(std::string_view text);
   /// The track of a thread by its system id, of a stream by its device and number.
   std::uint32_t thread_track(std::uint64_t id);

@@ -5,6 +5,7 @@
 #include <array>
 #include <ostream>
 
+#include "kernel_names.hpp"
 #include "rules.hpp"
 #include "units.hpp"
 
@@ -36,7 +37,11 @@ constexpr std::array<RuleFacts, kRules> kFacts = {{
 }  // namespace
 
 double Subject::share(Time cost) const {
-  return ratio(cost, steps.measured().length());
+  return std::min(1.0, ratio(cost, steps.measured().length()));
+}
+
+Time Subject::per_device(Time lost) const {
+  return lost / static_cast<Time>(std::max<std::size_t>(1, activity.devices().size()));
 }
 
 bool Subject::counts(const Event& event) const {
@@ -77,7 +82,10 @@ std::vector<Finding> find(const Timeline& timeline, const RuleOptions& options) 
   const detail::Subject subject{timeline, activity, steps, options};
   std::vector<Finding> findings;
   for (const detail::RuleFacts& facts : detail::kFacts)
-    if (detail::Found found = facts.find(subject)) findings.push_back(std::move(*found));
+    if (detail::Found found = facts.find(subject)) {
+      found->evidence = detail::on_one_line(std::move(found->evidence));
+      findings.push_back(std::move(*found));
+    }
   std::stable_sort(findings.begin(), findings.end(),
                    [](const Finding& a, const Finding& b) { return a.cost > b.cost; });
   return findings;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "function_name.hpp"
 
-#include <cxxabi.h>
 #include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
@@ -11,10 +10,10 @@
 #include <unistd.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <string_view>
+
+#include "kernel_names.hpp"
 
 namespace penstock::trace::detail {
 
@@ -84,13 +83,6 @@ std::string find_symbol(const MappedFile& file, std::uint64_t address) {
   return {};
 }
 
-std::string demangle(const std::string& mangled) {
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> text(
-      abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status), &std::free);
-  return status == 0 && text ? text.get() : mangled;
-}
-
 bool remove_suffix(std::string& text, std::string_view suffix) {
   if (text.size() < suffix.size() || text.substr(text.size() - suffix.size()) != suffix)
     return false;
@@ -119,11 +111,11 @@ std::string function_name(void (*function)()) {
   void* const address = reinterpret_cast<void*>(function);
   if (::dladdr1(address, &info, reinterpret_cast<void**>(&module), RTLD_DL_LINKMAP) == 0) return {};
   if (info.dli_sname != nullptr && info.dli_saddr == address)
-    return shown_name(demangle(info.dli_sname));
+    return shown_name(demangled(info.dli_sname));
   const bool is_program = module->l_name[0] == '\0';
   const MappedFile file(is_program ? "/proc/self/exe" : module->l_name);
   return shown_name(
-      demangle(find_symbol(file, reinterpret_cast<std::uintptr_t>(address) - module->l_addr)));
+      demangled(find_symbol(file, reinterpret_cast<std::uintptr_t>(address) - module->l_addr)));
 }
 
 }  // namespace penstock::trace::detail

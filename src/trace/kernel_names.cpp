@@ -10,14 +10,6 @@ namespace penstock::trace::detail {
 
 namespace {
 
-std::string demangled(const std::string& name) {
-  if (!name.starts_with("_Z")) return name;
-  int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> text(
-      abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), std::free);
-  return text ? text.get() : name;
-}
-
 /// Where the last parenthesis of the text, its parameters, opens; npos: it ends in none.
 std::size_t parameters_of(std::string_view text) {
   if (text.ends_with(" const")) text.remove_suffix(6);
@@ -48,6 +40,22 @@ bool continues(char byte) {
 
 }  // namespace
 
+std::string demangled(const std::string& name) {
+  if (!name.starts_with("_Z")) return name;
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> text(
+      abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), std::free);
+  return text ? text.get() : name;
+}
+
+std::string on_one_line(std::string text) {
+  for (char& character : text) {
+    const auto byte = static_cast<unsigned char>(character);
+    if (byte < 0x20 || byte == 0x7F) character = ' ';
+  }
+  return text;
+}
+
 std::string readable(const std::string& name) {
   std::string text = demangled(name);
   if (text == name) return text;
@@ -63,8 +71,9 @@ std::size_t width_of(std::string_view text) {
   return width;
 }
 
-std::string shortened(std::string_view name, std::size_t width) {
-  std::string text(name);
+std::string shortened(std::string_view whole, std::size_t width) {
+  const std::string name = on_one_line(std::string(whole));
+  std::string text = name;
   for (int depth = 3; depth >= 0 && width_of(text) > width; --depth)
     text = without_arguments(name, depth);
   if (width_of(text) <= width) return text;

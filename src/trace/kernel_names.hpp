@@ -13,9 +13,15 @@ namespace penstock::trace::detail {
 /// parameters. A name that is not mangled stays.
 std::string readable(const std::string& name);
 
-/// At most `width` characters of UTF-8: template arguments become "..", the deepest ones first;
-/// what is still too long ends in "..".
-std::string shortened(std::string_view name, std::size_t width);
+/// As compilers mangle it: "_ZN2ns5scaleIfLi4EEEvPT_". A name that is not stays.
+std::string demangled(const std::string& name);
+
+/// Line breaks and other control characters as spaces.
+std::string on_one_line(std::string text);
+
+/// On one line, at most `width` characters of UTF-8: template arguments become "..", the deepest
+/// ones first; what is still too long ends in "..".
+std::string shortened(std::string_view whole, std::size_t width);
 
 /// Characters of UTF-8 text.
 std::size_t width_of(std::string_view text);

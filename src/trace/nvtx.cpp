@@ -5,6 +5,7 @@
 
 #include "nvtx.hpp"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -14,10 +15,11 @@
 #define NVTX_STATIC_INJECTION_IMPL
 extern "C" int (*InitializeInjectionNvtx2_fnptr)(  // NOLINT(readability-identifier-naming)
     const void* (*)(std::uint32_t));
-#include <nvtx3/nvToolsExt.h>
+#include <nvtx3/nvToolsExtCudaRt.h>
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -52,18 +54,44 @@ std::string text_of(const char* text) {
 
 // ---- Names
 
-constexpr std::size_t kStreamNames = 1024;  // that are kept; a program may make and name any number
+// That are kept: a program may make and name any number.
+constexpr std::size_t kStreamNames = 1024, kThreadNames = 1024;
+
+struct StreamName {
+  cudaStream_t stream;
+  std::string name;
+};
 
 struct Names {
   std::mutex mutex;
   EventSink* sink = nullptr;
   const Backend* backend = nullptr;
   std::unordered_map<std::uint64_t, std::string> threads;
-  std::deque<std::pair<cudaStream_t, std::string>> streams;  // the last names last
+  std::size_t threads_at_most = kThreadNames;  // before those that ended are looked for
+  std::deque<StreamName> streams;              // that may be gone; the last names last
+  std::map<std::uint64_t, StreamName> kept;  // that are there: resources of NVTX's, by their number
+  std::uint64_t last_kept = 0;
 };
 
+Names& names();
+
+/// As for ranges: nothing is told of a forked child.
+void watch_forks() {
+  const auto lock = [] { names().mutex.lock(); };
+  const auto unlock = [] { names().mutex.unlock(); };
+  const auto forget_session = [] {
+    names().sink = nullptr;
+    names().backend = nullptr;
+    names().mutex.unlock();
+  };
+  ::pthread_atfork(lock, unlock, forget_session);
+}
+
 Names& names() {
-  static Names& all = *new Names;
+  static Names& all = []() -> Names& {
+    watch_forks();
+    return *new Names;
+  }();
   return all;
 }
 
@@ -71,29 +99,62 @@ bool is_alive(std::uint64_t thread) {
   return ::access(("/proc/self/task/" + std::to_string(thread)).c_str(), F_OK) == 0;
 }
 
-/// The lock is held.
-void tell(const Names& all, cudaStream_t stream, const std::string& name) {
+// The lock is held in these three.
+
+void forget_ended_threads(Names& all) {
+  std::erase_if(all.threads, [](const auto& thread) { return !is_alive(thread.first); });
+  all.threads_at_most = std::max(kThreadNames, 2 * all.threads.size());
+}
+
+void tell(const Names& all, const StreamName& named) {
   int device = 0;
   std::uint64_t id = 0;
-  if (all.backend->identify(stream, &device, &id)) all.sink->name_stream(device, id, name);
+  if (all.backend->identify(named.stream, &device, &id))
+    all.sink->name_stream(device, id, named.name);
+}
+
+void forget_stream(Names& all, cudaStream_t stream) {
+  std::erase_if(all.streams, [&](const StreamName& known) { return known.stream == stream; });
 }
 
 void name_thread(std::uint64_t thread, std::string name) {
   Names& all = names();
   const std::lock_guard lock(all.mutex);
   if (all.sink != nullptr) all.sink->name_thread(thread, name);
+  if (all.threads.size() >= all.threads_at_most) forget_ended_threads(all);
   all.threads[thread] = std::move(name);
 }
 
+/// NVTX does not tell when such a stream is gone.
 void name_stream(cudaStream_t stream, std::string name) {
   Names& all = names();
   const std::lock_guard lock(all.mutex);
-  if (all.sink != nullptr) tell(all, stream, name);
-  const auto before = std::find_if(all.streams.begin(), all.streams.end(),
-                                   [&](const auto& known) { return known.first == stream; });
-  if (before != all.streams.end()) all.streams.erase(before);
+  forget_stream(all, stream);
   if (all.streams.size() == kStreamNames) all.streams.pop_front();
-  all.streams.emplace_back(stream, std::move(name));
+  const StreamName& named = all.streams.emplace_back(StreamName{stream, std::move(name)});
+  if (all.sink != nullptr) tell(all, named);
+}
+
+// Whoever is about to destroy a stream ends its resource first, and that waits here while a session
+// that begins asks the driver for the stream: it is never asked for one that is gone.
+
+nvtxResourceHandle_t keep_stream(cudaStream_t stream, std::string name) {
+  Names& all = names();
+  const std::lock_guard lock(all.mutex);
+  const std::uint64_t number = ++all.last_kept;
+  const StreamName& named =
+      all.kept.emplace(number, StreamName{stream, std::move(name)}).first->second;
+  if (all.sink != nullptr) tell(all, named);
+  return reinterpret_cast<nvtxResourceHandle_t>(number);
+}
+
+void end_kept_stream(nvtxResourceHandle_t resource) {
+  Names& all = names();
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.kept.find(reinterpret_cast<std::uintptr_t>(resource));
+  if (found == all.kept.end()) return;
+  forget_stream(all, found->second.stream);
+  all.kept.erase(found);
 }
 
 // ---- What NVTX calls
@@ -123,26 +184,38 @@ std::uint64_t payload_of(const nvtxEventAttributes_t& attributes) {
   }
 }
 
+std::string text_of(std::int32_t type, const nvtxMessageValue_t& message) {
+  switch (type) {
+    case NVTX_MESSAGE_TYPE_ASCII:
+      return text_of(message.ascii);
+    case NVTX_MESSAGE_TYPE_UNICODE:
+      return narrow(message.unicode);
+    case NVTX_MESSAGE_TYPE_REGISTERED:
+      return reinterpret_cast<const Text*>(message.registered)->text();
+    default:
+      return {};
+  }
+}
+
 OpenRange range_of(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attributes) {
   OpenRange range;
   range.domain = &domain_of(domain);
   if (attributes == nullptr) return range;
   range.payload = payload_of(*attributes);
-  const nvtxMessageValue_t& message = attributes->message;
-  switch (attributes->messageType) {
-    case NVTX_MESSAGE_TYPE_ASCII:
-      range.text = text_of(message.ascii);
-      break;
-    case NVTX_MESSAGE_TYPE_UNICODE:
-      range.text = narrow(message.unicode);
-      break;
-    case NVTX_MESSAGE_TYPE_REGISTERED:
-      range.registered = reinterpret_cast<Text*>(message.registered);
-      break;
-    default:
-      break;
-  }
+  if (attributes->messageType == NVTX_MESSAGE_TYPE_REGISTERED)
+    range.registered = reinterpret_cast<Text*>(attributes->message.registered);
+  else
+    range.text = text_of(attributes->messageType, attributes->message);
   return range;
+}
+
+/// Of streams alone; null for others.
+nvtxResourceHandle_t begin_resource(nvtxDomainHandle_t, nvtxResourceAttributes_t* attributes) {
+  if (attributes == nullptr || attributes->identifierType != NVTX_RESOURCE_TYPE_CUDART_STREAM)
+    return nullptr;
+  const void* const stream = attributes->identifier.pValue;
+  return keep_stream(static_cast<cudaStream_t>(const_cast<void*>(stream)),
+                     text_of(attributes->messageType, attributes->message));
 }
 
 OpenRange range_of(std::string text) {
@@ -226,6 +299,8 @@ void attach_domains(Table table, unsigned size) {
   attach(
       table, size, NVTX_CBID_CORE2_DomainRegisterStringW,
       +[](Domain, const wchar_t* text) { return registered<nvtxStringHandle_t>(narrow(text)); });
+  attach(table, size, NVTX_CBID_CORE2_DomainResourceCreate, &begin_resource);
+  attach(table, size, NVTX_CBID_CORE2_DomainResourceDestroy, &end_kept_stream);
   attach(
       table, size, NVTX_CBID_CORE2_DomainCreateA,
       +[](const char* name) { return registered<Domain>(text_of(name)); });
@@ -255,11 +330,11 @@ void start_names(EventSink& sink, const Backend& backend) {
   const std::lock_guard lock(all.mutex);
   all.sink = &sink;
   all.backend = &backend;
-  std::erase_if(all.threads, [](const auto& thread) { return !is_alive(thread.first); });
+  forget_ended_threads(all);
   for (const auto& [thread, name] : all.threads) sink.name_thread(thread, name);
-  // NVTX does not tell when a stream is gone.
+  for (const auto& [number, named] : all.kept) tell(all, named);
   if (!backend.identifies_gone_streams()) return;
-  for (const auto& [stream, name] : all.streams) tell(all, stream, name);
+  for (const StreamName& named : all.streams) tell(all, named);
 }
 
 void stop_names() {

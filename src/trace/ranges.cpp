@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ranges.hpp"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <iterator>
 #include <memory>
@@ -49,8 +51,15 @@ struct Ranges {
   std::uint64_t last_started = 0;
 };
 
+/// A forked child has this thread alone: locks of others would stay closed there, and what it would
+/// record into is its parent's.
+void watch_forks();
+
 Ranges& ranges() {
-  static Ranges& all = *new Ranges;
+  static Ranges& all = []() -> Ranges& {
+    watch_forks();
+    return *new Ranges;
+  }();
   return all;
 }
 
@@ -108,6 +117,18 @@ AtThreadEnd::~AtThreadEnd() {
   if (!window.open.load(std::memory_order_acquire)) return;
   const Time end = now();
   for (const OpenRange& open : mine->stack) add(window, open, track_of(*mine, window), end);
+}
+
+void watch_forks() {
+  const auto lock = [] { ranges().mutex.lock(); };
+  const auto unlock = [] { ranges().mutex.unlock(); };
+  const auto forget_parent = [] {
+    Ranges& all = ranges();
+    all.window.open = false;
+    std::erase_if(all.threads, [](const ThreadRanges* thread) { return thread != own_ranges; });
+    all.mutex.unlock();
+  };
+  ::pthread_atfork(lock, unlock, forget_parent);
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ class Text {
     known_.store(std::uint64_t{window} << 32 | id, std::memory_order_relaxed);
     return id;
   }
+  const std::string& text() const { return text_; }
 
  private:
   const std::string text_;

@@ -29,6 +29,7 @@ constexpr std::array<char, 16> kMagic{'p', 'e', 'n', 's', 't', 'o', 'c',    'k',
 constexpr std::uint32_t kVersion = 1;
 // An event in the file: its members without the padding.
 constexpr std::size_t kEventBytes = 3 * 8 + 4 * 4 + 2 + 2;
+constexpr int kDevices = 4096;  // more than a process can have
 
 /// Of bytes in order, wherever they are cut.
 class Hash {
@@ -231,8 +232,15 @@ Event read_event(Reader& in) {
 
 void check(const Reader& in, const Timeline& timeline) {
   in.require(!timeline.names.empty() && timeline.names[0].empty(), "its first name is not empty");
-  for (std::size_t i = 1; i < timeline.tracks.size(); ++i)
-    in.require(timeline.tracks[i - 1].kind <= timeline.tracks[i].kind, "a stream after a thread");
+  in.require(timeline.begin <= timeline.end, "its end is before its begin");
+  auto kind = Track::Kind::stream;
+  for (const Track& track : timeline.tracks) {
+    in.require(kind <= track.kind, "a stream after a thread");
+    kind = track.kind;
+    // Views have a row for each device up to the last.
+    in.require(kind == Track::Kind::thread || (track.device >= 0 && track.device < kDevices),
+               "a stream of no device");
+  }
   Time latest = timeline.begin;
   for (const Event& event : timeline.events) {
     in.require(event.kind <= Kind::range && event.direction <= Direction::host_to_host,

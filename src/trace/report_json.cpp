@@ -1,27 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Reports and findings as programs read them.
-
-#include <penstock/trace/findings.hpp>
-#include <penstock/trace/report.hpp>
+#include "report_json.hpp"
 
 #include <ostream>
 
-#include "json_text.hpp"
 #include "labels.hpp"
 
 namespace penstock::trace {
 
+namespace detail {
+
 namespace {
-
-using detail::JsonText;
-
-void add(JsonText& json, const Origin& origin) {
-  json.member("program", origin.program).member("host", origin.host);
-  json.member("process", origin.process).member("rank", origin.rank);
-  json.member("device", origin.device).member("recorder", origin.recorder);
-  json.member("emulated", origin.emulated).member("started", origin.started);
-}
 
 void add(JsonText& json, const RangeTimes& range) {
   json.member("name", range.name).member("domain", range.domain).member("count", range.count);
@@ -35,7 +23,7 @@ void add(JsonText& json, const KernelTimes& kernel) {
 }
 
 void add(JsonText& json, const CopyTimes& copies) {
-  json.member("direction", detail::label(copies.direction)).member("pageable", copies.pageable);
+  json.member("direction", label(copies.direction)).member("pageable", copies.pageable);
   json.member("synchronous", copies.synchronous).member("count", copies.count);
   json.member("bytes", copies.bytes).member("total", copies.total);
   json.member("bandwidth", copies.bandwidth).member("best", copies.best);
@@ -52,24 +40,27 @@ void add(JsonText& json, const DeviceTimes& device) {
   json.member("overlap", device.overlap).member("idle", device.idle);
 }
 
-void add(JsonText& json, const Gap& gap) {
-  json.member("device", gap.device).member("begin", gap.begin).member("end", gap.end);
+void add(JsonText& json, const Gap& gap, Time zero) {
+  json.member("device", gap.device);
+  json.member("begin", gap.begin - zero).member("end", gap.end - zero);
   json.member("cpu", gap.cpu).member("cause", to_string(gap.cause)).member("next", gap.next);
 }
 
-void add(JsonText& json, const Finding& finding) {
+void add(JsonText& json, const Finding& finding, Time zero) {
   json.member("rule", to_string(finding.rule)).member("count", finding.count);
   json.member("cost", finding.cost).member("share", finding.share);
-  json.member("begin", finding.begin).member("end", finding.end).member("track", finding.track);
+  json.member("begin", finding.begin - zero).member("end", finding.end - zero);
+  json.member("track", finding.track);
   json.member("evidence", finding.evidence).member("remedy", finding.remedy);
 }
 
-template <class Rows>
-void add_rows(JsonText& json, const Rows& rows) {
+/// `zero`: where the rows have moments.
+template <class Rows, class... Zero>
+void add_rows(JsonText& json, const Rows& rows, Zero... zero) {
   json.begin_array();
   for (const auto& row : rows) {
     json.begin_object();
-    add(json, row);
+    add(json, row, zero...);
     json.end_object();
   }
   json.end_array();
@@ -77,13 +68,17 @@ void add_rows(JsonText& json, const Rows& rows) {
 
 }  // namespace
 
-void write_json(const Report& report, std::ostream& out) {
-  JsonText json;
-  json.begin_object().key("origin").begin_object();
-  add(json, report.origin);
-  json.end_object();
-  json.member("begin", report.begin).member("end", report.end).member("steps", report.steps);
-  json.member("step_name", report.step_name).member("first_step", report.first_step);
+void append(JsonText& json, const Origin& origin) {
+  json.member("program", origin.program).member("host", origin.host);
+  json.member("process", origin.process).member("rank", origin.rank);
+  json.member("device", origin.device).member("recorder", origin.recorder);
+  json.member("emulated", origin.emulated).member("started", origin.started);
+}
+
+void append(JsonText& json, const Report& report, Time zero) {
+  json.member("begin", report.begin - zero).member("end", report.end - zero);
+  json.member("steps", report.steps).member("step_name", report.step_name);
+  json.member("first_step", report.first_step);
   json.member("samples_per_second", report.samples_per_second);
   json.member("step_mean", report.step_mean).member("step_median", report.step_median);
   json.member("step_p99", report.step_p99).member("dropped", report.dropped);
@@ -92,13 +87,26 @@ void write_json(const Report& report, std::ostream& out) {
   add_rows(json.key("copies"), report.copies);
   add_rows(json.key("calls"), report.calls);
   add_rows(json.key("devices"), report.devices);
-  add_rows(json.key("gaps"), report.gaps);
+  add_rows(json.key("gaps"), report.gaps, zero);
+}
+
+void append(JsonText& json, const std::vector<Finding>& findings, Time zero) {
+  add_rows(json, findings, zero);
+}
+
+}  // namespace detail
+
+void write_json(const Report& report, std::ostream& out) {
+  detail::JsonText json;
+  append(json.begin_object().key("origin").begin_object(), report.origin);
+  json.end_object();
+  append(json, report, 0);
   out << json.end_object().text();
 }
 
 void write_json(const std::vector<Finding>& findings, std::ostream& out) {
-  JsonText json;
-  add_rows(json, findings);
+  detail::JsonText json;
+  append(json, findings, 0);
   out << json.text();
 }
 

@@ -19,8 +19,10 @@ struct Subject {
   const Steps& steps;
   const RuleOptions& options;
 
-  /// Of the measured time.
+  /// Of the measured time. Threads may cost more than that together: at most 1.
   double share(Time cost) const;
+  /// Of what the devices lost, the mean.
+  Time per_device(Time lost) const;
   /// Submitted (or begun, where that is not known) within a step that counts.
   bool counts(const Event& event) const;
 };

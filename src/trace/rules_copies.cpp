@@ -169,8 +169,8 @@ Found find_not_overlapped(const Subject& subject) {
   return Finding{
       .rule = Rule::not_overlapped,
       .count = count,
-      .cost = lost,
-      .share = subject.share(lost),
+      .cost = subject.per_device(lost),
+      .share = subject.share(subject.per_device(lost)),
       .begin = longest.begin,
       .end = longest.end,
       .track = copy == events.end() ? 0 : copy->track,

@@ -58,8 +58,8 @@ Found find_gaps(const Subject& subject) {
   for (const DeviceGap& gap : gaps) total += gap.idle.length();
   return Finding{.rule = Rule::gap,
                  .count = gaps.size(),
-                 .cost = total,
-                 .share = subject.share(total),
+                 .cost = subject.per_device(total),
+                 .share = subject.share(subject.per_device(total)),
                  .begin = worst.idle.begin,
                  .end = worst.idle.end,
                  .track = worst.next->track,
@@ -171,13 +171,14 @@ Found find_launch_bound(const Subject& subject) {
     sum.computes += stretch.computes;
     if (stretch.idle > worst.idle) worst = stretch;
   }
-  if (stretches.empty() || subject.share(sum.idle) < kWorthwhile) return {};
+  const Time cost = subject.per_device(sum.idle);
+  if (stretches.empty() || subject.share(cost) < kWorthwhile) return {};
   const auto kernels = static_cast<Time>(sum.kernels);
   return Finding{
       .rule = Rule::launch_bound,
       .count = stretches.size(),
-      .cost = sum.idle,
-      .share = subject.share(sum.idle),
+      .cost = cost,
+      .share = subject.share(cost),
       .begin = worst.first->begin,
       .end = worst.last->end,
       .track = worst.first->track,

@@ -5,7 +5,9 @@
 #include <atomic>
 #include <mutex>
 #include <optional>
+#include <penstock/detail/process.hpp>
 #include <stdexcept>
+#include <utility>
 
 #include "backend.hpp"
 #include "nvtx.hpp"
@@ -52,6 +54,7 @@ struct Session::Recorder {
 
   void resume();
   void pause();
+  bool finish();
   Timeline stop();
   Timeline take();
 
@@ -65,6 +68,10 @@ struct Session::Recorder {
   bool recording = false, ended = false;
   Time begin = 0, end = 0;  ///< of the first stretch that was recorded, of the last one
   std::unique_ptr<Backend> backend;
+  const penstock::detail::OwnerProcess process;
+
+ private:
+  void close();
 };
 
 Session::Recorder::Recorder(SessionOptions asked) : options(asked), sink(options.max_events) {
@@ -73,9 +80,13 @@ Session::Recorder::Recorder(SessionOptions asked) : options(asked), sink(options
     if (!recorder.options.capture_range) return;
     start ? recorder.resume() : recorder.pause();
   };
-  backend = detail::emulated_runtime_is_linked()
-                ? detail::make_emulated_backend(sink, options, switch_recording, this)
-                : detail::make_cupti_backend(sink, options, switch_recording, this);
+  auto made = detail::emulated_runtime_is_linked()
+                  ? detail::make_emulated_backend(sink, options, switch_recording, this)
+                  : detail::make_cupti_backend(sink, options, switch_recording, this);
+  {
+    const std::lock_guard lock(mutex);  // It may have called the switch already.
+    backend = std::move(made);
+  }
   detail::start_names(sink, *backend);
   try {
     if (!options.capture_range) resume();
@@ -88,15 +99,16 @@ Session::Recorder::Recorder(SessionOptions asked) : options(asked), sink(options
 }
 
 Session::Recorder::~Recorder() {
-  if (ended) return;
+  // In a forked child neither CUDA nor the threads that the backend would wait for are there.
+  if (!process.is_this()) static_cast<void>(backend.release());
+  if (!process.is_this() || !finish()) return;
   current() = nullptr;
-  pause();
   detail::stop_names();
 }
 
 void Session::Recorder::resume() {
   const std::lock_guard lock(mutex);
-  if (recording || ended) return;
+  if (recording || ended || backend == nullptr) return;
   recording = true;
   const Time time = detail::now();
   if (begin == 0) begin = time;
@@ -106,6 +118,19 @@ void Session::Recorder::resume() {
 
 void Session::Recorder::pause() {
   const std::lock_guard lock(mutex);
+  close();
+}
+
+/// For good: another thread's cudaProfilerStart comes too late now. False: it was before.
+bool Session::Recorder::finish() {
+  const std::lock_guard lock(mutex);
+  if (std::exchange(ended, true)) return false;
+  close();
+  return true;
+}
+
+/// The lock is held.
+void Session::Recorder::close() {
   if (!recording) return;
   recording = false;
   end = detail::now();
@@ -114,12 +139,7 @@ void Session::Recorder::pause() {
 }
 
 Timeline Session::Recorder::stop() {
-  pause();
-  {
-    const std::lock_guard lock(mutex);
-    if (ended) throw std::logic_error("Session::stop: it was stopped before");
-    ended = true;
-  }
+  if (!finish()) throw std::logic_error("Session::stop: it was stopped before");
   current() = nullptr;
   backend->flush();  // What was submitted until now ends after `end`.
   detail::stop_names();

@@ -86,6 +86,17 @@ TEST_CASE("ranges, threads and streams bear their names", "[gpu][trace][nvtx]") 
   CHECK(call->end <= ranges.front().end);
 }
 
+TEST_CASE("a stream that had its name before the session has it in the trace", "[gpu][trace]") {
+  const TestStream stream;
+  const penstock::markers::StreamName name(stream, "named before");
+  Session session;
+  launch_spin(1000, stream);
+  const Timeline timeline = session.stop();
+  const auto kernels = of_kind(timeline, Kind::kernel);
+  REQUIRE(kernels.size() == 1);
+  CHECK(timeline.track(kernels.front()).name == "named before");
+}
+
 // A program that names its streams leaves handles of streams that are gone to the next session, and
 // the driver crashes when it is asked for one.
 TEST_CASE("names of streams that are gone do no harm", "[gpu][trace]") {
@@ -93,6 +104,10 @@ TEST_CASE("names of streams that are gone do no harm", "[gpu][trace]") {
     {
       const TestStream stream;
       penstock::markers::name_stream(stream, "gone");
+    }
+    {
+      const TestStream stream;
+      const penstock::markers::StreamName name(stream, "gone as well");
     }
     Session session;
     TestStream stream;

@@ -74,6 +74,14 @@ TEST_CASE("EventSink: keeps the first events up to its bound and counts the othe
   }
 }
 
+TEST_CASE("EventSink: names of events that are dropped take no memory", "[trace]") {
+  EventSink sink(2);
+  for (int i = 0; i < 1000; ++i) sink.add(call(sink, i, i + 1, std::to_string(i).c_str()));
+  const Timeline timeline = sink.take(0, 5000);
+  CHECK(timeline.names == std::vector<std::string>{"", "0", "1"});
+  CHECK(timeline.dropped == 998);
+}
+
 TEST_CASE("EventSink: events are cut to the time of recording or left out", "[trace]") {
   EventSink sink(10);
   for (const auto& [begin, end] :

@@ -279,6 +279,36 @@ TEST_CASE("A gap is longer than a part of a step, and than the shortest one") {
   CHECK(find(timeline, {.shortest_gap = us(40)}).empty());
 }
 
+TEST_CASE("What several devices lose is a part of the time, and no more than all of it") {
+  TimelineBuilder builder;
+  const auto first = builder.stream(0, 7), second = builder.stream(1, 7);
+  const auto main = builder.thread(1, "main");
+  for (double at = 0; at < 10'000; at += 1000)
+    for (const auto stream : {first, second})
+      builder.launch(main, stream, "k", {at, at + 5},
+                     {at + 10, at + (stream == first ? 110 : 510)});
+  const Timeline timeline = builder.timeline();
+  for (const Finding& finding : find(timeline, {.gap = 0})) {
+    if (finding.rule != Rule::gap) continue;
+    CHECK(finding.count == 18);
+    CHECK(finding.cost == us(9 * (900 + 500) / 2));
+    CHECK(finding.share == Approx(6300.0 / 9510).epsilon(1e-3));
+    return;
+  }
+  FAIL("no gap");
+}
+
+TEST_CASE("A finding is three lines, whatever the program called its threads") {
+  MadePipeline pipeline;
+  pipeline.faults = {Rule::blocking_call};
+  Timeline timeline = pipeline.timeline();
+  for (Track& track : timeline.tracks) track.name = "a\nb";
+  const std::vector<Finding> findings = find(timeline);
+  REQUIRE(findings.size() == 1);
+  CHECK(findings[0].evidence.find("a b") != std::string::npos);
+  CHECK(findings[0].evidence.find('\n') == std::string::npos);
+}
+
 TEST_CASE("Host functions are the kernels of the emulated runtime, and of no other") {
   TimelineBuilder builder;
   const auto stream = builder.stream(0, 1), main = builder.thread(1);

@@ -2,19 +2,24 @@
 
 // NVTX calls as programs make them, through NVTX's own headers.
 
+#include <malloc.h>
 #include <nvtx3/nvToolsExt.h>
 #include <nvtx3/nvToolsExtCudaRt.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <future>
+#include <memory>
 #include <penstock/markers.hpp>
 #include <penstock/trace/session.hpp>
 #include <thread>
 
 #include "function_name.hpp"
 #include "support/catch.hpp"
+#include "support/sanitized.hpp"
 #include "timelines.hpp"
 
 using namespace penstock::trace;
@@ -200,6 +205,117 @@ TEST_CASE("NVTX: names of threads and streams, given before and while recording"
   CHECK_FALSE(has("gone too"));
   nvtxNameOsThreadA(thread_id(), "");
 }
+
+TEST_CASE("NVTX: a stream that is a resource has its name until that ends", "[trace]") {
+  const nvtxDomainHandle_t domain = nvtxDomainCreateA("loader");
+  const auto name = [&](cudaStream_t stream, nvtxMessageType_t type, nvtxMessageValue_t message) {
+    nvtxResourceAttributes_t attributes{};
+    attributes.version = NVTX_VERSION;
+    attributes.size = NVTX_RESOURCE_ATTRIB_STRUCT_SIZE;
+    attributes.identifierType = NVTX_RESOURCE_TYPE_CUDART_STREAM;
+    attributes.identifier.pValue = stream;
+    attributes.messageType = type;
+    attributes.message = message;
+    return nvtxDomainResourceCreate(domain, &attributes);
+  };
+  cudaStream_t before = nullptr, meanwhile = nullptr, ended = nullptr;
+  REQUIRE_CUDA(cudaStreamCreate(&before));
+  REQUIRE_CUDA(cudaStreamCreate(&meanwhile));
+  REQUIRE_CUDA(cudaStreamCreate(&ended));
+  nvtxMessageValue_t message{};
+  message.registered = nvtxDomainRegisterStringA(domain, "copies");
+  const auto first = name(before, NVTX_MESSAGE_TYPE_REGISTERED, message);
+  message.ascii = "ended";
+  nvtxDomainResourceDestroy(name(ended, NVTX_MESSAGE_TYPE_ASCII, message));
+  nvtxResourceAttributes_t other{};
+  other.version = NVTX_VERSION;
+  other.size = NVTX_RESOURCE_ATTRIB_STRUCT_SIZE;
+  other.identifierType = NVTX_RESOURCE_TYPE_GENERIC_POINTER;
+  CHECK(nvtxDomainResourceCreate(domain, &other) == nullptr);
+  Session session;
+  message.unicode = L"kernels";
+  const auto second = name(meanwhile, NVTX_MESSAGE_TYPE_UNICODE, message);
+  const Timeline timeline = session.stop();
+  nvtxDomainResourceDestroy(first);
+  nvtxDomainResourceDestroy(second);
+  nvtxDomainResourceDestroy(second);  // once is enough
+  for (const cudaStream_t stream : {before, meanwhile, ended})
+    REQUIRE_CUDA(cudaStreamDestroy(stream));
+  nvtxDomainDestroy(domain);
+
+  std::vector<std::string> names;
+  for (const Track& track : timeline.tracks)
+    if (track.kind == Track::Kind::stream) names.push_back(track.name);
+  CHECK(names == std::vector<std::string>{"copies", "kernels"});
+}
+
+#if !PENSTOCK_TEST_SANITIZED  // which count memory, and fork, in their own ways
+
+TEST_CASE("NVTX: names of threads that have ended do not pile up", "[trace]") {
+  constexpr std::uint32_t kNoThread = 1'000'000'000;
+  const std::string name(1000, 'x');
+  const auto used = ::mallinfo2().uordblks;
+  for (std::uint32_t i = 0; i < 50'000; ++i) nvtxNameOsThreadA(kNoThread + i, name.c_str());
+  CHECK(::mallinfo2().uordblks - used < 8 << 20);  // all of them are 50 MB
+}
+
+// Other threads are within locks of the recording when the process forks: nobody opens those in the
+// child.
+TEST_CASE("NVTX: a forked child has ranges and names, and is not held up by any", "[trace]") {
+  Session session;
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int number = 0; number < 2; ++number)
+    threads.emplace_back([&stop] {
+      for (std::uint64_t i = 0; !stop; ++i) {
+        nvtxRangePushA(std::to_string(i % 1000).c_str());
+        nvtxRangeEnd(nvtxRangeStartA("started"));
+        nvtxNameOsThreadA(thread_id(), "busy");
+        nvtxRangePop();
+      }
+    });
+  for (int round = 0; round < 200; ++round) {
+    const ::pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(5);  // ends a child that hangs
+      nvtxRangePushA("of the child");
+      nvtxRangeEnd(nvtxRangeStartA("started by the child"));
+      nvtxNameOsThreadA(thread_id(), "child");
+      nvtxRangePop();
+      ::_exit(0);
+    }
+    int status = -1;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    REQUIRE(status == 0);
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  CHECK(events_named(session.stop(), "of the child").empty());
+}
+
+// What the parent's other threads are within stays locked in the child, and CUDA is not there.
+TEST_CASE("Session: ends in a forked child as well", "[trace]") {
+  std::atomic<bool> stop{false};
+  std::thread other([&stop] {
+    while (!stop) static_cast<void>(cudaStreamQuery(cudaStreamLegacy));
+  });
+  for (int round = 0; round < 100; ++round) {
+    auto session = std::make_unique<Session>();
+    const ::pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(5);
+      session.reset();
+      ::_exit(0);
+    }
+    int status = -1;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    REQUIRE(status == 0);
+  }
+  stop = true;
+  other.join();
+}
+
+#endif
 
 TEST_CASE("function_name: functors of for_each, lambdas and functions", "[trace]") {
   using penstock::trace::detail::shown_name;

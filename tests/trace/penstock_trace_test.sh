@@ -79,6 +79,9 @@ again() {
   diff out/trace.json again/trace.json || fail "another trace of the same recording"
   exits_with 0 "$trace" report out/trace.recording --step nothing
   exits_with 3 "$trace" report out/trace.recording --fail-on any --step nothing
+  exits_with 0 "$trace" report out/trace.recording --host-to-device 1000000
+  grep --quiet 'host to device, pinned .* 0\.0 %$' out.txt || fail "copies at full speed: $(cat out.txt)"
+  exits_with 0 "$trace" report out/trace.recording --fail-on gap --gap 1000000
   truncate --size=-1 out/trace.recording
   exits_with 1 "$trace" report out/trace.recording
   says 'out/trace.recording: a damaged recording' err.txt
@@ -100,6 +103,7 @@ exit_codes() {
   exits_with 1 "$trace" --out none -- true
   says 'nothing was recorded: the program made no call of CUDA' err.txt
   exits_with 7 "$trace" --out none -- sh -c 'exit 7'
+  exits_with 7 env --ignore-signal=CHLD "$trace" --out none -- sh -c 'exit 7'
   exits_with 137 "$trace" --out none -- sh -c 'kill -KILL $$'
   says 'ended by signal 9' err.txt
   [[ ! -e none ]] || fail "left behind: $(ls -R none)"
@@ -129,6 +133,9 @@ fail_on() {
 options() {
   exits_with 0 "$trace" --out out --capture-range -- "$traced" range
   says '4 steps ("step")' out/report.txt  # the fifth, apart, is the first one
+  exits_with 1 "$trace" --out out --capture-range -- "$traced" clean  # which has none
+  says 'the program called no cudaProfilerStart' err.txt
+  exits_with 9 "$trace" --out out --capture-range -- "$traced" fails
   exits_with 0 "$trace" --out out --max-events 10 -- "$traced" clean
   says 'dropped' out/report.txt
   exits_with 0 "$trace" --out out --samples-per-step 32 -- "$traced" clean
@@ -159,6 +166,11 @@ processes() {
 killed() {
   exits_with 134 "$trace" --out aborted -- "$traced" abort
   has_results aborted
+  local times
+  for times in 1 2 3 4 5; do
+    exits_with 139 "$trace" --out "crashed $times" -- "$traced" crash  # in two threads at once
+    has_results "crashed $times"
+  done
   mkfifo pipe
   local pid line exit_code=0
   "$trace" --out killed -- "$traced" wait > pipe 2> err.txt &  # heeds no signal
@@ -210,6 +222,15 @@ injection() {
   library=$(dirname "$trace")/libpenstock_trace_inject.so
   CUDA_INJECTION64_PATH=$library exits_with 0 "$traced" clean  # nobody asked for a recording
   [[ ! -s err.txt ]] || fail "$(cat err.txt)"
+}
+
+# Why a process could not record is told once, by the run that it belongs to.
+errors() {
+  mkdir out
+  echo 'no device' > out/4711.error
+  exits_with 1 "$trace" --out out -- true
+  says 'nothing was recorded: no device' err.txt
+  [[ ! -e out ]] || fail "left behind: $(ls -R out)"
 }
 
 # One recorder at a time.

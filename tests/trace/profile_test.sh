@@ -28,6 +28,22 @@ exits_with 0 "measured: 19 steps" --whole --out mine --tool trace -- "$traced" c
 RANK=3 exits_with 0 "trace.html" --whole --out ranks --tool trace "$traced" clean
 [[ -s $(echo ranks/*.rank3/trace.html) ]] || fail "no rank in the name: $(ls -R)"
 
+# nsys is a program that prints its arguments here.
+mkdir tools
+printf '#!/bin/sh\nprintf "%%s\\n" "$@"\nexit 6\n' >tools/nsys
+chmod +x tools/nsys
+RANK=3 PATH=$PWD/tools:$PATH exits_with 6 "profile" --out mine --tool nsys -- "$traced" clean
+for argument in --capture-range=cudaProfilerApi --capture-range-end=stop --trace=cuda,nvtx,osrt \
+  --output=mine/%h.%p.rank3 "$traced" clean; do
+  grep --quiet --fixed-strings --line-regexp -- "$argument" out.txt || fail "no $argument: $(cat out.txt)"
+done
+PATH=$PWD/tools:$PATH exits_with 6 "--output=mine/%h.%p" --whole --out mine --tool nsys -- "$traced"
+if grep --quiet capture-range out.txt; then fail "a capture range, though --whole: $(cat out.txt)"; fi
+if ! command -v nsys >/dev/null; then
+  exits_with 0 "nsys is not installed (" --whole --out mine -- "$traced" clean
+  exits_with 1 "nsys is not installed; --tool trace" --tool nsys -- "$traced" clean
+fi
+
 exits_with 1 "no program" --tool trace
 exits_with 1 "no program no_such_program" no_such_program
 exits_with 1 "is no program" ./no_such_file

@@ -135,6 +135,14 @@ TEST_CASE("recording: a timeline that makes no sense is not loaded", "[trace]") 
              Mentions("a stream after a thread"));
   CHECK_THAT(refused([](Timeline& timeline) { timeline.events[0].kind = Kind{7}; }),
              Mentions("unknown kind"));
+  CHECK_THAT(refused([](Timeline& timeline) {
+               timeline.events.clear();
+               timeline.begin = 501;
+             }),
+             Mentions("its end is before its begin"));
+  for (const int device : {-1, 2'000'000'000})
+    CHECK_THAT(refused([&](Timeline& timeline) { timeline.tracks[0].device = device; }),
+               Mentions("a stream of no device"));
 }
 
 TEST_CASE("recording: what is no recording, or of another version, is said", "[trace]") {

@@ -383,6 +383,7 @@ TEST_CASE("Names of kernels are read by people") {
   CHECK(shortened("a::b<c<d<int>, 4>, 5>", 10) == "a::b<..>");
   CHECK(shortened("a::b<c<d<int>, 4>, 5>", 6) == "a::b..");
   CHECK(shortened("operator->b<cdef>", 16) == "operator->b<..>");
+  CHECK(shortened("python -c 'a\nb\x1B[31m'", 40) == "python -c 'a b [31m'");
   CHECK(shortened("\xC3\xA4\xC3\xB6\xC3\xBC", 3) == "\xC3\xA4\xC3\xB6\xC3\xBC");
   CHECK(shortened("\xC3\xA4\xC3\xB6\xC3\xBCx", 3) == "\xC3\xA4..");
 }

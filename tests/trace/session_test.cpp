@@ -371,6 +371,34 @@ TEST_CASE("Session: begins and ends while other threads work", "[trace]") {
   for (std::thread& thread : threads) thread.join();
 }
 
+// ThreadSanitizer does not see the runtime's lock, under which threads come to a session.
+#ifndef __SANITIZE_THREAD__
+
+TEST_CASE("Session: may end while another thread begins its capture range", "[trace]") {
+  std::atomic<bool> stop{false};
+  std::atomic<int> ranges{0};
+  std::thread other([&] {
+    while (!stop) {
+      cudaProfilerStart();
+      { const penstock::ScopedRange range(penstock::markers::fill, 1); }
+      cudaProfilerStop();
+      ++ranges;
+    }
+  });
+  SessionOptions options;
+  options.capture_range = true;
+  for (int round = 0; round < 3000 || ranges < 3000; ++round) {
+    Session session(options);
+    if (round % 2 == 0) session.stop();
+  }
+  stop = true;
+  other.join();
+  Session next(options);  // of whose capture range nobody has spoken
+  CHECK(next.stop().events.empty());
+}
+
+#endif
+
 namespace {
 
 struct Batch {

@@ -87,18 +87,27 @@ void save_what_is_there() {
   }
 }
 
-/// A copy of the process saves: what it needs may be broken or locked here, and then it does not
+/// In the copy of the process: what it needs may be broken or locked there, and then it does not
 /// end, and is ended by its alarm.
+[[noreturn]] void save_and_exit() {
+  std::signal(SIGALRM, SIG_DFL);
+  sigset_t alarm;
+  ::sigemptyset(&alarm);
+  ::sigaddset(&alarm, SIGALRM);
+  ::pthread_sigmask(SIG_UNBLOCK, &alarm, nullptr);
+  ::alarm(kPatience);
+  save_what_is_there();
+  ::_exit(0);
+}
+
+/// A copy of the process saves. All signals are blocked meanwhile; another thread that crashes too
+/// waits for the first one, which ends the process.
 void on_fatal_signal(int signal) {
   static std::atomic<bool> begun{false};
-  if (injection()->process == ::getpid() && !begun.exchange(true)) {
+  if (injection()->process == ::getpid()) {
+    while (begun.exchange(true)) ::pause();
     const ::pid_t saver = ::_Fork();
-    if (saver == 0) {
-      std::signal(SIGALRM, SIG_DFL);
-      ::alarm(kPatience);
-      save_what_is_there();
-      ::_exit(0);
-    }
+    if (saver == 0) save_and_exit();
     while (saver > 0 && ::waitpid(saver, nullptr, 0) < 0 && errno == EINTR) {
     }
   }
@@ -114,6 +123,7 @@ void watch_fatal_signals() {
     struct sigaction ours {};
     ours.sa_handler = &on_fatal_signal;
     ours.sa_flags = SA_ONSTACK;
+    ::sigfillset(&ours.sa_mask);
     ::sigaction(signal, &ours, nullptr);
   }
 }

@@ -27,6 +27,8 @@ constexpr std::array kPassedOn{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR
 class Signals {
  public:
   Signals() {
+    // Whoever started this may ignore it: no child has a status then.
+    std::signal(SIGCHLD, SIG_DFL);
     ::sigemptyset(&awaited_);
     for (const int signal : kPassedOn) ::sigaddset(&awaited_, signal);
     ::sigaddset(&awaited_, SIGCHLD);

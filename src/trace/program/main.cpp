@@ -14,6 +14,7 @@
 #include <iterator>
 #include <penstock/trace/recording.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "application.hpp"
@@ -69,17 +70,21 @@ std::vector<fs::path> files_in(const fs::path& directory, const char* suffix) {
   return found;
 }
 
-std::string first_line(const fs::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
+/// Of each process that could not record, why. The files are gone then: a later run into the same
+/// directory has its own.
+std::vector<std::pair<std::string, std::string>> take_errors(const fs::path& directory) {
+  std::vector<std::pair<std::string, std::string>> errors;
+  for (const fs::path& path : files_in(directory, inject::kErrorSuffix)) {
+    std::getline(std::ifstream(path), errors.emplace_back(path.stem().string(), "").second);
+    fs::remove(path);
+  }
+  return errors;
 }
 
 /// Why there is no recording, as far as it can be told.
 std::string explain(const Ended& ended) {
-  for (const fs::path& error : files_in(ended.directory, inject::kErrorSuffix))
-    return "nothing was recorded: " + first_line(error);
+  for (const auto& [process, why] : take_errors(ended.directory))
+    return "nothing was recorded: " + why;
   if (ended.signal != 0)
     return "the program was ended by signal " + std::to_string(ended.signal) + " (" +
            ::strsignal(ended.signal) + ") and left no recording";  // NOLINT(concurrency-mt-unsafe)
@@ -112,15 +117,23 @@ int trace(const Options& options) {
     remove_empty(ended.directory);
     return ended.exit_code != 0 ? ended.exit_code : kNothingRecorded;
   }
-  bool found = false;
+  bool found = false, empty = true;
   for (const fs::path& directory : directories) {
-    if (write_results(load(directory / "trace.recording"), directory, options.results))
-      found = true;
+    const Timeline timeline = load(directory / "trace.recording");
+    if (write_results(timeline, directory, options.results)) found = true;
+    empty = empty && timeline.events.empty();
     std::cerr << "penstock-trace: " << (directory / "trace.html").string() << std::endl;
   }
-  for (const fs::path& error : files_in(ended.directory, inject::kErrorSuffix))
-    complain("process " + error.stem().string() + ": " + first_line(error), 0);
-  return ended.exit_code == 0 && found ? kFound : ended.exit_code;
+  for (const auto& [process, why] : take_errors(ended.directory))
+    complain("process " + process + ": " + why, 0);
+  if (empty)
+    complain(std::string("nothing was recorded: ") +
+                 (application.capture_range
+                      ? "the program called no cudaProfilerStart, or nothing after it"
+                      : "the program put no work on a device"),
+             0);
+  if (ended.exit_code != 0) return ended.exit_code;
+  return empty ? kNothingRecorded : found ? kFound : 0;
 }
 
 int report(const Options& options) {
@@ -140,6 +153,16 @@ void add_result_options(CLI::App& app, Options& options) {
                  "'next'");
   app.add_option("--samples-per-step", options.results.samples_per_step, "For samples a second")
       ->check(CLI::NonNegativeNumber);
+  app.add_option("--host-to-device", options.results.host_to_device,
+                 "GB/s that the machine's bus reaches, which copies are held against; else the "
+                 "best copy of the recording")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--device-to-host", options.results.device_to_host, "The same, the other way")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--gap", options.results.gap,
+                 "Per cent of a step: time without work on a device that is a finding")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   app.add_option("--fail-on", options.fail_on,
                  "Exit with 3 when one of these is found: any, or rules with commas between them, "
                  "as pageable-copy,synchronous-copy");

@@ -54,8 +54,11 @@ bool write_results(const Timeline& timeline, const std::filesystem::path& direct
   ReportOptions report_options;
   report_options.step = options.step;
   report_options.samples_per_step = options.samples_per_step;
+  report_options.host_to_device = options.host_to_device * 1e9;
+  report_options.device_to_host = options.device_to_host * 1e9;
   RuleOptions rule_options;
   rule_options.step = options.step;
+  rule_options.gap = options.gap / 100;
   const Report report(timeline, report_options);
   const std::vector<Finding> findings = find(timeline, rule_options);
 

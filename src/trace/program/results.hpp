@@ -14,6 +14,9 @@ namespace penstock::trace::program {
 struct ResultOptions {
   std::string step;             ///< name of the range that is one step; empty: found
   double samples_per_step = 0;  ///< 0: unknown
+  /// GB/s that the machine's bus reaches; 0: unknown.
+  double host_to_device = 0, device_to_host = 0;
+  double gap = 2;  ///< per cent of a step: a shorter one is no finding
   std::vector<Rule> fail_on;
   bool quiet = false;  ///< nothing on the standard output
 };

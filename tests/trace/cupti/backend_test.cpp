@@ -7,15 +7,18 @@
 #include "backend.hpp"
 
 #include <atomic>
+#include <climits>
 #include <ctime>
 #include <memory>
 #include <optional>
+#include <penstock/markers.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "event_sink.hpp"
 #include "fake_cupti.hpp"
+#include "nvtx.hpp"
 #include "support/catch.hpp"
 #include "thread_id.hpp"
 
@@ -121,14 +124,14 @@ constexpr auto kSync = CUPTI_ACTIVITY_FLAG_NONE;
 
 // ---- Records
 
-TEST_CASE("a kernel's record becomes an event, with its demangled name", "[cupti]") {
+TEST_CASE("a kernel's record becomes an event, with a name to read", "[cupti]") {
   Recording recording;
   fake::record(kernel("_Z7add_onePfl", 1000, 2500, 9));
   fake::record(kernel("_Z7add_onePfl", 3000, 3500, 10));
   fake::record(kernel("gemm", 4000, 4100, 11));
+  fake::record(kernel("_Z4packIfEvPT_", 5000, 5100, 12));
   const Timeline timeline = recording.take();
-  CHECK(names(timeline) ==
-        std::vector<std::string>{"add_one(float*, long)", "add_one(float*, long)", "gemm"});
+  CHECK(names(timeline) == std::vector<std::string>{"add_one", "add_one", "gemm", "pack<float>"});
   const Event& first = timeline.events.front();
   CHECK(first.kind == Kind::kernel);
   CHECK(first.begin == 1000);
@@ -189,6 +192,11 @@ TEST_CASE("peer copies, fills and graphs become events", "[cupti]") {
   SessionOptions whole_graphs;
   whole_graphs.graph_nodes = false;
   CHECK(event_of(graph, whole_graphs).kind == Kind::graph);
+  graph.deviceId = graph.endDeviceId = INT_MAX;
+  Recording of_the_host(whole_graphs);
+  fake::record(graph);  // no work of any device
+  CHECK(of_the_host.take().events.empty());
+  of_the_host.backend.reset();
   Recording nodes;
   fake::record(graph);
   CHECK(nodes.take().events.empty());
@@ -364,6 +372,30 @@ TEST_CASE("a stream is found by its handle", "[cupti]") {
   CHECK(device == 0);
   CHECK(recording.backend->identify(reinterpret_cast<cudaStream_t>(14), &device, &id));
   CHECK(id == 14);
+}
+
+// A real driver reads the memory of a stream that it is asked for.
+TEST_CASE("a stream that was named before is asked for while it is there, and no other",
+          "[cupti]") {
+  const auto stream = [](std::uintptr_t number) { return reinterpret_cast<cudaStream_t>(number); };
+  std::optional<penstock::markers::StreamName> alive(std::in_place, stream(14), "copies"),
+      gone(std::in_place, stream(15), "gone");
+  gone.reset();
+  penstock::markers::name_stream(stream(16), "who knows");
+  const auto names_of_a_recording = [] {
+    Recording recording;
+    detail::start_names(recording.sink, *recording.backend);
+    detail::stop_names();
+    std::vector<std::string> found;
+    for (const Track& track : recording.take().tracks) found.push_back(track.name);
+    return found;
+  };
+  fake::take_asked_streams();
+  CHECK(names_of_a_recording() == std::vector<std::string>{"copies"});
+  CHECK(fake::take_asked_streams() == std::vector<CUstream>{stream(14)});
+  alive.reset();
+  CHECK(names_of_a_recording().empty());
+  CHECK(fake::take_asked_streams().empty());
 }
 
 TEST_CASE("who cannot record says why", "[cupti]") {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace penstock::test::fake {
 
@@ -48,5 +49,7 @@ bool is_enabled(CUpti_ActivityKind kind);
 int clock_registrations();
 /// How often a context was waited for.
 int synchronisations();
+/// Which streams the driver was asked for, since this was asked.
+std::vector<CUstream> take_asked_streams();
 
 }  // namespace penstock::test::fake

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
 #include <cstring>
+#include <mutex>
+#include <utility>
 
 #include "fake_cupti.hpp"
 
@@ -8,6 +10,8 @@ namespace {
 
 std::atomic<CUresult> answer{CUDA_SUCCESS};
 std::atomic<int> waits{0};
+std::mutex mutex;
+std::vector<CUstream> asked_streams;  // guarded by it
 
 CUcontext context() {
   static int object = 0;
@@ -24,6 +28,11 @@ void set_driver(CUresult result) {
 
 int synchronisations() {
   return waits;
+}
+
+std::vector<CUstream> take_asked_streams() {
+  const std::lock_guard lock(mutex);
+  return std::exchange(asked_streams, {});
 }
 
 }  // namespace penstock::test::fake
@@ -79,7 +88,9 @@ CUresult cuCtxSynchronize() {
   penstock::test::fake::driver_call(CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize);
   return CUDA_SUCCESS;
 }
-CUresult cuStreamGetCtx(CUstream, CUcontext* of_stream) {
+CUresult cuStreamGetCtx(CUstream stream, CUcontext* of_stream) {
+  const std::lock_guard lock(mutex);
+  asked_streams.push_back(stream);
   *of_stream = context();
   return CUDA_SUCCESS;
 }

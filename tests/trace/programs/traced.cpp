@@ -8,13 +8,16 @@
 #include <nvtx3/nvToolsExt.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <latch>
 #include <penstock/cuda.hpp>
 #include <penstock/launch.hpp>
 #include <penstock/trace/session.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -69,6 +72,19 @@ int wait_for_a_signal() {
   while (true) ::pause();
 }
 
+/// Two threads, within each other's handler.
+int crash_twice() {
+  std::latch both(2);
+  const auto crash = [&both] {
+    both.arrive_and_wait();
+    std::raise(SIGSEGV);
+  };
+  std::thread other(crash);
+  crash();
+  other.join();
+  return 0;
+}
+
 /// In a program that is traced already.
 int try_a_session() {
   try {
@@ -92,6 +108,7 @@ int main(int argc, char** argv) {
     if (how == "range" && i == 4) check(cudaProfilerStop());
   }
   if (how == "abort") std::abort();
+  if (how == "crash") return crash_twice();
   if (how == "wait") return wait_for_a_signal();
   if (how == "session") return try_a_session();
   if (how == "quick") std::quick_exit(5);

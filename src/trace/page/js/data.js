@@ -123,14 +123,13 @@ class Recording {
     const found = new Map();
     for (let i = 0; i < this.count; ++i) {
       const one = this.of(i);
-      if (!one.works) continue;
+      if (!one.works || this.begin[i] > end) continue;
       const {device} = this.tracks[one.track];
       if (!found.has(device)) found.set(device, {idleSince: steps > 0 ? begin : this.begin[i], begin: [], end: []});
       const gaps = found.get(device);
-      const until = Math.min(this.begin[i], end);
-      if (until > gaps.idleSince) {
+      if (this.begin[i] > gaps.idleSince) {
         gaps.begin.push(gaps.idleSince);
-        gaps.end.push(until);
+        gaps.end.push(this.begin[i]);
       }
       gaps.idleSince = Math.max(gaps.idleSince, this.end[i]);
     }

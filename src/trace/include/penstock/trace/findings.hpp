@@ -38,8 +38,8 @@ std::optional<Rule> rule_of(std::string_view text);
 struct Finding {
   Rule rule = Rule::gap;
   std::uint64_t count = 0;  ///< how often
-  Time cost = 0;            ///< nanoseconds of the measured time, as far as they can be told
-  double share = 0;         ///< of the measured time
+  Time cost = 0;            ///< nanoseconds, as far as they can be told; of devices the mean
+  double share = 0;         ///< of the measured time, at most 1
   Time begin = 0, end = 0;  ///< the worst case
   std::uint32_t track = 0;  ///< where it is
   std::string evidence;     ///< one sentence with numbers

@@ -41,8 +41,8 @@ struct SessionOptions {
 };
 
 /// At most one in a process records at a time. May begin and stop while other threads use CUDA. On
-/// a GPU streams bear the names that they get while a session is there: make it before the
-/// pipeline, with a capture range.
+/// a GPU a stream bears the name that markers::StreamName gave it (as penstock's own have),
+/// whenever that was, or that nvtxNameCudaStream gives it while a session is there.
 class Session {
  public:
   /// Recording begins, or waits for its capture range. Throws Unavailable.
