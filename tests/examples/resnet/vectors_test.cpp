@@ -106,6 +106,7 @@ class Comparison {
       : vectors_(read_vectors(name)), precision_(precision) {}
 
   std::uint64_t batch_seed() const { return vectors_["batch_seed"]; }
+  float rate() const { return vectors_["rate"]; }
 
   void check(const char* what, const Values& ours, bool after_ten_steps) const {
     check_errors(what, after_ten_steps, ours,
@@ -160,9 +161,11 @@ void compare_in(const Settings& settings, const std::string& name, std::int64_t 
   for (const Parameter& parameter : table.parameters()) counts.push_back(parameter.count());
   for (const Statistic& statistic : table.statistics()) channels.push_back(statistic.channels);
 
+  SgdOptions sgd = test_sgd;
+  sgd.schedule.base = comparison.rate();
   Values losses;
   for (int step = 0; step < steps; ++step) {
-    training.step();
+    training.step(sgd);
     losses.push_back(static_cast<double>(training.metrics().loss) / static_cast<double>(images.n));
     if (step > 0) continue;
     comparison.check("logits", in_double(training.logits()), false);

@@ -31,16 +31,20 @@ class Linear {
   struct Shape {
     std::int64_t m, n, k;
     bool transpose_a, transpose_b, float_out;
+    bool bias = false;
+    /// Elements from one column of k to the next, where these are part of longer ones; 0: k.
+    std::int64_t column = 0;
     std::uint32_t alignment = 0;  ///< bytes, of the operands; multiply() fills it in
     auto operator<=>(const Shape&) const = default;
   };
   struct Product;
 
-  /// `bias` may be null, and is, but for the logits. The first call with a shape picks the
-  /// algorithm, on the host alone.
+  /// `bias` is read where the shape has one. The first call with a shape picks the algorithm, on
+  /// the host alone.
   Product& product(const Context&, const Shape&, const float* bias);
-  void multiply(const Context&, Shape, const void* a, const void* b, const float* bias, void* c,
-                void* workspace, std::size_t workspace_bytes, cudaStream_t);
+  /// `add`: to what c has.
+  void multiply(const Context&, Shape, const void* a, const void* b, const float* bias, bool add,
+                void* c, void* workspace, std::size_t workspace_bytes, cudaStream_t);
 
   struct Close {
     void operator()(cublasLtContext* handle) const { cublasLtDestroy(handle); }

@@ -2,9 +2,9 @@
 #pragma once
 
 // Operations on a GPU against the reference's templates in double, by one rule: the root mean
-// square of the differences is at most twice that of the straightforward computation, which is the
-// reference's in float with operands and results in the same precision; three times where these
-// have fewer digits than float.
+// square of the differences is at most twice that of the straightforward computation
+// (straightforward.hpp) in float, with operands and results in the same precision; three times
+// where these have fewer digits than float.
 //
 //   Bench bench({Precision::fp16, Format::nhwc});
 //   const Values x = bench.numbers(1, count);                // that the precision has

@@ -18,6 +18,7 @@
 #include "../../../../examples/resnet/ops/reference/layout.hpp"
 #include "../../../../examples/resnet/ops/reference/pooling.hpp"
 #include "../cudnn/accuracy.hpp"
+#include "../cudnn/straightforward.hpp"
 #include "support/temporary_directory.hpp"
 
 namespace resnet::test {
@@ -100,21 +101,32 @@ struct Operands {
 
 constexpr double residual_factor = 0.75;
 
-/// By the reference's convolution; `store` is what becomes of a number after each of the operations
-/// that fusion leaves apart.
+/// The convolution alone: the truth in double, the yardstick in float.
+template <class T>
+std::vector<T> convolved(const InferenceConvolution& what, const Operands& operands) {
+  std::vector<T> sums(size(what.shape.out().count()));
+  if constexpr (std::is_same_v<T, double>) {
+    const reference::Convolution<T> plan(what.shape, operands.format);
+    std::vector<T> scratch(plan.scratch(1));
+    plan.forward(operands.x.data(), operands.weights.data(), sums.data(), {scratch.data(), 1});
+  } else {
+    const auto multiplied = [&](Values values) {
+      for (double& value : values) value = as_operand(what.precision, value);
+      return as<T>(values);
+    };
+    const std::vector<T> x = multiplied(operands.x), weights = multiplied(operands.weights);
+    straightforward::for_each_product(
+        what.shape, operands.format,
+        [&](std::size_t i, std::size_t w, std::size_t o) { sums[o] += x[i] * weights[w]; });
+  }
+  return sums;
+}
+
+/// `store` is what becomes of a number after each of the operations that fusion leaves apart.
 template <class T, class Store>
 Values computed(const InferenceConvolution& what, const Operands& operands, Fusion fusion,
                 const Store& store) {
-  const reference::Convolution<T> plan(what.shape, operands.format);
-  std::vector<T> scratch(plan.scratch(1)), sums(size(what.shape.out().count()));
-  const auto multiplied = [&](const Values& values) {
-    Values others = values;
-    if (std::is_same_v<T, float>)
-      for (double& value : others) value = as_operand(what.precision, value);
-    return as<T>(others);
-  };
-  plan.forward(multiplied(operands.x).data(), multiplied(operands.weights).data(), sums.data(),
-               {scratch.data(), 1});
+  const std::vector<T> sums = convolved<T>(what, operands);
   const reference::ActivationLayout layout(what.shape.out(), operands.format);
   const T factor = what.quantised() ? static_cast<T>(residual_factor) : T{1};
   Values y(sums.size());
