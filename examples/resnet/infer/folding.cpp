@@ -65,6 +65,12 @@ TensorSource tensors_of(const safetensors::File& file) {
   };
 }
 
+std::int64_t classes_of(const safetensors::File& weights) {
+  const safetensors::Tensor& bias = weights.tensor("fc.bias");
+  if (bias.shape.size() != 1) weights.fail("\"fc.bias\" is no vector");
+  return bias.shape[0];
+}
+
 TensorSource tensors_of(const NetworkState& state, const ParameterTable& table) {
   return [&](const std::string& name, const std::vector<std::int64_t>&) {
     for (const Statistic& statistic : table.statistics())

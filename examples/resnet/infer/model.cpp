@@ -127,6 +127,18 @@ ModelConvolution read_convolution(const File& file, const ConvolutionNorm& layer
 
 }  // namespace
 
+std::string name_of(Precision precision) {
+  return Json(precision).get<std::string>();
+}
+
+std::string name_of(Fusion fusion) {
+  return Json(fusion).get<std::string>();
+}
+
+bool is_small(const std::string& model) {
+  return model == "resnet8" || model == "resnet20";
+}
+
 void save_model(const std::filesystem::path& path, const Model& model) {
   const Layers layers = layers_of(model.architecture, model.image);
   const std::vector<ConvolutionPlace> places = convolutions_of(layers);

@@ -21,6 +21,13 @@
 
 namespace resnet {
 
+/// As command lines and files have them.
+std::string name_of(Precision precision);
+std::string name_of(Fusion fusion);
+
+/// Was it made for images of CIFAR-10's size?
+bool is_small(const std::string& model);
+
 /// Weights are k x c x r x s (torchvision's order), without padding.
 struct ModelConvolution {
   std::string name;
@@ -55,6 +62,8 @@ using TensorSource =
     std::function<std::vector<float>(const std::string& name, const std::vector<std::int64_t>&)>;
 /// Of a checkpoint or a file of PyTorch's, which outlives it. Throws safetensors::FormatError.
 TensorSource tensors_of(const safetensors::File& file);
+/// How many there are, by the last layer's bias. Throws safetensors::FormatError.
+std::int64_t classes_of(const safetensors::File& weights);
 /// Of a network's state. Both outlive it.
 TensorSource tensors_of(const NetworkState& state, const ParameterTable& table);
 

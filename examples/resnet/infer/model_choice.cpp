@@ -25,16 +25,10 @@ Model folded(const ModelChoice& choice) {
   if (choice.weights.empty())
     return untrained(architecture_of(choice.model, untrained_classes), image, 1);
   const safetensors::File file = safetensors::read(choice.weights);
-  const safetensors::Tensor& bias = file.tensor("fc.bias");
-  if (bias.shape.size() != 1) file.fail("\"fc.bias\" is no vector");
-  return fold(architecture_of(choice.model, bias.shape[0]), image, tensors_of(file));
+  return fold(architecture_of(choice.model, classes_of(file)), image, tensors_of(file));
 }
 
 }  // namespace
-
-bool is_small(const std::string& model) {
-  return model == "resnet8" || model == "resnet20";
-}
 
 void add_options(CLI::App& app, ModelChoice& choice) {
   CLI::Option* prepared =

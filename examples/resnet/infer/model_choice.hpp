@@ -37,9 +37,6 @@ struct ModelChoice {
 
 void add_options(CLI::App& app, ModelChoice& choice);
 
-/// Was it made for images of CIFAR-10's size?
-bool is_small(const std::string& model);
-
 /// The prepared model; or the weights', folded, in `choice.precision` (fp16); or, where neither is
 /// named, an untrained one, for measurements. Throws safetensors::FormatError,
 /// std::invalid_argument: a model for square images of three channels is needed.

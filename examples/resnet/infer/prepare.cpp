@@ -14,6 +14,7 @@
 #include "../../common/progress.hpp"
 #include "../../data/cifar10.hpp"
 #include "../../data/synthetic.hpp"
+#include "../train/options.hpp"
 #include "preparation.hpp"
 #include "prepare_options.hpp"
 
@@ -24,16 +25,10 @@ namespace fs = std::filesystem;
 using safetensors::File;
 
 Extents image_of(const PrepareOptions& options) {
-  const bool small = options.model == "resnet8" || options.model == "resnet20";
-  const std::int64_t size = options.image_size != 0 ? options.image_size : small ? 32 : 224;
+  const std::int64_t size = options.image_size != 0   ? options.image_size
+                            : is_small(options.model) ? 32
+                                                      : 224;
   return {1, cifar10::channels, size, size};
-}
-
-/// The last layer's bias says how many classes there are.
-std::int64_t classes_of(const File& weights) {
-  const safetensors::Tensor& bias = weights.tensor("fc.bias");
-  if (bias.shape.size() != 1) weights.fail("\"fc.bias\" is no vector");
-  return bias.shape[0];
 }
 
 fs::path data_of(const PrepareOptions& options) {
@@ -149,7 +144,6 @@ int main(int argc, char** argv) {
     resnet::prepare(options);
   } catch (const std::exception& error) {
     if (examples::interrupted()) return examples::interrupted_exit_code();
-    std::fprintf(stderr, "prepare: %s\n", error.what());
-    return 1;
+    return resnet::report("prepare", error);
   }
 }

@@ -5,6 +5,8 @@
 #include <CLI/CLI.hpp>
 #include <map>
 
+#include "../train/options.hpp"
+
 namespace resnet {
 namespace {
 
@@ -24,13 +26,6 @@ const std::map<std::string, CalibrationMethod> methods = {
     {"percentile", CalibrationMethod::percentile},
     {"max", CalibrationMethod::largest}};
 
-template <class Enum>
-std::string name_in(const std::map<std::string, Enum>& names, Enum value) {
-  for (const auto& [name, one] : names)
-    if (one == value) return name;
-  return "?";
-}
-
 void add_data_options(CLI::App& app, PrepareOptions& options) {
   app.add_option("--data", options.data,
                  "Directory of CIFAR-10's binary version; without it, a synthetic set is made");
@@ -42,14 +37,6 @@ void add_data_options(CLI::App& app, PrepareOptions& options) {
 }
 
 }  // namespace
-
-std::string name_of(Precision precision) {
-  return name_in(precisions, precision);
-}
-
-std::string name_of(CalibrationMethod method) {
-  return name_in(methods, method);
-}
 
 std::optional<int> parse(int argc, char** argv, PrepareOptions& options) {
   CLI::App app(
@@ -91,12 +78,7 @@ std::optional<int> parse(int argc, char** argv, PrepareOptions& options) {
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();
   add_data_options(app, options);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error);
-  }
-  return std::nullopt;
+  return resnet::parse(app, argc, argv);
 }
 
 }  // namespace resnet

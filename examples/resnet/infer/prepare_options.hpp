@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The command line of `prepare`.
+// The command line of `prepare`. Exit statuses: 2 for what the user can put right, 1 for what went
+// wrong besides, 128 + the signal's number after Ctrl-C.
 
 #include <cstdint>
 #include <filesystem>
@@ -33,8 +34,5 @@ struct PrepareOptions {
 /// Fills in what the command line says. Returns the exit status where the program is to end now
 /// (help, or a mistake, which is told).
 std::optional<int> parse(int argc, char** argv, PrepareOptions& options);
-
-std::string name_of(Precision precision);
-std::string name_of(CalibrationMethod method);
 
 }  // namespace resnet

@@ -87,29 +87,30 @@ Answers::Answers(AnswerOptions options, std::int64_t classes, Clock::time_point 
     progress_ = std::make_unique<examples::Progress>("images", *options_.total);
 }
 
-void Answers::tell(const Notes& notes, std::int64_t first, std::span<const float> logits) {
-  if (first == 0) next_ = 0;
-  const std::size_t rows = logits.size() / classes_;
+void Answers::tell(const Notes& notes, std::span<const float> logits) {
   std::size_t row = 0;
-  // Behind the last row come images that have none.
-  const bool last = first + static_cast<std::int64_t>(rows) == notes.rows;
-  for (; next_ < notes.images.size() && (row < rows || last); ++next_) {
-    const Note& note = notes.images[next_];
+  std::uint64_t answers = 0;
+  for (const Note& note : notes.images)
     if (note.error.empty())
-      answer(note, logits.subspan(row++ * classes_, classes_));
+      answers += answer(note, logits.subspan(row++ * classes_, classes_));
     else
       skip(note, note.error);
-  }
   write();
-  last_answer_ = Clock::now();
-  if (first_answer_ == Clock::time_point() && row > 0) first_answer_ = last_answer_;
-  for (; row > 0; --row) images_.add(last_answer_ - notes.known);
-  if (last && notes.rows > 0) batches_.add(last_answer_ - notes.decoded);
+  if (answers > 0) {
+    last_answer_ = Clock::now();
+    if (answered() == 0) first_answer_ = last_answer_;
+    for (; answers > 0; --answers) images_.add(last_answer_ - notes.known);
+    batches_.add(last_answer_ - notes.decoded);
+  }
+  if (progress_) progress_->to(answered() + skipped_);
 }
 
-void Answers::answer(const Note& note, std::span<const float> logits) {
+bool Answers::answer(const Note& note, std::span<const float> logits) {
   const std::vector<Guess> guesses = best_guesses(logits, options_.top);
-  if (guesses.empty()) return skip(note, "the network's answer is no number");
+  if (guesses.empty()) {
+    skip(note, "the network's answer is no number");
+    return false;
+  }
   if (note.label >= 0) {
     ++labelled_;
     right_ += guesses.front().index == static_cast<std::size_t>(note.label);
@@ -124,6 +125,7 @@ void Answers::answer(const Note& note, std::span<const float> logits) {
         (index == guesses.front().index ? ": " : ", ") + name + text(" %.2f %%", 100 * probability);
   }
   lines_ += options_.json ? line_of(json) : line + '\n';
+  return true;
 }
 
 void Answers::skip(const Note& note, const std::string& why) {
@@ -140,7 +142,6 @@ void Answers::write() {
   const bool written = std::fwrite(lines_.data(), 1, lines_.size(), stdout) == lines_.size();
   if (!written || std::fflush(stdout) != 0) throw std::runtime_error("cannot write the answers");
   lines_.clear();
-  if (progress_) progress_->to(answered() + skipped_);
 }
 
 std::string Answers::summary() const {

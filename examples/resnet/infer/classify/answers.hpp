@@ -5,7 +5,7 @@
 // output; what could not be read, on the standard error output too; and counts and latencies.
 //
 //   Answers answers({.top = 5, .json = true, .names = class_names("imagenet.txt")}, 1000, start);
-//   answers.tell(notes, 0, logits);
+//   answers.tell(notes, logits);
 //   std::fputs(answers.summary().c_str(), stderr);
 //
 // Text:   cat.jpg: tabby 92.31 %, tiger cat 5.02 %
@@ -51,9 +51,8 @@ class Answers {
   /// `start`: when the program was asked. The images/s count from now on.
   Answers(AnswerOptions options, std::int64_t classes, Clock::time_point start);
 
-  /// The logits of whole images: rows first, first + 1 ... of the batch, of which the earlier ones
-  /// were told. Throws std::runtime_error when nothing can be written.
-  void tell(const Notes& notes, std::int64_t first, std::span<const float> logits);
+  /// A batch, with the logits of its rows. Throws std::runtime_error when nothing can be written.
+  void tell(const Notes& notes, std::span<const float> logits);
 
   std::uint64_t answered() const { return images_.count(); }
   std::uint64_t skipped() const { return skipped_; }
@@ -61,15 +60,15 @@ class Answers {
   std::string summary() const;
 
  private:
-  void answer(const Note& note, std::span<const float> logits);
+  /// False: there is no answer, and that is told.
+  bool answer(const Note& note, std::span<const float> logits);
   void skip(const Note& note, const std::string& why);
   void write();
 
   const AnswerOptions options_;
   const std::size_t classes_;
   const Clock::time_point start_, begin_ = Clock::now();
-  std::size_t next_ = 0;  // of the batch's images
-  std::string lines_;     // that are yet to be written
+  std::string lines_;  // that are yet to be written
   std::uint64_t skipped_ = 0, labelled_ = 0, right_ = 0;
   Latencies images_, batches_;
   Clock::time_point first_answer_, last_answer_;

@@ -6,18 +6,21 @@
 
 #include <unistd.h>
 #include <penstock/prefetcher.hpp>
+#include <penstock/readback.hpp>
 #include <penstock/step_graph.hpp>
 
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <set>
+#include <span>
 #include <stdexcept>
+#include <utility>
 
 #include "../../../common/interrupt.hpp"
 #include "../../train/options.hpp"
 #include "answers.hpp"
-#include "logits_return.hpp"
 #include "options.hpp"
 
 namespace resnet::classify {
@@ -59,6 +62,38 @@ std::int64_t batch_of(const Options& options, const InferenceNetwork& network, c
   return std::clamp((count + workers - 1) / workers, std::int64_t{1}, most);
 }
 
+/// The logits of batches on their way back, told by a thread of the readback's in their order. One
+/// thread at a time.
+class LogitsReadback {
+ public:
+  LogitsReadback(std::int64_t classes, std::int64_t largest_batch, Answers& answers)
+      : classes_(classes),
+        answers_(answers),
+        logits_(classes * largest_batch),
+        readback_(batches_under_way, static_cast<std::size_t>(classes * largest_batch)) {}
+
+  /// In device memory: of the largest batch.
+  float* logits() const { return logits_.data(); }
+
+  /// Queues; waits for nothing but room in the readback. Then logits() may be overwritten in the
+  /// stream. Throws what telling threw before.
+  void push(Notes notes, cudaStream_t stream) {
+    const auto count = static_cast<std::size_t>(notes.rows * classes_);
+    readback_.push(logits(), count, stream,
+                   [this, batch = std::make_shared<const Notes>(std::move(notes))](
+                       std::span<const float> logits) { answers_.tell(*batch, logits); });
+  }
+  void drain() { readback_.drain(); }
+
+ private:
+  static constexpr std::size_t batches_under_way = 4;
+
+  const std::int64_t classes_;
+  Answers& answers_;
+  const DeviceArray<float> logits_;
+  penstock::Readback<float[]> readback_;  // last: its thread tells until it ends
+};
+
 /// How a network takes pictures.
 class PictureNetwork {
  public:
@@ -72,11 +107,12 @@ class PictureNetwork {
     }
   }
 
-  /// Runs every batch size, so that kernels are loaded before anything is captured. Waits.
-  void warm_up(float* logits, cudaStream_t stream) {
+  /// Runs every batch size up to `largest`, so that kernels are loaded before anything is captured.
+  /// Waits.
+  void warm_up(std::int64_t largest, float* logits, cudaStream_t stream) {
     const DeviceArray<std::uint8_t> black(input_.images.count());
     for (const std::int64_t size : context_.network().batches())
-      run(size, black.data(), logits, stream);
+      if (size <= largest) run(size, black.data(), logits, stream);
     examples::check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   }
 
@@ -111,12 +147,9 @@ void classify_all(const Options& options, const Model& model, const InferenceNet
   const auto layout = pictures_layout(network.batch_for(batch_size), size);
 
   const penstock::Stream stream;
-  LogitsReturn logits(network.classes(), layout.batch_size(),
-                      [&](const Notes& notes, std::int64_t first, std::span<const float> values) {
-                        answers.tell(notes, first, values);
-                      });
+  LogitsReadback logits(network.classes(), layout.batch_size(), answers);
   PictureNetwork pictures(network, normalisation_of(options, name));
-  pictures.warm_up(logits.logits(), stream.get());
+  pictures.warm_up(layout.batch_size(), logits.logits(), stream.get());
 
   Ledger ledger;
   penstock::Prefetcher<Pictures> prefetcher(

@@ -116,14 +116,11 @@ class JpegReader {
     return true;
   }
 
-  /// Adobe's programs write inks the other way round: 255 is no ink.
-  std::uint8_t* convert_inks(const std::vector<std::uint8_t>& row, std::uint8_t* out) const {
-    const auto light = [&](std::uint8_t ink) {
-      return info_.saw_Adobe_marker ? int{ink} : 255 - int{ink};
-    };
+  /// As Adobe's programs write inks, and as Pillow reads them of whatever program: 255 is none.
+  static std::uint8_t* convert_inks(const std::vector<std::uint8_t>& row, std::uint8_t* out) {
     for (std::size_t x = 0; x < row.size(); x += 4)
       for (std::size_t c = 0; c < 3; ++c)
-        *out++ = static_cast<std::uint8_t>((light(row[x + c]) * light(row[x + 3]) + 127) / 255);
+        *out++ = static_cast<std::uint8_t>((row[x + c] * row[x + 3] + 127) / 255);
     return out;
   }
 

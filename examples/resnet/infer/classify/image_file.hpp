@@ -8,7 +8,8 @@
 //   decode(read_file("cat.jpg"), picture);                 // throws ImageError, in one sentence
 //
 // Pixels are what Pillow's convert("RGB") makes of a file: grey and palettes become RGB, alpha is
-// dropped, 16 bits keep their upper eight. Neither EXIF's orientation nor gamma nor colour profiles
+// dropped, 16 bits keep their upper eight (of which grey ones are white to Pillow, nearly all),
+// inks of a JPEG are as Adobe writes them. Neither EXIF's orientation nor gamma nor colour profiles
 // are looked at. A file that ends too early is an error, not a picture that is grey below.
 
 #include <cstddef>

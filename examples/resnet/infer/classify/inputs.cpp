@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <system_error>
 
 #include "image_file.hpp"
 
@@ -51,8 +52,9 @@ bool is_image(const fs::path& path) {
 
 void add_directory(const fs::path& directory, std::vector<fs::path>& files) {
   std::vector<fs::path> found;
+  std::error_code none;  // A link that leads nowhere is no directory.
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(directory))
-    if (entry.is_regular_file() && is_image(entry.path())) found.push_back(entry.path());
+    if (!entry.is_directory(none) && is_image(entry.path())) found.push_back(entry.path());
   std::sort(found.begin(), found.end());
   files.insert(files.end(), found.begin(), found.end());
 }

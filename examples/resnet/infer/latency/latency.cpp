@@ -74,8 +74,7 @@ std::vector<Load> loads_of(const Options& options, const InferenceNetwork& netwo
 nlohmann::json network_json(const Model& model, const InferenceNetwork& network) {
   return {{"model", model.architecture.name},
           {"image_size", network.image().h},
-          {"precision",
-           model.precision == Precision::int8 ? "int8" : resnet::to_string(model.precision)},
+          {"precision", name_of(model.precision)},
           {"batches", network.batches()},
           {"operations", operations_name()},
           {"emulated", operations_name().starts_with("reference")}};

@@ -23,7 +23,7 @@ void infer(Run& run) {
   auto prefetcher = resnet::rungs::make_prefetcher<Batch>(run, 2);
   const auto watch = examples::watch_if(run.options().watch, prefetcher);
   Lane& lane = run.lane(0);
-  resnet::rungs::LogitsReadback answers(run, 8);
+  resnet::rungs::LogitsReadback answers(run);
   resnet::InferenceContext context(run.network());
   warm_up(run, context, answers.logits(), lane.stream());
   penstock::StepGraph graphs;

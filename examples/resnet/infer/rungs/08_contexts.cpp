@@ -20,7 +20,7 @@ using resnet::rungs::Run;
 
 /// What a host thread has for itself.
 struct Context {
-  explicit Context(Run& owner) : run(owner), answers(owner, 8), network(owner.network()) {}
+  explicit Context(Run& owner) : run(owner), answers(owner), network(owner.network()) {}
 
   template <class Batch>
   void capture(const penstock::Lease<Batch>& batch, cudaStream_t stream) {

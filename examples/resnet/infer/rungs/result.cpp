@@ -19,14 +19,6 @@
 namespace resnet::rungs {
 namespace {
 
-std::string name_of(Precision precision) {
-  return precision == Precision::int8 ? "int8" : resnet::to_string(precision);
-}
-
-std::string name_of(Fusion fusion) {
-  return fusion == Fusion::none ? "none" : fusion == Fusion::full ? "full" : "elementwise";
-}
-
 /// Milliseconds that the bus takes for a request, from pinned memory, with nothing else to do. From
 /// block after block, as requests come: a block that is copied again is still in the CPU's cache,
 /// and quicker than memory. Waits.

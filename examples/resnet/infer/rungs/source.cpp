@@ -56,9 +56,7 @@ Model model_of(const Options& options) {
   if (options.weights.empty())
     return fold(architecture_of(name, cifar10::classes), image, made_up_weights());
   const safetensors::File file = safetensors::read(options.weights);
-  const safetensors::Tensor& bias = file.tensor("fc.bias");
-  if (bias.shape.size() != 1) file.fail("\"fc.bias\" is no vector");
-  return fold(architecture_of(name, bias.shape[0]), image, tensors_of(file));
+  return fold(architecture_of(name, classes_of(file)), image, tensors_of(file));
 }
 
 std::unique_ptr<penstock::RecordFile> open_records(const Options& options) {

@@ -72,6 +72,21 @@ TEST_CASE("inputs: files as named, directories by content and in order", "[resne
                     contains("no file or directory") && contains(path("x")));
 }
 
+TEST_CASE("inputs: links that lead nowhere are told as images, and end no listing",
+          "[resnet][classify]") {
+  const TemporaryDirectory directory;
+  write(directory / "photos/cat.jpg", classify::test::jpeg_file({1, 2, 3}, 1, 1));
+  std::filesystem::create_symlink("gone", directory / "photos/gone.jpg");
+  std::filesystem::create_symlink("loop.png", directory / "photos/loop.png");
+  std::filesystem::create_symlink("loop.txt", directory / "photos/loop.txt");
+  const auto inputs = list_files({directory / "photos"});
+  Names names;
+  for (const std::string& name : all_of(*inputs, 2))
+    names.push_back(std::filesystem::path(name).filename());
+  CHECK(names == Names{"cat.jpg", "gone.jpg", "loop.png"});
+  CHECK_THROWS_AS(read_file(directory / "photos/loop.png"), ImageError);
+}
+
 TEST_CASE("inputs: records by their files", "[resnet][classify]") {
   const TemporaryDirectory directory;
   const std::vector<std::filesystem::path> files = {
@@ -168,6 +183,22 @@ TEST_CASE("answers: the most probable classes", "[resnet][classify]") {
   CHECK(best_guesses(logits, 100).size() == 5);
   CHECK(best_guesses(std::vector<float>{1e30f, -1e30f}, 1)[0].probability == Approx(1));
   CHECK(best_guesses(std::vector<float>{1, NAN}, 1).empty());
+}
+
+TEST_CASE("answers: an image whose answer is no number is skipped, and not answered besides",
+          "[resnet][classify]") {
+  Answers answers({}, 2, Clock::now());
+  Notes notes;
+  for (const char* path : {"a.jpg", "b.jpg", "c.jpg"}) notes.images.push_back({{path}, {}});
+  notes.images.back().error = "broken";
+  notes.rows = 2;
+  answers.tell(notes, std::vector<float>{1, NAN, NAN, 1});
+  CHECK(answers.answered() == 0);
+  CHECK(answers.skipped() == 3);
+  CHECK(answers.summary() == "0 images, 3 skipped\n");
+  answers.tell(notes, std::vector<float>{1, 2, NAN, 1});
+  CHECK(answers.answered() == 1);
+  CHECK(answers.skipped() == 5);
 }
 
 TEST_CASE("answers: class names, a line each", "[resnet][classify]") {

@@ -10,6 +10,7 @@
 #include <random>
 #include <vector>
 
+#include "../../../../../examples/resnet/infer/latency/report.hpp"
 #include "../../../../support/catch.hpp"
 #include "../../matchers.hpp"
 #include "../models.hpp"
@@ -150,6 +151,20 @@ TEST_CASE("open loop: requests are sent as of their times, however late the send
     return sent < 45;
   });
   CHECK(sent == 45);  // until there are no more
+}
+
+TEST_CASE("open loop: a queue that nobody serves grows, and that is told", "[resnet][latency]") {
+  Fixture fixture(1);
+  Server nobody(fixture.network, {}, 0);
+  const Load load{.rate = 1e6, .requests = 100, .warmup = 10, .max_batch = 8};
+  const Result result = run(nobody, fixture.images, load);
+  CHECK(result.backlog_half == 60);
+  CHECK(result.backlog_end == 110);
+  CHECK(result.all_answered == 0);
+  CHECK(queue_grows(result, 1));
+  CHECK_THAT(table_row(result, 1),
+             contains("BEYOND what is reached here: 1e+06 requests a second"));
+  CHECK_THAT(table_row(result, 1), contains("110 had no answer (60 half-way)"));
 }
 
 TEST_CASE("open loop: latency counts from the schedule", "[resnet][latency]") {

@@ -88,8 +88,8 @@ def mixed():
         same(result, wanted, precise=precision == "fp32")
 
 
-def parts():
-    """Batches whose logits come back in several parts (of 1280 floats)."""
+def sizes():
+    """Large batches, and requests of different sizes: all of their logits come back."""
     large = ["--model", "resnet8", "--weights", weights, "--image-size", 8, "--records", 200, "--workers", 2,
              "--cache", ".", "--warmup", 2, "--steps", 1, "--contexts", 1, "--precision", "fp32"]  # fmt: skip
     wanted = infer("01", *large, "--batches", 130)
