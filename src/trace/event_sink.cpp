@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "event_sink.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <ctime>
 #include <deque>
+#include <fstream>
 #include <map>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <tuple>
 #include <unordered_map>
@@ -47,6 +51,23 @@ using TrackKey = std::tuple<Track::Kind, int, std::uint64_t>;  // orders as a Ti
 
 TrackKey key_of(const Track& track) {
   return {track.kind, track.device, track.id};
+}
+
+/// Empty for a thread that has ended.
+std::string command_of(std::uint64_t thread) {
+  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/comm");
+  std::string name;
+  std::getline(file, name);
+  return name;
+}
+
+/// What a thread is called that no tool was told a name of: empty where the program did not name it
+/// at all, since its name is inherited then.
+std::string system_name(std::uint64_t thread) {
+  const auto main = static_cast<std::uint64_t>(::getpid());
+  if (thread == main) return "main thread";
+  std::string name = command_of(thread);
+  return name == command_of(main) ? std::string() : name;
 }
 
 }  // namespace
@@ -94,7 +115,10 @@ std::uint32_t EventSink::name(std::string_view text) {
 std::uint32_t EventSink::State::track(const Track& wanted) {
   const auto [entry, is_new] =
       track_ids.try_emplace(key_of(wanted), static_cast<std::uint32_t>(tracks.size()));
-  if (is_new) tracks.push_back(wanted);
+  if (is_new) {
+    tracks.push_back(wanted);
+    if (wanted.kind == Track::Kind::thread) tracks.back().name = system_name(wanted.id);
+  }
   return entry->second;
 }
 
@@ -110,7 +134,8 @@ std::uint32_t EventSink::stream_track(int device, std::uint64_t id) {
 
 void EventSink::name_thread(std::uint64_t id, std::string_view name) {
   const std::lock_guard lock(state_->mutex);
-  state_->tracks[state_->track({Track::Kind::thread, -1, id, {}})].name = name;
+  state_->tracks[state_->track({Track::Kind::thread, -1, id, {}})].name =
+      name.empty() ? system_name(id) : std::string(name);
 }
 
 void EventSink::name_stream(int device, std::uint64_t id, std::string_view name) {

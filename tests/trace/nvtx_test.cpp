@@ -5,6 +5,7 @@
 #include <malloc.h>
 #include <nvtx3/nvToolsExt.h>
 #include <nvtx3/nvToolsExtCudaRt.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -204,6 +205,27 @@ TEST_CASE("NVTX: names of threads and streams, given before and while recording"
   CHECK_FALSE(has("gone"));
   CHECK_FALSE(has("gone too"));
   nvtxNameOsThreadA(thread_id(), "");
+}
+
+TEST_CASE("threads that NVTX has no name of have the system's", "[trace]") {
+  Session session;
+  static_cast<void>(cudaStreamQuery(cudaStreamLegacy));
+  std::uint64_t unnamed = 0;
+  std::thread([] {
+    ::pthread_setname_np(::pthread_self(), "decoder");
+    static_cast<void>(cudaStreamQuery(cudaStreamLegacy));
+  }).join();
+  std::thread([&unnamed] {
+    unnamed = thread_id();
+    static_cast<void>(cudaStreamQuery(cudaStreamLegacy));
+  }).join();
+  const Timeline timeline = session.stop();
+  std::vector<std::string> titles;
+  for (const Track& track : timeline.tracks)
+    if (track.kind == Track::Kind::thread) titles.push_back(title(track));
+  std::sort(titles.begin(), titles.end());
+  CHECK(titles ==
+        std::vector<std::string>{"decoder", "main thread", "thread " + std::to_string(unnamed)});
 }
 
 TEST_CASE("NVTX: a stream that is a resource has its name until that ends", "[trace]") {

@@ -447,7 +447,7 @@ TEST_CASE("Session: a pipeline, with its threads, its stages and its streams by 
   CHECK(payloads["copy"] == kBatches * (kBatches + 1) / 2);
   std::set<std::string> titles;
   for (const Track& track : timeline.tracks) titles.insert(track.name);
-  CHECK(titles == std::set<std::string>{"", "penstock copies", "penstock worker"});
+  CHECK(titles == std::set<std::string>{"", "main thread", "penstock copies", "penstock worker"});
 }
 
 // What a user's own test can look like: no call in the loop makes the host wait for a copy.
