@@ -89,7 +89,7 @@ TEST_CASE("a stream that works is consuming, and the copy waits for its slot",
   prefetcher.next(stream).release();
   gate.wait_until_reached();
   REQUIRE(eventually([&] { return prefetcher.stats().copy.batches >= 3; }));
-  std::this_thread::sleep_for(kLong);
+  std::this_thread::sleep_for(2 * kLong);  // The copy stream may come to its wait late.
   gate.open();
   while (prefetcher.next(stream)) {
   }

@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <latch>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -179,12 +180,15 @@ TEST_CASE("readback: what a callback throws comes out of drain, once, and nothin
   const TestStream stream;
   Counter counter(6);
   std::vector<int> values;
+  std::latch all_pushed(1);  // Else it comes out of a push.
   Readback<int> readback(6);
   for (int i = 0; i < 6; ++i)
     counter.push_next(readback, stream, [&](int value) {
+      all_pushed.wait();
       values.push_back(value);
       if (value == 1 || value == 3) throw std::range_error("value " + std::to_string(value));
     });
+  all_pushed.count_down();
   CHECK_THAT(thrown<std::range_error>([&] { readback.drain(); }), Mentions("value 1"));
   CHECK(values == first_numbers(6));
   CHECK_NOTHROW(readback.drain());

@@ -299,7 +299,7 @@ TEST_CASE("NVTX: a forked child has ranges and names, and is not held up by any"
   for (int round = 0; round < 200; ++round) {
     const ::pid_t child = ::fork();
     if (child == 0) {
-      ::alarm(5);  // ends a child that hangs
+      ::alarm(30);  // ends a child that hangs
       nvtxRangePushA("of the child");
       nvtxRangeEnd(nvtxRangeStartA("started by the child"));
       nvtxNameOsThreadA(thread_id(), "child");
@@ -325,7 +325,7 @@ TEST_CASE("Session: ends in a forked child as well", "[trace]") {
     auto session = std::make_unique<Session>();
     const ::pid_t child = ::fork();
     if (child == 0) {
-      ::alarm(5);
+      ::alarm(30);
       session.reset();
       ::_exit(0);
     }
