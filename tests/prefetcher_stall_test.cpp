@@ -49,8 +49,8 @@ TEST_CASE("a stall names its stage: every slot is leased", "[prefetcher]") {
   TestStream stream;
   Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(40, 4), write_numbers,
                                  {.workers = workers, .device_depth = 2, .stall_timeout = 30ms});
-  auto a = prefetcher.next(stream);
-  auto b = prefetcher.next(stream);
+  auto a = next_after_stalls(prefetcher, stream);
+  const auto b = next_after_stalls(prefetcher, stream);
   try {
     prefetcher.next(stream);
     FAIL("there was no slot");
@@ -60,7 +60,7 @@ TEST_CASE("a stall names its stage: every slot is leased", "[prefetcher]") {
     CHECK(error.waited() == 30ms);
   }
   a.release();
-  CHECK(prefetcher.next(stream).ticket().batch == 2);
+  CHECK(next_after_stalls(prefetcher, stream).ticket().batch == 2);
 }
 
 TEST_CASE("a stall names its stage: the source does not return", "[prefetcher]") {
@@ -72,7 +72,7 @@ TEST_CASE("a stall names its stage: the source does not return", "[prefetcher]")
                                    write_numbers(ticket, batch);
                                  },
                                  {.workers = 1, .stall_timeout = 100ms});
-  for (int i = 0; i < 3; ++i) prefetcher.next(stream);
+  for (int i = 0; i < 3; ++i) next_after_stalls(prefetcher, stream);
   try {
     prefetcher.next(stream);
     FAIL("the source was held");
@@ -91,7 +91,7 @@ TEST_CASE("a stall names its stage: copies do not come through", "[prefetcher]")
   Prefetcher<Numbers> prefetcher(
       numbers_layout(4), shuffled(100, 4), write_numbers,
       {.workers = 1, .host_depth = 2, .device_depth = 1, .stall_timeout = 100ms});
-  prefetcher.next(stream);
+  next_after_stalls(prefetcher, stream).release();
   gate.hold(stream);
   try {
     for (int i = 0; i < 10; ++i) prefetcher.next(stream);

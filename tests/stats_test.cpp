@@ -69,6 +69,20 @@ TEST_CASE("every verdict has a name", "[stats]") {
     CHECK(to_string(verdict) == std::string(name));
 }
 
+TEST_CASE("an activity tells since when, also before the first batch", "[stats]") {
+  using penstock::detail::WorkerTrace;
+  const auto before = WorkerTrace::Clock::now();
+  WorkerTrace trace;
+  CHECK(trace.activity().since >= before);
+  CHECK(trace.activity().since <= WorkerTrace::Clock::now());
+  { const WorkerTrace::Wait wait(trace, penstock::detail::WorkerState::memory, 7); }
+  const auto waited = trace.activity().since;
+  while (WorkerTrace::Clock::now() == waited) {
+  }
+  trace.rest();
+  CHECK(trace.activity().since > waited);
+}
+
 TEST_CASE("a stopwatch adds up what it ran", "[stats]") {
   penstock::detail::Stopwatch watch;
   const auto now = std::chrono::steady_clock::now();

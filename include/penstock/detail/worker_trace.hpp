@@ -165,12 +165,13 @@ class alignas(64) WorkerTrace {
   void rest(Clock::time_point now) {
     if (busy_.running()) busy_.stop(now);
     if (waiting_.running()) waiting_.stop(now);
+    since_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
     state_.store(WorkerState::idle, std::memory_order_relaxed);  // Its number is nobody's.
   }
 
   std::atomic<WorkerState> state_{WorkerState::idle};
   std::atomic<std::uint64_t> number_{0}, batches_{0}, bytes_{0};
-  std::atomic<Clock::rep> since_{0};
+  std::atomic<Clock::rep> since_{Clock::now().time_since_epoch().count()};
   Stopwatch busy_, waiting_;
 };
 
