@@ -125,7 +125,7 @@ int trace(const Options& options) {
     std::cerr << "penstock-trace: " << (directory / "trace.html").string() << std::endl;
   }
   for (const auto& [process, why] : take_errors(ended.directory))
-    complain("process " + process + ": " + why, 0);
+    std::cerr << "penstock-trace: process " << process << ": " << why << std::endl;
   if (empty)
     complain(std::string("nothing was recorded: ") +
                  (application.capture_range
