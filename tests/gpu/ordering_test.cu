@@ -6,6 +6,7 @@
 
 #include <penstock/prefetcher.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -63,8 +64,24 @@ class KernelGate {
   PinnedMemory<int> flags_;
 };
 
-/// Time in which a copy that is not held back would run a thousand times over.
-constexpr auto kAmple = 50ms;
+/// A thousand copies to the device, in a stream of their own: one that was issued before, and is
+/// held back by nothing, is done long before these are. To be made before a gate is, since
+/// allocations may wait for kernels.
+class CopiesBeside {
+ public:
+  void run() {
+    for (int i = 0; i < 1000; ++i)
+      REQUIRE_CUDA(
+          cudaMemcpyAsync(device_.data(), host_.data(), kBytes, cudaMemcpyHostToDevice, stream_));
+    REQUIRE_CUDA(cudaStreamSynchronize(stream_));
+  }
+
+ private:
+  static constexpr std::size_t kBytes = 1 << 20;
+  PinnedMemory<unsigned char> host_{kBytes};
+  DeviceMemory<unsigned char> device_{kBytes};
+  TestStream stream_;
+};
 
 /// What check_batch found.
 struct Findings {
@@ -92,12 +109,13 @@ TEST_CASE("a slot is not overwritten while a kernel may still read it", "[gpu][o
                                  {.workers = 1, .host_depth = 3, .device_depth = 1});
   auto first = prefetcher.next(stream);
   REQUIRE(first);
+  CopiesBeside others;
   KernelGate gate(stream);
   findings.check(*first, stream);  // Stands behind the gate, and reads the slot when that opens.
   first.release();
   // The next copy into the only slot is issued, and has to wait.
   REQUIRE(eventually([&] { return prefetcher.stats().copy.batches == 2; }));
-  std::this_thread::sleep_for(kAmple);
+  others.run();
   CHECK(cudaStreamQuery(stream) == cudaErrorNotReady);
   gate.open();
   while (const auto batch = prefetcher.next(stream)) findings.check(*batch, stream);
@@ -113,21 +131,26 @@ TEST_CASE("a pinned block is not handed out while a copy may still read it", "[g
   DeviceMemory<unsigned char> device(kBytes);
   PinnedBlock block = pool.acquire(kBytes);
   std::memset(block.data(), 1, kBytes);
+  CopiesBeside others;
   KernelGate gate(stream);
   REQUIRE_CUDA(
       cudaMemcpyAsync(device.data(), block.data(), kBytes, cudaMemcpyHostToDevice, stream));
   block.release_after(stream);
   CHECK_FALSE(pool.try_acquire(kBytes));
   std::optional<std::chrono::steady_clock::time_point> got;
+  std::atomic<bool> asks{false};
   std::thread writer([&] {
+    asks = true;
     const PinnedBlock again = pool.acquire(kBytes);
     got = std::chrono::steady_clock::now();
     std::memset(again.data(), 2, kBytes);
   });
-  std::this_thread::sleep_for(kAmple);
+  const bool asked = eventually([&] { return asks.load(); });
+  others.run();
   const auto opened = std::chrono::steady_clock::now();
   gate.open();
   writer.join();
+  CHECK(asked);
   CHECK(*got >= opened);
   std::size_t overwritten = 0;
   for (const unsigned char value : device.read()) overwritten += value != 1;
@@ -147,7 +170,9 @@ TEST_CASE("workers do not fill a block whose copy waits for a slot", "[gpu][orde
   findings.check(*first, stream);
   first.release();
   REQUIRE(eventually([&] { return prefetcher.stats().copy.batches == 2; }));
-  std::this_thread::sleep_for(kAmple);
+  const auto waited = [&] { return prefetcher.stats().source.waiting_for_room; };
+  // The worker has come to its wait: handing a batch on takes it microseconds.
+  REQUIRE(eventually([&, before = waited()] { return waited() > before + 5ms; }));
   CHECK(prefetcher.stats().source.batches == 2);
   gate.open();
   while (const auto batch = prefetcher.next(stream)) findings.check(*batch, stream);

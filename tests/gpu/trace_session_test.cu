@@ -10,7 +10,6 @@
 #include <penstock/trace/session.hpp>
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -21,6 +20,7 @@
 
 #include "check_batch.cuh"
 #include "support/catch.hpp"
+#include "support/eventually.hpp"
 #include "support/handles.hpp"
 #include "support/memory.hpp"
 #include "support/numbers.hpp"
@@ -34,6 +34,7 @@ using penstock::test::check_batch;
 using penstock::test::check_order;
 using penstock::test::copies;
 using penstock::test::DeviceMemory;
+using penstock::test::eventually;
 using penstock::test::fill_async;
 using penstock::test::kBytes;
 using penstock::test::launch_add;
@@ -169,31 +170,32 @@ TEST_CASE("there is one session at a time, and another one after it", "[gpu][tra
 }
 
 TEST_CASE("sessions begin and end while threads are at work", "[gpu][trace]") {
+  constexpr int kThreads = 4;
   std::atomic<bool> stop{false};
-  std::atomic<int> failures{0};
+  std::atomic<int> failures{0}, rounds{0};
   std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i)
+  for (int i = 0; i < kThreads; ++i)
     threads.emplace_back([&] {
       cudaStream_t stream = nullptr;
       failures += cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess;
       while (!stop) {
         for (int n = 0; n < 20; ++n) spin_for<<<1, 1, 0, stream>>>(1000);
         failures += cudaStreamSynchronize(stream) != cudaSuccess;
+        ++rounds;
       }
       failures += cudaStreamDestroy(stream) != cudaSuccess;
     });
-  std::size_t kernels = 0;
   for (int i = 0; i < 10; ++i) {
     Session session;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    // Of so many rounds at least one began within the session.
+    CHECK(eventually([&, before = rounds.load()] { return rounds > before + kThreads; }));
     const Timeline timeline = session.stop();
     check_order(timeline);
-    kernels += of_kind(timeline, Kind::kernel).size();
+    CHECK(of_kind(timeline, Kind::kernel).size() >= 20);
   }
   stop = true;
   for (std::thread& thread : threads) thread.join();
   CHECK(failures == 0);
-  CHECK(kernels > 0);
 }
 
 TEST_CASE("a capture range is what is recorded, to its last kernel", "[gpu][trace]") {
