@@ -51,7 +51,7 @@ struct Bound {
 };
 Bound bound_of(const Run& run, const Timing& timing) {
   const double bus = bus_time(run);
-  const double compute = timing.compute / run.lanes();  // Contexts compute side by side.
+  const double compute = run.compute_time(timing);
   return bus > compute ? Bound{"bus", bus} : Bound{"compute", compute};
 }
 

@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <penstock/markers.hpp>
 #include <penstock/record_file.hpp>
 #include <penstock/source.hpp>
@@ -156,6 +157,10 @@ class Run {
 
   /// Where a prefetcher copies, it knows how long.
   void set_copy_time(const penstock::Stats& stats);
+  /// Where contexts compute side by side: milliseconds that the device takes for a request.
+  void set_compute_time(double milliseconds) { compute_ = milliseconds; }
+  /// Milliseconds that a request takes to compute, whatever else there is to wait for.
+  double compute_time(const Timing& timing) const { return compute_.value_or(timing.compute); }
   /// Of the measured ones.
   double images_per_request() const;
   /// Milliseconds of the lanes together, for each request. Call when all lanes are done.
@@ -188,6 +193,7 @@ class Run {
   int phases_ended_ = 0;
   Clock::time_point start_, stop_;    // of the measured requests
   std::chrono::nanoseconds copy_{0};  // of a batch
+  std::optional<double> compute_;
 };
 
 /// The main function of a rung: command line, run, result as text and JSON.
