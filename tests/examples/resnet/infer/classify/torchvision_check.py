@@ -38,6 +38,7 @@ MEAN, DEVIATION = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 LEAST = {"fp16": 0.999}
 RECORD_SIZE = 32
 BROKEN = "0500_broken.jpg"
+TOLD = 20  # lines of what classify says on its standard error output
 
 
 # ---- Pictures --------------------------------------------------------------------------------------
@@ -167,7 +168,7 @@ def prepare(precision, option):
 def compare(precision, paths, wanted, option):
     """A row of the table."""
     done = run([option.classify, "--prepared", prepare(precision, option), "--json", option.out / "pictures"], range(3))
-    print(done.stderr, end="", flush=True)
+    print(*done.stderr.splitlines()[-TOLD:], sep="\n", flush=True)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     answers = {line["path"]: line["top"][0]["class"] for line in lines if "top" in line}
     skipped = [pathlib.Path(line["path"]).name for line in lines if "error" in line]
@@ -184,7 +185,7 @@ def compare(precision, paths, wanted, option):
     if len(leads) != len(paths) or len(lines) != len(paths) + 1:
         faults.append(f"{len(leads)} answers of {len(paths)}")
     if skipped != [BROKEN] or f"{BROKEN}: " not in done.stderr:
-        faults.append(f"skipped: {skipped}")
+        faults.append(f"{len(skipped)} skipped: {', '.join(skipped[:5])}")
     if agreement < LEAST.get(precision, 0):
         faults.append(f"less than {100 * LEAST[precision]} %")
     return {"precision": precision, "pictures": len(leads), "agreement": agreement, "different": len(different),
