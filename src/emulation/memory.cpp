@@ -53,6 +53,8 @@ AddressSpace::AddressSpace(std::size_t bytes, int sharing)
 }
 
 AddressSpace::~AddressSpace() {
+  // Whoever maps these addresses next finds nothing poisoned.
+  for (const auto& [base, bytes] : mapped_) unpoison(pointer(base), whole_pages(bytes));
   if (bytes_ != 0) munmap(pointer(base_), bytes_);
 }
 

@@ -44,6 +44,21 @@ TEST_CASE("reset frees what is alive and forgets what was", "[emulation]") {
   CHECK(cudaFree(device) == cudaErrorInvalidValue);
 }
 
+// AddressSanitizer knew of the end of what was there before.
+TEST_CASE("memory that nobody freed before a reset leaves no trace", "[emulation]") {
+  constexpr std::size_t bytes = std::size_t{1} << 16;
+  void *device = nullptr, *pinned = nullptr;
+  for (const std::size_t size : {std::size_t{512}, bytes}) {
+    emulation::reset(emulation::options());
+    REQUIRE_CUDA(cudaMalloc(&device, size));
+    REQUIRE_CUDA(cudaMallocHost(&pinned, size));
+  }
+  CHECK_CUDA(cudaMemset(device, 1, bytes));
+  CHECK_CUDA(cudaMemcpy(pinned, device, bytes, cudaMemcpyDeviceToHost));
+  CHECK(static_cast<const char*>(pinned)[bytes - 1] == 1);
+  emulation::reset(emulation::options());
+}
+
 TEST_CASE("reset finishes the work that is queued", "[emulation]") {
   HostLog log;
   cudaStream_t stream = nullptr;
