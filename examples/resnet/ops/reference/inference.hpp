@@ -17,29 +17,14 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "../inference.hpp"
 #include "convolution.hpp"
+#include "prepared_convolution.hpp"
 
 namespace resnet::reference {
-
-/// One image of a convolution: floats, or int8 of which the sums are computed in double.
-struct PreparedConvolution {
-  PreparedConvolution(const InferenceConvolution& key, Format format);
-
-  /// Bytes that a context needs: for the weights in double, then for each thread a result and, in
-  /// int8, an image, with the convolution's own scratch memory.
-  std::size_t shared_bytes() const;
-  std::size_t thread_bytes() const;
-
-  InferenceConvolution convolution;
-  Format format;
-  std::optional<Convolution<float>> in_float;
-  std::optional<Convolution<double>> in_integers;
-};
 
 class ReferencePlans : public InferencePlans {
  public:
@@ -89,6 +74,10 @@ class ReferenceInference : public InferenceOperations {
               const void* weights, const float* bias, float* logits, cudaStream_t) override;
 
  private:
+  /// To be called by the work that uses it. One byte stands for all of it: every such work
+  /// writes it.
+  Scratch<std::byte> scratch();
+
   const ReferencePlans& plans_;
   std::vector<std::byte> scratch_;
 };

@@ -15,6 +15,7 @@
 
 #include "../ops.hpp"
 #include "convolution.hpp"
+#include "touched.hpp"
 
 namespace resnet::reference {
 
@@ -89,11 +90,13 @@ class ReferenceOperations : public Operations {
   /// Stays where it is as long as this object.
   const Convolution<float>& plan(const ConvolutionShape&);
 
-  /// Looked up when the work runs: memory that has grown since is the grown one, in graphs too.
-  Scratch<float> scratch() { return {scratch_.data(), threads_}; }
+  /// To be called by the work that uses it: memory that has grown since it was enqueued is the
+  /// grown one, in graphs too. One element stands for all of it: every such work writes it.
+  Scratch<float> scratch();
   /// work(FusedConvolution) runs in stream order. Throws UnsupportedOperation unless this fuses().
   template <class Work>
-  void enqueue_fused(const ConvolutionShape&, bool normalized_input, cudaStream_t, Work work);
+  void enqueue_fused(const ConvolutionShape&, bool normalized_input, cudaStream_t,
+                     std::vector<Range> touched, Work work);
 
   Settings settings_;
   int threads_;

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers_in_float.hpp"
+
+namespace resnet::reference {
+
+template void max_pool(const PoolShape&, Format, const float*, float*, std::uint8_t*, int);
+template void max_pool_gradient(const PoolShape&, Format, const std::uint8_t*, const float*,
+                                const float*, float*, int);
+template void average_pool(const ActivationLayout&, const float*, float*, int);
+template void average_pool_gradient(const ActivationLayout&, const float*, float*, int);
+
+template void linear(const LinearShape&, const float*, const float*, const float*, float*, int);
+template void linear_gradient(const LinearShape&, const float*, const float*, const float*, float*,
+                              float*, float*, int);
+
+template LossSums cross_entropy(std::int64_t, std::int64_t, const float*, const std::int32_t*,
+                                double, float*);
+
+template void update(const Update<float>&, std::int64_t, const float*, float*, float*, int);
+template bool all_finite(std::int64_t, const float*);
+
+}  // namespace resnet::reference
