@@ -58,7 +58,8 @@ cudaError_t release(Call& call, void* data, Origin one, Origin other) {
 /// Stream-ordered memory is freed at once: that nothing uses it any more is the program's concern.
 cudaError_t release_ordered(Call& call, const Allocation& allocation) {
   if (allocation.origin == Origin::graph) return call.runtime.free_graph_memory(allocation.data);
-  const Allocation freed = allocation;  // The pool forgets what `allocation` refers to.
+  // The pool forgets what `allocation` refers to.
+  const Allocation freed = allocation;  // NOLINT(performance-unnecessary-copy-initialization)
   freed.pool->free(freed, Mark{});
   return cudaSuccess;
 }

@@ -35,7 +35,7 @@ struct Options {
 };
 
 int complain(const std::string& what, int exit_code) {
-  std::cerr << "penstock-trace: " << what << std::endl;
+  std::cerr << "penstock-trace: " << what << "\n";
   return exit_code;
 }
 
@@ -122,10 +122,10 @@ int trace(const Options& options) {
     const Timeline timeline = load(directory / "trace.recording");
     if (write_results(timeline, directory, options.results)) found = true;
     empty = empty && timeline.events.empty();
-    std::cerr << "penstock-trace: " << (directory / "trace.html").string() << std::endl;
+    std::cerr << "penstock-trace: " << (directory / "trace.html").string() << "\n";
   }
   for (const auto& [process, why] : take_errors(ended.directory))
-    std::cerr << "penstock-trace: process " << process << ": " << why << std::endl;
+    std::cerr << "penstock-trace: process " << process << ": " << why << "\n";
   if (empty)
     complain(std::string("nothing was recorded: ") +
                  (application.capture_range
