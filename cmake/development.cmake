@@ -9,6 +9,9 @@
 add_library(penstock_warnings INTERFACE)
 if(PROJECT_IS_TOP_LEVEL)
   set(gcc_warnings -Wall -Wextra -Wshadow -Wconversion -Wnon-virtual-dtor)
+  if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    list(APPEND gcc_warnings -Wno-subobject-linkage)  # It takes each source for a header.
+  endif()
   list(JOIN gcc_warnings "," host_warnings)
   target_compile_options(
     penstock_warnings

@@ -59,10 +59,6 @@ void unpack(const Ticket&, const Packed& packed, Numbers& numbers, cudaStream_t 
   numbers.seed = packed.seed;
 }
 
-Sampler shuffled(std::uint64_t samples, std::int64_t batch_size) {
-  return Sampler{{.samples = samples, .batch_size = batch_size, .shuffle = true, .seed = 11}};
-}
-
 TEST_CASE("transform: every batch comes transformed, whole, in order, the short one too",
           "[transform]") {
   const int workers = GENERATE(0, 1, 3);

@@ -35,7 +35,7 @@ struct Registered {
   const Registered* domain;
 };
 
-struct Event {
+struct ToolEvent {
   std::string what;  ///< "push", "pop", "name thread", "name stream", "create resource" ...
   std::string domain;
   std::string text;
@@ -46,7 +46,7 @@ struct Event {
 };
 
 // What the thread of a test does; nothing, and without any lock, on the threads of other tests.
-thread_local std::vector<Event>* events = nullptr;
+thread_local std::vector<ToolEvent>* events = nullptr;
 
 /// Registrations come from whichever thread and test uses a name first.
 const Registered* add(std::string text, const Registered* domain) {
@@ -71,14 +71,14 @@ std::string domain_name(nvtxDomainHandle_t domain) {
   return domain == nullptr ? "" : handle_cast<Registered*>(domain)->text;
 }
 /// Adds an event and returns it, while the thread records; else nullptr.
-Event* note(const char* what) {
+ToolEvent* note(const char* what) {
   if (events == nullptr) return nullptr;
   events->emplace_back();
   events->back().what = what;
   return &events->back();
 }
 int NVTX_API push(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attributes) {
-  Event* event = note("push");
+  ToolEvent* event = note("push");
   if (event == nullptr) return 0;
   event->domain = domain_name(domain);
   event->message_type = attributes->messageType;
@@ -92,20 +92,20 @@ int NVTX_API push(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attrib
   return 0;
 }
 int NVTX_API pop(nvtxDomainHandle_t domain) {
-  if (Event* event = note("pop")) event->domain = domain_name(domain);
+  if (ToolEvent* event = note("pop")) event->domain = domain_name(domain);
   return 0;
 }
 void NVTX_API name_thread(std::uint32_t thread, const char* name) {
-  if (Event* event = note("name thread")) event->text = name, event->number = thread;
+  if (ToolEvent* event = note("name thread")) event->text = name, event->number = thread;
 }
 void NVTX_API name_stream(cudaStream_t stream, const char* name) {
-  if (Event* event = note("name stream"))
+  if (ToolEvent* event = note("name stream"))
     event->text = name, event->number = reinterpret_cast<std::uintptr_t>(stream);
 }
 /// The handle is the stream's.
 nvtxResourceHandle_t NVTX_API create_resource(nvtxDomainHandle_t domain,
                                               nvtxResourceAttributes_t* attributes) {
-  if (Event* event = note("create resource")) {
+  if (ToolEvent* event = note("create resource")) {
     event->domain = domain_name(domain);
     event->text = attributes->message.ascii;
     event->number = attributes->identifier.ullValue;
@@ -113,7 +113,7 @@ nvtxResourceHandle_t NVTX_API create_resource(nvtxDomainHandle_t domain,
   return reinterpret_cast<nvtxResourceHandle_t>(attributes->identifier.ullValue);
 }
 void NVTX_API destroy_resource(nvtxResourceHandle_t resource) {
-  if (Event* event = note("destroy resource"))
+  if (ToolEvent* event = note("destroy resource"))
     event->number = reinterpret_cast<std::uintptr_t>(resource);
 }
 
@@ -154,13 +154,13 @@ class Recording {
   ~Recording() { events = nullptr; }
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
-  const std::vector<Event>& stop() {
+  const std::vector<ToolEvent>& stop() {
     events = nullptr;
     return events_;
   }
 
  private:
-  std::vector<Event> events_;
+  std::vector<ToolEvent> events_;
 };
 
 /// A profiler that runs this program comes before the tool that is linked in.
@@ -187,7 +187,7 @@ TEST_CASE("ScopedRange shows a registered name and a number in penstock's domain
   if (profiled()) return;
   Recording recording;
   { const ScopedRange range(markers::fill, 0xffff'ffff'ffff'fffe); }
-  const std::vector<Event>& seen = recording.stop();
+  const std::vector<ToolEvent>& seen = recording.stop();
   REQUIRE(seen.size() == 2);
   CHECK(seen[0].what == "push");
   CHECK(seen[0].domain == "penstock");
@@ -210,7 +210,7 @@ TEST_CASE("ScopedRange nests, and registers a name once", "[markers]") {
   }
   const ScopedRange again(Augment{}, 3);
   CHECK(test::allocations_of_this_thread() == before);
-  const std::vector<Event>& seen = recording.stop();
+  const std::vector<ToolEvent>& seen = recording.stop();
   REQUIRE(seen.size() == 5);
   CHECK(seen[0].text == "fill");
   CHECK(seen[1].text == "augment");
@@ -227,7 +227,7 @@ TEST_CASE("Each marker has a name of its own", "[markers]") {
   show(markers::fill, markers::wait_for_room, markers::wait_for_memory, markers::copy,
        markers::next);
   std::set<std::string> names;
-  for (const Event& event : recording.stop())
+  for (const ToolEvent& event : recording.stop())
     if (event.what == "push") names.insert(event.text);
   CHECK(names.size() == 5);
   CHECK(names.count("") == 0);
@@ -235,7 +235,7 @@ TEST_CASE("Each marker has a name of its own", "[markers]") {
 
 TEST_CASE("Threads and streams get names", "[markers]") {
   if (profiled()) return;
-  std::vector<Event> seen;
+  std::vector<ToolEvent> seen;
   std::uint64_t id = 0;
   std::thread([&] {
     Recording recording;
@@ -263,14 +263,14 @@ TEST_CASE("A stream's name is a resource that ends before the stream", "[markers
   {
     const markers::StreamName name(reinterpret_cast<cudaStream_t>(std::uintptr_t{4711}), "copies");
   }
-  const std::vector<Event> seen = recording.stop();
+  const std::vector<ToolEvent> seen = recording.stop();
   REQUIRE(seen.size() == 3);
   CHECK(seen[0].what == "name stream");
   CHECK(seen[1].what == "create resource");
   CHECK(seen[1].domain == "penstock");
   CHECK(seen[1].text == "copies");
   CHECK(seen[2].what == "destroy resource");
-  for (const Event& event : seen) CHECK(event.number == 4711);
+  for (const ToolEvent& event : seen) CHECK(event.number == 4711);
 }
 
 TEST_CASE("A user's own NVTX lives beside penstock's, in its own domain", "[markers]") {
@@ -280,7 +280,7 @@ TEST_CASE("A user's own NVTX lives beside penstock's, in its own domain", "[mark
     const nvtx3::scoped_range theirs("theirs");  // unversioned: their header, their version
     const ScopedRange ours(markers::next, 9);
   }
-  const std::vector<Event>& seen = recording.stop();
+  const std::vector<ToolEvent>& seen = recording.stop();
   REQUIRE(seen.size() == 4);
   CHECK(seen[0].domain == "");
   CHECK(seen[1].domain == "penstock");

@@ -20,16 +20,9 @@ using penstock::Stats;
 using penstock::test::eventually;
 using penstock::test::Numbers;
 using penstock::test::numbers_layout;
+using penstock::test::sequential;
 using penstock::test::TestStream;
 using penstock::test::write_numbers;
-
-namespace {
-
-Sampler sequential(std::uint64_t batches) {
-  return Sampler{{.samples = 4 * batches, .batch_size = 4}};
-}
-
-}  // namespace
 
 TEST_CASE("a copy takes what the machine's bus takes", "[prefetcher][device_times][emulated]") {
   emulation::Options options = emulation::options();
@@ -37,7 +30,7 @@ TEST_CASE("a copy takes what the machine's bus takes", "[prefetcher][device_time
   emulation::reset(options);
   {
     TestStream stream;
-    Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(12), write_numbers,
+    Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(4 * 12, 4), write_numbers,
                                    {.workers = 1, .device_times = true});
     while (prefetcher.next(stream)) {
     }
@@ -115,7 +108,7 @@ TEST_CASE("device times after construction: no creation, no allocation, nothing 
           "[prefetcher][device_times][emulated]") {
   const int workers = GENERATE(0, 2);
   TestStream stream;
-  Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(300), write_numbers,
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(4 * 300, 4), write_numbers,
                                  {.workers = workers, .device_times = true});
   for (int i = 0; i < 20; ++i) prefetcher.next(stream).release();
   emulation::reset_counters();
@@ -132,7 +125,7 @@ TEST_CASE("without device_times no time is read, and no event more is recorded",
           "[prefetcher][device_times][emulated]") {
   const auto records_of = [](bool device_times) {
     TestStream stream;
-    Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(40), write_numbers,
+    Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(4 * 40, 4), write_numbers,
                                    {.workers = 1, .device_times = device_times});
     while (prefetcher.next(stream)) static_cast<void>(prefetcher.stats());
     REQUIRE_CUDA(cudaDeviceSynchronize());
@@ -152,7 +145,7 @@ TEST_CASE("an error that the user has yet to see is not covered up by a look or 
           "[prefetcher][device_times][emulated]") {
   const bool device_times = GENERATE(false, true);
   TestStream stream;
-  Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(40), write_numbers,
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(4 * 40, 4), write_numbers,
                                  {.workers = 2, .device_times = device_times});
   prefetcher.next(stream).release();
   CHECK(cudaSetDevice(-1) != cudaSuccess);

@@ -23,14 +23,11 @@ using penstock::test::eventually;
 using penstock::test::Gate;
 using penstock::test::Numbers;
 using penstock::test::numbers_layout;
+using penstock::test::sequential;
 using penstock::test::TestStream;
 using penstock::test::write_numbers;
 
 namespace {
-
-Sampler sequential(std::uint64_t batches) {
-  return Sampler{{.samples = 4 * batches, .batch_size = 4}};
-}
 
 /// So long something is held up. How long the rest of a test takes nobody knows.
 constexpr auto kLong = 50ms;
@@ -55,7 +52,7 @@ constexpr auto kClocks = 1ms;
 TEST_CASE("device times are of every batch, but for the first", "[prefetcher][device_times]") {
   const int workers = GENERATE(0, 1, 3);
   TestStream stream;
-  Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(50), write_numbers,
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(4 * 50, 4), write_numbers,
                                  {.workers = workers, .device_times = true});
   CHECK(prefetcher.stats().device->batches == 0);
   while (prefetcher.next(stream)) {
@@ -71,7 +68,8 @@ TEST_CASE("device times are of every batch, but for the first", "[prefetcher][de
 
 TEST_CASE("without device_times there are none", "[prefetcher][device_times]") {
   TestStream stream;
-  Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(5), write_numbers, {.workers = 1});
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(4 * 5, 4), write_numbers,
+                                 {.workers = 1});
   while (prefetcher.next(stream)) {
   }
   CHECK_FALSE(prefetcher.stats().device);
@@ -80,7 +78,7 @@ TEST_CASE("without device_times there are none", "[prefetcher][device_times]") {
 TEST_CASE("a stream that works is consuming, and the copy waits for its slot",
           "[prefetcher][device_times]") {
   TestStream stream;
-  Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(6), write_numbers,
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(4 * 6, 4), write_numbers,
                                  {.workers = 1, .device_depth = 2, .device_times = true});
   Gate gate;
   const Timer timer;
@@ -114,7 +112,7 @@ TEST_CASE("a stream without a batch waits for the source, the copy stream too",
     }
     write_numbers(ticket, batch);
   };
-  Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(4), slow_for_batch_2,
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(4 * 4, 4), slow_for_batch_2,
                                  {.workers = workers, .device_times = true});
   const Timer timer;
   for (asked = 1; prefetcher.next(stream); ++asked) REQUIRE_CUDA(cudaStreamSynchronize(stream));
@@ -134,7 +132,7 @@ TEST_CASE("the first wait is the fill of the pipe, and is left out", "[prefetche
     if (ticket.batch == 0) std::this_thread::sleep_for(2 * kLong);
     write_numbers(ticket, batch);
   };
-  Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(20), slow_at_first,
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(4 * 20, 4), slow_at_first,
                                  {.workers = 1, .device_times = true});
   prefetcher.next(stream).release();
   REQUIRE_CUDA(cudaDeviceSynchronize());
@@ -150,7 +148,7 @@ TEST_CASE("the first wait is the fill of the pipe, and is left out", "[prefetche
 
 TEST_CASE("far more batches than marks, from snapshot to snapshot", "[prefetcher][device_times]") {
   TestStream stream, other;
-  Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(2000), write_numbers,
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(4 * 2000, 4), write_numbers,
                                  {.workers = 2, .host_depth = 3, .device_times = true});
   Stats before = prefetcher.stats();
   for (int i = 0; i < 2000; ++i) {

@@ -41,15 +41,12 @@ using penstock::test::eventually;
 using penstock::test::Gate;
 using penstock::test::Numbers;
 using penstock::test::numbers_layout;
+using penstock::test::sequential;
 using penstock::test::serial_sample_numbers;
 using penstock::test::TestStream;
 using penstock::test::write_numbers;
 
 namespace {
-
-Sampler sequential(std::uint64_t samples, std::int64_t batch_size) {
-  return Sampler{{.samples = samples, .batch_size = batch_size}};
-}
 
 /// The runtime starts afresh, as `change` of the schedule and machine of this test run says.
 template <class Change>

@@ -23,6 +23,7 @@ using penstock::Ticket;
 using penstock::test::Gate;
 using penstock::test::Numbers;
 using penstock::test::numbers_layout;
+using penstock::test::shuffled;
 using penstock::test::TestStream;
 using penstock::test::write_numbers;
 
@@ -36,10 +37,6 @@ Lease<Numbers> next_after_stalls(Prefetcher<Numbers>& prefetcher, cudaStream_t s
     } catch (const StallError&) {
     }
   }
-}
-
-Sampler shuffled(std::uint64_t samples, std::int64_t batch_size) {
-  return Sampler{{.samples = samples, .batch_size = batch_size, .shuffle = true, .seed = 11}};
 }
 
 }  // namespace

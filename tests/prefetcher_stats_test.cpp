@@ -20,16 +20,9 @@ using penstock::test::eventually;
 using penstock::test::Gate;
 using penstock::test::Numbers;
 using penstock::test::numbers_layout;
+using penstock::test::shuffled;
 using penstock::test::TestStream;
 using penstock::test::write_numbers;
-
-namespace {
-
-Sampler shuffled(std::uint64_t samples, std::int64_t batch_size) {
-  return Sampler{{.samples = samples, .batch_size = batch_size, .shuffle = true, .seed = 11}};
-}
-
-}  // namespace
 
 TEST_CASE("stats tell a copy that waits for the slot's readers from one that runs",
           "[prefetcher]") {

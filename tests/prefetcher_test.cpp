@@ -40,6 +40,7 @@ using penstock::test::Numbers;
 using penstock::test::numbers_layout;
 using penstock::test::NumbersSink;
 using penstock::test::serial_sample_numbers;
+using penstock::test::shuffled;
 using penstock::test::TestStream;
 using penstock::test::write_numbers;
 
@@ -59,10 +60,6 @@ std::vector<std::uint64_t> deliver(Prefetcher<Numbers>& prefetcher, std::int64_t
   while (auto batch = prefetcher.next(stream)) sink.take(batch, stream);
   sink.wait(stream);
   return sink.all_sample_numbers();
-}
-
-Sampler shuffled(std::uint64_t samples, std::int64_t batch_size) {
-  return Sampler{{.samples = samples, .batch_size = batch_size, .shuffle = true, .seed = 11}};
 }
 
 }  // namespace

@@ -12,10 +12,6 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
-bool continues(char byte) {
-  return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
-}
-
 /// Bytes of the UTF-8 character at the front of `text`; 0 if there is none: stray, overlong,
 /// surrogate, beyond U+10FFFF, or cut off.
 std::size_t character_length(std::string_view text) {
@@ -24,7 +20,7 @@ std::size_t character_length(std::string_view text) {
   const std::size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
   if (lead < 0xC2 || lead > 0xF4 || text.size() < length) return 0;
   for (std::size_t i = 1; i < length; ++i)
-    if (!continues(text[i])) return 0;
+    if (!continues_character(text[i])) return 0;
   const auto second = static_cast<unsigned char>(text[1]);
   if (lead == 0xE0 && second < 0xA0) return 0;   // overlong
   if (lead == 0xED && second >= 0xA0) return 0;  // surrogate

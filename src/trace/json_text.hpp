@@ -16,6 +16,11 @@
 
 namespace penstock::trace::detail {
 
+/// A byte of UTF-8 that is not the first of its character.
+constexpr bool continues_character(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
+}
+
 /// Appends `text` in quotes, escaped.
 void append_quoted(std::string& out, std::string_view text);
 

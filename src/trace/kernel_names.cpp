@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <memory>
 
+#include "json_text.hpp"
+
 namespace penstock::trace::detail {
 
 namespace {
@@ -32,10 +34,6 @@ std::string without_arguments(std::string_view name, int depth_kept) {
     if (character == '<' && ++depth == depth_kept + 1) text += "..";
   }
   return text;
-}
-
-bool continues(char byte) {
-  return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
 }
 
 }  // namespace
@@ -67,7 +65,7 @@ std::string readable(const std::string& name) {
 
 std::size_t width_of(std::string_view text) {
   std::size_t width = 0;
-  for (const char byte : text) width += continues(byte) ? 0 : 1;
+  for (const char byte : text) width += continues_character(byte) ? 0 : 1;
   return width;
 }
 
@@ -78,7 +76,7 @@ std::string shortened(std::string_view whole, std::size_t width) {
     text = without_arguments(name, depth);
   if (width_of(text) <= width) return text;
   while (width_of(text) + 2 > width && !text.empty()) {
-    while (continues(text.back())) text.pop_back();
+    while (continues_character(text.back())) text.pop_back();
     text.pop_back();
   }
   return text + "..";

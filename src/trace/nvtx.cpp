@@ -76,7 +76,7 @@ struct Names {
 Names& names();
 
 /// As for ranges: nothing is told of a forked child.
-void watch_forks() {
+void watch_forks_for_names() {
   const auto lock = [] { names().mutex.lock(); };
   const auto unlock = [] { names().mutex.unlock(); };
   const auto forget_session = [] {
@@ -89,7 +89,7 @@ void watch_forks() {
 
 Names& names() {
   static Names& all = []() -> Names& {
-    watch_forks();
+    watch_forks_for_names();
     return *new Names;
   }();
   return all;

@@ -53,11 +53,11 @@ struct Ranges {
 
 /// A forked child has this thread alone: locks of others would stay closed there, and what it would
 /// record into is its parent's.
-void watch_forks();
+void watch_forks_for_ranges();
 
 Ranges& ranges() {
   static Ranges& all = []() -> Ranges& {
-    watch_forks();
+    watch_forks_for_ranges();
     return *new Ranges;
   }();
   return all;
@@ -119,7 +119,7 @@ AtThreadEnd::~AtThreadEnd() {
   for (const OpenRange& open : mine->stack) add(window, open, track_of(*mine, window), end);
 }
 
-void watch_forks() {
+void watch_forks_for_ranges() {
   const auto lock = [] { ranges().mutex.lock(); };
   const auto unlock = [] { ranges().mutex.unlock(); };
   const auto forget_parent = [] {

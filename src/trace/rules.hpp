@@ -13,6 +13,9 @@
 
 namespace penstock::trace::detail {
 
+/// A part of the time that is worth a change.
+inline constexpr double kWorthwhile = 0.02;
+
 struct Subject {
   const Timeline& timeline;
   const Activity& activity;

@@ -31,8 +31,6 @@ bool copies_alone(const Subject& subject, const Event& call) {
 
 /// Tiny copies a step that are none too many.
 constexpr std::uint64_t kTinyCopies = 10;
-/// A part of the time that is worth a change.
-constexpr double kWorthwhile = 0.02;
 
 }  // namespace
 

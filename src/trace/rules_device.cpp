@@ -80,9 +80,8 @@ namespace {
 constexpr Time kLaunchLatency = 20'000;
 /// Launches that are farther apart belong to no stretch: the CPU does something else.
 constexpr Time kLaunchInterval = 100'000;
-/// Kernels of a stretch that is worth a word, and the part of the time it must cost.
+/// Kernels of a stretch that is worth a word.
 constexpr std::uint64_t kStretch = 10;
-constexpr double kWorthwhile = 0.02;
 
 /// Kernels of one device one after the other, each of which the device waited for.
 struct Stretch {

@@ -35,7 +35,7 @@ static_assert(penstock::detail::checks);
 
 namespace {
 
-constexpr std::int64_t kBatch = 4;
+constexpr std::int64_t kRows = 4;
 
 struct Pair {
   Tensor<std::uint8_t, 2> bytes;    // sample x 64: ends where a field may begin
@@ -43,7 +43,7 @@ struct Pair {
 };
 
 Layout<Pair> layout() {
-  return Layout<Pair>{kBatch}.field(&Pair::bytes, {64}).field(&Pair::numbers, {});
+  return Layout<Pair>{kRows}.field(&Pair::bytes, {64}).field(&Pair::numbers, {});
 }
 
 void fill_pair(const Ticket& ticket, Pair& batch) {
@@ -62,8 +62,8 @@ std::string told(int workers, Mischief mischief) {
     fill_pair(ticket, batch);
     mischief(batch);
   };
-  BatchProducer<Pair> producer(layout(), Sampler{{.samples = 6, .batch_size = kBatch}}, source,
-                               pool, {.workers = workers});
+  BatchProducer<Pair> producer(layout(), Sampler{{.samples = 6, .batch_size = kRows}}, source, pool,
+                               {.workers = workers});
   const std::string first = thrown<SourceError>([&] { producer.next(); });
   CHECK(thrown<SourceError>([&] { producer.next(); }) != "(nothing was thrown)");  // The short one.
   return first;
@@ -78,11 +78,11 @@ TEST_CASE("a write beside a field is told, with the place", "[checks]") {
       *(reinterpret_cast<std::byte*>(batch.bytes.data_handle()) + from_bytes) = std::byte{1};
     });
   };
-  const std::ptrdiff_t end = kBatch * 64;
+  const std::ptrdiff_t end = kRows * 64;
   CHECK_THAT(beside(-1), Mentions("1 bytes before field 0"));
   CHECK_THAT(beside(end), Mentions("0 bytes behind the end of field 0"));
   CHECK_THAT(beside(end + 255), Mentions("255 bytes behind the end of field 0"));
-  CHECK_THAT(told(workers, [](Pair& batch) { batch.numbers.data_handle()[kBatch] = 7; }),
+  CHECK_THAT(told(workers, [](Pair& batch) { batch.numbers.data_handle()[kRows] = 7; }),
              Mentions("behind the end of field 1"));
 }
 
@@ -90,10 +90,10 @@ TEST_CASE("a field that was not written is told", "[checks]") {
   const int workers = GENERATE(0, 2);
   PinnedPool pool;
   const auto source = [](const Ticket& ticket, Pair& batch) {
-    if (ticket.batch == 0) std::memset(batch.bytes.data_handle(), 0, kBatch * 64);
+    if (ticket.batch == 0) std::memset(batch.bytes.data_handle(), 0, kRows * 64);
     if (ticket.batch == 1) fill_pair(ticket, batch);
   };
-  BatchProducer<Pair> producer(layout(), Sampler{{.samples = 12, .batch_size = kBatch}}, source,
+  BatchProducer<Pair> producer(layout(), Sampler{{.samples = 12, .batch_size = kRows}}, source,
                                pool, {.workers = workers});
   CHECK_THAT(thrown<SourceError>([&] { producer.next(); }), Mentions("left field 1 unwritten"));
   CHECK(producer.next());
@@ -106,8 +106,8 @@ TEST_CASE("8 bytes that were not written are told, 4 may be so by chance", "[che
   const auto source = [](const Ticket& ticket, Pair& batch) {
     std::memset(batch.bytes.data_handle(), 0, ticket.samples.size() * 64);
   };
-  BatchProducer<Pair> producer(layout(), Sampler{{.samples = samples, .batch_size = kBatch}},
-                               source, pool, {.workers = 1});
+  BatchProducer<Pair> producer(layout(), Sampler{{.samples = samples, .batch_size = kRows}}, source,
+                               pool, {.workers = 1});
   if (samples == 2)
     CHECK_THAT(thrown<SourceError>([&] { producer.next(); }), Mentions("left field 1 unwritten"));
   else
@@ -143,7 +143,7 @@ TEST_CASE("a released pinned block reads as poison", "[checks]") {
 
 TEST_CASE("a lease that is used after its release reads poison", "[checks]") {
   TestStream stream, other;
-  Prefetcher<Pair> prefetcher(layout(), Sampler{{.samples = 4, .batch_size = kBatch}}, fill_pair,
+  Prefetcher<Pair> prefetcher(layout(), Sampler{{.samples = 4, .batch_size = kRows}}, fill_pair,
                               {.workers = 1, .device_depth = 1});
   auto lease = prefetcher.next(stream);
   const Pair batch = *lease;

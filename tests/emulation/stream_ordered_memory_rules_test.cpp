@@ -14,7 +14,7 @@ using namespace penstock::test;
 
 namespace {
 
-constexpr std::size_t size = 4096;
+constexpr std::size_t kBytes = 4096;
 
 cudaMemPool_t default_pool() {
   cudaMemPool_t pool = nullptr;
@@ -53,17 +53,17 @@ std::uint64_t attribute(cudaMemPool_t pool, cudaMemPoolAttr name) {
 // CUDA Runtime API, Stream Ordered Memory Allocator, cudaMallocAsync: "Inserts an allocation
 // operation into hStream. A pointer to the allocated memory is returned immediately in *dptr."
 TEST_CASE("an allocation in a held stream gives its pointer at once", "[rules][pool]") {
-  const PinnedMemory<std::uint8_t> host(size);
+  const PinnedMemory<std::uint8_t> host(kBytes);
   const TestStream stream;
   Gate gate;
   gate.hold(stream);
   void* memory = nullptr;
-  REQUIRE_CUDA(cudaMallocAsync(&memory, size, stream));
+  REQUIRE_CUDA(cudaMallocAsync(&memory, kBytes, stream));
   CHECK(memory != nullptr);
   // "Basic stream ordering allows future work submitted into the same stream to use the
   // allocation."
-  REQUIRE_CUDA(cudaMemsetAsync(memory, 3, size, stream));
-  REQUIRE_CUDA(cudaMemcpyAsync(host.data(), memory, size, cudaMemcpyDeviceToHost, stream));
+  REQUIRE_CUDA(cudaMemsetAsync(memory, 3, kBytes, stream));
+  REQUIRE_CUDA(cudaMemcpyAsync(host.data(), memory, kBytes, cudaMemcpyDeviceToHost, stream));
   REQUIRE_CUDA(cudaFreeAsync(memory, stream));
   gate.open();
   REQUIRE_CUDA(cudaStreamSynchronize(stream));
@@ -73,15 +73,15 @@ TEST_CASE("an allocation in a held stream gives its pointer at once", "[rules][p
 // The same description: "Stream query, stream synchronize, and CUDA events can be used to guarantee
 // that the allocation operation completes before work submitted in a separate stream runs."
 TEST_CASE("another stream may use an allocation after its event", "[rules][pool]") {
-  const PinnedMemory<std::uint8_t> host(size);
+  const PinnedMemory<std::uint8_t> host(kBytes);
   const TestStream allocator, user;
   const TestEvent allocated, used;
   void* memory = nullptr;
-  REQUIRE_CUDA(cudaMallocAsync(&memory, size, allocator));
+  REQUIRE_CUDA(cudaMallocAsync(&memory, kBytes, allocator));
   REQUIRE_CUDA(cudaEventRecord(allocated, allocator));
   REQUIRE_CUDA(cudaStreamWaitEvent(user, allocated, 0));
-  REQUIRE_CUDA(cudaMemsetAsync(memory, 4, size, user));
-  REQUIRE_CUDA(cudaMemcpyAsync(host.data(), memory, size, cudaMemcpyDeviceToHost, user));
+  REQUIRE_CUDA(cudaMemsetAsync(memory, 4, kBytes, user));
+  REQUIRE_CUDA(cudaMemcpyAsync(host.data(), memory, kBytes, cudaMemcpyDeviceToHost, user));
   REQUIRE_CUDA(cudaEventRecord(used, user));
   REQUIRE_CUDA(cudaStreamWaitEvent(allocator, used, 0));
   REQUIRE_CUDA(cudaFreeAsync(memory, allocator));
@@ -92,22 +92,22 @@ TEST_CASE("another stream may use an allocation after its event", "[rules][pool]
 // CUDA Runtime API, Stream Ordered Memory Allocator, cudaFreeAsync: "Inserts a free operation into
 // hStream." Nobody else gets the memory before that.
 TEST_CASE("memory is not reused before its free is reached", "[rules][pool]") {
-  const PinnedMemory<std::uint8_t> host(size);
+  const PinnedMemory<std::uint8_t> host(kBytes);
   const TestStream held, other;
   const TestPool pool;
   void *first = nullptr, *second = nullptr;
-  REQUIRE_CUDA(cudaMallocFromPoolAsync(&first, size, pool, held));
+  REQUIRE_CUDA(cudaMallocFromPoolAsync(&first, kBytes, pool, held));
   Gate gate;
   gate.hold(held);
-  REQUIRE_CUDA(cudaMemsetAsync(first, 1, size, held));
-  REQUIRE_CUDA(cudaMemcpyAsync(host.data(), first, size, cudaMemcpyDeviceToHost, held));
+  REQUIRE_CUDA(cudaMemsetAsync(first, 1, kBytes, held));
+  REQUIRE_CUDA(cudaMemcpyAsync(host.data(), first, kBytes, cudaMemcpyDeviceToHost, held));
   REQUIRE_CUDA(cudaFreeAsync(first, held));
   // Without internal dependencies the allocator may not make `other` wait for `held` either.
   int off = 0;
   REQUIRE_CUDA(cudaMemPoolSetAttribute(pool, cudaMemPoolReuseAllowInternalDependencies, &off));
-  REQUIRE_CUDA(cudaMallocFromPoolAsync(&second, size, pool, other));
+  REQUIRE_CUDA(cudaMallocFromPoolAsync(&second, kBytes, pool, other));
   CHECK(second != first);
-  REQUIRE_CUDA(cudaMemsetAsync(second, 2, size, other));
+  REQUIRE_CUDA(cudaMemsetAsync(second, 2, kBytes, other));
   REQUIRE_CUDA(cudaStreamSynchronize(other));
   gate.open();
   REQUIRE_CUDA(cudaStreamSynchronize(held));
@@ -123,7 +123,7 @@ TEST_CASE("memory is not reused before its free is reached", "[rules][pool]") {
 TEST_CASE("cudaFree takes stream-ordered memory", "[rules][pool]") {
   const TestStream stream;
   void* memory = nullptr;
-  REQUIRE_CUDA(cudaMallocAsync(&memory, size, stream));
+  REQUIRE_CUDA(cudaMallocAsync(&memory, kBytes, stream));
   REQUIRE_CUDA(cudaStreamSynchronize(stream));
   CHECK_CUDA(cudaFree(memory));
 }
@@ -132,7 +132,7 @@ TEST_CASE("cudaFree takes stream-ordered memory", "[rules][pool]") {
 TEST_CASE("stream-ordered memory is device memory", "[rules][pool]") {
   const TestStream stream;
   void* memory = nullptr;
-  REQUIRE_CUDA(cudaMallocAsync(&memory, size, stream));
+  REQUIRE_CUDA(cudaMallocAsync(&memory, kBytes, stream));
   REQUIRE_CUDA(cudaStreamSynchronize(stream));
   cudaPointerAttributes attributes{};
   REQUIRE_CUDA(cudaPointerGetAttributes(&attributes, memory));
@@ -177,16 +177,16 @@ TEST_CASE("a pool counts the memory in use", "[rules][pool]") {
   const TestStream stream;
   CHECK(attribute(pool, cudaMemPoolAttrUsedMemCurrent) == 0);
   void* memory = nullptr;
-  REQUIRE_CUDA(cudaMallocFromPoolAsync(&memory, size, pool, stream));
+  REQUIRE_CUDA(cudaMallocFromPoolAsync(&memory, kBytes, pool, stream));
   REQUIRE_CUDA(cudaStreamSynchronize(stream));
-  CHECK(attribute(pool, cudaMemPoolAttrUsedMemCurrent) >= size);
-  CHECK(attribute(pool, cudaMemPoolAttrReservedMemCurrent) >= size);
+  CHECK(attribute(pool, cudaMemPoolAttrUsedMemCurrent) >= kBytes);
+  CHECK(attribute(pool, cudaMemPoolAttrReservedMemCurrent) >= kBytes);
   REQUIRE_CUDA(cudaFreeAsync(memory, stream));
   REQUIRE_CUDA(cudaStreamSynchronize(stream));
   CHECK(attribute(pool, cudaMemPoolAttrUsedMemCurrent) == 0);
   // "High watermark of the amount of memory from the pool that was in use ... since the last time
   // it was reset."
-  CHECK(attribute(pool, cudaMemPoolAttrUsedMemHigh) >= size);
+  CHECK(attribute(pool, cudaMemPoolAttrUsedMemHigh) >= kBytes);
   std::uint64_t zero = 0;
   REQUIRE_CUDA(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrUsedMemHigh, &zero));
   CHECK(attribute(pool, cudaMemPoolAttrUsedMemHigh) == 0);
@@ -203,10 +203,10 @@ TEST_CASE("a pool holds on to memory up to its release threshold", "[rules][pool
   REQUIRE_CUDA(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep_all));
   CHECK(attribute(pool, cudaMemPoolAttrReleaseThreshold) == keep_all);
   void* memory = nullptr;
-  REQUIRE_CUDA(cudaMallocFromPoolAsync(&memory, size, pool, stream));
+  REQUIRE_CUDA(cudaMallocFromPoolAsync(&memory, kBytes, pool, stream));
   REQUIRE_CUDA(cudaFreeAsync(memory, stream));
   REQUIRE_CUDA(cudaStreamSynchronize(stream));
-  CHECK(attribute(pool, cudaMemPoolAttrReservedMemCurrent) >= size);
+  CHECK(attribute(pool, cudaMemPoolAttrReservedMemCurrent) >= kBytes);
   // cudaMemPoolTrimTo: "Releases memory back to the OS until the pool contains fewer than
   // minBytesToKeep reserved bytes, or there is no more memory that the allocator can safely
   // release."
@@ -219,15 +219,15 @@ TEST_CASE("a pool holds on to memory up to its release threshold", "[rules][pool
 // associated with the pool will be released automatically once there are no more outstanding
 // allocations."
 TEST_CASE("a pool can be destroyed before its memory is freed", "[rules][pool]") {
-  const PinnedMemory<std::uint8_t> host(size);
+  const PinnedMemory<std::uint8_t> host(kBytes);
   const TestStream stream;
   void* memory = nullptr;
   {
     const TestPool pool;
-    REQUIRE_CUDA(cudaMallocFromPoolAsync(&memory, size, pool, stream));
+    REQUIRE_CUDA(cudaMallocFromPoolAsync(&memory, kBytes, pool, stream));
   }
-  REQUIRE_CUDA(cudaMemsetAsync(memory, 5, size, stream));
-  REQUIRE_CUDA(cudaMemcpyAsync(host.data(), memory, size, cudaMemcpyDeviceToHost, stream));
+  REQUIRE_CUDA(cudaMemsetAsync(memory, 5, kBytes, stream));
+  REQUIRE_CUDA(cudaMemcpyAsync(host.data(), memory, kBytes, cudaMemcpyDeviceToHost, stream));
   REQUIRE_CUDA(cudaFreeAsync(memory, stream));
   REQUIRE_CUDA(cudaStreamSynchronize(stream));
   CHECK(host.all(5));
@@ -240,7 +240,7 @@ TEST_CASE("too large a stream-ordered allocation is an error that passes", "[rul
   void* memory = nullptr;
   CHECK(cudaMallocAsync(&memory, std::size_t{1} << 46, stream) == cudaErrorMemoryAllocation);
   CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
-  REQUIRE_CUDA(cudaMallocAsync(&memory, size, stream));
+  REQUIRE_CUDA(cudaMallocAsync(&memory, kBytes, stream));
   REQUIRE_CUDA(cudaFreeAsync(memory, stream));
   REQUIRE_CUDA(cudaStreamSynchronize(stream));
 }

@@ -23,10 +23,10 @@ using penstock::test::write_numbers;
 
 namespace {
 
-constexpr std::uint64_t kEpochs = 1000, kBatches = 6;
+constexpr std::uint64_t kEpochs = 1000, kBatchesOfEpoch = 6;
 
-Sampler sampler() {
-  return Sampler{{.samples = kBatches * 4, .batch_size = 4, .shuffle = true}};
+Sampler six_batches() {
+  return Sampler{{.samples = kBatchesOfEpoch * 4, .batch_size = 4, .shuffle = true}};
 }
 
 /// Threads of this process.
@@ -36,7 +36,7 @@ std::ptrdiff_t threads() {
 
 /// How many batches are taken of an epoch before the consumer leaves it: all of them, now and then.
 std::uint64_t taken_of(std::uint64_t epoch) {
-  return epoch * 7 % (kBatches + 1);
+  return epoch * 7 % (kBatchesOfEpoch + 1);
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ TEST_CASE("a thousand epochs with a prefetcher each, left early", "[endings]") {
   TestStream stream;
   std::ptrdiff_t threads_before = 0;
   for (std::uint64_t epoch = 0; epoch < kEpochs; ++epoch) {
-    Prefetcher<Numbers> prefetcher(numbers_layout(4), sampler(), write_numbers,
+    Prefetcher<Numbers> prefetcher(numbers_layout(4), six_batches(), write_numbers,
                                    {.workers = 2, .host_depth = 2 + epoch % 3, .epochs = kEpochs});
     auto state = prefetcher.state();
     state.epoch = epoch;
@@ -63,7 +63,7 @@ TEST_CASE("a thousand epochs with a prefetcher each, left early", "[endings]") {
 
 TEST_CASE("a thousand epochs of one prefetcher, left early", "[endings]") {
   TestStream stream;
-  Prefetcher<Numbers> prefetcher(numbers_layout(4), sampler(), write_numbers,
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), six_batches(), write_numbers,
                                  {.workers = 2, .epochs = kEpochs});
   std::ptrdiff_t threads_before = 0;
   for (std::uint64_t epoch = 0; epoch < kEpochs; ++epoch) {

@@ -29,18 +29,18 @@ using penstock::test::write_numbers;
 
 namespace {
 
-constexpr std::int64_t kBatchSize = 4;
-constexpr std::uint64_t kBatches = 300;
+constexpr std::int64_t kRows = 4;
+constexpr std::uint64_t kSharedBatches = 300;
 
-Sampler sampler() {
-  return Sampler{{.samples = kBatches * kBatchSize, .batch_size = kBatchSize}};
+Sampler shared_sampler() {
+  return Sampler{{.samples = kSharedBatches * kRows, .batch_size = kRows}};
 }
 
 /// A thread that calls next until the end, with a stream of its own.
 struct Consumer {
   TestStream stream;
-  PinnedMemory<std::uint64_t> first_samples{kBatches};  // of each batch, from the device
-  std::vector<std::uint64_t> batches, errors;           // in the order in which they came
+  PinnedMemory<std::uint64_t> first_samples{kSharedBatches};  // of each batch, from the device
+  std::vector<std::uint64_t> batches, errors;                 // in the order in which they came
   int ends = 0;
   std::uint64_t failed_calls = 0;
 
@@ -87,9 +87,9 @@ TEST_CASE("of several threads each batch and each error goes to one, and the end
     if (ticket.batch % 10 == 7) throw std::runtime_error("bad image");
     write_numbers(ticket, batch);
   };
-  Prefetcher<Numbers> prefetcher(numbers_layout(kBatchSize), sampler(), source,
+  Prefetcher<Numbers> prefetcher(numbers_layout(kRows), shared_sampler(), source,
                                  {.workers = workers, .device_depth = 5});
-  std::vector<int> came(kBatches, 0);
+  std::vector<int> came(kSharedBatches, 0);
   for (const auto& consumer : consume(prefetcher)) {
     CHECK(std::is_sorted(consumer->batches.begin(), consumer->batches.end()));
     CHECK(std::is_sorted(consumer->errors.begin(), consumer->errors.end()));
@@ -102,26 +102,26 @@ TEST_CASE("of several threads each batch and each error goes to one, and the end
     for (std::size_t i = 0; i < consumer->batches.size(); ++i) {
       const std::uint64_t batch = consumer->batches[i];
       ++came[batch];
-      if (consumer->first_samples[i] != batch * kBatchSize)
+      if (consumer->first_samples[i] != batch * kRows)
         FAIL_CHECK("batch " << batch << " has the contents of another");
     }
   }
-  CHECK(came == std::vector<int>(kBatches, 1));
+  CHECK(came == std::vector<int>(kSharedBatches, 1));
 }
 
 TEST_CASE("unordered, of several threads each batch goes to one", "[endings][threads]") {
-  Prefetcher<Numbers> prefetcher(numbers_layout(kBatchSize), sampler(), write_numbers,
+  Prefetcher<Numbers> prefetcher(numbers_layout(kRows), shared_sampler(), write_numbers,
                                  {.workers = 3, .ordered = false});
-  std::vector<int> came(kBatches, 0);
+  std::vector<int> came(kSharedBatches, 0);
   for (const auto& consumer : consume(prefetcher)) {
     CHECK(consumer->ends == 1);
     for (const std::uint64_t batch : consumer->batches) ++came[batch];
   }
-  CHECK(came == std::vector<int>(kBatches, 1));
+  CHECK(came == std::vector<int>(kSharedBatches, 1));
 }
 
 TEST_CASE("one thread restores while others call next", "[endings][threads]") {
-  Prefetcher<Numbers> prefetcher(numbers_layout(kBatchSize), sampler(), write_numbers,
+  Prefetcher<Numbers> prefetcher(numbers_layout(kRows), shared_sampler(), write_numbers,
                                  {.workers = 2, .epochs = 1'000'000});
   const auto start = prefetcher.state();
   std::atomic<bool> over{false};

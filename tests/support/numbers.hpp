@@ -40,6 +40,14 @@ inline Layout<Numbers> numbers_layout(std::int64_t batch_size) {
       .field(&Numbers::payload, {kPayload});
 }
 
+inline Sampler sequential(std::uint64_t samples, std::int64_t batch_size) {
+  return Sampler{{.samples = samples, .batch_size = batch_size}};
+}
+
+inline Sampler shuffled(std::uint64_t samples, std::int64_t batch_size) {
+  return Sampler{{.samples = samples, .batch_size = batch_size, .shuffle = true, .seed = 11}};
+}
+
 inline void write_numbers(const Ticket& ticket, Numbers& batch) {
   for (std::size_t i = 0; i < ticket.samples.size(); ++i) {
     const auto row = static_cast<std::int64_t>(i);

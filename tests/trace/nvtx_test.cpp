@@ -6,7 +6,6 @@
 #include <nvtx3/nvToolsExt.h>
 #include <nvtx3/nvToolsExtCudaRt.h>
 #include <pthread.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,10 +26,6 @@ using namespace penstock::trace;
 using namespace penstock::test;
 
 namespace {
-
-std::uint32_t thread_id() {
-  return static_cast<std::uint32_t>(::syscall(SYS_gettid));
-}
 
 nvtxEventAttributes_t attributes(const char* text) {
   nvtxEventAttributes_t attributes{};

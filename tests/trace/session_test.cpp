@@ -7,7 +7,6 @@
 
 #include <cuda_profiler_api.h>
 #include <cuda_runtime_api.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -29,10 +28,6 @@ using namespace penstock::trace;
 using namespace penstock::test;
 
 namespace {
-
-std::uint64_t thread_id() {
-  return static_cast<std::uint64_t>(::syscall(SYS_gettid));
-}
 
 /// Calls of the program's own that a timeline has, in their order.
 std::vector<std::string> call_names(const Timeline& timeline) {

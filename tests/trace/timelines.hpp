@@ -3,7 +3,11 @@
 
 // What tests of penstock::trace look for in a timeline.
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdint>
 #include <penstock/trace/timeline.hpp>
 #include <string_view>
 #include <tuple>
@@ -22,6 +26,11 @@ inline bool operator==(const Event& a, const Event& b) {
 }  // namespace penstock::trace
 
 namespace penstock::test {
+
+/// The system's number of the calling thread, asked for each time: a forked child has another.
+inline std::uint32_t thread_id() {
+  return static_cast<std::uint32_t>(::syscall(SYS_gettid));
+}
 
 /// The events that are `wanted`, in their order.
 template <class Wanted>

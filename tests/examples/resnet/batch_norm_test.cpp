@@ -20,8 +20,8 @@ using reference::Normalisation;
 
 /// Batch norm with its operands, in nchw unless told.
 template <class T>
-struct Problem {
-  explicit Problem(const Extents& of, bool with_residual, bool with_relu)
+struct BatchNormProblem {
+  explicit BatchNormProblem(const Extents& of, bool with_residual, bool with_relu)
       : extents(of), has_residual(with_residual), relu(with_relu) {}
 
   Normalisation<T> norm() {
@@ -60,21 +60,21 @@ struct Problem {
   std::vector<T> x_gradient = y, residual_gradient = y;
 };
 
-const std::vector<Extents> shapes = {{2, 3, 5, 7}, {3, 2, 4, 4}, {5, 1, 1, 1}, {2, 2, 33, 37}};
+const std::vector<Extents> activations = {{2, 3, 5, 7}, {3, 2, 4, 4}, {5, 1, 1, 1}, {2, 2, 33, 37}};
 
 template <class F>
 void for_each_problem(const F& f) {
-  for (const Extents& extents : shapes)
+  for (const Extents& extents : activations)
     for (const bool residual : {false, true})
       for (const bool relu : {false, true}) {
         INFO(extents.n << " x " << extents.c << " x " << extents.h << " x " << extents.w
                        << ", residual " << residual << ", relu " << relu);
-        f(Problem<double>(extents, residual, relu));
+        f(BatchNormProblem<double>(extents, residual, relu));
       }
 }
 
 TEST_CASE("batch norm: gradients against differences") {
-  for_each_problem([](Problem<double> problem) {
+  for_each_problem([](BatchNormProblem<double> problem) {
     problem.forward();
     problem.backward();
     std::vector<double> arriving = problem.y_gradient;
@@ -98,7 +98,7 @@ struct Statistics {
   double mean = 0, variance = 0, count = 0;
 };
 
-Statistics statistics(const Problem<double>& problem, std::int64_t c) {
+Statistics statistics(const BatchNormProblem<double>& problem, std::int64_t c) {
   std::vector<double> values;
   const Extents& e = problem.extents;
   for (std::int64_t n = 0; n < e.n; ++n)
@@ -112,8 +112,8 @@ Statistics statistics(const Problem<double>& problem, std::int64_t c) {
 }
 
 TEST_CASE("batch norm: output and running statistics as PyTorch's") {
-  for_each_problem([](Problem<double> problem) {
-    const Problem<double> before = problem;
+  for_each_problem([](BatchNormProblem<double> problem) {
+    const BatchNormProblem<double> before = problem;
     problem.forward();
     const Extents& e = problem.extents;
     for (std::int64_t c = 0; c < e.c; ++c) {
@@ -135,8 +135,8 @@ TEST_CASE("batch norm: output and running statistics as PyTorch's") {
 }
 
 TEST_CASE("batch norm: inference takes the running statistics and leaves them") {
-  for_each_problem([](Problem<double> problem) {
-    const Problem<double> before = problem;
+  for_each_problem([](BatchNormProblem<double> problem) {
+    const BatchNormProblem<double> before = problem;
     reference::batch_norm_inference(problem.layout(), problem.x.data(), problem.norm(),
                                     problem.added(), problem.relu, problem.y.data(), 2);
     CHECK(problem.running_mean == before.running_mean);
@@ -154,8 +154,8 @@ TEST_CASE("batch norm: inference takes the running statistics and leaves them") 
 }
 
 TEST_CASE("batch norm: the gradient may be written over the one it is made of") {
-  Problem<float> apart({2, 3, 5, 7}, true, true), in_place({2, 3, 5, 7}, true, true);
-  for (Problem<float>* problem : {&apart, &in_place}) problem->forward();
+  BatchNormProblem<float> apart({2, 3, 5, 7}, true, true), in_place({2, 3, 5, 7}, true, true);
+  for (BatchNormProblem<float>* problem : {&apart, &in_place}) problem->forward();
   apart.backward();
   reference::batch_norm_gradient(in_place.layout(),
                                  {in_place.x.data(), in_place.y.data(), in_place.y_gradient.data(),
@@ -168,8 +168,8 @@ TEST_CASE("batch norm: the gradient may be written over the one it is made of") 
 }
 
 TEST_CASE("batch norm: the same bits for any number of threads and in both formats") {
-  for (const Extents& extents : shapes) {
-    Problem<float> planes(extents, true, true), pixels(extents, true, true);
+  for (const Extents& extents : activations) {
+    BatchNormProblem<float> planes(extents, true, true), pixels(extents, true, true);
     const auto other = [&](const std::vector<float>& values) {
       return transposed(values, extents.n, extents.c, extents.h * extents.w);
     };
@@ -179,7 +179,7 @@ TEST_CASE("batch norm: the same bits for any number of threads and in both forma
     for (std::vector<float>* values :
          {&pixels.x, &pixels.residual, &pixels.y_gradient, &pixels.more_y_gradient})
       *values = other(*values);
-    for (Problem<float>* problem : {&planes, &pixels}) {
+    for (BatchNormProblem<float>* problem : {&planes, &pixels}) {
       problem->forward();
       problem->backward();
     }

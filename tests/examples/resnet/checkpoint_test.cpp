@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 using penstock::test::TemporaryDirectory;
 using safetensors::FormatError;
 
-NetworkOptions small_network() {
+NetworkOptions saved_network() {
   return {architecture_of("resnet8", 10), {4, 3, 12, 12}};
 }
 
@@ -43,7 +43,7 @@ CheckpointNotes load(const fs::path& path, Training& training) {
 
 TEST_CASE("checkpoint: resumed training equals uninterrupted training, bit for bit") {
   const TemporaryDirectory directory;
-  NetworkOptions options = small_network();
+  NetworkOptions options = saved_network();
   options.loss_scale = true;
   SgdOptions sgd = test_sgd;
   sgd.schedule = {Decay::cosine, 0.1f, 2, 8};
@@ -65,7 +65,7 @@ TEST_CASE("checkpoint: resumed training equals uninterrupted training, bit for b
 
 TEST_CASE("checkpoint: the file is the same whatever the format in memory") {
   const TemporaryDirectory directory;
-  Training planes(small_network()), pixels(small_network(), Settings{.format = Format::nhwc});
+  Training planes(saved_network()), pixels(saved_network(), Settings{.format = Format::nhwc});
   planes.step();
   pixels.step();
   save(directory / "planes", planes);
@@ -112,7 +112,7 @@ struct Parts {
 
 TEST_CASE("checkpoint: a file without momenta and notes, with other floating-point types") {
   const TemporaryDirectory directory;
-  Training saved(small_network()), loaded(small_network());
+  Training saved(saved_network()), loaded(saved_network());
   for (int i = 0; i < 2; ++i) {
     saved.step();
     loaded.step();
@@ -144,7 +144,7 @@ TEST_CASE("checkpoint: a file without momenta and notes, with other floating-poi
 
 TEST_CASE("checkpoint: a file that does not fit is told, and leaves the network as it was") {
   const TemporaryDirectory directory;
-  Training training(small_network());
+  Training training(saved_network());
   save(directory / "good", training);
   const NetworkState before = training.state();
   const auto refused = [&](const std::function<void(Parts&)>& change, const std::string& why) {

@@ -27,8 +27,9 @@ std::string describe(const ConvolutionShape& s) {
 
 /// A convolution with its operands, in nchw.
 template <class T>
-struct Problem {
-  explicit Problem(const ConvolutionShape& of, int with_threads = 2, Format in = Format::nchw)
+struct ConvolutionProblem {
+  explicit ConvolutionProblem(const ConvolutionShape& of, int with_threads = 2,
+                              Format in = Format::nchw)
       : shape(of), threads(with_threads), format(in), convolution(of, in) {
     scratch.resize(convolution.scratch(threads));
   }
@@ -78,7 +79,7 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 
 void check_against_definition(const ConvolutionShape& shape) {
   INFO(describe(shape));
-  Problem<double> problem(shape);
+  ConvolutionProblem<double> problem(shape);
   problem.forward();
   problem.backward();
   std::vector<double> y(problem.y.size()), x_gradient(problem.x.size());
@@ -117,7 +118,7 @@ const std::vector<ConvolutionShape> shapes = {
 TEST_CASE("convolution: gradients against differences") {
   for (const ConvolutionShape& shape : shapes) {
     INFO(describe(shape));
-    Problem<double> problem(shape);
+    ConvolutionProblem<double> problem(shape);
     problem.backward();
     const auto loss = [&] {
       problem.forward();
@@ -131,11 +132,11 @@ TEST_CASE("convolution: gradients against differences") {
 TEST_CASE("convolution: the same bits for any number of threads") {
   for (const ConvolutionShape& shape : shapes) {
     INFO(describe(shape));
-    Problem<float> one(shape, 1);
+    ConvolutionProblem<float> one(shape, 1);
     one.forward();
     one.backward();
     for (const int threads : {2, 3, 5}) {
-      Problem<float> more(shape, threads);
+      ConvolutionProblem<float> more(shape, threads);
       more.forward();
       more.backward();
       CHECK(more.y == one.y);
@@ -155,11 +156,11 @@ TEST_CASE("convolution: the same bits in both formats") {
     };
     const auto output = [&](const auto& v) { return transposed(v, out.n, out.c, out.h * out.w); };
     const auto filter = [&](const auto& v) { return transposed(v, shape.k, shape.in.c, taps); };
-    Problem<float> planes(shape), pixels(shape, 2, Format::nhwc);
+    ConvolutionProblem<float> planes(shape), pixels(shape, 2, Format::nhwc);
     pixels.x = input(planes.x);
     pixels.weights = filter(planes.weights);
     pixels.y_gradient = output(planes.y_gradient);
-    for (Problem<float>* problem : {&planes, &pixels}) {
+    for (ConvolutionProblem<float>* problem : {&planes, &pixels}) {
       problem->forward();
       problem->backward();
     }

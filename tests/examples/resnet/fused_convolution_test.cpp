@@ -45,8 +45,8 @@ struct Norm {
 
 /// x is what a convolution before has written, and `before` its batch norm.
 template <class T>
-struct Problem {
-  explicit Problem(const ConvolutionShape& of, Format in = Format::nchw)
+struct FusedProblem {
+  explicit FusedProblem(const ConvolutionShape& of, Format in = Format::nchw)
       : shape(of), format(in), convolution(of, in), scratch(convolution.scratch(threads)) {}
 
   ActivationLayout in() const { return {shape.in, format}; }
@@ -83,14 +83,14 @@ struct Problem {
   std::vector<T> weight_gradient = std::vector<T>(weights.size(), T(99));
 };
 
-constexpr ConvolutionShape shapes[] = {{{2, 3, 5, 7}, 4, 3, 1, 1},
-                                       {{3, 2, 6, 5}, 3, 3, 2, 1},
-                                       {{2, 5, 4, 4}, 7, 1, 1, 0},
-                                       {{2, 4, 6, 6}, 3, 1, 2, 0}};
+constexpr ConvolutionShape fused_shapes[] = {{{2, 3, 5, 7}, 4, 3, 1, 1},
+                                             {{3, 2, 6, 5}, 3, 3, 2, 1},
+                                             {{2, 5, 4, 4}, 7, 1, 1, 0},
+                                             {{2, 4, 6, 6}, 3, 1, 2, 0}};
 
 template <class T>
 void check_bits(const ConvolutionShape& shape, Format format) {
-  Problem<T> fused(shape, format), apart(shape, format);
+  FusedProblem<T> fused(shape, format), apart(shape, format);
   fused.find_statistics();
   fused.forward();
   const std::vector<T> y = fused.y;
@@ -133,7 +133,7 @@ void check_bits(const ConvolutionShape& shape, Format format) {
 }
 
 TEST_CASE("fused convolutions have the bits of the operations one by one") {
-  for (const ConvolutionShape& shape : shapes)
+  for (const ConvolutionShape& shape : fused_shapes)
     for (const Format format : {Format::nchw, Format::nhwc}) {
       check_bits<float>(shape, format);
       check_bits<double>(shape, format);
@@ -141,7 +141,7 @@ TEST_CASE("fused convolutions have the bits of the operations one by one") {
 }
 
 TEST_CASE("without a batch norm before it, a fused convolution reads x itself") {
-  Problem<float> problem(shapes[0]);
+  FusedProblem<float> problem(fused_shapes[0]);
   problem.fused().forward(problem.x.data(), nullptr, problem.weights.data(), problem.y.data(),
                           problem.behind.view());
   std::vector<float> y(problem.y.size());
@@ -151,8 +151,8 @@ TEST_CASE("without a batch norm before it, a fused convolution reads x itself") 
 }
 
 TEST_CASE("fused convolutions: gradients against differences, through ReLU and batch norm") {
-  for (const ConvolutionShape& shape : shapes) {
-    Problem<double> problem(shape);
+  for (const ConvolutionShape& shape : fused_shapes) {
+    FusedProblem<double> problem(shape);
     problem.find_statistics();
     problem.forward();
     problem.backward();
