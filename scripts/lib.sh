@@ -62,18 +62,18 @@ step() {
   steps+=("$(printf '%-6s %5d s  %s' "$result" $((SECONDS - start)) "$name")")
 }
 
-# Goes on after a failure, to show all there are. Several sources at a time: that halves the time of a
+# build_preset PRESET [CMAKE_OPTION...]: goes on after a failure, to show all there are. Several sources at a time: that halves the time of a
 # build from scratch, as these mostly are; clang-tidy still sees that each source includes what it needs.
 build_preset() {
-  cmake --preset "$1" -DCMAKE_UNITY_BUILD=ON && cmake --build --preset "$1" -- -k 0
+  cmake --preset "$1" -DCMAKE_UNITY_BUILD=ON "${@:2}" && cmake --build --preset "$1" -- -k 0
 }
 test_preset() { ctest --preset "$1" --output-junit tests.xml; }
 
-# Builds a preset and runs its tests, as two steps; adds the tests to the counts.
+# build_and_test PRESET [CMAKE_OPTION...]: two steps; adds the tests to the counts.
 build_and_test() {
   local preset=$1 report=build/$1/tests.xml
   rm -f "$report"
-  step "build: $preset" build_preset "$preset"
+  step "build: $preset" build_preset "$@"
   step "tests: $preset" test_preset "$preset"
   count_tests "$preset"
 }
