@@ -26,8 +26,8 @@ using std::chrono::nanoseconds;
 
 namespace {
 
-constexpr std::size_t size = 1'000'000;
-constexpr double rate = 100e6;  // bytes a second: 10 ms for `size` bytes
+constexpr std::size_t kCopied = 1'000'000;
+constexpr double rate = 100e6;  // bytes a second: 10 ms for `kCopied` bytes
 constexpr milliseconds modelled{10};
 
 void use(const Machine& machine) {
@@ -46,7 +46,7 @@ std::vector<Operation> copies() {
   return found;
 }
 
-/// How long one copy of `size` bytes took, in the best of several tries that were never shorter
+/// How long one copy of `kCopied` bytes took, in the best of several tries that were never shorter
 /// than `at_least`.
 template <class Enqueue>
 nanoseconds best_duration(nanoseconds at_least, Enqueue&& enqueue) {
@@ -84,13 +84,13 @@ TEST_CASE("a copy of n bytes takes n over the rate of its direction", "[emulatio
     kind = cudaMemcpyDeviceToDevice;
   }
   use(machine);
-  const DeviceMemory<std::uint8_t> device(size), other(size);
-  const PinnedMemory<std::uint8_t> pinned(size);
+  const DeviceMemory<std::uint8_t> device(kCopied), other(kCopied);
+  const PinnedMemory<std::uint8_t> pinned(kCopied);
   const TestStream stream;
   void* const to = kind == cudaMemcpyDeviceToHost ? pinned.data() : device.data();
   const void* const from = kind == cudaMemcpyHostToDevice ? pinned.data() : other.data();
-  const nanoseconds best =
-      best_duration(modelled, [&] { REQUIRE_CUDA(cudaMemcpyAsync(to, from, size, kind, stream)); });
+  const nanoseconds best = best_duration(
+      modelled, [&] { REQUIRE_CUDA(cudaMemcpyAsync(to, from, kCopied, kind, stream)); });
   CHECK(best < modelled * 3 / 2);
 }
 
@@ -99,12 +99,12 @@ TEST_CASE("a copy of pageable memory is slower by its share", "[emulation][machi
   machine.host_to_device = 2 * rate;
   machine.pageable_share = 0.5;
   use(machine);
-  const DeviceMemory<std::uint8_t> device(size);
-  const std::vector<std::uint8_t> pageable(size);
+  const DeviceMemory<std::uint8_t> device(kCopied);
+  const std::vector<std::uint8_t> pageable(kCopied);
   const TestStream stream;
   const nanoseconds best = best_duration(modelled, [&] {
     REQUIRE_CUDA(
-        cudaMemcpyAsync(device.data(), pageable.data(), size, cudaMemcpyHostToDevice, stream));
+        cudaMemcpyAsync(device.data(), pageable.data(), kCopied, cudaMemcpyHostToDevice, stream));
   });
   CHECK(best < modelled * 3 / 2);
 }
@@ -113,8 +113,8 @@ TEST_CASE("events measure what the machine models", "[emulation][machine]") {
   Machine machine;
   machine.host_to_device = rate;
   use(machine);
-  const DeviceMemory<std::uint8_t> device(size);
-  const PinnedMemory<std::uint8_t> pinned(size);
+  const DeviceMemory<std::uint8_t> device(kCopied);
+  const PinnedMemory<std::uint8_t> pinned(kCopied);
   const TestStream stream;
   const TestEvent start(cudaEventDefault), end(cudaEventDefault);
   REQUIRE_CUDA(cudaEventRecord(start, stream));
@@ -132,12 +132,12 @@ TEST_CASE("no more copies progress at a time than there are engines", "[emulatio
   machine.copy_engines = GENERATE(1, 3);
   use(machine);
   constexpr std::size_t count = 5;
-  const DeviceMemory<std::uint8_t> device(count * size);
-  const PinnedMemory<std::uint8_t> pinned(size);
+  const DeviceMemory<std::uint8_t> device(count * kCopied);
+  const PinnedMemory<std::uint8_t> pinned(kCopied);
   const std::vector<TestStream> streams(count);
   emulation::record_timeline(true);
   for (std::size_t i = 0; i < count; ++i)
-    REQUIRE_CUDA(cudaMemcpyAsync(device.data() + i * size, pinned.data(), size,
+    REQUIRE_CUDA(cudaMemcpyAsync(device.data() + i * kCopied, pinned.data(), kCopied,
                                  cudaMemcpyHostToDevice, streams[i]));
   REQUIRE_CUDA(cudaDeviceSynchronize());
   const std::vector<Operation> all = copies();
@@ -155,8 +155,8 @@ TEST_CASE("the two directions have an engine each", "[emulation][machine]") {
   machine.host_to_device = machine.device_to_host = rate;
   machine.copy_engines = 2;
   use(machine);
-  const DeviceMemory<std::uint8_t> in(size), out(size);
-  const PinnedMemory<std::uint8_t> source(size), result(size);
+  const DeviceMemory<std::uint8_t> in(kCopied), out(kCopied);
+  const PinnedMemory<std::uint8_t> source(kCopied), result(kCopied);
   const TestStream up, down;
   CHECK(eventually([&] {  // this thread may be held up between its two calls
     emulation::record_timeline(true);
@@ -173,8 +173,8 @@ TEST_CASE("a copy progresses beside a host function of another stream", "[emulat
   Machine machine;
   machine.host_to_device = rate;
   use(machine);
-  const DeviceMemory<std::uint8_t> device(size);
-  const PinnedMemory<std::uint8_t> pinned(size);
+  const DeviceMemory<std::uint8_t> device(kCopied);
+  const PinnedMemory<std::uint8_t> pinned(kCopied);
   const TestStream copying, computing;
   Gate computation;  // a host function that outlasts the copy
   emulation::record_timeline(true);

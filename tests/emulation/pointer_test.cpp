@@ -20,12 +20,12 @@ using Bytes = std::vector<std::uint8_t>;
 
 namespace {
 
-constexpr std::size_t size = 256;
+constexpr std::size_t kAllocation = 256;
 
 struct Buffers {
-  DeviceMemory<std::uint8_t> device{size}, other{size};
-  PinnedMemory<std::uint8_t> pinned{size};
-  Bytes pageable = Bytes(size);
+  DeviceMemory<std::uint8_t> device{kAllocation}, other{kAllocation};
+  PinnedMemory<std::uint8_t> pinned{kAllocation};
+  Bytes pageable = Bytes(kAllocation);
   TestStream stream;
 
   ~Buffers() { cudaGetLastError(); }
@@ -42,54 +42,60 @@ struct Buffers {
 
 TEST_CASE("host memory is not device memory", "[emulation][pointer]") {
   Buffers buffers;
-  CHECK(buffers.copy(buffers.pageable.data(), buffers.pinned.data(), size,
+  CHECK(buffers.copy(buffers.pageable.data(), buffers.pinned.data(), kAllocation,
                      cudaMemcpyHostToDevice) == cudaErrorInvalidValue);
-  CHECK(buffers.copy(buffers.pinned.data(), buffers.pageable.data(), size,
+  CHECK(buffers.copy(buffers.pinned.data(), buffers.pageable.data(), kAllocation,
                      cudaMemcpyDeviceToHost) == cudaErrorInvalidValue);
-  CHECK(buffers.copy(buffers.device.data(), buffers.pageable.data(), size,
+  CHECK(buffers.copy(buffers.device.data(), buffers.pageable.data(), kAllocation,
                      cudaMemcpyDeviceToDevice) == cudaErrorInvalidValue);
-  CHECK(cudaMemsetAsync(buffers.pageable.data(), 0, size, buffers.stream) == cudaErrorInvalidValue);
+  CHECK(cudaMemsetAsync(buffers.pageable.data(), 0, kAllocation, buffers.stream) ==
+        cudaErrorInvalidValue);
   CHECK(cudaFree(buffers.pageable.data()) == cudaErrorInvalidValue);
 }
 
 TEST_CASE("device memory is not host memory", "[emulation][pointer]") {
   const Buffers buffers;
-  CHECK(buffers.copy(buffers.device.data(), buffers.other.data(), size, cudaMemcpyHostToDevice) ==
-        cudaErrorInvalidValue);
-  CHECK(buffers.copy(buffers.device.data(), buffers.other.data(), size, cudaMemcpyDeviceToHost) ==
-        cudaErrorInvalidValue);
-  CHECK(buffers.copy(buffers.device.data(), buffers.other.data(), size, cudaMemcpyHostToHost) ==
-        cudaErrorInvalidValue);
+  CHECK(buffers.copy(buffers.device.data(), buffers.other.data(), kAllocation,
+                     cudaMemcpyHostToDevice) == cudaErrorInvalidValue);
+  CHECK(buffers.copy(buffers.device.data(), buffers.other.data(), kAllocation,
+                     cudaMemcpyDeviceToHost) == cudaErrorInvalidValue);
+  CHECK(buffers.copy(buffers.device.data(), buffers.other.data(), kAllocation,
+                     cudaMemcpyHostToHost) == cudaErrorInvalidValue);
   CHECK(cudaFreeHost(buffers.device.data()) == cudaErrorInvalidValue);
-  CHECK(cudaHostRegister(buffers.device.data(), size, cudaHostRegisterDefault) != cudaSuccess);
+  CHECK(cudaHostRegister(buffers.device.data(), kAllocation, cudaHostRegisterDefault) !=
+        cudaSuccess);
 }
 
 TEST_CASE("a copy stays inside its allocations", "[emulation][pointer]") {
   const Buffers buffers;
   std::uint8_t* const device = buffers.device.data();
   std::uint8_t* const pinned = buffers.pinned.data();
-  CHECK(buffers.copy(device, pinned, size + 1, cudaMemcpyHostToDevice) == cudaErrorInvalidValue);
-  CHECK(buffers.copy(device + 1, pinned, size, cudaMemcpyHostToDevice) == cudaErrorInvalidValue);
-  CHECK(buffers.copy(pinned, device + 1, size, cudaMemcpyDeviceToHost) == cudaErrorInvalidValue);
-  CHECK(buffers.copy(device + size, pinned, 1, cudaMemcpyHostToDevice) == cudaErrorInvalidValue);
-  CHECK(cudaMemsetAsync(device + 1, 0, size, buffers.stream) == cudaErrorInvalidValue);
+  CHECK(buffers.copy(device, pinned, kAllocation + 1, cudaMemcpyHostToDevice) ==
+        cudaErrorInvalidValue);
+  CHECK(buffers.copy(device + 1, pinned, kAllocation, cudaMemcpyHostToDevice) ==
+        cudaErrorInvalidValue);
+  CHECK(buffers.copy(pinned, device + 1, kAllocation, cudaMemcpyDeviceToHost) ==
+        cudaErrorInvalidValue);
+  CHECK(buffers.copy(device + kAllocation, pinned, 1, cudaMemcpyHostToDevice) ==
+        cudaErrorInvalidValue);
+  CHECK(cudaMemsetAsync(device + 1, 0, kAllocation, buffers.stream) == cudaErrorInvalidValue);
   CHECK(cudaMemcpy2DAsync(device, 17, pinned, 16, 16, 16, cudaMemcpyHostToDevice, buffers.stream) ==
         cudaErrorInvalidValue);
-  CHECK_CUDA(buffers.copy(device + 1, pinned, size - 1, cudaMemcpyHostToDevice));
+  CHECK_CUDA(buffers.copy(device + 1, pinned, kAllocation - 1, cudaMemcpyHostToDevice));
 }
 
 TEST_CASE("freed memory is not memory", "[emulation][pointer]") {
   const Buffers buffers;
   void *device = nullptr, *pinned = nullptr;
-  REQUIRE_CUDA(cudaMalloc(&device, size));
-  REQUIRE_CUDA(cudaMallocHost(&pinned, size));
+  REQUIRE_CUDA(cudaMalloc(&device, kAllocation));
+  REQUIRE_CUDA(cudaMallocHost(&pinned, kAllocation));
   REQUIRE_CUDA(cudaFree(device));
   REQUIRE_CUDA(cudaFreeHost(pinned));
-  CHECK(buffers.copy(device, buffers.pinned.data(), size, cudaMemcpyHostToDevice) ==
+  CHECK(buffers.copy(device, buffers.pinned.data(), kAllocation, cudaMemcpyHostToDevice) ==
         cudaErrorInvalidValue);
-  CHECK(buffers.copy(buffers.device.data(), pinned, size, cudaMemcpyHostToDevice) ==
+  CHECK(buffers.copy(buffers.device.data(), pinned, kAllocation, cudaMemcpyHostToDevice) ==
         cudaErrorInvalidValue);
-  CHECK(cudaMemsetAsync(device, 0, size, buffers.stream) == cudaErrorInvalidValue);
+  CHECK(cudaMemsetAsync(device, 0, kAllocation, buffers.stream) == cudaErrorInvalidValue);
   CHECK(cudaFree(device) == cudaErrorInvalidValue);
   CHECK(cudaFreeHost(pinned) == cudaErrorInvalidValue);
 }
@@ -105,10 +111,10 @@ TEST_CASE("a queued copy keeps its memory from being freed under it", "[emulatio
   // cudaFree "may perform implicit synchronization": here it does, so the copy is over when it
   // returns.
   void* device = nullptr;
-  REQUIRE_CUDA(cudaMalloc(&device, size));
-  const PinnedMemory<std::uint8_t> pinned(size, 1);
+  REQUIRE_CUDA(cudaMalloc(&device, kAllocation));
+  const PinnedMemory<std::uint8_t> pinned(kAllocation, 1);
   const TestStream stream;
-  REQUIRE_CUDA(cudaMemcpyAsync(device, pinned.data(), size, cudaMemcpyHostToDevice, stream));
+  REQUIRE_CUDA(cudaMemcpyAsync(device, pinned.data(), kAllocation, cudaMemcpyHostToDevice, stream));
   REQUIRE_CUDA(cudaFree(device));
   CHECK(cudaStreamQuery(stream) == cudaSuccess);
 }
@@ -153,12 +159,13 @@ TEST_CASE("an asynchronous copy has read its pageable source when it returns",
 
 TEST_CASE("an asynchronous copy has written its pageable destination when it returns",
           "[emulation][pointer]") {
-  const DeviceMemory<std::uint8_t> device(size);
-  Bytes result(size);
+  const DeviceMemory<std::uint8_t> device(kAllocation);
+  Bytes result(kAllocation);
   const TestStream stream;
   fill_async(device, 3, stream);
-  REQUIRE_CUDA(cudaMemcpyAsync(result.data(), device.data(), size, cudaMemcpyDeviceToHost, stream));
+  REQUIRE_CUDA(
+      cudaMemcpyAsync(result.data(), device.data(), kAllocation, cudaMemcpyDeviceToHost, stream));
   // CUDA says that it "might be synchronous", so the answer of the stream is what orders the host.
   REQUIRE(cudaStreamQuery(stream) == cudaSuccess);
-  CHECK(result == Bytes(size, 3));
+  CHECK(result == Bytes(kAllocation, 3));
 }
