@@ -36,7 +36,7 @@ using test::Mentions;
 using test::TemporaryDirectory;
 using test::thrown;
 
-const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+const auto kPage = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 
 void read(std::span<const std::byte> bytes) {
   const volatile std::byte* const data = bytes.data();
@@ -66,8 +66,8 @@ TEST_CASE("a file cut short: what is left is right, what is lost is an error wit
   const std::size_t record_bytes = GENERATE(1u, 100u, 3073u, 4096u, 5000u, 20'000u);
   const std::size_t count = std::max<std::size_t>(4, 40'000 / record_bytes);
   const std::size_t bytes = count * record_bytes;
-  for (std::size_t cut : {std::size_t{0}, std::size_t{1}, page - 1, page, page + 1, bytes / 2,
-                          (bytes - 1) / page * page - 1, (bytes - 1) / page * page,
+  for (std::size_t cut : {std::size_t{0}, std::size_t{1}, kPage - 1, kPage, kPage + 1, bytes / 2,
+                          (bytes - 1) / kPage * kPage - 1, (bytes - 1) / kPage * kPage,
                           bytes - record_bytes, bytes - record_bytes / 2 - 1, bytes - 1}) {
     const TemporaryDirectory directory;
     const auto path = directory.records("a.bin", 0, count, record_bytes);
@@ -94,7 +94,7 @@ TEST_CASE("operator[] itself throws where a page of the record is lost", "[damag
   const auto first = directory.records("first.bin", 0, 10, 3000);
   const auto second = directory.records("second.bin", 10, 10, 3000);
   const RecordFile records{{first, second}, 3000};
-  fs::resize_file(second, page);
+  fs::resize_file(second, kPage);
   for (std::uint64_t i = 0; i < 11; ++i) CHECK(is_record(records[i], i));
   for (std::uint64_t i = 11; i < 20; ++i)
     CHECK_THAT(thrown<RecordFileError>([&] { records[i]; }),
@@ -108,10 +108,10 @@ TEST_CASE("operator[] itself throws where a page of the record is lost", "[damag
 
 TEST_CASE("a record that was handed out before reads as zeros when it is lost", "[damaged_file]") {
   const TemporaryDirectory directory;
-  const auto path = directory.records("a.bin", 0, 10, page);
-  const RecordFile records{{path}, page};
+  const auto path = directory.records("a.bin", 0, 10, kPage);
+  const RecordFile records{{path}, kPage};
   const auto held = records[5];
-  fs::resize_file(path, 5 * page);
+  fs::resize_file(path, 5 * kPage);
   CHECK(std::all_of(held.begin(), held.end(), [](std::byte byte) { return byte == std::byte{0}; }));
   CHECK_THROWS_AS(records[5], RecordFileError);
   CHECK(is_record(records[4], 4));
@@ -120,10 +120,10 @@ TEST_CASE("a record that was handed out before reads as zeros when it is lost", 
 TEST_CASE("what a damaged file leaves behind does not harm the next one", "[damaged_file]") {
   const TemporaryDirectory directory;
   for (int i = 0; i < 50; ++i) {
-    const auto path = directory.records("a.bin", 0, 10, page);
-    const RecordFile whole{{path}, page};
-    const auto other = directory.records("b.bin", 0, 10, page);
-    const RecordFile damaged{{other}, page};
+    const auto path = directory.records("a.bin", 0, 10, kPage);
+    const RecordFile whole{{path}, kPage};
+    const auto other = directory.records("b.bin", 0, 10, kPage);
+    const RecordFile damaged{{other}, kPage};
     fs::resize_file(other, 0);
     CHECK_THROWS_AS(damaged[0], RecordFileError);
     for (std::uint64_t record = 0; record < 10; ++record) CHECK(is_record(whole[record], record));
@@ -152,9 +152,9 @@ TEST_CASE("the watch over a file that went away is kept for the next one", "[dam
 
 TEST_CASE("a moved RecordFile knows what was lost", "[damaged_file]") {
   const TemporaryDirectory directory;
-  const auto path = directory.records("a.bin", 0, 4, page);
-  RecordFile first{{path}, page};
-  fs::resize_file(path, page);
+  const auto path = directory.records("a.bin", 0, 4, kPage);
+  RecordFile first{{path}, kPage};
+  fs::resize_file(path, kPage);
   CHECK_THROWS_AS(first[2], RecordFileError);
   const RecordFile second = std::move(first);
   CHECK_THROWS_AS(second[3], RecordFileError);
@@ -198,7 +198,7 @@ TEST_CASE("a file without a name that is cut short: nothing lost is taken for go
   for (std::uint64_t i = 0; i < 500; ++i)
     if ((i + 1) * 100 > 20'250)
       CHECK_FALSE(failure_of(records, i).empty());
-    else if ((i + 1) * 100 <= 20'250 / page * page)
+    else if ((i + 1) * 100 <= 20'250 / kPage * kPage)
       CHECK(failure_of(records, i).empty());
 }
 
@@ -233,9 +233,9 @@ TEST_CASE("many threads come to a lost file at once", "[damaged_file]") {
   constexpr std::uint64_t kRecords = 200;
   const TemporaryDirectory directory;
   for (int round = 0; round < 5; ++round) {
-    const auto path = directory.records("a.bin", 0, kRecords, page);
-    const RecordFile records{{path}, page};
-    fs::resize_file(path, kRecords / 2 * page);
+    const auto path = directory.records("a.bin", 0, kRecords, kPage);
+    const RecordFile records{{path}, kPage};
+    fs::resize_file(path, kRecords / 2 * kPage);
     std::atomic<std::uint64_t> right{0}, errors{0};
     std::atomic<bool> go{false};
     std::vector<std::thread> threads;
@@ -287,14 +287,14 @@ TEST_CASE("a batch is refused for what was lost after it was asked for", "[damag
 TEST_CASE("the loss of a page that another thread came to first is known as well",
           "[damaged_file]") {
   const TemporaryDirectory directory;
-  const auto path = directory.records("a.bin", 0, 4 * page / 512, 512);
+  const auto path = directory.records("a.bin", 0, 4 * kPage / 512, 512);
   const RecordFile records{{path}, 512};
   CHECK_THROWS_AS(
       detail::with_whole_files([&] {
-        const auto record = records[page / 512];
-        fs::resize_file(path, page);
+        const auto record = records[kPage / 512];
+        fs::resize_file(path, kPage);
         // The page becomes zeros: reading it makes no signal for this thread.
-        std::thread([&] { CHECK_THROWS_AS(records[page / 512 + 1], RecordFileError); }).join();
+        std::thread([&] { CHECK_THROWS_AS(records[kPage / 512 + 1], RecordFileError); }).join();
         read(record);
         return true;
       }),
@@ -303,8 +303,8 @@ TEST_CASE("the loss of a page that another thread came to first is known as well
 
 TEST_CASE("a complaint about lost bytes gives way to the reason", "[damaged_file]") {
   const TemporaryDirectory directory;
-  const auto path = directory.records("a.bin", 0, 10, page);
-  const RecordFile records{{path}, page};
+  const auto path = directory.records("a.bin", 0, 10, kPage);
+  const RecordFile records{{path}, kPage};
   const auto decode = [](std::span<const std::byte> record) {
     if (record[0] == std::byte{0}) throw std::domain_error("bad image");
     return true;
@@ -321,12 +321,12 @@ TEST_CASE("a complaint about lost bytes gives way to the reason", "[damaged_file
 
 TEST_CASE("a batch answers for all that it has read, in any order", "[damaged_file]") {
   const TemporaryDirectory directory;
-  const auto path = directory.records("a.bin", 0, 10, page);
-  const RecordFile records{{path}, page};
+  const auto path = directory.records("a.bin", 0, 10, kPage);
+  const RecordFile records{{path}, kPage};
   CHECK_THAT(thrown<RecordFileError>([&] {
                detail::with_whole_files([&] {
                  const auto late = records[7], early = records[2];
-                 fs::resize_file(path, 5 * page);
+                 fs::resize_file(path, 5 * kPage);
                  read(late);
                  read(early);
                  return true;
@@ -341,8 +341,8 @@ TEST_CASE("batches within batches each answer for their own reads", "[damaged_fi
   std::vector<std::unique_ptr<RecordFile>> many;  // more than there is room for without growing
   for (int i = 0; i < 40; ++i)
     many.push_back(std::make_unique<RecordFile>(std::vector<fs::path>{small}, std::size_t{10}));
-  const auto path = directory.records("a.bin", 0, 10, page);
-  const RecordFile records{{path}, page};
+  const auto path = directory.records("a.bin", 0, 10, kPage);
+  const RecordFile records{{path}, kPage};
   const auto inner_cuts_to = [&](std::size_t bytes) {
     detail::with_whole_files([&] {
       for (const auto& file : many) read((*file)[0]);
@@ -372,7 +372,7 @@ TEST_CASE("batches within batches each answer for their own reads", "[damaged_fi
     CHECK_THAT(thrown<RecordFileError>([&] {
                  detail::with_whole_files([&] {
                    read(records[2]);
-                   inner_cuts_to(2 * page);
+                   inner_cuts_to(2 * kPage);
                    return true;
                  });
                }),
@@ -383,9 +383,9 @@ TEST_CASE("batches within batches each answer for their own reads", "[damaged_fi
     const auto batch = [&] {
       read((*many[0])[0]);
       read(records[2]);
-      inner_cuts_to(9 * page);
+      inner_cuts_to(9 * kPage);
       const auto record = records[8];
-      fs::resize_file(path, 4 * page);
+      fs::resize_file(path, 4 * kPage);
       read(record);
       return true;
     };
@@ -400,14 +400,14 @@ TEST_CASE("batches within batches each answer for their own reads", "[damaged_fi
 TEST_CASE("a file that goes away within a batch is kept until the batch is made",
           "[damaged_file]") {
   const TemporaryDirectory directory;
-  const auto path = directory.records("a.bin", 0, 10, page);
+  const auto path = directory.records("a.bin", 0, 10, kPage);
   CHECK_NOTHROW(detail::with_whole_files([&] {
-    const RecordFile records{{path}, page};
+    const RecordFile records{{path}, kPage};
     read(records[3]);
     return true;
   }));
   CHECK_THROWS_AS(detail::with_whole_files([&] {
-                    const RecordFile records{{path}, page};
+                    const RecordFile records{{path}, kPage};
                     read(records[3]);
                     fs::resize_file(path, 0);
                     return true;

@@ -18,52 +18,52 @@ namespace {
 
 using test::thrown;
 
-struct Numbers {
+struct Listed {
   std::vector<std::uint64_t> values;  // any type: a source knows nothing of layouts
 };
 
 struct Stops {
-  bool operator()(const Ticket&, Numbers&, std::stop_token stop) const {
+  bool operator()(const Ticket&, Listed&, std::stop_token stop) const {
     return !stop.stop_requested();
   }
 };
 
-// What is a source of Numbers, and what is none.
-static_assert(std::is_convertible_v<Stops, AnySource<Numbers>>);
-static_assert(std::is_convertible_v<Source<Numbers>, AnySource<Numbers>>);
-static_assert(std::is_convertible_v<void (*)(const Ticket&, Numbers&), AnySource<Numbers>>);
-static_assert(!std::is_constructible_v<AnySource<Numbers>, int>);
-static_assert(!std::is_constructible_v<AnySource<Numbers>, void (*)(Numbers&)>);
-static_assert(!std::is_constructible_v<AnySource<Numbers>, void (*)(const Ticket&, int&)>);
-static_assert(std::is_copy_constructible_v<AnySource<Numbers>>);
+// What is a source of Listed, and what is none.
+static_assert(std::is_convertible_v<Stops, AnySource<Listed>>);
+static_assert(std::is_convertible_v<Source<Listed>, AnySource<Listed>>);
+static_assert(std::is_convertible_v<void (*)(const Ticket&, Listed&), AnySource<Listed>>);
+static_assert(!std::is_constructible_v<AnySource<Listed>, int>);
+static_assert(!std::is_constructible_v<AnySource<Listed>, void (*)(Listed&)>);
+static_assert(!std::is_constructible_v<AnySource<Listed>, void (*)(const Ticket&, int&)>);
+static_assert(std::is_copy_constructible_v<AnySource<Listed>>);
 
-bool fill(AnySource<Numbers>& source, Numbers& batch, const Ticket& ticket = {}) {
+bool fill(AnySource<Listed>& source, Listed& batch, const Ticket& ticket = {}) {
   return source(ticket, batch, std::stop_token{});
 }
 
 TEST_CASE("AnySource hands the ticket and the batch to the callable", "[source]") {
   const std::vector<std::uint64_t> samples{5, 6};
-  AnySource<Numbers> source = [](const Ticket& ticket, Numbers& batch) {
+  AnySource<Listed> source = [](const Ticket& ticket, Listed& batch) {
     batch.values = {ticket.epoch, ticket.batch, ticket.seed, ticket.samples[0], ticket.samples[1]};
   };
-  Numbers batch;
+  Listed batch;
   CHECK(fill(source, batch, {1, 2, 3, samples}));
   CHECK(batch.values == std::vector<std::uint64_t>{1, 2, 3, 5, 6});
 }
 
 TEST_CASE("AnySource: false ends the data, everything else goes on", "[source]") {
-  Numbers batch;
-  AnySource<Numbers> ends = [](const Ticket& ticket, Numbers&) { return ticket.batch < 2; };
+  Listed batch;
+  AnySource<Listed> ends = [](const Ticket& ticket, Listed&) { return ticket.batch < 2; };
   CHECK(fill(ends, batch, {.epoch = 0, .batch = 1, .seed = 0, .samples = {}}));
   CHECK_FALSE(fill(ends, batch, {.epoch = 0, .batch = 2, .seed = 0, .samples = {}}));
 
-  AnySource<Numbers> returns_a_number = [](const Ticket&, Numbers&) { return 0; };  // not a bool
+  AnySource<Listed> returns_a_number = [](const Ticket&, Listed&) { return 0; };  // not a bool
   CHECK(fill(returns_a_number, batch));
 }
 
 TEST_CASE("AnySource tells a callable that asks for it to stop", "[source]") {
-  AnySource<Numbers> source = Stops{};
-  Numbers batch;
+  AnySource<Listed> source = Stops{};
+  Listed batch;
   std::stop_source stop;
   CHECK(source({}, batch, stop.get_token()));
   stop.request_stop();
@@ -73,12 +73,12 @@ TEST_CASE("AnySource tells a callable that asks for it to stop", "[source]") {
 TEST_CASE("AnySource: copies have their own state, and share what is captured by reference",
           "[source]") {
   int shared = 0;
-  AnySource<Numbers> first = [&shared, own = 0](const Ticket&, Numbers& batch) mutable {
+  AnySource<Listed> first = [&shared, own = 0](const Ticket&, Listed& batch) mutable {
     ++shared;
     batch.values.push_back(static_cast<std::uint64_t>(++own));
   };
-  AnySource<Numbers> second = first;
-  Numbers batch;
+  AnySource<Listed> second = first;
+  Listed batch;
   fill(first, batch);
   fill(first, batch);
   fill(second, batch);
@@ -91,18 +91,16 @@ TEST_CASE("AnySource: copies have their own state, and share what is captured by
 }
 
 TEST_CASE("AnySource takes a std::function, a Source", "[source]") {
-  const Source<Numbers> plain = [](const Ticket&, Numbers& batch) { batch.values = {9}; };
-  AnySource<Numbers> source = plain;
-  Numbers batch;
+  const Source<Listed> plain = [](const Ticket&, Listed& batch) { batch.values = {9}; };
+  AnySource<Listed> source = plain;
+  Listed batch;
   CHECK(fill(source, batch));
   CHECK(batch.values == std::vector<std::uint64_t>{9});
 }
 
 TEST_CASE("AnySource lets exceptions through", "[source]") {
-  AnySource<Numbers> source = [](const Ticket&, Numbers&) {
-    throw std::runtime_error("bad image");
-  };
-  Numbers batch;
+  AnySource<Listed> source = [](const Ticket&, Listed&) { throw std::runtime_error("bad image"); };
+  Listed batch;
   CHECK(thrown<std::runtime_error>([&] { fill(source, batch); }) == "bad image");
 }
 
