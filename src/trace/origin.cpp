@@ -17,7 +17,7 @@ namespace penstock::trace::detail {
 namespace {
 
 /// As a shell would take it.
-std::string quoted(const std::string& word) {
+std::string shell_quoted(const std::string& word) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
   if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
@@ -36,7 +36,7 @@ std::string command_line() {
   std::string text;
   for (std::string word; std::getline(file, word, '\0');) {
     if (!text.empty()) text += ' ';
-    text += quoted(word);
+    text += shell_quoted(word);
   }
   return text;
 }

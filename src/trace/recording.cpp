@@ -29,7 +29,7 @@ constexpr std::array<char, 16> kMagic{'p', 'e', 'n', 's', 't', 'o', 'c',    'k',
 constexpr std::uint32_t kVersion = 1;
 // An event in the file: its members without the padding.
 constexpr std::size_t kEventBytes = 3 * 8 + 4 * 4 + 2 + 2;
-constexpr int kDevices = 4096;  // more than a process can have
+constexpr int kDevicesAtMost = 4096;  // more than a process can have
 
 /// Of bytes in order, wherever they are cut.
 class Hash {
@@ -238,7 +238,7 @@ void check(const Reader& in, const Timeline& timeline) {
     in.require(kind <= track.kind, "a stream after a thread");
     kind = track.kind;
     // Views have a row for each device up to the last.
-    in.require(kind == Track::Kind::thread || (track.device >= 0 && track.device < kDevices),
+    in.require(kind == Track::Kind::thread || (track.device >= 0 && track.device < kDevicesAtMost),
                "a stream of no device");
   }
   Time latest = timeline.begin;
