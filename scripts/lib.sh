@@ -62,8 +62,9 @@ step() {
   steps+=("$(printf '%-6s %5d s  %s' "$result" $((SECONDS - start)) "$name")")
 }
 
-# build_preset PRESET [CMAKE_OPTION...]: goes on after a failure, to show all there are. Several sources at a time: that halves the time of a
-# build from scratch, as these mostly are; clang-tidy still sees that each source includes what it needs.
+# build_preset PRESET [CMAKE_OPTION...]: goes on after a failure, to show all there are. Several sources
+# are compiled at a time: that takes a third off a build from scratch, as these mostly are. clang-tidy
+# still sees that each source includes what it needs.
 build_preset() {
   cmake --preset "$1" -DCMAKE_UNITY_BUILD=ON "${@:2}" && cmake --build --preset "$1" -- -k 0
 }
