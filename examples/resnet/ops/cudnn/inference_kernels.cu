@@ -325,6 +325,7 @@ namespace {
 struct Conversion {
   std::uint32_t channels, padded, pixels;  ///< of an image
   bool from_nhwc, to_nhwc;
+  bool whole;  ///< four channels side by side: one store for a pixel
   float factor[4], offset[4];
 };
 
@@ -339,12 +340,20 @@ __global__ void convert_kernel(Conversion what, std::uint32_t all_pixels, const 
     return nhwc ? std::size_t{index} * channels + c
                 : (std::size_t{image} * channels + c) * what.pixels + pixel;
   };
-  for (std::uint32_t c = 0; c < what.padded; ++c) {
-    float value = 0;
-    if (c < what.channels)
-      value = to_float(images[place(what.channels, what.from_nhwc, c)]) * what.factor[c] +
-              what.offset[c];
-    x[place(what.padded, what.to_nhwc, c)] = from_float<Out>(value);
+  const auto converted = [&](std::uint32_t c) {
+    return c < what.channels
+               ? to_float(images[place(what.channels, what.from_nhwc, c)]) * what.factor[c] +
+                     what.offset[c]
+               : 0.0f;
+  };
+  if (what.whole) {
+    Floats<4> pixel;
+#pragma unroll
+    for (std::uint32_t c = 0; c < 4; ++c) pixel[static_cast<int>(c)] = converted(c);
+    write<4>(x + std::size_t{index} * 4, pixel);
+  } else {
+    for (std::uint32_t c = 0; c < what.padded; ++c)
+      x[place(what.padded, what.to_nhwc, c)] = from_float<Out>(converted(c));
   }
 }
 
@@ -356,6 +365,7 @@ void launch_convert(const ImageInput& input, const In* images, const Extents& to
                   static_cast<std::uint32_t>(to.h * to.w),
                   input.format == Format::nhwc,
                   format == Format::nhwc,
+                  format == Format::nhwc && to.c == 4 && aligned({x}),
                   {},
                   {}};
   if (what.channels > 4) throw UnsupportedOperation("images of more than 4 channels");
