@@ -26,6 +26,10 @@ inline InputFormat input_format(const InferenceNetwork& network) {
   return {network.input(), precision, network.format(), narrow ? std::size_t{2} : sizeof(float)};
 }
 
+inline penstock::DeviceTransform<Records, Packed> decoding(const Run& run) {
+  return decode_on_device(input_format(run.network()), run.augmentation());
+}
+
 /// `slots`: batches on the device.
 template <class Batch>
 auto make_prefetcher(const Run& run, std::size_t slots) {
@@ -34,10 +38,39 @@ auto make_prefetcher(const Run& run, std::size_t slots) {
   if constexpr (std::is_same_v<Batch, Images>)
     return penstock::Prefetcher<Images>(run.layout(), run.requests(), run.image_source(), options);
   else
-    return penstock::Prefetcher<Packed, Records>(
-        records_layout(run.batch()), run.requests(), run.record_source(),
-        decode_on_device(input_format(run.network()), run.augmentation()), options);
+    return penstock::Prefetcher<Packed, Records>(records_layout(run.batch()), run.requests(),
+                                                 run.record_source(), decoding(run), options);
 }
+
+/// What the copy stream computes for a batch, on a stream and memory of its own, so that it can be
+/// timed: nothing for float images.
+template <class Batch>
+class Preparation {
+ public:
+  explicit Preparation(const Run&) {}
+  void queue(std::int64_t) {}
+  void wait() const {}
+};
+template <>
+class Preparation<Packed> {
+ public:
+  explicit Preparation(const Run& run)
+      : records_(records_layout(run.batch())),
+        decode_(decoding(run)),
+        from_(static_cast<std::int64_t>(records_.bytes())),
+        to_(static_cast<std::int64_t>(decode_.layout().bytes())) {}
+  void queue(std::int64_t samples) {
+    Packed packed = decode_.layout().bind(to_.data(), samples);
+    decode_({}, records_.bind(from_.data(), samples), packed, stream_.get());
+  }
+  void wait() const { stream_.synchronize(); }
+
+ private:
+  penstock::Layout<Records> records_;
+  penstock::DeviceTransform<Records, Packed> decode_;
+  DeviceArray<std::byte> from_, to_;
+  penstock::Stream stream_;
+};
 
 /// Queues. There is memory for `n` images, whatever the batch has.
 inline void infer_batch(const Run& run, InferenceContext& context, const Images& batch,

@@ -23,25 +23,31 @@
 namespace resnet::rungs {
 
 /// Milliseconds that the device takes for a request while every context computes all the time, and
-/// nothing is copied: those of a context by itself would not tell, as contexts share the device.
-/// Each context has two batches to itself. Waits.
+/// records are decoded beside them, but nothing is copied: those of a context by itself would not
+/// tell, as all share the device. Each context has two batches to itself. Waits.
 template <class Batch, class Context>
 double time_side_by_side(Run& run, std::deque<Context>& contexts,
                          const std::vector<penstock::Lease<Batch>>& batches) {
   using Milliseconds = std::chrono::duration<double, std::milli>;
+  const auto images_of = [&](const penstock::Lease<Batch>& batch) {
+    return run.requests().size(batch.ticket().batch);
+  };
+  Preparation<Batch> preparation(run);
   const auto time = [&](int rounds) {
     const auto begin = Measure::Clock::now();
     for (int round = 0; round < rounds; ++round)
-      for (std::size_t i = 0; i < batches.size(); ++i)
+      for (std::size_t i = 0; i < batches.size(); ++i) {
+        preparation.queue(images_of(batches[i]));
         contexts[i / 2].infer(batches[i], run.lane(static_cast<int>(i / 2)).stream());
+      }
     for (int i = 0; i < run.lanes(); ++i)
       examples::check(cudaStreamSynchronize(run.lane(i).stream()), "cudaStreamSynchronize");
+    preparation.wait();
     return Milliseconds(Measure::Clock::now() - begin).count();
   };
   const int rounds = static_cast<int>(std::clamp(100 / time(1), 1.0, 100.0));
-  std::uint64_t images = 0;
-  for (const auto& batch : batches)
-    images += static_cast<std::uint64_t>(run.requests().size(batch.ticket().batch));
+  std::int64_t images = 0;
+  for (const auto& batch : batches) images += images_of(batch);
   return time(rounds) / rounds * run.images_per_request() / static_cast<double>(images);
 }
 
