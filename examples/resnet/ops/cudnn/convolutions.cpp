@@ -2,6 +2,8 @@
 
 #include "convolutions.hpp"
 
+#include <cudnn.h>
+
 #include <algorithm>
 #include <iostream>
 #include <utility>
@@ -10,12 +12,6 @@
 namespace resnet::cudnn {
 
 namespace {
-
-void check(cudnnStatus_t status, const char* call) {
-  if (status != CUDNN_STATUS_SUCCESS)
-    throw penstock::CudaError(cudaErrorUnknown,
-                              std::string(call) + " failed: " + cudnnGetErrorString(status));
-}
 
 const char* name(PlanChoice choice) {
   switch (choice) {
@@ -77,10 +73,10 @@ std::size_t Convolutions::HashShape::operator()(const ConvolutionShape& shape) c
 }
 
 Convolutions::Convolutions(const Settings& settings, Context& context)
-    : settings_(settings), context_(context), file_(settings.plan_file, environment()) {
-  cudnnHandle_t handle = nullptr;
-  check(cudnnCreate(&handle), "cudnnCreate");
-  handle_.reset(handle);
+    : settings_(settings),
+      context_(context),
+      handle_(make_handle()),
+      file_(settings.plan_file, environment()) {
   if (!file_.note().empty()) std::clog << file_.note() << '\n';
 }
 
@@ -144,7 +140,7 @@ void Convolutions::add_fused(const ConvolutionShape& shape, Trial& trial, Convol
 ConvolutionPlans& Convolutions::plans(const ConvolutionShape& shape) {
   const auto found = plans_.find(shape);
   if (found != plans_.end()) return found->second;
-  check(cudnnSetStream(handle_.get(), stream_.get()), "cudnnSetStream");
+  set_stream(handle_, stream_.get());
   Trial trial(shape, context_, handle_.get(), stream_.get());
   ConvolutionPlans plans;
   for (const Graph graph : {Graph::forward, Graph::data_gradient, Graph::weight_gradient})
@@ -164,7 +160,7 @@ void Convolutions::run(Graph graph, const ConvolutionShape& shape,
                        std::initializer_list<const void*> operands, cudaStream_t stream) {
   const std::optional<Plan>& plan = plan_of(plans(shape), graph);
   if (!plan) throw UnsupportedOperation("no plan for " + key(graph, shape).text());
-  check(cudnnSetStream(handle_.get(), stream), "cudnnSetStream");
+  set_stream(handle_, stream);
   // Behind the sums, which some graphs write.
   auto* workspace = static_cast<std::byte*>(context_.workspace.data());
   plan->run(handle_.get(), operands, workspace + sums * sums_stride(shape));

@@ -5,8 +5,6 @@
 // the fused graphs, where cuDNN has engines (fp16 in nhwc); where plans are timed, only if they are
 // faster than what they replace.
 
-#include <cudnn.h>
-
 #include <cstddef>
 #include <initializer_list>
 #include <memory>
@@ -16,6 +14,7 @@
 #include <unordered_map>
 
 #include "context.hpp"
+#include "handle.hpp"
 #include "plan.hpp"
 #include "plan_file.hpp"
 #include "tuning.hpp"
@@ -47,9 +46,6 @@ class Convolutions {
   struct HashShape {
     std::size_t operator()(const ConvolutionShape&) const noexcept;
   };
-  struct Close {
-    void operator()(cudnnContext* handle) const { cudnnDestroy(handle); }
-  };
 
   ConvolutionPlans& plans(const ConvolutionShape&);
   GraphKey key(Graph, const ConvolutionShape&) const;
@@ -62,7 +58,7 @@ class Convolutions {
   Settings settings_;
   Context& context_;
   penstock::Stream stream_;  ///< plans are prepared on
-  std::unique_ptr<cudnnContext, Close> handle_;
+  Handle handle_;
   PlanFile file_;
   std::unordered_map<ConvolutionShape, ConvolutionPlans, HashShape> plans_;
 };

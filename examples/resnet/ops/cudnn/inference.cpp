@@ -35,12 +35,6 @@ std::vector<Way> ways_of(const InferenceConvolution& what, const Settings& setti
 
 namespace {
 
-void check(cudnnStatus_t status, const char* call) {
-  if (status != CUDNN_STATUS_SUCCESS)
-    throw penstock::CudaError(cudaErrorUnknown,
-                              std::string(call) + " failed: " + cudnnGetErrorString(status));
-}
-
 /// Of what the convolution writes before anything else is done.
 Number sums_number(const InferenceConvolution& what) {
   return what.precision == Precision::int8 ? Number::int32 : number_of(what.precision);
@@ -117,16 +111,6 @@ void run(const InferenceConvolution& what, Way way, const Plan& plan, const Sett
 }
 
 // ---- Operations ---------------------------------------------------------------------------------
-
-Handle make_handle() {
-  cudnnHandle_t handle = nullptr;
-  check(cudnnCreate(&handle), "cudnnCreate");
-  return Handle(handle);
-}
-
-void set_stream(const Handle& handle, cudaStream_t stream) {
-  check(cudnnSetStream(handle.get(), stream), "cudnnSetStream");
-}
 
 Memory allocate(std::size_t bytes) {
   void* memory = nullptr;

@@ -27,6 +27,7 @@
 
 #include "../inference.hpp"
 #include "context.hpp"
+#include "handle.hpp"
 #include "linear.hpp"
 #include "plan.hpp"
 #include "plan_file.hpp"
@@ -41,14 +42,6 @@ GraphKey graph_of(const InferenceConvolution&, const Settings&, Way);
 std::vector<Way> ways_of(const InferenceConvolution&, const Settings&);
 /// Device memory for the convolution's sums, where y has no room for them.
 std::size_t sums_bytes(const InferenceConvolution&, Way);
-
-struct CloseHandle {
-  void operator()(cudnnContext* handle) const { cudnnDestroy(handle); }
-};
-using Handle = std::unique_ptr<cudnnContext, CloseHandle>;
-/// Throw CudaError.
-Handle make_handle();
-void set_stream(const Handle&, cudaStream_t);
 
 /// Device memory; null for 0 bytes. Throws CudaError.
 using Memory = std::unique_ptr<void, cudaError_t (*)(void*)>;
