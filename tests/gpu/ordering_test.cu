@@ -245,15 +245,17 @@ TEST_CASE("a step is captured and replayed beside a running pipeline", "[gpu][tr
   Prefetcher<Numbers> prefetcher(numbers_layout(32), sampler, write_numbers, {.workers = 3});
   unsigned replays = 0;
   for (std::uint64_t i = 0;; ++i) {
-    const auto batch = prefetcher.next(stream);
+    auto batch = prefetcher.next(stream);
     if (!batch) break;
     findings.check(*batch, stream);
     if (i % 200 != 0) continue;
+    const std::uint64_t copies = prefetcher.stats().copy.batches;
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t exec = nullptr;
     REQUIRE_CUDA(cudaStreamBeginCapture(captured, mode));
     REQUIRE_CUDA(cudaMemsetAsync(counter.data(), 0xFF, sizeof(unsigned), captured));
-    std::this_thread::sleep_for(1ms);  // The workers go on meanwhile.
+    batch.release();  // A slot is free: the pipeline goes on in the middle of the capture.
+    CHECK(eventually([&] { return prefetcher.stats().copy.batches > copies; }));
     REQUIRE_CUDA(cudaStreamEndCapture(captured, &graph));
     REQUIRE_CUDA(cudaGraphInstantiate(&exec, graph, 0));
     REQUIRE_CUDA(cudaGraphLaunch(exec, captured));

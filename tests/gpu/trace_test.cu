@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/gate.hpp"
 #include "support/graphs.hpp"
 #include "support/handles.hpp"
 #include "support/memory.hpp"
@@ -29,6 +30,7 @@ using penstock::test::copies;
 using penstock::test::copy_async;
 using penstock::test::DeviceMemory;
 using penstock::test::fill_async;
+using penstock::test::Gate;
 using penstock::test::host_time;
 using penstock::test::kBytes;
 using penstock::test::launch_add;
@@ -218,8 +220,9 @@ TEST_CASE("the host's and the device's times are of one clock", "[gpu][trace]") 
   }
 }
 
-// Between two events there is more than the kernel: the device comes to it, and leaves it, in tens
-// of microseconds when it was idle; and the first launch may load the kernel's code.
+// Between two events there is more than the kernel: the device comes to it, and leaves it. None of
+// the host's time is in between: all three are queued before the stream goes on. The first launch
+// may load the kernel's code.
 TEST_CASE("a kernel takes in the trace what events measure", "[gpu][trace]") {
   TestStream stream;
   launch_spin(1, stream);
@@ -227,9 +230,12 @@ TEST_CASE("a kernel takes in the trace what events measure", "[gpu][trace]") {
   std::vector<float> measured;
   Session session;
   for (const unsigned long long nanoseconds : {2'000'000ull, 5'000'000ull, 20'000'000ull}) {
+    Gate gate;
+    gate.hold(stream);
     REQUIRE_CUDA(cudaEventRecord(begin, stream));
     launch_spin(nanoseconds, stream);
     REQUIRE_CUDA(cudaEventRecord(end, stream));
+    gate.open();
     REQUIRE_CUDA(cudaStreamSynchronize(stream));
     REQUIRE_CUDA(cudaEventElapsedTime(&measured.emplace_back(), begin, end));
   }
