@@ -21,8 +21,8 @@ RUNGS = ["I1", "I2", "I3", "I4", "I5a", "I5b", "I6", "I7", "I8", "I8u", "I9", "I
 
 
 def run_ladder(*options, status=0, folder=programs):
-    done = subprocess.run([sys.executable, ladder, "--programs", folder, "--quick", *options, "--", *SMALL], text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300)  # fmt: skip
+    command = [sys.executable, ladder, "--programs", folder, "--out", ".", "--quick", *options, "--", *SMALL]
+    done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300)
     require(done.returncode == status, f"exit status {done.returncode}, not {status}\n{done.stdout}")
     return done.stdout
 
