@@ -11,7 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <penstock/detail/mapped_file.hpp>
+#include <penstock/detail/storage/mapped_file.hpp>
 #include <penstock/record_file.hpp>
 #include <penstock/sampler.hpp>
 #include <span>

@@ -9,10 +9,10 @@
 #include <chrono>
 #include <cstdint>
 #include <limits>
-#include <penstock/detail/consumer_clock.hpp>
-#include <penstock/detail/copy_watch.hpp>
-#include <penstock/detail/take_watch.hpp>
-#include <penstock/detail/worker_trace.hpp>
+#include <penstock/detail/measure/consumer_clock.hpp>
+#include <penstock/detail/measure/copy_watch.hpp>
+#include <penstock/detail/measure/take_watch.hpp>
+#include <penstock/detail/measure/worker_trace.hpp>
 #include <penstock/prefetcher.hpp>
 
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include <penstock/detail/batch_ring.hpp>
+#include <penstock/detail/pipeline/batch_ring.hpp>
 
 #include <algorithm>
 #include <atomic>

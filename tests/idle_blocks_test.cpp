@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include <penstock/detail/idle_blocks.hpp>
+#include <penstock/detail/memory/idle_blocks.hpp>
 
 #include <array>
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include <penstock/detail/hand_over.hpp>
+#include <penstock/detail/pipeline/hand_over.hpp>
 
 #include <atomic>
 #include <exception>

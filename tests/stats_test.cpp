@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include <penstock/detail/worker_trace.hpp>
+#include <penstock/detail/measure/worker_trace.hpp>
 #include <penstock/stats.hpp>
 
 #include <chrono>

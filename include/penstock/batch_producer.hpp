@@ -21,12 +21,12 @@
 #include <memory>
 #include <optional>
 #include <penstock/any_sampler.hpp>
-#include <penstock/detail/batch_ring.hpp>
 #include <penstock/detail/cores.hpp>
-#include <penstock/detail/failure_log.hpp>
-#include <penstock/detail/file_reads.hpp>
+#include <penstock/detail/measure/worker_trace.hpp>
+#include <penstock/detail/pipeline/batch_ring.hpp>
+#include <penstock/detail/pipeline/failure_log.hpp>
 #include <penstock/detail/process.hpp>
-#include <penstock/detail/worker_trace.hpp>
+#include <penstock/detail/storage/file_reads.hpp>
 #include <penstock/error.hpp>
 #include <penstock/failure.hpp>
 #include <penstock/layout.hpp>
@@ -190,4 +190,4 @@ class BatchProducer {
 
 }  // namespace penstock
 
-#include <penstock/detail/batch_producer.hpp>
+#include <penstock/detail/pipeline/batch_producer.hpp>

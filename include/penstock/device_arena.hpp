@@ -16,7 +16,7 @@
 #include <mutex>
 #include <optional>
 #include <penstock/cuda.hpp>
-#include <penstock/detail/checks.hpp>
+#include <penstock/detail/memory/checks.hpp>
 #include <penstock/detail/process.hpp>
 #include <span>
 #include <stdexcept>

@@ -28,7 +28,7 @@
 #ifdef __CUDACC__
 #include <cub/device/device_for.cuh>
 #else
-#include <penstock/detail/host_task.hpp>
+#include <penstock/detail/pipeline/host_task.hpp>
 #endif
 
 namespace penstock {

@@ -19,7 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <penstock/detail/checks.hpp>
+#include <penstock/detail/memory/checks.hpp>
 #include <penstock/tensor.hpp>
 #include <stdexcept>
 #include <string>

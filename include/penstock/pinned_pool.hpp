@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <penstock/cuda.hpp>
-#include <penstock/detail/host_memory.hpp>
+#include <penstock/detail/memory/host_memory.hpp>
 #include <stop_token>
 #include <utility>
 
@@ -120,4 +120,4 @@ class PinnedPool {
 
 }  // namespace penstock
 
-#include <penstock/detail/pinned_pool.hpp>
+#include <penstock/detail/memory/pinned_pool.hpp>

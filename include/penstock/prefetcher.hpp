@@ -174,4 +174,4 @@ class Prefetcher {
 
 }  // namespace penstock
 
-#include <penstock/detail/hand_over.hpp>
+#include <penstock/detail/pipeline/hand_over.hpp>

@@ -23,8 +23,8 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <penstock/detail/file_reads.hpp>
-#include <penstock/detail/mapped_file.hpp>
+#include <penstock/detail/storage/file_reads.hpp>
+#include <penstock/detail/storage/mapped_file.hpp>
 #include <span>
 #include <stdexcept>
 #include <string>

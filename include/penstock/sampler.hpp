@@ -16,7 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <penstock/detail/mix.hpp>
-#include <penstock/detail/permutation.hpp>
+#include <penstock/detail/pipeline/permutation.hpp>
 #include <stdexcept>
 #include <string>
 #include <vector>

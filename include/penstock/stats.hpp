@@ -133,4 +133,4 @@ inline std::ostream& operator<<(std::ostream& out, const Stats& stats) {
 
 }  // namespace penstock
 
-#include <penstock/detail/verdict_rules.hpp>
+#include <penstock/detail/measure/verdict.hpp>

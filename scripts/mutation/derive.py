@@ -25,9 +25,9 @@ KINDS = ["stream wait", "event record", "host wait", "notify", "memory order", "
 WITHOUT_BOUNDS = {
     "any_sampler.hpp", "emulation.hpp", "error.hpp", "launch.hpp", "layout.hpp", "markers.hpp", "penstock.hpp",
     "record_file.hpp", "sampler.hpp", "source.hpp", "state.hpp", "stats.hpp", "stats_export.hpp", "tensor.hpp", "verdict.hpp",
-    "detail/cores.hpp", "detail/file_reads.hpp",
-    "detail/host_memory.hpp", "detail/host_task.hpp", "detail/mapped_file.hpp", "detail/mix.hpp",
-    "detail/permutation.hpp", "detail/sigbus_guard.hpp", "detail/state.hpp", "detail/verdict_rules.hpp",
+    "detail/cores.hpp", "detail/storage/file_reads.hpp",
+    "detail/memory/host_memory.hpp", "detail/pipeline/host_task.hpp", "detail/storage/mapped_file.hpp", "detail/mix.hpp",
+    "detail/pipeline/permutation.hpp", "detail/storage/sigbus_guard.hpp", "detail/state.hpp", "detail/measure/verdict.hpp",
 }  # fmt: skip
 
 _ATOMIC_CALL = re.compile(r"load|store|exchange|fetch_\w+|compare_exchange_(weak|strong)|test_and_set|clear|test")

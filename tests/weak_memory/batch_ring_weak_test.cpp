@@ -2,7 +2,7 @@
 
 #include "replace_std.hpp"
 //
-#include <penstock/detail/batch_ring.hpp>
+#include <penstock/detail/pipeline/batch_ring.hpp>
 
 using penstock::detail::BatchRing;
 using penstock::test::weak::expect;

@@ -2,7 +2,7 @@
 
 #include "replace_std.hpp"
 //
-#include <penstock/detail/idle_blocks.hpp>
+#include <penstock/detail/memory/idle_blocks.hpp>
 
 using penstock::detail::IdleBlocks;
 using penstock::detail::IdleLink;

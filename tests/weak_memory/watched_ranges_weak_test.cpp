@@ -2,7 +2,7 @@
 
 #include "replace_std.hpp"
 //
-#include <penstock/detail/watched_ranges.hpp>
+#include <penstock/detail/storage/watched_ranges.hpp>
 
 using penstock::detail::WatchedRange;
 using penstock::detail::WatchedRanges;

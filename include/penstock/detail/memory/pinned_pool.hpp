@@ -12,8 +12,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <penstock/detail/checks.hpp>
-#include <penstock/detail/idle_blocks.hpp>
+#include <penstock/detail/memory/checks.hpp>
+#include <penstock/detail/memory/idle_blocks.hpp>
 #include <penstock/detail/process.hpp>
 #include <penstock/pinned_pool.hpp>
 #include <string>

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <penstock/detail/worker_trace.hpp>
+#include <penstock/detail/measure/worker_trace.hpp>
 
 namespace penstock::detail {
 

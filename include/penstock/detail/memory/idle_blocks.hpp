@@ -16,7 +16,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <penstock/detail/event_count.hpp>
+#include <penstock/detail/pipeline/event_count.hpp>
 #include <thread>
 #include <vector>
 

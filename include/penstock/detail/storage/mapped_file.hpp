@@ -14,7 +14,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <filesystem>
-#include <penstock/detail/sigbus_guard.hpp>
+#include <penstock/detail/storage/sigbus_guard.hpp>
 #include <span>
 #include <string>
 #include <system_error>

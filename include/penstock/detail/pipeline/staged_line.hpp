@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
-#include <penstock/detail/event_count.hpp>
+#include <penstock/detail/pipeline/event_count.hpp>
 #include <penstock/device_arena.hpp>
 #include <penstock/source.hpp>
 #include <utility>

@@ -17,7 +17,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <penstock/detail/event_count.hpp>
+#include <penstock/detail/pipeline/event_count.hpp>
 #include <utility>
 
 namespace penstock::detail {

@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <penstock/cuda.hpp>
-#include <penstock/detail/span_sums.hpp>
+#include <penstock/detail/measure/span_sums.hpp>
 #include <penstock/stats.hpp>
 #include <vector>
 

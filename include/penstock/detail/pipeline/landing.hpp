@@ -9,7 +9,7 @@
 #include <optional>
 #include <penstock/batch_producer.hpp>
 #include <penstock/cuda.hpp>
-#include <penstock/detail/staged_line.hpp>
+#include <penstock/detail/pipeline/staged_line.hpp>
 #include <penstock/device_arena.hpp>
 #include <penstock/device_transform.hpp>
 #include <stdexcept>

@@ -30,7 +30,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
-#include <penstock/detail/watched_ranges.hpp>
+#include <penstock/detail/storage/watched_ranges.hpp>
 #include <span>
 
 namespace penstock::detail {

@@ -10,8 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <penstock/cuda.hpp>
-#include <penstock/detail/span_sums.hpp>
-#include <penstock/detail/worker_trace.hpp>
+#include <penstock/detail/measure/span_sums.hpp>
+#include <penstock/detail/measure/worker_trace.hpp>
 #include <vector>
 
 namespace penstock::detail {

@@ -4,8 +4,8 @@
 // What a lease does: it looks at its batch, and goes back to its owner, whatever that owner copied
 // the batch from.
 
+#include <penstock/detail/pipeline/staged_line.hpp>
 #include <penstock/detail/process.hpp>
-#include <penstock/detail/staged_line.hpp>
 #include <penstock/prefetcher.hpp>
 #include <utility>
 

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
-#include <penstock/detail/sigbus_guard.hpp>
+#include <penstock/detail/storage/sigbus_guard.hpp>
 #include <vector>
 
 namespace penstock::detail {
