@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs the headers, the emulated runtime, the trace and the package that find_package(penstock)
+# Installs the headers, the libraries, the emulated runtime, the trace and the package that find_package(penstock)
 # finds. The installed tree can be moved: it holds no path of the machine that built it.
 
 include(CMakePackageConfigHelpers)
@@ -23,7 +23,7 @@ if(TARGET penstock-trace)
   install(TARGETS penstock-trace)
 endif()
 if(PENSTOCK_WITH_CUDA)
-  install(TARGETS penstock_penstock EXPORT penstock-cuda-targets)
+  install(TARGETS penstock_penstock penstock_header_only EXPORT penstock-cuda-targets)
   install(EXPORT penstock-cuda-targets NAMESPACE penstock:: DESTINATION ${package_dir})
 endif()
 

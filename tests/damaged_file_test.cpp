@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <penstock/detail/storage/file_reads.hpp>
 #include <penstock/record_file.hpp>
 #include <span>
 #include <stdexcept>

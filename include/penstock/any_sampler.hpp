@@ -16,15 +16,11 @@
 // what it says is part of the run's State, and restore() refuses a state that it contradicts.
 
 #include <concepts>
-#include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory>
-#include <numeric>
+#include <penstock/detail/inline.hpp>
 #include <penstock/sampler.hpp>
 #include <penstock/state.hpp>
-#include <stdexcept>
-#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -107,22 +103,14 @@ class AnySampler {
 class Unbounded {
  public:
   /// Throws std::invalid_argument unless `batch_size`, in samples, is at least 1.
-  explicit Unbounded(std::int64_t batch_size, std::uint64_t seed = 0)
-      : batch_size_(batch_size), seed_(seed) {
-    if (batch_size < 1)
-      throw std::invalid_argument("Unbounded: batch_size is " + std::to_string(batch_size) +
-                                  ", must be at least 1");
-  }
+  explicit Unbounded(std::int64_t batch_size, std::uint64_t seed = 0);
 
-  std::uint64_t batches() const noexcept { return std::numeric_limits<std::uint64_t>::max(); }
+  std::uint64_t batches() const noexcept { return UINT64_MAX; }
   std::int64_t batch_size() const noexcept { return batch_size_; }
   std::uint64_t seed() const noexcept { return seed_; }
 
   /// The same in every epoch. Counts modulo 2^64.
-  void samples(std::uint64_t, std::uint64_t batch, std::vector<std::uint64_t>& out) const {
-    out.resize(static_cast<std::size_t>(batch_size_));
-    std::iota(out.begin(), out.end(), batch * static_cast<std::uint64_t>(batch_size_));
-  }
+  void samples(std::uint64_t epoch, std::uint64_t batch, std::vector<std::uint64_t>& out) const;
 
  private:
   std::int64_t batch_size_;
@@ -132,3 +120,7 @@ class Unbounded {
 static_assert(BatchSampler<Sampler> && BatchSampler<Unbounded> && BatchSampler<AnySampler>);
 
 }  // namespace penstock
+
+#ifdef PENSTOCK_HEADER_ONLY
+#include <penstock/detail/pipeline/any_sampler.hpp>
+#endif

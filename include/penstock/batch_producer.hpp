@@ -4,45 +4,37 @@
 // BatchProducer: worker threads that fill batches in pinned memory ahead of whoever takes them, in
 // order or as they come, under a bound.
 //
-//   penstock::BatchProducer<Images> producer{layout, sampler, decode_batch, pool, {.workers = 8,
-//   .depth = 16}}; while (auto batch = producer.next()) {            //
-//   std::optional<HostBatch<Images>>
-//     cudaMemcpyAsync(device, batch->data(), batch->bytes(), cudaMemcpyHostToDevice, stream);
+//   penstock::BatchProducer<Images> producer{layout, sampler, decode_batch, pool,
+//                                            {.workers = 8, .depth = 16}};
+//   while (auto batch = producer.next()) {                      // std::optional<HostBatch<Images>>
+//     cudaMemcpyAsync(device, batch->data(), layout.bytes(), cudaMemcpyHostToDevice, stream);
 //     batch->release_after(stream);
 //   }
 
-#include <algorithm>
-#include <atomic>
+#include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <exception>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <penstock/any_sampler.hpp>
-#include <penstock/detail/cores.hpp>
-#include <penstock/detail/measure/worker_trace.hpp>
-#include <penstock/detail/pipeline/batch_ring.hpp>
-#include <penstock/detail/pipeline/failure_log.hpp>
-#include <penstock/detail/process.hpp>
-#include <penstock/detail/storage/file_reads.hpp>
-#include <penstock/error.hpp>
+#include <penstock/detail/inline.hpp>
 #include <penstock/failure.hpp>
 #include <penstock/layout.hpp>
-#include <penstock/markers.hpp>
 #include <penstock/pinned_pool.hpp>
 #include <penstock/source.hpp>
 #include <penstock/stats.hpp>
-#include <stdexcept>
-#include <stop_token>
-#include <string>
-#include <thread>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace penstock {
+
+namespace detail {
+
+/// One for each core that this process may use, but one that is left for the thread that feeds the
+/// device; at least 1.
+int default_workers();
+
+}  // namespace detail
 
 struct ProducerOptions {
   int workers = detail::default_workers();  ///< threads; 0: `next` itself runs the source
@@ -54,33 +46,65 @@ struct ProducerOptions {
       {};  ///< runs on a worker after each batch; must not throw or wait
 };
 
+namespace detail {
+
+/// A filled batch, its type erased. `batch` and the ticket's samples lie in the block, behind what
+/// is copied to the device.
+struct HostBlock {
+  PinnedBlock block;
+  const void* batch;
+  Ticket ticket;
+  std::int64_t samples;
+};
+
+/// What a BatchProducer is made of: the same calls, whatever the type of the batches.
+class AnyProducer {
+ public:
+  virtual ~AnyProducer() = default;
+  virtual std::optional<HostBlock> next() = 0;
+  virtual bool ready() noexcept = 0;
+  virtual bool at_end() noexcept = 0;
+  virtual void stop() noexcept = 0;
+  virtual void seek(std::uint64_t epoch, std::uint64_t batch) = 0;
+  virtual std::uint64_t position() const noexcept = 0;
+  virtual std::uint64_t batches() const noexcept = 0;
+  virtual const ProducerOptions& options() const noexcept = 0;
+  virtual StageStats stats() const = 0;
+  virtual std::vector<Failure> failures() const = 0;
+  virtual std::uint64_t skipped() const noexcept = 0;
+  virtual std::uint64_t replaced() const noexcept = 0;
+};
+
+std::unique_ptr<AnyProducer> make_producer(const BlockLayout& layout, AnySampler sampler,
+                                           ErasedSource source, PinnedPool& pool,
+                                           ProducerOptions options);
+/// Bytes of a block that a batch takes.
+std::size_t block_bytes(const BlockLayout& layout);
+
+}  // namespace detail
+
 /// A filled batch in a pinned block. Move-only; a moved-from one is empty. May outlive its
 /// producer.
 template <class Batch>
 class HostBatch {
  public:
-  /// `samples` were written into `block`, whose tail behind the batch holds the ticket's numbers.
-  HostBatch(PinnedBlock block, const Batch& batch, const Ticket& ticket, std::int64_t samples)
-      : block_(std::move(block)), batch_(batch), ticket_(ticket), samples_(samples) {}
+  explicit HostBatch(detail::HostBlock host) : host_(std::move(host)) {}
 
-  const Batch& operator*() const noexcept { return batch_; }
-  const Batch* operator->() const noexcept { return &batch_; }
-  const Ticket& ticket() const noexcept { return ticket_; }
+  const Batch& operator*() const noexcept { return *static_cast<const Batch*>(host_.batch); }
+  const Batch* operator->() const noexcept { return static_cast<const Batch*>(host_.batch); }
+  const Ticket& ticket() const noexcept { return host_.ticket; }
   /// Samples in the batch: as many as the ticket names, or fewer where the source resized it.
-  std::int64_t samples() const noexcept { return samples_; }
+  std::int64_t samples() const noexcept { return host_.samples; }
   /// The block that the batch's tensors point into.
-  std::byte* data() const noexcept { return block_.data(); }
+  std::byte* data() const noexcept { return host_.block.data(); }
 
   /// Gives the memory back now; its next writer waits for all that `stream` holds at this moment.
   /// Does not block. The batch and its ticket's samples may not be read afterwards. Throws
   /// CudaError.
-  void release_after(cudaStream_t stream) { block_.release_after(stream); }
+  void release_after(cudaStream_t stream) { host_.block.release_after(stream); }
 
  private:
-  PinnedBlock block_;
-  Batch batch_;
-  Ticket ticket_;
-  std::int64_t samples_;
+  detail::HostBlock host_;
 };
 
 /// `next`, `ready`, `at_end` and `seek` belong to one thread at a time; `stats` and `failures` may
@@ -92,102 +116,59 @@ class BatchProducer {
   /// Starts the workers. They use up to `depth` blocks of the pool beside those that were taken,
   /// and work with any pool that has room for one. Sampler and source are called from the workers;
   /// each worker has its own copy of the source. Throws std::invalid_argument.
-  BatchProducer(Layout<Batch> layout, AnySampler sampler, AnySource<Batch> source, PinnedPool& pool,
-                ProducerOptions options = {});
+  BatchProducer(const Layout<Batch>& layout, AnySampler sampler, AnySource<Batch> source,
+                PinnedPool& pool, ProducerOptions options = {})
+      : producer_(detail::make_producer(layout.erased(), std::move(sampler),
+                                        std::move(source).erased(), pool, std::move(options))) {}
   BatchProducer(const BatchProducer&) = delete;
   BatchProducer& operator=(const BatchProducer&) = delete;
   /// Asks the sources to stop, joins the workers, drops what was not taken.
-  ~BatchProducer() { stop(); }
+  ~BatchProducer() = default;
 
   /// The next batch; blocks until it is there. nullopt: all epochs are done, or the source said
   /// that there is no more. Throws SourceError (or PoolExhausted, CudaError) in place of a batch
   /// that failed and that the failure policy does not cover; the call after that goes on with the
   /// batch after it. Throws std::logic_error when another thread is in `next`.
-  std::optional<HostBatch<Batch>> next();
+  std::optional<HostBatch<Batch>> next() {
+    std::optional<detail::HostBlock> host = producer_->next();
+    if (!host) return std::nullopt;
+    return HostBatch<Batch>(std::move(*host));
+  }
 
   /// A batch, or the error in its place, is there: `next` will not wait. Never with 0 workers.
-  bool ready() noexcept;
+  bool ready() noexcept { return producer_->ready(); }
   /// There will be no more batches. Does not wait; with 0 workers it does not know
   /// that the source will say so.
-  bool at_end() noexcept;
+  bool at_end() noexcept { return producer_->at_end(); }
 
   /// Stops and joins the workers; ready batches are kept.
-  void stop() noexcept;
+  void stop() noexcept { producer_->stop(); }
   /// Drops everything that was made, and goes on at batch `batch` of epoch `epoch`. Joins the
   /// workers and starts them again, with fresh copies of the source.
-  void seek(std::uint64_t epoch, std::uint64_t batch);
+  void seek(std::uint64_t epoch, std::uint64_t batch) { producer_->seek(epoch, batch); }
 
   /// The number, over all epochs, of the batch behind the last one that `next` returned or threw
   /// for. Of no meaning when batches come unordered.
-  std::uint64_t position() const noexcept {
-    return options_.workers == 0 ? inline_next_.load(std::memory_order_relaxed) : ring_.head();
+  std::uint64_t position() const noexcept { return producer_->position(); }
+  std::uint64_t batches() const noexcept { return producer_->batches(); }
+  const ProducerOptions& options() const noexcept { return producer_->options(); }
+  /// Bytes of pinned memory that a batch takes: the layout's, and behind them its sample numbers
+  /// and the batch itself.
+  static std::size_t block_bytes(const Layout<Batch>& layout) {
+    return detail::block_bytes(layout.erased());
   }
-  std::uint64_t batches() const noexcept { return batches_; }
-  const ProducerOptions& options() const noexcept { return options_; }
-  /// Bytes of pinned memory that a batch takes: the layout's, and its sample numbers behind it.
-  static std::size_t block_bytes(const Layout<Batch>& layout);
-  StageStats stats() const;
+  StageStats stats() const { return producer_->stats(); }
   /// The first 256 failures that the policy has dealt with.
-  std::vector<Failure> failures() const { return log_.kept(); }
-  std::uint64_t skipped() const noexcept { return log_.skipped(); }
-  std::uint64_t replaced() const noexcept { return log_.replaced(); }
-  /// What the worker with the oldest batch does, for StallError.
-  detail::WorkerActivity oldest_activity() const;
+  std::vector<Failure> failures() const { return producer_->failures(); }
+  std::uint64_t skipped() const noexcept { return producer_->skipped(); }
+  std::uint64_t replaced() const noexcept { return producer_->replaced(); }
 
  private:
-  using Failed = detail::Failed;
-  struct Filled {
-    HostBatch<Batch> batch;
-    std::unique_ptr<Failed> instead_of;
-  };
-  struct End {};  // the source returned false
-  using Item = std::variant<Filled, Failed, End>;
-
-  void start();
-  void work(std::size_t worker, const std::stop_token& stop);
-  bool enter(detail::WorkerTrace& trace);
-  PinnedBlock acquire(detail::WorkerTrace& trace, const std::stop_token& stop);
-  /// What one thread fills batches with.
-  struct Tools {
-    detail::WorkerTrace& trace;
-    std::stop_token stop;
-    std::optional<AnySource<Batch>> source{};  // its own copy
-    std::vector<std::uint64_t> samples{};
-  };
-  Item make(std::uint64_t number, PinnedBlock block, Tools& tools) noexcept;
-  Item attempt(std::uint64_t number, std::uint64_t samples_of, PinnedBlock& block, Tools& tools);
-  void replace(Item& item, std::uint64_t number, PinnedBlock& block, Tools& tools);
-  Item fill(PinnedBlock& block, const Ticket& ticket, Tools& tools);
-  std::size_t bytes(const HostBatch<Batch>& batch) const;
-  Ticket write_ticket(std::uint64_t number, std::uint64_t samples_of, const PinnedBlock& block,
-                      std::vector<std::uint64_t>& samples) const;
-  bool is_dealt_with(Item& item) noexcept;
-  HostBatch<Batch> batch_in(Item&& item) const;
-  void count_queue() noexcept;
-  std::optional<HostBatch<Batch>> next_inline();
-
-  const Layout<Batch> layout_;
-  const AnySampler sampler_;
-  const AnySource<Batch> source_;
-  PinnedPool& pool_;
-  const detail::OwnerProcess process_;
-  ProducerOptions options_;
-  std::uint64_t batches_;  // of an epoch
-  std::uint64_t total_;    // of all epochs
-  std::size_t block_bytes_;
-  int device_;
-
-  detail::BatchRing<Item> ring_;
-  detail::FailureLog log_;
-  std::atomic_flag in_next_;                         // some thread is
-  bool finished_ = false;                            // of the consumer
-  std::atomic<std::uint64_t> looks_{0}, queued_{0};  // at the queue; written by the consumer
-  std::vector<detail::WorkerTrace> traces_;
-  std::atomic<std::uint64_t> inline_next_{0};  // with 0 workers: the next number,
-  Tools inline_tools_;                         // and what next() fills it with
-  std::vector<std::jthread> workers_;          // last: joined before anything they use goes away
+  std::unique_ptr<detail::AnyProducer> producer_;
 };
 
 }  // namespace penstock
 
+#ifdef PENSTOCK_HEADER_ONLY
 #include <penstock/detail/pipeline/batch_producer.hpp>
+#endif

@@ -28,6 +28,16 @@
 
 namespace penstock {
 
+namespace detail {
+
+/// A DeviceTransform without its types: the layout of the slots, and what makes their batches.
+struct ErasedTransform {
+  BlockLayout layout;
+  std::function<void(const Ticket&, const void* host, void* batch, cudaStream_t)> apply;
+};
+
+}  // namespace detail
+
 /// From `Host`, as the source filled it, to `Batch`, as the consumer gets it.
 template <class Host, class Batch>
 class DeviceTransform {
@@ -51,6 +61,15 @@ class DeviceTransform {
 
   void operator()(const Ticket& ticket, const Host& host, Batch& batch, cudaStream_t stream) const {
     function_(ticket, host, batch, stream);
+  }
+
+  /// The same transform for the parts of penstock that know neither type.
+  detail::ErasedTransform erased() const {
+    return {layout_.erased(), [function = function_](const Ticket& ticket, const void* host,
+                                                     void* batch, cudaStream_t stream) {
+              function(ticket, *static_cast<const Host*>(host), *static_cast<Batch*>(batch),
+                       stream);
+            }};
   }
 
  private:

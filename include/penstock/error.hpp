@@ -7,10 +7,12 @@
 #include <cuda_runtime_api.h>
 
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <sstream>
+#include <initializer_list>
+#include <penstock/detail/inline.hpp>
 #include <stdexcept>
 #include <string>
 
@@ -19,7 +21,7 @@ namespace penstock {
 /// A CUDA call failed. `what()` names the call, its numbers, the error, the file and the line.
 class CudaError : public std::runtime_error {
  public:
-  CudaError(cudaError_t code, const std::string& what) : std::runtime_error(what), code_(code) {}
+  CudaError(cudaError_t code, const std::string& what);
   cudaError_t code() const noexcept { return code_; }
 
  private:
@@ -31,11 +33,7 @@ class CudaError : public std::runtime_error {
 class SourceError : public std::runtime_error, public std::nested_exception {
  public:
   /// Nests the exception that is being handled, if there is one.
-  SourceError(std::uint64_t epoch, std::uint64_t batch, const std::string& why)
-      : std::runtime_error("source failed at epoch " + std::to_string(epoch) + ", batch " +
-                           std::to_string(batch) + ": " + why),
-        epoch_(epoch),
-        batch_(batch) {}
+  SourceError(std::uint64_t epoch, std::uint64_t batch, const std::string& why);
   std::uint64_t epoch() const noexcept { return epoch_; }
   std::uint64_t batch() const noexcept { return batch_; }
 
@@ -47,12 +45,7 @@ class SourceError : public std::runtime_error, public std::nested_exception {
 /// A pool has no memory to give: the cap, or the machine's own limit, is reached.
 class PoolExhausted : public std::runtime_error {
  public:
-  PoolExhausted(const std::string& why, std::size_t asked, std::size_t in_use, std::size_t cap)
-      : std::runtime_error(why + " (bytes asked: " + std::to_string(asked) + ", in use: " +
-                           std::to_string(in_use) + ", cap: " + std::to_string(cap) + ")"),
-        asked_(asked),
-        in_use_(in_use),
-        cap_(cap) {}
+  PoolExhausted(const std::string& why, std::size_t asked, std::size_t in_use, std::size_t cap);
   std::size_t asked() const noexcept { return asked_; }
   std::size_t in_use() const noexcept { return in_use_; }
   std::size_t cap() const noexcept { return cap_; }
@@ -64,15 +57,8 @@ class PoolExhausted : public std::runtime_error {
 /// Nothing moved for longer than the stall time-out. `stage()` is where the pipeline stands.
 class StallError : public std::runtime_error {
  public:
-  StallError(std::string stage, std::uint64_t epoch, std::uint64_t batch,
-             std::chrono::milliseconds waited, const std::string& why)
-      : std::runtime_error("stalled for " + std::to_string(waited.count()) + " ms at epoch " +
-                           std::to_string(epoch) + ", batch " + std::to_string(batch) + ", stage " +
-                           stage + ": " + why),
-        stage_(std::move(stage)),
-        epoch_(epoch),
-        batch_(batch),
-        waited_(waited) {}
+  StallError(const std::string& stage, std::uint64_t epoch, std::uint64_t batch,
+             std::chrono::milliseconds waited, const std::string& why);
   const std::string& stage() const noexcept { return stage_; }
   std::uint64_t epoch() const noexcept { return epoch_; }
   std::uint64_t batch() const noexcept { return batch_; }
@@ -97,25 +83,28 @@ struct Call {
   int line;
 };
 
-template <class... Numbers>
+/// An argument of a call, for the message that says that it failed.
+class Number {
+ public:
+  template <std::integral T>
+  Number(T value)  // NOLINT(google-explicit-constructor): a number is a Number.
+      : bits_(static_cast<std::uint64_t>(value)), is_negative_(value < T{0}) {}
+  std::string text() const;
+
+ private:
+  std::uint64_t bits_;
+  bool is_negative_;
+};
+
 [[noreturn]] void throw_cuda_error(cudaError_t status, const Call& call,
-                                   const Numbers&... numbers) {
-  std::ostringstream text;
-  text << call.name << '(';
-  [[maybe_unused]] const char* comma = "";
-  ((text << comma << numbers, comma = ", "), ...);
-  text << ") failed: " << cudaGetErrorName(status) << ", " << cudaGetErrorString(status) << " ["
-       << call.file << ':' << call.line << ']';
-  cudaGetLastError();  // Reported here: a later check of the user's own must not find it again.
-  throw CudaError(status, text.str());
-}
+                                   std::initializer_list<Number> numbers);
 
 /// Throws CudaError unless `status` is cudaSuccess. `numbers` are the call's arguments worth
 /// reading.
 template <class... Numbers>
 void check(cudaError_t status, Call call, const Numbers&... numbers) {
   if (status != cudaSuccess) [[unlikely]]
-    throw_cuda_error(status, call, numbers...);
+    throw_cuda_error(status, call, {numbers...});
 }
 
 /// What a CudaError said, to be said again. Each time it is a new exception: threads that shared
@@ -125,17 +114,13 @@ struct SavedError {
   std::string what = "an error that is no CudaError";
 
   /// Of the exception that is being handled.
-  static SavedError current() {
-    try {
-      throw;
-    } catch (const CudaError& error) {
-      return {error.code(), error.what()};
-    } catch (...) {
-      return {};
-    }
-  }
+  static SavedError current();
   [[noreturn]] void raise() const { throw CudaError(code, what); }
 };
 
 }  // namespace detail
 }  // namespace penstock
+
+#ifdef PENSTOCK_HEADER_ONLY
+#include <penstock/detail/error.hpp>
+#endif

@@ -12,14 +12,11 @@
 // Which batches are skipped or replaced depends on the failures alone, not on the number of workers
 // or their speed: failures are counted in the order of delivery.
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
+#include <iosfwd>
 #include <limits>
-#include <ostream>
-#include <stdexcept>
+#include <penstock/detail/inline.hpp>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace penstock {
@@ -32,15 +29,7 @@ struct Failure {
   bool replaced = false;               ///< false: skipped
 };
 
-inline std::ostream& operator<<(std::ostream& out, const Failure& failure) {
-  out << (failure.replaced ? "replaced" : "skipped") << " epoch " << failure.epoch << ", batch "
-      << failure.batch << ": " << failure.what << " (samples";
-  constexpr std::size_t kShown = 8;
-  for (std::size_t i = 0; i < std::min(kShown, failure.samples.size()); ++i)
-    out << ' ' << failure.samples[i];
-  if (failure.samples.size() > kShown) out << " ... of " << failure.samples.size();
-  return out << ')';
-}
+std::ostream& operator<<(std::ostream& out, const Failure& failure);
 
 /// Covers what sources and samplers throw, and batches that cannot be copied; never CudaError and
 /// PoolExhausted of the pipeline's own.
@@ -74,24 +63,12 @@ class FailurePolicy {
   Action action() const noexcept { return action_; }
 
   /// May failure number `failures` (from 1) be tolerated after `batches` batches, itself included?
-  bool tolerates(std::uint64_t failures, std::uint64_t batches) const noexcept {
-    return action_ != Action::abort && failures <= at_most_ &&
-           static_cast<double>(failures) <= std::ceil(rate_ * static_cast<double>(batches));
-  }
+  bool tolerates(std::uint64_t failures, std::uint64_t batches) const noexcept;
 
-  std::string limits() const {
-    std::string text = at_most_ == unlimited ? "any number" : "at most " + std::to_string(at_most_);
-    if (rate_ < 1) text += ", and a part of " + std::to_string(rate_);
-    return text;
-  }
+  std::string limits() const;
 
  private:
-  FailurePolicy(Action action, std::uint64_t at_most, double rate)
-      : action_(action), at_most_(at_most), rate_(rate) {
-    if (!(rate >= 0 && rate <= 1))
-      throw std::invalid_argument("FailurePolicy: rate is " + std::to_string(rate) +
-                                  ", must be 0 to 1");
-  }
+  FailurePolicy(Action action, std::uint64_t at_most, double rate);
 
   Action action_ = Action::abort;
   std::uint64_t at_most_ = 0;
@@ -99,3 +76,7 @@ class FailurePolicy {
 };
 
 }  // namespace penstock
+
+#ifdef PENSTOCK_HEADER_ONLY
+#include <penstock/detail/pipeline/failure.hpp>
+#endif

@@ -7,18 +7,24 @@
 //   penstock::PinnedBlock block = pool.acquire(bytes);
 //   fill(block.data());
 //   cudaMemcpyAsync(device, block.data(), bytes, cudaMemcpyHostToDevice, stream);
-//   block.release_after(stream);              // back at once; its next owner gets it when the copy
-//   is done
+//   block.release_after(stream);   // back at once; its next owner gets it when the copy is done
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <penstock/cuda.hpp>
-#include <penstock/detail/memory/host_memory.hpp>
+#include <penstock/detail/inline.hpp>
 #include <stop_token>
 #include <utility>
 
 namespace penstock {
+
+/// What kind of host memory a pool hands out.
+enum class HostMemory {
+  pinned,    ///< page-locked: copies to a device are asynchronous and run at the bus's full rate
+  pageable,  ///< ordinary: every copy is staged and blocks the thread that issues it; for
+             ///< comparison
+};
 
 struct PinnedPoolOptions {
   std::size_t max_bytes =
@@ -101,7 +107,7 @@ class PinnedPool {
   /// to come back. The wait polls events with short sleeps, so it can be stopped and never blocks
   /// inside CUDA. Throws PoolExhausted: `bytes` is over the cap, the system refuses, or the
   /// time-out passed.
-  PinnedBlock acquire(std::size_t bytes) { return acquire(bytes, std::stop_token{}); }
+  PinnedBlock acquire(std::size_t bytes);
   /// The same; an empty block when `stop` is requested while waiting.
   PinnedBlock acquire(std::size_t bytes, const std::stop_token& stop);
   /// A block if one is at hand without waiting; empty otherwise. Does not allocate.
@@ -120,4 +126,6 @@ class PinnedPool {
 
 }  // namespace penstock
 
+#ifdef PENSTOCK_HEADER_ONLY
 #include <penstock/detail/memory/pinned_pool.hpp>
+#endif

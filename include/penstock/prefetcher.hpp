@@ -13,16 +13,21 @@
 // the consumer's stream wait for that copy; the end of the lease makes the slot's next copy wait
 // for that stream.
 
+#include <cuda_runtime_api.h>
+
 #include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <penstock/any_sampler.hpp>
 #include <penstock/batch_producer.hpp>
-#include <penstock/detail/process.hpp>
-#include <penstock/device_arena.hpp>
+#include <penstock/detail/inline.hpp>
 #include <penstock/device_transform.hpp>
+#include <penstock/failure.hpp>
+#include <penstock/layout.hpp>
+#include <penstock/pinned_pool.hpp>
+#include <penstock/source.hpp>
 #include <penstock/state.hpp>
 #include <penstock/stats.hpp>
 #include <utility>
@@ -52,12 +57,40 @@ struct PrefetcherOptions {
 };
 
 namespace detail {
-template <class Batch>
-class LeaseOwner;
-template <class Batch, class Host>
-class HandOver;
-template <class Batch>
-struct Staged;
+
+/// A batch in a device slot, its type erased.
+struct LeasedBatch {
+  const void* batch;
+  Ticket ticket;
+  std::size_t slot;
+};
+
+/// What a Prefetcher is made of: the same calls, whatever the type of the batches.
+class AnyPrefetcher {
+ public:
+  virtual ~AnyPrefetcher() = default;
+  virtual LeasedBatch* take(cudaStream_t consumer) = 0;
+  virtual void also_used_on(LeasedBatch& batch, cudaStream_t stream) = 0;
+  virtual void give_back(LeasedBatch& batch) noexcept = 0;
+  virtual void close() noexcept = 0;
+  virtual bool forked() const noexcept = 0;
+  virtual State state() const = 0;
+  virtual void restore(const State& state) = 0;
+  virtual Stats stats() = 0;
+  virtual std::vector<Failure> failures() const = 0;
+};
+
+/// Shared by the prefetcher and its leases.
+using PrefetcherHandle = std::shared_ptr<AnyPrefetcher>;
+
+PrefetcherHandle make_prefetcher(const BlockLayout& layout, AnySampler sampler, ErasedSource source,
+                                 PrefetcherOptions options);
+PrefetcherHandle make_prefetcher(const BlockLayout& layout, AnySampler sampler, ErasedSource source,
+                                 ErasedTransform transform, PrefetcherOptions options);
+/// The ends of a prefetcher and of a lease. In a forked child they leave everything as it is.
+void close(PrefetcherHandle prefetcher) noexcept;
+void give_back(PrefetcherHandle prefetcher, LeasedBatch& batch) noexcept;
+
 }  // namespace detail
 
 /// A batch on the device, held by the consumer: move-only; a moved-from or released lease is empty.
@@ -68,41 +101,43 @@ class Lease {
  public:
   Lease() = default;
   Lease(Lease&& other) noexcept
-      : owner_(std::move(other.owner_)), staged_(std::exchange(other.staged_, nullptr)) {}
+      : owner_(std::move(other.owner_)), leased_(std::exchange(other.leased_, nullptr)) {}
   Lease& operator=(Lease&& other) noexcept {
     Lease taken(std::move(other));
     std::swap(owner_, taken.owner_);
-    std::swap(staged_, taken.staged_);
+    std::swap(leased_, taken.leased_);
     return *this;
   }
   ~Lease() { release(); }
 
-  explicit operator bool() const noexcept { return staged_ != nullptr; }
+  explicit operator bool() const noexcept { return leased_ != nullptr; }
   /// Views of device memory, to be passed to kernels by value.
-  const Batch& operator*() const noexcept;
-  const Batch* operator->() const noexcept;
+  const Batch& operator*() const noexcept { return *static_cast<const Batch*>(leased_->batch); }
+  const Batch* operator->() const noexcept { return static_cast<const Batch*>(leased_->batch); }
   /// Epoch, batch and sample numbers; valid until the release.
-  const Ticket& ticket() const noexcept;
+  const Ticket& ticket() const noexcept { return leased_->ticket; }
   /// Which of the device slots, 0 ... device_depth - 1: fixed addresses, fit for a captured graph
   /// each.
-  std::size_t slot() const noexcept;
+  std::size_t slot() const noexcept { return leased_->slot; }
 
   /// The batch is used on `stream` too: it waits for the copy, and the release waits for it. Does
   /// not block. Throws CudaError.
-  void also_used_on(cudaStream_t stream);
+  void also_used_on(cudaStream_t stream) { owner_->also_used_on(*leased_, stream); }
 
   /// Ends the lease: what is queued on the consumer's streams from now on may not use the batch.
   /// Does not block. A failure of CUDA's is thrown by the next next().
-  void release() noexcept;
+  void release() noexcept {
+    if (leased_ != nullptr) detail::give_back(std::move(owner_), *std::exchange(leased_, nullptr));
+  }
 
  private:
   template <class, class>
   friend class Prefetcher;
-  Lease(std::shared_ptr<detail::LeaseOwner<Batch>> owner, detail::Staged<Batch>* staged)
-      : owner_(std::move(owner)), staged_(staged) {}
+  Lease(detail::PrefetcherHandle owner, detail::LeasedBatch* leased)
+      : owner_(std::move(owner)), leased_(leased) {}
 
-  std::shared_ptr<detail::LeaseOwner<Batch>> owner_;
-  detail::Staged<Batch>* staged_ = nullptr;
+  detail::PrefetcherHandle owner_;
+  detail::LeasedBatch* leased_ = nullptr;
 };
 
 /// Any thread may call any member. Threads that call `next` at the same time are served one after
@@ -121,57 +156,53 @@ class Prefetcher {
   /// source run on the workers; each worker has its own copy of the source. Throws
   /// std::invalid_argument, PoolExhausted (with the numbers, when memory is over a cap or refused)
   /// or CudaError.
-  Prefetcher(Layout<Batch> layout, AnySampler sampler, AnySource<Batch> source,
+  Prefetcher(const Layout<Batch>& layout, AnySampler sampler, AnySource<Batch> source,
              PrefetcherOptions options = {}) requires std::same_as<Batch, Host>
-      : hand_over_(std::make_shared<HandOver>(std::move(layout), std::move(sampler),
-                                              std::move(source), std::nullopt, options)) {}
+      : prefetcher_(detail::make_prefetcher(layout.erased(), std::move(sampler),
+                                            std::move(source).erased(), options)) {}
   /// With a transform on the device, whose layout is that of the slots.
-  Prefetcher(Layout<Host> layout, AnySampler sampler, AnySource<Host> source,
-             DeviceTransform<Host, Batch> transform, PrefetcherOptions options = {})
-      : hand_over_(std::make_shared<HandOver>(std::move(layout), std::move(sampler),
-                                              std::move(source), std::move(transform), options)) {}
+  Prefetcher(const Layout<Host>& layout, AnySampler sampler, AnySource<Host> source,
+             const DeviceTransform<Host, Batch>& transform, PrefetcherOptions options = {})
+      : prefetcher_(detail::make_prefetcher(layout.erased(), std::move(sampler),
+                                            std::move(source).erased(), transform.erased(),
+                                            options)) {}
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
   /// Asks the sources to stop, joins the workers, waits until no copy reads host memory any more,
   /// frees everything. What leases still hold is freed with the last of them.
-  ~Prefetcher() {
-    if (hand_over_->forked())
-      detail::leak(std::move(hand_over_));
-    else
-      hand_over_->close();
-  }
+  ~Prefetcher() { detail::close(std::move(prefetcher_)); }
 
   /// The next batch; work queued on `consumer` from now on sees it complete. Waits on the host
   /// until a batch's copy is issued, never for the copy. Empty: all epochs are done, or the source
   /// said that there is no more. Throws SourceError in place of a batch that failed, CudaError,
   /// PoolExhausted, or StallError; the next call goes on behind it.
   Lease<Batch> next(cudaStream_t consumer) {
-    detail::Staged<Batch>* staged = hand_over_->take(consumer);
-    return staged == nullptr ? Lease<Batch>() : Lease<Batch>(hand_over_, staged);
+    detail::LeasedBatch* const leased = prefetcher_->take(consumer);
+    return leased == nullptr ? Lease<Batch>() : Lease<Batch>(prefetcher_, leased);
   }
 
   /// The position behind the last batch that next() delivered (or threw for): what is ready ahead
   /// of it will be made again. Throws std::logic_error when batches come unordered: then there is
   /// no such position.
-  State state() const { return hand_over_->state(); }
+  State state() const { return prefetcher_->state(); }
   /// Goes on at `state`, with whatever workers and depths this prefetcher has; at the edge of an
   /// epoch also with another batch size or world size. Throws std::invalid_argument when `state` is
   /// of another run, or does not fit this one (see misfit), and then changes nothing; throws
   /// std::system_error when no thread can be started, and then `next` says that this is the end
   /// until another `restore` succeeds. Leases that are out stay valid. Waits for a `next` under way
   /// on another thread.
-  void restore(const State& state) { hand_over_->restore(state); }
+  void restore(const State& state) { prefetcher_->restore(state); }
 
-  Stats stats() const { return hand_over_->stats(); }
+  Stats stats() const { return prefetcher_->stats(); }
   /// The first 256 failures that `on_failure` has dealt with; stats() counts all.
-  std::vector<Failure> failures() const { return hand_over_->failures(); }
+  std::vector<Failure> failures() const { return prefetcher_->failures(); }
 
  private:
-  using HandOver = detail::HandOver<Batch, Host>;
-
-  std::shared_ptr<HandOver> hand_over_;
+  detail::PrefetcherHandle prefetcher_;
 };
 
 }  // namespace penstock
 
-#include <penstock/detail/pipeline/hand_over.hpp>
+#ifdef PENSTOCK_HEADER_ONLY
+#include <penstock/detail/pipeline/prefetcher.hpp>
+#endif

@@ -12,13 +12,8 @@
 //
 // Ranks are served by the rules of PyTorch's DistributedSampler and DataLoader: see SamplerOptions.
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <penstock/detail/mix.hpp>
-#include <penstock/detail/pipeline/permutation.hpp>
-#include <stdexcept>
-#include <string>
+#include <penstock/detail/inline.hpp>
 #include <vector>
 
 namespace penstock {
@@ -43,14 +38,7 @@ struct SamplerOptions {
 class Sampler {
  public:
   /// Throws std::invalid_argument for numbers outside the ranges of SamplerOptions.
-  explicit Sampler(SamplerOptions options) : options_(options) {
-    validate();
-    const std::uint64_t world = static_cast<std::uint64_t>(options.world_size);
-    const bool pad = options.samples % world != 0 && !options.drop_last;
-    rank_samples_ = options.samples / world + (pad ? 1 : 0);
-    const std::uint64_t batch = batch_samples();
-    batches_ = rank_samples_ / batch + (rank_samples_ % batch != 0 && !options.drop_last ? 1 : 0);
-  }
+  explicit Sampler(SamplerOptions options);
 
   /// Batches of one epoch on this rank; all ranks have the same. 0 when drop_last leaves nothing.
   std::uint64_t batches() const noexcept { return batches_; }
@@ -73,52 +61,15 @@ class Sampler {
   /// of an epoch may be shorter than batch_size(). Takes time in proportion to the batch, and
   /// allocates only where the capacity of `out` is less. Any number of threads may call it, each
   /// with its own `out`. Throws std::out_of_range unless batch < batches().
-  void samples(std::uint64_t epoch, std::uint64_t batch, std::vector<std::uint64_t>& out) const {
-    if (batch >= batches_)
-      throw std::out_of_range("Sampler: batch " + std::to_string(batch) + " of an epoch of " +
-                              std::to_string(batches_) + " batches");
-    const std::uint64_t first = batch * batch_samples();
-    out.resize(static_cast<std::size_t>(std::min(batch_samples(), rank_samples_ - first)));
-    put_places(first, out);
-    if (options_.shuffle) {
-      const std::uint64_t key = detail::mix64(detail::mix64(options_.seed) + epoch);
-      detail::Permutation(options_.samples, key).apply(out);
-    }
-  }
+  void samples(std::uint64_t epoch, std::uint64_t batch, std::vector<std::uint64_t>& out) const;
 
  private:
   std::uint64_t batch_samples() const noexcept {
     return static_cast<std::uint64_t>(options_.batch_size);
   }
 
-  /// The list's places for this rank, from its `first`-th on. Continuing the list from its
-  /// beginning is counting modulo its length.
-  void put_places(std::uint64_t first, std::vector<std::uint64_t>& out) const noexcept {
-    const std::uint64_t length = options_.samples;
-    const std::uint64_t world = static_cast<std::uint64_t>(options_.world_size);
-    std::uint64_t place = (static_cast<std::uint64_t>(options_.rank) + first * world) % length;
-    for (std::uint64_t& sample : out) {
-      sample = place;
-      place += world;  // A rank has more than one place only where world < length.
-      if (place >= length) place -= length;
-    }
-  }
-
-  void validate() const {
-    const auto require = [](bool valid, const char* name, const std::string& value,
-                            const char* range) {
-      if (!valid)
-        throw std::invalid_argument(std::string("Sampler: ") + name + " is " + value +
-                                    ", must be " + range);
-    };
-    const SamplerOptions& o = options_;
-    require(o.samples >= 1 && o.samples <= detail::Permutation::max_size, "samples",
-            std::to_string(o.samples), "1 to 2^63");
-    require(o.batch_size >= 1, "batch_size", std::to_string(o.batch_size), "at least 1");
-    require(o.world_size >= 1, "world_size", std::to_string(o.world_size), "at least 1");
-    require(o.rank >= 0 && o.rank < o.world_size, "rank", std::to_string(o.rank),
-            ("0 to world_size - 1 = " + std::to_string(o.world_size - 1)).c_str());
-  }
+  void put_places(std::uint64_t first, std::vector<std::uint64_t>& out) const noexcept;
+  void validate() const;
 
   SamplerOptions options_;
   std::uint64_t rank_samples_ = 0;  // places of the list that are this rank's
@@ -127,10 +78,10 @@ class Sampler {
 
 /// The seed of one batch (Ticket::seed): a pure function, without collisions within an epoch, and
 /// unrelated to the order of the samples.
-constexpr std::uint64_t batch_seed(std::uint64_t run_seed, std::uint64_t epoch,
-                                   std::uint64_t batch) noexcept {
-  const std::uint64_t run = detail::mix64(run_seed ^ detail::golden_ratio);
-  return detail::mix64(detail::mix64(run + epoch) + batch);
-}
+std::uint64_t batch_seed(std::uint64_t run_seed, std::uint64_t epoch, std::uint64_t batch) noexcept;
 
 }  // namespace penstock
+
+#ifdef PENSTOCK_HEADER_ONLY
+#include <penstock/detail/pipeline/sampler.hpp>
+#endif

@@ -4,8 +4,8 @@
 // What fills batches: a Ticket says which batch is wanted, a source writes it into pinned memory.
 //
 //   [&](const penstock::Ticket& ticket, Images& batch) {
-//     for (std::size_t i = 0; i < ticket.samples.size(); ++i) decode(records[ticket.samples[i]],
-//     batch, i);
+//     for (std::size_t i = 0; i < ticket.samples.size(); ++i)
+//       decode(records[ticket.samples[i]], batch, i);
 //   }
 //
 // A source may take a std::stop_token as third argument: it is asked to stop when the pipeline goes
@@ -36,6 +36,13 @@ struct Ticket {
 template <class Batch>
 using Source = std::function<void(const Ticket&, Batch&)>;
 
+namespace detail {
+
+/// A source without the type of its batches.
+using ErasedSource = std::function<bool(const Ticket&, void*, const std::stop_token&)>;
+
+}  // namespace detail
+
 /// Any callable that fills a batch: (ticket, batch) or (ticket, batch, stop_token), returning void,
 /// or bool where false ends the data. Copyable; copies are independent.
 template <class Batch>
@@ -51,16 +58,18 @@ class AnySource {
 
   /// Fills `batch`; false: there is no more data. Whatever the callable throws passes through.
   bool operator()(const Ticket& ticket, Batch& batch, const std::stop_token& stop) {
-    return fill_(ticket, batch, stop);
+    return fill_(ticket, &batch, stop);
   }
 
- private:
-  using Fill = std::function<bool(const Ticket&, Batch&, const std::stop_token&)>;
+  /// The same source for the parts of penstock that do not know `Batch`.
+  detail::ErasedSource erased() && { return std::move(fill_); }
 
+ private:
   template <class F>
-  static Fill wrap(F&& fill) {
+  static detail::ErasedSource wrap(F&& fill) {
     return [fill = std::decay_t<F>(std::forward<F>(fill))](
-               const Ticket& ticket, Batch& batch, const std::stop_token& stop) mutable -> bool {
+               const Ticket& ticket, void* at, const std::stop_token& stop) mutable -> bool {
+      auto& batch = *static_cast<Batch*>(at);
       const auto call = [&]() -> decltype(auto) {
         if constexpr (std::invocable<std::decay_t<F>&, const Ticket&, Batch&, std::stop_token>)
           return fill(ticket, batch, stop);
@@ -73,7 +82,7 @@ class AnySource {
     };
   }
 
-  Fill fill_;
+  detail::ErasedSource fill_;
 };
 
 }  // namespace penstock

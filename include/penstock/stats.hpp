@@ -10,12 +10,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <iomanip>
+#include <iosfwd>
 #include <optional>
-#include <ostream>
+#include <penstock/detail/inline.hpp>
 #include <penstock/verdict.hpp>
-#include <sstream>
-#include <string>
 
 namespace penstock {
 
@@ -77,60 +75,12 @@ struct Stats {
   Verdict verdict() const;
 };
 
-namespace detail {
-
-inline std::string in_seconds(std::chrono::nanoseconds time) {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(3) << std::chrono::duration<double>(time).count() << " s";
-  return text.str();
-}
-
-inline std::string in_bytes(std::uint64_t bytes) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  for (; value >= 1024 && unit < 4; ++unit) value /= 1024;
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(unit == 0 ? 0 : 1) << value << ' ' << kUnits[unit];
-  return text.str();
-}
-
-inline void print_stage(std::ostream& out, const char* name, const StageStats& stage,
-                        const char* input, const char* room) {
-  std::ostringstream queue;
-  if (stage.capacity > 0)
-    queue << std::fixed << std::setprecision(1) << stage.queued << " of " << stage.capacity;
-  out << std::left << std::setw(10) << name << std::right << std::setw(11) << in_seconds(stage.busy)
-      << std::setw(11) << in_seconds(stage.waiting_for_input + stage.waiting_for_room) << "  "
-      << std::left << std::setw(31)
-      << (stage.waiting_for_room > stage.waiting_for_input ? room : input) << std::right
-      << std::setw(9) << stage.batches << std::setw(12) << in_bytes(stage.bytes) << std::setw(12)
-      << queue.str() << '\n';
-}
-
-}  // namespace detail
-
 /// A table of seven short lines, or eight where batches failed: the stages, the memory, and the
 /// verdict as the last.
-inline std::ostream& operator<<(std::ostream& out, const Stats& stats) {
-  std::ostringstream text;
-  text << "stage            busy    waiting  for                              batches       bytes"
-          "      queued\n";
-  detail::print_stage(text, "source", stats.source, "-", "room in the ring");
-  detail::print_stage(text, "copy", stats.copy, "a ready batch", "readers of the slot");
-  detail::print_stage(text, "consumer", stats.consumer, "a batch on the device", "-");
-  if (stats.skipped + stats.replaced > 0)
-    text << "failed batches: " << stats.skipped << " skipped, " << stats.replaced << " replaced\n";
-  text << stats.workers << " workers; " << stats.host_depth << " batches in "
-       << (stats.pinned ? "pinned" : "pageable") << " memory ("
-       << detail::in_bytes(stats.host_bytes) << "), " << stats.device_depth << " on the device ("
-       << detail::in_bytes(stats.device_bytes) << "); first batch after "
-       << detail::in_seconds(stats.first_batch) << '\n'
-       << "bottleneck: " << to_string(stats.bottleneck()) << '\n'
-       << "verdict: " << stats.verdict().sentence;
-  return out << text.str();
-}
+std::ostream& operator<<(std::ostream& out, const Stats& stats);
 
 }  // namespace penstock
 
-#include <penstock/detail/measure/verdict.hpp>
+#ifdef PENSTOCK_HEADER_ONLY
+#include <penstock/detail/measure/stats.hpp>
+#endif

@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <penstock/detail/inline.hpp>
 #include <string>
 
 namespace penstock {
@@ -50,40 +51,11 @@ struct Verdict {
   double times_smaller = 0;  ///< that a batch has to be to cross the bus in time
 };
 
-inline const char* to_string(Bottleneck bottleneck) {
-  switch (bottleneck) {
-    case Bottleneck::source:
-      return "source";
-    case Bottleneck::copy:
-      return "copy";
-    case Bottleneck::consumer:
-      return "consumer";
-    case Bottleneck::balanced:
-      return "balanced";
-  }
-  return "unknown";
-}
-
-inline const char* to_string(VerdictKind kind) {
-  switch (kind) {
-    case VerdictKind::too_early:
-      return "too_early";
-    case VerdictKind::more_workers:
-      return "more_workers";
-    case VerdictKind::deeper_ring:
-      return "deeper_ring";
-    case VerdictKind::pinned_memory:
-      return "pinned_memory";
-    case VerdictKind::smaller_bytes:
-      return "smaller_bytes";
-    case VerdictKind::bus_bound:
-      return "bus_bound";
-    case VerdictKind::compute_bound:
-      return "compute_bound";
-    case VerdictKind::balanced:
-      return "balanced";
-  }
-  return "unknown";
-}
+const char* to_string(Bottleneck bottleneck);
+const char* to_string(VerdictKind kind);
 
 }  // namespace penstock
+
+#ifdef PENSTOCK_HEADER_ONLY
+#include <penstock/detail/measure/verdict.hpp>
+#endif

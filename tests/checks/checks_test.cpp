@@ -2,6 +2,8 @@
 
 // What PENSTOCK_CHECKS finds. This program is compiled with it.
 
+#include <penstock/detail/memory/checks.hpp>
+#include <penstock/device_arena.hpp>
 #include <penstock/launch.hpp>
 #include <penstock/prefetcher.hpp>
 
@@ -30,8 +32,6 @@ using penstock::Ticket;
 using penstock::test::Mentions;
 using penstock::test::TestStream;
 using penstock::test::thrown;
-
-static_assert(penstock::detail::checks);
 
 namespace {
 
@@ -70,6 +70,11 @@ std::string told(int workers, Mischief mischief) {
 }
 
 }  // namespace
+
+TEST_CASE("one source compiled with PENSTOCK_CHECKS turns them on in the library", "[checks]") {
+  CHECK(penstock::detail::checks());
+  CHECK(layout().bytes() > 2 * penstock::detail::field_guard);
+}
 
 TEST_CASE("a write beside a field is told, with the place", "[checks]") {
   const int workers = GENERATE(0, 2);

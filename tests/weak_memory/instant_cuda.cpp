@@ -95,6 +95,14 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   return status;
 }
 
+cudaError_t cudaMemsetAsync(void* at, int value, std::size_t bytes, cudaStream_t) {
+  const cudaError_t status = call("cudaMemsetAsync");
+  if (status != cudaSuccess) return status;
+  note_access(at, Access::write);
+  std::memset(at, value, bytes);
+  return status;
+}
+
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
   *stream = new_handle<cudaStream_t>();
   return call("cudaStreamCreateWithPriority");

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <penstock/detail/inline.hpp>
 #include <string>
 #include <thread>
 
@@ -23,7 +24,7 @@ inline int usable_cores() {
 }
 
 /// One core is left for the thread that feeds the device.
-inline int default_workers() {
+PENSTOCK_INLINE int default_workers() {
   return std::max(1, usable_cores() - 1);
 }
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 #include <optional>
+#include <penstock/device_arena.hpp>
 #include <semaphore>
 #include <stdexcept>
 #include <string>

@@ -2,8 +2,10 @@
 #pragma once
 
 // The debug option PENSTOCK_CHECKS: finds sources that write where they may not, or not at all, and
-// programs that use memory after they gave it back. Define it for a whole program or not at all
-// (the CMake option of this name does so); it makes every batch a little larger and a lot slower.
+// programs that use memory after they gave it back. It is on for a whole program, or off: on where
+// any of its sources was compiled with PENSTOCK_CHECKS defined (the CMake option of this name does
+// so), and where the environment variable PENSTOCK_CHECKS is 1. It makes every batch a little
+// larger and a lot slower.
 //
 //   Around each field of a batch stand field_guard bytes that nobody may write.
 //   A pinned block is filled with `blank` before the source gets it: a field that is still all
@@ -14,19 +16,33 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 #include <string>
 
 namespace penstock::detail {
 
-#ifdef PENSTOCK_CHECKS
-inline constexpr bool checks = true;
-#else
-inline constexpr bool checks = false;
+#ifndef PENSTOCK_CHECKS
+[[gnu::weak]] bool
+checks_are_compiled_in() noexcept;  // Its address is null where no source has it.
 #endif
 
-inline constexpr std::size_t field_guard = checks ? 256 : 0;
+/// Are the checks on? The same answer for the life of the process.
+inline bool checks() noexcept {
+#ifdef PENSTOCK_CHECKS
+  return true;
+#else
+  static const bool on = [] {
+    const char* const wanted = std::getenv("PENSTOCK_CHECKS");
+    return checks_are_compiled_in != nullptr ||
+           (wanted != nullptr && std::strcmp(wanted, "1") == 0);
+  }();
+  return on;
+#endif
+}
+
+inline constexpr std::size_t field_guard = 256;
 inline constexpr unsigned char blank = 0xCB, poison = 0xDB;
 
 /// The first of `bytes` bytes that is not `value`; `bytes` if all are.
@@ -53,14 +69,14 @@ void check_fields(const Layout& layout, const std::byte* block, std::int64_t sam
     throw std::logic_error("the source wrote outside of its fields: " +
                            (index == 0 ? after : before));
   };
-  layout.for_each_field([&](std::size_t offset, std::size_t sample_bytes) {
-    check_guard(offset);
-    const std::size_t bytes = static_cast<std::size_t>(samples) * sample_bytes;
-    if (bytes >= kTooShortToTell && first_other(block + offset, bytes, blank) == bytes)
+  for (const auto& field : layout.fields()) {
+    check_guard(field.offset);
+    const std::size_t bytes = static_cast<std::size_t>(samples) * field.sample_bytes;
+    if (bytes >= kTooShortToTell && first_other(block + field.offset, bytes, blank) == bytes)
       throw std::logic_error("the source left field " + std::to_string(index) + " unwritten");
-    guard = offset + static_cast<std::size_t>(layout.batch_size()) * sample_bytes;
+    guard = field.offset + static_cast<std::size_t>(layout.batch_size()) * field.sample_bytes;
     ++index;
-  });
+  }
   check_guard(layout.bytes());
 }
 

@@ -17,21 +17,13 @@
 #include <fstream>
 #include <new>
 #include <penstock/cuda.hpp>
+#include <penstock/pinned_pool.hpp>
 #include <stdexcept>
 #include <string>
 #include <system_error>
 #include <utility>
 
-namespace penstock {
-
-/// What kind of host memory a pool hands out.
-enum class HostMemory {
-  pinned,    ///< page-locked: copies to a device are asynchronous and run at the bus's full rate
-  pageable,  ///< ordinary: every copy is staged and blocks the thread that issues it; for
-             ///< comparison
-};
-
-namespace detail {
+namespace penstock::detail {
 
 /// Bytes of memory that this process may use: the machine's, or its control group's limit.
 inline std::size_t usable_memory() {
@@ -137,5 +129,4 @@ class HostAllocation {
   void (*free_)(std::byte*, std::size_t) noexcept = nullptr;
 };
 
-}  // namespace detail
-}  // namespace penstock
+}  // namespace penstock::detail

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <penstock/detail/memory/checks.hpp>
+#include <penstock/detail/memory/host_memory.hpp>
 #include <penstock/detail/memory/idle_blocks.hpp>
 #include <penstock/detail/process.hpp>
 #include <penstock/pinned_pool.hpp>
@@ -93,7 +94,7 @@ class PinnedPoolCore {
   }
 
   void release(PinnedEntry* entry) noexcept {
-    if (checks && process_.is_this()) mark_released(*entry);  // A child would write the parent's.
+    if (checks_ && process_.is_this()) mark_released(*entry);  // A child would write the parent's.
     bool wakes = false;
     // Asked while the block's shard is locked: a waiter that this look misses has yet to announce
     // itself, and will find the block. wakers_ keeps the core alive until the wake-up is through.
@@ -195,18 +196,16 @@ class PinnedPoolCore {
   }
 
   /// With PENSTOCK_CHECKS, nobody may write a block between its release and its next owner.
-  static void mark_released(const PinnedEntry& entry) noexcept {
-    if constexpr (checks) std::memset(entry.memory.data(), poison, entry.bytes());
+  void mark_released(const PinnedEntry& entry) const noexcept {
+    if (checks_) std::memset(entry.memory.data(), poison, entry.bytes());
   }
   PinnedEntry* checked(PinnedEntry* entry) {
-    if constexpr (checks) {
-      if (entry == nullptr) return nullptr;
-      try {
-        check_poison(entry->memory.data(), entry->bytes());
-      } catch (...) {
-        lose(entry);
-        throw;
-      }
+    if (!checks_ || entry == nullptr) return entry;
+    try {
+      check_poison(entry->memory.data(), entry->bytes());
+    } catch (...) {
+      lose(entry);
+      throw;
     }
     return entry;
   }
@@ -388,6 +387,7 @@ class PinnedPoolCore {
   };
 
   const OwnerProcess process_;
+  const bool checks_ = checks();
   PinnedPoolOptions options_;
   IdleBlocks<PinnedEntry> idle_;
   std::atomic<int> waiters_{0};  // threads in acquire_slowly
@@ -410,37 +410,40 @@ class PinnedPoolCore {
 
 namespace penstock {
 
-inline std::byte* PinnedBlock::data() const noexcept {
+PENSTOCK_INLINE std::byte* PinnedBlock::data() const noexcept {
   return entry_ == nullptr ? nullptr : entry_->memory.data();
 }
 
-inline void PinnedBlock::release() noexcept {
+PENSTOCK_INLINE void PinnedBlock::release() noexcept {
   if (entry_ != nullptr) core_->release(std::exchange(entry_, nullptr));
 }
 
-inline void PinnedBlock::release_after(cudaStream_t stream) {
+PENSTOCK_INLINE void PinnedBlock::release_after(cudaStream_t stream) {
   if (entry_ != nullptr) core_->release_after(std::exchange(entry_, nullptr), stream);
 }
 
-inline PinnedPool::PinnedPool(PinnedPoolOptions options)
+PENSTOCK_INLINE PinnedPool::PinnedPool(PinnedPoolOptions options)
     : core_(new detail::PinnedPoolCore(options)) {}
-inline PinnedPool::~PinnedPool() {
+PENSTOCK_INLINE PinnedPool::~PinnedPool() {
   core_->orphan();
 }
 
-inline PinnedBlock PinnedPool::acquire(std::size_t bytes, const std::stop_token& stop) {
+PENSTOCK_INLINE PinnedBlock PinnedPool::acquire(std::size_t bytes) {
+  return acquire(bytes, std::stop_token{});
+}
+PENSTOCK_INLINE PinnedBlock PinnedPool::acquire(std::size_t bytes, const std::stop_token& stop) {
   return {core_, core_->acquire(bytes, stop), bytes};
 }
-inline PinnedBlock PinnedPool::try_acquire(std::size_t bytes) {
+PENSTOCK_INLINE PinnedBlock PinnedPool::try_acquire(std::size_t bytes) {
   return {core_, core_->try_acquire(bytes), bytes};
 }
-inline void PinnedPool::reserve(std::size_t count, std::size_t bytes) {
+PENSTOCK_INLINE void PinnedPool::reserve(std::size_t count, std::size_t bytes) {
   core_->reserve(count, bytes);
 }
-inline const PinnedPoolOptions& PinnedPool::options() const noexcept {
+PENSTOCK_INLINE const PinnedPoolOptions& PinnedPool::options() const noexcept {
   return core_->options();
 }
-inline PinnedPoolStats PinnedPool::stats() const {
+PENSTOCK_INLINE PinnedPoolStats PinnedPool::stats() const {
   return core_->stats();
 }
 

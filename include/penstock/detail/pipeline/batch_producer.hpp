@@ -1,19 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The inside of BatchProducer. A worker's life: claim a number, take a pinned block, fill it,
-// publish.
+// ProducerCore: the inside of BatchProducer. A worker's life: claim a number, take a pinned block,
+// fill it, publish.
 
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <exception>
+#include <limits>
 #include <penstock/batch_producer.hpp>
+#include <penstock/cuda.hpp>
+#include <penstock/detail/cores.hpp>
+#include <penstock/detail/measure/worker_trace.hpp>
+#include <penstock/detail/memory/batch_object.hpp>
+#include <penstock/detail/memory/checks.hpp>
+#include <penstock/detail/mix.hpp>
+#include <penstock/detail/pipeline/batch_ring.hpp>
+#include <penstock/detail/pipeline/failure_log.hpp>
+#include <penstock/detail/process.hpp>
+#include <penstock/detail/storage/file_reads.hpp>
+#include <penstock/error.hpp>
+#include <penstock/markers.hpp>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <variant>
 
-namespace penstock {
+namespace penstock::detail {
 
-namespace detail {
-
-/// Where the ticket's sample numbers stand in a block: behind the batch.
-template <class Batch>
-std::size_t ticket_offset(const Layout<Batch>& layout) {
+// A block holds the batch's fields, then what is not copied to the device: the ticket's sample
+// numbers, and the batch itself.
+inline std::size_t ticket_offset(const BlockLayout& layout) {
   return (layout.bytes() + 7) / 8 * 8;
+}
+inline std::size_t batch_offset(const BlockLayout& layout) {
+  const std::size_t samples = static_cast<std::size_t>(layout.batch_size());
+  const std::size_t end = ticket_offset(layout) + samples * sizeof(std::uint64_t);
+  return (end + layout.batch_alignment() - 1) / layout.batch_alignment() * layout.batch_alignment();
+}
+
+PENSTOCK_INLINE std::size_t block_bytes(const BlockLayout& layout) {
+  constexpr std::size_t kGranule = 256;  // the pool's
+  return (batch_offset(layout) + layout.batch_bytes() + kGranule - 1) / kGranule * kGranule;
 }
 
 /// a * b, or the largest number that a ring can count to.
@@ -31,49 +61,126 @@ inline ProducerOptions checked(ProducerOptions options) {
   return options;
 }
 
-}  // namespace detail
+class ProducerCore final : public AnyProducer {
+ public:
+  ProducerCore(const BlockLayout& layout, AnySampler sampler, ErasedSource source, PinnedPool& pool,
+               ProducerOptions options);
+  ProducerCore(const ProducerCore&) = delete;
+  ProducerCore& operator=(const ProducerCore&) = delete;
+  ~ProducerCore() override { stop(); }
 
-template <class Batch>
-BatchProducer<Batch>::BatchProducer(Layout<Batch> layout, AnySampler sampler,
-                                    AnySource<Batch> source, PinnedPool& pool,
-                                    ProducerOptions options)
-    : layout_(std::move(layout)),
+  std::optional<HostBlock> next() override;
+  bool ready() noexcept override;
+  bool at_end() noexcept override;
+  void stop() noexcept override;
+  void seek(std::uint64_t epoch, std::uint64_t batch) override;
+
+  std::uint64_t position() const noexcept override {
+    return options_.workers == 0 ? inline_next_.load(std::memory_order_relaxed) : ring_.head();
+  }
+  std::uint64_t batches() const noexcept override { return batches_; }
+  const ProducerOptions& options() const noexcept override { return options_; }
+  StageStats stats() const override;
+  std::vector<Failure> failures() const override { return log_.kept(); }
+  std::uint64_t skipped() const noexcept override { return log_.skipped(); }
+  std::uint64_t replaced() const noexcept override { return log_.replaced(); }
+  /// What the worker with the oldest batch does, for StallError.
+  WorkerActivity oldest_activity() const;
+
+ private:
+  struct Filled {
+    HostBlock batch;
+    std::unique_ptr<Failed> instead_of;
+  };
+  struct End {};  // the source returned false
+  using Item = std::variant<Filled, Failed, End>;
+
+  /// What one thread fills batches with.
+  struct Tools {
+    WorkerTrace& trace;
+    std::stop_token stop;
+    BatchObject batch;                     // that the source sees
+    std::optional<ErasedSource> source{};  // its own copy
+    std::vector<std::uint64_t> samples{};
+  };
+
+  void start();
+  void work(std::size_t worker, const std::stop_token& stop);
+  bool enter(WorkerTrace& trace);
+  PinnedBlock acquire(WorkerTrace& trace, const std::stop_token& stop);
+  Item make(std::uint64_t number, PinnedBlock block, Tools& tools) noexcept;
+  Item attempt(std::uint64_t number, std::uint64_t samples_of, PinnedBlock& block, Tools& tools);
+  void replace(Item& item, std::uint64_t number, PinnedBlock& block, Tools& tools);
+  Item fill(PinnedBlock& block, const Ticket& ticket, Tools& tools);
+  std::size_t bytes(const HostBlock& batch) const;
+  Ticket write_ticket(std::uint64_t number, std::uint64_t samples_of, const PinnedBlock& block,
+                      std::vector<std::uint64_t>& samples) const;
+  bool is_dealt_with(Item& item) noexcept;
+  HostBlock batch_in(Item&& item) const;
+  void count_queue() noexcept;
+  std::optional<HostBlock> next_inline();
+
+  const BlockLayout layout_;
+  const AnySampler sampler_;
+  const ErasedSource source_;
+  PinnedPool& pool_;
+  const OwnerProcess process_;
+  const bool checks_ = checks();
+  ProducerOptions options_;
+  std::uint64_t batches_;  // of an epoch
+  std::uint64_t total_;    // of all epochs
+  std::size_t block_bytes_;
+  int device_;
+
+  BatchRing<Item> ring_;
+  FailureLog log_;
+  std::atomic_flag in_next_;                         // some thread is
+  bool finished_ = false;                            // of the consumer
+  std::atomic<std::uint64_t> looks_{0}, queued_{0};  // at the queue; written by the consumer
+  std::vector<WorkerTrace> traces_;
+  std::atomic<std::uint64_t> inline_next_{0};  // with 0 workers: the next number,
+  Tools inline_tools_;                         // and what next() fills it with
+  std::vector<std::jthread> workers_;          // last: joined before anything they use goes away
+};
+
+PENSTOCK_INLINE std::unique_ptr<AnyProducer> make_producer(const BlockLayout& layout,
+                                                           AnySampler sampler, ErasedSource source,
+                                                           PinnedPool& pool,
+                                                           ProducerOptions options) {
+  return std::make_unique<ProducerCore>(layout, std::move(sampler), std::move(source), pool,
+                                        std::move(options));
+}
+
+PENSTOCK_INLINE ProducerCore::ProducerCore(const BlockLayout& layout, AnySampler sampler,
+                                           ErasedSource source, PinnedPool& pool,
+                                           ProducerOptions options)
+    : layout_(layout),
       sampler_(std::move(sampler)),
       source_(std::move(source)),
       pool_(pool),
-      options_(detail::checked(std::move(options))),
+      options_(checked(std::move(options))),
       batches_(sampler_.batches()),
-      total_(detail::saturated_product(batches_, options_.epochs)),
+      total_(saturated_product(batches_, options_.epochs)),
       block_bytes_(block_bytes(layout_)),
       device_(current_device()),
       ring_(options_.depth, options_.ordered),
       log_(options_.on_failure),
       traces_(static_cast<std::size_t>(std::max(1, options_.workers))),
-      inline_tools_{traces_.front(), {}} {
+      inline_tools_{traces_.front(), {}, BatchObject(layout_)} {
   if (layout_.bytes() == 0) throw std::invalid_argument("the layout has no field: call field()");
   seek(0, 0);
 }
 
-template <class Batch>
-std::size_t BatchProducer<Batch>::block_bytes(const Layout<Batch>& layout) {
-  constexpr std::size_t kGranule = 256;  // the pool's
-  const std::size_t bytes = detail::ticket_offset(layout) +
-                            static_cast<std::size_t>(layout.batch_size()) * sizeof(std::uint64_t);
-  return (bytes + kGranule - 1) / kGranule * kGranule;
-}
-
-template <class Batch>
-void BatchProducer<Batch>::stop() noexcept {
-  if (!process_.is_this()) return detail::leak(std::move(workers_));
+PENSTOCK_INLINE void ProducerCore::stop() noexcept {
+  if (!process_.is_this()) return leak(std::move(workers_));
   for (auto& worker : workers_) worker.request_stop();
   ring_.close();
   workers_.clear();
 }
 
-template <class Batch>
-void BatchProducer<Batch>::seek(std::uint64_t epoch, std::uint64_t batch) {
+PENSTOCK_INLINE void ProducerCore::seek(std::uint64_t epoch, std::uint64_t batch) {
   stop();
-  const std::uint64_t first = std::min(total_, detail::saturated_product(batches_, epoch) + batch);
+  const std::uint64_t first = std::min(total_, saturated_product(batches_, epoch) + batch);
   finished_ = false;
   ring_.reopen(first, total_);
   inline_next_ = first;
@@ -81,8 +188,7 @@ void BatchProducer<Batch>::seek(std::uint64_t epoch, std::uint64_t batch) {
   start();
 }
 
-template <class Batch>
-void BatchProducer<Batch>::start() {
+PENSTOCK_INLINE void ProducerCore::start() {
   const auto count = static_cast<std::size_t>(options_.workers);
   workers_.reserve(count);
   try {
@@ -94,11 +200,10 @@ void BatchProducer<Batch>::start() {
   }
 }
 
-template <class Batch>
-void BatchProducer<Batch>::work(std::size_t worker, const std::stop_token& stop) {
+PENSTOCK_INLINE void ProducerCore::work(std::size_t worker, const std::stop_token& stop) {
   markers::name_this_thread("penstock worker");
-  Tools tools{traces_[worker], stop};
-  const detail::WorkerTrace::Shift shift(tools.trace);
+  Tools tools{traces_[worker], stop, BatchObject(layout_)};
+  const WorkerTrace::Shift shift(tools.trace);
   // Captures on other threads forbid event queries to threads that have not opted out.
   const CaptureModeGuard capture_mode;
   // Where this fails, the calls that need the device say so, at a batch's place.
@@ -127,26 +232,23 @@ void BatchProducer<Batch>::work(std::size_t worker, const std::stop_token& stop)
   }
 }
 
-template <class Batch>
-bool BatchProducer<Batch>::enter(detail::WorkerTrace& trace) {
+PENSTOCK_INLINE bool ProducerCore::enter(WorkerTrace& trace) {
   if (ring_.try_enter()) return true;  // Mostly, with a slow source; no clock is read.
-  const detail::WorkerTrace::Wait wait(trace, detail::WorkerState::room, ring_.next_number());
+  const WorkerTrace::Wait wait(trace, WorkerState::room, ring_.next_number());
   const ScopedRange range(markers::wait_for_room, ring_.next_number());
   return ring_.enter();
 }
 
-template <class Batch>
-PinnedBlock BatchProducer<Batch>::acquire(detail::WorkerTrace& trace, const std::stop_token& stop) {
+PENSTOCK_INLINE PinnedBlock ProducerCore::acquire(WorkerTrace& trace, const std::stop_token& stop) {
   if (PinnedBlock block = pool_.try_acquire(block_bytes_)) return block;
-  const detail::WorkerTrace::Wait wait(trace, detail::WorkerState::memory, ring_.next_number());
+  const WorkerTrace::Wait wait(trace, WorkerState::memory, ring_.next_number());
   const ScopedRange range(markers::wait_for_memory, ring_.next_number());
   return pool_.acquire(block_bytes_, stop);
 }
 
 /// Makes batch `number` in `block`. The first call copies the source.
-template <class Batch>
-auto BatchProducer<Batch>::make(std::uint64_t number, PinnedBlock block, Tools& tools) noexcept
-    -> Item {
+PENSTOCK_INLINE auto ProducerCore::make(std::uint64_t number, PinnedBlock block,
+                                        Tools& tools) noexcept -> Item {
   try {
     if (!tools.source) {
       tools.samples.reserve(static_cast<std::size_t>(layout_.batch_size()));
@@ -168,9 +270,8 @@ auto BatchProducer<Batch>::make(std::uint64_t number, PinnedBlock block, Tools& 
 
 /// Fills batch `number` with the samples of batch `samples_of`; a failure is an Item too. Keeps
 /// `block` unless it fills it.
-template <class Batch>
-auto BatchProducer<Batch>::attempt(std::uint64_t number, std::uint64_t samples_of,
-                                   PinnedBlock& block, Tools& tools) -> Item {
+PENSTOCK_INLINE auto ProducerCore::attempt(std::uint64_t number, std::uint64_t samples_of,
+                                           PinnedBlock& block, Tools& tools) -> Item {
   const auto failed = [&](const char* what) {
     return Failed{std::current_exception(),
                   std::make_unique<Failure>(
@@ -187,14 +288,13 @@ auto BatchProducer<Batch>::attempt(std::uint64_t number, std::uint64_t samples_o
 }
 
 /// Puts a batch made of other samples in the place of one that failed.
-template <class Batch>
-void BatchProducer<Batch>::replace(Item& item, std::uint64_t number, PinnedBlock& block,
-                                   Tools& tools) {
+PENSTOCK_INLINE void ProducerCore::replace(Item& item, std::uint64_t number, PinnedBlock& block,
+                                           Tools& tools) {
   constexpr std::uint64_t kAttempts = 3;
   const std::uint64_t first = number - number % batches_;  // of the epoch
   const std::uint64_t seed = batch_seed(sampler_.seed(), number / batches_, number % batches_);
   for (std::uint64_t i = 0; i < kAttempts && batches_ > 1; ++i) {
-    const std::uint64_t step = 1 + detail::mix64(seed + i) % (batches_ - 1);
+    const std::uint64_t step = 1 + mix64(seed + i) % (batches_ - 1);
     Item other = attempt(number, first + (number - first + step) % batches_, block, tools);
     if (auto* filled = std::get_if<Filled>(&other)) {
       filled->instead_of = std::make_unique<Failed>(std::move(std::get<Failed>(item)));
@@ -204,42 +304,42 @@ void BatchProducer<Batch>::replace(Item& item, std::uint64_t number, PinnedBlock
   }
 }
 
-template <class Batch>
-std::size_t BatchProducer<Batch>::bytes(const HostBatch<Batch>& batch) const {
+PENSTOCK_INLINE std::size_t ProducerCore::bytes(const HostBlock& batch) const {
   std::size_t sum = 0;
-  layout_.for_each_range(batch.samples(), [&](std::size_t, std::size_t part) { sum += part; });
+  layout_.for_each_range(batch.samples, [&](std::size_t, std::size_t part) { sum += part; });
   return sum;
 }
 
 /// The sample numbers stand behind the batch in its block, so they live exactly as long.
-template <class Batch>
-Ticket BatchProducer<Batch>::write_ticket(std::uint64_t number, std::uint64_t samples_of,
-                                          const PinnedBlock& block,
-                                          std::vector<std::uint64_t>& samples) const {
+PENSTOCK_INLINE Ticket ProducerCore::write_ticket(std::uint64_t number, std::uint64_t samples_of,
+                                                  const PinnedBlock& block,
+                                                  std::vector<std::uint64_t>& samples) const {
   const std::uint64_t epoch = number / batches_, batch = number % batches_;
   sampler_.samples(epoch, samples_of % batches_, samples);
   if (samples.empty() || samples.size() > static_cast<std::size_t>(layout_.batch_size()))
     throw std::length_error("the sampler names " + std::to_string(samples.size()) +
                             " samples, the layout has room for 1 to " +
                             std::to_string(layout_.batch_size()));
-  auto* tail = reinterpret_cast<std::uint64_t*>(block.data() + detail::ticket_offset(layout_));
+  auto* tail = reinterpret_cast<std::uint64_t*>(block.data() + ticket_offset(layout_));
   std::copy(samples.begin(), samples.end(), tail);
   return {epoch, batch, batch_seed(sampler_.seed(), epoch, batch), {tail, samples.size()}};
 }
 
-template <class Batch>
-auto BatchProducer<Batch>::fill(PinnedBlock& block, const Ticket& ticket, Tools& tools) -> Item {
-  if constexpr (detail::checks) std::memset(block.data(), detail::blank, layout_.bytes());
-  Batch batch = layout_.bind(block.data(), static_cast<std::int64_t>(ticket.samples.size()));
+PENSTOCK_INLINE auto ProducerCore::fill(PinnedBlock& block, const Ticket& ticket, Tools& tools)
+    -> Item {
+  if (checks_) std::memset(block.data(), blank, layout_.bytes());
+  void* const batch = tools.batch.get();
+  layout_.bind(batch, block.data(), static_cast<std::int64_t>(ticket.samples.size()));
   const auto call_source = [&] { return (*tools.source)(ticket, batch, tools.stop); };
-  if (!detail::with_whole_files(call_source)) return End{};
+  if (!with_whole_files(call_source)) return End{};
   const std::int64_t samples = layout_.samples(batch, block.data());
-  if constexpr (detail::checks) detail::check_fields(layout_, block.data(), samples);
-  return Filled{{std::move(block), batch, ticket, samples}, nullptr};
+  if (checks_) check_fields(layout_, block.data(), samples);
+  void* const kept = block.data() + batch_offset(layout_);
+  std::memcpy(kept, batch, layout_.batch_bytes());
+  return Filled{{std::move(block), kept, ticket, samples}, nullptr};
 }
 
-template <class Batch>
-bool BatchProducer<Batch>::ready() noexcept {
+PENSTOCK_INLINE bool ProducerCore::ready() noexcept {
   while (!finished_ && ring_.full()) {
     if (!is_dealt_with(ring_.front())) return true;
     ring_.pop();
@@ -247,16 +347,14 @@ bool BatchProducer<Batch>::ready() noexcept {
   return false;
 }
 
-template <class Batch>
-bool BatchProducer<Batch>::at_end() noexcept {
+PENSTOCK_INLINE bool ProducerCore::at_end() noexcept {
   if (ready()) return false;
   finished_ = finished_ || (options_.workers > 0 ? ring_.over() : inline_next_ == total_);
   return finished_;
 }
 
 /// Nothing in `item` is for the consumer.
-template <class Batch>
-bool BatchProducer<Batch>::is_dealt_with(Item& item) noexcept {
+PENSTOCK_INLINE bool ProducerCore::is_dealt_with(Item& item) noexcept {
   if (std::holds_alternative<End>(item)) {
     // In order, nothing behind it counts; as they come, batches that other workers had begun may
     // still follow.
@@ -275,8 +373,7 @@ bool BatchProducer<Batch>::is_dealt_with(Item& item) noexcept {
   return false;
 }
 
-template <class Batch>
-std::optional<HostBatch<Batch>> BatchProducer<Batch>::next() {
+PENSTOCK_INLINE std::optional<HostBlock> ProducerCore::next() {
   if (in_next_.test_and_set(std::memory_order_acquire))
     throw std::logic_error("BatchProducer::next: another thread is in it");
   struct Leave {
@@ -292,24 +389,22 @@ std::optional<HostBatch<Batch>> BatchProducer<Batch>::next() {
   count_queue();
   struct Pop {
     ~Pop() { ring.pop(); }
-    detail::BatchRing<Item>& ring;
+    BatchRing<Item>& ring;
   } const pop{ring_};
   log_.count_batch();
   return batch_in(std::move(ring_.front()));
 }
 
 /// Now and then only: the answer is on a cache line that the workers write for each batch.
-template <class Batch>
-void BatchProducer<Batch>::count_queue() noexcept {
+PENSTOCK_INLINE void ProducerCore::count_queue() noexcept {
   constexpr std::uint64_t kTakesPerLook = 8;
   if (ring_.head() % kTakesPerLook != 0) return;
-  detail::add_alone(queued_, std::uint64_t{ring_.queued()});
-  detail::add_alone(looks_, std::uint64_t{1});
+  add_alone(queued_, std::uint64_t{ring_.queued()});
+  add_alone(looks_, std::uint64_t{1});
 }
 
-template <class Batch>
-std::optional<HostBatch<Batch>> BatchProducer<Batch>::next_inline() {
-  const detail::WorkerTrace::Shift shift(inline_tools_.trace);
+PENSTOCK_INLINE std::optional<HostBlock> ProducerCore::next_inline() {
+  const WorkerTrace::Shift shift(inline_tools_.trace);
   while (!at_end()) {
     // Counted before it is made: after an exception the next call makes the batch behind it.
     const std::uint64_t number = inline_next_++;
@@ -324,16 +419,14 @@ std::optional<HostBatch<Batch>> BatchProducer<Batch>::next_inline() {
   return std::nullopt;
 }
 
-template <class Batch>
-HostBatch<Batch> BatchProducer<Batch>::batch_in(Item&& item) const {
+PENSTOCK_INLINE HostBlock ProducerCore::batch_in(Item&& item) const {
   if (const auto* failed = std::get_if<Failed>(&item)) failed->raise(log_.policy());
   return std::get<Filled>(std::move(item)).batch;
 }
 
-template <class Batch>
-StageStats BatchProducer<Batch>::stats() const {
+PENSTOCK_INLINE StageStats ProducerCore::stats() const {
   StageStats stats{.capacity = options_.depth};
-  for (const detail::WorkerTrace& trace : traces_) {
+  for (const WorkerTrace& trace : traces_) {
     stats.busy += trace.busy();
     stats.waiting_for_room += trace.waiting();
     stats.batches += trace.batches();
@@ -345,16 +438,14 @@ StageStats BatchProducer<Batch>::stats() const {
   return stats;
 }
 
-template <class Batch>
-detail::WorkerActivity BatchProducer<Batch>::oldest_activity() const {
-  detail::WorkerActivity oldest;
-  for (const detail::WorkerTrace& trace : traces_) {
-    const detail::WorkerActivity activity = trace.activity();
-    if (activity.state == detail::WorkerState::idle) continue;
-    if (oldest.state == detail::WorkerState::idle || activity.number < oldest.number)
-      oldest = activity;
+PENSTOCK_INLINE WorkerActivity ProducerCore::oldest_activity() const {
+  WorkerActivity oldest;
+  for (const WorkerTrace& trace : traces_) {
+    const WorkerActivity activity = trace.activity();
+    if (activity.state == WorkerState::idle) continue;
+    if (oldest.state == WorkerState::idle || activity.number < oldest.number) oldest = activity;
   }
   return oldest;
 }
 
-}  // namespace penstock
+}  // namespace penstock::detail

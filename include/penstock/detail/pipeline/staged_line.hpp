@@ -11,20 +11,27 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <penstock/detail/memory/batch_object.hpp>
 #include <penstock/detail/pipeline/event_count.hpp>
 #include <penstock/device_arena.hpp>
-#include <penstock/source.hpp>
+#include <penstock/prefetcher.hpp>
 #include <utility>
 #include <vector>
 
 namespace penstock::detail {
 
 /// A device slot and the batch in it: staged (its copy is issued), then leased.
-template <class Batch>
-struct Staged {
-  DeviceSlot slot;
-  Batch batch;
-  Ticket ticket;
+struct Staged : LeasedBatch {
+  /// For the batches of `layout`, in the slot of this number.
+  Staged(const BlockLayout& layout, std::size_t number)
+      : LeasedBatch{nullptr, {}, number}, object(layout) {
+    batch = object.get();
+    samples.reserve(static_cast<std::size_t>(layout.batch_size()));
+    consumers.reserve(8);
+  }
+
+  DeviceSlot memory;
+  BatchObject object;                  // that `batch` points at
   std::vector<std::uint64_t> samples;  // that the ticket names
   cudaEvent_t copied = nullptr;
   std::vector<cudaStream_t> consumers;  // of the lease
@@ -33,12 +40,11 @@ struct Staged {
 };
 
 /// Any thread may add; one thread at a time consumes. Nothing allocates within `capacity`.
-template <class Batch>
 class StagedLine {
  public:
   explicit StagedLine(std::size_t capacity) { line_.reserve(capacity); }
 
-  void push(Staged<Batch>& staged) {
+  void push(Staged& staged) {
     {
       const std::lock_guard lock(mutex_);
       line_.push_back(&staged);
@@ -90,7 +96,7 @@ class StagedLine {
   void notify() { changed_.notify_one(); }
 
   /// nullptr: nobody is in line.
-  Staged<Batch>* first() const {
+  Staged* first() const {
     const std::lock_guard lock(mutex_);
     return line_.empty() ? nullptr : line_.front();
   }
@@ -103,7 +109,7 @@ class StagedLine {
 
   /// Gives back every slot in line and forgets the end. Nobody may push meanwhile.
   void clear() {
-    for (Staged<Batch>* staged : line_) staged->slot = DeviceSlot();
+    for (Staged* staged : line_) staged->memory = DeviceSlot();
     line_.clear();
     size_.store(0, std::memory_order_relaxed);
     ended_.store(false, std::memory_order_relaxed);
@@ -114,7 +120,7 @@ class StagedLine {
 
  private:
   mutable std::mutex mutex_;  // Never held across a call of CUDA's.
-  std::vector<Staged<Batch>*> line_;
+  std::vector<Staged*> line_;
   std::exception_ptr failure_;
   // Only hints at what is under the lock: they order nothing.
   std::atomic<std::size_t> size_{0};

@@ -18,8 +18,9 @@
 #include <penstock/detail/measure/consumer_clock.hpp>
 #include <penstock/detail/measure/copy_watch.hpp>
 #include <penstock/detail/measure/take_watch.hpp>
+#include <penstock/detail/memory/host_memory.hpp>
+#include <penstock/detail/pipeline/batch_producer.hpp>
 #include <penstock/detail/pipeline/landing.hpp>
-#include <penstock/detail/pipeline/lease.hpp>
 #include <penstock/detail/pipeline/staged_line.hpp>
 #include <penstock/prefetcher.hpp>
 #include <stdexcept>
@@ -29,23 +30,23 @@
 
 namespace penstock::detail {
 
-template <class Batch, class Host>
-class HandOver final : public LeaseOwner<Batch> {
+class HandOver final : public AnyPrefetcher {
  public:
-  HandOver(Layout<Host> layout, AnySampler sampler, AnySource<Host> source,
-           typename Landing<Batch, Host>::Transform transform, PrefetcherOptions options);
+  HandOver(const BlockLayout& layout, AnySampler sampler, ErasedSource source,
+           Landing::Transform transform, PrefetcherOptions options);
   HandOver(const HandOver&) = delete;
   HandOver& operator=(const HandOver&) = delete;
 
-  Staged<Batch>* take(cudaStream_t consumer);
-  void give_back(Staged<Batch>& staged) noexcept override;
-  void close() noexcept;
+  LeasedBatch* take(cudaStream_t consumer) override;
+  void also_used_on(LeasedBatch& batch, cudaStream_t stream) override;
+  void give_back(LeasedBatch& batch) noexcept override;
+  void close() noexcept override;
   bool forked() const noexcept override { return !process_.is_this(); }
 
-  State state() const;
-  void restore(const State& state);
-  Stats stats();
-  std::vector<Failure> failures() const { return producer_->failures(); }
+  State state() const override;
+  void restore(const State& state) override;
+  Stats stats() override;
+  std::vector<Failure> failures() const override { return producer_->failures(); }
 
  private:
   static PrefetcherOptions checked(PrefetcherOptions options);
@@ -55,31 +56,31 @@ class HandOver final : public LeaseOwner<Batch> {
   void pump() noexcept;
   bool stage_ready_batch() noexcept;
   bool reserve_slot();
-  void stage(HostBatch<Host> host);
+  void stage(HostBlock host);
   void stage(std::exception_ptr&& error);
-  Staged<Batch>& fill_reserved_slot();
-  void copy(HostBatch<Host>& host, std::byte* target);
+  Staged& fill_reserved_slot();
+  void copy(HostBlock& host, std::byte* target);
   void stage_inline();
   void pump_after_lease() noexcept;
 
-  Staged<Batch>* wait_for_first();
-  [[noreturn]] void throw_staged_error(Staged<Batch>& staged);
+  Staged* wait_for_first();
+  [[noreturn]] void throw_staged_error(Staged& staged);
   [[noreturn]] void throw_stall();
   void pause() noexcept;
 
   const OwnerProcess process_;
   const PrefetcherOptions options_;
-  const Layout<Host> layout_;
+  const BlockLayout layout_;
   const State start_;
   const std::uint64_t batches_;  // of an epoch
 
   Stream copy_stream_;
   markers::StreamName copy_stream_name_{copy_stream_.get(), "penstock copies"};
   PinnedPool pool_;
-  const Landing<Batch, Host> landing_;
+  const Landing landing_;
   DeviceArena arena_;
   CopyWatch watch_;
-  std::vector<Staged<Batch>> slots_;  // by slot index
+  std::vector<Staged> slots_;  // by slot index
 
   // Of the thread that pumps.
   std::atomic<std::uint32_t> requests_{0};
@@ -87,7 +88,7 @@ class HandOver final : public LeaseOwner<Batch> {
   std::optional<DeviceSlot> reserved_;  // for the next copy
   std::atomic<std::uint64_t> copied_bytes_{0};
 
-  StagedLine<Batch> line_;  // from the thread that pumps to the consumer
+  StagedLine line_;  // from the thread that pumps to the consumer
 
   // Of the thread in take(), which waits there with the lock: threads are served one by one.
   std::mutex take_mutex_;
@@ -97,11 +98,10 @@ class HandOver final : public LeaseOwner<Batch> {
   std::atomic<std::uint64_t> delivered_{0}, queued_{0};
   std::atomic<std::size_t> leased_{0};
 
-  std::optional<BatchProducer<Host>> producer_;  // last: its workers pump
+  std::optional<ProducerCore> producer_;  // last: its workers pump
 };
 
-template <class Batch, class Host>
-PrefetcherOptions HandOver<Batch, Host>::checked(PrefetcherOptions options) {
+PENSTOCK_INLINE PrefetcherOptions HandOver::checked(PrefetcherOptions options) {
   if (options.workers < 0)
     throw std::invalid_argument("workers is " + std::to_string(options.workers) +
                                 ", must be 0 (run the source in next) or more");
@@ -111,16 +111,14 @@ PrefetcherOptions HandOver<Batch, Host>::checked(PrefetcherOptions options) {
   return options;
 }
 
-template <class Batch, class Host>
-CopyClock HandOver<Batch, Host>::copy_clock(const PrefetcherOptions& options) {
+PENSTOCK_INLINE CopyClock HandOver::copy_clock(const PrefetcherOptions& options) {
   if (options.device_times) return CopyClock::events;
   return options.host_memory == HostMemory::pinned ? CopyClock::looks : CopyClock::host;
 }
 
 /// Room for exactly host_depth blocks.
-template <class Batch, class Host>
-PinnedPoolOptions HandOver<Batch, Host>::pool_options(const PrefetcherOptions& options,
-                                                      std::size_t block) {
+PENSTOCK_INLINE PinnedPoolOptions HandOver::pool_options(const PrefetcherOptions& options,
+                                                         std::size_t block) {
   const std::size_t cap =
       options.max_host_bytes == 0 ? usable_memory() / 2 : options.max_host_bytes;
   if (block > cap / options.host_depth)
@@ -136,27 +134,23 @@ PinnedPoolOptions HandOver<Batch, Host>::pool_options(const PrefetcherOptions& o
           .numa_node = options.numa_node};
 }
 
-template <class Batch, class Host>
-HandOver<Batch, Host>::HandOver(Layout<Host> layout, AnySampler sampler, AnySource<Host> source,
-                                typename Landing<Batch, Host>::Transform transform,
-                                PrefetcherOptions options)
+HandOver::HandOver(const BlockLayout& layout, AnySampler sampler, ErasedSource source,
+                   Landing::Transform transform, PrefetcherOptions options)
     : options_(checked(options)),
-      layout_(std::move(layout)),
+      layout_(layout),
       start_(sampler.start()),
       batches_(sampler.batches()),
       copy_stream_(options_.copy_priority),
-      pool_(pool_options(options_, BatchProducer<Host>::block_bytes(layout_))),
+      pool_(pool_options(options_, block_bytes(layout_))),
       landing_(layout_, std::move(transform), copy_stream_.get()),
       arena_(options_.device_depth, landing_.slot_bytes()),
       watch_(options_.host_depth + options_.device_depth, copy_clock(options_)),
-      slots_(options_.device_depth),
       line_(options_.device_depth),
       takes_(options_.device_times ? options_.host_depth + options_.device_depth : 0) {
-  pool_.reserve(options_.host_depth, BatchProducer<Host>::block_bytes(layout_));
-  for (Staged<Batch>& staged : slots_) {
-    staged.samples.reserve(static_cast<std::size_t>(layout_.batch_size()));
-    staged.consumers.reserve(8);
-  }
+  pool_.reserve(options_.host_depth, block_bytes(layout_));
+  slots_.reserve(options_.device_depth);
+  for (std::size_t i = 0; i < options_.device_depth; ++i)
+    slots_.emplace_back(landing_.slot_layout(), i);
   producer_.emplace(layout_, std::move(sampler), std::move(source), pool_,
                     ProducerOptions{.workers = options_.workers,
                                     .depth = options_.host_depth,
@@ -170,8 +164,7 @@ HandOver<Batch, Host>::HandOver(Layout<Host> layout, AnySampler sampler, AnySour
 
 // ---- The pump: producer -> copy stream -> line --------------------------------------------------
 
-template <class Batch, class Host>
-void HandOver<Batch, Host>::pump() noexcept {
+PENSTOCK_INLINE void HandOver::pump() noexcept {
   if (requests_.fetch_add(1) != 0) return;  // The thread that pumps will go around once more.
   std::uint32_t served = 1;
   do {
@@ -182,8 +175,7 @@ void HandOver<Batch, Host>::pump() noexcept {
 }
 
 /// Issues one copy, if a batch is ready and a slot is free; false: not now.
-template <class Batch, class Host>
-bool HandOver<Batch, Host>::stage_ready_batch() noexcept {
+PENSTOCK_INLINE bool HandOver::stage_ready_batch() noexcept {
   if (paused_.load() || line_.ended() || options_.workers == 0) return false;
   if (producer_->at_end()) {
     line_.end();
@@ -211,36 +203,34 @@ bool HandOver<Batch, Host>::stage_ready_batch() noexcept {
 }
 
 /// Reserves a slot for the next copy; the copy stream waits for the slot's last readers.
-template <class Batch, class Host>
-bool HandOver<Batch, Host>::reserve_slot() {
+PENSTOCK_INLINE bool HandOver::reserve_slot() {
   // Without workers a slot is reserved before the batch is ready.
   if (options_.workers > 0) watch_.queue(copy_stream_.get());
   if (!reserved_) reserved_ = arena_.try_acquire(copy_stream_.get());
   return reserved_.has_value();
 }
 
-template <class Batch, class Host>
-Staged<Batch>& HandOver<Batch, Host>::fill_reserved_slot() {
-  Staged<Batch>& staged = slots_[reserved_->index()];
-  staged.slot = std::move(*reserved_);
+PENSTOCK_INLINE Staged& HandOver::fill_reserved_slot() {
+  Staged& staged = slots_[reserved_->index()];
+  staged.memory = std::move(*reserved_);
   reserved_.reset();
   staged.error = nullptr;
   staged.next = producer_->position();
   return staged;
 }
 
-template <class Batch, class Host>
-void HandOver<Batch, Host>::stage(HostBatch<Host> host) {
-  Staged<Batch>& staged = fill_reserved_slot();
-  const auto& samples = host.ticket().samples;
+PENSTOCK_INLINE void HandOver::stage(HostBlock host) {
+  Staged& staged = fill_reserved_slot();
+  const auto& samples = host.ticket.samples;
   staged.samples.assign(samples.begin(), samples.end());
-  staged.ticket = host.ticket();
+  staged.ticket = host.ticket;
   staged.ticket.samples = staged.samples;
   const cudaStream_t stream = copy_stream_.get();
   try {
     watch_.begin(stream);
+    landing_.take_over(host.batch, staged);
     copy(host, landing_.target(staged));
-    landing_.land(*host, host.samples(), staged, stream);
+    landing_.land(host.samples, staged, stream);
     staged.copied = watch_.end(stream);
   } catch (...) {
     staged.error = std::current_exception();
@@ -249,41 +239,38 @@ void HandOver<Batch, Host>::stage(HostBatch<Host> host) {
 }
 
 /// An error takes the place of its batch, slot included, so that errors are bounded as batches are.
-template <class Batch, class Host>
-void HandOver<Batch, Host>::stage(std::exception_ptr&& error) {
-  Staged<Batch>& staged = fill_reserved_slot();
+PENSTOCK_INLINE void HandOver::stage(std::exception_ptr&& error) {
+  Staged& staged = fill_reserved_slot();
   staged.error = std::move(error);
   line_.push(staged);
 }
 
-template <class Batch, class Host>
-void HandOver<Batch, Host>::copy(HostBatch<Host>& host, std::byte* target) {
+PENSTOCK_INLINE void HandOver::copy(HostBlock& host, std::byte* target) {
   const cudaStream_t stream = copy_stream_.get();
-  const ScopedRange range(markers::copy, host.ticket().batch);
+  const ScopedRange range(markers::copy, host.ticket.batch);
   try {
-    layout_.for_each_range(host.samples(), [&](std::size_t offset, std::size_t bytes) {
-      check(cudaMemcpyAsync(target + offset, host.data() + offset, bytes, cudaMemcpyHostToDevice,
-                            stream),
+    layout_.for_each_range(host.samples, [&](std::size_t offset, std::size_t bytes) {
+      check(cudaMemcpyAsync(target + offset, host.block.data() + offset, bytes,
+                            cudaMemcpyHostToDevice, stream),
             "cudaMemcpyAsync", bytes);
       add_alone(copied_bytes_, std::uint64_t{bytes});
     });
   } catch (...) {
     // Part of it may be on its way: the block must not come back before that.
     try {
-      host.release_after(stream);
+      host.block.release_after(stream);
     } catch (const CudaError&) {
       // The pool keeps the block for good; the first error is the one that is told.
     }
     throw;
   }
-  host.release_after(stream);
+  host.block.release_after(stream);
 }
 
 // ---- The consumer: line -> lease -> slot --------------------------------------------------------
 
 /// The first batch in line, for `consumer`; nullptr at the end.
-template <class Batch, class Host>
-Staged<Batch>* HandOver<Batch, Host>::take(cudaStream_t consumer) {
+PENSTOCK_INLINE LeasedBatch* HandOver::take(cudaStream_t consumer) {
   process_.require("Prefetcher::next");
   const std::lock_guard lock(take_mutex_);
   const ConsumerClock::Visit visit(clock_);
@@ -292,7 +279,7 @@ Staged<Batch>* HandOver<Batch, Host>::take(cudaStream_t consumer) {
 
   takes_.ask(consumer);
   if (options_.workers == 0) stage_inline();
-  Staged<Batch>* staged = wait_for_first();
+  Staged* staged = wait_for_first();
   if (staged == nullptr) return nullptr;
   if (staged->error) throw_staged_error(*staged);
   // Where this throws, the batch stays first in line.
@@ -308,8 +295,7 @@ Staged<Batch>* HandOver<Batch, Host>::take(cudaStream_t consumer) {
 }
 
 /// nullptr: the end.
-template <class Batch, class Host>
-Staged<Batch>* HandOver<Batch, Host>::wait_for_first() {
+PENSTOCK_INLINE Staged* HandOver::wait_for_first() {
   line_.throw_failure();
   if (line_.size() == 0) pump();  // A pump that failed is tried again.
   arena_.require_slot();
@@ -318,19 +304,17 @@ Staged<Batch>* HandOver<Batch, Host>::wait_for_first() {
   return line_.first();
 }
 
-template <class Batch, class Host>
-void HandOver<Batch, Host>::throw_staged_error(Staged<Batch>& staged) {
+PENSTOCK_INLINE void HandOver::throw_staged_error(Staged& staged) {
   const std::exception_ptr error = std::move(staged.error);
   line_.pop_first();
   position_ = staged.next;
-  staged.slot = DeviceSlot();  // Its next writer comes after whatever was copied.
+  staged.memory = DeviceSlot();  // Its next writer comes after whatever was copied.
   pump();
   std::rethrow_exception(error);
 }
 
 /// With 0 workers: makes one batch on this thread and issues its copy.
-template <class Batch, class Host>
-void HandOver<Batch, Host>::stage_inline() {
+PENSTOCK_INLINE void HandOver::stage_inline() {
   if (line_.size() != 0 || line_.ended()) return;
   line_.throw_failure();
   arena_.require_slot();
@@ -342,7 +326,7 @@ void HandOver<Batch, Host>::stage_inline() {
   if (!line_.wait(options_.stall_timeout, can_go_on)) throw_stall();
   line_.throw_failure();
   reserve_slot();
-  std::optional<HostBatch<Host>> host;
+  std::optional<HostBlock> host;
   try {
     host = producer_->next();
   } catch (...) {
@@ -355,14 +339,20 @@ void HandOver<Batch, Host>::stage_inline() {
     line_.end();
 }
 
+PENSTOCK_INLINE void HandOver::also_used_on(LeasedBatch& batch, cudaStream_t stream) {
+  auto& staged = static_cast<Staged&>(batch);
+  check(cudaStreamWaitEvent(stream, staged.copied, cudaEventWaitDefault), "cudaStreamWaitEvent");
+  staged.consumers.push_back(stream);
+}
+
 /// The end of a lease. What fails is told by the next next().
-template <class Batch, class Host>
-void HandOver<Batch, Host>::give_back(Staged<Batch>& staged) noexcept {
+PENSTOCK_INLINE void HandOver::give_back(LeasedBatch& batch) noexcept {
+  auto& staged = static_cast<Staged&>(batch);
   watch_.look();
   leased_.fetch_sub(1, std::memory_order_relaxed);
   std::exception_ptr error;
   try {
-    staged.slot.release_after(staged.consumers);
+    staged.memory.release_after(staged.consumers);
   } catch (...) {
     error = std::current_exception();
   }
@@ -372,16 +362,14 @@ void HandOver<Batch, Host>::give_back(Staged<Batch>& staged) noexcept {
 }
 
 /// A copy of pageable memory blocks this thread: the consumer, for want of input.
-template <class Batch, class Host>
-void HandOver<Batch, Host>::pump_after_lease() noexcept {
+PENSTOCK_INLINE void HandOver::pump_after_lease() noexcept {
   if (options_.host_memory == HostMemory::pinned) return pump();
   const auto begin = ConsumerClock::Clock::now();
   pump();
   clock_.hold_up(ConsumerClock::Clock::now() - begin);
 }
 
-template <class Batch, class Host>
-void HandOver<Batch, Host>::throw_stall() {
+PENSTOCK_INLINE void HandOver::throw_stall() {
   std::string stage = "consumer";
   std::string why = "all " + std::to_string(options_.device_depth) +
                     " device slots are leased: end a lease before next(), or raise device_depth";
@@ -401,20 +389,17 @@ void HandOver<Batch, Host>::throw_stall() {
 // ---- The whole ----------------------------------------------------------------------------------
 
 /// From here on nobody pumps.
-template <class Batch, class Host>
-void HandOver<Batch, Host>::pause() noexcept {
+PENSTOCK_INLINE void HandOver::pause() noexcept {
   paused_.store(true);
   while (requests_.load() != 0) std::this_thread::yield();
 }
 
-template <class Batch, class Host>
-void HandOver<Batch, Host>::close() noexcept {
+PENSTOCK_INLINE void HandOver::close() noexcept {
   pause();
   if (producer_) producer_->stop();
 }
 
-template <class Batch, class Host>
-State HandOver<Batch, Host>::state() const {
+PENSTOCK_INLINE State HandOver::state() const {
   if (!options_.ordered)
     throw std::logic_error(
         "batches that come unordered have no position to resume from: set ordered");
@@ -426,8 +411,7 @@ State HandOver<Batch, Host>::state() const {
   return state;
 }
 
-template <class Batch, class Host>
-void HandOver<Batch, Host>::restore(const State& state) {
+PENSTOCK_INLINE void HandOver::restore(const State& state) {
   if (const std::string why = misfit(state, start_); !why.empty()) throw std::invalid_argument(why);
   if (!options_.ordered)
     throw std::logic_error(
@@ -447,8 +431,7 @@ void HandOver<Batch, Host>::restore(const State& state) {
   pump();
 }
 
-template <class Batch, class Host>
-Stats HandOver<Batch, Host>::stats() {
+PENSTOCK_INLINE Stats HandOver::stats() {
   watch_.collect();
   const std::uint64_t delivered = delivered_.load(std::memory_order_relaxed);
   Stats stats;
@@ -479,6 +462,34 @@ Stats HandOver<Batch, Host>::stats() {
   stats.device_bytes = arena_.slots() * arena_.slot_bytes() + landing_.passage_bytes();
   stats.pinned = options_.host_memory == HostMemory::pinned;
   return stats;
+}
+
+// ---- What a Prefetcher and a Lease call ---------------------------------------------------------
+
+PENSTOCK_INLINE PrefetcherHandle make_prefetcher(const BlockLayout& layout, AnySampler sampler,
+                                                 ErasedSource source, PrefetcherOptions options) {
+  return std::make_shared<HandOver>(layout, std::move(sampler), std::move(source), std::nullopt,
+                                    options);
+}
+PENSTOCK_INLINE PrefetcherHandle make_prefetcher(const BlockLayout& layout, AnySampler sampler,
+                                                 ErasedSource source, ErasedTransform transform,
+                                                 PrefetcherOptions options) {
+  return std::make_shared<HandOver>(layout, std::move(sampler), std::move(source),
+                                    std::move(transform), options);
+}
+
+PENSTOCK_INLINE void close(PrefetcherHandle prefetcher) noexcept {
+  if (prefetcher->forked())
+    leak(std::move(prefetcher));
+  else
+    prefetcher->close();
+}
+
+PENSTOCK_INLINE void give_back(PrefetcherHandle prefetcher, LeasedBatch& batch) noexcept {
+  if (prefetcher->forked())
+    leak(std::move(prefetcher));
+  else
+    prefetcher->give_back(batch);
 }
 
 }  // namespace penstock::detail

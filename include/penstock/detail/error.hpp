@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/error.hpp>
+
+namespace penstock {
+
+PENSTOCK_INLINE CudaError::CudaError(cudaError_t code, const std::string& what)
+    : std::runtime_error(what), code_(code) {}
+
+PENSTOCK_INLINE SourceError::SourceError(std::uint64_t epoch, std::uint64_t batch,
+                                         const std::string& why)
+    : std::runtime_error("source failed at epoch " + std::to_string(epoch) + ", batch " +
+                         std::to_string(batch) + ": " + why),
+      epoch_(epoch),
+      batch_(batch) {}
+
+PENSTOCK_INLINE PoolExhausted::PoolExhausted(const std::string& why, std::size_t asked,
+                                             std::size_t in_use, std::size_t cap)
+    : std::runtime_error(why + " (bytes asked: " + std::to_string(asked) + ", in use: " +
+                         std::to_string(in_use) + ", cap: " + std::to_string(cap) + ")"),
+      asked_(asked),
+      in_use_(in_use),
+      cap_(cap) {}
+
+PENSTOCK_INLINE StallError::StallError(const std::string& stage, std::uint64_t epoch,
+                                       std::uint64_t batch, std::chrono::milliseconds waited,
+                                       const std::string& why)
+    : std::runtime_error("stalled for " + std::to_string(waited.count()) + " ms at epoch " +
+                         std::to_string(epoch) + ", batch " + std::to_string(batch) + ", stage " +
+                         stage + ": " + why),
+      stage_(stage),
+      epoch_(epoch),
+      batch_(batch),
+      waited_(waited) {}
+
+namespace detail {
+
+PENSTOCK_INLINE std::string Number::text() const {
+  return is_negative_ ? std::to_string(static_cast<std::int64_t>(bits_)) : std::to_string(bits_);
+}
+
+PENSTOCK_INLINE void throw_cuda_error(cudaError_t status, const Call& call,
+                                      std::initializer_list<Number> numbers) {
+  std::string text = std::string(call.name) + '(';
+  const char* comma = "";
+  for (const Number& number : numbers) {
+    text += comma + number.text();
+    comma = ", ";
+  }
+  text += std::string(") failed: ") + cudaGetErrorName(status) + ", " + cudaGetErrorString(status) +
+          " [" + call.file + ':' + std::to_string(call.line) + ']';
+  cudaGetLastError();  // Reported here: a later check of the user's own must not find it again.
+  throw CudaError(status, text);
+}
+
+PENSTOCK_INLINE SavedError SavedError::current() {
+  try {
+    throw;
+  } catch (const CudaError& error) {
+    return {error.code(), error.what()};
+  } catch (...) {
+    return {};
+  }
+}
+
+}  // namespace detail
+}  // namespace penstock

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/markers.hpp>
+
+#if !defined(PENSTOCK_DISABLE_NVTX) && !defined(NVTX_DISABLE)
+#include <nvtx3/nvToolsExtCudaRt.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+// As users include it, and only nvtx3::v1 is named below. With NVTX3_CPP_REQUIRE_EXPLICIT_VERSION
+// here, a user's own include of the same header after this one would find its unversioned names
+// missing.
+#include <nvtx3/nvtx3.hpp>
+
+namespace penstock {
+namespace detail {
+
+struct MarkerDomain {
+  static constexpr const char* name = "penstock";
+};
+
+/// NVTX sets itself up in the first call of a process, in a way that ThreadSanitizer takes for a
+/// race when two threads make it at once. So every first call goes through one static's guard.
+inline nvtxDomainHandle_t marker_domain() noexcept {
+  return nvtx3::v1::domain::get<MarkerDomain>();
+}
+
+PENSTOCK_INLINE MarkerHandle register_marker(const char* name) noexcept {
+  return nvtxDomainRegisterStringA(marker_domain(), name);
+}
+
+PENSTOCK_INLINE void begin_range(MarkerHandle name, std::uint64_t payload) noexcept {
+  nvtxEventAttributes_t attributes{};
+  attributes.version = NVTX_VERSION;
+  attributes.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+  attributes.payloadType = NVTX_PAYLOAD_TYPE_UNSIGNED_INT64;
+  attributes.payload.ullValue = payload;
+  attributes.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
+  attributes.message.registered = static_cast<nvtxStringHandle_t>(const_cast<void*>(name));
+  nvtxDomainRangePushEx(marker_domain(), &attributes);
+}
+
+PENSTOCK_INLINE void end_range() noexcept {
+  nvtxDomainRangePop(marker_domain());
+}
+
+}  // namespace detail
+
+namespace markers {
+
+PENSTOCK_INLINE void name_this_thread(const char* name) noexcept {
+  static_cast<void>(detail::marker_domain());
+  nvtxNameOsThreadA(static_cast<std::uint32_t>(::syscall(SYS_gettid)), name);
+}
+PENSTOCK_INLINE void name_stream(cudaStream_t stream, const char* name) noexcept {
+  static_cast<void>(detail::marker_domain());
+  nvtxNameCudaStreamA(stream, name);
+}
+
+PENSTOCK_INLINE StreamName::StreamName(cudaStream_t stream, const char* name) noexcept {
+  name_stream(stream, name);
+  nvtxResourceAttributes_t attributes{};
+  attributes.version = NVTX_VERSION;
+  attributes.size = NVTX_RESOURCE_ATTRIB_STRUCT_SIZE;
+  attributes.identifierType = NVTX_RESOURCE_TYPE_CUDART_STREAM;
+  attributes.identifier.pValue = stream;
+  attributes.messageType = NVTX_MESSAGE_TYPE_ASCII;
+  attributes.message.ascii = name;
+  resource_ = nvtxDomainResourceCreate(detail::marker_domain(), &attributes);
+}
+PENSTOCK_INLINE StreamName::~StreamName() {
+  nvtxDomainResourceDestroy(static_cast<nvtxResourceHandle_t>(resource_));
+}
+
+}  // namespace markers
+}  // namespace penstock
+
+#else
+
+namespace penstock {
+
+PENSTOCK_INLINE detail::MarkerHandle detail::register_marker(const char*) noexcept {
+  return nullptr;
+}
+PENSTOCK_INLINE void detail::begin_range(MarkerHandle, std::uint64_t) noexcept {}
+PENSTOCK_INLINE void detail::end_range() noexcept {}
+
+PENSTOCK_INLINE void markers::name_this_thread(const char*) noexcept {}
+PENSTOCK_INLINE void markers::name_stream(cudaStream_t, const char*) noexcept {}
+PENSTOCK_INLINE markers::StreamName::StreamName(cudaStream_t, const char*) noexcept
+    : resource_(nullptr) {}
+PENSTOCK_INLINE markers::StreamName::~StreamName() = default;
+
+}  // namespace penstock
+
+#endif

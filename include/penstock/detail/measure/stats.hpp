@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <iomanip>
+#include <ostream>
+#include <penstock/detail/measure/units.hpp>
+#include <penstock/detail/measure/verdict_rules.hpp>
+#include <penstock/stats.hpp>
+#include <sstream>
+#include <string>
+
+namespace penstock {
+namespace detail {
+
+inline void print_stage(std::ostream& out, const char* name, const StageStats& stage,
+                        const char* input, const char* room) {
+  std::ostringstream queue;
+  if (stage.capacity > 0)
+    queue << std::fixed << std::setprecision(1) << stage.queued << " of " << stage.capacity;
+  out << std::left << std::setw(10) << name << std::right << std::setw(11) << in_seconds(stage.busy)
+      << std::setw(11) << in_seconds(stage.waiting_for_input + stage.waiting_for_room) << "  "
+      << std::left << std::setw(31)
+      << (stage.waiting_for_room > stage.waiting_for_input ? room : input) << std::right
+      << std::setw(9) << stage.batches << std::setw(12) << in_bytes(stage.bytes) << std::setw(12)
+      << queue.str() << '\n';
+}
+
+/// At least 0: of times, some are only estimated.
+template <class T>
+void subtract(T& value, T earlier) {
+  value -= std::min(value, earlier);
+}
+
+inline StageStats difference(StageStats now, const StageStats& before) {
+  subtract(now.busy, before.busy);
+  subtract(now.waiting_for_input, before.waiting_for_input);
+  subtract(now.waiting_for_room, before.waiting_for_room);
+  subtract(now.batches, before.batches);
+  subtract(now.bytes, before.bytes);
+  return now;
+}
+
+/// Of a mean over `count` values that was another over the first `count_before` of them: the mean
+/// of the rest.
+inline double mean_since(double mean, std::uint64_t count, double before,
+                         std::uint64_t count_before) {
+  if (count <= count_before) return mean;
+  const double rest =
+      mean * static_cast<double>(count) - before * static_cast<double>(count_before);
+  return std::max(0.0, rest / static_cast<double>(count - count_before));
+}
+
+}  // namespace detail
+
+PENSTOCK_INLINE Stats Stats::since(const Stats& before) const {
+  Stats stats = *this;
+  stats.source = detail::difference(source, before.source);
+  stats.copy = detail::difference(copy, before.copy);
+  stats.consumer = detail::difference(consumer, before.consumer);
+  stats.source.queued =
+      detail::mean_since(source.queued, copy.batches, before.source.queued, before.copy.batches);
+  stats.copy.queued = detail::mean_since(copy.queued, consumer.batches, before.copy.queued,
+                                         before.consumer.batches);
+  stats.skipped -= before.skipped;
+  stats.replaced -= before.replaced;
+  if (device && before.device) {
+    detail::subtract(stats.device->copies, before.device->copies);
+    detail::subtract(stats.device->batches, before.device->batches);
+    // What the host held up may be known later than what the device did: this one may shrink.
+    detail::subtract(stats.device->consuming, before.device->consuming);
+    detail::subtract(stats.device->awaiting_batch, before.device->awaiting_batch);
+    detail::subtract(stats.device->awaiting_copy, before.device->awaiting_copy);
+  }
+  return stats;
+}
+
+PENSTOCK_INLINE std::ostream& operator<<(std::ostream& out, const Stats& stats) {
+  std::ostringstream text;
+  text << "stage            busy    waiting  for                              batches       bytes"
+          "      queued\n";
+  detail::print_stage(text, "source", stats.source, "-", "room in the ring");
+  detail::print_stage(text, "copy", stats.copy, "a ready batch", "readers of the slot");
+  detail::print_stage(text, "consumer", stats.consumer, "a batch on the device", "-");
+  if (stats.skipped + stats.replaced > 0)
+    text << "failed batches: " << stats.skipped << " skipped, " << stats.replaced << " replaced\n";
+  text << stats.workers << " workers; " << stats.host_depth << " batches in "
+       << (stats.pinned ? "pinned" : "pageable") << " memory ("
+       << detail::in_bytes(stats.host_bytes) << "), " << stats.device_depth << " on the device ("
+       << detail::in_bytes(stats.device_bytes) << "); first batch after "
+       << detail::in_seconds(stats.first_batch) << '\n'
+       << "bottleneck: " << to_string(stats.bottleneck()) << '\n'
+       << "verdict: " << stats.verdict().sentence;
+  return out << text.str();
+}
+
+}  // namespace penstock

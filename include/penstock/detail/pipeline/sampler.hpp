@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <penstock/detail/mix.hpp>
+#include <penstock/detail/pipeline/permutation.hpp>
+#include <penstock/sampler.hpp>
+#include <stdexcept>
+#include <string>
+
+namespace penstock {
+
+PENSTOCK_INLINE Sampler::Sampler(SamplerOptions options) : options_(options) {
+  validate();
+  const std::uint64_t world = static_cast<std::uint64_t>(options.world_size);
+  const bool pad = options.samples % world != 0 && !options.drop_last;
+  rank_samples_ = options.samples / world + (pad ? 1 : 0);
+  const std::uint64_t batch = batch_samples();
+  batches_ = rank_samples_ / batch + (rank_samples_ % batch != 0 && !options.drop_last ? 1 : 0);
+}
+
+PENSTOCK_INLINE void Sampler::samples(std::uint64_t epoch, std::uint64_t batch,
+                                      std::vector<std::uint64_t>& out) const {
+  if (batch >= batches_)
+    throw std::out_of_range("Sampler: batch " + std::to_string(batch) + " of an epoch of " +
+                            std::to_string(batches_) + " batches");
+  const std::uint64_t first = batch * batch_samples();
+  out.resize(static_cast<std::size_t>(std::min(batch_samples(), rank_samples_ - first)));
+  put_places(first, out);
+  if (options_.shuffle) {
+    const std::uint64_t key = detail::mix64(detail::mix64(options_.seed) + epoch);
+    detail::Permutation(options_.samples, key).apply(out);
+  }
+}
+
+/// The list's places for this rank, from its `first`-th on. Continuing the list from its
+/// beginning is counting modulo its length.
+PENSTOCK_INLINE void Sampler::put_places(std::uint64_t first,
+                                         std::vector<std::uint64_t>& out) const noexcept {
+  const std::uint64_t length = options_.samples;
+  const std::uint64_t world = static_cast<std::uint64_t>(options_.world_size);
+  std::uint64_t place = (static_cast<std::uint64_t>(options_.rank) + first * world) % length;
+  for (std::uint64_t& sample : out) {
+    sample = place;
+    place += world;  // A rank has more than one place only where world < length.
+    if (place >= length) place -= length;
+  }
+}
+
+PENSTOCK_INLINE void Sampler::validate() const {
+  const auto require = [](bool valid, const char* name, const std::string& value,
+                          const char* range) {
+    if (!valid)
+      throw std::invalid_argument(std::string("Sampler: ") + name + " is " + value + ", must be " +
+                                  range);
+  };
+  const SamplerOptions& o = options_;
+  require(o.samples >= 1 && o.samples <= detail::Permutation::max_size, "samples",
+          std::to_string(o.samples), "1 to 2^63");
+  require(o.batch_size >= 1, "batch_size", std::to_string(o.batch_size), "at least 1");
+  require(o.world_size >= 1, "world_size", std::to_string(o.world_size), "at least 1");
+  require(o.rank >= 0 && o.rank < o.world_size, "rank", std::to_string(o.rank),
+          ("0 to world_size - 1 = " + std::to_string(o.world_size - 1)).c_str());
+}
+
+PENSTOCK_INLINE std::uint64_t batch_seed(std::uint64_t run_seed, std::uint64_t epoch,
+                                         std::uint64_t batch) noexcept {
+  const std::uint64_t run = detail::mix64(run_seed ^ detail::golden_ratio);
+  return detail::mix64(detail::mix64(run + epoch) + batch);
+}
+
+}  // namespace penstock

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <ostream>
+#include <penstock/state.hpp>
+#include <stdexcept>
+#include <system_error>
+
+namespace penstock {
+namespace detail {
+
+/// For how long a run keeps a number.
+enum class Fixed { never, for_an_epoch, for_the_run };
+
+using StateNumber = std::uint64_t State::*;  // A name: nvcc would write it with parentheses.
+
+struct StateField {
+  std::string_view name;
+  StateNumber number;
+  Fixed fixed;
+};
+
+inline constexpr std::array<StateField, 8> state_fields{
+    {{"epoch", &State::epoch, Fixed::never},
+     {"batch", &State::batch, Fixed::never},
+     {"seed", &State::seed, Fixed::for_the_run},
+     {"samples", &State::samples, Fixed::for_the_run},
+     {"order", &State::order, Fixed::for_an_epoch},
+     {"batches", &State::batches, Fixed::for_an_epoch},
+     {"batch_size", &State::batch_size, Fixed::for_an_epoch},
+     {"world_size", &State::world_size, Fixed::for_an_epoch}}};
+
+// The text ends with a word of its own: a file that was cut short never reads as a smaller number.
+inline constexpr std::string_view state_format = "penstock-state", state_version = "1",
+                                  state_end = "end";
+
+/// `text` in quotes, fit for a message: without control characters, and not too long.
+inline std::string quoted(std::string_view text) {
+  constexpr std::size_t kLongest = 300;
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string result = "\"";
+  for (const char character : text) {
+    if (result.size() > kLongest) return result + "...\"";
+    const auto code = static_cast<unsigned char>(character);
+    if (code >= 0x20 && code < 0x7f)
+      result += character;
+    else
+      (result += "\\x") += {kDigits[code / 16], kDigits[code % 16]};
+  }
+  return result + '"';
+}
+
+/// Cuts the first word off `text`, and the space behind it.
+inline std::string_view take_word(std::string_view& text) {
+  const std::size_t space = text.find(' ');
+  const std::string_view word = text.substr(0, space);
+  text.remove_prefix(space == std::string_view::npos ? text.size() : space + 1);
+  return word;
+}
+
+/// Reads decimal digits, without a sign or zeros before them; false: `text` is something else.
+inline bool read_number(std::string_view text, std::uint64_t& number) {
+  if (text.size() > 1 && text.front() == '0') return false;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && stop == end;
+}
+
+}  // namespace detail
+
+PENSTOCK_INLINE std::string to_string(const State& state) {
+  std::string text(detail::state_format);
+  (text += ' ') += detail::state_version;
+  for (const auto& field : detail::state_fields)
+    (((text += ' ') += field.name) += '=') += std::to_string(state.*field.number);
+  return (text += ' ') += detail::state_end;
+}
+
+PENSTOCK_INLINE std::ostream& operator<<(std::ostream& out, const State& state) {
+  return out << to_string(state);
+}
+
+PENSTOCK_INLINE State State::parse(std::string_view text) {
+  const auto refuse = [text](const std::string& why) {
+    throw std::invalid_argument("State::parse: " + why + ": " + detail::quoted(text));
+  };
+  std::string_view rest = text;
+  if (detail::take_word(rest) != detail::state_format)
+    refuse("it does not begin with " + std::string(detail::state_format));
+  if (const std::string_view version = detail::take_word(rest); version != detail::state_version)
+    refuse("format version " + detail::quoted(version) + ", this is version " +
+           std::string(detail::state_version));
+  State state;
+  for (const auto& field : detail::state_fields) {
+    std::string_view word = detail::take_word(rest);
+    const std::string key = std::string(field.name) + '=';
+    if (word.substr(0, key.size()) != key) refuse(key + " is missing in its place");
+    word.remove_prefix(key.size());
+    if (!detail::read_number(word, state.*field.number))
+      refuse(key + " is followed by no number of 64 bits");
+  }
+  if (rest != detail::state_end)
+    refuse("it does not end with " + std::string(detail::state_end) + " behind the last number");
+  return state;
+}
+
+PENSTOCK_INLINE std::string misfit(const State& state, const State& start) {
+  const auto refusal = [&](const std::string& why) {
+    return why + "; the state is " + detail::quoted(to_string(state));
+  };
+  for (const auto& field : detail::state_fields) {
+    const std::uint64_t there = state.*field.number, here = start.*field.number;
+    if (there == here || field.fixed == detail::Fixed::never) continue;
+    const std::string numbers = std::string(field.name) + " is " + std::to_string(there) +
+                                " there, and " + std::to_string(here) + " here";
+    if (field.fixed == detail::Fixed::for_the_run)
+      return refusal("the state is of another run: " + numbers);
+    if (state.batch != 0)
+      return refusal("the state is in the middle of an epoch: " + numbers +
+                     ", and what is left of the epoch would be other samples (at its edge, batch "
+                     "0, this may change)");
+    if (start.samples == 0 && field.number == &State::batches)
+      return refusal("the state may be of another data set, whose size the sampler does not say: " +
+                     numbers);
+  }
+  if (state.batch != 0 && state.batch >= start.batches)
+    return refusal("the state is at batch " + std::to_string(state.batch) + " of an epoch of " +
+                   std::to_string(start.batches) + " batches");
+  constexpr std::uint64_t kCountable = std::uint64_t{1} << 62;  // batches of a run
+  if (state.batch > kCountable || (start.batches != 0 && state.epoch > kCountable / start.batches))
+    return refusal("the state is at a batch beyond 2^62, which nobody counts to");
+  return {};
+}
+
+}  // namespace penstock

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The room detail/memory, compiled; and the exceptions.
+
+#include <penstock/detail/error.hpp>
+#include <penstock/detail/memory/device_arena.hpp>
+#include <penstock/detail/memory/layout.hpp>
+#include <penstock/detail/memory/pinned_pool.hpp>

@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The room detail/storage, compiled.
+
+#include <penstock/detail/storage/record_file.hpp>
