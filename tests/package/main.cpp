@@ -3,13 +3,9 @@
 // A program of somebody else's: moves 16 numbers in batches of 4 and reads back what arrived on the
 // device. The same program for penstock::emulated and for penstock::penstock.
 
-#include <array>
 #include <cstdio>
-#include <penstock/penstock.hpp>
 
-struct Batch {
-  penstock::Tensor<int, 1> numbers;
-};
+#include "batch.hpp"
 
 int main() {
   int unused = 0;  // On purpose: the warnings of penstock's own builds must not reach its users.
@@ -24,15 +20,8 @@ int main() {
 
   const penstock::Stream stream;
   int arrived = 0;
-  while (auto batch = prefetcher.next(stream.get())) {
-    std::array<int, 4> numbers{};
-    cudaMemcpyAsync(numbers.data(), batch->numbers.data_handle(), sizeof numbers,
-                    cudaMemcpyDeviceToHost, stream.get());
-    stream.synchronize();
-    for (const int number : numbers) {
-      if (number != arrived++) return std::fprintf(stderr, "%d came out of turn\n", number), 1;
-    }
-  }
+  while (auto batch = prefetcher.next(stream.get()))
+    if (!arrive_in_order(*batch, arrived, stream)) return 1;
   std::printf("%d of 16 numbers arrived\n", arrived);
   return arrived == 16 ? 0 : 1;
 }

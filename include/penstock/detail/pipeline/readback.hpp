@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <penstock/cuda.hpp>
+#include <penstock/detail/process.hpp>
+#include <penstock/device_arena.hpp>
+#include <penstock/error.hpp>
+#include <penstock/markers.hpp>
+#include <penstock/pinned_pool.hpp>
+#include <penstock/readback.hpp>
+#include <stop_token>
+#include <string>
+#include <thread>
+
+namespace penstock::detail {
+
+/// A ring of values on their way: the thread that pushes fills the head, the one that calls back
+/// empties the tail.
+class ReadbackLine final : public AnyReadback {
+ public:
+  ReadbackLine(std::size_t slots, std::size_t largest, std::size_t value_bytes,
+               CallbackTable table);
+  ReadbackLine(const ReadbackLine&) = delete;
+  ReadbackLine& operator=(const ReadbackLine&) = delete;
+
+  void push(const void* device, std::size_t count, cudaStream_t stream, void* callback) override;
+  void drain() override;
+  bool close() noexcept override;
+
+ private:
+  struct Entry {
+    Event written, copied;
+    std::size_t count = 0;
+  };
+
+  void require_other_thread(const char* call) const;
+  std::size_t place(std::size_t index) const { return index * largest_ * value_bytes_; }
+  void queue_copies(std::size_t index, const void* device, cudaStream_t stream);
+  void throw_error();
+  void call_back_until(const std::stop_token& stop);
+  void call_back(std::uint64_t number);
+  void wait_for(const Event& event) const;
+
+  const OwnerProcess process_;
+  const int device_ = current_device();
+  const std::size_t largest_;  // values of an entry
+  const std::size_t value_bytes_;
+  const CallbackTable table_;
+  Stream copies_;
+  markers::StreamName copies_name_{copies_.get(), "penstock readback"};
+  PinnedPool pool_;
+  PinnedBlock host_;      // room for each entry
+  DeviceSlot snapshots_;  // the same, on the device
+  std::vector<Entry> entries_;
+
+  std::mutex push_mutex_;  // One push at a time; held across calls of CUDA's.
+  std::mutex mutex_;
+  std::condition_variable_any pushed_one_;
+  std::condition_variable delivered_one_;
+  std::uint64_t pushed_ = 0, delivered_ = 0;
+  std::exception_ptr error_;  // the first since it was thrown
+
+  std::jthread thread_;  // last: ends when all is called back, before anything else goes
+};
+
+PENSTOCK_INLINE std::unique_ptr<AnyReadback> make_readback(std::size_t slots, std::size_t largest,
+                                                           std::size_t value_bytes,
+                                                           CallbackTable table) {
+  return std::make_unique<ReadbackLine>(slots, largest, value_bytes, table);
+}
+
+PENSTOCK_INLINE ReadbackLine::ReadbackLine(std::size_t slots, std::size_t largest,
+                                           std::size_t value_bytes, CallbackTable table)
+    : largest_(largest), value_bytes_(value_bytes), table_(table) {
+  if (slots == 0) throw std::invalid_argument("Readback: slots is 0, must be at least 1");
+  if (largest == 0) throw std::invalid_argument("Readback: largest is 0, must be at least 1");
+  host_ = pool_.acquire(place(slots));
+  snapshots_ = DeviceArena(1, place(slots)).acquire(copies_.get());
+  entries_.resize(slots);
+  thread_ = std::jthread([this](const std::stop_token& stop) { call_back_until(stop); });
+}
+
+PENSTOCK_INLINE bool ReadbackLine::close() noexcept {
+  if (!process_.is_this()) return false;
+  thread_.request_stop();
+  thread_.join();
+  return true;
+}
+
+PENSTOCK_INLINE void ReadbackLine::push(const void* device, std::size_t count, cudaStream_t stream,
+                                        void* callback) {
+  process_.require("Readback::push");
+  require_other_thread("Readback::push");
+  if (count > largest_)
+    throw std::invalid_argument("Readback::push: " + std::to_string(count) +
+                                " values, and there is room for " + std::to_string(largest_));
+  const std::lock_guard one_at_a_time(push_mutex_);
+  throw_error();
+  {
+    std::unique_lock lock(mutex_);
+    delivered_one_.wait(lock, [this] { return pushed_ - delivered_ < entries_.size(); });
+  }
+  // Only this thread moves pushed_, and the entry behind it is nobody else's.
+  const std::size_t index = pushed_ % entries_.size();
+  entries_[index].count = count;
+  queue_copies(index, device, stream);
+  table_.keep(table_.callbacks, index, callback);
+  {
+    const std::lock_guard lock(mutex_);
+    ++pushed_;
+  }
+  pushed_one_.notify_one();
+}
+
+/// The entry's former value was called back, so nothing on the device reads or writes it any more.
+PENSTOCK_INLINE void ReadbackLine::queue_copies(std::size_t index, const void* device,
+                                                cudaStream_t stream) {
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(stream, &capture), "cudaStreamIsCapturing");
+  if (capture != cudaStreamCaptureStatusNone)
+    throw std::logic_error(
+        "Readback::push: the stream is being captured; push after the graph's launch");
+  Entry& entry = entries_[index];
+  std::byte* const snapshot = snapshots_.data() + place(index);
+  const std::size_t bytes = entry.count * value_bytes_;
+  try {
+    check(cudaMemcpyAsync(snapshot, device, bytes, cudaMemcpyDeviceToDevice, stream),
+          "cudaMemcpyAsync", bytes);
+    entry.written.record(stream);
+    entry.written.make_wait(copies_.get());
+    check(cudaMemcpyAsync(host_.data() + place(index), snapshot, bytes, cudaMemcpyDeviceToHost,
+                          copies_.get()),
+          "cudaMemcpyAsync", bytes);
+    entry.copied.record(copies_.get());
+  } catch (...) {
+    // What is queued already must not meet the next push to this entry.
+    cudaStreamSynchronize(stream);
+    cudaStreamSynchronize(copies_.get());
+    throw;
+  }
+}
+
+PENSTOCK_INLINE void ReadbackLine::drain() {
+  process_.require("Readback::drain");
+  require_other_thread("Readback::drain");
+  {
+    std::unique_lock lock(mutex_);
+    delivered_one_.wait(lock, [this, last = pushed_] { return delivered_ >= last; });
+  }
+  throw_error();
+}
+
+PENSTOCK_INLINE void ReadbackLine::require_other_thread(const char* call) const {
+  if (std::this_thread::get_id() == thread_.get_id())
+    throw std::logic_error(std::string(call) + ": called by a callback, which it would wait for");
+}
+
+PENSTOCK_INLINE void ReadbackLine::throw_error() {
+  std::exception_ptr error;
+  {
+    const std::lock_guard lock(mutex_);
+    error = std::exchange(error_, nullptr);
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+// ---- The thread that calls back -----------------------------------------------------------------
+
+PENSTOCK_INLINE void ReadbackLine::call_back_until(const std::stop_token& stop) {
+  markers::name_this_thread("penstock readback");
+  const CaptureModeGuard capture_mode;  // Captures on other threads would forbid event queries.
+  cudaSetDevice(device_);
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      if (!pushed_one_.wait(lock, stop, [this] { return delivered_ < pushed_; })) return;
+    }
+    std::exception_ptr error;
+    try {
+      call_back(delivered_);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      if (error && !error_) error_ = std::move(error);
+      ++delivered_;
+    }
+    delivered_one_.notify_all();
+  }
+}
+
+PENSTOCK_INLINE void ReadbackLine::call_back(std::uint64_t number) {
+  const std::size_t index = number % entries_.size();
+  try {
+    wait_for(entries_[index].copied);
+  } catch (...) {
+    table_.call(table_.callbacks, index, nullptr, 0);
+    throw;
+  }
+  const ScopedRange range(markers::readback, number);
+  table_.call(table_.callbacks, index, host_.data() + place(index), entries_[index].count);
+}
+
+/// Asks again and again, with longer and longer sleeps: cudaEventSynchronize would keep a processor
+/// busy, or block inside CUDA, and neither ends for a stream that waits for a callback's doing.
+PENSTOCK_INLINE void ReadbackLine::wait_for(const Event& event) const {
+  constexpr std::chrono::microseconds kLongest(200);
+  for (std::chrono::microseconds pause(5); !event.done(); pause = std::min(2 * pause, kLongest))
+    std::this_thread::sleep_for(pause);
+}
+
+}  // namespace penstock::detail
