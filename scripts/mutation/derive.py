@@ -21,13 +21,13 @@ KINDS = ["stream wait", "event record", "host wait", "notify", "memory order", "
          "release order", "stop"]  # fmt: skip
 
 # Bounds are mutated where batches and blocks travel. These headers compute, describe or read files: they
-# have no part in the hand-over, and property tests of their own.
+# have no part in the hand-over, and property tests of their own. A name stands for the header that declares and
+# for the one in detail/ that defines.
 WITHOUT_BOUNDS = {
     "any_sampler.hpp", "emulation.hpp", "error.hpp", "launch.hpp", "layout.hpp", "markers.hpp", "penstock.hpp",
     "record_file.hpp", "sampler.hpp", "source.hpp", "state.hpp", "stats.hpp", "stats_export.hpp", "tensor.hpp", "verdict.hpp",
-    "detail/cores.hpp", "detail/storage/file_reads.hpp",
-    "detail/memory/host_memory.hpp", "detail/pipeline/host_task.hpp", "detail/storage/mapped_file.hpp", "detail/mix.hpp",
-    "detail/pipeline/permutation.hpp", "detail/storage/sigbus_guard.hpp", "detail/state.hpp", "detail/measure/verdict.hpp",
+    "cores.hpp", "file_reads.hpp", "host_memory.hpp", "host_task.hpp", "mapped_file.hpp", "mix.hpp", "permutation.hpp",
+    "sigbus_guard.hpp",
 }  # fmt: skip
 
 _ATOMIC_CALL = re.compile(r"load|store|exchange|fetch_\w+|compare_exchange_(weak|strong)|test_and_set|clear|test")
@@ -55,9 +55,9 @@ class Mutant:
 
     @property
     def key(self):
-        """Names the mutant as long as the code around it stays: without line and number."""
+        """Names the mutant as long as the code around it stays: without folder, line and number."""
         ordinal = f" #{self.ordinal + 1}" if self.ordinal else ""
-        return f"{self.kind}, {self.file}, {self.function}: {self.source} -> {self.change}{ordinal}"
+        return f"{self.kind}, {name_of(self.file)}, {self.function}: {self.source} -> {self.change}{ordinal}"
 
 
 def find_mutants(sources):
@@ -72,7 +72,7 @@ def find_mutants(sources):
             *_memory_orders(source, atomics),
             *_mutexes(source),
             *_releases(source),
-            *(_comparisons(source) if source.name not in WITHOUT_BOUNDS else ()),
+            *(_comparisons(source) if name_of(source.name) not in WITHOUT_BOUNDS else ()),
         ]
         mutants += sorted(found, key=lambda m: (m.begin, -m.end))
     seen = {}
@@ -81,6 +81,16 @@ def find_mutants(sources):
         mutant.ordinal = seen.get(mutant.key, 0)
         seen[mutant.key] = mutant.ordinal + 1
     return mutants
+
+
+def unknown_names(sources):
+    """What WITHOUT_BOUNDS names, and is no header."""
+    return sorted(WITHOUT_BOUNDS - {name_of(source.name) for source in sources})
+
+
+def name_of(file):
+    """A header's name without its folder: it stays when the header moves."""
+    return file.rpartition("/")[2]
 
 
 def rewrite(source, mutants):
@@ -97,6 +107,8 @@ def rewrite(source, mutants):
         at = place
     mutated = "".join(text) + source.text[at:]
     head, pragma, rest = mutated.partition("#pragma once\n")
+    if not pragma:
+        raise SystemExit(f"{source.name}: no line says #pragma once, below which its mutants' header belongs")
     return f"{head}{pragma}#include <penstock_mutation.hpp>\n#line {head.count(chr(10)) + 2}\n{rest}"
 
 

@@ -1,18 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/mutants.md: reads the arguments for equivalent mutants, writes the table of the last campaign."""
+"""Reads the arguments for equivalent mutants (equivalent.md); writes, and reads, the table of the last
+campaign (campaign.md)."""
 
 import collections
+import pathlib
 import re
 
 from . import derive
 
-_BEGIN, _END = "<!-- scripts/mutants writes from here -->", "<!-- to here -->"
+FOLDER = pathlib.Path(__file__).parent
+ARGUMENTS, TABLE = FOLDER / "equivalent.md", FOLDER / "campaign.md"
+_HEAD = """# The last campaign
+
+`scripts/mutants --write` writes this file. `scripts/mutants --check` lists the mutants that are in no row.
+
+"""
 _ARGUMENT = re.compile(r"^- `` ?(.+?) ?``\n((?:  .*\n?|\n(?=  ))+)", re.MULTILINE)
 
 
-def read_arguments(path):
+def read_arguments():
     """key -> why no test can tell the mutant from the library as it is."""
-    return {key: " ".join(text.split()) for key, text in _ARGUMENT.findall(path.read_text())} if path.exists() else {}
+    return {key: " ".join(text.split()) for key, text in _ARGUMENT.findall(ARGUMENTS.read_text())}
 
 
 def state_of(verdict, mutant, arguments):
@@ -41,18 +49,33 @@ def summary(mutants, verdicts, arguments):
     return [(kind, *counts[kind]) for kind in [*derive.KINDS, "all"] if kind in counts]
 
 
-def write(path, mutants, verdicts, arguments, how_it_ran):
-    """Replaces what stands between the two marks."""
+def write(mutants, verdicts, arguments, how_it_ran):
     cell = lambda text: text.replace("|", "\\|")
-    code = lambda text: f"`` {text.replace('|', chr(92) + '|')} ``"
+    code = lambda text: f"`` {cell(text)} ``"
     rows = [f"{how_it_ran}\n", "| kind | mutants | killed | equivalent | alive |", "|---|---:|---:|---:|---:|"]
     rows += ["| " + " | ".join(map(str, row)) + " |" for row in summary(mutants, verdicts, arguments)]
     rows += ["", "| # | kind | where | source | becomes | verdict | by the test | under |", "|---:|---|---|---|---|---|---|---|"]
     for mutant in mutants:
         verdict = verdicts[mutant.key]
-        where = f"{mutant.file}:{mutant.line}"
+        where = f"{mutant.file}:{mutant.line}" + (f", {mutant.function}" if mutant.function else "")
         rows.append(f"| {mutant.number} | {mutant.kind} | {where} | {code(mutant.source)} | {code(mutant.change)} | "
                     f"{cell(state_of(verdict, mutant, arguments))} | {cell(verdict.killed_by)} | {verdict.configuration} |")  # fmt: skip
-    text = path.read_text()
-    head, rest = text.split(_BEGIN)
-    path.write_text(f"{head}{_BEGIN}\n" + "\n".join(rows) + f"\n{_END}{rest.split(_END)[1]}")
+    TABLE.write_text(_HEAD + "\n".join(rows) + "\n")
+
+
+def without_row(mutants):
+    """The mutants that are in no row of the table. Of those that read the same, as many are as there are rows."""
+    rows = collections.Counter()
+    for text in TABLE.read_text().splitlines():
+        cells = [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", text)]
+        if len(cells) == 10 and cells[1].isdigit():
+            _, _, kind, where, source, change, *_ = cells
+            file, function = re.fullmatch(r"(.+):\d+(?:, )?(.*)", where).groups()
+            rows[kind, derive.name_of(file), function, source.strip("` "), change.strip("` ")] += 1
+    missing = []
+    for mutant in mutants:
+        row = (mutant.kind, derive.name_of(mutant.file), mutant.function, mutant.source, mutant.change)
+        rows[row] -= 1
+        if rows[row] < 0:
+            missing.append(mutant)
+    return missing

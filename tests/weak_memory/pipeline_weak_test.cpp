@@ -16,6 +16,8 @@ using penstock::test::weak::Access;
 using penstock::test::weak::expect;
 using penstock::test::weak::explore;
 using penstock::test::weak::ExploreOptions;
+using penstock::test::weak::fail_call;
+using penstock::test::weak::fail_no_calls;
 using penstock::test::weak::note_access;
 
 namespace {
@@ -178,6 +180,35 @@ TEST_CASE("weak: without workers, a lease that ends wakes whoever waits for its 
         });
         expect(read(prefetcher.next(nullptr)) == 1, "the next batch");
         ends.join();
+      },
+      kExecutions);
+}
+
+TEST_CASE("weak: without workers, a lease whose end fails tells whoever waits for its slot",
+          "[prefetcher]") {
+  explore(
+      [] {
+        fail_no_calls();
+        Prefetcher<Values> prefetcher(
+            penstock::Layout<Values>{1}.field(&Values::value, {}),
+            penstock::Sampler{{.samples = 2, .batch_size = 1}}, write_values,
+            {.workers = 0, .device_depth = 1, .stall_timeout = std::chrono::milliseconds(0)});
+        auto held = prefetcher.next(nullptr);
+        std::thread ends([&] {
+          penstock::test::weak::wait_until_others_wait();
+          fail_call("cudaEventRecord", 0);
+          fail_call("cudaStreamSynchronize", 0);
+          held.release();
+        });
+        bool told = false;
+        try {
+          prefetcher.next(nullptr);
+        } catch (const penstock::CudaError&) {
+          told = true;
+        }
+        ends.join();
+        expect(told, "nobody will ever give that slot back");
+        fail_no_calls();
       },
       kExecutions);
 }
