@@ -71,6 +71,14 @@ std::string told(int workers, Mischief mischief) {
 
 }  // namespace
 
+TEST_CASE("PENSTOCK_CHECKS=1 in the environment turns the checks on, and nothing else does",
+          "[checks]") {
+  CHECK(penstock::detail::checks_are_wanted("1"));
+  CHECK_FALSE(penstock::detail::checks_are_wanted("0"));
+  CHECK_FALSE(penstock::detail::checks_are_wanted(""));
+  CHECK_FALSE(penstock::detail::checks_are_wanted(nullptr));
+}
+
 TEST_CASE("one source compiled with PENSTOCK_CHECKS turns them on in the library", "[checks]") {
   CHECK(penstock::detail::checks());
   CHECK(layout().bytes() > 2 * penstock::detail::field_guard);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * include/penstock/detail/batch_producer.hpp: what both models need of it, and the ghosts, that is
+ * include/penstock/detail/pipeline/batch_producer.hpp: what both models need of it, and the ghosts, that is
  * what no thread knows and the properties are about.
  */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * include/penstock/detail/batch_ring.hpp. A cell and what is in it are written in one step: nobody
+ * include/penstock/detail/pipeline/batch_ring.hpp. A cell and what is in it are written in one step: nobody
  * else may touch a cell between its publication and its pop, which is asserted.
  */
 

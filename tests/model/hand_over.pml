@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Model 2 of 2: the whole way, include/penstock/detail/hand_over.hpp. Workers, the pump, copies,
+ * Model 2 of 2: the whole way, include/penstock/detail/pipeline/prefetcher.hpp. Workers, the pump, copies,
  * consumers that call next, restore and the destructor, threads that end leases, the device.
  * A worker's waits for room and for a block are those that model 1 proves: they end when what they
  * wait for is there.

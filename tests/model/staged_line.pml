@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * include/penstock/detail/staged_line.hpp. What stands between lock and unlock of its mutex is one
+ * include/penstock/detail/pipeline/staged_line.hpp. What stands between lock and unlock of its mutex is one
  * step: nothing in there waits.
  */
 

@@ -28,16 +28,18 @@ namespace penstock::detail {
 checks_are_compiled_in() noexcept;  // Its address is null where no source has it.
 #endif
 
+/// `value`: of the environment variable PENSTOCK_CHECKS; nullptr: it is not set.
+inline bool checks_are_wanted(const char* value) noexcept {
+  return value != nullptr && std::strcmp(value, "1") == 0;
+}
+
 /// Are the checks on? The same answer for the life of the process.
 inline bool checks() noexcept {
 #ifdef PENSTOCK_CHECKS
   return true;
 #else
-  static const bool on = [] {
-    const char* const wanted = std::getenv("PENSTOCK_CHECKS");
-    return checks_are_compiled_in != nullptr ||
-           (wanted != nullptr && std::strcmp(wanted, "1") == 0);
-  }();
+  static const bool on =
+      checks_are_compiled_in != nullptr || checks_are_wanted(std::getenv("PENSTOCK_CHECKS"));
   return on;
 #endif
 }
