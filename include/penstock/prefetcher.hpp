@@ -22,8 +22,10 @@
 #include <memory>
 #include <penstock/any_sampler.hpp>
 #include <penstock/batch_producer.hpp>
+#include <penstock/cuda.hpp>
 #include <penstock/detail/inline.hpp>
 #include <penstock/device_transform.hpp>
+#include <penstock/error.hpp>
 #include <penstock/failure.hpp>
 #include <penstock/layout.hpp>
 #include <penstock/pinned_pool.hpp>
