@@ -5,6 +5,8 @@
 #
 #   penstock_warnings      link it PRIVATE: warnings, and each of them an error
 #   CMAKE_CUDA_COMPILER    set where CUDA C++ can be compiled, that is where .cu targets are defined
+#   PENSTOCK_LADDER_IN_ONE an option: one program for all the emulated rungs of a ladder
+#   penstock_add_ladder_in_one(<name> ...)   defines it
 
 add_library(penstock_warnings INTERFACE)
 if(PROJECT_IS_TOP_LEVEL)
@@ -25,3 +27,39 @@ if(PENSTOCK_WITH_CUDA AND CUDAToolkit_NVCC_EXECUTABLE
   set(CMAKE_CUDA_ARCHITECTURES 90 CACHE STRING "GPUs to compile for, or native")
   enable_language(CUDA)
 endif()
+
+# ---- A ladder as one program ---------------------------------------------------------------------
+
+# Each rung is a program that a reader takes as it is, and each instantiates much the same. Where all
+# that counts is what they do, one translation unit of all of them takes a fraction of the time.
+option(PENSTOCK_LADDER_IN_ONE
+       "Build the emulated rungs of a ladder as one program with many names: for tests, it builds faster" OFF)
+
+# penstock_add_ladder_in_one(<name> [PREFIX <prefix>] SOURCES <source>... LIBRARIES <library>...): one
+# program of all the sources, and beside it a link <stem>_emulated for each source, by which it tells
+# what it is. <prefix><stem>_emulated are targets like those of the programs that it stands for.
+function(penstock_add_ladder_in_one name)
+  cmake_parse_arguments(PARSE_ARGV 1 ladder "" PREFIX "SOURCES;LIBRARIES")
+  foreach(source IN LISTS ladder_SOURCES)
+    cmake_path(GET source STEM stem)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
+    # What a rung includes is included before, outside of the rung's namespace.
+    file(STRINGS ${source} lines REGEX "^#include ")
+    list(TRANSFORM lines REPLACE "\"(.*)\"" "\"${CMAKE_CURRENT_SOURCE_DIR}/\\1\"")
+    list(APPEND includes ${lines})
+    string(APPEND programs "namespace rung_${stem} {\n#include \"${source}\"\n}\n\n")
+    string(APPEND table "    {\"${stem}_emulated\", &rung_${stem}::main},\n")
+    list(APPEND links ${CMAKE_CURRENT_BINARY_DIR}/${stem}_emulated)
+    list(APPEND link_commands COMMAND ${CMAKE_COMMAND} -E create_symlink ${name}
+                              ${CMAKE_CURRENT_BINARY_DIR}/${stem}_emulated)
+    add_executable(${ladder_PREFIX}${stem}_emulated IMPORTED GLOBAL)
+    set_target_properties(${ladder_PREFIX}${stem}_emulated
+                          PROPERTIES IMPORTED_LOCATION ${CMAKE_CURRENT_BINARY_DIR}/${stem}_emulated)
+  endforeach()
+  list(REMOVE_DUPLICATES includes)
+  list(JOIN includes "\n" includes)
+  configure_file(${PROJECT_SOURCE_DIR}/examples/common/ladder_in_one.cpp.in ${name}.cpp @ONLY)
+  add_executable(${name} ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp)
+  target_link_libraries(${name} PRIVATE ${ladder_LIBRARIES} penstock_warnings)
+  add_custom_command(TARGET ${name} POST_BUILD ${link_commands} BYPRODUCTS ${links} VERBATIM)
+endfunction()
