@@ -42,6 +42,7 @@ use_dependencies() {
   if [[ -d $bundle ]]; then export CMAKE_PREFIX_PATH=$bundle; fi
   if has_command ccache; then
     export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
+    export CCACHE_DEPEND=${CCACHE_DEPEND:-1}  # A source that is new to it is not preprocessed twice.
   fi
 }
 use_dependencies
@@ -51,51 +52,148 @@ use_dependencies
 steps=()
 passed=0
 failed=0
+began=$(date +%s)
+builds=()   # folders that this run has built in,
+reports=()  # and what ctest wrote about the tests
+
+# Seconds of the CPU that all commands have taken that this shell has waited for; 0 where there is no /proc.
+cpu_seconds() {
+  local line fields
+  line=$(cat "/proc/$$/stat" 2>/dev/null) || line=') - 0 0 0 0 0 0 0 0 0 0 0 0 0 0'
+  read -r -a fields <<<"${line##*) }"
+  echo $(((fields[13] + fields[14]) / $(getconf CLK_TCK)))
+}
 
 # step NAME COMMAND...: runs it, with no standard input, and notes how it ended.
 step() {
-  local name=$1 result=passed start=$SECONDS
+  local name=$1 result=passed start=$SECONDS cpu
+  cpu=$(cpu_seconds)
   shift
   say "$name"
   "$@" </dev/null || result=FAILED
   if [[ $result == passed ]]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
-  steps+=("$(printf '%-6s %5d s  %s' "$result" $((SECONDS - start)) "$name")")
+  cpu=$(($(cpu_seconds) - cpu))
+  steps+=("$(printf '%-6s %5d s %6d s of CPU  %s' "$result" $((SECONDS - start)) "$cpu" "$name")")
 }
 
 # build_preset PRESET [CMAKE_OPTION...]: goes on after a failure, to show all there are. Several sources
 # are compiled at a time: that takes a third off a build from scratch, as these mostly are. clang-tidy
 # still sees that each source includes what it needs.
 build_preset() {
+  builds+=("build/$1")
   cmake --preset "$1" -DCMAKE_UNITY_BUILD=ON "${@:2}" && cmake --build --preset "$1" -- -k 0
 }
-test_preset() { ctest --preset "$1" --output-junit tests.xml; }
 
-# build_and_test PRESET [CMAKE_OPTION...]: two steps; adds the tests to the counts.
+# test_preset PRESET REPORT [CTEST_OPTION...]
+test_preset() { ctest --preset "$1" --output-junit "$2" "${@:3}"; }
+
+# build_and_test PRESET [CMAKE_OPTION...]: two steps, for all that there is; adds the tests to the counts.
 build_and_test() {
-  local preset=$1 report=build/$1/tests.xml
-  rm -f "$report"
+  local preset=$1
   step "build: $preset" build_preset "$@"
-  step "tests: $preset" test_preset "$preset"
-  count_tests "$preset"
+  test_and_count "$preset" "tests: $preset" tests.xml
 }
 
-# count_tests PRESET...: adds what ctest counted in the last run of their tests.
-count_tests() {
-  local preset counts
+# ---- The tests by their labels: tests/shares.cmake says which are left to the shares ------------------
+
+# What tells how the tests of a preset are built: a ladder is one program, and under a sanitizer there are
+# no examples in the quick run.
+quick_options() {
+  echo -DPENSTOCK_LADDER_IN_ONE=ON
+  case $1 in asan | tsan) echo -DPENSTOCK_BUILD_EXAMPLES=OFF ;; *) echo -DPENSTOCK_BUILD_EXAMPLES=ON ;; esac
+}
+share_options() { printf '%s\n' -DPENSTOCK_LADDER_IN_ONE=ON -DPENSTOCK_BUILD_EXAMPLES=ON; }
+
+# build_for_tests PRESET OPTIONS CTEST_OPTION...: what these tests run. OPTIONS: a function that prints
+# CMake's.
+build_for_tests() {
+  local preset=$1 options programs
+  mapfile -t options < <("$2" "$preset")
+  builds+=("build/$preset")
+  cmake --preset "$preset" -DCMAKE_UNITY_BUILD=ON "${options[@]}" &&
+    programs=$(python3 -B scripts/test_tools.py programs "build/$preset" "${@:3}") || return
+  mapfile -t programs <<<"$programs"
+  cmake --build --preset "$preset" --target "${programs[@]}" -- -k 0
+}
+
+# test_and_count PRESET NAME REPORT [CTEST_OPTION...]: a step; adds the tests to the counts.
+test_and_count() {
+  local report=build/$1/$3
+  rm -f "$report"
+  step "$2" test_preset "$1" "$3" "${@:4}"
+  reports+=("$report")
+  count_tests "$report"
+}
+
+# test_quickly PRESET...
+test_quickly() {
+  local preset
   for preset in "$@"; do
-    if [[ ! -f build/$preset/tests.xml ]]; then continue; fi
-    # tests, failures, disabled and skipped, in this order: attributes of the <testsuite>
-    mapfile -t counts < <(sed -nE 's/^\s+(tests|failures|disabled|skipped)="([0-9]+)".*/\2/p' \
-      "build/$preset/tests.xml" | head -n 4)
-    passed=$((passed + counts[0] - counts[1] - counts[2] - counts[3]))
-    failed=$((failed + counts[1]))
+    step "build: $preset" build_for_tests "$preset" quick_options --label-exclude '^full$'
+    test_and_count "$preset" "tests: $preset" tests.xml --label-exclude '^full$'
   done
 }
 
-# Lists the steps, counts tests and steps, and is the exit status.
+# test_share NUMBER: of each preset what has the label. With share 5, whatever no test needs is compiled,
+# each rung as a program of its own.
+test_share() {
+  local share=$1 preset label="^share_$1\$"
+  for preset in emulated asan tsan; do
+    if ! has_tests "$preset" "$label"; then continue; fi
+    if [[ $preset == emulated && $share == 5 ]]; then
+      step "build: $preset, all" build_preset "$preset" -DPENSTOCK_LADDER_IN_ONE=OFF -DPENSTOCK_BUILD_EXAMPLES=ON
+    else
+      step "build: $preset, share $share" build_for_tests "$preset" share_options --label-regex "$label"
+    fi
+    test_and_count "$preset" "tests: $preset, share $share" share.xml --label-regex "$label"
+  done
+}
+
+# has_tests PRESET LABEL: configures the preset with everything.
+has_tests() {
+  local options
+  mapfile -t options < <(share_options)
+  cmake --preset "$1" -DCMAKE_UNITY_BUILD=ON "${options[@]}" >/dev/null || return 0  # It will be seen.
+  [[ $(ctest --test-dir "build/$1" -N --label-regex "$2") != *"Total Tests: 0"* ]]
+}
+
+# check_shares: each test of --full is quick, or one share's.
+check_shares() {
+  local preset options pairs=()
+  for preset in emulated asan tsan; do
+    mapfile -t options < <(quick_options "$preset")
+    cmake --preset "$preset" -B "build/shares/quick/$preset" "${options[@]}" >/dev/null || return
+    mapfile -t options < <(share_options)
+    cmake --preset "$preset" -B "build/shares/full/$preset" "${options[@]}" >/dev/null || return
+    pairs+=("build/shares/quick/$preset=build/shares/full/$preset")
+  done
+  python3 -B scripts/test_tools.py shares "${pairs[@]}"
+}
+
+# ---- Counts, and where the time went -----------------------------------------------------------------
+
+# count_tests REPORT: adds what ctest counted.
+count_tests() {
+  local counts
+  if [[ ! -f $1 ]]; then return; fi
+  # tests, failures, disabled and skipped, in this order: attributes of the <testsuite>
+  mapfile -t counts < <(sed -nE 's/^\s+(tests|failures|disabled|skipped)="([0-9]+)".*/\2/p' "$1" | head -n 4)
+  passed=$((passed + counts[0] - counts[1] - counts[2] - counts[3]))
+  failed=$((failed + counts[1]))
+}
+
+# Lists the steps, what was slow and what was skipped, counts tests and steps, and is the exit status.
 finish() {
+  if [[ ${#reports[@]} -gt 0 ]]; then
+    python3 -B scripts/test_tools.py slowest "$began" "${builds[@]}" -- "${reports[@]}" || true
+  fi
   say "Result"
   printf '%s\n' "${steps[@]}"
+  printf '       %5d s %6d s of CPU  together\n' $(($(date +%s) - began)) "$(cpu_seconds)"
+  if [[ ${#reports[@]} -gt 0 ]]; then
+    echo
+    python3 -B scripts/test_tools.py skipped "${reports[@]}" || true
+  fi
   printf '\n%d passed, %d failed\n' "$passed" "$failed"
   [[ $failed -eq 0 ]]
 }

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+What scripts/test and .ci/run ask about builds and tests:
+
+  test_tools.py programs BUILD [CTEST_OPTION...]   what has to be built for these tests, a file a line
+  test_tools.py slowest SINCE BUILD... -- REPORT...  the ten slowest tests of these JUnit files, and the
+                                                   ten slowest sources compiled since then (Unix time)
+  test_tools.py skipped REPORT...                  how many were skipped, and which
+  test_tools.py shares QUICK=FULL...               for each pair of build folders, one as the quick run
+                                                   configures it and one with everything: is each test
+                                                   either quick or in one of the seven shares?
+"""
+
+import collections
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree
+
+SHARES = {f"share_{day}" for day in range(7)}
+PROGRAM_RULES = ("EXECUTABLE_LINKER", "SHARED_LIBRARY_LINKER", "MODULE_LIBRARY_LINKER", "STATIC_LIBRARY_LINKER")
+
+
+def list_tests(build, *options):
+    command = ["ctest", "--test-dir", build, "--show-only=json-v1", *options]
+    tests = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)["tests"]
+    for test in tests:
+        test["properties"] = {p["name"]: p["value"] for p in test.get("properties", [])}
+    return tests
+
+
+def labels(test):
+    return set(test["properties"].get("LABELS", []))
+
+
+def programs(build, *options):
+    """Whatever the commands name in the build folder, the programs in folders too."""
+    build = str(pathlib.Path(build).resolve())
+    listed = subprocess.run(["ninja", "-C", build, "-t", "targets", "all"], check=True, stdout=subprocess.PIPE, text=True)
+    outputs, folders = set(), collections.defaultdict(set)
+    for line in listed.stdout.splitlines():
+        path, _, rule = line.rpartition(": ")
+        if any(word in rule for word in PROGRAM_RULES) and not path.startswith("/"):
+            outputs.add(path)
+            if "STATIC" not in rule:
+                folders[str(pathlib.Path(path).parent)].add(path)
+    commands = {}  # As they are written: ctest does not show the command whose program is not there yet.
+    for path in pathlib.Path(build).rglob("CTestTestfile.cmake"):
+        for name, command in re.findall(r"^add_test\((?:\[=*\[)?(.+?)(?:\]=*\])? (\".*)\)$", path.read_text(), re.M):
+            commands[name] = command
+    wanted = set()
+    for test in list_tests(build, *options):
+        command = commands[test["name"]]
+        if f"BUILD_DIR={build}\"" in command:  # to be installed
+            wanted.add("all")
+        for option, path in re.findall(r"(\"--\S+\" \")?" + re.escape(build) + r"/([^;,:\s\"]+)", command):
+            if path in outputs:
+                wanted.add(path)
+            if not option:
+                wanted |= folders[path.rstrip("/")]  # Where a test looks for programs.
+    print("\n".join(sorted(wanted)))
+
+
+def cases(reports):
+    for report in reports:
+        if pathlib.Path(report).exists():
+            preset = pathlib.Path(report).parent.name
+            for case in xml.etree.ElementTree.parse(report).getroot().iter("testcase"):
+                yield preset, case
+
+
+def skipped(*reports):
+    names = [f"{preset}: {case.get('name')}" for preset, case in cases(reports) if case.find("skipped") is not None]
+    print(f"{len(names)} skipped" + "".join(f"\n  {name}" for name in names))
+
+
+def compilations(build, since):
+    """(seconds, what) of each object that was compiled since then."""
+    try:
+        lines = pathlib.Path(build, ".ninja_log").read_text().splitlines()
+    except OSError:
+        return
+    last = {}
+    for line in lines[1:]:
+        begin, end, changed, output, _ = line.split("\t")
+        if output.endswith(".o") and int(changed) / 1e9 >= since:
+            last[output] = (int(end) - int(begin)) / 1000
+    for output, seconds in last.items():
+        source = re.sub("[.]o$", "", re.sub("CMakeFiles/(.*)[.]dir/", r"\1: ", output))
+        yield seconds, f"{pathlib.Path(build).name}: {source}"
+
+
+def slowest(since, *folders_and_reports):
+    split = folders_and_reports.index("--")
+    reports, builds = folders_and_reports[split + 1 :], folders_and_reports[:split]
+    tests = [(float(case.get("time")), f"{preset}: {case.get('name')}") for preset, case in cases(reports)]
+    sources = [source for build in builds for source in compilations(build, float(since))]
+    for title, entries in (("tests", tests), ("sources", sources)):
+        print(f"\nThe ten slowest {title} of {len(entries)}, {sum(entry[0] for entry in entries):.0f} s together:")
+        for seconds, name in sorted(entries, reverse=True)[:10]:
+            print(f"{seconds:7.1f} s  {name}")
+
+
+def shares(*pairs):
+    problems, counts = [], collections.Counter()
+    for pair in pairs:
+        quick_build, full_build = pair.split("=")
+        preset = pathlib.Path(quick_build).name
+        quick = {test["name"] for test in list_tests(quick_build) if "full" not in labels(test)}
+        everything = {test["name"]: labels(test) for test in list_tests(full_build)}
+        for name, its in everything.items():
+            own = its & SHARES
+            if (name in quick) + len(own) != 1 or ("full" in its) != bool(own):
+                problems.append(f"{preset}: {name} is {'' if name in quick else 'not '}quick, and of {own or 'no share'}")
+            counts[(preset, min(own) if own else "quick")] += 1
+        problems += [f"{preset}: {name} is quick, but not of all" for name in quick - everything.keys()]
+    for preset, share in sorted(counts):
+        print(f"{preset:10} {share:8} {counts[preset, share]:4} tests")
+    missing = SHARES - {share for _, share in counts}
+    problems += [f"{share} has no test" for share in sorted(missing)]
+    print("\n".join(problems) if problems else "Each test is quick or in one of the seven shares.")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    commands = {f.__name__: f for f in (programs, skipped, slowest, shares)}
+    if len(sys.argv) < 2 or sys.argv[1] not in commands:
+        sys.exit(__doc__.strip())
+    sys.exit(commands[sys.argv[1]](*sys.argv[2:]))
