@@ -76,12 +76,14 @@ step() {
   steps+=("$(printf '%-6s %5d s %6d s of CPU  %s' "$result" $((SECONDS - start)) "$cpu" "$name")")
 }
 
-# build_preset PRESET [CMAKE_OPTION...]: goes on after a failure, to show all there are. Several sources
-# are compiled at a time: that takes a third off a build from scratch, as these mostly are. clang-tidy
-# still sees that each source includes what it needs.
+# Several sources are compiled at a time: that takes a third off a build from scratch, as these mostly
+# are. clang-tidy still sees that each source includes what it needs.
+unity=(-DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=16)
+
+# build_preset PRESET [CMAKE_OPTION...]: goes on after a failure, to show all there are.
 build_preset() {
   builds+=("build/$1")
-  cmake --preset "$1" -DCMAKE_UNITY_BUILD=ON "${@:2}" && cmake --build --preset "$1" -- -k 0
+  cmake --preset "$1" "${unity[@]}" "${@:2}" && cmake --build --preset "$1" -- -k 0
 }
 
 # test_preset PRESET REPORT [CTEST_OPTION...]
@@ -110,7 +112,7 @@ build_for_tests() {
   local preset=$1 options programs
   mapfile -t options < <("$2" "$preset")
   builds+=("build/$preset")
-  cmake --preset "$preset" -DCMAKE_UNITY_BUILD=ON "${options[@]}" &&
+  cmake --preset "$preset" "${unity[@]}" "${options[@]}" &&
     programs=$(python3 -B scripts/test_tools.py programs "build/$preset" "${@:3}") || return
   mapfile -t programs <<<"$programs"
   cmake --build --preset "$preset" --target "${programs[@]}" -- -k 0
@@ -153,7 +155,7 @@ test_share() {
 has_tests() {
   local options
   mapfile -t options < <(share_options)
-  cmake --preset "$1" -DCMAKE_UNITY_BUILD=ON "${options[@]}" >/dev/null || return 0  # It will be seen.
+  cmake --preset "$1" "${unity[@]}" "${options[@]}" >/dev/null || return 0  # It will be seen.
   [[ $(ctest --test-dir "build/$1" -N --label-regex "$2") != *"Total Tests: 0"* ]]
 }
 
