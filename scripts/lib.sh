@@ -114,6 +114,7 @@ build_for_tests() {
   builds+=("build/$preset")
   cmake --preset "$preset" "${unity[@]}" "${options[@]}" &&
     programs=$(python3 -B scripts/test_tools.py programs "build/$preset" "${@:3}") || return
+  if [[ -z $programs ]]; then return; fi  # They are scripts.
   mapfile -t programs <<<"$programs"
   cmake --build --preset "$preset" --target "${programs[@]}" -- -k 0
 }

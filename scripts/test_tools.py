@@ -97,7 +97,7 @@ def slowest(since, *folders_and_reports):
     split = folders_and_reports.index("--")
     reports, builds = folders_and_reports[split + 1 :], folders_and_reports[:split]
     tests = [(float(case.get("time")), f"{preset}: {case.get('name')}") for preset, case in cases(reports)]
-    sources = [source for build in builds for source in compilations(build, float(since))]
+    sources = [source for build in dict.fromkeys(builds) for source in compilations(build, float(since))]
     for title, entries in (("tests", tests), ("sources", sources)):
         print(f"\nThe ten slowest {title} of {len(entries)}, {sum(entry[0] for entry in entries):.0f} s together:")
         for seconds, name in sorted(entries, reverse=True)[:10]:
