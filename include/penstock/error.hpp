@@ -15,6 +15,7 @@
 #include <penstock/detail/inline.hpp>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 namespace penstock {
 
@@ -88,12 +89,12 @@ class Number {
  public:
   template <std::integral T>
   Number(T value)  // NOLINT(google-explicit-constructor): a number is a Number.
-      : bits_(static_cast<std::uint64_t>(value)), is_negative_(value < T{0}) {}
+      : bits_(static_cast<std::uint64_t>(value)), is_signed_(std::is_signed_v<T>) {}
   std::string text() const;
 
  private:
   std::uint64_t bits_;
-  bool is_negative_;
+  bool is_signed_;
 };
 
 [[noreturn]] void throw_cuda_error(cudaError_t status, const Call& call,

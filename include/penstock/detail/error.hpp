@@ -37,7 +37,7 @@ PENSTOCK_INLINE StallError::StallError(const std::string& stage, std::uint64_t e
 namespace detail {
 
 PENSTOCK_INLINE std::string Number::text() const {
-  return is_negative_ ? std::to_string(static_cast<std::int64_t>(bits_)) : std::to_string(bits_);
+  return is_signed_ ? std::to_string(static_cast<std::int64_t>(bits_)) : std::to_string(bits_);
 }
 
 PENSTOCK_INLINE void throw_cuda_error(cudaError_t status, const Call& call,
