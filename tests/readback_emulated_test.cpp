@@ -2,6 +2,7 @@
 
 // What only the emulated runtime can tell of a readback.
 
+#include <penstock/device_arena.hpp>
 #include <penstock/emulation.hpp>
 #include <penstock/readback.hpp>
 

@@ -5,9 +5,9 @@
 
 #include <cstdio>
 #include <penstock/error.hpp>
-include<penstock / prefetcher.hpp>
+#include <penstock/prefetcher.hpp>
 
-    struct Bytes {
+struct Bytes {
   penstock::Tensor<char, 1> values;
 };
 
