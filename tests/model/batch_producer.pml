@@ -12,7 +12,7 @@ byte expected;     /* ghost: the number that comes next */
 byte made_skipped; /* ghost: numbers, as bits, that never come */
 byte delivered;    /* ghost: numbers that came */
 
-/* Within an atomic. BatchProducer::make: the source fills the batch, throws, throws what the policy
+/* Within an atomic. ProducerCore::make: the source fills the batch, throws, throws what the policy
  * deals with, or says that the data ends. `no_block`: the pool threw. */
 inline make(number, no_block) {
   if
@@ -35,7 +35,7 @@ inline make(number, no_block) {
   fi
 }
 
-/* BatchProducer::ready: drops what is not for the consumer. */
+/* ProducerCore::ready: drops what is not for the consumer. */
 inline ready(yes) {
   do
   :: atomic {
@@ -60,7 +60,7 @@ inline ready(yes) {
   od
 }
 
-/* BatchProducer::at_end */
+/* ProducerCore::at_end */
 inline at_end(yes) {
 #ifdef READY_DOES_NOT_LOOK
   do
@@ -117,7 +117,7 @@ inline check_end() {
 #endif
 }
 
-/* BatchProducer::stop */
+/* ProducerCore::stop */
 inline stop() {
   for (i : 0 .. WORKERS - 1) {
     stop_requested[i] = true;
@@ -135,7 +135,7 @@ inline stop() {
   i = 0
 }
 
-/* BatchProducer::seek, with start */
+/* ProducerCore::seek, with start */
 inline seek(first) {
   stop();
   atomic {

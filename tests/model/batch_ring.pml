@@ -4,7 +4,7 @@
  * else may touch a cell between its publication and its pop, which is asserted.
  */
 
-mtype = { nothing, batch, failed, skipped, ending }; /* what a cell holds: BatchProducer::Item */
+mtype = { nothing, batch, failed, skipped, ending }; /* what a cell holds: ProducerCore::Item */
 
 typedef Cell {
   byte filled; /* full: the position whose item is here, plus 1 */

@@ -192,7 +192,7 @@ inline pump() {
   od
 }
 
-/* BatchProducer::work. From the moment that it has a block to the end of the source nobody sees what
+/* ProducerCore::work. From the moment that it has a block to the end of the source nobody sees what
  * a worker does, so that is one step. */
 inline work() {
   do
@@ -290,7 +290,7 @@ inline take_first() {
 }
 
 #ifdef INLINE
-/* HandOver::stage_inline, with BatchProducer::next_inline: a source that fails makes it throw. */
+/* HandOver::stage_inline, with ProducerCore::next_inline: a source that fails makes it throw. */
 inline stage_inline() {
   if
   :: size_ != 0 || ended_

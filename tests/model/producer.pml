@@ -17,7 +17,7 @@ bool all_over;
 #include "batch_producer.pml"
 #include "worker.pml"
 
-/* BatchProducer::next; `kind` nothing: nullopt */
+/* ProducerCore::next; `kind` nothing: nullopt */
 inline next() {
   do
 #ifdef READY_DOES_NOT_LOOK

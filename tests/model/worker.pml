@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Model 1: BatchProducer::work (include/penstock/detail/pipeline/batch_producer.hpp), with every step that
+ * Model 1: ProducerCore::work (include/penstock/detail/pipeline/batch_producer.hpp), with every step that
  * its waits take.
  */
 
