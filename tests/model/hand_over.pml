@@ -281,9 +281,7 @@ inline take_first() {
   :: fails ->
      fails = false;
      drop_slot(slot);
-#ifndef NO_PUMP_AFTER_AN_ERROR
      pump()
-#endif
   :: else
   fi;
   atomic { ok = false; slot = NONE }
