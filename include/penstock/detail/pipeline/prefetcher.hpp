@@ -67,6 +67,7 @@ class HandOver final : public AnyPrefetcher {
   [[noreturn]] void throw_staged_error(Staged& staged);
   [[noreturn]] void throw_stall();
   void pause() noexcept;
+  void go_on() noexcept;
 
   const OwnerProcess process_;
   const PrefetcherOptions options_;
@@ -158,8 +159,7 @@ HandOver::HandOver(const BlockLayout& layout, AnySampler sampler, ErasedSource s
                                     .ordered = options_.ordered,
                                     .on_failure = options_.on_failure,
                                     .on_ready = [this] { pump(); }});
-  paused_.store(false, std::memory_order_relaxed);  // Whoever answers the pump's request sees it.
-  pump();
+  go_on();
 }
 
 // ---- The pump: producer -> copy stream -> line --------------------------------------------------
@@ -394,6 +394,12 @@ PENSTOCK_INLINE void HandOver::pause() noexcept {
   while (requests_.load() != 0) std::this_thread::yield();
 }
 
+/// A thread that finds the pause over finds all that was done in it.
+PENSTOCK_INLINE void HandOver::go_on() noexcept {
+  paused_.store(false, std::memory_order_release);
+  pump();
+}
+
 PENSTOCK_INLINE void HandOver::close() noexcept {
   pause();
   if (producer_) producer_->stop();
@@ -427,8 +433,7 @@ PENSTOCK_INLINE void HandOver::restore(const State& state) {
     line_.end();  // Nobody makes batches now: next() must not wait for any.
     throw;
   }
-  paused_.store(false, std::memory_order_relaxed);
-  pump();
+  go_on();
 }
 
 PENSTOCK_INLINE Stats HandOver::stats() {
