@@ -9,6 +9,10 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <penstock/cuda.hpp>
+#include <penstock/device_arena.hpp>
+#include <penstock/error.hpp>
+#include <penstock/pinned_pool.hpp>
 #include <penstock/prefetcher.hpp>
 
 namespace {

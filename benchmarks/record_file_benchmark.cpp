@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <penstock/detail/storage/file_reads.hpp>
 #include <penstock/detail/storage/mapped_file.hpp>
 #include <penstock/record_file.hpp>
 #include <penstock/sampler.hpp>

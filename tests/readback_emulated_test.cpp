@@ -2,8 +2,10 @@
 
 // What only the emulated runtime can tell of a readback.
 
+#include <penstock/cuda.hpp>
 #include <penstock/device_arena.hpp>
 #include <penstock/emulation.hpp>
+#include <penstock/error.hpp>
 #include <penstock/readback.hpp>
 
 #include <cstdint>

@@ -2,6 +2,7 @@
 
 // Runs emulated, and on a GPU.
 
+#include <penstock/error.hpp>
 #include <penstock/readback.hpp>
 
 #include <algorithm>

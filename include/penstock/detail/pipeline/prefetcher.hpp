@@ -135,8 +135,9 @@ PENSTOCK_INLINE PinnedPoolOptions HandOver::pool_options(const PrefetcherOptions
           .numa_node = options.numa_node};
 }
 
-HandOver::HandOver(const BlockLayout& layout, AnySampler sampler, ErasedSource source,
-                   Landing::Transform transform, PrefetcherOptions options)
+PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler,
+                                   ErasedSource source, Landing::Transform transform,
+                                   PrefetcherOptions options)
     : options_(checked(options)),
       layout_(layout),
       start_(sampler.start()),
