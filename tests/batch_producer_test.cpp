@@ -30,9 +30,12 @@ using penstock::Sampler;
 using penstock::SourceError;
 using penstock::Ticket;
 using penstock::test::eventually;
+using penstock::test::Gate;
 using penstock::test::Numbers;
 using penstock::test::numbers_layout;
+using penstock::test::sequential;
 using penstock::test::serial_sample_numbers;
+using penstock::test::TestStream;
 using penstock::test::write_numbers;
 
 namespace {
@@ -434,4 +437,32 @@ TEST_CASE("a host batch goes back after the copy that reads it", "[batch_produce
   batch->release_after(stream);
   CHECK(pool.stats().bytes_in_flight > 0);
   gate.open();
+}
+
+TEST_CASE("a batch that is released behind a stream keeps its block until the stream is there",
+          "[batch_producer]") {
+  Gate gate;
+  TestStream stream;
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(4), sequential(4, 4), write_numbers, pool,
+                                  {.workers = 1, .depth = 1});
+  auto batch = producer.next();
+  REQUIRE(batch);
+  gate.hold(stream);
+  batch->release_after(stream);
+  CHECK(pool.stats().bytes_in_flight > 0);
+  gate.open();
+}
+
+TEST_CASE("after stop, what is ready still comes, and nothing behind it", "[batch_producer]") {
+  constexpr std::size_t kDepth = 2;
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(4), sequential(4 * 100, 4), write_numbers, pool,
+                                  {.workers = 1, .depth = kDepth});
+  REQUIRE(producer.next());
+  producer.stop();
+  std::size_t left = 0;
+  while (producer.next()) ++left;
+  CHECK(left <= kDepth);
+  CHECK(producer.at_end());
 }
