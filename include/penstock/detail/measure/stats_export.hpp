@@ -159,7 +159,9 @@ class JsonObject {
     return raw(name, value ? "true" : "false");
   }
   JsonObject& raw(std::string_view name, const std::string& value) {
-    text_ += (text_.empty() ? "" : ",") + ('"' + std::string(name) + "\":") + value;
+    if (!text_.empty()) text_ += ',';
+    ((text_ += '"') += name) += "\":";
+    text_ += value;
     return *this;
   }
   std::string str() const { return '{' + text_ + '}'; }
