@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <penstock/detail/inline.hpp>
+#include <penstock/batch_producer.hpp>
 #include <string>
 #include <thread>
 

@@ -38,8 +38,11 @@ inline bool checks() noexcept {
 #ifdef PENSTOCK_CHECKS
   return true;
 #else
-  static const bool on =
-      checks_are_compiled_in != nullptr || checks_are_wanted(std::getenv("PENSTOCK_CHECKS"));
+  static const bool on = [] {
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): read once, and nothing here writes it.
+    const char* const wanted = std::getenv("PENSTOCK_CHECKS");
+    return checks_are_compiled_in != nullptr || checks_are_wanted(wanted);
+  }();
   return on;
 #endif
 }
