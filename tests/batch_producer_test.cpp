@@ -266,7 +266,7 @@ TEST_CASE("unordered, batches that were begun before the end still come", "[batc
     return ticket.batch < 3;
   };
   PinnedPool pool;
-  BatchProducer<Numbers> producer(numbers_layout(4), penstock::Unbounded(4), source, pool,
+  BatchProducer<Numbers> producer(numbers_layout(4), penstock::Unbounded::indexed(4), source, pool,
                                   {.workers = 2, .depth = 8, .ordered = false});
   std::set<std::uint64_t> batches;
   for (int i = 0; i < 2; ++i) batches.insert(producer.next()->ticket().batch);
@@ -331,7 +331,7 @@ TEST_CASE("a source that waits is asked to stop when the producer goes", "[batch
   std::atomic<int> inside{0};
   PinnedPool pool;
   {
-    BatchProducer<Numbers> producer(numbers_layout(4), penstock::Unbounded(4),
+    BatchProducer<Numbers> producer(numbers_layout(4), penstock::Unbounded::indexed(4),
                                     [&](const Ticket&, Numbers&, std::stop_token stop) {
                                       std::mutex mutex;
                                       std::condition_variable_any never;

@@ -16,6 +16,7 @@
 #include <optional>
 #include <penstock/detail/inline.hpp>
 #include <span>
+#include <stop_token>
 #include <utility>
 
 namespace penstock {
@@ -76,6 +77,8 @@ class DeviceArena {
   /// the work that its last release named. Blocks this thread only while every slot is held by
   /// somebody.
   DeviceSlot acquire(cudaStream_t writer);
+  /// The same; empty once stop is requested.
+  std::optional<DeviceSlot> acquire(cudaStream_t writer, const std::stop_token& stop);
   /// The same; empty where acquire would block.
   std::optional<DeviceSlot> try_acquire(cudaStream_t writer);
 

@@ -38,10 +38,11 @@
 namespace penstock {
 
 struct PrefetcherOptions {
-  int workers =
-      detail::default_workers();  ///< threads that run the source; 0: `next` itself runs it
-  std::size_t host_depth = 0;     ///< batches in pinned memory, all told; 0: workers + device_depth
-  std::size_t device_depth = 2;   ///< device slots: batches on the device, leased ones included
+  int workers = detail::default_workers();  ///< threads that run the source; 0: one
+  /// Batches in pinned memory, all told. 0: device_depth + workers, and device_depth + 2 for a
+  /// per_sample source. An on_device source has none.
+  std::size_t host_depth = 0;
+  std::size_t device_depth = 2;  ///< device slots: batches on the device, leased ones included
   std::uint64_t epochs = 1;
   bool ordered = true;  ///< false: batches come as they are ready, each still once
   FailurePolicy on_failure = FailurePolicy::abort();  ///< what becomes of batches that fail

@@ -50,6 +50,7 @@ enum class WorkerState : int {
   idle,    ///< between batches, or without work
   room,    ///< waits until the consumer takes a batch
   memory,  ///< waits for a pinned block
+  slot,    ///< waits for a device slot
   source,  ///< runs the source
 };
 
@@ -61,6 +62,8 @@ inline const char* to_string(WorkerState state) {
       return "waiting for room in the ring";
     case WorkerState::memory:
       return "waiting for a pinned block that no copy reads";
+    case WorkerState::slot:
+      return "waiting for a device slot: a lease has to end";
     case WorkerState::source:
       return "inside the source";
   }

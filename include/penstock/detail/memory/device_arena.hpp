@@ -12,6 +12,7 @@
 #include <penstock/device_arena.hpp>
 #include <span>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -65,6 +66,23 @@ class DeviceArenaCore {
     process_.require("DeviceArena::acquire");
     std::unique_lock lock(mutex_);
     returned_.wait(lock, [&] { return !free_.empty() || lost_ == readers_.size(); });
+    if (free_.empty()) lost_to_.raise();
+    const std::size_t index = take_oldest();
+    lock.unlock();
+    wait_for_readers(index, writer);
+    return index;
+  }
+
+  /// As acquire; nullopt: stop was requested.
+  std::optional<std::size_t> acquire(cudaStream_t writer, const std::stop_token& stop) {
+    const std::stop_callback on_stop(stop, [this] {
+      { const std::lock_guard lock(mutex_); }  // Nobody is between a look and a wait.
+      returned_.notify_all();
+    });
+    std::unique_lock lock(mutex_);
+    returned_.wait(
+        lock, [&] { return !free_.empty() || lost_ == readers_.size() || stop.stop_requested(); });
+    if (stop.stop_requested()) return std::nullopt;
     if (free_.empty()) lost_to_.raise();
     const std::size_t index = take_oldest();
     lock.unlock();
@@ -226,6 +244,13 @@ PENSTOCK_INLINE DeviceArena::DeviceArena(std::size_t slots, std::size_t slot_byt
 
 PENSTOCK_INLINE DeviceSlot DeviceArena::acquire(cudaStream_t writer) {
   return {core_, core_->acquire(writer), writer};
+}
+
+PENSTOCK_INLINE std::optional<DeviceSlot> DeviceArena::acquire(cudaStream_t writer,
+                                                               const std::stop_token& stop) {
+  const auto index = core_->acquire(writer, stop);
+  if (!index) return std::nullopt;
+  return DeviceSlot(core_, *index, writer);
 }
 
 PENSTOCK_INLINE std::optional<DeviceSlot> DeviceArena::try_acquire(cudaStream_t writer) {

@@ -49,18 +49,20 @@ class HandOver final : public AnyPrefetcher {
   std::vector<Failure> failures() const override { return producer_->failures(); }
 
  private:
-  static PrefetcherOptions checked(PrefetcherOptions options);
+  static PrefetcherOptions checked(PrefetcherOptions options, const AnySampler& sampler,
+                                   const ErasedSource& source, bool transforms);
   static CopyClock copy_clock(const PrefetcherOptions& options);
   static PinnedPoolOptions pool_options(const PrefetcherOptions& options, std::size_t block);
 
   void pump() noexcept;
+  void pump_for_worker() noexcept;
   bool stage_ready_batch() noexcept;
   bool reserve_slot();
-  void stage(HostBlock host);
-  void stage(std::exception_ptr&& error);
-  Staged& fill_reserved_slot();
-  void copy(HostBlock& host, std::byte* target);
-  void stage_inline();
+  void stage(FilledBatch batch);
+  void stage_host(FilledBatch& batch, Staged& staged);
+  void stage_device(const WrittenSlot& slot, Staged& staged);
+  Staged& staged_for(FilledBatch& batch);
+  void copy(FilledBatch& batch, std::byte* target);
   void pump_after_lease() noexcept;
 
   Staged* wait_for_first();
@@ -80,6 +82,7 @@ class HandOver final : public AnyPrefetcher {
   PinnedPool pool_;
   const Landing landing_;
   DeviceArena arena_;
+  std::optional<DeviceTargets> targets_;  // of an on_device source
   CopyWatch watch_;
   std::vector<Staged> slots_;  // by slot index
 
@@ -102,13 +105,25 @@ class HandOver final : public AnyPrefetcher {
   std::optional<ProducerCore> producer_;  // last: its workers pump
 };
 
-PENSTOCK_INLINE PrefetcherOptions HandOver::checked(PrefetcherOptions options) {
+PENSTOCK_INLINE PrefetcherOptions HandOver::checked(PrefetcherOptions options,
+                                                    const AnySampler& sampler,
+                                                    const ErasedSource& source, bool transforms) {
   if (options.workers < 0)
     throw std::invalid_argument("workers is " + std::to_string(options.workers) +
-                                ", must be 0 (run the source in next) or more");
+                                ", must be 1 or more (or 0, for one)");
   if (options.device_depth == 0) throw std::invalid_argument("device_depth must be at least 1");
-  if (options.host_depth == 0)
-    options.host_depth = static_cast<std::size_t>(options.workers) + options.device_depth;
+  if (transforms && source.kind == SourceKind::device)
+    throw std::invalid_argument(
+        "an on_device source writes the slots itself, so a DeviceTransform has nothing to read: "
+        "let "
+        "the source queue the transform's work on its stream");
+  if (options.workers == 0 || sampler.is_stream()) options.workers = 1;
+  if (source.kind == SourceKind::device)
+    options.host_depth = options.device_depth;
+  else if (options.host_depth == 0)
+    options.host_depth =
+        options.device_depth +
+        (source.kind == SourceKind::sample ? 2 : static_cast<std::size_t>(options.workers));
   return options;
 }
 
@@ -138,7 +153,7 @@ PENSTOCK_INLINE PinnedPoolOptions HandOver::pool_options(const PrefetcherOptions
 PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler,
                                    ErasedSource source, Landing::Transform transform,
                                    PrefetcherOptions options)
-    : options_(checked(options)),
+    : options_(checked(options, sampler, source, transform.has_value())),
       layout_(layout),
       start_(sampler.start()),
       batches_(sampler.batches()),
@@ -149,7 +164,10 @@ PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler
       watch_(options_.host_depth + options_.device_depth, copy_clock(options_)),
       line_(options_.device_depth),
       takes_(options_.device_times ? options_.host_depth + options_.device_depth : 0) {
-  pool_.reserve(options_.host_depth, block_bytes(layout_));
+  if (source.kind == SourceKind::device)
+    targets_.emplace(layout_, arena_, static_cast<std::size_t>(options_.workers));
+  else
+    pool_.reserve(options_.host_depth, block_bytes(layout_));
   slots_.reserve(options_.device_depth);
   for (std::size_t i = 0; i < options_.device_depth; ++i)
     slots_.emplace_back(landing_.slot_layout(), i);
@@ -159,7 +177,8 @@ PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler
                                     .epochs = options_.epochs,
                                     .ordered = options_.ordered,
                                     .on_failure = options_.on_failure,
-                                    .on_ready = [this] { pump(); }});
+                                    .on_ready = [this] { pump_for_worker(); }},
+                    targets_ ? &*targets_ : nullptr);
   go_on();
 }
 
@@ -175,9 +194,14 @@ PENSTOCK_INLINE void HandOver::pump() noexcept {
   } while (served != 0);
 }
 
-/// Issues one copy, if a batch is ready and a slot is free; false: not now.
+PENSTOCK_INLINE void HandOver::pump_for_worker() noexcept {
+  pump();
+  if (producer_->has_lost_worker()) line_.notify();
+}
+
+/// Stages one batch, if one is ready and a slot is free; false: not now.
 PENSTOCK_INLINE bool HandOver::stage_ready_batch() noexcept {
-  if (paused_.load() || line_.ended() || options_.workers == 0) return false;
+  if (paused_.load() || line_.ended()) return false;
   if (producer_->at_end()) {
     line_.end();
     return false;
@@ -193,60 +217,70 @@ PENSTOCK_INLINE bool HandOver::stage_ready_batch() noexcept {
     line_.fail(std::move(error));
     return false;
   }
-  try {
-    stage(*producer_->next());
-    return true;
-  } catch (...) {
-    error = std::current_exception();
-  }
-  stage(std::move(error));
+  stage(producer_->take());
   return true;
 }
 
-/// Reserves a slot for the next copy; the copy stream waits for the slot's last readers.
+/// Reserves a slot for the next copy; the copy stream waits for the slot's last readers. An
+/// on_device source comes with its own.
 PENSTOCK_INLINE bool HandOver::reserve_slot() {
-  // Without workers a slot is reserved before the batch is ready.
-  if (options_.workers > 0) watch_.queue(copy_stream_.get());
+  if (targets_) return true;
+  watch_.queue(copy_stream_.get());
   if (!reserved_) reserved_ = arena_.try_acquire(copy_stream_.get());
   return reserved_.has_value();
 }
 
-PENSTOCK_INLINE Staged& HandOver::fill_reserved_slot() {
-  Staged& staged = slots_[reserved_->index()];
-  staged.memory = std::move(*reserved_);
-  reserved_.reset();
-  staged.error = nullptr;
+PENSTOCK_INLINE Staged& HandOver::staged_for(FilledBatch& batch) {
+  DeviceSlot memory;
+  if (batch.slot != nullptr) {
+    memory = std::move(batch.slot->memory);
+  } else {
+    memory = std::move(*reserved_);
+    reserved_.reset();
+  }
+  Staged& staged = slots_[memory.index()];
+  staged.memory = std::move(memory);
   staged.next = producer_->position();
   return staged;
 }
 
-PENSTOCK_INLINE void HandOver::stage(HostBlock host) {
-  Staged& staged = fill_reserved_slot();
-  const auto& samples = host.ticket.samples;
-  staged.samples.assign(samples.begin(), samples.end());
-  staged.ticket = host.ticket;
-  staged.ticket.samples = staged.samples;
-  const cudaStream_t stream = copy_stream_.get();
-  try {
-    watch_.begin(stream);
-    landing_.take_over(host.batch, staged);
-    copy(host, landing_.target(staged));
-    landing_.land(host.samples, staged, stream);
-    staged.copied = watch_.end(stream);
-  } catch (...) {
-    staged.error = std::current_exception();
+/// An error takes the place of its batch, slot included, so that errors are bounded as batches are.
+PENSTOCK_INLINE void HandOver::stage(FilledBatch batch) {
+  Staged& staged = staged_for(batch);
+  // Once it is pushed, another worker may have its slot.
+  WrittenSlot* const slot = batch.slot.release();
+  staged.error = std::move(batch.error);
+  if (!staged.error) {
+    staged.samples.assign(batch.ticket.samples.begin(), batch.ticket.samples.end());
+    staged.ticket = batch.ticket;
+    staged.ticket.samples = staged.samples;
+    try {
+      if (slot != nullptr)
+        stage_device(*slot, staged);
+      else
+        stage_host(batch, staged);
+    } catch (...) {
+      staged.error = std::current_exception();
+    }
   }
   line_.push(staged);
 }
 
-/// An error takes the place of its batch, slot included, so that errors are bounded as batches are.
-PENSTOCK_INLINE void HandOver::stage(std::exception_ptr&& error) {
-  Staged& staged = fill_reserved_slot();
-  staged.error = std::move(error);
-  line_.push(staged);
+PENSTOCK_INLINE void HandOver::stage_host(FilledBatch& batch, Staged& staged) {
+  const cudaStream_t stream = copy_stream_.get();
+  watch_.begin(stream);
+  landing_.take_over(batch.batch, staged);
+  copy(batch, landing_.target(staged));
+  landing_.land(batch.samples, staged, stream);
+  staged.copied = watch_.end(stream);
 }
 
-PENSTOCK_INLINE void HandOver::copy(HostBlock& host, std::byte* target) {
+PENSTOCK_INLINE void HandOver::stage_device(const WrittenSlot& slot, Staged& staged) {
+  std::memcpy(staged.object.get(), slot.object.get(), layout_.batch_bytes());
+  staged.copied = slot.written.get();
+}
+
+PENSTOCK_INLINE void HandOver::copy(FilledBatch& host, std::byte* target) {
   const cudaStream_t stream = copy_stream_.get();
   const ScopedRange range(markers::copy, host.ticket.batch);
   try {
@@ -279,7 +313,7 @@ PENSTOCK_INLINE LeasedBatch* HandOver::take(cudaStream_t consumer) {
   add_alone(queued_, std::uint64_t{line_.size()});
 
   takes_.ask(consumer);
-  if (options_.workers == 0) stage_inline();
+  producer_->throw_lost_worker();
   Staged* staged = wait_for_first();
   if (staged == nullptr) return nullptr;
   if (staged->error) throw_staged_error(*staged);
@@ -300,8 +334,10 @@ PENSTOCK_INLINE Staged* HandOver::wait_for_first() {
   line_.throw_failure();
   if (line_.size() == 0) pump();  // A pump that failed is tried again.
   arena_.require_slot();
-  if (!line_.wait(options_.stall_timeout, [this] { return line_.has_news(); })) throw_stall();
+  const auto has_news = [this] { return line_.has_news() || producer_->has_lost_worker(); };
+  if (!line_.wait(options_.stall_timeout, has_news)) throw_stall();
   line_.throw_failure();
+  if (line_.size() == 0) producer_->throw_lost_worker();
   return line_.first();
 }
 
@@ -312,32 +348,6 @@ PENSTOCK_INLINE void HandOver::throw_staged_error(Staged& staged) {
   staged.memory = DeviceSlot();  // Its next writer comes after whatever was copied.
   pump();
   std::rethrow_exception(error);
-}
-
-/// With 0 workers: makes one batch on this thread and issues its copy.
-PENSTOCK_INLINE void HandOver::stage_inline() {
-  if (line_.size() != 0 || line_.ended()) return;
-  line_.throw_failure();
-  arena_.require_slot();
-  if (producer_->at_end()) return line_.end();
-  // Or a lease has ended in a failure: the slot that it did not give back may have been the last.
-  const auto can_go_on = [this] {
-    return reserved_.has_value() || arena_.free_slots() != 0 || line_.has_news();
-  };
-  if (!line_.wait(options_.stall_timeout, can_go_on)) throw_stall();
-  line_.throw_failure();
-  reserve_slot();
-  std::optional<HostBlock> host;
-  try {
-    host = producer_->next();
-  } catch (...) {
-    position_ = producer_->position();
-    throw;
-  }
-  if (host)
-    stage(std::move(*host));
-  else
-    line_.end();
 }
 
 PENSTOCK_INLINE void HandOver::also_used_on(LeasedBatch& batch, cudaStream_t stream) {
@@ -359,7 +369,6 @@ PENSTOCK_INLINE void HandOver::give_back(LeasedBatch& batch) noexcept {
   }
   if (error) line_.fail(std::move(error));
   pump_after_lease();
-  if (options_.workers == 0) line_.notify();
 }
 
 /// A copy of pageable memory blocks this thread: the consumer, for want of input.
@@ -377,7 +386,7 @@ PENSTOCK_INLINE void HandOver::throw_stall() {
   std::uint64_t number = position_;
   if (leased_.load(std::memory_order_relaxed) < options_.device_depth) {
     const WorkerActivity activity = producer_->oldest_activity();
-    stage = activity.state == WorkerState::memory ? "copy" : "source";
+    stage = activity.state == WorkerState::memory ? "copy" : targets_ ? "device source" : "source";
     number = activity.state == WorkerState::idle ? number : activity.number;
     const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(
         WorkerTrace::Clock::now() - activity.since);
