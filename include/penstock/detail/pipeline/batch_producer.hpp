@@ -19,7 +19,6 @@
 #include <penstock/detail/pipeline/batch_ring.hpp>
 #include <penstock/detail/pipeline/failure_log.hpp>
 #include <penstock/detail/process.hpp>
-#include <penstock/detail/storage/file_reads.hpp>
 #include <penstock/error.hpp>
 #include <penstock/markers.hpp>
 #include <stdexcept>
@@ -330,8 +329,7 @@ PENSTOCK_INLINE auto ProducerCore::fill(PinnedBlock& block, const Ticket& ticket
   if (checks_) std::memset(block.data(), blank, layout_.bytes());
   void* const batch = tools.batch.get();
   layout_.bind(batch, block.data(), static_cast<std::int64_t>(ticket.samples.size()));
-  const auto call_source = [&] { return (*tools.source)(ticket, batch, tools.stop); };
-  if (!with_whole_files(call_source)) return End{};
+  if (!(*tools.source)(ticket, batch, tools.stop)) return End{};
   const std::int64_t samples = layout_.samples(batch, block.data());
   if (checks_) check_fields(layout_, block.data(), samples);
   void* const kept = block.data() + batch_offset(layout_);
@@ -383,7 +381,6 @@ PENSTOCK_INLINE std::optional<HostBlock> ProducerCore::next() {
   if (options_.workers == 0) return next_inline();
   while (!ready()) {
     if (at_end()) return std::nullopt;
-    process_.require("BatchProducer::next");
     ring_.wait();
   }
   count_queue();
