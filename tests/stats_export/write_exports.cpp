@@ -35,7 +35,6 @@ penstock::Stats made_up(bool device) {
   stats.device_depth = 6;
   stats.host_bytes = 4096;
   stats.device_bytes = 8192;
-  stats.pinned = false;
   if (device)
     stats.device = penstock::DeviceTimes{.copies = 97,
                                          .batches = 96,

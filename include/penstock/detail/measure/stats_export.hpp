@@ -124,14 +124,12 @@ inline void add_pipeline(PrometheusText& text, const Stats& stats) {
   text.family("memory_bytes", "gauge", "Memory that batches take");
   text.sample({{"memory", "host"}}, stats.host_bytes);
   text.sample({{"memory", "device"}}, stats.device_bytes);
-  text.single("host_memory_pinned", "gauge", "1 where host memory is page-locked",
-              int{stats.pinned});
 }
 
 inline constexpr VerdictKind kVerdictKinds[] = {
-    VerdictKind::too_early,     VerdictKind::more_workers,  VerdictKind::deeper_ring,
-    VerdictKind::pinned_memory, VerdictKind::smaller_bytes, VerdictKind::bus_bound,
-    VerdictKind::compute_bound, VerdictKind::balanced};
+    VerdictKind::too_early,     VerdictKind::more_workers, VerdictKind::deeper_ring,
+    VerdictKind::smaller_bytes, VerdictKind::bus_bound,    VerdictKind::compute_bound,
+    VerdictKind::balanced};
 
 inline void add_verdict(PrometheusText& text, const Verdict& verdict) {
   text.family("bottleneck", "gauge", "1 for the stage that bounds the rate");
@@ -249,7 +247,6 @@ PENSTOCK_INLINE std::string to_json(const Stats& stats) {
       .number("device_depth", stats.device_depth)
       .number("host_bytes", stats.host_bytes)
       .number("device_bytes", stats.device_bytes)
-      .boolean("pinned", stats.pinned)
       .raw("verdict", detail::to_json(stats.verdict()))
       .str();
 }

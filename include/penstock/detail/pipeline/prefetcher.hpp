@@ -50,7 +50,6 @@ class HandOver final : public AnyPrefetcher {
 
  private:
   static PrefetcherOptions checked(PrefetcherOptions options);
-  static CopyClock copy_clock(const PrefetcherOptions& options);
   static PinnedPoolOptions pool_options(const PrefetcherOptions& options, std::size_t block);
 
   void pump() noexcept;
@@ -61,7 +60,6 @@ class HandOver final : public AnyPrefetcher {
   Staged& fill_reserved_slot();
   void copy(HostBlock& host, std::byte* target);
   void stage_inline();
-  void pump_after_lease() noexcept;
 
   Staged* wait_for_first();
   [[noreturn]] void throw_staged_error(Staged& staged);
@@ -112,11 +110,6 @@ PENSTOCK_INLINE PrefetcherOptions HandOver::checked(PrefetcherOptions options) {
   return options;
 }
 
-PENSTOCK_INLINE CopyClock HandOver::copy_clock(const PrefetcherOptions& options) {
-  if (options.device_times) return CopyClock::events;
-  return options.host_memory == HostMemory::pinned ? CopyClock::looks : CopyClock::host;
-}
-
 /// Room for exactly host_depth blocks.
 PENSTOCK_INLINE PinnedPoolOptions HandOver::pool_options(const PrefetcherOptions& options,
                                                          std::size_t block) {
@@ -130,7 +123,6 @@ PENSTOCK_INLINE PinnedPoolOptions HandOver::pool_options(const PrefetcherOptions
                         block * options.host_depth, 0, cap);
   return {.max_bytes = block * options.host_depth,
           .timeout = std::chrono::hours(24 * 365),  // next() watches for stalls, not the workers
-          .memory = options.host_memory,
           .flags = options.host_flags,
           .numa_node = options.numa_node};
 }
@@ -146,7 +138,7 @@ PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler
       pool_(pool_options(options_, block_bytes(layout_))),
       landing_(layout_, std::move(transform), copy_stream_.get()),
       arena_(options_.device_depth, landing_.slot_bytes()),
-      watch_(options_.host_depth + options_.device_depth, copy_clock(options_)),
+      watch_(options_.host_depth + options_.device_depth, options_.device_times),
       line_(options_.device_depth),
       takes_(options_.device_times ? options_.host_depth + options_.device_depth : 0) {
   pool_.reserve(options_.host_depth, block_bytes(layout_));
@@ -272,7 +264,6 @@ PENSTOCK_INLINE void HandOver::copy(HostBlock& host, std::byte* target) {
 
 /// The first batch in line, for `consumer`; nullptr at the end.
 PENSTOCK_INLINE LeasedBatch* HandOver::take(cudaStream_t consumer) {
-  process_.require("Prefetcher::next");
   const std::lock_guard lock(take_mutex_);
   const ConsumerClock::Visit visit(clock_);
   const ScopedRange range(markers::next, position_);
@@ -358,16 +349,8 @@ PENSTOCK_INLINE void HandOver::give_back(LeasedBatch& batch) noexcept {
     error = std::current_exception();
   }
   if (error) line_.fail(std::move(error));
-  pump_after_lease();
-  if (options_.workers == 0) line_.notify();
-}
-
-/// A copy of pageable memory blocks this thread: the consumer, for want of input.
-PENSTOCK_INLINE void HandOver::pump_after_lease() noexcept {
-  if (options_.host_memory == HostMemory::pinned) return pump();
-  const auto begin = ConsumerClock::Clock::now();
   pump();
-  clock_.hold_up(ConsumerClock::Clock::now() - begin);
+  if (options_.workers == 0) line_.notify();
 }
 
 PENSTOCK_INLINE void HandOver::throw_stall() {
@@ -423,7 +406,6 @@ PENSTOCK_INLINE void HandOver::restore(const State& state) {
   if (!options_.ordered)
     throw std::logic_error(
         "batches that come unordered have no position to resume from: set ordered");
-  process_.require("Prefetcher::restore");
   const std::lock_guard lock(take_mutex_);
   pause();
   line_.clear();
@@ -456,7 +438,7 @@ PENSTOCK_INLINE Stats HandOver::stats() {
                               .waiting_for_input = clock_.waiting(),
                               .batches = delivered,
                               .bytes = stats.copy.bytes};
-  if (options_.device_times) stats.device = takes_.times(watch_.timed(), clock_.held_up());
+  if (options_.device_times) stats.device = takes_.times(watch_.timed());
   stats.first_batch = clock_.first();
   stats.longest_wait = clock_.longest();
   stats.skipped = producer_->skipped();
@@ -466,7 +448,6 @@ PENSTOCK_INLINE Stats HandOver::stats() {
   stats.device_depth = options_.device_depth;
   stats.host_bytes = pool_.stats().bytes;
   stats.device_bytes = arena_.slots() * arena_.slot_bytes() + landing_.passage_bytes();
-  stats.pinned = options_.host_memory == HostMemory::pinned;
   return stats;
 }
 
