@@ -131,7 +131,7 @@ def main():
         check_prometheus(["prometheus", *device], {"job": "train", "path": ODD})
         check_prometheus(["bare", *device], {})
         check_json(device)
-    assert json.loads(output("escaped")) == {"text": 'a\\b "c"\n\x01 é'}
+    assert json.loads(output("escaped")) == {"text": 'a\\b "c"\n\x01 é <\uFFFD'}
     parser = "and prometheus_client" if text_string_to_metric_families else "(prometheus_client is not installed)"
     print(f"the exports are right by their grammar {parser}")
 

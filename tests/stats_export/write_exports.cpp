@@ -58,7 +58,12 @@ int main(int argc, char** argv) {
   else if (format == "bare")
     std::fputs(to_prometheus(stats).c_str(), stdout);
   else if (format == "escaped")  // A text like no verdict has.
-    std::puts(penstock::detail::JsonObject().text("text", "a\\b \"c\"\n\x01 é").str().c_str());
+    std::puts(penstock::detail::JsonText()
+                  .begin_object()
+                  .member("text", "a\\b \"c\"\n\x01 é <\xFF")
+                  .end_object()
+                  .text()
+                  .c_str());
   else
     return 2;
 }
