@@ -47,7 +47,6 @@ struct PrefetcherOptions {
   bool ordered = true;  ///< false: batches come as they are ready, each still once
   FailurePolicy on_failure = FailurePolicy::abort();  ///< what becomes of batches that fail
   std::chrono::milliseconds stall_timeout{300'000};   ///< `next` gives up with StallError; 0: never
-  HostMemory host_memory = HostMemory::pinned;        ///< pageable only where it is asked for
   std::size_t max_host_bytes = 0;  ///< refuse to take more host memory; 0: half of what may be used
   unsigned host_flags = cudaHostAllocPortable;  ///< of cudaHostAlloc
   int numa_node = -1;                           ///< of the host memory; -1: any
@@ -147,8 +146,8 @@ class Lease {
 /// the other: each batch, and each exception in a batch's place, goes to one of them, the end to
 /// all. After construction, no call allocates, creates CUDA objects, or blocks inside CUDA.
 ///
-/// In a process forked from the one that made it, a prefetcher is dead: `next` and `restore` throw
-/// std::logic_error, and its end and those of its leases leave everything as it is.
+/// A process forked from the one that made it may do nothing with a prefetcher and its leases but
+/// destroy them, which leaves everything as it is: threads and CUDA do not survive a fork.
 ///
 /// `Host` is what the source fills and what crosses the bus; where it is not `Batch`, a
 /// DeviceTransform makes the one of the other.

@@ -57,15 +57,13 @@ class TakeWatch {
     collecting_.clear(std::memory_order_release);
   }
 
-  /// `held_up`: time in which the host had a batch, and was kept from asking for the next.
-  DeviceTimes times(std::uint64_t copies, std::chrono::nanoseconds held_up) {
+  DeviceTimes times(std::uint64_t copies) {
     collect();
-    const std::chrono::nanoseconds held = std::min(sums_.gaps(), held_up);
     return {.copies = copies,
             .batches = sums_.count(),
-            .consuming = sums_.gaps() - held,
+            .consuming = sums_.gaps(),
             .awaiting_batch = sums_.middles(),
-            .awaiting_copy = sums_.lasts() + held,
+            .awaiting_copy = sums_.lasts(),
             .longest_wait = sums_.longest()};
   }
 

@@ -63,7 +63,6 @@ class DeviceArenaCore {
   }
 
   std::size_t acquire(cudaStream_t writer) {
-    process_.require("DeviceArena::acquire");
     std::unique_lock lock(mutex_);
     returned_.wait(lock, [&] { return !free_.empty() || lost_ == readers_.size(); });
     if (free_.empty()) lost_to_.raise();

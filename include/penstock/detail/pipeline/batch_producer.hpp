@@ -25,7 +25,6 @@
 #include <penstock/detail/pipeline/failure_log.hpp>
 #include <penstock/detail/pipeline/open_batches.hpp>
 #include <penstock/detail/process.hpp>
-#include <penstock/detail/storage/file_reads.hpp>
 #include <penstock/error.hpp>
 #include <penstock/markers.hpp>
 #include <stdexcept>

@@ -51,7 +51,6 @@ class HandOver final : public AnyPrefetcher {
  private:
   static PrefetcherOptions checked(PrefetcherOptions options, const AnySampler& sampler,
                                    const ErasedSource& source, bool transforms);
-  static CopyClock copy_clock(const PrefetcherOptions& options);
   static PinnedPoolOptions pool_options(const PrefetcherOptions& options, std::size_t block);
 
   void pump() noexcept;
@@ -63,7 +62,6 @@ class HandOver final : public AnyPrefetcher {
   void stage_device(const WrittenSlot& slot, Staged& staged);
   Staged& staged_for(FilledBatch& batch);
   void copy(FilledBatch& batch, std::byte* target);
-  void pump_after_lease() noexcept;
 
   Staged* wait_for_first();
   [[noreturn]] void throw_staged_error(Staged& staged);
@@ -127,11 +125,6 @@ PENSTOCK_INLINE PrefetcherOptions HandOver::checked(PrefetcherOptions options,
   return options;
 }
 
-PENSTOCK_INLINE CopyClock HandOver::copy_clock(const PrefetcherOptions& options) {
-  if (options.device_times) return CopyClock::events;
-  return options.host_memory == HostMemory::pinned ? CopyClock::looks : CopyClock::host;
-}
-
 /// Room for exactly host_depth blocks.
 PENSTOCK_INLINE PinnedPoolOptions HandOver::pool_options(const PrefetcherOptions& options,
                                                          std::size_t block) {
@@ -145,7 +138,6 @@ PENSTOCK_INLINE PinnedPoolOptions HandOver::pool_options(const PrefetcherOptions
                         block * options.host_depth, 0, cap);
   return {.max_bytes = block * options.host_depth,
           .timeout = std::chrono::hours(24 * 365),  // next() watches for stalls, not the workers
-          .memory = options.host_memory,
           .flags = options.host_flags,
           .numa_node = options.numa_node};
 }
@@ -161,7 +153,7 @@ PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler
       pool_(pool_options(options_, block_bytes(layout_))),
       landing_(layout_, std::move(transform), copy_stream_.get()),
       arena_(options_.device_depth, landing_.slot_bytes()),
-      watch_(options_.host_depth + options_.device_depth, copy_clock(options_)),
+      watch_(options_.host_depth + options_.device_depth, options_.device_times),
       line_(options_.device_depth),
       takes_(options_.device_times ? options_.host_depth + options_.device_depth : 0) {
   if (source.kind == SourceKind::device)
@@ -306,7 +298,6 @@ PENSTOCK_INLINE void HandOver::copy(FilledBatch& host, std::byte* target) {
 
 /// The first batch in line, for `consumer`; nullptr at the end.
 PENSTOCK_INLINE LeasedBatch* HandOver::take(cudaStream_t consumer) {
-  process_.require("Prefetcher::next");
   const std::lock_guard lock(take_mutex_);
   const ConsumerClock::Visit visit(clock_);
   const ScopedRange range(markers::next, position_);
@@ -368,15 +359,7 @@ PENSTOCK_INLINE void HandOver::give_back(LeasedBatch& batch) noexcept {
     error = std::current_exception();
   }
   if (error) line_.fail(std::move(error));
-  pump_after_lease();
-}
-
-/// A copy of pageable memory blocks this thread: the consumer, for want of input.
-PENSTOCK_INLINE void HandOver::pump_after_lease() noexcept {
-  if (options_.host_memory == HostMemory::pinned) return pump();
-  const auto begin = ConsumerClock::Clock::now();
   pump();
-  clock_.hold_up(ConsumerClock::Clock::now() - begin);
 }
 
 PENSTOCK_INLINE void HandOver::throw_stall() {
@@ -432,7 +415,6 @@ PENSTOCK_INLINE void HandOver::restore(const State& state) {
   if (!options_.ordered)
     throw std::logic_error(
         "batches that come unordered have no position to resume from: set ordered");
-  process_.require("Prefetcher::restore");
   const std::lock_guard lock(take_mutex_);
   pause();
   line_.clear();
@@ -465,7 +447,7 @@ PENSTOCK_INLINE Stats HandOver::stats() {
                               .waiting_for_input = clock_.waiting(),
                               .batches = delivered,
                               .bytes = stats.copy.bytes};
-  if (options_.device_times) stats.device = takes_.times(watch_.timed(), clock_.held_up());
+  if (options_.device_times) stats.device = takes_.times(watch_.timed());
   stats.first_batch = clock_.first();
   stats.longest_wait = clock_.longest();
   stats.skipped = producer_->skipped();
@@ -475,7 +457,6 @@ PENSTOCK_INLINE Stats HandOver::stats() {
   stats.device_depth = options_.device_depth;
   stats.host_bytes = pool_.stats().bytes;
   stats.device_bytes = arena_.slots() * arena_.slot_bytes() + landing_.passage_bytes();
-  stats.pinned = options_.host_memory == HostMemory::pinned;
   return stats;
 }
 
