@@ -58,12 +58,14 @@ class Landing {
   /// copied to target().
   void land(std::int64_t samples, Staged& staged, cudaStream_t copy_stream) const {
     layout_.rebind(copied(staged), target(staged), samples);
+    staged.samples_in_batch = samples;
     if (!transform_) return;
     const DeviceGuard guard(device_);
     const BlockLayout& layout = transform_->layout;
     layout.bind(staged.object.get(), staged.memory.data(), samples);
     transform_->apply(staged.ticket, copied(staged), staged.object.get(), copy_stream);
-    layout.samples(staged.object.get(), staged.memory.data());  // Nobody moved its tensors.
+    // Throws where somebody moved its tensors.
+    staged.samples_in_batch = layout.samples(staged.object.get(), staged.memory.data());
   }
 
  private:
