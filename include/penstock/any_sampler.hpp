@@ -27,9 +27,9 @@
 
 namespace penstock {
 
-/// `batches()`: of one epoch, always the same. `samples(epoch, batch, out)`: fills `out` for any
-/// batch below that, as a pure function: it is called from many threads, in any order, and again
-/// after a resume.
+/// `batches()`: of one epoch, always the same, at least 1. `samples(epoch, batch, out)`: fills
+/// `out` for any batch below that, as a pure function: it is called from many threads, in any
+/// order, and again after a resume.
 template <class T>
 concept BatchSampler = requires(const T& sampler, std::uint64_t number,
                                 std::vector<std::uint64_t>& out) {

@@ -38,9 +38,9 @@ int default_workers();
 
 struct ProducerOptions {
   int workers = detail::default_workers();  ///< threads; 0: `next` itself runs the source
-  std::size_t depth = 0;  ///< batches that are filled or being filled; 0: workers + 2
-  std::uint64_t epochs = 1;
-  bool ordered = true;  ///< false: batches come as they are ready, each still once
+  std::size_t depth = 0;     ///< batches that are filled or being filled; 0: workers + 2
+  std::uint64_t epochs = 1;  ///< at least 1
+  bool ordered = true;       ///< false: batches come as they are ready, each still once
   FailurePolicy on_failure = FailurePolicy::abort();  ///< of the source
   std::function<void()> on_ready =
       {};  ///< runs on a worker after each batch; must not throw or wait

@@ -57,6 +57,7 @@ inline ProducerOptions checked(ProducerOptions options) {
   if (options.workers < 0)
     throw std::invalid_argument("workers is " + std::to_string(options.workers) +
                                 ", must be 0 (run the source in next) or more");
+  if (options.epochs == 0) throw std::invalid_argument("epochs is 0, must be at least 1");
   if (options.depth == 0) options.depth = static_cast<std::size_t>(options.workers) + 2;
   return options;
 }
@@ -168,6 +169,8 @@ PENSTOCK_INLINE ProducerCore::ProducerCore(const BlockLayout& layout, AnySampler
       traces_(static_cast<std::size_t>(std::max(1, options_.workers))),
       inline_tools_{traces_.front(), {}, BatchObject(layout_)} {
   if (layout_.bytes() == 0) throw std::invalid_argument("the layout has no field: call field()");
+  if (batches_ == 0)
+    throw std::invalid_argument("the sampler has no batch: its batches() must be at least 1");
   seek(0, 0);
 }
 

@@ -145,7 +145,7 @@ PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler
       copy_stream_(options_.copy_priority),
       pool_(pool_options(options_, block_bytes(layout_))),
       landing_(layout_, std::move(transform), copy_stream_.get()),
-      arena_(options_.device_depth, landing_.slot_bytes()),
+      arena_(landing_.make_slots(options_.device_depth)),
       watch_(options_.host_depth + options_.device_depth, copy_clock(options_)),
       line_(options_.device_depth),
       takes_(options_.device_times ? options_.host_depth + options_.device_depth : 0) {
@@ -411,7 +411,6 @@ PENSTOCK_INLINE State HandOver::state() const {
     throw std::logic_error(
         "batches that come unordered have no position to resume from: set ordered");
   State state = start_;
-  if (batches_ == 0) return state;
   const std::uint64_t position = position_;
   state.epoch = position / batches_;
   state.batch = position % batches_;
