@@ -8,7 +8,7 @@
 //   penstock::Sampler sampler{
 //       {.samples = records.size(), .batch_size = 256, .shuffle = true, .seed = 7}};
 //   std::vector<std::uint64_t> out;
-//   sampler.samples(epoch, batch, out);
+//   sampler.samples(0, 2, out);           // of epoch 0 the batch 2
 //
 // Ranks are served by the rules of PyTorch's DistributedSampler and DataLoader: see SamplerOptions.
 
