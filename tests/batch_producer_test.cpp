@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <penstock/batch_producer.hpp>
+#include <penstock/prefetcher.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -31,11 +32,13 @@ using penstock::SourceError;
 using penstock::Ticket;
 using penstock::test::eventually;
 using penstock::test::Gate;
+using penstock::test::Mentions;
 using penstock::test::Numbers;
 using penstock::test::numbers_layout;
 using penstock::test::sequential;
 using penstock::test::serial_sample_numbers;
 using penstock::test::TestStream;
+using penstock::test::thrown;
 using penstock::test::write_numbers;
 
 namespace {
@@ -400,19 +403,29 @@ TEST_CASE("the queue is nothing before anybody looked, and what was seen since",
   CHECK(producer.stats().queued <= 3);
 }
 
-TEST_CASE("no epochs and no batches are the end", "[batch_producer]") {
+TEST_CASE("no epochs and no batches are refused", "[batch_producer]") {
   struct Nothing {
     std::uint64_t batches() const { return 0; }
     void samples(std::uint64_t, std::uint64_t, std::vector<std::uint64_t>&) const {}
   };
   const int workers = GENERATE(0, 2);
   PinnedPool pool;
-  BatchProducer<Numbers> none(numbers_layout(4), Nothing{}, write_numbers, pool,
-                              {.workers = workers});
-  CHECK_FALSE(none.next());
-  BatchProducer<Numbers> no_epochs(numbers_layout(4), Sampler{{.samples = 4, .batch_size = 4}},
-                                   write_numbers, pool, {.workers = workers, .epochs = 0});
-  CHECK_FALSE(no_epochs.next());
+  CHECK_THAT(thrown<std::invalid_argument>([&] {
+               BatchProducer<Numbers>(numbers_layout(4), Nothing{}, write_numbers, pool,
+                                      {.workers = workers});
+             }),
+             Mentions("the sampler has no batch"));
+  const Sampler sampler{{.samples = 4, .batch_size = 4}};
+  CHECK_THAT(thrown<std::invalid_argument>([&] {
+               BatchProducer<Numbers>(numbers_layout(4), sampler, write_numbers, pool,
+                                      {.workers = workers, .epochs = 0});
+             }),
+             Mentions("epochs is 0, must be at least 1"));
+  CHECK_THAT(thrown<std::invalid_argument>([&] {
+               penstock::Prefetcher<Numbers>(numbers_layout(4), sampler, write_numbers,
+                                             {.workers = workers, .epochs = 0});
+             }),
+             Mentions("epochs is 0, must be at least 1"));
 }
 
 TEST_CASE("options that make no sense are refused", "[batch_producer]") {

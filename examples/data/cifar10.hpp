@@ -4,10 +4,9 @@
 // The format of CIFAR-10's binary version: files of fixed-size records, each one label byte and
 // then the 32 x 32 image as three planes (all red bytes, all green, all blue), rows from the top.
 //
-//   for (const auto& file : cifar10::train_files(directory)) ...     // checked: there, and whole
-//   records const int label = cifar10::label_of(record);                     // throws DataError
-//   unless 0..9 cifar10::decode(record, pixels);                                 // planes ->
-//   height x width x channel
+//   for (const auto& file : cifar10::train_files(directory)) ...   // there, and of whole records
+//   const int label = cifar10::label_of(record);                   // throws DataError unless 0..9
+//   cifar10::decode(record, pixels);                  // planes -> height x width x channel
 
 #include <array>
 #include <cstddef>

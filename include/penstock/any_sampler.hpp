@@ -5,12 +5,15 @@
 // batches() and samples(epoch, batch, out) is another (see the concept), and Unbounded serves data
 // whose length nobody knows.
 //
-//   struct Balanced {                         // as many samples of each class
-//     std::uint64_t batches() const;
-//     void samples(std::uint64_t epoch, std::uint64_t batch,
-//                  std::vector<std::uint64_t>& out) const;
+//   struct Backwards {                        // the last samples first
+//     std::uint64_t size;
+//     std::uint64_t batches() const { return size / 256; }
+//     void samples(std::uint64_t, std::uint64_t batch, std::vector<std::uint64_t>& out) const {
+//       out.resize(256);
+//       for (std::uint64_t i = 0; i < 256; ++i) out[i] = size - 1 - 256 * batch - i;
+//     }
 //   };
-//   penstock::Prefetcher<Images> prefetcher{layout, Balanced{labels}, source};
+//   penstock::Prefetcher<Images> prefetcher{layout, Backwards{records.size()}, source};
 //
 // It may also have seed(), dataset_size(), batch_size(), world_size() and order(), all numbers:
 // what it says is part of the run's State, and restore() refuses a state that it contradicts.
@@ -27,9 +30,9 @@
 
 namespace penstock {
 
-/// `batches()`: of one epoch, always the same. `samples(epoch, batch, out)`: fills `out` for any
-/// batch below that, as a pure function: it is called from many threads, in any order, and again
-/// after a resume.
+/// `batches()`: of one epoch, always the same, at least 1. `samples(epoch, batch, out)`: fills
+/// `out` for any batch below that, as a pure function: it is called from many threads, in any
+/// order, and again after a resume.
 template <class T>
 concept BatchSampler = requires(const T& sampler, std::uint64_t number,
                                 std::vector<std::uint64_t>& out) {

@@ -40,8 +40,8 @@ struct ProducerOptions {
   int workers = detail::default_workers();  ///< threads that run the source; 0: one
   /// Batches that are filled or being filled. 0: workers + 2, and 4 for a per_sample source.
   std::size_t depth = 0;
-  std::uint64_t epochs = 1;
-  bool ordered = true;  ///< false: batches come as they are ready, each still once
+  std::uint64_t epochs = 1;  ///< at least 1
+  bool ordered = true;       ///< false: batches come as they are ready, each still once
   FailurePolicy on_failure = FailurePolicy::abort();  ///< of the source
   std::function<void()> on_ready =
       {};  ///< runs on a worker after each batch; must not throw or wait

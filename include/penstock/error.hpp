@@ -29,12 +29,14 @@ class CudaError : public std::runtime_error {
   cudaError_t code_;
 };
 
-/// The source failed on one batch: it threw (the original is nested: std::rethrow_if_nested), or it
-/// left the batch in a state that cannot be copied. Batches after this one are still delivered.
+/// The source failed on one batch, or a DeviceTransform did: it threw (the original is nested:
+/// std::rethrow_if_nested), or it left the batch in a state that cannot be copied. Batches after
+/// this one are still delivered.
 class SourceError : public std::runtime_error, public std::nested_exception {
  public:
-  /// Nests the exception that is being handled, if there is one.
-  SourceError(std::uint64_t epoch, std::uint64_t batch, const std::string& why);
+  /// Nests the exception that is being handled, if there is one. `what_failed` begins the text.
+  SourceError(std::uint64_t epoch, std::uint64_t batch, const std::string& why,
+              const std::string& what_failed = "source");
   std::uint64_t epoch() const noexcept { return epoch_; }
   std::uint64_t batch() const noexcept { return batch_; }
 

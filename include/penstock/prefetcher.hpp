@@ -43,8 +43,8 @@ struct PrefetcherOptions {
   /// per_sample source. An on_device source has none.
   std::size_t host_depth = 0;
   std::size_t device_depth = 2;  ///< device slots: batches on the device, leased ones included
-  std::uint64_t epochs = 1;
-  bool ordered = true;  ///< false: batches come as they are ready, each still once
+  std::uint64_t epochs = 1;  ///< at least 1
+  bool ordered = true;       ///< false: batches come as they are ready, each still once
   FailurePolicy on_failure = FailurePolicy::abort();  ///< what becomes of batches that fail
   std::chrono::milliseconds stall_timeout{300'000};   ///< `next` gives up with StallError; 0: never
   std::size_t max_host_bytes = 0;  ///< refuse to take more host memory; 0: half of what may be used
@@ -65,6 +65,7 @@ struct LeasedBatch {
   const void* batch;
   Ticket ticket;
   std::size_t slot;
+  std::int64_t samples_in_batch = 0;
 };
 
 /// What a Prefetcher is made of: the same calls, whatever the type of the batches.
@@ -118,8 +119,11 @@ class Lease {
   const Batch* operator->() const noexcept { return static_cast<const Batch*>(leased_->batch); }
   /// Epoch, batch and sample numbers; valid until the release.
   const Ticket& ticket() const noexcept { return leased_->ticket; }
-  /// Which of the device slots, 0 ... device_depth - 1: fixed addresses, fit for a captured graph
-  /// each.
+  /// Samples in the batch: as many as the ticket names, unless a source or a DeviceTransform has
+  /// resized it.
+  std::int64_t samples() const noexcept { return leased_->samples_in_batch; }
+  /// Which of the device slots, 0 ... device_depth - 1. A slot has a fixed address: see StepGraph
+  /// for graphs that are captured for it.
   std::size_t slot() const noexcept { return leased_->slot; }
 
   /// The batch is used on `stream` too: it waits for the copy, and the release waits for it. Does

@@ -64,6 +64,7 @@ inline ProducerOptions checked(ProducerOptions options, const AnySampler& sample
   if (options.workers < 0)
     throw std::invalid_argument("workers is " + std::to_string(options.workers) +
                                 ", must be 1 or more (or 0, for one)");
+  if (options.epochs == 0) throw std::invalid_argument("epochs is 0, must be at least 1");
   if (options.workers == 0 || sampler.is_stream()) options.workers = 1;
   if (options.depth == 0)
     options.depth =
@@ -240,6 +241,8 @@ PENSTOCK_INLINE ProducerCore::ProducerCore(const BlockLayout& layout, AnySampler
       log_(options_.on_failure),
       traces_(static_cast<std::size_t>(options_.workers)) {
   if (layout_.bytes() == 0) throw std::invalid_argument("the layout has no field: call field()");
+  if (batches_ == 0)
+    throw std::invalid_argument("the sampler has no batch: its batches() must be at least 1");
   seek(0, 0);
 }
 

@@ -8,12 +8,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <optional>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/memory/batch_object.hpp>
 #include <penstock/detail/pipeline/staged_line.hpp>
 #include <penstock/device_arena.hpp>
 #include <penstock/device_transform.hpp>
+#include <penstock/error.hpp>
 #include <penstock/layout.hpp>
 #include <stdexcept>
 #include <string>
@@ -37,7 +39,8 @@ class Landing {
       throw std::invalid_argument(
           "DeviceTransform: its layout holds " + std::to_string(transform_->layout.batch_size()) +
           " samples, and the batches have " + std::to_string(layout_.batch_size()));
-    passage_ = DeviceArena(1, at_least_one(layout_.bytes())).acquire(copy_stream);
+    passage_ = allocate(1, at_least_one(layout_.bytes()), "for the DeviceTransform's input")
+                   .acquire(copy_stream);
   }
 
   /// Of what the slots hold.
@@ -45,6 +48,11 @@ class Landing {
   std::size_t slot_bytes() const { return at_least_one(slot_layout().bytes()); }
   /// Device memory that is not a slot's.
   std::size_t passage_bytes() const { return transform_ ? at_least_one(layout_.bytes()) : 0; }
+
+  /// Memory for so many batches. An error for want of memory says what to change.
+  DeviceArena make_slots(std::size_t device_depth) const {
+    return allocate(device_depth, slot_bytes(), "of device_depth");
+  }
 
   std::byte* target(const Staged& staged) const {
     return transform_ ? passage_.data() : staged.memory.data();
@@ -58,15 +66,53 @@ class Landing {
   /// copied to target().
   void land(std::int64_t samples, Staged& staged, cudaStream_t copy_stream) const {
     layout_.rebind(copied(staged), target(staged), samples);
+    staged.samples_in_batch = samples;
     if (!transform_) return;
     const DeviceGuard guard(device_);
-    const BlockLayout& layout = transform_->layout;
-    layout.bind(staged.object.get(), staged.memory.data(), samples);
-    transform_->apply(staged.ticket, copied(staged), staged.object.get(), copy_stream);
-    layout.samples(staged.object.get(), staged.memory.data());  // Nobody moved its tensors.
+    const cudaError_t before = cudaPeekAtLastError();
+    try {
+      transform_->layout.bind(staged.object.get(), staged.memory.data(), samples);
+      transform_->apply(staged.ticket, copied(staged), staged.object.get(), copy_stream);
+      check(new_error(before), "what the DeviceTransform launched, without a check of its own,");
+      // Throws where somebody moved its tensors.
+      staged.samples_in_batch =
+          transform_->layout.samples(staged.object.get(), staged.memory.data());
+    } catch (const std::exception& error) {
+      fail(staged.ticket, before, error.what());
+    } catch (...) {
+      fail(staged.ticket, before, "an exception that is no std::exception");
+    }
   }
 
  private:
+  /// This thread's last error, unless it was there `before`: then it is the user's, whose own check
+  /// has yet to see it. (It hides a new one of the same code, which that check finds as well.)
+  static cudaError_t new_error(cudaError_t before) noexcept {
+    const cudaError_t now = cudaPeekAtLastError();
+    return now == before ? cudaSuccess : now;
+  }
+  /// Nests the exception that is being handled.
+  [[noreturn]] static void fail(const Ticket& ticket, cudaError_t before, const char* why) {
+    if (new_error(before) != cudaSuccess) cudaGetLastError();  // Reported here.
+    throw SourceError(ticket.epoch, ticket.batch, why, "the DeviceTransform");
+  }
+
+  DeviceArena allocate(std::size_t slots, std::size_t bytes, const char* which) const {
+    try {
+      return DeviceArena(slots, bytes);
+    } catch (const CudaError& error) {
+      std::size_t free = 0, total = 0;
+      if (error.code() != cudaErrorMemoryAllocation || cudaMemGetInfo(&free, &total) != cudaSuccess)
+        throw;
+      throw CudaError(error.code(),
+                      "no device memory for " + std::to_string(slots) + " slots (" + which +
+                          ") of " + std::to_string(bytes) + " bytes, for batches of " +
+                          std::to_string(layout_.batch_size()) + " samples, with " +
+                          std::to_string(free) + " of " + std::to_string(total) +
+                          " bytes free: lower device_depth or the batch size. " + error.what());
+    }
+  }
+
   void* copied(const Staged& staged) const {
     return transform_ ? copied_.get() : staged.object.get();
   }

@@ -152,7 +152,7 @@ PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler
       copy_stream_(options_.copy_priority),
       pool_(pool_options(options_, block_bytes(layout_))),
       landing_(layout_, std::move(transform), copy_stream_.get()),
-      arena_(options_.device_depth, landing_.slot_bytes()),
+      arena_(landing_.make_slots(options_.device_depth)),
       watch_(options_.host_depth + options_.device_depth, options_.device_times),
       line_(options_.device_depth),
       takes_(options_.device_times ? options_.host_depth + options_.device_depth : 0) {
@@ -246,6 +246,7 @@ PENSTOCK_INLINE void HandOver::stage(FilledBatch batch) {
     staged.samples.assign(batch.ticket.samples.begin(), batch.ticket.samples.end());
     staged.ticket = batch.ticket;
     staged.ticket.samples = staged.samples;
+    staged.samples_in_batch = batch.samples;
     try {
       if (slot != nullptr)
         stage_device(*slot, staged);
@@ -403,7 +404,6 @@ PENSTOCK_INLINE State HandOver::state() const {
     throw std::logic_error(
         "batches that come unordered have no position to resume from: set ordered");
   State state = start_;
-  if (batches_ == 0) return state;
   const std::uint64_t position = position_;
   state.epoch = position / batches_;
   state.batch = position % batches_;
