@@ -6,10 +6,10 @@
 //
 //   penstock::BatchProducer<Images> producer{layout, sampler, decode_batch, pool,
 //                                            {.workers = 8, .depth = 16}};
-//   while (auto batch = producer.next()) {                      // std::optional<HostBatch<Images>>
-//     cudaMemcpyAsync(device, batch->data(), layout.bytes(), cudaMemcpyHostToDevice, stream);
-//     batch->release_after(stream);
-//   }
+//   while (auto batch = producer.next())                        // std::optional<HostBatch<Images>>
+//     batch->copy_to(device, stream);                           // layout.bytes() of device memory
+
+#include <cuda_runtime_api.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <penstock/any_sampler.hpp>
+#include <penstock/cuda.hpp>
 #include <penstock/detail/inline.hpp>
 #include <penstock/failure.hpp>
 #include <penstock/layout.hpp>
@@ -55,7 +56,12 @@ struct HostBlock {
   const void* batch;
   Ticket ticket;
   std::int64_t samples;
+  std::shared_ptr<const BlockLayout> layout;
 };
+
+/// Queues the copy of what a batch uses, and gives its block back behind it, also where a call
+/// fails.
+void copy_to(HostBlock& host, std::byte* device, cudaStream_t stream);
 
 /// What a BatchProducer is made of: the same calls, whatever the type of the batches.
 class AnyProducer {
@@ -98,10 +104,22 @@ class HostBatch {
   /// The block that the batch's tensors point into.
   std::byte* data() const noexcept { return host_.block.data(); }
 
+  /// Queues the copy of the batch to `device`, which has room for the layout's bytes(), on
+  /// `stream`, and gives the memory back behind it, also where a call fails. Of a short batch only
+  /// the samples it has are copied, each field to its place. Does not block. The batch and its
+  /// ticket's samples may not be read afterwards. Throws CudaError; std::logic_error, and does
+  /// nothing, for a stream that is being captured and for a batch that was released.
+  [[gnu::always_inline]] void copy_to(std::byte* device, cudaStream_t stream) {
+    detail::copy_to(host_, device, detail::named(stream));
+  }
+
   /// Gives the memory back now; its next writer waits for all that `stream` holds at this moment.
   /// Does not block. The batch and its ticket's samples may not be read afterwards. Throws
-  /// CudaError.
-  void release_after(cudaStream_t stream) { host_.block.release_after(stream); }
+  /// CudaError; std::logic_error for a stream that is being captured, and the batch stays. Where
+  /// nothing can throw between the copy and this; else copy_to.
+  [[gnu::always_inline]] void release_after(cudaStream_t stream) {
+    host_.block.release_after(stream);
+  }
 
  private:
   detail::HostBlock host_;

@@ -15,6 +15,8 @@
 #include <penstock/detail/measure/worker_trace.hpp>
 #include <penstock/detail/memory/batch_object.hpp>
 #include <penstock/detail/memory/checks.hpp>
+#include <penstock/detail/memory/copy_from.hpp>
+#include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/mix.hpp>
 #include <penstock/detail/pipeline/batch_ring.hpp>
 #include <penstock/detail/pipeline/failure_log.hpp>
@@ -44,6 +46,25 @@ inline std::size_t batch_offset(const BlockLayout& layout) {
 PENSTOCK_INLINE std::size_t block_bytes(const BlockLayout& layout) {
   constexpr std::size_t kGranule = 256;  // the pool's
   return (batch_offset(layout) + layout.batch_bytes() + kGranule - 1) / kGranule * kGranule;
+}
+
+/// Behind what this thread has resolved. Returns the bytes.
+inline std::size_t copy_to(HostBlock& host, std::byte* device, const ResolvedStream& stream) {
+  std::size_t sum = 0;
+  copy_from(host.block, stream, [&] {
+    host.layout->for_each_range(host.samples, [&](std::size_t offset, std::size_t bytes) {
+      check(cudaMemcpyAsync(device + offset, host.block.data() + offset, bytes,
+                            cudaMemcpyHostToDevice, stream.handle),
+            "cudaMemcpyAsync", bytes);
+      sum += bytes;
+    });
+  });
+  return sum;
+}
+
+PENSTOCK_INLINE void copy_to(HostBlock& host, std::byte* device, cudaStream_t stream) {
+  if (!host.block) throw std::logic_error("HostBatch::copy_to: the batch was released");
+  copy_to(host, device, resolve_free(stream, "HostBatch::copy_to"));
 }
 
 /// a * b, or the largest number that a ring can count to.
@@ -120,7 +141,8 @@ class ProducerCore final : public AnyProducer {
   void count_queue() noexcept;
   std::optional<HostBlock> next_inline();
 
-  const BlockLayout layout_;
+  const std::shared_ptr<const BlockLayout> shared_layout_;  // with the batches that outlive this
+  const BlockLayout& layout_ = *shared_layout_;
   const AnySampler sampler_;
   const ErasedSource source_;
   PinnedPool& pool_;
@@ -154,7 +176,7 @@ PENSTOCK_INLINE std::unique_ptr<AnyProducer> make_producer(const BlockLayout& la
 PENSTOCK_INLINE ProducerCore::ProducerCore(const BlockLayout& layout, AnySampler sampler,
                                            ErasedSource source, PinnedPool& pool,
                                            ProducerOptions options)
-    : layout_(layout),
+    : shared_layout_(std::make_shared<const BlockLayout>(layout)),
       sampler_(std::move(sampler)),
       source_(std::move(source)),
       pool_(pool),
@@ -336,7 +358,7 @@ PENSTOCK_INLINE auto ProducerCore::fill(PinnedBlock& block, const Ticket& ticket
   if (checks_) check_fields(layout_, block.data(), samples);
   void* const kept = block.data() + batch_offset(layout_);
   std::memcpy(kept, batch, layout_.batch_bytes());
-  return Filled{{std::move(block), kept, ticket, samples}, nullptr};
+  return Filled{{std::move(block), kept, ticket, samples, shared_layout_}, nullptr};
 }
 
 PENSTOCK_INLINE bool ProducerCore::ready() noexcept {
