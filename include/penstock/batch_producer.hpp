@@ -5,10 +5,10 @@
 // order or as they come, under a bound.
 //
 //   penstock::BatchProducer<Images> producer{layout, sampler, source, pool, {.workers = 8}};
-//   while (auto batch = producer.next()) {                      // std::optional<HostBatch<Images>>
-//     cudaMemcpyAsync(device, batch->data(), layout.bytes(), cudaMemcpyHostToDevice, stream);
-//     batch->release_after(stream);
-//   }
+//   while (auto batch = producer.next())                        // std::optional<HostBatch<Images>>
+//     batch->copy_to(device, stream);                           // layout.bytes() of device memory
+
+#include <cuda_runtime_api.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <penstock/any_sampler.hpp>
+#include <penstock/cuda.hpp>
 #include <penstock/detail/inline.hpp>
 #include <penstock/failure.hpp>
 #include <penstock/layout.hpp>
@@ -67,11 +68,18 @@ struct FilledBatch {
   std::exception_ptr error;
 };
 
+/// Queues the copy of what a batch uses, and gives its block back behind it, also where a call
+/// fails.
+void copy_to(FilledBatch& batch, const BlockLayout& layout, std::byte* device,
+             cudaStream_t stream);
+
 /// What a BatchProducer is made of: the same calls, whatever the type of the batches.
 class AnyProducer {
  public:
   virtual ~AnyProducer() = default;
   virtual std::optional<FilledBatch> next() = 0;
+  /// Lives as long as batches do that may outlive the producer.
+  virtual const std::shared_ptr<const BlockLayout>& layout() const noexcept = 0;
   virtual bool ready() noexcept = 0;
   virtual bool at_end() noexcept = 0;
   virtual void stop() noexcept = 0;
@@ -98,7 +106,8 @@ std::size_t block_bytes(const BlockLayout& layout);
 template <class Batch>
 class HostBatch {
  public:
-  explicit HostBatch(detail::FilledBatch host) : host_(std::move(host)) {}
+  HostBatch(detail::FilledBatch host, std::shared_ptr<const detail::BlockLayout> layout)
+      : host_(std::move(host)), layout_(std::move(layout)) {}
 
   const Batch& operator*() const noexcept { return *static_cast<const Batch*>(host_.batch); }
   const Batch* operator->() const noexcept { return static_cast<const Batch*>(host_.batch); }
@@ -108,13 +117,26 @@ class HostBatch {
   /// The block that the batch's tensors point into.
   std::byte* data() const noexcept { return host_.block.data(); }
 
+  /// Queues the copy of the batch to `device`, which has room for the layout's bytes(), on
+  /// `stream`, and gives the memory back behind it, also where a call fails. Of a short batch only
+  /// the samples it has are copied, each field to its place. Does not block. The batch and its
+  /// ticket's samples may not be read afterwards. Throws CudaError; std::logic_error, and does
+  /// nothing, for a stream that is being captured and for a batch that was released.
+  [[gnu::always_inline]] void copy_to(std::byte* device, cudaStream_t stream) {
+    detail::copy_to(host_, *layout_, device, detail::named(stream));
+  }
+
   /// Gives the memory back now; its next writer waits for all that `stream` holds at this moment.
   /// Does not block. The batch and its ticket's samples may not be read afterwards. Throws
-  /// CudaError.
-  void release_after(cudaStream_t stream) { host_.block.release_after(stream); }
+  /// CudaError; std::logic_error for a stream that is being captured, and the batch stays. Where
+  /// nothing can throw between the copy and this; else copy_to.
+  [[gnu::always_inline]] void release_after(cudaStream_t stream) {
+    host_.block.release_after(stream);
+  }
 
  private:
   detail::FilledBatch host_;
+  std::shared_ptr<const detail::BlockLayout> layout_;
 };
 
 /// `next`, `ready`, `at_end` and `seek` belong to one thread at a time; `stats` and `failures` may
@@ -145,7 +167,7 @@ class BatchProducer {
     std::optional<detail::FilledBatch> host = producer_->next();
     if (!host) return std::nullopt;
     if (host->error) std::rethrow_exception(host->error);
-    return HostBatch<Batch>(std::move(*host));
+    return HostBatch<Batch>(std::move(*host), producer_->layout());
   }
 
   /// A batch, or the error in its place, is there: `next` will not wait.

@@ -7,7 +7,6 @@
 #include <penstock/batch_producer.hpp>
 #include <penstock/device_arena.hpp>
 
-#include "../../../common/check.hpp"
 #include "run.hpp"
 
 namespace resnet::rungs {
@@ -29,12 +28,7 @@ inline void infer_in_turn(Run& run) {
     const std::uint64_t request = batch->ticket().batch;
 
     penstock::DeviceSlot slot = arena.acquire(lane.stream());
-    lane.copy(lane.stream(), [&] {
-      examples::check(cudaMemcpyAsync(slot.data(), batch->data(), layout.bytes(),
-                                      cudaMemcpyHostToDevice, lane.stream()),
-                      "cudaMemcpyAsync");
-    });
-    batch->release_after(lane.stream());
+    lane.copy(lane.stream(), [&] { batch->copy_to(slot.data(), lane.stream()); });
 
     lane.compute([&] {
       const Images images = layout.bind(slot.data(), run.batch());

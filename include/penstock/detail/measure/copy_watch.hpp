@@ -59,10 +59,11 @@ class CopyWatch {
   /// Costs two event queries, one more for each copy that ended since, and a clock.
   void look() noexcept {
     if (!enter()) return;
-    const std::uint64_t issued = pass_ended();
+    const CaptureModeGuard guard;
+    const std::uint64_t issued = pass_ended(guard);
     if (!timed_) {
       const auto now = Clock::now();
-      auto& found = oldest_ == issued ? idle_ : done(at(oldest_).begun) ? running_ : held_;
+      auto& found = oldest_ == issued ? idle_ : done(at(oldest_).begun, guard) ? running_ : held_;
       if (looked_ != Clock::time_point()) add_alone(found, (now - looked_).count());
       looked_ = now;
     }
@@ -71,7 +72,7 @@ class CopyWatch {
   /// Adds up the timed copies that are over. As look, without one.
   void collect() noexcept {
     if (!timed_ || !enter()) return;
-    pass_ended();
+    pass_ended(CaptureModeGuard());
     leave();
   }
 
@@ -97,7 +98,9 @@ class CopyWatch {
   static std::chrono::nanoseconds load(const std::atomic<Clock::rep>& value) {
     return std::chrono::nanoseconds(value.load(std::memory_order_relaxed));
   }
-  static bool done(const Event& event) noexcept { return query(event.get()) == cudaSuccess; }
+  static bool done(const Event& event, const CaptureModeGuard& guard) noexcept {
+    return query(event.get(), guard) == cudaSuccess;
+  }
 
   Mark& at(std::uint64_t copy) { return marks_[copy % marks_.size()]; }
   Mark& next() { return at(issued_.load(std::memory_order_relaxed)); }
@@ -110,11 +113,11 @@ class CopyWatch {
   void leave() noexcept { looking_.clear(std::memory_order_release); }
 
   /// oldest_ goes past the copies that are over, which are timed. Returns how many were issued.
-  std::uint64_t pass_ended() noexcept {
+  std::uint64_t pass_ended(const CaptureModeGuard& guard) noexcept {
     const std::uint64_t issued = issued_.load(std::memory_order_acquire);
     const std::uint64_t kept = marks_.size() - (timed_ ? kBeside : 0);
     if (issued > kept) oldest_ = std::max(oldest_, issued - kept);
-    while (oldest_ < issued && done(at(oldest_).copied)) {
+    while (oldest_ < issued && done(at(oldest_).copied, guard)) {
       if (timed_) time(oldest_);
       ++oldest_;
     }

@@ -19,6 +19,8 @@
 #include <penstock/detail/measure/worker_trace.hpp>
 #include <penstock/detail/memory/batch_object.hpp>
 #include <penstock/detail/memory/checks.hpp>
+#include <penstock/detail/memory/copy_from.hpp>
+#include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/mix.hpp>
 #include <penstock/detail/pipeline/batch_ring.hpp>
 #include <penstock/detail/pipeline/device_targets.hpp>
@@ -50,6 +52,28 @@ inline std::size_t batch_offset(const BlockLayout& layout) {
 PENSTOCK_INLINE std::size_t block_bytes(const BlockLayout& layout) {
   constexpr std::size_t kGranule = 256;  // the pool's
   return (batch_offset(layout) + layout.batch_bytes() + kGranule - 1) / kGranule * kGranule;
+}
+
+/// Queues the copy of `batch`, and gives its block back behind it. On the thread that has resolved
+/// the stream. Returns the bytes.
+inline std::size_t copy_to(FilledBatch& batch, const BlockLayout& layout, std::byte* device,
+                           const ResolvedStream& stream) {
+  std::size_t sum = 0;
+  copy_from(batch.block, stream, [&] {
+    layout.for_each_range(batch.samples, [&](std::size_t offset, std::size_t bytes) {
+      check(cudaMemcpyAsync(device + offset, batch.block.data() + offset, bytes,
+                            cudaMemcpyHostToDevice, stream.handle),
+            "cudaMemcpyAsync", bytes);
+      sum += bytes;
+    });
+  });
+  return sum;
+}
+
+PENSTOCK_INLINE void copy_to(FilledBatch& batch, const BlockLayout& layout, std::byte* device,
+                             cudaStream_t stream) {
+  if (!batch.block) throw std::logic_error("HostBatch::copy_to: the batch was released");
+  copy_to(batch, layout, device, resolve_free(stream, "HostBatch::copy_to"));
 }
 
 /// a * b, or the largest number that a ring can count to.
@@ -118,6 +142,9 @@ class ProducerCore final : public AnyProducer {
   void stop() noexcept override;
   void seek(std::uint64_t epoch, std::uint64_t batch) override;
 
+  const std::shared_ptr<const BlockLayout>& layout() const noexcept override {
+    return shared_layout_;
+  }
   std::uint64_t position() const noexcept override { return ring_.head(); }
   std::uint64_t batches() const noexcept override { return batches_; }
   const ProducerOptions& options() const noexcept override { return options_; }
@@ -182,7 +209,8 @@ class ProducerCore final : public AnyProducer {
     return lost_.load(std::memory_order_relaxed) == static_cast<std::size_t>(options_.workers);
   }
 
-  const BlockLayout layout_;
+  const std::shared_ptr<const BlockLayout> shared_layout_;  // with batches that outlive this
+  const BlockLayout& layout_ = *shared_layout_;
   const AnySampler sampler_;
   const ErasedSource source_;
   PinnedPool& pool_;
@@ -226,7 +254,7 @@ PENSTOCK_INLINE std::unique_ptr<AnyProducer> make_producer(const BlockLayout& la
 PENSTOCK_INLINE ProducerCore::ProducerCore(const BlockLayout& layout, AnySampler sampler,
                                            ErasedSource source, PinnedPool& pool,
                                            ProducerOptions options, DeviceTargets* targets)
-    : layout_(layout),
+    : shared_layout_(std::make_shared<const BlockLayout>(layout)),
       sampler_(std::move(sampler)),
       source_(std::move(source)),
       pool_(pool),

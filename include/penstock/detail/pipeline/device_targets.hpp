@@ -12,6 +12,7 @@
 #include <optional>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/memory/batch_object.hpp>
+#include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/device_arena.hpp>
 #include <penstock/layout.hpp>
 #include <penstock/markers.hpp>
@@ -46,10 +47,12 @@ class DeviceTargets {
   cudaStream_t stream(std::size_t worker) const { return streams_[worker].stream.get(); }
 
   /// A free slot; the worker's stream waits for its last readers. nullptr: there is none now.
-  WrittenSlot* try_acquire(std::size_t worker) { return keep(arena_.try_acquire(stream(worker))); }
+  WrittenSlot* try_acquire(std::size_t worker) {
+    return keep(arena_.try_acquire(resolved(worker)));
+  }
   /// The same, waiting for one. nullptr: stop was requested.
   WrittenSlot* acquire(std::size_t worker, const std::stop_token& stop) {
-    return keep(arena_.acquire(stream(worker), stop));
+    return keep(arena_.acquire(resolved(worker), stop));
   }
 
  private:
@@ -57,6 +60,8 @@ class DeviceTargets {
     Stream stream;
     markers::StreamName name{stream.get(), "penstock source"};
   };
+
+  ResolvedStream resolved(std::size_t worker) const { return {stream(worker), arena_.device()}; }
 
   WrittenSlot* keep(std::optional<DeviceSlot> slot) {
     if (!slot) return nullptr;

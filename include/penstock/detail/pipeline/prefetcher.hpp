@@ -39,7 +39,7 @@ class HandOver final : public AnyPrefetcher {
 
   LeasedBatch* take(cudaStream_t consumer) override;
   void also_used_on(LeasedBatch& batch, cudaStream_t stream) override;
-  void give_back(LeasedBatch& batch) noexcept override;
+  bool give_back(LeasedBatch& batch, bool park) noexcept override;
   void close() noexcept override;
   bool forked() const noexcept override { return !process_.is_this(); }
 
@@ -61,7 +61,6 @@ class HandOver final : public AnyPrefetcher {
   void stage_host(FilledBatch& batch, Staged& staged);
   void stage_device(const WrittenSlot& slot, Staged& staged);
   Staged& staged_for(FilledBatch& batch);
-  void copy(FilledBatch& batch, std::byte* target);
 
   Staged* wait_for_first();
   [[noreturn]] void throw_staged_error(Staged& staged);
@@ -76,6 +75,7 @@ class HandOver final : public AnyPrefetcher {
   const std::uint64_t batches_;  // of an epoch
 
   Stream copy_stream_;
+  const ResolvedStream copies_{copy_stream_.get(), current_device()};
   markers::StreamName copy_stream_name_{copy_stream_.get(), "penstock copies"};
   PinnedPool pool_;
   const Landing landing_;
@@ -109,6 +109,7 @@ PENSTOCK_INLINE PrefetcherOptions HandOver::checked(PrefetcherOptions options,
   if (options.workers < 0)
     throw std::invalid_argument("workers is " + std::to_string(options.workers) +
                                 ", must be 1 or more (or 0, for one)");
+  require_time_out("stall_timeout", options.stall_timeout);
   if (options.device_depth == 0) throw std::invalid_argument("device_depth must be at least 1");
   if (transforms && source.kind == SourceKind::device)
     throw std::invalid_argument(
@@ -137,7 +138,7 @@ PENSTOCK_INLINE PinnedPoolOptions HandOver::pool_options(const PrefetcherOptions
                             "batch size, or raise max_host_bytes",
                         block * options.host_depth, 0, cap);
   return {.max_bytes = block * options.host_depth,
-          .timeout = std::chrono::hours(24 * 365),  // next() watches for stalls, not the workers
+          .timeout = std::chrono::milliseconds::max(),  // next() watches for stalls
           .flags = options.host_flags,
           .numa_node = options.numa_node};
 }
@@ -218,7 +219,7 @@ PENSTOCK_INLINE bool HandOver::stage_ready_batch() noexcept {
 PENSTOCK_INLINE bool HandOver::reserve_slot() {
   if (targets_) return true;
   watch_.queue(copy_stream_.get());
-  if (!reserved_) reserved_ = arena_.try_acquire(copy_stream_.get());
+  if (!reserved_) reserved_ = arena_.try_acquire(copies_);
   return reserved_.has_value();
 }
 
@@ -260,10 +261,12 @@ PENSTOCK_INLINE void HandOver::stage(FilledBatch batch) {
 }
 
 PENSTOCK_INLINE void HandOver::stage_host(FilledBatch& batch, Staged& staged) {
+  const ScopedRange range(markers::copy, batch.ticket.batch);
   const cudaStream_t stream = copy_stream_.get();
   watch_.begin(stream);
   landing_.take_over(batch.batch, staged);
-  copy(batch, landing_.target(staged));
+  const std::size_t bytes = copy_to(batch, layout_, landing_.target(staged), copies_);
+  add_alone(copied_bytes_, std::uint64_t{bytes});
   landing_.land(batch.samples, staged, stream);
   staged.copied = watch_.end(stream);
 }
@@ -273,32 +276,13 @@ PENSTOCK_INLINE void HandOver::stage_device(const WrittenSlot& slot, Staged& sta
   staged.copied = slot.written.get();
 }
 
-PENSTOCK_INLINE void HandOver::copy(FilledBatch& host, std::byte* target) {
-  const cudaStream_t stream = copy_stream_.get();
-  const ScopedRange range(markers::copy, host.ticket.batch);
-  try {
-    layout_.for_each_range(host.samples, [&](std::size_t offset, std::size_t bytes) {
-      check(cudaMemcpyAsync(target + offset, host.block.data() + offset, bytes,
-                            cudaMemcpyHostToDevice, stream),
-            "cudaMemcpyAsync", bytes);
-      add_alone(copied_bytes_, std::uint64_t{bytes});
-    });
-  } catch (...) {
-    // Part of it may be on its way: the block must not come back before that.
-    try {
-      host.block.release_after(stream);
-    } catch (const CudaError&) {
-      // The pool keeps the block for good; the first error is the one that is told.
-    }
-    throw;
-  }
-  host.block.release_after(stream);
-}
-
 // ---- The consumer: line -> lease -> slot --------------------------------------------------------
 
 /// The first batch in line, for `consumer`; nullptr at the end.
 PENSTOCK_INLINE LeasedBatch* HandOver::take(cudaStream_t consumer) {
+  constexpr const char* kCall = "Prefetcher::next";
+  const ResolvedStream stream =
+      require_no_capture(resolve_on(arena_.device(), consumer, kCall), kCall);
   const std::lock_guard lock(take_mutex_);
   const ConsumerClock::Visit visit(clock_);
   const ScopedRange range(markers::next, position_);
@@ -313,7 +297,7 @@ PENSTOCK_INLINE LeasedBatch* HandOver::take(cudaStream_t consumer) {
   takes_.arrive(consumer);
   check(cudaStreamWaitEvent(consumer, staged->copied, cudaEventWaitDefault), "cudaStreamWaitEvent");
   takes_.enter(consumer);
-  staged->consumers.assign(1, consumer);
+  staged->consumers.assign(1, stream);
   line_.pop_first();
   position_ = staged->next;
   leased_.fetch_add(1, std::memory_order_relaxed);
@@ -343,24 +327,28 @@ PENSTOCK_INLINE void HandOver::throw_staged_error(Staged& staged) {
 }
 
 PENSTOCK_INLINE void HandOver::also_used_on(LeasedBatch& batch, cudaStream_t stream) {
+  constexpr const char* kCall = "Lease::also_used_on";
   auto& staged = static_cast<Staged&>(batch);
+  const ResolvedStream user = require_no_capture(resolve_on(arena_.device(), stream, kCall), kCall);
   check(cudaStreamWaitEvent(stream, staged.copied, cudaEventWaitDefault), "cudaStreamWaitEvent");
-  staged.consumers.push_back(stream);
+  auto& users = staged.consumers;
+  if (std::find(users.begin(), users.end(), user) == users.end()) users.push_back(user);
 }
 
 /// The end of a lease. What fails is told by the next next().
-PENSTOCK_INLINE void HandOver::give_back(LeasedBatch& batch) noexcept {
+PENSTOCK_INLINE bool HandOver::give_back(LeasedBatch& batch, bool park) noexcept {
   auto& staged = static_cast<Staged&>(batch);
   watch_.look();
-  leased_.fetch_sub(1, std::memory_order_relaxed);
   std::exception_ptr error;
   try {
-    staged.memory.release_after(staged.consumers);
+    if (!staged.memory.try_release_after(staged.consumers, park)) return false;
   } catch (...) {
     error = std::current_exception();
   }
+  leased_.fetch_sub(1, std::memory_order_relaxed);
   if (error) line_.fail(std::move(error));
   pump();
+  return true;
 }
 
 PENSTOCK_INLINE void HandOver::throw_stall() {
@@ -368,7 +356,10 @@ PENSTOCK_INLINE void HandOver::throw_stall() {
   std::string why = "all " + std::to_string(options_.device_depth) +
                     " device slots are leased: end a lease before next(), or raise device_depth";
   std::uint64_t number = position_;
-  if (leased_.load(std::memory_order_relaxed) < options_.device_depth) {
+  const std::size_t parked = arena_.parked_slots();
+  if (parked != 0)
+    why += "; " + std::to_string(parked) + " of them wait for the end of a stream capture";
+  if (leased_.load(std::memory_order_relaxed) + parked < options_.device_depth) {
     const WorkerActivity activity = producer_->oldest_activity();
     stage = activity.state == WorkerState::memory ? "copy" : targets_ ? "device source" : "source";
     number = activity.state == WorkerState::idle ? number : activity.number;
@@ -485,7 +476,16 @@ PENSTOCK_INLINE void give_back(PrefetcherHandle prefetcher, LeasedBatch& batch) 
   if (prefetcher->forked())
     leak(std::move(prefetcher));
   else
-    prefetcher->give_back(batch);
+    prefetcher->give_back(batch, true);
+}
+
+PENSTOCK_INLINE void release(PrefetcherHandle& prefetcher, LeasedBatch*& batch) {
+  if (prefetcher->forked())
+    leak(std::move(prefetcher));
+  else if (!prefetcher->give_back(*batch, false))
+    throw_captured("Lease::release");
+  prefetcher.reset();
+  batch = nullptr;
 }
 
 }  // namespace penstock::detail
