@@ -3,7 +3,8 @@
 
 // All of penstock. Read from the top down: each header includes only those below it.
 
-#include <penstock/prefetcher.hpp>  // the whole way of a batch, to a lease on the device
+#include <penstock/prefetcher.hpp>
+#include <penstock/ragged.hpp>  // the whole way of a batch, to a lease on the device
 
 #include <penstock/batch_producer.hpp>  // workers that fill batches ahead
 #include <penstock/readback.hpp>        // device results to host callbacks
@@ -18,6 +19,7 @@
 #include <penstock/any_sampler.hpp>  // anything that says which samples a batch is made of
 #include <penstock/cuda.hpp>         // Stream, Event, guards
 #include <penstock/layout.hpp>       // where the fields of a batch lie
+#include <penstock/ragged.hpp>       // a field of samples of different lengths
 #include <penstock/record_file.hpp>  // records of fixed size in mapped files
 #include <penstock/sampler.hpp>      // shuffled, sharded, in constant memory
 

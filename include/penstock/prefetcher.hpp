@@ -91,6 +91,7 @@ PrefetcherHandle make_prefetcher(const BlockLayout& layout, AnySampler sampler, 
                                  ErasedTransform transform, PrefetcherOptions options);
 /// The ends of a prefetcher and of a lease. In a forked child they leave everything as it is.
 void close(PrefetcherHandle prefetcher) noexcept;
+[[noreturn]] void throw_empty_lease();
 void give_back(PrefetcherHandle prefetcher, LeasedBatch& batch) noexcept;
 
 }  // namespace detail
@@ -113,18 +114,23 @@ class Lease {
   ~Lease() { release(); }
 
   explicit operator bool() const noexcept { return leased_ != nullptr; }
+  // What follows throws std::logic_error when the lease is empty.
+
   /// Views of device memory, to be passed to kernels by value.
-  const Batch& operator*() const noexcept { return *static_cast<const Batch*>(leased_->batch); }
-  const Batch* operator->() const noexcept { return static_cast<const Batch*>(leased_->batch); }
+  const Batch& operator*() const { return *static_cast<const Batch*>(leased().batch); }
+  const Batch* operator->() const { return static_cast<const Batch*>(leased().batch); }
   /// Epoch, batch and sample numbers; valid until the release.
-  const Ticket& ticket() const noexcept { return leased_->ticket; }
+  const Ticket& ticket() const { return leased().ticket; }
   /// Which of the device slots, 0 ... device_depth - 1: fixed addresses, fit for a captured graph
   /// each.
-  std::size_t slot() const noexcept { return leased_->slot; }
+  std::size_t slot() const { return leased().slot; }
 
   /// The batch is used on `stream` too: it waits for the copy, and the release waits for it. Does
   /// not block. Throws CudaError.
-  void also_used_on(cudaStream_t stream) { owner_->also_used_on(*leased_, stream); }
+  void also_used_on(cudaStream_t stream) {
+    detail::LeasedBatch& batch = leased();
+    owner_->also_used_on(batch, stream);
+  }
 
   /// Ends the lease: what is queued on the consumer's streams from now on may not use the batch.
   /// Does not block. A failure of CUDA's is thrown by the next next().
@@ -137,6 +143,11 @@ class Lease {
   friend class Prefetcher;
   Lease(detail::PrefetcherHandle owner, detail::LeasedBatch* leased)
       : owner_(std::move(owner)), leased_(leased) {}
+  detail::LeasedBatch& leased() const {
+    if (leased_ == nullptr) [[unlikely]]
+      detail::throw_empty_lease();
+    return *leased_;
+  }
 
   detail::PrefetcherHandle owner_;
   detail::LeasedBatch* leased_ = nullptr;

@@ -15,6 +15,7 @@
 #include <penstock/detail/measure/worker_trace.hpp>
 #include <penstock/detail/memory/batch_object.hpp>
 #include <penstock/detail/memory/checks.hpp>
+#include <penstock/detail/memory/fill_checks.hpp>
 #include <penstock/detail/mix.hpp>
 #include <penstock/detail/pipeline/batch_ring.hpp>
 #include <penstock/detail/pipeline/failure_log.hpp>
@@ -31,7 +32,7 @@
 namespace penstock::detail {
 
 // A block holds the batch's fields, then what is not copied to the device: the ticket's sample
-// numbers, and the batch itself.
+// numbers, the batch itself, and what was assigned to ragged fields.
 inline std::size_t ticket_offset(const BlockLayout& layout) {
   return (layout.bytes() + 7) / 8 * 8;
 }
@@ -40,10 +41,14 @@ inline std::size_t batch_offset(const BlockLayout& layout) {
   const std::size_t end = ticket_offset(layout) + samples * sizeof(std::uint64_t);
   return (end + layout.batch_alignment() - 1) / layout.batch_alignment() * layout.batch_alignment();
 }
+inline std::size_t scratch_offset(const BlockLayout& layout) {
+  return (batch_offset(layout) + layout.batch_bytes() + 7) / 8 * 8;
+}
 
 PENSTOCK_INLINE std::size_t block_bytes(const BlockLayout& layout) {
   constexpr std::size_t kGranule = 256;  // the pool's
-  return (batch_offset(layout) + layout.batch_bytes() + kGranule - 1) / kGranule * kGranule;
+  const std::size_t end = scratch_offset(layout) + layout.scratch_bytes();
+  return (end + kGranule - 1) / kGranule * kGranule;
 }
 
 /// a * b, or the largest number that a ring can count to.
@@ -102,6 +107,7 @@ class ProducerCore final : public AnyProducer {
     BatchObject batch;                     // that the source sees
     std::optional<ErasedSource> source{};  // its own copy
     std::vector<std::uint64_t> samples{};
+    std::vector<std::byte> spare{};  // to put rows in order
   };
 
   void start();
@@ -125,7 +131,7 @@ class ProducerCore final : public AnyProducer {
   const ErasedSource source_;
   PinnedPool& pool_;
   const OwnerProcess process_;
-  const bool checks_ = checks();
+  std::optional<FillChecks> checks_;  // with PENSTOCK_CHECKS
   ProducerOptions options_;
   std::uint64_t batches_;  // of an epoch
   std::uint64_t total_;    // of all epochs
@@ -167,7 +173,8 @@ PENSTOCK_INLINE ProducerCore::ProducerCore(const BlockLayout& layout, AnySampler
       log_(options_.on_failure),
       traces_(static_cast<std::size_t>(std::max(1, options_.workers))),
       inline_tools_{traces_.front(), {}, BatchObject(layout_)} {
-  if (layout_.bytes() == 0) throw std::invalid_argument("the layout has no field: call field()");
+  layout_.require_fields();
+  if (checks()) checks_.emplace(layout_);
   seek(0, 0);
 }
 
@@ -306,7 +313,8 @@ PENSTOCK_INLINE void ProducerCore::replace(Item& item, std::uint64_t number, Pin
 
 PENSTOCK_INLINE std::size_t ProducerCore::bytes(const HostBlock& batch) const {
   std::size_t sum = 0;
-  layout_.for_each_range(batch.samples, [&](std::size_t, std::size_t part) { sum += part; });
+  layout_.for_each_range(batch.batch, batch.samples,
+                         [&](std::size_t, std::size_t part) { sum += part; });
   return sum;
 }
 
@@ -327,13 +335,14 @@ PENSTOCK_INLINE Ticket ProducerCore::write_ticket(std::uint64_t number, std::uin
 
 PENSTOCK_INLINE auto ProducerCore::fill(PinnedBlock& block, const Ticket& ticket, Tools& tools)
     -> Item {
-  if (checks_) std::memset(block.data(), blank, layout_.bytes());
   void* const batch = tools.batch.get();
-  layout_.bind(batch, block.data(), static_cast<std::int64_t>(ticket.samples.size()));
+  const auto asked = static_cast<std::int64_t>(ticket.samples.size());
+  const std::uint64_t pattern = checks_ ? checks_->blank(block.data()) : 0;
+  layout_.bind_for_source(batch, block.data(), block.data() + scratch_offset(layout_), asked);
   const auto call_source = [&] { return (*tools.source)(ticket, batch, tools.stop); };
   if (!with_whole_files(call_source)) return End{};
-  const std::int64_t samples = layout_.samples(batch, block.data());
-  if (checks_) check_fields(layout_, block.data(), samples);
+  if (checks_) checks_->check(batch, block.data(), asked, pattern);
+  const std::int64_t samples = layout_.finish(batch, block.data(), {}, tools.spare);
   void* const kept = block.data() + batch_offset(layout_);
   std::memcpy(kept, batch, layout_.batch_bytes());
   return Filled{{std::move(block), kept, ticket, samples}, nullptr};

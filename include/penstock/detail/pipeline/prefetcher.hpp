@@ -250,7 +250,7 @@ PENSTOCK_INLINE void HandOver::copy(HostBlock& host, std::byte* target) {
   const cudaStream_t stream = copy_stream_.get();
   const ScopedRange range(markers::copy, host.ticket.batch);
   try {
-    layout_.for_each_range(host.samples, [&](std::size_t offset, std::size_t bytes) {
+    layout_.for_each_range(host.batch, host.samples, [&](std::size_t offset, std::size_t bytes) {
       check(cudaMemcpyAsync(target + offset, host.block.data() + offset, bytes,
                             cudaMemcpyHostToDevice, stream),
             "cudaMemcpyAsync", bytes);
@@ -471,6 +471,12 @@ PENSTOCK_INLINE Stats HandOver::stats() {
 }
 
 // ---- What a Prefetcher and a Lease call ---------------------------------------------------------
+
+PENSTOCK_INLINE void throw_empty_lease() {
+  throw std::logic_error(
+      "Lease: it holds no batch: it was released or moved from, or next() returned it because all "
+      "epochs are done");
+}
 
 PENSTOCK_INLINE PrefetcherHandle make_prefetcher(const BlockLayout& layout, AnySampler sampler,
                                                  ErasedSource source, PrefetcherOptions options) {
