@@ -70,8 +70,7 @@ struct FilledBatch {
 
 /// Queues the copy of what a batch uses, and gives its block back behind it, also where a call
 /// fails.
-void copy_to(FilledBatch& batch, const BlockLayout& layout, std::byte* device,
-             cudaStream_t stream);
+void copy_to(FilledBatch& batch, const BlockLayout& layout, std::byte* device, cudaStream_t stream);
 
 /// What a BatchProducer is made of: the same calls, whatever the type of the batches.
 class AnyProducer {

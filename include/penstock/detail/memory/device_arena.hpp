@@ -331,8 +331,8 @@ PENSTOCK_INLINE DeviceSlot DeviceArena::acquire_named(cudaStream_t writer) {
   return {core_, core_->acquire(core_->resolve_writer(writer, "DeviceArena::acquire"))};
 }
 
-PENSTOCK_INLINE std::optional<DeviceSlot> DeviceArena::acquire(
-    const detail::ResolvedStream& writer, const std::stop_token& stop) {
+PENSTOCK_INLINE std::optional<DeviceSlot> DeviceArena::acquire(const detail::ResolvedStream& writer,
+                                                               const std::stop_token& stop) {
   const auto index = core_->acquire(writer, stop);
   if (!index) return std::nullopt;
   return DeviceSlot(core_, *index);

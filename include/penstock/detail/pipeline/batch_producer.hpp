@@ -20,6 +20,7 @@
 #include <penstock/detail/memory/batch_object.hpp>
 #include <penstock/detail/memory/checks.hpp>
 #include <penstock/detail/memory/copy_from.hpp>
+#include <penstock/detail/memory/fill_checks.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/mix.hpp>
 #include <penstock/detail/pipeline/batch_ring.hpp>
@@ -39,7 +40,7 @@
 namespace penstock::detail {
 
 // A block holds the batch's fields, then what is not copied to the device: the ticket's sample
-// numbers, and the batch itself.
+// numbers, the batch itself, and what was assigned to ragged fields.
 inline std::size_t ticket_offset(const BlockLayout& layout) {
   return (layout.bytes() + 7) / 8 * 8;
 }
@@ -49,9 +50,14 @@ inline std::size_t batch_offset(const BlockLayout& layout) {
   return (end + layout.batch_alignment() - 1) / layout.batch_alignment() * layout.batch_alignment();
 }
 
+inline std::size_t scratch_offset(const BlockLayout& layout) {
+  return (batch_offset(layout) + layout.batch_bytes() + 7) / 8 * 8;
+}
+
 PENSTOCK_INLINE std::size_t block_bytes(const BlockLayout& layout) {
   constexpr std::size_t kGranule = 256;  // the pool's
-  return (batch_offset(layout) + layout.batch_bytes() + kGranule - 1) / kGranule * kGranule;
+  const std::size_t end = scratch_offset(layout) + layout.scratch_bytes();
+  return (end + kGranule - 1) / kGranule * kGranule;
 }
 
 /// Queues the copy of `batch`, and gives its block back behind it. On the thread that has resolved
@@ -60,7 +66,7 @@ inline std::size_t copy_to(FilledBatch& batch, const BlockLayout& layout, std::b
                            const ResolvedStream& stream) {
   std::size_t sum = 0;
   copy_from(batch.block, stream, [&] {
-    layout.for_each_range(batch.samples, [&](std::size_t offset, std::size_t bytes) {
+    layout.for_each_range(batch.batch, batch.samples, [&](std::size_t offset, std::size_t bytes) {
       check(cudaMemcpyAsync(device + offset, batch.block.data() + offset, bytes,
                             cudaMemcpyHostToDevice, stream.handle),
             "cudaMemcpyAsync", bytes);
@@ -114,6 +120,7 @@ struct ProducedItem {
 /// A batch that workers fill.
 struct alignas(64) OpenBatch : OpenRows {
   std::uint64_t number = 0;
+  std::uint64_t pattern = 0;  // of FillChecks
   FilledBatch filled;
   std::atomic<bool> ended{false};
   std::mutex mutex;  // of what follows
@@ -174,6 +181,8 @@ class ProducerCore final : public AnyProducer {
     std::unique_ptr<WorkerSource> source;
     BatchObject batch;  // this worker's view of a batch that several fill
     std::vector<std::uint64_t> samples{};
+    std::vector<std::int64_t> dropped{};
+    std::vector<std::byte> spare{};  // to put rows in order
     std::int64_t rows_at_once = 1;
   };
 
@@ -195,9 +204,10 @@ class ProducerCore final : public AnyProducer {
   void fill_row(OpenBatch& open, std::int64_t row, Tools& tools);
   bool replace_row(OpenBatch& open, Sample& sample, Tools& tools);
   std::uint64_t other_sample(const Sample& failed, std::uint64_t attempt, Tools& tools) const;
-  bool settle_rows(OpenBatch& open);
-  void drop_rows(OpenBatch& open);
-  void finish(FilledBatch& filled, Tools& tools);
+  bool finish_rows(OpenBatch& open, Tools& tools);
+  static void drop_from_ticket(FilledBatch& filled, std::span<const std::int64_t> dropped);
+  void finish(OpenBatch& open, std::span<const std::int64_t> dropped, Tools& tools);
+  void finish_on_device(FilledBatch& filled, Tools& tools);
   Failed failure_of(const OpenBatch& open, std::vector<std::uint64_t> samples) const;
 
   void hand_on(OpenBatch& open, Tools& tools);
@@ -216,7 +226,7 @@ class ProducerCore final : public AnyProducer {
   PinnedPool& pool_;
   DeviceTargets* const targets_;
   const OwnerProcess process_;
-  const bool checks_ = checks();
+  std::optional<FillChecks> checks_;  // with PENSTOCK_CHECKS
   ProducerOptions options_;
   std::uint64_t batches_;  // of an epoch
   std::uint64_t total_;    // of all epochs
@@ -268,7 +278,8 @@ PENSTOCK_INLINE ProducerCore::ProducerCore(const BlockLayout& layout, AnySampler
       open_(static_cast<std::size_t>(options_.workers)),
       log_(options_.on_failure),
       traces_(static_cast<std::size_t>(options_.workers)) {
-  if (layout_.bytes() == 0) throw std::invalid_argument("the layout has no field: call field()");
+  layout_.require_fields();
+  if (checks() && targets_ == nullptr) checks_.emplace(layout_);
   if (batches_ == 0)
     throw std::invalid_argument("the sampler has no batch: its batches() must be at least 1");
   seek(0, 0);
@@ -482,14 +493,18 @@ PENSTOCK_INLINE void ProducerCore::prepare(OpenBatch& open, std::uint64_t sample
     numbers = reinterpret_cast<std::uint64_t*>(memory + ticket_offset(layout_));
     std::copy(samples.begin(), samples.end(), numbers);
     filled.batch = memory + batch_offset(layout_);
-    if (checks_) std::memset(memory, blank, layout_.bytes());
+    if (checks_) open.pattern = checks_->blank(memory);
   }
   filled.ticket = {epoch,
                    batch,
                    batch_seed(sampler_.seed(), epoch, batch),
                    {numbers, samples.size()},
                    sampler_.seed()};
-  layout_.bind(filled.batch, memory, static_cast<std::int64_t>(samples.size()));
+  const auto rows = static_cast<std::int64_t>(samples.size());
+  if (on_device)
+    layout_.bind(filled.batch, memory, rows);
+  else
+    layout_.bind_for_source(filled.batch, memory, memory + scratch_offset(layout_), rows);
 }
 
 PENSTOCK_INLINE void ProducerCore::fill(const Piece& piece, Tools& tools) {
@@ -533,20 +548,25 @@ PENSTOCK_INLINE std::optional<Failed> ProducerCore::attempt(OpenBatch& open,
     if (!tools.source->fill_batch(filled.ticket, filled.batch, stream, tools.stop))
       open.ended.store(true, std::memory_order_relaxed);
     else
-      finish(filled, tools);
+      finish(open, {}, tools);
     return std::nullopt;
   } catch (...) {
     return failure_of(open, tools.samples);
   }
 }
 
-/// The source is through with the batch.
-PENSTOCK_INLINE void ProducerCore::finish(FilledBatch& filled, Tools& tools) {
-  if (filled.slot == nullptr) {
-    filled.samples = layout_.samples(filled.batch, filled.block.data());
-    if (checks_) check_fields(layout_, filled.block.data(), filled.samples);
-    return;
-  }
+/// The source is through with the batch, but for the rows in `dropped`, which ascend.
+PENSTOCK_INLINE void ProducerCore::finish(OpenBatch& open, std::span<const std::int64_t> dropped,
+                                          Tools& tools) {
+  FilledBatch& filled = open.filled;
+  if (filled.slot != nullptr) return finish_on_device(filled, tools);
+  std::byte* const block = filled.block.data();
+  const auto asked = static_cast<std::int64_t>(filled.ticket.samples.size());
+  if (checks_) checks_->check(filled.batch, block, asked, open.pattern, dropped);
+  filled.samples = layout_.finish(filled.batch, block, dropped, tools.spare);
+}
+
+PENSTOCK_INLINE void ProducerCore::finish_on_device(FilledBatch& filled, Tools& tools) {
   filled.samples = layout_.samples(filled.batch, filled.slot->memory.data());
   // A kernel that was not launched leaves no other trace.
   check(cudaGetLastError(), "the on_device source: a launch or another call without a check");
@@ -619,6 +639,7 @@ PENSTOCK_INLINE bool ProducerCore::replace_row(OpenBatch& open, Sample& sample, 
   for (std::uint64_t i = 0; i < kAttempts; ++i) try {
       sample.index = other_sample(failed, i, tools);
       if (sample.index == failed.index) continue;
+      layout_.clear_row(open.filled.batch, sample.row);
       sample.seed = sample_seed(open.filled.ticket.run_seed, sample.epoch, sample.index);
       tools.source->fill_row(sample, tools.batch.get(), tools.stop);
       // The numbers lie in the block, behind the fields; the row is this worker's.
@@ -642,8 +663,8 @@ PENSTOCK_INLINE std::uint64_t ProducerCore::other_sample(const Sample& failed,
   return tools.samples.at(mix64(draw) % std::max<std::size_t>(tools.samples.size(), 1));
 }
 
-/// After the last row: leaves out what failed, or says why there is no batch. True: there is one.
-PENSTOCK_INLINE bool ProducerCore::settle_rows(OpenBatch& open) {
+/// After the last row: leaves out what failed. False: there is no batch.
+PENSTOCK_INLINE bool ProducerCore::finish_rows(OpenBatch& open, Tools& tools) {
   std::vector<Failed>& failures = open.failures;
   std::stable_sort(failures.begin(), failures.end(),
                    [](const Failed& a, const Failed& b) { return a.row < b.row; });
@@ -656,27 +677,27 @@ PENSTOCK_INLINE bool ProducerCore::settle_rows(OpenBatch& open) {
     failures.erase(failures.begin() + 1, failures.end());
     return false;
   }
-  if (skips) drop_rows(open);
-  return !open.filled.ticket.samples.empty();
+  tools.dropped.clear();
+  if (skips)
+    for (const Failed& failed : failures) tools.dropped.push_back(failed.row);
+  if (tools.dropped.size() == open.filled.ticket.samples.size()) return false;
+  finish(open, tools.dropped, tools);
+  if (!tools.dropped.empty()) drop_from_ticket(open.filled, tools.dropped);
+  return true;
 }
 
-/// The rows behind a failed one move up, in all fields and in the ticket.
-PENSTOCK_INLINE void ProducerCore::drop_rows(OpenBatch& open) {
-  FilledBatch& filled = open.filled;
+PENSTOCK_INLINE void ProducerCore::drop_from_ticket(FilledBatch& filled,
+                                                    std::span<const std::int64_t> dropped) {
+  // The numbers lie in the block, behind the fields.
   auto* const numbers = const_cast<std::uint64_t*>(filled.ticket.samples.data());
-  std::size_t rows = filled.ticket.samples.size();
-  for (auto failed = open.failures.rbegin(); failed != open.failures.rend(); ++failed) {
-    const auto row = static_cast<std::size_t>(failed->row);
-    const std::size_t behind = rows - row - 1;
-    std::copy_n(numbers + row + 1, behind, numbers + row);
-    for (const BlockLayout::Field& field : layout_.fields()) {
-      std::byte* const to = filled.block.data() + field.offset + row * field.sample_bytes;
-      std::memmove(to, to + field.sample_bytes, behind * field.sample_bytes);
-    }
-    --rows;
+  std::size_t kept = 0;
+  for (std::size_t row = 0; row < filled.ticket.samples.size(); ++row) {
+    if (!dropped.empty() && static_cast<std::size_t>(dropped.front()) == row)
+      dropped = dropped.subspan(1);
+    else
+      numbers[kept++] = numbers[row];
   }
-  filled.ticket.samples = {numbers, rows};
-  layout_.resize(filled.batch, static_cast<std::int64_t>(rows));
+  filled.ticket.samples = {numbers, kept};
 }
 
 // ---- From the workers to the consumer -----------------------------------------------------------
@@ -702,11 +723,7 @@ PENSTOCK_INLINE auto ProducerCore::item_of(OpenBatch& open, Tools& tools) -> Ite
         std::max<std::int64_t>(1, static_cast<std::int64_t>(open.filled.ticket.samples.size()));
   std::vector<Failed>& failures = open.failures;
   const auto is_there = [&] {
-    if (by_sample && !open.filled.ticket.samples.empty()) {
-      if (!settle_rows(open)) return false;
-      finish(open.filled, tools);
-      return true;
-    }
+    if (by_sample && !open.filled.ticket.samples.empty()) return finish_rows(open, tools);
     return failures.empty() || (failures.front().failure && failures.front().failure->replaced);
   };
   try {
@@ -730,7 +747,8 @@ PENSTOCK_INLINE auto ProducerCore::item_of(OpenBatch& open, Tools& tools) -> Ite
 
 PENSTOCK_INLINE std::size_t ProducerCore::bytes(const FilledBatch& batch) const {
   std::size_t sum = 0;
-  layout_.for_each_range(batch.samples, [&](std::size_t, std::size_t part) { sum += part; });
+  layout_.for_each_range(batch.batch, batch.samples,
+                         [&](std::size_t, std::size_t part) { sum += part; });
   return sum;
 }
 

@@ -39,6 +39,7 @@ class Landing {
       throw std::invalid_argument(
           "DeviceTransform: its layout holds " + std::to_string(transform_->layout.batch_size()) +
           " samples, and the batches have " + std::to_string(layout_.batch_size()));
+    transform_->layout.require_fields();
     passage_ = allocate(1, at_least_one(layout_.bytes()), "for the DeviceTransform's input")
                    .acquire(copy_stream);
   }

@@ -453,6 +453,12 @@ PENSTOCK_INLINE Stats HandOver::stats() {
 
 // ---- What a Prefetcher and a Lease call ---------------------------------------------------------
 
+PENSTOCK_INLINE void throw_empty_lease() {
+  throw std::logic_error(
+      "Lease: it holds no batch: it was released or moved from, or next() returned it because all "
+      "epochs are done");
+}
+
 PENSTOCK_INLINE PrefetcherHandle make_prefetcher(const BlockLayout& layout, AnySampler sampler,
                                                  ErasedSource source, PrefetcherOptions options) {
   return std::make_shared<HandOver>(layout, std::move(sampler), std::move(source), std::nullopt,
