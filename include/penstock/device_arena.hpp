@@ -28,6 +28,7 @@ namespace penstock {
 
 namespace detail {
 class DeviceArenaCore;
+class DeviceStage;
 class DeviceTargets;
 class HandOver;
 struct ResolvedStream;
@@ -120,7 +121,7 @@ class DeviceArena {
   void require_slot() const;
 
  private:
-  friend class detail::HandOver;
+  friend class detail::DeviceStage;
   friend class detail::DeviceTargets;
   DeviceSlot acquire_named(cudaStream_t writer);
   std::optional<DeviceSlot> try_acquire_named(cudaStream_t writer);

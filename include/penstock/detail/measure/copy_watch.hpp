@@ -22,7 +22,7 @@ class CopyWatch {
 
   /// At most `copies` are under way at a time, or have an end that somebody still has to wait for.
   /// `timed`: by events for each copy, which is exact, and two records and some reads dearer. Else
-  /// sampled: look() polls the oldest copy, and charges the elapsed time to the state it finds.
+  /// sampled: sample() polls the oldest copy, and charges the elapsed time to the state it finds.
   CopyWatch(std::size_t copies, bool timed) : timed_(timed) {
     const unsigned flags = timed ? cudaEventDefault : cudaEventDisableTiming;
     const std::size_t marks = timed ? copies + kBeside + 1 : copies;
@@ -54,22 +54,22 @@ class CopyWatch {
 
   // ---- By any thread --------------------------------------------------------------------------
 
-  /// At the end of a lease, before that makes a new copy possible: a look right after a copy was
-  /// issued would find it running whatever the bottleneck is. Skipped while another one looks.
+  /// At the end of a lease, before that makes a new copy possible: right after a copy was issued it
+  /// would be found running, whatever the bottleneck is. Skipped while another thread samples.
   /// Costs two event queries, one more for each copy that ended since, and a clock.
-  void look() noexcept {
+  void sample() noexcept {
     if (!enter()) return;
     const CaptureModeGuard guard;
     const std::uint64_t issued = pass_ended(guard);
     if (!timed_) {
       const auto now = Clock::now();
       auto& found = oldest_ == issued ? idle_ : done(at(oldest_).begun, guard) ? running_ : held_;
-      if (looked_ != Clock::time_point()) add_alone(found, (now - looked_).count());
-      looked_ = now;
+      if (sampled_ != Clock::time_point()) add_alone(found, (now - sampled_).count());
+      sampled_ = now;
     }
     leave();
   }
-  /// Adds up the timed copies that are over. As look, without one.
+  /// Adds up the timed copies that are over.
   void collect() noexcept {
     if (!timed_ || !enter()) return;
     pass_ended(CaptureModeGuard());
@@ -108,9 +108,9 @@ class CopyWatch {
   bool enter() noexcept {
     // A query would cover up an error that the user's own check has yet to see.
     return cudaPeekAtLastError() == cudaSuccess &&
-           !looking_.test_and_set(std::memory_order_acquire);
+           !sampling_.test_and_set(std::memory_order_acquire);
   }
-  void leave() noexcept { looking_.clear(std::memory_order_release); }
+  void leave() noexcept { sampling_.clear(std::memory_order_release); }
 
   /// oldest_ goes past the copies that are over, which are timed. Returns how many were issued.
   std::uint64_t pass_ended(const CaptureModeGuard& guard) noexcept {
@@ -134,10 +134,10 @@ class CopyWatch {
   std::vector<Mark> marks_;
   std::vector<Event> queued_;  // only for timed copies
   std::atomic<std::uint64_t> issued_{0};
-  bool is_queued_ = false;    // of the thread that issues copies
-  std::atomic_flag looking_;  // guards what follows
-  std::uint64_t oldest_ = 0;  // the first copy that was not seen done
-  Clock::time_point looked_{};
+  bool is_queued_ = false;     // of the thread that issues copies
+  std::atomic_flag sampling_;  // guards what follows
+  std::uint64_t oldest_ = 0;   // the first copy that was not seen done
+  Clock::time_point sampled_{};
   SpanSums sums_;
   std::atomic<Clock::rep> running_{0}, held_{0}, idle_{0};
 };
