@@ -52,16 +52,16 @@ struct Initialiser {
 
 // How a batch can be initialised. A member takes one initialiser, an array (without braces of its
 // own) one for each element.
-template <class Batch, Kind kind, std::size_t... I>
-constexpr bool takes_last(std::index_sequence<I...>) {
+template <class Batch, Kind kind, std::size_t... Index>
+constexpr bool takes_last(std::index_sequence<Index...>) {
   return requires {
-    Batch{(static_cast<void>(I), Initialiser<Batch>{})..., Initialiser<Batch, kind>{}};
+    Batch{(static_cast<void>(Index), Initialiser<Batch>{})..., Initialiser<Batch, kind>{}};
   };
 }
-template <class Batch, std::size_t... I>
-constexpr bool takes_braces(std::index_sequence<I...>) {
+template <class Batch, std::size_t... Index>
+constexpr bool takes_braces(std::index_sequence<Index...>) {
   return requires {
-    Batch{(static_cast<void>(I), Initialiser<Batch>{})..., {}};
+    Batch{(static_cast<void>(Index), Initialiser<Batch>{})..., {}};
   };
 }
 template <class Batch, std::size_t... Before, std::size_t... Behind>
@@ -108,8 +108,8 @@ constexpr std::size_t count_members() {
                   takes_braces<Batch>(std::make_index_sequence<size>{}))
       return 0;  // It has many members, a base class, or a member that takes no Initialiser.
     else
-      return []<std::size_t... I>(std::index_sequence<I...>) {
-        return (is_plain_member<Batch, I, size>() && ...) ? size : 0;
+      return []<std::size_t... Index>(std::index_sequence<Index...>) {
+        return (is_plain_member<Batch, Index, size>() && ...) ? size : 0;
       }
     (std::make_index_sequence<size>{});
   }
@@ -163,16 +163,16 @@ std::span<const BatchMember> batch_members() {
   if constexpr (size == 0) {
     return {};
   } else {
-    return []<std::size_t... I>(std::index_sequence<I...>) {
+    return []<std::size_t... Index>(std::index_sequence<Index...>) {
       constexpr auto at = members<size>(specimen<Batch>);
       const auto offset = [](const void* member) {
         return static_cast<std::size_t>(static_cast<const std::byte*>(member) -
                                         reinterpret_cast<const std::byte*>(&specimen<Batch>));
       };
       static const std::array<BatchMember, size> table{
-          BatchMember{offset(std::get<I>(at)), sizeof(*std::get<I>(at)),
-                      is_view<std::remove_cvref_t<decltype(*std::get<I>(at))>>,
-                      text_with_name<MemberPointer{std::get<I>(at)}>()}...};
+          BatchMember{offset(std::get<Index>(at)), sizeof(*std::get<Index>(at)),
+                      is_view<std::remove_cvref_t<decltype(*std::get<Index>(at))>>,
+                      text_with_name<MemberPointer{std::get<Index>(at)}>()}...};
       return std::span<const BatchMember>(table);
     }
     (std::make_index_sequence<size>{});
