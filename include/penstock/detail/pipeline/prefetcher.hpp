@@ -104,6 +104,10 @@ PENSTOCK_INLINE bool HandOver::stage_next() noexcept {
   }
   FilledBatch batch = producer_->take();
   const std::uint64_t next = producer_->position();
+  if (on_device_ && batch.slot == nullptr) {  // There was no slot to be had: an error alone.
+    queue_.fail(std::move(batch.error));
+    return true;
+  }
   Staged& staged = stage_.stage(std::move(batch));
   staged.next = next;
   queue_.push(staged);
