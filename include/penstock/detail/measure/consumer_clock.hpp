@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// ConsumerClock: splits the consumer's time into waiting (inside next) and its own (between two
-// calls). The first call fills the pipe; it is told apart.
+// ConsumerClock: splits the consumer's time into waiting (inside next) and working (between two
+// calls). The first call, which fills the pipeline, is counted separately.
 
 #include <algorithm>
 #include <atomic>
@@ -15,7 +15,7 @@ class ConsumerClock {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// A call of next(), for its life. Reads the clock twice.
+  /// Lives as long as a call of next(). Reads the clock twice.
   class [[nodiscard]] Visit {
    public:
     explicit Visit(ConsumerClock& clock) : clock_(clock), entered_(Clock::now()) {}
@@ -28,16 +28,17 @@ class ConsumerClock {
     Clock::time_point entered_;
   };
 
-  /// The pipeline kept the consumer from its own work, between two calls: it waited. Any thread.
+  /// The pipeline blocked the consumer for `time` between two calls: counted as waiting. Any
+  /// thread.
   void hold_up(std::chrono::nanoseconds time) {
     pending_.fetch_add(time.count(), std::memory_order_relaxed);
   }
 
   std::chrono::nanoseconds busy() const { return load(busy_); }
   std::chrono::nanoseconds waiting() const { return load(waiting_); }
-  /// From construction to the end of the first call; 0 before.
+  /// From construction to the end of the first call; 0 before that.
   std::chrono::nanoseconds first() const { return load(first_); }
-  /// What was held up, and has become a part of waiting().
+  /// The part of waiting() that hold_up() added.
   std::chrono::nanoseconds held_up() const { return load(held_up_); }
   /// The longest call after the first.
   std::chrono::nanoseconds longest() const { return load(longest_); }
@@ -61,7 +62,7 @@ class ConsumerClock {
     left_ = now;
   }
 
-  /// Up to `most`; what is more was none of the consumer's own time.
+  /// At most `most`, the time between the two calls.
   Clock::rep take_pending(Clock::rep most) {
     if (pending_.load(std::memory_order_relaxed) == 0) return 0;
     const Clock::rep held = std::min(pending_.exchange(0, std::memory_order_relaxed), most);

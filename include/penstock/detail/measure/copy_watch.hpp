@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// CopyWatch: marks where each copy begins and ends on the copy stream, and tells how much of its
-// time that stream copies, waits for its slot's readers, or has nothing to do. Nothing here blocks.
+// CopyWatch: records events at the beginning and the end of each copy on the copy stream, and
+// measures how long that stream copies, waits for the readers of a slot, or has nothing to copy.
+// Nothing here blocks.
 
 #include <algorithm>
 #include <atomic>
@@ -16,18 +17,18 @@
 
 namespace penstock::detail {
 
-/// How the times of copies are known.
+/// How the times of copies are measured.
 enum class CopyClock {
-  looks,   ///< a look now and then at the oldest copy under way stands for the time since the last
-  events,  ///< timed events for each copy: exact, and two records and some reads dearer
-  host,    ///< the host's time from begin to end: right where the copy call blocks
+  looks,   ///< each lease's end polls the oldest copy, and charges the elapsed time to its state
+  events,  ///< exact, by timed events for each copy: costs two more records and some reads
+  host,    ///< on the host, from begin() to end(): exact if the copy call blocks
 };
 
 class CopyWatch {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// At most `copies` are under way at a time, or have an end that somebody still has to wait for.
+  /// `copies`: the most that are unfinished, or whose end may still be waited for, at a time.
   CopyWatch(std::size_t copies, CopyClock clock) : clock_(clock) {
     const bool timed = clock == CopyClock::events;
     const unsigned flags = timed ? cudaEventDefault : cudaEventDisableTiming;
@@ -39,13 +40,15 @@ class CopyWatch {
 
   // ---- By the thread that issues copies -------------------------------------------------------
 
-  /// When the next copy's batch is ready, before the stream waits for its slot; again at will.
+  /// Call when the batch of the next copy is ready, before the stream waits for its slot. Repeated
+  /// calls do nothing.
   void queue(cudaStream_t stream) {
     if (clock_ != CopyClock::events || is_queued_) return;
     queued_[issued() % queued_.size()].record(stream);
     is_queued_ = true;
   }
-  /// Right before a copy and right after it. The end stays valid until `copies` more have begun.
+  /// Call immediately before and after a copy. The event that end() returns stays valid until
+  /// `copies` more copies have begun.
   void begin(cudaStream_t stream) {
     queue(stream);
     next().begun.record(stream);
@@ -70,9 +73,10 @@ class CopyWatch {
 
   // ---- By any thread --------------------------------------------------------------------------
 
-  /// At the end of a lease, before that makes a new copy possible: a look right after a copy was
-  /// issued would find it running whatever the bottleneck is. Skipped while another one looks.
-  /// Costs two event queries, one more for each copy that ended since, and a clock.
+  /// Polls the oldest unfinished copy. Call at the end of a lease, before that makes a new copy
+  /// possible: a copy that was just issued is always found running, whatever the bottleneck. Does
+  /// nothing while another thread polls. Costs two event queries, one more for each copy that ended
+  /// since, and one reading of the clock.
   void look() noexcept {
     if (clock_ == CopyClock::host || !enter()) return;
     const std::uint64_t issued = pass_ended();
@@ -84,7 +88,7 @@ class CopyWatch {
     }
     leave();
   }
-  /// Adds up the timed copies that are over. As look, without one.
+  /// Adds up the timed copies that are done, without sampling.
   void collect() noexcept {
     if (clock_ != CopyClock::events || !enter()) return;
     pass_ended();
@@ -95,14 +99,14 @@ class CopyWatch {
   /// Copies that were timed by events.
   std::uint64_t timed() const { return sums_.count(); }
 
-  // The stream copies, waits for the readers of a slot, or has nothing to copy.
+  // How long the stream copied, waited for the readers of a slot, or had nothing to copy.
   std::chrono::nanoseconds running() const { return load(running_) + sums_.lasts(); }
   std::chrono::nanoseconds held() const { return load(held_) + sums_.middles(); }
   std::chrono::nanoseconds idle() const { return load(idle_) + sums_.gaps(); }
 
  private:
-  // Of timed copies: one is being recorded, one is where the next span begins. Further, a copy may
-  // be over (its host memory is in use again) while its end is not reached.
+  // For timed copies: one is being recorded, one is the beginning of the next span. A copy's host
+  // memory may also be in use again before its end event is reached.
   static constexpr std::size_t kBeside = 2;
 
   struct Mark {
@@ -119,13 +123,13 @@ class CopyWatch {
   Mark& next() { return at(issued_.load(std::memory_order_relaxed)); }
 
   bool enter() noexcept {
-    // A query would cover up an error that the user's own check has yet to see.
+    // A query would hide an error that the user has not checked for yet.
     return cudaPeekAtLastError() == cudaSuccess &&
            !looking_.test_and_set(std::memory_order_acquire);
   }
   void leave() noexcept { looking_.clear(std::memory_order_release); }
 
-  /// oldest_ goes past the copies that are over, which are timed. Returns how many were issued.
+  /// Moves oldest_ past the copies that are done, and times them. Returns how many were issued.
   std::uint64_t pass_ended() noexcept {
     const std::uint64_t issued = issued_.load(std::memory_order_acquire);
     const std::uint64_t kept = marks_.size() - (clock_ == CopyClock::events ? kBeside : 0);
@@ -147,10 +151,10 @@ class CopyWatch {
   std::vector<Mark> marks_;
   std::vector<Event> queued_;  // only for timed copies
   std::atomic<std::uint64_t> issued_{0};
-  bool is_queued_ = false;       // of the thread that issues copies
-  Clock::time_point changed_{};  // of the same thread: the last begin or end
+  bool is_queued_ = false;       // used by the thread that issues copies
+  Clock::time_point changed_{};  // used by the same thread: the last begin or end
   std::atomic_flag looking_;     // guards what follows
-  std::uint64_t oldest_ = 0;     // the first copy that was not seen done
+  std::uint64_t oldest_ = 0;     // the first copy that was not found done
   Clock::time_point looked_{};
   SpanSums sums_;
   std::atomic<Clock::rep> running_{0}, held_{0}, idle_{0};

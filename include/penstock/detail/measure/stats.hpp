@@ -26,7 +26,7 @@ inline void print_stage(std::ostream& out, const char* name, const StageStats& s
       << queue.str() << '\n';
 }
 
-/// At least 0: of times, some are only estimated.
+/// The result is at least 0: estimated times may shrink.
 template <class T>
 void subtract(T& value, T earlier) {
   value -= std::min(value, earlier);
@@ -41,8 +41,8 @@ inline StageStats difference(StageStats now, const StageStats& before) {
   return now;
 }
 
-/// Of a mean over `count` values that was another over the first `count_before` of them: the mean
-/// of the rest.
+/// The mean of the values after the first `count_before`, whose mean was `before`; `mean` is that
+/// of all `count`.
 inline double mean_since(double mean, std::uint64_t count, double before,
                          std::uint64_t count_before) {
   if (count <= count_before) return mean;
@@ -67,7 +67,7 @@ PENSTOCK_INLINE Stats Stats::since(const Stats& before) const {
   if (device && before.device) {
     detail::subtract(stats.device->copies, before.device->copies);
     detail::subtract(stats.device->batches, before.device->batches);
-    // What the host held up may be known later than what the device did: this one may shrink.
+    // The host's part may become known after the device's: this difference may be negative.
     detail::subtract(stats.device->consuming, before.device->consuming);
     detail::subtract(stats.device->awaiting_batch, before.device->awaiting_batch);
     detail::subtract(stats.device->awaiting_copy, before.device->awaiting_copy);

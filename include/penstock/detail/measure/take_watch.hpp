@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// TakeWatch: what the consumer's stream does on the device's clock: it consumes; it is out of work
-// until a batch's copy is issued; it waits for the end of that copy. By three timed events for each
-// batch.
+// TakeWatch: measures, by three timed events for each batch, how long the consumer's stream works,
+// is idle until the copy of the next batch is issued, and is idle until that copy is done.
 
 #include <algorithm>
 #include <atomic>
@@ -17,14 +16,14 @@
 
 namespace penstock::detail {
 
-/// `ask`, `arrive` and `enter` belong to the thread that takes a batch, in this order; any thread
-/// may collect, and ask for the times. They throw CudaError, and then that batch is not counted.
-/// Does nothing at all with room for none.
+/// The thread that takes a batch calls `record_request`, `record_issue` and `record_take`, in this
+/// order. They throw CudaError, and then that batch is not counted. Any thread may call the other
+/// members. Without room for batches, all do nothing.
 class TakeWatch {
  public:
-  /// The device is at most `batches` behind the host.
+  /// The device is at most `batches` batches behind the host.
   explicit TakeWatch(std::size_t batches) {
-    // When a batch is asked for, its copy is not issued yet: the device may be one more behind.
+    // When a batch is requested, its copy is not issued yet: the device may be one more behind.
     if (batches > 0)
       for (std::size_t i = 0; i < batches + 1 + kBeside; ++i) marks_.emplace_back();
   }
@@ -43,10 +42,10 @@ class TakeWatch {
     entered_.fetch_add(1, std::memory_order_release);
   }
 
-  /// Adds up the batches that the device has come to. Does not block; skipped while another thread
-  /// does it.
+  /// Adds the times of the batches that the device has reached. Does not block; does nothing while
+  /// another thread does it.
   void collect() noexcept {
-    // Reading a time would cover up an error that the user's own check has yet to see.
+    // Reading a time would hide an error that the user has not checked for yet.
     if (marks_.empty() || cudaPeekAtLastError() != cudaSuccess ||
         collecting_.test_and_set(std::memory_order_acquire))
       return;
@@ -57,7 +56,7 @@ class TakeWatch {
     collecting_.clear(std::memory_order_release);
   }
 
-  /// `held_up`: time in which the host had a batch, and was kept from asking for the next.
+  /// `held_up`: time for which the pipeline blocked the host between two requests.
   DeviceTimes times(std::uint64_t copies, std::chrono::nanoseconds held_up) {
     collect();
     const std::chrono::nanoseconds held = std::min(sums_.gaps(), held_up);
@@ -70,7 +69,7 @@ class TakeWatch {
   }
 
  private:
-  // One is being recorded, one is where the next span begins.
+  // One is being recorded, one is the beginning of the next span.
   static constexpr std::size_t kBeside = 2;
 
   struct Mark {
@@ -80,7 +79,7 @@ class TakeWatch {
   Mark& at(std::uint64_t batch) { return marks_[batch % marks_.size()]; }
   Mark& next() { return at(entered_.load(std::memory_order_relaxed)); }
 
-  /// The first batch (the fill of the pipe) is told apart, and begins the next one's span.
+  /// The first batch, which fills the pipeline, is not added; it begins the span of the second.
   bool add(std::uint64_t batch) noexcept {
     if (batch == 0) return elapsed(at(0).arrived.get(), at(0).entered.get()).has_value();
     const Mark& mark = at(batch);
