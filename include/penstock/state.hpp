@@ -44,7 +44,7 @@ std::ostream& operator<<(std::ostream& out, const State& state);
 /// data set must be the same. At the start of an epoch (batch 0) the batch size, the number of
 /// ranks and the order may differ. In the middle of an epoch they may not: the remaining batches
 /// would not consist of the remaining samples.
-std::string misfit(const State& state, const State& start);
+std::string why_incompatible(const State& state, const State& start);
 
 }  // namespace penstock
 

@@ -418,7 +418,8 @@ PENSTOCK_INLINE State HandOver::state() const {
 }
 
 PENSTOCK_INLINE void HandOver::restore(const State& state) {
-  if (const std::string why = misfit(state, start_); !why.empty()) throw std::invalid_argument(why);
+  if (const std::string why = why_incompatible(state, start_); !why.empty())
+    throw std::invalid_argument(why);
   if (!options_.ordered)
     throw std::logic_error(
         "batches that come unordered have no position to resume from: set ordered");

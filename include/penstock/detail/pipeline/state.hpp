@@ -107,7 +107,7 @@ PENSTOCK_INLINE State State::parse(std::string_view text) {
   return state;
 }
 
-PENSTOCK_INLINE std::string misfit(const State& state, const State& start) {
+PENSTOCK_INLINE std::string why_incompatible(const State& state, const State& start) {
   const auto refusal = [&](const std::string& why) {
     return why + "; the state is " + detail::quoted(to_string(state));
   };
