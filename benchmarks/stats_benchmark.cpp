@@ -72,7 +72,7 @@ void device_side(benchmark::State& state, CopyClock clock) {
     takes.ask(consumer.get());
     takes.arrive(consumer.get());
     takes.enter(consumer.get());
-    watch.look();
+    watch.sample();
   }
   consumer.synchronize();
   copies.synchronize();
@@ -113,11 +113,11 @@ void snapshot(benchmark::State& state, bool device_times) {
 
 BENCHMARK(host_side);
 BENCHMARK(copied_event)->UseRealTime();
-BENCHMARK_CAPTURE(device_side, looks, CopyClock::looks)->UseRealTime();
+BENCHMARK_CAPTURE(device_side, sampled, CopyClock::sampled)->UseRealTime();
 BENCHMARK_CAPTURE(device_side, device_times, CopyClock::events)->UseRealTime();
-BENCHMARK_CAPTURE(next_and_release, looks, false)->UseRealTime();
+BENCHMARK_CAPTURE(next_and_release, sampled, false)->UseRealTime();
 BENCHMARK_CAPTURE(next_and_release, device_times, true)->UseRealTime();
-BENCHMARK_CAPTURE(snapshot, looks, false)->UseRealTime();
+BENCHMARK_CAPTURE(snapshot, sampled, false)->UseRealTime();
 BENCHMARK_CAPTURE(snapshot, device_times, true)->UseRealTime();
 
 }  // namespace

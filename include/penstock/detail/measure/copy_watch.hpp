@@ -19,9 +19,9 @@ namespace penstock::detail {
 
 /// How the times of copies are measured.
 enum class CopyClock {
-  looks,   ///< each lease's end polls the oldest copy, and charges the elapsed time to its state
-  events,  ///< exact, by timed events for each copy: costs two more records and some reads
-  host,    ///< on the host, from begin() to end(): exact if the copy call blocks
+  sampled,  ///< each lease's end polls the oldest copy, and charges the elapsed time to its state
+  events,   ///< exact, by timed events for each copy: costs two more records and some reads
+  host,     ///< on the host, from begin() to end(): exact if the copy call blocks
 };
 
 class CopyWatch {
@@ -77,14 +77,14 @@ class CopyWatch {
   /// possible: a copy that was just issued is always found running, whatever the bottleneck. Does
   /// nothing while another thread polls. Costs two event queries, one more for each copy that ended
   /// since, and one reading of the clock.
-  void look() noexcept {
+  void sample() noexcept {
     if (clock_ == CopyClock::host || !enter()) return;
     const std::uint64_t issued = pass_ended();
-    if (clock_ == CopyClock::looks) {
+    if (clock_ == CopyClock::sampled) {
       const auto now = Clock::now();
       auto& found = oldest_ == issued ? idle_ : done(at(oldest_).begun) ? running_ : held_;
-      if (looked_ != Clock::time_point()) add_alone(found, (now - looked_).count());
-      looked_ = now;
+      if (sampled_at_ != Clock::time_point()) add_alone(found, (now - sampled_at_).count());
+      sampled_at_ = now;
     }
     leave();
   }
@@ -125,9 +125,9 @@ class CopyWatch {
   bool enter() noexcept {
     // A query would hide an error that the user has not checked for yet.
     return cudaPeekAtLastError() == cudaSuccess &&
-           !looking_.test_and_set(std::memory_order_acquire);
+           !sampling_.test_and_set(std::memory_order_acquire);
   }
-  void leave() noexcept { looking_.clear(std::memory_order_release); }
+  void leave() noexcept { sampling_.clear(std::memory_order_release); }
 
   /// Moves oldest_ past the copies that are done, and times them. Returns how many were issued.
   std::uint64_t pass_ended() noexcept {
@@ -153,9 +153,9 @@ class CopyWatch {
   std::atomic<std::uint64_t> issued_{0};
   bool is_queued_ = false;       // used by the thread that issues copies
   Clock::time_point changed_{};  // used by the same thread: the last begin or end
-  std::atomic_flag looking_;     // guards what follows
+  std::atomic_flag sampling_;    // guards what follows
   std::uint64_t oldest_ = 0;     // the first copy that was not found done
-  Clock::time_point looked_{};
+  Clock::time_point sampled_at_{};
   SpanSums sums_;
   std::atomic<Clock::rep> running_{0}, held_{0}, idle_{0};
 };

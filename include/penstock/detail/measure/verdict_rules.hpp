@@ -19,7 +19,7 @@ namespace penstock::detail {
 inline constexpr double kAtItsLimit = 0.9;      // a load above this
 inline constexpr double kLetsOthersWait = 0.5;  // a stage with a load below this is no bottleneck
 inline constexpr double kNoise = 0.05;          // shorter waits, as a fraction of time, are ignored
-inline constexpr double kNoiseOfLooks = 0.1;    // the same for sampled times
+inline constexpr double kNoiseOfSamples = 0.1;  // the same for sampled times
 inline constexpr double kUint8Saves = 4;        // against float
 inline constexpr std::uint64_t kFewestBatches = 8;
 
@@ -53,7 +53,7 @@ inline Loads loads(const Stats& stats) {
     const double nothing_copied = 1 - ratio(copying, copying + stats.copy.waiting_for_input);
     loads.starved = ratio(stats.consumer.waiting_for_input, wall);
     if (loads.source <= kAtItsLimit) loads.starved = std::min(loads.starved, nothing_copied);
-    loads.noise = kNoiseOfLooks;
+    loads.noise = kNoiseOfSamples;
   }
   loads.consumer = 1 - loads.starved;
   return loads;
@@ -68,7 +68,7 @@ inline Bottleneck most_loaded(const Loads& loads) {
 
 /// A sampled copy is found running nearly always, or hardly ever. That shows which stage waits for
 /// which, but not its load.
-inline Bottleneck stage_by_looks(const Loads& loads) {
+inline Bottleneck stage_by_samples(const Loads& loads) {
   if (loads.source > kAtItsLimit)
     return loads.starved > kNoise ? Bottleneck::source : Bottleneck::balanced;
   if (loads.copy > kLetsOthersWait) return Bottleneck::copy;
@@ -78,7 +78,7 @@ inline Bottleneck stage_by_looks(const Loads& loads) {
 inline Bottleneck stage_of(const Stats& stats, const Loads& loads) {
   if ((stats.consumer.busy + stats.consumer.waiting_for_input).count() == 0)
     return Bottleneck::balanced;
-  if (!stats.device) return stage_by_looks(loads);
+  if (!stats.device) return stage_by_samples(loads);
   if (loads.starved > kNoise) return most_loaded(loads);
   return std::max(loads.source, loads.copy) > kAtItsLimit ? Bottleneck::balanced
                                                           : Bottleneck::consumer;

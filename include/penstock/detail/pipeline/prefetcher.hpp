@@ -114,7 +114,7 @@ PENSTOCK_INLINE PrefetcherOptions HandOver::checked(PrefetcherOptions options) {
 
 PENSTOCK_INLINE CopyClock HandOver::copy_clock(const PrefetcherOptions& options) {
   if (options.device_times) return CopyClock::events;
-  return options.host_memory == HostMemory::pinned ? CopyClock::looks : CopyClock::host;
+  return options.host_memory == HostMemory::pinned ? CopyClock::sampled : CopyClock::host;
 }
 
 /// Room for exactly host_depth blocks.
@@ -349,7 +349,7 @@ PENSTOCK_INLINE void HandOver::also_used_on(LeasedBatch& batch, cudaStream_t str
 /// The end of a lease. What fails is told by the next next().
 PENSTOCK_INLINE void HandOver::give_back(LeasedBatch& batch) noexcept {
   auto& staged = static_cast<Staged&>(batch);
-  watch_.look();
+  watch_.sample();
   leased_.fetch_sub(1, std::memory_order_relaxed);
   std::exception_ptr error;
   try {
