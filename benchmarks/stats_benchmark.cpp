@@ -69,9 +69,9 @@ void device_side(benchmark::State& state, CopyClock clock) {
   for (auto _ : state) {
     watch.begin(copies.get());
     benchmark::DoNotOptimize(watch.end(copies.get()));
-    takes.ask(consumer.get());
-    takes.arrive(consumer.get());
-    takes.enter(consumer.get());
+    takes.record_request(consumer.get());
+    takes.record_issue(consumer.get());
+    takes.record_take(consumer.get());
     watch.sample();
   }
   consumer.synchronize();

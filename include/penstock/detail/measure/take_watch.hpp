@@ -28,18 +28,18 @@ class TakeWatch {
       for (std::size_t i = 0; i < batches + 1 + kBeside; ++i) marks_.emplace_back();
   }
 
-  void ask(cudaStream_t consumer) {
+  void record_request(cudaStream_t consumer) {
     if (marks_.empty()) return;
     collect();
-    next().asked.record(consumer);
+    next().requested.record(consumer);
   }
-  void arrive(cudaStream_t consumer) {
-    if (!marks_.empty()) next().arrived.record(consumer);
+  void record_issue(cudaStream_t consumer) {
+    if (!marks_.empty()) next().issued.record(consumer);
   }
-  void enter(cudaStream_t consumer) {
+  void record_take(cudaStream_t consumer) {
     if (marks_.empty()) return;
-    next().entered.record(consumer);
-    entered_.fetch_add(1, std::memory_order_release);
+    next().taken.record(consumer);
+    taken_.fetch_add(1, std::memory_order_release);
   }
 
   /// Adds the times of the batches that the device has reached. Does not block; does nothing while
@@ -49,10 +49,10 @@ class TakeWatch {
     if (marks_.empty() || cudaPeekAtLastError() != cudaSuccess ||
         collecting_.test_and_set(std::memory_order_acquire))
       return;
-    const std::uint64_t entered = entered_.load(std::memory_order_acquire);
+    const std::uint64_t taken = taken_.load(std::memory_order_acquire);
     const std::uint64_t kept = marks_.size() - kBeside;
-    if (entered > kept) seen_ = std::max(seen_, entered - kept);
-    while (seen_ < entered && add(seen_)) ++seen_;
+    if (taken > kept) seen_ = std::max(seen_, taken - kept);
+    while (seen_ < taken && add(seen_)) ++seen_;
     collecting_.clear(std::memory_order_release);
   }
 
@@ -73,22 +73,22 @@ class TakeWatch {
   static constexpr std::size_t kBeside = 2;
 
   struct Mark {
-    Event asked{cudaEventDefault}, arrived{cudaEventDefault}, entered{cudaEventDefault};
+    Event requested{cudaEventDefault}, issued{cudaEventDefault}, taken{cudaEventDefault};
   };
 
   Mark& at(std::uint64_t batch) { return marks_[batch % marks_.size()]; }
-  Mark& next() { return at(entered_.load(std::memory_order_relaxed)); }
+  Mark& next() { return at(taken_.load(std::memory_order_relaxed)); }
 
   /// The first batch, which fills the pipeline, is not added; it begins the span of the second.
   bool add(std::uint64_t batch) noexcept {
-    if (batch == 0) return elapsed(at(0).arrived.get(), at(0).entered.get()).has_value();
+    if (batch == 0) return elapsed(at(0).issued.get(), at(0).taken.get()).has_value();
     const Mark& mark = at(batch);
-    return sums_.add(at(batch - 1).entered.get(), mark.asked.get(), mark.arrived.get(),
-                     mark.entered.get());
+    return sums_.add(at(batch - 1).taken.get(), mark.requested.get(), mark.issued.get(),
+                     mark.taken.get());
   }
 
   std::vector<Mark> marks_;
-  std::atomic<std::uint64_t> entered_{0};
+  std::atomic<std::uint64_t> taken_{0};
   std::atomic_flag collecting_;  // guards what follows
   std::uint64_t seen_ = 0;       // the first batch that was not added
   SpanSums sums_;

@@ -278,15 +278,15 @@ PENSTOCK_INLINE LeasedBatch* HandOver::take(cudaStream_t consumer) {
   const ScopedRange range(markers::next, position_);
   add_alone(queued_, std::uint64_t{line_.size()});
 
-  takes_.ask(consumer);
+  takes_.record_request(consumer);
   if (options_.workers == 0) stage_inline();
   Staged* staged = wait_for_first();
   if (staged == nullptr) return nullptr;
   if (staged->error) throw_staged_error(*staged);
   // Where this throws, the batch stays first in line.
-  takes_.arrive(consumer);
+  takes_.record_issue(consumer);
   check(cudaStreamWaitEvent(consumer, staged->copied, cudaEventWaitDefault), "cudaStreamWaitEvent");
-  takes_.enter(consumer);
+  takes_.record_take(consumer);
   staged->consumers.assign(1, consumer);
   line_.pop_first();
   position_ = staged->next;
