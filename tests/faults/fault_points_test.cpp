@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <exception>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -144,6 +145,10 @@ class Run {
       try {
         if (!take_one()) return;
       } catch (const CudaError& error) {
+        ++outcome_.errors;
+        outcome_.what = error.what();
+      } catch (const penstock::SourceError& error) {  // A call of the transform's own.
+        CHECK_THROWS_AS(std::rethrow_if_nested(error), CudaError);
         ++outcome_.errors;
         outcome_.what = error.what();
       }
