@@ -261,7 +261,7 @@ PENSTOCK_INLINE void HandOver::copy(HostBlock& host, std::byte* target) {
     try {
       host.block.release_after(stream);
     } catch (const CudaError&) {
-      // The pool keeps the block for good; the first error is the one that is told.
+      // The pool keeps the block for good; the first error is the one that is reported.
     }
     throw;
   }
@@ -346,7 +346,7 @@ PENSTOCK_INLINE void HandOver::also_used_on(LeasedBatch& batch, cudaStream_t str
   staged.consumers.push_back(stream);
 }
 
-/// The end of a lease. What fails is told by the next next().
+/// The end of a lease. The next call of next() throws what failed.
 PENSTOCK_INLINE void HandOver::give_back(LeasedBatch& batch) noexcept {
   auto& staged = static_cast<Staged&>(batch);
   watch_.sample();
