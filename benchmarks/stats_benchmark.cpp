@@ -68,10 +68,10 @@ void device_side(benchmark::State& state, bool device_times) {
   for (auto _ : state) {
     watch.begin(copies.get());
     benchmark::DoNotOptimize(watch.end(copies.get()));
-    takes.ask(consumer.get());
-    takes.arrive(consumer.get());
-    takes.enter(consumer.get());
-    watch.look();
+    takes.record_request(consumer.get());
+    takes.record_issue(consumer.get());
+    takes.record_take(consumer.get());
+    watch.sample();
   }
   consumer.synchronize();
   copies.synchronize();
@@ -112,11 +112,11 @@ void snapshot(benchmark::State& state, bool device_times) {
 
 BENCHMARK(host_side);
 BENCHMARK(copied_event)->UseRealTime();
-BENCHMARK_CAPTURE(device_side, looks, false)->UseRealTime();
+BENCHMARK_CAPTURE(device_side, sampled, false)->UseRealTime();
 BENCHMARK_CAPTURE(device_side, device_times, true)->UseRealTime();
-BENCHMARK_CAPTURE(next_and_release, looks, false)->UseRealTime();
+BENCHMARK_CAPTURE(next_and_release, sampled, false)->UseRealTime();
 BENCHMARK_CAPTURE(next_and_release, device_times, true)->UseRealTime();
-BENCHMARK_CAPTURE(snapshot, looks, false)->UseRealTime();
+BENCHMARK_CAPTURE(snapshot, sampled, false)->UseRealTime();
 BENCHMARK_CAPTURE(snapshot, device_times, true)->UseRealTime();
 
 }  // namespace

@@ -136,7 +136,10 @@ TEST_CASE("transform: what it throws takes the batch's place; those behind it co
   const TestStream stream;
   const auto fails_once = [](const Ticket& ticket, const Packed& in, Numbers& out,
                              cudaStream_t copies) {
-    if (ticket.batch == 3) throw std::range_error("sad");
+    if (ticket.batch == 3) {
+      cudaMemsetAsync(out.sample.data_handle(), 0, std::size_t{1} << 60, copies);
+      throw std::range_error("sad");  // because that failed
+    }
     unpack(ticket, in, out, copies);
   };
   Prefetcher<Numbers, Packed> prefetcher(packed_layout(4), shuffled(40, 4), write_packed,
@@ -155,6 +158,7 @@ TEST_CASE("transform: what it throws takes the batch's place; those behind it co
       CHECK_THAT(error.what(), Mentions("the DeviceTransform failed at epoch 0, batch 3: sad"));
       CHECK_THROWS_AS(std::rethrow_if_nested(error), std::range_error);
     }
+    CHECK(cudaGetLastError() == cudaSuccess);
   }
   CHECK_FALSE(prefetcher.next(stream));
 }

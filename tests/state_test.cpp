@@ -142,8 +142,8 @@ TEST_CASE("State: a refusal is fit to print, whatever the text", "[state]") {
 TEST_CASE("State: a run goes on at a state of its own", "[state]") {
   State start = example;
   start.epoch = start.batch = 0;
-  CHECK(misfit(example, start).empty());
-  CHECK(misfit(start, start).empty());
+  CHECK(why_incompatible(example, start).empty());
+  CHECK(why_incompatible(start, start).empty());
 }
 
 TEST_CASE("State: another seed or data set is refused everywhere", "[state]") {
@@ -153,18 +153,19 @@ TEST_CASE("State: another seed or data set is refused everywhere", "[state]") {
   State start = state;
   SECTION("seed") {
     start.seed = 8;
-    CHECK_THAT(misfit(state, start), Mentions("of another run: seed is 7 there, and 8 here"));
+    CHECK_THAT(why_incompatible(state, start),
+               Mentions("of another run: seed is 7 there, and 8 here"));
   }
   SECTION("samples") {
     start.samples = 60000;
-    CHECK_THAT(misfit(state, start),
+    CHECK_THAT(why_incompatible(state, start),
                Mentions("of another run: samples is 50000 there, and 60000 here"));
   }
   SECTION("samples that are not known any more") {
     start.samples = 0;
-    CHECK_THAT(misfit(state, start), Mentions("samples is 50000 there, and 0 here"));
+    CHECK_THAT(why_incompatible(state, start), Mentions("samples is 50000 there, and 0 here"));
   }
-  CHECK_THAT(misfit(state, start), Mentions(to_string(state)));
+  CHECK_THAT(why_incompatible(state, start), Mentions(to_string(state)));
 }
 
 TEST_CASE("State: sizes and order may change at the edge of an epoch, and not within", "[state]") {
@@ -177,47 +178,48 @@ TEST_CASE("State: sizes and order may change at the edge of an epoch, and not wi
   edge.batch = 0;
   State start = example;
   start.*number += 100;
-  CHECK(misfit(edge, start).empty());
-  CHECK_THAT(misfit(example, start), Mentions("in the middle of an epoch: " + name + " is ") &&
-                                         Mentions("would be other samples"));
+  CHECK(why_incompatible(edge, start).empty());
+  CHECK_THAT(why_incompatible(example, start),
+             Mentions("in the middle of an epoch: " + name + " is ") &&
+                 Mentions("would be other samples"));
 }
 
 TEST_CASE("State: where nobody says how large the data set is, its batches tell", "[state]") {
   const State start{.seed = 7, .batches = 49};
-  CHECK(misfit({.epoch = 2, .seed = 7, .batches = 49}, start).empty());
-  CHECK_THAT(misfit({.epoch = 2, .seed = 7, .batches = 50}, start),
+  CHECK(why_incompatible({.epoch = 2, .seed = 7, .batches = 49}, start).empty());
+  CHECK_THAT(why_incompatible({.epoch = 2, .seed = 7, .batches = 50}, start),
              Mentions("may be of another data set") && Mentions("batches is 50 there"));
 }
 
 TEST_CASE("State: a batch that is not there is refused", "[state]") {
   State state = example;
   state.batch = 48;
-  CHECK(misfit(state, example).empty());
+  CHECK(why_incompatible(state, example).empty());
   state.batch = 49;
-  CHECK_THAT(misfit(state, example), Mentions("at batch 49 of an epoch of 49 batches"));
+  CHECK_THAT(why_incompatible(state, example), Mentions("at batch 49 of an epoch of 49 batches"));
 
   const State nothing{.seed = 7, .samples = 3};  // drop_last, and no batch is full
-  CHECK(misfit(nothing, nothing).empty());
-  CHECK_THAT(misfit({.batch = 1, .seed = 7, .samples = 3}, nothing),
+  CHECK(why_incompatible(nothing, nothing).empty());
+  CHECK_THAT(why_incompatible({.batch = 1, .seed = 7, .samples = 3}, nothing),
              Mentions("at batch 1 of an epoch of 0"));
 }
 
 TEST_CASE("State: a number of a batch that overflows is refused", "[state]") {
   State state = example;
   state.epoch = kMost / 49;
-  CHECK_THAT(misfit(state, example), Mentions("beyond 2^62"));
+  CHECK_THAT(why_incompatible(state, example), Mentions("beyond 2^62"));
   state.epoch = kMost;
-  CHECK_THAT(misfit(state, example), Mentions("beyond 2^62"));
+  CHECK_THAT(why_incompatible(state, example), Mentions("beyond 2^62"));
 
   const State unbounded{.batches = kMost, .batch_size = 4};
   state = unbounded;
   state.batch = 1'000'000'000'000;
-  CHECK(misfit(state, unbounded).empty());
+  CHECK(why_incompatible(state, unbounded).empty());
   state.batch = kMost - 1;
-  CHECK_THAT(misfit(state, unbounded), Mentions("beyond 2^62"));
+  CHECK_THAT(why_incompatible(state, unbounded), Mentions("beyond 2^62"));
   state.batch = 0;
   state.epoch = 1;
-  CHECK_THAT(misfit(state, unbounded), Mentions("beyond 2^62"));
+  CHECK_THAT(why_incompatible(state, unbounded), Mentions("beyond 2^62"));
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// AnySampler: whatever decides which samples make up a batch. Sampler is one; any type with
-// batches() and samples(epoch, batch, out) is another (see the concept), and Unbounded serves data
-// whose length nobody knows.
+// AnySampler: holds any sampler. Sampler is one; so is any type of yours with batches() and
+// samples(epoch, batch, out) (see the concept BatchSampler); Unbounded is for data of unknown
+// length.
 //
 //   struct Backwards {                        // the last samples first
 //     std::uint64_t size;
@@ -15,8 +15,8 @@
 //   };
 //   penstock::Prefetcher<Images> prefetcher{layout, Backwards{records.size()}, source};
 //
-// It may also have seed(), dataset_size(), batch_size(), world_size() and order(), all numbers:
-// what it says is part of the run's State, and restore() refuses a state that it contradicts.
+// A sampler may also have seed(), dataset_size(), batch_size(), world_size() and order(), all
+// numbers. They become part of the run's State, and restore() rejects a state with other numbers.
 
 #include <concepts>
 #include <cstdint>
@@ -30,9 +30,9 @@
 
 namespace penstock {
 
-/// `batches()`: of one epoch, always the same, at least 1. `samples(epoch, batch, out)`: fills
-/// `out` for any batch below that, as a pure function: it is called from many threads, in any
-/// order, and again after a resume.
+/// `batches()`: the number of batches of an epoch, at least 1, always the same. `samples(epoch,
+/// batch, out)`: writes the samples of a batch below that number to `out`. It must be a pure
+/// function: many threads call it, in any order, and again after a resume.
 template <class T>
 concept BatchSampler = requires(const T& sampler, std::uint64_t number,
                                 std::vector<std::uint64_t>& out) {
@@ -40,7 +40,7 @@ concept BatchSampler = requires(const T& sampler, std::uint64_t number,
   sampler.samples(number, number, out);
 };
 
-/// Any BatchSampler. Copies share one immutable sampler, so they are cheap; a moved-from one can
+/// Any BatchSampler. Copies are cheap: they share one immutable sampler. A moved-from object can
 /// only be assigned to or destroyed.
 class AnySampler {
  public:
@@ -55,9 +55,9 @@ class AnySampler {
   void samples(std::uint64_t epoch, std::uint64_t batch, std::vector<std::uint64_t>& out) const {
     sampler_->samples(epoch, batch, out);
   }
-  /// The run's seed: the sampler's own, or 0 where it has none.
+  /// The run's seed: that of the sampler, or 0 if it has none.
   std::uint64_t seed() const { return sampler_->start.seed; }
-  /// Where a run over this sampler begins.
+  /// The state of a run over this sampler before its first batch.
   const State& start() const { return sampler_->start; }
   /// The data come from a stream (see Unbounded): one worker alone asks the source for batches, in
   /// their order.
@@ -110,8 +110,8 @@ class AnySampler {
   std::shared_ptr<const Interface> sampler_;
 };
 
-/// Data without a known length: one epoch of 2^64 - 1 batches, whose samples are numbered 0, 1, 2,
-/// and so on. The source ends it by returning false.
+/// Data of unknown length: one epoch of 2^64 - 1 batches, with consecutive sample numbers. The
+/// source ends it by returning false.
 ///
 /// By default the data are a stream, such as a socket: records come in the order in which they are
 /// read. One worker alone asks the source for batches, in their order, whatever `workers` says.
@@ -128,7 +128,7 @@ class Unbounded {
   std::uint64_t seed() const noexcept { return seed_; }
   bool is_stream() const noexcept { return is_stream_; }
 
-  /// The same in every epoch. Counts modulo 2^64.
+  /// The same samples in every epoch, modulo 2^64.
   void samples(std::uint64_t epoch, std::uint64_t batch, std::vector<std::uint64_t>& out) const;
 
  private:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// DeviceTransform: what a prefetcher does to a batch on the device, between the copy and the
-// consumer. Small data cross the bus (bytes, records, indices), and the consumer's kernels get what
-// they compute with:
+// DeviceTransform: computes the consumer's batch from the copied one, on the device. So compact
+// data cross the bus (bytes, records, indices), and the consumer's kernels get what they compute
+// with:
 //
 //   penstock::Prefetcher<Images, Records> prefetcher{
 //       records_layout, sampler, read_records,
@@ -14,9 +14,10 @@
 //       {.workers = 8}};
 //   while (auto images = prefetcher.next(stream)) ...       // penstock::Lease<Images>
 //
-// The transform's work runs in the copy stream, beside the consumer's, and recycles memory as a
-// copy does: it may write a slot only after the slot's last readers. All batches pass through one
-// buffer of the host layout's size, since the copy stream takes one after the other.
+// The transform's work runs in the copy stream, concurrently with the consumer's streams. Like a
+// copy, it writes a slot only after the slot's last readers. All batches are copied into one device
+// buffer of the host layout's size, from which the transform reads: the copy stream processes them
+// one after the other.
 
 #include <cuda_runtime_api.h>
 
@@ -30,7 +31,7 @@ namespace penstock {
 
 namespace detail {
 
-/// A DeviceTransform without its types: the layout of the slots, and what makes their batches.
+/// A type-erased DeviceTransform: the layout of the slots, and the function that fills them.
 struct ErasedTransform {
   BlockLayout layout;
   std::function<void(const Ticket&, const void* host, void* batch, cudaStream_t)> apply;
@@ -38,16 +39,19 @@ struct ErasedTransform {
 
 }  // namespace detail
 
-/// From `Host`, as the source filled it, to `Batch`, as the consumer gets it.
+/// Turns a `Host`, which the source fills, into a `Batch`, which the consumer gets.
 template <class Host, class Batch>
 class DeviceTransform {
  public:
-  /// Queues work on the stream and returns; everything that touches the two batches goes there.
-  /// Does not block and does not synchronise. `host` has what the source wrote, its tensors on the
-  /// device; `batch` is bound to a device slot, with as many samples as `host` (layout().resize
-  /// says otherwise) and defaults for what is no field. Runs on one thread at a time: a worker, or
-  /// one that ends a lease or calls next; the prefetcher's device is current. The ticket is valid
-  /// during the call. An exception takes the batch's place at next().
+  /// Queues all work on the two batches on the stream, and returns: it must not block or
+  /// synchronise. `host` has the values that the source wrote; its tensors point to device memory.
+  /// `batch` is bound to a device slot, with as many samples as `host` (layout().resize changes
+  /// that); members that are not fields have their defaults. Runs on one thread at a time: a
+  /// worker, or a thread that ends a lease or calls next. The prefetcher's device is current. The
+  /// ticket is valid during the call.
+  ///
+  /// If it throws, or a launch in it fails and nothing checks that, next() throws a SourceError in
+  /// the batch's place, with the original exception nested.
   using Function = std::function<void(const Ticket&, const Host&, Batch&, cudaStream_t)>;
 
   /// Throws std::invalid_argument for an empty function.
@@ -56,14 +60,14 @@ class DeviceTransform {
     if (!function_) throw std::invalid_argument("DeviceTransform: the function is empty");
   }
 
-  /// Of the device slots.
+  /// The layout of the device slots.
   const Layout<Batch>& layout() const noexcept { return layout_; }
 
   void operator()(const Ticket& ticket, const Host& host, Batch& batch, cudaStream_t stream) const {
     function_(ticket, host, batch, stream);
   }
 
-  /// The same transform for the parts of penstock that know neither type.
+  /// The same transform, type-erased.
   detail::ErasedTransform erased() const {
     return {layout_.erased(), [function = function_](const Ticket& ticket, const void* host,
                                                      void* batch, cudaStream_t stream) {

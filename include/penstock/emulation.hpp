@@ -2,17 +2,17 @@
 #pragma once
 
 // penstock::emulation: control of the emulated CUDA runtime. A program that links
-// penstock::emulated in place of penstock::penstock runs its CUDA runtime calls on CPU threads;
-// these functions choose the machine that it sees, the schedule of its streams, the calls that
-// fail, and read back what happened. They exist in penstock::emulated alone: a program that links
-// the real runtime and calls one of them gets a link error. See docs/emulation.md.
+// penstock::emulated instead of penstock::penstock runs its CUDA runtime calls on CPU threads.
+// These functions set the emulated machine, the schedule of its streams and the calls that fail,
+// and report what happened. Only penstock::emulated has them: a program that links the real runtime
+// and calls one gets a link error. See docs/emulation.md.
 //
 //   namespace emulation = penstock::emulation;
 //   emulation::reset({.schedule = emulation::Schedule::random, .seed = 7});
 //   run_my_loop();
 //   if (emulation::calls("cudaMalloc") > 1) std::cerr << "the loop allocates\n";
 //
-// Every function may be called from any thread, except where it says otherwise.
+// Any thread may call any function, unless it says otherwise.
 
 #include <driver_types.h>
 
@@ -27,29 +27,28 @@ namespace penstock::emulation {
 
 // ---- What is emulated --------------------------------------------------------------------------
 
-/// When an operation whose turn has come in its stream runs.
+/// When an operation runs that is first in its stream.
 enum class Schedule {
-  eager,   ///< at once
-  lazy,    ///< as late as CUDA allows: when somebody waits for it, asks again and again, or idles
+  eager,   ///< immediately
+  lazy,    ///< as late as CUDA allows: when a thread waits or polls for it, or the program idles
   random,  ///< after a delay drawn from the seed: the same seed draws the same delays
 };
 
-/// What the emulated machine can do. A rate of 0 means "as fast as this CPU does it", and adds no
-/// delay.
+/// The emulated machine. A rate of 0 adds no delay: the speed is that of this CPU.
 struct Machine {
   int devices = 1;  ///< 0: every call that needs one fails with cudaErrorNoDevice
   /// Memory of each device, and page-locked host memory of the whole machine.
   std::size_t device_bytes = std::size_t{16} << 30;
   std::size_t pinned_bytes = std::size_t{4} << 30;
-  /// Bytes a second, by direction; device to device is within a device and between two.
+  /// Bytes per second, by direction; device to device: within one device or between two.
   double host_to_device = 0;
   double device_to_host = 0;
   double device_to_device = 0;
-  /// Rate of a copy from or to pageable memory, as a part of the page-locked one.
+  /// Rate of a copy from or to pageable memory, as a fraction of that for page-locked memory.
   double pageable_share = 0.5;
-  /// Copies of one device that can progress at the same time. Of two, one serves each direction.
+  /// Copies of one device that can run at the same time. With two, one per direction.
   int copy_engines = 2;
-  /// From the submission of any work to its earliest start.
+  /// Shortest time from the submission of an operation to its start.
   std::chrono::nanoseconds launch_latency{0};
 };
 
@@ -59,14 +58,14 @@ struct Options {
   std::uint64_t seed = 1;
 };
 
-/// Waits for all queued work, frees everything that is still alive, and starts afresh with
-/// `options`: devices, errors, counters, failures and the timeline. No other thread may use the
-/// runtime meanwhile, and handles from before are invalid after. Without a call, the first CUDA
-/// call starts the runtime with `Options{}`, changed by the environment (docs/emulation.md).
-/// Throws std::invalid_argument when there can be no such machine.
+/// Waits for all queued work, frees all objects, and restarts the runtime with `options`: devices,
+/// errors, counters, failures and the timeline. No other thread may use the runtime meanwhile;
+/// earlier handles become invalid. Without this call, the first CUDA call starts the runtime with
+/// `Options{}` and the settings of the environment (docs/emulation.md). Throws
+/// std::invalid_argument for a machine that is not possible.
 void reset(const Options& options = {});
 
-/// The options that are in force.
+/// The options in effect.
 Options options();
 
 // ---- Counters ----------------------------------------------------------------------------------
@@ -77,13 +76,13 @@ struct CallCount {
 };
 
 /// How often `function` (for example "cudaMemcpyAsync") was called since `reset` or
-/// `reset_counters`. Throws std::invalid_argument when the runtime has no such function.
+/// `reset_counters`. Throws std::invalid_argument if the runtime has no such function.
 std::uint64_t calls(std::string_view function);
 
 /// Every function that was called, by name.
 std::vector<CallCount> calls();
 
-/// Calls by what they cost a hot path. One call may be of several classes.
+/// Numbers of calls by class: what they cost on a hot path. One call may be in several classes.
 struct CallClasses {
   std::uint64_t all = 0;
   std::uint64_t allocating = 0;  ///< allocate or free memory: host, device, stream-ordered
@@ -98,14 +97,14 @@ void reset_counters();
 
 // ---- Failures ----------------------------------------------------------------------------------
 
-/// Makes the `nth` call (1: the next one) of `function` from now on return `error` and do nothing
-/// else. `function` "*" counts calls of every function that can fail. A sticky error
-/// (cudaErrorLaunchFailure, cudaErrorIllegalAddress, ...) stays: every later call on that device
-/// returns it until `reset`. Throws std::invalid_argument when the runtime has no such function, or
+/// Makes the `nth` call of `function` from now on (1: the next) return `error` and do nothing else.
+/// `function` "*" counts the calls of all functions that can fail. A sticky error
+/// (cudaErrorLaunchFailure, cudaErrorIllegalAddress, ...) persists: every later call on that device
+/// returns it until `reset`. Throws std::invalid_argument if the runtime has no such function, or
 /// it cannot fail.
 void fail_call(std::string_view function, cudaError_t error, std::uint64_t nth = 1);
 
-/// What a stream can be asked to do.
+/// The operations of a stream.
 enum class OperationKind {
   copy,
   fill,
@@ -114,21 +113,20 @@ enum class OperationKind {
   event_wait,
   allocate,
   free,
-  graph,  ///< the begin and the end of a graph's launch
+  graph,  ///< the beginning and the end of a graph launch
 };
 
-/// Makes the `nth` operation of this kind that a stream comes to from now on fail on the device,
-/// with a sticky error (any other throws std::invalid_argument): nothing after it is executed on
-/// that device, and the error surfaces at a later call.
+/// Makes the `nth` operation of this kind that runs from now on fail on the device, with a sticky
+/// error (any other throws std::invalid_argument). The device executes nothing after it, and later
+/// calls return the error.
 void fail_operation(OperationKind kind, cudaError_t error, std::uint64_t nth = 1);
 
-/// Forgets failures that have not happened yet; false when there were none, so all asked for
-/// happened.
+/// Discards the failures that have not happened yet. False if there were none: all have happened.
 bool clear_failures();
 
 // ---- What is alive -----------------------------------------------------------------------------
 
-/// Objects that the program created and has not destroyed. All zero: nothing leaks.
+/// Objects that the program created and has not destroyed. All zero: nothing has leaked.
 struct Live {
   std::size_t streams = 0, events = 0, graphs = 0, graph_execs = 0, user_objects = 0,
               memory_pools = 0;
@@ -141,8 +139,8 @@ Live live();
 
 // ---- The timeline ------------------------------------------------------------------------------
 
-/// One operation of a stream, with the times on std::chrono::steady_clock at which it was
-/// submitted, began and ended.
+/// One operation of a stream. Its times of submission, beginning and end are those of
+/// std::chrono::steady_clock.
 struct Operation {
   OperationKind kind;
   const char* name;  ///< the call that submitted it, for example "cudaMemcpyAsync"
@@ -158,15 +156,15 @@ struct Operation {
   std::chrono::steady_clock::time_point submitted, begin, end;
 };
 
-/// Starts or stops recording. Off at `reset`; recording allocates memory.
+/// Starts or stops recording; `reset` stops it. Recording allocates memory.
 void record_timeline(bool on);
 
-/// The operations that have ended while recording was on, by their ends.
+/// The operations that ended while recording was on, ordered by their ends.
 std::vector<Operation> timeline();
 
 // ---- Observing ---------------------------------------------------------------------------------
 
-/// One call of the program's.
+/// One call of the program.
 struct ApiCall {
   const char* name;      ///< "cudaMemcpyAsync"; the same pointer each time
   std::uint64_t number;  ///< Operation::call of what it put on streams
@@ -174,20 +172,20 @@ struct ApiCall {
   std::chrono::steady_clock::time_point begin, end;
 };
 
-/// Is told of calls, each on the thread that makes it, before it returns; and of operations as they
-/// end, on any thread. One at a time, under the runtime's lock: keep it short, and call neither
-/// CUDA nor anything of this header. Nothing may be thrown.
+/// Gets each call, on the thread that makes it, before it returns; and each operation when it ends,
+/// on any thread. The two functions are called one at a time, under the runtime's lock: they must
+/// be short, call neither CUDA nor this header, and not throw.
 struct Observer {
   void* context;
   void (*call)(void* context, const ApiCall& call);
   void (*operation)(void* context, const Operation& operation);
 };
 
-/// False when there is an observer. Stays through a reset. While there is one, every call and
-/// operation costs a few readings of the clock more. penstock::trace is made of it.
+/// False if there is an observer already. `reset` keeps it. With an observer, every call and
+/// operation reads the clock a few times more. penstock::trace uses it.
 bool observe(const Observer& observer);
 
-/// The observer is told nothing any more once this has returned.
+/// After this returns, the observer is not called any more.
 void stop_observing();
 
 }  // namespace penstock::emulation

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The exceptions of penstock. Each says what was called, with which numbers, and where; all derive
-// from std::runtime_error, so a program that cares for none of them catches std::exception.
+// The exceptions of penstock. Each message says what was called, with which numbers, and where. All
+// derive from std::runtime_error.
 
 #include <cuda_runtime_api.h>
 
@@ -29,12 +29,12 @@ class CudaError : public std::runtime_error {
   cudaError_t code_;
 };
 
-/// The source failed on one batch, or a DeviceTransform did: it threw (the original is nested:
-/// std::rethrow_if_nested), or it left the batch in a state that cannot be copied. Batches after
-/// this one are still delivered.
+/// The source or the DeviceTransform failed for one batch: it threw (the original exception is
+/// nested: std::rethrow_if_nested), or it left the batch in a state that cannot be copied. Later
+/// batches are still delivered.
 class SourceError : public std::runtime_error, public std::nested_exception {
  public:
-  /// Nests the exception that is being handled, if there is one. `what_failed` begins the text.
+  /// Nests the exception that is being handled, if there is one. what() begins with `what_failed`.
   SourceError(std::uint64_t epoch, std::uint64_t batch, const std::string& why,
               const std::string& what_failed = "source");
   std::uint64_t epoch() const noexcept { return epoch_; }
@@ -57,7 +57,7 @@ class WorkerError : public std::runtime_error, public std::nested_exception {
   int worker_;
 };
 
-/// A pool has no memory to give: the cap, or the machine's own limit, is reached.
+/// A pool cannot provide memory: its cap, or a limit of the system, is reached.
 class PoolExhausted : public std::runtime_error {
  public:
   PoolExhausted(const std::string& why, std::size_t asked, std::size_t in_use, std::size_t cap);
@@ -69,7 +69,7 @@ class PoolExhausted : public std::runtime_error {
   std::size_t asked_, in_use_, cap_;
 };
 
-/// Nothing moved for longer than the stall time-out. `stage()` is where the pipeline stands.
+/// No progress for longer than the stall time-out. `stage()` is the stage that does not move.
 class StallError : public std::runtime_error {
  public:
   StallError(const std::string& stage, std::uint64_t epoch, std::uint64_t batch,
@@ -87,8 +87,7 @@ class StallError : public std::runtime_error {
 
 namespace detail {
 
-/// The name of a CUDA function and the place that called it. (Not std::source_location, which clang
-/// 14 does not have.)
+/// The name of a CUDA function and where it was called. (clang 14 has no std::source_location.)
 struct Call {
   // NOLINTNEXTLINE(google-explicit-constructor): a name stands for a call in check("cudaMalloc").
   Call(const char* function, const char* in_file = __builtin_FILE(), int at_line = __builtin_LINE())
@@ -98,7 +97,7 @@ struct Call {
   int line;
 };
 
-/// An argument of a call, for the message that says that it failed.
+/// An argument of a call, for the message of its failure.
 class Number {
  public:
   template <std::integral T>
@@ -114,21 +113,21 @@ class Number {
 [[noreturn]] void throw_cuda_error(cudaError_t status, const Call& call,
                                    std::initializer_list<Number> numbers);
 
-/// Throws CudaError unless `status` is cudaSuccess. `numbers` are the call's arguments worth
-/// reading.
+/// Throws CudaError unless `status` is cudaSuccess. `numbers` are those arguments of the call that
+/// help to understand the failure.
 template <class... Numbers>
 void check(cudaError_t status, Call call, const Numbers&... numbers) {
   if (status != cudaSuccess) [[unlikely]]
     throw_cuda_error(status, call, {numbers...});
 }
 
-/// What a CudaError said, to be said again. Each time it is a new exception: threads that shared
-/// one would share its end.
+/// The contents of a CudaError, to throw it again. Each throw makes a new exception, since threads
+/// must not share one.
 struct SavedError {
   cudaError_t code = cudaErrorUnknown;
   std::string what = "an error that is no CudaError";
 
-  /// Of the exception that is being handled.
+  /// From the exception that is being handled.
   static SavedError current();
   [[noreturn]] void raise() const { throw CudaError(code, what); }
 };

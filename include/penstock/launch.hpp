@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// for_each(stream, n, op): op(i) for each i in [0, n), in stream order. In a source that nvcc
-// compiles that is one kernel (cub::DeviceFor::Bulk), in any other one host function on the stream:
-// the same small preprocessing step runs on a GPU and, over penstock::emulated, on a machine
-// without one. A program over the real CUDA runtime whose for_each was not compiled by nvcc does
-// not link.
+// for_each(stream, n, op): calls op(i) for each i in [0, n), in stream order. Compiled by nvcc, it
+// launches one kernel (cub::DeviceFor::Bulk); compiled by a C++ compiler, it queues one host
+// function on the stream. So the same small preprocessing step runs on a GPU and, over
+// penstock::emulated, on a machine without one. On the real CUDA runtime for_each must be compiled
+// by nvcc: a program that uses the host form there does not link.
 //
 //   struct Invert {
 //     Images batch;
@@ -16,8 +16,8 @@
 //   penstock::for_each(stream, batch->pixels.size(), Invert{*batch});
 //
 // Neither form blocks or synchronises. Both may be captured into a graph. `op` is copied; the order
-// of the indices is not specified. Throws CudaError when the launch fails, std::invalid_argument
-// for a negative n.
+// of the calls is unspecified. Throws CudaError if the launch fails, std::invalid_argument if n is
+// negative.
 
 #include <cuda_runtime_api.h>
 
@@ -44,7 +44,7 @@ inline void check_count(std::int64_t n) {
 
 }  // namespace detail
 
-// Two inline namespaces: a program may hold both forms, and they are not one function.
+// Two inline namespaces: a program may contain both forms, which are different functions.
 #ifdef __CUDACC__
 inline namespace device_launch {
 
@@ -61,10 +61,10 @@ void for_each(cudaStream_t stream, std::int64_t n, Op op) {
 #else
 inline namespace host_launch {
 
-/// `op` runs on a thread of the CUDA runtime and must neither call CUDA nor wait for work that does
-/// (its destructor neither); an exception that leaves it ends the program. A captured `op` runs at
-/// each launch of the graph, and is the same object each time. Where an error of the device keeps
-/// CUDA from ever running it, its memory is lost.
+/// `op` runs on a thread of the CUDA runtime. Neither it nor its destructor may call CUDA or wait
+/// for other work that does; an exception that leaves it terminates the program. A captured `op`
+/// runs at each launch of the graph, and is the same object each time. If a device error prevents
+/// CUDA from ever running it, its memory is leaked.
 template <class Op>
 requires std::is_invocable_v<Op&, std::int64_t>
 void for_each(cudaStream_t stream, std::int64_t n, Op op) {

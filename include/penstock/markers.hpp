@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Ranges and names for a profiler's timeline, by NVTX, in a domain of their own ("penstock").
-// Without a profiler a range costs a few branches that are always the same. In a source that is
-// compiled with PENSTOCK_DISABLE_NVTX a ScopedRange is nothing at all; what penstock itself marks
-// is left out where the library, or with PENSTOCK_HEADER_ONLY the program, is compiled so.
+// NVTX ranges and names for a profiler's timeline, in the domain "penstock". Without a profiler a
+// range costs a few well-predicted branches. With PENSTOCK_DISABLE_NVTX, a ScopedRange of your
+// source compiles to nothing; the library's own ranges are removed if the library (with
+// PENSTOCK_HEADER_ONLY: the program) is compiled with it.
 //
-//   const penstock::ScopedRange range(penstock::markers::fill, ticket.batch);   // shows the number
+//   const penstock::ScopedRange range(penstock::markers::fill, ticket.batch);   // with a number
 //
-//   struct Augment { static constexpr const char* message = "augment"; };   // a name of one's own
+//   struct Augment { static constexpr const char* message = "augment"; };   // your own name
 //   const penstock::ScopedRange inner(Augment{}, ticket.batch);
 //
-// Names are registered once for each program or shared library; nothing is formatted or copied.
+// Names are registered once per program or shared library; no text is formatted or copied.
 
 #include <driver_types.h>
 
@@ -21,7 +21,7 @@
 
 namespace penstock {
 
-/// A type that stands for a name: its static member `message` is the text.
+/// A type that represents a name: its static member `message` is the text.
 template <class T>
 concept MarkerName = requires {
   { T::message } -> std::convertible_to<const char*>;
@@ -52,8 +52,8 @@ inline constexpr Fill fill{};                      ///< a worker runs the source
 inline constexpr WaitForRoom wait_for_room{};      ///< a worker waits until a batch is taken
 inline constexpr WaitForMemory wait_for_memory{};  ///< a worker waits for pinned memory
 inline constexpr Copy copy{};                      ///< the copy of a batch is put on its stream
-inline constexpr Next next{};                      ///< the consumer asks for a batch
-inline constexpr Readback readback{};              ///< a result is handed to its callback
+inline constexpr Next next{};                      ///< the consumer requests a batch
+inline constexpr Readback readback{};              ///< a result is passed to its callback
 
 }  // namespace markers
 
@@ -65,8 +65,8 @@ MarkerHandle register_marker(const char* name) noexcept;
 void begin_range(MarkerHandle name, std::uint64_t payload) noexcept;
 void end_range() noexcept;
 
-/// Shows the time from construction to destruction, on this thread, under a name and with a number
-/// (a batch, an index). Ranges of one thread nest. Does not throw.
+/// Marks the time from construction to destruction on this thread, with a name and a number (a
+/// batch, an index). Ranges of one thread nest. Does not throw.
 class [[nodiscard]] NvtxRange {
  public:
   template <MarkerName Name>
@@ -83,7 +83,7 @@ class [[nodiscard]] NoRange {
  public:
   template <MarkerName Name>
   NoRange(Name, std::uint64_t) noexcept {}
-  ~NoRange() {}  // Not trivial: a range that is never read is no unused variable.
+  ~NoRange() {}  // Not trivial, so that compilers do not warn about an unused variable.
   NoRange(const NoRange&) = delete;
   NoRange& operator=(const NoRange&) = delete;
 };
@@ -98,13 +98,14 @@ using ScopedRange = detail::NvtxRange;
 
 namespace markers {
 
-/// Names the calling thread, and `stream`, in a profiler. The text is copied.
+/// Names the calling thread or `stream` in a profiler. The text is copied.
 void name_this_thread(const char* name) noexcept;
 void name_stream(cudaStream_t stream, const char* name) noexcept;
 
-/// Names `stream` for this object's life, which has to end before the stream does. A trace that
-/// begins meanwhile knows the name; one that name_stream gave it knows only if it is there already,
-/// since NVTX is not told when that stream is gone. Any thread. The text is copied.
+/// Names `stream` for the lifetime of this object, which must end before the stream is destroyed.
+/// A trace that starts during that time knows the name. A name given by name_stream is known only
+/// to a trace that is already running, since NVTX cannot learn when that stream is destroyed. Any
+/// thread may use it. The text is copied.
 class [[nodiscard]] StreamName {
  public:
   StreamName(cudaStream_t stream, const char* name) noexcept;

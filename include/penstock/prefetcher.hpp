@@ -223,10 +223,10 @@ class Prefetcher {
   State state() const { return prefetcher_->state(); }
   /// Goes on at `state`, with whatever workers and depths this prefetcher has; at the edge of an
   /// epoch also with another batch size or world size. Throws std::invalid_argument when `state` is
-  /// of another run, or does not fit this one (see misfit), and then changes nothing; throws
-  /// std::system_error when no thread can be started, and then `next` says that this is the end
-  /// until another `restore` succeeds. Leases that are out stay valid. Waits for a `next` under way
-  /// on another thread.
+  /// of another run, or does not fit this one (see why_incompatible), and then changes nothing;
+  /// throws std::system_error when no thread can be started, and then `next` says that this is the
+  /// end until another `restore` succeeds. Leases that are out stay valid. Waits for a `next` under
+  /// way on another thread.
   void restore(const State& state) { prefetcher_->restore(state); }
 
   Stats stats() const { return prefetcher_->stats(); }

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Sampler: which samples make up batch b of epoch e on rank r. A pure function: nothing is stored,
-// so that a data set of 10^12 samples costs what one of 10 does, and any batch can be asked for at
-// any time, in any order, on any thread.
+// Sampler: which samples make up batch b of epoch e on rank r. It is a pure function and stores no
+// permutation: a data set of 10^12 samples takes as much memory as one of 10, and any thread may
+// ask for any batch, in any order.
 //
 //   penstock::Sampler sampler{
 //       {.samples = records.size(), .batch_size = 256, .shuffle = true, .seed = 7}};
 //   std::vector<std::uint64_t> out;
-//   sampler.samples(0, 2, out);           // of epoch 0 the batch 2
+//   sampler.samples(0, 2, out);           // the samples of batch 2 of epoch 0
 //
-// Ranks are served by the rules of PyTorch's DistributedSampler and DataLoader: see SamplerOptions.
+// Samples are divided among ranks as PyTorch's DistributedSampler and DataLoader do: see
+// SamplerOptions.
 
 #include <cstdint>
 #include <penstock/detail/inline.hpp>
@@ -18,13 +19,13 @@
 
 namespace penstock {
 
-/// The samples 0, 1, ..., `samples` - 1, shuffled anew in each epoch or not, form one list that all
-/// ranks agree on. Rank r takes the list's places r, r + world_size, r + 2 * world_size, ...
+/// All ranks use the same list of the samples 0, 1, ..., `samples` - 1, which is shuffled again for
+/// each epoch if `shuffle` is set. Rank r takes the positions r, r + world_size,
+/// r + 2 * world_size, ... of the list.
 ///
-/// Where `samples` does not divide by `world_size`, the list is first continued from its own
-/// beginning, as often as it takes, so that all ranks get the same number: some samples come twice.
-/// With `drop_last` it is cut short instead, and a last batch that would not be full is left out
-/// too.
+/// If `samples` is not a multiple of `world_size`, the list is extended by repeating it from its
+/// beginning until it is: every rank gets the same number of samples, and some samples occur twice.
+/// With `drop_last` the list is truncated instead, and so is a last batch that is not full.
 struct SamplerOptions {
   std::uint64_t samples = 0;    ///< size of the data set, 1 to 2^63
   std::int64_t batch_size = 0;  ///< samples in a batch of one rank, at least 1
@@ -53,15 +54,15 @@ class Sampler {
   std::int64_t batch_size() const noexcept { return options_.batch_size; }
   int world_size() const noexcept { return options_.world_size; }
   std::uint64_t seed() const noexcept { return options_.seed; }
-  /// Names the rule that orders the samples: a release that orders them otherwise has another
-  /// number, so that no run goes on within an epoch under a rule that it did not begin with.
+  /// Identifies the algorithm that orders the samples. A release that changes the order changes
+  /// this number, and a run cannot be resumed in the middle of an epoch under another order.
   std::uint64_t order() const noexcept { return options_.shuffle ? 2 : 1; }
   const SamplerOptions& options() const noexcept { return options_; }
 
-  /// Puts the samples of a batch into `out`, in order; what `out` held is gone. Only the last batch
-  /// of an epoch may be shorter than batch_size(). Takes time in proportion to the batch, and
-  /// allocates only where the capacity of `out` is less. Any number of threads may call it, each
-  /// with its own `out`. Throws std::out_of_range unless batch < batches().
+  /// Replaces the contents of `out` by the samples of a batch, in order. Only the last batch of an
+  /// epoch may be shorter than batch_size(). Takes time proportional to the batch, and allocates
+  /// only if the capacity of `out` is too small. Any number of threads may call it, each with its
+  /// own `out`. Throws std::out_of_range unless batch < batches().
   void samples(std::uint64_t epoch, std::uint64_t batch, std::vector<std::uint64_t>& out) const;
 
  private:
@@ -73,12 +74,12 @@ class Sampler {
   void validate() const;
 
   SamplerOptions options_;
-  std::uint64_t rank_samples_ = 0;  // places of the list that are this rank's
+  std::uint64_t rank_samples_ = 0;  // positions of the list that belong to this rank
   std::uint64_t batches_ = 0;
 };
 
-/// The seed of one batch (Ticket::seed): a pure function, without collisions within an epoch, and
-/// unrelated to the order of the samples.
+/// The seed of one batch (Ticket::seed). A pure function, without collisions within an epoch, and
+/// independent of the order of the samples.
 std::uint64_t batch_seed(std::uint64_t run_seed, std::uint64_t epoch, std::uint64_t batch) noexcept;
 
 }  // namespace penstock

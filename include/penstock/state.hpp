@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// State: where a run stands. A few numbers, whatever the size of the data set, and one line as
-// text:
+// State: the position of a run, to resume it. A few numbers, whatever the size of the data set;
+// as text, one line:
 //
 //   std::ofstream(file) << prefetcher.state() << '\n';
 //
@@ -17,9 +17,9 @@
 
 namespace penstock {
 
-/// The next batch that will be delivered, and what it is a batch of. Says nothing about the rank:
-/// ranks that have taken equally many batches are in the same state. What a sampler does not say
-/// is 0.
+/// The next batch to be delivered, and the configuration that it belongs to. Independent of the
+/// rank: ranks that have taken the same number of batches have equal states. A number that the
+/// sampler does not provide is 0.
 struct State {
   std::uint64_t epoch = 0, batch = 0;  ///< the next one
   std::uint64_t seed = 0;
@@ -31,20 +31,20 @@ struct State {
 
   bool operator==(const State&) const = default;
 
-  /// Reads what to_string wrote, and nothing else: no other spacing, no line break, no part of it.
-  /// Throws std::invalid_argument, which says what is wrong and shows the text.
+  /// Accepts exactly what to_string writes: no other spacing, no line break, no missing part.
+  /// Throws std::invalid_argument, with the reason and the text.
   static State parse(std::string_view text);
 };
 
-/// One line without its end, at most 300 characters: penstock-state 1 epoch=0 batch=17 ... end
+/// One line without a line break, at most 300 characters: penstock-state 1 epoch=0 batch=17 ... end
 std::string to_string(const State& state);
 std::ostream& operator<<(std::ostream& out, const State& state);
 
-/// Why a run that began with `start` cannot go on at `state`; empty: it can. Seed and data set are
-/// the same for the whole run. At the edge of an epoch (batch 0) it may go on with another batch
-/// size, on other ranks, in another order. In the middle of one it may not: the batches that are
-/// left would not be made of the samples that are left.
-std::string misfit(const State& state, const State& start);
+/// Reason why `state` cannot be resumed by a run configured as `start`; empty if it can. Seed and
+/// data set must be the same. At the start of an epoch (batch 0) the batch size, the number of
+/// ranks and the order may differ. In the middle of an epoch they may not: the remaining batches
+/// would not consist of the remaining samples.
+std::string why_incompatible(const State& state, const State& start);
 
 }  // namespace penstock
 

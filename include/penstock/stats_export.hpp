@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Stats for other programs: Prometheus' text exposition format, and JSON, of the same numbers.
+// Stats for other programs: the same numbers in Prometheus' text exposition format, and as JSON.
 //
 //   http.reply(penstock::to_prometheus(prefetcher.stats(), {{"job", "train"}, {"rank", "0"}}));
 //   std::ofstream("stats.json") << penstock::to_json(prefetcher.stats()) << '\n';
 //
-// Both are pure functions; times are seconds, sizes bytes, batches batches.
+// Both are pure functions. Times are in seconds, sizes in bytes.
 
 #include <penstock/detail/inline.hpp>
 #include <penstock/stats.hpp>
@@ -16,12 +16,11 @@
 
 namespace penstock {
 
-/// Names and values. A name is of [a-zA-Z_][a-zA-Z0-9_]*, a value any UTF-8.
+/// Names and values. A name matches [a-zA-Z_][a-zA-Z0-9_]*, a value is any UTF-8 text.
 using Labels = std::vector<std::pair<std::string, std::string>>;
 
 /// All numbers as metrics `penstock_...`, each sample with `labels`: the body of a scrape, of type
-/// "text/plain; version=0.0.4". Counters only grow; without device times, that of the copy's times
-/// is an estimate.
+/// "text/plain; version=0.0.4". Without device times, the times of the copy are estimates.
 std::string to_prometheus(const Stats& stats, const Labels& labels = {});
 
 /// One JSON object on one line, verdict included. `device` is null without device times.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Verdict: what bounds a pipeline, and what to change, with numbers. Stats::verdict() finds it; the
-// rules and their thresholds are in docs/stats.md.
+// Verdict: the stage that limits a pipeline's rate, and what to change, with numbers. The result of
+// Stats::verdict(); docs/stats.md has the rules and their thresholds.
 //
 //   const penstock::Verdict verdict = prefetcher.stats().verdict();
 //   if (verdict.kind == penstock::VerdictKind::more_workers) use(verdict.enough_workers);
@@ -15,39 +15,39 @@
 
 namespace penstock {
 
-/// The stage that bounds the rate of a pipeline: the one that works for most of its time.
+/// The stage that limits the rate of a pipeline: the one with the largest part of busy time.
 enum class Bottleneck {
-  source,    ///< the workers: they are busy, everybody else waits for batches
-  copy,      ///< the way to the device: batches wait for it, the consumer waits for its end
-  consumer,  ///< the user's loop or kernels: the pipeline is full and waits
-  balanced,  ///< no stage waits for another to speak of; or each waits for over half of its time
+  source,    ///< the workers: they are busy, the other stages wait for batches
+  copy,      ///< the copies to the device: batches wait for them, and so does the consumer
+  consumer,  ///< the user's loop or kernels: the pipeline is full and waits for them
+  balanced,  ///< no stage waits noticeably for another, or each waits for over half of its time
 };
 
-/// What is to be changed.
+/// What to change.
 enum class VerdictKind {
-  too_early,      ///< fewer than 8 batches came: there is nothing to go by
+  too_early,      ///< fewer than 8 batches were delivered: not enough to judge by
   more_workers,   ///< the source cannot keep up
-  deeper_ring,    ///< no stage is at its limit, and the consumer waits: they wait by turns
-  smaller_bytes,  ///< the copy cannot keep up: fewer bytes, such as uint8 in place of float
-  bus_bound,      ///< the copy cannot keep up, by more than 4 times: that is what uint8 saves
+  deeper_ring,    ///< no stage is at its limit, yet the consumer waits: queue more batches
+  smaller_bytes,  ///< the copy cannot keep up: copy fewer bytes, such as uint8 instead of float
+  bus_bound,      ///< the copy is too slow by a factor over 4, which is all that uint8 would save
   compute_bound,  ///< nothing: the consumer never waits for input
-  balanced,       ///< nothing: the consumer hardly waits, and another stage is at its limit too
+  balanced,       ///< nothing: the consumer hardly waits, and another stage is also at its limit
 };
 
 struct Verdict {
   Bottleneck stage = Bottleneck::balanced;
   VerdictKind kind = VerdictKind::too_early;
-  std::string sentence;  ///< the same, for people
+  std::string sentence;  ///< the same as text
 
-  /// For each batch: between two batches; and what each stage would take if it never waited. Of the
-  /// consumer and the copy known only with device times; else 0.
+  /// Times for one batch: from one batch to the next, and what each stage takes without its waits.
+  /// Those of the consumer and of copies need device times; 0 without.
   std::chrono::nanoseconds period{0}, source{0}, copy{0}, consumer{0};
-  double starved = 0;  ///< part of its time that the consumer waits for input, 0 ... 1
+  double starved = 0;  ///< fraction of its time that the consumer waits for input, 0 ... 1
 
-  // What would be enough; 0: nothing to change, or not known.
+  // Settings that would suffice; 0: no change needed, or unknown.
   int enough_workers = 0;
   std::size_t enough_host_depth = 0, enough_device_depth = 0;
-  double times_smaller = 0;  ///< that a batch has to be to cross the bus in time
+  double times_smaller = 0;  ///< factor by which a batch has to shrink to be copied in time
 };
 
 const char* to_string(Bottleneck bottleneck);

@@ -108,7 +108,7 @@ struct Pipeline : Bare {
 
   std::string file = "state.txt", line;
   std::vector<std::byte> scratch;
-  std::int64_t samples = 8, classes = 10, images = 4;
+  std::size_t samples = 8, classes = 10, images = 4;
   float values[80] = {};
   float* pointer = values;
   std::size_t i = 1;

@@ -36,7 +36,7 @@ void check_numbers(const std::uint8_t* data, std::size_t size) {
   std::memcpy(static_cast<void*>(states), data, std::min(size, sizeof states));
   for (const State& state : states)
     require(State::parse(to_string(state)) == state, "a state comes back from its text");
-  const std::string why = misfit(states[0], states[1]);
+  const std::string why = why_incompatible(states[0], states[1]);
   check_message(why);
   if (why.empty())
     require(states[0].seed == states[1].seed && states[0].samples == states[1].samples &&

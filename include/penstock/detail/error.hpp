@@ -54,7 +54,7 @@ PENSTOCK_INLINE void throw_cuda_error(cudaError_t status, const Call& call,
   }
   text += std::string(") failed: ") + cudaGetErrorName(status) + ", " + cudaGetErrorString(status) +
           " [" + call.file + ':' + std::to_string(call.line) + ']';
-  cudaGetLastError();  // Reported here: a later check of the user's own must not find it again.
+  cudaGetLastError();  // Reported here: a later check by the user must not find it again.
   throw CudaError(status, text);
 }
 

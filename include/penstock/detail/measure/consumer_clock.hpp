@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// ConsumerClock: splits the consumer's time into waiting (inside next) and its own (between two
-// calls). The first call fills the pipe; it is told apart.
+// ConsumerClock: splits the consumer's time into waiting (inside next) and working (between two
+// calls). The first call, which fills the pipeline, is counted separately.
 
 #include <algorithm>
 #include <atomic>
@@ -15,7 +15,7 @@ class ConsumerClock {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// A call of next(), for its life. Reads the clock twice.
+  /// Lives as long as a call of next(). Reads the clock twice.
   class [[nodiscard]] Visit {
    public:
     explicit Visit(ConsumerClock& clock) : clock_(clock), entered_(Clock::now()) {}
@@ -30,7 +30,7 @@ class ConsumerClock {
 
   std::chrono::nanoseconds busy() const { return load(busy_); }
   std::chrono::nanoseconds waiting() const { return load(waiting_); }
-  /// From construction to the end of the first call; 0 before.
+  /// From construction to the end of the first call; 0 before that.
   std::chrono::nanoseconds first() const { return load(first_); }
   /// The longest call after the first.
   std::chrono::nanoseconds longest() const { return load(longest_); }

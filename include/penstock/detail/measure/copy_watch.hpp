@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// CopyWatch: marks where each copy begins and ends on the copy stream, and tells how much of its
-// time that stream copies, waits for its slot's readers, or has nothing to do. Nothing here blocks.
+// CopyWatch: records events at the beginning and the end of each copy on the copy stream, and
+// measures how long that stream copies, waits for the readers of a slot, or has nothing to copy.
+// Nothing here blocks.
 
 #include <algorithm>
 #include <atomic>
@@ -20,9 +21,9 @@ class CopyWatch {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// At most `copies` are under way at a time, or have an end that somebody still has to wait for.
-  /// `timed`: by events for each copy, which is exact, and two records and some reads dearer. Else
-  /// sampled: sample() polls the oldest copy, and charges the elapsed time to the state it finds.
+  /// `copies`: the most that are unfinished, or whose end may still be waited for, at a time.
+  /// `timed`: exact times, by timed events for each copy: costs two more records and some reads.
+  /// Without, sample() polls the oldest copy and charges the elapsed time to the state it finds.
   CopyWatch(std::size_t copies, bool timed) : timed_(timed) {
     const unsigned flags = timed ? cudaEventDefault : cudaEventDisableTiming;
     const std::size_t marks = timed ? copies + kBeside + 1 : copies;
@@ -33,13 +34,15 @@ class CopyWatch {
 
   // ---- By the thread that issues copies -------------------------------------------------------
 
-  /// When the next copy's batch is ready, before the stream waits for its slot; again at will.
+  /// Call when the batch of the next copy is ready, before the stream waits for its slot. Repeated
+  /// calls do nothing.
   void queue(cudaStream_t stream) {
     if (!timed_ || is_queued_) return;
     queued_[issued() % queued_.size()].record(stream);
     is_queued_ = true;
   }
-  /// Right before a copy and right after it. The end stays valid until `copies` more have begun.
+  /// Call immediately before and after a copy. The event that end() returns stays valid until
+  /// `copies` more copies have begun.
   void begin(cudaStream_t stream) {
     queue(stream);
     next().begun.record(stream);
@@ -54,9 +57,10 @@ class CopyWatch {
 
   // ---- By any thread --------------------------------------------------------------------------
 
-  /// At the end of a lease, before that makes a new copy possible: right after a copy was issued it
-  /// would be found running, whatever the bottleneck is. Skipped while another thread samples.
-  /// Costs two event queries, one more for each copy that ended since, and a clock.
+  /// Polls the oldest unfinished copy. Call at the end of a lease, before that makes a new copy
+  /// possible: a copy that was just issued is always found running, whatever the bottleneck. Does
+  /// nothing while another thread polls. Costs two event queries, one more for each copy that ended
+  /// since, and one reading of the clock.
   void sample() noexcept {
     if (!enter()) return;
     const CaptureModeGuard guard;
@@ -64,12 +68,12 @@ class CopyWatch {
     if (!timed_) {
       const auto now = Clock::now();
       auto& found = oldest_ == issued ? idle_ : done(at(oldest_).begun, guard) ? running_ : held_;
-      if (sampled_ != Clock::time_point()) add_alone(found, (now - sampled_).count());
-      sampled_ = now;
+      if (sampled_at_ != Clock::time_point()) add_alone(found, (now - sampled_at_).count());
+      sampled_at_ = now;
     }
     leave();
   }
-  /// Adds up the timed copies that are over.
+  /// Adds up the timed copies that are done, without sampling.
   void collect() noexcept {
     if (!timed_ || !enter()) return;
     pass_ended(CaptureModeGuard());
@@ -80,14 +84,14 @@ class CopyWatch {
   /// Copies that were timed by events.
   std::uint64_t timed() const { return sums_.count(); }
 
-  // The stream copies, waits for the readers of a slot, or has nothing to copy.
+  // How long the stream copied, waited for the readers of a slot, or had nothing to copy.
   std::chrono::nanoseconds running() const { return load(running_) + sums_.lasts(); }
   std::chrono::nanoseconds held() const { return load(held_) + sums_.middles(); }
   std::chrono::nanoseconds idle() const { return load(idle_) + sums_.gaps(); }
 
  private:
-  // Of timed copies: one is being recorded, one is where the next span begins. Further, a copy may
-  // be over (its host memory is in use again) while its end is not reached.
+  // For timed copies: one is being recorded, one is the beginning of the next span. A copy's host
+  // memory may also be in use again before its end event is reached.
   static constexpr std::size_t kBeside = 2;
 
   struct Mark {
@@ -106,13 +110,13 @@ class CopyWatch {
   Mark& next() { return at(issued_.load(std::memory_order_relaxed)); }
 
   bool enter() noexcept {
-    // A query would cover up an error that the user's own check has yet to see.
+    // A query would hide an error that the user has not checked for yet.
     return cudaPeekAtLastError() == cudaSuccess &&
            !sampling_.test_and_set(std::memory_order_acquire);
   }
   void leave() noexcept { sampling_.clear(std::memory_order_release); }
 
-  /// oldest_ goes past the copies that are over, which are timed. Returns how many were issued.
+  /// Moves oldest_ past the copies that are done, and times them. Returns how many were issued.
   std::uint64_t pass_ended(const CaptureModeGuard& guard) noexcept {
     const std::uint64_t issued = issued_.load(std::memory_order_acquire);
     const std::uint64_t kept = marks_.size() - (timed_ ? kBeside : 0);
@@ -134,10 +138,10 @@ class CopyWatch {
   std::vector<Mark> marks_;
   std::vector<Event> queued_;  // only for timed copies
   std::atomic<std::uint64_t> issued_{0};
-  bool is_queued_ = false;     // of the thread that issues copies
+  bool is_queued_ = false;     // used by the thread that issues copies
   std::atomic_flag sampling_;  // guards what follows
-  std::uint64_t oldest_ = 0;   // the first copy that was not seen done
-  Clock::time_point sampled_{};
+  std::uint64_t oldest_ = 0;   // the first copy that was not found done
+  Clock::time_point sampled_at_{};
   SpanSums sums_;
   std::atomic<Clock::rep> running_{0}, held_{0}, idle_{0};
 };

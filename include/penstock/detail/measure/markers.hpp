@@ -7,9 +7,8 @@
 #include <nvtx3/nvToolsExtCudaRt.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-// As users include it, and only nvtx3::v1 is named below. With NVTX3_CPP_REQUIRE_EXPLICIT_VERSION
-// here, a user's own include of the same header after this one would find its unversioned names
-// missing.
+// Only names of nvtx3::v1 are used below. NVTX3_CPP_REQUIRE_EXPLICIT_VERSION is not defined here:
+// it would remove the unversioned names for users who include the same header after this one.
 #include <nvtx3/nvtx3.hpp>
 
 namespace penstock {
@@ -19,8 +18,8 @@ struct MarkerDomain {
   static constexpr const char* name = "penstock";
 };
 
-/// NVTX sets itself up in the first call of a process, in a way that ThreadSanitizer takes for a
-/// race when two threads make it at once. So every first call goes through one static's guard.
+/// NVTX initialises itself in the first call of a process, which ThreadSanitizer reports as a race
+/// if two threads make it at once. So every first call goes through the guard of one static.
 inline nvtxDomainHandle_t marker_domain() noexcept {
   return nvtx3::v1::domain::get<MarkerDomain>();
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// SpanSums: the device's times between events that follow each other on a stream, read when they
-// are over and added up. Nothing here blocks.
+// SpanSums: adds up the times between consecutive timed events of a stream, once they are reached.
+// Nothing here blocks.
 
 #include <algorithm>
 #include <atomic>
@@ -14,9 +14,9 @@
 
 namespace penstock::detail {
 
-/// The device's time from one timed event to another; negative where they came the other way round;
-/// nullopt: one of them is not reached yet, or CUDA failed. Allowed beside stream captures; leaves
-/// no error behind.
+/// The time from one timed event to another on the device; negative if they were reached in the
+/// other order; nullopt if one is not reached yet, or CUDA failed. Allowed during stream captures;
+/// leaves no error behind.
 inline std::optional<std::chrono::nanoseconds> elapsed(cudaEvent_t from, cudaEvent_t to) noexcept {
   const CaptureModeGuard guard;
   float milliseconds = 0;
@@ -32,8 +32,9 @@ class SpanSums {
  public:
   using Nanoseconds = std::chrono::nanoseconds;
 
-  /// From `before` (null: from `first`) to `first`, `second`, `third`, recorded in this order.
-  /// False: `third` is not reached yet, and nothing was added.
+  /// Adds the times between `before`, `first`, `second` and `third`, recorded in this order;
+  /// without `before`, those from `first` on. False if `third` is not reached yet: nothing is
+  /// added.
   bool add(cudaEvent_t before, cudaEvent_t first, cudaEvent_t second, cudaEvent_t third) noexcept {
     const auto last = elapsed(second, third);
     if (!last) return false;
@@ -56,7 +57,7 @@ class SpanSums {
   std::uint64_t count() const { return count_.load(std::memory_order_relaxed); }
 
  private:
-  /// Events of several streams may overlap: that is no time between them.
+  /// Events of several streams may overlap: then there is no time between them.
   static Nanoseconds or_none(std::optional<Nanoseconds> span) {
     return std::max(span.value_or(Nanoseconds(0)), Nanoseconds(0));
   }

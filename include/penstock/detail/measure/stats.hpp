@@ -26,7 +26,7 @@ inline void print_stage(std::ostream& out, const char* name, const StageStats& s
       << queue.str() << '\n';
 }
 
-/// At least 0, in whatever order the snapshots were taken.
+/// The result is at least 0, in whatever order the snapshots were taken.
 template <class T>
 void subtract(T& value, T earlier) {
   value -= std::min(value, earlier);
@@ -41,8 +41,8 @@ inline StageStats difference(StageStats now, const StageStats& before) {
   return now;
 }
 
-/// Of a mean over `count` values that was another over the first `count_before` of them: the mean
-/// of the rest.
+/// The mean of the values after the first `count_before`, whose mean was `before`; `mean` is that
+/// of all `count`.
 inline double mean_since(double mean, std::uint64_t count, double before,
                          std::uint64_t count_before) {
   if (count <= count_before) return mean;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// TakeWatch: what the consumer's stream does on the device's clock: it consumes; it is out of work
-// until a batch's copy is issued; it waits for the end of that copy. By three timed events for each
-// batch.
+// TakeWatch: measures, by three timed events for each batch, how long the consumer's stream works,
+// is idle until the copy of the next batch is issued, and is idle until that copy is done.
 
 #include <algorithm>
 #include <atomic>
@@ -17,43 +16,43 @@
 
 namespace penstock::detail {
 
-/// `record_asked`, `record_staged` and `record_copied` belong to the thread that takes a batch, in
-/// this order; any thread may collect, and ask for the times. They throw CudaError, and then that
-/// batch is not counted. Does nothing at all with room for none.
+/// The thread that takes a batch calls `record_request`, `record_issue` and `record_take`, in this
+/// order. They throw CudaError, and then that batch is not counted. Any thread may call the other
+/// members. Without room for batches, all do nothing.
 class TakeWatch {
  public:
-  /// The device is at most `batches` behind the host.
+  /// The device is at most `batches` batches behind the host.
   explicit TakeWatch(std::size_t batches) {
-    // When a batch is asked for, its copy is not issued yet: the device may be one more behind.
+    // When a batch is requested, its copy is not issued yet: the device may be one more behind.
     if (batches > 0)
       for (std::size_t i = 0; i < batches + 1 + kBeside; ++i) marks_.emplace_back();
   }
 
-  void record_asked(cudaStream_t consumer) {
+  void record_request(cudaStream_t consumer) {
     if (marks_.empty()) return;
     collect();
-    next().asked.record(consumer);
+    next().requested.record(consumer);
   }
-  void record_staged(cudaStream_t consumer) {
-    if (!marks_.empty()) next().staged.record(consumer);
+  void record_issue(cudaStream_t consumer) {
+    if (!marks_.empty()) next().issued.record(consumer);
   }
-  void record_copied(cudaStream_t consumer) {
+  void record_take(cudaStream_t consumer) {
     if (marks_.empty()) return;
-    next().copied.record(consumer);
-    entered_.fetch_add(1, std::memory_order_release);
+    next().taken.record(consumer);
+    taken_.fetch_add(1, std::memory_order_release);
   }
 
-  /// Adds up the batches that the device has come to. Does not block; skipped while another thread
-  /// does it.
+  /// Adds the times of the batches that the device has reached. Does not block; does nothing while
+  /// another thread does it.
   void collect() noexcept {
-    // Reading a time would cover up an error that the user's own check has yet to see.
+    // Reading a time would hide an error that the user has not checked for yet.
     if (marks_.empty() || cudaPeekAtLastError() != cudaSuccess ||
         collecting_.test_and_set(std::memory_order_acquire))
       return;
-    const std::uint64_t entered = entered_.load(std::memory_order_acquire);
+    const std::uint64_t taken = taken_.load(std::memory_order_acquire);
     const std::uint64_t kept = marks_.size() - kBeside;
-    if (entered > kept) seen_ = std::max(seen_, entered - kept);
-    while (seen_ < entered && add(seen_)) ++seen_;
+    if (taken > kept) seen_ = std::max(seen_, taken - kept);
+    while (seen_ < taken && add(seen_)) ++seen_;
     collecting_.clear(std::memory_order_release);
   }
 
@@ -68,26 +67,26 @@ class TakeWatch {
   }
 
  private:
-  // One is being recorded, one is where the next span begins.
+  // One is being recorded, one is the beginning of the next span.
   static constexpr std::size_t kBeside = 2;
 
   struct Mark {
-    Event asked{cudaEventDefault}, staged{cudaEventDefault}, copied{cudaEventDefault};
+    Event requested{cudaEventDefault}, issued{cudaEventDefault}, taken{cudaEventDefault};
   };
 
   Mark& at(std::uint64_t batch) { return marks_[batch % marks_.size()]; }
-  Mark& next() { return at(entered_.load(std::memory_order_relaxed)); }
+  Mark& next() { return at(taken_.load(std::memory_order_relaxed)); }
 
-  /// The first batch (the fill of the pipe) is told apart, and begins the next one's span.
+  /// The first batch, which fills the pipeline, is not added; it begins the span of the second.
   bool add(std::uint64_t batch) noexcept {
-    if (batch == 0) return elapsed(at(0).staged.get(), at(0).copied.get()).has_value();
+    if (batch == 0) return elapsed(at(0).issued.get(), at(0).taken.get()).has_value();
     const Mark& mark = at(batch);
-    return sums_.add(at(batch - 1).copied.get(), mark.asked.get(), mark.staged.get(),
-                     mark.copied.get());
+    return sums_.add(at(batch - 1).taken.get(), mark.requested.get(), mark.issued.get(),
+                     mark.taken.get());
   }
 
   std::vector<Mark> marks_;
-  std::atomic<std::uint64_t> entered_{0};
+  std::atomic<std::uint64_t> taken_{0};
   std::atomic_flag collecting_;  // guards what follows
   std::uint64_t seen_ = 0;       // the first batch that was not added
   SpanSums sums_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Times and sizes as people read them.
+// Times and sizes as text for people.
 
 #include <chrono>
 #include <cstddef>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// How Stats::verdict() is found. Each stage's load is the part of its time that it works; the most
-// loaded one is the bottleneck. At its limit, it has to become faster; else the stages wait for one
-// another by turns, and more batches between them help. docs/stats.md has the rules as a table.
+// The rules of Stats::verdict(). The load of a stage is the fraction of its time that it works; the
+// stage with the highest load is the bottleneck. If that load is at its limit, the stage has to
+// become faster; otherwise the stages wait for each other in turn, and longer queues between them
+// help. docs/stats.md has the rules as a table.
 
 #include <algorithm>
 #include <cmath>
@@ -16,9 +17,9 @@
 namespace penstock::detail {
 
 inline constexpr double kAtItsLimit = 0.9;      // a load above this
-inline constexpr double kLetsOthersWait = 0.5;  // no stage with a load below this bounds anything
-inline constexpr double kNoise = 0.05;          // waits below this part of the time mean nothing
-inline constexpr double kNoiseOfLooks = 0.1;    // the same for what was only sampled
+inline constexpr double kLetsOthersWait = 0.5;  // a stage with a load below this is no bottleneck
+inline constexpr double kNoise = 0.05;          // shorter waits, as a fraction of time, are ignored
+inline constexpr double kNoiseOfSamples = 0.1;  // the same for sampled times
 inline constexpr double kUint8Saves = 4;        // against float
 inline constexpr std::uint64_t kFewestBatches = 8;
 
@@ -28,7 +29,7 @@ inline double ratio(std::chrono::nanoseconds part, std::chrono::nanoseconds whol
              : static_cast<double>(part.count()) / static_cast<double>(whole.count());
 }
 
-/// Parts of their time that the stages work, 0 ... 1.
+/// Fractions of their time that the stages work, 0 ... 1.
 struct Loads {
   double source = 0, copy = 0, consumer = 0;
   double starved = 0;  ///< the consumer waits for input: 1 - consumer
@@ -38,7 +39,7 @@ struct Loads {
 inline Loads loads(const Stats& stats) {
   const auto wall = stats.consumer.busy + stats.consumer.waiting_for_input;
   Loads loads;
-  // With no workers the source has no time of its own: the rest of it is the consumer's.
+  // Without workers the source runs on the consumer's thread.
   loads.source = stats.workers == 0 ? std::min(1.0, ratio(stats.source.busy, wall))
                                     : stats.source.utilisation();
   loads.copy = stats.copy.utilisation();
@@ -46,13 +47,13 @@ inline Loads loads(const Stats& stats) {
     const auto waiting = stats.device->awaiting_batch + stats.device->awaiting_copy;
     loads.starved = ratio(waiting, waiting + stats.device->consuming);
   } else {
-    // The host may wait in next() while the device has work in plenty: not where the source never
+    // The host may wait in next() while the device still has work. It has none if the source never
     // waits, or nothing is being copied.
     const auto copying = stats.copy.busy + stats.copy.waiting_for_room;
     const double nothing_copied = 1 - ratio(copying, copying + stats.copy.waiting_for_input);
     loads.starved = ratio(stats.consumer.waiting_for_input, wall);
     if (loads.source <= kAtItsLimit) loads.starved = std::min(loads.starved, nothing_copied);
-    loads.noise = kNoiseOfLooks;
+    loads.noise = kNoiseOfSamples;
   }
   loads.consumer = 1 - loads.starved;
   return loads;
@@ -65,9 +66,9 @@ inline Bottleneck most_loaded(const Loads& loads) {
   return loads.copy == most ? Bottleneck::copy : Bottleneck::consumer;
 }
 
-/// Looks find a copy that runs nearly always, or hardly ever: they tell which stage waits for
-/// which, and no load.
-inline Bottleneck stage_by_looks(const Loads& loads) {
+/// A sampled copy is found running nearly always, or hardly ever. That shows which stage waits for
+/// which, but not its load.
+inline Bottleneck stage_by_samples(const Loads& loads) {
   if (loads.source > kAtItsLimit)
     return loads.starved > kNoise ? Bottleneck::source : Bottleneck::balanced;
   if (loads.copy > kLetsOthersWait) return Bottleneck::copy;
@@ -77,7 +78,7 @@ inline Bottleneck stage_by_looks(const Loads& loads) {
 inline Bottleneck stage_of(const Stats& stats, const Loads& loads) {
   if ((stats.consumer.busy + stats.consumer.waiting_for_input).count() == 0)
     return Bottleneck::balanced;
-  if (!stats.device) return stage_by_looks(loads);
+  if (!stats.device) return stage_by_samples(loads);
   if (loads.starved > kNoise) return most_loaded(loads);
   return std::max(loads.source, loads.copy) > kAtItsLimit ? Bottleneck::balanced
                                                           : Bottleneck::consumer;
@@ -105,13 +106,13 @@ inline VerdictKind kind_of(const Stats& stats, const Loads& loads, const Verdict
   return VerdictKind::balanced;
 }
 
-/// Times of each stage for a batch.
+/// The times of each stage for one batch.
 inline void set_times(Verdict& verdict, const Stats& stats) {
   const auto each = [](std::chrono::nanoseconds all, std::uint64_t count) {
     return count == 0 ? all * 0 : all / static_cast<std::int64_t>(count);
   };
   const auto wall = stats.consumer.busy + stats.consumer.waiting_for_input;
-  // n batches have n - 1 periods between them.
+  // Between n batches there are n - 1 periods.
   verdict.period = each(wall, stats.consumer.batches > 1 ? stats.consumer.batches - 1 : 0);
   verdict.source = each(stats.source.busy, stats.source.batches) / std::max(1, stats.workers);
   if (stats.device) {
@@ -120,13 +121,13 @@ inline void set_times(Verdict& verdict, const Stats& stats) {
   }
 }
 
-/// How many of `one` fit into `all`, rounded up.
+/// all / one, rounded up.
 inline double times(std::chrono::nanoseconds all, std::chrono::nanoseconds one) {
   return one.count() <= 0 ? 0.0 : std::ceil(ratio(all, one));
 }
 
 inline void set_enough_workers(Verdict& verdict, const Stats& stats) {
-  // To be at 0.9 of their limit, where they do not set the pace.
+  // So many that they work at 0.9 of their limit, where they do not limit the rate.
   const auto needed = std::chrono::nanoseconds(static_cast<std::int64_t>(
       kAtItsLimit * static_cast<double>(std::max(verdict.copy, verdict.consumer).count())));
   if (!stats.device || needed.count() <= 0) return;
@@ -134,10 +135,10 @@ inline void set_enough_workers(Verdict& verdict, const Stats& stats) {
   verdict.enough_workers = std::max(stats.workers + 1, static_cast<int>(times(one_worker, needed)));
 }
 
-/// The longest wait, in batches, is what the ring was short of.
+/// The queue lacked as many batches as fit into the longest wait.
 inline void set_enough_depth(Verdict& verdict, const Stats& stats) {
   if (stats.device_depth < 2) {
-    verdict.enough_device_depth = 2;  // One is copied to while the other is read.
+    verdict.enough_device_depth = 2;  // One is written while the other is read.
     return;
   }
   const auto longest = stats.device ? stats.device->longest_wait : stats.longest_wait;

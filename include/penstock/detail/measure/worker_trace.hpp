@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What a worker has done and is doing: written by the worker with plain stores, read by anybody.
-// Going from one batch to the next without a wait reads no clock worth mentioning: with small
-// batches that would cost as much as all the rest of a hand-over.
+// What a worker has done and is doing. The worker writes it with plain stores, any thread reads it.
+// From one batch to the next without a wait, only a cheap clock is read: with small batches the
+// precise one would cost as much as the rest of a hand-over.
 
 #include <time.h>
 
@@ -14,14 +14,14 @@
 
 namespace penstock::detail {
 
-/// sum += value, where only one thread writes `sum`: no read-modify-write is needed.
+/// sum += value, without a read-modify-write: only one thread may write `sum`.
 template <class T>
 void add_alone(std::atomic<T>& sum, T value) {
   sum.store(sum.load(std::memory_order_relaxed) + value, std::memory_order_relaxed);
 }
 
-/// The time between start and stop, summed up. One thread runs it, any thread reads it, and never
-/// reads less than was read before.
+/// Sums up the time between start and stop. One thread starts and stops it. Any thread reads it,
+/// and never reads less than was read before.
 class Stopwatch {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -49,18 +49,18 @@ class Stopwatch {
   std::int64_t load() const { return value_.load(std::memory_order_relaxed); }
   void store(std::int64_t value) { value_.store(value, std::memory_order_relaxed); }
 
-  // Twice the sum; while it runs, twice the time at which it would have started from 0, plus 1. One
-  // word, so that a reader never sees half a change.
+  // Twice the sum; while running, twice the time at which it would have started from 0, plus 1. One
+  // word, so that a reader never sees half of a change.
   std::atomic<std::int64_t> value_{0};
   mutable std::atomic<std::int64_t> read_{0};  // the most that a reader got
 };
 
 enum class WorkerState : int {
   idle,    ///< between batches, or without work
-  room,    ///< waits until the consumer takes a batch
-  memory,  ///< waits for a pinned block
-  slot,    ///< waits for a device slot
-  source,  ///< runs the source
+  room,    ///< waiting until the consumer takes a batch
+  memory,  ///< waiting for a pinned block
+  slot,    ///< waiting for a device slot
+  source,  ///< running the source
 };
 
 inline const char* to_string(WorkerState state) {
@@ -79,19 +79,19 @@ inline const char* to_string(WorkerState state) {
   return "unknown";
 }
 
-/// What one worker is doing: which number of batch, and since when, to a few milliseconds.
+/// What one worker is doing: for which batch, and since when, accurate to a few milliseconds.
 struct WorkerActivity {
   WorkerState state = WorkerState::idle;
   std::uint64_t number = 0;
   std::chrono::steady_clock::time_point since{};
 };
 
-/// Workers share no cache line.
+/// Aligned so that workers share no cache line.
 class alignas(64) WorkerTrace {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// The worker makes batch `number`, until it waits or rests.
+  /// The worker starts on batch `number`, until it waits or rests.
   void work_on(std::uint64_t number) {
     if (!busy_.running()) {
       const auto now = Clock::now();
@@ -101,16 +101,16 @@ class alignas(64) WorkerTrace {
     enter(WorkerState::source, number, coarse_now());
   }
 
-  /// The worker does something that is none of its own work.
+  /// The worker stops working: its time is not counted.
   void rest() { rest(Clock::now()); }
-  /// The worker hands on what is ready, which may hold it up: it waits, until its next batch.
+  /// The worker hands its batch on, which may block it: counted as waiting until its next batch.
   void hand_on() {
     const auto now = Clock::now();
     rest(now);
     waiting_.start(now);
   }
 
-  /// The worker rests when this object's life ends.
+  /// The worker rests when this object is destroyed.
   class [[nodiscard]] Shift {
    public:
     explicit Shift(WorkerTrace& trace) : trace_(trace) {}
@@ -122,7 +122,7 @@ class alignas(64) WorkerTrace {
     WorkerTrace& trace_;
   };
 
-  /// The worker waits, in `state` for batch `number`, during this object's life.
+  /// The worker waits, in `state` with batch `number`, while this object lives.
   class [[nodiscard]] Wait {
    public:
     Wait(WorkerTrace& trace, WorkerState state, std::uint64_t number) : trace_(trace) {
@@ -178,7 +178,7 @@ class alignas(64) WorkerTrace {
     if (busy_.running()) busy_.stop(now);
     if (waiting_.running()) waiting_.stop(now);
     since_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
-    state_.store(WorkerState::idle, std::memory_order_relaxed);  // Its number is nobody's.
+    state_.store(WorkerState::idle, std::memory_order_relaxed);  // The number is not used.
   }
 
   std::atomic<WorkerState> state_{WorkerState::idle};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// EventCount: sleep until a condition on other threads' atomics holds; waking nobody costs one
-// atomic operation. The queue itself needs no lock then.
+// EventCount: sleeps until a condition on atomics that other threads write holds. Notifying without
+// a waiter costs one atomic operation. So a queue needs no lock of its own.
 //
 //   producer: cell.store(full, release); ready.notify_one();
 //   consumer: ready.wait([&] { return cell.load(acquire) == full; });
@@ -17,7 +17,7 @@
 
 namespace penstock::detail {
 
-/// Tells the processor that this thread spins.
+/// A hint to the processor that this thread spins.
 inline void cpu_relax() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -30,19 +30,19 @@ class EventCount {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Blocks until `ready()` holds. `ready` may be called often and while other threads wait: it
-  /// must be cheap and must not wait for anything itself.
+  /// Blocks until `ready()` is true. `ready` is called often, and while other threads wait: it must
+  /// be cheap and must not block.
   template <class Condition>
   void wait(Condition&& ready) {
     wait_until(Clock::time_point::max(), ready);
   }
 
-  /// As `wait`, at most until `deadline`; returns what `ready()` said last.
+  /// As `wait`, but at most until `deadline`; returns the last result of `ready()`.
   template <class Condition>
   bool wait_until(Clock::time_point deadline, Condition&& ready) {
     if (ready() || spin(ready)) return true;
-    // Announce first, look second: a notifier that does not see the announcement made its change
-    // before it, and the read-modify-write below then makes that change visible to ready().
+    // Count this waiter first, check the condition second: a notifier that does not see the count
+    // made its change before, and this read-modify-write makes the change visible to ready().
     waiters_.fetch_add(1, std::memory_order_acq_rel);
     std::unique_lock lock(mutex_);
     bool holds = ready();
@@ -51,8 +51,8 @@ class EventCount {
     return holds || ready();
   }
 
-  /// Call after the change that the condition looks at. Wakes one waiter: right where any waiter
-  /// will do.
+  /// Call after the change that the condition depends on. Wakes one waiter: for conditions where it
+  /// does not matter which.
   void notify_one() {
     if (nobody_waits()) return;
     const std::lock_guard lock(mutex_);
@@ -66,15 +66,15 @@ class EventCount {
   }
 
  private:
-  // Counts of cpu_relax(), 10 to 50 ns each. The least patience bridges a hand-over between two
-  // running threads; the most costs about what going to sleep and being woken does.
+  // In calls of cpu_relax(), 10 to 50 ns each. The least patience is enough for a hand-over between
+  // two running threads; the most costs about as much as sleeping and being woken.
   static constexpr int kFirstPause = 16, kLastPause = 32;
   static constexpr int kLeastPatience = 96, kMostPatience = 1024;
 
-  /// Looks again and again, for as long as that has paid lately: where the other side runs on
-  /// another core, it spares both sides a system call; where the other side waits for this very
-  /// core, or takes milliseconds, it would only burn time. There are pauses between the looks,
-  /// since each takes the cache line from the thread that is about to write it.
+  /// Polls the condition for as long as polling has succeeded lately. If the other thread runs on
+  /// another core, that saves both a system call; if it waits for this core, or takes milliseconds,
+  /// polling only wastes time. There are pauses between the polls, since each takes the cache line
+  /// from the thread that is about to write it.
   template <class Condition>
   bool spin(Condition& ready) {
     const int patience = patience_.load(std::memory_order_relaxed);
@@ -95,8 +95,8 @@ class EventCount {
     if (next != now) patience_.store(next, std::memory_order_relaxed);
   }
 
-  // A read-modify-write, not a load: of the two sides' operations on waiters_ one comes second, and
-  // that side sees what the other did before.
+  // A read-modify-write, not a load: of the waiter's and the notifier's operations on waiters_ one
+  // comes second, and that thread sees what the other did before.
   bool nobody_waits() { return waiters_.fetch_add(0, std::memory_order_acq_rel) == 0; }
 
   bool sleep(std::unique_lock<std::mutex>& lock, Clock::time_point deadline) {
@@ -110,7 +110,7 @@ class EventCount {
   std::atomic<std::uint32_t> waiters_{0};
   std::mutex mutex_;
   std::condition_variable wake_;
-  // Of waiters: behind the rest, so not on the cache line that notifiers write.
+  // Used by waiters. The last member, so that it is not on the cache line that notifiers write.
   std::atomic<int> patience_{kMostPatience};
 };
 

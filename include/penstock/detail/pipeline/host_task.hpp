@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The host form of for_each (launch.hpp): a functor on its way through a stream, and who owns it.
-// Outside a capture the task deletes itself after its one run. A captured task runs at each launch
-// of the graph, and belongs to the graph.
+// The host form of for_each (launch.hpp): a functor queued on a stream, and its owner. Outside a
+// capture the task deletes itself after its only run. A captured task runs at each launch of the
+// graph, and the graph owns it.
 
 #include <cuda_runtime_api.h>
 
@@ -13,9 +13,9 @@
 
 namespace penstock::detail {
 
-/// Defined by penstock::emulated alone, and never called for what it does. On the real CUDA runtime
-/// a host function would run `op` on the CPU, over pointers to device memory: such a program does
-/// not link, and the linker's message says why. Compile the source that it names with nvcc.
+/// Does nothing. Only penstock::emulated defines it. On the real CUDA runtime a host function would
+/// run `op` on the CPU with pointers to device memory; such a program does not link, and this name
+/// in the linker's message says why. Compile the source that the message names with nvcc.
 void for_each_on_the_real_CUDA_runtime_has_to_be_compiled_by_nvcc() noexcept;
 
 /// One call of for_each, on the heap from the launch to the run.
@@ -24,8 +24,8 @@ struct HostTask {
   std::int64_t n;
   Op op;
 
-  // noexcept: an exception of `op` has nobody to go to, and ends the program, as a failed assertion
-  // in a kernel does.
+  // noexcept: nothing could catch an exception of `op`. It terminates the program, as a failed
+  // assertion in a kernel does.
   void run() noexcept {
     for (std::int64_t i = 0; i < n; ++i) op(i);
   }
@@ -37,7 +37,7 @@ struct HostTask {
   static void CUDART_CB destroy(void* task) { delete static_cast<HostTask*>(task); }
 };
 
-/// The graph that `stream` is being captured into; nullptr when it is not.
+/// The graph that `stream` is being captured into; nullptr if it is not being captured.
 inline cudaGraph_t capturing_graph(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   cudaGraph_t graph = nullptr;
@@ -45,7 +45,7 @@ inline cudaGraph_t capturing_graph(cudaStream_t stream) {
   return status == cudaStreamCaptureStatusActive ? graph : nullptr;
 }
 
-/// Gives `task` to `graph`, which destroys it together with its last executable copy.
+/// Transfers `task` to `graph`, which destroys it with the last executable graph made of it.
 template <class Task>
 Task* give_to_graph(cudaGraph_t graph, std::unique_ptr<Task> task) {
   cudaUserObject_t owner = nullptr;

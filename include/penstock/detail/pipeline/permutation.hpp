@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Permutation: a keyed bijection on [0, size), computed and not stored, so that any part of a
-// shuffled order costs only that part.
+// Permutation: a keyed bijection on [0, size), computed and not stored: any part of a shuffled
+// order costs only that part.
 //
 //   penstock::detail::Permutation permutation(size, key);
 //   permutation.apply(positions);                  // each position becomes its image, in place
@@ -11,14 +11,14 @@
 // until the image is below size (Black, Rogaway: "Ciphers with Arbitrary Finite Domains", CT-RSA
 // 2002). a is the power of two next to the square root of size, and b = ceil(size / a): splitting
 // and half of the reductions are masks, and a * b - size < a, so that an image has to walk with a
-// probability of about 1 / sqrt(size); a cipher on the next power of two walks up to every second
-// time. Rounds add modulo a and b: with exclusive or, from a = 4 on, every permutation would be an
-// even one.
+// probability of about 1 / sqrt(size). A cipher on the next power of two would walk with a
+// probability of up to 1 / 2. Rounds add modulo a and b: with exclusive or, for a >= 4, every
+// permutation would be even.
 //
 // The round function folds a 32 x 32 -> 64 bit product onto itself, twice; the multiply is the one
 // of Philox (Salmon et al.: "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011), whose use for
 // shuffling is from Mitchell et al.: "Bandwidth-Optimal Random Shuffling for GPUs", TOPC 2022.
-// It is for statistics: no secret is safe behind it.
+// It is not meant for cryptography.
 
 #include <algorithm>
 #include <array>
@@ -64,13 +64,13 @@ class Permutation {
     std::uint32_t add, multiply;
   };
 
-  // Values that go through the network side by side: the inner loops become vector instructions.
+  // Values processed together, so that the inner loops become vector instructions.
   static constexpr std::size_t lanes = 32;
   static constexpr std::size_t max_rounds = 48;
 
-  /// Two rounds leave about 1 / sqrt(size) of the bias between pairs of values, so small sizes need
-  /// more rounds. From 2^20 on, 6 rounds showed none in 4 million images; 10 are the least for a
-  /// margin, because the round function is not an ideal one.
+  /// Two rounds reduce the bias between pairs of values to about 1 / sqrt(size), so small sizes
+  /// need more rounds. From 2^20 on, 6 rounds showed no bias in 4 million images; the minimum is
+  /// 10, as a margin, because the round function is not ideal.
   static std::size_t rounds_for(std::uint64_t size) noexcept {
     const std::size_t bits = std::max<std::size_t>(1, bits_of(size));
     return std::clamp<std::size_t>(2 * ((64 + bits - 1) / bits), 10, max_rounds);
@@ -88,7 +88,7 @@ class Permutation {
     return fold(fold(x + key.add, key.multiply), 0xd2511f53);
   }
 
-  /// Sends `Lanes` values below a * b once through the network.
+  /// Applies the network once to `Lanes` values below a * b.
   template <std::size_t Lanes>
   void encipher(std::uint64_t* values) const noexcept {
     std::array<std::uint32_t, Lanes> low, high;
@@ -109,7 +109,7 @@ class Permutation {
       values[i] = std::uint64_t{high[i]} << low_bits_ | low[i];
   }
 
-  /// Ends: the cycle of a value that began below size comes back to where it began.
+  /// Terminates: the cycle of a value that began below size returns to it.
   void walk(std::uint64_t& value) const noexcept {
     while (value >= size_) [[unlikely]] encipher<1>(&value);
   }

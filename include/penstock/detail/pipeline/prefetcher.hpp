@@ -126,15 +126,15 @@ PENSTOCK_INLINE LeasedBatch* HandOver::take(cudaStream_t consumer) {
   const ConsumerClock::Visit visit(watch_.clock);
   const ScopedRange range(markers::next, position_);
   watch_.count_take(queue_.size());
-  watch_.takes.record_asked(consumer);
+  watch_.takes.record_request(consumer);
 
   Staged* const staged = first_staged();
   if (staged == nullptr) return nullptr;
   if (staged->error) throw_in_place_of(*staged);
   // Where this throws, the batch stays the first.
-  watch_.takes.record_staged(consumer);
+  watch_.takes.record_issue(consumer);
   check(cudaStreamWaitEvent(consumer, staged->copied, cudaEventWaitDefault), "cudaStreamWaitEvent");
-  watch_.takes.record_copied(consumer);
+  watch_.takes.record_take(consumer);
   staged->consumers.assign(1, stream);
   queue_.pop_first();
   position_ = staged->next;
@@ -307,7 +307,8 @@ PENSTOCK_INLINE State HandOver::state() const {
 }
 
 PENSTOCK_INLINE void HandOver::restore(const State& state) {
-  if (const std::string why = misfit(state, start_); !why.empty()) throw std::invalid_argument(why);
+  if (const std::string why = why_incompatible(state, start_); !why.empty())
+    throw std::invalid_argument(why);
   require_order();
   const std::lock_guard lock(take_mutex_);
   pump_.pause();

@@ -41,8 +41,8 @@ PENSTOCK_INLINE void Sampler::samples(std::uint64_t epoch, std::uint64_t batch,
   }
 }
 
-/// The list's places for this rank, from its `first`-th on. Continuing the list from its
-/// beginning is counting modulo its length.
+/// The positions of this rank in the list, from its `first`-th on. Repeating the list from its
+/// beginning means counting modulo its length.
 PENSTOCK_INLINE void Sampler::put_places(std::uint64_t first,
                                          std::vector<std::uint64_t>& out) const noexcept {
   const std::uint64_t length = options_.samples;
@@ -50,7 +50,7 @@ PENSTOCK_INLINE void Sampler::put_places(std::uint64_t first,
   std::uint64_t place = (static_cast<std::uint64_t>(options_.rank) + first * world) % length;
   for (std::uint64_t& sample : out) {
     sample = place;
-    place += world;  // A rank has more than one place only where world < length.
+    place += world;  // A rank has more than one position only if world < length.
     if (place >= length) place -= length;
   }
 }

@@ -12,7 +12,7 @@
 namespace penstock {
 namespace detail {
 
-/// For how long a run keeps a number.
+/// For how long a number of a run must not change.
 enum class Fixed { never, for_an_epoch, for_the_run };
 
 using StateNumber = std::uint64_t State::*;  // A name: nvcc would write it with parentheses.
@@ -33,11 +33,11 @@ inline constexpr std::array<StateField, 8> state_fields{
      {"batch_size", &State::batch_size, Fixed::for_an_epoch},
      {"world_size", &State::world_size, Fixed::for_an_epoch}}};
 
-// The text ends with a word of its own: a file that was cut short never reads as a smaller number.
+// The text ends with a fixed word, so that a truncated file is not read as a smaller number.
 inline constexpr std::string_view state_format = "penstock-state", state_version = "1",
                                   state_end = "end";
 
-/// `text` in quotes, fit for a message: without control characters, and not too long.
+/// `text` in quotes for a message: control characters escaped, truncated if too long.
 inline std::string quoted(std::string_view text) {
   constexpr std::size_t kLongest = 300;
   constexpr std::string_view kDigits = "0123456789abcdef";
@@ -53,7 +53,7 @@ inline std::string quoted(std::string_view text) {
   return result + '"';
 }
 
-/// Cuts the first word off `text`, and the space behind it.
+/// Removes the first word of `text` and the space after it, and returns the word.
 inline std::string_view take_word(std::string_view& text) {
   const std::size_t space = text.find(' ');
   const std::string_view word = text.substr(0, space);
@@ -61,7 +61,7 @@ inline std::string_view take_word(std::string_view& text) {
   return word;
 }
 
-/// Reads decimal digits, without a sign or zeros before them; false: `text` is something else.
+/// Reads decimal digits without sign or leading zeros; false if `text` is anything else.
 inline bool read_number(std::string_view text, std::uint64_t& number) {
   if (text.size() > 1 && text.front() == '0') return false;
   const char* const end = text.data() + text.size();
@@ -107,7 +107,7 @@ PENSTOCK_INLINE State State::parse(std::string_view text) {
   return state;
 }
 
-PENSTOCK_INLINE std::string misfit(const State& state, const State& start) {
+PENSTOCK_INLINE std::string why_incompatible(const State& state, const State& start) {
   const auto refusal = [&](const std::string& why) {
     return why + "; the state is " + detail::quoted(to_string(state));
   };
