@@ -64,7 +64,7 @@ inline std::size_t copy_to(HostBlock& host, std::byte* device, const ResolvedStr
 
 PENSTOCK_INLINE void copy_to(HostBlock& host, std::byte* device, cudaStream_t stream) {
   if (!host.block) throw std::logic_error("HostBatch::copy_to: the batch was released");
-  copy_to(host, device, resolve_free(stream, "HostBatch::copy_to"));
+  copy_to(host, device, resolve_usable(stream, "HostBatch::copy_to"));
 }
 
 /// a * b, or the largest number that a ring can count to.

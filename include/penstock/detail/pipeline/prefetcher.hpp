@@ -259,8 +259,7 @@ PENSTOCK_INLINE void HandOver::copy(HostBlock& host, std::byte* target) {
 PENSTOCK_INLINE LeasedBatch* HandOver::take(cudaStream_t consumer) {
   constexpr const char* kCall = "Prefetcher::next";
   process_.require(kCall);
-  const ResolvedStream stream =
-      require_no_capture(resolve_on(arena_.device(), consumer, kCall), kCall);
+  const ResolvedStream stream = resolve_usable(consumer, kCall, arena_.device());
   const std::lock_guard lock(take_mutex_);
   const ConsumerClock::Visit visit(clock_);
   const ScopedRange range(markers::next, position_);
@@ -330,7 +329,7 @@ PENSTOCK_INLINE void HandOver::stage_inline() {
 PENSTOCK_INLINE void HandOver::also_used_on(LeasedBatch& batch, cudaStream_t stream) {
   constexpr const char* kCall = "Lease::also_used_on";
   auto& staged = static_cast<Staged&>(batch);
-  const ResolvedStream user = require_no_capture(resolve_on(arena_.device(), stream, kCall), kCall);
+  const ResolvedStream user = resolve_usable(stream, kCall, arena_.device());
   check(cudaStreamWaitEvent(stream, staged.copied, cudaEventWaitDefault), "cudaStreamWaitEvent");
   auto& users = staged.consumers;
   if (std::find(users.begin(), users.end(), user) == users.end()) users.push_back(user);
