@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <penstock/batch_producer.hpp>
+#include <penstock/prefetcher.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -32,11 +33,13 @@ using penstock::SourceError;
 using penstock::Ticket;
 using penstock::test::eventually;
 using penstock::test::Gate;
+using penstock::test::Mentions;
 using penstock::test::Numbers;
 using penstock::test::numbers_layout;
 using penstock::test::sequential;
 using penstock::test::serial_sample_numbers;
 using penstock::test::TestStream;
+using penstock::test::thrown;
 using penstock::test::write_numbers;
 
 namespace {
@@ -267,7 +270,7 @@ TEST_CASE("unordered, batches that were begun before the end still come", "[batc
     return ticket.batch < 3;
   };
   PinnedPool pool;
-  BatchProducer<Numbers> producer(numbers_layout(4), penstock::Unbounded(4), source, pool,
+  BatchProducer<Numbers> producer(numbers_layout(4), penstock::Unbounded::indexed(4), source, pool,
                                   {.workers = 2, .depth = 8, .ordered = false});
   std::set<std::uint64_t> batches;
   for (int i = 0; i < 2; ++i) batches.insert(producer.next()->ticket().batch);
@@ -332,7 +335,7 @@ TEST_CASE("a source that waits is asked to stop when the producer goes", "[batch
   std::atomic<int> inside{0};
   PinnedPool pool;
   {
-    BatchProducer<Numbers> producer(numbers_layout(4), penstock::Unbounded(4),
+    BatchProducer<Numbers> producer(numbers_layout(4), penstock::Unbounded::indexed(4),
                                     [&](const Ticket&, Numbers&, std::stop_token stop) {
                                       std::mutex mutex;
                                       std::condition_variable_any never;
@@ -401,19 +404,29 @@ TEST_CASE("the queue is nothing before anybody looked, and what was seen since",
   CHECK(producer.stats().queued <= 3);
 }
 
-TEST_CASE("no epochs and no batches are the end", "[batch_producer]") {
+TEST_CASE("no epochs and no batches are refused", "[batch_producer]") {
   struct Nothing {
     std::uint64_t batches() const { return 0; }
     void samples(std::uint64_t, std::uint64_t, std::vector<std::uint64_t>&) const {}
   };
   const int workers = GENERATE(0, 2);
   PinnedPool pool;
-  BatchProducer<Numbers> none(numbers_layout(4), Nothing{}, write_numbers, pool,
-                              {.workers = workers});
-  CHECK_FALSE(none.next());
-  BatchProducer<Numbers> no_epochs(numbers_layout(4), Sampler{{.samples = 4, .batch_size = 4}},
-                                   write_numbers, pool, {.workers = workers, .epochs = 0});
-  CHECK_FALSE(no_epochs.next());
+  CHECK_THAT(thrown<std::invalid_argument>([&] {
+               BatchProducer<Numbers>(numbers_layout(4), Nothing{}, write_numbers, pool,
+                                      {.workers = workers});
+             }),
+             Mentions("the sampler has no batch"));
+  const Sampler sampler{{.samples = 4, .batch_size = 4}};
+  CHECK_THAT(thrown<std::invalid_argument>([&] {
+               BatchProducer<Numbers>(numbers_layout(4), sampler, write_numbers, pool,
+                                      {.workers = workers, .epochs = 0});
+             }),
+             Mentions("epochs is 0, must be at least 1"));
+  CHECK_THAT(thrown<std::invalid_argument>([&] {
+               penstock::Prefetcher<Numbers>(numbers_layout(4), sampler, write_numbers,
+                                             {.workers = workers, .epochs = 0});
+             }),
+             Mentions("epochs is 0, must be at least 1"));
 }
 
 TEST_CASE("options that make no sense are refused", "[batch_producer]") {

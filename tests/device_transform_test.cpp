@@ -5,12 +5,16 @@
 #include <penstock/device_transform.hpp>
 #include <penstock/prefetcher.hpp>
 
+#include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/eventually.hpp"
 #include "support/handles.hpp"
 #include "support/numbers.hpp"
 #include "support/thrown.hpp"
@@ -132,18 +136,81 @@ TEST_CASE("transform: what it throws takes the batch's place; those behind it co
   const TestStream stream;
   const auto fails_once = [](const Ticket& ticket, const Packed& in, Numbers& out,
                              cudaStream_t copies) {
-    if (ticket.batch == 3) throw std::range_error("batch 3");
+    if (ticket.batch == 3) throw std::range_error("sad");
     unpack(ticket, in, out, copies);
   };
   Prefetcher<Numbers, Packed> prefetcher(packed_layout(4), shuffled(40, 4), write_packed,
                                          {numbers_layout(4), fails_once}, {.workers = workers});
   for (std::uint64_t b = 0; b < 10; ++b) {
-    if (b == 3)
-      CHECK_THAT(thrown<std::range_error>([&] { prefetcher.next(stream); }), Mentions("batch 3"));
-    else
+    if (b != 3) {
       CHECK(prefetcher.next(stream).ticket().batch == b);
+      continue;
+    }
+    try {
+      prefetcher.next(stream);
+      FAIL("nothing was thrown");
+    } catch (const SourceError& error) {
+      CHECK(error.epoch() == 0);
+      CHECK(error.batch() == 3);
+      CHECK_THAT(error.what(), Mentions("the DeviceTransform failed at epoch 0, batch 3: sad"));
+      CHECK_THROWS_AS(std::rethrow_if_nested(error), std::range_error);
+    }
   }
   CHECK_FALSE(prefetcher.next(stream));
+}
+
+TEST_CASE("transform: a launch that fails unseen is an error in the batch's place", "[transform]") {
+  const int workers = GENERATE(0, 2);
+  const TestStream stream;
+  const auto fails_once = [](const Ticket& ticket, const Packed& in, Numbers& out,
+                             cudaStream_t copies) {
+    if (ticket.batch == 3)  // As a <<<>>> whose configuration is wrong: it tells nobody.
+      cudaMemsetAsync(out.sample.data_handle(), 0, std::size_t{1} << 60, copies);
+    else
+      unpack(ticket, in, out, copies);
+  };
+  Prefetcher<Numbers, Packed> prefetcher(packed_layout(4), shuffled(40, 4), write_packed,
+                                         {numbers_layout(4), fails_once},
+                                         {.workers = workers, .epochs = 2});
+  for (std::uint64_t b = 0; b < 20; ++b) {
+    if (b % 10 != 3) {
+      CHECK(prefetcher.next(stream).ticket().batch == b % 10);
+      continue;
+    }
+    try {
+      prefetcher.next(stream);
+      FAIL("nothing was thrown");
+    } catch (const SourceError& error) {
+      CHECK(error.epoch() == b / 10);
+      CHECK_THAT(error.what(), Mentions("the DeviceTransform failed at epoch") &&
+                                   Mentions("batch 3: what the DeviceTransform launched"));
+      CHECK_THROWS_AS(std::rethrow_if_nested(error), CudaError);
+    }
+    CHECK(cudaGetLastError() == cudaSuccess);  // It was reported.
+  }
+  CHECK_FALSE(prefetcher.next(stream));
+}
+
+TEST_CASE("transform: an error of the user's own, not checked yet, harms no batch and stays",
+          "[transform]") {
+  const TestStream stream;
+  std::vector<std::thread::id> ran_on;
+  const auto notes = [&](const Ticket& ticket, const Packed& in, Numbers& out,
+                         cudaStream_t copies) {
+    ran_on.push_back(std::this_thread::get_id());
+    unpack(ticket, in, out, copies);
+  };
+  Prefetcher<Numbers, Packed> prefetcher(packed_layout(4), shuffled(8, 4), write_packed,
+                                         {numbers_layout(4), notes},
+                                         {.workers = 1, .host_depth = 2, .device_depth = 1});
+  auto first = prefetcher.next(stream);
+  REQUIRE(eventually([&] { return prefetcher.stats().source.batches == 2; }));
+  CHECK(cudaSetDevice(-1) == cudaErrorInvalidDevice);
+  first.release();  // makes room for the second batch, whose transform runs here
+  CHECK(cudaGetLastError() == cudaErrorInvalidDevice);
+  CHECK(prefetcher.next(stream));
+  REQUIRE(ran_on.size() == 2);
+  CHECK(ran_on[1] == std::this_thread::get_id());
 }
 
 TEST_CASE("transform: tensors of the batch may not be pointed elsewhere", "[transform]") {
@@ -153,8 +220,9 @@ TEST_CASE("transform: tensors of the batch may not be pointed elsewhere", "[tran
   };
   Prefetcher<Numbers, Packed> prefetcher(packed_layout(4), shuffled(8, 4), write_packed,
                                          {numbers_layout(4), steals}, {.workers = 1});
-  CHECK_THAT(thrown<std::invalid_argument>([&] { prefetcher.next(stream); }),
-             Mentions("points elsewhere"));
+  CHECK_THAT(
+      thrown<SourceError>([&] { prefetcher.next(stream); }),
+      Mentions("the DeviceTransform failed at epoch 0, batch 0") && Mentions("points elsewhere"));
 }
 
 TEST_CASE("transform: the device of the prefetcher is current", "[transform]") {

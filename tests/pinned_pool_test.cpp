@@ -18,7 +18,6 @@
 #include "support/memory.hpp"
 
 using namespace std::chrono_literals;
-using penstock::HostMemory;
 using penstock::PinnedBlock;
 using penstock::PinnedPool;
 using penstock::PoolExhausted;
@@ -199,12 +198,6 @@ TEST_CASE("a moved-from block is empty, and assignment releases what was there",
   CHECK(b);
   b = pool.acquire(4096);
   CHECK(pool.stats().bytes_in_use == 4096);
-}
-
-TEST_CASE("pageable memory comes only where it is asked for", "[pinned_pool]") {
-  PinnedPool pool({.memory = HostMemory::pageable});
-  PinnedBlock block = pool.acquire(4096);
-  CHECK(type_of(block.data()) == cudaMemoryTypeUnregistered);
 }
 
 TEST_CASE("blocks come from the NUMA node that is named", "[pinned_pool]") {

@@ -196,7 +196,7 @@ TEST_CASE("memory does not grow with epochs or errors", "[prefetcher][emulated]"
   CHECK(after.events <= before.events + 4);  // one for each pinned block, at its first release
 }
 
-TEST_CASE("pinned memory that the system refuses is an error with numbers, never pageable memory",
+TEST_CASE("pinned memory that the system refuses is an error with numbers",
           "[prefetcher][emulated]") {
   reset([](emulation::Options& options) { options.machine.pinned_bytes = 100'000; });
   try {
@@ -206,21 +206,25 @@ TEST_CASE("pinned memory that the system refuses is an error with numbers, never
   } catch (const penstock::PoolExhausted& error) {
     CHECK(error.asked() == penstock::BatchProducer<Numbers>::block_bytes(numbers_layout(64)));
     CHECK(error.in_use() > 0);
-    CHECK(std::string(error.what()).find("pageable") != std::string::npos);
+    CHECK(std::string(error.what()).find("host_depth") != std::string::npos);
   }
-  Prefetcher<Numbers> pageable(
-      numbers_layout(64), sequential(640, 64), write_numbers,
-      {.workers = 1, .host_depth = 100, .host_memory = penstock::HostMemory::pageable});
-  TestStream stream;
-  CHECK(pageable.next(stream));
-  CHECK_FALSE(pageable.stats().pinned);
 }
 
-TEST_CASE("device memory that is not there is an error with numbers", "[prefetcher][emulated]") {
+TEST_CASE("device memory that is not there is an error with numbers, and what to lower",
+          "[prefetcher][emulated]") {
+  using penstock::test::Mentions;
   reset([](emulation::Options& options) { options.machine.device_bytes = 1 << 20; });
-  CHECK_THROWS_WITH((Prefetcher<Numbers>(numbers_layout(1 << 16), sequential(1 << 17, 1 << 16),
-                                         write_numbers, {.workers = 1, .host_depth = 2})),
-                    penstock::test::Mentions("cudaMalloc("));
+  const auto layout = numbers_layout(1 << 16);
+  const auto message = [&](std::size_t depth) {
+    return penstock::test::thrown<penstock::CudaError>([&] {
+      Prefetcher<Numbers>(layout, sequential(1 << 17, 1 << 16), write_numbers,
+                          {.workers = 1, .host_depth = 2, .device_depth = depth});
+    });
+  };
+  CHECK_THAT(message(3), Mentions("3 slots (of device_depth) of " + std::to_string(layout.bytes()) +
+                                  " bytes, for batches of 65536 samples, with 1048576 of 1048576 "
+                                  "bytes free: lower device_depth or the batch size") &&
+                             Mentions("cudaMalloc("));
 }
 
 TEST_CASE("two devices, each with a pipeline", "[prefetcher][emulated][devices]") {

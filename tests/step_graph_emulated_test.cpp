@@ -4,13 +4,16 @@
 
 #include <penstock/emulation.hpp>
 #include <penstock/launch.hpp>
+#include <penstock/prefetcher.hpp>
 #include <penstock/step_graph.hpp>
 
 #include <cstdint>
 
+#include "support/allocations.hpp"
 #include "support/catch.hpp"
 #include "support/handles.hpp"
 #include "support/memory.hpp"
+#include "support/numbers.hpp"
 #include "support/thrown.hpp"
 
 namespace penstock {
@@ -27,14 +30,62 @@ TEST_CASE("step graph: a replay is one launch, and replays a for_each", "[step_g
       for_each(stream, 10,
                [data = sums.data()](std::int64_t i) { data[i] += static_cast<int>(i); });
   };
-  graphs.launch(4, stream, step);
+  graphs.launch_numbered(4, stream, step);
   emulation::reset_counters();
-  for (int i = 0; i < 6; ++i) graphs.launch(4, stream, step);
+  for (int i = 0; i < 6; ++i) graphs.launch_numbered(4, stream, step);
   CHECK(emulation::call_classes().launching == 6);
   CHECK(emulation::calls("cudaGraphLaunch") == 6);
   CHECK(emulation::call_classes().all == 2 * 6);  // Is the stream being captured?
   REQUIRE_CUDA(cudaStreamSynchronize(stream));
   for (int i = 0; i < 10; ++i) CHECK(sums[static_cast<std::size_t>(i)] == 7 * 3 * i);
+}
+
+TEST_CASE("step graph: the sums of batches are right, that of a short last batch too",
+          "[step_graph][emulated]") {
+  struct Values {
+    Tensor<std::int64_t, 1> value;
+  };
+  const TestStream stream;
+  Prefetcher<Values> prefetcher(Layout<Values>{8}.field(&Values::value, {}), sequential(30, 8),
+                                [](const Ticket& ticket, Values& batch) {
+                                  for (std::size_t i = 0; i < ticket.samples.size(); ++i)
+                                    batch.value(static_cast<std::int64_t>(i)) =
+                                        static_cast<std::int64_t>(ticket.samples[i]);
+                                });
+  const PinnedMemory<std::int64_t> sum(1, 0);
+  StepGraph graphs;
+  while (auto batch = prefetcher.next(stream))
+    graphs.launch(batch, stream, [&] {
+      for_each(stream, batch->value.extent(0),
+               [values = *batch, to = sum.data()](std::int64_t i) { *to += values.value(i); });
+    });
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  CHECK(sum[0] == 29 * 30 / 2);
+}
+
+TEST_CASE("step graph: a replay for a lease allocates nothing, on the host or in CUDA",
+          "[step_graph][emulated]") {
+  const TestStream stream;
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(4, 4), write_numbers,
+                                 {.workers = 1});
+  const auto batch = prefetcher.next(stream);
+  StepGraph graphs;
+  const auto step = [&] {
+    REQUIRE_CUDA(
+        cudaMemsetAsync(const_cast<std::uint64_t*>(batch->sample.data_handle()), 0, 8, stream));
+  };
+  graphs.launch(batch, stream, step);
+  graphs.launch_numbered(0, stream, step);
+  const auto allocations = [](auto&& launch) {
+    const std::uint64_t before = allocations_of_this_thread();
+    for (int i = 0; i < 6; ++i) launch();
+    return allocations_of_this_thread() - before;
+  };
+  emulation::reset_counters();
+  const auto by_lease = allocations([&] { graphs.launch(batch, stream, step); });
+  CHECK(emulation::call_classes().all == 2 * 6);  // Is the stream being captured? And the launch.
+  // The emulated launch itself allocates.
+  CHECK(by_lease == allocations([&] { graphs.launch_numbered(0, stream, step); }));
 }
 
 TEST_CASE("step graph: every call that fails is told, leaks nothing, and can be made again",
@@ -46,8 +97,8 @@ TEST_CASE("step graph: every call that fails is told, leaks nothing, and can be 
   const auto step = [&] { fill_async(value, 1, stream); };
   StepGraph graphs;
   emulation::fail_call(call, cudaErrorMemoryAllocation);
-  CHECK_THAT(thrown<CudaError>([&] { graphs.launch(0, stream, step); }), Mentions(call));
-  graphs.launch(0, stream, step);
+  CHECK_THAT(thrown<CudaError>([&] { graphs.launch_numbered(0, stream, step); }), Mentions(call));
+  graphs.launch_numbered(0, stream, step);
   CHECK(value.read().front() == 0x01010101);
 }
 

@@ -6,6 +6,7 @@
 #include <penstock/step_graph.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -40,15 +41,14 @@ struct Copies {
   }
 };
 
-TEST_CASE("step graph: the first launch for a slot captures, the others replay", "[step_graph]") {
+TEST_CASE("step graph: the first launch of a number captures, the others replay", "[step_graph]") {
   const TestStream stream;
   Copies slots[2];
   StepGraph graphs;
   for (int round = 1; round <= 5; ++round)
     for (std::size_t slot : {1u, 0u}) {
       slots[slot].from[0] = 10 * round + static_cast<int>(slot);
-      CHECK(graphs.captured(slot) == (round > 1));
-      graphs.launch(slot, stream, slots[slot]);
+      graphs.launch_numbered(slot, stream, slots[slot]);
       REQUIRE_CUDA(cudaStreamSynchronize(stream));
       CHECK(slots[slot].to.read().front() == 10 * round + static_cast<int>(slot));
       CHECK(slots[slot].steps == 1);
@@ -60,35 +60,144 @@ TEST_CASE("step graph: a step may take nothing", "[step_graph]") {
   Copies copies;
   copies.from[0] = 5;
   StepGraph graphs;
-  graphs.launch(0, stream, [&] { copies(stream); });
+  graphs.launch_numbered(0, stream, [&] { copies(stream); });
   CHECK(copies.to.read().front() == 5);
 }
 
-TEST_CASE("step graph: every batch of a prefetcher, through one graph for each slot",
+/// A batch without plain members; a batch with one.
+struct Values {
+  Tensor<std::uint64_t, 1> value;
+};
+struct Scaled {
+  Tensor<std::uint64_t, 1> value;
+  std::uint64_t scale = 0;
+};
+
+template <class Batch>
+Layout<Batch> values_layout(std::int64_t batch_size) {
+  return Layout<Batch>{batch_size}.field(&Batch::value, {});
+}
+template <class Batch>
+void write_values(const Ticket& ticket, Batch& batch) {
+  for (std::size_t i = 0; i < ticket.samples.size(); ++i)
+    batch.value(static_cast<std::int64_t>(i)) = ticket.samples[i] + 1;
+  if constexpr (requires { batch.scale; }) batch.scale = ticket.batch / 2;
+}
+
+/// Copies the samples of a batch, and no more, to a row of their own; what lies behind them is 0.
+class Rows {
+ public:
+  Rows(std::size_t batches, std::int64_t batch_size)
+      : row_(static_cast<std::size_t>(batch_size)), all_(batches * row_, 0), last_(row_) {}
+
+  /// A step: it may be captured.
+  void copy(const Tensor<std::uint64_t, 1>& value, cudaStream_t stream) {
+    ++captures_;
+    REQUIRE_CUDA(cudaMemsetAsync(last_.data(), 0, last_.bytes(), stream));
+    REQUIRE_CUDA(cudaMemcpyAsync(last_.data(), value.data_handle(),
+                                 value.size() * sizeof(std::uint64_t), cudaMemcpyDeviceToDevice,
+                                 stream));
+  }
+  void end_row(cudaStream_t stream) {
+    REQUIRE_CUDA(cudaMemcpyAsync(&all_[row_ * rows_++], last_.data(), last_.bytes(),
+                                 cudaMemcpyDeviceToHost, stream));
+  }
+
+  int captures() const { return captures_; }
+  /// Without what lies behind the samples.
+  std::vector<std::uint64_t> values(cudaStream_t stream) const {
+    REQUIRE_CUDA(cudaStreamSynchronize(stream));
+    std::vector<std::uint64_t> values;
+    for (std::size_t i = 0; i < rows_ * row_; ++i)
+      if (all_[i] != 0) values.push_back(all_[i] - 1);
+    return values;
+  }
+
+ private:
+  std::size_t row_, rows_ = 0;
+  PinnedMemory<std::uint64_t> all_;
+  DeviceMemory<std::uint64_t> last_;
+  int captures_ = 0;
+};
+
+TEST_CASE("step graph: every batch of a prefetcher, the short ones too, each slot's graphs once",
+          "[step_graph]") {
+  const std::uint64_t samples = GENERATE(40, 35);
+  const TestStream stream;
+  const Sampler sampler{{.samples = samples, .batch_size = 8, .shuffle = true, .seed = 3}};
+  Prefetcher<Values> prefetcher(values_layout<Values>(8), sampler, write_values<Values>,
+                                {.workers = 2, .device_depth = 2, .epochs = 9});
+  Rows rows(9 * sampler.batches(), 8);
+  StepGraph graphs;
+  while (auto batch = prefetcher.next(stream)) {
+    CHECK(batch.samples() == static_cast<std::int64_t>(batch.ticket().samples.size()));
+    const int before = rows.captures();
+    const bool replays = graphs.captured(batch);
+    graphs.launch(batch, stream, [&] { rows.copy(batch->value, stream); });
+    CHECK(rows.captures() == before + !replays);
+    CHECK(graphs.captured(batch));
+    rows.end_row(stream);
+  }
+  CHECK(rows.values(stream) == serial_sample_numbers(sampler, 9));
+  CHECK(rows.captures() == (samples % 8 == 0 ? 2 : 4));
+}
+
+TEST_CASE("step graph: a step may take the batch and the stream", "[step_graph]") {
+  const TestStream stream;
+  const Sampler sampler = sequential(10, 4);
+  Prefetcher<Values> prefetcher(values_layout<Values>(4), sampler, write_values<Values>,
+                                {.workers = 1, .epochs = 2});
+  Rows rows(2 * sampler.batches(), 4);
+  StepGraph graphs;
+  while (auto batch = prefetcher.next(stream)) {
+    graphs.launch(batch, stream,
+                  [&](const Values& values, cudaStream_t on) { rows.copy(values.value, on); });
+    rows.end_row(stream);
+  }
+  CHECK(rows.values(stream) == serial_sample_numbers(sampler, 2));
+}
+
+TEST_CASE("step graph: a batch whose plain members differ gets a graph of its own, few are kept",
           "[step_graph]") {
   const TestStream stream;
-  const Sampler sampler{{.samples = 240, .batch_size = 8, .shuffle = true, .seed = 3}};
-  Prefetcher<Numbers> prefetcher(numbers_layout(8), sampler, write_numbers,
-                                 {.workers = 2, .device_depth = 3, .epochs = 4});
-  const DeviceMemory<std::uint64_t> last(8);
-  const PinnedMemory<std::uint64_t> all(4 * 240);
+  const Sampler sampler = sequential(8 * 16, 8);
+  // The scales 0 to 7, each for two batches, all in one slot.
+  Prefetcher<Scaled> prefetcher(values_layout<Scaled>(8), sampler, write_values<Scaled>,
+                                {.workers = 1, .device_depth = 1, .epochs = 2});
   StepGraph graphs;
-  int captures = 0;
-  std::size_t done = 0;
+  std::vector<std::uint64_t> captured;
   while (auto batch = prefetcher.next(stream)) {
-    graphs.launch(batch.slot(), stream, [&] {
-      ++captures;
-      REQUIRE_CUDA(cudaMemcpyAsync(last.data(), batch->sample.data_handle(), last.bytes(),
-                                   cudaMemcpyDeviceToDevice, stream));
-    });
-    REQUIRE_CUDA(
-        cudaMemcpyAsync(&all[done], last.data(), last.bytes(), cudaMemcpyDeviceToHost, stream));
-    done += 8;
+    if (batch.ticket().batch >= 8 && batch.ticket().epoch == 0) continue;  // 0 to 3 are kept
+    graphs.launch(batch, stream, [&] { captured.push_back(batch->scale); });
   }
   REQUIRE_CUDA(cudaStreamSynchronize(stream));
-  CHECK(captures == 3);
-  CHECK(std::vector<std::uint64_t>(all.data(), all.data() + done) ==
-        serial_sample_numbers(sampler, 4));
+  CHECK(captured == std::vector<std::uint64_t>{0, 1, 2, 3, 4, 5, 6, 7});
+}
+
+TEST_CASE("step graph: the graph that was not used for longest makes room", "[step_graph]") {
+  const TestStream stream;
+  const std::vector<std::uint64_t> order = {0, 1, 2, 3, 0, 4, 0, 1, 3};
+  const auto write = [&order](const Ticket& ticket, Scaled& batch) {
+    write_values(ticket, batch);
+    batch.scale = order[ticket.batch];
+  };
+  Prefetcher<Scaled> prefetcher(values_layout<Scaled>(1), sequential(order.size(), 1), write,
+                                {.workers = 1, .device_depth = 1});
+  StepGraph graphs;
+  std::vector<std::uint64_t> captured;
+  while (auto batch = prefetcher.next(stream))
+    graphs.launch(batch, stream, [&] { captured.push_back(batch->scale); });
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  CHECK(captured == std::vector<std::uint64_t>{0, 1, 2, 3, 4, 1});  // 4 in the place of 1
+}
+
+TEST_CASE("step graph: an empty lease is refused", "[step_graph]") {
+  const TestStream stream;
+  StepGraph graphs;
+  const Lease<Values> none;
+  CHECK_FALSE(graphs.captured(none));
+  CHECK_THAT(thrown<std::invalid_argument>([&] { graphs.launch(none, stream, [] {}); }),
+             Mentions("the lease is empty"));
 }
 
 TEST_CASE("step graph: what a step throws passes through, and the next launch captures again",
@@ -96,16 +205,15 @@ TEST_CASE("step graph: what a step throws passes through, and the next launch ca
   const TestStream stream;
   Copies copies;
   StepGraph graphs;
-  CHECK_THROWS_AS(graphs.launch(0, stream,
-                                [&] {
-                                  copies(stream);
-                                  throw std::range_error("no");
-                                }),
+  CHECK_THROWS_AS(graphs.launch_numbered(0, stream,
+                                         [&] {
+                                           copies(stream);
+                                           throw std::range_error("no");
+                                         }),
                   std::range_error);
   CHECK_FALSE(is_capturing(stream));
-  CHECK_FALSE(graphs.captured(0));
   copies.from[0] = 9;
-  graphs.launch(0, stream, copies);
+  graphs.launch_numbered(0, stream, copies);
   CHECK(copies.to.read().front() == 9);
 }
 
@@ -113,14 +221,15 @@ TEST_CASE("step graph: a step that waits for the device is told what it may not 
           "[step_graph]") {
   const TestStream stream;
   StepGraph graphs;
-  CHECK_THAT(
-      thrown<CudaError>([&] { graphs.launch(0, stream, [&] { cudaStreamSynchronize(stream); }); }),
-      Mentions("may not wait for the device"));
+  CHECK_THAT(thrown<CudaError>([&] {
+               graphs.launch_numbered(0, stream, [&] { cudaStreamSynchronize(stream); });
+             }),
+             Mentions("may not wait for the device"));
   cudaGetLastError();
   CHECK_FALSE(is_capturing(stream));
   Copies copies;
   copies.from[0] = 2;
-  graphs.launch(0, stream, copies);
+  graphs.launch_numbered(0, stream, copies);
   CHECK(copies.to.read().front() == 2);
 }
 
@@ -128,11 +237,11 @@ TEST_CASE("step graph: a capture that a step broke before it threw leaves no err
           "[step_graph]") {
   const TestStream stream;
   StepGraph graphs;
-  CHECK_THROWS_AS(graphs.launch(0, stream,
-                                [&] {
-                                  cudaStreamSynchronize(stream);
-                                  throw std::range_error("no");
-                                }),
+  CHECK_THROWS_AS(graphs.launch_numbered(0, stream,
+                                         [&] {
+                                           cudaStreamSynchronize(stream);
+                                           throw std::range_error("no");
+                                         }),
                   std::range_error);
   CHECK(cudaGetLastError() == cudaSuccess);
   CHECK_FALSE(is_capturing(stream));
@@ -141,7 +250,7 @@ TEST_CASE("step graph: a capture that a step broke before it threw leaves no err
 TEST_CASE("step graph: the legacy default stream is refused", "[step_graph]") {
   StepGraph graphs;
   bool ran = false;
-  CHECK_THROWS_AS(graphs.launch(0, nullptr, [&] { ran = true; }), CudaError);
+  CHECK_THROWS_AS(graphs.launch_numbered(0, nullptr, [&] { ran = true; }), CudaError);
   CHECK_FALSE(ran);
 }
 
@@ -151,8 +260,8 @@ TEST_CASE("step graph: on a stream that is being captured, it becomes a part of 
   const TestStream stream;
   Copies copies;
   StepGraph graphs;
-  if (captured_before) graphs.launch(0, stream, copies);
-  const TestGraph whole = capture(stream, [&] { graphs.launch(0, stream, copies); });
+  if (captured_before) graphs.launch_numbered(0, stream, copies);
+  const TestGraph whole = capture(stream, [&] { graphs.launch_numbered(0, stream, copies); });
   CHECK(whole.nodes() == 1);
   const TestGraphExec exec(whole);
   REQUIRE_CUDA(cudaStreamSynchronize(stream));
@@ -167,11 +276,11 @@ TEST_CASE("step graph: after clear, a step is captured again", "[step_graph]") {
   first.from[0] = 1;
   second.from[0] = 2;
   StepGraph graphs;
-  graphs.launch(0, stream, first);
+  graphs.launch_numbered(0, stream, first);
   graphs.clear();  // The launch may still run.
-  graphs.launch(0, stream, second);
+  graphs.launch_numbered(0, stream, second);
   StepGraph moved = std::move(graphs);
-  moved.launch(0, stream, second);
+  moved.launch_numbered(0, stream, second);
   CHECK(first.to.read().front() == 1);
   CHECK(second.to.read().front() == 2);
   CHECK(second.steps == 1);

@@ -4,10 +4,9 @@
 // The format of CIFAR-10's binary version: files of fixed-size records, each one label byte and
 // then the 32 x 32 image as three planes (all red bytes, all green, all blue), rows from the top.
 //
-//   for (const auto& file : cifar10::train_files(directory)) ...     // checked: there, and whole
-//   records const int label = cifar10::label_of(record);                     // throws DataError
-//   unless 0..9 cifar10::decode(record, pixels);                                 // planes ->
-//   height x width x channel
+//   for (const auto& file : cifar10::train_files(directory)) ...   // there, and of whole records
+//   const int label = cifar10::label_of(record);                   // throws DataError unless 0..9
+//   cifar10::decode(record, pixels);                  // planes -> height x width x channel
 
 #include <array>
 #include <cstddef>
@@ -51,10 +50,6 @@ std::filesystem::path test_file(const std::filesystem::path& directory);
 
 /// The ten class names of `directory`, in label order.
 std::vector<std::string> class_names(const std::filesystem::path& directory);
-
-/// What number `sample`, counted through `files`, is in people's words: "record 17 of
-/// data_batch_2.bin", counted from 0. Asks for the files' sizes.
-std::string describe_record(const std::vector<std::filesystem::path>& files, std::uint64_t sample);
 
 /// The label of one record. Throws DataError unless it is 0 .. classes-1.
 int label_of(std::span<const std::byte> record);

@@ -21,12 +21,15 @@
 #include <penstock/cuda.hpp>
 #include <penstock/detail/inline.hpp>
 #include <span>
+#include <stop_token>
 #include <utility>
 
 namespace penstock {
 
 namespace detail {
 class DeviceArenaCore;
+class DeviceStage;
+class DeviceTargets;
 class HandOver;
 struct ResolvedStream;
 }  // namespace detail
@@ -118,10 +121,14 @@ class DeviceArena {
   void require_slot() const;
 
  private:
-  friend class detail::HandOver;
+  friend class detail::DeviceStage;
+  friend class detail::DeviceTargets;
   DeviceSlot acquire_named(cudaStream_t writer);
   std::optional<DeviceSlot> try_acquire_named(cudaStream_t writer);
   std::optional<DeviceSlot> try_acquire(const detail::ResolvedStream& writer);
+  /// Empty: stop was requested.
+  std::optional<DeviceSlot> acquire(const detail::ResolvedStream& writer,
+                                    const std::stop_token& stop);
 
   std::shared_ptr<detail::DeviceArenaCore> core_;
 };

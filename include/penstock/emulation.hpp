@@ -7,9 +7,10 @@
 // fail, and read back what happened. They exist in penstock::emulated alone: a program that links
 // the real runtime and calls one of them gets a link error. See docs/emulation.md.
 //
-//   penstock::emulation::reset({.schedule = Schedule::random, .seed = 7});
-//   ... run a pipeline ...
-//   penstock::emulation::calls("cudaMalloc"), penstock::emulation::live(), timeline()
+//   namespace emulation = penstock::emulation;
+//   emulation::reset({.schedule = emulation::Schedule::random, .seed = 7});
+//   run_my_loop();
+//   if (emulation::calls("cudaMalloc") > 1) std::cerr << "the loop allocates\n";
 //
 // Every function may be called from any thread, except where it says otherwise.
 

@@ -29,18 +29,32 @@ class CudaError : public std::runtime_error {
   cudaError_t code_;
 };
 
-/// The source failed on one batch: it threw (the original is nested: std::rethrow_if_nested), or it
-/// left the batch in a state that cannot be copied. Batches after this one are still delivered.
+/// The source failed on one batch, or a DeviceTransform did: it threw (the original is nested:
+/// std::rethrow_if_nested), or it left the batch in a state that cannot be copied. Batches after
+/// this one are still delivered.
 class SourceError : public std::runtime_error, public std::nested_exception {
  public:
-  /// Nests the exception that is being handled, if there is one.
-  SourceError(std::uint64_t epoch, std::uint64_t batch, const std::string& why);
+  /// Nests the exception that is being handled, if there is one. `what_failed` begins the text.
+  SourceError(std::uint64_t epoch, std::uint64_t batch, const std::string& why,
+              const std::string& what_failed = "source");
   std::uint64_t epoch() const noexcept { return epoch_; }
   std::uint64_t batch() const noexcept { return batch_; }
 
  private:
   std::uint64_t epoch_;
   std::uint64_t batch_;
+};
+
+/// A worker could not make its own source (see per_worker). The original exception is nested. The
+/// other workers go on.
+class WorkerError : public std::runtime_error, public std::nested_exception {
+ public:
+  /// Nests the exception that is being handled. `worker` counts from 0.
+  WorkerError(int worker, const std::string& why);
+  int worker() const noexcept { return worker_; }
+
+ private:
+  int worker_;
 };
 
 /// A pool has no memory to give: the cap, or the machine's own limit, is reached.

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// for_each(stream, n, op): op(i) for each i in [0, n), in stream order. In a .cu file that is one
-// kernel (cub::DeviceFor::Bulk), in a .cpp file one host function on the stream: the same small
-// preprocessing step runs on a GPU and, over penstock::emulated, on a machine without one.
+// for_each(stream, n, op): op(i) for each i in [0, n), in stream order. In a source that nvcc
+// compiles that is one kernel (cub::DeviceFor::Bulk), in any other one host function on the stream:
+// the same small preprocessing step runs on a GPU and, over penstock::emulated, on a machine
+// without one. A program over the real CUDA runtime whose for_each was not compiled by nvcc does
+// not link.
 //
-//   struct Normalise {
+//   struct Invert {
 //     Images batch;
-//     __host__ __device__ void operator()(std::int64_t i) const { ... }
+//     __host__ __device__ void operator()(std::int64_t i) const {
+//       batch.pixels.data_handle()[i] = 255 - batch.pixels.data_handle()[i];
+//     }
 //   };
-//   penstock::for_each(stream, batch.pixels.extent(0), Normalise{batch});
+//   penstock::for_each(stream, batch->pixels.size(), Invert{*batch});
 //
 // Neither form blocks or synchronises. Both may be captured into a graph. `op` is copied; the order
 // of the indices is not specified. Throws CudaError when the launch fails, std::invalid_argument
@@ -65,6 +69,7 @@ template <class Op>
 requires std::is_invocable_v<Op&, std::int64_t>
 void for_each(cudaStream_t stream, std::int64_t n, Op op) {
   using Task = detail::HostTask<Op>;
+  detail::for_each_on_the_real_CUDA_runtime_has_to_be_compiled_by_nvcc();
   detail::check_count(n);
   if (n == 0) return;
   std::unique_ptr<Task> task(new Task{n, std::move(op)});

@@ -6,10 +6,10 @@
 // compiled with PENSTOCK_DISABLE_NVTX a ScopedRange is nothing at all; what penstock itself marks
 // is left out where the library, or with PENSTOCK_HEADER_ONLY the program, is compiled so.
 //
-//   const penstock::ScopedRange range(penstock::markers::fill, batch);   // shows the number
+//   const penstock::ScopedRange range(penstock::markers::fill, ticket.batch);   // shows the number
 //
 //   struct Augment { static constexpr const char* message = "augment"; };   // a name of one's own
-//   const penstock::ScopedRange range(Augment{}, ticket.batch);
+//   const penstock::ScopedRange inner(Augment{}, ticket.batch);
 //
 // Names are registered once for each program or shared library; nothing is formatted or copied.
 

@@ -18,19 +18,11 @@
 
 namespace penstock {
 
-/// What kind of host memory a pool hands out.
-enum class HostMemory {
-  pinned,    ///< page-locked: copies to a device are asynchronous and run at the bus's full rate
-  pageable,  ///< ordinary: every copy is staged and blocks the thread that issues it; for
-             ///< comparison
-};
-
 struct PinnedPoolOptions {
   std::size_t max_bytes =
       0;  ///< cap on all blocks together; 0: half the memory this process may use
   std::chrono::milliseconds timeout{30'000};  ///< how long `acquire` waits for a block to come
                                               ///< back; milliseconds::max(): for ever
-  HostMemory memory = HostMemory::pinned;     ///< never changed silently: a refusal is an error
   unsigned flags =
       cudaHostAllocPortable;  ///< of cudaHostAlloc, for example | cudaHostAllocWriteCombined
   int numa_node = -1;         ///< node whose memory the blocks come from; -1: any

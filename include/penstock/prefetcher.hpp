@@ -38,16 +38,16 @@
 namespace penstock {
 
 struct PrefetcherOptions {
-  int workers =
-      detail::default_workers();  ///< threads that run the source; 0: `next` itself runs it
-  std::size_t host_depth = 0;     ///< batches in pinned memory, all told; 0: workers + device_depth
-  std::size_t device_depth = 2;   ///< device slots: batches on the device, leased ones included
-  std::uint64_t epochs = 1;
-  bool ordered = true;  ///< false: batches come as they are ready, each still once
+  int workers = detail::default_workers();  ///< threads that run the source; 0: one
+  /// Batches in pinned memory, all told. 0: device_depth + workers, and device_depth + 2 for a
+  /// per_sample source. An on_device source has none.
+  std::size_t host_depth = 0;
+  std::size_t device_depth = 2;  ///< device slots: batches on the device, leased ones included
+  std::uint64_t epochs = 1;      ///< at least 1
+  bool ordered = true;           ///< false: batches come as they are ready, each still once
   FailurePolicy on_failure = FailurePolicy::abort();  ///< what becomes of batches that fail
   std::chrono::milliseconds stall_timeout{
       300'000};  ///< `next` gives up with StallError; 0 or milliseconds::max(): never
-  HostMemory host_memory = HostMemory::pinned;  ///< pageable only where it is asked for
   std::size_t max_host_bytes = 0;  ///< refuse to take more host memory; 0: half of what may be used
   unsigned host_flags = cudaHostAllocPortable;  ///< of cudaHostAlloc
   int numa_node = -1;                           ///< of the host memory; -1: any
@@ -66,6 +66,7 @@ struct LeasedBatch {
   const void* batch;
   Ticket ticket;
   std::size_t slot;
+  std::int64_t samples_in_batch = 0;
 };
 
 /// What a Prefetcher is made of: the same calls, whatever the type of the batches.
@@ -93,6 +94,7 @@ PrefetcherHandle make_prefetcher(const BlockLayout& layout, AnySampler sampler, 
                                  ErasedTransform transform, PrefetcherOptions options);
 /// The ends of a prefetcher and of a lease. In a forked child they leave everything as it is.
 void close(PrefetcherHandle prefetcher) noexcept;
+[[noreturn]] void throw_empty_lease();
 void give_back(PrefetcherHandle prefetcher, LeasedBatch& batch) noexcept;
 /// Throws std::logic_error, and changes nothing, while a consumer's stream is being captured.
 void release(PrefetcherHandle& prefetcher, LeasedBatch*& batch);
@@ -126,19 +128,25 @@ class Lease {
   }
 
   explicit operator bool() const noexcept { return leased_ != nullptr; }
+  // What follows throws std::logic_error when the lease is empty.
+
   /// Views of device memory, to be passed to kernels by value.
-  const Batch& operator*() const noexcept { return *static_cast<const Batch*>(leased_->batch); }
-  const Batch* operator->() const noexcept { return static_cast<const Batch*>(leased_->batch); }
+  const Batch& operator*() const { return *static_cast<const Batch*>(leased().batch); }
+  const Batch* operator->() const { return static_cast<const Batch*>(leased().batch); }
   /// Epoch, batch and sample numbers; valid until the release.
-  const Ticket& ticket() const noexcept { return leased_->ticket; }
-  /// Which of the device slots, 0 ... device_depth - 1: fixed addresses, fit for a captured graph
-  /// each.
-  std::size_t slot() const noexcept { return leased_->slot; }
+  const Ticket& ticket() const { return leased().ticket; }
+  /// Samples in the batch: as many as the ticket names, unless a source or a DeviceTransform has
+  /// resized it.
+  std::int64_t samples() const { return leased().samples_in_batch; }
+  /// Which of the device slots, 0 ... device_depth - 1. A slot has a fixed address: see StepGraph
+  /// for graphs that are captured for it.
+  std::size_t slot() const { return leased().slot; }
 
   /// The batch is used on `stream` too: it waits for the copy, and the release waits for it. Does
   /// not block. Throws CudaError, and for a stream as `next` does.
   [[gnu::always_inline]] void also_used_on(cudaStream_t stream) {
-    owner_->also_used_on(*leased_, detail::named(stream));
+    detail::LeasedBatch& batch = leased();
+    owner_->also_used_on(batch, detail::named(stream));
   }
 
   /// Ends the lease: what is queued on the consumer's streams from now on may not use the batch.
@@ -153,6 +161,11 @@ class Lease {
   friend class Prefetcher;
   Lease(detail::PrefetcherHandle owner, detail::LeasedBatch* leased)
       : owner_(std::move(owner)), leased_(leased) {}
+  detail::LeasedBatch& leased() const {
+    if (leased_ == nullptr) [[unlikely]]
+      detail::throw_empty_lease();
+    return *leased_;
+  }
 
   detail::PrefetcherHandle owner_;
   detail::LeasedBatch* leased_ = nullptr;
@@ -162,8 +175,8 @@ class Lease {
 /// the other: each batch, and each exception in a batch's place, goes to one of them, the end to
 /// all. After construction, no call allocates, creates CUDA objects, or blocks inside CUDA.
 ///
-/// In a process forked from the one that made it, a prefetcher is dead: `next` and `restore` throw
-/// std::logic_error, and its end and those of its leases leave everything as it is.
+/// A process forked from the one that made it may do nothing with a prefetcher and its leases but
+/// destroy them, which leaves everything as it is: threads and CUDA do not survive a fork.
 ///
 /// `Host` is what the source fills and what crosses the bus; where it is not `Batch`, a
 /// DeviceTransform makes the one of the other.

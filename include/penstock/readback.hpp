@@ -61,9 +61,9 @@ std::unique_ptr<AnyReadback> make_readback(std::size_t slots, std::size_t larges
 
 }  // namespace detail
 
-/// `push` and `drain` may be called from any thread but the one that calls back. In a process
-/// forked from the one that made it they throw std::logic_error, and the destructor leaves
-/// everything as it is.
+/// `push` and `drain` may be called from any thread but the one that calls back. A process forked
+/// from the one that made it may do nothing with it but destroy it, which leaves everything as it
+/// is.
 template <class T>
 class Readback {
   static constexpr bool kArrays = std::is_unbounded_array_v<T>;

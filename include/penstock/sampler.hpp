@@ -8,7 +8,7 @@
 //   penstock::Sampler sampler{
 //       {.samples = records.size(), .batch_size = 256, .shuffle = true, .seed = 7}};
 //   std::vector<std::uint64_t> out;
-//   sampler.samples(epoch, batch, out);
+//   sampler.samples(0, 2, out);           // of epoch 0 the batch 2
 //
 // Ranks are served by the rules of PyTorch's DistributedSampler and DataLoader: see SamplerOptions.
 
@@ -37,10 +37,11 @@ struct SamplerOptions {
 
 class Sampler {
  public:
-  /// Throws std::invalid_argument for numbers outside the ranges of SamplerOptions.
+  /// Throws std::invalid_argument for numbers outside the ranges of SamplerOptions, and where
+  /// drop_last leaves no batch.
   explicit Sampler(SamplerOptions options);
 
-  /// Batches of one epoch on this rank; all ranks have the same. 0 when drop_last leaves nothing.
+  /// Batches of one epoch on this rank, at least 1; all ranks have the same number.
   std::uint64_t batches() const noexcept { return batches_; }
 
   /// Samples of one epoch on this rank: the sum over its batches.

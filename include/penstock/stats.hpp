@@ -49,8 +49,7 @@ struct DeviceTimes {
 ///
 /// `copy` with device times is exact. Without, it is an estimate: at the end of every lease one
 /// look at the oldest copy under way tells whether it runs, waits for its slot's last readers, or
-/// is done, and stands for the time since the look before. Where host memory is pageable, it is the
-/// time that threads spent inside the copy call.
+/// is done, and stands for the time since the look before.
 struct Stats {
   StageStats source;
   StageStats copy;
@@ -62,7 +61,6 @@ struct Stats {
   int workers = 0;
   std::size_t host_depth = 0, device_depth = 0;  ///< batches in pinned memory, on the device
   std::size_t host_bytes = 0, device_bytes = 0;  ///< memory that these take
-  bool pinned = true;                            ///< host memory is page-locked
 
   /// What happened since `before`, an earlier snapshot of the same pipeline. The longest waits stay
   /// those of the whole time.

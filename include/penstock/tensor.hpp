@@ -6,7 +6,7 @@
 //
 //   penstock::Tensor<float, 2> scores(pointer, samples, classes);
 //   scores(i, j) = 1.0f;                         // also in a kernel, through the same view
-//   scores.extent(0), scores.size(), scores.data_handle()
+//   float* first = scores.data_handle();         // of scores.size() elements
 
 #include <cstdint>
 #include <cuda/std/mdspan>

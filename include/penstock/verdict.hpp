@@ -28,7 +28,6 @@ enum class VerdictKind {
   too_early,      ///< fewer than 8 batches came: there is nothing to go by
   more_workers,   ///< the source cannot keep up
   deeper_ring,    ///< no stage is at its limit, and the consumer waits: they wait by turns
-  pinned_memory,  ///< host memory is pageable: its copies are slower, and block a thread
   smaller_bytes,  ///< the copy cannot keep up: fewer bytes, such as uint8 in place of float
   bus_bound,      ///< the copy cannot keep up, by more than 4 times: that is what uint8 saves
   compute_bound,  ///< nothing: the consumer never waits for input
@@ -41,7 +40,7 @@ struct Verdict {
   std::string sentence;  ///< the same, for people
 
   /// For each batch: between two batches; and what each stage would take if it never waited. Of the
-  /// consumer, and of a copy whose host memory is pinned, known only with device times; else 0.
+  /// consumer and the copy known only with device times; else 0.
   std::chrono::nanoseconds period{0}, source{0}, copy{0}, consumer{0};
   double starved = 0;  ///< part of its time that the consumer waits for input, 0 ... 1
 

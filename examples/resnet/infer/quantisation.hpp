@@ -4,8 +4,8 @@
 // A model in int8: weights by channel, activations by tensor, all of them symmetric (0 is 0).
 //
 //   Calibration calibration(model, batch);                       // of a model in fp32
-//   calibration.add(images, pixels);                             // some hundreds of training
-//   images const Model quick = quantise(model, calibration.thresholds(CalibrationMethod::entropy));
+//   calibration.add(images, pixels);                   // some hundreds of training images
+//   const Model quick = quantise(model, calibration.thresholds(CalibrationMethod::entropy));
 //
 // Weights: the largest absolute value of a channel becomes 127. Activations: what is beyond a
 // threshold is cut to it, and the threshold becomes 127. Three ways to choose it:

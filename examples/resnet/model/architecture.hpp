@@ -4,8 +4,7 @@
 // ResNets as data: a stem, stages of equal blocks, and a last layer.
 //
 //   const Architecture architecture = architecture_of("resnet50", 1000);
-//   const Layers layers = layers_of(architecture, {256, 3, 224, 224});    // every layer with its
-//   shape
+//   const Layers layers = layers_of(architecture, {256, 3, 224, 224});   // each with its shape
 //
 // Layers have torchvision's names. The shortcuts of the CIFAR-style networks are projections too
 // (convolution and batch norm), under the names that torchvision's have.

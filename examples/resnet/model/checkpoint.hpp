@@ -11,8 +11,8 @@
 // What is not the model's has names with a prefix: "momentum." before a parameter's name, and one
 // text under "penstock" in the metadata. In Python, without them, it is a state_dict:
 //
-//   model.load_state_dict({k: v for k, v in load_file(path).items() if not
-//   k.startswith("momentum.")})
+//   model.load_state_dict({k: v for k, v in load_file(path).items()
+//                          if not k.startswith("momentum.")})
 
 #include <cuda_runtime_api.h>
 

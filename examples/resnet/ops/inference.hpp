@@ -4,8 +4,9 @@
 // The operations of a ResNet whose batch norms are folded into its convolutions, on device memory,
 // in stream order. `reference` and `cudnn` implement them beside those of ops.hpp.
 //
-//   const auto plans = make_inference_plans({.precision = Precision::fp16, .format =
-//   Format::nhwc}); plans->prepare(convolution);                      // all of them, on one thread
+//   const auto plans =
+//       make_inference_plans({.precision = Precision::fp16, .format = Format::nhwc});
+//   plans->prepare(convolution);                      // all of them, on one thread
 //   const auto ops = plans->make_operations();        // one for each thread: workspace and handles
 //   ops->convolution(convolution, x, weights, residual, y, stream);
 //

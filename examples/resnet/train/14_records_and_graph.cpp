@@ -37,7 +37,7 @@ void train(Run& run) {
     penstock::Lease<Packed> batch;
     step.load([&] { batch = prefetcher.next(run.stream()); });
     step.compute(run.stream(), [&] {
-      graphs.launch(batch.slot(), run.stream(), [&] {
+      graphs.launch(batch, run.stream(), [&] {
         run.train_step(batch->input.data_handle(), batch->labels.data_handle(), run.stream());
       });
     });

@@ -263,7 +263,7 @@ void train_synthetic(Run& run) {
     if (!run.rung().graph)
       return step.compute(images.pixels.data_handle(), images.labels.data_handle(), run.stream());
     step.compute(run.stream(), [&] {
-      graphs.launch(0, run.stream(), [&] {
+      graphs.launch_numbered(0, run.stream(), [&] {
         run.train_step(run.packed(), images.labels.data_handle(), run.stream());
       });
     });

@@ -197,7 +197,7 @@ void Training::train_epoch() {
       const penstock::State position = batches_->state();
       const penstock::Lease<Packed> batch = batches_->next(stream_.get());
       if (!batch) throw std::logic_error("the training set ended within an epoch");
-      graphs_.launch(batch.slot(), stream_.get(), [&] { train_step(*batch); });
+      graphs_.launch(batch, stream_.get(), [&] { train_step(*batch); });
       results.push(network_->metrics(), stream_.get(), [&, position](const Metrics& metrics) {
         tell(position, metrics);
         pace.tell(metrics);

@@ -6,9 +6,9 @@
 // never stopped: at any batch, with any number of workers, on the reference operations to the last
 // bit.
 //
-//   Training training({.model = "resnet8", .data = directory, .checkpoint = file});   // goes on,
-//   if const std::optional<double> accuracy = training.run();                            // it is
-//   there
+//   // Goes on from the checkpoint, if it is there.
+//   Training training({.model = "resnet8", .data = directory, .checkpoint = file});
+//   const std::optional<double> accuracy = training.run();
 
 #include <cstdint>
 #include <filesystem>

@@ -9,11 +9,15 @@ PENSTOCK_INLINE CudaError::CudaError(cudaError_t code, const std::string& what)
     : std::runtime_error(what), code_(code) {}
 
 PENSTOCK_INLINE SourceError::SourceError(std::uint64_t epoch, std::uint64_t batch,
-                                         const std::string& why)
-    : std::runtime_error("source failed at epoch " + std::to_string(epoch) + ", batch " +
+                                         const std::string& why, const std::string& what_failed)
+    : std::runtime_error(what_failed + " failed at epoch " + std::to_string(epoch) + ", batch " +
                          std::to_string(batch) + ": " + why),
       epoch_(epoch),
       batch_(batch) {}
+
+PENSTOCK_INLINE WorkerError::WorkerError(int worker, const std::string& why)
+    : std::runtime_error("worker " + std::to_string(worker) + " could not make its source: " + why),
+      worker_(worker) {}
 
 PENSTOCK_INLINE PoolExhausted::PoolExhausted(const std::string& why, std::size_t asked,
                                              std::size_t in_use, std::size_t cap)

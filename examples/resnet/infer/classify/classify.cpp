@@ -120,10 +120,8 @@ class PictureNetwork {
   /// plans were made for.
   void run(const penstock::Lease<Pictures>& batch, float* logits, cudaStream_t stream) {
     const std::vector<std::int64_t>& sizes = context_.network().batches();
-    const auto size = std::lower_bound(sizes.begin(), sizes.end(), batch->pixels.extent(0));
-    const auto profile = static_cast<std::size_t>(size - sizes.begin());
-    graphs_.launch(batch.slot() * sizes.size() + profile, stream,
-                   [&] { run(*size, batch->pixels.data_handle(), logits, stream); });
+    const auto size = std::lower_bound(sizes.begin(), sizes.end(), batch.samples());
+    graphs_.launch(batch, stream, [&] { run(*size, batch->pixels.data_handle(), logits, stream); });
   }
 
  private:
@@ -134,7 +132,7 @@ class PictureNetwork {
 
   ImageInput input_;
   InferenceContext context_;
-  penstock::StepGraph graphs_;  // by slot and batch size
+  penstock::StepGraph graphs_;
 };
 
 void classify_all(const Options& options, const Model& model, const InferenceNetwork& network,
@@ -153,7 +151,7 @@ void classify_all(const Options& options, const Model& model, const InferenceNet
 
   Ledger ledger;
   penstock::Prefetcher<Pictures> prefetcher(
-      layout, penstock::Unbounded(batch_size),
+      layout, penstock::Unbounded::indexed(batch_size),
       PictureSource(layout, inputs, framing_of(options, name, size), ledger), pipeline);
   while (!examples::interrupted()) {
     const penstock::Lease<Pictures> batch = prefetcher.next(stream.get());

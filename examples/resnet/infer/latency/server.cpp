@@ -46,7 +46,7 @@ std::span<const float> ServingContext::infer(std::span<const Request> batch) {
 void ServingContext::launch(std::int64_t size) {
   const std::vector<std::int64_t>& sizes = network_.batches();
   const auto profile = std::lower_bound(sizes.begin(), sizes.end(), size) - sizes.begin();
-  graphs_.launch(static_cast<std::size_t>(profile), stream_.get(), [&] { queue(size); });
+  graphs_.launch_numbered(static_cast<std::size_t>(profile), stream_.get(), [&] { queue(size); });
 }
 
 void ServingContext::queue(std::int64_t size) {

@@ -32,7 +32,7 @@ void infer(Run& run) {
     penstock::Lease<Batch> batch;
     lane.load([&] { batch = prefetcher.next(lane.stream()); });
     lane.compute([&] {
-      graphs.launch(batch.slot(), lane.stream(), [&] {
+      graphs.launch(batch, lane.stream(), [&] {
         infer_batch(run, context, *batch, run.batch(), answers.logits(), lane.stream());
       });
     });

@@ -28,7 +28,8 @@ struct Context {
   }
   template <class Batch>
   void infer(const penstock::Lease<Batch>& batch, cudaStream_t stream) {
-    graphs.launch(batch.slot(), stream, [&] {
+    // By slot: run.batch() images are computed, however many the batch has.
+    graphs.launch_numbered(batch.slot(), stream, [&] {
       infer_batch(run, network, *batch, run.batch(), answers.logits(), stream);
     });
   }

@@ -43,8 +43,10 @@ struct Context {
     const std::vector<std::int64_t>& sizes = run.network().batches();
     const auto profile =
         static_cast<std::size_t>(std::find(sizes.begin(), sizes.end(), size) - sizes.begin());
-    graphs.launch(batch.slot() * sizes.size() + profile, stream,
-                  [&] { infer_batch(run, network, *batch, size, answers.logits(), stream); });
+    // By slot and profile: `size` images are computed, however many the batch has.
+    graphs.launch_numbered(batch.slot() * sizes.size() + profile, stream, [&] {
+      infer_batch(run, network, *batch, size, answers.logits(), stream);
+    });
   }
 
   Run& run;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The loop of I2, which I3 and I4 share: one batch after the other is copied, computed and
-// answered, in memory that is there from the start. They differ in the host memory, and in what the
-// device computes.
+// The loop of I3, which I4 shares: one batch after the other is copied, computed and answered, in
+// memory that is there from the start. They differ in what the device computes.
 
 #include <penstock/batch_producer.hpp>
 #include <penstock/device_arena.hpp>
@@ -12,10 +11,9 @@
 
 namespace resnet::rungs {
 
-template <penstock::HostMemory memory>
-void infer_in_turn(Run& run) {
+inline void infer_in_turn(Run& run) {
   const auto layout = run.layout();
-  penstock::PinnedPool pool({.memory = memory});
+  penstock::PinnedPool pool;
   pool.reserve(run.host_blocks(), penstock::BatchProducer<Images>::block_bytes(layout));
   penstock::BatchProducer<Images> producer(layout, run.requests(), run.image_source(), pool,
                                            {.workers = run.options().workers});

@@ -16,20 +16,14 @@
 
 namespace penstock::detail {
 
-/// How the times of copies are known.
-enum class CopyClock {
-  looks,   ///< a look now and then at the oldest copy under way stands for the time since the last
-  events,  ///< timed events for each copy: exact, and two records and some reads dearer
-  host,    ///< the host's time from begin to end: right where the copy call blocks
-};
-
 class CopyWatch {
  public:
   using Clock = std::chrono::steady_clock;
 
   /// At most `copies` are under way at a time, or have an end that somebody still has to wait for.
-  CopyWatch(std::size_t copies, CopyClock clock) : clock_(clock) {
-    const bool timed = clock == CopyClock::events;
+  /// `timed`: by events for each copy, which is exact, and two records and some reads dearer. Else
+  /// sampled: sample() polls the oldest copy, and charges the elapsed time to the state it finds.
+  CopyWatch(std::size_t copies, bool timed) : timed_(timed) {
     const unsigned flags = timed ? cudaEventDefault : cudaEventDisableTiming;
     const std::size_t marks = timed ? copies + kBeside + 1 : copies;
     marks_.reserve(marks);
@@ -41,7 +35,7 @@ class CopyWatch {
 
   /// When the next copy's batch is ready, before the stream waits for its slot; again at will.
   void queue(cudaStream_t stream) {
-    if (clock_ != CopyClock::events || is_queued_) return;
+    if (!timed_ || is_queued_) return;
     queued_[issued() % queued_.size()].record(stream);
     is_queued_ = true;
   }
@@ -49,20 +43,10 @@ class CopyWatch {
   void begin(cudaStream_t stream) {
     queue(stream);
     next().begun.record(stream);
-    if (clock_ == CopyClock::host) {
-      const auto now = Clock::now();
-      if (issued() > 0) add_alone(idle_, (now - changed_).count());
-      changed_ = now;
-    }
   }
   cudaEvent_t end(cudaStream_t stream) {
     Mark& mark = next();
     mark.copied.record(stream);
-    if (clock_ == CopyClock::host) {
-      const auto now = Clock::now();
-      add_alone(running_, (now - changed_).count());
-      changed_ = now;
-    }
     is_queued_ = false;
     issued_.fetch_add(1, std::memory_order_release);
     return mark.copied.get();
@@ -70,24 +54,24 @@ class CopyWatch {
 
   // ---- By any thread --------------------------------------------------------------------------
 
-  /// At the end of a lease, before that makes a new copy possible: a look right after a copy was
-  /// issued would find it running whatever the bottleneck is. Skipped while another one looks.
+  /// At the end of a lease, before that makes a new copy possible: right after a copy was issued it
+  /// would be found running, whatever the bottleneck is. Skipped while another thread samples.
   /// Costs two event queries, one more for each copy that ended since, and a clock.
-  void look() noexcept {
-    if (clock_ == CopyClock::host || !enter()) return;
+  void sample() noexcept {
+    if (!enter()) return;
     const CaptureModeGuard guard;
     const std::uint64_t issued = pass_ended(guard);
-    if (clock_ == CopyClock::looks) {
+    if (!timed_) {
       const auto now = Clock::now();
       auto& found = oldest_ == issued ? idle_ : done(at(oldest_).begun, guard) ? running_ : held_;
-      if (looked_ != Clock::time_point()) add_alone(found, (now - looked_).count());
-      looked_ = now;
+      if (sampled_ != Clock::time_point()) add_alone(found, (now - sampled_).count());
+      sampled_ = now;
     }
     leave();
   }
-  /// Adds up the timed copies that are over. As look, without one.
+  /// Adds up the timed copies that are over.
   void collect() noexcept {
-    if (clock_ != CopyClock::events || !enter()) return;
+    if (!timed_ || !enter()) return;
     pass_ended(CaptureModeGuard());
     leave();
   }
@@ -124,17 +108,17 @@ class CopyWatch {
   bool enter() noexcept {
     // A query would cover up an error that the user's own check has yet to see.
     return cudaPeekAtLastError() == cudaSuccess &&
-           !looking_.test_and_set(std::memory_order_acquire);
+           !sampling_.test_and_set(std::memory_order_acquire);
   }
-  void leave() noexcept { looking_.clear(std::memory_order_release); }
+  void leave() noexcept { sampling_.clear(std::memory_order_release); }
 
   /// oldest_ goes past the copies that are over, which are timed. Returns how many were issued.
   std::uint64_t pass_ended(const CaptureModeGuard& guard) noexcept {
     const std::uint64_t issued = issued_.load(std::memory_order_acquire);
-    const std::uint64_t kept = marks_.size() - (clock_ == CopyClock::events ? kBeside : 0);
+    const std::uint64_t kept = marks_.size() - (timed_ ? kBeside : 0);
     if (issued > kept) oldest_ = std::max(oldest_, issued - kept);
     while (oldest_ < issued && done(at(oldest_).copied, guard)) {
-      if (clock_ == CopyClock::events) time(oldest_);
+      if (timed_) time(oldest_);
       ++oldest_;
     }
     return issued;
@@ -146,15 +130,14 @@ class CopyWatch {
     sums_.add(before, queued_[copy % queued_.size()].get(), mark.begun.get(), mark.copied.get());
   }
 
-  const CopyClock clock_;
+  const bool timed_;
   std::vector<Mark> marks_;
   std::vector<Event> queued_;  // only for timed copies
   std::atomic<std::uint64_t> issued_{0};
-  bool is_queued_ = false;       // of the thread that issues copies
-  Clock::time_point changed_{};  // of the same thread: the last begin or end
-  std::atomic_flag looking_;     // guards what follows
-  std::uint64_t oldest_ = 0;     // the first copy that was not seen done
-  Clock::time_point looked_{};
+  bool is_queued_ = false;     // of the thread that issues copies
+  std::atomic_flag sampling_;  // guards what follows
+  std::uint64_t oldest_ = 0;   // the first copy that was not seen done
+  Clock::time_point sampled_{};
   SpanSums sums_;
   std::atomic<Clock::rep> running_{0}, held_{0}, idle_{0};
 };

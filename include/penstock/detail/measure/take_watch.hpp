@@ -17,9 +17,9 @@
 
 namespace penstock::detail {
 
-/// `ask`, `arrive` and `enter` belong to the thread that takes a batch, in this order; any thread
-/// may collect, and ask for the times. They throw CudaError, and then that batch is not counted.
-/// Does nothing at all with room for none.
+/// `record_asked`, `record_staged` and `record_copied` belong to the thread that takes a batch, in
+/// this order; any thread may collect, and ask for the times. They throw CudaError, and then that
+/// batch is not counted. Does nothing at all with room for none.
 class TakeWatch {
  public:
   /// The device is at most `batches` behind the host.
@@ -29,17 +29,17 @@ class TakeWatch {
       for (std::size_t i = 0; i < batches + 1 + kBeside; ++i) marks_.emplace_back();
   }
 
-  void ask(cudaStream_t consumer) {
+  void record_asked(cudaStream_t consumer) {
     if (marks_.empty()) return;
     collect();
     next().asked.record(consumer);
   }
-  void arrive(cudaStream_t consumer) {
-    if (!marks_.empty()) next().arrived.record(consumer);
+  void record_staged(cudaStream_t consumer) {
+    if (!marks_.empty()) next().staged.record(consumer);
   }
-  void enter(cudaStream_t consumer) {
+  void record_copied(cudaStream_t consumer) {
     if (marks_.empty()) return;
-    next().entered.record(consumer);
+    next().copied.record(consumer);
     entered_.fetch_add(1, std::memory_order_release);
   }
 
@@ -57,15 +57,13 @@ class TakeWatch {
     collecting_.clear(std::memory_order_release);
   }
 
-  /// `held_up`: time in which the host had a batch, and was kept from asking for the next.
-  DeviceTimes times(std::uint64_t copies, std::chrono::nanoseconds held_up) {
+  DeviceTimes times(std::uint64_t copies) {
     collect();
-    const std::chrono::nanoseconds held = std::min(sums_.gaps(), held_up);
     return {.copies = copies,
             .batches = sums_.count(),
-            .consuming = sums_.gaps() - held,
+            .consuming = sums_.gaps(),
             .awaiting_batch = sums_.middles(),
-            .awaiting_copy = sums_.lasts() + held,
+            .awaiting_copy = sums_.lasts(),
             .longest_wait = sums_.longest()};
   }
 
@@ -74,7 +72,7 @@ class TakeWatch {
   static constexpr std::size_t kBeside = 2;
 
   struct Mark {
-    Event asked{cudaEventDefault}, arrived{cudaEventDefault}, entered{cudaEventDefault};
+    Event asked{cudaEventDefault}, staged{cudaEventDefault}, copied{cudaEventDefault};
   };
 
   Mark& at(std::uint64_t batch) { return marks_[batch % marks_.size()]; }
@@ -82,10 +80,10 @@ class TakeWatch {
 
   /// The first batch (the fill of the pipe) is told apart, and begins the next one's span.
   bool add(std::uint64_t batch) noexcept {
-    if (batch == 0) return elapsed(at(0).arrived.get(), at(0).entered.get()).has_value();
+    if (batch == 0) return elapsed(at(0).staged.get(), at(0).copied.get()).has_value();
     const Mark& mark = at(batch);
-    return sums_.add(at(batch - 1).entered.get(), mark.asked.get(), mark.arrived.get(),
-                     mark.entered.get());
+    return sums_.add(at(batch - 1).copied.get(), mark.asked.get(), mark.staged.get(),
+                     mark.copied.get());
   }
 
   std::vector<Mark> marks_;

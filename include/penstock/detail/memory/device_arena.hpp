@@ -14,6 +14,7 @@
 #include <penstock/device_arena.hpp>
 #include <span>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -60,7 +61,6 @@ class DeviceArenaCore {
   }
 
   ResolvedStream resolve_writer(cudaStream_t writer, const char* call) const {
-    process_.require(call);
     return resolve_usable(writer, call, device_);
   }
 
@@ -73,9 +73,17 @@ class DeviceArenaCore {
     return take_oldest(lock, writer);
   }
 
-  std::size_t acquire(const ResolvedStream& writer) {
+  std::size_t acquire(const ResolvedStream& writer) { return *acquire(writer, {}); }
+
+  /// The same; nullopt: stop was requested.
+  std::optional<std::size_t> acquire(const ResolvedStream& writer, const std::stop_token& stop) {
+    const std::stop_callback on_stop(stop, [this] {
+      { const std::lock_guard lock(mutex_); }  // Nobody is between a look and a wait.
+      returned_.notify_all();
+    });
     std::unique_lock lock(mutex_);
     for (retry_parked(lock); free_.empty(); retry_parked(lock)) {
+      if (stop.stop_requested()) return std::nullopt;
       require_slot_locked();
       constexpr std::chrono::milliseconds kPoll(1);  // Nobody tells of the end of a capture.
       if (parked_ == 0)
@@ -326,6 +334,13 @@ PENSTOCK_INLINE DeviceArena::DeviceArena(std::size_t slots, std::size_t slot_byt
 
 PENSTOCK_INLINE DeviceSlot DeviceArena::acquire_named(cudaStream_t writer) {
   return {core_, core_->acquire(core_->resolve_writer(writer, "DeviceArena::acquire"))};
+}
+
+PENSTOCK_INLINE std::optional<DeviceSlot> DeviceArena::acquire(const detail::ResolvedStream& writer,
+                                                               const std::stop_token& stop) {
+  const auto index = core_->acquire(writer, stop);
+  if (!index) return std::nullopt;
+  return DeviceSlot(core_, *index);
 }
 
 PENSTOCK_INLINE std::optional<DeviceSlot> DeviceArena::try_acquire_named(cudaStream_t writer) {

@@ -183,7 +183,6 @@ class PinnedPoolCore {
       throw PoolExhausted(
           "a block is larger than the pool's cap: raise max_bytes or make batches smaller", bytes,
           0, options_.max_bytes);
-    process_.require("PinnedPool::acquire");
     // Announced before the first look: a release between look and sleep then wakes this thread.
     const Announced waiter(waiters_);
     const std::stop_callback on_stop(stop, [this] {
@@ -308,8 +307,8 @@ class PinnedPoolCore {
     bytes_ += bytes;
     lock.unlock();
     try {
-      auto entry = std::make_unique<PinnedEntry>(
-          HostAllocation(bytes, options_.memory, options_.flags, options_.numa_node));
+      auto entry =
+          std::make_unique<PinnedEntry>(HostAllocation(bytes, options_.flags, options_.numa_node));
       lock.lock();
       entries_.push_back(std::move(entry));
     } catch (...) {
@@ -329,9 +328,8 @@ class PinnedPoolCore {
   /// Tells "no memory" apart from every other failure of an allocation. Called in a handler.
   [[noreturn]] void throw_refusal(std::size_t bytes) {
     const std::string why =
-        "the system refuses more page-locked memory: use smaller or fewer batches (host_depth), "
-        "raise "
-        "its limit, or ask for HostMemory::pageable";
+        "the system refuses more page-locked memory: use smaller or fewer batches (host_depth), or "
+        "raise its limit";
     try {
       throw;
     } catch (const CudaError& error) {

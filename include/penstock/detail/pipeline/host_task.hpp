@@ -13,6 +13,11 @@
 
 namespace penstock::detail {
 
+/// Defined by penstock::emulated alone, and never called for what it does. On the real CUDA runtime
+/// a host function would run `op` on the CPU, over pointers to device memory: such a program does
+/// not link, and the linker's message says why. Compile the source that it names with nvcc.
+void for_each_on_the_real_CUDA_runtime_has_to_be_compiled_by_nvcc() noexcept;
+
 /// One call of for_each, on the heap from the launch to the run.
 template <class Op>
 struct HostTask {

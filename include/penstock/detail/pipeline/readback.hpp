@@ -96,7 +96,6 @@ PENSTOCK_INLINE bool ReadbackLine::close() noexcept {
 
 PENSTOCK_INLINE void ReadbackLine::push(const void* device, std::size_t count, cudaStream_t stream,
                                         void* callback) {
-  process_.require("Readback::push");
   require_other_thread("Readback::push");
   if (count > largest_)
     throw std::invalid_argument("Readback::push: " + std::to_string(count) +
@@ -145,7 +144,6 @@ PENSTOCK_INLINE void ReadbackLine::queue_copies(std::size_t index, const void* d
 }
 
 PENSTOCK_INLINE void ReadbackLine::drain() {
-  process_.require("Readback::drain");
   require_other_thread("Readback::drain");
   {
     std::unique_lock lock(mutex_);

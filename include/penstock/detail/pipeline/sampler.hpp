@@ -18,6 +18,13 @@ PENSTOCK_INLINE Sampler::Sampler(SamplerOptions options) : options_(options) {
   rank_samples_ = options.samples / world + (pad ? 1 : 0);
   const std::uint64_t batch = batch_samples();
   batches_ = rank_samples_ / batch + (rank_samples_ % batch != 0 && !options.drop_last ? 1 : 0);
+  if (batches_ == 0)
+    throw std::invalid_argument("Sampler: no batch is full, and drop_last leaves out the others: " +
+                                std::to_string(options.samples) + " samples over world_size " +
+                                std::to_string(options.world_size) + " make " +
+                                std::to_string(rank_samples_) + " for a rank, and batch_size is " +
+                                std::to_string(options.batch_size) +
+                                ": lower batch_size, or set drop_last to false");
 }
 
 PENSTOCK_INLINE void Sampler::samples(std::uint64_t epoch, std::uint64_t batch,

@@ -30,7 +30,7 @@ class Steps {
   Steps(Training& training, bool graph) : training_(training), graph_(graph) {}
   void next() {
     if (graph_)
-      graphs_.launch(0, training_.stream.get(), [&] { training_.step(); });
+      graphs_.launch_numbered(0, training_.stream.get(), [&] { training_.step(); });
     else
       training_.step();
   }

@@ -6,7 +6,7 @@
 // come with it.
 //
 //   penstock::trace::Session session({.max_events = 1'000'000});
-//   ... warmed-up steps ...
+//   run_my_loop();                                    // warmed up before
 //   const penstock::trace::Timeline timeline = session.stop();
 //   std::cout << penstock::trace::Report(timeline) << '\n';
 

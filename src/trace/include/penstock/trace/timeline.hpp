@@ -7,8 +7,8 @@
 //
 //   const Timeline timeline = session.stop();
 //   for (const Event& event : timeline.events)
-//     if (event.kind == Kind::kernel) std::cout << timeline.name(event) << event.duration() <<
-//     '\n';
+//     if (event.kind == Kind::kernel)
+//       std::cout << timeline.name(event) << ' ' << event.duration() << '\n';
 //
 // Plain data: no thread of its own, nothing is synchronised.
 

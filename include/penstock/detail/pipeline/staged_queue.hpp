@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// StagedLine: the batches whose copies are issued, in order, between the thread that pumps and the
+// StagedQueue: the batches whose copies are issued, in order, between the thread that pumps and the
 // consumer; and what else the consumer has to hear of: the end, or a failure.
 
 #include <algorithm>
@@ -42,9 +42,9 @@ struct Staged : LeasedBatch {
 };
 
 /// Any thread may add; one thread at a time consumes. Nothing allocates within `capacity`.
-class StagedLine {
+class StagedQueue {
  public:
-  explicit StagedLine(std::size_t capacity) { line_.reserve(capacity); }
+  explicit StagedQueue(std::size_t capacity) { line_.reserve(capacity); }
 
   void push(Staged& staged) {
     {
