@@ -7,9 +7,10 @@
 //
 //   auto layout = penstock::Layout<Images>{256}                    // batch size
 //                     .field(&Images::pixels, {32, 32, 3})         // shape of one sample
-//                     .field(&Images::labels, {})
-//                     .field(&Images::boxes, penstock::Capacity{256 * 20});  // a Ragged: see there
+//                     .field(&Images::labels, {});
 //   Images batch = layout.bind(block, 256);                        // block: layout.bytes() bytes
+//
+// Samples that have different numbers of values are a Ragged field (ragged.hpp).
 //
 // What crosses the bus is what a batch holds: of a batch of 100 samples in a layout of 256, the
 // first 100 rows of each field. What a source writes behind the rows of its batch does not arrive;

@@ -8,9 +8,11 @@
 //   struct Texts {
 //     penstock::Ragged<std::int32_t> tokens;
 //   };
-//   layout.field(&Texts::tokens, penstock::Capacity{256 * 512});  // of a whole batch
-//   batch.tokens.assign(row, text);                               // in a source, once for each row
-//   batch.tokens.begin(row), batch.tokens.length(row)             // in a kernel
+//   auto layout = penstock::Layout<Texts>{256}                               // batch size
+//                     .field(&Texts::tokens, penstock::Capacity{256 * 512});  // of a whole batch
+//   batch.tokens.assign(row, text);                       // in a source, once for each row
+//   for (std::int64_t i = 0; i < batch.tokens.length(row); ++i)           // in a kernel
+//     sum += batch.tokens.begin(row)[i];
 //
 // Like a Tensor it is a view: the same type on the host, on the device and as a kernel argument.
 // Only the values in use and the offsets are copied to the device.

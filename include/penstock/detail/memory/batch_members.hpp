@@ -51,41 +51,46 @@ using Any = Initialiser<Batch>;
 
 /// How many initialisers a batch takes: one for each member, but one for each element of an array.
 /// 0: too many, or there is a member that takes none.
-template <class Batch, std::size_t... I>
-constexpr std::size_t count_initialisers(std::index_sequence<I...>) {
-  if constexpr (sizeof...(I) < most_members && requires {
-                  Batch{Any<Batch, I>{}..., Any<Batch>{}};
-                })
-    return count_initialisers<Batch>(std::index_sequence<I..., sizeof...(I)>{});
+template <class Batch, std::size_t... At>
+constexpr std::size_t count_initialisers(std::index_sequence<At...>) {
+  constexpr bool takes_one_more = requires {
+    Batch{Any<Batch, At>{}..., Any<Batch>{}};
+  };
+  constexpr bool takes_braces = requires {
+    Batch{Any<Batch, At>{}..., {}};
+  };
+  if constexpr (sizeof...(At) < most_members && takes_one_more)
+    return count_initialisers<Batch>(std::index_sequence<At..., sizeof...(At)>{});
   else
-    return requires {
-      Batch{Any<Batch, I>{}..., {}};
-    }
-  ? 0 : sizeof...(I);
+    return takes_braces ? 0 : sizeof...(At);
 }
 
 /// Does a pair in braces stand for more than one of the initialisers?
 template <class Batch, std::size_t... Before, std::size_t... Behind>
 constexpr bool is_array_at(std::index_sequence<Before...>, std::index_sequence<Behind...>) {
   using One = Any<Batch>;
-  return requires {
+  constexpr bool takes_pair = requires {
     Batch{Any<Batch, Before>{}..., {One{}, One{}}};
-  }
-  &&!requires {
+  };
+  constexpr bool takes_all_others = requires {
     Batch{Any<Batch, Before>{}..., {One{}, One{}}, Any<Batch, Behind>{}...};
   };
+  return takes_pair && !takes_all_others;
 }
 
 /// 0: the batch is not taken apart, for it has a base class, an array, or many members.
 template <class Batch>
 constexpr std::size_t count_members() {
-  if constexpr (!has_named_members<Batch> || requires { Batch{Initialiser<Batch, true>{}}; }) {
+  constexpr bool has_base = requires {
+    Batch{Initialiser<Batch, true>{}};
+  };
+  if constexpr (!has_named_members<Batch> || has_base) {
     return 0;
   } else {
     constexpr std::size_t size = count_initialisers<Batch>(std::index_sequence<>{});
-    return []<std::size_t... I>(std::index_sequence<I...>) {
-      const bool has_array = (is_array_at<Batch>(std::make_index_sequence<I>{},
-                                                 std::make_index_sequence<size - I - 1>{}) ||
+    return []<std::size_t... At>(std::index_sequence<At...>) {
+      const bool has_array = (is_array_at<Batch>(std::make_index_sequence<At>{},
+                                                 std::make_index_sequence<size - At - 1>{}) ||
                               ...);
       return has_array ? 0 : size;
     }
@@ -142,15 +147,15 @@ std::vector<BatchMember> batch_members() {
   if constexpr (size == 0) {
     return {};
   } else {
-    return []<std::size_t... I>(std::index_sequence<I...>) {
+    return []<std::size_t... At>(std::index_sequence<At...>) {
       constexpr auto at = members<size>(specimen<Batch>);
       const auto offset = [](const void* member) {
         return static_cast<std::size_t>(static_cast<const std::byte*>(member) -
                                         reinterpret_cast<const std::byte*>(&specimen<Batch>));
       };
       return std::vector<BatchMember>{
-          BatchMember{offset(std::get<I>(at)), is_view<std::decay_t<decltype(*std::get<I>(at))>>,
-                      text_with_name<MemberPointer{std::get<I>(at)}>()}...};
+          BatchMember{offset(std::get<At>(at)), is_view<std::decay_t<decltype(*std::get<At>(at))>>,
+                      text_with_name<MemberPointer{std::get<At>(at)}>()}...};
     }
     (std::make_index_sequence<size>{});
   }

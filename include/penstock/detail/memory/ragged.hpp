@@ -35,7 +35,7 @@ PENSTOCK_INLINE std::int64_t take_room(const RaggedParts& ragged, std::int64_t r
     if (length > ragged.capacity - begin)
       throw std::length_error("Ragged::assign: row " + std::to_string(row) + " of field " +
                               ragged.fill->name + " has " + std::to_string(length) +
-                              " values, the rows before it have " + std::to_string(begin) +
+                              " values, those assigned so far have " + std::to_string(begin) +
                               ", and a batch has room for " + std::to_string(ragged.capacity) +
                               ": raise the field's Capacity");
   } while (!used.compare_exchange_weak(begin, begin + length, std::memory_order_relaxed));
@@ -48,7 +48,7 @@ PENSTOCK_INLINE std::int64_t allocate_row(const RaggedParts& ragged, std::int64_
     throw std::logic_error(
         "Ragged::assign: no source is filling this batch; a transform, or a source that writes the "
         "device, writes values and offsets itself");
-  const std::string name = ragged.fill->name;
+  const char* const name = ragged.fill->name;
   if (row < 0 || row >= ragged.rows)
     throw std::out_of_range("Ragged::assign: row " + std::to_string(row) + " of field " + name +
                             ", in a batch of " + std::to_string(ragged.rows) + " rows");
