@@ -207,6 +207,7 @@ class ProducerCore final : public AnyProducer {
   bool finish_rows(OpenBatch& open, Tools& tools);
   static void drop_from_ticket(FilledBatch& filled, std::span<const std::int64_t> dropped);
   void finish(OpenBatch& open, std::span<const std::int64_t> dropped, Tools& tools);
+  static void check_launches(cudaError_t before);
   void finish_on_device(FilledBatch& filled, Tools& tools);
   Failed failure_of(const OpenBatch& open, std::vector<std::uint64_t> samples) const;
 
@@ -545,7 +546,10 @@ PENSTOCK_INLINE std::optional<Failed> ProducerCore::attempt(OpenBatch& open,
     prepare(open, samples_of, tools);
     const cudaStream_t stream =
         targets_ != nullptr ? targets_->stream(tools.worker) : cudaStream_t{};
-    if (!tools.source->fill_batch(filled.ticket, filled.batch, stream, tools.stop))
+    const cudaError_t before = targets_ != nullptr ? cudaPeekAtLastError() : cudaSuccess;
+    const bool more = tools.source->fill_batch(filled.ticket, filled.batch, stream, tools.stop);
+    if (targets_ != nullptr) check_launches(before);
+    if (!more)
       open.ended.store(true, std::memory_order_relaxed);
     else
       finish(open, {}, tools);
@@ -553,6 +557,14 @@ PENSTOCK_INLINE std::optional<Failed> ProducerCore::attempt(OpenBatch& open,
   } catch (...) {
     return failure_of(open, tools.samples);
   }
+}
+
+/// A kernel that was not launched leaves no other trace than this thread's last error.
+PENSTOCK_INLINE void ProducerCore::check_launches(cudaError_t before) {
+  const cudaError_t now = cudaPeekAtLastError();
+  if (now == before) return;
+  cudaGetLastError();
+  check(now, "what the on_device source called without a check of its own");
 }
 
 /// The source is through with the batch, but for the rows in `dropped`, which ascend.
@@ -568,8 +580,6 @@ PENSTOCK_INLINE void ProducerCore::finish(OpenBatch& open, std::span<const std::
 
 PENSTOCK_INLINE void ProducerCore::finish_on_device(FilledBatch& filled, Tools& tools) {
   filled.samples = layout_.samples(filled.batch, filled.slot->memory.data());
-  // A kernel that was not launched leaves no other trace.
-  check(cudaGetLastError(), "the on_device source: a launch or another call without a check");
   filled.slot->written.record(targets_->stream(tools.worker));
 }
 
