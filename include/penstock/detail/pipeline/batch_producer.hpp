@@ -21,6 +21,7 @@
 #include <penstock/detail/memory/checks.hpp>
 #include <penstock/detail/memory/copy_from.hpp>
 #include <penstock/detail/memory/fill_checks.hpp>
+#include <penstock/detail/memory/ragged.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/mix.hpp>
 #include <penstock/detail/pipeline/batch_ring.hpp>
@@ -204,6 +205,7 @@ class ProducerCore final : public AnyProducer {
   void fill_row(OpenBatch& open, std::int64_t row, Tools& tools);
   bool replace_row(OpenBatch& open, Sample& sample, Tools& tools);
   std::uint64_t other_sample(const Sample& failed, std::uint64_t attempt, Tools& tools) const;
+  void fail_batch(OpenBatch& open, const char* why) const;
   bool finish_rows(OpenBatch& open, Tools& tools);
   static void drop_from_ticket(FilledBatch& filled, std::span<const std::int64_t> dropped);
   void finish(OpenBatch& open, std::span<const std::int64_t> dropped, Tools& tools);
@@ -615,13 +617,16 @@ PENSTOCK_INLINE void ProducerCore::fill_rows(const Piece& piece, Tools& tools) {
   }
   const auto each = std::max((Clock::now() - begin) / piece.rows, std::chrono::nanoseconds(1));
   tools.rows_at_once = std::max<std::int64_t>(1, kPiece / each);
-  if (std::memcmp(tools.batch.get(), open.filled.batch, layout_.batch_bytes()) != 0) try {
-      throw std::logic_error(
-          "a per_sample source changed the batch itself: it may only write its row of the fields. "
-          "A member that is no field can be set by a source that is asked for whole batches");
-    } catch (...) {
-      open.fail({std::current_exception(), nullptr, piece.first});
-    }
+  if (std::memcmp(tools.batch.get(), open.filled.batch, layout_.batch_bytes()) != 0)
+    fail_batch(open,
+               "a per_sample source changed the batch itself: it may only write its row of the "
+               "fields. A source that is asked for whole batches can set other members");
+}
+
+/// A failure that no policy for samples covers.
+PENSTOCK_INLINE void ProducerCore::fail_batch(OpenBatch& open, const char* why) const {
+  const SourceError error(open.number / batches_, open.number % batches_, why);
+  open.fail({std::make_exception_ptr(error), nullptr, -1});
 }
 
 PENSTOCK_INLINE void ProducerCore::fill_row(OpenBatch& open, std::int64_t row, Tools& tools) {
@@ -631,7 +636,8 @@ PENSTOCK_INLINE void ProducerCore::fill_row(OpenBatch& open, std::int64_t row, T
                 ticket.batch};
   try {
     tools.source->fill_row(sample, tools.batch.get(), tools.stop);
-    return;
+  } catch (const RaggedFull& error) {
+    fail_batch(open, error.what());  // Another order of the rows would blame another one.
   } catch (...) {
     Failed failed = failure_of(open, {index});
     failed.row = row;
@@ -656,6 +662,9 @@ PENSTOCK_INLINE bool ProducerCore::replace_row(OpenBatch& open, Sample& sample, 
       const_cast<std::uint64_t&>(open.filled.ticket.samples[static_cast<std::size_t>(sample.row)]) =
           sample.index;
       return true;
+    } catch (const RaggedFull& error) {
+      fail_batch(open, error.what());
+      return false;
     } catch (...) {  // The first failure is the one that is reported.
     }
   return false;
