@@ -12,12 +12,6 @@
 
 namespace penstock::detail {
 
-/// Which row of a batch it meets depends on the order in which the rows are assigned.
-class RaggedFull : public std::length_error {
- public:
-  using std::length_error::length_error;
-};
-
 // Workers share a fill through atomic_ref. What orders it before finish_fill() is the business of
 // whoever joins the workers.
 

@@ -21,7 +21,6 @@
 #include <penstock/detail/memory/checks.hpp>
 #include <penstock/detail/memory/copy_from.hpp>
 #include <penstock/detail/memory/fill_checks.hpp>
-#include <penstock/detail/memory/ragged.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/mix.hpp>
 #include <penstock/detail/pipeline/batch_ring.hpp>
