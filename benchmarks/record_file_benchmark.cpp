@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What it costs that a lost record is an error and not a signal: copying records of 3073 bytes out
-// of the page cache, in random order, by RecordFile, and by address arithmetic over one mapping.
-// `ask_only` asks for the records and leaves them unread.
+// A batch of records of 3073 bytes out of the page cache, in random order: by RecordFile, and by
+// nothing but pread.
 
 #include <benchmark/benchmark.h>
+#include <fcntl.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <penstock/detail/storage/file_reads.hpp>
-#include <penstock/detail/storage/mapped_file.hpp>
 #include <penstock/record_file.hpp>
 #include <penstock/sampler.hpp>
 #include <span>
@@ -42,15 +41,33 @@ const std::filesystem::path& data_file() {
   return file.path;
 }
 
-/// The records one after the other, as they stand in a mapping, with nothing asked.
-struct BareMapping {
-  detail::MappedFile map{data_file()};
-  std::span<const std::byte> operator[](std::uint64_t index) const {
-    return map.bytes().subspan(index * kRecordBytes, kRecordBytes);
+struct BarePread {
+  ~BarePread() { ::close(file); }
+  void operator()(std::uint64_t index, std::span<std::byte> target) const {
+    benchmark::DoNotOptimize(
+        ::pread(file, target.data(), kRecordBytes, static_cast<off_t>(index * kRecordBytes)));
   }
+  const int file = ::open(data_file().c_str(), O_RDONLY | O_CLOEXEC);
 };
-struct Records : RecordFile {
-  Records() : RecordFile({data_file()}, kRecordBytes) {}
+struct ReadInto {
+  void operator()(std::uint64_t index, std::span<std::byte> target) const {
+    records.read_into(index, target);
+  }
+  const RecordFile records{{data_file()}, kRecordBytes};
+};
+/// By way of scratch memory, as a decoder reads.
+struct Read {
+  void operator()(std::uint64_t index, std::span<std::byte> target) {
+    std::ranges::copy(records.read(index, scratch), target.begin());
+  }
+  const RecordFile records{{data_file()}, kRecordBytes};
+  std::vector<std::byte> scratch;
+};
+struct Subscript {
+  void operator()(std::uint64_t index, std::span<std::byte> target) const {
+    std::ranges::copy(records[index], target.begin());
+  }
+  const RecordFile records{{data_file()}, kRecordBytes};
 };
 
 /// The samples of an epoch, in the order of its batches.
@@ -61,39 +78,25 @@ std::vector<std::uint64_t> shuffled_samples() {
   return samples;
 }
 
-template <class Source>
-void copy_batch(benchmark::State& state) {
-  const Source records;
+template <class Reader>
+void read_batch(benchmark::State& state) {
+  Reader read;
   const std::vector<std::uint64_t> samples = shuffled_samples();
   std::vector<std::byte> batch(kBatch * kRecordBytes);
   std::size_t first = 0;
   for (auto _ : state) {
-    const detail::FileReads reads;
     for (std::size_t i = 0; i < kBatch; ++i)
-      std::memcpy(&batch[i * kRecordBytes], records[samples[first + i]].data(), kRecordBytes);
-    reads.require_whole();
+      read(samples[first + i], std::span(batch).subspan(i * kRecordBytes, kRecordBytes));
     first = first + 2 * kBatch > samples.size() ? 0 : first + kBatch;
     benchmark::ClobberMemory();
   }
   state.SetItemsProcessed(static_cast<std::int64_t>(kBatch) * state.iterations());
 }
 
-template <class Source>
-void ask_only(benchmark::State& state) {
-  const Source records;
-  const detail::FileReads reads;
-  std::uint64_t index = 0;
-  for (auto _ : state) {
-    benchmark::DoNotOptimize(records[index].data());
-    index = (index + 7919) % kRecords;
-  }
-  reads.require_whole();
-}
-
-BENCHMARK(copy_batch<BareMapping>);
-BENCHMARK(copy_batch<Records>);
-BENCHMARK(ask_only<BareMapping>);
-BENCHMARK(ask_only<Records>);
+BENCHMARK(read_batch<BarePread>);
+BENCHMARK(read_batch<ReadInto>);
+BENCHMARK(read_batch<Read>);
+BENCHMARK(read_batch<Subscript>);
 
 }  // namespace
 

@@ -18,7 +18,6 @@
 namespace {
 
 using namespace penstock;
-using detail::CopyClock;
 
 /// Sets the counter when its life, that of the loop, ends.
 class PartOfStep {
@@ -61,18 +60,18 @@ void copied_event(benchmark::State& state) {
 }
 
 /// The device's side: that event, and what is recorded and read beside it.
-void device_side(benchmark::State& state, CopyClock clock) {
+void device_side(benchmark::State& state, bool device_times) {
   const Stream copies, consumer;
-  detail::CopyWatch watch(8, clock);
-  detail::TakeWatch takes(clock == CopyClock::events ? 8 : 0);
+  detail::CopyWatch watch(8, device_times);
+  detail::TakeWatch takes(device_times ? 8 : 0);
   const PartOfStep part(state);
   for (auto _ : state) {
     watch.begin(copies.get());
     benchmark::DoNotOptimize(watch.end(copies.get()));
-    takes.record_request(consumer.get());
-    takes.record_issue(consumer.get());
-    takes.record_take(consumer.get());
-    watch.sample();
+    takes.ask(consumer.get());
+    takes.arrive(consumer.get());
+    takes.enter(consumer.get());
+    watch.look();
   }
   consumer.synchronize();
   copies.synchronize();
@@ -113,8 +112,8 @@ void snapshot(benchmark::State& state, bool device_times) {
 
 BENCHMARK(host_side);
 BENCHMARK(copied_event)->UseRealTime();
-BENCHMARK_CAPTURE(device_side, sampled, CopyClock::sampled)->UseRealTime();
-BENCHMARK_CAPTURE(device_side, device_times, CopyClock::events)->UseRealTime();
+BENCHMARK_CAPTURE(device_side, sampled, false)->UseRealTime();
+BENCHMARK_CAPTURE(device_side, device_times, true)->UseRealTime();
 BENCHMARK_CAPTURE(next_and_release, sampled, false)->UseRealTime();
 BENCHMARK_CAPTURE(next_and_release, device_times, true)->UseRealTime();
 BENCHMARK_CAPTURE(snapshot, sampled, false)->UseRealTime();

@@ -9,6 +9,7 @@
 #include <exception>
 #include <limits>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -269,7 +270,7 @@ TEST_CASE("unordered, batches that were begun before the end still come", "[batc
     return ticket.batch < 3;
   };
   PinnedPool pool;
-  BatchProducer<Numbers> producer(numbers_layout(4), penstock::Unbounded(4), source, pool,
+  BatchProducer<Numbers> producer(numbers_layout(4), penstock::Unbounded::indexed(4), source, pool,
                                   {.workers = 2, .depth = 8, .ordered = false});
   std::set<std::uint64_t> batches;
   for (int i = 0; i < 2; ++i) batches.insert(producer.next()->ticket().batch);
@@ -334,7 +335,7 @@ TEST_CASE("a source that waits is asked to stop when the producer goes", "[batch
   std::atomic<int> inside{0};
   PinnedPool pool;
   {
-    BatchProducer<Numbers> producer(numbers_layout(4), penstock::Unbounded(4),
+    BatchProducer<Numbers> producer(numbers_layout(4), penstock::Unbounded::indexed(4),
                                     [&](const Ticket&, Numbers&, std::stop_token stop) {
                                       std::mutex mutex;
                                       std::condition_variable_any never;
@@ -465,6 +466,34 @@ TEST_CASE("a batch that is released behind a stream keeps its block until the st
   batch->release_after(stream);
   CHECK(pool.stats().bytes_in_flight > 0);
   gate.open();
+}
+
+TEST_CASE("copy_to copies what a batch uses, and gives the block back behind it",
+          "[batch_producer]") {
+  const TestStream stream;
+  const auto layout = numbers_layout(4);
+  const penstock::test::DeviceMemory<unsigned char> device(layout.bytes());
+  PinnedPool pool;
+  std::optional<HostBatch<Numbers>> batch;
+  {
+    BatchProducer<Numbers> producer(layout, sequential(3, 4), write_numbers, pool, {.workers = 1});
+    batch = producer.next();
+    REQUIRE(batch);
+  }  // A batch may outlive its producer.
+  Gate gate;
+  gate.hold(stream);
+  batch->copy_to(reinterpret_cast<std::byte*>(device.data()), stream);
+  CHECK(pool.stats().bytes_in_flight > 0);
+  CHECK_THROWS_AS(batch->copy_to(reinterpret_cast<std::byte*>(device.data()), stream),
+                  std::logic_error);
+  gate.open();
+  std::vector<unsigned char> bytes = device.read();
+  const Numbers copied = layout.bind(reinterpret_cast<std::byte*>(bytes.data()), 3);
+  for (std::int64_t i = 0; i < 3; ++i) {
+    CHECK(copied.sample(i) == static_cast<std::uint64_t>(i));
+    for (std::int64_t j = 0; j < penstock::test::kPayload; ++j)
+      CHECK(copied.payload(i, j) == penstock::test::payload_of(copied.sample(i), j));
+  }
 }
 
 TEST_CASE("after stop, what is ready still comes, and nothing behind it", "[batch_producer]") {

@@ -4,7 +4,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cuda/std/array>
 #include <limits>
+#include <optional>
 #include <penstock/layout.hpp>
 #include <stdexcept>
 #include <string>
@@ -174,21 +176,21 @@ TEST_CASE("Layout::samples names what a source has done to its batch", "[layout]
   SECTION("replaced a pointer") {
     std::int32_t mine[16];
     batch.labels = Tensor<std::int32_t, 1>(mine, 16);
-    CHECK_THAT(thrown<std::invalid_argument>(samples), Mentions("field 1 points elsewhere"));
+    CHECK_THAT(thrown<std::invalid_argument>(samples), Mentions("field labels points elsewhere"));
   }
   SECTION("moved a pointer within the block") {
     batch.labels = Tensor<std::int32_t, 1>(labels + 1, 15);
-    CHECK_THAT(thrown<std::invalid_argument>(samples), Mentions("field 1 points elsewhere"));
+    CHECK_THAT(thrown<std::invalid_argument>(samples), Mentions("field labels points elsewhere"));
   }
   SECTION("changed the shape of a sample") {
     batch.pixels = Tensor<std::uint8_t, 4>(pixels, 16, 32, 31, 3);
     CHECK_THAT(thrown<std::invalid_argument>(samples),
-               Mentions("field 0 has 31 as extent 2, the layout has 32"));
+               Mentions("field pixels has 31 as extent 2, the layout has 32"));
   }
   SECTION("resized one field only") {
     batch.labels = Tensor<std::int32_t, 1>(labels, 15);
     CHECK_THAT(thrown<std::invalid_argument>(samples),
-               Mentions("field 1 has 15 samples, field 0 has 16"));
+               Mentions("field labels has 15 samples, field pixels has 16"));
   }
   SECTION("said more samples than the block holds") {
     batch.pixels = Tensor<std::uint8_t, 4>(pixels, 17, 32, 32, 3);
@@ -203,12 +205,12 @@ TEST_CASE("Layout::samples names what a source has done to its batch", "[layout]
   }
   SECTION("left it default-constructed") {
     batch = Images{};
-    CHECK_THAT(thrown<std::invalid_argument>(samples), Mentions("field 0 points elsewhere"));
+    CHECK_THAT(thrown<std::invalid_argument>(samples), Mentions("field pixels points elsewhere"));
   }
   SECTION("kept another batch") {
     std::vector<std::byte> other(layout.bytes());
     batch = layout.bind(other.data(), 16);
-    CHECK_THAT(thrown<std::invalid_argument>(samples), Mentions("field 0 points elsewhere"));
+    CHECK_THAT(thrown<std::invalid_argument>(samples), Mentions("field pixels points elsewhere"));
   }
   SECTION("nothing wrong") {
     CHECK(thrown<std::invalid_argument>(samples) == "(nothing was thrown)");
@@ -271,29 +273,29 @@ TEST_CASE("Layout rejects what cannot be laid out, with the numbers", "[layout]"
     CHECK_THAT(thrown<std::invalid_argument>([&] {
                  layout.field(&Images::pixels, {32, -32, 3});
                }),
-               Mentions("field 1 has a negative extent -32"));
+               Mentions("field pixels has a negative extent -32"));
   }
   SECTION("a field twice") {
     CHECK_THAT(thrown<std::invalid_argument>([&] { layout.field(&Images::labels, {}); }),
-               Mentions("field 1 is a member that was added before"));
+               Mentions("field labels is a member that was added before"));
   }
   SECTION("a sample beyond 63 bits") {
     CHECK_THAT(thrown<std::invalid_argument>([&] {
                  layout.field(&Images::pixels, {huge, 2, 1});
                }),
-               Mentions("field 1 overflows: " + std::to_string(huge) + " bytes times 2"));
+               Mentions("field pixels overflows: " + std::to_string(huge) + " bytes times 2"));
   }
   SECTION("a batch beyond 63 bits") {
     CHECK_THAT(thrown<std::invalid_argument>([&] {
                  layout.field(&Images::pixels, {huge / 255, 1, 1});
                }),
-               Mentions("field 1 overflows") && Mentions("times 256"));
+               Mentions("field pixels overflows") && Mentions("times 256"));
   }
   SECTION("a block beyond 63 bits: each field fits, both do not") {
     CHECK_THAT(thrown<std::invalid_argument>([&] {
                  layout.field(&Images::pixels, {huge / 256, 1, 1});
                }),
-               Mentions("field 1 ends at byte"));
+               Mentions("field pixels ends at byte"));
   }
   SECTION("a number of samples outside the batch") {
     CHECK_THAT(thrown<std::invalid_argument>([&] { layout.bind(nullptr, 257); }),
@@ -327,6 +329,90 @@ TEST_CASE("Layout allocates only while it is described", "[layout]") {
   layout.for_each_range(samples, [&](std::size_t, std::size_t bytes) { copied += bytes; });
   CHECK(allocations_of_this_thread() == before);
   CHECK(copied == 99 * (3072 + 4));
+}
+
+TEST_CASE("Layout allocates for ragged fields when rows first change places, and then no more",
+          "[layout][ragged]") {
+  struct Texts {
+    Ragged<char> text;
+  };
+  const auto layout = Layout<Texts>{2}.field(&Texts::text, Capacity{8});
+  const detail::BlockLayout& core = layout.erased();
+  std::vector<std::byte> block(core.bytes()), scratch(core.scratch_bytes()), spare;
+  Texts batch;
+  for (int round = 0; round < 3; ++round) {
+    const std::uint64_t before = allocations_of_this_thread();
+    core.bind_for_source(&batch, block.data(), scratch.data(), 2);
+    batch.text.assign(1, std::span<const char>("one", 3));
+    batch.text.assign(0, std::span<const char>("zero", 4));
+    CHECK(core.finish(&batch, block.data(), {}, spare) == 2);
+    if (round > 0) CHECK(allocations_of_this_thread() == before);
+  }
+  CHECK(std::string(batch.text.data(), 7) == "zeroone");
+}
+
+struct WithBase : Images {
+  Tensor<float, 1> more;
+};
+struct WithArray {
+  Tensor<float, 1> values;
+  float mean[3];
+};
+struct WithBits {
+  int kind : 3;
+  Tensor<float, 1> values;
+};
+struct WithMuch {
+  std::optional<int> number;
+  cuda::std::array<float, 2> array;
+  const char* text = "";
+  std::array<std::int8_t, 3> more;
+  enum class Colour { red } colour;
+  Tensor<float, 1> values;
+};
+
+}  // namespace
+
+template <>
+inline constexpr bool has_named_members<WithBits> = false;
+
+namespace {
+
+TEST_CASE("Layout calls a field as its member is called, or numbers it where it cannot tell",
+          "[layout]") {
+  const auto name_of_the_last = []<class Batch>(Layout<Batch> layout, auto member) {
+    return thrown<std::invalid_argument>([&] { layout.field(member, {-1}); });
+  };
+  struct Local {
+    Tensor<float, 2> a_1;
+  };
+  CHECK_THAT(name_of_the_last(Layout<Local>{1}, &Local::a_1), Mentions("field a_1 has"));
+  struct Other {
+    Tensor<float, 1> values;
+    Tensor<float, 2> last;
+  };
+  CHECK_THAT(name_of_the_last(Layout<Other>{1}, &Other::last), Mentions("field last has"));
+  const auto twice = []<class Batch>(Layout<Batch> layout, auto member) {
+    layout.field(member, {});
+    return thrown<std::invalid_argument>([&] { layout.field(member, {}); });
+  };
+  CHECK_THAT(twice(Layout<WithMuch>{1}, &WithMuch::values), Mentions("field values is"));
+  CHECK_THAT(twice(Layout<WithBase>{1}, &WithBase::more), Mentions("field 1 is"));
+  CHECK_THAT(twice(Layout<WithArray>{1}, &WithArray::values), Mentions("field 1 is"));
+  CHECK_THAT(twice(Layout<WithBits>{1}, &WithBits::values), Mentions("field 1 is"));
+}
+
+TEST_CASE("Layout names a tensor that is no field, unless it is said to be a plain value",
+          "[layout]") {
+  Layout<Images> layout{4};
+  CHECK_THAT(thrown<std::invalid_argument>([&] { layout.erased().require_fields(); }),
+             Mentions("has no field"));
+  layout.field(&Images::pixels, {2, 2, 1});
+  CHECK_THAT(thrown<std::invalid_argument>([&] { layout.erased().require_fields(); }),
+             Mentions("labels is a Tensor or a Ragged, and no field"));
+  Layout<Images> plain = layout;
+  plain.value(&Images::labels).erased().require_fields();
+  layout.field(&Images::labels, {}).erased().require_fields();
 }
 
 TEST_CASE("Layout may be copied, and copies are independent", "[layout]") {

@@ -7,10 +7,13 @@
 #include <penstock/pinned_pool.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <thread>
 
 #include "support/catch.hpp"
+#include "support/gate.hpp"
+#include "support/memory.hpp"
 
 namespace emulation = penstock::emulation;
 using penstock::CudaError;
@@ -53,4 +56,21 @@ TEST_CASE("memory is refused to one thread while another one looks for some",
   }
   CHECK(refused > 0);
   CHECK(pool.stats().bytes <= 1000 * kBytes);
+}
+
+TEST_CASE("copy_to keeps the block until what it has queued is done, also where it fails",
+          "[pinned_pool][emulated]") {
+  // The copy, or the record behind it.
+  const auto* const call = GENERATE("cudaMemcpyAsync", "cudaEventRecord");
+  const penstock::Stream stream;
+  const penstock::test::DeviceMemory<unsigned char> device(4096);
+  PinnedPool pool({.max_bytes = 4096, .timeout = std::chrono::milliseconds(0)});
+  PinnedBlock block = pool.acquire(4096);
+  penstock::test::Gate gate;
+  gate.hold(stream.get());
+  emulation::fail_call(call, cudaErrorUnknown);
+  CHECK_THROWS_AS(block.copy_to(device.data(), 4096, stream.get()), CudaError);
+  CHECK_FALSE(block);
+  CHECK_FALSE(pool.try_acquire(4096));
+  gate.open();
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -17,7 +18,6 @@
 #include "support/memory.hpp"
 
 using namespace std::chrono_literals;
-using penstock::HostMemory;
 using penstock::PinnedBlock;
 using penstock::PinnedPool;
 using penstock::PoolExhausted;
@@ -200,12 +200,6 @@ TEST_CASE("a moved-from block is empty, and assignment releases what was there",
   CHECK(pool.stats().bytes_in_use == 4096);
 }
 
-TEST_CASE("pageable memory comes only where it is asked for", "[pinned_pool]") {
-  PinnedPool pool({.memory = HostMemory::pageable});
-  PinnedBlock block = pool.acquire(4096);
-  CHECK(type_of(block.data()) == cudaMemoryTypeUnregistered);
-}
-
 TEST_CASE("blocks come from the NUMA node that is named", "[pinned_pool]") {
   PinnedPool pool({.numa_node = 0});
   PinnedBlock block = pool.acquire(100'000);
@@ -295,4 +289,41 @@ TEST_CASE("blocks can be reserved from several threads, while others acquire", "
   const auto stats = pool.stats();
   CHECK(stats.blocks >= 40);
   CHECK(stats.bytes == stats.blocks * 4096);
+}
+
+TEST_CASE("copy_to gives the block back behind its copy", "[pinned_pool]") {
+  const TestStream stream;
+  const penstock::test::DeviceMemory<unsigned char> device(4096);
+  PinnedPool pool({.max_bytes = 4096, .timeout = 0ms});
+  PinnedBlock block = pool.acquire(4096);
+  std::memset(block.data(), 7, 4096);
+  {
+    Gate gate;
+    gate.hold(stream);
+    block.copy_to(device.data(), 4096, stream);
+    CHECK_FALSE(block);
+    CHECK_THROWS_AS(pool.acquire(4096), PoolExhausted);  // A copy still reads it.
+    gate.open();
+  }
+  CHECK(device.read() == std::vector<unsigned char>(4096, 7));
+  block = pool.acquire(4096);
+  CHECK_THROWS_AS(block.copy_to(device.data(), 4097, stream), std::invalid_argument);
+  CHECK(block);
+  CHECK_THROWS_AS(PinnedBlock().copy_to(device.data(), 0, stream), std::invalid_argument);
+}
+
+TEST_CASE("a time-out: for ever, at once, or not a time at all", "[pinned_pool]") {
+  PinnedPool patient({.max_bytes = 4096, .timeout = std::chrono::milliseconds::max()});
+  PinnedBlock held = patient.acquire(4096);
+  std::atomic<bool> got{false};
+  std::thread waiter([&] { got = static_cast<bool>(patient.acquire(4096)); });
+  CHECK(penstock::test::eventually([&] { return patient.stats().blocks == 1; }));
+  held.release();
+  waiter.join();
+  CHECK(got);
+
+  PinnedPool impatient({.max_bytes = 4096, .timeout = 0ms});
+  held = impatient.acquire(4096);
+  CHECK_THROWS_AS(impatient.acquire(4096), PoolExhausted);
+  CHECK_THROWS_AS(PinnedPool({.timeout = -1ms}), std::invalid_argument);
 }

@@ -196,7 +196,7 @@ TEST_CASE("memory does not grow with epochs or errors", "[prefetcher][emulated]"
   CHECK(after.events <= before.events + 4);  // one for each pinned block, at its first release
 }
 
-TEST_CASE("pinned memory that the system refuses is an error with numbers, never pageable memory",
+TEST_CASE("pinned memory that the system refuses is an error with numbers",
           "[prefetcher][emulated]") {
   reset([](emulation::Options& options) { options.machine.pinned_bytes = 100'000; });
   try {
@@ -206,14 +206,8 @@ TEST_CASE("pinned memory that the system refuses is an error with numbers, never
   } catch (const penstock::PoolExhausted& error) {
     CHECK(error.asked() == penstock::BatchProducer<Numbers>::block_bytes(numbers_layout(64)));
     CHECK(error.in_use() > 0);
-    CHECK(std::string(error.what()).find("pageable") != std::string::npos);
+    CHECK(std::string(error.what()).find("host_depth") != std::string::npos);
   }
-  Prefetcher<Numbers> pageable(
-      numbers_layout(64), sequential(640, 64), write_numbers,
-      {.workers = 1, .host_depth = 100, .host_memory = penstock::HostMemory::pageable});
-  TestStream stream;
-  CHECK(pageable.next(stream));
-  CHECK_FALSE(pageable.stats().pinned);
 }
 
 TEST_CASE("device memory that is not there is an error with numbers, and what to lower",

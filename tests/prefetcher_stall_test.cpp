@@ -7,6 +7,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <stdexcept>
 #include <thread>
 
 #include "support/catch.hpp"
@@ -119,4 +121,24 @@ TEST_CASE("a stall names the batch that is late, in whatever order batches come"
   }
   go = true;
   CHECK(next_after_stalls(prefetcher, stream).ticket().batch == 0);
+}
+
+TEST_CASE("a stall time-out: for ever, or not a time at all", "[prefetcher]") {
+  const int workers = GENERATE(0, 1);
+  const TestStream stream;
+  const auto make = [&](std::chrono::milliseconds stall_timeout) {
+    Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(40, 4),
+                                   [](const Ticket& ticket, Numbers& batch) {
+                                     std::this_thread::sleep_for(2ms);  // next() has to wait.
+                                     write_numbers(ticket, batch);
+                                   },
+                                   {.workers = workers, .stall_timeout = stall_timeout});
+    std::uint64_t batches = 0;
+    while (prefetcher.next(stream)) ++batches;
+    return batches;
+  };
+  CHECK(make(std::chrono::milliseconds::max()) == 10);
+  CHECK(make(std::chrono::milliseconds::max() - 1ms) == 10);
+  CHECK(make(0ms) == 10);
+  CHECK_THROWS_AS(make(-1ms), std::invalid_argument);
 }

@@ -3,7 +3,14 @@
 // What a prefetcher's stats() tell of its stages. Runs emulated, and on a GPU.
 
 #include <penstock/prefetcher.hpp>
+#include <penstock/stats_export.hpp>
 
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <sstream>
+#include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -78,4 +85,44 @@ TEST_CASE("stats tell memory, batches and bytes", "[prefetcher]") {
   CHECK(stats.host_bytes == 3 * penstock::BatchProducer<Numbers>::block_bytes(numbers_layout(8)));
   CHECK(stats.device_bytes == 2 * numbers_layout(8).bytes());
   CHECK(stats.first_batch.count() > 0);
+}
+
+/// The counters of a scrape, by name and labels.
+static std::map<std::string, double> counters(const Prefetcher<Numbers>& prefetcher) {
+  std::map<std::string, double> found;
+  std::istringstream lines(to_prometheus(prefetcher.stats()));
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t end = line.rfind(' ');
+    if (line[0] != '#' && line.find("_total") != std::string::npos)
+      found[line.substr(0, end)] = std::stod(line.substr(end));
+  }
+  return found;
+}
+
+TEST_CASE("exported counters only grow, whatever the pipeline does", "[prefetcher]") {
+  const bool device_times = GENERATE(false, true);
+  TestStream stream;
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(200, 4), write_numbers,
+                                 {.workers = 3, .device_times = device_times});
+  const auto start = prefetcher.state();
+  std::atomic<bool> done{false};
+  std::uint64_t scrapes = 0, shrunk = 0;
+  std::thread scraper([&] {
+    auto before = counters(prefetcher);
+    for (; !done; ++scrapes) {
+      auto now = counters(prefetcher);
+      for (const auto& [name, value] : before) shrunk += now.at(name) < value ? 1 : 0;
+      before = std::move(now);
+    }
+  });
+  for (int epoch = 0; epoch < 20; ++epoch) {
+    while (prefetcher.next(stream)) {
+    }
+    prefetcher.restore(start);
+  }
+  done = true;
+  scraper.join();
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  CHECK(scrapes > 0);
+  CHECK(shrunk == 0);
 }

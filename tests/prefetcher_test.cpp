@@ -36,12 +36,14 @@ using penstock::Ticket;
 using penstock::test::eventually;
 using penstock::test::Gate;
 using penstock::test::HostLog;
+using penstock::test::Mentions;
 using penstock::test::Numbers;
 using penstock::test::numbers_layout;
 using penstock::test::NumbersSink;
 using penstock::test::serial_sample_numbers;
 using penstock::test::shuffled;
 using penstock::test::TestStream;
+using penstock::test::thrown;
 using penstock::test::write_numbers;
 
 static_assert(!std::is_copy_constructible_v<Lease<Numbers>> &&
@@ -179,6 +181,18 @@ TEST_CASE("a lease is tested, moved and released as a unique_ptr is", "[prefetch
   b.release();
   CHECK_FALSE(b);
   b.release();
+  empty.release();
+}
+
+TEST_CASE("an empty lease says so when it is used", "[prefetcher]") {
+  const TestStream stream;
+  Lease<Numbers> empty;
+  const auto said = [](auto use) { return thrown<std::logic_error>(use); };
+  CHECK_THAT(said([&] { static_cast<void>((*empty).seed); }), Mentions("holds no batch"));
+  CHECK_THAT(said([&] { static_cast<void>(empty->seed); }), Mentions("holds no batch"));
+  CHECK_THAT(said([&] { static_cast<void>(empty.ticket()); }), Mentions("holds no batch"));
+  CHECK_THAT(said([&] { static_cast<void>(empty.slot()); }), Mentions("holds no batch"));
+  CHECK_THAT(said([&] { empty.also_used_on(stream); }), Mentions("holds no batch"));
   empty.release();
 }
 

@@ -10,11 +10,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <penstock/record_file.hpp>
 #include <penstock/sampler.hpp>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -38,7 +40,7 @@ std::string failure(const std::vector<std::filesystem::path>& files, std::size_t
   return thrown<RecordFileError>([&] { RecordFile(files, bytes); });
 }
 
-static_assert(!std::is_copy_constructible_v<RecordFile> && !std::is_copy_assignable_v<RecordFile>);
+static_assert(std::is_nothrow_copy_constructible_v<RecordFile>);
 static_assert(std::is_nothrow_move_constructible_v<RecordFile>);
 static_assert(std::is_base_of_v<std::runtime_error, RecordFileError>);
 
@@ -53,7 +55,6 @@ TEST_CASE("RecordFile numbers records through its files", "[record_file]") {
   for (std::uint64_t i = 0; i < records.size(); ++i) {
     REQUIRE(records[i].size() == 3073);
     CHECK(is_record(records[i], i));
-    CHECK(records.at(i).data() == records[i].data());
   }
 }
 
@@ -68,11 +69,50 @@ TEST_CASE("RecordFile takes names as they come", "[record_file]") {
   CHECK(RecordFile(files, 10).size() == 3);
 }
 
-TEST_CASE("RecordFile::at rejects records that are not there", "[record_file]") {
+TEST_CASE("RecordFile reads into scratch memory, straight into a batch, or memory of its own",
+          "[record_file]") {
   const TemporaryDirectory directory;
   const RecordFile records{{directory.records("a.bin", 0, 3, 8)}, 8};
-  CHECK_THAT(thrown<std::out_of_range>([&] { static_cast<void>(records.at(3)); }),
-             Mentions("record 3 of 3"));
+  std::vector<std::byte> scratch(100);
+  const std::span<const std::byte> read = records.read(1, scratch);
+  CHECK(read.data() == scratch.data());
+  CHECK(read.size() == 8);
+  CHECK(is_record(read, 1));
+
+  std::vector<std::byte> batch(3 * 8);
+  for (std::uint64_t i = 0; i < 3; ++i)
+    records.read_into(2 - i, std::span(batch).subspan(8 * i, 8));
+  for (std::uint64_t i = 0; i < 3; ++i) CHECK(is_record(std::span(batch).subspan(8 * i, 8), 2 - i));
+
+  auto own = records[0], other = records[1];
+  CHECK(is_record(own, 0));
+  own = std::move(other);
+  CHECK(is_record(own, 1));
+}
+
+TEST_CASE("RecordFile rejects records that are not there, and targets of another size",
+          "[record_file]") {
+  const TemporaryDirectory directory;
+  const RecordFile records{{directory.records("a.bin", 0, 3, 8)}, 8};
+  const auto complaint = Mentions("there is no record 3, but 3, numbered from 0");
+  std::vector<std::byte> memory(8);
+  const std::span<std::byte> target = memory;
+  CHECK_THAT(thrown<std::out_of_range>([&] { static_cast<void>(records[records.size()]); }),
+             complaint);
+  CHECK_THAT(thrown<std::out_of_range>([&] { records.read(3, memory); }), complaint);
+  CHECK_THAT(thrown<std::out_of_range>([&] { records.read_into(3, target); }), complaint);
+  CHECK_THAT(thrown<std::out_of_range>([&] { records.name(3); }), complaint);
+  CHECK_THAT(thrown<std::invalid_argument>([&] { records.read_into(2, target.first(7)); }),
+             Mentions("a target of 7 bytes for a record of 8"));
+}
+
+TEST_CASE("RecordFile names records by their file and their number in it", "[record_file]") {
+  const TemporaryDirectory directory;
+  const auto a = directory.records("a.bin", 0, 2, 10);
+  const auto b = directory.records("b.bin", 2, 2, 10);
+  const RecordFile records{{a, b}, 10};
+  CHECK(records.name(1) == a.string() + ", record 1");
+  CHECK(records.name(3) == b.string() + ", record 1");
 }
 
 TEST_CASE("RecordFile names the file that it cannot use, and why", "[record_file]") {
@@ -132,52 +172,43 @@ std::size_t open_descriptors() {
   return count;
 }
 
-TEST_CASE("RecordFile keeps no file descriptor, whether it succeeds or fails", "[record_file]") {
+TEST_CASE("RecordFile keeps its files open, shares them with its copies, and closes them",
+          "[record_file]") {
   const TemporaryDirectory directory;
   const auto good = directory.records("good.bin", 0, 2, 10);
   const std::size_t before = open_descriptors();
-  const RecordFile records{{good, good}, 10};
-  CHECK(open_descriptors() == before);
   failure({good, directory / ""}, 10);
   failure({good}, 7);
   CHECK(open_descriptors() == before);
-  std::filesystem::remove(good);  // What is mapped stays.
-  CHECK(is_record(records[3], 1));
-}
-
-/// How often `file` is mapped into this process.
-std::size_t mappings(const std::filesystem::path& file) {
-  std::ifstream maps("/proc/self/maps");
-  std::size_t count = 0;
-  for (std::string line; std::getline(maps, line);)
-    if (line.find(file.string()) != std::string::npos) ++count;
-  return count;
-}
-
-TEST_CASE("RecordFile may be moved; spans stay valid and the moved-from one is empty",
-          "[record_file]") {
-  const TemporaryDirectory directory;
-  const auto a = directory.records("a.bin", 40, 2, 10000);
-  const auto b = directory.records("b.bin", 1, 3, 5000);
   {
-    RecordFile first{{a}, 10000};
-    const std::span<const std::byte> record = first[1];
-    RecordFile second{std::move(first)};
-    CHECK(first.size() == 0);
-    CHECK(second.size() == 2);
-    CHECK(is_record(record, 41));
-
-    RecordFile third{{b}, 5000};
-    CHECK(mappings(b) == 1);
-    third = std::move(second);
-    CHECK(mappings(b) == 0);
-    CHECK(mappings(a) == 1);
-    CHECK(third.size() == 2);
-    CHECK(third.record_bytes() == 10000);
-    CHECK(third[1].data() == record.data());
-    CHECK(is_record(record, 41));
+    std::optional<RecordFile> records(std::in_place, std::vector{good, good}, std::size_t{10});
+    CHECK(open_descriptors() == before + 2);
+    RecordFile copy = *records;
+    CHECK(open_descriptors() == before + 2);
+    const RecordFile moved = std::move(*records);
+    CHECK(is_record((*records)[3], 1));  // NOLINT(bugprone-use-after-move): as it was
+    records.reset();
+    CHECK(is_record(copy[3], 1));
+    copy = RecordFile{{good}, 5};
+    CHECK(open_descriptors() == before + 3);
+    CHECK(copy.size() == 4);
+    CHECK(is_record(moved[3], 1));
   }
-  CHECK(mappings(a) == 0);
+  CHECK(open_descriptors() == before);
+}
+
+TEST_CASE("RecordFile's files are not open in a program that this one starts", "[record_file]") {
+  const TemporaryDirectory directory;
+  const RecordFile records{{directory.records("a.bin", 0, 2, 10)}, 10};
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;  // of the descriptor that lists
+    const auto file = std::filesystem::read_symlink(entry.path(), gone);
+    if (file.filename() != "a.bin") continue;
+    const int flags = ::fcntl(std::stoi(entry.path().filename().string()), F_GETFD);
+    CHECK((flags & FD_CLOEXEC) != 0);
+    return;
+  }
+  FAIL("the file is not open");
 }
 
 TEST_CASE("RecordFile may be read by many threads, without allocating", "[record_file]") {
@@ -189,9 +220,10 @@ TEST_CASE("RecordFile may be read by many threads, without allocating", "[record
   std::vector<std::thread> threads;
   for (std::size_t t = 0; t < 4; ++t)
     threads.emplace_back([&, t] {
+      std::vector<std::byte> scratch(records.record_bytes());
       const std::uint64_t before = test::allocations_of_this_thread();
       for (std::uint64_t i = 0; i < records.size(); ++i)
-        wrong[t] += is_record(records[i], i) ? 0u : 1u;
+        wrong[t] += is_record(records.read(i, scratch), i) ? 0u : 1u;
       allocated[t] = test::allocations_of_this_thread() - before;
     });
   for (std::thread& thread : threads) thread.join();
@@ -199,49 +231,99 @@ TEST_CASE("RecordFile may be read by many threads, without allocating", "[record
   CHECK(allocated == std::vector<std::uint64_t>(4, 0));
 }
 
-TEST_CASE("files are opened and closed on many threads at once", "[record_file]") {
-  const TemporaryDirectory directory;
-  const auto path = directory.records("a.bin", 0, 30, 100);
-  std::atomic<std::uint64_t> wrong{0};
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t)
-    threads.emplace_back([&] {
-      for (std::uint64_t i = 0; i < 30; ++i) {
-        const RecordFile records{{path}, 100};
-        wrong += is_record(records[i], i) ? 0u : 1u;
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  CHECK(wrong == 0);
-}
-
-/// How many pages of `file` the page cache holds.
-std::size_t resident_pages(const RecordFile& records) {
+/// Bytes of `file` that the page cache holds.
+std::size_t cached_bytes(const std::filesystem::path& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const std::size_t bytes = std::filesystem::file_size(path);
+  void* const map = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file, 0);
+  ::close(file);
+  REQUIRE(map != MAP_FAILED);
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  const std::size_t pages = (records.size() * records.record_bytes() + page - 1) / page;
-  std::vector<unsigned char> resident(pages);
-  REQUIRE(::mincore(const_cast<std::byte*>(records[0].data()), pages * page, resident.data()) == 0);
+  std::vector<unsigned char> resident((bytes + page - 1) / page);
+  REQUIRE(::mincore(map, bytes, resident.data()) == 0);
+  ::munmap(map, bytes);
   std::size_t count = 0;
   for (const unsigned char flags : resident) count += flags & 1u;
-  return count;
+  return count * page;
 }
 
-TEST_CASE("RecordFile::prefetch reads what is asked for, and changes nothing", "[record_file]") {
+TEST_CASE("RecordFile::will_need reads what is asked for, and changes nothing", "[record_file]") {
   const TemporaryDirectory directory;
   const auto path = directory.records("a.bin", 0, 64, 16384);
-  const int file = ::open(path.c_str(), O_RDONLY);
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   ::fdatasync(file);
   ::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);  // out of the page cache, where there is a disk
   ::close(file);
 
   const RecordFile records{{path, directory.records("b.bin", 64, 2, 16384)}, 16384};
-  const RecordFile alone{{path}, 16384};
-  const std::size_t cold = resident_pages(alone);
-  const std::vector<std::uint64_t> wanted{3, 40, 41, 42, 65, 64, 0, 63, 63};
-  records.prefetch(wanted);
-  records.prefetch({});
-  if (cold == 0) CHECK(test::eventually([&] { return resident_pages(alone) >= 6 * 4; }));
-  for (const std::uint64_t i : wanted) CHECK(is_record(records[i], i));
+  const bool cold = cached_bytes(path) == 0;
+  const std::vector<std::uint64_t> wanted{3, 40, 41, 42, 65, 64, 0, 62, 63, 64, 63, 66, ~0ull};
+  records.will_need(wanted);
+  records.will_need({});
+  if (cold) CHECK(test::eventually([&] { return cached_bytes(path) >= 7 * 16384; }));
+  for (const std::uint64_t i : wanted)
+    if (i < records.size()) CHECK(is_record(records[i], i));
+}
+
+// ---- Files that change --------------------------------------------------------------------------
+
+std::string failure_of(const RecordFile& records, std::uint64_t index) {
+  std::vector<std::byte> scratch;
+  try {
+    return is_record(records.read(index, scratch), index) ? "" : "wrong bytes";
+  } catch (const RecordFileError& error) {
+    return error.record() == index ? error.what() : "an error about another record";
+  }
+}
+
+TEST_CASE("of a file that is cut, what is left is right and the rest an error with file and record",
+          "[record_file]") {
+  const std::size_t record_bytes = GENERATE(1u, 100u, 3073u, 4096u, 10'000u);
+  const std::size_t count = 40'000 / record_bytes, bytes = count * record_bytes;
+  for (const std::size_t cut : {std::size_t{0}, std::size_t{1}, record_bytes - 1, record_bytes,
+                                record_bytes + 1, bytes / 2, bytes - record_bytes, bytes - 1}) {
+    const TemporaryDirectory directory;
+    const auto first = directory.records("first.bin", 0, 2, record_bytes);
+    const auto path = directory.records("second.bin", 2, count, record_bytes);
+    const RecordFile records{{first, path}, record_bytes};
+    std::filesystem::resize_file(path, cut);
+    std::size_t wrong = 0;
+    for (std::uint64_t i = 0; i < count; i += 1 + count / 1000)
+      wrong += failure_of(records, i + 2).empty() != ((i + 1) * record_bytes <= cut) ? 1 : 0;
+    CAPTURE(record_bytes, cut);
+    CHECK(wrong == 0);
+    CHECK_THAT(failure_of(records, count + 1),
+               Mentions("second.bin: record " + std::to_string(count - 1) + " (of all files: " +
+                        std::to_string(count + 1) + ") is lost: the file has " +
+                        std::to_string(cut) + " bytes, and had " + std::to_string(bytes)));
+    CHECK(failure_of(records, 1).empty());
+    records.will_need(std::vector<std::uint64_t>{1, 2, count + 1});  // A hint has no errors.
+  }
+}
+
+TEST_CASE("a file that grows, or is replaced or removed, keeps its records", "[record_file]") {
+  const TemporaryDirectory directory;
+  const auto path = directory.records("a.bin", 0, 10, 3000);
+  const RecordFile records{{path}, 3000};
+  SECTION("grown") {
+    std::ofstream(path, std::ios::binary | std::ios::app) << std::string(6000, 'x');
+    CHECK(records.size() == 10);
+  }
+  SECTION("replaced by another of its name, which is shorter") {
+    std::filesystem::rename(directory.records("b.bin", 7, 2, 3000), path);
+  }
+  SECTION("removed") {
+    std::filesystem::remove(path);
+  }
+  for (std::uint64_t i = 0; i < 10; ++i) CHECK(failure_of(records, i).empty());
+}
+
+TEST_CASE("a read that the system refuses is an error with file and record", "[record_file]") {
+  const TemporaryDirectory directory;
+  const RecordFile records{{directory.records("a.bin", 0, 3, 8)}, 8};
+  const std::span<std::byte> nowhere(static_cast<std::byte*>(nullptr), 8);
+  CHECK_THAT(thrown<RecordFileError>([&] { records.read_into(2, nowhere); }),
+             Mentions("a.bin: record 2") && Mentions("cannot read: Bad address"));
 }
 
 TEST_CASE("RecordFile and Sampler fit together as a program writes them", "[record_file]") {

@@ -37,8 +37,17 @@ static_assert(!std::is_constructible_v<AnySource<Listed>, void (*)(Listed&)>);
 static_assert(!std::is_constructible_v<AnySource<Listed>, void (*)(const Ticket&, int&)>);
 static_assert(std::is_copy_constructible_v<AnySource<Listed>>);
 
-bool fill(AnySource<Listed>& source, Listed& batch, const Ticket& ticket = {}) {
-  return source(ticket, batch, std::stop_token{});
+/// What a worker has of `source`.
+std::unique_ptr<detail::WorkerSource> own(AnySource<Listed> source) {
+  return std::move(source).erased().make();
+}
+
+bool fill(detail::WorkerSource& source, Listed& batch, const Ticket& ticket = {},
+          const std::stop_token& stop = {}) {
+  return source.fill_batch(ticket, &batch, nullptr, stop);
+}
+bool fill(const AnySource<Listed>& source, Listed& batch, const Ticket& ticket = {}) {
+  return fill(*own(source), batch, ticket);
 }
 
 TEST_CASE("AnySource hands the ticket and the batch to the callable", "[source]") {
@@ -56,38 +65,70 @@ TEST_CASE("AnySource: false ends the data, everything else goes on", "[source]")
   AnySource<Listed> ends = [](const Ticket& ticket, Listed&) { return ticket.batch < 2; };
   CHECK(fill(ends, batch, {.epoch = 0, .batch = 1, .seed = 0, .samples = {}}));
   CHECK_FALSE(fill(ends, batch, {.epoch = 0, .batch = 2, .seed = 0, .samples = {}}));
-
-  AnySource<Listed> returns_a_number = [](const Ticket&, Listed&) { return 0; };  // not a bool
-  CHECK(fill(returns_a_number, batch));
 }
 
 TEST_CASE("AnySource tells a callable that asks for it to stop", "[source]") {
-  AnySource<Listed> source = Stops{};
+  const auto source = own(Stops{});
   Listed batch;
   std::stop_source stop;
-  CHECK(source({}, batch, stop.get_token()));
+  CHECK(fill(*source, batch, {}, stop.get_token()));
   stop.request_stop();
-  CHECK_FALSE(source({}, batch, stop.get_token()));
+  CHECK_FALSE(fill(*source, batch, {}, stop.get_token()));
 }
 
-TEST_CASE("AnySource: copies have their own state, and share what is captured by reference",
+TEST_CASE("AnySource: each worker has its own state, and shares what is captured by reference",
           "[source]") {
   int shared = 0;
-  AnySource<Listed> first = [&shared, own = 0](const Ticket&, Listed& batch) mutable {
+  const AnySource<Listed> source = [&shared, own = 0](const Ticket&, Listed& batch) mutable {
     ++shared;
     batch.values.push_back(static_cast<std::uint64_t>(++own));
   };
-  AnySource<Listed> second = first;
+  const auto first = own(source), second = own(source);
   Listed batch;
-  fill(first, batch);
-  fill(first, batch);
-  fill(second, batch);
+  fill(*first, batch);
+  fill(*first, batch);
+  fill(*second, batch);
   CHECK(batch.values == std::vector<std::uint64_t>{1, 2, 1});
   CHECK(shared == 3);
+}
 
-  second = first;
-  fill(second, batch);
-  CHECK(batch.values.back() == 3);
+TEST_CASE("per_sample: the source is asked for one row", "[source]") {
+  const AnySource<Listed> source = per_sample([](const Sample& sample, Listed& batch) {
+    batch.values = {sample.index, static_cast<std::uint64_t>(sample.row), sample.seed};
+  });
+  Listed batch;
+  own(source)->fill_row({.index = 7, .row = 2, .seed = 9}, &batch, {});
+  CHECK(batch.values == std::vector<std::uint64_t>{7, 2, 9});
+}
+
+TEST_CASE("per_worker: what make returns need not be copyable, and is each worker's own",
+          "[source]") {
+  int made = 0;
+  const auto make = [&made] {
+    ++made;
+    return [calls = std::make_unique<std::uint64_t>(0)](const Ticket&, Listed& batch) {
+      batch.values.push_back(++*calls);
+    };
+  };
+  const AnySource<Listed> source = per_worker(make);
+  CHECK(made == 0);
+  const auto first = own(source), second = own(source);
+  CHECK(made == 2);
+  Listed batch;
+  fill(*first, batch);
+  fill(*first, batch);
+  fill(*second, batch);
+  CHECK(batch.values == std::vector<std::uint64_t>{1, 2, 1});
+}
+
+TEST_CASE("sample_seed is of the sample: the same in any batch, another in each epoch and run",
+          "[source]") {
+  const std::vector<std::uint64_t> samples{5, 6};
+  const Ticket ticket{.epoch = 1, .batch = 2, .seed = 3, .samples = samples, .run_seed = 7};
+  CHECK(ticket.sample_seed(1) == sample_seed(7, 1, 6));
+  CHECK(sample_seed(7, 1, 6) != sample_seed(7, 2, 6));
+  CHECK(sample_seed(7, 1, 6) != sample_seed(8, 1, 6));
+  CHECK(sample_seed(7, 1, 6) != sample_seed(7, 1, 7));
 }
 
 TEST_CASE("AnySource takes a std::function, a Source", "[source]") {

@@ -126,21 +126,6 @@ TEST_CASE("a copy at its limit needs smaller bytes, and up to four times that is
   CHECK(timed({100, 900, 300}).verdict().kind == VerdictKind::deeper_ring);
 }
 
-TEST_CASE("a copy of pageable memory needs pinned memory first", "[verdict]") {
-  Stats stats = timed({100, 700, 300});
-  stats.pinned = false;
-  CHECK(stats.verdict().kind == VerdictKind::pinned_memory);
-  CHECK(says(stats.verdict(), "pinned"));
-  stats.device.reset();
-  stats.consumer = {.busy = 300ms, .waiting_for_input = 700ms, .batches = 101};
-  CHECK(stats.verdict().kind == VerdictKind::pinned_memory);
-  CHECK(stats.verdict().copy == 7ms);
-  // Where the copy is not the matter, neither is its memory.
-  stats = timed({100, 100, 990});
-  stats.pinned = false;
-  CHECK(stats.verdict().kind == VerdictKind::compute_bound);
-}
-
 TEST_CASE("without device times nobody knows how small a batch has to be", "[verdict]") {
   Stats stats = timed({100, 990, 0});
   stats.device.reset();
@@ -245,7 +230,6 @@ TEST_CASE("every kind of verdict has a name", "[verdict]") {
   for (const auto& [kind, name] : {std::pair{VerdictKind::too_early, "too_early"},
                                    std::pair{VerdictKind::more_workers, "more_workers"},
                                    std::pair{VerdictKind::deeper_ring, "deeper_ring"},
-                                   std::pair{VerdictKind::pinned_memory, "pinned_memory"},
                                    std::pair{VerdictKind::smaller_bytes, "smaller_bytes"},
                                    std::pair{VerdictKind::bus_bound, "bus_bound"},
                                    std::pair{VerdictKind::compute_bound, "compute_bound"},

@@ -26,7 +26,7 @@ class TbbPipeline {
               std::size_t depth)
       : layout_(layout),
         sampler_(std::move(sampler)),
-        source_(std::move(source)),
+        source_(std::move(source).erased().make()),
         threads_(tbb::global_control::max_allowed_parallelism,
                  static_cast<std::size_t>(workers) + 1),
         arena_(workers + 1),
@@ -73,12 +73,12 @@ class TbbPipeline {
     buffer.ticket = {0, number, batch_seed(sampler_.seed(), 0, number), buffer.samples};
     buffer.batch =
         layout_.bind(buffer.memory.data(), static_cast<std::int64_t>(buffer.samples.size()));
-    source_(buffer.ticket, buffer.batch, std::stop_token{});
+    source_->fill_batch(buffer.ticket, &buffer.batch, nullptr, std::stop_token{});
   }
 
   Layout<Batch> layout_;
   AnySampler sampler_;
-  AnySource<Batch> source_;
+  std::unique_ptr<detail::WorkerSource> source_;
   tbb::global_control threads_;
   tbb::task_arena arena_;
   std::vector<Buffer> buffers_;

@@ -54,16 +54,6 @@ std::vector<std::string> class_names(const fs::path& directory) {
   return names;
 }
 
-std::string describe_record(const std::vector<fs::path>& files, std::uint64_t sample) {
-  std::uint64_t local = sample;
-  for (const fs::path& file : files) {
-    const std::uint64_t records = fs::file_size(file) / record_bytes;
-    if (local < records) return "record " + std::to_string(local) + " of " + file.string();
-    local -= records;
-  }
-  return "record " + std::to_string(sample) + ", beyond the last file";
-}
-
 int label_of(std::span<const std::byte> record) {
   const int label = std::to_integer<int>(record[0]);
   if (label >= classes)

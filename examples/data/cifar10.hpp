@@ -51,10 +51,6 @@ std::filesystem::path test_file(const std::filesystem::path& directory);
 /// The ten class names of `directory`, in label order.
 std::vector<std::string> class_names(const std::filesystem::path& directory);
 
-/// What number `sample`, counted through `files`, is in people's words: "record 17 of
-/// data_batch_2.bin", counted from 0. Asks for the files' sizes.
-std::string describe_record(const std::vector<std::filesystem::path>& files, std::uint64_t sample);
-
 /// The label of one record. Throws DataError unless it is 0 .. classes-1.
 int label_of(std::span<const std::byte> record);
 

@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <penstock/penstock.hpp>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -74,27 +75,27 @@ void pause_stream(cudaStream_t stream, const double* milliseconds) {
 /// Fills batches from record files. Runs on the workers.
 class Decoder {
  public:
-  Decoder(const penstock::RecordFile& records, const std::vector<fs::path>& files, double slow)
-      : records_(records), files_(files), slow_(slow) {}
+  Decoder(const penstock::RecordFile& records, double slow) : records_(records), slow_(slow) {}
 
-  void operator()(const penstock::Ticket& ticket, Images& batch) const {
+  void operator()(const penstock::Ticket& ticket, Images& batch) {
     if (slow_ > 0) pause(slow_);
     for (std::size_t i = 0; i < ticket.samples.size(); ++i) {
       const auto row = static_cast<std::int64_t>(i);
-      batch.labels(row) = label(ticket.samples[i]);
-      cifar10::decode(records_[ticket.samples[i]], &batch.pixels(row, 0, 0, 0));
+      const std::span<const std::byte> record = records_.read(ticket.samples[i], scratch_);
+      batch.labels(row) = label(record, ticket.samples[i]);
+      cifar10::decode(record, &batch.pixels(row, 0, 0, 0));
     }
   }
 
  private:
-  int label(std::uint64_t sample) const try {
-    return cifar10::label_of(records_[sample]);
+  int label(std::span<const std::byte> record, std::uint64_t sample) const try {
+    return cifar10::label_of(record);
   } catch (const cifar10::DataError& error) {
-    throw cifar10::DataError(cifar10::describe_record(files_, sample) + ": " + error.what());
+    throw cifar10::DataError(records_.name(sample) + ": " + error.what());
   }
 
   const penstock::RecordFile& records_;
-  const std::vector<fs::path>& files_;
+  std::vector<std::byte> scratch_;  // of one worker: each has a copy of the source
   double slow_;
 };
 
@@ -135,8 +136,8 @@ std::optional<Summary> run(const Options& options, const std::vector<fs::path>& 
                     .field(&Images::labels, {});
   const penstock::Stream stream;
   const DeviceTotals totals = make_totals(stream.get());
-  penstock::Prefetcher<Images> prefetcher(
-      layout, sampler, Decoder(records, files, options.slow_source), options.pipeline);
+  penstock::Prefetcher<Images> prefetcher(layout, sampler, Decoder(records, options.slow_source),
+                                          options.pipeline);
   if (!add_up(prefetcher, sampler.batches() * options.pipeline.epochs, options, totals.get(),
               stream.get()))
     return std::nullopt;

@@ -59,19 +59,23 @@ class AnySampler {
   std::uint64_t seed() const { return sampler_->start.seed; }
   /// The state of a run over this sampler before its first batch.
   const State& start() const { return sampler_->start; }
+  /// The data come from a stream (see Unbounded): one worker alone asks the source for batches, in
+  /// their order.
+  bool is_stream() const { return sampler_->is_stream; }
 
  private:
   struct Interface {
-    explicit Interface(const State& s) : start(s) {}
+    Interface(const State& s, bool stream) : start(s), is_stream(stream) {}
     virtual ~Interface() = default;
     virtual std::uint64_t batches() const = 0;
     virtual void samples(std::uint64_t, std::uint64_t, std::vector<std::uint64_t>&) const = 0;
     const State start;
+    const bool is_stream;
   };
   template <class T>
   struct Model final : Interface {
-    explicit Model(const T& s) : Interface(start_of(s)), sampler(s) {}
-    explicit Model(T&& s) : Interface(start_of(s)), sampler(std::move(s)) {}
+    explicit Model(const T& s) : Interface(start_of(s), stream(s)), sampler(s) {}
+    explicit Model(T&& s) : Interface(start_of(s), stream(s)), sampler(std::move(s)) {}
     std::uint64_t batches() const override { return sampler.batches(); }
     void samples(std::uint64_t epoch, std::uint64_t batch,
                  std::vector<std::uint64_t>& out) const override {
@@ -80,6 +84,11 @@ class AnySampler {
     const T sampler;
   };
 
+  template <class T>
+  static bool stream(const T& sampler) {
+    if constexpr (requires { sampler.is_stream(); }) return sampler.is_stream();
+    return false;
+  }
   template <class T>
   static State start_of(const T& sampler) {
     State start;
@@ -101,16 +110,23 @@ class AnySampler {
   std::shared_ptr<const Interface> sampler_;
 };
 
-/// Data of unknown length: one epoch of 2^64 - 1 batches, with consecutive sample numbers. The
-/// source ends it by returning false.
+/// Data of unknown length: one epoch of 2^64 - 1 batches, whose samples are numbered 0, 1, 2, and
+/// so on. The source ends it by returning false.
+///
+/// By default the data are a stream, such as a socket: records come in the order in which they are
+/// read. One worker alone asks the source for batches, in their order, whatever `workers` says.
 class Unbounded {
  public:
   /// Throws std::invalid_argument unless `batch_size`, in samples, is at least 1.
   explicit Unbounded(std::int64_t batch_size, std::uint64_t seed = 0);
+  /// For a source that makes a batch of its ticket alone (a generator): all workers make batches at
+  /// the same time, in any order.
+  static Unbounded indexed(std::int64_t batch_size, std::uint64_t seed = 0);
 
   std::uint64_t batches() const noexcept { return UINT64_MAX; }
   std::int64_t batch_size() const noexcept { return batch_size_; }
   std::uint64_t seed() const noexcept { return seed_; }
+  bool is_stream() const noexcept { return is_stream_; }
 
   /// The same samples in every epoch, modulo 2^64.
   void samples(std::uint64_t epoch, std::uint64_t batch, std::vector<std::uint64_t>& out) const;
@@ -118,6 +134,7 @@ class Unbounded {
  private:
   std::int64_t batch_size_;
   std::uint64_t seed_;
+  bool is_stream_ = true;
 };
 
 static_assert(BatchSampler<Sampler> && BatchSampler<Unbounded> && BatchSampler<AnySampler>);

@@ -11,6 +11,24 @@
 
 namespace penstock {
 
+namespace detail {
+
+/// The stream that `stream` names in the source file that calls this: 0 is the legacy default
+/// stream or, where the file is compiled for per-thread default streams (nvcc --default-stream
+/// per-thread, CUDA_API_PER_THREAD_DEFAULT_STREAM), the calling thread's own. penstock itself is
+/// compiled once for both kinds, so whatever takes a stream from the user passes it on by this
+/// name. Always inlined: one program may have files of both kinds.
+[[gnu::always_inline]] inline cudaStream_t named(cudaStream_t stream) noexcept {
+  if (stream != nullptr) return stream;
+#ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
+  return cudaStreamPerThread;
+#else
+  return cudaStreamLegacy;
+#endif
+}
+
+}  // namespace detail
+
 /// The device that is current on this thread.
 inline int current_device() {
   int device = 0;
@@ -83,13 +101,16 @@ class Stream {
 
 namespace detail {
 
-/// cudaEventQuery, allowed beside stream captures, and leaving no "not ready" behind for the
-/// thread's next cudaGetLastError.
-inline cudaError_t query(cudaEvent_t event) noexcept {
-  const CaptureModeGuard guard;
+/// cudaEventQuery, allowed beside stream captures by the guard, and leaving no "not ready" behind
+/// for the thread's next cudaGetLastError.
+inline cudaError_t query(cudaEvent_t event, const CaptureModeGuard&) noexcept {
   const cudaError_t status = cudaEventQuery(event);
   if (status == cudaErrorNotReady) cudaGetLastError();
   return status;
+}
+inline cudaError_t query(cudaEvent_t event) noexcept {
+  const CaptureModeGuard guard;
+  return query(event, guard);
 }
 
 }  // namespace detail
@@ -115,13 +136,14 @@ class Event {
   cudaEvent_t get() const noexcept { return event_; }
 
   /// Marks the end of what `stream` holds now. Does not block.
-  void record(cudaStream_t stream) {
-    detail::check(cudaEventRecord(event_, stream), "cudaEventRecord");
+  [[gnu::always_inline]] void record(cudaStream_t stream) {
+    detail::check(cudaEventRecord(event_, detail::named(stream)), "cudaEventRecord");
   }
   /// `stream` runs nothing that is queued from now on before the last record is reached. Does not
   /// block.
-  void make_wait(cudaStream_t stream) const {
-    detail::check(cudaStreamWaitEvent(stream, event_, cudaEventWaitDefault), "cudaStreamWaitEvent");
+  [[gnu::always_inline]] void make_wait(cudaStream_t stream) const {
+    detail::check(cudaStreamWaitEvent(detail::named(stream), event_, cudaEventWaitDefault),
+                  "cudaStreamWaitEvent");
   }
   /// Has the last record been reached? True for an event that was never recorded. Does not block.
   /// Safe beside a stream capture on another thread.

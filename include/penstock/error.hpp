@@ -45,6 +45,18 @@ class SourceError : public std::runtime_error, public std::nested_exception {
   std::uint64_t batch_;
 };
 
+/// A worker could not make its own source (see per_worker). The original exception is nested. The
+/// other workers go on.
+class WorkerError : public std::runtime_error, public std::nested_exception {
+ public:
+  /// Nests the exception that is being handled. `worker` counts from 0.
+  WorkerError(int worker, const std::string& why);
+  int worker() const noexcept { return worker_; }
+
+ private:
+  int worker_;
+};
+
 /// A pool cannot provide memory: its cap, or a limit of the system, is reached.
 class PoolExhausted : public std::runtime_error {
  public:

@@ -18,7 +18,8 @@
 #include <penstock/any_sampler.hpp>  // anything that says which samples a batch is made of
 #include <penstock/cuda.hpp>         // Stream, Event, guards
 #include <penstock/layout.hpp>       // where the fields of a batch lie
-#include <penstock/record_file.hpp>  // records of fixed size in mapped files
+#include <penstock/ragged.hpp>       // a field of samples of different lengths
+#include <penstock/record_file.hpp>  // records of fixed size in files
 #include <penstock/sampler.hpp>      // shuffled, sharded, in constant memory
 
 #include <penstock/emulation.hpp>     // control of the emulated runtime

@@ -6,8 +6,7 @@
 //   penstock::PinnedPool pool{{.max_bytes = 1 << 30}};
 //   penstock::PinnedBlock block = pool.acquire(bytes);
 //   fill(block.data());
-//   cudaMemcpyAsync(device, block.data(), bytes, cudaMemcpyHostToDevice, stream);
-//   block.release_after(stream);   // back at once; its next owner gets it when the copy is done
+//   block.copy_to(device, bytes, stream);   // back at once; its next owner gets it after the copy
 
 #include <chrono>
 #include <cstddef>
@@ -19,18 +18,11 @@
 
 namespace penstock {
 
-/// What kind of host memory a pool hands out.
-enum class HostMemory {
-  pinned,    ///< page-locked: copies to a device are asynchronous and run at the bus's full rate
-  pageable,  ///< ordinary: every copy is staged and blocks the thread that issues it; for
-             ///< comparison
-};
-
 struct PinnedPoolOptions {
   std::size_t max_bytes =
       0;  ///< cap on all blocks together; 0: half the memory this process may use
-  std::chrono::milliseconds timeout{30'000};  ///< how long `acquire` waits for a block to come back
-  HostMemory memory = HostMemory::pinned;     ///< never changed silently: a refusal is an error
+  std::chrono::milliseconds timeout{30'000};  ///< how long `acquire` waits for a block to come
+                                              ///< back; milliseconds::max(): for ever
   unsigned flags =
       cudaHostAllocPortable;  ///< of cudaHostAlloc, for example | cudaHostAllocWriteCombined
   int numa_node = -1;         ///< node whose memory the blocks come from; -1: any
@@ -46,9 +38,14 @@ struct PinnedPoolStats {
   std::chrono::nanoseconds waiting{0};      ///< time spent in these waits, by all threads
 };
 
+class PinnedBlock;
+
 namespace detail {
 class PinnedPoolCore;
 struct PinnedEntry;
+struct ResolvedStream;
+template <class Queue>
+void copy_from(PinnedBlock& block, const ResolvedStream& stream, Queue queue);
 }  // namespace detail
 
 /// A block of a PinnedPool: move-only; a moved-from block is empty. May outlive its pool.
@@ -65,6 +62,7 @@ class PinnedBlock {
     return *this;
   }
   /// Gives the block back for use at once: right when no device work reads or writes it any more.
+  /// Between a copy and release_after an exception may end the block too early: copy_to does both.
   ~PinnedBlock() { release(); }
 
   explicit operator bool() const noexcept { return entry_ != nullptr; }
@@ -73,16 +71,30 @@ class PinnedBlock {
   /// The bytes that were asked for.
   std::size_t size() const noexcept { return size_; }
 
+  /// Queues a copy of the first `bytes` bytes to `device` on `stream`, and gives the block back
+  /// behind it, also where a call fails: as release_after, with its errors. Throws
+  /// std::invalid_argument, and does nothing, for more bytes than the block has.
+  [[gnu::always_inline]] void copy_to(void* device, std::size_t bytes, cudaStream_t stream) {
+    copy_to_named(device, bytes, detail::named(stream));
+  }
+
   /// Gives the block back now; it is handed out again once all that `stream` holds at this moment
   /// is done. Does not block. The block is empty afterwards, also when CUDA fails: then CudaError
   /// is thrown and the block is never handed out again, since nobody can tell when it would be
-  /// safe.
-  void release_after(cudaStream_t stream);
+  /// safe. For a stream that is being captured, throws std::logic_error, and the block stays held.
+  [[gnu::always_inline]] void release_after(cudaStream_t stream) {
+    release_after_named(detail::named(stream));
+  }
 
   void release() noexcept;
 
  private:
   friend class PinnedPool;
+  template <class Queue>
+  friend void detail::copy_from(PinnedBlock&, const detail::ResolvedStream&, Queue);
+  void copy_to_named(void* device, std::size_t bytes, cudaStream_t stream);
+  void release_after_named(cudaStream_t stream);
+  void release_after(const detail::ResolvedStream& stream);
   PinnedBlock(detail::PinnedPoolCore* core, detail::PinnedEntry* entry, std::size_t size)
       : core_(core), entry_(entry), size_(size) {}
 
@@ -95,6 +107,7 @@ class PinnedBlock {
 /// or makes a call of CUDA's that blocks the host.
 class PinnedPool {
  public:
+  /// Throws std::invalid_argument for a negative time-out.
   explicit PinnedPool(PinnedPoolOptions options = {});
   PinnedPool(const PinnedPool&) = delete;
   PinnedPool& operator=(const PinnedPool&) = delete;

@@ -38,15 +38,16 @@
 namespace penstock {
 
 struct PrefetcherOptions {
-  int workers =
-      detail::default_workers();  ///< threads that run the source; 0: `next` itself runs it
-  std::size_t host_depth = 0;     ///< batches in pinned memory, all told; 0: workers + device_depth
-  std::size_t device_depth = 2;   ///< device slots: batches on the device, leased ones included
-  std::uint64_t epochs = 1;       ///< at least 1
-  bool ordered = true;            ///< false: batches come as they are ready, each still once
+  int workers = detail::default_workers();  ///< threads that run the source; 0: one
+  /// Batches in pinned memory, all told. 0: device_depth + workers, and device_depth + 2 for a
+  /// per_sample source. An on_device source has none.
+  std::size_t host_depth = 0;
+  std::size_t device_depth = 2;  ///< device slots: batches on the device, leased ones included
+  std::uint64_t epochs = 1;      ///< at least 1
+  bool ordered = true;           ///< false: batches come as they are ready, each still once
   FailurePolicy on_failure = FailurePolicy::abort();  ///< what becomes of batches that fail
-  std::chrono::milliseconds stall_timeout{300'000};   ///< `next` gives up with StallError; 0: never
-  HostMemory host_memory = HostMemory::pinned;        ///< pageable only where it is asked for
+  std::chrono::milliseconds stall_timeout{
+      300'000};  ///< `next` gives up with StallError; 0 or milliseconds::max(): never
   std::size_t max_host_bytes = 0;  ///< refuse to take more host memory; 0: half of what may be used
   unsigned host_flags = cudaHostAllocPortable;  ///< of cudaHostAlloc
   int numa_node = -1;                           ///< of the host memory; -1: any
@@ -74,7 +75,8 @@ class AnyPrefetcher {
   virtual ~AnyPrefetcher() = default;
   virtual LeasedBatch* take(cudaStream_t consumer) = 0;
   virtual void also_used_on(LeasedBatch& batch, cudaStream_t stream) = 0;
-  virtual void give_back(LeasedBatch& batch) noexcept = 0;
+  /// False: a consumer's stream is being captured, and the lease goes on; never with `park`.
+  virtual bool give_back(LeasedBatch& batch, bool park) noexcept = 0;
   virtual void close() noexcept = 0;
   virtual bool forked() const noexcept = 0;
   virtual State state() const = 0;
@@ -92,13 +94,21 @@ PrefetcherHandle make_prefetcher(const BlockLayout& layout, AnySampler sampler, 
                                  ErasedTransform transform, PrefetcherOptions options);
 /// The ends of a prefetcher and of a lease. In a forked child they leave everything as it is.
 void close(PrefetcherHandle prefetcher) noexcept;
+[[noreturn]] void throw_empty_lease();
 void give_back(PrefetcherHandle prefetcher, LeasedBatch& batch) noexcept;
+/// Throws std::logic_error, and changes nothing, while a consumer's stream is being captured.
+void release(PrefetcherHandle& prefetcher, LeasedBatch*& batch);
 
 }  // namespace detail
 
 /// A batch on the device, held by the consumer: move-only; a moved-from or released lease is empty.
 /// Its memory is not written before all that the consumer's streams held at the release is done. It
-/// may outlive the prefetcher, and may be released by another thread than the one that got it.
+/// may outlive the prefetcher, and may be released by another thread than the one that got it, with
+/// whatever device current.
+///
+/// Where cudaStreamPerThread is a consumer, and another thread releases, the release is marked on
+/// the legacy default stream, which comes after every thread's own; other blocking streams of the
+/// device wait for that mark too.
 template <class Batch>
 class Lease {
  public:
@@ -111,29 +121,39 @@ class Lease {
     std::swap(leased_, taken.leased_);
     return *this;
   }
-  ~Lease() { release(); }
+  /// As release(). While a consumer's stream is being captured into a graph, the slot is kept, and
+  /// goes back with the first end of a lease, or `next`, after the capture.
+  ~Lease() {
+    if (leased_ != nullptr) detail::give_back(std::move(owner_), *leased_);
+  }
 
   explicit operator bool() const noexcept { return leased_ != nullptr; }
+  // What follows throws std::logic_error when the lease is empty.
+
   /// Views of device memory, to be passed to kernels by value.
-  const Batch& operator*() const noexcept { return *static_cast<const Batch*>(leased_->batch); }
-  const Batch* operator->() const noexcept { return static_cast<const Batch*>(leased_->batch); }
+  const Batch& operator*() const { return *static_cast<const Batch*>(leased().batch); }
+  const Batch* operator->() const { return static_cast<const Batch*>(leased().batch); }
   /// Epoch, batch and sample numbers; valid until the release.
-  const Ticket& ticket() const noexcept { return leased_->ticket; }
+  const Ticket& ticket() const { return leased().ticket; }
   /// Samples in the batch: as many as the ticket names, unless a source or a DeviceTransform has
   /// resized it.
-  std::int64_t samples() const noexcept { return leased_->samples_in_batch; }
+  std::int64_t samples() const { return leased().samples_in_batch; }
   /// Which of the device slots, 0 ... device_depth - 1. A slot has a fixed address: see StepGraph
   /// for graphs that are captured for it.
-  std::size_t slot() const noexcept { return leased_->slot; }
+  std::size_t slot() const { return leased().slot; }
 
   /// The batch is used on `stream` too: it waits for the copy, and the release waits for it. Does
-  /// not block. Throws CudaError.
-  void also_used_on(cudaStream_t stream) { owner_->also_used_on(*leased_, stream); }
+  /// not block. Throws CudaError, and for a stream as `next` does.
+  [[gnu::always_inline]] void also_used_on(cudaStream_t stream) {
+    detail::LeasedBatch& batch = leased();
+    owner_->also_used_on(batch, detail::named(stream));
+  }
 
   /// Ends the lease: what is queued on the consumer's streams from now on may not use the batch.
-  /// Does not block. A failure of CUDA's is thrown by the next next().
-  void release() noexcept {
-    if (leased_ != nullptr) detail::give_back(std::move(owner_), *std::exchange(leased_, nullptr));
+  /// Does not block. A failure of CUDA's is thrown by the next next(). Throws std::logic_error
+  /// while a consumer's stream is being captured into a graph, and then the lease goes on.
+  void release() {
+    if (leased_ != nullptr) detail::release(owner_, leased_);
   }
 
  private:
@@ -141,6 +161,11 @@ class Lease {
   friend class Prefetcher;
   Lease(detail::PrefetcherHandle owner, detail::LeasedBatch* leased)
       : owner_(std::move(owner)), leased_(leased) {}
+  detail::LeasedBatch& leased() const {
+    if (leased_ == nullptr) [[unlikely]]
+      detail::throw_empty_lease();
+    return *leased_;
+  }
 
   detail::PrefetcherHandle owner_;
   detail::LeasedBatch* leased_ = nullptr;
@@ -150,8 +175,8 @@ class Lease {
 /// the other: each batch, and each exception in a batch's place, goes to one of them, the end to
 /// all. After construction, no call allocates, creates CUDA objects, or blocks inside CUDA.
 ///
-/// In a process forked from the one that made it, a prefetcher is dead: `next` and `restore` throw
-/// std::logic_error, and its end and those of its leases leave everything as it is.
+/// A process forked from the one that made it may do nothing with a prefetcher and its leases but
+/// destroy them, which leaves everything as it is: threads and CUDA do not survive a fork.
 ///
 /// `Host` is what the source fills and what crosses the bus; where it is not `Batch`, a
 /// DeviceTransform makes the one of the other.
@@ -182,9 +207,14 @@ class Prefetcher {
   /// until a batch's copy is issued, never for the copy. Empty: all epochs are done, or the source
   /// said that there is no more. Throws SourceError in place of a batch that failed, CudaError,
   /// PoolExhausted, or StallError; the next call goes on behind it.
-  Lease<Batch> next(cudaStream_t consumer) {
-    detail::LeasedBatch* const leased = prefetcher_->take(consumer);
-    return leased == nullptr ? Lease<Batch>() : Lease<Batch>(prefetcher_, leased);
+  ///
+  /// `consumer` is any stream of the prefetcher's device: created, the legacy default stream, or a
+  /// thread's own (cudaStreamPerThread; 0 where the calling source is compiled so). A default
+  /// stream is that of the device that is current at this call. Throws std::invalid_argument for a
+  /// stream of another device; std::logic_error for one that is being captured into a graph, and
+  /// where every slot was given up in captures that still go on. Neither takes a batch.
+  [[gnu::always_inline]] Lease<Batch> next(cudaStream_t consumer) {
+    return take(detail::named(consumer));
   }
 
   /// The position behind the last batch that next() delivered (or threw for): what is ready ahead
@@ -204,6 +234,11 @@ class Prefetcher {
   std::vector<Failure> failures() const { return prefetcher_->failures(); }
 
  private:
+  Lease<Batch> take(cudaStream_t consumer) {
+    detail::LeasedBatch* const leased = prefetcher_->take(consumer);
+    return leased == nullptr ? Lease<Batch>() : Lease<Batch>(prefetcher_, leased);
+  }
+
   detail::PrefetcherHandle prefetcher_;
 };
 

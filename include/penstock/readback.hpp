@@ -26,6 +26,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <penstock/cuda.hpp>
 #include <penstock/detail/inline.hpp>
 #include <span>
 #include <stdexcept>
@@ -60,9 +61,9 @@ std::unique_ptr<AnyReadback> make_readback(std::size_t slots, std::size_t larges
 
 }  // namespace detail
 
-/// `push` and `drain` may be called from any thread but the one that calls back. In a process
-/// forked from the one that made it they throw std::logic_error, and the destructor leaves
-/// everything as it is.
+/// `push` and `drain` may be called from any thread but the one that calls back. A process forked
+/// from the one that made it may do nothing with it but destroy it, which leaves everything as it
+/// is.
 template <class T>
 class Readback {
   static constexpr bool kArrays = std::is_unbounded_array_v<T>;
@@ -95,19 +96,20 @@ class Readback {
     static_cast<void>(callbacks_.release());
   }
 
-  /// Queues: `callback` gets the value that *device has at this point of `stream`, which must be of
-  /// the readback's device. Calls into CUDA do not block; waits for a callback while `slots` values
-  /// are under way. Throws, and pushes nothing: what a callback threw or CUDA said since the last
-  /// call, once; CudaError; std::logic_error for a stream that is being captured (push after the
-  /// graph's launch), and on the thread that calls back.
-  void push(const Value* device, cudaStream_t stream, Callback callback) requires(!kArrays) {
-    push_values(device, 1, stream, callback);
+  /// Queues: `callback` gets the value that *device has at this point of `stream`. Calls into CUDA
+  /// do not block; waits for a callback while `slots` values are under way. Throws, and pushes
+  /// nothing: what a callback threw or CUDA said since the last call, once; CudaError;
+  /// std::invalid_argument for a stream that is not of the readback's device; std::logic_error for
+  /// one that is being captured (push after the graph's launch), and on the thread that calls back.
+  [[gnu::always_inline]] void push(const Value* device, cudaStream_t stream,
+                                   Callback callback) requires(!kArrays) {
+    push_values(device, 1, detail::named(stream), callback);
   }
   /// The same for `count` values from `device` on: no more cross the bus. 0 is an array too. Throws
   /// std::invalid_argument for more than the largest array has.
-  void push(const Value* device, std::size_t count, cudaStream_t stream,
-            Callback callback) requires(kArrays) {
-    push_values(device, count, stream, callback);
+  [[gnu::always_inline]] void push(const Value* device, std::size_t count, cudaStream_t stream,
+                                   Callback callback) requires(kArrays) {
+    push_values(device, count, detail::named(stream), callback);
   }
 
   /// Waits until all that was pushed is called back. Throws the first of the errors since the last

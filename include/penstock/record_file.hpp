@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// RecordFile: fixed-size records, numbered through one or more files that are mapped into memory.
-// What the page cache holds is read without a system call and without a copy.
+// RecordFile: fixed-size records, numbered through one or more files and read with pread.
 //
 //   penstock::RecordFile records{{"data_batch_1.bin", "data_batch_2.bin"}, 3073};
-//   std::span<const std::byte> image = records[ticket.samples[i]];
-//
-// Any number of threads may read. A file that is cut short meanwhile, or cannot be read any more,
-// is an error that names file and record, and never a SIGBUS: operator[] throws it, and a batch
-// whose source has read such a record is a SourceError. From the first page that was found lost on,
-// all of that file is. A file that grows, or is replaced by another of its name, keeps the records
-// that it had. One that is written to in place shows the new bytes at any time: check_unchanged()
-// asks for that.
+//   std::vector<std::byte> scratch;                                     // one for each thread
+//   std::span<const std::byte> image = records.read(ticket.samples[i], scratch);
 
 #include <cstddef>
 #include <cstdint>
@@ -34,7 +27,8 @@ class RecordFileError : public std::runtime_error {
   RecordFileError(const std::filesystem::path& file, const std::string& why,
                   std::optional<std::uint64_t> record = {});
   const std::filesystem::path& file() const noexcept { return file_; }
-  /// The record that is lost, by its number in the RecordFile; nullopt: it is about the whole file.
+  /// The record that cannot be read, by its number in the RecordFile; nullopt: it is about the
+  /// whole file.
   std::optional<std::uint64_t> record() const noexcept { return record_; }
 
  private:
@@ -43,55 +37,55 @@ class RecordFileError : public std::runtime_error {
 };
 
 namespace detail {
-class RecordPart;
+struct RecordPart;
 }
 
-/// Move-only; a moved-from one has no records.
+/// Any number of threads may use one object. The files stay open as long as it, or a copy of it,
+/// exists; a copy shares them. A file that is renamed, removed or replaced by another of its name
+/// is read on. One that is written to in place shows the new bytes at any time.
 class RecordFile {
  public:
-  /// Maps all files; record 0 is the first of the first file. Throws RecordFileError for a file
+  /// Opens all files; record 0 is the first of the first file. Throws RecordFileError for a file
   /// that is missing, unreadable, no regular file, empty, or not a whole number of records, and
   /// std::invalid_argument for no files or records of 0 bytes.
   RecordFile(const std::vector<std::filesystem::path>& files, std::size_t record_bytes);
-
-  RecordFile(RecordFile&&) noexcept = default;
-  RecordFile& operator=(RecordFile&&) noexcept = default;
+  RecordFile(const RecordFile&) = default;  // A move is a copy: no RecordFile is without its files.
+  RecordFile& operator=(const RecordFile&) = default;
 
   /// Number of records.
-  std::uint64_t size() const noexcept;
+  std::uint64_t size() const noexcept { return size_; }
 
   std::size_t record_bytes() const noexcept { return record_bytes_; }
 
-  /// The bytes of one record, valid as long as this object; index < size(), which is not checked.
-  /// Reads a byte of each of its pages first. Throws RecordFileError where the record is lost. A
-  /// file that is cut short later makes the bytes zeros: in a source, this makes the batch a
-  /// SourceError; elsewhere, or where other threads read for the source, call check_unchanged().
-  std::span<const std::byte> operator[](std::uint64_t index) const;
+  /// Reads a record into `target`, of record_bytes() bytes: for example straight into the batch.
+  /// Throws std::out_of_range for index >= size(), std::invalid_argument for a target of another
+  /// size, and RecordFileError where the file has become too short or the system cannot read it.
+  void read_into(std::uint64_t index, std::span<std::byte> target) const;
 
-  /// As operator[], but throws std::out_of_range.
-  std::span<const std::byte> at(std::uint64_t index) const;
+  /// Reads a record into `scratch`, which it resizes, and returns all of it: valid until `scratch`
+  /// is used again. Allocates only where `scratch` has no room. Throws as read_into().
+  std::span<const std::byte> read(std::uint64_t index, std::vector<std::byte>& scratch) const;
 
-  /// Asks the system to read these records ahead, all below size(), and does not wait for it. Worth
-  /// it at the start of a batch where files are larger than the page cache: the device then works
-  /// on all records at once, and not on one page fault after the other. Costs a system call for
-  /// each run of neighbours in `records`. A hint: it has no errors.
-  void prefetch(std::span<const std::uint64_t> records) const noexcept;
+  /// A record in memory of its own, which every call allocates: in a loop use read() or
+  /// read_into(). Keep it as `auto record = records[i]`; a span of it ends with it. Throws as
+  /// read_into().
+  [[nodiscard]] std::vector<std::byte> operator[](std::uint64_t index) const;
 
-  /// Throws RecordFileError unless each file is still the one that was opened, with the size and
-  /// the time of last modification that it had. A few system calls for each file: for the start of
-  /// an epoch, or the end of a run. Writes within a tick of the file system's clock go unseen.
-  void check_unchanged() const;
+  /// For messages: "data_batch_2.bin, record 12", by its number in that file. Throws
+  /// std::out_of_range.
+  std::string name(std::uint64_t index) const;
+
+  /// Asks the system to read these records ahead, and does not wait for it. Worth it at the start
+  /// of a batch where files are larger than the page cache. Costs a system call for each run of
+  /// neighbours in `indices`. A hint: it has no errors, and ignores what is not below size().
+  void will_need(std::span<const std::uint64_t> indices) const noexcept;
 
  private:
-  struct Part {
-    std::uint64_t first;  ///< number of its first record
-    std::shared_ptr<const detail::RecordPart> file;
-  };
-
-  const Part& part_of(std::uint64_t index) const noexcept;
+  const detail::RecordPart& part_of(std::uint64_t index) const;
 
   std::size_t record_bytes_;
-  std::vector<Part> parts_;
+  std::uint64_t size_ = 0;
+  std::shared_ptr<const std::vector<detail::RecordPart>> parts_;
 };
 
 }  // namespace penstock

@@ -1,20 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What fills batches: a Ticket says which batch is wanted, a source writes it into pinned memory.
+// Sources: user code that fills batches. There are three kinds.
+//
+// A batch by one worker. A Ticket names the samples of the batch:
 //
 //   [&](const penstock::Ticket& ticket, Images& batch) {
 //     for (std::size_t i = 0; i < ticket.samples.size(); ++i)
 //       decode(records[ticket.samples[i]], batch, i);
 //   }
 //
-// A source may take a std::stop_token as third argument: it is asked to stop when the pipeline goes
-// away, so that a source that waits (for a camera, a socket) can give up. It may return bool: false
-// means that there is no more data, and what it was asked for is not delivered.
+// A sample at a time, by all workers together, the oldest unfinished batch first. Choose it where a
+// sample takes long (compressed images): the first batch is ready after (time of a batch) /
+// workers, and pinned memory does not grow with the number of workers:
+//
+//   penstock::per_sample([&](const penstock::Sample& sample, Images& batch) {
+//     decode(records[sample.index], batch, static_cast<std::size_t>(sample.row));
+//   })
+//
+// Device memory, by the worker itself, with no copy behind it. Choose it for hardware decoders,
+// GPUDirect Storage and generators:
+//
+//   penstock::on_device([&](const penstock::Ticket& ticket, Images& batch, cudaStream_t stream) {
+//     generate(ticket, batch, stream);
+//   })
+//
+// Any of them may take a std::stop_token as last argument. Stop is requested when the pipeline is
+// destroyed, so that a source that waits (for a camera, a socket) can return. A source of the first
+// and of the third kind may return bool: false means that there is no more data, and that the batch
+// it was asked for is not delivered.
+//
+// Each worker has its own copy of the source. State that cannot be copied (a decoder, a library's
+// handle) is made by per_worker, on the worker's thread.
+
+#include <cuda_runtime_api.h>
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <penstock/detail/mix.hpp>
 #include <span>
 #include <stop_token>
 #include <type_traits>
@@ -22,13 +48,35 @@
 
 namespace penstock {
 
+/// Seed of the random choices (augmentation) for sample `index`: a pure function of its arguments,
+/// the same in any batch and on any rank. For kernels too.
+constexpr std::uint64_t sample_seed(std::uint64_t run_seed, std::uint64_t epoch,
+                                    std::uint64_t index) noexcept {
+  return detail::mix64(detail::mix64(detail::mix64(run_seed) ^ epoch) + index);
+}
+
 /// The order for one batch. `samples` is valid as long as the batch that the ticket belongs to.
 struct Ticket {
   std::uint64_t epoch = 0;
   std::uint64_t batch = 0;  ///< within the epoch, from 0
-  std::uint64_t seed =
-      0;  ///< pure function of (run seed, epoch, batch): seed random augmentation with it
-  std::span<const std::uint64_t> samples;
+  /// Pure function of (run seed, epoch, batch). All ranks have the same: for what they must choose
+  /// alike, such as the image size of the step. Seed the augmentation of a sample with sample_seed.
+  std::uint64_t seed = 0;
+  std::span<const std::uint64_t> samples;  ///< numbers of the samples in the data set
+  std::uint64_t run_seed = 0;              ///< of the sampler
+
+  /// Of the sample in row `row` of the batch: see penstock::sample_seed.
+  constexpr std::uint64_t sample_seed(std::size_t row) const {
+    return penstock::sample_seed(run_seed, epoch, samples[row]);
+  }
+};
+
+/// The order for one sample.
+struct Sample {
+  std::uint64_t index = 0;  ///< in the data set
+  std::int64_t row = 0;     ///< in the batch
+  std::uint64_t seed = 0;   ///< sample_seed(run seed, epoch, index)
+  std::uint64_t epoch = 0, batch = 0;
 };
 
 /// The plain form of a source. Copied once for each worker: what it captures by value is the
@@ -38,51 +86,192 @@ using Source = std::function<void(const Ticket&, Batch&)>;
 
 namespace detail {
 
-/// A source without the type of its batches.
-using ErasedSource = std::function<bool(const Ticket&, void*, const std::stop_token&)>;
+// What the functions of these names wrap.
+template <class F>
+struct PerSample {
+  F fill;
+};
+template <class F>
+struct OnDevice {
+  F fill;
+};
+template <class F>
+struct PerWorker {
+  F make;
+};
 
 }  // namespace detail
 
-/// Any callable that fills a batch: (ticket, batch) or (ticket, batch, stop_token), returning void,
-/// or bool where false ends the data. Copyable; copies are independent.
+/// A source that is asked for one sample at a time. `fill(sample, batch)`, or `fill(sample, batch,
+/// stop_token)`, writes row `sample.row` of every field, and nothing else: other workers fill other
+/// rows of the same batch at the same time. It returns void. Members of the batch that are no
+/// fields keep their defaults. An exception is the failure of that sample alone (see
+/// FailurePolicy).
+template <class F>
+auto per_sample(F fill) {
+  return detail::PerSample<F>{std::move(fill)};
+}
+
+/// A source that writes device memory, for a Prefetcher. `fill(ticket, batch, stream)`, or
+/// `fill(ticket, batch, stream, stop_token)`, gets a batch that is bound to a free device slot, and
+/// the worker's own stream, which waits for the slot's last readers. Whatever it queues on the
+/// stream comes before the consumer's work. Work of other streams must be joined to it. It may
+/// block: no other worker waits for it. The prefetcher's device is current.
+template <class F>
+auto on_device(F fill) {
+  return detail::OnDevice<F>{std::move(fill)};
+}
+
+/// State of each worker's own: `make()` returns what fills, of any of the three kinds (also
+/// `per_sample(per_worker(make))` and `on_device(per_worker(make))`). Each worker calls its own
+/// copy of `make` once, on its thread and with the pipeline's device current, and destroys what it
+/// returned there. That may be move-only. What `make` throws arrives at `next` as a WorkerError;
+/// the other workers go on.
+template <class F>
+auto per_worker(F make) {
+  return detail::PerWorker<F>{std::move(make)};
+}
+
+namespace detail {
+
+enum class SourceKind { batch, sample, device };
+
+/// One worker's own source: one of samples has `fill_row`, the others have `fill_batch`.
+class WorkerSource {
+ public:
+  virtual ~WorkerSource() = default;
+  /// Fills `batch`; false: there is no more data. `stream` is for sources of device memory.
+  virtual bool fill_batch(const Ticket&, void* batch, cudaStream_t stream,
+                          const std::stop_token&) = 0;
+  virtual void fill_row(const Sample&, void* batch, const std::stop_token&) = 0;
+};
+
+/// A source without the type of its batches.
+struct ErasedSource {
+  SourceKind kind;
+  std::function<std::unique_ptr<WorkerSource>()> make;  ///< called on each worker
+};
+
+/// The kind of source that F is, and what is inside of its wrapper.
+template <class F>
+struct SourceTraits {
+  static constexpr SourceKind kind = SourceKind::batch;
+  static F&& inside(F& source) { return std::move(source); }
+};
+template <class F>
+struct SourceTraits<PerSample<F>> {
+  static constexpr SourceKind kind = SourceKind::sample;
+  static F&& inside(PerSample<F>& source) { return std::move(source.fill); }
+};
+template <class F>
+struct SourceTraits<OnDevice<F>> {
+  static constexpr SourceKind kind = SourceKind::device;
+  static F&& inside(OnDevice<F>& source) { return std::move(source.fill); }
+};
+
+/// What a worker makes its own of `fill`: a copy, or what make() of PerWorker returns.
+template <class F>
+F own(const F& fill) {
+  return fill;
+}
+template <class F>
+auto own(const PerWorker<F>& fill) {
+  F make = fill.make;
+  return make();
+}
+template <class F>
+using Own = decltype(detail::own(std::declval<const F&>()));
+template <class F>
+using OwnOf = Own<std::remove_cvref_t<decltype(SourceTraits<F>::inside(std::declval<F&>()))>>;
+
+template <class F, class... Arguments>
+concept Fills =
+    std::invocable<F&, Arguments...> || std::invocable<F&, Arguments..., const std::stop_token&>;
+
+template <class F, class Batch>
+concept IsSource = (SourceTraits<F>::kind == SourceKind::batch &&
+                    Fills<OwnOf<F>, const Ticket&, Batch&>) ||
+                   (SourceTraits<F>::kind == SourceKind::sample &&
+                    Fills<OwnOf<F>, const Sample&, Batch&>) ||
+                   (SourceTraits<F>::kind == SourceKind::device &&
+                    Fills<OwnOf<F>, const Ticket&, Batch&, cudaStream_t>);
+
+template <SourceKind kind, class Batch, class F>
+class TypedSource final : public WorkerSource {
+ public:
+  explicit TypedSource(F fill) : fill_(std::move(fill)) {}
+
+  bool fill_batch(const Ticket& ticket, void* batch, cudaStream_t stream,
+                  const std::stop_token& stop) override {
+    if constexpr (kind == SourceKind::batch)
+      return more(stop, ticket, *static_cast<Batch*>(batch));
+    else if constexpr (kind == SourceKind::device)
+      return more(stop, ticket, *static_cast<Batch*>(batch), stream);
+    return false;
+  }
+  void fill_row(const Sample& sample, void* at, const std::stop_token& stop) override {
+    if constexpr (kind == SourceKind::sample) {
+      auto& batch = *static_cast<Batch*>(at);
+      static_assert(std::is_void_v<decltype(call(stop, sample, batch))>,
+                    "a per_sample source returns void; data of unknown length need a source that "
+                    "is asked for whole batches");
+      call(stop, sample, batch);
+    }
+  }
+
+ private:
+  template <class... Arguments>
+  decltype(auto) call(const std::stop_token& stop, Arguments&... arguments) {
+    if constexpr (std::invocable<F&, Arguments&..., const std::stop_token&>)
+      return fill_(arguments..., stop);
+    else
+      return fill_(arguments...);
+  }
+  template <class... Arguments>
+  bool more(const std::stop_token& stop, Arguments&... arguments) {
+    using Result = decltype(call(stop, arguments...));
+    static_assert(std::is_void_v<Result> || std::same_as<Result, bool>,
+                  "a source returns void, or bool, where false means that there is no more data");
+    if constexpr (std::same_as<Result, bool>) return call(stop, arguments...);
+    call(stop, arguments...);
+    return true;
+  }
+
+  F fill_;
+};
+
+}  // namespace detail
+
+/// A source of any of the three kinds, for batches of type `Batch`. Converts from callables and
+/// from what per_sample, on_device and per_worker return. Copyable; copies are independent.
 template <class Batch>
 class AnySource {
  public:
   template <class F>
   requires(!std::same_as<std::remove_cvref_t<F>, AnySource> &&
-           (std::invocable<std::decay_t<F>&, const Ticket&, Batch&> ||
-            std::invocable<std::decay_t<F>&, const Ticket&, Batch&, std::stop_token>))
+           detail::IsSource<std::decay_t<F>, Batch>)
       // NOLINTNEXTLINE(google-explicit-constructor): a lambda is a source.
-      AnySource(F&& fill)
-      : fill_(wrap(std::forward<F>(fill))) {}
-
-  /// Fills `batch`; false: there is no more data. Whatever the callable throws passes through.
-  bool operator()(const Ticket& ticket, Batch& batch, const std::stop_token& stop) {
-    return fill_(ticket, &batch, stop);
-  }
+      AnySource(F&& source)
+      : source_(erase(std::decay_t<F>(std::forward<F>(source)))) {}
 
   /// The same source for the parts of penstock that do not know `Batch`.
-  detail::ErasedSource erased() && { return std::move(fill_); }
+  detail::ErasedSource erased() && { return std::move(source_); }
 
  private:
   template <class F>
-  static detail::ErasedSource wrap(F&& fill) {
-    return [fill = std::decay_t<F>(std::forward<F>(fill))](
-               const Ticket& ticket, void* at, const std::stop_token& stop) mutable -> bool {
-      auto& batch = *static_cast<Batch*>(at);
-      const auto call = [&]() -> decltype(auto) {
-        if constexpr (std::invocable<std::decay_t<F>&, const Ticket&, Batch&, std::stop_token>)
-          return fill(ticket, batch, stop);
-        else
-          return fill(ticket, batch);
-      };
-      if constexpr (std::same_as<decltype(call()), bool>) return call();
-      call();
-      return true;
-    };
+  static detail::ErasedSource erase(F source) {
+    using Traits = detail::SourceTraits<F>;
+    auto inside = Traits::inside(source);
+    static_assert(std::copy_constructible<decltype(inside)>,
+                  "each worker copies its source: make one that cannot be copied with "
+                  "penstock::per_worker");
+    return {Traits::kind, [inside = std::move(inside)]() -> std::unique_ptr<detail::WorkerSource> {
+              using Typed = detail::TypedSource<Traits::kind, Batch, detail::OwnOf<F>>;
+              return std::make_unique<Typed>(detail::own(inside));
+            }};
   }
 
-  detail::ErasedSource fill_;
+  detail::ErasedSource source_;
 };
 
 }  // namespace penstock

@@ -49,8 +49,7 @@ struct DeviceTimes {
 ///
 /// `copy` is exact with device times. Otherwise it is sampled: the end of each lease polls the
 /// oldest unfinished copy and charges the elapsed time to the state it finds (running, waiting for
-/// the last readers of its slot, or nothing to copy). If host memory is pageable, it is the time
-/// that threads spent inside the copy call.
+/// the last readers of its slot, or nothing to copy).
 struct Stats {
   StageStats source;
   StageStats copy;
@@ -62,7 +61,6 @@ struct Stats {
   int workers = 0;
   std::size_t host_depth = 0, device_depth = 0;  ///< batches in pinned memory, on the device
   std::size_t host_bytes = 0, device_bytes = 0;  ///< memory used for them
-  bool pinned = true;                            ///< host memory is page-locked
 
   /// The difference to `before`, an earlier snapshot of the same pipeline. The longest waits remain
   /// those of the whole run.

@@ -28,7 +28,6 @@ enum class VerdictKind {
   too_early,      ///< fewer than 8 batches were delivered: not enough to judge by
   more_workers,   ///< the source cannot keep up
   deeper_ring,    ///< no stage is at its limit, yet the consumer waits: queue more batches
-  pinned_memory,  ///< host memory is pageable: its copies are slower, and block a thread
   smaller_bytes,  ///< the copy cannot keep up: copy fewer bytes, such as uint8 instead of float
   bus_bound,      ///< the copy is too slow by a factor over 4, which is all that uint8 would save
   compute_bound,  ///< nothing: the consumer never waits for input
@@ -41,7 +40,7 @@ struct Verdict {
   std::string sentence;  ///< the same as text
 
   /// Times for one batch: from one batch to the next, and what each stage takes without its waits.
-  /// Those of the consumer, and of copies of pinned memory, need device times; 0 without.
+  /// Those of the consumer and the copy need device times; 0 without.
   std::chrono::nanoseconds period{0}, source{0}, copy{0}, consumer{0};
   double starved = 0;  ///< fraction of its time that the consumer waits for input, 0 ... 1
 

@@ -26,8 +26,8 @@ KINDS = ["stream wait", "event record", "host wait", "notify", "memory order", "
 WITHOUT_BOUNDS = {
     "any_sampler.hpp", "emulation.hpp", "error.hpp", "launch.hpp", "layout.hpp", "markers.hpp", "penstock.hpp",
     "record_file.hpp", "sampler.hpp", "source.hpp", "state.hpp", "stats.hpp", "stats_export.hpp", "tensor.hpp", "verdict.hpp",
-    "cores.hpp", "file_reads.hpp", "host_memory.hpp", "host_task.hpp", "mapped_file.hpp", "mix.hpp", "permutation.hpp",
-    "sigbus_guard.hpp", "units.hpp", "verdict_rules.hpp",
+    "cores.hpp", "host_memory.hpp", "host_task.hpp", "json.hpp", "mix.hpp", "permutation.hpp", "read_only_file.hpp",
+    "units.hpp", "verdict_rules.hpp",
 }  # fmt: skip
 
 _ATOMIC_CALL = re.compile(r"load|store|exchange|fetch_\w+|compare_exchange_(weak|strong)|test_and_set|clear|test")

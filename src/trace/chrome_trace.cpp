@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <penstock/detail/measure/json.hpp>
 #include <penstock/trace/views.hpp>
 
 #include <algorithm>
@@ -6,7 +7,6 @@
 #include <vector>
 
 #include "activity.hpp"
-#include "json_text.hpp"
 #include "kernel_names.hpp"
 #include "labels.hpp"
 #include "output_file.hpp"
@@ -18,12 +18,12 @@ namespace penstock::trace {
 
 namespace {
 
-using detail::append_number;
-using detail::append_quoted;
-using detail::JsonText;
 using detail::label;
 using detail::OutputFile;
 using detail::readable;
+using penstock::detail::append_number;
+using penstock::detail::append_quoted;
+using penstock::detail::JsonText;
 
 /// Process and thread, as the format calls the row of an event.
 struct Row {

@@ -2,11 +2,10 @@
 #include "kernel_names.hpp"
 
 #include <cxxabi.h>
+#include <penstock/detail/measure/json.hpp>
 
 #include <cstdlib>
 #include <memory>
-
-#include "json_text.hpp"
 
 namespace penstock::trace::detail {
 
@@ -65,7 +64,7 @@ std::string readable(const std::string& name) {
 
 std::size_t width_of(std::string_view text) {
   std::size_t width = 0;
-  for (const char byte : text) width += continues_character(byte) ? 0 : 1;
+  for (const char byte : text) width += penstock::detail::continues_character(byte) ? 0 : 1;
   return width;
 }
 
@@ -76,7 +75,7 @@ std::string shortened(std::string_view whole, std::size_t width) {
     text = without_arguments(name, depth);
   if (width_of(text) <= width) return text;
   while (width_of(text) + 2 > width && !text.empty()) {
-    while (continues_character(text.back())) text.pop_back();
+    while (penstock::detail::continues_character(text.back())) text.pop_back();
     text.pop_back();
   }
   return text + "..";

@@ -265,16 +265,41 @@ void attach_core(Table table, unsigned size) {
       +[](std::uint32_t thread, const wchar_t* name) { name_thread(thread, narrow(name)); });
 }
 
+struct Texts {
+  std::mutex mutex;
+  std::unordered_map<std::string, std::unique_ptr<Text>> known;
+};
+
+/// Of one kind of handle. A forked child goes on with them.
+template <class Handle>
+Texts& texts() {
+  static Texts& all = []() -> Texts& {
+    const auto unlock = [] { texts<Handle>().mutex.unlock(); };
+    ::pthread_atfork([] { texts<Handle>().mutex.lock(); }, unlock, unlock);
+    return *new Texts;
+  }();
+  return all;
+}
+
 /// The text itself is the handle; of each there is one.
 template <class Handle>
 Handle registered(std::string text) {
-  static std::mutex& mutex = *new std::mutex;
-  static auto& texts = *new std::unordered_map<std::string, std::unique_ptr<Text>>;
-  const std::lock_guard lock(mutex);
-  std::unique_ptr<Text>& known = texts[text];
+  Texts& all = texts<Handle>();
+  const std::lock_guard lock(all.mutex);
+  std::unique_ptr<Text>& known = all.known[text];
   if (known == nullptr) known = std::make_unique<Text>(std::move(text));
   return reinterpret_cast<Handle>(known.get());
 }
+
+/// Made before there is a second thread: a child that is forked while another thread makes them
+/// would wait for that thread for ever.
+[[maybe_unused]] const bool all_made = [] {
+  default_domain();
+  names();
+  texts<nvtxDomainHandle_t>();
+  texts<nvtxStringHandle_t>();
+  return true;
+}();
 
 void attach_domains(Table table, unsigned size) {
   using Domain = nvtxDomainHandle_t;

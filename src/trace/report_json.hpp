@@ -3,14 +3,15 @@
 
 // Reports and findings as JSON: for programs, and the same within the page.
 
+#include <penstock/detail/measure/json.hpp>
 #include <penstock/trace/findings.hpp>
 #include <penstock/trace/report.hpp>
 
 #include <vector>
 
-#include "json_text.hpp"
-
 namespace penstock::trace::detail {
+
+using penstock::detail::JsonText;
 
 /// The members of an object that is open.
 void append(JsonText& json, const Origin& origin);

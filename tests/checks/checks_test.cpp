@@ -12,6 +12,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "support/catch.hpp"
 #include "support/handles.hpp"
@@ -25,6 +26,7 @@ using penstock::Layout;
 using penstock::PinnedBlock;
 using penstock::PinnedPool;
 using penstock::Prefetcher;
+using penstock::Ragged;
 using penstock::Sampler;
 using penstock::SourceError;
 using penstock::Tensor;
@@ -92,11 +94,11 @@ TEST_CASE("a write beside a field is told, with the place", "[checks]") {
     });
   };
   const std::ptrdiff_t end = kRows * 64;
-  CHECK_THAT(beside(-1), Mentions("1 bytes before field 0"));
-  CHECK_THAT(beside(end), Mentions("0 bytes behind the end of field 0"));
-  CHECK_THAT(beside(end + 255), Mentions("255 bytes behind the end of field 0"));
+  CHECK_THAT(beside(-1), Mentions("1 bytes before field bytes"));
+  CHECK_THAT(beside(end), Mentions("0 bytes behind the end of field bytes"));
+  CHECK_THAT(beside(end + 255), Mentions("255 bytes behind the end of field bytes"));
   CHECK_THAT(told(workers, [](Pair& batch) { batch.numbers.data_handle()[kRows] = 7; }),
-             Mentions("behind the end of field 1"));
+             Mentions("behind the end of field numbers"));
 }
 
 TEST_CASE("a field that was not written is told", "[checks]") {
@@ -108,9 +110,10 @@ TEST_CASE("a field that was not written is told", "[checks]") {
   };
   BatchProducer<Pair> producer(layout(), Sampler{{.samples = 12, .batch_size = kRows}}, source,
                                pool, {.workers = workers});
-  CHECK_THAT(thrown<SourceError>([&] { producer.next(); }), Mentions("left field 1 unwritten"));
+  CHECK_THAT(thrown<SourceError>([&] { producer.next(); }),
+             Mentions("left field numbers unwritten"));
   CHECK(producer.next());
-  CHECK_THAT(thrown<SourceError>([&] { producer.next(); }), Mentions("left field 0 unwritten"));
+  CHECK_THAT(thrown<SourceError>([&] { producer.next(); }), Mentions("left field bytes unwritten"));
 }
 
 TEST_CASE("8 bytes that were not written are told, 4 may be so by chance", "[checks]") {
@@ -122,9 +125,155 @@ TEST_CASE("8 bytes that were not written are told, 4 may be so by chance", "[che
   BatchProducer<Pair> producer(layout(), Sampler{{.samples = samples, .batch_size = kRows}}, source,
                                pool, {.workers = 1});
   if (samples == 2)
-    CHECK_THAT(thrown<SourceError>([&] { producer.next(); }), Mentions("left field 1 unwritten"));
+    CHECK_THAT(thrown<SourceError>([&] { producer.next(); }),
+               Mentions("left field numbers unwritten"));
   else
     CHECK(producer.next());
+}
+
+TEST_CASE("a row that was left out is told, by field and row", "[checks]") {
+  PinnedPool pool;
+  struct Wide {
+    Tensor<double, 2> values;  // sample x 5
+  };
+  const std::int64_t left_out = GENERATE(0, 2, kRows - 1);
+  const auto source = [=](const Ticket&, Wide& batch) {
+    for (std::int64_t row = 0; row < kRows; ++row)
+      if (row != left_out) std::memset(&batch.values(row, 0), 1, 5 * sizeof(double));
+  };
+  const auto layout = Layout<Wide>{kRows}.field(&Wide::values, {5});
+  BatchProducer<Wide> producer(layout, Sampler{{.samples = kRows, .batch_size = kRows}}, source,
+                               pool, {.workers = 1});
+  CHECK_THAT(thrown<SourceError>([&] { producer.next(); }),
+             Mentions("left row " + std::to_string(left_out) + " of field values unwritten"));
+}
+
+// A row of 4 bytes may look unwritten by chance, once; one of 1 byte 7 times in turn.
+TEMPLATE_TEST_CASE("a short row that is left out of batch after batch is told", "[checks]",
+                   std::int8_t, std::int16_t, std::int32_t) {
+  struct Labels {
+    Tensor<TestType, 1> label;
+  };
+  constexpr std::uint64_t kBatches = 8;
+  const int workers = GENERATE(0, 1);
+  PinnedPool pool;
+  const auto source = [](const Ticket&, Labels& batch) {
+    for (std::int64_t row = 0; row + 1 < kRows; ++row) batch.label(row) = 1;
+  };
+  const auto layout = Layout<Labels>{kRows}.field(&Labels::label, {});
+  BatchProducer<Labels> producer(layout,
+                                 Sampler{{.samples = kBatches * kRows, .batch_size = kRows}},
+                                 source, pool, {.workers = workers});
+  for (std::size_t i = sizeof(TestType); i < kBatches; i += sizeof(TestType))
+    CHECK(producer.next());
+  CHECK_THAT(thrown<SourceError>([&] { producer.next(); }),
+             Mentions("left row 3 of field label unwritten"));
+}
+
+TEST_CASE("what is random is not taken for unwritten", "[checks]") {
+  struct Bytes {
+    Tensor<std::uint8_t, 1> values;
+  };
+  PinnedPool pool;
+  std::uint64_t state = 1;
+  const auto source = [&](const Ticket& ticket, Bytes& batch) {
+    for (std::size_t i = 0; i < ticket.samples.size(); ++i)
+      batch.values(static_cast<std::int64_t>(i)) =
+          static_cast<std::uint8_t>((state = state * 6364136223846793005u + 1) >> 56);
+  };
+  const auto layout = Layout<Bytes>{1000}.field(&Bytes::values, {});
+  BatchProducer<Bytes> producer(layout, Sampler{{.samples = 400'000, .batch_size = 1000}}, source,
+                                pool, {.workers = 1});
+  int batches = 0;
+  while (producer.next()) ++batches;
+  CHECK(batches == 400);
+}
+
+TEST_CASE("a row behind those of the batch is told, and one that was given up is not", "[checks]") {
+  const std::int64_t resized_to = GENERATE(-1, 1, 3);  // -1: not
+  PinnedPool pool;
+  const auto source = [=](const Ticket& ticket, Pair& batch) {
+    fill_pair(ticket, batch);
+    batch.numbers.data_handle()[2] = 7;
+    if (resized_to == 3) std::memset(batch.bytes.data_handle() + 2 * 64, 1, 64);
+    if (resized_to >= 0) layout().resize(batch, resized_to);
+  };
+  BatchProducer<Pair> producer(layout(), Sampler{{.samples = 2, .batch_size = kRows}}, source, pool,
+                               {.workers = 1});
+  if (resized_to == 3)
+    CHECK(producer.next());
+  else
+    CHECK_THAT(thrown<SourceError>([&] { producer.next(); }),
+               Mentions("wrote row 2 of field numbers in a batch of"));
+
+  // All that it was asked for, and then less.
+  const auto fewer = [](const Ticket& ticket, Pair& batch) {
+    fill_pair(ticket, batch);
+    layout().resize(batch, 1);
+  };
+  BatchProducer<Pair> short_batches(layout(), Sampler{{.samples = 2, .batch_size = kRows}}, fewer,
+                                    pool, {.workers = 1});
+  CHECK(short_batches.next()->samples() == 1);
+}
+
+TEST_CASE("a tensor that is no field is told before a source writes through it", "[checks]") {
+  const auto one = Layout<Pair>{kRows}.field(&Pair::bytes, {64});
+  const Sampler sampler{{.samples = 4, .batch_size = kRows}};
+  CHECK_THAT(thrown<std::invalid_argument>(
+                 [&] { Prefetcher<Pair>(one, sampler, fill_pair, {.workers = 1}); }),
+             Mentions("numbers is a Tensor or a Ragged, and no field"));
+  const penstock::DeviceTransform<Pair, Pair> transform{
+      one, [](const Ticket&, const Pair&, Pair&, cudaStream_t) {}};
+  CHECK_THAT(thrown<std::invalid_argument>([&] {
+               Prefetcher<Pair>(layout(), sampler, fill_pair, transform, {.workers = 1});
+             }),
+             Mentions("numbers is a Tensor or a Ragged, and no field"));
+}
+
+struct Texts {
+  Ragged<std::int32_t> tokens;
+};
+
+/// What next() says when `fill` has filled a batch of 3 of 4 rows, with room for 40 values.
+template <class Fill>
+std::string told_of_texts(Fill fill) {
+  PinnedPool pool;
+  const auto source = [&](const Ticket&, Texts& batch) { fill(batch.tokens); };
+  const auto texts = Layout<Texts>{kRows}.field(&Texts::tokens, penstock::Capacity{40});
+  BatchProducer<Texts> producer(texts, Sampler{{.samples = 3, .batch_size = kRows}}, source, pool,
+                                {.workers = 1});
+  return thrown<SourceError>([&] { producer.next(); });
+}
+
+TEST_CASE("what is wrong with a ragged field is told", "[checks][ragged]") {
+  const std::vector<std::int32_t> few{1, 2, 3};
+  using Tokens = const Ragged<std::int32_t>&;
+  const auto assign_all = [&](Tokens tokens) {
+    for (std::int64_t row = 2; row >= 0; --row) tokens.assign(row, few);
+  };
+  CHECK(told_of_texts(assign_all) == "(nothing was thrown)");
+  CHECK_THAT(told_of_texts([&](Tokens tokens) { tokens.assign(0, few), tokens.assign(2, {}); }),
+             Mentions("did not assign row 1 of field tokens"));
+  CHECK_THAT(told_of_texts([&](Tokens tokens) {
+               assign_all(tokens);
+               tokens.data()[9] = 1;
+             }),
+             Mentions("wrote behind the 9 values that it assigned to field tokens"));
+  CHECK_THAT(told_of_texts([&](Tokens tokens) {
+               assign_all(tokens);
+               tokens.data()[40] = 1;
+             }),
+             Mentions("0 bytes behind the end of field tokens"));
+  CHECK_THAT(told_of_texts([&](Tokens tokens) {
+               assign_all(tokens);
+               tokens.offsets()[1] = 3;
+             }),
+             Mentions("wrote the offsets of field tokens"));
+  CHECK_THAT(told_of_texts([&](Tokens tokens) {
+               tokens.assign(0, few), tokens.assign(1, few);
+               tokens.allocate(2, 3);
+             }),
+             Mentions("left row 2 of field tokens unwritten"));
 }
 
 TEST_CASE("a pinned block that is written after its release is told", "[checks]") {

@@ -201,6 +201,35 @@ TEST_CASE("the default stream of a thread is a blocking stream", "[rules][defaul
   CHECK(action.done());
 }
 
+// The same sentence; nothing takes it back for another thread, or for one that has ended (an H100
+// agrees).
+TEST_CASE("an event of the legacy stream comes after the default stream of any thread",
+          "[rules][default-stream]") {
+  const TestEvent event;
+  Gate gate;
+  std::thread([&] { gate.hold(cudaStreamPerThread); }).join();
+  REQUIRE_CUDA(cudaEventRecord(event, cudaStreamLegacy));
+  CHECK(cudaEventQuery(event) == cudaErrorNotReady);
+  gate.open();
+  CHECK_CUDA(cudaEventSynchronize(event));
+}
+
+// CUDA Runtime API, Stream Management, cudaStreamGetId: "The stream handle hStream can refer to ...
+// cudaStreamLegacy and cudaStreamPerThread"; these are streams of their own (an H100 agrees).
+TEST_CASE("the default stream of each thread has an id of its own", "[rules][default-stream]") {
+  const auto id = [](cudaStream_t stream) {
+    unsigned long long number = 0;
+    REQUIRE_CUDA(cudaStreamGetId(stream, &number));
+    return number;
+  };
+  const unsigned long long here = id(cudaStreamPerThread);
+  unsigned long long there = here;
+  std::thread([&] { there = id(cudaStreamPerThread); }).join();
+  CHECK(there != here);
+  CHECK(id(cudaStreamPerThread) == here);
+  CHECK(id(cudaStreamLegacy) != here);
+}
+
 // CUDA C++ Programming Guide, Default Stream: "Kernel launches and host <-> device memory copies
 // that do not specify any stream parameter, or equivalently that set the stream parameter to zero,
 // are issued to the default stream."

@@ -96,7 +96,7 @@ bad_label() {
   printf '\x0a' | dd of=bad/data_batch_2.bin bs=1 seek=$((3073 * 5)) conv=notrunc status=none
   local workers
   for workers in 0 1 3; do
-    expect_error 2 "epoch 0, batch 1: record 5 of bad/data_batch_2.bin: label 10 is not in 0..9" \
+    expect_error 2 "epoch 0, batch 1: bad/data_batch_2.bin, record 5: label 10 is not in 0..9" \
       --data bad --batch 10 --workers "$workers"
   done
 }

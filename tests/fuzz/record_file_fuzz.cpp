@@ -1,24 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// RecordFile over files that change while they are mapped, against a model of them. The input is a
+// RecordFile over files that change while they are open, against a model of them. The input is a
 // little program; whatever is no command is skipped, and a missing number is 0:
 //
-//   f<bytes>               one more file              o<bytes>            open all, in such records
-//   r<record>              read, as a batch           b<record>           read, by itself
-//   t<file>,<bytes>        set the size of a file     w<file>,<byte>      write to it in place
-//   d<record>,<file>,<bytes>    read, and set a size between asking and reading
-//   a<record>  at()        p<record>  prefetch        u  check_unchanged  m  move
+//   f<bytes>          one more file                o<bytes>         open all, in such records
+//   r<record>         read() and read_into()       i<record>        operator[]
+//   t<file>,<bytes>   set the size of a file       w<file>,<byte>   write to it in place
+//   p<record>         will_need                    c                copy
 
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
+#include <cstring>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <penstock/record_file.hpp>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -34,7 +31,6 @@ using penstock::RecordFileError;
 using penstock::test::require;
 
 constexpr std::size_t kFiles = 4, kMostBytes = 40'000, kMostCommands = 100;
-const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 
 /// A file in memory, and what is known of it.
 struct File {
@@ -49,7 +45,6 @@ struct File {
     contents.resize(bytes);
     for (std::size_t i = before; i < bytes; ++i) contents[i] = static_cast<char>(1 + i % 251);
     if (bytes > before) write(before, bytes - before);
-    smallest = std::min(smallest, bytes);
   }
   void write(std::size_t offset, std::size_t bytes) const {
     const auto written =
@@ -60,8 +55,7 @@ struct File {
   const int descriptor;
   std::filesystem::path path;
   std::string contents;
-  std::size_t smallest = 0, opened = 0;  // size since it was opened, and then
-  bool changed = false;                  // since it was opened
+  std::size_t opened = 0;  // its size when it was opened
 };
 
 class Program {
@@ -74,8 +68,8 @@ class Program {
 
  private:
   struct Place {
-    const File* file;
-    std::size_t begin, end;
+    const File* file = nullptr;
+    std::size_t begin = 0, end = 0;
   };
 
   void step() {
@@ -93,24 +87,16 @@ class Program {
       default:
         break;
     }
-    if (!records_ || records_->size() == 0) return;
+    if (!records_) return;
     switch (command) {
       case 'r':
-        return read_as_batch(number() % records_->size(), {}, 0);
-      case 'b':
-        return read_alone(number() % records_->size());
-      case 'd': {
-        const std::size_t record = number(), file = number(), bytes = number();
-        return read_as_batch(record % records_->size(), file % used_, bytes % kMostBytes);
-      }
-      case 'a':
-        return read_at(number());
+        return read(number());
+      case 'i':
+        return read_own(number());
       case 'p':
-        return prefetch(number());
-      case 'u':
-        return check_unchanged();
-      case 'm':
-        records_ = std::make_unique<RecordFile>(std::move(*records_));
+        return will_need(number());
+      case 'c':
+        records_ = std::make_unique<RecordFile>(*records_);
         break;
       default:
         break;
@@ -143,8 +129,7 @@ class Program {
       File& file = files()[i];
       paths.push_back(file.path);
       usable = usable && !file.contents.empty() && file.contents.size() % record_bytes == 0;
-      file.smallest = file.opened = file.contents.size();
-      file.changed = false;
+      file.opened = file.contents.size();
     }
     records_.reset();
     try {
@@ -163,11 +148,7 @@ class Program {
 
   void resize() {
     const std::size_t file = number(), bytes = number();
-    if (used_ != 0) resize(files()[file % used_], bytes % kMostBytes);
-  }
-  static void resize(File& file, std::size_t bytes) {
-    file.changed = true;  // Also with the size that it has.
-    file.resize(bytes);
+    if (used_ != 0) files()[file % used_].resize(bytes % kMostBytes);
   }
 
   void write() {
@@ -177,7 +158,6 @@ class Program {
     char& byte = file.contents[place % file.contents.size()];
     byte = static_cast<char>(byte + 1);
     file.write(place % file.contents.size(), 1);
-    file.changed = true;
   }
 
   Place place_of(std::size_t record) const {
@@ -189,81 +169,44 @@ class Program {
     return {};
   }
 
-  /// The bytes are the file's, with zeros behind its end.
-  static void check_bytes(std::span<const std::byte> bytes, const Place& place) {
-    require(bytes.size() == place.end - place.begin, "a record has its size");
-    for (std::size_t i = 0; i < bytes.size(); ++i) {
-      const std::size_t offset = place.begin + i;
-      const char expected = offset < place.file->contents.size() ? place.file->contents[offset] : 0;
-      require(static_cast<char>(bytes[i]) == expected, "a record has the file's bytes");
-    }
-  }
-
-  void read_as_batch(std::size_t record, std::optional<std::size_t> resized, std::size_t bytes) {
-    const Place place = place_of(record);
-    std::vector<std::byte> copy;
-    bool lost = false;
+  /// Calls read_record, which returns bytes, and checks them, or what it throws.
+  template <class Read>
+  void check(std::size_t record, const Read& read_record) const {
+    const bool there = record < records_->size();
+    const Place place = there ? place_of(record) : Place{};
+    const bool whole = there && place.end <= place.file->contents.size();
     try {
-      penstock::detail::with_whole_files([&] {
-        const std::span<const std::byte> span = (*records_)[record];
-        if (resized) resize(files()[*resized], bytes);
-        copy.assign(span.begin(), span.end());
-        return true;
-      });
-      check_bytes(copy, place);
-    } catch (const RecordFileError& error) {
-      check_error(error, record, place);
-      lost = true;
-    }
-    if (place.end > place.file->contents.size()) require(lost, "what is lost is an error");
-    if (place.end <= place.file->smallest) require(!lost, "what was never lost is no error");
-  }
-
-  void read_alone(std::size_t record) const {
-    const Place place = place_of(record);
-    const std::size_t pages_left = (place.file->contents.size() + page - 1) / page;
-    try {
-      const std::span<const std::byte> span = (*records_)[record];
-      require(place.end <= pages_left * page, "a lost page is an error");
-      check_bytes(span, place);
-    } catch (const RecordFileError& error) {
-      check_error(error, record, place);
-      require(place.end > place.file->smallest, "what was never lost is no error");
-    }
-  }
-
-  static void check_error(const RecordFileError& error, std::size_t record, const Place& place) {
-    require(error.record() == record && error.file() == place.file->path,
-            "an error names record and file");
-  }
-
-  void read_at(std::size_t record) const {
-    if (record < records_->size()) return read_alone(record);
-    try {
-      static_cast<void>(records_->at(record));
-      require(false, "at() knows the end");
+      const auto bytes = read_record();
+      require(whole, "what is lost, or was never there, is an error");
+      require(bytes.size() == place.end - place.begin, "a record has its size");
+      require(
+          std::memcmp(bytes.data(), place.file->contents.data() + place.begin, bytes.size()) == 0,
+          "a record has the file's bytes");
     } catch (const std::out_of_range&) {
+      require(!there, "a record that is there is found");
+    } catch (const RecordFileError& error) {
+      require(there && !whole, "what is not lost is no error");
+      require(error.record() == record && error.file() == place.file->path,
+              "an error names record and file");
     }
   }
 
-  void prefetch(std::size_t record) const {
-    const std::array<std::uint64_t, 2> records{record % records_->size(),
-                                               (record + 1) % records_->size()};
-    records_->prefetch(records);
+  void read(std::size_t record) const {
+    std::vector<std::byte> scratch(record % 100);
+    check(record, [&] { return records_->read(record, scratch); });
+    check(record, [&] {
+      std::vector<std::byte> target(records_->record_bytes());
+      records_->read_into(record, target);
+      return target;
+    });
+  }
+  void read_own(std::size_t record) const {
+    check(record, [&] { return (*records_)[record]; });
   }
 
-  void check_unchanged() const {
-    bool same = true, sizes = true;
-    for (std::size_t i = 0; i < used_; ++i) {
-      same = same && !files()[i].changed;
-      sizes = sizes && files()[i].contents.size() == files()[i].opened;
-    }
-    try {
-      records_->check_unchanged();
-      require(sizes, "another size is a change");
-    } catch (const RecordFileError&) {
-      require(!same, "what did not change is unchanged");
-    }
+  void will_need(std::size_t record) const {
+    const std::array<std::uint64_t, 3> records{record, record + 1, record % records_->size()};
+    records_->will_need(records);
   }
 
   /// Of all programs of the process, one after the other.

@@ -10,7 +10,7 @@ import re
 import sys
 
 FLOORS = [  # from the ground up
-    ["error", "failure", "state", "tensor", "stats", "stats_export", "verdict", "markers", "emulation"],
+    ["error", "failure", "state", "tensor", "ragged", "stats", "stats_export", "verdict", "markers", "emulation"],
     ["cuda", "layout", "sampler", "any_sampler", "record_file"],
     ["pinned_pool", "device_arena", "device_transform", "source", "step_graph", "launch"],
     ["batch_producer", "readback"],

@@ -36,7 +36,7 @@ bool stop_requested[WORKERS];
 #include "batch_ring.pml"
 #include "batch_producer.pml"
 #include "device_arena.pml"
-#include "staged_line.pml"
+#include "staged_queue.pml"
 
 bool paused_ = true, take_mutex_, constructed;
 #if CONSUMERS > 1

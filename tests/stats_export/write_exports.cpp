@@ -35,7 +35,6 @@ penstock::Stats made_up(bool device) {
   stats.device_depth = 6;
   stats.host_bytes = 4096;
   stats.device_bytes = 8192;
-  stats.pinned = false;
   if (device)
     stats.device = penstock::DeviceTimes{.copies = 97,
                                          .batches = 96,
@@ -59,7 +58,12 @@ int main(int argc, char** argv) {
   else if (format == "bare")
     std::fputs(to_prometheus(stats).c_str(), stdout);
   else if (format == "escaped")  // A text like no verdict has.
-    std::puts(penstock::detail::JsonObject().text("text", "a\\b \"c\"\n\x01 é").str().c_str());
+    std::puts(penstock::detail::JsonText()
+                  .begin_object()
+                  .member("text", "a\\b \"c\"\n\x01 é <\xFF")
+                  .end_object()
+                  .text()
+                  .c_str());
   else
     return 2;
 }

@@ -288,6 +288,7 @@ TEST_CASE("NVTX: a forked child has ranges and names, and is not held up by any"
         nvtxRangePushA(std::to_string(i % 1000).c_str());
         nvtxRangeEnd(nvtxRangeStartA("started"));
         nvtxNameOsThreadA(thread_id(), "busy");
+        nvtxDomainRegisterStringA(nullptr, "busy");
         nvtxRangePop();
       }
     });
@@ -298,6 +299,7 @@ TEST_CASE("NVTX: a forked child has ranges and names, and is not held up by any"
       nvtxRangePushA("of the child");
       nvtxRangeEnd(nvtxRangeStartA("started by the child"));
       nvtxNameOsThreadA(thread_id(), "child");
+      nvtxDomainRegisterStringA(nullptr, "child");
       nvtxRangePop();
       ::_exit(0);
     }

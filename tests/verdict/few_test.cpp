@@ -8,11 +8,10 @@
 using penstock::test::Injected;
 using penstock::test::Outcome;
 
-TEST_CASE("source, copy, pageable copy and consumer are watched and judged", "[verdict]") {
+TEST_CASE("source, copy and consumer are watched and judged", "[verdict]") {
   const Injected injected = GENERATE(
       Injected{.name = "source", .source = {4}, .consumer = {1}, .workers = 2, .batches = 20},
       Injected{.name = "copy", .source = {1}, .consumer = {1}, .copy = 4, .batches = 20},
-      Injected{.name = "pageable", .source = {1}, .consumer = {1}, .pinned = false, .batches = 20},
       Injected{
           .name = "consumer", .source = {1}, .consumer = {3}, .device_depth = 1, .batches = 20},
       Injected{.name = "no workers",

@@ -24,7 +24,6 @@ namespace {
 
 constexpr auto kWorkers = VerdictKind::more_workers;
 constexpr auto kDeeper = VerdictKind::deeper_ring;
-constexpr auto kPinned = VerdictKind::pinned_memory;
 constexpr auto kSmaller = VerdictKind::smaller_bytes;
 constexpr auto kBus = VerdictKind::bus_bound;
 constexpr auto kCompute = VerdictKind::compute_bound;
@@ -58,10 +57,6 @@ const std::vector<Injected> grid = {
     {.name = "copy 2, synchronous", .source = {1}, .consumer = {2}, .copy = 4, .synchronous = true, .expected = kSmaller},
     {.name = "copy 2, against jitter", .source = {1, Shape::jitter}, .consumer = {2, Shape::jitter}, .copy = 4, .expected = kSmaller},
     {.name = "copy 2, of 4 workers", .source = {4}, .consumer = {2}, .copy = 4, .workers = 4, .host_depth = 8, .expected = kSmaller},
-    {.name = "copy 3, pageable", .source = {0.5}, .consumer = {1}, .copy = 1.5, .pinned = false, .expected = kPinned},
-    {.name = "copy 6, pageable", .source = {0.5}, .consumer = {1}, .copy = 3, .pinned = false, .batches = 50, .expected = kPinned},
-    {.name = "copy 3, pageable, synchronous", .source = {0.5}, .consumer = {1}, .copy = 1.5, .pinned = false, .synchronous = true, .expected = kPinned},
-    {.name = "copy 3, pageable, 3 workers", .source = {1.5}, .consumer = {1}, .copy = 1.5, .workers = 3, .pinned = false, .expected = kPinned},
     // The consumer is slow.
     {.name = "consumer 1.2", .source = {2}, .consumer = {2.6}, .expected = kCompute},
     {.name = "consumer 1.5", .source = {2}, .consumer = {3}, .expected = kCompute},
@@ -137,12 +132,10 @@ bool is_right(const Injected& injected, const Truth& truth, const Verdict& verdi
     case VerdictKind::deeper_ring:
       return starves(truth) && (verdict.stage == Bottleneck::consumer ||
                                 verdict.stage == Bottleneck::balanced || !clearly_above(load, 0.9));
-    case VerdictKind::pinned_memory:
-      return verdict.stage == Bottleneck::copy && !injected.pinned;
     case VerdictKind::smaller_bytes:
-      return verdict.stage == Bottleneck::copy && injected.pinned && smaller < 4.5;
+      return verdict.stage == Bottleneck::copy && smaller < 4.5;
     case VerdictKind::bus_bound:
-      return verdict.stage == Bottleneck::copy && injected.pinned && smaller > 3.5;
+      return verdict.stage == Bottleneck::copy && smaller > 3.5;
     case VerdictKind::compute_bound:
       return verdict.stage == Bottleneck::consumer && does_not_starve(truth);
     case VerdictKind::balanced:

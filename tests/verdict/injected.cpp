@@ -23,7 +23,6 @@ struct Bytes {
   Tensor<std::uint8_t, 2> value;
 };
 
-// Above the 64 KiB that CUDA stages at once, where they are pageable.
 constexpr std::int64_t kBytes = 128 << 10;
 
 struct Span {
@@ -101,15 +100,13 @@ Outcome run(const Injected& injected) {
     const Span span = sleep(injected.source.of(ticket.batch));
     filling += (span.end - span.begin).count();
   };
-  Prefetcher<Bytes> prefetcher{
-      layout,
-      sampler,
-      fill,
-      {.workers = injected.workers,
-       .host_depth = injected.host_depth,
-       .device_depth = injected.device_depth,
-       .host_memory = injected.pinned ? HostMemory::pinned : HostMemory::pageable,
-       .device_times = injected.device_times}};
+  Prefetcher<Bytes> prefetcher{layout,
+                               sampler,
+                               fill,
+                               {.workers = injected.workers,
+                                .host_depth = injected.host_depth,
+                                .device_depth = injected.device_depth,
+                                .device_times = injected.device_times}};
   while (const auto batch = prefetcher.next(stream.get())) {
     const double step = injected.consumer.of(batch.ticket().batch);
     for_each(stream.get(), 1, [&steps, step](std::int64_t) { steps.push_back(sleep(step)); });

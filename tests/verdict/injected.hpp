@@ -33,7 +33,6 @@ struct Injected {
   double copy = 0.5;  ///< ms on the emulated bus, of page-locked memory
   int workers = 1;
   std::size_t host_depth = 6, device_depth = 2;
-  bool pinned = true;
   bool synchronous = false;  ///< the loop waits for each step
   bool device_times = true;
   std::uint64_t batches = 60;

@@ -16,10 +16,6 @@ using penstock::test::weak::wait_until_others_wait;
 
 namespace {
 
-const bool reads_of_each_thread =
-    penstock::test::weak::own_for_each_thread(penstock::detail::FileReads::innermost_) &&
-    penstock::test::weak::own_for_each_thread(penstock::detail::FileReads::log());
-
 struct Values {
   penstock::Tensor<std::uint64_t, 1> value;
 };

@@ -25,11 +25,6 @@ std::vector<std::unique_ptr<std::byte[]>>& free_stacks() {
   return stacks;
 }
 
-std::vector<std::unique_ptr<ThreadLocal>>& thread_locals() {
-  static std::vector<std::unique_ptr<ThreadLocal>> locals;
-  return locals;
-}
-
 /// The exceptions that a thread is handling. The C++ runtime keeps them for each thread of the
 /// system; here each fiber has its own.
 struct Exceptions {
@@ -155,7 +150,6 @@ void Execution::switch_to(std::size_t thread) {
   Fiber& from = *fibers_[running_];
   Fiber& to = *fibers_[thread];
   Exceptions::exchange(from.exceptions, to.exceptions);
-  for (const auto& local : thread_locals()) local->exchange(running_, thread);
   running_ = thread;
   swapcontext(&from.context, &to.context);
 }
@@ -216,10 +210,6 @@ void Execution::fail(const std::string& what) {
   failure_ = what;
   setcontext(&outside_);
   std::abort();
-}
-
-void add_thread_local(std::unique_ptr<ThreadLocal> local) {
-  thread_locals().push_back(std::move(local));
 }
 
 void wait_until_others_wait() {

@@ -69,30 +69,6 @@ void wait_until_others_wait();
 /// The nth thread that is started from now on cannot be: std::system_error.
 void fail_start(int nth);
 
-/// Something that is thread_local in the library: here each thread of an execution has its own.
-class ThreadLocal {
- public:
-  virtual ~ThreadLocal() = default;
-  virtual void exchange(std::size_t from, std::size_t to) = 0;
-};
-void add_thread_local(std::unique_ptr<ThreadLocal> local);
-
-/// For the rest of the program.
-template <class T>
-bool own_for_each_thread(T& variable) {
-  struct Local : ThreadLocal {
-    explicit Local(T& shared) : variable(shared) {}
-    void exchange(std::size_t from, std::size_t to) override {
-      std::swap(variable, kept[from]);
-      std::swap(variable, kept[to]);
-    }
-    T& variable;
-    std::array<T, kMostThreads> kept{};
-  };
-  add_thread_local(std::make_unique<Local>(variable));
-  return true;
-}
-
 /// Ends this execution, and the exploration, when `holds` is false.
 void expect(bool holds, const char* what);
 

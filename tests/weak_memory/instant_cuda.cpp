@@ -115,6 +115,14 @@ cudaError_t cudaStreamGetDevice(cudaStream_t, int* device) {
   *device = 0;
   return call("cudaStreamGetDevice");
 }
+cudaError_t cudaStreamGetId(cudaStream_t, unsigned long long* id) {
+  *id = 1;
+  return call("cudaStreamGetId");
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
+  *status = cudaStreamCaptureStatusNone;
+  return call("cudaStreamIsCapturing");
+}
 cudaError_t cudaStreamSynchronize(cudaStream_t) {
   return call("cudaStreamSynchronize");
 }

@@ -2,8 +2,7 @@
 
 #include "input.hpp"
 
-#include <algorithm>
-#include <cstring>
+#include <array>
 #include <penstock/launch.hpp>
 
 #include "augment.hpp"
@@ -127,8 +126,9 @@ void ImageSource::operator()(const penstock::Ticket& ticket, Images& batch) cons
 
 void ImageSource::fill(std::uint64_t epoch, std::span<const std::uint64_t> samples, float* pixels,
                        std::int32_t* labels) const {
+  std::array<std::byte, cifar10::record_bytes> record;
   for (const std::uint64_t sample : samples) {
-    const std::span<const std::byte> record = (*records)[sample];
+    records->read_into(sample, record);
     *labels++ = cifar10::label_of(record);
     const View view = augmentation.random ? random_view(augmentation.seed, epoch, sample) : View{};
     pixels = write(reinterpret_cast<const std::uint8_t*>(record.data()), view, pixels);
@@ -138,9 +138,10 @@ void ImageSource::fill(std::uint64_t epoch, std::span<const std::uint64_t> sampl
 void RecordSource::operator()(const penstock::Ticket& ticket, Records& batch) const {
   for (std::size_t i = 0; i < ticket.samples.size(); ++i) {
     const auto row = static_cast<std::int64_t>(i);
-    const std::span<const std::byte> record = (*records)[ticket.samples[i]];
+    const auto record =
+        std::as_writable_bytes(std::span(&batch.bytes(row, 0), cifar10::record_bytes));
+    records->read_into(ticket.samples[i], record);
     static_cast<void>(cifar10::label_of(record));  // A bad one is told here, by name.
-    std::memcpy(&batch.bytes(row, 0), record.data(), record.size());
     batch.numbers(row) = ticket.samples[i];
   }
 }

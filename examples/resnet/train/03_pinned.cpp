@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// T3: the workers fill page-locked memory (PinnedPool), which the device reads by itself.
+// T3: the workers are the library's (BatchProducer), and fill page-locked memory (PinnedPool),
+// which the device reads by itself.
 
 #include <penstock/batch_producer.hpp>
 

@@ -6,7 +6,6 @@
 #include <penstock/batch_producer.hpp>
 #include <penstock/device_arena.hpp>
 
-#include "../../common/check.hpp"
 #include "run.hpp"
 
 namespace {
@@ -29,12 +28,7 @@ void train(Run& run) {
     step.load([&] { batch = producer.next(); });
 
     penstock::DeviceSlot slot = arena.acquire(run.stream());
-    step.copy(run.stream(), [&] {
-      examples::check(cudaMemcpyAsync(slot.data(), batch->data(), layout.bytes(),
-                                      cudaMemcpyHostToDevice, run.stream()),
-                      "cudaMemcpyAsync");
-    });
-    batch->release_after(run.stream());
+    step.copy(run.stream(), [&] { batch->copy_to(slot.data(), run.stream()); });
 
     const Images images = layout.bind(slot.data(), run.batch());
     step.compute(images.pixels.data_handle(), images.labels.data_handle(), run.stream());

@@ -8,7 +8,6 @@
 
 #include <array>
 
-#include "../../common/check.hpp"
 #include "run.hpp"
 
 namespace {
@@ -44,13 +43,8 @@ void train(Run& run) {
     step.load([&] { batch = producer.next(); });
     if (!batch) return;                 // The end of the data: nobody will use the slot.
     slot.used.make_wait(copies.get());  // Its last batch must be through.
-    step.copy(copies.get(), [&] {
-      examples::check(cudaMemcpyAsync(slot.memory.data(), batch->data(), layout.bytes(),
-                                      cudaMemcpyHostToDevice, copies.get()),
-                      "cudaMemcpyAsync");
-    });
+    step.copy(copies.get(), [&] { batch->copy_to(slot.memory.data(), copies.get()); });
     slot.copied.record(copies.get());
-    batch->release_after(copies.get());
   };
 
   run.for_each_step([&](Step& step) {

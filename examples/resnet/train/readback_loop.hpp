@@ -8,7 +8,6 @@
 #include <penstock/device_arena.hpp>
 #include <penstock/readback.hpp>
 
-#include "../../common/check.hpp"
 #include "run.hpp"
 
 namespace resnet {
@@ -31,12 +30,7 @@ inline void train_with_readback(Run& run) {
     step.load([&] { batch = producer.next(); });
 
     penstock::DeviceSlot slot = arena.acquire(run.stream());
-    step.copy(run.stream(), [&] {
-      examples::check(cudaMemcpyAsync(slot.data(), batch->data(), layout.bytes(),
-                                      cudaMemcpyHostToDevice, run.stream()),
-                      "cudaMemcpyAsync");
-    });
-    batch->release_after(run.stream());
+    step.copy(run.stream(), [&] { batch->copy_to(slot.data(), run.stream()); });
 
     const Images images = layout.bind(slot.data(), run.batch());
     step.compute(images.pixels.data_handle(), images.labels.data_handle(), run.stream());

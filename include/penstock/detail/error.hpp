@@ -15,6 +15,10 @@ PENSTOCK_INLINE SourceError::SourceError(std::uint64_t epoch, std::uint64_t batc
       epoch_(epoch),
       batch_(batch) {}
 
+PENSTOCK_INLINE WorkerError::WorkerError(int worker, const std::string& why)
+    : std::runtime_error("worker " + std::to_string(worker) + " could not make its source: " + why),
+      worker_(worker) {}
+
 PENSTOCK_INLINE PoolExhausted::PoolExhausted(const std::string& why, std::size_t asked,
                                              std::size_t in_use, std::size_t cap)
     : std::runtime_error(why + " (bytes asked: " + std::to_string(asked) + ", in use: " +

@@ -11,6 +11,16 @@
 #define PENSTOCK_INLINE
 #endif
 
+// For what kernels call. EXEC_CHECK_OFF goes in front of a template that calls what only the host
+// may call without --expt-relaxed-constexpr.
+#ifdef __CUDACC__
+#define PENSTOCK_HOST_DEVICE __host__ __device__
+#define PENSTOCK_EXEC_CHECK_OFF _Pragma("nv_exec_check_disable")
+#else
+#define PENSTOCK_HOST_DEVICE
+#define PENSTOCK_EXEC_CHECK_OFF
+#endif
+
 #ifdef PENSTOCK_CHECKS
 namespace penstock::detail {
 

@@ -7,8 +7,7 @@
 
 #include <unistd.h>
 
-#include <stdexcept>
-#include <string>
+#include <type_traits>
 #include <utility>
 
 namespace penstock::detail {
@@ -17,14 +16,6 @@ class OwnerProcess {
  public:
   /// Costs a system call that does nothing.
   bool is_this() const noexcept { return ::getpid() == pid_; }
-
-  /// Throws std::logic_error in a child process.
-  void require(const char* call) const {
-    if (!is_this())
-      throw std::logic_error(std::string(call) +
-                             ": this process was forked from the one that made the object; CUDA "
-                             "and threads do not survive a fork. Make it after the fork");
-  }
 
  private:
   ::pid_t pid_ = ::getpid();

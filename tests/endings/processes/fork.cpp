@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A program that forks while a prefetcher, its workers and its leases are alive. The parent goes on
-// as if nothing had been; the child can end, by every road, and is told when it tries more.
+// as if nothing had been; the child can end, by every road.
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,8 +11,6 @@
 #include <optional>
 #include <penstock/device_arena.hpp>
 #include <semaphore>
-#include <stdexcept>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -89,31 +87,8 @@ void child_exits() {
   });
 }
 
-/// `call` throws a logic_error that says what happened.
-void require_told(const std::function<void()>& call, const char* what) {
-  try {
-    call();
-  } catch (const std::logic_error& error) {
-    return require(std::string(error.what()).find("fork") != std::string::npos, what);
-  }
-  require(false, what);
-}
-
-void child_is_told() {
-  Pipeline pipeline;
-  const penstock::State state = pipeline.prefetcher->state();
-  consume(pipeline, [&](std::uint64_t batch) {
-    if (batch % (endings::kBatches / kForks) != 0) return;
-    in_child([&] {
-      require_told([&] { pipeline.prefetcher->next(nullptr); }, "next tells of the fork");
-      require_told([&] { pipeline.prefetcher->restore(state); }, "restore tells of the fork");
-      pipeline.prefetcher.reset();
-    });
-  });
-}
-
 /// The parts of a pipeline, each on its own.
-void child_is_told_by_the_parts() {
+void child_destroys_the_parts() {
   const std::size_t bytes =
       penstock::BatchProducer<endings::Values>::block_bytes(endings::layout());
   penstock::PinnedPool pool{{.max_bytes = bytes}};
@@ -130,14 +105,6 @@ void child_is_told_by_the_parts() {
       penstock::ProducerOptions{.workers = 2}};
   require(producer->next().has_value(), "there is a batch");
   in_child([&] {
-    require_told([&] { static_cast<void>(small->acquire(bytes)); }, "the pool tells of the fork");
-    require_told([&] { static_cast<void>(arena.acquire(nullptr)); }, "the arena tells of the fork");
-    require_told(
-        [&] {
-          while (producer->next()) {
-          }
-        },
-        "the producer tells of the fork");
     block.reset();
     slot.reset();
     producer.reset();
@@ -212,8 +179,7 @@ const std::vector<std::pair<const char*, void (*)()>> scenarios{
     {"parent_goes_on", parent_goes_on},
     {"child_destroys", child_destroys},
     {"child_exits", child_exits},
-    {"child_is_told", child_is_told},
-    {"child_is_told_by_the_parts", child_is_told_by_the_parts},
+    {"child_destroys_the_parts", child_destroys_the_parts},
     {"child_releases_beside_locks", child_releases_beside_locks},
     {"child_leaves_memory_alone", child_leaves_memory_alone},
     {"child_cannot_begin_anew", child_cannot_begin_anew},

@@ -151,7 +151,7 @@ void classify_all(const Options& options, const Model& model, const InferenceNet
 
   Ledger ledger;
   penstock::Prefetcher<Pictures> prefetcher(
-      layout, penstock::Unbounded(batch_size),
+      layout, penstock::Unbounded::indexed(batch_size),
       PictureSource(layout, inputs, framing_of(options, name, size), ledger), pipeline);
   while (!examples::interrupted()) {
     const penstock::Lease<Pictures> batch = prefetcher.next(stream.get());

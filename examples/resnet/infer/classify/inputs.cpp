@@ -75,7 +75,7 @@ class RecordList final : public Inputs {
     return inputs;
   }
   std::optional<std::uint64_t> count() const override { return records_.size(); }
-  std::span<const std::byte> record(const Input& input) const override {
+  std::vector<std::byte> record(const Input& input) const override {
     return records_[input.number];
   }
 

@@ -47,9 +47,7 @@ class Inputs {
   /// How many there are, where that is known.
   virtual std::optional<std::uint64_t> count() const = 0;
   /// Where `input` is a record.
-  virtual std::span<const std::byte> record(const Input&) const {
-    throw std::logic_error("no record");
-  }
+  virtual std::vector<std::byte> record(const Input&) const { throw std::logic_error("no record"); }
 };
 
 /// Files as they are named, whatever they are; of directories, and those inside them, the files

@@ -59,7 +59,7 @@ std::int32_t PictureSource::load(const Input& input) {
     decode(read_file(input.path), picture_);
     return -1;
   }
-  const std::span<const std::byte> record = inputs_->record(input);
+  const std::vector<std::byte> record = inputs_->record(input);
   picture_.width = cifar10::width;
   picture_.height = cifar10::height;
   picture_.rgb.resize(cifar10::pixel_bytes);

@@ -5,7 +5,7 @@
 // had takes no place in its batch; what became of each is in the Ledger, under the batch's number.
 //
 //   Ledger ledger;
-//   penstock::Prefetcher<Pictures> prefetcher{layout, penstock::Unbounded{32},
+//   penstock::Prefetcher<Pictures> prefetcher{layout, penstock::Unbounded::indexed(32),
 //                                             PictureSource(layout, *inputs, framing, ledger)};
 //   while (auto batch = prefetcher.next(stream))
 //     const Notes notes = ledger.take(batch.ticket().batch);

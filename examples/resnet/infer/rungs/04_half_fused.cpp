@@ -11,14 +11,13 @@ using resnet::PlanChoice;
 using resnet::Precision;
 
 int main(int argc, char** argv) {
-  return resnet::rungs::run_rung(
-      {.number = "I4",
-       .name = "half fused",
-       .change = "fp16, channels last, layers fused",
-       .precision = Precision::fp16,
-       .format = Format::nhwc,
-       .fusion = Fusion::full,
-       .plans = PlanChoice::timed,
-       .infer = resnet::rungs::infer_in_turn<penstock::HostMemory::pinned>},
-      argc, argv);
+  return resnet::rungs::run_rung({.number = "I4",
+                                  .name = "half fused",
+                                  .change = "fp16, channels last, layers fused",
+                                  .precision = Precision::fp16,
+                                  .format = Format::nhwc,
+                                  .fusion = Fusion::full,
+                                  .plans = PlanChoice::timed,
+                                  .infer = resnet::rungs::infer_in_turn},
+                                 argc, argv);
 }

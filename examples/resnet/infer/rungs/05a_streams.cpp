@@ -7,7 +7,6 @@
 
 #include <array>
 
-#include "../../../common/check.hpp"
 #include "run.hpp"
 
 namespace {
@@ -46,13 +45,8 @@ void infer(Run& run) {
     lane.load([&] { batch = producer.next(); });
     if (!batch) return;  // The end of the requests: nobody will use the slot.
     slot.request = batch->ticket().batch;
-    lane.copy(copies.get(), [&] {
-      examples::check(cudaMemcpyAsync(slot.memory.data(), batch->data(), layout.bytes(),
-                                      cudaMemcpyHostToDevice, copies.get()),
-                      "cudaMemcpyAsync");
-    });
+    lane.copy(copies.get(), [&] { batch->copy_to(slot.memory.data(), copies.get()); });
     slot.copied.record(copies.get());
-    batch->release_after(copies.get());
   };
 
   std::size_t turn = 0;

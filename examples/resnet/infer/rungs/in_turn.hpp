@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The loop of I2, which I3 and I4 share: one batch after the other is copied, computed and
-// answered, in memory that is there from the start. They differ in the host memory, and in what the
-// device computes.
+// The loop of I3, which I4 shares: one batch after the other is copied, computed and answered, in
+// memory that is there from the start. They differ in what the device computes.
 
 #include <penstock/batch_producer.hpp>
 #include <penstock/device_arena.hpp>
 
-#include "../../../common/check.hpp"
 #include "run.hpp"
 
 namespace resnet::rungs {
 
-template <penstock::HostMemory memory>
-void infer_in_turn(Run& run) {
+inline void infer_in_turn(Run& run) {
   const auto layout = run.layout();
-  penstock::PinnedPool pool({.memory = memory});
+  penstock::PinnedPool pool;
   pool.reserve(run.host_blocks(), penstock::BatchProducer<Images>::block_bytes(layout));
   penstock::BatchProducer<Images> producer(layout, run.requests(), run.image_source(), pool,
                                            {.workers = run.options().workers});
@@ -31,12 +28,7 @@ void infer_in_turn(Run& run) {
     const std::uint64_t request = batch->ticket().batch;
 
     penstock::DeviceSlot slot = arena.acquire(lane.stream());
-    lane.copy(lane.stream(), [&] {
-      examples::check(cudaMemcpyAsync(slot.data(), batch->data(), layout.bytes(),
-                                      cudaMemcpyHostToDevice, lane.stream()),
-                      "cudaMemcpyAsync");
-    });
-    batch->release_after(lane.stream());
+    lane.copy(lane.stream(), [&] { batch->copy_to(slot.data(), lane.stream()); });
 
     lane.compute([&] {
       const Images images = layout.bind(slot.data(), run.batch());

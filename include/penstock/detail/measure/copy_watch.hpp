@@ -17,20 +17,15 @@
 
 namespace penstock::detail {
 
-/// How the times of copies are measured.
-enum class CopyClock {
-  sampled,  ///< each lease's end polls the oldest copy, and charges the elapsed time to its state
-  events,   ///< exact, by timed events for each copy: costs two more records and some reads
-  host,     ///< on the host, from begin() to end(): exact if the copy call blocks
-};
-
 class CopyWatch {
  public:
   using Clock = std::chrono::steady_clock;
 
   /// `copies`: the most that are unfinished, or whose end may still be waited for, at a time.
-  CopyWatch(std::size_t copies, CopyClock clock) : clock_(clock) {
-    const bool timed = clock == CopyClock::events;
+  /// `timed`: measure by timed events for each copy, which is exact, and costs two more records and
+  /// some reads. Otherwise sample() polls the oldest copy, and charges the elapsed time to the
+  /// state that it finds.
+  CopyWatch(std::size_t copies, bool timed) : timed_(timed) {
     const unsigned flags = timed ? cudaEventDefault : cudaEventDisableTiming;
     const std::size_t marks = timed ? copies + kBeside + 1 : copies;
     marks_.reserve(marks);
@@ -43,7 +38,7 @@ class CopyWatch {
   /// Call when the batch of the next copy is ready, before the stream waits for its slot. Repeated
   /// calls do nothing.
   void queue(cudaStream_t stream) {
-    if (clock_ != CopyClock::events || is_queued_) return;
+    if (!timed_ || is_queued_) return;
     queued_[issued() % queued_.size()].record(stream);
     is_queued_ = true;
   }
@@ -52,20 +47,10 @@ class CopyWatch {
   void begin(cudaStream_t stream) {
     queue(stream);
     next().begun.record(stream);
-    if (clock_ == CopyClock::host) {
-      const auto now = Clock::now();
-      if (issued() > 0) add_alone(idle_, (now - changed_).count());
-      changed_ = now;
-    }
   }
   cudaEvent_t end(cudaStream_t stream) {
     Mark& mark = next();
     mark.copied.record(stream);
-    if (clock_ == CopyClock::host) {
-      const auto now = Clock::now();
-      add_alone(running_, (now - changed_).count());
-      changed_ = now;
-    }
     is_queued_ = false;
     issued_.fetch_add(1, std::memory_order_release);
     return mark.copied.get();
@@ -73,25 +58,26 @@ class CopyWatch {
 
   // ---- By any thread --------------------------------------------------------------------------
 
-  /// Polls the oldest unfinished copy. Call at the end of a lease, before that makes a new copy
-  /// possible: a copy that was just issued is always found running, whatever the bottleneck. Does
-  /// nothing while another thread polls. Costs two event queries, one more for each copy that ended
-  /// since, and one reading of the clock.
+  /// Call at the end of a lease, before that makes a new copy possible: a copy that was just issued
+  /// is always found running, whatever the bottleneck. Does nothing while another thread samples.
+  /// Costs two event queries, one more for each copy that ended since, and one reading of the
+  /// clock.
   void sample() noexcept {
-    if (clock_ == CopyClock::host || !enter()) return;
-    const std::uint64_t issued = pass_ended();
-    if (clock_ == CopyClock::sampled) {
+    if (!enter()) return;
+    const CaptureModeGuard guard;
+    const std::uint64_t issued = pass_ended(guard);
+    if (!timed_) {
       const auto now = Clock::now();
-      auto& found = oldest_ == issued ? idle_ : done(at(oldest_).begun) ? running_ : held_;
-      if (sampled_at_ != Clock::time_point()) add_alone(found, (now - sampled_at_).count());
-      sampled_at_ = now;
+      auto& found = oldest_ == issued ? idle_ : done(at(oldest_).begun, guard) ? running_ : held_;
+      if (sampled_ != Clock::time_point()) add_alone(found, (now - sampled_).count());
+      sampled_ = now;
     }
     leave();
   }
   /// Adds up the timed copies that are done, without sampling.
   void collect() noexcept {
-    if (clock_ != CopyClock::events || !enter()) return;
-    pass_ended();
+    if (!timed_ || !enter()) return;
+    pass_ended(CaptureModeGuard());
     leave();
   }
 
@@ -117,7 +103,9 @@ class CopyWatch {
   static std::chrono::nanoseconds load(const std::atomic<Clock::rep>& value) {
     return std::chrono::nanoseconds(value.load(std::memory_order_relaxed));
   }
-  static bool done(const Event& event) noexcept { return query(event.get()) == cudaSuccess; }
+  static bool done(const Event& event, const CaptureModeGuard& guard) noexcept {
+    return query(event.get(), guard) == cudaSuccess;
+  }
 
   Mark& at(std::uint64_t copy) { return marks_[copy % marks_.size()]; }
   Mark& next() { return at(issued_.load(std::memory_order_relaxed)); }
@@ -130,12 +118,12 @@ class CopyWatch {
   void leave() noexcept { sampling_.clear(std::memory_order_release); }
 
   /// Moves oldest_ past the copies that are done, and times them. Returns how many were issued.
-  std::uint64_t pass_ended() noexcept {
+  std::uint64_t pass_ended(const CaptureModeGuard& guard) noexcept {
     const std::uint64_t issued = issued_.load(std::memory_order_acquire);
-    const std::uint64_t kept = marks_.size() - (clock_ == CopyClock::events ? kBeside : 0);
+    const std::uint64_t kept = marks_.size() - (timed_ ? kBeside : 0);
     if (issued > kept) oldest_ = std::max(oldest_, issued - kept);
-    while (oldest_ < issued && done(at(oldest_).copied)) {
-      if (clock_ == CopyClock::events) time(oldest_);
+    while (oldest_ < issued && done(at(oldest_).copied, guard)) {
+      if (timed_) time(oldest_);
       ++oldest_;
     }
     return issued;
@@ -147,15 +135,14 @@ class CopyWatch {
     sums_.add(before, queued_[copy % queued_.size()].get(), mark.begun.get(), mark.copied.get());
   }
 
-  const CopyClock clock_;
+  const bool timed_;
   std::vector<Mark> marks_;
   std::vector<Event> queued_;  // only for timed copies
   std::atomic<std::uint64_t> issued_{0};
-  bool is_queued_ = false;       // used by the thread that issues copies
-  Clock::time_point changed_{};  // used by the same thread: the last begin or end
-  std::atomic_flag sampling_;    // guards what follows
-  std::uint64_t oldest_ = 0;     // the first copy that was not found done
-  Clock::time_point sampled_at_{};
+  bool is_queued_ = false;     // used by the thread that issues copies
+  std::atomic_flag sampling_;  // guards what follows
+  std::uint64_t oldest_ = 0;   // the first copy that was not found done
+  Clock::time_point sampled_{};
   SpanSums sums_;
   std::atomic<Clock::rep> running_{0}, held_{0}, idle_{0};
 };

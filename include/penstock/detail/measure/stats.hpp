@@ -26,7 +26,7 @@ inline void print_stage(std::ostream& out, const char* name, const StageStats& s
       << queue.str() << '\n';
 }
 
-/// The result is at least 0: estimated times may shrink.
+/// At least 0, in whatever order the snapshots were taken.
 template <class T>
 void subtract(T& value, T earlier) {
   value -= std::min(value, earlier);
@@ -67,7 +67,6 @@ PENSTOCK_INLINE Stats Stats::since(const Stats& before) const {
   if (device && before.device) {
     detail::subtract(stats.device->copies, before.device->copies);
     detail::subtract(stats.device->batches, before.device->batches);
-    // The host's part may become known after the device's: this difference may be negative.
     detail::subtract(stats.device->consuming, before.device->consuming);
     detail::subtract(stats.device->awaiting_batch, before.device->awaiting_batch);
     detail::subtract(stats.device->awaiting_copy, before.device->awaiting_copy);
@@ -85,9 +84,8 @@ PENSTOCK_INLINE std::ostream& operator<<(std::ostream& out, const Stats& stats) 
   if (stats.skipped + stats.replaced > 0)
     text << "failed batches: " << stats.skipped << " skipped, " << stats.replaced << " replaced\n";
   text << stats.workers << " workers; " << stats.host_depth << " batches in "
-       << (stats.pinned ? "pinned" : "pageable") << " memory ("
-       << detail::in_bytes(stats.host_bytes) << "), " << stats.device_depth << " on the device ("
-       << detail::in_bytes(stats.device_bytes) << "); first batch after "
+       << "pinned memory (" << detail::in_bytes(stats.host_bytes) << "), " << stats.device_depth
+       << " on the device (" << detail::in_bytes(stats.device_bytes) << "); first batch after "
        << detail::in_seconds(stats.first_batch) << '\n'
        << "bottleneck: " << to_string(stats.bottleneck()) << '\n'
        << "verdict: " << stats.verdict().sentence;

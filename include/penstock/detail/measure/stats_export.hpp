@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <charconv>
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <penstock/detail/measure/json.hpp>
 #include <penstock/stats_export.hpp>
 #include <string>
 #include <string_view>
@@ -14,15 +15,8 @@
 namespace penstock {
 namespace detail {
 
-/// The shortest text that reads as the same number, whatever the locale.
-template <class Number>
-std::string in_digits(Number number) {
-  char text[32];
-  const auto end = std::to_chars(text, text + sizeof(text), number);
-  return {text, end.ptr};
-}
-inline std::string in_digits(std::chrono::nanoseconds time) {
-  return in_digits(std::chrono::duration<double>(time).count());
+inline double seconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
 }
 
 /// Metrics by family: a family's samples stand together, below its HELP and TYPE.
@@ -40,7 +34,12 @@ class PrometheusText {
   void sample(const Labels& labels, Number number) {
     std::string all = common_;
     for (const auto& [name, value] : labels) add_label(all, name, value);
-    text_ += name_ + (all.empty() ? "" : '{' + all + '}') + ' ' + in_digits(number) + '\n';
+    text_ += name_ + (all.empty() ? "" : '{' + all + '}') + ' ';
+    if constexpr (std::same_as<Number, std::chrono::nanoseconds>)
+      append_number(text_, seconds(number));
+    else
+      append_number(text_, number);
+    text_ += '\n';
   }
   template <class Number>
   void single(std::string_view name, const char* type, std::string_view help, Number number) {
@@ -124,14 +123,12 @@ inline void add_pipeline(PrometheusText& text, const Stats& stats) {
   text.family("memory_bytes", "gauge", "Memory that batches take");
   text.sample({{"memory", "host"}}, stats.host_bytes);
   text.sample({{"memory", "device"}}, stats.device_bytes);
-  text.single("host_memory_pinned", "gauge", "1 where host memory is page-locked",
-              int{stats.pinned});
 }
 
 inline constexpr VerdictKind kVerdictKinds[] = {
-    VerdictKind::too_early,     VerdictKind::more_workers,  VerdictKind::deeper_ring,
-    VerdictKind::pinned_memory, VerdictKind::smaller_bytes, VerdictKind::bus_bound,
-    VerdictKind::compute_bound, VerdictKind::balanced};
+    VerdictKind::too_early,     VerdictKind::more_workers, VerdictKind::deeper_ring,
+    VerdictKind::smaller_bytes, VerdictKind::bus_bound,    VerdictKind::compute_bound,
+    VerdictKind::balanced};
 
 inline void add_verdict(PrometheusText& text, const Verdict& verdict) {
   text.family("bottleneck", "gauge", "1 for the stage that bounds the rate");
@@ -145,84 +142,44 @@ inline void add_verdict(PrometheusText& text, const Verdict& verdict) {
               verdict.starved);
 }
 
-/// An object of fixed fields: names are not escaped, texts are.
-class JsonObject {
- public:
-  template <class Number>
-  JsonObject& number(std::string_view name, Number value) {
-    return raw(name, in_digits(value));
-  }
-  JsonObject& text(std::string_view name, std::string_view value) {
-    return raw(name, '"' + escaped(value) + '"');
-  }
-  JsonObject& boolean(std::string_view name, bool value) {
-    return raw(name, value ? "true" : "false");
-  }
-  JsonObject& raw(std::string_view name, const std::string& value) {
-    if (!text_.empty()) text_ += ',';
-    ((text_ += '"') += name) += "\":";
-    text_ += value;
-    return *this;
-  }
-  std::string str() const { return '{' + text_ + '}'; }
-
- private:
-  static std::string escaped(std::string_view text) {
-    constexpr const char* kDigits = "0123456789abcdef";
-    std::string result;
-    for (const char c : text) {
-      const auto code = static_cast<unsigned char>(c);
-      if (c == '"' || c == '\\')
-        result.append({'\\', c});
-      else if (code < 0x20)
-        result += std::string("\\u00") + kDigits[code >> 4] + kDigits[code & 15];
-      else
-        result += c;
-    }
-    return result;
-  }
-
-  std::string text_;
-};
-
-inline std::string to_json(const StageStats& stage) {
-  return JsonObject()
-      .number("busy_seconds", stage.busy)
-      .number("waiting_for_input_seconds", stage.waiting_for_input)
-      .number("waiting_for_room_seconds", stage.waiting_for_room)
-      .number("batches", stage.batches)
-      .number("bytes", stage.bytes)
-      .number("queued", stage.queued)
-      .number("capacity", stage.capacity)
-      .str();
+inline void add(JsonText& json, const StageStats& stage) {
+  json.begin_object()
+      .member("busy_seconds", seconds(stage.busy))
+      .member("waiting_for_input_seconds", seconds(stage.waiting_for_input))
+      .member("waiting_for_room_seconds", seconds(stage.waiting_for_room))
+      .member("batches", stage.batches)
+      .member("bytes", stage.bytes)
+      .member("queued", stage.queued)
+      .member("capacity", stage.capacity)
+      .end_object();
 }
 
-inline std::string to_json(const DeviceTimes& device) {
-  return JsonObject()
-      .number("copies", device.copies)
-      .number("batches", device.batches)
-      .number("consuming_seconds", device.consuming)
-      .number("awaiting_batch_seconds", device.awaiting_batch)
-      .number("awaiting_copy_seconds", device.awaiting_copy)
-      .number("longest_wait_seconds", device.longest_wait)
-      .str();
+inline void add(JsonText& json, const DeviceTimes& device) {
+  json.begin_object()
+      .member("copies", device.copies)
+      .member("batches", device.batches)
+      .member("consuming_seconds", seconds(device.consuming))
+      .member("awaiting_batch_seconds", seconds(device.awaiting_batch))
+      .member("awaiting_copy_seconds", seconds(device.awaiting_copy))
+      .member("longest_wait_seconds", seconds(device.longest_wait))
+      .end_object();
 }
 
-inline std::string to_json(const Verdict& verdict) {
-  return JsonObject()
-      .text("stage", to_string(verdict.stage))
-      .text("kind", to_string(verdict.kind))
-      .text("sentence", verdict.sentence)
-      .number("period_seconds", verdict.period)
-      .number("source_seconds", verdict.source)
-      .number("copy_seconds", verdict.copy)
-      .number("consumer_seconds", verdict.consumer)
-      .number("starved", verdict.starved)
-      .number("enough_workers", verdict.enough_workers)
-      .number("enough_host_depth", verdict.enough_host_depth)
-      .number("enough_device_depth", verdict.enough_device_depth)
-      .number("times_smaller", verdict.times_smaller)
-      .str();
+inline void add(JsonText& json, const Verdict& verdict) {
+  json.begin_object()
+      .member("stage", to_string(verdict.stage))
+      .member("kind", to_string(verdict.kind))
+      .member("sentence", verdict.sentence)
+      .member("period_seconds", seconds(verdict.period))
+      .member("source_seconds", seconds(verdict.source))
+      .member("copy_seconds", seconds(verdict.copy))
+      .member("consumer_seconds", seconds(verdict.consumer))
+      .member("starved", verdict.starved)
+      .member("enough_workers", verdict.enough_workers)
+      .member("enough_host_depth", verdict.enough_host_depth)
+      .member("enough_device_depth", verdict.enough_device_depth)
+      .member("times_smaller", verdict.times_smaller)
+      .end_object();
 }
 
 }  // namespace detail
@@ -237,21 +194,25 @@ PENSTOCK_INLINE std::string to_prometheus(const Stats& stats, const Labels& labe
 }
 
 PENSTOCK_INLINE std::string to_json(const Stats& stats) {
-  detail::JsonObject json;
-  for (const auto& [name, stage] : detail::stages(stats)) json.raw(name, detail::to_json(stage));
-  return json.raw("device", stats.device ? detail::to_json(*stats.device) : "null")
-      .number("first_batch_seconds", stats.first_batch)
-      .number("longest_wait_seconds", stats.longest_wait)
-      .number("skipped", stats.skipped)
-      .number("replaced", stats.replaced)
-      .number("workers", stats.workers)
-      .number("host_depth", stats.host_depth)
-      .number("device_depth", stats.device_depth)
-      .number("host_bytes", stats.host_bytes)
-      .number("device_bytes", stats.device_bytes)
-      .boolean("pinned", stats.pinned)
-      .raw("verdict", detail::to_json(stats.verdict()))
-      .str();
+  detail::JsonText json;
+  json.begin_object();
+  for (const auto& [name, stage] : detail::stages(stats)) add(json.key(name), stage);
+  json.key("device");
+  if (stats.device)
+    add(json, *stats.device);
+  else
+    json.value(nullptr);
+  json.member("first_batch_seconds", detail::seconds(stats.first_batch))
+      .member("longest_wait_seconds", detail::seconds(stats.longest_wait))
+      .member("skipped", stats.skipped)
+      .member("replaced", stats.replaced)
+      .member("workers", stats.workers)
+      .member("host_depth", stats.host_depth)
+      .member("device_depth", stats.device_depth)
+      .member("host_bytes", stats.host_bytes)
+      .member("device_bytes", stats.device_bytes);
+  add(json.key("verdict"), stats.verdict());
+  return json.end_object().text();
 }
 
 }  // namespace penstock

@@ -16,7 +16,7 @@
 
 namespace penstock::detail {
 
-/// The thread that takes a batch calls `record_request`, `record_issue` and `record_take`, in this
+/// The thread that takes a batch calls `record_asked`, `record_staged` and `record_copied`, in this
 /// order. They throw CudaError, and then that batch is not counted. Any thread may call the other
 /// members. Without room for batches, all do nothing.
 class TakeWatch {
@@ -28,18 +28,18 @@ class TakeWatch {
       for (std::size_t i = 0; i < batches + 1 + kBeside; ++i) marks_.emplace_back();
   }
 
-  void record_request(cudaStream_t consumer) {
+  void record_asked(cudaStream_t consumer) {
     if (marks_.empty()) return;
     collect();
-    next().requested.record(consumer);
+    next().asked.record(consumer);
   }
-  void record_issue(cudaStream_t consumer) {
-    if (!marks_.empty()) next().issued.record(consumer);
+  void record_staged(cudaStream_t consumer) {
+    if (!marks_.empty()) next().staged.record(consumer);
   }
-  void record_take(cudaStream_t consumer) {
+  void record_copied(cudaStream_t consumer) {
     if (marks_.empty()) return;
-    next().taken.record(consumer);
-    taken_.fetch_add(1, std::memory_order_release);
+    next().copied.record(consumer);
+    entered_.fetch_add(1, std::memory_order_release);
   }
 
   /// Adds the times of the batches that the device has reached. Does not block; does nothing while
@@ -49,22 +49,20 @@ class TakeWatch {
     if (marks_.empty() || cudaPeekAtLastError() != cudaSuccess ||
         collecting_.test_and_set(std::memory_order_acquire))
       return;
-    const std::uint64_t taken = taken_.load(std::memory_order_acquire);
+    const std::uint64_t entered = entered_.load(std::memory_order_acquire);
     const std::uint64_t kept = marks_.size() - kBeside;
-    if (taken > kept) seen_ = std::max(seen_, taken - kept);
-    while (seen_ < taken && add(seen_)) ++seen_;
+    if (entered > kept) seen_ = std::max(seen_, entered - kept);
+    while (seen_ < entered && add(seen_)) ++seen_;
     collecting_.clear(std::memory_order_release);
   }
 
-  /// `held_up`: time for which the pipeline blocked the host between two requests.
-  DeviceTimes times(std::uint64_t copies, std::chrono::nanoseconds held_up) {
+  DeviceTimes times(std::uint64_t copies) {
     collect();
-    const std::chrono::nanoseconds held = std::min(sums_.gaps(), held_up);
     return {.copies = copies,
             .batches = sums_.count(),
-            .consuming = sums_.gaps() - held,
+            .consuming = sums_.gaps(),
             .awaiting_batch = sums_.middles(),
-            .awaiting_copy = sums_.lasts() + held,
+            .awaiting_copy = sums_.lasts(),
             .longest_wait = sums_.longest()};
   }
 
@@ -73,22 +71,22 @@ class TakeWatch {
   static constexpr std::size_t kBeside = 2;
 
   struct Mark {
-    Event requested{cudaEventDefault}, issued{cudaEventDefault}, taken{cudaEventDefault};
+    Event asked{cudaEventDefault}, staged{cudaEventDefault}, copied{cudaEventDefault};
   };
 
   Mark& at(std::uint64_t batch) { return marks_[batch % marks_.size()]; }
-  Mark& next() { return at(taken_.load(std::memory_order_relaxed)); }
+  Mark& next() { return at(entered_.load(std::memory_order_relaxed)); }
 
   /// The first batch, which fills the pipeline, is not added; it begins the span of the second.
   bool add(std::uint64_t batch) noexcept {
-    if (batch == 0) return elapsed(at(0).issued.get(), at(0).taken.get()).has_value();
+    if (batch == 0) return elapsed(at(0).staged.get(), at(0).copied.get()).has_value();
     const Mark& mark = at(batch);
-    return sums_.add(at(batch - 1).taken.get(), mark.requested.get(), mark.issued.get(),
-                     mark.taken.get());
+    return sums_.add(at(batch - 1).copied.get(), mark.asked.get(), mark.staged.get(),
+                     mark.copied.get());
   }
 
   std::vector<Mark> marks_;
-  std::atomic<std::uint64_t> taken_{0};
+  std::atomic<std::uint64_t> entered_{0};
   std::atomic_flag collecting_;  // guards what follows
   std::uint64_t seen_ = 0;       // the first batch that was not added
   SpanSums sums_;

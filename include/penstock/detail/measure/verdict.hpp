@@ -27,8 +27,6 @@ PENSTOCK_INLINE const char* to_string(VerdictKind kind) {
       return "more_workers";
     case VerdictKind::deeper_ring:
       return "deeper_ring";
-    case VerdictKind::pinned_memory:
-      return "pinned_memory";
     case VerdictKind::smaller_bytes:
       return "smaller_bytes";
     case VerdictKind::bus_bound:

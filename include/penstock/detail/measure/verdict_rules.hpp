@@ -85,7 +85,6 @@ inline Bottleneck stage_of(const Stats& stats, const Loads& loads) {
 }
 
 inline VerdictKind kind_of_copy(const Stats& stats, const Loads& loads, double times_smaller) {
-  if (!stats.pinned) return VerdictKind::pinned_memory;
   if (stats.device && loads.copy <= kAtItsLimit) return VerdictKind::deeper_ring;
   return times_smaller > kUint8Saves ? VerdictKind::bus_bound : VerdictKind::smaller_bytes;
 }
@@ -119,8 +118,6 @@ inline void set_times(Verdict& verdict, const Stats& stats) {
   if (stats.device) {
     verdict.copy = each(stats.copy.busy, stats.device->copies);
     verdict.consumer = each(stats.device->consuming, stats.device->batches);
-  } else if (!stats.pinned) {
-    verdict.copy = each(stats.copy.busy, stats.copy.batches);
   }
 }
 
@@ -204,8 +201,6 @@ inline std::string say_copy(const Verdict& verdict, const Stats& stats) {
     text << ", " << in_milliseconds(verdict.copy) << " a batch of " << in_bytes(bytes) << " ("
          << in_bytes(static_cast<std::uint64_t>(rate)) << "/s)";
   }
-  if (verdict.kind == VerdictKind::pinned_memory)
-    return text.str() + ": its host memory is pageable, pinned memory is faster";
   text << (verdict.kind == VerdictKind::bus_bound ? ": bus-bound, " : ": smaller bytes, ");
   if (verdict.times_smaller > 0)
     text << "a batch has to be " << verdict.times_smaller << " times smaller; ";
@@ -232,7 +227,6 @@ inline std::string say(const Verdict& verdict, const Stats& stats) {
       return say_workers(verdict, stats);
     case VerdictKind::deeper_ring:
       return say_depth(verdict, stats);
-    case VerdictKind::pinned_memory:
     case VerdictKind::smaller_bytes:
     case VerdictKind::bus_bound:
       return say_copy(verdict, stats);

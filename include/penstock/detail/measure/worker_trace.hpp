@@ -7,6 +7,7 @@
 
 #include <time.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -19,7 +20,8 @@ void add_alone(std::atomic<T>& sum, T value) {
   sum.store(sum.load(std::memory_order_relaxed) + value, std::memory_order_relaxed);
 }
 
-/// Sums up the time between start and stop. One thread starts and stops it, any thread reads it.
+/// Sums up the time between start and stop. One thread starts and stops it. Any thread reads it,
+/// and never reads less than was read before.
 class Stopwatch {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -31,7 +33,13 @@ class Stopwatch {
     const std::int64_t value = load();
     const bool runs = (value & 1) != 0;
     const std::int64_t now = runs ? ticks(std::chrono::steady_clock::now()) : 0;
-    return std::chrono::nanoseconds(runs ? now - (value >> 1) : value >> 1);
+    const std::int64_t elapsed = runs ? now - (value >> 1) : value >> 1;
+    // A reader may be ahead of a stop, whose time was taken before it is stored.
+    std::int64_t read = read_.load(std::memory_order_relaxed);
+    while (read < elapsed &&
+           !read_.compare_exchange_weak(read, elapsed, std::memory_order_relaxed)) {
+    }
+    return std::chrono::nanoseconds(std::max(read, elapsed));
   }
 
  private:
@@ -44,12 +52,14 @@ class Stopwatch {
   // Twice the sum; while running, twice the time at which it would have started from 0, plus 1. One
   // word, so that a reader never sees half of a change.
   std::atomic<std::int64_t> value_{0};
+  mutable std::atomic<std::int64_t> read_{0};  // the most that a reader got
 };
 
 enum class WorkerState : int {
   idle,    ///< between batches, or without work
   room,    ///< waiting until the consumer takes a batch
   memory,  ///< waiting for a pinned block
+  slot,    ///< waiting for a device slot
   source,  ///< running the source
 };
 
@@ -61,6 +71,8 @@ inline const char* to_string(WorkerState state) {
       return "waiting for room in the ring";
     case WorkerState::memory:
       return "waiting for a pinned block that no copy reads";
+    case WorkerState::slot:
+      return "waiting for a device slot: a lease has to end";
     case WorkerState::source:
       return "inside the source";
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <memory>
@@ -8,10 +9,12 @@
 #include <optional>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/memory/checks.hpp>
+#include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/process.hpp>
 #include <penstock/device_arena.hpp>
 #include <span>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,68 +30,115 @@ class DeviceArenaCore {
     void* memory = nullptr;
     check(cudaMalloc(&memory, slots * stride_), "cudaMalloc", slots * stride_);
     memory_.reset(static_cast<std::byte*>(memory));
-    readers_.resize(slots);
+    slots_.resize(slots);
     free_.reserve(slots);
     for (std::size_t i = 0; i < slots; ++i) {
-      readers_[i].events.emplace_back();
+      slots_[i].events.emplace_back();
+      slots_[i].readers.reserve(8);
       free_.push_back(i);
     }
   }
   DeviceArenaCore(const DeviceArenaCore&) = delete;
   DeviceArenaCore& operator=(const DeviceArenaCore&) = delete;
 
-  /// Freed after the device has stopped reading it. Errors have nowhere to go.
+  /// Freed after the device has stopped reading it. Errors have nowhere to go. Of a slot that is
+  /// still parked nobody can mark the end of the readers: cudaFree waits for the whole device.
   ~DeviceArenaCore() {
     if (!process_.is_this()) {
       leak(std::move(memory_));
-      leak(std::move(readers_));
+      leak(std::move(slots_));
       return;
     }
     const CaptureModeGuard guard;
-    for (const Readers& readers : readers_)
-      for (std::size_t i = 0; i < readers.recorded; ++i)
-        cudaEventSynchronize(readers.events[i].get());
+    try {
+      std::unique_lock lock(mutex_);
+      retry_parked(lock);
+    } catch (...) {
+    }
+    for (const Slot& slot : slots_)
+      for (std::size_t i = 0; i < slot.recorded; ++i) cudaEventSynchronize(slot.events[i].get());
     memory_.reset();
   }
 
-  /// The free slot, after waits for its readers were put on `writer`.
-  std::optional<std::size_t> try_acquire(cudaStream_t writer) {
+  ResolvedStream resolve_writer(cudaStream_t writer, const char* call) const {
+    return require_no_capture(resolve_on(device_, writer, call), call);
+  }
+
+  /// The free slot, after waits for its readers were put on `writer`, which this thread has
+  /// resolved.
+  std::optional<std::size_t> try_acquire(const ResolvedStream& writer) {
     std::unique_lock lock(mutex_);
+    retry_parked(lock);
     if (free_.empty()) return std::nullopt;
-    const std::size_t index = take_oldest();
-    lock.unlock();
-    wait_for_readers(index, writer);
-    return index;
+    return take_oldest(lock, writer);
   }
 
-  std::size_t acquire(cudaStream_t writer) {
-    process_.require("DeviceArena::acquire");
+  std::size_t acquire(const ResolvedStream& writer) { return *acquire(writer, {}); }
+
+  /// The same; nullopt: stop was requested.
+  std::optional<std::size_t> acquire(const ResolvedStream& writer, const std::stop_token& stop) {
+    const std::stop_callback on_stop(stop, [this] {
+      { const std::lock_guard lock(mutex_); }  // Nobody is between a look and a wait.
+      returned_.notify_all();
+    });
     std::unique_lock lock(mutex_);
-    returned_.wait(lock, [&] { return !free_.empty() || lost_ == readers_.size(); });
-    if (free_.empty()) lost_to_.raise();
-    const std::size_t index = take_oldest();
-    lock.unlock();
-    wait_for_readers(index, writer);
-    return index;
+    for (retry_parked(lock); free_.empty(); retry_parked(lock)) {
+      if (stop.stop_requested()) return std::nullopt;
+      require_slot_locked();
+      constexpr std::chrono::milliseconds kPoll(1);  // Nobody tells of the end of a capture.
+      if (parked_ == 0)
+        returned_.wait(lock);
+      else
+        returned_.wait_until(lock, std::chrono::steady_clock::now() + kPoll);
+    }
+    return take_oldest(lock, writer);
   }
 
-  void release_after(std::size_t index, std::span<const cudaStream_t> streams) {
-    if (!process_.is_this()) return;
+  /// Who has read the slot; nobody: its writer.
+  void set_readers(std::size_t index, std::span<const ResolvedStream> streams) {
+    Slot& slot = slots_[index];
+    slot.readers.assign(streams.begin(), streams.end());
+    if (streams.empty()) slot.readers.push_back(slot.writer);
+  }
+  void set_readers(std::size_t index, std::span<const cudaStream_t> streams, cudaStream_t zero) {
+    Slot& slot = slots_[index];
+    slot.readers.clear();
+    for (const cudaStream_t stream : streams)
+      slot.readers.push_back(
+          resolve_on(device_, stream == nullptr ? zero : stream, "DeviceSlot::release_after"));
+    if (streams.empty()) slot.readers.push_back(slot.writer);
+  }
+
+  /// Gives the slot back behind all that its readers' streams hold. False: one of these is being
+  /// captured, and the slot is as it was.
+  bool try_release(std::size_t index) {
+    if (!process_.is_this()) return true;
     try {
-      record(readers_[index], streams);
-      if (checks_) mark_released(index, streams);
+      if (!record(slots_[index])) return false;
+      if (checks_) mark_released(index);
     } catch (...) {
-      if (wait_on_host(streams))
+      if (wait_on_host(slots_[index]))
         give_back(index);
       else
-        lose(SavedError::current());
+        lose(index, SavedError::current());
       throw;
     }
     give_back(index);
+    return true;
+  }
+
+  /// Keeps a slot that try_release has refused until the capture is over.
+  void park(std::size_t index) {
+    {
+      const std::lock_guard lock(mutex_);
+      slots_[index].state = Slot::parked;
+      ++parked_;
+    }
+    returned_.notify_all();  // Who waits for a slot has to poll from now on.
   }
 
   std::byte* data(std::size_t index) const { return memory_.get() + index * stride_; }
-  std::size_t slots() const { return readers_.size(); }
+  std::size_t slots() const { return slots_.size(); }
   std::size_t slot_bytes() const { return slot_bytes_; }
   int device() const { return device_; }
 
@@ -100,18 +150,23 @@ class DeviceArenaCore {
     const std::lock_guard lock(mutex_);
     return lost_;
   }
+  std::size_t parked_slots() const {
+    const std::lock_guard lock(mutex_);
+    return parked_;
+  }
   void require_slot() const {
     const std::lock_guard lock(mutex_);
-    if (lost_ == readers_.size()) lost_to_.raise();
+    require_slot_locked();
   }
 
  private:
-  /// The streams that read a slot last: `recorded` of the events mark the ends of their reads.
-  /// There are as many events as a release has ever named streams. Only the slot's holder touches
-  /// them.
-  struct Readers {
-    std::vector<Event> events;
+  /// Its holder's alone, but for `state`.
+  struct Slot {
+    ResolvedStream writer;
+    std::vector<ResolvedStream> readers;
+    std::vector<Event> events;  // `recorded` of them mark the ends of the readers
     std::size_t recorded = 0;
+    enum { in_use, parked, retried } state = in_use;  // under the lock; in use or free
   };
 
   struct Free {
@@ -126,60 +181,88 @@ class DeviceArenaCore {
     return (slot_bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
 
-  std::size_t take_oldest() {
+  std::size_t take_oldest(std::unique_lock<std::mutex>& lock, const ResolvedStream& writer) {
     const std::size_t index = free_.front();
     free_.erase(free_.begin());  // A handful of slots.
-    return index;
-  }
-
-  void wait_for_readers(std::size_t index, cudaStream_t writer) {
+    lock.unlock();
+    Slot& slot = slots_[index];
     try {
-      const Readers& readers = readers_[index];
-      for (std::size_t i = 0; i < readers.recorded; ++i) readers.events[i].make_wait(writer);
+      for (std::size_t i = 0; i < slot.recorded; ++i) slot.events[i].make_wait(writer.handle);
     } catch (...) {
       give_back(index);  // Its readers are still on record.
       throw;
     }
+    slot.writer = writer;
+    return index;
   }
 
-  void record(Readers& readers, std::span<const cudaStream_t> streams) {
-    readers.recorded = 0;
-    for (const cudaStream_t stream : streams) {
-      if (readers.recorded == readers.events.size()) {
+  bool record(Slot& slot) {
+    slot.recorded = 0;
+    for (const ResolvedStream& reader : slot.readers) {
+      if (slot.recorded == slot.events.size()) {
         const DeviceGuard guard(device_);
-        readers.events.emplace_back();
+        slot.events.emplace_back();
       }
-      readers.events[readers.recorded].record(stream);
-      ++readers.recorded;
+      if (!reader.try_record(slot.events[slot.recorded])) return false;
+      ++slot.recorded;
     }
+    return true;
   }
 
   /// With PENSTOCK_CHECKS, whoever reads the slot after this reads poison.
-  void mark_released(std::size_t index, std::span<const cudaStream_t> streams) {
-    const cudaStream_t first = streams.front();
-    Readers& readers = readers_[index];
-    for (std::size_t i = 1; i < readers.recorded; ++i) readers.events[i].make_wait(first);
-    check(cudaMemsetAsync(data(index), poison, slot_bytes_, first), "cudaMemsetAsync", slot_bytes_);
-    readers.events.front().record(first);
+  void mark_released(std::size_t index) {
+    Slot& slot = slots_[index];
+    slot.readers.front().with_handle([&](cudaStream_t first) {
+      const DeviceGuard guard(device_);
+      for (std::size_t i = 1; i < slot.recorded; ++i) slot.events[i].make_wait(first);
+      check(cudaMemsetAsync(data(index), poison, slot_bytes_, first), "cudaMemsetAsync",
+            slot_bytes_);
+      slot.events.front().record(first);
+    });
   }
 
-  static bool wait_on_host(std::span<const cudaStream_t> streams) noexcept {
+  static bool wait_on_host(const Slot& slot) noexcept {
     bool done = true;
-    for (const cudaStream_t stream : streams) done &= cudaStreamSynchronize(stream) == cudaSuccess;
+    for (const ResolvedStream& reader : slot.readers) done &= reader.wait_on_host();
     return done;
+  }
+
+  /// Gives back the parked slots whose captures are over. Opens the lock meanwhile.
+  void retry_parked(std::unique_lock<std::mutex>& lock) {
+    for (std::size_t index = 0; parked_ != 0 && index < slots_.size(); ++index) {
+      if (slots_[index].state != Slot::parked) continue;
+      slots_[index].state = Slot::retried;
+      lock.unlock();
+      const bool released = try_release(index);
+      lock.lock();
+      if (!released) slots_[index].state = Slot::parked;
+    }
+  }
+  void unpark(std::size_t index) {
+    if (std::exchange(slots_[index].state, Slot::in_use) == Slot::retried) --parked_;
+  }
+
+  void require_slot_locked() const {
+    if (lost_ == slots_.size()) lost_to_.raise();
+    if (lost_ + parked_ == slots_.size())
+      throw std::logic_error(
+          "every device slot was given up while a stream that uses it was being captured into a "
+          "graph: end the capture first, and end leases outside of captures");
   }
 
   void give_back(std::size_t index) {
     {
       const std::lock_guard lock(mutex_);
+      unpark(index);
       free_.push_back(index);
     }
     returned_.notify_one();
   }
 
-  void lose(SavedError error) {
+  void lose(std::size_t index, SavedError error) {
     {
       const std::lock_guard lock(mutex_);
+      unpark(index);
       ++lost_;
       lost_to_ = std::move(error);
     }
@@ -191,13 +274,14 @@ class DeviceArenaCore {
   int device_;
   std::size_t slot_bytes_, stride_;
   std::unique_ptr<std::byte, Free> memory_;
-  std::vector<Readers> readers_;
+  std::vector<Slot> slots_;
 
   mutable std::mutex mutex_;  // Guards what follows. Never held across a call of CUDA's.
   std::condition_variable returned_;
   std::vector<std::size_t> free_;  // The first has been free for longest.
   std::size_t lost_ = 0;
   SavedError lost_to_;  // the last of them
+  std::size_t parked_ = 0;
 };
 
 }  // namespace penstock::detail
@@ -208,30 +292,61 @@ PENSTOCK_INLINE std::byte* DeviceSlot::data() const noexcept {
   return core_ == nullptr ? nullptr : core_->data(index_);
 }
 
-PENSTOCK_INLINE void DeviceSlot::release_after(std::span<const cudaStream_t> streams) {
+PENSTOCK_INLINE void DeviceSlot::release_after(std::span<const cudaStream_t> streams,
+                                               cudaStream_t zero) {
   if (core_ == nullptr) return;
-  const auto core = std::move(core_);
-  core->release_after(index_, streams);
+  core_->set_readers(index_, streams, zero);
+  if (!try_release(false)) detail::throw_captured("DeviceSlot::release_after");
+}
+
+PENSTOCK_INLINE bool DeviceSlot::try_release_after(std::span<const detail::ResolvedStream> streams,
+                                                   bool park) {
+  if (core_ == nullptr) return true;
+  core_->set_readers(index_, streams);
+  return try_release(park);
+}
+
+/// Where this throws, the slot is given back or lost, and empty.
+PENSTOCK_INLINE bool DeviceSlot::try_release(bool park) {
+  auto core = std::move(core_);
+  if (core->try_release(index_)) return true;
+  if (park)
+    core->park(index_);
+  else
+    core_ = std::move(core);
+  return park;
 }
 
 PENSTOCK_INLINE void DeviceSlot::release() noexcept {
   try {
-    release_after(writer_);
-  } catch (...) {  // Told by the writer's next call on that stream; the arena stays consistent.
+    try_release_after({}, true);
+  } catch (...) {  // Reported by the next call on the writer; the arena stays consistent.
   }
 }
 
 PENSTOCK_INLINE DeviceArena::DeviceArena(std::size_t slots, std::size_t slot_bytes)
     : core_(std::make_shared<detail::DeviceArenaCore>(slots, slot_bytes)) {}
 
-PENSTOCK_INLINE DeviceSlot DeviceArena::acquire(cudaStream_t writer) {
-  return {core_, core_->acquire(writer), writer};
+PENSTOCK_INLINE DeviceSlot DeviceArena::acquire_named(cudaStream_t writer) {
+  return {core_, core_->acquire(core_->resolve_writer(writer, "DeviceArena::acquire"))};
 }
 
-PENSTOCK_INLINE std::optional<DeviceSlot> DeviceArena::try_acquire(cudaStream_t writer) {
+PENSTOCK_INLINE std::optional<DeviceSlot> DeviceArena::acquire(const detail::ResolvedStream& writer,
+                                                               const std::stop_token& stop) {
+  const auto index = core_->acquire(writer, stop);
+  if (!index) return std::nullopt;
+  return DeviceSlot(core_, *index);
+}
+
+PENSTOCK_INLINE std::optional<DeviceSlot> DeviceArena::try_acquire_named(cudaStream_t writer) {
+  return try_acquire(core_->resolve_writer(writer, "DeviceArena::try_acquire"));
+}
+
+PENSTOCK_INLINE std::optional<DeviceSlot> DeviceArena::try_acquire(
+    const detail::ResolvedStream& writer) {
   const auto index = core_->try_acquire(writer);
   if (!index) return std::nullopt;
-  return DeviceSlot(core_, *index, writer);
+  return DeviceSlot(core_, *index);
 }
 
 PENSTOCK_INLINE std::size_t DeviceArena::slots() const noexcept {
@@ -248,6 +363,9 @@ PENSTOCK_INLINE std::size_t DeviceArena::free_slots() const {
 }
 PENSTOCK_INLINE std::size_t DeviceArena::lost_slots() const {
   return core_->lost_slots();
+}
+PENSTOCK_INLINE std::size_t DeviceArena::parked_slots() const {
+  return core_->parked_slots();
 }
 PENSTOCK_INLINE void DeviceArena::require_slot() const {
   core_->require_slot();

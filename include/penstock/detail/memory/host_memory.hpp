@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// HostAllocation: one piece of host memory, page-locked or not, on a NUMA node or wherever the
-// system likes; it knows how to give itself back. usable_memory() is the ground for default caps.
+// HostAllocation: one piece of page-locked memory, on a NUMA node or wherever the system likes; it
+// knows how to give itself back. usable_memory() is the ground for default caps.
 
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
@@ -41,13 +41,11 @@ class HostAllocation {
 
   /// `flags` are cudaHostAlloc's. `numa_node` -1: no preference. Throws CudaError, std::bad_alloc
   /// or std::system_error.
-  HostAllocation(std::size_t bytes, HostMemory memory, unsigned flags, int numa_node) {
+  HostAllocation(std::size_t bytes, unsigned flags, int numa_node) {
     // Allocation is illegal beside another thread's global stream capture, unless this thread opts
     // out.
     const CaptureModeGuard guard;
-    if (memory == HostMemory::pageable)
-      allocate_pageable(bytes);
-    else if (numa_node >= 0)
+    if (numa_node >= 0)
       allocate_on_node(bytes, flags, numa_node);
     else
       allocate_pinned(bytes, flags);
@@ -71,8 +69,6 @@ class HostAllocation {
   std::size_t bytes() const noexcept { return bytes_; }
 
  private:
-  static constexpr std::size_t kAlignment = 4096;
-
   void allocate_pinned(std::size_t bytes, unsigned flags) {
     void* data = nullptr;
     check(cudaHostAlloc(&data, bytes, flags), "cudaHostAlloc", bytes, flags);
@@ -80,13 +76,6 @@ class HostAllocation {
     free_ = [](std::byte* block, std::size_t) noexcept {
       const CaptureModeGuard guard;
       cudaFreeHost(block);
-    };
-  }
-
-  void allocate_pageable(std::size_t bytes) {
-    data_ = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kAlignment}));
-    free_ = [](std::byte* block, std::size_t) noexcept {
-      ::operator delete (block, std::align_val_t{kAlignment});
     };
   }
 

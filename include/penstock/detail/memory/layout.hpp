@@ -1,34 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/layout.hpp>
+
 #include <algorithm>
+#include <cctype>
 #include <cstring>
 #include <limits>
 #include <penstock/detail/memory/checks.hpp>
-#include <penstock/layout.hpp>
+#include <penstock/detail/memory/ragged.hpp>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace penstock::detail {
 
-[[noreturn]] PENSTOCK_INLINE void reject_field(std::size_t index, const std::string& why) {
-  throw std::invalid_argument("Layout: field " + std::to_string(index) + " " + why);
+[[noreturn]] PENSTOCK_INLINE void reject_field(const std::string& name, const std::string& why) {
+  throw std::invalid_argument("Layout: field " + name + " " + why);
 }
 
-/// a * b, sizes of field `index`.
-PENSTOCK_INLINE std::int64_t checked_product(std::size_t index, std::int64_t a, std::int64_t b) {
+/// a * b, sizes of a field.
+PENSTOCK_INLINE std::int64_t checked_product(const std::string& name, std::int64_t a,
+                                             std::int64_t b) {
   if (a != 0 && b > std::numeric_limits<std::int64_t>::max() / a)
-    reject_field(index, "overflows: " + std::to_string(a) + " bytes times " + std::to_string(b));
+    reject_field(name, "overflows: " + std::to_string(a) + " bytes times " + std::to_string(b));
   return a * b;
 }
 
+/// The name at the end of what a compiler shows of a member: "... &specimen.labels}]".
+PENSTOCK_INLINE std::string member_name(std::string_view text) {
+  const auto in_name = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+  };
+  while (!text.empty() && !in_name(text.back())) text.remove_suffix(1);
+  std::size_t begin = text.size();
+  while (begin > 0 && in_name(text[begin - 1])) --begin;
+  return std::string(text.substr(begin));
+}
+
 PENSTOCK_INLINE BlockLayout::BlockLayout(std::int64_t batch_size, const void* defaults,
-                                         std::size_t batch_bytes, std::size_t batch_alignment)
+                                         std::size_t batch_bytes, std::size_t batch_alignment,
+                                         std::span<const BatchMember> members)
     : batch_size_(batch_size),
       guard_(checks() ? field_guard : 0),
       batch_alignment_(batch_alignment),
-      defaults_(batch_bytes) {
+      defaults_(batch_bytes),
+      members_(members) {
   if (batch_size < 1)
     throw std::invalid_argument("Layout: batch_size is " + std::to_string(batch_size) +
                                 ", must be at least 1");
@@ -36,21 +54,54 @@ PENSTOCK_INLINE BlockLayout::BlockLayout(std::int64_t batch_size, const void* de
 }
 
 PENSTOCK_INLINE void BlockLayout::add(Field field) {
-  const std::size_t index = fields_.size();
+  const auto known = std::find_if(members_.begin(), members_.end(), [&](const BatchMember& member) {
+    return member.offset == field.member && member.is_view;
+  });
+  field.name = known == members_.end() ? std::to_string(fields_.size()) : member_name(known->text);
   for (const Field& earlier : fields_)
-    if (earlier.member == field.member) reject_field(index, "is a member that was added before");
+    if (earlier.member == field.member)
+      reject_field(field.name, "is a member that was added before");
+
   auto sample_bytes = static_cast<std::int64_t>(field.sample_bytes);
   for (const std::int64_t extent : field.shape) {
-    if (extent < 0) reject_field(index, "has a negative extent " + std::to_string(extent));
-    sample_bytes = checked_product(index, sample_bytes, extent);
+    if (extent < 0) reject_field(field.name, "has a negative extent " + std::to_string(extent));
+    sample_bytes = checked_product(field.name, sample_bytes, extent);
   }
-  checked_product(index, sample_bytes, batch_size_);
+  if (field.capacity < 0)
+    reject_field(field.name, "has a negative capacity " + std::to_string(field.capacity));
+  checked_product(field.name, sample_bytes, field.is_ragged() ? field.capacity : batch_size_);
   field.sample_bytes = static_cast<std::size_t>(sample_bytes);
-  const std::size_t before = std::max(bytes(), guard_);
-  field.offset = (before + field_alignment - 1) / field_alignment * field_alignment;
+  field.offset = next_offset(fields_.empty() ? 0 : end(fields_.back()));
+  if (field.is_ragged()) {
+    checked_product(field.name, sizeof(std::int64_t), batch_size_);
+    field.values = next_offset(field.offset + offset_bytes(batch_size_));
+  }
   if (end(field) > std::size_t{std::numeric_limits<std::int64_t>::max()})
-    reject_field(index, "ends at byte " + std::to_string(end(field)) + ", beyond 63 bits");
+    reject_field(field.name, "ends at byte " + std::to_string(end(field)) + ", beyond 63 bits");
   fields_.push_back(std::move(field));
+}
+
+PENSTOCK_INLINE void BlockLayout::add_value(std::size_t member) {
+  plain_views_.push_back(member);
+}
+
+PENSTOCK_INLINE void BlockLayout::require_fields() const {
+  if (fields_.empty()) throw std::invalid_argument("the layout has no field: call field()");
+  const auto is_known = [this](std::size_t offset) {
+    return std::any_of(fields_.begin(), fields_.end(),
+                       [=](const Field& field) { return field.member == offset; }) ||
+           std::find(plain_views_.begin(), plain_views_.end(), offset) != plain_views_.end();
+  };
+  for (const BatchMember& member : members_)
+    if (member.is_view && !is_known(member.offset))
+      throw std::invalid_argument("Layout: " + member_name(member.text) +
+                                  " is a Tensor or a Ragged, and no field: add it with field(), or "
+                                  "say with value() that the source points it at something");
+}
+
+/// Where a part of a block begins whose last neighbour ended at `end`.
+PENSTOCK_INLINE std::size_t BlockLayout::next_offset(std::size_t end) const noexcept {
+  return (end + guard_ + field_alignment - 1) / field_alignment * field_alignment;
 }
 
 PENSTOCK_INLINE std::size_t BlockLayout::bytes() const noexcept {
@@ -60,21 +111,41 @@ PENSTOCK_INLINE std::size_t BlockLayout::bytes() const noexcept {
 PENSTOCK_INLINE void BlockLayout::bind(void* batch, std::byte* block, std::int64_t samples) const {
   std::memcpy(batch, defaults_.data(), defaults_.size());
   rebind(batch, block, samples);
+  for (const Field& field : fields_)
+    if (field.is_ragged()) ragged(field, batch).total = field.capacity;
 }
 
 PENSTOCK_INLINE void BlockLayout::rebind(void* batch, std::byte* block,
                                          std::int64_t samples) const {
   check_samples(samples);
-  for (const Field& field : fields_)
-    field.write(static_cast<std::byte*>(batch) + field.member, block + field.offset, samples,
-                field.shape.data());
+  for (const Field& field : fields_) {
+    if (field.is_ragged())
+      rebind_ragged(field, batch, block, samples);
+    else
+      field.write(static_cast<std::byte*>(batch) + field.member, block + field.offset, samples,
+                  field.shape.data());
+  }
+}
+
+PENSTOCK_INLINE void BlockLayout::rebind_ragged(const Field& field, void* batch, std::byte* block,
+                                                std::int64_t samples) const {
+  RaggedParts& parts = ragged(field, batch);
+  parts.values = block + field.values;
+  parts.offsets = reinterpret_cast<std::int64_t*>(block + field.offset);
+  parts.rows = samples;
+  parts.capacity = field.capacity;
+  parts.fill = nullptr;
 }
 
 PENSTOCK_INLINE void BlockLayout::resize(void* batch, std::int64_t samples) const {
   check_samples(samples);
-  for (const Field& field : fields_)
-    field.write(static_cast<std::byte*>(batch) + field.member, nullptr, samples,
-                field.shape.data());
+  for (const Field& field : fields_) {
+    if (field.is_ragged())
+      ragged(field, batch).rows = samples;
+    else
+      field.write(static_cast<std::byte*>(batch) + field.member, nullptr, samples,
+                  field.shape.data());
+  }
 }
 
 PENSTOCK_INLINE std::int64_t BlockLayout::samples(const void* batch, const std::byte* block) const {
@@ -82,19 +153,34 @@ PENSTOCK_INLINE std::int64_t BlockLayout::samples(const void* batch, const std::
   const std::int64_t first = read(batch, 0).samples;
   check_samples(first);
   for (std::size_t index = 0; index < fields_.size(); ++index) {
+    const Field& field = fields_[index];
     const View view = read(batch, index);
-    if (view.memory != block + fields_[index].offset)
-      reject_field(index,
+    if (view.memory != block + field.offset)
+      reject_field(field.name,
                    "points elsewhere: sources write through a tensor, never replace its pointer");
     if (view.odd != 0)
-      reject_field(index, "has " + std::to_string(view.odd_extent) + " as extent " +
-                              std::to_string(view.odd) + ", the layout has " +
-                              std::to_string(fields_[index].shape[view.odd - 1]));
+      reject_field(field.name, "has " + std::to_string(view.odd_extent) + " as extent " +
+                                   std::to_string(view.odd) + ", the layout has " +
+                                   std::to_string(field.shape[view.odd - 1]));
     if (view.samples != first)
-      reject_field(index, "has " + std::to_string(view.samples) + " samples, field 0 has " +
-                              std::to_string(first));
+      reject_field(field.name, "has " + std::to_string(view.samples) + " samples, field " +
+                                   fields_[0].name + " has " + std::to_string(first));
+    if (field.is_ragged()) check_ragged(field, batch, block);
   }
   return first;
+}
+
+PENSTOCK_INLINE void BlockLayout::check_ragged(const Field& field, const void* batch,
+                                               const std::byte* block) const {
+  const RaggedParts& parts = ragged(field, batch);
+  if (parts.values != block + field.values || parts.capacity != field.capacity)
+    reject_field(field.name,
+                 "is a view of other memory: sources assign() to a Ragged, they do not "
+                 "replace it");
+  if (parts.total < 0 || parts.total > field.capacity)
+    reject_field(field.name, "has " + std::to_string(parts.total) +
+                                 " values in all, and a batch has room for " +
+                                 std::to_string(field.capacity));
 }
 
 PENSTOCK_INLINE void BlockLayout::check_samples(std::int64_t samples) const {
@@ -103,12 +189,85 @@ PENSTOCK_INLINE void BlockLayout::check_samples(std::int64_t samples) const {
                                 " samples in a batch of at most " + std::to_string(batch_size_));
 }
 
+// ---- While a source fills a batch ---------------------------------------------------------------
+
+PENSTOCK_INLINE std::size_t BlockLayout::scratch_bytes() const noexcept {
+  const auto number = std::count_if(fields_.begin(), fields_.end(),
+                                    [](const Field& field) { return field.is_ragged(); });
+  return static_cast<std::size_t>(number) * RaggedFill::bytes(batch_size_);
+}
+
+PENSTOCK_INLINE void BlockLayout::bind_for_source(void* batch, std::byte* block, std::byte* scratch,
+                                                  std::int64_t samples) const {
+  bind(batch, block, samples);
+  for (const Field& field : fields_) {
+    if (!field.is_ragged()) continue;
+    ragged(field, batch).fill = begin_fill(scratch, batch_size_, field.name.c_str());
+    ragged(field, batch).total = 0;
+    scratch += RaggedFill::bytes(batch_size_);
+  }
+}
+
+PENSTOCK_INLINE void BlockLayout::clear_row(void* batch, std::int64_t row) const {
+  for (const Field& field : fields_)
+    if (field.is_ragged()) clear_filled_row(ragged(field, batch), row);
+}
+
+PENSTOCK_INLINE std::int64_t BlockLayout::finish(void* batch, std::byte* block,
+                                                 std::span<const std::int64_t> dropped,
+                                                 std::vector<std::byte>& spare) const {
+  const std::int64_t all = samples(batch, block);
+  for (const Field& field : fields_) {
+    if (!field.is_ragged())
+      drop_rows(field, block, all, dropped);
+    else if (RaggedParts& parts = ragged(field, batch); parts.fill != nullptr)
+      finish_fill(parts, field.sample_bytes, dropped, spare);
+  }
+  const std::int64_t kept = all - static_cast<std::int64_t>(dropped.size());
+  if (kept != all) resize(batch, kept);
+  return kept;
+}
+
+/// Moves the rows of a tensor together over those in `dropped`.
+PENSTOCK_INLINE void BlockLayout::drop_rows(const Field& field, std::byte* block,
+                                            std::int64_t samples,
+                                            std::span<const std::int64_t> dropped) const {
+  const auto row = [&](std::int64_t i) {
+    return block + field.offset + static_cast<std::size_t>(i) * field.sample_bytes;
+  };
+  std::int64_t to = dropped.empty() ? samples : dropped.front();
+  for (std::size_t i = 0; i < dropped.size(); ++i) {
+    const std::int64_t from = dropped[i] + 1;
+    const std::int64_t until = i + 1 < dropped.size() ? dropped[i + 1] : samples;
+    std::memmove(row(to), row(from), static_cast<std::size_t>(row(until) - row(from)));
+    to += until - from;
+  }
+}
+
+// ---- The parts of a batch -----------------------------------------------------------------------
+
 PENSTOCK_INLINE BlockLayout::View BlockLayout::read(const void* batch, std::size_t index) const {
   const Field& field = fields_[index];
-  return field.read(static_cast<const std::byte*>(batch) + field.member, field.shape.data());
+  if (!field.is_ragged())
+    return field.read(static_cast<const std::byte*>(batch) + field.member, field.shape.data());
+  const RaggedParts& parts = ragged(field, batch);
+  return {reinterpret_cast<const std::byte*>(parts.offsets), parts.rows, 0, 0};
+}
+
+PENSTOCK_INLINE const RaggedParts& BlockLayout::ragged(const Field& field,
+                                                       const void* batch) const {
+  if (batch == nullptr)
+    throw std::logic_error("Layout: how much of the ragged field " + field.name +
+                           " is in use depends on the batch: call for_each_range with it");
+  return *reinterpret_cast<const RaggedParts*>(static_cast<const std::byte*>(batch) + field.member);
+}
+PENSTOCK_INLINE RaggedParts& BlockLayout::ragged(const Field& field, void* batch) {
+  return *reinterpret_cast<RaggedParts*>(static_cast<std::byte*>(batch) + field.member);
 }
 
 PENSTOCK_INLINE std::size_t BlockLayout::end(const Field& field) const noexcept {
+  if (field.is_ragged())
+    return field.values + static_cast<std::size_t>(field.capacity) * field.sample_bytes;
   return field.offset + static_cast<std::size_t>(batch_size_) * field.sample_bytes;
 }
 

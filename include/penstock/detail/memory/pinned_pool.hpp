@@ -12,9 +12,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <penstock/detail/deadline.hpp>
 #include <penstock/detail/memory/checks.hpp>
+#include <penstock/detail/memory/copy_from.hpp>
 #include <penstock/detail/memory/host_memory.hpp>
 #include <penstock/detail/memory/idle_blocks.hpp>
+#include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/process.hpp>
 #include <penstock/pinned_pool.hpp>
 #include <string>
@@ -22,21 +25,16 @@
 
 namespace penstock::detail {
 
-/// The device that `stream` belongs to; for the default streams, the current one.
-inline int stream_device(cudaStream_t stream) {
-  int device = 0;
-  check(cudaStreamGetDevice(stream, &device), "cudaStreamGetDevice");
-  return device;
-}
-
 /// One block of memory and the event that says when the device has stopped using it.
 struct PinnedEntry : IdleLink<PinnedEntry> {
   explicit PinnedEntry(HostAllocation allocation) : memory(std::move(allocation)) {}
   std::size_t bytes() const { return memory.bytes(); }
 
-  void record(cudaStream_t stream) {
-    prepare(stream_device(stream));
-    event->record(stream);
+  /// On the thread that has resolved the stream.
+  void record(const ResolvedStream& stream) {
+    used_by = stream.device;
+    prepare(used_by);
+    event->record(stream.handle);
   }
 
   /// Events belong to a device: the first release on another device makes a new one.
@@ -51,12 +49,14 @@ struct PinnedEntry : IdleLink<PinnedEntry> {
   HostAllocation memory;
   std::optional<Event> event;
   int event_device = -1;
+  int used_by = 0;                    // the device of the last stream
   cudaError_t failure = cudaSuccess;  // of asking the event: nobody can tell when it is reached
 };
 
 class PinnedPoolCore {
  public:
   explicit PinnedPoolCore(PinnedPoolOptions options) : options_(options) {
+    require_time_out("PinnedPoolOptions::timeout", options_.timeout);
     if (options_.max_bytes == 0) options_.max_bytes = usable_memory() / 2;
   }
   PinnedPoolCore(const PinnedPoolCore&) = delete;
@@ -64,8 +64,9 @@ class PinnedPoolCore {
 
   /// The device may still read what was given back: wait, then free. Errors have nowhere to go.
   ~PinnedPoolCore() {
+    const CaptureModeGuard guard;
     for (const PinnedEntry* entry : in_flight_) cudaEventSynchronize(entry->event->get());
-    if (!lost_.empty()) cudaDeviceSynchronize();
+    for (const PinnedEntry* entry : lost_) wait_for_device(entry->used_by);
   }
 
   PinnedEntry* try_acquire(std::size_t bytes) { return checked(idle_.try_pop(rounded(bytes))); }
@@ -110,7 +111,7 @@ class PinnedPoolCore {
     if (wakes && process_.is_this()) wake();
   }
 
-  void release_after(PinnedEntry* entry, cudaStream_t stream) {
+  void release_after(PinnedEntry* entry, const ResolvedStream& stream) {
     try {
       entry->record(stream);
     } catch (...) {
@@ -152,6 +153,15 @@ class PinnedPoolCore {
   static constexpr std::size_t kGranule = 256;
   static constexpr std::chrono::microseconds kFirstPoll{20}, kLastPoll{200};
 
+  /// Of an event that failed twice nobody knows more than that its device did it.
+  static void wait_for_device(int device) noexcept {
+    try {
+      const DeviceGuard guard(device);
+      cudaDeviceSynchronize();
+    } catch (const CudaError&) {
+    }
+  }
+
   static std::size_t rounded(std::size_t bytes) {
     return std::max(kGranule, (bytes + kGranule - 1) / kGranule * kGranule);
   }
@@ -163,7 +173,6 @@ class PinnedPoolCore {
       throw PoolExhausted(
           "a block is larger than the pool's cap: raise max_bytes or make batches smaller", bytes,
           0, options_.max_bytes);
-    process_.require("PinnedPool::acquire");
     // Announced before the first look: a release between look and sleep then wakes this thread.
     const Announced waiter(waiters_);
     const std::stop_callback on_stop(stop, [this] {
@@ -171,7 +180,7 @@ class PinnedPoolCore {
       returned_.notify_all();
     });
     std::unique_lock lock(mutex_);
-    const auto begin = Clock::now();
+    const auto begin = Clock::now(), deadline = deadline_in(options_.timeout);
     bool waited = false;
     PinnedEntry* entry = nullptr;
     for (auto pause = kFirstPoll; !stop.stop_requested(); pause = std::min(2 * pause, kLastPoll)) {
@@ -181,12 +190,15 @@ class PinnedPoolCore {
       if (evict(bytes, lock)) continue;
       if (!entries_.empty() && lost_.size() == entries_.size()) lost_to_.raise();
       const auto now = Clock::now();
-      if (now - begin >= options_.timeout) throw timed_out(bytes);
+      if (now >= deadline) throw timed_out(bytes);
       waited = true;
       // Only events need polling; blocks that the program holds come back with a notification.
       const bool polls = polling_ || !in_flight_.empty();
-      returned_.wait_until(
-          lock, std::min(begin + options_.timeout, polls ? now + pause : Clock::time_point::max()));
+      const auto until = polls ? std::min(deadline, now + pause) : deadline;
+      if (until == Clock::time_point::max())
+        returned_.wait(lock);
+      else
+        returned_.wait_until(lock, until);
     }
     if (waited) {
       ++waits_;
@@ -285,8 +297,8 @@ class PinnedPoolCore {
     bytes_ += bytes;
     lock.unlock();
     try {
-      auto entry = std::make_unique<PinnedEntry>(
-          HostAllocation(bytes, options_.memory, options_.flags, options_.numa_node));
+      auto entry =
+          std::make_unique<PinnedEntry>(HostAllocation(bytes, options_.flags, options_.numa_node));
       lock.lock();
       entries_.push_back(std::move(entry));
     } catch (...) {
@@ -306,9 +318,8 @@ class PinnedPoolCore {
   /// Tells "no memory" apart from every other failure of an allocation. Called in a handler.
   [[noreturn]] void throw_refusal(std::size_t bytes) {
     const std::string why =
-        "the system refuses more page-locked memory: use smaller or fewer batches (host_depth), "
-        "raise "
-        "its limit, or ask for HostMemory::pageable";
+        "the system refuses more page-locked memory: use smaller or fewer batches (host_depth), or "
+        "raise its limit";
     try {
       throw;
     } catch (const CudaError& error) {
@@ -418,8 +429,24 @@ PENSTOCK_INLINE void PinnedBlock::release() noexcept {
   if (entry_ != nullptr) core_->release(std::exchange(entry_, nullptr));
 }
 
-PENSTOCK_INLINE void PinnedBlock::release_after(cudaStream_t stream) {
+PENSTOCK_INLINE void PinnedBlock::release_after_named(cudaStream_t stream) {
+  if (entry_ != nullptr) release_after(detail::resolve_free(stream, "PinnedBlock::release_after"));
+}
+
+PENSTOCK_INLINE void PinnedBlock::release_after(const detail::ResolvedStream& stream) {
   if (entry_ != nullptr) core_->release_after(std::exchange(entry_, nullptr), stream);
+}
+
+PENSTOCK_INLINE void PinnedBlock::copy_to_named(void* device, std::size_t bytes,
+                                                cudaStream_t stream) {
+  if (bytes > size() || entry_ == nullptr)
+    throw std::invalid_argument("PinnedBlock::copy_to: " + std::to_string(bytes) +
+                                " bytes of a block of " +
+                                std::to_string(entry_ == nullptr ? 0 : size()));
+  detail::copy_from(*this, detail::resolve_free(stream, "PinnedBlock::copy_to"), [&] {
+    detail::check(cudaMemcpyAsync(device, data(), bytes, cudaMemcpyHostToDevice, stream),
+                  "cudaMemcpyAsync", bytes);
+  });
 }
 
 PENSTOCK_INLINE PinnedPool::PinnedPool(PinnedPoolOptions options)

@@ -16,6 +16,12 @@ PENSTOCK_INLINE Unbounded::Unbounded(std::int64_t batch_size, std::uint64_t seed
                                 ", must be at least 1");
 }
 
+PENSTOCK_INLINE Unbounded Unbounded::indexed(std::int64_t batch_size, std::uint64_t seed) {
+  Unbounded sampler(batch_size, seed);
+  sampler.is_stream_ = false;
+  return sampler;
+}
+
 PENSTOCK_INLINE void Unbounded::samples(std::uint64_t, std::uint64_t batch,
                                         std::vector<std::uint64_t>& out) const {
   out.resize(static_cast<std::size_t>(batch_size_));

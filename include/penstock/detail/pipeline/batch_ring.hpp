@@ -69,6 +69,9 @@ class BatchRing {
     ready_.notify_one();
   }
 
+  /// The consumer looks again at what it waits for.
+  void wake() { ready_.notify_one(); }
+
   /// No number is claimed any more; those that are will still be published.
   void close() {
     const std::uint64_t claimed = claimed_.fetch_or(kClosed, std::memory_order_relaxed);
@@ -95,7 +98,12 @@ class BatchRing {
 
   /// Blocks until the ring is full() or over().
   void wait() {
-    ready_.wait([this] { return full() || over(); });
+    wait([] { return false; });
+  }
+  /// Blocks until the ring is full() or over(), or `other` holds, which wake() follows.
+  template <class Condition>
+  void wait(Condition other) {
+    ready_.wait([&] { return full() || over() || other(); });
   }
 
   /// The item at the head of a ring that is full().

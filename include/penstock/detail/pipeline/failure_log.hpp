@@ -17,15 +17,15 @@
 
 namespace penstock::detail {
 
-/// In place of a batch, or beside the one that replaces it.
+/// What failed in place of a batch or of a row, or beside what replaces it.
 struct Failed {
   std::exception_ptr cause;
   std::unique_ptr<Failure> failure;  ///< nullptr: not the source's, so no policy covers it
-  bool decided = false;              ///< it will be thrown
+  std::int64_t row = 0;              ///< of a per_sample source
 
-  /// Throws the cause, or a SourceError that nests it.
-  [[noreturn]] void raise(const FailurePolicy& policy) const {
-    if (!failure) std::rethrow_exception(cause);
+  /// The cause, or a SourceError that nests it.
+  std::exception_ptr as_error(const FailurePolicy& policy) const {
+    if (!failure) return cause;
     std::string why = failure->what;
     if (policy.action() != FailurePolicy::Action::abort)
       why += "; it is one too many for the failure policy, or could not be replaced: " +
@@ -33,7 +33,7 @@ struct Failed {
     try {
       std::rethrow_exception(cause);
     } catch (...) {  // SourceError nests what is being handled.
-      throw SourceError(failure->epoch, failure->batch, why);
+      return std::make_exception_ptr(SourceError(failure->epoch, failure->batch, why));
     }
   }
 };
@@ -46,16 +46,17 @@ class FailureLog {
 
   const FailurePolicy& policy() const noexcept { return policy_; }
 
-  void count_batch() noexcept { ++batches_; }
+  /// This many batches (samples) were taken, or dealt with.
+  void count(std::uint64_t items) noexcept { counted_ += items; }
 
-  /// True: `failed`, the one in place of the next batch, is dealt with, and on record. False: it is
-  /// to be thrown. Asked once for each failure.
-  bool tolerates(Failed& failed, bool replaced) noexcept {
+  /// True: `failed`, one of the next `items` batches (samples), is dealt with, and on record.
+  /// False: it is to be thrown. Asked once for each failure.
+  bool tolerates(Failed& failed, std::uint64_t items) noexcept {
+    if (!failed.failure) return false;
+    const bool replaced = failed.failure->replaced;
     const bool covered = replaced == (policy_.action() == FailurePolicy::Action::replace);
-    failed.decided = true;
-    if (!covered || !policy_.tolerates(skipped() + this->replaced() + 1, batches_ + 1))
+    if (!covered || !policy_.tolerates(skipped() + this->replaced() + 1, counted_ + items))
       return false;
-    failed.failure->replaced = replaced;
     (replaced ? replaced_ : skipped_).fetch_add(1, std::memory_order_relaxed);
     const std::lock_guard lock(mutex_);
     if (kept_.size() < most_kept) kept_.push_back(std::move(*failed.failure));
@@ -72,7 +73,7 @@ class FailureLog {
 
  private:
   const FailurePolicy policy_;
-  std::uint64_t batches_ = 0;  // taken so far, skipped ones included
+  std::uint64_t counted_ = 0;  // batches (samples) so far, skipped ones included
   std::atomic<std::uint64_t> skipped_{0}, replaced_{0};
   mutable std::mutex mutex_;
   std::vector<Failure> kept_;

@@ -8,6 +8,7 @@
 #include <exception>
 #include <mutex>
 #include <penstock/cuda.hpp>
+#include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/process.hpp>
 #include <penstock/device_arena.hpp>
 #include <penstock/error.hpp>
@@ -95,7 +96,6 @@ PENSTOCK_INLINE bool ReadbackLine::close() noexcept {
 
 PENSTOCK_INLINE void ReadbackLine::push(const void* device, std::size_t count, cudaStream_t stream,
                                         void* callback) {
-  process_.require("Readback::push");
   require_other_thread("Readback::push");
   if (count > largest_)
     throw std::invalid_argument("Readback::push: " + std::to_string(count) +
@@ -121,11 +121,8 @@ PENSTOCK_INLINE void ReadbackLine::push(const void* device, std::size_t count, c
 /// The entry's former value was called back, so nothing on the device reads or writes it any more.
 PENSTOCK_INLINE void ReadbackLine::queue_copies(std::size_t index, const void* device,
                                                 cudaStream_t stream) {
-  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-  check(cudaStreamIsCapturing(stream, &capture), "cudaStreamIsCapturing");
-  if (capture != cudaStreamCaptureStatusNone)
-    throw std::logic_error(
-        "Readback::push: the stream is being captured; push after the graph's launch");
+  constexpr const char* kCall = "Readback::push";
+  const ResolvedStream pushed_on = require_no_capture(resolve_on(device_, stream, kCall), kCall);
   Entry& entry = entries_[index];
   std::byte* const snapshot = snapshots_.data() + place(index);
   const std::size_t bytes = entry.count * value_bytes_;
@@ -140,14 +137,13 @@ PENSTOCK_INLINE void ReadbackLine::queue_copies(std::size_t index, const void* d
     entry.copied.record(copies_.get());
   } catch (...) {
     // What is queued already must not meet the next push to this entry.
-    cudaStreamSynchronize(stream);
-    cudaStreamSynchronize(copies_.get());
+    pushed_on.wait_on_host();
+    ResolvedStream{copies_.get(), device_}.wait_on_host();
     throw;
   }
 }
 
 PENSTOCK_INLINE void ReadbackLine::drain() {
-  process_.require("Readback::drain");
   require_other_thread("Readback::drain");
   {
     std::unique_lock lock(mutex_);

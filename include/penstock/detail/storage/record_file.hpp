@@ -1,27 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <penstock/detail/storage/file_reads.hpp>
-#include <penstock/detail/storage/mapped_file.hpp>
+#include <penstock/detail/storage/read_only_file.hpp>
 #include <penstock/record_file.hpp>
 #include <system_error>
+#include <utility>
 
 namespace penstock {
 
 namespace detail {
 
 /// One of the files of a RecordFile.
-class RecordPart final : public ReadableFile {
- public:
-  /// Throws RecordFileError unless it is a whole number of records. Its first one has number
-  /// `first` in the RecordFile.
-  RecordPart(const std::filesystem::path& path, std::uint64_t first, std::size_t record_bytes)
-      : path_(path), first_(first), record_bytes_(record_bytes), map_(open(path)) {
-    const std::size_t bytes = map_.bytes().size(), rest = bytes % record_bytes;
+struct RecordPart {
+  /// Throws RecordFileError unless the file is a whole number of records.
+  RecordPart(const std::filesystem::path& name, std::uint64_t first_record,
+             std::size_t record_bytes)
+      : path(name), first(first_record), file(open(name)), bytes(file.size()) {
+    const std::uint64_t rest = bytes % record_bytes;
     const std::string sizes =
         std::to_string(bytes) + " bytes, in records of " + std::to_string(record_bytes) + " bytes";
     if (bytes == 0) throw RecordFileError(path, sizes + ": the file is empty");
@@ -29,84 +25,25 @@ class RecordPart final : public ReadableFile {
       throw RecordFileError(path, sizes + ": " + std::to_string(rest) + " bytes are left over");
   }
 
-  std::uint64_t records() const noexcept { return map_.bytes().size() / record_bytes_; }
-
-  std::size_t offset(std::uint64_t index) const noexcept {
-    return static_cast<std::size_t>(index - first_) * record_bytes_;
-  }
-  std::span<const std::byte> bytes(std::uint64_t index) const noexcept {
-    return map_.bytes().subspan(offset(index), record_bytes_);
+  static ReadOnlyFile open(const std::filesystem::path& path) try {
+    return ReadOnlyFile(path);
+  } catch (const std::system_error& error) {
+    throw RecordFileError(path, error.what());
   }
 
-  /// After each page of the record was read once, it is known whether it is there.
-  void probe(std::uint64_t index) const {
-    touch(bytes(index));
-    const std::size_t end = offset(index) + record_bytes_;
-    if (map_.intact_bytes() < end) [[unlikely]]
-      throw_lost(end);
+  /// Of record `index` of the RecordFile.
+  [[noreturn]] void throw_unreadable(std::uint64_t index, const std::string& why) const {
+    throw RecordFileError(path,
+                          "record " + std::to_string(index - first) +
+                              " (of all files: " + std::to_string(index) + ") is lost: " + why,
+                          index);
   }
 
-  void require(std::size_t bytes) const override {
-    // A file that was cut off in the middle of a page still has that page, with zeros behind its
-    // end. So the page behind the last one of `bytes` tells, and where that is lost or there is
-    // none, the system.
-    const std::size_t next_page = (bytes + page_bytes() - 1) / page_bytes() * page_bytes();
-    if (next_page < map_.bytes().size()) {
-      touch(map_.bytes().subspan(next_page, 1));
-      if (map_.intact_bytes() > next_page) return;
-    }
-    if (map_.bytes_left(path_) < bytes) throw_lost(bytes);
-  }
-
-  void require_unchanged() const {
-    require(map_.bytes().size());
-    if (const std::string change = map_.change(path_); !change.empty())
-      throw RecordFileError(path_, "the file is not what it was when it was opened: " + change);
-  }
-
- private:
-  static MappedFile open(const std::filesystem::path& path) {
-    try {
-      return MappedFile(path);
-    } catch (const std::system_error& error) {
-      throw RecordFileError(path, error.what());
-    }
-  }
-
-  /// Reads one byte of each page. No page has less than 4096.
-  static void touch(std::span<const std::byte> bytes) noexcept {
-    constexpr std::size_t kSmallestPage = 4096;
-    const volatile std::byte* const data = bytes.data();
-    std::byte read = data[bytes.size() - 1];
-    for (std::size_t i = 0; i < bytes.size(); i += kSmallestPage) read = data[i];
-    static_cast<void>(read);
-  }
-
-  /// `end` is where the record ends that was asked for.
-  [[noreturn]] void throw_lost(std::size_t end) const {
-    const std::uint64_t in_file = end / record_bytes_ - 1, record = first_ + in_file;
-    const std::string change = map_.change(path_);
-    throw RecordFileError(path_,
-                          "record " + std::to_string(record) + ", " + std::to_string(in_file) +
-                              " of the file, is lost: " +
-                              (change.empty() ? std::string("it cannot be read any more") : change),
-                          record);
-  }
-
-  const std::filesystem::path path_;
-  const std::uint64_t first_;
-  const std::size_t record_bytes_;
-  const MappedFile map_;
+  std::filesystem::path path;
+  std::uint64_t first;  // number of its first record
+  ReadOnlyFile file;
+  std::uint64_t bytes;  // when it was opened
 };
-
-/// madvise wants the start of a page; a mapping starts with one.
-inline void will_need(std::span<const std::byte> bytes) noexcept {
-  if (bytes.empty()) return;
-  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const std::uintptr_t into_page = reinterpret_cast<std::uintptr_t>(bytes.data()) % page;
-  ::madvise(const_cast<std::byte*>(bytes.data() - into_page), bytes.size() + into_page,
-            MADV_WILLNEED);
-}
 
 }  // namespace detail
 
@@ -122,52 +59,67 @@ PENSTOCK_INLINE RecordFile::RecordFile(const std::vector<std::filesystem::path>&
     : record_bytes_(record_bytes) {
   if (record_bytes == 0) throw std::invalid_argument("RecordFile: record_bytes is 0");
   if (files.empty()) throw std::invalid_argument("RecordFile: the list of files is empty");
-  parts_.reserve(files.size());
+  std::vector<detail::RecordPart> parts;
+  parts.reserve(files.size());
   for (const std::filesystem::path& file : files)
-    parts_.push_back(
-        {size(), std::make_shared<const detail::RecordPart>(file, size(), record_bytes)});
+    size_ += parts.emplace_back(file, size_, record_bytes).bytes / record_bytes;
+  parts_ = std::make_shared<const std::vector<detail::RecordPart>>(std::move(parts));
 }
 
-PENSTOCK_INLINE std::uint64_t RecordFile::size() const noexcept {
-  return parts_.empty() ? 0 : parts_.back().first + parts_.back().file->records();
-}
-
-PENSTOCK_INLINE std::span<const std::byte> RecordFile::operator[](std::uint64_t index) const {
-  const Part& part = part_of(index);
-  part.file->probe(index);
-  detail::FileReads::note(part.file, part.file->offset(index) + record_bytes_);
-  return part.file->bytes(index);
-}
-
-PENSTOCK_INLINE std::span<const std::byte> RecordFile::at(std::uint64_t index) const {
-  if (index >= size())
-    throw std::out_of_range("RecordFile: record " + std::to_string(index) + " of " +
-                            std::to_string(size()));
-  return (*this)[index];
-}
-
-PENSTOCK_INLINE void RecordFile::prefetch(std::span<const std::uint64_t> records) const noexcept {
-  std::span<const std::byte> run;
-  for (const std::uint64_t index : records) {
-    const std::span<const std::byte> record = part_of(index).file->bytes(index);
-    if (!run.empty() && run.data() + run.size() == record.data()) {
-      run = {run.data(), run.size() + record.size()};
-    } else {
-      detail::will_need(run);
-      run = record;
-    }
+PENSTOCK_INLINE void RecordFile::read_into(std::uint64_t index, std::span<std::byte> target) const {
+  const detail::RecordPart& part = part_of(index);
+  if (target.size() != record_bytes_)
+    throw std::invalid_argument("RecordFile::read_into: a target of " +
+                                std::to_string(target.size()) + " bytes for a record of " +
+                                std::to_string(record_bytes_));
+  std::string why;
+  try {
+    if (part.file.read((index - part.first) * record_bytes_, target) == target.size()) return;
+    why = "the file has " + std::to_string(part.file.size()) + " bytes, and had " +
+          std::to_string(part.bytes) + " when it was opened";
+  } catch (const std::system_error& error) {
+    why = error.what();
   }
-  detail::will_need(run);
+  part.throw_unreadable(index, why);
 }
 
-PENSTOCK_INLINE void RecordFile::check_unchanged() const {
-  for (const Part& part : parts_) part.file->require_unchanged();
+PENSTOCK_INLINE std::span<const std::byte> RecordFile::read(std::uint64_t index,
+                                                            std::vector<std::byte>& scratch) const {
+  scratch.resize(record_bytes_);
+  read_into(index, scratch);
+  return scratch;
 }
 
-PENSTOCK_INLINE const RecordFile::Part& RecordFile::part_of(std::uint64_t index) const noexcept {
-  const auto after =
-      std::upper_bound(parts_.begin(), parts_.end(), index,
-                       [](std::uint64_t i, const Part& part) { return i < part.first; });
+PENSTOCK_INLINE std::vector<std::byte> RecordFile::operator[](std::uint64_t index) const {
+  std::vector<std::byte> record;
+  read(index, record);
+  return record;
+}
+
+PENSTOCK_INLINE std::string RecordFile::name(std::uint64_t index) const {
+  const detail::RecordPart& part = part_of(index);
+  return part.path.string() + ", record " + std::to_string(index - part.first);
+}
+
+PENSTOCK_INLINE void RecordFile::will_need(std::span<const std::uint64_t> indices) const noexcept {
+  for (std::size_t i = 0, next = 0; i < indices.size(); i = next) {
+    next = i + 1;
+    if (indices[i] >= size_) continue;
+    const detail::RecordPart& part = part_of(indices[i]);
+    const std::uint64_t begin = indices[i] - part.first, all = part.bytes / record_bytes_;
+    std::uint64_t end = begin + 1;
+    for (; next < indices.size() && end < all && indices[next] == part.first + end; ++next) ++end;
+    part.file.will_need(begin * record_bytes_, (end - begin) * record_bytes_);
+  }
+}
+
+PENSTOCK_INLINE const detail::RecordPart& RecordFile::part_of(std::uint64_t index) const {
+  if (index >= size_)
+    throw std::out_of_range("RecordFile: there is no record " + std::to_string(index) + ", but " +
+                            std::to_string(size_) + ", numbered from 0");
+  const auto after = std::upper_bound(
+      parts_->begin(), parts_->end(), index,
+      [](std::uint64_t i, const detail::RecordPart& part) { return i < part.first; });
   return *(after - 1);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Landing: where a host batch is copied to, and what turns the copy into the batch in the slot: a
-// DeviceTransform in the copy stream, or nothing at all.
+// TransformStage: where a host batch is copied to, and what makes the batch in the slot of the
+// copy: a DeviceTransform in the copy stream, or nothing at all.
 
 #include <algorithm>
 #include <cstddef>
@@ -12,7 +12,7 @@
 #include <optional>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/memory/batch_object.hpp>
-#include <penstock/detail/pipeline/staged_line.hpp>
+#include <penstock/detail/pipeline/staged_queue.hpp>
 #include <penstock/device_arena.hpp>
 #include <penstock/device_transform.hpp>
 #include <penstock/error.hpp>
@@ -24,12 +24,12 @@
 namespace penstock::detail {
 
 /// Of the thread that pumps.
-class Landing {
+class TransformStage {
  public:
   using Transform = std::optional<ErasedTransform>;
 
   /// Allocates, on the current device, what batches pass through on their way to a transform.
-  Landing(const BlockLayout& layout, Transform transform, cudaStream_t copy_stream)
+  TransformStage(const BlockLayout& layout, Transform transform, cudaStream_t copy_stream)
       : layout_(layout),
         transform_(std::move(transform)),
         copied_(layout),
@@ -39,6 +39,7 @@ class Landing {
       throw std::invalid_argument(
           "DeviceTransform: its layout holds " + std::to_string(transform_->layout.batch_size()) +
           " samples, and the batches have " + std::to_string(layout_.batch_size()));
+    transform_->layout.require_fields();
     passage_ = allocate(1, at_least_one(layout_.bytes()), "for the DeviceTransform's input")
                    .acquire(copy_stream);
   }
@@ -64,7 +65,7 @@ class Landing {
   }
   /// Makes the batch in `staged` of the one that was taken over, whose bytes are queued to be
   /// copied to target().
-  void land(std::int64_t samples, Staged& staged, cudaStream_t copy_stream) const {
+  void apply(std::int64_t samples, Staged& staged, cudaStream_t copy_stream) const {
     layout_.rebind(copied(staged), target(staged), samples);
     staged.samples_in_batch = samples;
     if (!transform_) return;

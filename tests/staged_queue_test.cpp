@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include <penstock/detail/pipeline/staged_line.hpp>
+#include <penstock/detail/pipeline/staged_queue.hpp>
 
 #include <atomic>
 #include <exception>
@@ -10,13 +10,13 @@
 
 #include "support/catch.hpp"
 
-using penstock::detail::StagedLine;
+using penstock::detail::StagedQueue;
 
 TEST_CASE("two failures at once: news without a batch or the end is always a failure to throw",
-          "[staged_line]") {
+          "[staged_queue]") {
   // next() would take news with nothing behind it for the end of the data.
   constexpr int kRounds = 2'000;
-  StagedLine line(2);
+  StagedQueue line(2);
   const auto error = std::make_exception_ptr(std::runtime_error("two releases failed"));
   std::atomic<int> round{0}, through{0};
   std::vector<std::thread> threads;

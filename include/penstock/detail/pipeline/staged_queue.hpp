@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// StagedLine: the batches whose copies are issued, in order, between the thread that pumps and the
+// StagedQueue: the batches whose copies are issued, in order, between the thread that pumps and the
 // consumer; and what else the consumer has to hear of: the end, or a failure.
 
 #include <algorithm>
@@ -11,7 +11,9 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <penstock/detail/deadline.hpp>
 #include <penstock/detail/memory/batch_object.hpp>
+#include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/pipeline/event_count.hpp>
 #include <penstock/device_arena.hpp>
 #include <penstock/prefetcher.hpp>
@@ -34,15 +36,15 @@ struct Staged : LeasedBatch {
   BatchObject object;                  // that `batch` points at
   std::vector<std::uint64_t> samples;  // that the ticket names
   cudaEvent_t copied = nullptr;
-  std::vector<cudaStream_t> consumers;  // of the lease
-  std::exception_ptr error;             // in place of a batch
-  std::uint64_t next = 0;               // number of the batch behind it, over all epochs
+  std::vector<ResolvedStream> consumers;  // of the lease
+  std::exception_ptr error;               // in place of a batch
+  std::uint64_t next = 0;                 // number of the batch behind it, over all epochs
 };
 
 /// Any thread may add; one thread at a time consumes. Nothing allocates within `capacity`.
-class StagedLine {
+class StagedQueue {
  public:
-  explicit StagedLine(std::size_t capacity) { line_.reserve(capacity); }
+  explicit StagedQueue(std::size_t capacity) { line_.reserve(capacity); }
 
   void push(Staged& staged) {
     {
@@ -89,9 +91,9 @@ class StagedLine {
   /// not within `time_out` (0: there is none).
   template <class Condition>
   bool wait(std::chrono::milliseconds time_out, Condition condition) {
-    const auto deadline = time_out.count() == 0 ? EventCount::Clock::time_point::max()
-                                                : EventCount::Clock::now() + time_out;
-    return changed_.wait_until(deadline, condition);
+    return changed_.wait_until(
+        time_out.count() == 0 ? EventCount::Clock::time_point::max() : deadline_in(time_out),
+        condition);
   }
   void notify() { changed_.notify_one(); }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * include/penstock/detail/pipeline/staged_line.hpp. What stands between lock and unlock of its mutex is one
+ * include/penstock/detail/pipeline/staged_queue.hpp. What stands between lock and unlock of its mutex is one
  * step: nothing in there waits.
  */
 
@@ -9,9 +9,9 @@ byte size_;
 bool ended_, failed_, failure_;
 EventCount changed_;
 
-#define HAS_NEWS (size_ != 0 || ended_ || failed_) /* StagedLine::has_news */
+#define HAS_NEWS (size_ != 0 || ended_ || failed_) /* StagedQueue::has_news */
 
-/* StagedLine::push, its line_.push_back before it */
+/* StagedQueue::push, its line_.push_back before it */
 inline pushed() {
   size_++;
 #ifndef NO_NOTIFY_OF_PUSH
@@ -19,7 +19,7 @@ inline pushed() {
 #endif
 }
 
-/* StagedLine::end */
+/* StagedQueue::end */
 inline line_end() {
   ended_ = true;
 #ifndef NO_NOTIFY_OF_END
@@ -27,7 +27,7 @@ inline line_end() {
 #endif
 }
 
-/* StagedLine::fail: of several failures, the first. */
+/* StagedQueue::fail: of several failures, the first. */
 inline fail() {
 #ifdef FAILS_IN_TWO_STEPS
   failure_ = true;
@@ -40,7 +40,7 @@ inline fail() {
 #endif
 }
 
-/* StagedLine::throw_failure */
+/* StagedQueue::throw_failure */
 inline throw_failure(thrown) {
   atomic {
     if
@@ -50,7 +50,7 @@ inline throw_failure(thrown) {
   }
 }
 
-/* StagedLine::clear: nobody pushes meanwhile. */
+/* StagedQueue::clear: nobody pushes meanwhile. */
 inline clear() {
   do
   :: atomic { nempty(line_) -> line_?slot };

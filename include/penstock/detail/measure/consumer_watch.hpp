@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// ConsumerWatch: what is known of the consumer: how long it works and waits, on the host's clock
+// and (PrefetcherOptions::device_times) on the device's, and what it was given.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <penstock/detail/measure/consumer_clock.hpp>
+#include <penstock/detail/measure/take_watch.hpp>
+#include <penstock/detail/measure/worker_trace.hpp>
+#include <penstock/prefetcher.hpp>
+#include <penstock/stats.hpp>
+
+namespace penstock::detail {
+
+class ConsumerWatch {
+ public:
+  explicit ConsumerWatch(const PrefetcherOptions& options)
+      : takes(options.device_times ? options.host_depth + options.device_depth : 0) {}
+
+  /// Of the thread that takes: `queued` batches are staged when it asks for one.
+  void count_take(std::size_t queued) { add_alone(queued_, std::uint64_t{queued}); }
+  void count_delivery() {
+    leased_.fetch_add(1, std::memory_order_relaxed);
+    add_alone(delivered_, std::uint64_t{1});
+  }
+  /// Any thread.
+  void count_end_of_lease() { leased_.fetch_sub(1, std::memory_order_relaxed); }
+  std::size_t leased() const { return leased_.load(std::memory_order_relaxed); }
+
+  /// Adds what is known to `stats`, whose other stages are complete.
+  void add_to(Stats& stats, std::uint64_t timed_copies, bool device_times) {
+    const std::uint64_t delivered = delivered_.load(std::memory_order_relaxed);
+    if (delivered > 0)
+      stats.copy.queued = static_cast<double>(queued_.load(std::memory_order_relaxed)) /
+                          static_cast<double>(delivered);
+    stats.consumer = StageStats{.busy = clock.busy(),
+                                .waiting_for_input = clock.waiting(),
+                                .batches = delivered,
+                                .bytes = stats.copy.bytes};
+    if (device_times) stats.device = takes.times(timed_copies);
+    stats.first_batch = clock.first();
+    stats.longest_wait = clock.longest();
+  }
+
+  ConsumerClock clock;
+  TakeWatch takes;
+
+ private:
+  std::atomic<std::uint64_t> delivered_{0}, queued_{0};
+  std::atomic<std::size_t> leased_{0};
+};
+
+}  // namespace penstock::detail

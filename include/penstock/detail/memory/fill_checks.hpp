@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// What PENSTOCK_CHECKS finds in a batch that a source has filled: writes outside of the fields,
+// writes behind the rows of the batch, and rows that were left out.
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+#include <penstock/detail/memory/ragged_fill.hpp>
+#include <penstock/detail/mix.hpp>
+#include <penstock/layout.hpp>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace penstock::detail {
+
+/// Pseudo-random bytes, a function of a number and of the place in a block: 8 of them that stand
+/// where they stood before were not written, but for one chance in 2^64.
+class Pattern {
+ public:
+  explicit Pattern(std::uint64_t number) : seed_(mix64(number)) {}
+
+  void fill(std::byte* block, std::size_t bytes) const {
+    for (std::size_t at = 0; at < bytes; at += sizeof(std::uint64_t)) {
+      const std::uint64_t word = word_at(at);
+      std::memcpy(block + at, &word, std::min(sizeof(word), bytes - at));
+    }
+  }
+  /// The first byte in [begin, end) that is not the pattern's; `end` if all are.
+  std::size_t first_other(const std::byte* block, std::size_t begin, std::size_t end) const {
+    while (begin < end && block[begin] == byte_at(begin)) ++begin;
+    return begin;
+  }
+  bool is_all(const std::byte* block, std::size_t begin, std::size_t end) const {
+    return first_other(block, begin, end) == end;
+  }
+
+ private:
+  std::uint64_t word_at(std::size_t at) const { return mix64(seed_ + at / sizeof(std::uint64_t)); }
+  std::byte byte_at(std::size_t at) const {
+    const std::uint64_t word = word_at(at);
+    return reinterpret_cast<const std::byte*>(&word)[at % sizeof(word)];
+  }
+
+  std::uint64_t seed_;
+};
+
+/// The checks of one producer, for all its workers.
+class FillChecks {
+ public:
+  explicit FillChecks(const BlockLayout& layout) : layout_(layout) {
+    for (const auto& field : layout.fields())
+      evidence_.emplace_back(is_short(field) ? static_cast<std::size_t>(layout.batch_size()) : 0,
+                             std::uint8_t{0});
+  }
+
+  /// Fills a block before a source gets it; returns what check() has to know.
+  std::uint64_t blank(std::byte* block) {
+    const std::uint64_t number = fills_.fetch_add(1, std::memory_order_relaxed);
+    Pattern(number).fill(block, layout_.bytes());
+    return number;
+  }
+
+  /// Throws std::logic_error, with field and row, when a source of a batch of `asked` samples wrote
+  /// outside of its fields or behind its rows, or left out a row that is not in `dropped`, which
+  /// ascends. Before finish(). A source that resized the batch may have written the rows that it
+  /// was asked for.
+  void check(const void* batch, const std::byte* block, std::int64_t asked, std::uint64_t number,
+             std::span<const std::int64_t> dropped = {}) {
+    const std::int64_t samples = layout_.samples(batch, block);
+    const Pattern pattern(number);
+    check_guards(batch, block, pattern);
+    for (std::size_t i = 0; i < layout_.fields().size(); ++i) {
+      const auto& field = layout_.fields()[i];
+      if (field.is_ragged()) {
+        check_ragged(field, layout_.ragged(field, batch), block, pattern, dropped);
+        continue;
+      }
+      check_rows_behind(field, block, pattern, std::max(asked, samples), samples);
+      check_rows(field, block, pattern, samples, dropped, evidence_[i]);
+    }
+  }
+
+ private:
+  using Field = BlockLayout::Field;
+  static constexpr std::size_t kSure = sizeof(std::uint64_t);  // bytes that are no chance
+
+  static bool is_short(const Field& field) {
+    return !field.is_ragged() && field.sample_bytes != 0 && field.sample_bytes < kSure;
+  }
+  static std::size_t row_at(const Field& field, std::int64_t row) {
+    return field.offset + static_cast<std::size_t>(row) * field.sample_bytes;
+  }
+
+  void check_guards(const void* batch, const std::byte* block, const Pattern& pattern) const {
+    std::vector<BlockLayout::Part> parts;
+    layout_.for_each_part(batch, 0, [&](const BlockLayout::Part& part) { parts.push_back(part); });
+    std::size_t guard = 0, next = 0;  // where the guard before the next part begins
+    const Field* before = nullptr;
+    const auto check_guard = [&](std::size_t end, const Field* after) {
+      const std::size_t at = pattern.first_other(block, guard, end);
+      if (at == end) return;
+      throw std::logic_error(
+          "the source wrote outside of its fields: " +
+          (before == nullptr
+               ? std::to_string(end - at) + " bytes before field " + after->name
+               : std::to_string(at - guard) + " bytes behind the end of field " + before->name));
+    };
+    for (const Field& field : layout_.fields()) {
+      const std::size_t number = field.is_ragged() ? 2 : 1;
+      for (std::size_t i = 0; i < number; ++i, ++next) {
+        check_guard(parts[next].offset, &field);
+        guard = parts[next].offset + parts[next].bytes;
+        before = &field;
+      }
+    }
+    check_guard(layout_.bytes(), nullptr);
+  }
+
+  void check_rows_behind(const Field& field, const std::byte* block, const Pattern& pattern,
+                         std::int64_t first, std::int64_t samples) const {
+    const std::size_t end = row_at(field, layout_.batch_size());
+    const std::size_t at = pattern.first_other(block, row_at(field, first), end);
+    if (at == end) return;
+    const std::size_t row = (at - field.offset) / field.sample_bytes;
+    throw std::logic_error("the source wrote row " + std::to_string(row) + " of field " +
+                           field.name + " in a batch of " + std::to_string(samples) +
+                           " samples: rows behind them are not copied; resize() the batch, or "
+                           "write only the rows that it has");
+  }
+
+  /// Rows of fewer than 8 bytes may look unwritten by chance: neighbours count together, and so
+  /// does the same row of batches one after the other, each with a pattern of its own.
+  void check_rows(const Field& field, const std::byte* block, const Pattern& pattern,
+                  std::int64_t samples, std::span<const std::int64_t> dropped,
+                  std::vector<std::uint8_t>& evidence) {
+    std::int64_t first = 0;  // of the blank rows that end here
+    const auto end_of_blank = [&](std::int64_t row) {
+      const std::size_t bytes = static_cast<std::size_t>(row - first) * field.sample_bytes;
+      if (bytes >= kSure) throw_unwritten(field, first, row, samples);
+      first = row + 1;
+    };
+    const std::lock_guard lock(mutex_);
+    for (std::int64_t row = 0; row < samples; ++row) {
+      const bool is_dropped = !dropped.empty() && dropped.front() == row;
+      if (is_dropped) dropped = dropped.subspan(1);
+      const bool blank = !is_dropped && pattern.is_all(block, row_at(field, row),
+                                                       row_at(field, row) + field.sample_bytes);
+      if (!blank) end_of_blank(row);
+      if (!is_short(field)) continue;
+      std::uint8_t& seen = evidence[static_cast<std::size_t>(row)];
+      seen = blank ? static_cast<std::uint8_t>(seen + field.sample_bytes) : std::uint8_t{0};
+      if (seen < kSure) continue;
+      seen = 0;
+      throw_unwritten(field, first, row + 1, samples);
+    }
+    end_of_blank(samples);
+  }
+
+  [[noreturn]] static void throw_unwritten(const Field& field, std::int64_t first, std::int64_t end,
+                                           std::int64_t samples) {
+    const std::string rows = end - first == 1 ? "row " + std::to_string(first) + " of "
+                                              : "rows " + std::to_string(first) + " to " +
+                                                    std::to_string(end - 1) + " of ";
+    throw std::logic_error("the source left " + (end - first == samples ? "" : rows) + "field " +
+                           field.name + " unwritten");
+  }
+
+  void check_ragged(const Field& field, const RaggedParts& parts, const std::byte* block,
+                    const Pattern& pattern, std::span<const std::int64_t> dropped) const {
+    const auto value_at = [&](std::int64_t value) {
+      return field.values + static_cast<std::size_t>(value) * field.sample_bytes;
+    };
+    if (!pattern.is_all(block, field.offset, row_of_offsets(field, layout_.batch_size() + 1)))
+      throw std::logic_error("the source wrote the offsets of field " + field.name +
+                             ", which are made of what it assigns");
+    const std::int64_t used = filled_total(parts);
+    if (!pattern.is_all(block, value_at(used), value_at(field.capacity)))
+      throw std::logic_error("the source wrote behind the " + std::to_string(used) +
+                             " values that it assigned to field " + field.name);
+    for (std::int64_t row = 0; row < parts.rows; ++row) {
+      if (!dropped.empty() && dropped.front() == row) {
+        dropped = dropped.subspan(1);
+        continue;
+      }
+      if (parts.fill->rows()[row].begin < 0)
+        throw std::logic_error("the source did not assign row " + std::to_string(row) +
+                               " of field " + field.name + ": assign nothing to an empty row");
+      const RaggedRow place = filled_row(parts, row);
+      const std::size_t begin = value_at(place.begin), end = value_at(place.begin + place.length);
+      if (end - begin >= kSure && pattern.is_all(block, begin, end))
+        throw_unwritten(field, row, row + 1, parts.rows);
+    }
+  }
+  static std::size_t row_of_offsets(const Field& field, std::int64_t row) {
+    return field.offset + static_cast<std::size_t>(row) * sizeof(std::int64_t);
+  }
+
+  const BlockLayout& layout_;
+  std::atomic<std::uint64_t> fills_{0};
+  std::mutex mutex_;                                 // guards what follows
+  std::vector<std::vector<std::uint8_t>> evidence_;  // by field and row: bytes seen blank in turn
+};
+
+}  // namespace penstock::detail

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// DeviceStage: brings filled batches into device slots: by a copy on the copy stream, and a
+// DeviceTransform if there is one; or not at all, where the source has written the slot.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <optional>
+#include <penstock/cuda.hpp>
+#include <penstock/detail/measure/copy_watch.hpp>
+#include <penstock/detail/memory/resolved_stream.hpp>
+#include <penstock/detail/pipeline/batch_producer.hpp>
+#include <penstock/detail/pipeline/device_targets.hpp>
+#include <penstock/detail/pipeline/staged_queue.hpp>
+#include <penstock/detail/pipeline/transform_stage.hpp>
+#include <penstock/device_arena.hpp>
+#include <penstock/markers.hpp>
+#include <penstock/prefetcher.hpp>
+#include <penstock/stats.hpp>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// Allocates on the current device.
+class DeviceStage {
+ public:
+  DeviceStage(const BlockLayout& layout, SourceKind kind, TransformStage::Transform transform,
+              const PrefetcherOptions& options)
+      : layout_(layout),
+        copy_stream_(options.copy_priority),
+        transform_(layout_, std::move(transform), copy_stream_.get()),
+        arena_(transform_.make_slots(options.device_depth)),
+        watch_(options.host_depth + options.device_depth, options.device_times) {
+    if (kind == SourceKind::device)
+      targets_.emplace(layout_, arena_, static_cast<std::size_t>(options.workers));
+    slots_.reserve(options.device_depth);
+    for (std::size_t i = 0; i < options.device_depth; ++i)
+      slots_.emplace_back(transform_.slot_layout(), i);
+  }
+  DeviceStage(const DeviceStage&) = delete;
+  DeviceStage& operator=(const DeviceStage&) = delete;
+
+  const DeviceArena& arena() const { return arena_; }
+  /// Of an on_device source, else nullptr.
+  DeviceTargets* targets() { return targets_ ? &*targets_ : nullptr; }
+
+  // ---- On one thread at a time
+
+  /// There is a slot for the next batch: one that was reserved, behind whose last readers the copy
+  /// stream waits, or the batch's own. False: not now.
+  bool reserve() {
+    if (targets_) return true;
+    watch_.queue(copy_stream_.get());
+    if (!reserved_) reserved_ = arena_.try_acquire(copies_);
+    return reserved_.has_value();
+  }
+
+  /// Queues what brings `batch` into its slot. What fails, or has failed, takes the place of the
+  /// batch, slot included: so errors are bounded as batches are.
+  Staged& stage(FilledBatch batch) {
+    // Once the batch is staged, another worker may have its slot.
+    const WrittenSlot* const written = batch.slot.get();
+    Staged& staged = occupy(std::move(batch.slot));
+    staged.error = std::move(batch.error);
+    if (staged.error) return staged;
+    staged.samples.assign(batch.ticket.samples.begin(), batch.ticket.samples.end());
+    staged.ticket = batch.ticket;
+    staged.ticket.samples = staged.samples;
+    try {
+      if (written != nullptr)
+        adopt(*written, batch.samples, staged);
+      else
+        copy(batch, staged);
+    } catch (...) {
+      staged.error = std::current_exception();
+    }
+    return staged;
+  }
+
+  // ---- On any thread
+
+  /// At the end of a lease: see CopyWatch.
+  void sample_copies() noexcept { watch_.sample(); }
+
+  StageStats stats() {
+    watch_.collect();
+    return {.busy = watch_.running(),
+            .waiting_for_input = watch_.idle(),
+            .waiting_for_room = watch_.held(),
+            .batches = watch_.issued(),
+            .bytes = copied_bytes_.load(std::memory_order_relaxed),
+            .capacity = arena_.slots()};
+  }
+  /// Copies that were timed by events.
+  std::uint64_t timed() const { return watch_.timed(); }
+  std::size_t device_bytes() const {
+    return arena_.slots() * arena_.slot_bytes() + transform_.passage_bytes();
+  }
+
+ private:
+  Staged& occupy(std::unique_ptr<WrittenSlot, ReleaseSlot> written) {
+    DeviceSlot memory;
+    if (written != nullptr)
+      memory = std::move(written.release()->memory);
+    else
+      memory = std::move(*std::exchange(reserved_, std::nullopt));
+    Staged& staged = slots_[memory.index()];
+    staged.memory = std::move(memory);
+    return staged;
+  }
+
+  void copy(FilledBatch& batch, Staged& staged) {
+    const ScopedRange range(markers::copy, batch.ticket.batch);
+    const cudaStream_t stream = copy_stream_.get();
+    watch_.begin(stream);
+    transform_.take_over(batch.batch, staged);
+    const std::size_t bytes = copy_to(batch, layout_, transform_.target(staged), copies_);
+    add_alone(copied_bytes_, std::uint64_t{bytes});
+    transform_.apply(batch.samples, staged, stream);
+    staged.copied = watch_.end(stream);
+  }
+
+  void adopt(const WrittenSlot& written, std::int64_t samples, Staged& staged) const {
+    std::memcpy(staged.object.get(), written.object.get(), layout_.batch_bytes());
+    staged.samples_in_batch = samples;
+    staged.copied = written.written.get();
+  }
+
+  const BlockLayout layout_;
+  Stream copy_stream_;
+  const ResolvedStream copies_{copy_stream_.get(), current_device()};
+  markers::StreamName copy_stream_name_{copy_stream_.get(), "penstock copies"};
+  const TransformStage transform_;
+  DeviceArena arena_;
+  std::optional<DeviceTargets> targets_;
+  CopyWatch watch_;
+  std::vector<Staged> slots_;           // by slot index
+  std::optional<DeviceSlot> reserved_;  // for the next copy
+  std::atomic<std::uint64_t> copied_bytes_{0};
+};
+
+}  // namespace penstock::detail

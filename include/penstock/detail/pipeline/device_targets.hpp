@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// DeviceTargets: where an on_device source writes. Each worker has a stream; each slot of the arena
+// has, beside it on the host, the batch that is bound to it.
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <penstock/cuda.hpp>
+#include <penstock/detail/memory/batch_object.hpp>
+#include <penstock/detail/memory/resolved_stream.hpp>
+#include <penstock/device_arena.hpp>
+#include <penstock/layout.hpp>
+#include <penstock/markers.hpp>
+#include <stop_token>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// A slot that a worker holds, until it is staged.
+struct WrittenSlot {
+  explicit WrittenSlot(const BlockLayout& layout) : object(layout) {
+    samples.reserve(static_cast<std::size_t>(layout.batch_size()));
+  }
+
+  DeviceSlot memory;
+  BatchObject object;
+  std::vector<std::uint64_t> samples;  // that its ticket names
+  Event written;                       // The worker's stream has come to the end of the batch.
+};
+
+class DeviceTargets {
+ public:
+  /// On the current device.
+  DeviceTargets(const BlockLayout& layout, DeviceArena& arena, std::size_t workers)
+      : arena_(arena) {
+    for (std::size_t i = 0; i < workers; ++i) streams_.emplace_back();
+    slots_.reserve(arena.slots());
+    for (std::size_t i = 0; i < arena.slots(); ++i) slots_.emplace_back(layout);
+  }
+
+  cudaStream_t stream(std::size_t worker) const { return streams_[worker].stream.get(); }
+
+  /// A free slot; the worker's stream waits for its last readers. nullptr: there is none now.
+  WrittenSlot* try_acquire(std::size_t worker) {
+    return keep(arena_.try_acquire(resolved(worker)));
+  }
+  /// The same, waiting for one. nullptr: stop was requested.
+  WrittenSlot* acquire(std::size_t worker, const std::stop_token& stop) {
+    return keep(arena_.acquire(resolved(worker), stop));
+  }
+
+ private:
+  struct NamedStream {
+    Stream stream;
+    markers::StreamName name{stream.get(), "penstock source"};
+  };
+
+  ResolvedStream resolved(std::size_t worker) const { return {stream(worker), arena_.device()}; }
+
+  WrittenSlot* keep(std::optional<DeviceSlot> slot) {
+    if (!slot) return nullptr;
+    WrittenSlot& held = slots_[slot->index()];
+    held.memory = std::move(*slot);
+    return &held;
+  }
+
+  DeviceArena& arena_;
+  std::deque<NamedStream> streams_;  // before the slots, which are released on them
+  std::vector<WrittenSlot> slots_;   // by index
+};
+
+}  // namespace penstock::detail

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Pump: runs one function, on one thread at a time, whenever any thread asks for it. A thread that
+// asks while another one runs it leaves a request, and the other goes around once more: so nobody
+// waits, and what was asked for is done after the request.
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+
+namespace penstock::detail {
+
+class Pump {
+ public:
+  /// Calls `step` until it returns false, here or on the thread that runs already. Not while
+  /// paused, as a Pump is from the start.
+  template <class Step>
+  void run(Step step) noexcept {
+    if (requests_.fetch_add(1) != 0) return;
+    std::uint32_t served = 1;
+    do {
+      while (!paused_.load() && step()) {
+      }
+      served = requests_.fetch_sub(served) - served;
+    } while (served != 0);
+  }
+
+  /// Returns when no thread runs `step` any more.
+  void pause() noexcept {
+    paused_.store(true);
+    while (requests_.load() != 0) std::this_thread::yield();
+  }
+  /// A thread that finds the pause over finds all that was done in it. Call run() behind it.
+  void end_pause() noexcept { paused_.store(false, std::memory_order_release); }
+
+  bool paused() const noexcept { return paused_.load(std::memory_order_acquire); }
+
+ private:
+  std::atomic<std::uint32_t> requests_{0};
+  std::atomic<bool> paused_{true};
+};
+
+}  // namespace penstock::detail

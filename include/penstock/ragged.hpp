@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Ragged<T>: a field of a batch whose samples have different numbers of values: the tokens of a
+// text, the boxes of an image, the points of a scan. The values of all samples lie one behind the
+// other, in the order of the rows, and `offsets` says where each sample begins.
+//
+//   struct Texts {
+//     penstock::Ragged<std::int32_t> tokens;
+//   };
+//   penstock::Layout<Texts> layout{256};
+//   layout.field(&Texts::tokens, penstock::Capacity{256 * 512});  // of a whole batch
+//   const auto source = [](const penstock::Ticket& ticket, Texts& batch) {
+//     for (std::size_t row = 0; row < ticket.samples.size(); ++row) {
+//       const std::vector<std::int32_t> text(ticket.samples[row] % 512);
+//       batch.tokens.assign(static_cast<std::int64_t>(row), text);  // once for each row
+//     }
+//   };
+//
+// In a kernel: batch.tokens.begin(row), batch.tokens.length(row).
+//
+// Like a Tensor it is a view: the same type on the host, on the device and as a kernel argument.
+// Only the values in use and the offsets are copied to the device.
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <penstock/detail/inline.hpp>
+#include <span>
+#include <type_traits>
+
+namespace penstock {
+
+/// The room of a ragged field: how many values all samples of a batch may have together.
+struct Capacity {
+  template <std::integral Integer>
+  explicit constexpr Capacity(Integer number) : values(static_cast<std::int64_t>(number)) {}
+
+  std::int64_t values;
+};
+
+namespace detail {
+
+struct RaggedFill;
+
+/// A Ragged without the type of its values.
+struct RaggedParts {
+  void* values = nullptr;
+  std::int64_t* offsets = nullptr;  ///< rows + 1
+  std::int64_t rows = 0, total = 0, capacity = 0;
+  RaggedFill* fill = nullptr;  ///< what was assigned so far, while a source fills the batch
+};
+
+struct RaggedRow {
+  std::int64_t begin, length;
+};
+
+/// Takes room for `length` values of `row`; returns where it begins. As Ragged::allocate.
+std::int64_t allocate_row(const RaggedParts& ragged, std::int64_t row, std::int64_t length);
+/// Where a row lies in a batch that is being filled; an empty one when it was not assigned.
+RaggedRow filled_row(const RaggedParts& ragged, std::int64_t row);
+/// The number of values that were assigned so far.
+std::int64_t filled_total(const RaggedParts& ragged);
+
+}  // namespace detail
+
+template <class T>
+class Ragged : private detail::RaggedParts {
+  static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>,
+                "the values of a ragged field must be trivially copyable and not const: they are "
+                "copied to the device as bytes");
+
+ public:
+  using value_type = T;
+
+  // ---- Host and device
+
+  /// Number of rows, that is, samples.
+  PENSTOCK_HOST_DEVICE std::int64_t size() const noexcept { return rows; }
+  /// The values of all rows.
+  PENSTOCK_HOST_DEVICE T* data() const noexcept { return static_cast<T*>(RaggedParts::values); }
+  /// size() + 1 numbers: the values of row r are those from offsets()[r] to offsets()[r + 1]. In a
+  /// source's batch they are written when the source is through.
+  PENSTOCK_HOST_DEVICE std::int64_t* offsets() const noexcept { return RaggedParts::offsets; }
+  /// The first of the values of `row`, 0 <= row < size().
+  PENSTOCK_HOST_DEVICE T* begin(std::int64_t row) const noexcept {
+    return data() + place(row).begin;
+  }
+  /// The number of values of `row`, 0 <= row < size().
+  PENSTOCK_HOST_DEVICE std::int64_t length(std::int64_t row) const noexcept {
+    return place(row).length;
+  }
+  /// begin(row) and length(row). In a kernel, nvcc wants --expt-relaxed-constexpr for std::span.
+  PENSTOCK_EXEC_CHECK_OFF
+  PENSTOCK_HOST_DEVICE std::span<T> values(std::int64_t row) const noexcept {
+    const detail::RaggedRow at = place(row);
+    return std::span<T>(data() + at.begin, static_cast<std::size_t>(at.length));
+  }
+  /// The number of values of all rows. It is a value of the host's that travels with the view: a
+  /// kernel in a captured graph reads offsets()[size()] instead. Where a transform or a source that
+  /// writes the device makes the values, it is what set_total() said, or else the capacity.
+  PENSTOCK_HOST_DEVICE std::int64_t total() const noexcept {
+#ifndef __CUDA_ARCH__
+    if (fill != nullptr) return detail::filled_total(*this);
+#endif
+    return RaggedParts::total;
+  }
+  /// How many values there is room for.
+  PENSTOCK_HOST_DEVICE std::int64_t capacity() const noexcept {
+    return RaggedParts::capacity;
+  }
+
+  // ---- Host
+
+  /// Makes `row` a copy of `row_values`. For sources, while they fill the batch: once for each row,
+  /// in any order, from any number of threads. A row that is never assigned is empty. Throws
+  /// std::length_error when the batch has no room left for it, with the numbers; std::out_of_range
+  /// for a row that the batch does not have; and std::logic_error for a row that was assigned
+  /// before, and for a batch that no source is filling.
+  void assign(std::int64_t row, std::span<const T> row_values) const {
+    const std::span<T> room = allocate(row, static_cast<std::int64_t>(row_values.size()));
+    if (!room.empty()) std::memcpy(room.data(), row_values.data(), room.size_bytes());
+  }
+  /// As assign(), with values that the source writes itself: `length` of them, not initialised.
+  std::span<T> allocate(std::int64_t row, std::int64_t length) const {
+    const std::int64_t at = detail::allocate_row(*this, row, length);
+    return std::span<T>(data() + at, static_cast<std::size_t>(length));
+  }
+  /// Says that there are `number` values. For transforms and sources that write values and offsets
+  /// on the device, and know on the host how many there are.
+  void set_total(std::int64_t number) noexcept {
+    RaggedParts::total = number;
+  }
+
+ private:
+  PENSTOCK_HOST_DEVICE detail::RaggedRow place(std::int64_t row) const noexcept {
+#ifndef __CUDA_ARCH__
+    if (fill != nullptr) return detail::filled_row(*this, row);
+#endif
+    const std::int64_t first = RaggedParts::offsets[row];
+    return {first, RaggedParts::offsets[row + 1] - first};
+  }
+};
+
+}  // namespace penstock
+
+#ifdef PENSTOCK_HEADER_ONLY
+#include <penstock/detail/memory/ragged.hpp>
+#endif

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Sources that are asked for one sample at a time, by all workers together.
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <penstock/batch_producer.hpp>
+#include <penstock/prefetcher.hpp>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/handles.hpp"
+#include "support/numbers.hpp"
+#include "support/thrown.hpp"
+
+namespace penstock::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+void write_row(const Sample& sample, Numbers& batch) {
+  batch.sample(sample.row) = sample.index;
+  for (std::int64_t j = 0; j < kPayload; ++j)
+    batch.payload(sample.row, j) = payload_of(sample.index, j);
+}
+
+/// Delivers everything, and checks every payload. The numbers of the samples, in order.
+std::vector<std::uint64_t> delivered_numbers(Prefetcher<Numbers>& prefetcher,
+                                             std::int64_t batch_size, std::size_t batches) {
+  TestStream stream;
+  NumbersSink sink(batch_size, batches);
+  while (auto batch = prefetcher.next(stream)) {
+    CHECK(batch.ticket().samples.size() == static_cast<std::size_t>(batch->sample.extent(0)));
+    sink.take(batch, stream);
+  }
+  sink.wait(stream);
+  return sink.all_sample_numbers();
+}
+
+TEST_CASE("per_sample: the same batches for any number of workers", "[per_sample]") {
+  const int workers = GENERATE(0, 1, 2, 5);
+  const std::int64_t batch_size = GENERATE(1, 4, 13);
+  const Sampler sampler = shuffled(50, batch_size);
+  Prefetcher<Numbers> prefetcher(numbers_layout(batch_size), sampler, per_sample(write_row),
+                                 {.workers = workers, .epochs = 2});
+  CHECK(delivered_numbers(prefetcher, batch_size, 2 * sampler.batches()) ==
+        serial_sample_numbers(sampler, 2));
+  const Stats stats = prefetcher.stats();
+  CHECK(stats.workers == std::max(workers, 1));
+  CHECK(stats.host_depth == 4);
+  CHECK(stats.source.batches == 2 * sampler.batches());
+}
+
+TEST_CASE("per_sample: each sample is asked for once, with its own seed", "[per_sample]") {
+  const Sampler sampler = shuffled(40, 8);
+  std::mutex mutex;
+  std::multiset<std::uint64_t> asked;
+  std::set<std::uint64_t> seeds;
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(8), sampler,
+                                  per_sample([&](const Sample& sample, Numbers& batch) {
+                                    write_row(sample, batch);
+                                    const std::lock_guard lock(mutex);
+                                    asked.insert(sample.index);
+                                    seeds.insert(sample.seed);
+                                    if (sample.seed != sample_seed(11, sample.epoch, sample.index))
+                                      asked.insert(1000);
+                                  }),
+                                  pool, {.workers = 3});
+  while (producer.next()) {
+  }
+  CHECK(asked.size() == 40);
+  CHECK(std::set<std::uint64_t>(asked.begin(), asked.end()).size() == 40);
+  CHECK(seeds.size() == 40);
+}
+
+TEST_CASE("per_sample: all workers fill the first batch together", "[per_sample]") {
+  constexpr int kWorkers = 4;
+  std::atomic<int> inside{0};
+  std::atomic<bool> all{false};
+  // Nobody leaves the first row before all have one of the first batch.
+  const auto source = [&](const Sample& sample, Numbers& batch) {
+    write_row(sample, batch);
+    if (sample.batch != 0) return;
+    if (++inside == kWorkers) all = true;
+    while (!all) std::this_thread::yield();
+  };
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(kWorkers), sequential(3 * kWorkers, kWorkers),
+                                  per_sample(source), pool, {.workers = kWorkers});
+  for (std::uint64_t i = 0; i < 3; ++i) CHECK(producer.next()->ticket().batch == i);
+  CHECK_FALSE(producer.next());
+}
+
+TEST_CASE("per_sample: no batch is begun while an older one has rows left", "[per_sample]") {
+  std::mutex mutex;
+  std::vector<std::uint64_t> begun;  // batches, in the order in which their rows were asked for
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(16), sequential(160, 16),
+                                  per_sample([&](const Sample& sample, Numbers& batch) {
+                                    write_row(sample, batch);
+                                    {
+                                      const std::lock_guard lock(mutex);
+                                      begun.push_back(sample.batch);
+                                    }
+                                    std::this_thread::sleep_for(100us);  // one row a piece
+                                  }),
+                                  pool, {.workers = 4, .depth = 10});
+  while (producer.next()) {
+  }
+  // Before a row of batch b + 1 is noted, at most as many rows of b are missing as workers hold.
+  std::vector<int> rows(11, 0);
+  for (const std::uint64_t batch : begun) {
+    if (batch > 0) CHECK(rows[batch - 1] >= 16 - 3);
+    ++rows[batch];
+  }
+}
+
+TEST_CASE("per_sample: one failure is the failure of its batch, the first row's", "[per_sample]") {
+  const int workers = GENERATE(1, 3);
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(16, 4),
+                                 per_sample([](const Sample& sample, Numbers& batch) {
+                                   if (sample.index == 6 || sample.index == 5)
+                                     throw std::runtime_error("bad image");
+                                   write_row(sample, batch);
+                                 }),
+                                 {.workers = workers});
+  TestStream stream;
+  CHECK(prefetcher.next(stream).ticket().batch == 0);
+  try {
+    prefetcher.next(stream);
+    FAIL("no exception");
+  } catch (const SourceError& error) {
+    CHECK(error.batch() == 1);
+    CHECK_THAT(error.what(), Mentions("sample 5: bad image"));
+    CHECK_THROWS_AS(std::rethrow_if_nested(error), std::runtime_error);
+  }
+  CHECK(prefetcher.next(stream).ticket().batch == 2);
+}
+
+TEST_CASE("per_sample, skip: a batch is shorter by the samples that fail", "[per_sample]") {
+  const int workers = GENERATE(1, 3);
+  const std::set<std::uint64_t> bad{0, 5, 6, 15, 20, 21, 22, 23};
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(28, 4),
+                                 per_sample([&](const Sample& sample, Numbers& batch) {
+                                   if (bad.count(sample.index) != 0)
+                                     throw std::runtime_error("bad image");
+                                   write_row(sample, batch);
+                                 }),
+                                 {.workers = workers, .on_failure = FailurePolicy::skip()});
+  std::vector<std::uint64_t> good;
+  for (std::uint64_t i = 0; i < 28; ++i)
+    if (bad.count(i) == 0) good.push_back(i);
+  CHECK(delivered_numbers(prefetcher, 4, 7) == good);
+  CHECK(prefetcher.stats().skipped == bad.size());
+  const auto failures = prefetcher.failures();
+  REQUIRE(failures.size() == bad.size());
+  CHECK(failures[1].batch == 1);
+  CHECK(failures[1].samples == std::vector<std::uint64_t>{5});
+  CHECK_FALSE(failures[1].replaced);
+}
+
+TEST_CASE("per_sample, replace: another sample takes the row, the same in every run",
+          "[per_sample]") {
+  const std::set<std::uint64_t> bad{1, 6, 7, 13};
+  const auto run = [&](int workers) {
+    Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(16, 4),
+                                   per_sample([&](const Sample& sample, Numbers& batch) {
+                                     if (bad.count(sample.index) != 0)
+                                       throw std::runtime_error("bad image");
+                                     write_row(sample, batch);
+                                   }),
+                                   {.workers = workers, .on_failure = FailurePolicy::replace()});
+    auto numbers = delivered_numbers(prefetcher, 4, 4);
+    CHECK(prefetcher.stats().replaced == bad.size());
+    CHECK(prefetcher.stats().skipped == 0);
+    return numbers;
+  };
+  const auto first = run(1);
+  REQUIRE(first.size() == 16);
+  for (std::uint64_t i = 0; i < 16; ++i)
+    if (bad.count(i) == 0)
+      CHECK(first[i] == i);
+    else
+      CHECK(bad.count(first[i]) == 0);
+  CHECK(run(4) == first);
+}
+
+TEST_CASE("per_sample: the failure beyond the limit is thrown, counted in samples",
+          "[per_sample]") {
+  const auto policy = GENERATE(0, 1) == 0 ? FailurePolicy::skip(2) : FailurePolicy::replace(2);
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(16, 4),
+                                 per_sample([](const Sample& sample, Numbers& batch) {
+                                   if (sample.index % 4 == 1) throw std::runtime_error("no");
+                                   write_row(sample, batch);
+                                 }),
+                                 {.workers = 2, .on_failure = policy});
+  TestStream stream;
+  for (int i = 0; i < 2; ++i) CHECK(prefetcher.next(stream));
+  CHECK_THROWS_AS(prefetcher.next(stream), SourceError);
+  CHECK_THROWS_AS(prefetcher.next(stream), SourceError);
+  CHECK_FALSE(prefetcher.next(stream));
+  CHECK(prefetcher.stats().skipped + prefetcher.stats().replaced == 2);
+}
+
+TEST_CASE("per_sample: a source may not change the batch itself", "[per_sample]") {
+  Prefetcher<Numbers> prefetcher(numbers_layout(2), sequential(2, 2),
+                                 per_sample([](const Sample& sample, Numbers& batch) {
+                                   write_row(sample, batch);
+                                   batch.seed = 5;
+                                 }),
+                                 {.workers = 1});
+  TestStream stream;
+  CHECK_THROWS_WITH(prefetcher.next(stream), Mentions("a per_sample source changed the batch"));
+}
+
+TEST_CASE("per_sample: a run resumes at every position", "[per_sample]") {
+  const Sampler sampler = shuffled(22, 4);
+  const auto all = serial_sample_numbers(sampler, 2);
+  TestStream stream;
+  for (std::uint64_t at = 0; at <= 12; ++at) {
+    Prefetcher<Numbers> first(numbers_layout(4), sampler, per_sample(write_row),
+                              {.workers = 2, .epochs = 2});
+    std::size_t delivered = 0;
+    for (std::uint64_t i = 0; i < at; ++i) delivered += first.next(stream).ticket().samples.size();
+    Prefetcher<Numbers> second(numbers_layout(4), sampler, per_sample(write_row),
+                               {.workers = 3, .epochs = 2});
+    second.restore(first.state());
+    CHECK(delivered_numbers(second, 4, 12) ==
+          std::vector<std::uint64_t>(all.begin() + static_cast<std::ptrdiff_t>(delivered),
+                                     all.end()));
+  }
+}
+
+TEST_CASE("per_sample: the end does not wait for the rest of a batch", "[per_sample]") {
+  std::atomic<int> rows{0};
+  {
+    Prefetcher<Numbers> prefetcher(
+        numbers_layout(1000), sequential(10'000, 1000),
+        per_sample([&](const Sample& sample, Numbers& batch, const std::stop_token& stop) {
+          write_row(sample, batch);
+          ++rows;
+          while (!stop.stop_requested()) std::this_thread::yield();
+        }),
+        {.workers = 3});
+    while (rows < 3) std::this_thread::yield();
+  }
+  CHECK(rows == 3);
+}
+
+// ---- per_worker
+// ----------------------------------------------------------------------------------
+
+/// Belongs to one thread, from its construction to its end.
+class OfOneThread {
+ public:
+  explicit OfOneThread(std::atomic<int>& alive) : alive_(&alive) { ++*alive_; }
+  OfOneThread(OfOneThread&& other) noexcept : alive_(std::exchange(other.alive_, nullptr)) {}
+  OfOneThread& operator=(OfOneThread&&) = delete;
+  ~OfOneThread() {
+    if (alive_ == nullptr) return;
+    check();
+    --*alive_;
+  }
+  void check() const {
+    if (std::this_thread::get_id() != thread_) std::terminate();
+  }
+
+ private:
+  std::atomic<int>* alive_;
+  std::thread::id thread_ = std::this_thread::get_id();
+};
+
+TEST_CASE("per_worker: what is made lives and ends on its worker's thread", "[per_worker]") {
+  std::atomic<int> alive{0}, made{0};
+  const auto make = [&] {
+    ++made;
+    return [own = OfOneThread(alive)](const Sample& sample, Numbers& batch) {
+      own.check();
+      write_row(sample, batch);
+    };
+  };
+  const Sampler sampler = shuffled(30, 4);
+  {
+    Prefetcher<Numbers> prefetcher(numbers_layout(4), sampler, per_sample(per_worker(make)),
+                                   {.workers = 3});
+    CHECK(delivered_numbers(prefetcher, 4, sampler.batches()) == serial_sample_numbers(sampler, 1));
+    CHECK(made <= 3);
+  }
+  CHECK(alive == 0);
+}
+
+TEST_CASE("per_worker: a worker that cannot make its source is reported, and the others go on",
+          "[per_worker]") {
+  std::atomic<int> made{0};
+  const auto make = [&] {
+    if (made++ < 2) throw std::runtime_error("no decoder");
+    return [](const Ticket& ticket, Numbers& batch) { write_numbers(ticket, batch); };
+  };
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(40, 4), per_worker(make),
+                                 {.workers = 3});
+  TestStream stream;
+  std::set<int> lost;
+  std::vector<std::uint64_t> batches;
+  for (bool more = true; more;) {
+    try {
+      const auto batch = prefetcher.next(stream);
+      more = static_cast<bool>(batch);
+      if (more) batches.push_back(batch.ticket().batch);
+    } catch (const WorkerError& error) {
+      lost.insert(error.worker());
+      CHECK_THAT(error.what(), Mentions("no decoder"));
+      CHECK_THROWS_AS(std::rethrow_if_nested(error), std::runtime_error);
+    }
+  }
+  CHECK(lost.size() == 2);
+  CHECK(batches == std::vector<std::uint64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+}
+
+TEST_CASE("per_worker: where no worker has a source, every next says so", "[per_worker]") {
+  const auto make = []() -> void (*)(const Ticket&, Numbers&) {
+    throw std::runtime_error("no decoder");
+  };
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(40, 4), per_worker(make),
+                                 {.workers = 2});
+  TestStream stream;
+  for (int i = 0; i < 5; ++i) CHECK_THROWS_AS(prefetcher.next(stream), WorkerError);
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(4), sequential(40, 4), per_worker(make), pool,
+                                  {.workers = 2});
+  for (int i = 0; i < 5; ++i) CHECK_THROWS_AS(producer.next(), WorkerError);
+}
+
+}  // namespace
+}  // namespace penstock::test

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+
+#include "zero_calls.hpp"
+
+namespace penstock::test {
+namespace {
+
+constexpr cudaStream_t kZero = nullptr;
+
+constexpr ZeroCalls kZeroCalls = {
+    .next = [](Prefetcher<Numbers>& prefetcher) { return prefetcher.next(kZero); },
+    .also_used_on = [](Lease<Numbers>& lease) { lease.also_used_on(kZero); },
+    .acquire = [](DeviceArena& arena) { return arena.acquire(kZero); },
+    .release_slot = [](DeviceSlot& slot) { slot.release_after(kZero); },
+    .release_slot_after_several =
+        [](DeviceSlot& slot) {
+          slot.release_after(std::array{kZero, kZero});
+        },
+    .release_block = [](PinnedBlock& block) { block.release_after(kZero); },
+    .copy_block = [](PinnedBlock& block,
+                     std::byte* device) { block.copy_to(device, block.size(), kZero); },
+    .copy_batch = [](HostBatch<Numbers>& batch,
+                     std::byte* device) { batch.copy_to(device, kZero); },
+    .push = [](Readback<int>& readback,
+               const int* device) { readback.push(device, kZero, [](int) {}); },
+    .record = [](Event& event) { event.record(kZero); },
+    .make_wait = [](const Event& event) { event.make_wait(kZero); },
+};
+
+}  // namespace
+}  // namespace penstock::test
