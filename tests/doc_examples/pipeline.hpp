@@ -80,7 +80,7 @@ struct Pipeline : Bare {
   penstock::Layout<Images> layout = penstock::Layout<Images>{256}
                                         .field(&Images::pixels, {32, 32, 3})
                                         .field(&Images::labels, {})
-                                        .value(&Images::boxes);
+                                        .field(&Images::boxes, penstock::Capacity{256 * 20});
   penstock::Layout<Images> images_layout = layout;
   penstock::Layout<Records> records_layout =
       penstock::Layout<Records>{256}.field(&Records::bytes, {3073});
