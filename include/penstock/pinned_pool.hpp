@@ -53,17 +53,26 @@ class PinnedBlock {
  public:
   PinnedBlock() = default;
   PinnedBlock(PinnedBlock&& other) noexcept
-      : core_(other.core_), entry_(std::exchange(other.entry_, nullptr)), size_(other.size_) {}
+      : core_(other.core_),
+        entry_(std::exchange(other.entry_, nullptr)),
+        size_(other.size_),
+        refused_(other.refused_) {}
   PinnedBlock& operator=(PinnedBlock&& other) noexcept {
     PinnedBlock taken(std::move(other));
     std::swap(core_, taken.core_);
     std::swap(entry_, taken.entry_);
     std::swap(size_, taken.size_);
+    std::swap(refused_, taken.refused_);
     return *this;
   }
   /// Gives the block back for use at once: right when no device work reads or writes it any more.
   /// Between a copy and release_after an exception may end the block too early: copy_to does both.
-  ~PinnedBlock() { release(); }
+  ~PinnedBlock() {
+    if (refused_)
+      lose();
+    else
+      release();
+  }
 
   explicit operator bool() const noexcept { return entry_ != nullptr; }
   /// At least 256-byte aligned. The contents are whatever the last owner left.
@@ -79,13 +88,16 @@ class PinnedBlock {
   }
 
   /// Gives the block back now; it is handed out again once all that `stream` holds at this moment
-  /// is done. Does not block. The block is empty afterwards, also when CUDA fails: then CudaError
-  /// is thrown and the block is never handed out again, since nobody can tell when it would be
-  /// safe. For a stream that is being captured, throws std::logic_error, and the block stays held.
+  /// is done. Does not block. The block is empty afterwards, also when CUDA cannot mark that
+  /// moment: then CudaError is thrown and the block is never handed out again, since nobody can
+  /// tell when it would be safe. For a stream that is being captured, throws std::logic_error, and
+  /// the block stays held: release it after the capture. If it is destroyed before that, it is
+  /// never handed out again either.
   [[gnu::always_inline]] void release_after(cudaStream_t stream) {
     release_after_named(detail::named(stream));
   }
 
+  /// Gives the block back for use at once.
   void release() noexcept;
 
  private:
@@ -95,12 +107,14 @@ class PinnedBlock {
   void copy_to_named(void* device, std::size_t bytes, cudaStream_t stream);
   void release_after_named(cudaStream_t stream);
   void release_after(const detail::ResolvedStream& stream);
+  void lose() noexcept;
   PinnedBlock(detail::PinnedPoolCore* core, detail::PinnedEntry* entry, std::size_t size)
       : core_(core), entry_(entry), size_(size) {}
 
   detail::PinnedPoolCore* core_ = nullptr;
   detail::PinnedEntry* entry_ = nullptr;
   std::size_t size_ = 0;
+  bool refused_ = false;  // A stream was to be waited for, and could not be.
 };
 
 /// All members may be called from any thread. After warm-up neither acquire nor release allocates

@@ -6,6 +6,7 @@
 #include <penstock/emulation.hpp>
 
 #include <array>
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <stdexcept>
@@ -50,8 +51,8 @@ void beside_capture(cudaStream_t stream, cudaStreamCaptureMode mode, bool by_thi
 TEST_CASE("a pipeline lives and dies beside a capture, which stays valid", "[streams][capture]") {
   const cudaStreamCaptureMode mode = GENERATE(from_range(kModes));
   const bool by_this_thread = GENERATE(true, false);
-  const unsigned captured_flags = GENERATE(cudaStreamNonBlocking, cudaStreamDefault);
-  const unsigned consumer_flags = GENERATE(cudaStreamNonBlocking, cudaStreamDefault);
+  const auto captured_flags = GENERATE(as<unsigned>{}, cudaStreamNonBlocking, cudaStreamDefault);
+  const auto consumer_flags = GENERATE(as<unsigned>{}, cudaStreamNonBlocking, cudaStreamDefault);
   INFO("mode " << mode << ", captured by " << (by_this_thread ? "this" : "another") << " thread");
   const TestStream captured(captured_flags), consumer(consumer_flags);
   NumbersSink sink(kBatch, 10);
@@ -133,7 +134,7 @@ TEST_CASE("a stream that is being captured is refused, and nothing is taken",
           "[streams][capture]") {
   const cudaStreamCaptureMode mode = GENERATE(from_range(kModes));
   const bool per_thread = GENERATE(false, true);
-  const unsigned flags = GENERATE(cudaStreamNonBlocking, cudaStreamDefault);
+  const auto flags = GENERATE(as<unsigned>{}, cudaStreamNonBlocking, cudaStreamDefault);
   const TestStream created(flags), other;
   const cudaStream_t stream = per_thread ? cudaStreamPerThread : static_cast<cudaStream_t>(created);
   const bool blocking = per_thread || flags == cudaStreamDefault;
@@ -318,6 +319,63 @@ TEST_CASE("a slot that is dropped while its writer is captured comes back afterw
   REQUIRE_CUDA(cudaStreamSynchronize(stream));
   REQUIRE_CUDA(cudaStreamSynchronize(other));
   CHECK(read.all(1));
+}
+
+TEST_CASE("a slot is kept for the readers whose release was refused, also when it is destroyed",
+          "[streams][capture]") {
+  const bool captured = GENERATE(true, false);  // else the reader is of another device
+  emulation::Options options = emulation::options();
+  options.machine.devices = 2;
+  emulation::reset(options);
+  const TestStream writer, third;
+  std::optional<TestStream> reader;
+  {
+    const DeviceGuard guard(captured ? 0 : 1);
+    reader.emplace();
+  }
+  const PinnedMemory<unsigned char> read(64);
+  DeviceArena arena(1, 64);
+  std::optional<DeviceSlot> slot = arena.acquire(writer);
+  REQUIRE_CUDA(cudaMemsetAsync(slot->data(), 1, 64, writer));
+  REQUIRE_CUDA(cudaStreamSynchronize(writer));
+  Gate gate;
+  gate.hold(*reader);
+  REQUIRE_CUDA(cudaMemcpyAsync(read.data(), slot->data(), 64, cudaMemcpyDeviceToHost, *reader));
+  if (captured) {
+    const TestGraph graph = capture(*reader, [&] {
+      CHECK_THROWS_AS(slot->release_after(*reader), std::logic_error);
+      slot.reset();
+    });
+  } else {
+    CHECK_THROWS_AS(slot->release_after(*reader), std::invalid_argument);
+    // No event of the arena's device can mark a stream of another: the host waits.
+    std::thread opener([&] { gate.open(); });
+    slot.reset();
+    opener.join();
+  }
+  slot = arena.acquire(third);
+  REQUIRE_CUDA(cudaMemsetAsync(slot->data(), 2, 64, third));
+  gate.open();
+  REQUIRE_CUDA(cudaStreamSynchronize(*reader));
+  REQUIRE_CUDA(cudaStreamSynchronize(third));
+  CHECK(read.all(1));
+}
+
+TEST_CASE("a block that is destroyed after a refused release is not handed out again",
+          "[streams][capture]") {
+  const TestStream stream;
+  PinnedPool pool({.max_bytes = 4096, .timeout = std::chrono::milliseconds(0)});
+  PinnedBlock kept = pool.acquire(2048), block = pool.acquire(2048);
+  const TestGraph graph = capture(stream, [&] {
+    CHECK_THROWS_AS(kept.release_after(stream), std::logic_error);
+    CHECK_THROWS_AS(block.release_after(stream), std::logic_error);
+    block = PinnedBlock();
+    CHECK_FALSE(pool.try_acquire(2048));
+  });
+  CHECK_THROWS_AS(pool.acquire(2048), PoolExhausted);
+  kept.release_after(stream);  // After the capture.
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  CHECK(pool.acquire(2048));
 }
 
 TEST_CASE("a thread that waits for a slot gets it when the capture has ended",

@@ -111,6 +111,10 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   delete_handle(stream);
   return call("cudaStreamDestroy");
 }
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  *free = *total = 0;
+  return call("cudaMemGetInfo");
+}
 cudaError_t cudaStreamGetDevice(cudaStream_t, int* device) {
   *device = 0;
   return call("cudaStreamGetDevice");

@@ -61,7 +61,7 @@ class DeviceArenaCore {
   }
 
   ResolvedStream resolve_writer(cudaStream_t writer, const char* call) const {
-    return require_no_capture(resolve_on(device_, writer, call), call);
+    return resolve_usable(writer, call, device_);
   }
 
   /// The free slot, after waits for its readers were put on `writer`, which this thread has
@@ -94,20 +94,21 @@ class DeviceArenaCore {
     return take_oldest(lock, writer);
   }
 
-  /// Who has read the slot; nobody: its writer.
+  /// Who has read the slot, and is kept until a release succeeds: also the streams that are refused
+  /// may have work in them that reads it.
   void set_readers(std::size_t index, std::span<const ResolvedStream> streams) {
-    Slot& slot = slots_[index];
-    slot.readers.assign(streams.begin(), streams.end());
-    if (streams.empty()) slot.readers.push_back(slot.writer);
+    slots_[index].readers.assign(streams.begin(), streams.end());
   }
   void set_readers(std::size_t index, std::span<const cudaStream_t> streams, cudaStream_t zero) {
-    Slot& slot = slots_[index];
-    slot.readers.clear();
+    auto& readers = slots_[index].readers;
+    readers.clear();
     for (const cudaStream_t stream : streams)
-      slot.readers.push_back(
-          resolve_on(device_, stream == nullptr ? zero : stream, "DeviceSlot::release_after"));
-    if (streams.empty()) slot.readers.push_back(slot.writer);
+      readers.push_back({stream == nullptr ? zero : stream, device_});
+    for (ResolvedStream& reader : readers) reader = resolve(reader.handle, device_);
+    for (const ResolvedStream& reader : readers)
+      require_device(reader, device_, "DeviceSlot::release_after");
   }
+  void add_writer(std::size_t index) { slots_[index].readers.push_back(slots_[index].writer); }
 
   /// Gives the slot back behind all that its readers' streams hold. False: one of these is being
   /// captured, and the slot is as it was.
@@ -193,6 +194,7 @@ class DeviceArenaCore {
       throw;
     }
     slot.writer = writer;
+    slot.readers.clear();
     return index;
   }
 
@@ -296,6 +298,7 @@ PENSTOCK_INLINE void DeviceSlot::release_after(std::span<const cudaStream_t> str
                                                cudaStream_t zero) {
   if (core_ == nullptr) return;
   core_->set_readers(index_, streams, zero);
+  if (streams.empty()) core_->add_writer(index_);
   if (!try_release(false)) detail::throw_captured("DeviceSlot::release_after");
 }
 
@@ -318,8 +321,10 @@ PENSTOCK_INLINE bool DeviceSlot::try_release(bool park) {
 }
 
 PENSTOCK_INLINE void DeviceSlot::release() noexcept {
+  if (core_ == nullptr) return;
   try {
-    try_release_after({}, true);
+    core_->add_writer(index_);
+    try_release(true);
   } catch (...) {  // Reported by the next call on the writer; the arena stays consistent.
   }
 }

@@ -115,10 +115,20 @@ class PinnedPoolCore {
     try {
       entry->record(stream);
     } catch (...) {
-      lose(entry);
+      lose(entry, SavedError::current());
       throw;
     }
     keep(in_flight_, entry);
+  }
+
+  /// Never hands the block out again.
+  void lose(PinnedEntry* entry, SavedError error) {
+    if (!process_.is_this()) return;
+    {
+      const std::lock_guard lock(mutex_);
+      lost_to_ = std::move(error);
+    }
+    keep(lost_, entry);
   }
 
   /// The pool is gone: delete now, or when the last block comes back.
@@ -216,7 +226,7 @@ class PinnedPoolCore {
     try {
       check_poison(entry->memory.data(), entry->bytes());
     } catch (...) {
-      lose(entry);
+      lose(entry, SavedError::current());
       throw;
     }
     return entry;
@@ -343,15 +353,6 @@ class PinnedPoolCore {
                      bytes);
   }
 
-  /// Called in a handler.
-  void lose(PinnedEntry* entry) {
-    {
-      const std::lock_guard lock(mutex_);
-      lost_to_ = SavedError::current();
-    }
-    keep(lost_, entry);
-  }
-
   void keep(std::vector<PinnedEntry*>& list, PinnedEntry* entry) {
     std::unique_lock lock(mutex_);
     list.push_back(entry);  // Within the capacity that grow() reserved.
@@ -430,10 +431,21 @@ PENSTOCK_INLINE void PinnedBlock::release() noexcept {
 }
 
 PENSTOCK_INLINE void PinnedBlock::release_after_named(cudaStream_t stream) {
-  if (entry_ != nullptr) release_after(detail::resolve_free(stream, "PinnedBlock::release_after"));
+  if (entry_ == nullptr) return;
+  refused_ = true;
+  release_after(detail::resolve_usable(stream, "PinnedBlock::release_after"));
+}
+
+PENSTOCK_INLINE void PinnedBlock::lose() noexcept {
+  if (entry_ == nullptr) return;
+  core_->lose(std::exchange(entry_, nullptr),
+              {cudaErrorStreamCaptureUnsupported,
+               "a page-locked block is lost: it was destroyed after release_after had refused its "
+               "stream, and a copy may still read it"});
 }
 
 PENSTOCK_INLINE void PinnedBlock::release_after(const detail::ResolvedStream& stream) {
+  refused_ = false;
   if (entry_ != nullptr) core_->release_after(std::exchange(entry_, nullptr), stream);
 }
 
@@ -443,7 +455,7 @@ PENSTOCK_INLINE void PinnedBlock::copy_to_named(void* device, std::size_t bytes,
     throw std::invalid_argument("PinnedBlock::copy_to: " + std::to_string(bytes) +
                                 " bytes of a block of " +
                                 std::to_string(entry_ == nullptr ? 0 : size()));
-  detail::copy_from(*this, detail::resolve_free(stream, "PinnedBlock::copy_to"), [&] {
+  detail::copy_from(*this, detail::resolve_usable(stream, "PinnedBlock::copy_to"), [&] {
     detail::check(cudaMemcpyAsync(device, data(), bytes, cudaMemcpyHostToDevice, stream),
                   "cudaMemcpyAsync", bytes);
   });

@@ -111,18 +111,16 @@ inline ResolvedStream resolve(cudaStream_t stream, int assumed_device) {
   return resolved;
 }
 
-/// The same for a stream that has to be of `device`, as the memory is that it uses. Throws
-/// std::invalid_argument, which names `call`, where it is not.
-inline ResolvedStream resolve_on(int device, cudaStream_t stream, const char* call) {
-  const ResolvedStream resolved = resolve(stream, device);
-  if (resolved.device != device)
-    throw std::invalid_argument(
-        std::string(call) + ": the " + (resolved.is_default() ? "default " : "") +
-        "stream is of device " + std::to_string(resolved.device) + ", the memory of device " +
-        std::to_string(device) +
-        (resolved.is_default() ? ": make that device current first (cudaSetDevice), or" : ":") +
-        " pass a stream of device " + std::to_string(device));
-  return resolved;
+/// Throws std::invalid_argument, which names `call`, unless the stream is of `device`, as the
+/// memory is that it uses.
+inline void require_device(const ResolvedStream& stream, int device, const char* call) {
+  if (stream.device == device) return;
+  const bool any = stream.is_default();
+  throw std::invalid_argument(std::string(call) + ": the " + (any ? "default " : "") +
+                              "stream is of device " + std::to_string(stream.device) +
+                              ", the memory of device " + std::to_string(device) +
+                              (any ? ": make that device current first (cudaSetDevice), or" : ":") +
+                              " pass a stream of device " + std::to_string(device));
 }
 
 [[noreturn]] inline void throw_captured(const char* call) {
@@ -132,16 +130,19 @@ inline ResolvedStream resolve_on(int device, cudaStream_t stream, const char* ca
       "blocking stream of its device is; call it before the capture begins, or after it has ended");
 }
 
-/// Throws std::logic_error, which names `call`, for a stream that is being captured. On the thread
-/// that has resolved it.
-inline ResolvedStream require_no_capture(const ResolvedStream& stream, const char* call) {
-  if (is_captured(stream.handle)) throw_captured(call);
-  return stream;
+/// A stream, of any device, that can be used now: throws std::logic_error, which names `call`, for
+/// one that is being captured.
+inline ResolvedStream resolve_usable(cudaStream_t stream, const char* call) {
+  const ResolvedStream resolved = resolve(stream, -1);
+  if (is_captured(stream)) throw_captured(call);
+  return resolved;
 }
-
-/// `stream`, of any device, if it is not being captured.
-inline ResolvedStream resolve_free(cudaStream_t stream, const char* call) {
-  return require_no_capture(resolve(stream, -1), call);
+/// The same for a stream that has to be of `device`.
+inline ResolvedStream resolve_usable(cudaStream_t stream, const char* call, int device) {
+  const ResolvedStream resolved = resolve(stream, device);
+  require_device(resolved, device, call);
+  if (is_captured(stream)) throw_captured(call);
+  return resolved;
 }
 
 }  // namespace penstock::detail

@@ -79,7 +79,7 @@ inline std::size_t copy_to(FilledBatch& batch, const BlockLayout& layout, std::b
 PENSTOCK_INLINE void copy_to(FilledBatch& batch, const BlockLayout& layout, std::byte* device,
                              cudaStream_t stream) {
   if (!batch.block) throw std::logic_error("HostBatch::copy_to: the batch was released");
-  copy_to(batch, layout, device, resolve_free(stream, "HostBatch::copy_to"));
+  copy_to(batch, layout, device, resolve_usable(stream, "HostBatch::copy_to"));
 }
 
 /// a * b, or the largest number that a ring can count to.

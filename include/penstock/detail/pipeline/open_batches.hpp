@@ -44,9 +44,8 @@ class OpenRows {
   std::int64_t take(std::int64_t most) {
     std::int64_t left = left_.load(std::memory_order_relaxed);
     // Acquire: whoever takes rows sees the batch as it was when it was offered.
-    while (left > 0 &&
-           !left_.compare_exchange_weak(left, left - std::min(left, most),
-                                        std::memory_order_acquire, std::memory_order_relaxed)) {
+    while (left > 0 && !left_.compare_exchange_weak(left, left - std::min(left, most),
+                                                    std::memory_order_acquire)) {
     }
     return left;
   }

@@ -104,6 +104,10 @@ PENSTOCK_INLINE bool HandOver::stage_next() noexcept {
   }
   FilledBatch batch = producer_->take();
   const std::uint64_t next = producer_->position();
+  if (on_device_ && batch.slot == nullptr) {  // There was no slot to be had: an error alone.
+    queue_.fail(std::move(batch.error));
+    return true;
+  }
   Staged& staged = stage_.stage(std::move(batch));
   staged.next = next;
   queue_.push(staged);
@@ -116,8 +120,7 @@ PENSTOCK_INLINE bool HandOver::stage_next() noexcept {
 /// The first staged batch, for `consumer`; nullptr at the end.
 PENSTOCK_INLINE LeasedBatch* HandOver::take(cudaStream_t consumer) {
   constexpr const char* kCall = "Prefetcher::next";
-  const ResolvedStream stream =
-      require_no_capture(resolve_on(stage_.arena().device(), consumer, kCall), kCall);
+  const ResolvedStream stream = resolve_usable(consumer, kCall, stage_.arena().device());
   const std::lock_guard lock(take_mutex_);
   const ConsumerClock::Visit visit(watch_.clock);
   const ScopedRange range(markers::next, position_);
@@ -163,8 +166,7 @@ PENSTOCK_INLINE void HandOver::throw_in_place_of(Staged& staged) {
 PENSTOCK_INLINE void HandOver::also_used_on(LeasedBatch& batch, cudaStream_t stream) {
   constexpr const char* kCall = "Lease::also_used_on";
   auto& staged = static_cast<Staged&>(batch);
-  const ResolvedStream user =
-      require_no_capture(resolve_on(stage_.arena().device(), stream, kCall), kCall);
+  const ResolvedStream user = resolve_usable(stream, kCall, stage_.arena().device());
   check(cudaStreamWaitEvent(stream, staged.copied, cudaEventWaitDefault), "cudaStreamWaitEvent");
   auto& users = staged.consumers;
   if (std::find(users.begin(), users.end(), user) == users.end()) users.push_back(user);

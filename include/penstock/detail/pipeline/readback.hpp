@@ -122,7 +122,7 @@ PENSTOCK_INLINE void ReadbackLine::push(const void* device, std::size_t count, c
 PENSTOCK_INLINE void ReadbackLine::queue_copies(std::size_t index, const void* device,
                                                 cudaStream_t stream) {
   constexpr const char* kCall = "Readback::push";
-  const ResolvedStream pushed_on = require_no_capture(resolve_on(device_, stream, kCall), kCall);
+  const ResolvedStream pushed_on = resolve_usable(stream, kCall, device_);
   Entry& entry = entries_[index];
   std::byte* const snapshot = snapshots_.data() + place(index);
   const std::size_t bytes = entry.count * value_bytes_;
