@@ -223,7 +223,7 @@ void describe(CLI::App& app, Options& options) {
   app.add_option("--batch", options.batch, "Samples in a batch")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--workers", pipeline.workers, "Threads that decode; 0: the consumer's own")
+  app.add_option("--workers", pipeline.workers, "Threads that decode; 0: one")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("--host-depth", pipeline.host_depth,

@@ -110,8 +110,8 @@ class AnySampler {
   std::shared_ptr<const Interface> sampler_;
 };
 
-/// Data of unknown length: one epoch of 2^64 - 1 batches, with consecutive sample numbers. The
-/// source ends it by returning false.
+/// Data of unknown length: one epoch of 2^64 - 1 batches, whose samples are numbered 0, 1, 2, and
+/// so on. The source ends it by returning false.
 ///
 /// By default the data are a stream, such as a socket: records come in the order in which they are
 /// read. One worker alone asks the source for batches, in their order, whatever `workers` says.

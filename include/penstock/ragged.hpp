@@ -8,11 +8,16 @@
 //   struct Texts {
 //     penstock::Ragged<std::int32_t> tokens;
 //   };
-//   auto layout = penstock::Layout<Texts>{256}                               // batch size
-//                     .field(&Texts::tokens, penstock::Capacity{256 * 512});  // of a whole batch
-//   batch.tokens.assign(row, text);                       // in a source, once for each row
-//   for (std::int64_t i = 0; i < batch.tokens.length(row); ++i)           // in a kernel
-//     sum += batch.tokens.begin(row)[i];
+//   penstock::Layout<Texts> layout{256};
+//   layout.field(&Texts::tokens, penstock::Capacity{256 * 512});  // of a whole batch
+//   const auto source = [](const penstock::Ticket& ticket, Texts& batch) {
+//     for (std::size_t row = 0; row < ticket.samples.size(); ++row) {
+//       const std::vector<std::int32_t> text(ticket.samples[row] % 512);
+//       batch.tokens.assign(static_cast<std::int64_t>(row), text);  // once for each row
+//     }
+//   };
+//
+// In a kernel: batch.tokens.begin(row), batch.tokens.length(row).
 //
 // Like a Tensor it is a view: the same type on the host, on the device and as a kernel argument.
 // Only the values in use and the offsets are copied to the device.

@@ -88,8 +88,8 @@ def parts(example):
             target = declarations if re.match(r"(struct|class|enum|template|__global__|int main)\b", line) else statements
         target.append((number, line))
         depth += sum(code.count(c) for c in "{(") - sum(code.count(c) for c in "})")
-    if statements and statements[0][1].startswith("["):  # a lambda by itself
-        statements[0] = (statements[0][0], "const auto lambda = " + statements[0][1])
+    if statements and (statements[0][1].startswith("[") or statements[-1][1].endswith(")")):  # an expression
+        statements[0] = (statements[0][0], "const auto value = " + statements[0][1])
         statements[-1] = (statements[-1][0], statements[-1][1] + ";")
     return includes, declarations, statements
 

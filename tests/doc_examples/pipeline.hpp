@@ -42,6 +42,7 @@ void configured(Configuration...) {}
 const auto train_step = [](const Images&, float*) {};
 const auto augment = [](const Records&, const Images&, std::uint64_t) {};
 const int blocks = 132;
+const auto generate = [](const penstock::Ticket&, const Images&, cudaStream_t) {};
 
 const auto fill = [](std::byte* memory) { *memory = {}; };
 const auto use = [](auto&&) {};
@@ -68,6 +69,7 @@ struct Bare {
 struct DeviceMemory {
   std::byte* at;
   operator void*() const { return at; }
+  operator std::byte*() const { return at; }
   operator float*() const { return reinterpret_cast<float*>(at); }
 };
 
