@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <string>
 #include <thread>
 
 #include "support/catch.hpp"
@@ -69,8 +70,16 @@ TEST_CASE("copy_to keeps the block until what it has queued is done, also where 
   penstock::test::Gate gate;
   gate.hold(stream.get());
   emulation::fail_call(call, cudaErrorUnknown);
+  const bool waits = call == std::string("cudaEventRecord");  // for what it cannot mark
+  std::thread opener([&] {
+    gate.wait_until_reached();
+    if (waits) gate.open();
+  });
   CHECK_THROWS_AS(block.copy_to(device.data(), 4096, stream.get()), CudaError);
+  opener.join();
   CHECK_FALSE(block);
-  CHECK_FALSE(pool.try_acquire(4096));
+  CHECK(static_cast<bool>(pool.try_acquire(4096)) == waits);
   gate.open();
+  stream.synchronize();
+  CHECK(pool.acquire(4096));
 }

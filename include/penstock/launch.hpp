@@ -23,6 +23,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <penstock/cuda.hpp>
 #include <penstock/error.hpp>
 #include <stdexcept>
 #include <string>
@@ -51,7 +52,8 @@ inline namespace device_launch {
 /// The stream's device must be current. `op` is trivially copyable, like every argument of a
 /// kernel.
 template <class Op>
-void for_each(cudaStream_t stream, std::int64_t n, Op op) {
+[[gnu::always_inline]] inline void for_each(cudaStream_t stream, std::int64_t n, Op op) {
+  stream = detail::named(stream);
   detail::check_count(n);
   if (n == 0) return;
   detail::check(cub::DeviceFor::Bulk(n, std::move(op), stream), "cub::DeviceFor::Bulk", n);
@@ -67,7 +69,8 @@ inline namespace host_launch {
 /// CUDA from ever running it, its memory is leaked.
 template <class Op>
 requires std::is_invocable_v<Op&, std::int64_t>
-void for_each(cudaStream_t stream, std::int64_t n, Op op) {
+[[gnu::always_inline]] inline void for_each(cudaStream_t stream, std::int64_t n, Op op) {
+  stream = detail::named(stream);
   using Task = detail::HostTask<Op>;
   detail::for_each_on_the_real_CUDA_runtime_has_to_be_compiled_by_nvcc();
   detail::check_count(n);

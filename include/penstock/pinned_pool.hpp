@@ -88,11 +88,11 @@ class PinnedBlock {
   }
 
   /// Gives the block back now; it is handed out again once all that `stream` holds at this moment
-  /// is done. Does not block. The block is empty afterwards, also when CUDA cannot mark that
-  /// moment: then CudaError is thrown and the block is never handed out again, since nobody can
-  /// tell when it would be safe. For a stream that is being captured, throws std::logic_error, and
-  /// the block stays held: release it after the capture. If it is destroyed before that, it is
-  /// never handed out again either.
+  /// is done. Does not block. The block is empty afterwards. When the moment cannot be marked, the
+  /// host waits for the stream instead; when that fails too, the block is never handed out again.
+  /// In both cases CudaError is thrown. For a stream that is being captured, throws
+  /// std::logic_error, and the block stays held: release it after the capture. If it is destroyed
+  /// before that, it is never handed out again either.
   [[gnu::always_inline]] void release_after(cudaStream_t stream) {
     release_after_named(detail::named(stream));
   }

@@ -54,8 +54,7 @@ struct PrefetcherOptions {
   int copy_priority = 0;                        ///< of the copy stream; lower is more urgent
   /// Timed events tell stats() what the device does: how long a copy takes, what it waits for, and
   /// for how long the consumer's stream is out of work. Four more event records for each batch, and
-  /// reads of events that are over: see docs/stats.md for what that costs. The consumer's streams
-  /// must be of the prefetcher's device.
+  /// reads of events that are over: see docs/stats.md for what that costs.
   bool device_times = false;
 };
 

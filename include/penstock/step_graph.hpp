@@ -20,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <penstock/cuda.hpp>
 #include <penstock/error.hpp>
 #include <span>
 #include <stdexcept>
@@ -97,25 +98,8 @@ class StepGraph {
   template <class Batch, class Step>
   requires std::invocable<Step&> || std::invocable<Step&, cudaStream_t> ||
       std::invocable<Step&, const Batch&, cudaStream_t>
-  void launch(const Lease<Batch>& lease, cudaStream_t stream, Step&& step) {
-    if (!lease) throw std::invalid_argument("StepGraph::launch: the lease is empty");
-    const auto run = [&] {
-      if constexpr (std::invocable<Step&, const Batch&, cudaStream_t>)
-        step(*lease, stream);
-      else
-        run_step(step, stream);
-    };
-    if (is_captured(stream)) return run();
-    const auto contents = std::as_bytes(std::span(&*lease, 1));
-    if (lease.slot() >= slots_.size()) slots_.resize(lease.slot() + 1);
-    Variants& variants = slots_[lease.slot()];
-    auto variant = find(variants, contents);
-    if (variant == variants.end()) {
-      detail::GraphExec graph = capture(run, stream);
-      variant = add(variants, contents, std::move(graph));
-    }
-    variant->last_used = ++launches_;
-    replay(variant->graph, stream);
+  [[gnu::always_inline]] void launch(const Lease<Batch>& lease, cudaStream_t stream, Step&& step) {
+    launch_on(detail::named(stream), lease, step);
   }
 
   /// The next launch for this batch replays.
@@ -132,12 +116,9 @@ class StepGraph {
   /// number: memory grows with the largest. Otherwise as above.
   template <class Step>
   requires std::invocable<Step&> || std::invocable<Step&, cudaStream_t>
-  void launch_numbered(std::size_t number, cudaStream_t stream, Step&& step) {
-    const auto run = [&] { run_step(step, stream); };
-    if (is_captured(stream)) return run();
-    if (number >= numbered_.size()) numbered_.resize(number + 1);
-    if (numbered_[number] == nullptr) numbered_[number] = capture(run, stream);
-    replay(numbered_[number], stream);
+  [[gnu::always_inline]] void launch_numbered(std::size_t number, cudaStream_t stream,
+                                              Step&& step) {
+    launch_numbered_on(detail::named(stream), number, step);
   }
 
   /// Drops all graphs: the next launches capture again, for a step that has changed.
@@ -172,6 +153,37 @@ class StepGraph {
         [](const Variant& a, const Variant& b) { return a.last_used < b.last_used; });
     *oldest = std::move(added);
     return oldest;
+  }
+
+  template <class Batch, class Step>
+  void launch_on(cudaStream_t stream, const Lease<Batch>& lease, Step& step) {
+    if (!lease) throw std::invalid_argument("StepGraph::launch: the lease is empty");
+    const auto run = [&] {
+      if constexpr (std::invocable<Step&, const Batch&, cudaStream_t>)
+        step(*lease, stream);
+      else
+        run_step(step, stream);
+    };
+    if (is_captured(stream)) return run();
+    const auto contents = std::as_bytes(std::span(&*lease, 1));
+    if (lease.slot() >= slots_.size()) slots_.resize(lease.slot() + 1);
+    Variants& variants = slots_[lease.slot()];
+    auto variant = find(variants, contents);
+    if (variant == variants.end()) {
+      detail::GraphExec graph = capture(run, stream);
+      variant = add(variants, contents, std::move(graph));
+    }
+    variant->last_used = ++launches_;
+    replay(variant->graph, stream);
+  }
+
+  template <class Step>
+  void launch_numbered_on(cudaStream_t stream, std::size_t number, Step& step) {
+    const auto run = [&] { run_step(step, stream); };
+    if (is_captured(stream)) return run();
+    if (number >= numbered_.size()) numbered_.resize(number + 1);
+    if (numbered_[number] == nullptr) numbered_[number] = capture(run, stream);
+    replay(numbered_[number], stream);
   }
 
   template <class Step>

@@ -26,6 +26,16 @@ constexpr ZeroCalls kZeroCalls = {
                      std::byte* device) { batch.copy_to(device, kZero); },
     .push = [](Readback<int>& readback,
                const int* device) { readback.push(device, kZero, [](int) {}); },
+    .for_each = [](int* values) { for_each(kZero, 3, [values](std::int64_t i) { ++values[i]; }); },
+    .launch =
+        [](StepGraph& graphs, const Lease<Numbers>& lease, int* value) {
+          graphs.launch(lease, kZero,
+                        [=](cudaStream_t stream) { cudaMemsetAsync(value, 1, 4, stream); });
+        },
+    .launch_numbered =
+        [](StepGraph& graphs, int* value) {
+          graphs.launch_numbered(0, kZero, [=] { cudaMemsetAsync(value, 1, 4, kZero); });
+        },
     .record = [](Event& event) { event.record(kZero); },
     .make_wait = [](const Event& event) { event.make_wait(kZero); },
 };

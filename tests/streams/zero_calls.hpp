@@ -5,9 +5,11 @@
 // legacy default stream, and by one that is compiled for per-thread default streams.
 
 #include <penstock/device_arena.hpp>
+#include <penstock/launch.hpp>
 #include <penstock/pinned_pool.hpp>
 #include <penstock/prefetcher.hpp>
 #include <penstock/readback.hpp>
+#include <penstock/step_graph.hpp>
 
 #include "support/numbers.hpp"
 
@@ -24,6 +26,9 @@ struct ZeroCalls {
   void (*copy_block)(PinnedBlock& block, std::byte* device);
   void (*copy_batch)(HostBatch<Numbers>& batch, std::byte* device);
   void (*push)(Readback<int>& readback, const int* device);
+  void (*for_each)(int* values);
+  void (*launch)(StepGraph& graphs, const Lease<Numbers>& lease, int* value);
+  void (*launch_numbered)(StepGraph& graphs, int* value);
   void (*record)(Event& event);
   void (*make_wait)(const Event& event);
 };

@@ -98,6 +98,15 @@ TEST_CASE("stream 0 is what it is in the source that passes it", "[streams][zero
   check("Readback::push", operations_of([&] { zero.push(readback, memory.data()); }));
   readback.drain();
 
+  check("for_each", operations_of([&] { zero.for_each(memory.data()); }));
+  lease = prefetcher.next(other);
+  StepGraph graphs;
+  if (own) {  // The legacy default stream cannot be captured.
+    check("StepGraph::launch", operations_of([&] { zero.launch(graphs, lease, memory.data()); }));
+    check("StepGraph::launch_numbered",
+          operations_of([&] { zero.launch_numbered(graphs, memory.data()); }));
+  }
+
   Event event;
   check("Event::record", operations_of([&] { zero.record(event); }));
   event.record(other);

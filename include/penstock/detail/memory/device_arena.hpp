@@ -155,8 +155,9 @@ class DeviceArenaCore {
     const std::lock_guard lock(mutex_);
     return parked_;
   }
-  void require_slot() const {
-    const std::lock_guard lock(mutex_);
+  void require_slot() {
+    std::unique_lock lock(mutex_);
+    retry_parked(lock);
     require_slot_locked();
   }
 
@@ -229,8 +230,13 @@ class DeviceArenaCore {
     return done;
   }
 
-  /// Gives back the parked slots whose captures are over. Opens the lock meanwhile.
+  /// Gives back the parked slots whose captures are over; what is parked then, is captured. Opens
+  /// the lock meanwhile.
   void retry_parked(std::unique_lock<std::mutex>& lock) {
+    if (parked_ == 0) return;
+    lock.unlock();
+    const std::lock_guard one_at_a_time(retry_mutex_);
+    lock.lock();
     for (std::size_t index = 0; parked_ != 0 && index < slots_.size(); ++index) {
       if (slots_[index].state != Slot::parked) continue;
       slots_[index].state = Slot::retried;
@@ -278,6 +284,7 @@ class DeviceArenaCore {
   std::unique_ptr<std::byte, Free> memory_;
   std::vector<Slot> slots_;
 
+  std::mutex retry_mutex_;    // Locked before mutex_; held across calls of CUDA's.
   mutable std::mutex mutex_;  // Guards what follows. Never held across a call of CUDA's.
   std::condition_variable returned_;
   std::vector<std::size_t> free_;  // The first has been free for longest.

@@ -115,7 +115,10 @@ class PinnedPoolCore {
     try {
       entry->record(stream);
     } catch (...) {
-      lose(entry, SavedError::current());
+      if (stream.wait_on_host())
+        release(entry);
+      else
+        lose(entry, SavedError::current());
       throw;
     }
     keep(in_flight_, entry);

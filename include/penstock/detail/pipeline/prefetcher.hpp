@@ -145,8 +145,8 @@ PENSTOCK_INLINE LeasedBatch* HandOver::take(cudaStream_t consumer) {
 PENSTOCK_INLINE Staged* HandOver::first_staged() {
   queue_.throw_failure();
   producer_->throw_lost_worker();
+  stage_.arena().require_slot();   // It may give slots back, which the pump then fills.
   if (queue_.size() == 0) pump();  // A pump that failed is tried again.
-  stage_.arena().require_slot();
   const auto has_news = [this] { return queue_.has_news() || producer_->has_lost_worker(); };
   if (!queue_.wait(options_.stall_timeout, has_news)) throw_stall();
   queue_.throw_failure();
