@@ -334,21 +334,21 @@ TEST_CASE("Layout allocates only while it is described", "[layout]") {
 TEST_CASE("Layout allocates for ragged fields when rows first change places, and then no more",
           "[layout][ragged]") {
   struct Texts {
-    Ragged<char> text;
+    Ragged<char> text_of_the_sample;
   };
-  const auto layout = Layout<Texts>{2}.field(&Texts::text, Capacity{8});
+  const auto layout = Layout<Texts>{2}.field(&Texts::text_of_the_sample, Capacity{8});
   const detail::BlockLayout& core = layout.erased();
   std::vector<std::byte> block(core.bytes()), scratch(core.scratch_bytes()), spare;
   Texts batch;
   for (int round = 0; round < 3; ++round) {
     const std::uint64_t before = allocations_of_this_thread();
     core.bind_for_source(&batch, block.data(), scratch.data(), 2);
-    batch.text.assign(1, std::span<const char>("one", 3));
-    batch.text.assign(0, std::span<const char>("zero", 4));
+    batch.text_of_the_sample.assign(1, std::span<const char>("one", 3));
+    batch.text_of_the_sample.assign(0, std::span<const char>("zero", 4));
     CHECK(core.finish(&batch, block.data(), {}, spare) == 2);
     if (round > 0) CHECK(allocations_of_this_thread() == before);
   }
-  CHECK(std::string(batch.text.data(), 7) == "zeroone");
+  CHECK(std::string(batch.text_of_the_sample.data(), 7) == "zeroone");
 }
 
 struct WithBase : Images {

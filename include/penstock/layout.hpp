@@ -7,9 +7,10 @@
 //
 //   auto layout = penstock::Layout<Images>{256}                    // batch size
 //                     .field(&Images::pixels, {32, 32, 3})         // shape of one sample
-//                     .field(&Images::labels, {})
-//                     .field(&Images::boxes, penstock::Capacity{256 * 20});  // a Ragged: see there
+//                     .field(&Images::labels, {});
 //   Images batch = layout.bind(block, 256);                        // block: layout.bytes() bytes
+//
+// Samples that have different numbers of values are a Ragged field (ragged.hpp).
 //
 // What crosses the bus is what a batch holds: of a batch of 100 samples in a layout of 256, the
 // first 100 rows of each field. What a source writes behind the rows of its batch does not arrive;
@@ -85,12 +86,13 @@ class BlockLayout {
 
   /// A part of a block that belongs to one field: all of it, and what a batch uses.
   struct Part {
+    const Field& field;
     std::size_t offset, bytes, used;
   };
 
   /// `defaults` is a batch as its type's default initialisation leaves it.
   BlockLayout(std::int64_t batch_size, const void* defaults, std::size_t batch_bytes,
-              std::size_t batch_alignment, std::span<const BatchMember> members);
+              std::size_t batch_alignment, std::vector<BatchMember> members);
 
   /// `field.sample_bytes` comes as the size of one element; offsets and name come as nothing.
   void add(Field field);
@@ -155,13 +157,13 @@ class BlockLayout {
   void for_each_part(const void* batch, std::int64_t samples, F&& f) const {
     for (const Field& field : fields_) {
       if (!field.is_ragged()) {
-        f(Part{field.offset, static_cast<std::size_t>(batch_size_) * field.sample_bytes,
+        f(Part{field, field.offset, static_cast<std::size_t>(batch_size_) * field.sample_bytes,
                static_cast<std::size_t>(samples) * field.sample_bytes});
         continue;
       }
       const auto total = static_cast<std::size_t>(ragged(field, batch).total);
-      f(Part{field.offset, offset_bytes(batch_size_), offset_bytes(samples)});
-      f(Part{field.values, static_cast<std::size_t>(field.capacity) * field.sample_bytes,
+      f(Part{field, field.offset, offset_bytes(batch_size_), offset_bytes(samples)});
+      f(Part{field, field.values, static_cast<std::size_t>(field.capacity) * field.sample_bytes,
              total * field.sample_bytes});
     }
   }
@@ -186,7 +188,7 @@ class BlockLayout {
   std::size_t guard_;  // bytes that belong to nobody, before, between and behind the fields
   std::size_t batch_alignment_;
   std::vector<std::byte> defaults_;
-  std::span<const BatchMember> members_;
+  std::vector<BatchMember> members_;
   std::vector<std::size_t> plain_views_;
   std::vector<Field> fields_;
 };

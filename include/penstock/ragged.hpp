@@ -42,7 +42,24 @@ struct Capacity {
 
 namespace detail {
 
-struct RaggedFill;
+struct RaggedRow {
+  std::int64_t begin, length;
+};
+
+/// What was assigned so far to a ragged field of a batch. Lies behind what is copied of a pinned
+/// block, with a RaggedRow for each row of a full batch behind it. Workers share it: see
+/// detail/memory/ragged.hpp.
+struct RaggedFill {
+  static constexpr std::int64_t unassigned = -1, being_assigned = -2;  // as a row's begin
+
+  RaggedRow* rows() { return reinterpret_cast<RaggedRow*>(this + 1); }
+  static std::size_t bytes(std::int64_t rows) {
+    return sizeof(RaggedFill) + static_cast<std::size_t>(rows) * sizeof(RaggedRow);
+  }
+
+  std::int64_t used;  ///< values
+  const char* name;   ///< of the field
+};
 
 /// A Ragged without the type of its values.
 struct RaggedParts {
@@ -50,10 +67,6 @@ struct RaggedParts {
   std::int64_t* offsets = nullptr;  ///< rows + 1
   std::int64_t rows = 0, total = 0, capacity = 0;
   RaggedFill* fill = nullptr;  ///< what was assigned so far, while a source fills the batch
-};
-
-struct RaggedRow {
-  std::int64_t begin, length;
 };
 
 /// Takes room for `length` values of `row`; returns where it begins. As Ragged::allocate.

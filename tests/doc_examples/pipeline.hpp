@@ -25,7 +25,6 @@ namespace emulation = penstock::emulation;
 struct Images {
   penstock::Tensor<std::uint8_t, 4> pixels;
   penstock::Tensor<std::int32_t, 1> labels;
-  penstock::Ragged<float> boxes;
 };
 struct Records {
   penstock::Tensor<std::uint8_t, 2> bytes;
@@ -77,10 +76,8 @@ struct DeviceMemory {
 struct Pipeline : Bare {
   penstock::RecordFile records{{"data_batch_1.bin", "data_batch_2.bin"}, 3073};
   std::vector<std::int32_t> labels = std::vector<std::int32_t>(600);
-  penstock::Layout<Images> layout = penstock::Layout<Images>{256}
-                                        .field(&Images::pixels, {32, 32, 3})
-                                        .field(&Images::labels, {})
-                                        .field(&Images::boxes, penstock::Capacity{256 * 20});
+  penstock::Layout<Images> layout =
+      penstock::Layout<Images>{256}.field(&Images::pixels, {32, 32, 3}).field(&Images::labels, {});
   penstock::Layout<Images> images_layout = layout;
   penstock::Layout<Records> records_layout =
       penstock::Layout<Records>{256}.field(&Records::bytes, {3073});

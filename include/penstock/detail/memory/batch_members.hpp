@@ -5,26 +5,25 @@
 // aggregate is taken apart by a structured binding, and __PRETTY_FUNCTION__ shows the member that a
 // pointer among its template arguments points at. g++, clang++ and nvcc agree on all of that.
 
-#include <array>
 #include <cstddef>
 #include <penstock/ragged.hpp>
 #include <penstock/tensor.hpp>
-#include <span>
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace penstock {
 
-/// Whether the members of Batch, an aggregate, may be taken apart. Set it false for a Batch that
-/// has bit-fields or unnamed structs: then messages number its fields.
+/// Whether the members of Batch, an aggregate, may be taken apart. Set it false for a Batch with
+/// bit-fields or unnamed members, which the compiler refuses: then messages number its fields.
 template <class Batch>
 inline constexpr bool has_named_members = true;
 
 namespace detail {
 
 struct BatchMember {
-  std::size_t offset, bytes;
+  std::size_t offset;
   bool is_view;      ///< a Tensor or a Ragged
   const char* text;  ///< ends with its name and brackets
 };
@@ -36,81 +35,65 @@ inline constexpr bool is_view<cuda::std::mdspan<T, Extents>> = true;
 template <class T>
 inline constexpr bool is_view<Ragged<T>> = true;
 
-enum class Kind { any, base, united };
-
-/// Initialises a member of whatever type, or one of this kind alone.
-template <class Batch, Kind kind = Kind::any>
-struct Initialiser {
-  template <class T>
-  requires(!std::is_same_v<T, Batch> &&
-           (kind != Kind::base || std::is_base_of_v<T, Batch>)&&(kind != Kind::united ||
-                                                                 std::is_union_v<T>))
-  operator T() const noexcept {  // NOLINT(google-explicit-constructor): it converts to members.
-    __builtin_unreachable();     // Nobody calls it; clang wants a body.
-  }
-};
-
-// How a batch can be initialised. A member takes one initialiser, an array (without braces of its
-// own) one for each element.
-template <class Batch, Kind kind, std::size_t... Index>
-constexpr bool takes_last(std::index_sequence<Index...>) {
-  return requires {
-    Batch{(static_cast<void>(Index), Initialiser<Batch>{})..., Initialiser<Batch, kind>{}};
-  };
-}
-template <class Batch, std::size_t... Index>
-constexpr bool takes_braces(std::index_sequence<Index...>) {
-  return requires {
-    Batch{(static_cast<void>(Index), Initialiser<Batch>{})..., {}};
-  };
-}
-template <class Batch, std::size_t... Before, std::size_t... Behind>
-constexpr bool takes_pair(std::index_sequence<Before...>, std::index_sequence<Behind...>) {
-  using Any = Initialiser<Batch>;
-  return requires {
-    Batch{(static_cast<void>(Before), Any{})...,
-          {Any{}, Any{}},
-          (static_cast<void>(Behind), Any{})...};
-  };
-}
-
 inline constexpr std::size_t most_members = 12;
 
-template <class Batch, std::size_t Size = 0>
-constexpr std::size_t count_initialisers() {
-  if constexpr (Size <= most_members &&
-                takes_last<Batch, Kind::any>(std::make_index_sequence<Size>{}))
-    return count_initialisers<Batch, Size + 1>();
+/// Initialises a member of whatever type, or a base class.
+template <class Batch, bool only_bases = false>
+struct Initialiser {
+  template <class T>
+  requires(!std::is_same_v<T, Batch> && (!only_bases || std::is_base_of_v<T, Batch>)) operator T()
+      const noexcept {        // NOLINT(google-explicit-constructor): it converts to members.
+    __builtin_unreachable();  // Nobody calls it; clang wants a body.
+  }
+};
+template <class Batch, std::size_t = 0>
+using Any = Initialiser<Batch>;
+
+/// How many initialisers a batch takes: one for each member, but one for each element of an array.
+/// 0: too many, or there is a member that takes none.
+template <class Batch, std::size_t... At>
+constexpr std::size_t count_initialisers(std::index_sequence<At...>) {
+  constexpr bool takes_one_more = requires {
+    Batch{Any<Batch, At>{}..., Any<Batch>{}};
+  };
+  constexpr bool takes_braces = requires {
+    Batch{Any<Batch, At>{}..., {}};
+  };
+  if constexpr (sizeof...(At) < most_members && takes_one_more)
+    return count_initialisers<Batch>(std::index_sequence<At..., sizeof...(At)>{});
   else
-    return Size;
+    return takes_braces ? 0 : sizeof...(At);
 }
 
-/// Is member `At` of `Size` neither an array (a pair in braces then stands for more than one
-/// initialiser) nor a union, with or without a name?
-template <class Batch, std::size_t At, std::size_t Size>
-constexpr bool is_plain_member() {
-  constexpr std::make_index_sequence<At> before;
-  constexpr std::make_index_sequence<0> nothing;
-  constexpr std::make_index_sequence<Size - At - 1> behind;
-  return !takes_last<Batch, Kind::united>(before) &&
-         (!takes_pair<Batch>(before, nothing) || takes_pair<Batch>(before, behind));
+/// Does a pair in braces stand for more than one of the initialisers?
+template <class Batch, std::size_t... Before, std::size_t... Behind>
+constexpr bool is_array_at(std::index_sequence<Before...>, std::index_sequence<Behind...>) {
+  using One = Any<Batch>;
+  constexpr bool takes_pair = requires {
+    Batch{Any<Batch, Before>{}..., {One{}, One{}}};
+  };
+  constexpr bool takes_all_others = requires {
+    Batch{Any<Batch, Before>{}..., {One{}, One{}}, Any<Batch, Behind>{}...};
+  };
+  return takes_pair && !takes_all_others;
 }
 
-/// 0: the batch cannot be taken apart.
+/// 0: the batch is not taken apart, for it has a base class, an array, or many members.
 template <class Batch>
 constexpr std::size_t count_members() {
-  if constexpr (!has_named_members<Batch>) {
+  constexpr bool has_base = requires {
+    Batch{Initialiser<Batch, true>{}};
+  };
+  if constexpr (!has_named_members<Batch> || has_base) {
     return 0;
   } else {
-    constexpr std::size_t size = count_initialisers<Batch>();
-    if constexpr (size > most_members ||
-                  takes_last<Batch, Kind::base>(std::make_index_sequence<0>{}) ||
-                  takes_braces<Batch>(std::make_index_sequence<size>{}))
-      return 0;  // It has many members, a base class, or a member that takes no Initialiser.
-    else
-      return []<std::size_t... Index>(std::index_sequence<Index...>) {
-        return (is_plain_member<Batch, Index, size>() && ...) ? size : 0;
-      }
+    constexpr std::size_t size = count_initialisers<Batch>(std::index_sequence<>{});
+    return []<std::size_t... At>(std::index_sequence<At...>) {
+      const bool has_array = (is_array_at<Batch>(std::make_index_sequence<At>{},
+                                                 std::make_index_sequence<size - At - 1>{}) ||
+                              ...);
+      return has_array ? 0 : size;
+    }
     (std::make_index_sequence<size>{});
   }
 }
@@ -138,11 +121,12 @@ constexpr auto members(Batch& batch) {
 }
 // clang-format on
 
-/// A batch whose members have addresses that may be template arguments. (In a struct: clang 14
-/// takes pointers to members of an object only so.)
+/// A batch whose members have addresses that may be template arguments. Nobody writes it; were it
+/// const, nvcc would evaluate it.
 template <class Batch>
-inline const Batch specimen{};
+inline Batch specimen{};
 
+/// (clang 14 takes pointers to members of an object only in a struct.)
 template <class Pointer>
 struct MemberPointer {
   Pointer address;
@@ -156,24 +140,22 @@ constexpr const char* text_with_name() {
   return __PRETTY_FUNCTION__;
 }
 
-/// In the order of their declaration; none where the batch cannot be taken apart.
+/// In the order of their declaration; none where the batch is not taken apart.
 template <class Batch>
-std::span<const BatchMember> batch_members() {
+std::vector<BatchMember> batch_members() {
   constexpr std::size_t size = count_members<Batch>();
   if constexpr (size == 0) {
     return {};
   } else {
-    return []<std::size_t... Index>(std::index_sequence<Index...>) {
+    return []<std::size_t... At>(std::index_sequence<At...>) {
       constexpr auto at = members<size>(specimen<Batch>);
       const auto offset = [](const void* member) {
         return static_cast<std::size_t>(static_cast<const std::byte*>(member) -
                                         reinterpret_cast<const std::byte*>(&specimen<Batch>));
       };
-      static const std::array<BatchMember, size> table{
-          BatchMember{offset(std::get<Index>(at)), sizeof(*std::get<Index>(at)),
-                      is_view<std::remove_cvref_t<decltype(*std::get<Index>(at))>>,
-                      text_with_name<MemberPointer{std::get<Index>(at)}>()}...};
-      return std::span<const BatchMember>(table);
+      return std::vector<BatchMember>{
+          BatchMember{offset(std::get<At>(at)), is_view<std::decay_t<decltype(*std::get<At>(at))>>,
+                      text_with_name<MemberPointer{std::get<At>(at)}>()}...};
     }
     (std::make_index_sequence<size>{});
   }

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <cstring>
 #include <mutex>
-#include <penstock/detail/memory/ragged_fill.hpp>
 #include <penstock/detail/mix.hpp>
 #include <penstock/layout.hpp>
 #include <span>
@@ -99,28 +98,23 @@ class FillChecks {
   }
 
   void check_guards(const void* batch, const std::byte* block, const Pattern& pattern) const {
-    std::vector<BlockLayout::Part> parts;
-    layout_.for_each_part(batch, 0, [&](const BlockLayout::Part& part) { parts.push_back(part); });
-    std::size_t guard = 0, next = 0;  // where the guard before the next part begins
     const Field* before = nullptr;
-    const auto check_guard = [&](std::size_t end, const Field* after) {
+    std::size_t guard = 0;  // where the guard before the next part begins
+    const auto check_guard = [&](std::size_t end, const std::string& after) {
       const std::size_t at = pattern.first_other(block, guard, end);
       if (at == end) return;
       throw std::logic_error(
           "the source wrote outside of its fields: " +
           (before == nullptr
-               ? std::to_string(end - at) + " bytes before field " + after->name
+               ? std::to_string(end - at) + " bytes before field " + after
                : std::to_string(at - guard) + " bytes behind the end of field " + before->name));
     };
-    for (const Field& field : layout_.fields()) {
-      const std::size_t number = field.is_ragged() ? 2 : 1;
-      for (std::size_t i = 0; i < number; ++i, ++next) {
-        check_guard(parts[next].offset, &field);
-        guard = parts[next].offset + parts[next].bytes;
-        before = &field;
-      }
-    }
-    check_guard(layout_.bytes(), nullptr);
+    layout_.for_each_part(batch, 0, [&](const BlockLayout::Part& part) {
+      check_guard(part.offset, part.field.name);
+      guard = part.offset + part.bytes;
+      before = &part.field;
+    });
+    check_guard(layout_.bytes(), "");
   }
 
   void check_rows_behind(const Field& field, const std::byte* block, const Pattern& pattern,
@@ -177,7 +171,8 @@ class FillChecks {
     const auto value_at = [&](std::int64_t value) {
       return field.values + static_cast<std::size_t>(value) * field.sample_bytes;
     };
-    if (!pattern.is_all(block, field.offset, row_of_offsets(field, layout_.batch_size() + 1)))
+    const auto offsets = static_cast<std::size_t>(layout_.batch_size() + 1) * sizeof(std::int64_t);
+    if (!pattern.is_all(block, field.offset, field.offset + offsets))
       throw std::logic_error("the source wrote the offsets of field " + field.name +
                              ", which are made of what it assigns");
     const std::int64_t used = filled_total(parts);
@@ -189,7 +184,7 @@ class FillChecks {
         dropped = dropped.subspan(1);
         continue;
       }
-      if (parts.fill->rows()[row].begin < 0)
+      if (parts.fill->rows()[row].begin == RaggedFill::unassigned)
         throw std::logic_error("the source did not assign row " + std::to_string(row) +
                                " of field " + field.name + ": assign nothing to an empty row");
       const RaggedRow place = filled_row(parts, row);
@@ -197,9 +192,6 @@ class FillChecks {
       if (end - begin >= kSure && pattern.is_all(block, begin, end))
         throw_unwritten(field, row, row + 1, parts.rows);
     }
-  }
-  static std::size_t row_of_offsets(const Field& field, std::int64_t row) {
-    return field.offset + static_cast<std::size_t>(row) * sizeof(std::int64_t);
   }
 
   const BlockLayout& layout_;

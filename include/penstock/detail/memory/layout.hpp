@@ -41,12 +41,12 @@ PENSTOCK_INLINE std::string member_name(std::string_view text) {
 
 PENSTOCK_INLINE BlockLayout::BlockLayout(std::int64_t batch_size, const void* defaults,
                                          std::size_t batch_bytes, std::size_t batch_alignment,
-                                         std::span<const BatchMember> members)
+                                         std::vector<BatchMember> members)
     : batch_size_(batch_size),
       guard_(checks() ? field_guard : 0),
       batch_alignment_(batch_alignment),
       defaults_(batch_bytes),
-      members_(members) {
+      members_(std::move(members)) {
   if (batch_size < 1)
     throw std::invalid_argument("Layout: batch_size is " + std::to_string(batch_size) +
                                 ", must be at least 1");

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstring>
 #include <new>
-#include <penstock/detail/memory/ragged_fill.hpp>
 #include <penstock/ragged.hpp>
 #include <stdexcept>
 #include <string>
@@ -13,10 +12,13 @@
 
 namespace penstock::detail {
 
+// Workers share a fill through atomic_ref. What orders it before finish_fill() is the business of
+// whoever joins the workers.
+
 /// A fill of `rows` rows in `memory`, in which nothing is assigned.
 PENSTOCK_INLINE RaggedFill* begin_fill(std::byte* memory, std::int64_t rows, const char* name) {
   auto* fill = new (memory) RaggedFill{0, name};
-  std::fill_n(fill->rows(), rows, RaggedRow{RaggedFill::kUnassigned, 0});
+  std::fill_n(fill->rows(), rows, RaggedRow{RaggedFill::unassigned, 0});
   return fill;
 }
 
@@ -33,7 +35,7 @@ PENSTOCK_INLINE std::int64_t take_room(const RaggedParts& ragged, std::int64_t r
     if (length > ragged.capacity - begin)
       throw std::length_error("Ragged::assign: row " + std::to_string(row) + " of field " +
                               ragged.fill->name + " has " + std::to_string(length) +
-                              " values, the rows before it have " + std::to_string(begin) +
+                              " values, those assigned so far have " + std::to_string(begin) +
                               ", and a batch has room for " + std::to_string(ragged.capacity) +
                               ": raise the field's Capacity");
   } while (!used.compare_exchange_weak(begin, begin + length, std::memory_order_relaxed));
@@ -46,7 +48,7 @@ PENSTOCK_INLINE std::int64_t allocate_row(const RaggedParts& ragged, std::int64_
     throw std::logic_error(
         "Ragged::assign: no source is filling this batch; a transform, or a source that writes the "
         "device, writes values and offsets itself");
-  const std::string name = ragged.fill->name;
+  const char* const name = ragged.fill->name;
   if (row < 0 || row >= ragged.rows)
     throw std::out_of_range("Ragged::assign: row " + std::to_string(row) + " of field " + name +
                             ", in a batch of " + std::to_string(ragged.rows) + " rows");
@@ -55,8 +57,8 @@ PENSTOCK_INLINE std::int64_t allocate_row(const RaggedParts& ragged, std::int64_
                             " has " + std::to_string(length) + " values");
   RaggedRow& place = ragged.fill->rows()[row];
   const std::atomic_ref begin(place.begin);
-  std::int64_t free = RaggedFill::kUnassigned;
-  if (!begin.compare_exchange_strong(free, RaggedFill::kBeingAssigned, std::memory_order_relaxed))
+  std::int64_t free = RaggedFill::unassigned;
+  if (!begin.compare_exchange_strong(free, RaggedFill::being_assigned, std::memory_order_relaxed))
     throw std::logic_error("Ragged::assign: row " + std::to_string(row) + " of field " + name +
                            " was assigned before");
   try {
@@ -65,7 +67,7 @@ PENSTOCK_INLINE std::int64_t allocate_row(const RaggedParts& ragged, std::int64_
     begin.store(at, std::memory_order_relaxed);
     return at;
   } catch (...) {
-    begin.store(RaggedFill::kUnassigned, std::memory_order_relaxed);
+    begin.store(RaggedFill::unassigned, std::memory_order_relaxed);
     throw;
   }
 }
@@ -87,7 +89,7 @@ PENSTOCK_INLINE void clear_filled_row(const RaggedParts& ragged, std::int64_t ro
   if (place.begin >= 0)
     std::atomic_ref(ragged.fill->used)
         .compare_exchange_strong(end, place.begin, std::memory_order_relaxed);
-  place = {RaggedFill::kUnassigned, 0};
+  place = {RaggedFill::unassigned, 0};
 }
 
 /// Ends the fill: puts the rows that are not in `dropped` one behind the other, in order, and
