@@ -6,7 +6,8 @@
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/penstock)
 
-install(DIRECTORY include/penstock DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY include/penstock src/emulation/include/penstock
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS penstock_headers EXPORT penstock-targets)
 install(EXPORT penstock-targets NAMESPACE penstock:: DESTINATION ${package_dir})
 if(PENSTOCK_WITH_EMULATION)

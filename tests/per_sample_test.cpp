@@ -222,6 +222,53 @@ TEST_CASE("per_sample: a source may not change the batch itself", "[per_sample]"
   CHECK_THROWS_WITH(prefetcher.next(stream), Mentions("a per_sample source changed the batch"));
 }
 
+struct Texts {
+  Ragged<std::int32_t> tokens;
+};
+
+TEST_CASE("per_sample: ragged rows lie in row order, without those that are skipped",
+          "[per_sample][ragged]") {
+  const int workers = GENERATE(1, 4);
+  const auto length = [](std::uint64_t index) { return static_cast<std::size_t>(index * 7 % 5); };
+  PinnedPool pool;
+  BatchProducer<Texts> producer(Layout<Texts>{16}.field(&Texts::tokens, Capacity{16 * 5}),
+                                shuffled(64, 16),
+                                per_sample([&](const Sample& sample, Texts& batch) {
+                                  if (sample.index % 9 == 4) throw std::runtime_error("no");
+                                  const std::vector<std::int32_t> tokens(
+                                      length(sample.index), static_cast<int>(sample.index));
+                                  batch.tokens.assign(sample.row, tokens);
+                                  std::this_thread::yield();
+                                }),
+                                pool, {.workers = workers, .on_failure = FailurePolicy::skip()});
+  while (auto batch = producer.next()) {
+    const auto& tokens = (*batch)->tokens;
+    REQUIRE(tokens.size() == static_cast<std::int64_t>(batch->ticket().samples.size()));
+    for (std::int64_t row = 0; row < tokens.size(); ++row) {
+      const std::uint64_t index = batch->ticket().samples[static_cast<std::size_t>(row)];
+      CHECK(tokens.values(row).size() == length(index));
+      for (const std::int32_t token : tokens.values(row)) CHECK(token == static_cast<int>(index));
+    }
+    CHECK(tokens.offsets()[tokens.size()] == tokens.total());
+  }
+  CHECK(producer.skipped() == 7);
+}
+
+TEST_CASE("per_sample: a batch that does not fit its ragged field fails whole, whatever the policy",
+          "[per_sample][ragged]") {
+  const auto policy = GENERATE(0, 1) == 0 ? FailurePolicy::skip() : FailurePolicy::replace();
+  PinnedPool pool;
+  BatchProducer<Texts> producer(
+      Layout<Texts>{4}.field(&Texts::tokens, Capacity{10}), sequential(8, 4),
+      per_sample([&](const Sample& sample, Texts& batch) {
+        batch.tokens.assign(sample.row, std::vector<std::int32_t>(sample.batch == 0 ? 3 : 2));
+      }),
+      pool, {.workers = 3, .on_failure = policy});
+  CHECK_THROWS_AS(producer.next(), SourceError);
+  CHECK(producer.next()->ticket().batch == 1);
+  CHECK(producer.skipped() + producer.replaced() == 0);
+}
+
 TEST_CASE("per_sample: a run resumes at every position", "[per_sample]") {
   const Sampler sampler = shuffled(22, 4);
   const auto all = serial_sample_numbers(sampler, 2);

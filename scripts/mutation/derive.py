@@ -24,7 +24,7 @@ KINDS = ["stream wait", "event record", "host wait", "notify", "memory order", "
 # have no part in the hand-over, and property tests of their own. A name stands for the header that declares and
 # for the one in detail/ that defines.
 WITHOUT_BOUNDS = {
-    "any_sampler.hpp", "emulation.hpp", "error.hpp", "launch.hpp", "layout.hpp", "markers.hpp", "penstock.hpp",
+    "any_sampler.hpp", "error.hpp", "launch.hpp", "layout.hpp", "markers.hpp", "penstock.hpp",
     "record_file.hpp", "sampler.hpp", "source.hpp", "state.hpp", "stats.hpp", "stats_export.hpp", "tensor.hpp", "verdict.hpp",
     "cores.hpp", "host_memory.hpp", "host_task.hpp", "json.hpp", "mix.hpp", "permutation.hpp", "read_only_file.hpp",
     "units.hpp", "verdict_rules.hpp",

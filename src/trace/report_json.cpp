@@ -98,15 +98,15 @@ void append(JsonText& json, const std::vector<Finding>& findings, Time zero) {
 
 void write_json(const Report& report, std::ostream& out) {
   detail::JsonText json;
-  append(json.begin_object().key("origin").begin_object(), report.origin);
+  detail::append(json.begin_object().key("origin").begin_object(), report.origin);
   json.end_object();
-  append(json, report, 0);
+  detail::append(json, report, 0);
   out << json.end_object().text();
 }
 
 void write_json(const std::vector<Finding>& findings, std::ostream& out) {
   detail::JsonText json;
-  append(json, findings, 0);
+  detail::append(json, findings, 0);
   out << json.text();
 }
 

@@ -12,6 +12,12 @@
 
 namespace penstock::detail {
 
+/// Which row of a batch it meets depends on the order in which the rows are assigned.
+class RaggedFull : public std::length_error {
+ public:
+  using std::length_error::length_error;
+};
+
 // Workers share a fill through atomic_ref. What orders it before finish_fill() is the business of
 // whoever joins the workers.
 
@@ -33,11 +39,11 @@ PENSTOCK_INLINE std::int64_t take_room(const RaggedParts& ragged, std::int64_t r
   std::int64_t begin = used.load(std::memory_order_relaxed);
   do {
     if (length > ragged.capacity - begin)
-      throw std::length_error("Ragged::assign: row " + std::to_string(row) + " of field " +
-                              ragged.fill->name + " has " + std::to_string(length) +
-                              " values, those assigned so far have " + std::to_string(begin) +
-                              ", and a batch has room for " + std::to_string(ragged.capacity) +
-                              ": raise the field's Capacity");
+      throw RaggedFull("Ragged::assign: row " + std::to_string(row) + " of field " +
+                       ragged.fill->name + " has " + std::to_string(length) +
+                       " values, those assigned so far have " + std::to_string(begin) +
+                       ", and a batch has room for " + std::to_string(ragged.capacity) +
+                       ": raise the field's Capacity");
   } while (!used.compare_exchange_weak(begin, begin + length, std::memory_order_relaxed));
   return begin;
 }

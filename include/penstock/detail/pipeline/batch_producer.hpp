@@ -21,6 +21,7 @@
 #include <penstock/detail/memory/checks.hpp>
 #include <penstock/detail/memory/copy_from.hpp>
 #include <penstock/detail/memory/fill_checks.hpp>
+#include <penstock/detail/memory/ragged.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/mix.hpp>
 #include <penstock/detail/pipeline/batch_ring.hpp>
@@ -204,9 +205,11 @@ class ProducerCore final : public AnyProducer {
   void fill_row(OpenBatch& open, std::int64_t row, Tools& tools);
   bool replace_row(OpenBatch& open, Sample& sample, Tools& tools);
   std::uint64_t other_sample(const Sample& failed, std::uint64_t attempt, Tools& tools) const;
+  void fail_batch(OpenBatch& open, const char* why) const;
   bool finish_rows(OpenBatch& open, Tools& tools);
   static void drop_from_ticket(FilledBatch& filled, std::span<const std::int64_t> dropped);
   void finish(OpenBatch& open, std::span<const std::int64_t> dropped, Tools& tools);
+  static void check_launches(cudaError_t before);
   void finish_on_device(FilledBatch& filled, Tools& tools);
   Failed failure_of(const OpenBatch& open, std::vector<std::uint64_t> samples) const;
 
@@ -545,7 +548,10 @@ PENSTOCK_INLINE std::optional<Failed> ProducerCore::attempt(OpenBatch& open,
     prepare(open, samples_of, tools);
     const cudaStream_t stream =
         targets_ != nullptr ? targets_->stream(tools.worker) : cudaStream_t{};
-    if (!tools.source->fill_batch(filled.ticket, filled.batch, stream, tools.stop))
+    const cudaError_t before = targets_ != nullptr ? cudaPeekAtLastError() : cudaSuccess;
+    const bool more = tools.source->fill_batch(filled.ticket, filled.batch, stream, tools.stop);
+    if (targets_ != nullptr) check_launches(before);
+    if (!more)
       open.ended.store(true, std::memory_order_relaxed);
     else
       finish(open, {}, tools);
@@ -553,6 +559,14 @@ PENSTOCK_INLINE std::optional<Failed> ProducerCore::attempt(OpenBatch& open,
   } catch (...) {
     return failure_of(open, tools.samples);
   }
+}
+
+/// A kernel that was not launched leaves no other trace than this thread's last error.
+PENSTOCK_INLINE void ProducerCore::check_launches(cudaError_t before) {
+  const cudaError_t now = cudaPeekAtLastError();
+  if (now == before) return;
+  cudaGetLastError();
+  check(now, "what the on_device source called without a check of its own");
 }
 
 /// The source is through with the batch, but for the rows in `dropped`, which ascend.
@@ -568,8 +582,6 @@ PENSTOCK_INLINE void ProducerCore::finish(OpenBatch& open, std::span<const std::
 
 PENSTOCK_INLINE void ProducerCore::finish_on_device(FilledBatch& filled, Tools& tools) {
   filled.samples = layout_.samples(filled.batch, filled.slot->memory.data());
-  // A kernel that was not launched leaves no other trace.
-  check(cudaGetLastError(), "the on_device source: a launch or another call without a check");
   filled.slot->written.record(targets_->stream(tools.worker));
 }
 
@@ -605,13 +617,16 @@ PENSTOCK_INLINE void ProducerCore::fill_rows(const Piece& piece, Tools& tools) {
   }
   const auto each = std::max((Clock::now() - begin) / piece.rows, std::chrono::nanoseconds(1));
   tools.rows_at_once = std::max<std::int64_t>(1, kPiece / each);
-  if (std::memcmp(tools.batch.get(), open.filled.batch, layout_.batch_bytes()) != 0) try {
-      throw std::logic_error(
-          "a per_sample source changed the batch itself: it may only write its row of the fields. "
-          "A member that is no field can be set by a source that is asked for whole batches");
-    } catch (...) {
-      open.fail({std::current_exception(), nullptr, piece.first});
-    }
+  if (std::memcmp(tools.batch.get(), open.filled.batch, layout_.batch_bytes()) != 0)
+    fail_batch(open,
+               "a per_sample source changed the batch itself: it may only write its row of the "
+               "fields. A source that is asked for whole batches can set other members");
+}
+
+/// A failure that no policy for samples covers.
+PENSTOCK_INLINE void ProducerCore::fail_batch(OpenBatch& open, const char* why) const {
+  const SourceError error(open.number / batches_, open.number % batches_, why);
+  open.fail({std::make_exception_ptr(error), nullptr, -1});
 }
 
 PENSTOCK_INLINE void ProducerCore::fill_row(OpenBatch& open, std::int64_t row, Tools& tools) {
@@ -621,7 +636,8 @@ PENSTOCK_INLINE void ProducerCore::fill_row(OpenBatch& open, std::int64_t row, T
                 ticket.batch};
   try {
     tools.source->fill_row(sample, tools.batch.get(), tools.stop);
-    return;
+  } catch (const RaggedFull& error) {
+    fail_batch(open, error.what());  // Another order of the rows would blame another one.
   } catch (...) {
     Failed failed = failure_of(open, {index});
     failed.row = row;
@@ -646,6 +662,9 @@ PENSTOCK_INLINE bool ProducerCore::replace_row(OpenBatch& open, Sample& sample, 
       const_cast<std::uint64_t&>(open.filled.ticket.samples[static_cast<std::size_t>(sample.row)]) =
           sample.index;
       return true;
+    } catch (const RaggedFull& error) {
+      fail_batch(open, error.what());
+      return false;
     } catch (...) {  // The first failure is the one that is reported.
     }
   return false;
