@@ -47,15 +47,15 @@ struct RaggedRow {
   std::int64_t begin, length;
 };
 
-/// What was assigned so far to a ragged field of a batch. Lies behind what is copied of a pinned
-/// block, with a RaggedRow for each row of a full batch behind it. Workers share it: see
-/// detail/memory/ragged.hpp.
 /// A batch has no room for a row. Which row it meets depends on the order of the assignments.
 class RaggedFull : public std::length_error {
  public:
   using std::length_error::length_error;
 };
 
+/// What was assigned so far to a ragged field of a batch. Lies behind what is copied of a pinned
+/// block, with a RaggedRow for each row of a full batch behind it. Workers share it: see
+/// detail/memory/ragged.hpp.
 struct RaggedFill {
   static constexpr std::int64_t unassigned = -1, being_assigned = -2;  // as a row's begin
 
