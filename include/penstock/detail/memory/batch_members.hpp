@@ -78,6 +78,14 @@ constexpr bool is_array_at(std::index_sequence<Before...>, std::index_sequence<B
   return takes_pair && !takes_all_others;
 }
 
+// (Function templates, not generic lambdas: nvcc with newer g++ takes none of these in constants.)
+template <class Batch, std::size_t... At>
+constexpr bool has_array(std::index_sequence<At...>) {
+  return (is_array_at<Batch>(std::make_index_sequence<At>{},
+                             std::make_index_sequence<sizeof...(At) - At - 1>{}) ||
+          ...);
+}
+
 /// 0: the batch is not taken apart, for it has a base class, an array, or many members.
 template <class Batch>
 constexpr std::size_t count_members() {
@@ -88,13 +96,7 @@ constexpr std::size_t count_members() {
     return 0;
   } else {
     constexpr std::size_t size = count_initialisers<Batch>(std::index_sequence<>{});
-    return []<std::size_t... At>(std::index_sequence<At...>) {
-      const bool has_array = (is_array_at<Batch>(std::make_index_sequence<At>{},
-                                                 std::make_index_sequence<size - At - 1>{}) ||
-                              ...);
-      return has_array ? 0 : size;
-    }
-    (std::make_index_sequence<size>{});
+    return has_array<Batch>(std::make_index_sequence<size>{}) ? 0 : size;
   }
 }
 
@@ -140,25 +142,25 @@ constexpr const char* text_with_name() {
   return __PRETTY_FUNCTION__;
 }
 
+template <class Batch, std::size_t... At>
+std::vector<BatchMember> batch_members(std::index_sequence<At...>) {
+  constexpr auto at = members<sizeof...(At)>(specimen<Batch>);
+  const auto offset = [](const void* member) {
+    return static_cast<std::size_t>(static_cast<const std::byte*>(member) -
+                                    reinterpret_cast<const std::byte*>(&specimen<Batch>));
+  };
+  return {BatchMember{offset(std::get<At>(at)), is_view<std::decay_t<decltype(*std::get<At>(at))>>,
+                      text_with_name<MemberPointer{std::get<At>(at)}>()}...};
+}
+
 /// In the order of their declaration; none where the batch is not taken apart.
 template <class Batch>
 std::vector<BatchMember> batch_members() {
   constexpr std::size_t size = count_members<Batch>();
-  if constexpr (size == 0) {
+  if constexpr (size == 0)
     return {};
-  } else {
-    return []<std::size_t... At>(std::index_sequence<At...>) {
-      constexpr auto at = members<size>(specimen<Batch>);
-      const auto offset = [](const void* member) {
-        return static_cast<std::size_t>(static_cast<const std::byte*>(member) -
-                                        reinterpret_cast<const std::byte*>(&specimen<Batch>));
-      };
-      return std::vector<BatchMember>{
-          BatchMember{offset(std::get<At>(at)), is_view<std::decay_t<decltype(*std::get<At>(at))>>,
-                      text_with_name<MemberPointer{std::get<At>(at)}>()}...};
-    }
-    (std::make_index_sequence<size>{});
-  }
+  else
+    return batch_members<Batch>(std::make_index_sequence<size>{});
 }
 
 }  // namespace detail
