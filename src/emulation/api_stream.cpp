@@ -98,6 +98,7 @@ cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* device) {
     const cudaError_t status = call.find(handle, &stream);
     if (status != cudaSuccess) return status;
     if (device == nullptr) return cudaErrorInvalidValue;
+    if (stream->capture != nullptr) return cudaErrorStreamCaptureUnsupported;  // seen on an H100
     *device = stream->device.index;
     return cudaSuccess;
   });

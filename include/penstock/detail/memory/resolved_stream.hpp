@@ -21,13 +21,18 @@
 
 namespace penstock::detail {
 
-/// The device of a created stream. The runtime before CUDA 12.8 does not tell: the answer is
-/// `assumed` then (-1: the current device), and where that is wrong, recording an event on the
-/// stream fails with CudaError.
+/// The device of a created stream. The runtime before CUDA 12.8 does not tell, nor any of a
+/// stream that is being captured: the answer is `assumed` then (-1: the current device), and where
+/// that is wrong, recording an event on the stream fails with CudaError.
 inline int created_stream_device(cudaStream_t stream, [[maybe_unused]] int assumed) {
 #if CUDART_VERSION >= 12080
   int device = 0;
-  check(cudaStreamGetDevice(stream, &device), "cudaStreamGetDevice");
+  const cudaError_t error = cudaStreamGetDevice(stream, &device);
+  if (error == cudaErrorStreamCaptureUnsupported) {  // What refuses the stream comes behind this.
+    cudaGetLastError();
+    return assumed;
+  }
+  check(error, "cudaStreamGetDevice");
   return device;
 #else
   static_cast<void>(stream);
@@ -133,15 +138,14 @@ inline void require_device(const ResolvedStream& stream, int device, const char*
 /// A stream, of any device, that can be used now: throws std::logic_error, which names `call`, for
 /// one that is being captured.
 inline ResolvedStream resolve_usable(cudaStream_t stream, const char* call) {
-  const ResolvedStream resolved = resolve(stream, -1);
-  if (is_captured(stream)) throw_captured(call);
-  return resolved;
+  if (is_captured(stream)) throw_captured(call);  // First: see created_stream_device.
+  return resolve(stream, -1);
 }
 /// The same for a stream that has to be of `device`.
 inline ResolvedStream resolve_usable(cudaStream_t stream, const char* call, int device) {
+  if (is_captured(stream)) throw_captured(call);
   const ResolvedStream resolved = resolve(stream, device);
   require_device(resolved, device, call);
-  if (is_captured(stream)) throw_captured(call);
   return resolved;
 }
 
