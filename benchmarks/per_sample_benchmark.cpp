@@ -71,6 +71,7 @@ struct Run {
 template <class Source>
 Run run(Source source, std::uint64_t batches, std::size_t depth, int workers = kWorkers) {
   PinnedPool pool;
+  pool.reserve(depth + 1, BatchProducer<Images>::block_bytes(layout()));
   const auto begin = Clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
   BatchProducer<Images> producer{

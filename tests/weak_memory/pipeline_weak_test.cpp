@@ -212,3 +212,75 @@ TEST_CASE("weak: without workers, a lease whose end fails tells whoever waits fo
       },
       kExecutions);
 }
+
+TEST_CASE("weak: two workers fill a batch together, each row once, whole when it is delivered",
+          "[prefetcher][per_sample]") {
+  const int failing = GENERATE(-1, 1);
+  explore(
+      [failing] {
+        const auto write_row = [failing](const penstock::Sample& sample, Values& batch) {
+          if (static_cast<int>(sample.index) == failing) throw std::runtime_error("bad");
+          note_access(&batch.value(sample.row), Access::write);
+          batch.value(sample.row) = sample.index;
+        };
+        Prefetcher<Values> prefetcher(penstock::Layout<Values>{2}.field(&Values::value, {}),
+                                      penstock::Sampler{{.samples = 5, .batch_size = 2}},
+                                      penstock::per_sample(write_row),
+                                      {.workers = 2,
+                                       .host_depth = 2,
+                                       .on_failure = penstock::FailurePolicy::skip(),
+                                       .stall_timeout = std::chrono::milliseconds(0)});
+        std::uint64_t next = 0;
+        for (int batch = 0; batch < 3; ++batch) {
+          const auto lease = prefetcher.next(nullptr);
+          for (std::int64_t row = 0; row < lease.samples(); ++row, ++next) {
+            next += static_cast<int>(next) == failing ? 1u : 0u;
+            note_access(&lease->value(row), Access::read);
+            expect(lease->value(row) == next, "the row");
+          }
+        }
+        expect(next == 5 && !prefetcher.next(nullptr), "the end");
+      },
+      kExecutions);
+}
+
+TEST_CASE("weak: a pipeline whose rows several workers fill can go at any moment",
+          "[prefetcher][per_sample]") {
+  const int taken = GENERATE(0, 1);
+  explore(
+      [taken] {
+        Prefetcher<Values> prefetcher(
+            penstock::Layout<Values>{3}.field(&Values::value, {}),
+            penstock::Sampler{{.samples = 12, .batch_size = 3}},
+            penstock::per_sample([](const penstock::Sample& sample, Values& batch) {
+              batch.value(sample.row) = sample.index;
+            }),
+            {.workers = 2, .host_depth = 2, .stall_timeout = std::chrono::milliseconds(0)});
+        for (int i = 0; i < taken; ++i) prefetcher.next(nullptr);
+      },
+      kExecutions);
+}
+
+TEST_CASE("weak: a worker without a source is reported, and wakes whoever waits",
+          "[prefetcher][per_worker]") {
+  explore(
+      [] {
+        std::atomic<int> made{0};
+        const auto make_source = [&made] {
+          if (made.fetch_add(1) == 0) throw std::runtime_error("none");
+          return &write_values;
+        };
+        auto prefetcher = make(2, penstock::per_worker(make_source));
+        std::uint64_t delivered = 0;
+        int reported = 0;
+        while (delivered < 2 || reported < 1) try {
+            const auto lease = prefetcher.next(nullptr);
+            if (!lease) break;
+            expect(read(lease) == delivered++, "the next batch");
+          } catch (const penstock::WorkerError&) {
+            ++reported;
+          }
+        expect(delivered == 2 && reported == 1, "all batches, and the lost worker");
+      },
+      kExecutions);
+}
