@@ -32,8 +32,8 @@ class DeviceNumbers {
  public:
   void operator()(const Ticket& ticket, Numbers& batch, cudaStream_t stream) {
     copied_.synchronize();  // of the batch before: staging is free
-    for (std::size_t i = 0; i < ticket.samples.size(); ++i) (*staging_)[i] = ticket.samples[i];
-    check(cudaMemcpyAsync(batch.sample.data_handle(), &(*staging_)[0],
+    for (std::size_t i = 0; i < ticket.samples.size(); ++i) staging_[i] = ticket.samples[i];
+    check(cudaMemcpyAsync(batch.sample.data_handle(), &staging_[0],
                           ticket.samples.size() * sizeof(std::uint64_t), cudaMemcpyHostToDevice,
                           stream));
     copied_.record(stream);
@@ -49,8 +49,17 @@ class DeviceNumbers {
     if (status != cudaSuccess) throw std::runtime_error(cudaGetErrorName(status));
   }
 
-  std::unique_ptr<PinnedMemory<std::uint64_t>> staging_ =
-      std::make_unique<PinnedMemory<std::uint64_t>>(64);
+  struct Free {
+    void operator()(std::uint64_t* memory) const noexcept { cudaFreeHost(memory); }
+  };
+  // Not PinnedMemory, whose assertions are for the test's own thread.
+  static std::unique_ptr<std::uint64_t[], Free> make_staging() {
+    void* memory = nullptr;
+    check(cudaHostAlloc(&memory, 64 * sizeof(std::uint64_t), cudaHostAllocDefault));
+    return std::unique_ptr<std::uint64_t[], Free>(static_cast<std::uint64_t*>(memory));
+  }
+
+  std::unique_ptr<std::uint64_t[], Free> staging_ = make_staging();
   Event copied_;
 };
 
