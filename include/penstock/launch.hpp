@@ -72,7 +72,7 @@ requires std::is_invocable_v<Op&, std::int64_t>
 [[gnu::always_inline]] inline void for_each(cudaStream_t stream, std::int64_t n, Op op) {
   stream = detail::named(stream);
   using Task = detail::HostTask<Op>;
-  detail::for_each_on_the_real_CUDA_runtime_has_to_be_compiled_by_nvcc();
+  detail::for_each_on_the_real_cuda_runtime_has_to_be_compiled_by_nvcc();
   detail::check_count(n);
   if (n == 0) return;
   std::unique_ptr<Task> task(new Task{n, std::move(op)});

@@ -141,4 +141,4 @@ cudaError_t cudaStreamAddCallback(cudaStream_t handle, cudaStreamCallback_t call
 }  // extern "C"
 
 // Beside cudaLaunchHostFunc: for_each calls both.
-void penstock::detail::for_each_on_the_real_CUDA_runtime_has_to_be_compiled_by_nvcc() noexcept {}
+void penstock::detail::for_each_on_the_real_cuda_runtime_has_to_be_compiled_by_nvcc() noexcept {}

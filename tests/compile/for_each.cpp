@@ -11,7 +11,7 @@
 #endif
 
 #if PENSTOCK_TEST_CASE == 0
-void penstock::detail::for_each_on_the_real_CUDA_runtime_has_to_be_compiled_by_nvcc() noexcept {}
+void penstock::detail::for_each_on_the_real_cuda_runtime_has_to_be_compiled_by_nvcc() noexcept {}
 #endif
 
 int main() {

@@ -40,11 +40,12 @@ inline constexpr std::size_t most_members = 12;
 /// Initialises a member of whatever type, or a base class.
 template <class Batch, bool only_bases = false>
 struct Initialiser {
-  template <class T>
-  requires(!std::is_same_v<T, Batch> && (!only_bases || std::is_base_of_v<T, Batch>)) operator T()
-      const noexcept {        // NOLINT(google-explicit-constructor): it converts to members.
+  // clang-format off
+  // NOLINTNEXTLINE(google-explicit-constructor): it converts to members.
+  template <class T> requires(!std::is_same_v<T, Batch> && (!only_bases || std::is_base_of_v<T, Batch>)) operator T() const noexcept {
     __builtin_unreachable();  // Nobody calls it; clang wants a body.
   }
+  // clang-format on
 };
 template <class Batch, std::size_t = 0>
 using Any = Initialiser<Batch>;

@@ -16,7 +16,7 @@ namespace penstock::detail {
 /// Does nothing. Only penstock::emulated defines it. On the real CUDA runtime a host function would
 /// run `op` on the CPU with pointers to device memory; such a program does not link, and this name
 /// in the linker's message says why. Compile the source that the message names with nvcc.
-void for_each_on_the_real_CUDA_runtime_has_to_be_compiled_by_nvcc() noexcept;
+void for_each_on_the_real_cuda_runtime_has_to_be_compiled_by_nvcc() noexcept;
 
 /// One call of for_each, on the heap from the launch to the run.
 template <class Op>
