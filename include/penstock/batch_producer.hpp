@@ -12,7 +12,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -56,7 +55,7 @@ struct ReleaseSlot {
   void operator()(WrittenSlot* slot) const noexcept;
 };
 
-/// A filled batch, its type erased, or the error in its place. Of host memory: `batch` and the
+/// A filled batch, its type erased. Of host memory: `batch` and the
 /// ticket's samples lie in the block, behind what is copied to the device. Of device memory: all is
 /// in `slot`.
 struct FilledBatch {
@@ -65,7 +64,6 @@ struct FilledBatch {
   void* batch = nullptr;
   Ticket ticket;
   std::int64_t samples = 0;
-  std::exception_ptr error;
 };
 
 /// Queues the copy of what a batch uses, and gives its block back behind it, also where a call
@@ -165,7 +163,6 @@ class BatchProducer {
   std::optional<HostBatch<Batch>> next() {
     std::optional<detail::FilledBatch> host = producer_->next();
     if (!host) return std::nullopt;
-    if (host->error) std::rethrow_exception(host->error);
     return HostBatch<Batch>(std::move(*host), producer_->layout());
   }
 

@@ -53,32 +53,22 @@ class PinnedBlock {
  public:
   PinnedBlock() = default;
   PinnedBlock(PinnedBlock&& other) noexcept
-      : core_(other.core_),
-        entry_(std::exchange(other.entry_, nullptr)),
-        size_(other.size_),
-        refused_(other.refused_) {}
+      : core_(other.core_), entry_(std::exchange(other.entry_, nullptr)) {}
   PinnedBlock& operator=(PinnedBlock&& other) noexcept {
     PinnedBlock taken(std::move(other));
     std::swap(core_, taken.core_);
     std::swap(entry_, taken.entry_);
-    std::swap(size_, taken.size_);
-    std::swap(refused_, taken.refused_);
     return *this;
   }
   /// Gives the block back for use at once: right when no device work reads or writes it any more.
   /// Between a copy and release_after an exception may end the block too early: copy_to does both.
-  ~PinnedBlock() {
-    if (refused_)
-      lose();
-    else
-      release();
-  }
+  ~PinnedBlock() { release(); }
 
   explicit operator bool() const noexcept { return entry_ != nullptr; }
   /// At least 256-byte aligned. The contents are whatever the last owner left.
   std::byte* data() const noexcept;
   /// The bytes that were asked for.
-  std::size_t size() const noexcept { return size_; }
+  std::size_t size() const noexcept;
 
   /// Queues a copy of the first `bytes` bytes to `device` on `stream`, and gives the block back
   /// behind it, also where a call fails: as release_after, with its errors. Throws
@@ -107,14 +97,10 @@ class PinnedBlock {
   void copy_to_named(void* device, std::size_t bytes, cudaStream_t stream);
   void release_after_named(cudaStream_t stream);
   void release_after(const detail::ResolvedStream& stream);
-  void lose() noexcept;
-  PinnedBlock(detail::PinnedPoolCore* core, detail::PinnedEntry* entry, std::size_t size)
-      : core_(core), entry_(entry), size_(size) {}
+  PinnedBlock(detail::PinnedPoolCore* core, detail::PinnedEntry* entry, std::size_t size);
 
   detail::PinnedPoolCore* core_ = nullptr;
   detail::PinnedEntry* entry_ = nullptr;
-  std::size_t size_ = 0;
-  bool refused_ = false;  // A stream was to be waited for, and could not be.
 };
 
 /// All members may be called from any thread. After warm-up neither acquire nor release allocates

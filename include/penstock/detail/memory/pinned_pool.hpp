@@ -47,6 +47,8 @@ struct PinnedEntry : IdleLink<PinnedEntry> {
   }
 
   HostAllocation memory;
+  std::size_t asked = 0;  // bytes, by who holds it
+  bool refused = false;   // Its holder named a stream to be waited for, which was refused.
   std::optional<Event> event;
   int event_device = -1;
   int used_by = 0;                    // the device of the last stream
@@ -429,26 +431,35 @@ PENSTOCK_INLINE std::byte* PinnedBlock::data() const noexcept {
   return entry_ == nullptr ? nullptr : entry_->memory.data();
 }
 
+PENSTOCK_INLINE PinnedBlock::PinnedBlock(detail::PinnedPoolCore* core, detail::PinnedEntry* entry,
+                                         std::size_t size)
+    : core_(core), entry_(entry) {
+  if (entry == nullptr) return;
+  entry->asked = size;
+  entry->refused = false;
+}
+
+PENSTOCK_INLINE std::size_t PinnedBlock::size() const noexcept {
+  return entry_ == nullptr ? 0 : entry_->asked;
+}
+
 PENSTOCK_INLINE void PinnedBlock::release() noexcept {
-  if (entry_ != nullptr) core_->release(std::exchange(entry_, nullptr));
-}
-
-PENSTOCK_INLINE void PinnedBlock::release_after_named(cudaStream_t stream) {
   if (entry_ == nullptr) return;
-  refused_ = true;
-  release_after(detail::resolve_usable(stream, "PinnedBlock::release_after"));
-}
-
-PENSTOCK_INLINE void PinnedBlock::lose() noexcept {
-  if (entry_ == nullptr) return;
-  core_->lose(std::exchange(entry_, nullptr),
+  detail::PinnedEntry* const entry = std::exchange(entry_, nullptr);
+  if (!entry->refused) return core_->release(entry);
+  core_->lose(entry,
               {cudaErrorStreamCaptureUnsupported,
                "a page-locked block is lost: it was destroyed after release_after had refused its "
                "stream, and a copy may still read it"});
 }
 
+PENSTOCK_INLINE void PinnedBlock::release_after_named(cudaStream_t stream) {
+  if (entry_ == nullptr) return;
+  entry_->refused = true;
+  release_after(detail::resolve_usable(stream, "PinnedBlock::release_after"));
+}
+
 PENSTOCK_INLINE void PinnedBlock::release_after(const detail::ResolvedStream& stream) {
-  refused_ = false;
   if (entry_ != nullptr) core_->release_after(std::exchange(entry_, nullptr), stream);
 }
 

@@ -102,7 +102,8 @@ inline ProducerOptions checked(ProducerOptions options, const AnySampler& sample
   return options;
 }
 
-/// What became of a batch, for the consumer.
+/// What became of a batch, for the consumer. With its cell's flags it fills two cache lines: each
+/// further one costs a hand-over as much as all of the rest.
 struct ProducedItem {
   enum class State {
     filled,  ///< some rows may have failed
@@ -112,7 +113,6 @@ struct ProducedItem {
   };
 
   FilledBatch batch;
-  std::int64_t asked = 1;  ///< batches, or samples of a per_sample source
   State state = State::filled;
   std::unique_ptr<std::vector<Failed>> failures{};
 };
@@ -132,6 +132,8 @@ struct alignas(64) OpenBatch : OpenRows {
   }
 };
 
+static_assert(sizeof(std::optional<ProducedItem>) <= 128 - sizeof(std::uint64_t));
+
 class ProducerCore final : public AnyProducer {
  public:
   /// `targets`: of a source that writes device memory, else nullptr.
@@ -142,8 +144,9 @@ class ProducerCore final : public AnyProducer {
   ~ProducerCore() override { stop(); }
 
   std::optional<FilledBatch> next() override;
-  /// The batch at the head of a producer that is ready().
-  FilledBatch take();
+  /// The batch at the head of a producer that is ready(), or `error` in its place; what the batch
+  /// then has is its slot.
+  FilledBatch take(std::exception_ptr& error);
   bool ready() noexcept override;
   bool at_end() noexcept override;
   void stop() noexcept override;
@@ -216,6 +219,7 @@ class ProducerCore final : public AnyProducer {
   Item item_of(OpenBatch& open, Tools& tools);
   std::size_t bytes(const FilledBatch& batch) const;
   bool is_dealt_with(Item& item) noexcept;
+  std::uint64_t asked(const Item& item) const;
   void sample_queue() noexcept;
   bool no_worker_left() const noexcept {
     return lost_.load(std::memory_order_relaxed) == static_cast<std::size_t>(options_.workers);
@@ -736,9 +740,6 @@ PENSTOCK_INLINE void ProducerCore::hand_on(OpenBatch& open, Tools& tools) {
 PENSTOCK_INLINE auto ProducerCore::item_of(OpenBatch& open, Tools& tools) -> Item {
   const bool by_sample = source_.kind == SourceKind::sample;
   Item item;
-  if (by_sample)
-    item.asked =
-        std::max<std::int64_t>(1, static_cast<std::int64_t>(open.filled.ticket.samples.size()));
   std::vector<Failed>& failures = open.failures;
   const auto is_there = [&] {
     if (by_sample && !open.filled.ticket.samples.empty()) return finish_rows(open, tools);
@@ -793,16 +794,21 @@ PENSTOCK_INLINE bool ProducerCore::is_dealt_with(Item& item) noexcept {
     return true;
   }
   if (item.failures == nullptr || item.state == Item::State::thrown) return false;
-  const auto asked = static_cast<std::uint64_t>(item.asked);
+  const bool is_there = item.state == Item::State::filled;
+  std::uint64_t left_out = 0;
+  if (is_there)
+    for (const Failed& failed : *item.failures) left_out += failed.failure->replaced ? 0 : 1;
   for (Failed& failed : *item.failures) {
-    if (log_.tolerates(failed, asked)) continue;
+    if (log_.tolerates(failed, asked(item) + left_out)) continue;
     std::swap(item.failures->front(), failed);
     item.state = Item::State::thrown;
-    return false;
+    break;
   }
+  log_.count(left_out);
+  if (item.state == Item::State::thrown) return false;
   item.failures.reset();
-  if (item.state == Item::State::filled) return false;
-  log_.count(asked);
+  if (is_there) return false;
+  log_.count(asked(item));
   return true;
 }
 
@@ -819,18 +825,27 @@ PENSTOCK_INLINE std::optional<FilledBatch> ProducerCore::next() {
     ring_.wait([this] { return has_lost_worker(); });
     throw_lost_worker();
   }
-  return take();
+  std::exception_ptr error;
+  FilledBatch batch = take(error);
+  if (error) std::rethrow_exception(error);
+  return batch;
 }
 
-PENSTOCK_INLINE FilledBatch ProducerCore::take() {
+PENSTOCK_INLINE FilledBatch ProducerCore::take(std::exception_ptr& error) {
   sample_queue();
   Item& item = ring_.front();
-  log_.count(static_cast<std::uint64_t>(item.asked));
+  log_.count(asked(item));
   FilledBatch batch = std::move(item.batch);
-  if (item.state != Item::State::filled)
-    batch.error = item.failures->front().as_error(log_.policy());
+  if (item.state != Item::State::filled) error = item.failures->front().as_error(log_.policy());
   ring_.pop();
   return batch;
+}
+
+/// What the policy counts: batches, or the samples of a per_sample source, but for those that were
+/// left out.
+PENSTOCK_INLINE std::uint64_t ProducerCore::asked(const Item& item) const {
+  if (source_.kind != SourceKind::sample) return 1;
+  return std::max<std::uint64_t>(1, item.batch.ticket.samples.size());
 }
 
 /// At some takes only: the answer is on a cache line that the workers write for each batch.

@@ -60,13 +60,13 @@ class DeviceStage {
     return reserved_.has_value();
   }
 
-  /// Queues what brings `batch` into its slot. What fails, or has failed, takes the place of the
-  /// batch, slot included: so errors are bounded as batches are.
-  Staged& stage(FilledBatch batch) {
+  /// Queues what brings `batch` into its slot. What fails, or has failed (`error`), takes the place
+  /// of the batch, slot included: so errors are bounded as batches are.
+  Staged& stage(FilledBatch batch, std::exception_ptr&& error) {
     // Once the batch is staged, another worker may have its slot.
     const WrittenSlot* const written = batch.slot.get();
     Staged& staged = occupy(std::move(batch.slot));
-    staged.error = std::move(batch.error);
+    staged.error = std::move(error);
     if (staged.error) return staged;
     staged.samples.assign(batch.ticket.samples.begin(), batch.ticket.samples.end());
     staged.ticket = batch.ticket;

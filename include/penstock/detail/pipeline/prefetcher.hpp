@@ -102,13 +102,13 @@ PENSTOCK_INLINE bool HandOver::stage_next() noexcept {
     queue_.fail(std::move(error));
     return false;
   }
-  FilledBatch batch = producer_->take();
+  FilledBatch batch = producer_->take(error);
   const std::uint64_t next = producer_->position();
   if (on_device_ && batch.slot == nullptr) {  // There was no slot to be had: an error alone.
-    queue_.fail(std::move(batch.error));
+    queue_.fail(std::move(error));
     return true;
   }
-  Staged& staged = stage_.stage(std::move(batch));
+  Staged& staged = stage_.stage(std::move(batch), std::move(error));
   staged.next = next;
   queue_.push(staged);
   return true;
