@@ -384,9 +384,10 @@ PENSTOCK_INLINE void ProducerCore::throw_lost_worker() {
   std::exception_ptr error;
   {
     const std::lock_guard lock(lost_mutex_);
-    std::size_t left = unreported_.load(std::memory_order_relaxed);
-    if (left > 0) unreported_.store(--left, std::memory_order_relaxed);
-    error = lost_workers_[lost_workers_.size() - 1 - left];
+    // A worker that is lost meanwhile adds to it without the lock.
+    const std::size_t left = unreported_.load(std::memory_order_relaxed);
+    if (left > 0) unreported_.fetch_sub(1, std::memory_order_relaxed);
+    error = lost_workers_[lost_workers_.size() - std::max<std::size_t>(1, left)];
   }
   std::rethrow_exception(error);
 }
