@@ -8,6 +8,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <penstock/emulation.hpp>
 #include <penstock/launch.hpp>
 #include <penstock/prefetcher.hpp>
 #include <set>
@@ -165,6 +166,22 @@ TEST_CASE("on_device: skip and replace are by the batch", "[on_device]") {
   const auto samples = run(1);
   CHECK(samples.size() == (replaces ? 32 : 24));
   CHECK(run(3) == samples);
+}
+
+TEST_CASE("on_device: what CUDA fails to mark is no failure of the source, whatever the policy",
+          "[on_device]") {
+  std::atomic<bool> go{false};
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(8, 4),
+                                 on_device([&](const Ticket&, Numbers&, cudaStream_t) {
+                                   while (!go) std::this_thread::yield();
+                                 }),
+                                 {.workers = 1, .on_failure = FailurePolicy::skip()});
+  emulation::fail_call("cudaEventRecord", cudaErrorInvalidResourceHandle);
+  go = true;
+  TestStream stream;
+  CHECK_THROWS_AS(prefetcher.next(stream), CudaError);
+  CHECK(prefetcher.next(stream).ticket().batch == 1);
+  CHECK(prefetcher.stats().skipped == 0);
 }
 
 TEST_CASE("on_device: false ends the data", "[on_device]") {

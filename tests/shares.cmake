@@ -36,7 +36,7 @@ set(penstock_shares_address
     "0 ^examples\\."
     "0 ^penstock_trace\\.(example|interrupt|minimal)$"
     "6 ^penstock_(soak|resume_test|verdict_grid|shared_test|trace)"
-    "6 ^ending\\.fork_checks"
+    "6 ^ending\\.(fork_checks|waits)"
     "6 \\.lazy$"
     "6 \\.random_[2-9]$")
 
@@ -45,7 +45,7 @@ set(penstock_shares_thread
     "2 ^examples\\."
     "2 ^penstock_trace\\.(example|interrupt|minimal)$"
     "6 ^penstock_(soak|resume_test|verdict_grid|shared_test|trace)"
-    "6 ^ending\\.fork_checks"
+    "6 ^ending\\.(fork_checks|waits)"
     "6 ^penstock_fault_tests\\.lazy$"
     "6 \\.eager$"
     "6 \\.random_[2-9]$")

@@ -119,6 +119,8 @@ class BlockLayout {
   /// Bytes behind the block, aligned to 8, that hold what was assigned to ragged fields; a multiple
   /// of 8, and 0 where there are none.
   std::size_t scratch_bytes() const noexcept;
+  /// The most that finish() needs of `spare`.
+  std::size_t spare_bytes() const noexcept;
   /// As bind(), and begins a fill: every row of a ragged field is unassigned.
   void bind_for_source(void* batch, std::byte* block, std::byte* scratch,
                        std::int64_t samples) const;

@@ -90,6 +90,20 @@ TEST_CASE("a stream knows whether it is capturing", "[rules][capture]") {
   CHECK(graph.nodes() == 0);
 }
 
+// Observed on an H100, CUDA 13.0; the documentation does not say so.
+TEST_CASE("a stream that is capturing does not tell its device", "[rules][capture]") {
+  const TestStream stream;
+  int device = -1;
+  REQUIRE_CUDA(cudaStreamGetDevice(stream, &device));
+  CHECK(device == 0);
+  REQUIRE_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  CHECK(cudaStreamGetDevice(stream, &device) == cudaErrorStreamCaptureUnsupported);
+  cudaGetLastError();
+  cudaGraph_t graph = nullptr;
+  if (cudaStreamEndCapture(stream, &graph) == cudaSuccess) CHECK_CUDA(cudaGraphDestroy(graph));
+  cudaGetLastError();
+}
+
 // CUDA Runtime API, Stream Management, cudaStreamGetCaptureInfo: "id_out - Optional location to
 // return an id for the capture sequence, which is unique over the lifetime of the process".
 TEST_CASE("every capture has an id of its own", "[rules][capture]") {

@@ -197,6 +197,14 @@ PENSTOCK_INLINE std::size_t BlockLayout::scratch_bytes() const noexcept {
   return static_cast<std::size_t>(number) * RaggedFill::bytes(batch_size_);
 }
 
+PENSTOCK_INLINE std::size_t BlockLayout::spare_bytes() const noexcept {
+  std::size_t most = 0;
+  for (const Field& field : fields_)
+    if (field.is_ragged())
+      most = std::max(most, static_cast<std::size_t>(field.capacity) * field.sample_bytes);
+  return most;
+}
+
 PENSTOCK_INLINE void BlockLayout::bind_for_source(void* batch, std::byte* block, std::byte* scratch,
                                                   std::int64_t samples) const {
   bind(batch, block, samples);

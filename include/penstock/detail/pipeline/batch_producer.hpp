@@ -9,7 +9,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <exception>
 #include <limits>
 #include <mutex>
@@ -17,12 +16,7 @@
 #include <penstock/cuda.hpp>
 #include <penstock/detail/cores.hpp>
 #include <penstock/detail/measure/worker_trace.hpp>
-#include <penstock/detail/memory/batch_object.hpp>
-#include <penstock/detail/memory/checks.hpp>
-#include <penstock/detail/memory/copy_from.hpp>
-#include <penstock/detail/memory/fill_checks.hpp>
-#include <penstock/detail/memory/resolved_stream.hpp>
-#include <penstock/detail/mix.hpp>
+#include <penstock/detail/pipeline/batch_filler.hpp>
 #include <penstock/detail/pipeline/batch_ring.hpp>
 #include <penstock/detail/pipeline/device_targets.hpp>
 #include <penstock/detail/pipeline/failure_log.hpp>
@@ -38,49 +32,6 @@
 #include <vector>
 
 namespace penstock::detail {
-
-// A block holds the batch's fields, then what is not copied to the device: the ticket's sample
-// numbers, the batch itself, and what was assigned to ragged fields.
-inline std::size_t ticket_offset(const BlockLayout& layout) {
-  return (layout.bytes() + 7) / 8 * 8;
-}
-inline std::size_t batch_offset(const BlockLayout& layout) {
-  const std::size_t samples = static_cast<std::size_t>(layout.batch_size());
-  const std::size_t end = ticket_offset(layout) + samples * sizeof(std::uint64_t);
-  return (end + layout.batch_alignment() - 1) / layout.batch_alignment() * layout.batch_alignment();
-}
-
-inline std::size_t scratch_offset(const BlockLayout& layout) {
-  return (batch_offset(layout) + layout.batch_bytes() + 7) / 8 * 8;
-}
-
-PENSTOCK_INLINE std::size_t block_bytes(const BlockLayout& layout) {
-  constexpr std::size_t kGranule = 256;  // the pool's
-  const std::size_t end = scratch_offset(layout) + layout.scratch_bytes();
-  return (end + kGranule - 1) / kGranule * kGranule;
-}
-
-/// Queues the copy of `batch`, and gives its block back behind it. On the thread that has resolved
-/// the stream. Returns the bytes.
-inline std::size_t copy_to(FilledBatch& batch, const BlockLayout& layout, std::byte* device,
-                           const ResolvedStream& stream) {
-  std::size_t sum = 0;
-  copy_from(batch.block, stream, [&] {
-    layout.for_each_range(batch.batch, batch.samples, [&](std::size_t offset, std::size_t bytes) {
-      check(cudaMemcpyAsync(device + offset, batch.block.data() + offset, bytes,
-                            cudaMemcpyHostToDevice, stream.handle),
-            "cudaMemcpyAsync", bytes);
-      sum += bytes;
-    });
-  });
-  return sum;
-}
-
-PENSTOCK_INLINE void copy_to(FilledBatch& batch, const BlockLayout& layout, std::byte* device,
-                             cudaStream_t stream) {
-  if (!batch.block) throw std::logic_error("HostBatch::copy_to: the batch was released");
-  copy_to(batch, layout, device, resolve_usable(stream, "HostBatch::copy_to"));
-}
 
 /// a * b, or the largest number that a ring can count to.
 inline std::uint64_t saturated_product(std::uint64_t a, std::uint64_t b) {
@@ -101,38 +52,6 @@ inline ProducerOptions checked(ProducerOptions options, const AnySampler& sample
         source.kind == SourceKind::sample ? 4 : static_cast<std::size_t>(options.workers) + 2;
   return options;
 }
-
-/// What became of a batch, for the consumer. With its cell's flags it fills two cache lines: each
-/// further one costs a hand-over as much as all of the rest.
-struct ProducedItem {
-  enum class State {
-    filled,  ///< some rows may have failed
-    failed,  ///< all of it
-    thrown,  ///< the first failure is to be thrown
-    ended,   ///< the source said that there is no more
-  };
-
-  FilledBatch batch;
-  State state = State::filled;
-  std::unique_ptr<std::vector<Failed>> failures{};
-};
-
-/// A batch that workers fill.
-struct alignas(64) OpenBatch : OpenRows {
-  std::uint64_t number = 0;
-  std::uint64_t pattern = 0;  // of FillChecks
-  FilledBatch filled;
-  std::atomic<bool> ended{false};
-  std::mutex mutex;  // of what follows
-  std::vector<Failed> failures;
-
-  void fail(Failed failed) {
-    const std::lock_guard lock(mutex);
-    failures.push_back(std::move(failed));
-  }
-};
-
-static_assert(sizeof(std::optional<ProducedItem>) <= 128 - sizeof(std::uint64_t));
 
 class ProducerCore final : public AnyProducer {
  public:
@@ -173,51 +92,19 @@ class ProducerCore final : public AnyProducer {
   void throw_lost_worker();
 
  private:
-  using Piece = OpenBatches<OpenBatch>::Piece;
+  using Piece = BatchFiller::Piece;
   using Item = ProducedItem;
-
-  /// What one thread fills batches with.
-  struct Tools {
-    std::size_t worker;
-    WorkerTrace& trace;
-    std::stop_token stop;
-    std::unique_ptr<WorkerSource> source;
-    BatchObject batch;  // this worker's view of a batch that several fill
-    std::vector<std::uint64_t> samples{};
-    std::vector<std::int64_t> dropped{};
-    std::vector<std::byte> spare{};  // to put rows in order
-    std::int64_t rows_at_once = 1;
-  };
 
   void start();
   void work(std::size_t worker, const std::stop_token& stop) noexcept;
-  void run(Tools& tools);
+  void run(WorkerTools& tools);
   std::unique_ptr<WorkerSource> make_source(std::size_t worker) noexcept;
 
-  Piece next_piece(Tools& tools);
-  OpenBatch* open_next(Tools& tools);
+  Piece next_piece(WorkerTools& tools);
+  OpenBatch* open_next(WorkerTools& tools);
   bool enter(WorkerTrace& trace);
-  bool acquire(FilledBatch& memory, Tools& tools);
-  void prepare(OpenBatch& open, std::uint64_t samples_of, Tools& tools);
-
-  void fill(const Piece& piece, Tools& tools);
-  void fill_whole(OpenBatch& open, Tools& tools);
-  std::optional<Failed> attempt(OpenBatch& open, std::uint64_t samples_of, Tools& tools);
-  void fill_rows(const Piece& piece, Tools& tools);
-  void fill_row(OpenBatch& open, std::int64_t row, Tools& tools);
-  bool replace_row(OpenBatch& open, Sample& sample, Tools& tools);
-  std::uint64_t other_sample(const Sample& failed, std::uint64_t attempt, Tools& tools) const;
-  void fail_batch(OpenBatch& open, const char* why) const;
-  bool finish_rows(OpenBatch& open, Tools& tools);
-  static void drop_from_ticket(FilledBatch& filled, std::span<const std::int64_t> dropped);
-  void finish(OpenBatch& open, std::span<const std::int64_t> dropped, Tools& tools);
-  static void check_launches(cudaError_t before);
-  void finish_on_device(FilledBatch& filled, Tools& tools);
-  Failed failure_of(const OpenBatch& open, std::vector<std::uint64_t> samples) const;
-
-  void hand_on(OpenBatch& open, Tools& tools);
-  Item item_of(OpenBatch& open, Tools& tools);
-  std::size_t bytes(const FilledBatch& batch) const;
+  bool acquire(FilledBatch& memory, WorkerTools& tools);
+  void hand_on(OpenBatch& open, WorkerTools& tools);
   bool is_dealt_with(Item& item) noexcept;
   std::uint64_t asked(const Item& item) const;
   void sample_queue() noexcept;
@@ -229,10 +116,10 @@ class ProducerCore final : public AnyProducer {
   const BlockLayout& layout_ = *shared_layout_;
   const AnySampler sampler_;
   const ErasedSource source_;
+  BatchFiller filler_;
   PinnedPool& pool_;
   DeviceTargets* const targets_;
   const OwnerProcess process_;
-  std::optional<FillChecks> checks_;  // with PENSTOCK_CHECKS
   ProducerOptions options_;
   std::uint64_t batches_;  // of an epoch
   std::uint64_t total_;    // of all epochs
@@ -273,6 +160,7 @@ PENSTOCK_INLINE ProducerCore::ProducerCore(const BlockLayout& layout, AnySampler
     : shared_layout_(std::make_shared<const BlockLayout>(layout)),
       sampler_(std::move(sampler)),
       source_(std::move(source)),
+      filler_(layout_, sampler_, source_.kind, options.on_failure.action(), targets),
       pool_(pool),
       targets_(targets),
       options_(checked(std::move(options), sampler_, source_)),
@@ -284,8 +172,6 @@ PENSTOCK_INLINE ProducerCore::ProducerCore(const BlockLayout& layout, AnySampler
       open_(static_cast<std::size_t>(options_.workers)),
       log_(options_.on_failure),
       traces_(static_cast<std::size_t>(options_.workers)) {
-  layout_.require_fields();
-  if (checks() && targets_ == nullptr) checks_.emplace(layout_);
   if (batches_ == 0)
     throw std::invalid_argument("the sampler has no batch: its batches() must be at least 1");
   seek(0, 0);
@@ -350,7 +236,7 @@ PENSTOCK_INLINE void ProducerCore::work(std::size_t worker, const std::stop_toke
     // Where this fails, the calls that need the device say so, at a batch's place.
     cudaSetDevice(device_);
     const WorkerTrace::Shift shift(traces_[worker]);
-    Tools tools{worker, traces_[worker], stop, make_source(worker), BatchObject(layout_)};
+    WorkerTools tools{worker, traces_[worker], stop, make_source(worker), BatchObject(layout_)};
     if (tools.source != nullptr) run(tools);
   }
   running_.fetch_sub(1, std::memory_order_release);
@@ -392,15 +278,18 @@ PENSTOCK_INLINE void ProducerCore::throw_lost_worker() {
   std::rethrow_exception(error);
 }
 
-PENSTOCK_INLINE void ProducerCore::run(Tools& tools) {
-  tools.samples.reserve(static_cast<std::size_t>(layout_.batch_size()));
+PENSTOCK_INLINE void ProducerCore::run(WorkerTools& tools) {
+  filler_.equip(tools);
   while (const Piece piece = next_piece(tools)) {
-    if (piece.rows > 0) fill(piece, tools);
+    if (piece.rows > 0) {
+      tools.trace.work_on(piece.batch->number);
+      filler_.fill(piece, tools);
+    }
     if (piece.batch->count_filled(piece.rows)) hand_on(*piece.batch, tools);
   }
 }
 
-PENSTOCK_INLINE auto ProducerCore::next_piece(Tools& tools) -> Piece {
+PENSTOCK_INLINE auto ProducerCore::next_piece(WorkerTools& tools) -> Piece {
   if (source_.kind != SourceKind::sample) {
     OpenBatch* const open = open_next(tools);
     return open == nullptr ? Piece{} : open_.whole(*open);
@@ -414,7 +303,7 @@ PENSTOCK_INLINE auto ProducerCore::next_piece(Tools& tools) -> Piece {
 }
 
 /// Opens the next batch. nullptr: there is none, or stop was requested.
-PENSTOCK_INLINE OpenBatch* ProducerCore::open_next(Tools& tools) {
+PENSTOCK_INLINE OpenBatch* ProducerCore::open_next(WorkerTools& tools) {
   if (!enter(tools.trace)) return nullptr;
   // The memory comes before the number, so that the oldest number always has some.
   FilledBatch memory;
@@ -433,18 +322,10 @@ PENSTOCK_INLINE OpenBatch* ProducerCore::open_next(Tools& tools) {
   open.ended.store(false, std::memory_order_relaxed);
   open.failures.clear();
   open.set_rows(0);
-  if (no_memory) {
+  if (no_memory)
     open.fail({std::move(no_memory), nullptr});
-  } else if (source_.kind != SourceKind::sample) {
-    open.set_rows(1);
-  } else {
-    try {
-      prepare(open, open.number, tools);
-      open.set_rows(static_cast<std::int64_t>(open.filled.ticket.samples.size()));
-    } catch (...) {
-      open.fail(failure_of(open, tools.samples));
-    }
-  }
+  else
+    filler_.begin(open, tools);
   return &open;
 }
 
@@ -456,7 +337,7 @@ PENSTOCK_INLINE bool ProducerCore::enter(WorkerTrace& trace) {
 }
 
 /// A pinned block, or a device slot; false: stop was requested.
-PENSTOCK_INLINE bool ProducerCore::acquire(FilledBatch& memory, Tools& tools) {
+PENSTOCK_INLINE bool ProducerCore::acquire(FilledBatch& memory, WorkerTools& tools) {
   const auto try_now = [&] {
     if (targets_ != nullptr)
       memory.slot.reset(targets_->try_acquire(tools.worker));
@@ -475,259 +356,11 @@ PENSTOCK_INLINE bool ProducerCore::acquire(FilledBatch& memory, Tools& tools) {
   return memory.slot != nullptr || memory.block;
 }
 
-/// Gives the batch its ticket, with the samples of batch `samples_of`, and binds it to its memory.
-PENSTOCK_INLINE void ProducerCore::prepare(OpenBatch& open, std::uint64_t samples_of,
-                                           Tools& tools) {
-  const std::uint64_t epoch = open.number / batches_, batch = open.number % batches_;
-  std::vector<std::uint64_t>& samples = tools.samples;
-  samples.clear();
-  sampler_.samples(epoch, samples_of % batches_, samples);
-  if (samples.empty() || samples.size() > static_cast<std::size_t>(layout_.batch_size()))
-    throw std::length_error("the sampler names " + std::to_string(samples.size()) +
-                            " samples, the layout has room for 1 to " +
-                            std::to_string(layout_.batch_size()));
-
-  FilledBatch& filled = open.filled;
-  const bool on_device = filled.slot != nullptr;
-  std::byte* const memory = on_device ? filled.slot->memory.data() : filled.block.data();
-  // On the host the sample numbers and the batch stand behind the fields, so they live as long.
-  std::uint64_t* numbers = nullptr;
-  if (on_device) {
-    filled.slot->samples.assign(samples.begin(), samples.end());
-    numbers = filled.slot->samples.data();
-    filled.batch = filled.slot->object.get();
-  } else {
-    numbers = reinterpret_cast<std::uint64_t*>(memory + ticket_offset(layout_));
-    std::copy(samples.begin(), samples.end(), numbers);
-    filled.batch = memory + batch_offset(layout_);
-    if (checks_) open.pattern = checks_->blank(memory);
-  }
-  filled.ticket = {epoch,
-                   batch,
-                   batch_seed(sampler_.seed(), epoch, batch),
-                   {numbers, samples.size()},
-                   sampler_.seed()};
-  const auto rows = static_cast<std::int64_t>(samples.size());
-  if (on_device)
-    layout_.bind(filled.batch, memory, rows);
-  else
-    layout_.bind_for_source(filled.batch, memory, memory + scratch_offset(layout_), rows);
-}
-
-PENSTOCK_INLINE void ProducerCore::fill(const Piece& piece, Tools& tools) {
-  tools.trace.work_on(piece.batch->number);
-  const ScopedRange range(markers::fill, piece.batch->number % batches_);
-  if (source_.kind == SourceKind::sample)
-    fill_rows(piece, tools);
-  else
-    fill_whole(*piece.batch, tools);
-}
-
-// ---- Whole batches ------------------------------------------------------------------------------
-
-PENSTOCK_INLINE void ProducerCore::fill_whole(OpenBatch& open, Tools& tools) {
-  std::optional<Failed> failed = attempt(open, open.number, tools);
-  if (!failed) return;
-  if (failed->failure && options_.on_failure.action() == FailurePolicy::Action::replace) {
-    // In its place, other batches of the epoch.
-    constexpr std::uint64_t kAttempts = 3;
-    const std::uint64_t first = open.number - open.number % batches_;
-    const std::uint64_t seed =
-        batch_seed(sampler_.seed(), open.number / batches_, open.number % batches_);
-    for (std::uint64_t i = 0; i < kAttempts && batches_ > 1 && !failed->failure->replaced; ++i) {
-      const std::uint64_t step = 1 + mix64(seed + i) % (batches_ - 1);
-      const std::uint64_t other = first + (open.number - first + step) % batches_;
-      failed->failure->replaced = !attempt(open, other, tools);
-    }
-  }
-  open.fail(std::move(*failed));
-}
-
-/// Fills the batch with the samples of batch `samples_of`; returns what failed.
-PENSTOCK_INLINE std::optional<Failed> ProducerCore::attempt(OpenBatch& open,
-                                                            std::uint64_t samples_of,
-                                                            Tools& tools) {
-  FilledBatch& filled = open.filled;
-  try {
-    prepare(open, samples_of, tools);
-    const cudaStream_t stream =
-        targets_ != nullptr ? targets_->stream(tools.worker) : cudaStream_t{};
-    const cudaError_t before = targets_ != nullptr ? cudaPeekAtLastError() : cudaSuccess;
-    const bool more = tools.source->fill_batch(filled.ticket, filled.batch, stream, tools.stop);
-    if (targets_ != nullptr) check_launches(before);
-    if (!more)
-      open.ended.store(true, std::memory_order_relaxed);
-    else
-      finish(open, {}, tools);
-    return std::nullopt;
-  } catch (...) {
-    return failure_of(open, tools.samples);
-  }
-}
-
-/// A kernel that was not launched leaves no other trace than this thread's last error.
-PENSTOCK_INLINE void ProducerCore::check_launches(cudaError_t before) {
-  const cudaError_t now = cudaPeekAtLastError();
-  if (now == before) return;
-  cudaGetLastError();
-  check(now, "what the on_device source called without a check of its own");
-}
-
-/// The source is through with the batch, but for the rows in `dropped`, which ascend.
-PENSTOCK_INLINE void ProducerCore::finish(OpenBatch& open, std::span<const std::int64_t> dropped,
-                                          Tools& tools) {
-  FilledBatch& filled = open.filled;
-  if (filled.slot != nullptr) return finish_on_device(filled, tools);
-  std::byte* const block = filled.block.data();
-  const auto asked = static_cast<std::int64_t>(filled.ticket.samples.size());
-  if (checks_) checks_->check(filled.batch, block, asked, open.pattern, dropped);
-  filled.samples = layout_.finish(filled.batch, block, dropped, tools.spare);
-}
-
-PENSTOCK_INLINE void ProducerCore::finish_on_device(FilledBatch& filled, Tools& tools) {
-  filled.samples = layout_.samples(filled.batch, filled.slot->memory.data());
-  filled.slot->written.record(targets_->stream(tools.worker));
-}
-
-/// Of the exception that is being handled.
-PENSTOCK_INLINE Failed ProducerCore::failure_of(const OpenBatch& open,
-                                                std::vector<std::uint64_t> samples) const {
-  std::string what = "an exception that is no std::exception";
-  try {
-    throw;
-  } catch (const std::exception& error) {
-    what = error.what();
-  } catch (...) {
-  }
-  return {std::current_exception(),
-          std::make_unique<Failure>(Failure{open.number / batches_, open.number % batches_,
-                                            std::move(samples), std::move(what)})};
-}
-
-// ---- Rows ---------------------------------------------------------------------------------------
-
-/// Fills the rows of a piece, and sets how many to take next: as many as take long against the cost
-/// of taking them.
-PENSTOCK_INLINE void ProducerCore::fill_rows(const Piece& piece, Tools& tools) {
-  using Clock = std::chrono::steady_clock;
-  constexpr std::chrono::nanoseconds kPiece = std::chrono::microseconds(50);
-  OpenBatch& open = *piece.batch;
-  // The worker's own view: what one source sets in it is nothing that another one reads.
-  std::memcpy(tools.batch.get(), open.filled.batch, layout_.batch_bytes());
-  const auto begin = Clock::now();
-  for (std::int64_t row = piece.first; row < piece.first + piece.rows; ++row) {
-    if (tools.stop.stop_requested()) return open.ended.store(true, std::memory_order_relaxed);
-    fill_row(open, row, tools);
-  }
-  const auto each = std::max((Clock::now() - begin) / piece.rows, std::chrono::nanoseconds(1));
-  tools.rows_at_once = std::max<std::int64_t>(1, kPiece / each);
-  if (std::memcmp(tools.batch.get(), open.filled.batch, layout_.batch_bytes()) != 0)
-    fail_batch(open,
-               "a per_sample source changed the batch itself: it may only write its row of the "
-               "fields. A source that is asked for whole batches can set other members");
-}
-
-/// A failure that no policy for samples covers.
-PENSTOCK_INLINE void ProducerCore::fail_batch(OpenBatch& open, const char* why) const {
-  const SourceError error(open.number / batches_, open.number % batches_, why);
-  open.fail({std::make_exception_ptr(error), nullptr, -1});
-}
-
-PENSTOCK_INLINE void ProducerCore::fill_row(OpenBatch& open, std::int64_t row, Tools& tools) {
-  const Ticket& ticket = open.filled.ticket;
-  const std::uint64_t index = ticket.samples[static_cast<std::size_t>(row)];
-  Sample sample{index, row, sample_seed(ticket.run_seed, ticket.epoch, index), ticket.epoch,
-                ticket.batch};
-  try {
-    tools.source->fill_row(sample, tools.batch.get(), tools.stop);
-  } catch (const RaggedFull& error) {
-    fail_batch(open, error.what());  // Another order of the rows would blame another one.
-  } catch (...) {
-    Failed failed = failure_of(open, {index});
-    failed.row = row;
-    failed.failure->what = "sample " + std::to_string(index) + ": " + failed.failure->what;
-    failed.failure->replaced = options_.on_failure.action() == FailurePolicy::Action::replace &&
-                               replace_row(open, sample, tools);
-    open.fail(std::move(failed));
-  }
-}
-
-/// Fills the row with another sample; false: three of them failed too, or there is none.
-PENSTOCK_INLINE bool ProducerCore::replace_row(OpenBatch& open, Sample& sample, Tools& tools) {
-  constexpr std::uint64_t kAttempts = 3;
-  const Sample failed = sample;
-  for (std::uint64_t i = 0; i < kAttempts; ++i) try {
-      sample.index = other_sample(failed, i, tools);
-      if (sample.index == failed.index) continue;
-      layout_.clear_row(open.filled.batch, sample.row);
-      sample.seed = sample_seed(open.filled.ticket.run_seed, sample.epoch, sample.index);
-      tools.source->fill_row(sample, tools.batch.get(), tools.stop);
-      // The numbers lie in the block, behind the fields; the row is this worker's.
-      const_cast<std::uint64_t&>(open.filled.ticket.samples[static_cast<std::size_t>(sample.row)]) =
-          sample.index;
-      return true;
-    } catch (const RaggedFull& error) {
-      fail_batch(open, error.what());
-      return false;
-    } catch (...) {  // The first failure is the one that is reported.
-    }
-  return false;
-}
-
-/// A pure function of (run seed, epoch, index) and `attempt`: any sample of the data set, or, where
-/// the sampler does not say how large that is, of the epoch's batches.
-PENSTOCK_INLINE std::uint64_t ProducerCore::other_sample(const Sample& failed,
-                                                         std::uint64_t attempt,
-                                                         Tools& tools) const {
-  const std::uint64_t draw = mix64(failed.seed + attempt);
-  if (const std::uint64_t all = sampler_.start().samples; all > 0) return draw % all;
-  tools.samples.clear();
-  sampler_.samples(failed.epoch, draw % batches_, tools.samples);
-  return tools.samples.at(mix64(draw) % std::max<std::size_t>(tools.samples.size(), 1));
-}
-
-/// After the last row: leaves out what failed. False: there is no batch.
-PENSTOCK_INLINE bool ProducerCore::finish_rows(OpenBatch& open, Tools& tools) {
-  std::vector<Failed>& failures = open.failures;
-  std::stable_sort(failures.begin(), failures.end(),
-                   [](const Failed& a, const Failed& b) { return a.row < b.row; });
-  const bool skips = options_.on_failure.action() == FailurePolicy::Action::skip;
-  const auto fatal = std::find_if(failures.begin(), failures.end(), [&](const Failed& failed) {
-    return !failed.failure || !(failed.failure->replaced || skips);
-  });
-  if (fatal != failures.end()) {
-    std::swap(failures.front(), *fatal);
-    failures.erase(failures.begin() + 1, failures.end());
-    return false;
-  }
-  tools.dropped.clear();
-  if (skips)
-    for (const Failed& failed : failures) tools.dropped.push_back(failed.row);
-  if (tools.dropped.size() == open.filled.ticket.samples.size()) return false;
-  finish(open, tools.dropped, tools);
-  if (!tools.dropped.empty()) drop_from_ticket(open.filled, tools.dropped);
-  return true;
-}
-
-PENSTOCK_INLINE void ProducerCore::drop_from_ticket(FilledBatch& filled,
-                                                    std::span<const std::int64_t> dropped) {
-  // The numbers lie in the block, behind the fields.
-  auto* const numbers = const_cast<std::uint64_t*>(filled.ticket.samples.data());
-  std::size_t kept = 0;
-  for (std::size_t row = 0; row < filled.ticket.samples.size(); ++row) {
-    if (!dropped.empty() && static_cast<std::size_t>(dropped.front()) == row)
-      dropped = dropped.subspan(1);
-    else
-      numbers[kept++] = numbers[row];
-  }
-  filled.ticket.samples = {numbers, kept};
-}
-
 // ---- From the workers to the consumer -----------------------------------------------------------
 
-PENSTOCK_INLINE void ProducerCore::hand_on(OpenBatch& open, Tools& tools) {
+PENSTOCK_INLINE void ProducerCore::hand_on(OpenBatch& open, WorkerTools& tools) {
   const std::uint64_t number = open.number;
-  Item item = item_of(open, tools);
+  Item item = filler_.finish(open, tools);
   open_.close(open);
   if (item.state == Item::State::ended) ring_.close();
   ring_.publish(number, std::move(item));
@@ -735,41 +368,6 @@ PENSTOCK_INLINE void ProducerCore::hand_on(OpenBatch& open, Tools& tools) {
     tools.trace.hand_on();
     options_.on_ready();
   }
-}
-
-/// What has become of a batch whose last row is filled.
-PENSTOCK_INLINE auto ProducerCore::item_of(OpenBatch& open, Tools& tools) -> Item {
-  const bool by_sample = source_.kind == SourceKind::sample;
-  Item item;
-  std::vector<Failed>& failures = open.failures;
-  const auto is_there = [&] {
-    if (by_sample && !open.filled.ticket.samples.empty()) return finish_rows(open, tools);
-    return failures.empty() || (failures.front().failure && failures.front().failure->replaced);
-  };
-  try {
-    if (open.ended.load(std::memory_order_relaxed))
-      item.state = Item::State::ended;
-    else if (!is_there())
-      item.state = Item::State::failed;
-  } catch (...) {
-    item.state = Item::State::failed;
-    failures.clear();
-    failures.push_back(failure_of(open, tools.samples));
-  }
-  if (!failures.empty()) item.failures = std::make_unique<std::vector<Failed>>(std::move(failures));
-  if (item.state == Item::State::filled) tools.trace.count_batch(bytes(open.filled));
-  // A failed batch keeps its slot, in which the error is staged.
-  if (item.state != Item::State::filled) open.filled.block = PinnedBlock();
-  if (item.state == Item::State::ended) open.filled.slot.reset();
-  item.batch = std::move(open.filled);
-  return item;
-}
-
-PENSTOCK_INLINE std::size_t ProducerCore::bytes(const FilledBatch& batch) const {
-  std::size_t sum = 0;
-  layout_.for_each_range(batch.batch, batch.samples,
-                         [&](std::size_t, std::size_t part) { sum += part; });
-  return sum;
 }
 
 PENSTOCK_INLINE bool ProducerCore::ready() noexcept {
