@@ -69,7 +69,8 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatu
     Stream* stream = nullptr;
     cudaError_t status = call.find(handle, &stream);
     if (status != cudaSuccess) return status;
-    if (capture_status == nullptr) return cudaErrorInvalidValue;
+    if (capture_status == nullptr || (edges != nullptr && dependencies == nullptr))
+      return cudaErrorInvalidValue;
     status = call.runtime.captures.admit_look(*stream);
     if (status != cudaSuccess) return status;
     *capture_status = status_of(*stream);

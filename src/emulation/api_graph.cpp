@@ -26,6 +26,15 @@ UserObject* find(const Call& call, cudaUserObject_t handle) {
   return call.runtime.user_objects.find(reinterpret_cast<std::uint64_t>(handle));
 }
 
+/// A graph that allocates or frees memory has one executable at a time.
+bool may_be_instantiated(const Call& call, const Graph& graph) {
+  if (!graph.body()->orders_memory()) return true;
+  bool free = true;
+  call.runtime.graph_execs.for_each(
+      [&](const GraphExec& exec) { free = free && !exec.is_of(graph); });
+  return free;
+}
+
 cudaError_t instantiate(Call& call, cudaGraphExec_t* exec, cudaGraph_t graph_handle,
                         unsigned long long flags) {
   const Graph* const graph = find(call, graph_handle);
@@ -33,6 +42,7 @@ cudaError_t instantiate(Call& call, cudaGraphExec_t* exec, cudaGraph_t graph_han
     return cudaErrorInvalidValue;
   if ((flags & cudaGraphInstantiateFlagDeviceLaunch) != 0) return cudaErrorNotSupported;
   if ((flags & ~kInstantiateFlags) != 0) return cudaErrorInvalidValue;
+  if (!may_be_instantiated(call, *graph)) return cudaErrorInvalidValue;
   const bool frees_on_launch = (flags & cudaGraphInstantiateFlagAutoFreeOnLaunch) != 0;
   *exec = reinterpret_cast<cudaGraphExec_t>(call.runtime.graph_execs.add(
       Ref<GraphExec>(new GraphExec(call.runtime, *graph, frees_on_launch))));
@@ -136,8 +146,7 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec_handle, cudaGraph_t graph_h
     GraphExec* const exec = find(call, exec_handle);
     const Graph* const graph = find(call, graph_handle);
     if (exec == nullptr || graph == nullptr || info == nullptr) return cudaErrorInvalidValue;
-    *info = cudaGraphExecUpdateResultInfo{};
-    info->result = exec->update(*graph);
+    exec->update(*graph, *info);
     return info->result == cudaGraphExecUpdateSuccess ? cudaSuccess
                                                       : cudaErrorGraphExecUpdateFailure;
   });

@@ -57,9 +57,15 @@ cudaError_t release(Call& call, void* data, Origin one, Origin other) {
 
 /// Stream-ordered memory is freed at once: that nothing uses it any more is the program's concern.
 cudaError_t release_ordered(Call& call, const Allocation& allocation) {
-  if (allocation.origin == Origin::graph) return call.runtime.free_graph_memory(allocation.data);
+  const Memory& memory = call.runtime.memory;
+  if (allocation.origin == Origin::graph) {
+    const cudaError_t status = call.runtime.free_graph_memory(allocation.data);
+    if (status == cudaSuccess) memory.refresh(allocation.data, allocation.bytes);
+    return status;
+  }
   // The pool forgets what `allocation` refers to.
   const Allocation freed = allocation;  // NOLINT(performance-unnecessary-copy-initialization)
+  memory.refresh(freed.data, freed.bytes);
   freed.pool->free(freed, Mark{});
   return cudaSuccess;
 }

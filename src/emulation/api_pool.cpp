@@ -73,11 +73,13 @@ cudaError_t free(Call& call, void* data, cudaStream_t handle) {
   if (!of_graph && allocation.origin != Origin::pool) return cudaErrorInvalidValue;
   if (of_graph) {
     status = call.runtime.free_graph_memory(data);
-    return status == cudaSuccess ? call.submit(*stream, FreeWork{data, allocation.bytes}) : status;
+    if (status != cudaSuccess) return status;
   }
   Task* const task = call.runtime.scheduler.task(call.name(), FreeWork{data, allocation.bytes});
-  task->kept_alive = Ref<Counted>(allocation.pool.get());
-  allocation.pool->free(allocation, call.runtime.scheduler.submit(*stream, task));
+  task->kept_alive = of_graph ? Ref<Counted>(call.runtime.graph_memory[data])
+                              : Ref<Counted>(allocation.pool.get());
+  Mark freed = call.runtime.scheduler.submit(*stream, task);
+  if (!of_graph) allocation.pool->free(allocation, std::move(freed));
   return cudaSuccess;
 }
 

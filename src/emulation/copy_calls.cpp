@@ -2,6 +2,7 @@
 #include "copy_calls.hpp"
 
 #include <cstring>
+#include <utility>
 
 namespace penstock::emulation::detail {
 
@@ -10,40 +11,48 @@ namespace {
 // What CUDA stages without waiting for the stream.
 constexpr std::size_t kStagedAtOnce = std::size_t{64} << 10;
 
-/// One side of a copy.
-struct Side {
-  bool device = false, host = false, pageable = false;
-  int index = -1;  ///< of its device, when it is only there
-};
+Place place_of(const Allocation* allocation) {
+  if (allocation == nullptr) return {};
+  if (allocation->page_locked()) return {cudaMemoryTypeHost, cudaInvalidDeviceId};
+  const bool managed = allocation->origin == Origin::managed;
+  return {managed ? cudaMemoryTypeManaged : cudaMemoryTypeDevice, allocation->device};
+}
 
-bool describe(const Memory& memory, const void* data, std::size_t bytes, Side& side) {
+bool pageable(const Place& place) {
+  return place.type == cudaMemoryTypeUnregistered;
+}
+bool on_device(const Place& place) {
+  return place.type == cudaMemoryTypeDevice || place.type == cudaMemoryTypeManaged;
+}
+bool on_host(const Place& place) {
+  return place.type != cudaMemoryTypeDevice;
+}
+
+bool describe(const Memory& memory, const void* data, std::size_t bytes, Place& place) {
   const Range range = memory.classify(data, bytes);
-  if (!range.valid) return false;
-  side.pageable = range.allocation == nullptr;
-  const bool managed = !side.pageable && range.allocation->origin == Origin::managed;
-  side.host = side.pageable || managed || range.allocation->page_locked();
-  side.device = !side.host || managed;
-  if (side.device) side.index = range.allocation->device;
-  return true;
+  place = place_of(range.allocation);
+  return range.valid;
 }
 
 /// Whether the two sides allow this kind of copy; managed memory is on both. Finds the kind for
 /// cudaMemcpyDefault.
-bool fits(const Side& destination, const Side& source, cudaMemcpyKind& kind) {
+bool fits(const Place& destination, const Place& source, cudaMemcpyKind& kind) {
   if (kind == cudaMemcpyDefault) {
-    const bool to_device = destination.device, from_device = source.device;
+    const bool to_device = on_device(destination), from_device = on_device(source);
     kind = to_device ? (from_device ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice)
                      : (from_device ? cudaMemcpyDeviceToHost : cudaMemcpyHostToHost);
     return true;
   }
   const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
   const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
-  return (to_device ? destination.device : destination.host) &&
-         (from_device ? source.device : source.host);
+  return (to_device ? on_device(destination) : on_host(destination)) &&
+         (from_device ? on_device(source) : on_host(source));
 }
 
-std::size_t extent(std::size_t pitch, const CopyRequest& request) {
-  return (request.height - 1) * pitch + request.width;
+/// From the first byte to behind the last one; false when no memory is that large.
+bool extent(std::size_t pitch, const CopyRequest& request, std::size_t& bytes) {
+  return !__builtin_mul_overflow(request.height - 1, pitch, &bytes) &&
+         !__builtin_add_overflow(bytes, request.width, &bytes);
 }
 
 /// Checks the request against the memory; an empty one is left with a width of 0.
@@ -56,15 +65,16 @@ cudaError_t make_work(const Memory& memory, const CopyRequest& request, CopyWork
   if (request.width == 0 || request.height == 0) return cudaSuccess;
   if (request.width > request.destination_pitch || request.width > request.source_pitch)
     return cudaErrorInvalidPitchValue;
-  Side destination, source;
-  if (!describe(memory, request.destination, extent(request.destination_pitch, request),
-                destination) ||
-      !describe(memory, request.source, extent(request.source_pitch, request), source) ||
-      !fits(destination, source, work.direction))
+  std::size_t written = 0, read = 0;
+  if (!extent(request.destination_pitch, request, written) ||
+      !extent(request.source_pitch, request, read) ||
+      !describe(memory, request.destination, written, work.to) ||
+      !describe(memory, request.source, read, work.from) ||
+      !fits(work.to, work.from, work.direction))
     return cudaErrorInvalidValue;
   work.width = request.width;
   work.height = request.height;
-  work.pageable = destination.pageable || source.pageable;
+  work.pageable = pageable(work.to) || pageable(work.from);
   return cudaSuccess;
 }
 
@@ -73,24 +83,24 @@ bool from_pageable(const CopyWork& work) {
 }
 
 /// Reads the source on this thread, now: the task copies from what was read.
-void stage(Task& task) {
-  CopyWork& copy = std::get<CopyWork>(task.work);
-  task.staging = std::make_unique<std::byte[]>(copy.bytes());
+std::unique_ptr<std::byte[]> stage(const CopyWork& copy) {
+  auto staging = std::make_unique<std::byte[]>(copy.bytes());
   const auto* row = static_cast<const std::byte*>(copy.source);
-  {
-    const Visible visible;
-    for (std::size_t y = 0; y < copy.height; ++y, row += copy.source_pitch)
-      std::memcpy(task.staging.get() + y * copy.width, row, copy.width);
-  }
-  copy.source = task.staging.get();
-  copy.source_pitch = copy.width;
+  const Visible visible;
+  for (std::size_t y = 0; y < copy.height; ++y, row += copy.source_pitch)
+    std::memcpy(staging.get() + y * copy.width, row, copy.width);
+  return staging;
 }
 
 /// Queues the copy, with a pageable source read before the return, or captures it.
 cudaError_t queue(Call& call, Stream& stream, const CopyWork& work, Mark& end) {
   if (stream.capture != nullptr || !from_pageable(work)) return call.submit(stream, work, &end);
-  Task* const task = call.runtime.scheduler.task(call.name(), work);
-  stage(*task);
+  std::unique_ptr<std::byte[]> staging = stage(work);
+  CopyWork staged = work;
+  staged.source = staging.get();
+  staged.source_pitch = work.width;
+  Task* const task = call.runtime.scheduler.task(call.name(), staged);
+  task->staging = std::move(staging);
   end = call.runtime.scheduler.submit(stream, task);
   return cudaSuccess;
 }
@@ -144,12 +154,12 @@ cudaError_t copy_between_devices(Call& call, cudaStream_t handle, const CopyRequ
   if (destination_device < 0 || destination_device >= devices || source_device < 0 ||
       source_device >= devices)
     return cudaErrorInvalidDevice;
-  Side destination, source;
+  Place destination, source;
   const Memory& memory = call.runtime.memory;
   if (request.width != 0 &&
       (!describe(memory, request.destination, request.width, destination) ||
        !describe(memory, request.source, request.width, source) ||
-       destination.index != destination_device || source.index != source_device))
+       destination.device != destination_device || source.device != source_device))
     return cudaErrorInvalidValue;
   return copy_async(call, handle, request);
 }
@@ -164,7 +174,8 @@ cudaError_t fill(Call& call, cudaStream_t handle, void* data, int value, std::si
   if (!range.valid || range.allocation == nullptr) return cudaErrorInvalidValue;
   Mark end;
   const bool waits = synchronous && range.allocation->page_locked();
-  status = call.submit(*stream, FillWork{data, value, bytes, synchronous}, &end);
+  const FillWork work{data, value, bytes, synchronous, place_of(range.allocation)};
+  status = call.submit(*stream, work, &end);
   return status == cudaSuccess && waits ? call.await(end) : status;
 }
 

@@ -11,7 +11,9 @@ namespace {
 
 Clock::duration at_rate(std::size_t bytes, double bytes_per_second) {
   if (bytes_per_second <= 0) return {};
-  const std::chrono::duration<double> seconds(static_cast<double>(bytes) / bytes_per_second);
+  constexpr double kYear = 365.0 * 24 * 3600;  // Longer ones do not fit the clock.
+  const std::chrono::duration<double> seconds(
+      std::min(kYear, static_cast<double>(bytes) / bytes_per_second));
   return std::chrono::duration_cast<Clock::duration>(seconds);
 }
 

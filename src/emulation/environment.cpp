@@ -3,8 +3,11 @@
 // PENSTOCK_EMULATION="schedule=random,seed=7,devices=2,host_to_device=25e9": the options of a
 // runtime that no reset has chosen.
 
+#include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -15,21 +18,47 @@ namespace penstock::emulation::detail {
 
 namespace {
 
+constexpr int kMostDevices = 64, kMostEngines = 64;
+constexpr std::size_t kMostBytes = std::size_t{1} << 44;  // of the 2^47 that a process can address
+constexpr std::chrono::nanoseconds kLongest = std::chrono::minutes(1);
+constexpr std::chrono::milliseconds kMostPatience = std::chrono::hours(24);
+
 [[noreturn]] void reject(const std::string& why) {
   throw std::invalid_argument(why);
 }
 
+/// "25e9", "1.5", "4G".
 double parse_number(const std::string& key, const std::string& value) {
   std::istringstream in(value);
   double number = 0;
   std::string rest;
-  if (!(in >> number) || number < 0) reject(key + "=" + value + ": not a number");
+  if (!(in >> number)) reject(key + "=" + value + ": not a number");
   in >> rest;
   if (rest == "K") return number * 1024;
   if (rest == "M") return number * 1024 * 1024;
   if (rest == "G") return number * 1024 * 1024 * 1024;
   if (!rest.empty()) reject(key + "=" + value + ": not a number");
   return number;
+}
+
+/// The same without a fraction. Digits alone are read exactly, whatever their number.
+std::uint64_t parse_whole(const std::string& key, const std::string& value, std::uint64_t most) {
+  const auto out_of_range = [&] {
+    reject(key + "=" + value + ": a whole number from 0 to " + std::to_string(most));
+  };
+  const char* const end = value.data() + value.size();
+  std::uint64_t exact = 0;
+  const auto [stop, problem] = std::from_chars(value.data(), end, exact);
+  if (stop == end && !value.empty()) {
+    if (problem != std::errc{} || exact > most) out_of_range();
+    return exact;
+  }
+  const double number = parse_number(key, value);
+  constexpr double kTwoTo64 = 18446744073709551616.0;
+  if (!(number >= 0 && number < kTwoTo64) || number != std::floor(number)) out_of_range();
+  const auto whole = static_cast<std::uint64_t>(number);
+  if (whole > most) out_of_range();
+  return whole;
 }
 
 Schedule parse_schedule(const std::string& value) {
@@ -45,30 +74,43 @@ void set(Options& options, const std::string& key, const std::string& value) {
     options.schedule = parse_schedule(value);
     return;
   }
-  const double number = parse_number(key, value);
+  const auto whole = [&](std::uint64_t most) { return parse_whole(key, value, most); };
   if (key == "seed") {
-    options.seed = static_cast<std::uint64_t>(number);
+    options.seed = whole(std::numeric_limits<std::uint64_t>::max());
   } else if (key == "devices") {
-    machine.devices = static_cast<int>(number);
+    machine.devices = static_cast<int>(whole(kMostDevices));
   } else if (key == "device_bytes") {
-    machine.device_bytes = static_cast<std::size_t>(number);
+    machine.device_bytes = whole(kMostBytes);
   } else if (key == "pinned_bytes") {
-    machine.pinned_bytes = static_cast<std::size_t>(number);
+    machine.pinned_bytes = whole(kMostBytes);
   } else if (key == "host_to_device") {
-    machine.host_to_device = number;
+    machine.host_to_device = parse_number(key, value);
   } else if (key == "device_to_host") {
-    machine.device_to_host = number;
+    machine.device_to_host = parse_number(key, value);
   } else if (key == "device_to_device") {
-    machine.device_to_device = number;
+    machine.device_to_device = parse_number(key, value);
   } else if (key == "pageable_share") {
-    machine.pageable_share = number;
+    machine.pageable_share = parse_number(key, value);
   } else if (key == "copy_engines") {
-    machine.copy_engines = static_cast<int>(number);
+    machine.copy_engines = static_cast<int>(whole(kMostEngines));
   } else if (key == "launch_latency_ns") {
-    machine.launch_latency = std::chrono::nanoseconds(static_cast<std::int64_t>(number));
+    machine.launch_latency = std::chrono::nanoseconds(whole(kLongest.count()));
+  } else if (key == "report_after_ms") {
+    options.report_after = std::chrono::milliseconds(whole(kMostPatience.count()));
   } else {
     reject("unknown option " + key);
   }
+}
+
+/// Refuses what is not from `least` to `most`, a NaN too.
+template <class Number>
+void require(const char* name, Number value, Number least, Number most, const char* range) {
+  if (!(value >= least && value <= most))
+    reject(std::string(name) + "=" + std::to_string(value) + ": " + range);
+}
+
+void require_rate(const char* name, double rate) {
+  if (rate != 0) require(name, rate, 1.0, 1e15, "0 (no delay), or 1 to 1e15 bytes per second");
 }
 
 }  // namespace
@@ -88,13 +130,19 @@ Options parse_options(const std::string& text) {
 
 void validate(const Options& options) {
   const Machine& machine = options.machine;
-  if (machine.devices < 0 || machine.devices > 64) reject("devices: 0 to 64");
-  if (machine.copy_engines < 1) reject("copy_engines: at least 1");
-  if (machine.pageable_share <= 0 || machine.pageable_share > 1)
-    reject("pageable_share: above 0, at most 1");
-  if (machine.host_to_device < 0 || machine.device_to_host < 0 || machine.device_to_device < 0)
-    reject("a rate is negative");
-  if (machine.launch_latency.count() < 0) reject("launch_latency is negative");
+  using Duration = std::chrono::nanoseconds;
+  require("devices", machine.devices, 0, int{kMostDevices}, "0 to 64");
+  require("copy_engines", machine.copy_engines, 1, int{kMostEngines}, "1 to 64");
+  require("device_bytes", machine.device_bytes, std::size_t{0}, kMostBytes, "at most 16384G");
+  require("pinned_bytes", machine.pinned_bytes, std::size_t{0}, kMostBytes, "at most 16384G");
+  require_rate("host_to_device", machine.host_to_device);
+  require_rate("device_to_host", machine.device_to_host);
+  require_rate("device_to_device", machine.device_to_device);
+  require("pageable_share", machine.pageable_share, 1e-6, 1.0, "0.000001 to 1");
+  require("launch_latency_ns", machine.launch_latency.count(), Duration::rep{0}, kLongest.count(),
+          "at most a minute");
+  require("report_after_ms", Duration(options.report_after).count(), Duration::rep{0},
+          Duration(kMostPatience).count(), "at most a day; 0: never");
 }
 
 Options options_from_environment() {

@@ -100,7 +100,7 @@ cudaError_t Scheduler::carry_out(Stream& stream, Task& task, Lock& lock) {
   if (std::holds_alternative<FillWork>(task.work)) return fill(stream, task, lock);
   if (const auto* allocate = std::get_if<AllocateWork>(&task.work))
     unpoison(allocate->data, allocate->bytes);
-  if (const auto* free = std::get_if<FreeWork>(&task.work)) poison(free->data, free->bytes);
+  if (std::holds_alternative<FreeWork>(task.work)) forget(std::get<FreeWork>(task.work), lock);
   return cudaSuccess;
 }
 
@@ -151,7 +151,16 @@ cudaError_t Scheduler::occupy(Stream& stream, Task& task, Clock::duration durati
   return cudaSuccess;
 }
 
-void Scheduler::call_host(Task& task, cudaError_t status, Lock& lock) {
+/// Whoever gets the memory next finds nothing of what it held.
+void Scheduler::forget(FreeWork free, Lock& lock) {
+  lock.unlock();
+  memory_.refresh(free.data, free.bytes);
+  poison(free.data, free.bytes);
+  lock.lock();
+}
+
+/// What the function throws ends the process: nobody is there to catch it.
+void Scheduler::call_host(Task& task, cudaError_t status, Lock& lock) noexcept {
   const HostWork host = std::get<HostWork>(task.work);
   if (keeps_time()) task.begin = std::max(task.begin, Clock::now());
   lock.unlock();

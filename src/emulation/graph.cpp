@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime.hpp"
@@ -59,6 +60,12 @@ GraphMemory::~GraphMemory() {
 
 Graph::~Graph() {
   for (const Ref<GraphNode>& node : body_->nodes) runtime_.nodes.remove(node->handle);
+}
+
+bool GraphBody::orders_memory() const {
+  return std::any_of(nodes.begin(), nodes.end(), [](const Ref<GraphNode>& node) {
+    return node->type == cudaGraphNodeTypeMemAlloc || node->type == cudaGraphNodeTypeMemFree;
+  });
 }
 
 GraphNode& Graph::add(Ref<GraphNode> node) {

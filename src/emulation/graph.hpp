@@ -109,6 +109,8 @@ struct GraphNode : Counted {
 /// The nodes of a graph, each after those it depends on, and the memory that they allocate. Final
 /// once the capture has ended, so that executables and parent graphs share it.
 struct GraphBody : Counted {
+  /// Whether a node allocates or frees memory: then there is one executable at a time.
+  bool orders_memory() const;
   std::vector<Ref<GraphNode>> nodes;
   std::vector<Ref<GraphMemory>> memory;
 };
@@ -153,13 +155,16 @@ class GraphExec : public Counted {
   GraphExec(Runtime& runtime, const Graph& graph, bool frees_on_launch);
   ~GraphExec() override;
 
+  bool is_of(const Graph& graph) const { return body_.get() == graph.body().get(); }
   /// Queues one launch behind what the stream holds, and behind the launch before.
   cudaError_t launch(Stream& stream, const char* name);
-  /// Takes over what the nodes of `graph` do, if it has the same shape.
-  cudaGraphExecUpdateResult update(const Graph& graph);
+  /// Takes over what the nodes of `graph` do, if that is all that differs.
+  void update(const Graph& graph, cudaGraphExecUpdateResultInfo& info);
 
  private:
   cudaError_t claim_memory();
+  cudaGraphExecUpdateResult compare(const GraphBody& body, const GraphPlan& plan,
+                                    cudaGraphExecUpdateResultInfo& info) const;
   void make_lanes(Stream& stream);
   void close_lanes();
   Stream& lane(std::size_t number, Stream& stream) const;

@@ -57,6 +57,7 @@ Mark GraphExec::launch_step(const GraphPlan::Step& step, Stream& stream, const c
                             const Mark& begin) {
   Task* const task = runtime_.scheduler.task(name, step.work);
   task->unmappings = kCheckAgain;
+  task->counts = false;
   for (const std::size_t earlier : step.after)
     if (plan_.steps[earlier].lane != step.lane) task->after.push_back(ends_[earlier]);
   if (step.lane != 0 && !lane_ends_[step.lane].stream) task->after.push_back(begin);
@@ -70,12 +71,15 @@ Mark GraphExec::launch_step(const GraphPlan::Step& step, Stream& stream, const c
 }
 
 cudaError_t GraphExec::launch(Stream& stream, const char* name) {
+  Scheduler& scheduler = runtime_.scheduler;
+  make_lanes(stream);
+  for (const GraphPlan::Step& step : plan_.steps)  // Nothing may be missing half-way.
+    scheduler.prepare(lane(step.lane, stream), step.work);
   const cudaError_t status = claim_memory();
   if (status != cudaSuccess) return status;
-  make_lanes(stream);
-  Scheduler& scheduler = runtime_.scheduler;
 
   Task* const first = scheduler.task(name, GraphWork{});
+  first->counts = false;
   first->after.push_back(last_launch_);
   const Mark begin = scheduler.submit(stream, first);
 
@@ -94,18 +98,66 @@ cudaError_t GraphExec::launch(Stream& stream, const char* name) {
   return cudaSuccess;
 }
 
-cudaGraphExecUpdateResult GraphExec::update(const Graph& graph) {
-  GraphPlan plan(*graph.body());
+// ---- Updates
+
+namespace {
+
+cudaGraphNode_t handle_of(const GraphBody& body, std::size_t step) {
+  return reinterpret_cast<cudaGraphNode_t>(body.nodes[step]->handle);
+}
+
+bool same_rows(const CopyWork& one, const CopyWork& other) {
+  if (one.height == 1 && other.height == 1) return true;
+  return one.width == other.width && one.height == other.height &&
+         one.destination_pitch == other.destination_pitch && one.source_pitch == other.source_pitch;
+}
+
+/// Whether a node may become the other by an update: addresses, values and the length of flat
+/// copies may change, the memory that is meant and the shape of a copy may not.
+bool updatable(const Work& from, const Work& to) {
+  if (const auto* copy = std::get_if<CopyWork>(&from)) {
+    const auto& other = std::get<CopyWork>(to);
+    return copy->direction == other.direction && copy->to == other.to && copy->from == other.from &&
+           same_rows(*copy, other);
+  }
+  if (const auto* fill = std::get_if<FillWork>(&from))
+    return fill->place == std::get<FillWork>(to).place;
+  return true;
+}
+
+}  // namespace
+
+/// The first difference that an update may not make, with the nodes of the other graph in `info`.
+cudaGraphExecUpdateResult GraphExec::compare(const GraphBody& body, const GraphPlan& plan,
+                                             cudaGraphExecUpdateResultInfo& info) const {
   if (plan.steps.size() != plan_.steps.size()) return cudaGraphExecUpdateErrorTopologyChanged;
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-    if (plan.steps[i].type != plan_.steps[i].type) return cudaGraphExecUpdateErrorNodeTypeChanged;
-    if (plan.steps[i].after != plan_.steps[i].after) return cudaGraphExecUpdateErrorTopologyChanged;
+    const GraphPlan::Step &old = plan_.steps[i], &step = plan.steps[i];
+    info.errorNode = handle_of(body, i);
+    if (step.type != old.type) return cudaGraphExecUpdateErrorNodeTypeChanged;
+    if (step.after.size() != old.after.size()) return cudaGraphExecUpdateErrorTopologyChanged;
+    for (std::size_t edge = 0; edge < step.after.size(); ++edge) {
+      if (step.after[edge] == old.after[edge]) continue;
+      info.errorFromNode = handle_of(body, step.after[edge]);
+      return cudaGraphExecUpdateErrorTopologyChanged;
+    }
+    const bool of_memory =
+        step.type == cudaGraphNodeTypeMemAlloc || step.type == cudaGraphNodeTypeMemFree;
+    if (of_memory) return cudaGraphExecUpdateErrorNotSupported;
+    if (!updatable(old.work, step.work)) return cudaGraphExecUpdateErrorParametersChanged;
   }
-  if (!plan.memory.empty() || !plan_.memory.empty()) return cudaGraphExecUpdateErrorNotSupported;
+  info.errorNode = nullptr;
+  return cudaGraphExecUpdateSuccess;
+}
+
+void GraphExec::update(const Graph& graph, cudaGraphExecUpdateResultInfo& info) {
+  GraphPlan plan(*graph.body());
+  info = {};
+  info.result = compare(*graph.body(), plan, info);
+  if (info.result != cudaGraphExecUpdateSuccess) return;
   plan_ = std::move(plan);
   body_ = graph.body();
   objects_.share(graph.objects);
-  return cudaGraphExecUpdateSuccess;
 }
 
 }  // namespace penstock::emulation::detail

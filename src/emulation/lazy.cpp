@@ -8,10 +8,10 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "scheduler.hpp"
+#include "threads.hpp"
 
 namespace penstock::emulation::detail {
 
@@ -48,14 +48,15 @@ void Scheduler::note_call() {
   if (options_.schedule == Schedule::lazy) last_call_ = Clock::now();
 }
 
-/// Work was submitted that nobody has demanded: makes sure that somebody watches for idleness.
+/// Work was submitted that nobody has demanded.
 void Scheduler::watch_idleness() {
-  if (std::exchange(undemanded_, true)) return;
-  if (idle_watcher_) {
-    idle_wake_.notify_one();
-    return;
-  }
-  std::thread([this] { serve_idleness(); }).detach();
+  if (!std::exchange(undemanded_, true)) idle_wake_.notify_one();
+}
+
+/// Makes sure that somebody watches for idleness.
+void Scheduler::start_idle_watcher() {
+  if (idle_watcher_) return;
+  start_thread_of("what waits to be needed", [this] { serve_idleness(); });
   idle_watcher_ = true;
   ++threads_;
 }

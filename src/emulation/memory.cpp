@@ -5,10 +5,11 @@
 #include <unistd.h>
 
 #include <iterator>
-#include <new>
+#include <string>
 #include <utility>
 
 #include "annotations.hpp"
+#include "report.hpp"
 
 namespace penstock::emulation::detail {
 
@@ -35,6 +36,12 @@ void* pointer(std::uintptr_t address) {
   return reinterpret_cast<void*>(address);
 }
 
+/// Takes the memory away, but for the addresses.
+void reserve(void* data, std::size_t bytes) {
+  // NOLINTNEXTLINE(bugprone-unused-return-value): a mapping over a mapping of ours has its address
+  mmap(data, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
 /// Addresses for `bytes` of memory, with room for whole pages and for gaps. Addresses cost nothing.
 std::size_t addresses_for(std::size_t bytes) {
   return 2 * bytes + (std::size_t{1} << 30);
@@ -44,10 +51,14 @@ std::size_t addresses_for(std::size_t bytes) {
 
 // ---- AddressSpace
 
-AddressSpace::AddressSpace(std::size_t bytes, int sharing)
-    : sharing_(sharing), bytes_(whole_pages(bytes)) {
+AddressSpace::AddressSpace(std::size_t bytes, int sharing, const FreshMemory& fresh)
+    : sharing_(sharing), fresh_(&fresh), bytes_(whole_pages(bytes)) {
   void* base = mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (base == MAP_FAILED) throw std::bad_alloc();
+  if (base == MAP_FAILED)
+    throw OutOfResources(
+        "cannot reserve " + std::to_string(bytes_) +
+        " bytes of addresses for emulated memory: raise the limit of the process (ulimit -v), or "
+        "lower device_bytes, pinned_bytes or devices (PENSTOCK_EMULATION, docs/emulation.md)");
   base_ = number(base);
   free_[base_] = bytes_;
 }
@@ -60,6 +71,7 @@ AddressSpace::~AddressSpace() {
 
 AddressSpace::AddressSpace(AddressSpace&& other) noexcept
     : sharing_(other.sharing_),
+      fresh_(other.fresh_),
       base_(std::exchange(other.base_, 0)),
       bytes_(std::exchange(other.bytes_, 0)),
       mapped_(std::move(other.mapped_)),
@@ -74,9 +86,10 @@ void* AddressSpace::map(std::size_t bytes) {
   const std::uintptr_t base = gap->first;
   // A new mapping rather than mprotect: ThreadSanitizer forgets who accessed these addresses
   // before.
-  if (mmap(pointer(base), whole_pages(bytes), PROT_READ | PROT_WRITE,
-           sharing_ | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+  if (!fresh_->map(pointer(base), whole_pages(bytes), sharing_)) {
+    reserve(pointer(base), whole_pages(bytes));
     return nullptr;
+  }
   const std::size_t rest = gap->second - wanted;
   free_.erase(gap);
   if (rest != 0) free_[base + wanted] = rest;
@@ -88,9 +101,7 @@ void* AddressSpace::map(std::size_t bytes) {
 void AddressSpace::unmap(void* data, std::size_t bytes) {
   mapped_.erase(number(data));
   unpoison(data, whole_pages(bytes));
-  // NOLINTNEXTLINE(bugprone-unused-return-value): a mapping over a mapping of ours has its address
-  mmap(data, whole_pages(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
-       -1, 0);
+  reserve(data, whole_pages(bytes));
   auto gap = free_.emplace(number(data), footprint(bytes)).first;
   const auto after = std::next(gap);
   if (after != free_.end() && gap->first + gap->second == after->first) {
@@ -119,12 +130,13 @@ bool AddressSpace::mapped(const void* data, std::size_t bytes) const {
 
 // ---- Memory
 
-Memory::Memory(const Machine& machine)
-    : machine_(machine),
-      pinned_space_(addresses_for(machine.pinned_bytes), MAP_SHARED),
-      device_used_(static_cast<std::size_t>(machine.devices)) {
-  for (int device = 0; device < machine.devices; ++device)
-    device_spaces_.emplace_back(addresses_for(machine.device_bytes), MAP_PRIVATE);
+Memory::Memory(const Options& options)
+    : machine_(options.machine),
+      fresh_(fresh_byte(options)),
+      pinned_space_(addresses_for(machine_.pinned_bytes), MAP_SHARED, fresh_),
+      device_used_(static_cast<std::size_t>(machine_.devices)) {
+  for (int device = 0; device < machine_.devices; ++device)
+    device_spaces_.emplace_back(addresses_for(machine_.device_bytes), MAP_PRIVATE, fresh_);
 }
 
 AddressSpace& Memory::space(Origin origin, int device) {
@@ -194,7 +206,8 @@ Range Memory::classify(const void* data, std::size_t bytes) const {
     const std::size_t offset = number(data) - number(allocation->data);
     return {bytes <= allocation->bytes - offset, allocation};
   }
-  if (data == nullptr || reserved(data)) return {};  // Freed, or never allocated.
+  if (data == nullptr || reserved(data)) return {};          // Freed, or never allocated.
+  if (bytes > ~std::uintptr_t{0} - number(data)) return {};  // Beyond all addresses.
   const auto after = allocations_.upper_bound(number(data));
   const bool reaches_into_one =
       after != allocations_.end() && number(after->second.data) - number(data) < bytes;

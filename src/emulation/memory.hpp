@@ -15,6 +15,7 @@
 #include <penstock/emulation.hpp>
 #include <vector>
 
+#include "fresh_memory.hpp"
 #include "reference.hpp"
 
 namespace penstock::emulation::detail {
@@ -25,13 +26,13 @@ class Pool;
 class AddressSpace {
  public:
   /// `sharing`: MAP_PRIVATE, or MAP_SHARED for memory that a forked child has in common with its
-  /// parent.
-  AddressSpace(std::size_t bytes, int sharing);
+  /// parent. `fresh` must last as long.
+  AddressSpace(std::size_t bytes, int sharing, const FreshMemory& fresh);
   ~AddressSpace();
   AddressSpace(AddressSpace&& other) noexcept;
   AddressSpace& operator=(AddressSpace&&) = delete;
 
-  /// Zero-filled readable and writable memory; null when there is no room.
+  /// Fresh readable and writable memory; null when there is no room.
   void* map(std::size_t bytes);
   void unmap(void* data, std::size_t bytes);
   /// Whether the range reserves this address, mapped or not.
@@ -40,6 +41,7 @@ class AddressSpace {
 
  private:
   int sharing_;
+  const FreshMemory* fresh_;
   std::uintptr_t base_ = 0;
   std::size_t bytes_ = 0;
   std::map<std::uintptr_t, std::size_t> mapped_;  // bytes by address
@@ -76,7 +78,7 @@ struct Range {
 
 class Memory {
  public:
-  explicit Memory(const Machine& machine);
+  explicit Memory(const Options& options);
 
   /// Allocates; fails with cudaErrorMemoryAllocation at the limit of the machine.
   cudaError_t allocate(Allocation request, void** data);
@@ -98,6 +100,9 @@ class Memory {
   void list(const Allocation& allocation);
   void unlist(void* data);
 
+  /// The program has freed this memory, and it stays mapped: it is as fresh memory from now on.
+  void refresh(void* data, std::size_t bytes) const { fresh_.fill(data, bytes); }
+
   /// How often memory was unmapped so far: while this stays, what was mapped still is.
   std::uint64_t unmappings() const { return unmappings_; }
   /// False when the bytes are an address of the machine's with no memory behind it.
@@ -115,6 +120,7 @@ class Memory {
   bool fits(const Allocation& request);
 
   Machine machine_;
+  FreshMemory fresh_;
   std::vector<AddressSpace> device_spaces_;
   AddressSpace pinned_space_;
   std::vector<std::size_t> device_used_;

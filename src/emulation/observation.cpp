@@ -61,7 +61,10 @@ void await_idle() {
 void start_running() {
   const Hidden hidden;
   const Lock lock(runtime_mutex());
-  running_runtime(Function::cudaGetDeviceCount);
+  try {
+    running_runtime(Function::cudaGetDeviceCount);
+  } catch (const std::bad_alloc&) {  // The call that led here tries again, and returns the error.
+  }
 }
 
 void complain(const char* path, const char* why) {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
+#include "report.hpp"
 #include "thread_state.hpp"
 
 namespace penstock::emulation::detail {
@@ -60,7 +61,13 @@ void start(const Options& options) {
       pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0;
   (void)registered;
   Process& now = process();
-  now.runtime = new Runtime(now.mutex, options, ++now.eras);
+  try {
+    now.runtime = new Runtime(now.mutex, options, ++now.eras);
+  } catch (const OutOfResources& problem) {
+    static const bool told = (report(problem.what()), true);  // Every call will try again.
+    (void)told;
+    throw;
+  }
 }
 
 struct AtThreadEnd {

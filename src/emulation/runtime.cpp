@@ -8,7 +8,7 @@ namespace penstock::emulation::detail {
 Runtime::Runtime(std::mutex& mutex, const Options& asked, std::uint64_t number)
     : options(asked),
       era(number),
-      memory(options.machine),
+      memory(options),
       scheduler(mutex, options, memory, failures, timeline) {
   for (int index = 0; index < options.machine.devices; ++index) {
     devices.push_back(std::make_unique<Device>(index, options.machine));
@@ -75,14 +75,10 @@ void Runtime::destroy_all(const Device& device) {
     if (events.find(handle)->device() == device.index) events.remove(handle);
   std::vector<Allocation> owned;
   for (const auto& [address, allocation] : memory.all())
-    if (allocation.device == device.index && allocation.origin != Origin::graph)
+    if (allocation.device == device.index && allocation.origin != Origin::graph &&
+        allocation.origin != Origin::pool)  // CUDA: these the program has to free itself.
       owned.push_back(allocation);
-  for (const Allocation& allocation : owned) {
-    if (allocation.origin == Origin::pool)
-      allocation.pool->free(allocation, Mark{});
-    else
-      memory.release(allocation.data);
-  }
+  for (const Allocation& allocation : owned) memory.release(allocation.data);
   pools.for_each([&](Pool& pool) {
     if (pool.device() == device.index) pool.trim(0);
   });

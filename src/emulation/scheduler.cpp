@@ -5,12 +5,14 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
-#include <thread>
+#include <string>
 #include <utility>
 
 #include "device.hpp"
 #include "random.hpp"
+#include "report.hpp"
 #include "thread_state.hpp"
+#include "threads.hpp"
 
 namespace penstock::emulation::detail {
 
@@ -28,7 +30,8 @@ Scheduler::Scheduler(std::mutex& mutex, const Options& options, Memory& memory, 
       failures_(failures),
       timeline_(timeline),
       models_time_(models_time(options.machine)),
-      helps_(options.schedule == Schedule::eager && !models_time_ && !detects_races()) {}
+      helps_(options.schedule == Schedule::eager && !models_time_ && !detects_races()),
+      host_turn_(options) {}
 
 // ---- Streams
 
@@ -63,7 +66,24 @@ Task* Scheduler::task(const char* name, Work work) {
   return task;
 }
 
+void Scheduler::prepare(Stream& stream, const Work& work) {
+  if (options_.schedule == Schedule::lazy) start_idle_watcher();
+  if (!stream.has_thread && !(helps_ && is_short(work))) start_thread(stream);
+}
+
+void Scheduler::start_thread(Stream& stream) {
+  start_thread_of(describe(stream), [this, &stream] { serve(stream); });
+  stream.has_thread = true;
+  ++threads_;
+}
+
 Mark Scheduler::submit(Stream& stream, Task* task) {
+  try {
+    prepare(stream, task->work);
+  } catch (...) {
+    store_.give_back(task);
+    throw;
+  }
   order_by_default_stream(stream, *task);
   task->sequence = ++stream.submitted;
   task->correlation = ++submissions_;
@@ -73,6 +93,7 @@ Mark Scheduler::submit(Stream& stream, Task* task) {
   if (task->edges) task->edges->submitted.release();
   stream.last_edges = task->edges;
   stream.unready_queries = 0;
+  if (task->counts) ++stream.launches;
   const bool first = stream.drained();
   (first ? stream.head : stream.tail->next) = task;
   stream.tail = task;
@@ -115,7 +136,12 @@ Scheduler::Readiness Scheduler::examine(Stream& stream) {
     task.scheduled = true;
     task.not_before = earliest_start(stream, task);
   }
-  if (task.not_before != Time{} && Clock::now() < task.not_before) return Readiness::later;
+  if (task.not_before != Time{} && Clock::now() < task.not_before) {
+    stream.look_again = task.not_before;
+    return Readiness::later;
+  }
+  if (std::holds_alternative<HostWork>(task.work) && !host_turn_.take(stream))
+    return Readiness::later;
   const auto* copy = std::get_if<CopyWork>(&task.work);
   const bool on_engine = copy != nullptr && copy->direction != cudaMemcpyHostToHost;
   if (on_engine && !stream.device.engines.take(stream, copy->direction)) return Readiness::blocked;
@@ -136,10 +162,11 @@ void Scheduler::watch(const Mark& mark, Stream& stream) {
   mark.stream->watchers.push_back({&stream, mark.sequence});
 }
 
-bool Scheduler::is_short(const Task& task) const {
-  if (const auto* copy = std::get_if<CopyWork>(&task.work)) return copy->bytes() <= kShortBytes;
-  if (const auto* fill = std::get_if<FillWork>(&task.work)) return fill->bytes <= kShortBytes;
-  return !std::holds_alternative<HostWork>(task.work);
+bool Scheduler::is_short(const Work& work) const {
+  if (const auto* copy = std::get_if<CopyWork>(&work)) return copy->bytes() <= kShortBytes;
+  if (const auto* fill = std::get_if<FillWork>(&work)) return fill->bytes <= kShortBytes;
+  if (const auto* free = std::get_if<FreeWork>(&work)) return free->bytes <= kShortBytes;
+  return !std::holds_alternative<HostWork>(work);
 }
 
 // ---- Moving a stream
@@ -149,22 +176,11 @@ void Scheduler::kick(Stream& stream) {
   if (stream.drained() || stream.running) return;
   const Readiness readiness = examine(stream);
   if (readiness == Readiness::blocked) return;
-  if (helps_ && readiness == Readiness::ready && is_short(*stream.head)) {
+  if (helps_ && readiness == Readiness::ready && is_short(stream.head->work)) {
     if (!std::exchange(stream.runnable, true)) runnable_.push_back(&stream);
   } else {
-    wake(stream);
+    stream.wake.notify_one();  // Its thread is there since `prepare`.
   }
-}
-
-/// Ends the process when the system has no thread to give: the stream would never move.
-void Scheduler::wake(Stream& stream) noexcept {
-  if (stream.has_thread) {
-    stream.wake.notify_one();
-    return;
-  }
-  std::thread([this, &stream] { serve(stream); }).detach();
-  stream.has_thread = true;
-  ++threads_;
 }
 
 void Scheduler::pump(Lock& lock) {
@@ -191,7 +207,7 @@ void Scheduler::serve(Stream& stream) {
       run(stream, lock);
       pump(lock);
     } else if (readiness == Readiness::later) {
-      stream.wake.wait_until(lock, stream.head->not_before);
+      stream.wake.wait_until(lock, stream.look_again);
     } else {
       stream.wake.wait(lock);
     }
@@ -209,6 +225,7 @@ void Scheduler::finish(Stream& stream, Task& task) {
     if (timeline_.recording()) timeline_.add(operation);
     observation().operation(operation);
   }
+  if (task.counts) --stream.launches;
   stream.head = task.next;
   if (stream.drained()) stream.tail = nullptr;
   stream.completed = task.sequence;
@@ -216,14 +233,16 @@ void Scheduler::finish(Stream& stream, Task& task) {
   stream.running = false;
   for (const HostWait& wait : stream.host_waits)
     if (wait.sequence <= stream.completed) wait.wake->notify_one();
+  const std::uint64_t draw = random_bits(options_.seed, stream.number, ~task.sequence);
+  Stream* const next_host = host_turn_.give_back(stream, draw);
   Stream* next_on_engine = nullptr;
   if (stream.engine >= 0) {
-    const std::uint64_t draw = random_bits(options_.seed, stream.number, ~task.sequence);
     next_on_engine = stream.device.engines.give_back(
         stream, task.end, options_.schedule == Schedule::random ? &draw : nullptr);
   }
   store_.give_back(&task);
 
+  if (next_host != nullptr) kick(*next_host);
   if (next_on_engine != nullptr) kick(*next_on_engine);
   notify_watchers(stream);
   kick(stream);
@@ -247,16 +266,39 @@ void Scheduler::notify_watchers(Stream& stream) {
 // ---- The host waits
 
 bool Scheduler::await(Lock& lock, const Mark& mark) {
+  return await_until(lock, mark, Time::max());
+}
+
+bool Scheduler::await_until(Lock& lock, const Mark& mark, Time deadline) {
   demand(mark);
   pump(lock);
   if (mark.reached()) return true;
   std::condition_variable wake;
   auto& waits = mark.stream->host_waits;
   waits.push_back({mark.sequence, &wake});
-  wake.wait(lock, [&] { return mark.reached() || stopping_; });
+  const auto over = [&] { return mark.reached() || stopping_; };
+  if (deadline == Time::max())
+    wake.wait(lock, over);
+  else
+    wake.wait_until(lock, deadline, over);
   const auto is_mine = [&](const HostWait& wait) { return wait.wake == &wake; };
   waits.erase(std::find_if(waits.begin(), waits.end(), is_mine));
   return mark.reached();
+}
+
+void Scheduler::await_room(Lock& lock, const Ref<Stream>& stream, const char* call) {
+  bool reports = options_.report_after.count() > 0;
+  while (!stopping_ && stream->launches > kQueueLength) {
+    const Mark first{stream, stream->completed + 1, {}};
+    const Time deadline = reports ? Clock::now() + options_.report_after : Time::max();
+    if (await_until(lock, first, deadline) || stopping_) continue;
+    reports = false;
+    report(std::string(call) + " has waited for " + std::to_string(options_.report_after.count()) +
+           " ms for room in the queue of " + describe(*stream) + ", which holds " +
+           std::to_string(kQueueLength) + " operations. The first of them, by " +
+           stream->head->name +
+           ", does not end: if it waits for the thread of this call, it waits for ever.");
+  }
 }
 
 // ---- Deferred functions
@@ -265,7 +307,11 @@ void Scheduler::defer(HostWork work, std::vector<std::shared_ptr<Edge>> after) {
   deferred_.push_back({work, std::move(after)});
   if (std::exchange(deferred_thread_, true)) return;
   ++threads_;
-  std::thread([this] { serve_deferred(); }).detach();
+  try {
+    start_thread_of("functions that destroy user objects", [this] { serve_deferred(); });
+  } catch (const OutOfResources& problem) {
+    give_up(problem.what());  // Called by destructors.
+  }
 }
 
 void Scheduler::serve_deferred() {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "failures.hpp"
+#include "host_turn.hpp"
 #include "memory.hpp"
 #include "observation.hpp"
 #include "stream.hpp"
@@ -28,6 +29,11 @@ using Lock = std::unique_lock<std::mutex>;
 
 /// Lazy schedule: whoever asks this often whether work is done needs it.
 inline constexpr unsigned kQueriesThatDemand = 3;
+
+/// So many operations a stream holds before a call that adds one blocks. CUDA documents no number.
+/// On GPUs users see the launches of a stream block behind about a thousand that are not done
+/// (docs/emulation.md).
+inline constexpr std::uint64_t kQueueLength = 1024;
 
 class Scheduler {
  public:
@@ -43,6 +49,10 @@ class Scheduler {
   // ---- Work
   /// A task for `submit`, checked against the memory as it is now.
   Task* task(const char* name, Work work);
+  /// Makes sure that the work will find a thread to run on. Throws OutOfResources: there is none.
+  void prepare(Stream& stream, const Work& work);
+  /// The same for all work, where every stream has a thread.
+  void prepare(Stream& stream) { prepare(stream, GraphWork{}); }
   /// Puts the task at the end of the stream, behind what the default-stream rules order before it.
   Mark submit(Stream& stream, Task* task);
   /// Runs what this thread may run. To be called before the lock is let go.
@@ -52,6 +62,8 @@ class Scheduler {
   /// Blocks until the mark is reached; states no order for race detection. False: the process
   /// unloads the runtime, it will never be.
   bool await(Lock& lock, const Mark& mark);
+  /// Blocks until the stream holds no more than kQueueLength operations. `call`: who waits.
+  void await_room(Lock& lock, const Ref<Stream>& stream, const char* call);
   /// Under the lazy schedule: somebody needs this now.
   void demand(const Mark& mark);
   void demand_all();
@@ -77,8 +89,9 @@ class Scheduler {
   Time earliest_start(const Stream& stream, const Task& task) const;
   void watch(const Mark& mark, Stream& stream);
   void kick(Stream& stream);
-  void wake(Stream& stream) noexcept;
-  bool is_short(const Task& task) const;
+  bool await_until(Lock& lock, const Mark& mark, Time deadline);
+  void start_thread(Stream& stream);
+  bool is_short(const Work& work) const;
   void order_by_default_stream(Stream& stream, Task& task);
 
   // Running it (execution.cpp), and what follows.
@@ -87,7 +100,8 @@ class Scheduler {
   cudaError_t carry_out(Stream& stream, Task& task, Lock& lock);
   cudaError_t copy(Stream& stream, Task& task, Lock& lock);
   cudaError_t fill(Stream& stream, Task& task, Lock& lock);
-  void call_host(Task& task, cudaError_t status, Lock& lock);
+  void forget(FreeWork free, Lock& lock);
+  void call_host(Task& task, cudaError_t status, Lock& lock) noexcept;
   void finish(Stream& stream, Task& task);
   void notify_watchers(Stream& stream);
   void retire(Stream& stream);
@@ -101,6 +115,7 @@ class Scheduler {
   void sleep_until(Stream& stream, Time time, Lock& lock);
 
   // Beside the streams.
+  void start_idle_watcher();
   void watch_idleness();
   void serve_idleness();
   void serve_deferred();
@@ -117,6 +132,7 @@ class Scheduler {
   std::uint64_t submissions_ = 0;
   std::vector<Ref<Stream>> streams_;
   std::vector<Stream*> runnable_;  // their first task is short and may start: for pump
+  HostTurn host_turn_;
   std::size_t threads_ = 0;
   std::condition_variable thread_ended_;
   bool stopping_ = false;

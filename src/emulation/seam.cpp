@@ -56,6 +56,10 @@ cudaError_t Call::find(cudaStream_t handle, Stream** stream) const {
     *stream = runtime.streams.find(reinterpret_cast<std::uint64_t>(handle));
   }
   if (*stream == nullptr) return cudaErrorInvalidResourceHandle;
+  if (has(traits::launching)) {
+    runtime.scheduler.prepare(**stream);
+    target_ = Ref<Stream>(*stream);
+  }
   return has(traits::releasing) ? cudaSuccess : (*stream)->device.failure;
 }
 
@@ -86,6 +90,11 @@ void Call::for_each_part(Stream& stream, Visit visit) const {
   if (!stream.legacy()) return;
   for (const Ref<Stream>& other : runtime.scheduler.streams())
     if (&other->device == &stream.device && other->blocking()) visit(*other);
+}
+
+void Call::await_room() {
+  if (target_ && target_->launches > kQueueLength && target_->capture == nullptr)
+    runtime.scheduler.await_room(lock, target_, name());
 }
 
 cudaError_t Call::await_unordered(const Mark& mark) {

@@ -61,6 +61,9 @@ class Call {
     if (mark.edges) mark.edges->completed.acquire();
   }
 
+  /// Blocks while the stream that the call put work on holds more than a queue does.
+  void await_room();
+
   /// Checks before the body: an error to return instead.
   cudaError_t admit();
   /// Checks after it, keeps the last error, and tells the observer.
@@ -74,6 +77,7 @@ class Call {
 
   Function function_;
   Time begin_;
+  mutable Ref<Stream> target_;  ///< of a call that puts work on a stream
 };
 
 template <class Body>
@@ -89,6 +93,7 @@ cudaError_t enter(Function function, Body body) noexcept {
     cudaError_t status = call.admit();
     if (status == cudaSuccess) status = body(call);
     runtime->scheduler.pump(lock);
+    if (status == cudaSuccess) call.await_room();
     return call.conclude(status);
   } catch (const std::bad_alloc&) {
     return this_thread().last_error = cudaErrorMemoryAllocation;

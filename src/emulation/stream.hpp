@@ -8,6 +8,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "task.hpp"
@@ -66,6 +67,8 @@ struct Stream : Counted {
   Time last_end{};             ///< when the last completed task ended, in the machine's own time
   TaskEdgesPtr last_edges;     ///< of the last submitted task
   unsigned unready_queries = 0;
+  std::uint64_t launches = 0;  ///< tasks in the queue that count for kQueueLength
+  Time look_again{};           ///< when its thread has another look at the first task
 
   bool drained() const { return head == nullptr; }
   /// The end of everything that is in the stream now.
@@ -91,6 +94,9 @@ struct Stream : Counted {
   Capture* capture = nullptr;
   std::vector<GraphNode*> capture_tail;  ///< what the next captured node comes after
 };
+
+/// "stream 3 of device 0", for messages.
+std::string describe(const Stream& stream);
 
 inline bool Mark::reached() const {
   return !stream || stream->completed >= sequence;

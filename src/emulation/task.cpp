@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "task.hpp"
 
+#include <string>
 #include <utility>
 
+#include "device.hpp"
 #include "event.hpp"
 #include "stream.hpp"
 
@@ -28,8 +30,15 @@ void TaskStore::give_back(Task* task) {
   task->staging.reset();
   task->kept_alive = {};
   task->scheduled = false;
+  task->counts = true;
   task->submitted = task->not_before = task->begin = task->end = Time{};
   task->next = std::exchange(free_, task);
+}
+
+std::string describe(const Stream& stream) {
+  const std::string name =
+      stream.legacy() ? "the legacy default stream" : "stream " + std::to_string(stream.number);
+  return name + " of device " + std::to_string(stream.device.index);
 }
 
 Stream::~Stream() {

@@ -35,6 +35,13 @@ struct Mark {
 
 // ---- What a task does
 
+/// What the memory of an operand was at the call: an update of a graph may not change it.
+struct Place {
+  cudaMemoryType type = cudaMemoryTypeUnregistered;
+  int device = cudaInvalidDeviceId;  ///< of device and managed memory
+  bool operator==(const Place&) const = default;
+};
+
 /// `height` rows of `width` bytes; a flat copy is one row.
 struct CopyWork {
   void* destination;
@@ -43,6 +50,7 @@ struct CopyWork {
   cudaMemcpyKind direction;
   bool pageable;
   bool synchronous = false;  ///< by a call that is not one of the Async ones
+  Place to{}, from{};
 
   std::size_t bytes() const { return width * height; }
 };
@@ -52,6 +60,7 @@ struct FillWork {
   int value;
   std::size_t bytes;
   bool synchronous = false;
+  Place place{};
 };
 
 struct HostWork {
@@ -105,6 +114,7 @@ struct Task {
   Ref<Counted> kept_alive;               ///< until the task is done
   std::uint64_t unmappings = 0;          ///< Memory::unmappings when the pointers were checked
   bool scheduled = false;                ///< `not_before` is decided
+  bool counts = true;                    ///< takes a place in the queue: not inside a graph
   Time submitted, not_before, begin, end;
 };
 

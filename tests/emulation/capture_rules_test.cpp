@@ -90,6 +90,27 @@ TEST_CASE("a stream knows whether it is capturing", "[rules][capture]") {
   CHECK(graph.nodes() == 0);
 }
 
+// CUDA Runtime API, Stream Management, cudaStreamGetCaptureInfo: "If edgeData_out is non-NULL then
+// dependencies_out must be as well."
+TEST_CASE("the edges of a capture are told together with its nodes", "[rules][capture]") {
+  const DeviceMemory<std::uint8_t> device(64);
+  const TestStream stream;
+  auto status = cudaStreamCaptureStatusNone;
+  const cudaGraphNode_t* nodes = nullptr;
+  const cudaGraphEdgeData* edges = nullptr;
+  std::size_t count = 0;
+  const TestGraph graph = capture(stream, [&] {
+    fill_async(device, 1, stream);
+    CHECK(cudaStreamGetCaptureInfo(stream, &status, nullptr, nullptr, nullptr, &edges, &count) !=
+          cudaSuccess);
+    CHECK(cudaGetLastError() != cudaSuccess);
+    CHECK_CUDA(cudaStreamGetCaptureInfo(stream, &status, nullptr, nullptr, &nodes, &edges, &count));
+  });
+  CHECK(status == cudaStreamCaptureStatusActive);
+  CHECK(count == 1);
+  CHECK(nodes != nullptr);
+}
+
 // Observed on an H100, CUDA 13.0; the documentation does not say so.
 TEST_CASE("a stream that is capturing does not tell its device", "[rules][capture]") {
   const TestStream stream;

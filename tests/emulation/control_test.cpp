@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <penstock/emulation.hpp>
 #include <stdexcept>
 #include <string>
@@ -110,6 +111,16 @@ TEST_CASE("cudaDeviceReset destroys what belongs to the device", "[emulation]") 
   const DeviceMemory<std::uint8_t> works_again(64);
 }
 
+TEST_CASE("cudaDeviceReset leaves stream-ordered memory to the program", "[emulation]") {
+  void* data = nullptr;
+  REQUIRE_CUDA(cudaMallocAsync(&data, 64, cudaStreamLegacy));
+  REQUIRE_CUDA(cudaDeviceReset());
+  CHECK(emulation::live().device_allocations == 1);
+  CHECK_CUDA(cudaMemset(data, 1, 64));
+  CHECK_CUDA(cudaFreeAsync(data, cudaStreamLegacy));
+  CHECK_CUDA(cudaDeviceSynchronize());
+}
+
 TEST_CASE("many threads may use the runtime at a time", "[emulation]") {
   constexpr std::size_t threads = 4;
   constexpr int rounds = 50;
@@ -162,9 +173,27 @@ TEST_CASE("names and numbers that make no sense are refused", "[emulation]") {
   CHECK_THROWS_AS(emulation::fail_call("cudaGetLastError", cudaErrorUnknown), Refusal);
   CHECK_THROWS_AS(emulation::fail_operation(emulation::OperationKind::copy, cudaErrorInvalidValue),
                   Refusal);
-  emulation::Options options;
-  options.machine.copy_engines = 0;
-  CHECK_THROWS_AS(emulation::reset(options), Refusal);
+  using Machine = emulation::Machine;
+  const auto refused = [](auto&& change) {
+    emulation::Options options;
+    change(options.machine);
+    CHECK_THROWS_AS(emulation::reset(options), Refusal);
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double inf = std::numeric_limits<double>::infinity();
+  for (const int engines : {0, -1, 65, 1'000'000'000})
+    refused([&](Machine& machine) { machine.copy_engines = engines; });
+  for (const int devices : {-1, 65}) refused([&](Machine& machine) { machine.devices = devices; });
+  for (const double rate : {-1.0, 0.5, 1e16, nan, inf})
+    for (double Machine::*const which :
+         {&Machine::host_to_device, &Machine::device_to_host, &Machine::device_to_device})
+      refused([&](Machine& machine) { machine.*which = rate; });
+  for (const double share : {0.0, -1.0, 1.5, nan})
+    refused([&](Machine& machine) { machine.pageable_share = share; });
+  for (const int minutes : {-1, 2})
+    refused([&](Machine& machine) { machine.launch_latency = std::chrono::minutes(minutes); });
+  refused([](Machine& machine) { machine.device_bytes = ~std::size_t{0}; });
+  refused([](Machine& machine) { machine.pinned_bytes = std::size_t{1} << 45; });
   CHECK_FALSE(emulation::clear_failures());
 }
 

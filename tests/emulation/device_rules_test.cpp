@@ -225,6 +225,11 @@ TEST_CASE("memory is copied from device to device", "[rules][device]") {
   const OnDevice on(1);
   const DeviceMemory<std::uint8_t> second(64);
   fill_async(first, 8, stream);
+  // "serialized with respect all pending and future asynchronous work in to the current device,
+  // srcDevice, and dstDevice"
+  SECTION("cudaMemcpyPeer") {
+    REQUIRE_CUDA(cudaMemcpyPeer(second.data(), 1, first.data(), 0, 64));
+  }
   SECTION("cudaMemcpyPeerAsync") {
     REQUIRE_CUDA(cudaMemcpyPeerAsync(second.data(), 1, first.data(), 0, 64, stream));
   }
@@ -233,4 +238,82 @@ TEST_CASE("memory is copied from device to device", "[rules][device]") {
   }
   REQUIRE_CUDA(cudaStreamSynchronize(stream));
   CHECK(second.read() == std::vector<std::uint8_t>(64, 8));
+}
+
+// CUDA Runtime API, Device Management, cudaInitDevice: "This function will initialize the CUDA
+// Runtime structures and primary context on device when called, but the context will not be made
+// current to device."
+TEST_CASE("a device is initialised without becoming current", "[rules][device]") {
+  const int last = device_count() - 1;
+  CHECK_CUDA(cudaInitDevice(last, 0, 0));
+  CHECK(current_device() == 0);
+  CHECK(cudaInitDevice(last + 1, 0, 0) == cudaErrorInvalidDevice);
+  CHECK(cudaGetLastError() == cudaErrorInvalidDevice);
+}
+
+// CUDA Runtime API, Device Management, cudaSetDeviceFlags: "If the current device has been set and
+// that device has already been initialized, the previous flags are overwritten."
+TEST_CASE("the flags of a device are those that were set last", "[rules][device]") {
+  unsigned flags = 0;
+  for (const unsigned how :
+       {unsigned{cudaDeviceScheduleBlockingSync}, unsigned{cudaDeviceScheduleYield}}) {
+    REQUIRE_CUDA(cudaSetDeviceFlags(how));
+    REQUIRE_CUDA(cudaGetDeviceFlags(&flags));
+    CHECK((flags & cudaDeviceScheduleMask) == how);
+  }
+  CHECK(cudaSetDeviceFlags(0x8000) == cudaErrorInvalidValue);
+  CHECK(cudaGetLastError() == cudaErrorInvalidValue);
+  REQUIRE_CUDA(cudaSetDeviceFlags(cudaDeviceScheduleAuto));
+}
+
+// CUDA Runtime API, Device Management, cudaDeviceGetByPCIBusId: "Returns in *device a device
+// ordinal given a PCI bus ID string."
+TEST_CASE("a device is found by its bus id", "[rules][device]") {
+  for (int device = 0; device < device_count(); ++device) {
+    char text[32] = {};
+    int found = -1;
+    REQUIRE_CUDA(cudaDeviceGetPCIBusId(text, sizeof text, device));
+    REQUIRE_CUDA(cudaDeviceGetByPCIBusId(&found, text));
+    CHECK(found == device);
+  }
+  char text[32] = {};
+  CHECK(cudaDeviceGetPCIBusId(text, sizeof text, device_count()) == cudaErrorInvalidDevice);
+  int found = -1;
+  CHECK(cudaDeviceGetByPCIBusId(&found, "ffff:ff:1f.0") != cudaSuccess);
+  CHECK(cudaGetLastError() != cudaSuccess);
+}
+
+// CUDA Runtime API, Peer Device Memory Access, cudaDeviceEnablePeerAccess: "Returns
+// cudaErrorPeerAccessAlreadyEnabled if direct access of peerDevice from the current device has
+// already been enabled. Returns cudaErrorInvalidValue if flags is not 0."
+// cudaDeviceDisablePeerAccess: "Returns cudaErrorPeerAccessNotEnabled if direct access to memory on
+// peerDevice has not yet been enabled from the current device."
+TEST_CASE("access to a peer is enabled once and disabled once", "[rules][device]") {
+  int can = -1;
+  REQUIRE_CUDA(cudaDeviceCanAccessPeer(&can, 0, 0));
+  CHECK(can == 0);
+  CHECK(cudaDeviceCanAccessPeer(&can, 0, device_count()) == cudaErrorInvalidDevice);
+  CHECK(cudaGetLastError() == cudaErrorInvalidDevice);
+  if (device_count() < 2) return;
+  REQUIRE_CUDA(cudaDeviceCanAccessPeer(&can, 0, 1));
+  if (can == 0) return;
+  CHECK(cudaDeviceEnablePeerAccess(1, 7) == cudaErrorInvalidValue);
+  REQUIRE_CUDA(cudaDeviceEnablePeerAccess(1, 0));
+  CHECK(cudaDeviceEnablePeerAccess(1, 0) == cudaErrorPeerAccessAlreadyEnabled);
+  REQUIRE_CUDA(cudaDeviceDisablePeerAccess(1));
+  CHECK(cudaDeviceDisablePeerAccess(1) == cudaErrorPeerAccessNotEnabled);
+  CHECK(cudaGetLastError() == cudaErrorPeerAccessNotEnabled);
+}
+
+// CUDA Runtime API, Version Management: "The version is returned as (1000 * major + 10 * minor)."
+// cudaRuntimeGetVersion: "a compile-time constant stating the CUDA Toolkit version".
+TEST_CASE("the runtime has the version of its headers", "[rules][device]") {
+  int runtime = 0, driver = 0;
+  REQUIRE_CUDA(cudaRuntimeGetVersion(&runtime));
+  REQUIRE_CUDA(cudaDriverGetVersion(&driver));
+  CHECK(runtime / 1000 == CUDART_VERSION / 1000);
+  CHECK(driver >= 13000);
+  CHECK(cudaRuntimeGetVersion(nullptr) == cudaErrorInvalidValue);
+  CHECK(cudaDriverGetVersion(nullptr) == cudaErrorInvalidValue);
+  cudaGetLastError();
 }

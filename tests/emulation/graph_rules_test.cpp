@@ -247,6 +247,43 @@ TEST_CASE("a graph lists its nodes and their types", "[rules][graph]") {
   CHECK(types_found == std::vector{1, 1, 1});
 }
 
+// CUDA Runtime API, Graph Management, cudaGraphCreate: "Creates an empty graph". "flags - Graph
+// creation flags, must be 0".
+TEST_CASE("an empty graph does nothing", "[rules][graph]") {
+  cudaGraph_t empty = nullptr;
+  REQUIRE_CUDA(cudaGraphCreate(&empty, 0));
+  const TestGraph graph(empty);
+  CHECK(graph.nodes() == 0);
+  const TestGraphExec exec(graph);
+  const TestStream stream;
+  REQUIRE_CUDA(cudaGraphLaunch(exec, stream));
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  CHECK(cudaGraphCreate(&empty, 1) == cudaErrorInvalidValue);
+  CHECK(cudaGetLastError() == cudaErrorInvalidValue);
+}
+
+// CUDA Runtime API, Graph Management, cudaGraphInstantiate: "If graph contains any allocation or
+// free nodes, there can be at most one executable graph in existence for that graph at a time. An
+// attempt to instantiate a second executable graph before destroying the first with
+// cudaGraphExecDestroy will result in an error."
+TEST_CASE("a graph with memory of its own is instantiated once at a time", "[rules][graph]") {
+  const TestStream stream;
+  const TestGraph graph = capture(stream, [&] {
+    void* data = nullptr;
+    REQUIRE_CUDA(cudaMallocAsync(&data, 64, stream));
+    REQUIRE_CUDA(cudaFreeAsync(data, stream));
+  });
+  {
+    const TestGraphExec exec(graph);
+    cudaGraphExec_t second = nullptr;
+    CHECK(cudaGraphInstantiate(&second, graph, 0) != cudaSuccess);
+    CHECK(cudaGetLastError() != cudaSuccess);
+    CHECK_CUDA(cudaGraphLaunch(exec, stream));
+    CHECK_CUDA(cudaStreamSynchronize(stream));
+  }
+  const TestGraphExec again(graph);
+}
+
 // CUDA Runtime API, Graph Management, cudaGraphExecUpdate: "Updates the node parameters in the
 // instantiated graph specified by hGraphExec with the node parameters in a topologically identical
 // graph specified by hGraph."
@@ -301,6 +338,40 @@ TEST_CASE("an update does not change the shape of an executable graph", "[rules]
   REQUIRE_CUDA(cudaGraphLaunch(exec, stream));
   REQUIRE_CUDA(cudaStreamSynchronize(stream));
   CHECK(device.read() == Bytes(64, 1));
+}
+
+// The same description, of memcpy nodes: "Changing either the source or destination memory type ...
+// is not supported." "cudaGraphExecUpdateErrorParametersChanged if any parameters to a node changed
+// in a way that is not supported, in which case hErrorNode_out is set to the node from hGraph".
+TEST_CASE("an update does not turn a copy round", "[rules][graph]") {
+  const DeviceMemory<std::uint8_t> device(64), other(64);
+  const PinnedMemory<std::uint8_t> host(64, 5);
+  const TestStream stream;
+  const TestGraph graph = capture(stream, [&] { copy_async(device, host, stream); });
+  const TestGraphExec exec(graph);
+  cudaGraphExecUpdateResultInfo result{};
+  const auto is_refused = [&](const TestGraph& changed) {
+    cudaGraphNode_t node = nullptr;
+    std::size_t count = 1;
+    REQUIRE_CUDA(cudaGraphGetNodes(changed, &node, &count));
+    CHECK(cudaGraphExecUpdate(exec, changed, &result) == cudaErrorGraphExecUpdateFailure);
+    CHECK(result.result == cudaGraphExecUpdateErrorParametersChanged);
+    CHECK(result.errorNode == node);
+    CHECK(cudaGetLastError() == cudaErrorGraphExecUpdateFailure);
+  };
+  SECTION("not to the host") {
+    is_refused(capture(stream, [&] { copy_async(host, device, stream); }));
+  }
+  SECTION("not to within the device") {
+    is_refused(capture(stream, [&] {
+      REQUIRE_CUDA(
+          cudaMemcpyAsync(device.data(), other.data(), 64, cudaMemcpyDeviceToDevice, stream));
+    }));
+  }
+  // And it still is what it was.
+  REQUIRE_CUDA(cudaGraphLaunch(exec, stream));
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  CHECK(device.read() == Bytes(64, 5));
 }
 
 // CUDA Runtime API, User Objects, cudaUserObjectRelease: "The object's destructor is invoked if the

@@ -36,19 +36,21 @@ enum class Schedule {
 
 /// The emulated machine. A rate of 0 adds no delay: the speed is that of this CPU.
 struct Machine {
-  int devices = 1;  ///< 0: every call that needs one fails with cudaErrorNoDevice
-  /// Memory of each device, and page-locked host memory of the whole machine.
+  int devices = 1;  ///< at most 64; 0: every call that needs one fails with cudaErrorNoDevice
+  /// Memory of each device, and page-locked host memory of the whole machine:
+  /// at most 16 TiB each.
   std::size_t device_bytes = std::size_t{16} << 30;
   std::size_t pinned_bytes = std::size_t{4} << 30;
-  /// Bytes per second, by direction; device to device: within one device or between two.
+  /// Bytes per second, by direction, at least 1; device to device: within one device or between
+  /// two.
   double host_to_device = 0;
   double device_to_host = 0;
   double device_to_device = 0;
   /// Rate of a copy from or to pageable memory, as a fraction of that for page-locked memory.
   double pageable_share = 0.5;
-  /// Copies of one device that can run at the same time. With two, one per direction.
+  /// Copies of one device that can run at the same time, 1 to 64. With two, one per direction.
   int copy_engines = 2;
-  /// Shortest time from the submission of an operation to its start.
+  /// Shortest time from the submission of an operation to its start, at most a minute.
   std::chrono::nanoseconds launch_latency{0};
 };
 
@@ -56,13 +58,17 @@ struct Options {
   Machine machine{};
   Schedule schedule = Schedule::eager;
   std::uint64_t seed = 1;
+  /// How long a stream may wait for another stream's host function, and a call for room in a queue,
+  /// until standard error says which ones these are; 0: never.
+  std::chrono::milliseconds report_after{10'000};
 };
 
 /// Waits for all queued work, frees all objects, and restarts the runtime with `options`: devices,
 /// errors, counters, failures and the timeline. No other thread may use the runtime meanwhile;
 /// earlier handles become invalid. Without this call, the first CUDA call starts the runtime with
 /// `Options{}` and the settings of the environment (docs/emulation.md). Throws
-/// std::invalid_argument for a machine that is not possible.
+/// std::invalid_argument for a machine that is not possible, and an exception derived from
+/// std::bad_alloc if the process has not enough addresses for its memory (`ulimit -v`).
 void reset(const Options& options = {});
 
 /// The options in effect.

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fresh_memory.hpp"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <mutex>
+#include <optional>
+
+#include "annotations.hpp"
+#include "random.hpp"
+
+namespace penstock::emulation::detail {
+
+namespace {
+
+constexpr std::size_t kFileBytes = std::size_t{1} << 20;  // 16 GiB are 16,384 mappings of it
+constexpr int kAccess = PROT_READ | PROT_WRITE;
+
+/// A file in memory, full of `value`; -1 where the system has none.
+int make_file(unsigned char value) {
+  rlimit limit{};  // A file beyond it would end the process by SIGXFSZ.
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < kFileBytes) return -1;
+  const int file = memfd_create("penstock fresh memory", MFD_CLOEXEC);
+  if (file < 0) return -1;
+  void* const bytes = ftruncate(file, static_cast<off_t>(kFileBytes)) == 0
+                          ? mmap(nullptr, kFileBytes, kAccess, MAP_SHARED, file, 0)
+                          : MAP_FAILED;
+  if (bytes == MAP_FAILED) {
+    close(file);
+    return -1;
+  }
+  std::memset(bytes, value, kFileBytes);
+  munmap(bytes, kFileBytes);
+  return file;
+}
+
+/// The file full of `value`, made once: runtimes are restarted thousands of times by some tests.
+int file_of(unsigned char value) {
+  static std::mutex mutex;
+  static std::array<std::optional<int>, 256> files;
+  const std::lock_guard lock(mutex);
+  std::optional<int>& file = files[value];
+  if (!file) file = make_file(value);
+  return *file;
+}
+
+}  // namespace
+
+unsigned char fresh_byte(const Options& options) {
+  switch (options.schedule) {
+    case Schedule::lazy:
+      return 0x7f;
+    case Schedule::random:
+      return static_cast<unsigned char>(0xc0 + random_bits(options.seed, 0, 0) % 63);
+    default:
+      return 0xff;
+  }
+}
+
+FreshMemory::FreshMemory(unsigned char value) : value_(value), file_(file_of(value)) {}
+
+bool FreshMemory::map(void* address, std::size_t bytes, int sharing) const {
+  const bool from_file = sharing == MAP_PRIVATE && file_ >= 0;
+  const int flags = sharing | MAP_NORESERVE | MAP_FIXED | (from_file ? 0 : MAP_ANONYMOUS);
+  const std::size_t step = from_file ? kFileBytes : bytes;
+  auto* const begin = static_cast<std::byte*>(address);
+  for (std::size_t at = 0; at < bytes; at += step)
+    if (mmap(begin + at, std::min(step, bytes - at), kAccess, flags, from_file ? file_ : -1, 0) ==
+        MAP_FAILED)
+      return false;
+  if (!from_file) std::memset(address, value_, bytes);
+  return true;
+}
+
+void FreshMemory::fill(void* data, std::size_t bytes) const {
+  unpoison(data, bytes);
+  std::memset(data, value_, bytes);
+}
+
+}  // namespace penstock::emulation::detail

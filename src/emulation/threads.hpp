@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The threads of the runtime. None is ever joined: the scheduler counts them.
+
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "report.hpp"
+
+namespace penstock::emulation::detail {
+
+/// Runs `body` on a new thread; it must not throw but for memory, which ends the process. Throws
+/// OutOfResources, and says why on standard error, when the system has no thread to give.
+template <class Body>
+void start_thread_of(const std::string& whom, Body body) {
+  const auto run = [body]() noexcept {
+    try {
+      body();
+    } catch (const std::bad_alloc&) {
+      give_up("no memory of the host is left for the lists of the emulated runtime");
+    }
+  };
+  try {
+    std::thread(run).detach();
+  } catch (const std::system_error& error) {
+    const std::string text = "the system has no thread for " + whom + " (" + error.what() +
+                             "): raise the limits of the process (ulimit -u, ulimit -v), or use "
+                             "fewer streams";
+    report(text);
+    throw OutOfResources(text);
+  }
+}
+
+}  // namespace penstock::emulation::detail
