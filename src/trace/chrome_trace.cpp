@@ -9,6 +9,7 @@
 #include "activity.hpp"
 #include "kernel_names.hpp"
 #include "labels.hpp"
+#include "nesting_rows.hpp"
 #include "output_file.hpp"
 
 // The format nests the complete events ("X") of a thread by their times, and has no other way to
@@ -19,8 +20,9 @@ namespace penstock::trace {
 namespace {
 
 using detail::label;
+using detail::limited;
 using detail::OutputFile;
-using detail::readable;
+using detail::readable_within_bounds;
 using penstock::detail::append_number;
 using penstock::detail::append_quoted;
 using penstock::detail::JsonText;
@@ -31,30 +33,8 @@ struct Row {
   std::uint64_t thread;
 };
 
-/// The rows of one track: in each of them events nest.
-class TrackRows {
- public:
-  /// The first row that can take the event, which is none of an earlier begin than those before.
-  std::size_t place(const Event& event) {
-    for (std::size_t row = 0; row < open_.size(); ++row)
-      if (fits(open_[row], event)) return row;
-    open_.push_back({event.end});
-    return open_.size() - 1;
-  }
-
-  std::size_t size() const { return open_.size(); }
-
- private:
-  /// `ends`: of the events that are open, the innermost last.
-  static bool fits(std::vector<Time>& ends, const Event& event) {
-    while (!ends.empty() && ends.back() <= event.begin) ends.pop_back();
-    if (!ends.empty() && ends.back() < event.end) return false;
-    ends.push_back(event.end);
-    return true;
-  }
-
-  std::vector<std::vector<Time>> open_;
-};
+/// Characters of a name or a track's title. They stand in each line of their events.
+constexpr std::size_t kLongest = 1000;
 
 /// Microseconds with three digits after the point: the format's unit, and not a nanosecond lost.
 void append_microseconds(std::string& out, Time time) {
@@ -74,10 +54,11 @@ class ChromeTrace {
  public:
   ChromeTrace(const Timeline& timeline, OutputFile& file)
       : timeline_(timeline), activity_(timeline), file_(file) {
-    for (const Track& track : timeline.tracks) devices_ = std::max(devices_, track.device + 1);
+    for (const Track& track : timeline.tracks)
+      if (track.kind == Track::Kind::stream) devices_ = std::max(devices_, track.device + 1);
     for (const std::string& name : timeline.names) {
       quoted_.emplace_back();
-      append_quoted(quoted_.back(), readable(name));
+      append_quoted(quoted_.back(), limited(readable_within_bounds(name), kLongest));
     }
     place_events();
   }
@@ -170,8 +151,9 @@ class ChromeTrace {
 
   void write_tracks() {
     for (std::uint32_t i = 0; i < timeline_.tracks.size(); ++i) {
+      const std::string track = limited(title(timeline_.tracks[i]), kLongest);
       for (std::size_t number = 0; number < std::max<std::size_t>(rows_[i].size(), 1); ++number) {
-        std::string name = title(timeline_.tracks[i]);
+        std::string name = track;
         if (number > 0) name += " (" + std::to_string(number + 1) + ")";
         write_name("thread_name", row(i, number), name);
         write_order("thread_sort_index", row(i, number), i);
@@ -281,7 +263,7 @@ class ChromeTrace {
   OutputFile& file_;
   int devices_ = 0;
   std::vector<std::string> quoted_;  ///< the names
-  std::vector<TrackRows> rows_;
+  std::vector<detail::NestingRows> rows_;
   std::vector<std::uint32_t> row_of_;  ///< each event's, of its track's
   std::string line_;
   bool first_ = true;

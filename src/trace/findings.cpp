@@ -11,6 +11,13 @@
 
 namespace penstock::trace {
 
+namespace {
+
+/// Characters. It quotes names, which may be as long as the recording.
+constexpr std::size_t kLongestEvidence = 2000;
+
+}  // namespace
+
 namespace detail {
 
 namespace {
@@ -83,7 +90,7 @@ std::vector<Finding> find(const Timeline& timeline, const RuleOptions& options) 
   std::vector<Finding> findings;
   for (const detail::RuleFacts& facts : detail::kFacts)
     if (detail::Found found = facts.find(subject)) {
-      found->evidence = detail::on_one_line(std::move(found->evidence));
+      found->evidence = detail::limited(detail::on_one_line(found->evidence), kLongestEvidence);
       findings.push_back(std::move(*found));
     }
   std::stable_sort(findings.begin(), findings.end(),

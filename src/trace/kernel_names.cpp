@@ -4,8 +4,13 @@
 #include <cxxabi.h>
 #include <penstock/detail/measure/json.hpp>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <optional>
+#include <utility>
+
+#include "demangling.hpp"
 
 namespace penstock::trace::detail {
 
@@ -35,6 +40,25 @@ std::string without_arguments(std::string_view name, int depth_kept) {
   return text;
 }
 
+std::string without_parameters(std::string text) {
+  if (const std::size_t at = parameters_of(text); at != std::string::npos && at > 0)
+    text.resize(at);
+  if (text.starts_with("void ")) text.erase(0, 5);
+  return text;
+}
+
+/// What demangled_within_bounds leaves of a template's parameter.
+bool is_unresolved(char byte) {
+  return static_cast<unsigned char>(byte) < 0x20;
+}
+
+/// Of one character of UTF-8. Terminals obey those from U+0080 to U+009F too.
+bool is_control(std::string_view character) {
+  const auto first = static_cast<unsigned char>(character[0]);
+  if (character.size() == 1) return first < 0x20 || first == 0x7F;
+  return first == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0;
+}
+
 }  // namespace
 
 std::string demangled(const std::string& name) {
@@ -45,21 +69,32 @@ std::string demangled(const std::string& name) {
   return text ? text.get() : name;
 }
 
-std::string on_one_line(std::string text) {
-  for (char& character : text) {
-    const auto byte = static_cast<unsigned char>(character);
-    if (byte < 0x20 || byte == 0x7F) character = ' ';
+std::string on_one_line(std::string_view text) {
+  std::string line;
+  line.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t length = penstock::detail::character_length(text);
+    if (length == 0)
+      line += "\xEF\xBF\xBD";  // U+FFFD
+    else if (is_control(text.substr(0, length)))
+      line += ' ';
+    else
+      line += text.substr(0, length);
+    text.remove_prefix(length == 0 ? 1 : length);
   }
-  return text;
+  return line;
 }
 
 std::string readable(const std::string& name) {
   std::string text = demangled(name);
-  if (text == name) return text;
-  if (const std::size_t at = parameters_of(text); at != std::string::npos && at > 0)
-    text.resize(at);
-  if (text.starts_with("void ")) text.erase(0, 5);
-  return text;
+  return text == name ? text : without_parameters(std::move(text));
+}
+
+std::string readable_within_bounds(const std::string& name) {
+  std::optional<std::string> text = demangled_within_bounds(name);
+  if (!text) return name;
+  std::string function = without_parameters(std::move(*text));
+  return std::any_of(function.begin(), function.end(), is_unresolved) ? name : function;
 }
 
 std::size_t width_of(std::string_view text) {
@@ -69,16 +104,22 @@ std::size_t width_of(std::string_view text) {
 }
 
 std::string shortened(std::string_view whole, std::size_t width) {
-  const std::string name = on_one_line(std::string(whole));
+  const std::string name = on_one_line(whole);
   std::string text = name;
   for (int depth = 3; depth >= 0 && width_of(text) > width; --depth)
     text = without_arguments(name, depth);
-  if (width_of(text) <= width) return text;
-  while (width_of(text) + 2 > width && !text.empty()) {
-    while (penstock::detail::continues_character(text.back())) text.pop_back();
-    text.pop_back();
+  return limited(text, width);
+}
+
+std::string limited(std::string_view text, std::size_t width) {
+  std::size_t kept = 0, characters = 0;  // bytes of the first width - 2 characters
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const bool continues = penstock::detail::continues_character(text[at]);
+    if (!continues && characters++ + 2 == width) kept = at;
+    // Where the text is no UTF-8 a character may have any number of bytes.
+    if (characters > width || at >= 4 * width) return std::string(text.substr(0, kept)) + "..";
   }
-  return text + "..";
+  return std::string(text);
 }
 
 }  // namespace penstock::trace::detail

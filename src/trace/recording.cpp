@@ -12,12 +12,13 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <penstock/detail/mix.hpp>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
 
 #include "output_file.hpp"
+#include "recording_hash.hpp"
 
 namespace penstock::trace {
 
@@ -30,35 +31,8 @@ constexpr std::uint32_t kVersion = 1;
 // An event in the file: its members without the padding.
 constexpr std::size_t kEventBytes = 3 * 8 + 4 * 4 + 2 + 2;
 constexpr int kDevicesAtMost = 4096;  // more than a process can have
-
-/// Of bytes in order, wherever they are cut.
-class Hash {
- public:
-  void add(const char* data, std::size_t bytes) {
-    while (bytes > 0) {
-      const std::size_t part = std::min(bytes, sizeof word_ - filled_);
-      std::memcpy(reinterpret_cast<char*>(&word_) + filled_, data, part);
-      filled_ += part;
-      data += part;
-      bytes -= part;
-      if (filled_ == sizeof word_) mix();
-    }
-  }
-  std::uint64_t value() {
-    mix();  // what is left, and how much that is
-    return hash_;
-  }
-
- private:
-  void mix() {
-    hash_ = penstock::detail::mix64(hash_ ^ word_) + filled_;
-    word_ = 0;
-    filled_ = 0;
-  }
-
-  std::uint64_t hash_ = 0, word_ = 0;
-  std::size_t filled_ = 0;
-};
+// Of times, and of what is summed up of them: half of what a Time holds.
+constexpr Time kMostTime = Time{1} << 62;
 
 // ---- Writing
 
@@ -88,7 +62,7 @@ class Writer {
 
  private:
   detail::OutputFile file_;
-  Hash hash_;
+  detail::RecordingHash hash_;
 };
 
 void write(Writer& out, const Origin& origin) {
@@ -129,7 +103,8 @@ class Reader {
     if (file < 0) refuse(std::strerror(errno));  // NOLINT(concurrency-mt-unsafe)
     std::string buffer(std::size_t{1} << 16, '\0');
     ::ssize_t got = 0;
-    while ((got = ::read(file, buffer.data(), buffer.size())) > 0)
+    // Some files have no end: what is no recording is not read on.
+    while (begins_as_recording() && (got = ::read(file, buffer.data(), buffer.size())) > 0)
       data_.append(buffer.data(), static_cast<std::size_t>(got));
     const int error = errno;
     ::close(file);
@@ -161,7 +136,7 @@ class Reader {
   }
 
   std::uint64_t hash_so_far() const {
-    Hash hash;
+    detail::RecordingHash hash;
     hash.add(data_.data(), place_);
     return hash.value();
   }
@@ -178,6 +153,11 @@ class Reader {
   }
 
  private:
+  bool begins_as_recording() const {
+    const std::size_t there = std::min(data_.size(), kMagic.size());
+    return std::equal(kMagic.begin(), kMagic.begin() + there, data_.begin());
+  }
+
   std::filesystem::path path_;
   std::string data_;
   std::size_t place_ = 0;
@@ -228,6 +208,22 @@ Event read_event(Reader& in) {
   event.direction = static_cast<Direction>(in.number<std::uint8_t>());
   event.flags = in.number<std::uint16_t>();
   return event;
+}
+
+/// So that no sum of times overflows: of the events' durations, of what each device lost.
+void check_times(const Reader& in, const Timeline& timeline) {
+  in.require(timeline.begin >= -kMostTime / 2 && timeline.end <= kMostTime / 2,
+             "times that no clock shows");
+  std::set<int> devices;
+  for (const Track& track : timeline.tracks)
+    if (track.kind == Track::Kind::stream) devices.insert(track.device);
+  const auto count = static_cast<Time>(std::max<std::size_t>(1, devices.size()));
+  in.require(timeline.end - timeline.begin <= kMostTime / count, "it lasts for centuries");
+  Time sum = 0;
+  for (const Event& event : timeline.events) {
+    in.require(event.duration() <= kMostTime - sum, "its events last for centuries");
+    sum += event.duration();
+  }
 }
 
 void check(const Reader& in, const Timeline& timeline) {
@@ -293,6 +289,7 @@ Timeline load(const std::filesystem::path& path) {
   in.require(in.number<std::uint64_t>() == hash, "its hash is not that of its content");
   in.require(in.at_end(), "there is more behind its end");
   check(in, timeline);
+  check_times(in, timeline);
   return timeline;
 }
 

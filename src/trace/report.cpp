@@ -55,13 +55,13 @@ class Submissions {
     std::sort(work_.begin(), work_.end());
   }
 
-  /// Calls `visit` with each event that `call` put on a stream.
+  /// Calls `visit` with the index of each event that `call` put on a stream.
   template <class Visit>
   void for_each(const Event& call, Visit visit) const {
     const std::uint32_t wanted = index(call);
     for (auto at = std::lower_bound(work_.begin(), work_.end(), std::pair{wanted, 0U});
          at != work_.end() && at->first == wanted; ++at)
-      visit(events_[at->second]);
+      visit(at->second);
   }
 
  private:
@@ -75,8 +75,13 @@ class Submissions {
 /// Ranges of one name and domain.
 struct RangeGroup {
   std::vector<Time> durations;
-  std::vector<Interval> device;
+  std::vector<std::uint32_t> work;  ///< events on devices that were submitted within
+  bool too_deep = false;            ///< some of that is not known
 };
+
+/// Open groups around a call to which its work is attributed. More of them would make time and
+/// memory quadratic in a recording that is made for it.
+constexpr std::size_t kDeepest = 64;
 
 struct OpenRange {
   Time end;
@@ -87,11 +92,16 @@ struct OpenRange {
 void open_in(std::vector<OpenRange>& around, RangeGroup& group, Time end) {
   const auto found = std::find_if(around.begin(), around.end(),
                                   [&](const OpenRange& range) { return range.group == &group; });
-  if (found == around.end())
+  if (found != around.end())
+    found->end = std::max(found->end, end);
+  else if (around.size() < kDeepest)
     around.push_back({end, &group});
   else
-    found->end = std::max(found->end, end);
+    group.too_deep = true;
 }
+
+/// Characters. A domain stands beside each of its ranges.
+constexpr std::size_t kLongestDomain = 200;
 
 using RangeGroups = std::map<std::pair<std::uint32_t, std::uint32_t>, RangeGroup>;
 
@@ -119,12 +129,21 @@ RangeGroups group_ranges(const Activity& activity, const Interval& window) {
       group.durations.push_back(part);
       open_in(around, group, event.end);
     } else if (!around.empty() && event.correlation != 0) {
-      submissions.for_each(event, [&](const Event& work) {
-        for (const OpenRange& range : around) range.group->device.push_back({work.begin, work.end});
+      submissions.for_each(event, [&](std::uint32_t work) {
+        for (const OpenRange& range : around) range.group->work.push_back(work);
       });
     }
   }
   return groups;
+}
+
+Time device_time(const Timeline& timeline, const RangeGroup& group, const Interval& measured) {
+  if (group.too_deep) return 0;
+  std::vector<Interval> intervals;
+  intervals.reserve(group.work.size());
+  for (const std::uint32_t i : group.work)
+    intervals.push_back({timeline.events[i].begin, timeline.events[i].end});
+  return length(intersection(united(std::move(intervals)), {measured}));
 }
 
 std::vector<RangeTimes> range_times(const Activity& activity, const Steps& steps) {
@@ -135,16 +154,15 @@ std::vector<RangeTimes> range_times(const Activity& activity, const Steps& steps
     std::sort(group.durations.begin(), group.durations.end());
     Sum sum;
     for (const Time duration : group.durations) sum.add(duration);
-    const Intervals device = intersection(united(std::move(group.device)), {steps.measured()});
     all.push_back({.name = timeline.names[key.first],
-                   .domain = timeline.names[key.second],
+                   .domain = limited(timeline.names[key.second], kLongestDomain),
                    .count = sum.count,
                    .total = sum.total,
                    .mean = sum.mean(),
                    .median = quantile(group.durations, 0.5),
                    .p99 = quantile(group.durations, 0.99),
                    .longest = sum.longest,
-                   .device = length(device)});
+                   .device = device_time(timeline, group, steps.measured())});
   }
   sort_by_total(all);
   return all;
@@ -175,7 +193,7 @@ std::vector<KernelTimes> kernel_times(const Activity& activity, const Interval& 
            [&](const Event& event) {
              return activity.computes(event) && measured.contains(event.begin);
            },
-           [&](const Event& event) { return readable(label(timeline, event)); }))
+           [&](const Event& event) { return readable_within_bounds(label(timeline, event)); }))
     all.push_back({name, sum.count, sum.total, sum.mean(), sum.longest});
   sort_by_total(all);
   return all;
@@ -262,7 +280,7 @@ std::vector<Gap> longest_gaps(const Activity& activity, const Steps& steps, std:
                    .end = gap.idle.end,
                    .cpu = cpu.name,
                    .cause = cpu.cause,
-                   .next = readable(label(activity.timeline(), *gap.next))});
+                   .next = readable_within_bounds(label(activity.timeline(), *gap.next))});
   }
   return all;
 }

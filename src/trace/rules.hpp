@@ -5,6 +5,7 @@
 
 #include <penstock/trace/findings.hpp>
 
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -35,7 +36,8 @@ class Tally {
  public:
   void add(const Event& event, Time cost) {
     ++count;
-    total += cost;
+    // One call may have put much on streams, and counts for each.
+    if (__builtin_add_overflow(total, cost, &total)) total = std::numeric_limits<Time>::max();
     if (worst == nullptr || cost > longest) {
       worst = &event;
       longest = cost;

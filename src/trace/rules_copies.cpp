@@ -23,11 +23,25 @@ Time waited(const Subject& subject, const Event& event) {
   return call == nullptr ? event.duration() : call->duration();
 }
 
-/// The call is a copy's, and not that of a graph with copies in it.
-bool copies_alone(const Subject& subject, const Event& call) {
-  return subject.timeline.name(call).find("Memcpy") != std::string::npos ||
-         subject.timeline.name(call).find("memcpy") != std::string::npos;
-}
+/// Which calls are a copy's, and not that of a graph with copies in it. Looks at each name once.
+class CopyCalls {
+ public:
+  explicit CopyCalls(const Timeline& timeline) : timeline_(timeline) {}
+
+  bool contains(const Event& call) {
+    const auto [found, is_new] = known_.try_emplace(call.name);
+    if (is_new) {
+      const std::string& name = timeline_.name(call);
+      found->second =
+          name.find("Memcpy") != std::string::npos || name.find("memcpy") != std::string::npos;
+    }
+    return found->second;
+  }
+
+ private:
+  const Timeline& timeline_;
+  std::map<std::uint32_t, bool> known_;  // by name
+};
 
 /// Tiny copies a step that are none too many.
 constexpr std::uint64_t kTinyCopies = 10;
@@ -93,10 +107,11 @@ Found find_synchronous_fills(const Subject& subject) {
 Found find_tiny_copies(const Subject& subject) {
   Tally tally;
   std::uint64_t bytes = 0;
+  CopyCalls copy_calls(subject.timeline);
   for (const Event& event : subject.timeline.events) {
     if (!Activity::transfers(event) || event.value >= subject.options.tiny_bytes) continue;
     const Event* call = subject.activity.submitter(event);
-    if (call == nullptr || !copies_alone(subject, *call)) continue;
+    if (call == nullptr || !copy_calls.contains(*call)) continue;
     if (event.duration() >= call->duration() || !subject.counts(event)) continue;
     tally.add(event, call->duration());
     bytes += event.value;

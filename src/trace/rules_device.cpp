@@ -3,6 +3,7 @@
 // Rules about devices that have nothing to do.
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "gaps.hpp"
@@ -46,9 +47,11 @@ std::string told(const CpuActivity& cpu) {
 }  // namespace
 
 Found find_gaps(const Subject& subject) {
-  const auto part =
-      static_cast<Time>(static_cast<double>(subject.steps.typical()) * subject.options.gap);
-  const Time shortest = std::max(subject.options.shortest_gap, part);
+  const double part = static_cast<double>(subject.steps.typical()) * subject.options.gap;
+  // What is more than a Time, or no number, is longer than any gap.
+  const Time shortest =
+      std::max(subject.options.shortest_gap,
+               part < 0x1p62 ? static_cast<Time>(part) : std::numeric_limits<Time>::max());
   const std::vector<DeviceGap> gaps =
       gaps_of(subject.activity, subject.steps, std::max<Time>(1, shortest));
   if (gaps.empty()) return {};
@@ -56,20 +59,21 @@ Found find_gaps(const Subject& subject) {
   const CpuActivity cpu = cpu_during(subject.activity, worst);
   Time total = 0;
   for (const DeviceGap& gap : gaps) total += gap.idle.length();
-  return Finding{.rule = Rule::gap,
-                 .count = gaps.size(),
-                 .cost = subject.per_device(total),
-                 .share = subject.share(subject.per_device(total)),
-                 .begin = worst.idle.begin,
-                 .end = worst.idle.end,
-                 .track = worst.next->track,
-                 .evidence = "Device " + std::to_string(worst.device) + " did nothing for " +
-                             in_time(worst.idle.length()) + " before " +
-                             shortened(readable(label(subject.timeline, *worst.next)), 60) +
-                             " on " + title(subject.timeline.track(*worst.next)) + told(cpu) +
-                             "; " + counted(gaps.size(), "gap", "gaps") + " of at least " +
-                             in_time(shortest) + " took " + in_time(total) + " in all.",
-                 .remedy = remedy_for(cpu.cause)};
+  return Finding{
+      .rule = Rule::gap,
+      .count = gaps.size(),
+      .cost = subject.per_device(total),
+      .share = subject.share(subject.per_device(total)),
+      .begin = worst.idle.begin,
+      .end = worst.idle.end,
+      .track = worst.next->track,
+      .evidence = "Device " + std::to_string(worst.device) + " did nothing for " +
+                  in_time(worst.idle.length()) + " before " +
+                  shortened(readable_within_bounds(label(subject.timeline, *worst.next)), 60) +
+                  " on " + title(subject.timeline.track(*worst.next)) + told(cpu) + "; " +
+                  counted(gaps.size(), "gap", "gaps") + " of at least " + in_time(shortest) +
+                  " took " + in_time(total) + " in all.",
+      .remedy = remedy_for(cpu.cause)};
 }
 
 // ---- Launch-bound stretches ---------------------------------------------------------------------
@@ -185,8 +189,8 @@ Found find_launch_bound(const Subject& subject) {
                   in_time(sum.computes / kernels) + " on average were launched one every " +
                   in_time(sum.launches / kernels) + ", and the device waited " + in_time(sum.idle) +
                   " for them; the worst stretch has " + std::to_string(worst.kernels) + ", from " +
-                  shortened(readable(label(subject.timeline, *worst.first)), 60) + " on " +
-                  title(subject.timeline.track(*worst.first)) + ".",
+                  shortened(readable_within_bounds(label(subject.timeline, *worst.first)), 60) +
+                  " on " + title(subject.timeline.track(*worst.first)) + ".",
       .remedy = "Capture the step once and replay it with StepGraph, or fuse small kernels."};
 }
 

@@ -25,7 +25,7 @@ void list(JsonText& json, const char* name, const Items& items, Members members)
 void write_vocabulary(JsonText& json, const Timeline& timeline,
                       const std::vector<EventClass>& classes) {
   json.key("names").begin_array();
-  for (const std::string& name : timeline.names) json.value(readable(name));
+  for (const std::string& name : timeline.names) json.value(readable_within_bounds(name));
   json.end_array().key("kinds").begin_array();
   for (int kind = 0; kind <= static_cast<int>(Kind::range); ++kind)
     json.value(label(static_cast<Kind>(kind)));

@@ -78,7 +78,9 @@ function decodeClass(row, summary) {
   one.label = one.name || plain;
   one.titles = [one.label.toLowerCase(), plain];
   const flagWords = ['pageable', 'synchronous', 'failed'].filter((flag) => one[flag]);
-  one.text = [one.label, one.kind, one.direction, one.domain, ...flagWords].join(' ').toLowerCase();
+  // A name may be as long as the file, and have many classes.
+  const [label, domain] = [one.label.slice(0, 10000), one.domain.slice(0, 1000)];
+  one.text = [label, one.kind, one.direction, domain, ...flagWords].join(' ').toLowerCase();
   return one;
 }
 
@@ -145,7 +147,7 @@ class Recording {
     const isStep = this.classes.map((one) => one.kind === 'range' && one.name === name && name !== '');
     const counts = this.tracks.map(() => 0);
     for (let i = 0; i < this.count; ++i) if (isStep[this.classOf[i]]) ++counts[this.of(i).track];
-    const track = counts.indexOf(Math.max(...counts));
+    const track = counts.indexOf(counts.reduce((most, one) => Math.max(most, one), 0));
     const [begin, end] = [[], []];
     for (let i = 0; i < this.count; ++i) {
       const last = end.length - 1;

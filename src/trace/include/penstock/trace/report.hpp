@@ -37,7 +37,7 @@ struct RangeTimes {
   std::uint64_t count = 0;
   Time total = 0, mean = 0, median = 0, p99 = 0, longest = 0;
   /// Of what was submitted within the ranges, on their threads: time on the device (union of its
-  /// intervals).
+  /// intervals). 0 where ranges of 64 other names were open around one of them: not known.
   Time device = 0;
 };
 

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Rows for the events of one track, so that in each row events nest.
+
+#include <penstock/trace/timeline.hpp>
+
+#include <cstddef>
+#include <functional>
+#include <queue>
+#include <utility>
+#include <vector>
+
+namespace penstock::trace::detail {
+
+class NestingRows {
+ public:
+  /// The first row that can take the event, which begins no earlier than those before: a row where
+  /// nothing is open, or whose innermost open event ends no earlier. O(log n).
+  std::size_t place(const Event& event);
+
+  std::size_t size() const { return open_.size(); }
+
+ private:
+  using EndAndRow = std::pair<Time, std::size_t>;
+
+  void close_until(Time now);
+  std::size_t first_with_room(Time end) const;
+  void set_room(std::size_t row, Time end);
+  void grow();
+
+  std::vector<std::vector<Time>>
+      open_;  ///< of each row, the ends of its open events, innermost last
+  /// All open events, the first to end on top: within its row it is the innermost.
+  std::priority_queue<EndAndRow, std::vector<EndAndRow>, std::greater<>> open_ends_;
+  /// A tournament: node k has the larger of 2k and 2k + 1; leaf `leaves_` + i has the latest end
+  /// that an event in row i may have. Rows that do not exist yet take any.
+  std::vector<Time> room_;
+  std::size_t leaves_ = 0;
+};
+
+}  // namespace penstock::trace::detail
