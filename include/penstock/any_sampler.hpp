@@ -59,8 +59,8 @@ class AnySampler {
   std::uint64_t seed() const { return sampler_->start.seed; }
   /// The state of a run over this sampler before its first batch.
   const State& start() const { return sampler_->start; }
-  /// The data come from a stream (see Unbounded): one worker alone asks the source for batches, in
-  /// their order.
+  /// Whether the data are a stream (see Unbounded): a single worker calls the source for the
+  /// batches in their order.
   bool is_stream() const { return sampler_->is_stream; }
 
  private:
@@ -74,8 +74,7 @@ class AnySampler {
   };
   template <class T>
   struct Model final : Interface {
-    explicit Model(const T& s) : Interface(start_of(s), stream(s)), sampler(s) {}
-    explicit Model(T&& s) : Interface(start_of(s), stream(s)), sampler(std::move(s)) {}
+    explicit Model(T s) : Interface(start_of(s), stream(s)), sampler(std::move(s)) {}
     std::uint64_t batches() const override { return sampler.batches(); }
     void samples(std::uint64_t epoch, std::uint64_t batch,
                  std::vector<std::uint64_t>& out) const override {
@@ -113,14 +112,14 @@ class AnySampler {
 /// Data of unknown length: one epoch of 2^64 - 1 batches, whose samples are numbered 0, 1, 2, and
 /// so on. The source ends it by returning false.
 ///
-/// By default the data are a stream, such as a socket: records come in the order in which they are
-/// read. One worker alone asks the source for batches, in their order, whatever `workers` says.
+/// By default the data are a stream, such as a socket, whose records come in the order in which
+/// they are read. A single worker calls the source for the batches in their order, whatever
+/// `workers` is.
 class Unbounded {
  public:
   /// Throws std::invalid_argument unless `batch_size`, in samples, is at least 1.
   explicit Unbounded(std::int64_t batch_size, std::uint64_t seed = 0);
-  /// For a source that makes a batch of its ticket alone (a generator): all workers make batches at
-  /// the same time, in any order.
+  /// For a source that only depends on its ticket (a generator): all workers call it, in any order.
   static Unbounded indexed(std::int64_t batch_size, std::uint64_t seed = 0);
 
   std::uint64_t batches() const noexcept { return UINT64_MAX; }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Small owning handles over the CUDA runtime: Stream, Event, and guards that put a thread's setting
-// back. A moved-from handle is empty (get() == nullptr); destruction never throws.
+// Owning handles of the CUDA runtime: Stream and Event. Guards that change a setting of this thread
+// and restore it: DeviceGuard and CaptureModeGuard. A moved-from handle is empty (get() ==
+// nullptr). No destructor throws.
 
 #include <cuda_runtime_api.h>
 
@@ -14,10 +15,10 @@ namespace penstock {
 namespace detail {
 
 /// The stream that `stream` names in the source file that calls this: 0 is the legacy default
-/// stream or, where the file is compiled for per-thread default streams (nvcc --default-stream
-/// per-thread, CUDA_API_PER_THREAD_DEFAULT_STREAM), the calling thread's own. penstock itself is
-/// compiled once for both kinds, so whatever takes a stream from the user passes it on by this
-/// name. Always inlined: one program may have files of both kinds.
+/// stream or, if the file is compiled for per-thread default streams (nvcc --default-stream
+/// per-thread, CUDA_API_PER_THREAD_DEFAULT_STREAM), the calling thread's own. penstock is compiled
+/// once for both kinds of files, so each function that takes a stream from the user resolves 0 in
+/// the user's file. Always inlined: a program may have files of both kinds.
 [[gnu::always_inline]] inline cudaStream_t named(cudaStream_t stream) noexcept {
   if (stream != nullptr) return stream;
 #ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
@@ -36,7 +37,8 @@ inline int current_device() {
   return device;
 }
 
-/// Makes `device` current on this thread for the guard's life. Calls nothing when it already is.
+/// Makes `device` current on this thread during the lifetime of the guard. If it is current
+/// already, no device is set.
 class [[nodiscard]] DeviceGuard {
  public:
   explicit DeviceGuard(int device) : previous_(current_device()), device_(device) {
@@ -53,8 +55,9 @@ class [[nodiscard]] DeviceGuard {
   int device_;
 };
 
-/// Lets this thread make calls that a stream capture, on this thread or another, would forbid
-/// because they might belong to it (allocate, query an event), for the guard's life. Ours never do.
+/// During the lifetime of the guard, this thread may make calls that a stream capture, on any
+/// thread, would otherwise forbid because they might belong to it, such as allocating memory or
+/// querying an event. Use it around calls that belong to no capture.
 class [[nodiscard]] CaptureModeGuard {
  public:
   CaptureModeGuard() { exchange(); }
@@ -63,7 +66,7 @@ class [[nodiscard]] CaptureModeGuard {
   CaptureModeGuard& operator=(const CaptureModeGuard&) = delete;
 
  private:
-  // Best effort: where the exchange fails, the guarded call reports what is wrong.
+  // The result is ignored: if the exchange fails, the guarded call reports what is wrong.
   void exchange() noexcept { cudaThreadExchangeStreamCaptureMode(&mode_); }
 
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
@@ -72,8 +75,8 @@ class [[nodiscard]] CaptureModeGuard {
 /// An owned stream of the device that was current at construction.
 class Stream {
  public:
-  /// A stream that does not wait for the legacy default stream. `priority`: lower is more urgent,
-  /// clamped to the device's range by CUDA.
+  /// A stream that does not synchronise with the legacy default stream. A lower `priority` is more
+  /// urgent; CUDA clamps it to the device's range.
   explicit Stream(int priority = 0) {
     detail::check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority),
                   "cudaStreamCreateWithPriority", priority);
@@ -84,7 +87,7 @@ class Stream {
     std::swap(stream_, taken.stream_);
     return *this;
   }
-  /// Does not wait for queued work: the stream goes away when that is done.
+  /// Does not wait for queued work: CUDA destroys the stream when that is done.
   ~Stream() {
     if (stream_ != nullptr) cudaStreamDestroy(stream_);
   }
@@ -101,8 +104,8 @@ class Stream {
 
 namespace detail {
 
-/// cudaEventQuery, allowed beside stream captures by the guard, and leaving no "not ready" behind
-/// for the thread's next cudaGetLastError.
+/// cudaEventQuery, which the guard allows beside stream captures. "Not ready" does not remain as
+/// this thread's last error.
 inline cudaError_t query(cudaEvent_t event, const CaptureModeGuard&) noexcept {
   const cudaError_t status = cudaEventQuery(event);
   if (status == cudaErrorNotReady) cudaGetLastError();
@@ -116,10 +119,10 @@ inline cudaError_t query(cudaEvent_t event) noexcept {
 }  // namespace detail
 
 /// An owned event of the device that was current at construction. Recording it on a stream of
-/// another device is an error of CUDA's.
+/// another device is an error in CUDA.
 class Event {
  public:
-  /// Without timing (cheapest to record); pass cudaEventDefault to measure with it.
+  /// By default without timing, which is cheapest to record. Pass cudaEventDefault to measure time.
   explicit Event(unsigned flags = cudaEventDisableTiming) {
     detail::check(cudaEventCreateWithFlags(&event_, flags), "cudaEventCreateWithFlags", flags);
   }
@@ -135,18 +138,17 @@ class Event {
 
   cudaEvent_t get() const noexcept { return event_; }
 
-  /// Marks the end of what `stream` holds now. Does not block.
+  /// Records the event behind all work that `stream` holds now. Does not block.
   [[gnu::always_inline]] void record(cudaStream_t stream) {
     detail::check(cudaEventRecord(event_, detail::named(stream)), "cudaEventRecord");
   }
-  /// `stream` runs nothing that is queued from now on before the last record is reached. Does not
-  /// block.
+  /// Work that is queued on `stream` from now on waits for the last record. Does not block.
   [[gnu::always_inline]] void make_wait(cudaStream_t stream) const {
     detail::check(cudaStreamWaitEvent(detail::named(stream), event_, cudaEventWaitDefault),
                   "cudaStreamWaitEvent");
   }
-  /// Has the last record been reached? True for an event that was never recorded. Does not block.
-  /// Safe beside a stream capture on another thread.
+  /// Whether the last record has been reached; true if there was none. Does not block. Safe beside
+  /// a stream capture on another thread.
   bool done() const {
     const cudaError_t status = detail::query(event_);
     if (status != cudaErrorNotReady) detail::check(status, "cudaEventQuery");

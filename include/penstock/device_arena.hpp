@@ -9,9 +9,9 @@
 //   ...                                                       // kernels on compute_stream
 //   slot.release_after(compute_stream);                       // the host waits for nothing
 //
-// Streams may be of any kind: created, the legacy default stream, a thread's own. A default stream
-// is that of the device that is current when it is passed, and cudaStreamPerThread that of the
-// thread that passes it, whoever releases the slot later.
+// Streams may be of any kind: created, legacy default, per-thread default. A default stream is that
+// of the device that is current when it is passed, and cudaStreamPerThread that of the thread that
+// passes it, even if another thread releases the slot.
 
 #include <cuda_runtime_api.h>
 
@@ -34,7 +34,8 @@ class HandOver;
 struct ResolvedStream;
 }  // namespace detail
 
-/// One buffer of a DeviceArena, held: move-only; a moved-from slot is empty. May outlive its arena.
+/// A buffer of a DeviceArena that is in use. Move-only; a moved-from slot is empty. It may outlive
+/// its arena.
 class DeviceSlot {
  public:
   DeviceSlot() = default;
@@ -45,28 +46,28 @@ class DeviceSlot {
     std::swap(index_, taken.index_);
     return *this;
   }
-  /// As release_after(writer): what the acquiring stream holds now comes before the next writer.
-  /// While that stream is being captured, the arena keeps the slot; it is given back by the first
-  /// acquire or release after the capture.
+  /// Like release_after(writer), where `writer` is the stream that acquired the slot. While that
+  /// stream is being captured, the arena keeps the slot; the first acquire or release after the
+  /// capture frees it.
   ~DeviceSlot() { release(); }
 
   explicit operator bool() const noexcept { return core_ != nullptr; }
-  /// Device memory, 512-byte aligned; the same address for an index during the arena's life.
+  /// Device memory, 512-byte aligned. A slot with the same index has the same address.
   std::byte* data() const noexcept;
   /// 0 ... slots - 1.
   std::size_t index() const noexcept { return index_; }
 
-  /// Gives the slot back now. Its next writer's stream waits for all that `stream` holds at this
-  /// moment; the host waits for nothing. The slot is empty afterwards. When the moment cannot be
-  /// marked, the host waits for the stream instead; when that fails too, the slot is never used
-  /// again. In both cases CudaError is thrown.
+  /// Releases the slot: the stream of its next writer waits for the work that `stream` holds now;
+  /// the host does not wait. The slot is empty afterwards. If the event cannot be recorded, the
+  /// host waits for the stream instead; if that fails too, the slot is never used again. Both throw
+  /// CudaError.
   ///
-  /// The slot stays as it is, held, where it cannot be released so: std::invalid_argument for a
-  /// stream of another device, std::logic_error for one that is being captured.
+  /// Throws std::invalid_argument for a stream of another device, std::logic_error for one that is
+  /// being captured: the slot is not released then.
   [[gnu::always_inline]] void release_after(cudaStream_t stream) {
     release_after(std::span(&stream, 1));
   }
-  /// The same for several streams of readers; for none, as release_after(writer).
+  /// The same for the streams of several readers; if there are none, like release_after(writer).
   [[gnu::always_inline]] void release_after(std::span<const cudaStream_t> streams) {
     release_after(streams, detail::named(nullptr));
   }
@@ -78,7 +79,8 @@ class DeviceSlot {
       : core_(std::move(core)), index_(index) {}
   /// `zero`: what stream 0 is.
   void release_after(std::span<const cudaStream_t> streams, cudaStream_t zero);
-  /// False: a stream is being captured, and the slot stays held. With `park` the arena keeps it.
+  /// False: a stream is being captured, and the slot is not released. With `park` the arena takes
+  /// it.
   bool try_release_after(std::span<const detail::ResolvedStream> streams, bool park);
   bool try_release(bool park);
   void release() noexcept;
@@ -87,22 +89,22 @@ class DeviceSlot {
   std::size_t index_ = 0;
 };
 
-/// All members may be called from any thread. After construction (and the first release on each
-/// further stream of a slot) nothing allocates or blocks inside CUDA.
+/// Any thread may call any member. After construction (and the first release of a slot with a
+/// larger number of streams) nothing allocates or blocks inside CUDA.
 class DeviceArena {
  public:
-  /// `slots` buffers of `slot_bytes` in one allocation on the current device. Throws CudaError (no
-  /// memory, with the bytes asked for) or std::invalid_argument.
+  /// `slots` buffers of `slot_bytes` in one allocation on the current device. Throws CudaError, or
+  /// std::invalid_argument for 0 slots or bytes.
   DeviceArena(std::size_t slots, std::size_t slot_bytes);
 
-  /// The slot that has been free for longest. All that is queued on `writer` from now on runs after
-  /// the work that its last release named. Blocks this thread only while every slot is held by
-  /// somebody. Throws std::invalid_argument for a stream of another device; std::logic_error for
-  /// one that is being captured, and where every slot waits for the end of a capture.
+  /// The slot that has been free for longest. Work that is queued on `writer` from now on waits for
+  /// the slot's last readers. Blocks this thread only while every slot is in use. Throws
+  /// std::invalid_argument for a stream of another device; std::logic_error for one that is being
+  /// captured, and if every slot waits for the end of a capture.
   [[gnu::always_inline]] DeviceSlot acquire(cudaStream_t writer) {
     return acquire_named(detail::named(writer));
   }
-  /// The same; empty where acquire would block.
+  /// The same; nullopt if acquire would block.
   [[gnu::always_inline]] std::optional<DeviceSlot> try_acquire(cudaStream_t writer) {
     return try_acquire_named(detail::named(writer));
   }
@@ -112,12 +114,13 @@ class DeviceArena {
   int device() const noexcept;
   /// Slots that can be acquired now.
   std::size_t free_slots() const;
-  /// Slots given up because CUDA could not say when they are free (see DeviceSlot::release_after).
+  /// Slots that are never used again after a failure of CUDA (see DeviceSlot::release_after).
   std::size_t lost_slots() const;
-  /// Slots that were dropped while their stream was being captured, and have to wait for its end.
+  /// Slots that were destroyed while their stream was being captured, and wait for the capture's
+  /// end.
   std::size_t parked_slots() const;
-  /// Throws the CudaError that took the last slot, once every slot is lost; std::logic_error once
-  /// every slot that is not waits for the end of a capture.
+  /// Throws the last CudaError if every slot is lost; std::logic_error if every other slot waits
+  /// for the end of a capture.
   void require_slot() const;
 
  private:

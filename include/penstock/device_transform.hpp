@@ -2,8 +2,8 @@
 #pragma once
 
 // DeviceTransform: computes the consumer's batch from the copied one, on the device. So compact
-// data cross the bus (bytes, records, indices), and the consumer's kernels get what they compute
-// with:
+// data are copied (bytes, records, indices), and the consumer's kernels get the data that they
+// need:
 //
 //   penstock::Prefetcher<Images, Records> prefetcher{
 //       records_layout, sampler, read_records,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The exceptions of penstock. Each message says what was called, with which numbers, and where. All
-// derive from std::runtime_error.
+// The exceptions of penstock. They derive from std::runtime_error. A message says what was called,
+// with which numbers, and where.
 
 #include <cuda_runtime_api.h>
 
@@ -30,8 +30,8 @@ class CudaError : public std::runtime_error {
 };
 
 /// The source or the DeviceTransform failed for one batch: it threw (the original exception is
-/// nested: std::rethrow_if_nested), or it left the batch in a state that cannot be copied. Later
-/// batches are still delivered.
+/// nested: std::rethrow_if_nested), or it left a batch that cannot be copied. Later batches are
+/// still delivered.
 class SourceError : public std::runtime_error, public std::nested_exception {
  public:
   /// Nests the exception that is being handled, if there is one. what() begins with `what_failed`.
@@ -45,8 +45,8 @@ class SourceError : public std::runtime_error, public std::nested_exception {
   std::uint64_t batch_;
 };
 
-/// A worker could not make its own source (see per_worker). The original exception is nested. The
-/// other workers go on.
+/// A worker could not make its source (see per_worker). The original exception is nested. The other
+/// workers continue.
 class WorkerError : public std::runtime_error, public std::nested_exception {
  public:
   /// Nests the exception that is being handled. `worker` counts from 0.
@@ -57,7 +57,7 @@ class WorkerError : public std::runtime_error, public std::nested_exception {
   int worker_;
 };
 
-/// A pool cannot provide memory: its cap, or a limit of the system, is reached.
+/// A pool cannot provide memory: its cap or a limit of the system is reached.
 class PoolExhausted : public std::runtime_error {
  public:
   PoolExhausted(const std::string& why, std::size_t asked, std::size_t in_use, std::size_t cap);
@@ -69,7 +69,7 @@ class PoolExhausted : public std::runtime_error {
   std::size_t asked_, in_use_, cap_;
 };
 
-/// No progress for longer than the stall time-out. `stage()` is the stage that does not move.
+/// No progress for longer than the stall time-out. `stage()` is the stage that the others wait for.
 class StallError : public std::runtime_error {
  public:
   StallError(const std::string& stage, std::uint64_t epoch, std::uint64_t batch,
@@ -113,16 +113,15 @@ class Number {
 [[noreturn]] void throw_cuda_error(cudaError_t status, const Call& call,
                                    std::initializer_list<Number> numbers);
 
-/// Throws CudaError unless `status` is cudaSuccess. `numbers` are those arguments of the call that
-/// help to understand the failure.
+/// Throws CudaError unless `status` is cudaSuccess. `numbers` are arguments of the call for the
+/// message.
 template <class... Numbers>
 void check(cudaError_t status, Call call, const Numbers&... numbers) {
   if (status != cudaSuccess) [[unlikely]]
     throw_cuda_error(status, call, {numbers...});
 }
 
-/// The contents of a CudaError, to throw it again. Each throw makes a new exception, since threads
-/// must not share one.
+/// The contents of a CudaError, to be thrown several times: threads must not share an exception.
 struct SavedError {
   cudaError_t code = cudaErrorUnknown;
   std::string what = "an error that is no CudaError";

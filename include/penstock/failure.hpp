@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// FailurePolicy: what becomes of a batch whose source fails, or of a sample whose per_sample source
-// fails, in a run that should survive a few unreadable samples.
+// FailurePolicy: what to do if the source fails for a batch, or a per_sample source for a sample: a
+// run may have to survive a few unreadable samples.
 //
 //   penstock::Prefetcher<Images> prefetcher{layout, sampler, source,
 //                                           {.on_failure = penstock::FailurePolicy::skip(10)}};
 //   ...
 //   for (const penstock::Failure& failure : prefetcher.failures()) std::cerr << failure << '\n';
 //
-// What is skipped or replaced depends on the failures alone, not on the number of workers
-// or their speed: failures are counted in the order of delivery.
+// Failures are counted in the order of delivery. So what is skipped or replaced depends only on the
+// failures, not on the number of workers or their speed.
 
 #include <cstdint>
 #include <iosfwd>
@@ -21,42 +21,42 @@
 
 namespace penstock {
 
-/// One batch, or one sample of a per_sample source, that a policy dealt with.
+/// A batch, or a sample of a per_sample source, that a policy skipped or replaced.
 struct Failure {
   std::uint64_t epoch = 0, batch = 0;
-  std::vector<std::uint64_t> samples;  ///< that the source was asked for; empty: the sampler failed
-  std::string what;                    ///< of the source's exception
+  std::vector<std::uint64_t> samples;  ///< of the batch, or the sample; empty: the sampler failed
+  std::string what;                    ///< message of the exception
   bool replaced = false;               ///< false: skipped
 };
 
 std::ostream& operator<<(std::ostream& out, const Failure& failure);
 
-/// Covers what sources and samplers throw, and batches that cannot be copied; never CudaError and
-/// PoolExhausted of the pipeline's own. With a per_sample source all counts and rates are of
-/// samples, else of batches.
+/// Covers exceptions from sources and samplers, and batches that cannot be copied; not CudaError
+/// and PoolExhausted from the pipeline itself. Counts and rates are of samples for a per_sample
+/// source, otherwise of batches.
 class FailurePolicy {
  public:
   enum class Action {
-    abort,    ///< next() throws SourceError in the batch's place
-    skip,     ///< the batch is left out; per_sample: the batch is shorter by the sample
-    replace,  ///< the source is asked again, for the samples of other batches of the epoch;
-              ///< per_sample: for another sample, for the same row
+    abort,    ///< next() throws SourceError in place of the batch
+    skip,     ///< the batch is left out; per_sample: the sample is left out of its batch
+    replace,  ///< the source is called again, with the samples of another batch of the epoch;
+              ///< per_sample: with another sample, for the same row
   };
 
   static constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
 
-  /// The default: every failure is thrown.
+  /// The default: next() throws every failure.
   static FailurePolicy abort() { return {Action::abort, 0, 0}; }
-  /// Leaves failed batches out, while there are no more than `at_most`, and no more than the part
-  /// `rate` (0 to 1, rounded up) of the batches so far. The failure beyond is thrown, as is each
-  /// one after it. Throws std::invalid_argument.
+  /// Leaves out failed batches, as long as there are at most `at_most` of them, and at most the
+  /// fraction `rate` (0 to 1) of the batches so far, rounded up. next() throws every failure
+  /// beyond. Throws std::invalid_argument for another rate.
   static FailurePolicy skip(std::uint64_t at_most = unlimited, double rate = 1) {
     return {Action::skip, at_most, rate};
   }
-  /// As skip, but fills the failed batch with the samples of another batch of the same epoch, which
-  /// its seed picks, or the failed row with another sample of the data set, which (run seed, epoch,
-  /// index) pick: every rank takes the same number of steps. After three that fail too, the failure
-  /// is thrown.
+  /// Like skip, but fills the failed batch with the samples of another batch of the same epoch,
+  /// chosen by its seed, or the failed row with another sample of the data set, chosen by (run
+  /// seed, epoch, index). So every rank makes the same number of steps. If three replacements fail
+  /// too, next() throws the failure.
   static FailurePolicy replace(std::uint64_t at_most = unlimited, double rate = 1) {
     return {Action::replace, at_most, rate};
   }
@@ -65,7 +65,8 @@ class FailurePolicy {
 
   Action action() const noexcept { return action_; }
 
-  /// May failure number `failures` (from 1) be tolerated after `batches` batches, itself included?
+  /// Whether failure number `failures` (from 1) is within the limits after `batches` batches,
+  /// itself included.
   bool tolerates(std::uint64_t failures, std::uint64_t batches) const noexcept;
 
   std::string limits() const;

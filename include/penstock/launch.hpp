@@ -2,10 +2,9 @@
 #pragma once
 
 // for_each(stream, n, op): calls op(i) for each i in [0, n), in stream order. Compiled by nvcc, it
-// launches one kernel (cub::DeviceFor::Bulk); compiled by a C++ compiler, it queues one host
-// function on the stream. So the same small preprocessing step runs on a GPU and, over
-// penstock::emulated, on a machine without one. On the real CUDA runtime for_each must be compiled
-// by nvcc: a program that uses the host form there does not link.
+// launches one kernel (cub::DeviceFor::Bulk). Compiled by a C++ compiler, it queues one host
+// function on the stream: so a small preprocessing step also runs over penstock::emulated, without
+// a GPU. With the real CUDA runtime, a program that uses the host form does not link.
 //
 //   struct Invert {
 //     Images batch;

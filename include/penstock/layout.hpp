@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Layout<Batch>: where each field of a batch lies in ONE contiguous block, so that a batch is ONE
-// copy. The same layout binds a block of pinned memory for the source and a device slot for
-// kernels.
+// Layout<Batch>: the place of each field of a batch in one contiguous block, so that a batch is one
+// copy. The same layout binds a pinned block for the source and a device slot for kernels.
 //
 //   auto layout = penstock::Layout<Images>{256}                    // batch size
 //                     .field(&Images::pixels, {32, 32, 3})         // shape of one sample
 //                     .field(&Images::labels, {});
 //   Images batch = layout.bind(block, 256);                        // block: layout.bytes() bytes
 //
-// Samples that have different numbers of values are a Ragged field (ragged.hpp).
+// A field whose samples have different numbers of values is a Ragged (ragged.hpp).
 //
-// What crosses the bus is what a batch holds: of a batch of 100 samples in a layout of 256, the
-// first 100 rows of each field. What a source writes behind the rows of its batch does not arrive;
-// PENSTOCK_CHECKS finds it. A source that has more or fewer samples than it was asked for says so
-// with resize(); rows that it wrote before it gave them up are no error.
+// Only the rows of a batch are copied to the device: of a batch of 100 samples in a layout of 256,
+// the first 100 rows of each field. Rows that a source writes beyond those of its batch are not
+// copied; PENSTOCK_CHECKS reports them. A source that has another number of samples than it was
+// asked for calls resize(); it may have written the rows that it gives up.
 //
-// A const Layout may be used by any number of threads; nothing below the constructor and field()
-// allocates.
+// Any number of threads may use a const Layout. Only the constructor and field() allocate.
 
 #include <array>
 #include <concepts>
@@ -36,11 +34,11 @@
 
 namespace penstock {
 
-/// Fields start at multiples of this many bytes of a block: what cudaMalloc guarantees for the
-/// block itself, and enough for every vector load and for whole memory transactions.
+/// Each field starts at a multiple of this many bytes in its block. cudaMalloc guarantees the same
+/// for the block. It suffices for all vector loads and for whole memory transactions.
 inline constexpr std::size_t field_alignment = 256;
 
-/// The shape of one sample: exactly `Rank` integers, or an array of them.
+/// The shape of one sample: `Rank` integers, or an array of them.
 template <std::size_t Rank>
 struct SampleShape {
   template <std::integral... Integers>
@@ -56,58 +54,59 @@ struct SampleShape {
 
 namespace detail {
 
-/// A layout without the type of its batches, which come as void*: what Layout<Batch> is made of.
+/// The implementation of Layout<Batch>, independent of the type of the batches: they are void*.
 class BlockLayout {
  public:
-  /// What a tensor says of itself.
+  /// What a tensor refers to.
   struct View {
     const std::byte* memory;
     std::int64_t samples;
-    std::size_t odd;  ///< the first extent that is not the layout's; 0: there is none
+    std::size_t odd;  ///< the first extent that differs from the layout; 0: none does
     std::int64_t odd_extent;
   };
 
-  /// One field of a batch, its type erased: a tensor, by the place of the member and two functions,
-  /// or a ragged field, whose offsets lie at `offset` of a block and its values at `values`.
+  /// A type-erased field. A tensor is accessed by two functions. A ragged field has its offsets at
+  /// `offset` in a block and its values at `values`.
   struct Field {
-    std::size_t member;        ///< bytes from the start of the batch to the tensor
-    std::size_t offset;        ///< bytes from the start of a block to its elements
-    std::size_t sample_bytes;  ///< of one sample; of one value, where the field is ragged
+    std::size_t member;        ///< bytes from the start of the batch to the member
+    std::size_t offset;        ///< bytes from the start of a block to the elements
+    std::size_t sample_bytes;  ///< of one sample; of one value in a ragged field
     std::vector<std::int64_t> shape;
     void (*write)(void* tensor, std::byte* memory, std::int64_t samples,
                   const std::int64_t* shape);  ///< memory nullptr: keeps the tensor's own
     View (*read)(const void* tensor, const std::int64_t* shape);
     std::int64_t capacity = 0;  ///< values of a ragged field
     std::size_t values = 0;
-    std::string name{};  ///< the member's, or the field's number where that is not known
+    std::string name{};  ///< of the member; the number of the field if the name is unknown
 
     bool is_ragged() const noexcept { return read == nullptr; }
   };
 
-  /// A part of a block that belongs to one field: all of it, and what a batch uses.
+  /// A part of a block that belongs to a field: its bytes, and how many of them a batch uses.
   struct Part {
     const Field& field;
     std::size_t offset, bytes, used;
   };
 
-  /// `defaults` is a batch as its type's default initialisation leaves it.
+  /// `defaults` is a default-initialised batch.
   BlockLayout(std::int64_t batch_size, const void* defaults, std::size_t batch_bytes,
               std::size_t batch_alignment, std::vector<BatchMember> members);
 
-  /// `field.sample_bytes` comes as the size of one element; offsets and name come as nothing.
+  /// `field.sample_bytes` is the size of one element; add() sets offsets and name.
   void add(Field field);
-  /// A view at this place of the batch is a plain value.
-  void add_value(std::size_t member);
-  /// Throws std::invalid_argument unless there are fields, and every view is one or a plain value.
+  /// Declares the view at this place of the batch a plain value.
+  void add_value(std::size_t member) { plain_views_.push_back(member); }
+  /// Throws std::invalid_argument if there are no fields, or a view is neither a field nor a plain
+  /// value.
   void require_fields() const;
 
   std::size_t bytes() const noexcept;
   std::int64_t batch_size() const noexcept { return batch_size_; }
-  // Of a batch itself, the struct of tensors.
+  // Of the Batch object.
   std::size_t batch_bytes() const noexcept { return defaults_.size(); }
   std::size_t batch_alignment() const noexcept { return batch_alignment_; }
 
-  // As the functions of Layout by these names.
+  // Like the members of Layout with these names.
   void bind(void* batch, std::byte* block, std::int64_t samples) const;
   void rebind(void* batch, std::byte* block, std::int64_t samples) const;
   void resize(void* batch, std::int64_t samples) const;
@@ -116,27 +115,27 @@ class BlockLayout {
 
   // ---- While a source fills a batch in a block of host memory
 
-  /// Bytes behind the block, aligned to 8, that hold what was assigned to ragged fields; a multiple
-  /// of 8, and 0 where there are none.
+  /// Size of the `scratch` memory that records assignments to ragged fields, aligned to 8 bytes: a
+  /// multiple of 8; 0 without ragged fields.
   std::size_t scratch_bytes() const noexcept;
   /// The most that finish() needs of `spare`.
   std::size_t spare_bytes() const noexcept;
-  /// As bind(), and begins a fill: every row of a ragged field is unassigned.
+  /// Like bind(), with every row of the ragged fields unassigned.
   void bind_for_source(void* batch, std::byte* block, std::byte* scratch,
                        std::int64_t samples) const;
-  /// Takes back what was assigned to `row`, of which the source makes another sample. Whoever
-  /// assigns that row must not be running; other rows may be assigned meanwhile.
+  /// Undoes the assignments to `row`, so that the source can fill it with another sample. Other
+  /// threads may assign other rows meanwhile.
   void clear_row(void* batch, std::int64_t row) const;
-  /// Ends the fill, when no source writes any more: takes the rows in `dropped`, which ascend, out
-  /// of every field, puts ragged rows in order and writes their offsets. `spare` is the caller's
-  /// to keep: it grows to the largest ragged field when rows first have to change places. Returns
-  /// the number of samples. Throws as samples().
+  /// Ends the fill, when no source writes any more: removes the rows in `dropped`, in ascending
+  /// order, from every field, sorts ragged rows and writes their offsets. `spare` is a buffer to be
+  /// kept for the next call; it grows to the largest ragged field if rows have to be moved. Returns
+  /// the number of samples. Throws like samples().
   std::int64_t finish(void* batch, std::byte* block, std::span<const std::int64_t> dropped,
                       std::vector<std::byte>& spare) const;
 
-  /// Calls `f(offset, bytes)` for each part of `block` that a batch of `samples` samples uses;
-  /// parts with nothing but padding between them come as one. `batch` is a finished one, or
-  /// nullptr where no field is ragged.
+  /// Calls `f(offset, bytes)` for each range of a block that a batch of `samples` samples uses.
+  /// Parts with only padding between them form one range. `batch` is a finished batch; it may be
+  /// nullptr if no field is ragged.
   template <class F>
   void for_each_range(const void* batch, std::int64_t samples, F&& f) const {
     check_samples(samples);
@@ -153,8 +152,8 @@ class BlockLayout {
     });
     if (end != begin) f(begin, end - begin);
   }
-  /// Calls `f(part)` for each field's part of a block, and for a ragged field's offsets and values,
-  /// in the order in which they lie there.
+  /// Calls `f(part)` for each tensor, and for the offsets and the values of each ragged field, in
+  /// the order of their addresses.
   template <class F>
   void for_each_part(const void* batch, std::int64_t samples, F&& f) const {
     for (const Field& field : fields_) {
@@ -187,7 +186,7 @@ class BlockLayout {
   const char* name_of(std::size_t member) const noexcept;
 
   std::int64_t batch_size_;
-  std::size_t guard_;  // bytes that belong to nobody, before, between and behind the fields
+  std::size_t guard_;  // unused bytes before, between and behind the fields
   std::size_t batch_alignment_;
   std::vector<std::byte> defaults_;
   std::vector<BatchMember> members_;
@@ -197,8 +196,8 @@ class BlockLayout {
 
 }  // namespace detail
 
-/// Describes `Batch`, an aggregate of Tensors and Raggeds and, if need be, of plain values that a
-/// source sets and that travel with the batch. Messages call a field as the member is called.
+/// Describes `Batch`, an aggregate of Tensors and Raggeds. Other members are plain values, which a
+/// source sets and the consumer reads. Messages name a field by its member.
 template <class Batch>
 class Layout {
   static_assert(std::is_aggregate_v<Batch>,
@@ -213,9 +212,9 @@ class Layout {
   /// Throws std::invalid_argument unless `batch_size`, in samples, is at least 1.
   explicit Layout(std::int64_t batch_size) : Layout(batch_size, Batch{}) {}
 
-  /// Adds a field after the ones so far. `sample_shape` is the shape of ONE sample: the tensor's
-  /// own shape is (samples, sample_shape...). Throws std::invalid_argument for a negative extent, a
-  /// field that was added before, and sizes beyond 63 bits.
+  /// Adds a field behind the present ones. `sample_shape` is the shape of one sample; the shape of
+  /// the tensor is (samples, sample_shape...). Throws std::invalid_argument for a negative extent,
+  /// a field that was added before, and sizes beyond 63 bits.
   template <class T, class Extents>
   Layout& field(cuda::std::mdspan<T, Extents> Batch::*member,
                 const SampleShape<Extents::rank() - 1>& sample_shape) {
@@ -235,8 +234,8 @@ class Layout {
     return *this;
   }
 
-  /// Adds a ragged field with room for `capacity` values of all samples of a batch together. It
-  /// takes 8 bytes a sample besides, for the offsets. Throws std::invalid_argument as above.
+  /// Adds a ragged field with room for `capacity` values, of all samples of a batch together. Its
+  /// offsets take another 8 bytes for each sample. Throws like the function above.
   template <class T>
   Layout& field(Ragged<T> Batch::*member, Capacity capacity) {
     static_assert(alignof(T) <= field_alignment, "the values of a field are over-aligned");
@@ -250,10 +249,10 @@ class Layout {
     return *this;
   }
 
-  /// Says that `member`, a Tensor or a Ragged, is no field but a plain value: the source sets it,
-  /// and nobody moves what it points at. Without this, a view that is no field is an error when a
-  /// producer or a prefetcher is made: a source that wrote through it would write through a null
-  /// pointer.
+  /// Declares that `member`, a Tensor or a Ragged, is a plain value and not a field: the source
+  /// sets it, and the memory that it points to is not copied. A view that is neither a field nor
+  /// declared here is an error at the construction of a producer or a prefetcher, since a source
+  /// would write through a null pointer.
   template <class T>
   Layout& value(T Batch::*member) {
     erased_.add_value(offset_of(member));
@@ -265,47 +264,48 @@ class Layout {
 
   std::int64_t batch_size() const noexcept { return erased_.batch_size(); }
 
-  /// A batch of `samples` samples in `block`; members that are not fields have their defaults. The
-  /// total() of a ragged field is its capacity: its offsets and values are what the block holds.
-  /// `block` is `bytes()` bytes of host or device memory, aligned as the elements need it; it is
-  /// not touched. Throws std::invalid_argument unless 0 <= samples <= batch_size().
+  /// A batch of `samples` samples in `block`. Members that are not fields have their defaults. The
+  /// total() of a ragged field is its capacity. `block` is host or device memory of bytes() bytes,
+  /// aligned as the elements require; it is neither read nor written. Throws std::invalid_argument
+  /// unless 0 <= samples <= batch_size().
   Batch bind(std::byte* block, std::int64_t samples) const {
     Batch batch{};
     erased_.bind(&batch, block, samples);
     return batch;
   }
 
-  /// Points the fields of `batch` into `block`, as bind() does, and leaves its other members alone.
+  /// Like bind(), but for an existing batch, whose other members keep their values.
   void rebind(Batch& batch, std::byte* block, std::int64_t samples) const {
     erased_.rebind(&batch, block, samples);
   }
 
-  /// Says that `batch` holds `samples` samples, as a source does that delivers fewer than it was
-  /// asked for. The fields stay where they are. Throws as bind() does.
+  /// Sets the number of samples of `batch`, for example in a source that delivers fewer than it was
+  /// asked for. The fields keep their places. Throws like bind().
   void resize(Batch& batch, std::int64_t samples) const { erased_.resize(&batch, samples); }
 
-  /// The number of samples that `batch`, bound to `block`, holds. Throws std::invalid_argument,
-  /// which names the field, when that is more than batch_size(), when the fields disagree, and when
-  /// a field was pointed elsewhere or has lost the shape of its samples.
+  /// The number of samples in `batch`, which is bound to `block`. Throws std::invalid_argument,
+  /// with the name of the field, if it is more than batch_size(), if fields have different numbers,
+  /// and if a field points to other memory or its samples have another shape.
   std::int64_t samples(const Batch& batch, const std::byte* block) const {
     return erased_.samples(&batch, block);
   }
 
-  /// Calls `f(offset, bytes)` for each part of a block that has to be copied for `samples` samples:
-  /// ONE part when the batch is full, else the samples of each field, and nothing for none. Throws
-  /// std::logic_error for a layout with ragged fields, where that depends on the batch.
+  /// Calls `f(offset, bytes)` for each range of a block that has to be copied for `samples`
+  /// samples: one range if the batch is full, otherwise the samples of each field, and none for 0
+  /// samples. Throws std::logic_error for a layout with ragged fields, whose ranges depend on the
+  /// batch.
   template <class F>
   void for_each_range(std::int64_t samples, F&& f) const {
     erased_.for_each_range(nullptr, samples, std::forward<F>(f));
   }
-  /// The same for `batch`, as a producer delivered it: of ragged fields, the offsets and the values
-  /// in use.
+  /// The same for `batch`, as a producer delivered it. Of ragged fields, the offsets and the used
+  /// values are copied.
   template <class F>
   void for_each_range(const Batch& batch, std::int64_t samples, F&& f) const {
     erased_.for_each_range(&batch, samples, std::forward<F>(f));
   }
 
-  /// The same layout for the parts of penstock that do not know `Batch`.
+  /// The same layout, type-erased.
   const detail::BlockLayout& erased() const noexcept { return erased_; }
 
  private:

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// NVTX ranges and names for a profiler's timeline, in the domain "penstock". Without a profiler a
-// range costs a few well-predicted branches. With PENSTOCK_DISABLE_NVTX, a ScopedRange of your
-// source compiles to nothing; the library's own ranges are removed if the library (with
-// PENSTOCK_HEADER_ONLY: the program) is compiled with it.
+// NVTX ranges and names for a profiler's timeline, in the domain "penstock". Without a profiler, a
+// range costs a few well-predicted branches. With PENSTOCK_DISABLE_NVTX, a ScopedRange compiles to
+// nothing. The library's own ranges are removed if the library (with PENSTOCK_HEADER_ONLY: the
+// program) is compiled with it.
 //
 //   const penstock::ScopedRange range(penstock::markers::fill, ticket.batch);   // with a number
 //
@@ -65,8 +65,8 @@ MarkerHandle register_marker(const char* name) noexcept;
 void begin_range(MarkerHandle name, std::uint64_t payload) noexcept;
 void end_range() noexcept;
 
-/// Marks the time from construction to destruction on this thread, with a name and a number (a
-/// batch, an index). Ranges of one thread nest. Does not throw.
+/// Marks the time from its construction to its destruction on this thread, with a name and a number
+/// (of a batch, for example). Ranges of a thread nest. Does not throw.
 class [[nodiscard]] NvtxRange {
  public:
   template <MarkerName Name>
@@ -114,7 +114,7 @@ class [[nodiscard]] StreamName {
   StreamName& operator=(const StreamName&) = delete;
 
  private:
-  void* resource_;
+  [[maybe_unused]] void* resource_;
 };
 
 }  // namespace markers

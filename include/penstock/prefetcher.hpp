@@ -39,28 +39,29 @@ namespace penstock {
 
 struct PrefetcherOptions {
   int workers = detail::default_workers();  ///< threads that run the source; 0: one
-  /// Batches in pinned memory, all told. 0: device_depth + workers, and device_depth + 2 for a
-  /// per_sample source. An on_device source has none.
+  /// Blocks of pinned memory, for one batch each. 0: device_depth + workers, or device_depth + 2
+  /// for a per_sample source. Ignored for an on_device source, which needs none.
   std::size_t host_depth = 0;
   std::size_t device_depth = 2;  ///< device slots: batches on the device, leased ones included
   std::uint64_t epochs = 1;      ///< at least 1
-  bool ordered = true;           ///< false: batches come as they are ready, each still once
-  FailurePolicy on_failure = FailurePolicy::abort();  ///< what becomes of batches that fail
-  std::chrono::milliseconds stall_timeout{
-      300'000};  ///< `next` gives up with StallError; 0 or milliseconds::max(): never
-  std::size_t max_host_bytes = 0;  ///< refuse to take more host memory; 0: half of what may be used
-  unsigned host_flags = cudaHostAllocPortable;  ///< of cudaHostAlloc
-  int numa_node = -1;                           ///< of the host memory; -1: any
-  int copy_priority = 0;                        ///< of the copy stream; lower is more urgent
-  /// Timed events tell stats() what the device does: how long a copy takes, what it waits for, and
-  /// for how long the consumer's stream is out of work. Four more event records for each batch, and
-  /// reads of events that are over: see docs/stats.md for what that costs.
+  bool ordered = true;           ///< false: batches are delivered as they become ready
+  FailurePolicy on_failure = FailurePolicy::abort();  ///< what to do with a batch that fails
+  /// `next` throws StallError after this wait; 0 or milliseconds::max(): never. The time in which
+  /// the process is stopped (SIGSTOP, a suspended machine) does not count.
+  std::chrono::milliseconds stall_timeout{300'000};
+  std::size_t max_host_bytes = 0;  ///< of pinned memory; 0: half of what this process may use
+  unsigned host_flags = cudaHostAllocPortable;  ///< flags passed to cudaHostAlloc
+  int numa_node = -1;                           ///< NUMA node of the pinned memory; -1: any
+  int copy_priority = 0;  ///< priority of the copy stream; lower is more urgent
+  /// Measures with timed events how long a copy takes, what it waits for, and how long the
+  /// consumer's stream has no work: stats() returns the times. Costs five more event records for
+  /// each batch, and reading events that were reached: see docs/stats.md.
   bool device_times = false;
 };
 
 namespace detail {
 
-/// A batch in a device slot, its type erased.
+/// A type-erased batch in a device slot.
 struct LeasedBatch {
   const void* batch;
   Ticket ticket;
@@ -68,13 +69,14 @@ struct LeasedBatch {
   std::int64_t samples_in_batch = 0;
 };
 
-/// What a Prefetcher is made of: the same calls, whatever the type of the batches.
+/// The implementation of Prefetcher, independent of the type of the batches.
 class AnyPrefetcher {
  public:
   virtual ~AnyPrefetcher() = default;
   virtual LeasedBatch* take(cudaStream_t consumer) = 0;
   virtual void also_used_on(LeasedBatch& batch, cudaStream_t stream) = 0;
-  /// False: a consumer's stream is being captured, and the lease goes on; never with `park`.
+  /// Ends a lease. False: a consumer's stream is being captured, and the lease continues. With
+  /// `park` it always ends: the arena keeps the slot until the capture is over.
   virtual bool give_back(LeasedBatch& batch, bool park) noexcept = 0;
   virtual void close() noexcept = 0;
   virtual bool forked() const noexcept = 0;
@@ -91,7 +93,7 @@ PrefetcherHandle make_prefetcher(const BlockLayout& layout, AnySampler sampler, 
                                  PrefetcherOptions options);
 PrefetcherHandle make_prefetcher(const BlockLayout& layout, AnySampler sampler, ErasedSource source,
                                  ErasedTransform transform, PrefetcherOptions options);
-/// The ends of a prefetcher and of a lease. In a forked child they leave everything as it is.
+/// Destroys a prefetcher; gives back a lease. Both do nothing in a forked child.
 void close(PrefetcherHandle prefetcher) noexcept;
 [[noreturn]] void throw_empty_lease();
 void give_back(PrefetcherHandle prefetcher, LeasedBatch& batch) noexcept;
@@ -100,14 +102,14 @@ void release(PrefetcherHandle& prefetcher, LeasedBatch*& batch);
 
 }  // namespace detail
 
-/// A batch on the device, held by the consumer: move-only; a moved-from or released lease is empty.
-/// Its memory is not written before all that the consumer's streams held at the release is done. It
-/// may outlive the prefetcher, and may be released by another thread than the one that got it, with
-/// whatever device current.
+/// A batch on the device that the consumer holds. Move-only; a moved-from or released lease is
+/// empty. The memory is not overwritten until all work that the consumer's streams hold at the
+/// release is done. A lease may outlive its prefetcher. Any thread may release it, whichever device
+/// is current.
 ///
-/// Where cudaStreamPerThread is a consumer, and another thread releases, the release is marked on
-/// the legacy default stream, which comes after every thread's own; other blocking streams of the
-/// device wait for that mark too.
+/// If a consumer is cudaStreamPerThread and another thread releases the lease, the release is
+/// recorded on the legacy default stream, which waits for the per-thread streams of all threads.
+/// Other blocking streams of the device then wait for that record too.
 template <class Batch>
 class Lease {
  public:
@@ -120,37 +122,38 @@ class Lease {
     std::swap(leased_, taken.leased_);
     return *this;
   }
-  /// As release(). While a consumer's stream is being captured into a graph, the slot is kept, and
-  /// goes back with the first end of a lease, or `next`, after the capture.
+  /// Same as release(). If a consumer's stream is being captured into a graph, the slot stays in
+  /// use until the first end of a lease, or call of `next`, after the capture.
   ~Lease() {
     if (leased_ != nullptr) detail::give_back(std::move(owner_), *leased_);
   }
 
   explicit operator bool() const noexcept { return leased_ != nullptr; }
-  // What follows throws std::logic_error when the lease is empty.
+  // The members below throw std::logic_error if the lease is empty.
 
   /// Views of device memory, to be passed to kernels by value.
   const Batch& operator*() const { return *static_cast<const Batch*>(leased().batch); }
   const Batch* operator->() const { return static_cast<const Batch*>(leased().batch); }
   /// Epoch, batch and sample numbers; valid until the release.
   const Ticket& ticket() const { return leased().ticket; }
-  /// Samples in the batch: as many as the ticket names, unless a source or a DeviceTransform has
-  /// resized it.
+  /// Number of samples in the batch: that of the ticket, unless a source or a DeviceTransform
+  /// resized the batch.
   std::int64_t samples() const { return leased().samples_in_batch; }
-  /// Which of the device slots, 0 ... device_depth - 1. A slot has a fixed address: see StepGraph
-  /// for graphs that are captured for it.
+  /// Index of the batch's device slot, 0 ... device_depth - 1. A slot has a fixed address, so that
+  /// StepGraph can capture a graph for it.
   std::size_t slot() const { return leased().slot; }
 
-  /// The batch is used on `stream` too: it waits for the copy, and the release waits for it. Does
-  /// not block. Throws CudaError, and for a stream as `next` does.
+  /// Adds `stream` to the consumers of the batch: work queued on it from now on sees the batch
+  /// complete, and the slot is not overwritten before the work that it holds at the release is
+  /// done. Does not block. Throws CudaError, and rejects the same streams as `next`.
   [[gnu::always_inline]] void also_used_on(cudaStream_t stream) {
     detail::LeasedBatch& batch = leased();
     owner_->also_used_on(batch, detail::named(stream));
   }
 
-  /// Ends the lease: what is queued on the consumer's streams from now on may not use the batch.
-  /// Does not block. A failure of CUDA's is thrown by the next next(). Throws std::logic_error
-  /// while a consumer's stream is being captured into a graph, and then the lease goes on.
+  /// Ends the lease: work queued from now on may not use the batch. Does not block. If a CUDA call
+  /// fails, the next call of next() throws the CudaError. Throws std::logic_error if a consumer's
+  /// stream is being captured into a graph; the lease then continues.
   void release() {
     if (leased_ != nullptr) detail::release(owner_, leased_);
   }
@@ -171,26 +174,27 @@ class Lease {
 };
 
 /// Any thread may call any member. Threads that call `next` at the same time are served one after
-/// the other: each batch, and each exception in a batch's place, goes to one of them, the end to
-/// all. After construction, no call allocates, creates CUDA objects, or blocks inside CUDA.
+/// the other: each batch, and each exception in place of a batch, goes to one of them; all of them
+/// are told the end. After construction, no call allocates, creates CUDA objects, or blocks inside
+/// CUDA.
 ///
-/// A process forked from the one that made it may do nothing with a prefetcher and its leases but
-/// destroy them, which leaves everything as it is: threads and CUDA do not survive a fork.
+/// A process that was forked from the one that constructed a prefetcher may only destroy it and its
+/// leases, which does nothing there: threads and CUDA do not survive a fork.
 ///
-/// `Host` is what the source fills and what crosses the bus; where it is not `Batch`, a
-/// DeviceTransform makes the one of the other.
+/// `Host` is the type that the source fills and that is copied to the device. If it is not `Batch`,
+/// a DeviceTransform computes the `Batch` from it.
 template <class Batch, class Host = Batch>
 class Prefetcher {
  public:
-  /// Allocates all host and device memory on the current device, and starts to fill it. Sampler and
-  /// source run on the workers; each worker has its own copy of the source. Throws
-  /// std::invalid_argument, PoolExhausted (with the numbers, when memory is over a cap or refused)
-  /// or CudaError.
+  /// Allocates all pinned and device memory, for the current device, and starts the workers.
+  /// Sampler and source run on the workers; each worker has its own copy of the source. Throws
+  /// std::invalid_argument; PoolExhausted if pinned memory is over its limit or refused by the
+  /// system; CudaError.
   Prefetcher(const Layout<Batch>& layout, AnySampler sampler, AnySource<Batch> source,
              PrefetcherOptions options = {}) requires std::same_as<Batch, Host>
       : prefetcher_(detail::make_prefetcher(layout.erased(), std::move(sampler),
                                             std::move(source).erased(), options)) {}
-  /// With a transform on the device, whose layout is that of the slots.
+  /// With a transform on the device; its layout is that of the slots.
   Prefetcher(const Layout<Host>& layout, AnySampler sampler, AnySource<Host> source,
              const DeviceTransform<Host, Batch>& transform, PrefetcherOptions options = {})
       : prefetcher_(detail::make_prefetcher(layout.erased(), std::move(sampler),
@@ -198,38 +202,40 @@ class Prefetcher {
                                             options)) {}
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
-  /// Asks the sources to stop, joins the workers, waits until no copy reads host memory any more,
-  /// frees everything. What leases still hold is freed with the last of them.
+  /// Requests stop from the sources, joins the workers, waits until no copy reads pinned memory,
+  /// and frees everything. Device memory is freed with the last lease.
   ~Prefetcher() { detail::close(std::move(prefetcher_)); }
 
-  /// The next batch; work queued on `consumer` from now on sees it complete. Waits on the host
-  /// until a batch's copy is issued, never for the copy. Empty: all epochs are done, or the source
-  /// said that there is no more. Throws SourceError in place of a batch that failed, CudaError,
-  /// PoolExhausted, or StallError; the next call goes on behind it.
+  /// The next batch; work queued on `consumer` from now on sees it complete. The host waits until
+  /// the batch's copy is issued, never for the copy itself. Returns an empty lease when all epochs
+  /// are done, or the source has said that there is no more data. Throws SourceError in place of a
+  /// batch that failed, CudaError, PoolExhausted, or StallError; the next call returns the batch
+  /// after it.
   ///
-  /// `consumer` is any stream of the prefetcher's device: created, the legacy default stream, or a
-  /// thread's own (cudaStreamPerThread; 0 where the calling source is compiled so). A default
-  /// stream is that of the device that is current at this call. Throws std::invalid_argument for a
-  /// stream of another device; std::logic_error for one that is being captured into a graph, and
-  /// where every slot was given up in captures that still go on. Neither takes a batch.
+  /// `consumer` is any stream of the prefetcher's device: a created one, the legacy default stream,
+  /// or cudaStreamPerThread (also as 0 in a source compiled for per-thread default streams). A
+  /// default stream is that of the device that is current during this call. Throws
+  /// std::invalid_argument for a stream of another device; std::logic_error for one that is being
+  /// captured into a graph, and if every slot waits for the end of a capture. Both leave the batch
+  /// for the next call.
   [[gnu::always_inline]] Lease<Batch> next(cudaStream_t consumer) {
     return take(detail::named(consumer));
   }
 
-  /// The position behind the last batch that next() delivered (or threw for): what is ready ahead
-  /// of it will be made again. Throws std::logic_error when batches come unordered: then there is
-  /// no such position.
+  /// The position after the last batch that next() delivered (or threw for). Batches that are ready
+  /// but were not delivered will be filled again. Throws std::logic_error if `ordered` is false:
+  /// there is no such position then.
   State state() const { return prefetcher_->state(); }
-  /// Goes on at `state`, with whatever workers and depths this prefetcher has; at the edge of an
-  /// epoch also with another batch size or world size. Throws std::invalid_argument when `state` is
-  /// of another run, or does not fit this one (see why_incompatible), and then changes nothing;
-  /// throws std::system_error when no thread can be started, and then `next` says that this is the
-  /// end until another `restore` succeeds. Leases that are out stay valid. Waits for a `next` under
-  /// way on another thread.
+  /// Continues at `state`. The numbers of workers and the depths may differ from those of the run
+  /// that `state` is from; at the start of an epoch, batch size and world size too. Leases stay
+  /// valid. Waits for a call of `next` on another thread to return. Throws std::invalid_argument,
+  /// and changes nothing, if `state` does not fit this run (see why_incompatible). Throws
+  /// std::system_error if no thread can be started; `next` then returns empty leases until a
+  /// `restore` succeeds.
   void restore(const State& state) { prefetcher_->restore(state); }
 
   Stats stats() const { return prefetcher_->stats(); }
-  /// The first 256 failures that `on_failure` has dealt with; stats() counts all.
+  /// The first 256 failures that `on_failure` handled; stats() counts all of them.
   std::vector<Failure> failures() const { return prefetcher_->failures(); }
 
  private:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Ragged<T>: a field of a batch whose samples have different numbers of values: the tokens of a
-// text, the boxes of an image, the points of a scan. The values of all samples lie one behind the
-// other, in the order of the rows, and `offsets` says where each sample begins.
+// Ragged<T>: a field of a batch whose samples have different numbers of values, such as the tokens
+// of a text or the boxes of an image. The values of all samples are contiguous, in the order of the
+// rows; `offsets` has the beginning of each row.
 //
 //   struct Texts {
 //     penstock::Ragged<std::int32_t> tokens;
@@ -20,7 +20,7 @@
 // In a kernel: batch.tokens.begin(row), batch.tokens.length(row).
 //
 // Like a Tensor it is a view: the same type on the host, on the device and as a kernel argument.
-// Only the values in use and the offsets are copied to the device.
+// Only the offsets and the values in use are copied to the device.
 
 #include <concepts>
 #include <cstddef>
@@ -33,7 +33,7 @@
 
 namespace penstock {
 
-/// The room of a ragged field: how many values all samples of a batch may have together.
+/// The size of a ragged field: the most values that all samples of a batch may have together.
 struct Capacity {
   template <std::integral Integer>
   explicit constexpr Capacity(Integer number) : values(static_cast<std::int64_t>(number)) {}
@@ -47,15 +47,15 @@ struct RaggedRow {
   std::int64_t begin, length;
 };
 
-/// A batch has no room for a row. Which row it meets depends on the order of the assignments.
+/// A batch has no room for a row. Which row that is depends on the order of the assignments.
 class RaggedFull : public std::length_error {
  public:
   using std::length_error::length_error;
 };
 
-/// What was assigned so far to a ragged field of a batch. Lies behind what is copied of a pinned
-/// block, with a RaggedRow for each row of a full batch behind it. Workers share it: see
-/// detail/memory/ragged.hpp.
+/// The assignments so far to a ragged field of a batch; a RaggedRow for each row of a full batch
+/// follows in memory. It lies behind the part of a pinned block that is copied. Workers share it:
+/// see detail/memory/ragged.hpp.
 struct RaggedFill {
   static constexpr std::int64_t unassigned = -1, being_assigned = -2;  // as a row's begin
 
@@ -68,17 +68,17 @@ struct RaggedFill {
   const char* name;   ///< of the field
 };
 
-/// A Ragged without the type of its values.
+/// A type-erased Ragged.
 struct RaggedParts {
   void* values = nullptr;
   std::int64_t* offsets = nullptr;  ///< rows + 1
   std::int64_t rows = 0, total = 0, capacity = 0;
-  RaggedFill* fill = nullptr;  ///< what was assigned so far, while a source fills the batch
+  RaggedFill* fill = nullptr;  ///< only while a source fills the batch
 };
 
-/// Takes room for `length` values of `row`; returns where it begins. As Ragged::allocate.
+/// Allocates `length` values for `row`; returns the index of the first. See Ragged::allocate.
 std::int64_t allocate_row(const RaggedParts& ragged, std::int64_t row, std::int64_t length);
-/// Where a row lies in a batch that is being filled; an empty one when it was not assigned.
+/// The place of a row in a batch that is being filled; empty if the row was not assigned.
 RaggedRow filled_row(const RaggedParts& ragged, std::int64_t row);
 /// The number of values that were assigned so far.
 std::int64_t filled_total(const RaggedParts& ragged);
@@ -100,10 +100,10 @@ class Ragged : private detail::RaggedParts {
   PENSTOCK_HOST_DEVICE std::int64_t size() const noexcept { return rows; }
   /// The values of all rows.
   PENSTOCK_HOST_DEVICE T* data() const noexcept { return static_cast<T*>(RaggedParts::values); }
-  /// size() + 1 numbers: the values of row r are those from offsets()[r] to offsets()[r + 1]. In a
-  /// source's batch they are written when the source is through.
+  /// size() + 1 numbers: row r has the values from offsets()[r] to before offsets()[r + 1]. They
+  /// are not written yet while a source fills the batch.
   PENSTOCK_HOST_DEVICE std::int64_t* offsets() const noexcept { return RaggedParts::offsets; }
-  /// The first of the values of `row`, 0 <= row < size().
+  /// The first value of `row`, 0 <= row < size().
   PENSTOCK_HOST_DEVICE T* begin(std::int64_t row) const noexcept {
     return data() + place(row).begin;
   }
@@ -117,38 +117,39 @@ class Ragged : private detail::RaggedParts {
     const detail::RaggedRow at = place(row);
     return std::span<T>(data() + at.begin, static_cast<std::size_t>(at.length));
   }
-  /// The number of values of all rows. It is a value of the host's that travels with the view: a
-  /// kernel in a captured graph reads offsets()[size()] instead. Where a transform or a source that
-  /// writes the device makes the values, it is what set_total() said, or else the capacity.
+  /// The number of values of all rows. It is a member of the view, so a captured kernel has that of
+  /// the captured batch: read offsets()[size()] instead (see StepGraph). In a batch that a
+  /// DeviceTransform or an on_device source makes, it is the argument of set_total(), by default
+  /// the capacity.
   PENSTOCK_HOST_DEVICE std::int64_t total() const noexcept {
 #ifndef __CUDA_ARCH__
     if (fill != nullptr) return detail::filled_total(*this);
 #endif
     return RaggedParts::total;
   }
-  /// How many values there is room for.
+  /// The most values that the field can hold.
   PENSTOCK_HOST_DEVICE std::int64_t capacity() const noexcept {
     return RaggedParts::capacity;
   }
 
   // ---- Host
 
-  /// Makes `row` a copy of `row_values`. For sources, while they fill the batch: once for each row,
-  /// in any order, from any number of threads. A row that is never assigned is empty. Throws
-  /// std::length_error when the batch has no room left for it, with the numbers; std::out_of_range
-  /// for a row that the batch does not have; and std::logic_error for a row that was assigned
-  /// before, and for a batch that no source is filling.
+  /// Copies `row_values` to `row`. For sources, while they fill the batch: once for each row, in
+  /// any order, from any number of threads. A row that is never assigned is empty. Throws
+  /// std::length_error, with the numbers, if the batch has no room for the values;
+  /// std::out_of_range for a row that the batch does not have; std::logic_error for a row that was
+  /// assigned before, and for a batch that no source is filling.
   void assign(std::int64_t row, std::span<const T> row_values) const {
     const std::span<T> room = allocate(row, static_cast<std::int64_t>(row_values.size()));
     if (!room.empty()) std::memcpy(room.data(), row_values.data(), room.size_bytes());
   }
-  /// As assign(), with values that the source writes itself: `length` of them, not initialised.
+  /// Like assign(), but returns `length` uninitialised values, which the source writes.
   std::span<T> allocate(std::int64_t row, std::int64_t length) const {
     const std::int64_t at = detail::allocate_row(*this, row, length);
     return std::span<T>(data() + at, static_cast<std::size_t>(length));
   }
-  /// Says that there are `number` values. For transforms and sources that write values and offsets
-  /// on the device, and know on the host how many there are.
+  /// Sets total(). For transforms and sources that write values and offsets on the device, if the
+  /// host knows the number.
   void set_total(std::int64_t number) noexcept {
     RaggedParts::total = number;
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Readback<T>: the way back. Small results (a loss, counts, predictions) come to the host while the
-// stream that made them goes on; nobody waits for them.
+// Readback<T>: copies small results (a loss, counts, predictions) to the host and passes them to
+// callbacks. Neither the stream nor the thread that queues the work waits for them.
 //
 //   penstock::Readback<float> losses{64};                        // at most 64 under way
 //   while (auto batch = prefetcher.next(stream)) {
@@ -11,9 +11,9 @@
 //   }
 //   losses.drain();
 //
-// The route: `stream` copies the value aside, on the device, so that the next step may overwrite
-// it; a stream of the readback's own takes it to pinned memory; a thread of its own calls back, in
-// the order of the pushes. Readback<T[]> has arrays, each push with its own length:
+// `stream` copies the value to device memory of the readback, so that the next step may overwrite
+// it. A stream of the readback copies it to pinned memory. A thread of the readback calls back, in
+// the order of the pushes. Readback<T[]> copies arrays, whose lengths may differ:
 //
 //   penstock::Readback<float[]> logits{8, 128 * classes};        // of at most so many values
 //   logits.push(device, images * classes, stream, [](std::span<const float> values) { ... });
@@ -37,23 +37,23 @@
 namespace penstock {
 namespace detail {
 
-/// The callbacks of a Readback, one for each slot, their type erased.
+/// The type-erased callbacks of a Readback, one for each slot.
 struct CallbackTable {
   void* callbacks;
   void (*keep)(void* callbacks, std::size_t slot, void* callback);
-  /// Calls the callback of `slot`, and drops it; `values` nullptr: only drops it.
+  /// Calls the callback of `slot` and destroys it; if `values` is nullptr, only destroys it.
   void (*call)(void* callbacks, std::size_t slot, const std::byte* values, std::size_t count);
 };
 
-/// What a Readback is made of: the same calls, whatever the type of the values.
+/// The implementation of Readback, independent of the type of the values.
 class AnyReadback {
  public:
   virtual ~AnyReadback() = default;
   virtual void push(const void* device, std::size_t count, cudaStream_t stream, void* callback) = 0;
   virtual void drain() = 0;
-  /// Calls back for everything that was pushed, and ends the thread. False: this is a forked child,
-  /// and all that the thread uses has to stay.
-  virtual bool close() noexcept = 0;
+  /// Whether this is a forked child. The thread that calls back is not in it, so nothing that the
+  /// thread uses may be destroyed. Otherwise the destructor waits until everything is called back.
+  virtual bool forked() const noexcept = 0;
 };
 
 std::unique_ptr<AnyReadback> make_readback(std::size_t slots, std::size_t largest,
@@ -61,16 +61,15 @@ std::unique_ptr<AnyReadback> make_readback(std::size_t slots, std::size_t larges
 
 }  // namespace detail
 
-/// `push` and `drain` may be called from any thread but the one that calls back. A process forked
-/// from the one that made it may do nothing with it but destroy it, which leaves everything as it
-/// is.
+/// Any thread except the one that calls back may call `push` and `drain`. A forked child process
+/// may only destroy a Readback, which does nothing there.
 template <class T>
 class Readback {
   static constexpr bool kArrays = std::is_unbounded_array_v<T>;
 
  public:
   using Value = std::conditional_t<kArrays, std::remove_extent_t<T>, T>;
-  /// A span is good until the callback returns.
+  /// The span is valid until the callback returns.
   using Callback = std::conditional_t<kArrays, std::function<void(std::span<const Value>)>,
                                       std::function<void(T)>>;
   static_assert(std::is_trivially_copyable_v<Value>, "values are copied to the host as bytes");
@@ -78,7 +77,7 @@ class Readback {
   /// Allocates pinned and device memory for `slots` values, on the current device, and starts the
   /// thread. Throws std::invalid_argument for 0 slots, PoolExhausted or CudaError.
   explicit Readback(std::size_t slots) requires(!kArrays) : Readback(slots, 1, Callbacks()) {}
-  /// The same for `slots` arrays of at most `largest` values, which is not 0 either.
+  /// The same for `slots` arrays of at most `largest` values, at least 1.
   Readback(std::size_t slots, std::size_t largest) requires(kArrays)
       : Readback(slots, largest, Callbacks()) {}
   Readback(Readback&&) noexcept = default;
@@ -88,33 +87,33 @@ class Readback {
     std::swap(line_, taken.line_);
     return *this;
   }
-  /// Calls back for everything that was pushed. Errors that nobody asked for are lost: drain()
-  /// first.
+  /// Waits, and calls back for everything that was pushed. Errors are lost; call drain() first to
+  /// get them.
   ~Readback() {
-    if (line_ == nullptr || line_->close()) return;
+    if (line_ == nullptr || !line_->forked()) return;
     static_cast<void>(line_.release());
     static_cast<void>(callbacks_.release());
   }
 
-  /// Queues: `callback` gets the value that *device has at this point of `stream`. Calls into CUDA
-  /// do not block; waits for a callback while `slots` values are under way. Throws, and pushes
-  /// nothing: what a callback threw or CUDA said since the last call, once; CudaError;
-  /// std::invalid_argument for a stream that is not of the readback's device; std::logic_error for
-  /// one that is being captured (push after the graph's launch), and on the thread that calls back.
+  /// Passes to `callback` the value that *device has at this point of `stream`. Waits only while
+  /// `slots` values are on their way; never blocks inside CUDA. Throws, and pushes nothing: an
+  /// error of an earlier push or callback, once; CudaError; std::invalid_argument for a stream of
+  /// another device; std::logic_error for a stream that is being captured (push after launching the
+  /// graph) and on the thread that calls back.
   [[gnu::always_inline]] void push(const Value* device, cudaStream_t stream,
                                    Callback callback) requires(!kArrays) {
     push_values(device, 1, detail::named(stream), callback);
   }
-  /// The same for `count` values from `device` on: no more cross the bus. 0 is an array too. Throws
-  /// std::invalid_argument for more than the largest array has.
+  /// The same for `count` values, which may be 0; no others are copied. Throws
+  /// std::invalid_argument also for more values than the largest array has.
   [[gnu::always_inline]] void push(const Value* device, std::size_t count, cudaStream_t stream,
                                    Callback callback) requires(kArrays) {
     push_values(device, count, detail::named(stream), callback);
   }
 
-  /// Waits until all that was pushed is called back. Throws the first of the errors since the last
-  /// call of push or drain: a CudaError for values that the device could not deliver, whose
-  /// callbacks are not called, or what a callback threw.
+  /// Waits until the callbacks of all pushes have returned. Throws the first error since the last
+  /// call of push or drain: an exception of a callback, or a CudaError for a value that could not
+  /// be copied, whose callback is not called.
   void drain() { line_->drain(); }
 
  private:
@@ -135,8 +134,7 @@ class Readback {
   static void keep(void* callbacks, std::size_t slot, void* callback) {
     (*static_cast<Callbacks*>(callbacks))[slot] = std::move(*static_cast<Callback*>(callback));
   }
-  /// On the thread that calls back. What the callback holds ends here, also where there is nothing
-  /// to call it with.
+  /// On the thread that calls back. Destroys the callback, also if there is no value.
   static void call(void* callbacks, std::size_t slot, const std::byte* values, std::size_t count) {
     const auto callback = std::exchange((*static_cast<Callbacks*>(callbacks))[slot], nullptr);
     if (values == nullptr) return;

@@ -20,15 +20,13 @@
 
 namespace penstock {
 
-/// A file cannot be read as fixed-size records, or not any more. `what()` names it, its size, and
-/// what is wrong.
+/// A file cannot be read as fixed-size records. `what()` has its name, its size, and the reason.
 class RecordFileError : public std::runtime_error {
  public:
   RecordFileError(const std::filesystem::path& file, const std::string& why,
                   std::optional<std::uint64_t> record = {});
   const std::filesystem::path& file() const noexcept { return file_; }
-  /// The record that cannot be read, by its number in the RecordFile; nullopt: it is about the
-  /// whole file.
+  /// The number of the record that cannot be read; nullopt if the whole file is wrong.
   std::optional<std::uint64_t> record() const noexcept { return record_; }
 
  private:
@@ -40,16 +38,16 @@ namespace detail {
 struct RecordPart;
 }
 
-/// Any number of threads may use one object. The files stay open as long as it, or a copy of it,
-/// exists; a copy shares them. A file that is renamed, removed or replaced by another of its name
-/// is read on. One that is written to in place shows the new bytes at any time.
+/// Any number of threads may use one object. The files stay open while it or a copy of it exists.
+/// A file that is renamed, removed or replaced during that time is still read. If a file is
+/// overwritten in place, reads may return old or new bytes.
 class RecordFile {
  public:
   /// Opens all files; record 0 is the first of the first file. Throws RecordFileError for a file
   /// that is missing, unreadable, no regular file, empty, or not a whole number of records, and
   /// std::invalid_argument for no files or records of 0 bytes.
   RecordFile(const std::vector<std::filesystem::path>& files, std::size_t record_bytes);
-  RecordFile(const RecordFile&) = default;  // A move is a copy: no RecordFile is without its files.
+  RecordFile(const RecordFile&) = default;  // A move copies: a RecordFile always has its files.
   RecordFile& operator=(const RecordFile&) = default;
 
   /// Number of records.
@@ -57,27 +55,26 @@ class RecordFile {
 
   std::size_t record_bytes() const noexcept { return record_bytes_; }
 
-  /// Reads a record into `target`, of record_bytes() bytes: for example straight into the batch.
-  /// Throws std::out_of_range for index >= size(), std::invalid_argument for a target of another
-  /// size, and RecordFileError where the file has become too short or the system cannot read it.
+  /// Reads a record into `target`, which has record_bytes() bytes, for example in a batch. Throws
+  /// std::out_of_range for index >= size(), std::invalid_argument for a target of another size, and
+  /// RecordFileError if the file has become too short or the system cannot read it.
   void read_into(std::uint64_t index, std::span<std::byte> target) const;
 
-  /// Reads a record into `scratch`, which it resizes, and returns all of it: valid until `scratch`
-  /// is used again. Allocates only where `scratch` has no room. Throws as read_into().
+  /// Reads a record into `scratch`, which is resized, and returns it; valid until `scratch`
+  /// changes. Allocates only if the capacity of `scratch` is too small. Throws like read_into().
   std::span<const std::byte> read(std::uint64_t index, std::vector<std::byte>& scratch) const;
 
-  /// A record in memory of its own, which every call allocates: in a loop use read() or
-  /// read_into(). Keep it as `auto record = records[i]`; a span of it ends with it. Throws as
+  /// A copy of a record. Each call allocates: use read() or read_into() in a loop. Throws like
   /// read_into().
   [[nodiscard]] std::vector<std::byte> operator[](std::uint64_t index) const;
 
-  /// For messages: "data_batch_2.bin, record 12", by its number in that file. Throws
-  /// std::out_of_range.
+  /// For messages, such as "data_batch_2.bin, record 12", where 12 is the number in that file.
+  /// Throws std::out_of_range.
   std::string name(std::uint64_t index) const;
 
-  /// Asks the system to read these records ahead, and does not wait for it. Worth it at the start
-  /// of a batch where files are larger than the page cache. Costs a system call for each run of
-  /// neighbours in `indices`. A hint: it has no errors, and ignores what is not below size().
+  /// Asks the system to read these records ahead, without waiting. Helps at the start of a batch,
+  /// if the files are larger than the page cache. Costs a system call for each run of consecutive
+  /// `indices`. Ignores errors, and indices that are not below size().
   void will_need(std::span<const std::uint64_t> indices) const noexcept;
 
  private:

@@ -2,8 +2,8 @@
 #pragma once
 
 // Sampler: which samples make up batch b of epoch e on rank r. It is a pure function and stores no
-// permutation: a data set of 10^12 samples takes as much memory as one of 10, and any thread may
-// ask for any batch, in any order.
+// permutation: its memory does not depend on the size of the data set, and any thread may ask for
+// any batch, in any order.
 //
 //   penstock::Sampler sampler{
 //       {.samples = records.size(), .batch_size = 256, .shuffle = true, .seed = 7}};

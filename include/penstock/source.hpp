@@ -3,14 +3,14 @@
 
 // Sources: user code that fills batches. There are three kinds.
 //
-// A batch by one worker. A Ticket names the samples of the batch:
+// A batch at a time, by one worker. A Ticket names the samples of the batch:
 //
 //   [&](const penstock::Ticket& ticket, Images& batch) {
 //     for (std::size_t i = 0; i < ticket.samples.size(); ++i)
 //       decode(records[ticket.samples[i]], batch, i);
 //   }
 //
-// A sample at a time, by all workers together, the oldest unfinished batch first. Choose it where a
+// A sample at a time, by all workers together, the oldest unfinished batch first. Choose it if a
 // sample takes long (compressed images): the first batch is ready after (time of a batch) /
 // workers, and pinned memory does not grow with the number of workers:
 //
@@ -18,20 +18,20 @@
 //     decode(records[sample.index], batch, static_cast<std::size_t>(sample.row));
 //   })
 //
-// Device memory, by the worker itself, with no copy behind it. Choose it for hardware decoders,
+// A batch at a time, written to device memory without a copy. Choose it for hardware decoders,
 // GPUDirect Storage and generators:
 //
 //   penstock::on_device([&](const penstock::Ticket& ticket, Images& batch, cudaStream_t stream) {
 //     generate(ticket, batch, stream);
 //   })
 //
-// Any of them may take a std::stop_token as last argument. Stop is requested when the pipeline is
+// Each of them may take a std::stop_token as last argument. Stop is requested when the pipeline is
 // destroyed, so that a source that waits (for a camera, a socket) can return. A source of the first
-// and of the third kind may return bool: false means that there is no more data, and that the batch
-// it was asked for is not delivered.
+// or third kind may return bool: false means that there is no more data; the batch that it was
+// called for is not delivered.
 //
-// Each worker has its own copy of the source. State that cannot be copied (a decoder, a library's
-// handle) is made by per_worker, on the worker's thread.
+// Each worker has its own copy of the source. State that cannot be copied (a decoder, the handle of
+// a library) is made by per_worker, on the worker's thread.
 
 #include <cuda_runtime_api.h>
 
@@ -49,29 +49,30 @@
 namespace penstock {
 
 /// Seed of the random choices (augmentation) for sample `index`: a pure function of its arguments,
-/// the same in any batch and on any rank. For kernels too.
+/// so the same in any batch and on any rank. Kernels may call it.
 constexpr std::uint64_t sample_seed(std::uint64_t run_seed, std::uint64_t epoch,
                                     std::uint64_t index) noexcept {
   return detail::mix64(detail::mix64(detail::mix64(run_seed) ^ epoch) + index);
 }
 
-/// The order for one batch. `samples` is valid as long as the batch that the ticket belongs to.
+/// Identifies a batch. `samples` is valid as long as the batch that the ticket belongs to.
 struct Ticket {
   std::uint64_t epoch = 0;
   std::uint64_t batch = 0;  ///< within the epoch, from 0
-  /// Pure function of (run seed, epoch, batch). All ranks have the same: for what they must choose
-  /// alike, such as the image size of the step. Seed the augmentation of a sample with sample_seed.
+  /// Pure function of (run seed, epoch, batch), the same on all ranks: for random choices that the
+  /// ranks must make alike, such as the image size of the step. For the augmentation of a sample
+  /// use sample_seed.
   std::uint64_t seed = 0;
   std::span<const std::uint64_t> samples;  ///< numbers of the samples in the data set
   std::uint64_t run_seed = 0;              ///< of the sampler
 
-  /// Of the sample in row `row` of the batch: see penstock::sample_seed.
+  /// The penstock::sample_seed of the sample in row `row` of the batch.
   constexpr std::uint64_t sample_seed(std::size_t row) const {
     return penstock::sample_seed(run_seed, epoch, samples[row]);
   }
 };
 
-/// The order for one sample.
+/// Identifies a sample of a batch.
 struct Sample {
   std::uint64_t index = 0;  ///< in the data set
   std::int64_t row = 0;     ///< in the batch
@@ -79,20 +80,18 @@ struct Sample {
   std::uint64_t epoch = 0, batch = 0;
 };
 
-/// The plain form of a source. Copied once for each worker: what it captures by value is the
-/// worker's own and needs no lock; what it captures by reference is shared by all workers.
+/// The plain form of a source. Copied once for each worker: what it captures by value belongs to
+/// one worker and needs no lock; what it captures by reference is shared by all workers.
 template <class Batch>
 using Source = std::function<void(const Ticket&, Batch&)>;
 
 namespace detail {
 
-// What the functions of these names wrap.
-template <class F>
-struct PerSample {
-  F fill;
-};
-template <class F>
-struct OnDevice {
+enum class SourceKind { batch, sample, device };
+
+// The results of per_sample and on_device, and of per_worker.
+template <SourceKind kind, class F>
+struct OfKind {
   F fill;
 };
 template <class F>
@@ -102,31 +101,30 @@ struct PerWorker {
 
 }  // namespace detail
 
-/// A source that is asked for one sample at a time. `fill(sample, batch)`, or `fill(sample, batch,
-/// stop_token)`, writes row `sample.row` of every field, and nothing else: other workers fill other
-/// rows of the same batch at the same time. It returns void. Members of the batch that are no
-/// fields keep their defaults. An exception is the failure of that sample alone (see
-/// FailurePolicy).
+/// A source of one sample at a time. `fill(sample, batch)`, or `fill(sample, batch, stop_token)`,
+/// returns void. It writes row `sample.row` of every field and nothing else, since other workers
+/// fill other rows of the same batch at the same time. Members that are not fields keep their
+/// defaults. An exception is a failure of this sample only (see FailurePolicy).
 template <class F>
 auto per_sample(F fill) {
-  return detail::PerSample<F>{std::move(fill)};
+  return detail::OfKind<detail::SourceKind::sample, F>{std::move(fill)};
 }
 
 /// A source that writes device memory, for a Prefetcher. `fill(ticket, batch, stream)`, or
 /// `fill(ticket, batch, stream, stop_token)`, gets a batch that is bound to a free device slot, and
-/// the worker's own stream, which waits for the slot's last readers. Whatever it queues on the
-/// stream comes before the consumer's work. Work of other streams must be joined to it. It may
-/// block: no other worker waits for it. The prefetcher's device is current.
+/// the worker's stream, which waits for the last readers of the slot. The consumer's work waits for
+/// the work that `fill` queues on `stream`. Work on other streams must be joined to it by events.
+/// `fill` may block; other workers do not wait for it. The prefetcher's device is current.
 template <class F>
 auto on_device(F fill) {
-  return detail::OnDevice<F>{std::move(fill)};
+  return detail::OfKind<detail::SourceKind::device, F>{std::move(fill)};
 }
 
-/// State of each worker's own: `make()` returns what fills, of any of the three kinds (also
-/// `per_sample(per_worker(make))` and `on_device(per_worker(make))`). Each worker calls its own
-/// copy of `make` once, on its thread and with the pipeline's device current, and destroys what it
-/// returned there. That may be move-only. What `make` throws arrives at `next` as a WorkerError;
-/// the other workers go on.
+/// A source with separate state for each worker: `make()` returns the function that fills, for any
+/// of the three kinds (also as `per_sample(per_worker(make))` and `on_device(per_worker(make))`).
+/// Each worker calls its own copy of `make` once, on its thread and with the pipeline's device
+/// current, and destroys the result on that thread. The result may be move-only. If `make` throws,
+/// `next` throws a WorkerError, and the other workers continue.
 template <class F>
 auto per_worker(F make) {
   return detail::PerWorker<F>{std::move(make)};
@@ -134,42 +132,35 @@ auto per_worker(F make) {
 
 namespace detail {
 
-enum class SourceKind { batch, sample, device };
-
-/// One worker's own source: one of samples has `fill_row`, the others have `fill_batch`.
+/// The source of one worker. A per_sample source has fill_row, the others have fill_batch.
 class WorkerSource {
  public:
   virtual ~WorkerSource() = default;
-  /// Fills `batch`; false: there is no more data. `stream` is for sources of device memory.
+  /// Fills `batch`; false: there is no more data. Only on_device sources use `stream`.
   virtual bool fill_batch(const Ticket&, void* batch, cudaStream_t stream,
                           const std::stop_token&) = 0;
   virtual void fill_row(const Sample&, void* batch, const std::stop_token&) = 0;
 };
 
-/// A source without the type of its batches.
+/// A type-erased source.
 struct ErasedSource {
   SourceKind kind;
   std::function<std::unique_ptr<WorkerSource>()> make;  ///< called on each worker
 };
 
-/// The kind of source that F is, and what is inside of its wrapper.
+/// The kind of the source F, and the function that it wraps.
 template <class F>
 struct SourceTraits {
   static constexpr SourceKind kind = SourceKind::batch;
   static F&& inside(F& source) { return std::move(source); }
 };
-template <class F>
-struct SourceTraits<PerSample<F>> {
-  static constexpr SourceKind kind = SourceKind::sample;
-  static F&& inside(PerSample<F>& source) { return std::move(source.fill); }
-};
-template <class F>
-struct SourceTraits<OnDevice<F>> {
-  static constexpr SourceKind kind = SourceKind::device;
-  static F&& inside(OnDevice<F>& source) { return std::move(source.fill); }
+template <SourceKind of_kind, class F>
+struct SourceTraits<OfKind<of_kind, F>> {
+  static constexpr SourceKind kind = of_kind;
+  static F&& inside(OfKind<of_kind, F>& source) { return std::move(source.fill); }
 };
 
-/// What a worker makes its own of `fill`: a copy, or what make() of PerWorker returns.
+/// The function that a worker calls: a copy of `fill`, or the result of make() of PerWorker.
 template <class F>
 F own(const F& fill) {
   return fill;
@@ -242,8 +233,8 @@ class TypedSource final : public WorkerSource {
 
 }  // namespace detail
 
-/// A source of any of the three kinds, for batches of type `Batch`. Converts from callables and
-/// from what per_sample, on_device and per_worker return. Copyable; copies are independent.
+/// A source of any kind for batches of type `Batch`. Converts from callables and from the results
+/// of per_sample, on_device and per_worker. Copyable; copies are independent.
 template <class Batch>
 class AnySource {
  public:
@@ -254,7 +245,7 @@ class AnySource {
       AnySource(F&& source)
       : source_(erase(std::decay_t<F>(std::forward<F>(source)))) {}
 
-  /// The same source for the parts of penstock that do not know `Batch`.
+  /// The same source, type-erased.
   detail::ErasedSource erased() && { return std::move(source_); }
 
  private:

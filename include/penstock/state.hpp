@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// State: the position of a run, to resume it. A few numbers, whatever the size of the data set;
-// as text, one line:
+// State: the position of a run, from which it can be resumed. It has a few numbers, whatever the
+// size of the data set. As text, it is one line:
 //
 //   std::ofstream(file) << prefetcher.state() << '\n';
 //
@@ -17,9 +17,8 @@
 
 namespace penstock {
 
-/// The next batch to be delivered, and the configuration that it belongs to. Independent of the
-/// rank: ranks that have taken the same number of batches have equal states. A number that the
-/// sampler does not provide is 0.
+/// The next batch to be delivered, and the configuration of the run. Ranks that have taken the same
+/// number of batches have equal states. A number that the sampler does not provide is 0.
 struct State {
   std::uint64_t epoch = 0, batch = 0;  ///< the next one
   std::uint64_t seed = 0;
@@ -31,8 +30,8 @@ struct State {
 
   bool operator==(const State&) const = default;
 
-  /// Accepts exactly what to_string writes: no other spacing, no line break, no missing part.
-  /// Throws std::invalid_argument, with the reason and the text.
+  /// Accepts exactly what to_string writes. Throws std::invalid_argument, with the reason and the
+  /// text.
   static State parse(std::string_view text);
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Where a pipeline's time goes: how long each stage worked, how long it waited and for what; and
+// Stats: how long each stage of a pipeline worked, how long it waited and for what; and, computed
 // from these times, which stage limits the rate.
 //
 //   std::cout << prefetcher.stats() << '\n';
@@ -38,7 +38,7 @@ struct StageStats {
 struct DeviceTimes {
   std::uint64_t copies = 0;                    ///< number of copies in the times of Stats::copy
   std::uint64_t batches = 0;                   ///< number of batches in the times below
-  std::chrono::nanoseconds consuming{0};       ///< it worked on a batch, or on other work
+  std::chrono::nanoseconds consuming{0};       ///< it worked, on a batch or something else
   std::chrono::nanoseconds awaiting_batch{0};  ///< it was idle until a copy was issued
   std::chrono::nanoseconds awaiting_copy{0};   ///< it was idle until that copy was done
   std::chrono::nanoseconds longest_wait{0};    ///< longest sum of the two, for one batch
@@ -59,7 +59,8 @@ struct Stats {
   std::chrono::nanoseconds longest_wait{0};  ///< longest call of next(), without the first
   std::uint64_t skipped = 0, replaced = 0;   ///< batches handled by a FailurePolicy
   int workers = 0;
-  std::size_t host_depth = 0, device_depth = 0;  ///< batches in pinned memory, on the device
+  /// Batches in pinned memory (0: an on_device source, nothing is copied), on the device.
+  std::size_t host_depth = 0, device_depth = 0;
   std::size_t host_bytes = 0, device_bytes = 0;  ///< memory used for them
 
   /// The difference to `before`, an earlier snapshot of the same pipeline. The longest waits remain
@@ -73,8 +74,8 @@ struct Stats {
   Verdict verdict() const;
 };
 
-/// A table of seven short lines (eight if batches failed): the stages, the memory, and last the
-/// verdict.
+/// A table of seven short lines (eight if batches failed, one less for an on_device source, which
+/// has no copies): the stages, the memory, and last the verdict.
 std::ostream& operator<<(std::ostream& out, const Stats& stats);
 
 }  // namespace penstock

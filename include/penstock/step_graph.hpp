@@ -8,10 +8,20 @@
 //   while (auto batch = prefetcher.next(stream))
 //     graphs.launch(batch, stream, [&] { train_step<<<132, 256, 0, stream>>>(*batch, loss); });
 //
-// A replay repeats the captured kernels with the captured arguments. A graph is replayed only for a
-// batch that is, byte for byte, the one that it was captured with: the same slot, the same number
-// of samples, the same plain members. A short last batch gets a graph of its own. Whatever else
-// changes from step to step (a learning rate, a step count) must lie in device memory.
+// A replay repeats the captured kernels with the captured arguments. So a graph is replayed only
+// for a Batch object with the same bytes as the captured one: the same slot, number of samples and
+// plain members. A short last batch gets a graph of its own. Values that change from step to step
+// (a learning rate, a step count) must lie in device memory.
+//
+// The total() of a Ragged field is one of these bytes, and differs in nearly every batch: launch
+// then captures nearly every batch, which is right but slow. The values and their offsets are in
+// the slot. So a step that reads the number of values there, as offsets()[size()], and is launched
+// for the capacity, can be replayed for every batch with the same number of samples:
+//
+//   penstock::StepGraph graphs;
+//   while (auto batch = prefetcher.next(stream))      // with drop_last, every batch is full
+//     graphs.launch_numbered(batch.slot(), stream,
+//                            [&] { train_step<<<132, 256, 0, stream>>>(*batch, loss); });
 
 #include <cuda_runtime_api.h>
 
@@ -42,7 +52,8 @@ struct GraphDeleter {
 using Graph = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, GraphDeleter>;
 using GraphExec = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, GraphDeleter>;
 
-/// Ends the capture of `stream`, and drops it unless it is fetched.
+/// Captures `stream` until fetch(), which returns the graph. The destructor drops a capture that
+/// was not fetched.
 class StreamCapture {
  public:
   explicit StreamCapture(cudaStream_t stream) : stream_(stream) {
@@ -74,27 +85,28 @@ class StreamCapture {
 
 }  // namespace detail
 
-/// Belongs to one thread at a time. Move-only; graphs that still run may be dropped.
+/// One thread at a time may use it. Move-only. Graphs may be dropped while they run.
 class StepGraph {
  public:
-  /// Graphs that are kept for one slot: for a full batch, a short one, and two more.
+  /// Graphs that are kept for a slot.
   static constexpr std::size_t max_variants = 4;
 
   StepGraph() = default;
 
-  /// Runs `step` for the batch that `lease` holds, and queues its work on `stream`. `step` takes
-  /// nothing, the stream, or (const Batch&, stream). Does not block.
+  /// Queues the work of `step` for the batch of `lease` on `stream`. `step` takes nothing, the
+  /// stream, or (const Batch&, stream). Does not block.
   ///
-  /// The first launch for a batch's slot and contents (the bytes of the Batch object: addresses,
-  /// extents, plain members) runs `step` once while `stream` is captured by this thread
+  /// The first launch for a slot and the contents of a batch (the bytes of the Batch object:
+  /// addresses, extents, plain members) calls `step` while this thread captures `stream`
   /// (cudaStreamCaptureModeThreadLocal): it may not wait for the device. Later launches for the
-  /// same contents do not run `step` and allocate nothing. Beyond `max_variants` contents of a
-  /// slot, the graph that was not used for longest is dropped. So a plain member that differs in
-  /// every batch, such as a seed, costs a capture each time: put it into a field instead.
+  /// same contents do not call `step`, and allocate nothing. If a slot has more than `max_variants`
+  /// contents, the least recently used graph is dropped. So a plain member that differs in every
+  /// batch, such as a seed, costs a capture each time: put it into a field instead.
   ///
-  /// On a stream that is being captured already, `step` runs and becomes a part of that capture:
-  /// CUDA launches no graph into one. Throws std::invalid_argument for an empty lease, CudaError,
-  /// and what `step` throws: then nothing is queued, and the next launch captures again.
+  /// If `stream` is being captured already, `step` is called and becomes a part of that capture,
+  /// since CUDA cannot launch a graph into a capture. Throws std::invalid_argument for an empty
+  /// lease, CudaError, and what `step` throws: nothing is queued then, and the next launch captures
+  /// again.
   template <class Batch, class Step>
   requires std::invocable<Step&> || std::invocable<Step&, cudaStream_t> ||
       std::invocable<Step&, const Batch&, cudaStream_t>
@@ -102,7 +114,7 @@ class StepGraph {
     launch_on(detail::named(stream), lease, step);
   }
 
-  /// The next launch for this batch replays.
+  /// Whether the next launch for this batch replays a graph.
   template <class Batch>
   bool captured(const Lease<Batch>& lease) const {
     if (!lease || lease.slot() >= slots_.size()) return false;
@@ -110,10 +122,10 @@ class StepGraph {
     return find(variants, std::as_bytes(std::span(&*lease, 1))) != variants.end();
   }
 
-  /// For steps that take no lease: the first launch with `number` captures, all later ones with it
-  /// replay, whatever `step` would do now. The caller vouches that the captured arguments are right
-  /// each time: for a batch of a prefetcher, launch(lease, ...) sees to that. `number` is any small
-  /// number: memory grows with the largest. Otherwise as above.
+  /// For steps that take no lease: the first launch with `number` captures, and later ones with it
+  /// replay, whatever `step` would do now. The caller must know that the captured arguments are
+  /// right each time; launch(lease, ...) finds out. Memory grows with the largest `number`.
+  /// Otherwise as above.
   template <class Step>
   requires std::invocable<Step&> || std::invocable<Step&, cudaStream_t>
   [[gnu::always_inline]] void launch_numbered(std::size_t number, cudaStream_t stream,
@@ -121,7 +133,7 @@ class StepGraph {
     launch_numbered_on(detail::named(stream), number, step);
   }
 
-  /// Drops all graphs: the next launches capture again, for a step that has changed.
+  /// Drops all graphs, for a step that has changed: the next launches capture again.
   void clear() noexcept {
     slots_.clear();
     numbered_.clear();

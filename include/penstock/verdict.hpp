@@ -17,7 +17,7 @@ namespace penstock {
 
 /// The stage that limits the rate of a pipeline: the one with the largest part of busy time.
 enum class Bottleneck {
-  source,    ///< the workers: they are busy, the other stages wait for batches
+  source,    ///< the workers are busy (or what an on_device source queued is): others wait for it
   copy,      ///< the copies to the device: batches wait for them, and so does the consumer
   consumer,  ///< the user's loop or kernels: the pipeline is full and waits for them
   balanced,  ///< no stage waits noticeably for another, or each waits for over half of its time
@@ -28,6 +28,7 @@ enum class VerdictKind {
   too_early,      ///< fewer than 8 batches were delivered: not enough to judge by
   more_workers,   ///< the source cannot keep up
   deeper_ring,    ///< no stage is at its limit, yet the consumer waits: queue more batches
+  more_slots,     ///< the same with an on_device source: raise device_depth
   smaller_bytes,  ///< the copy cannot keep up: copy fewer bytes, such as uint8 instead of float
   bus_bound,      ///< the copy is too slow by a factor over 4, which is all that uint8 would save
   compute_bound,  ///< nothing: the consumer never waits for input

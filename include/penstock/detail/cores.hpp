@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// How many worker threads to start where the user names no number.
+// The default number of worker threads.
 
 #include <algorithm>
 #include <cmath>
@@ -12,9 +12,10 @@
 
 namespace penstock::detail {
 
-/// Cores that this process may use: its affinity mask, cut by its control group's quota.
+/// Cores that this process may use: those of its affinity mask, at most the quota of its control
+/// group.
 inline int usable_cores() {
-  // hardware_concurrency reads the affinity mask on Linux; it is 0 where nobody knows.
+  // hardware_concurrency reads the affinity mask on Linux; it is 0 if the number is unknown.
   auto cores = std::max(1.0, static_cast<double>(std::thread::hardware_concurrency()));
   std::string quota;
   double period = 0;

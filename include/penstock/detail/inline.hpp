@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Where the definitions of what is no template are compiled: once, in the library that a program
-// links (src/core), or, with PENSTOCK_HEADER_ONLY, in each source that includes a header of
-// penstock. A public header declares; detail/<room>/<the same name> defines.
+// Definitions that are not templates are compiled once, in the library (src/core), or, with
+// PENSTOCK_HEADER_ONLY, in each source file that includes a header of penstock. A public header
+// declares; detail/<room>/<the same name> defines.
 
 #ifdef PENSTOCK_HEADER_ONLY
 #define PENSTOCK_INLINE inline
@@ -11,8 +11,8 @@
 #define PENSTOCK_INLINE
 #endif
 
-// For what kernels call. EXEC_CHECK_OFF goes in front of a template that calls what only the host
-// may call without --expt-relaxed-constexpr.
+// For functions that kernels call. EXEC_CHECK_OFF precedes a template that calls functions which,
+// without --expt-relaxed-constexpr, only the host may call.
 #ifdef __CUDACC__
 #define PENSTOCK_HOST_DEVICE __host__ __device__
 #define PENSTOCK_EXEC_CHECK_OFF _Pragma("nv_exec_check_disable")
@@ -24,8 +24,8 @@
 #ifdef PENSTOCK_CHECKS
 namespace penstock::detail {
 
-/// A source that is compiled with PENSTOCK_CHECKS turns the checks on for its whole program: the
-/// library looks whether any object file has this function (detail/memory/checks.hpp).
+/// A source file that is compiled with PENSTOCK_CHECKS turns the checks on for its whole program:
+/// the library checks whether any object file has this function (detail/memory/checks.hpp).
 [[gnu::used]] inline bool checks_are_compiled_in() noexcept {
   return true;
 }

@@ -5,20 +5,33 @@
 // none of the threads that work on it, no CUDA, and locks in whatever state they were in. What a
 // destructor would join, lock or free there, it has to leave alone.
 
-#include <unistd.h>
+#include <pthread.h>
 
+#include <atomic>
 #include <type_traits>
 #include <utility>
 
 namespace penstock::detail {
 
-class OwnerProcess {
+/// How many forks lie between this process and the first one. Counted by a handler of
+/// pthread_atfork, so that asking costs a load and not a system call.
+class ForkCount {
  public:
-  /// Costs a system call that does nothing.
-  bool is_this() const noexcept { return ::getpid() == pid_; }
+  static unsigned now() noexcept { return count_.load(std::memory_order_relaxed); }
 
  private:
-  ::pid_t pid_ = ::getpid();
+  static void count_child() noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
+
+  static inline std::atomic<unsigned> count_{0};
+  static inline int registered_ = ::pthread_atfork(nullptr, nullptr, &count_child);
+};
+
+class OwnerProcess {
+ public:
+  bool is_this() const noexcept { return ForkCount::now() == forks_; }
+
+ private:
+  unsigned forks_ = ForkCount::now();
 };
 
 /// Never destroyed. For what a forked child has to leave as it is.

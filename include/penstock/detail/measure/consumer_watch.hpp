@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// ConsumerWatch: what is known of the consumer: how long it works and waits, on the host's clock
-// and (PrefetcherOptions::device_times) on the device's, and what it was given.
+// ConsumerWatch: how long the consumer works and waits, measured on the host and (with
+// PrefetcherOptions::device_times) on the device, and how many batches it got.
 
 #include <atomic>
 #include <cstddef>
@@ -20,7 +20,7 @@ class ConsumerWatch {
   explicit ConsumerWatch(const PrefetcherOptions& options)
       : takes(options.device_times ? options.host_depth + options.device_depth : 0) {}
 
-  /// Of the thread that takes: `queued` batches are staged when it asks for one.
+  /// By the thread that takes a batch, when `queued` batches are staged.
   void count_take(std::size_t queued) { add_alone(queued_, std::uint64_t{queued}); }
   void count_delivery() {
     leased_.fetch_add(1, std::memory_order_relaxed);
@@ -30,7 +30,7 @@ class ConsumerWatch {
   void count_end_of_lease() { leased_.fetch_sub(1, std::memory_order_relaxed); }
   std::size_t leased() const { return leased_.load(std::memory_order_relaxed); }
 
-  /// Adds what is known to `stats`, whose other stages are complete.
+  /// Adds the numbers of the consumer to `stats`, whose other stages are complete.
   void add_to(Stats& stats, std::uint64_t timed_copies, bool device_times) {
     const std::uint64_t delivered = delivered_.load(std::memory_order_relaxed);
     if (delivered > 0)

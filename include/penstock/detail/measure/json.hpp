@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// JSON as text. Names may come from programs and hold any bytes: what is no UTF-8 becomes U+FFFD,
-// and "<" is escaped, so that the text may stand within a page's <script>.
+// JsonText: writes JSON. Names come from programs and may contain any bytes: bytes that are not
+// UTF-8 become U+FFFD. "<" is escaped, so that the text can be put into the <script> of a page.
 //
 //   JsonText json;
 //   json.begin_object().member("name", name).member("bytes", 4096).end_object();
 //
-// Commas are set by themselves; that what is begun is ended is the caller's part.
+// Commas are written automatically. The caller ends what it has begun.
 
 #include <charconv>
 #include <cmath>
@@ -19,13 +19,13 @@
 
 namespace penstock::detail {
 
-/// A byte of UTF-8 that is not the first of its character.
+/// Whether a byte of UTF-8 is not the first one of its character.
 constexpr bool continues_character(char byte) {
   return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
 }
 
-/// Bytes of the UTF-8 character at the front of `text`; 0 if there is none: stray, overlong,
-/// surrogate, beyond U+10FFFF, or cut off.
+/// Number of bytes of the first UTF-8 character in `text`; 0 if it is invalid: a stray byte,
+/// overlong, a surrogate, beyond U+10FFFF, or incomplete.
 inline std::size_t character_length(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text[0]);
   if (lead < 0x80) return 1;
@@ -68,8 +68,8 @@ inline void append_quoted(std::string& out, std::string_view text) {
   out += '"';
 }
 
-/// Appends the shortest text that reads as the same number, whatever the locale. Infinite ones and
-/// NaN, which JSON has not, become null.
+/// Appends the shortest text that is read as the same number, in any locale. Infinity and NaN,
+/// which JSON does not have, become null.
 template <class Number>
 void append_number(std::string& out, Number number) {
   if constexpr (std::floating_point<Number>)
@@ -133,7 +133,7 @@ class JsonText {
   }
 
   std::string text_;
-  bool first_ = true;  ///< nothing stands before the next value that a comma must part it from
+  bool first_ = true;  ///< the next value needs no comma before it
 };
 
 }  // namespace penstock::detail

@@ -7,8 +7,8 @@
 #include <nvtx3/nvToolsExtCudaRt.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-// Only names of nvtx3::v1 are used below. NVTX3_CPP_REQUIRE_EXPLICIT_VERSION is not defined here:
-// it would remove the unversioned names for users who include the same header after this one.
+// Only names of nvtx3::v1 are used below. NVTX3_CPP_REQUIRE_EXPLICIT_VERSION is not defined: it
+// would remove the unversioned names for users who include nvtx3.hpp after this header.
 #include <nvtx3/nvtx3.hpp>
 
 namespace penstock {
@@ -18,8 +18,8 @@ struct MarkerDomain {
   static constexpr const char* name = "penstock";
 };
 
-/// NVTX initialises itself in the first call of a process, which ThreadSanitizer reports as a race
-/// if two threads make it at once. So every first call goes through the guard of one static.
+/// NVTX initialises itself in the first call of a process. ThreadSanitizer reports a race if two
+/// threads make that call, so each of them first initialises this static.
 inline nvtxDomainHandle_t marker_domain() noexcept {
   return nvtx3::v1::domain::get<MarkerDomain>();
 }

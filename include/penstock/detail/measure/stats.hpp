@@ -78,15 +78,19 @@ PENSTOCK_INLINE std::ostream& operator<<(std::ostream& out, const Stats& stats) 
   std::ostringstream text;
   text << "stage            busy    waiting  for                              batches       bytes"
           "      queued\n";
-  detail::print_stage(text, "source", stats.source, "-", "room in the ring");
-  detail::print_stage(text, "copy", stats.copy, "a ready batch", "readers of the slot");
+  const bool copies = !detail::writes_slots(stats);
+  detail::print_stage(text, "source", stats.source, "-",
+                      copies ? "room in the ring" : "a device slot");
+  if (copies) detail::print_stage(text, "copy", stats.copy, "a ready batch", "readers of the slot");
   detail::print_stage(text, "consumer", stats.consumer, "a batch on the device", "-");
   if (stats.skipped + stats.replaced > 0)
     text << "failed batches: " << stats.skipped << " skipped, " << stats.replaced << " replaced\n";
-  text << stats.workers << " workers; " << stats.host_depth << " batches in "
-       << "pinned memory (" << detail::in_bytes(stats.host_bytes) << "), " << stats.device_depth
-       << " on the device (" << detail::in_bytes(stats.device_bytes) << "); first batch after "
-       << detail::in_seconds(stats.first_batch) << '\n'
+  text << stats.workers << " workers; ";
+  if (copies)
+    text << stats.host_depth << " batches in pinned memory (" << detail::in_bytes(stats.host_bytes)
+         << "), ";
+  text << stats.device_depth << " on the device (" << detail::in_bytes(stats.device_bytes)
+       << "); first batch after " << detail::in_seconds(stats.first_batch) << '\n'
        << "bottleneck: " << to_string(stats.bottleneck()) << '\n'
        << "verdict: " << stats.verdict().sentence;
   return out << text.str();

@@ -125,19 +125,13 @@ inline void add_pipeline(PrometheusText& text, const Stats& stats) {
   text.sample({{"memory", "device"}}, stats.device_bytes);
 }
 
-inline constexpr VerdictKind kVerdictKinds[] = {
-    VerdictKind::too_early,     VerdictKind::more_workers, VerdictKind::deeper_ring,
-    VerdictKind::smaller_bytes, VerdictKind::bus_bound,    VerdictKind::compute_bound,
-    VerdictKind::balanced};
-
 inline void add_verdict(PrometheusText& text, const Verdict& verdict) {
   text.family("bottleneck", "gauge", "1 for the stage that bounds the rate");
-  for (const Bottleneck stage :
-       {Bottleneck::source, Bottleneck::copy, Bottleneck::consumer, Bottleneck::balanced})
-    text.sample({{"stage", to_string(stage)}}, int{stage == verdict.stage});
+  for (int i = 0; i <= static_cast<int>(Bottleneck::balanced); ++i)
+    text.sample({{"stage", to_string(Bottleneck{i})}}, int{Bottleneck{i} == verdict.stage});
   text.family("verdict", "gauge", "1 for what is to be changed");
-  for (const VerdictKind kind : kVerdictKinds)
-    text.sample({{"kind", to_string(kind)}}, int{kind == verdict.kind});
+  for (int i = 0; i <= static_cast<int>(VerdictKind::balanced); ++i)
+    text.sample({{"kind", to_string(VerdictKind{i})}}, int{VerdictKind{i} == verdict.kind});
   text.single("starved_ratio", "gauge", "Part of its time that the consumer waits for input",
               verdict.starved);
 }

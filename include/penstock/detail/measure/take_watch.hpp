@@ -17,13 +17,13 @@
 namespace penstock::detail {
 
 /// The thread that takes a batch calls `record_request`, `record_issue` and `record_take`, in this
-/// order. They throw CudaError, and then that batch is not counted. Any thread may call the other
-/// members. Without room for batches, all do nothing.
+/// order. If one of them throws CudaError, the batch is not counted. Any thread may call the other
+/// members. A TakeWatch for 0 batches does nothing.
 class TakeWatch {
  public:
   /// The device is at most `batches` batches behind the host.
   explicit TakeWatch(std::size_t batches) {
-    // When a batch is requested, its copy is not issued yet: the device may be one more behind.
+    // At the request of a batch, its copy is not issued yet: the device may be one more behind.
     if (batches > 0)
       for (std::size_t i = 0; i < batches + 1 + kBeside; ++i) marks_.emplace_back();
   }
@@ -43,9 +43,9 @@ class TakeWatch {
   }
 
   /// Adds the times of the batches that the device has reached. Does not block; does nothing while
-  /// another thread does it.
+  /// another thread is in this function.
   void collect() noexcept {
-    // Reading a time would hide an error that the user has not checked for yet.
+    // Reading a time would replace an error that the user has not checked for yet.
     if (marks_.empty() || cudaPeekAtLastError() != cudaSuccess ||
         collecting_.test_and_set(std::memory_order_acquire))
       return;
@@ -67,7 +67,7 @@ class TakeWatch {
   }
 
  private:
-  // One is being recorded, one is the beginning of the next span.
+  // One mark is being recorded, and one is the beginning of the next span.
   static constexpr std::size_t kBeside = 2;
 
   struct Mark {
@@ -77,7 +77,8 @@ class TakeWatch {
   Mark& at(std::uint64_t batch) { return marks_[batch % marks_.size()]; }
   Mark& next() { return at(taken_.load(std::memory_order_relaxed)); }
 
-  /// The first batch, which fills the pipeline, is not added; it begins the span of the second.
+  /// The first batch, which fills the pipeline, is not added: it is the beginning of the second
+  /// span.
   bool add(std::uint64_t batch) noexcept {
     if (batch == 0) return elapsed(at(0).issued.get(), at(0).taken.get()).has_value();
     const Mark& mark = at(batch);

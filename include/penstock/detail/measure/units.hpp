@@ -12,10 +12,17 @@
 
 namespace penstock::detail {
 
-inline std::string in_seconds(std::chrono::nanoseconds time) {
+inline std::string with_unit(double value, int decimals, const char* unit) {
   std::ostringstream text;
-  text << std::fixed << std::setprecision(3) << std::chrono::duration<double>(time).count() << " s";
+  text << std::fixed << std::setprecision(decimals) << value << ' ' << unit;
   return text.str();
+}
+
+inline std::string in_seconds(std::chrono::nanoseconds time) {
+  return with_unit(std::chrono::duration<double>(time).count(), 3, "s");
+}
+inline std::string in_milliseconds(std::chrono::nanoseconds time) {
+  return with_unit(std::chrono::duration<double, std::milli>(time).count(), 2, "ms");
 }
 
 inline std::string in_bytes(std::uint64_t bytes) {
@@ -23,9 +30,7 @@ inline std::string in_bytes(std::uint64_t bytes) {
   auto value = static_cast<double>(bytes);
   std::size_t unit = 0;
   for (; value >= 1024 && unit < 4; ++unit) value /= 1024;
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(unit == 0 ? 0 : 1) << value << ' ' << kUnits[unit];
-  return text.str();
+  return with_unit(value, unit == 0 ? 0 : 1, kUnits[unit]);
 }
 
 }  // namespace penstock::detail

@@ -3,40 +3,25 @@
 
 #include <penstock/verdict.hpp>
 
+#include <array>
+#include <cstddef>
+
 namespace penstock {
+namespace detail {
+
+// In the order of the enumerators.
+inline constexpr std::array bottleneck_names{"source", "copy", "consumer", "balanced"};
+inline constexpr std::array verdict_names{"too_early",     "more_workers",  "deeper_ring",
+                                          "more_slots",    "smaller_bytes", "bus_bound",
+                                          "compute_bound", "balanced"};
+
+}  // namespace detail
 
 PENSTOCK_INLINE const char* to_string(Bottleneck bottleneck) {
-  switch (bottleneck) {
-    case Bottleneck::source:
-      return "source";
-    case Bottleneck::copy:
-      return "copy";
-    case Bottleneck::consumer:
-      return "consumer";
-    case Bottleneck::balanced:
-      return "balanced";
-  }
-  return "unknown";
+  return detail::bottleneck_names.at(static_cast<std::size_t>(bottleneck));
 }
-
 PENSTOCK_INLINE const char* to_string(VerdictKind kind) {
-  switch (kind) {
-    case VerdictKind::too_early:
-      return "too_early";
-    case VerdictKind::more_workers:
-      return "more_workers";
-    case VerdictKind::deeper_ring:
-      return "deeper_ring";
-    case VerdictKind::smaller_bytes:
-      return "smaller_bytes";
-    case VerdictKind::bus_bound:
-      return "bus_bound";
-    case VerdictKind::compute_bound:
-      return "compute_bound";
-    case VerdictKind::balanced:
-      return "balanced";
-  }
-  return "unknown";
+  return detail::verdict_names.at(static_cast<std::size_t>(kind));
 }
 
 }  // namespace penstock

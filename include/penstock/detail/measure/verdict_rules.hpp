@@ -29,6 +29,11 @@ inline double ratio(std::chrono::nanoseconds part, std::chrono::nanoseconds whol
              : static_cast<double>(part.count()) / static_cast<double>(whole.count());
 }
 
+/// The source is an on_device one: it writes the slots, and nothing is copied.
+inline bool writes_slots(const Stats& stats) {
+  return stats.host_depth == 0;
+}
+
 /// Fractions of their time that the stages work, 0 ... 1.
 struct Loads {
   double source = 0, copy = 0, consumer = 0;
@@ -39,13 +44,15 @@ struct Loads {
 inline Loads loads(const Stats& stats) {
   const auto wall = stats.consumer.busy + stats.consumer.waiting_for_input;
   Loads loads;
-  // Without workers the source runs on the consumer's thread.
-  loads.source = stats.workers == 0 ? std::min(1.0, ratio(stats.source.busy, wall))
-                                    : stats.source.utilisation();
+  loads.source = stats.source.utilisation();
   loads.copy = stats.copy.utilisation();
   if (stats.device) {
     const auto waiting = stats.device->awaiting_batch + stats.device->awaiting_copy;
-    loads.starved = ratio(waiting, waiting + stats.device->consuming);
+    const auto all = waiting + stats.device->consuming;
+    loads.starved = ratio(waiting, all);
+    // An on_device source may only queue its work. The consumer's stream then waits for that work.
+    if (writes_slots(stats))
+      loads.source = std::max(loads.source, ratio(stats.device->awaiting_copy, all));
   } else {
     // The host may wait in next() while the device still has work. It has none if the source never
     // waits, or nothing is being copied.
@@ -67,7 +74,7 @@ inline Bottleneck most_loaded(const Loads& loads) {
 }
 
 /// A sampled copy is found running nearly always, or hardly ever. That shows which stage waits for
-/// which, but not its load.
+/// another, but not its load.
 inline Bottleneck stage_by_samples(const Loads& loads) {
   if (loads.source > kAtItsLimit)
     return loads.starved > kNoise ? Bottleneck::source : Bottleneck::balanced;
@@ -78,6 +85,9 @@ inline Bottleneck stage_by_samples(const Loads& loads) {
 inline Bottleneck stage_of(const Stats& stats, const Loads& loads) {
   if ((stats.consumer.busy + stats.consumer.waiting_for_input).count() == 0)
     return Bottleneck::balanced;
+  // An on_device source that blocks waits for the readers of its slot too: that it is busy says
+  // nothing, unless the consumer starves.
+  if (writes_slots(stats) && loads.starved <= kNoise) return Bottleneck::consumer;
   if (!stats.device) return stage_by_samples(loads);
   if (loads.starved > kNoise) return most_loaded(loads);
   return std::max(loads.source, loads.copy) > kAtItsLimit ? Bottleneck::balanced
@@ -92,16 +102,17 @@ inline VerdictKind kind_of_copy(const Stats& stats, const Loads& loads, double t
 inline VerdictKind kind_of(const Stats& stats, const Loads& loads, const Verdict& verdict) {
   const bool starving = loads.starved > loads.noise;
   if (stats.consumer.batches < kFewestBatches) return VerdictKind::too_early;
-  if (stats.workers == 0 && starving) return VerdictKind::more_workers;
+  const VerdictKind more_room =
+      writes_slots(stats) ? VerdictKind::more_slots : VerdictKind::deeper_ring;
   switch (verdict.stage) {
     case Bottleneck::source:
-      return loads.source > kAtItsLimit ? VerdictKind::more_workers : VerdictKind::deeper_ring;
+      return stats.source.utilisation() > kAtItsLimit ? VerdictKind::more_workers : more_room;
     case Bottleneck::copy:
       return kind_of_copy(stats, loads, verdict.times_smaller);
     case Bottleneck::consumer:
-      return starving ? VerdictKind::deeper_ring : VerdictKind::compute_bound;
+      return starving ? more_room : VerdictKind::compute_bound;
     case Bottleneck::balanced:
-      return starving ? VerdictKind::deeper_ring : VerdictKind::balanced;
+      return starving ? more_room : VerdictKind::balanced;
   }
   return VerdictKind::balanced;
 }
@@ -123,40 +134,52 @@ inline void set_times(Verdict& verdict, const Stats& stats) {
 
 /// all / one, rounded up.
 inline double times(std::chrono::nanoseconds all, std::chrono::nanoseconds one) {
-  return one.count() <= 0 ? 0.0 : std::ceil(ratio(all, one));
+  return std::ceil(ratio(all, one));
+}
+
+/// The smallest sufficient `device_depth`; 0: the present one suffices. Each worker writes a slot,
+/// one slot is leased, and one is ready.
+inline std::size_t enough_slots(const Stats& stats, int workers) {
+  const std::size_t slots = static_cast<std::size_t>(workers) + 2;
+  return slots > stats.device_depth ? slots : 0;
 }
 
 inline void set_enough_workers(Verdict& verdict, const Stats& stats) {
-  // So many that they work at 0.9 of their limit, where they do not limit the rate.
+  // Workers at 0.9 of their limit do not limit the rate.
   const auto needed = std::chrono::nanoseconds(static_cast<std::int64_t>(
       kAtItsLimit * static_cast<double>(std::max(verdict.copy, verdict.consumer).count())));
   if (!stats.device || needed.count() <= 0) return;
-  const auto one_worker = verdict.source * std::max(1, stats.workers);
+  const auto one_worker = verdict.source * stats.workers;
   verdict.enough_workers = std::max(stats.workers + 1, static_cast<int>(times(one_worker, needed)));
+  if (writes_slots(stats))
+    verdict.enough_device_depth = enough_slots(stats, verdict.enough_workers);
 }
 
-/// The queue lacked as many batches as fit into the longest wait.
+inline std::chrono::nanoseconds longest_wait(const Stats& stats) {
+  return stats.device ? stats.device->longest_wait : stats.longest_wait;
+}
+
+/// The number of batches that the longest wait cost, at least 1.
+inline std::size_t missing_batches(const Verdict& verdict, const Stats& stats) {
+  const auto pace = std::max({verdict.consumer, verdict.source, verdict.copy});
+  return std::max<std::size_t>(1, static_cast<std::size_t>(times(longest_wait(stats), pace)));
+}
+
 inline void set_enough_depth(Verdict& verdict, const Stats& stats) {
   if (stats.device_depth < 2) {
     verdict.enough_device_depth = 2;  // One is written while the other is read.
     return;
   }
-  const auto longest = stats.device ? stats.device->longest_wait : stats.longest_wait;
-  const auto pace = std::max({verdict.consumer, verdict.source, verdict.copy});
-  const auto for_all_workers = static_cast<std::size_t>(stats.workers) + stats.device_depth;
-  verdict.enough_host_depth = std::max(
-      for_all_workers,
-      stats.host_depth + std::max<std::size_t>(1, static_cast<std::size_t>(times(longest, pace))));
+  verdict.enough_host_depth = std::max(static_cast<std::size_t>(stats.workers) + stats.device_depth,
+                                       stats.host_depth + missing_batches(verdict, stats));
+}
+
+inline void set_enough_slots(Verdict& verdict, const Stats& stats) {
+  verdict.enough_device_depth = std::max(enough_slots(stats, stats.workers),
+                                         stats.device_depth + missing_batches(verdict, stats));
 }
 
 // ---- The sentence -------------------------------------------------------------------------------
-
-inline std::string in_milliseconds(std::chrono::nanoseconds time) {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(2)
-       << std::chrono::duration<double, std::milli>(time).count() << " ms";
-  return text.str();
-}
 
 inline std::string in_percent(double part) {
   return std::to_string(std::lround(100 * part)) + " %";
@@ -164,31 +187,39 @@ inline std::string in_percent(double part) {
 
 inline std::string say_workers(const Verdict& verdict, const Stats& stats) {
   std::ostringstream text;
-  if (stats.workers == 0)
-    text << "next() itself runs the source, ";
-  else
-    text << "the workers (" << stats.workers << ") cannot keep up, ";
-  text << in_milliseconds(verdict.source) << " a batch, and the consumer waits "
+  text << "the workers (" << stats.workers << ") cannot keep up, "
+       << in_milliseconds(verdict.source) << " a batch, and the consumer waits "
        << in_percent(verdict.starved) << " of its time: ";
-  if (verdict.enough_workers > 0)
-    text << verdict.enough_workers << " workers would be enough for its "
-         << in_milliseconds(verdict.consumer);
-  else
-    text << "more workers (device_times tells how many)";
+  if (verdict.enough_workers == 0)
+    return text.str() + (writes_slots(stats)
+                             ? "more workers, if its stream waits too (device_times tells, and how "
+                               "many)"
+                             : "more workers (device_times tells how many)");
+  text << verdict.enough_workers << " workers ";
+  if (verdict.enough_device_depth > 0)
+    text << "with device_depth " << verdict.enough_device_depth << ' ';
+  text << "would be enough for its " << in_milliseconds(verdict.consumer);
+  if (writes_slots(stats)) text << ", if the device can do their work at the same time";
   return text.str();
 }
 
+inline std::string say_slots(const Verdict& verdict, const Stats& stats) {
+  return "the workers wait for free device slots, and the consumer waits " +
+         in_percent(verdict.starved) + " of its time: device_depth " +
+         std::to_string(verdict.enough_device_depth) + " in place of " +
+         std::to_string(stats.device_depth) +
+         "; if that does not help, the source's work on the device is the limit";
+}
+
 inline std::string say_depth(const Verdict& verdict, const Stats& stats) {
-  std::ostringstream text;
-  text << "no stage is at its limit, yet the consumer waits " << in_percent(verdict.starved)
-       << " of its time: deeper ring, ";
+  const std::string why = "no stage is at its limit, yet the consumer waits " +
+                          in_percent(verdict.starved) + " of its time: deeper ring, ";
   if (verdict.enough_device_depth > 0)
-    text << "device_depth " << verdict.enough_device_depth << ", so that copies overlap";
-  else
-    text << "host_depth " << verdict.enough_host_depth << " in place of " << stats.host_depth
-         << " (its longest wait: "
-         << in_milliseconds(stats.device ? stats.device->longest_wait : stats.longest_wait) << ')';
-  return text.str();
+    return why + "device_depth " + std::to_string(verdict.enough_device_depth) +
+           ", so that copies overlap";
+  return why + "host_depth " + std::to_string(verdict.enough_host_depth) + " in place of " +
+         std::to_string(stats.host_depth) +
+         " (its longest wait: " + in_milliseconds(longest_wait(stats)) + ')';
 }
 
 inline std::string say_copy(const Verdict& verdict, const Stats& stats) {
@@ -209,14 +240,15 @@ inline std::string say_copy(const Verdict& verdict, const Stats& stats) {
   return text.str();
 }
 
-inline std::string say_compute(const Verdict& verdict) {
+inline std::string say_compute(const Verdict& verdict, const Stats& stats) {
   if (verdict.consumer.count() == 0)
-    return "compute-bound: the consumer has input whenever it asks";
+    return writes_slots(stats)
+               ? "the consumer's thread has a batch whenever it asks (device_times tells whether "
+                 "its stream waits for the source's work on the device)"
+               : "compute-bound: the consumer has input whenever it asks";
   const auto others = std::max(verdict.source, verdict.copy);
-  std::ostringstream text;
-  text << "compute-bound: the consumer takes " << in_milliseconds(verdict.consumer)
-       << " a batch, the pipeline " << in_milliseconds(others);
-  return text.str();
+  return "compute-bound: the consumer takes " + in_milliseconds(verdict.consumer) +
+         " a batch, the pipeline " + in_milliseconds(others);
 }
 
 inline std::string say(const Verdict& verdict, const Stats& stats) {
@@ -227,11 +259,13 @@ inline std::string say(const Verdict& verdict, const Stats& stats) {
       return say_workers(verdict, stats);
     case VerdictKind::deeper_ring:
       return say_depth(verdict, stats);
+    case VerdictKind::more_slots:
+      return say_slots(verdict, stats);
     case VerdictKind::smaller_bytes:
     case VerdictKind::bus_bound:
       return say_copy(verdict, stats);
     case VerdictKind::compute_bound:
-      return say_compute(verdict);
+      return say_compute(verdict, stats);
     case VerdictKind::balanced:
       return "balanced: the consumer hardly waits, and no other stage has time to spare";
   }
@@ -258,6 +292,7 @@ PENSTOCK_INLINE Verdict Stats::verdict() const {
   verdict.kind = detail::kind_of(*this, loads, verdict);
   if (verdict.kind == VerdictKind::more_workers) detail::set_enough_workers(verdict, *this);
   if (verdict.kind == VerdictKind::deeper_ring) detail::set_enough_depth(verdict, *this);
+  if (verdict.kind == VerdictKind::more_slots) detail::set_enough_slots(verdict, *this);
   verdict.sentence = detail::say(verdict, *this);
   return verdict;
 }

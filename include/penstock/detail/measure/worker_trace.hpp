@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What a worker has done and is doing. The worker writes it with plain stores, any thread reads it.
-// From one batch to the next without a wait, only a cheap clock is read: with small batches the
-// precise one would cost as much as the rest of a hand-over.
+// WorkerTrace: what a worker does, and how long it has worked and waited. The worker writes it with
+// plain stores; any thread reads it. Between two batches without a wait the worker only reads a
+// cheap clock: for small batches, the precise clock would double the cost of a hand-over.
 
 #include <time.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 
 namespace penstock::detail {
@@ -20,8 +22,8 @@ void add_alone(std::atomic<T>& sum, T value) {
   sum.store(sum.load(std::memory_order_relaxed) + value, std::memory_order_relaxed);
 }
 
-/// Sums up the time between start and stop. One thread starts and stops it. Any thread reads it,
-/// and never reads less than was read before.
+/// Adds up the time between start and stop. One thread starts and stops it. Any thread reads it;
+/// the result never decreases.
 class Stopwatch {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -49,8 +51,8 @@ class Stopwatch {
   std::int64_t load() const { return value_.load(std::memory_order_relaxed); }
   void store(std::int64_t value) { value_.store(value, std::memory_order_relaxed); }
 
-  // Twice the sum; while running, twice the time at which it would have started from 0, plus 1. One
-  // word, so that a reader never sees half of a change.
+  // While stopped, twice the sum. While running, twice the time at which a sum of 0 would have
+  // started, plus 1. One word, so that a reader never sees half of a change.
   std::atomic<std::int64_t> value_{0};
   mutable std::atomic<std::int64_t> read_{0};  // the most that a reader got
 };
@@ -64,22 +66,13 @@ enum class WorkerState : int {
 };
 
 inline const char* to_string(WorkerState state) {
-  switch (state) {
-    case WorkerState::idle:
-      return "between batches";
-    case WorkerState::room:
-      return "waiting for room in the ring";
-    case WorkerState::memory:
-      return "waiting for a pinned block that no copy reads";
-    case WorkerState::slot:
-      return "waiting for a device slot: a lease has to end";
-    case WorkerState::source:
-      return "inside the source";
-  }
-  return "unknown";
+  constexpr std::array names{"between batches", "waiting for room in the ring",
+                             "waiting for a pinned block that no copy reads",
+                             "waiting for a device slot: a lease has to end", "inside the source"};
+  return names.at(static_cast<std::size_t>(state));
 }
 
-/// What one worker is doing: for which batch, and since when, accurate to a few milliseconds.
+/// What a worker is doing, for which batch, and since when (accurate to a few milliseconds).
 struct WorkerActivity {
   WorkerState state = WorkerState::idle;
   std::uint64_t number = 0;
@@ -91,7 +84,7 @@ class alignas(64) WorkerTrace {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// The worker starts on batch `number`, until it waits or rests.
+  /// The worker works on batch `number` until it waits or rests.
   void work_on(std::uint64_t number) {
     if (!busy_.running()) {
       const auto now = Clock::now();
@@ -101,9 +94,10 @@ class alignas(64) WorkerTrace {
     enter(WorkerState::source, number, coarse_now());
   }
 
-  /// The worker stops working: its time is not counted.
+  /// The worker neither works nor waits: this time is not counted.
   void rest() { rest(Clock::now()); }
-  /// The worker hands its batch on, which may block it: counted as waiting until its next batch.
+  /// The worker hands its batch on, which may block: until its next batch, its time is counted as
+  /// waiting.
   void hand_on() {
     const auto now = Clock::now();
     rest(now);

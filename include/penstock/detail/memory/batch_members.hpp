@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the members of a batch are called, and which of them are views, told by the compiler: an
-// aggregate is taken apart by a structured binding, and __PRETTY_FUNCTION__ shows the member that a
-// pointer among its template arguments points at. g++, clang++ and nvcc agree on all of that.
+// batch_members: the names of a batch's members, and which of them are views. A structured binding
+// gives the addresses of the members of an aggregate; with such an address as template argument,
+// __PRETTY_FUNCTION__ contains the member's name. This works with g++, clang++ and nvcc.
 
 #include <cstddef>
 #include <penstock/ragged.hpp>
@@ -15,8 +15,8 @@
 
 namespace penstock {
 
-/// Whether the members of Batch, an aggregate, may be taken apart. Set it false for a Batch with
-/// bit-fields or unnamed members, which the compiler refuses: then messages number its fields.
+/// Whether a structured binding may be applied to Batch. Specialise it as false for a Batch with
+/// bit-fields or unnamed members, which do not compile: messages then number the fields.
 template <class Batch>
 inline constexpr bool has_named_members = true;
 
@@ -37,7 +37,7 @@ inline constexpr bool is_view<Ragged<T>> = true;
 
 inline constexpr std::size_t most_members = 12;
 
-/// Initialises a member of whatever type, or a base class.
+/// Converts to a member of any type, or only to base classes.
 template <class Batch, bool only_bases = false>
 struct Initialiser {
   // clang-format off
@@ -50,8 +50,8 @@ struct Initialiser {
 template <class Batch, std::size_t = 0>
 using Any = Initialiser<Batch>;
 
-/// How many initialisers a batch takes: one for each member, but one for each element of an array.
-/// 0: too many, or there is a member that takes none.
+/// The number of initialisers of a batch: one for each member, or for each element of an array.
+/// 0: too many, or a member that cannot be initialised so.
 template <class Batch, std::size_t... At>
 constexpr std::size_t count_initialisers(std::index_sequence<At...>) {
   constexpr bool takes_one_more = requires {
@@ -66,7 +66,7 @@ constexpr std::size_t count_initialisers(std::index_sequence<At...>) {
     return takes_braces ? 0 : sizeof...(At);
 }
 
-/// Does a pair in braces stand for more than one of the initialisers?
+/// Whether a pair in braces replaces more than one of the initialisers.
 template <class Batch, std::size_t... Before, std::size_t... Behind>
 constexpr bool is_array_at(std::index_sequence<Before...>, std::index_sequence<Behind...>) {
   using One = Any<Batch>;
@@ -79,7 +79,7 @@ constexpr bool is_array_at(std::index_sequence<Before...>, std::index_sequence<B
   return takes_pair && !takes_all_others;
 }
 
-// (Function templates, not generic lambdas: nvcc with newer g++ takes none of these in constants.)
+// (Not a generic lambda: nvcc with newer g++ rejects those in constant expressions.)
 template <class Batch, std::size_t... At>
 constexpr bool has_array(std::index_sequence<At...>) {
   return (is_array_at<Batch>(std::make_index_sequence<At>{},
@@ -87,7 +87,7 @@ constexpr bool has_array(std::index_sequence<At...>) {
           ...);
 }
 
-/// 0: the batch is not taken apart, for it has a base class, an array, or many members.
+/// 0 for a batch with a base class, an array, or more than `most_members` members.
 template <class Batch>
 constexpr std::size_t count_members() {
   constexpr bool has_base = requires {
@@ -124,12 +124,12 @@ constexpr auto members(Batch& batch) {
 }
 // clang-format on
 
-/// A batch whose members have addresses that may be template arguments. Nobody writes it; were it
-/// const, nvcc would evaluate it.
+/// A batch whose members have addresses that can be template arguments. Never written; not const,
+/// because nvcc would evaluate it.
 template <class Batch>
 inline Batch specimen{};
 
-/// (clang 14 takes pointers to members of an object only in a struct.)
+/// (clang 14 accepts pointers to subobjects only inside a struct.)
 template <class Pointer>
 struct MemberPointer {
   Pointer address;
@@ -154,7 +154,7 @@ std::vector<BatchMember> batch_members(std::index_sequence<At...>) {
                       text_with_name<MemberPointer{std::get<At>(at)}>()}...};
 }
 
-/// In the order of their declaration; none where the batch is not taken apart.
+/// The members of Batch in the order of their declaration; empty if count_members() is 0.
 template <class Batch>
 std::vector<BatchMember> batch_members() {
   constexpr std::size_t size = count_members<Batch>();

@@ -8,7 +8,7 @@
 
 namespace penstock::detail {
 
-/// Memory for one batch, the struct of tensors, whose type is not known here.
+/// Memory for a Batch object (the struct of tensors), whose type is not known here.
 class BatchObject {
  public:
   explicit BatchObject(const BlockLayout& layout)

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The debug option PENSTOCK_CHECKS: finds sources that write where they may not, or not at all, and
-// programs that use memory after they gave it back. It is on for a whole program, or off: on where
-// any of its sources was compiled with PENSTOCK_CHECKS defined (the CMake option of this name does
-// so), and where the environment variable PENSTOCK_CHECKS is 1. It makes every batch a little
-// larger and a lot slower.
+// The debug option PENSTOCK_CHECKS (docs/checks.md): finds sources that write outside of their
+// fields or leave rows unwritten, and programs that use memory after its release. It is on for a
+// whole program: if any source file was compiled with PENSTOCK_CHECKS defined (the CMake option of
+// this name does so), or if the environment variable PENSTOCK_CHECKS is 1.
 //
-//   Around each part of a batch stand field_guard bytes that nobody may write.
-//   A pinned block is filled with a pattern, new each time, before the source gets it (see
-//   detail/memory/fill_checks.hpp): what still has the pattern was not written, and a guard that
-//   has it no more was overrun.
-//   Memory that was released, on the host and on the device, reads as `poison`; a released pinned
-//   block that does not when it is handed out again was written meanwhile.
+//   Each part of a batch is surrounded by field_guard unused bytes.
+//   A block is filled with a pattern, a new one each time, before the source gets it (see
+//   detail/memory/fill_checks.hpp). A row that still has the pattern was not written; a guard that
+//   does not have it was overwritten.
+//   Released memory, on the host and on the device, is filled with `poison`. If a released pinned
+//   block has other contents when it is acquired again, it was written in between.
 
 #include <algorithm>
 #include <cstddef>
@@ -26,15 +25,15 @@ namespace penstock::detail {
 
 #ifndef PENSTOCK_CHECKS
 [[gnu::weak]] bool
-checks_are_compiled_in() noexcept;  // Its address is null where no source has it.
+checks_are_compiled_in() noexcept;  // Its address is null if no source file has it.
 #endif
 
-/// `value`: of the environment variable PENSTOCK_CHECKS; nullptr: it is not set.
+/// `value` is that of the environment variable PENSTOCK_CHECKS, nullptr if it is not set.
 inline bool checks_are_wanted(const char* value) noexcept {
   return value != nullptr && std::strcmp(value, "1") == 0;
 }
 
-/// Are the checks on? The same answer for the life of the process.
+/// Whether the checks are on. Never changes in a process.
 inline bool checks() noexcept {
 #ifdef PENSTOCK_CHECKS
   return true;
@@ -58,7 +57,7 @@ inline std::size_t first_other(const std::byte* memory, std::size_t bytes, unsig
       memory);
 }
 
-/// Throws std::logic_error unless a released block of `bytes` is as it was left.
+/// Throws std::logic_error if a released block of `bytes` was written.
 inline void check_poison(const std::byte* block, std::size_t bytes) {
   const std::size_t at = first_other(block, bytes, poison);
   if (at != bytes)

@@ -6,9 +6,9 @@
 
 namespace penstock::detail {
 
-/// Calls `queue`, which queues copies of `block` on `stream`, and gives the block back behind them;
-/// also where it throws, since a part of them may be on its way. On the thread that has resolved
-/// the stream.
+/// Calls `queue`, which queues copies of `block` on `stream`, and releases the block after them;
+/// also if it throws, since some of the copies may be queued. Call it on the thread that has
+/// resolved the stream.
 template <class Queue>
 void copy_from(PinnedBlock& block, const ResolvedStream& stream, Queue queue) {
   try {
@@ -17,7 +17,7 @@ void copy_from(PinnedBlock& block, const ResolvedStream& stream, Queue queue) {
     try {
       block.release_after(stream);
     } catch (const CudaError&) {
-      // The pool keeps the block for good; the first error is the one to report.
+      // The pool never reuses the block; the first error is the one to report.
     }
     throw;
   }

@@ -41,8 +41,8 @@ class DeviceArenaCore {
   DeviceArenaCore(const DeviceArenaCore&) = delete;
   DeviceArenaCore& operator=(const DeviceArenaCore&) = delete;
 
-  /// Freed after the device has stopped reading it. Errors have nowhere to go. Of a slot that is
-  /// still parked nobody can mark the end of the readers: cudaFree waits for the whole device.
+  /// Frees the memory after the device has stopped reading it, and ignores errors. For a slot that
+  /// is still parked there is no event of its readers: cudaFree waits for the whole device.
   ~DeviceArenaCore() {
     if (!process_.is_this()) {
       leak(std::move(memory_));
@@ -64,8 +64,8 @@ class DeviceArenaCore {
     return resolve_usable(writer, call, device_);
   }
 
-  /// The free slot, after waits for its readers were put on `writer`, which this thread has
-  /// resolved.
+  /// A free slot; `writer`, which this thread has resolved, waits for its readers. nullopt: there
+  /// is none now.
   std::optional<std::size_t> try_acquire(const ResolvedStream& writer) {
     std::unique_lock lock(mutex_);
     retry_parked(lock);
@@ -73,19 +73,17 @@ class DeviceArenaCore {
     return take_oldest(lock, writer);
   }
 
-  std::size_t acquire(const ResolvedStream& writer) { return *acquire(writer, {}); }
-
-  /// The same; nullopt: stop was requested.
+  /// The same, but waits for a slot; nullopt: stop was requested.
   std::optional<std::size_t> acquire(const ResolvedStream& writer, const std::stop_token& stop) {
     const std::stop_callback on_stop(stop, [this] {
-      { const std::lock_guard lock(mutex_); }  // Nobody is between a look and a wait.
+      { const std::lock_guard lock(mutex_); }  // No thread is between its check and its wait.
       returned_.notify_all();
     });
     std::unique_lock lock(mutex_);
     for (retry_parked(lock); free_.empty(); retry_parked(lock)) {
       if (stop.stop_requested()) return std::nullopt;
       require_slot_locked();
-      constexpr std::chrono::milliseconds kPoll(1);  // Nobody tells of the end of a capture.
+      constexpr std::chrono::milliseconds kPoll(1);  // The end of a capture wakes no thread.
       if (parked_ == 0)
         returned_.wait(lock);
       else
@@ -94,8 +92,8 @@ class DeviceArenaCore {
     return take_oldest(lock, writer);
   }
 
-  /// Who has read the slot, and is kept until a release succeeds: also the streams that are refused
-  /// may have work in them that reads it.
+  /// The streams of the slot's readers, which the slot keeps until a release succeeds: a stream
+  /// that is rejected may hold work that reads the slot, too.
   void set_readers(std::size_t index, std::span<const ResolvedStream> streams) {
     slots_[index].readers.assign(streams.begin(), streams.end());
   }
@@ -110,8 +108,8 @@ class DeviceArenaCore {
   }
   void add_writer(std::size_t index) { slots_[index].readers.push_back(slots_[index].writer); }
 
-  /// Gives the slot back behind all that its readers' streams hold. False: one of these is being
-  /// captured, and the slot is as it was.
+  /// Releases the slot behind the work that its readers' streams hold. False, without any effect:
+  /// one of them is being captured.
   bool try_release(std::size_t index) {
     if (!process_.is_this()) return true;
     try {
@@ -128,14 +126,14 @@ class DeviceArenaCore {
     return true;
   }
 
-  /// Keeps a slot that try_release has refused until the capture is over.
+  /// Keeps a slot for which try_release returned false until the capture is over.
   void park(std::size_t index) {
     {
       const std::lock_guard lock(mutex_);
       slots_[index].state = Slot::parked;
       ++parked_;
     }
-    returned_.notify_all();  // Who waits for a slot has to poll from now on.
+    returned_.notify_all();  // Threads that wait for a slot have to poll from now on.
   }
 
   std::byte* data(std::size_t index) const { return memory_.get() + index * stride_; }
@@ -143,17 +141,12 @@ class DeviceArenaCore {
   std::size_t slot_bytes() const { return slot_bytes_; }
   int device() const { return device_; }
 
-  std::size_t free_slots() const {
+  struct Counts {
+    std::size_t free, lost, parked;
+  };
+  Counts counts() const {
     const std::lock_guard lock(mutex_);
-    return free_.size();
-  }
-  std::size_t lost_slots() const {
-    const std::lock_guard lock(mutex_);
-    return lost_;
-  }
-  std::size_t parked_slots() const {
-    const std::lock_guard lock(mutex_);
-    return parked_;
+    return {free_.size(), lost_, parked_};
   }
   void require_slot() {
     std::unique_lock lock(mutex_);
@@ -162,7 +155,7 @@ class DeviceArenaCore {
   }
 
  private:
-  /// Its holder's alone, but for `state`.
+  /// Only the holder of the slot uses it, except for `state`.
   struct Slot {
     ResolvedStream writer;
     std::vector<ResolvedStream> readers;
@@ -191,7 +184,7 @@ class DeviceArenaCore {
     try {
       for (std::size_t i = 0; i < slot.recorded; ++i) slot.events[i].make_wait(writer.handle);
     } catch (...) {
-      give_back(index);  // Its readers are still on record.
+      give_back(index);  // The events of its readers are still valid.
       throw;
     }
     slot.writer = writer;
@@ -212,7 +205,7 @@ class DeviceArenaCore {
     return true;
   }
 
-  /// With PENSTOCK_CHECKS, whoever reads the slot after this reads poison.
+  /// With PENSTOCK_CHECKS: readers of the slot get poison from now on.
   void mark_released(std::size_t index) {
     Slot& slot = slots_[index];
     slot.readers.front().with_handle([&](cudaStream_t first) {
@@ -230,8 +223,7 @@ class DeviceArenaCore {
     return done;
   }
 
-  /// Gives back the parked slots whose captures are over; what is parked then, is captured. Opens
-  /// the lock meanwhile.
+  /// Releases the parked slots whose captures are over. Unlocks `lock` meanwhile.
   void retry_parked(std::unique_lock<std::mutex>& lock) {
     if (parked_ == 0) return;
     lock.unlock();
@@ -340,7 +332,7 @@ PENSTOCK_INLINE DeviceArena::DeviceArena(std::size_t slots, std::size_t slot_byt
     : core_(std::make_shared<detail::DeviceArenaCore>(slots, slot_bytes)) {}
 
 PENSTOCK_INLINE DeviceSlot DeviceArena::acquire_named(cudaStream_t writer) {
-  return {core_, core_->acquire(core_->resolve_writer(writer, "DeviceArena::acquire"))};
+  return *acquire(core_->resolve_writer(writer, "DeviceArena::acquire"), {});
 }
 
 PENSTOCK_INLINE std::optional<DeviceSlot> DeviceArena::acquire(const detail::ResolvedStream& writer,
@@ -371,13 +363,13 @@ PENSTOCK_INLINE int DeviceArena::device() const noexcept {
   return core_->device();
 }
 PENSTOCK_INLINE std::size_t DeviceArena::free_slots() const {
-  return core_->free_slots();
+  return core_->counts().free;
 }
 PENSTOCK_INLINE std::size_t DeviceArena::lost_slots() const {
-  return core_->lost_slots();
+  return core_->counts().lost;
 }
 PENSTOCK_INLINE std::size_t DeviceArena::parked_slots() const {
-  return core_->parked_slots();
+  return core_->counts().parked;
 }
 PENSTOCK_INLINE void DeviceArena::require_slot() const {
   core_->require_slot();

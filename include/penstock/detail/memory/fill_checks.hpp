@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What PENSTOCK_CHECKS finds in a batch that a source has filled: writes outside of the fields,
-// writes behind the rows of the batch, and rows that were left out.
+// FillChecks: what PENSTOCK_CHECKS finds in a batch that a source has filled, on the host or in a
+// device slot: writes outside of the fields, writes behind the rows of the batch, and rows that
+// were left out.
+
+#include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <atomic>
@@ -11,6 +14,7 @@
 #include <cstring>
 #include <mutex>
 #include <penstock/detail/mix.hpp>
+#include <penstock/error.hpp>
 #include <penstock/layout.hpp>
 #include <span>
 #include <stdexcept>
@@ -19,8 +23,8 @@
 
 namespace penstock::detail {
 
-/// Pseudo-random bytes, a function of a number and of the place in a block: 8 of them that stand
-/// where they stood before were not written, but for one chance in 2^64.
+/// Pseudo-random bytes, a function of a number and of the offset in a block. If 8 of them are
+/// unchanged, they were not written, with a chance of error of 2^-64.
 class Pattern {
  public:
   explicit Pattern(std::uint64_t number) : seed_(mix64(number)) {}
@@ -31,7 +35,7 @@ class Pattern {
       std::memcpy(block + at, &word, std::min(sizeof(word), bytes - at));
     }
   }
-  /// The first byte in [begin, end) that is not the pattern's; `end` if all are.
+  /// The first byte in [begin, end) that differs from the pattern; `end` if none does.
   std::size_t first_other(const std::byte* block, std::size_t begin, std::size_t end) const {
     while (begin < end && block[begin] == byte_at(begin)) ++begin;
     return begin;
@@ -50,7 +54,7 @@ class Pattern {
   std::uint64_t seed_;
 };
 
-/// The checks of one producer, for all its workers.
+/// The checks of a producer, for all its workers.
 class FillChecks {
  public:
   explicit FillChecks(const BlockLayout& layout) : layout_(layout) {
@@ -59,17 +63,25 @@ class FillChecks {
                              std::uint8_t{0});
   }
 
-  /// Fills a block before a source gets it; returns what check() has to know.
+  /// Fills a block before a source gets it; returns the number for check().
   std::uint64_t blank(std::byte* block) {
     const std::uint64_t number = fills_.fetch_add(1, std::memory_order_relaxed);
     Pattern(number).fill(block, layout_.bytes());
     return number;
   }
 
-  /// Throws std::logic_error, with field and row, when a source of a batch of `asked` samples wrote
-  /// outside of its fields or behind its rows, or left out a row that is not in `dropped`, which
-  /// ascends. Before finish(). A source that resized the batch may have written the rows that it
-  /// was asked for.
+  /// The same for a device slot, whose source writes it on `stream`. Waits for the stream.
+  std::uint64_t blank_slot(std::byte* slot, cudaStream_t stream) {
+    std::vector<std::byte> contents(layout_.bytes());
+    const std::uint64_t number = blank(contents.data());
+    copy(slot, contents.data(), cudaMemcpyHostToDevice, stream);
+    return number;
+  }
+
+  /// Throws std::logic_error, with field and row, if the source of a batch of `asked` samples wrote
+  /// outside of its fields or behind its rows, or left out a row that is not in `dropped`, which is
+  /// in ascending order. Call it before finish(). A source that resized the batch may have written
+  /// the rows that it was asked for.
   void check(const void* batch, const std::byte* block, std::int64_t asked, std::uint64_t number,
              std::span<const std::int64_t> dropped = {}) {
     const std::int64_t samples = layout_.samples(batch, block);
@@ -86,6 +98,24 @@ class FillChecks {
     }
   }
 
+  /// The same for a device slot. Rows behind those of the batch are ignored: nothing is lost there.
+  /// Waits for `stream`, which the source has joined all its work to.
+  void check_slot(const void* batch, const std::byte* slot, std::uint64_t number,
+                  cudaStream_t stream) {
+    const std::int64_t samples = layout_.samples(batch, slot);
+    std::vector<std::byte> contents(layout_.bytes());
+    copy(contents.data(), slot, cudaMemcpyDeviceToHost, stream);
+    const Pattern pattern(number);
+    check_guards(batch, contents.data(), pattern);
+    for (std::size_t i = 0; i < layout_.fields().size(); ++i) {
+      const auto& field = layout_.fields()[i];
+      if (field.is_ragged())
+        check_ragged_slot(field, contents.data(), pattern, samples);
+      else
+        check_rows(field, contents.data(), pattern, samples, {}, evidence_[i]);
+    }
+  }
+
  private:
   using Field = BlockLayout::Field;
   static constexpr std::size_t kSure = sizeof(std::uint64_t);  // bytes that are no chance
@@ -95,6 +125,12 @@ class FillChecks {
   }
   static std::size_t row_at(const Field& field, std::int64_t row) {
     return field.offset + static_cast<std::size_t>(row) * field.sample_bytes;
+  }
+
+  void copy(void* to, const void* from, cudaMemcpyKind kind, cudaStream_t stream) const {
+    detail::check(cudaMemcpyAsync(to, from, layout_.bytes(), kind, stream), "cudaMemcpyAsync",
+                  layout_.bytes());
+    detail::check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   }
 
   void check_guards(const void* batch, const std::byte* block, const Pattern& pattern) const {
@@ -129,8 +165,8 @@ class FillChecks {
                            "write only the rows that it has");
   }
 
-  /// Rows of fewer than 8 bytes may look unwritten by chance: neighbours count together, and so
-  /// does the same row of batches one after the other, each with a pattern of its own.
+  /// A row of fewer than 8 bytes may have the pattern by chance. So adjacent rows are counted
+  /// together, and so is the same row of consecutive batches, each of which has another pattern.
   void check_rows(const Field& field, const std::byte* block, const Pattern& pattern,
                   std::int64_t samples, std::span<const std::int64_t> dropped,
                   std::vector<std::uint8_t>& evidence) {
@@ -191,6 +227,34 @@ class FillChecks {
       const std::size_t begin = value_at(place.begin), end = value_at(place.begin + place.length);
       if (end - begin >= kSure && pattern.is_all(block, begin, end))
         throw_unwritten(field, row, row + 1, parts.rows);
+    }
+  }
+
+  /// Offsets and values as the source wrote them on the device.
+  void check_ragged_slot(const Field& field, const std::byte* contents, const Pattern& pattern,
+                         std::int64_t rows) const {
+    const auto bytes = static_cast<std::size_t>(rows + 1) * sizeof(std::int64_t);
+    std::vector<std::int64_t> offsets(static_cast<std::size_t>(rows + 1));
+    std::memcpy(offsets.data(), contents + field.offset, bytes);
+    for (std::size_t i = 0; i < offsets.size(); ++i) {
+      const std::size_t at = field.offset + i * sizeof(std::int64_t);
+      if (pattern.is_all(contents, at, at + sizeof(std::int64_t)))
+        throw std::logic_error("the source left offset " + std::to_string(i) + " of field " +
+                               field.name + " unwritten");
+      if (offsets[i] < (i == 0 ? 0 : offsets[i - 1]) || offsets[i] > field.capacity)
+        throw std::logic_error("the source wrote " + std::to_string(offsets[i]) + " as offset " +
+                               std::to_string(i) + " of field " + field.name + ", behind " +
+                               std::to_string(i == 0 ? 0 : offsets[i - 1]) +
+                               " and with a capacity of " + std::to_string(field.capacity));
+    }
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const auto value_at = [&](std::int64_t offset) {
+        return field.values + static_cast<std::size_t>(offset) * field.sample_bytes;
+      };
+      const auto i = static_cast<std::size_t>(row);
+      const std::size_t begin = value_at(offsets[i]), end = value_at(offsets[i + 1]);
+      if (end - begin >= kSure && pattern.is_all(contents, begin, end))
+        throw_unwritten(field, row, row + 1, rows);
     }
   }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// HostAllocation: one piece of page-locked memory, on a NUMA node or wherever the system likes; it
-// knows how to give itself back. usable_memory() is the ground for default caps.
+// HostAllocation: page-locked memory, on a NUMA node or wherever the system puts it.
+// usable_memory(): what default limits are computed from.
 
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
@@ -15,17 +15,18 @@
 #include <cstddef>
 #include <cstdlib>
 #include <fstream>
+#include <memory>
 #include <new>
 #include <penstock/cuda.hpp>
 #include <penstock/pinned_pool.hpp>
 #include <stdexcept>
 #include <string>
 #include <system_error>
-#include <utility>
 
 namespace penstock::detail {
 
-/// Bytes of memory that this process may use: the machine's, or its control group's limit.
+/// Bytes of memory that this process may use: those of the machine, or the limit of its control
+/// group.
 inline std::size_t usable_memory() {
   const auto pages = static_cast<std::size_t>(std::max(0L, sysconf(_SC_PHYS_PAGES)));
   std::size_t bytes = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
@@ -42,44 +43,40 @@ class HostAllocation {
   /// `flags` are cudaHostAlloc's. `numa_node` -1: no preference. Throws CudaError, std::bad_alloc
   /// or std::system_error.
   HostAllocation(std::size_t bytes, unsigned flags, int numa_node) {
-    // Allocation is illegal beside another thread's global stream capture, unless this thread opts
-    // out.
+    // Otherwise a global stream capture on another thread would forbid the allocation.
     const CaptureModeGuard guard;
     if (numa_node >= 0)
       allocate_on_node(bytes, flags, numa_node);
     else
       allocate_pinned(bytes, flags);
-    bytes_ = bytes;
   }
 
-  HostAllocation(HostAllocation&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_), free_(other.free_) {}
-  HostAllocation& operator=(HostAllocation&& other) noexcept {
-    HostAllocation taken(std::move(other));
-    std::swap(data_, taken.data_);
-    std::swap(bytes_, taken.bytes_);
-    std::swap(free_, taken.free_);
-    return *this;
-  }
-  ~HostAllocation() {
-    if (data_ != nullptr) free_(data_, bytes_);
-  }
-
-  std::byte* data() const noexcept { return data_; }
-  std::size_t bytes() const noexcept { return bytes_; }
+  std::byte* data() const noexcept { return data_.get(); }
+  std::size_t bytes() const noexcept { return data_.get_deleter().bytes; }
 
  private:
+  struct Free {
+    void operator()(std::byte* block) const noexcept {
+      const CaptureModeGuard guard;
+      if (!on_node) {
+        cudaFreeHost(block);
+        return;
+      }
+      cudaHostUnregister(block);
+      munmap(block, bytes);
+    }
+
+    std::size_t bytes;
+    bool on_node;
+  };
+
   void allocate_pinned(std::size_t bytes, unsigned flags) {
     void* data = nullptr;
     check(cudaHostAlloc(&data, bytes, flags), "cudaHostAlloc", bytes, flags);
-    data_ = static_cast<std::byte*>(data);
-    free_ = [](std::byte* block, std::size_t) noexcept {
-      const CaptureModeGuard guard;
-      cudaFreeHost(block);
-    };
+    data_ = {static_cast<std::byte*>(data), Free{bytes, false}};
   }
 
-  // Pages are bound to the node before anything touches them, then page-locked where they are.
+  // Pages are bound to the node before they are touched, and then page-locked.
   void allocate_on_node(std::size_t bytes, unsigned flags, int node) {
     void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) throw std::bad_alloc();
@@ -92,12 +89,7 @@ class HostAllocation {
       munmap(data, bytes);
       throw;
     }
-    data_ = static_cast<std::byte*>(data);
-    free_ = [](std::byte* block, std::size_t size) noexcept {
-      const CaptureModeGuard guard;
-      cudaHostUnregister(block);
-      munmap(block, size);
-    };
+    data_ = {static_cast<std::byte*>(data), Free{bytes, true}};
   }
 
   static void bind_to_node(void* data, std::size_t bytes, int node) {
@@ -113,9 +105,7 @@ class HostAllocation {
                               "cannot bind pinned memory to NUMA node " + std::to_string(node));
   }
 
-  std::byte* data_ = nullptr;
-  std::size_t bytes_ = 0;
-  void (*free_)(std::byte*, std::size_t) noexcept = nullptr;
+  std::unique_ptr<std::byte, Free> data_;
 };
 
 }  // namespace penstock::detail

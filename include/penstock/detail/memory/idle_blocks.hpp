@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// IdleBlocks: the free list of a pool, split so that threads do not meet. A thread takes blocks
-// from the shard that its own identity picks, and looks at the others only when that has none. A
-// block goes back to the shard of the thread that took it last, whoever gives it back; blocks that
-// others give back pile up in a list beside, which the shard's own thread takes over as a whole.
-// So a worker that fills blocks and a consumer that returns them share one cache line now and then,
-// not several for each block.
+// IdleBlocks: the free list of a pool, divided into shards to avoid contention. A thread takes
+// blocks from the shard that is computed from its identity, and from other shards only if that one
+// is empty. A block returns to the shard of the thread that took it last. If another thread returns
+// it, it goes to a second list of the shard, whose contents the first thread moves to its own list
+// at once. So a worker that fills blocks and a consumer that returns them seldom share a cache
+// line.
 
 #include <pthread.h>
 
@@ -25,7 +25,7 @@ namespace penstock::detail {
 template <class Block>
 class IdleBlocks;
 
-/// What a block derives from: who took it last.
+/// Base class of a block: the thread that took it last.
 template <class Block>
 class IdleLink {
   friend class IdleBlocks<Block>;
@@ -40,8 +40,8 @@ class IdleBlocks {
   };
 
  public:
-  /// Takes a block of at least `bytes` that wastes at most an eighth of it; nullptr: a quick look
-  /// found none. Passes over lists that other threads are busy with.
+  /// Takes a block of at least `bytes`, at most an eighth larger. Skips lists that other threads
+  /// have locked: nullptr if no other list has such a block.
   Block* try_pop(std::size_t bytes) {
     const std::uint64_t self = this_thread();
     Shard& home = shards_[shard_of(self)];
@@ -51,9 +51,8 @@ class IdleBlocks {
     return pop_where(self, [bytes](List& list) { return list.try_take(bytes); });
   }
 
-  /// As try_pop, but passes over nothing: each list is locked once. Of that lock and the one of a
-  /// push to the same list, one comes first: either this look finds the block, or the push's hook
-  /// sees all that this thread wrote before the look.
+  /// Like try_pop, but locks each list once. A push to a list locks it before or after that: either
+  /// this call finds the block, or the hook of the push sees all that this thread wrote before.
   Block* pop(std::size_t bytes) {
     return pop_where(this_thread(), [bytes](List& list) {
       list.lock();
@@ -61,7 +60,7 @@ class IdleBlocks {
     });
   }
 
-  /// Takes whatever there is.
+  /// Takes any block.
   Block* pop_any() {
     Block* block = nullptr;
     for_each_list([&](List& list) {
@@ -70,9 +69,9 @@ class IdleBlocks {
     return block;
   }
 
-  /// Gives `block` back; false, and not taken, once the list is closed, or where every list is busy
-  /// and `give_up()` says that this will last. `before_unlock` runs while the block is here and
-  /// nobody can take it.
+  /// Returns `block` to the free list. False, without any effect: the list is closed, or every list
+  /// is locked and `give_up()` is true. `before_unlock` runs when the block is in the list and no
+  /// thread can take it yet.
   template <class Hook, class GiveUp = Never>
   bool push(Block* block, Hook before_unlock, GiveUp give_up = {}) {
     const std::size_t home = shard_of(block->taker_);
@@ -81,7 +80,7 @@ class IdleBlocks {
       i = (i + 1) % kShards;
       if (i != home) continue;
       if (give_up()) return false;
-      std::this_thread::yield();  // Somebody who has them all needs a processor.
+      std::this_thread::yield();  // A thread that has locked all lists needs a processor.
     }
     const bool open = !list->closed;
     if (open) {
@@ -92,16 +91,16 @@ class IdleBlocks {
     return open;
   }
 
-  /// From now on push never allocates, as long as there are at most `count` blocks.
+  /// After this, push does not allocate while there are at most `count` blocks.
   void reserve(std::size_t count) {
-    // The first few places are the busy ones. With some idle ones behind them, those of two lists
-    // share no cache line.
+    // Mostly the first places are used. The unused ones behind them keep those of two lists on
+    // different cache lines.
     constexpr std::size_t kLeast = 64;
     const std::size_t places = std::bit_ceil(std::max(count, kLeast));
     for_each_list([&](List& list) { list.blocks.reserve(places); });
   }
 
-  /// Refuses every later push, and returns how many blocks are here.
+  /// Rejects every later push, and returns the number of blocks in the list.
   std::size_t close() {
     for_each_list([](List& list) { list.closed = true; });
     return count();
@@ -121,7 +120,7 @@ class IdleBlocks {
     return sum;
   }
 
-  /// How often a block was found that fits.
+  /// The number of blocks that were taken by size.
   std::uint64_t hits() {
     std::uint64_t sum = 0;
     for_each_list([&](const List& list) { sum += list.hits; });
@@ -132,7 +131,7 @@ class IdleBlocks {
   static constexpr std::size_t kShards = 16;
 
   struct alignas(64) List {
-    /// Patient for about as long as another thread needs to push or pop, if it runs.
+    /// Spins for about as long as a running thread needs to push or pop.
     bool try_lock() {
       constexpr int kSpins = 32;
       for (int spin = 0; spin < kSpins; ++spin) {
@@ -144,11 +143,11 @@ class IdleBlocks {
       return false;
     }
     void lock() {
-      while (!try_lock()) std::this_thread::yield();  // Whoever has it may wait for this processor.
+      while (!try_lock()) std::this_thread::yield();  // The owner may wait for this processor.
     }
     void unlock() { locked.store(false, std::memory_order_release); }
 
-    /// A hint, without the lock.
+    /// A hint; does not need the lock.
     bool looks_empty() const { return size.load(std::memory_order_relaxed) == 0; }
 
     // ---- Under the lock
@@ -164,7 +163,7 @@ class IdleBlocks {
       size.store(blocks.size(), std::memory_order_relaxed);
       return block;
     }
-    /// The newest block that fits: its memory is the likeliest to be in this core's cache.
+    /// The newest block that fits: its memory is the most likely to be in this core's cache.
     Block* take_and_unlock(std::size_t bytes) {
       Block* block = nullptr;
       for (std::size_t i = blocks.size(); i-- > 0 && block == nullptr;)
@@ -189,10 +188,10 @@ class IdleBlocks {
   };
 
   struct Shard {
-    List own;       // given back by the thread that had taken them
-    List returned;  // given back by others
+    List own;       // returned by the thread that had taken them
+    List returned;  // returned by other threads
 
-    /// Moves what others gave back to the own list; false: there was nothing, or somebody is busy.
+    /// Moves all blocks from `returned` to `own`; false: there are none, or a list is locked.
     bool take_over() {
       if (returned.looks_empty() || !own.try_lock()) return false;
       const bool mine = returned.try_lock();
@@ -207,8 +206,8 @@ class IdleBlocks {
     }
   };
 
-  /// What `take` takes from the first list that has it, this thread's shard first. Within a shard
-  /// in the direction in which take_over moves blocks, so that none slips by.
+  /// Tries the lists one after the other, this thread's shard first; within a shard in the order in
+  /// which take_over moves blocks, so that none is missed.
   template <class Take>
   Block* pop_where(std::uint64_t self, Take take) {
     const std::size_t home = shard_of(self);
@@ -234,8 +233,8 @@ class IdleBlocks {
   }
   static_assert(kShards == 16, "shard_of takes four bits");
 
-  /// Has all lists locked during its life: blocks move, so that looking at one list after the other
-  /// would count some twice or never.
+  /// Locks all lists during its lifetime: blocks move between lists, so that visiting one list
+  /// after the other would count some twice or never.
   class [[nodiscard]] AllLocked {
    public:
     explicit AllLocked(IdleBlocks& blocks) : blocks_(blocks) {

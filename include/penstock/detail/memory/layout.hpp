@@ -20,7 +20,7 @@ namespace penstock::detail {
   throw std::invalid_argument("Layout: field " + name + " " + why);
 }
 
-/// a * b, sizes of a field.
+/// a * b. Throws if it overflows.
 PENSTOCK_INLINE std::int64_t checked_product(const std::string& name, std::int64_t a,
                                              std::int64_t b) {
   if (a != 0 && b > std::numeric_limits<std::int64_t>::max() / a)
@@ -28,7 +28,7 @@ PENSTOCK_INLINE std::int64_t checked_product(const std::string& name, std::int64
   return a * b;
 }
 
-/// The name at the end of what a compiler shows of a member: "... &specimen.labels}]".
+/// The last name in the text that a compiler has for a member: "... &specimen.labels}]".
 PENSTOCK_INLINE std::string member_name(std::string_view text) {
   const auto in_name = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
@@ -81,10 +81,6 @@ PENSTOCK_INLINE void BlockLayout::add(Field field) {
   fields_.push_back(std::move(field));
 }
 
-PENSTOCK_INLINE void BlockLayout::add_value(std::size_t member) {
-  plain_views_.push_back(member);
-}
-
 PENSTOCK_INLINE void BlockLayout::require_fields() const {
   if (fields_.empty()) throw std::invalid_argument("the layout has no field: call field()");
   const auto is_known = [this](std::size_t offset) {
@@ -99,7 +95,7 @@ PENSTOCK_INLINE void BlockLayout::require_fields() const {
                                   "say with value() that the source points it at something");
 }
 
-/// Where a part of a block begins whose last neighbour ended at `end`.
+/// The offset of the part of a block that follows one that ends at `end`.
 PENSTOCK_INLINE std::size_t BlockLayout::next_offset(std::size_t end) const noexcept {
   return (end + guard_ + field_alignment - 1) / field_alignment * field_alignment;
 }
@@ -236,7 +232,7 @@ PENSTOCK_INLINE std::int64_t BlockLayout::finish(void* batch, std::byte* block,
   return kept;
 }
 
-/// Moves the rows of a tensor together over those in `dropped`.
+/// Closes the gaps that the rows in `dropped` leave in a tensor.
 PENSTOCK_INLINE void BlockLayout::drop_rows(const Field& field, std::byte* block,
                                             std::int64_t samples,
                                             std::span<const std::int64_t> dropped) const {

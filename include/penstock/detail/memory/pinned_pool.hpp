@@ -11,12 +11,12 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <penstock/detail/deadline.hpp>
 #include <penstock/detail/memory/checks.hpp>
 #include <penstock/detail/memory/copy_from.hpp>
 #include <penstock/detail/memory/host_memory.hpp>
 #include <penstock/detail/memory/idle_blocks.hpp>
+#include <penstock/detail/memory/pinned_entry.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/process.hpp>
 #include <penstock/pinned_pool.hpp>
@@ -24,36 +24,6 @@
 #include <vector>
 
 namespace penstock::detail {
-
-/// One block of memory and the event that says when the device has stopped using it.
-struct PinnedEntry : IdleLink<PinnedEntry> {
-  explicit PinnedEntry(HostAllocation allocation) : memory(std::move(allocation)) {}
-  std::size_t bytes() const { return memory.bytes(); }
-
-  /// On the thread that has resolved the stream.
-  void record(const ResolvedStream& stream) {
-    used_by = stream.device;
-    prepare(used_by);
-    event->record(stream.handle);
-  }
-
-  /// Events belong to a device: the first release on another device makes a new one.
-  void prepare(int device) {
-    if (event && device == event_device) return;
-    const DeviceGuard guard(device);
-    const CaptureModeGuard capture;
-    event.emplace();
-    event_device = device;
-  }
-
-  HostAllocation memory;
-  std::size_t asked = 0;  // bytes, by who holds it
-  bool refused = false;   // Its holder named a stream to be waited for, which was refused.
-  std::optional<Event> event;
-  int event_device = -1;
-  int used_by = 0;                    // the device of the last stream
-  cudaError_t failure = cudaSuccess;  // of asking the event: nobody can tell when it is reached
-};
 
 class PinnedPoolCore {
  public:
@@ -68,7 +38,7 @@ class PinnedPoolCore {
   ~PinnedPoolCore() {
     const CaptureModeGuard guard;
     for (const PinnedEntry* entry : in_flight_) cudaEventSynchronize(entry->event->get());
-    for (const PinnedEntry* entry : lost_) wait_for_device(entry->used_by);
+    for (const PinnedEntry* entry : lost_) wait_for_device(entry->user.device);
   }
 
   PinnedEntry* try_acquire(std::size_t bytes) { return checked(idle_.try_pop(rounded(bytes))); }
@@ -195,7 +165,8 @@ class PinnedPoolCore {
       returned_.notify_all();
     });
     std::unique_lock lock(mutex_);
-    const auto begin = Clock::now(), deadline = deadline_in(options_.timeout);
+    const auto begin = Clock::now();
+    TimeOut left(options_.timeout);
     bool waited = false;
     PinnedEntry* entry = nullptr;
     for (auto pause = kFirstPoll; !stop.stop_requested(); pause = std::min(2 * pause, kLastPoll)) {
@@ -204,22 +175,27 @@ class PinnedPoolCore {
       if (fits_cap(bytes)) return grow(bytes, lock);
       if (evict(bytes, lock)) continue;
       if (!entries_.empty() && lost_.size() == entries_.size()) lost_to_.raise();
-      const auto now = Clock::now();
-      if (now >= deadline) throw timed_out(bytes);
+      if (left.over()) throw timed_out(bytes);
       waited = true;
       // Only events need polling; blocks that the program holds come back with a notification.
       const bool polls = polling_ || !in_flight_.empty();
-      const auto until = polls ? std::min(deadline, now + pause) : deadline;
-      if (until == Clock::time_point::max())
-        returned_.wait(lock);
-      else
-        returned_.wait_until(lock, until);
+      const auto step = left.next_step();
+      sleep(lock, polls ? std::min(step, Clock::now() + pause) : step, polls);
     }
     if (waited) {
       ++waits_;
       waiting_ += Clock::now() - begin;
     }
     return entry;
+  }
+
+  void sleep(std::unique_lock<std::mutex>& lock, Clock::time_point until, bool polls) {
+    if (!polls) ++sleeping_;
+    if (until == Clock::time_point::max())
+      returned_.wait(lock);
+    else
+      returned_.wait_until(lock, until);
+    if (!polls) --sleeping_;
   }
 
   /// With PENSTOCK_CHECKS, nobody may write a block between its release and its next owner.
@@ -244,8 +220,7 @@ class PinnedPoolCore {
     asked_.assign(in_flight_.begin(), in_flight_.end());
     polling_ = true;  // From here on asked_ is this thread's, lock or no lock.
     lock.unlock();
-    const auto landed = std::partition(asked_.begin(), asked_.end(),
-                                       [](PinnedEntry* entry) { return !has_landed(*entry); });
+    const auto landed = move_landed_back();
     lock.lock();
     polling_ = false;
     const bool any = landed != asked_.end();
@@ -257,15 +232,18 @@ class PinnedPoolCore {
     return any;
   }
 
-  /// Its copy is done, or nobody will ever know: asked twice, CUDA failed twice. One failure alone
-  /// says nothing about the copy.
-  static bool has_landed(PinnedEntry& entry) noexcept {
-    cudaError_t status = query(entry.event->get());
-    if (status != cudaSuccess && status != cudaErrorNotReady) {
-      status = query(entry.event->get());
-      if (status != cudaSuccess && status != cudaErrorNotReady) entry.failure = status;
+  /// Puts the blocks of asked_ whose copies are done behind the others; returns the first of them.
+  /// They were released in this order, so of a stream nothing is asked behind a copy under way.
+  std::vector<PinnedEntry*>::iterator move_landed_back() noexcept {
+    const CaptureModeGuard guard;
+    ResolvedStream busy;
+    auto in_flight = asked_.begin();
+    for (PinnedEntry*& entry : asked_) {
+      if (entry->user != busy && entry->has_landed(guard)) continue;
+      busy = entry->user;
+      std::swap(entry, *in_flight++);
     }
-    return status != cudaErrorNotReady;
+    return in_flight;
   }
 
   void land(PinnedEntry& entry) {
@@ -361,7 +339,11 @@ class PinnedPoolCore {
   void keep(std::vector<PinnedEntry*>& list, PinnedEntry* entry) {
     std::unique_lock lock(mutex_);
     list.push_back(entry);  // Within the capacity that grow() reserved.
-    if (waiters_.load(std::memory_order_relaxed) != 0) returned_.notify_all();
+    // Whoever polls finds the block by itself. Woken for a few blocks at a time only, it costs the
+    // threads that release them less.
+    const bool few = &list == &in_flight_ && 4 * list.size() < entries_.size();
+    if (waiters_.load(std::memory_order_relaxed) != 0 && (!few || sleeping_ != 0))
+      returned_.notify_all();
     if (!orphaned_) return;
     --held_;
     delete_if_forgotten(lock);
@@ -418,6 +400,7 @@ class PinnedPoolCore {
   std::size_t bytes_ = 0;
   std::ptrdiff_t held_ =
       0;  // blocks out, once orphaned; before, minus those that came back since close
+  std::size_t sleeping_ = 0;  // waiters that only a notification wakes
   std::uint64_t allocated_ = 0, waits_ = 0;
   std::chrono::nanoseconds waiting_{0};
   bool polling_ = false, orphaned_ = false;

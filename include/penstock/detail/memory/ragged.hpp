@@ -12,10 +12,10 @@
 
 namespace penstock::detail {
 
-// Workers share a fill through atomic_ref. What orders it before finish_fill() is the business of
-// whoever joins the workers.
+// Workers share a fill through atomic_ref. The thread that calls finish_fill() has synchronised
+// with all of them.
 
-/// A fill of `rows` rows in `memory`, in which nothing is assigned.
+/// Makes a fill of `rows` unassigned rows in `memory`.
 PENSTOCK_INLINE RaggedFill* begin_fill(std::byte* memory, std::int64_t rows, const char* name) {
   auto* fill = new (memory) RaggedFill{0, name};
   std::fill_n(fill->rows(), rows, RaggedRow{RaggedFill::unassigned, 0});
@@ -26,7 +26,7 @@ PENSTOCK_INLINE std::int64_t load_relaxed(std::int64_t& number) {
   return std::atomic_ref(number).load(std::memory_order_relaxed);
 }
 
-/// Takes `length` values from the room that is left.
+/// Allocates `length` values of those that are left.
 PENSTOCK_INLINE std::int64_t take_room(const RaggedParts& ragged, std::int64_t row,
                                        std::int64_t length) {
   const std::atomic_ref used(ragged.fill->used);
@@ -82,7 +82,7 @@ PENSTOCK_INLINE std::int64_t filled_total(const RaggedParts& ragged) {
   return load_relaxed(ragged.fill->used);
 }
 
-/// Makes `row` unassigned again. Its values stay taken unless they were the last.
+/// Makes `row` unassigned again. Its values are free again only if they were the last ones.
 PENSTOCK_INLINE void clear_filled_row(const RaggedParts& ragged, std::int64_t row) {
   RaggedRow& place = ragged.fill->rows()[row];
   std::int64_t end = place.begin + place.length;
@@ -92,8 +92,8 @@ PENSTOCK_INLINE void clear_filled_row(const RaggedParts& ragged, std::int64_t ro
   place = {RaggedFill::unassigned, 0};
 }
 
-/// Ends the fill: puts the rows that are not in `dropped` one behind the other, in order, and
-/// writes their offsets. Values of `value_bytes` bytes move through `spare`, if they must.
+/// Ends the fill: makes the rows that are not in `dropped` contiguous, in order, and writes their
+/// offsets. Values, of `value_bytes` bytes each, are moved through `spare` if necessary.
 PENSTOCK_INLINE void finish_fill(RaggedParts& ragged, std::size_t value_bytes,
                                  std::span<const std::int64_t> dropped,
                                  std::vector<std::byte>& spare) {

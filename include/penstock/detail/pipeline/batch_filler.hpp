@@ -94,13 +94,14 @@ class BatchFiller {
   BatchFiller(const BlockLayout& layout, AnySampler sampler, SourceKind kind,
               FailurePolicy::Action on_failure, DeviceTargets* targets)
       : layout_(layout),
+        parts_(layout),
         sampler_(std::move(sampler)),
         kind_(kind),
         on_failure_(on_failure),
         targets_(targets),
         batches_(sampler_.batches()) {
     layout_.require_fields();
-    if (checks() && targets_ == nullptr) checks_.emplace(layout_);
+    if (checks()) checks_.emplace(layout_);
   }
 
   /// What a worker needs later is allocated here.
@@ -128,6 +129,7 @@ class BatchFiller {
   Failed failure_of(const OpenBatch& open, std::vector<std::uint64_t> samples) const;
 
   const BlockLayout& layout_;
+  const BlockParts parts_;
   const AnySampler sampler_;
   const SourceKind kind_;
   const FailurePolicy::Action on_failure_;
@@ -176,10 +178,11 @@ PENSTOCK_INLINE void BatchFiller::prepare(OpenBatch& open, std::uint64_t samples
     filled.slot->samples.assign(samples.begin(), samples.end());
     numbers = filled.slot->samples.data();
     filled.batch = filled.slot->object.get();
+    if (checks_) open.pattern = checks_->blank_slot(memory, targets_->stream(tools.worker));
   } else {
-    numbers = reinterpret_cast<std::uint64_t*>(memory + ticket_offset(layout_));
+    numbers = reinterpret_cast<std::uint64_t*>(memory + parts_.samples);
     std::copy(samples.begin(), samples.end(), numbers);
-    filled.batch = memory + batch_offset(layout_);
+    filled.batch = memory + parts_.batch;
     if (checks_) open.pattern = checks_->blank(memory);
   }
   filled.ticket = {epoch,
@@ -191,7 +194,7 @@ PENSTOCK_INLINE void BatchFiller::prepare(OpenBatch& open, std::uint64_t samples
   if (on_device)
     layout_.bind(filled.batch, memory, rows);
   else
-    layout_.bind_for_source(filled.batch, memory, memory + scratch_offset(layout_), rows);
+    layout_.bind_for_source(filled.batch, memory, memory + parts_.scratch, rows);
 }
 
 PENSTOCK_INLINE void BatchFiller::fill(const Piece& piece, WorkerTools& tools) {
@@ -257,7 +260,10 @@ PENSTOCK_INLINE void BatchFiller::complete(OpenBatch& open, std::span<const std:
                                            WorkerTools& tools) {
   FilledBatch& filled = open.filled;
   if (filled.slot != nullptr) {
-    filled.samples = layout_.samples(filled.batch, filled.slot->memory.data());
+    const std::byte* const slot = filled.slot->memory.data();
+    if (checks_)
+      checks_->check_slot(filled.batch, slot, open.pattern, targets_->stream(tools.worker));
+    filled.samples = layout_.samples(filled.batch, slot);
     return;
   }
   std::byte* const block = filled.block.data();

@@ -112,8 +112,10 @@ class ProducerCore final : public AnyProducer {
     return lost_.load(std::memory_order_relaxed) == static_cast<std::size_t>(options_.workers);
   }
 
-  const std::shared_ptr<const BlockLayout> shared_layout_;  // with batches that outlive this
-  const BlockLayout& layout_ = *shared_layout_;
+  // With batches that outlive this. Each counts itself in and out, next to the layout: so the
+  // workers, who would have to fetch that cache line anew for each batch, have a copy of their own.
+  const std::shared_ptr<const BlockLayout> shared_layout_;
+  const BlockLayout layout_;
   const AnySampler sampler_;
   const ErasedSource source_;
   BatchFiller filler_;
@@ -136,9 +138,10 @@ class ProducerCore final : public AnyProducer {
 
   std::mutex lost_mutex_;
   std::vector<std::exception_ptr> lost_workers_;  // of each worker that has no source
+  // Changed under the lock; looked at without.
   std::atomic<std::size_t> lost_{0}, unreported_{0};
 
-  std::atomic<int> running_{0};  // workers
+  std::atomic<int> running_{0};  // workers; what they did is seen when they are joined
   EventCount stopped_;
   std::vector<std::jthread> workers_;  // last: joined before anything they use goes away
 };
@@ -158,6 +161,7 @@ PENSTOCK_INLINE ProducerCore::ProducerCore(const BlockLayout& layout, AnySampler
                                            ErasedSource source, PinnedPool& pool,
                                            ProducerOptions options, DeviceTargets* targets)
     : shared_layout_(std::make_shared<const BlockLayout>(layout)),
+      layout_(layout),
       sampler_(std::move(sampler)),
       source_(std::move(source)),
       filler_(layout_, sampler_, source_.kind, options.on_failure.action(), targets),
@@ -201,7 +205,7 @@ PENSTOCK_INLINE void ProducerCore::stop() noexcept {
   for (auto& worker : workers_) worker.request_stop();
   ring_.close();
   constexpr std::chrono::seconds kPatience(5);
-  const auto none_runs = [this] { return running_.load(std::memory_order_acquire) == 0; };
+  const auto none_runs = [this] { return running_.load(std::memory_order_relaxed) == 0; };
   if (!stopped_.wait_until(EventCount::Clock::now() + kPatience, none_runs)) {
     const WorkerActivity activity = oldest_activity();
     std::fprintf(
@@ -239,7 +243,7 @@ PENSTOCK_INLINE void ProducerCore::work(std::size_t worker, const std::stop_toke
     WorkerTools tools{worker, traces_[worker], stop, make_source(worker), BatchObject(layout_)};
     if (tools.source != nullptr) run(tools);
   }
-  running_.fetch_sub(1, std::memory_order_release);
+  running_.fetch_sub(1, std::memory_order_relaxed);
   stopped_.notify_one();
 }
 
@@ -257,9 +261,9 @@ PENSTOCK_INLINE std::unique_ptr<WorkerSource> ProducerCore::make_source(
   } catch (...) {
     const std::lock_guard lock(lost_mutex_);
     lost_workers_.push_back(std::make_exception_ptr(WorkerError(static_cast<int>(worker), why)));
+    lost_.fetch_add(1, std::memory_order_relaxed);
+    unreported_.fetch_add(1, std::memory_order_relaxed);
   }
-  lost_.fetch_add(1, std::memory_order_relaxed);
-  unreported_.fetch_add(1, std::memory_order_release);
   ring_.wake();
   if (options_.on_ready) options_.on_ready();
   return nullptr;
@@ -270,7 +274,6 @@ PENSTOCK_INLINE void ProducerCore::throw_lost_worker() {
   std::exception_ptr error;
   {
     const std::lock_guard lock(lost_mutex_);
-    // A worker that is lost meanwhile adds to it without the lock.
     const std::size_t left = unreported_.load(std::memory_order_relaxed);
     if (left > 0) unreported_.fetch_sub(1, std::memory_order_relaxed);
     error = lost_workers_[lost_workers_.size() - std::max<std::size_t>(1, left)];
@@ -474,7 +477,10 @@ PENSTOCK_INLINE WorkerActivity ProducerCore::oldest_activity() const {
   for (const WorkerTrace& trace : traces_) {
     const WorkerActivity activity = trace.activity();
     if (activity.state == WorkerState::idle) continue;
-    if (oldest.state == WorkerState::idle || activity.number < oldest.number) oldest = activity;
+    // Workers that wait share the number that comes next.
+    const bool older = activity.number == oldest.number ? activity.since < oldest.since
+                                                        : activity.number < oldest.number;
+    if (oldest.state == WorkerState::idle || older) oldest = activity;
   }
   return oldest;
 }

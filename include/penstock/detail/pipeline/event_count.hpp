@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// EventCount: sleeps until a condition on atomics that other threads write holds. Notifying without
-// a waiter costs one atomic operation. So a queue needs no lock of its own.
+// EventCount: blocks a thread until a condition on atomics holds, which other threads write.
+// Without a waiter, a notification costs one atomic operation. So a queue of atomics needs no lock.
 //
 //   producer: cell.store(full, release); ready.notify_one();
 //   consumer: ready.wait([&] { return cell.load(acquire) == full; });
@@ -41,8 +41,8 @@ class EventCount {
   template <class Condition>
   bool wait_until(Clock::time_point deadline, Condition&& ready) {
     if (ready() || spin(ready)) return true;
-    // Count this waiter first, check the condition second: a notifier that does not see the count
-    // made its change before, and this read-modify-write makes the change visible to ready().
+    // This waiter is counted before it checks the condition: a notifier that does not see the count
+    // has made its change before, and this read-modify-write makes the change visible to ready().
     waiters_.fetch_add(1, std::memory_order_acq_rel);
     std::unique_lock lock(mutex_);
     bool holds = ready();
@@ -51,8 +51,8 @@ class EventCount {
     return holds || ready();
   }
 
-  /// Call after the change that the condition depends on. Wakes one waiter: for conditions where it
-  /// does not matter which.
+  /// Call it after the change that the condition depends on. Wakes one waiter; which one must not
+  /// matter.
   void notify_one() {
     if (nobody_waits()) return;
     const std::lock_guard lock(mutex_);
@@ -66,15 +66,15 @@ class EventCount {
   }
 
  private:
-  // In calls of cpu_relax(), 10 to 50 ns each. The least patience is enough for a hand-over between
-  // two running threads; the most costs about as much as sleeping and being woken.
+  // In calls of cpu_relax(), of 10 to 50 ns each. The least patience suffices for a hand-over
+  // between two running threads; the most costs about as much as sleeping and waking up.
   static constexpr int kFirstPause = 16, kLastPause = 32;
   static constexpr int kLeastPatience = 96, kMostPatience = 1024;
 
-  /// Polls the condition for as long as polling has succeeded lately. If the other thread runs on
-  /// another core, that saves both a system call; if it waits for this core, or takes milliseconds,
-  /// polling only wastes time. There are pauses between the polls, since each takes the cache line
-  /// from the thread that is about to write it.
+  /// Polls the condition, longer if polling has succeeded recently. If the other thread runs on
+  /// another core, this saves a system call in both. If it waits for this core, or needs
+  /// milliseconds, polling wastes time. Polls are separated by pauses, since each takes the cache
+  /// line from the thread that is about to write it.
   template <class Condition>
   bool spin(Condition& ready) {
     const int patience = patience_.load(std::memory_order_relaxed);
@@ -95,8 +95,8 @@ class EventCount {
     if (next != now) patience_.store(next, std::memory_order_relaxed);
   }
 
-  // A read-modify-write, not a load: of the waiter's and the notifier's operations on waiters_ one
-  // comes second, and that thread sees what the other did before.
+  // A read-modify-write, not a load: of the operations of the waiter and the notifier on waiters_,
+  // one is the second, and its thread sees what the other one did before.
   bool nobody_waits() { return waiters_.fetch_add(0, std::memory_order_acq_rel) == 0; }
 
   bool sleep(std::unique_lock<std::mutex>& lock, Clock::time_point deadline) {

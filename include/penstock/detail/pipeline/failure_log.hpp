@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// FailureLog: what a FailurePolicy has dealt with so far, counted in the order of delivery by the
-// one thread that takes batches; any thread may read it.
+// FailureLog: the failures that a FailurePolicy has handled. The thread that takes batches counts
+// them, in the order of delivery. Any thread may read it.
 
 #include <atomic>
 #include <cstdint>
@@ -17,10 +17,10 @@
 
 namespace penstock::detail {
 
-/// What failed in place of a batch or of a row, or beside what replaces it.
+/// A failure of a batch or of a row, which may have been replaced.
 struct Failed {
   std::exception_ptr cause;
-  std::unique_ptr<Failure> failure;  ///< nullptr: not the source's, so no policy covers it
+  std::unique_ptr<Failure> failure;  ///< nullptr: not of the source, so that no policy covers it
   std::int64_t row = 0;              ///< of a per_sample source
 
   /// The cause, or a SourceError that nests it.
@@ -46,11 +46,11 @@ class FailureLog {
 
   const FailurePolicy& policy() const noexcept { return policy_; }
 
-  /// This many batches (samples) were taken, or dealt with.
+  /// Counts batches (samples) that were taken, or handled.
   void count(std::uint64_t items) noexcept { counted_ += items; }
 
-  /// True: `failed`, one of the next `items` batches (samples), is dealt with, and on record.
-  /// False: it is to be thrown. Asked once for each failure.
+  /// Applies the policy to `failed`, one of the next `items` batches (samples). True: it is
+  /// tolerated and recorded. False: it has to be thrown. Call it once for each failure.
   bool tolerates(Failed& failed, std::uint64_t items) noexcept {
     if (!failed.failure) return false;
     const bool replaced = failed.failure->replaced;

@@ -14,25 +14,29 @@
 
 namespace penstock::detail {
 
-// A block holds the batch's fields, then what is not copied to the device: the ticket's sample
-// numbers, the batch itself, and what was assigned to ragged fields.
-inline std::size_t ticket_offset(const BlockLayout& layout) {
-  return (layout.bytes() + 7) / 8 * 8;
-}
-inline std::size_t batch_offset(const BlockLayout& layout) {
-  const std::size_t samples = static_cast<std::size_t>(layout.batch_size());
-  const std::size_t end = ticket_offset(layout) + samples * sizeof(std::uint64_t);
-  return (end + layout.batch_alignment() - 1) / layout.batch_alignment() * layout.batch_alignment();
-}
+/// Where the parts of a batch begin in its pinned block, in bytes: behind the fields lies what is
+/// not copied to the device.
+struct BlockParts {
+  explicit BlockParts(const BlockLayout& layout) {
+    const auto rows = static_cast<std::size_t>(layout.batch_size());
+    samples = aligned(layout.bytes(), alignof(std::uint64_t));
+    batch = aligned(samples + rows * sizeof(std::uint64_t), layout.batch_alignment());
+    scratch = aligned(batch + layout.batch_bytes(), 8);
+    end = scratch + layout.scratch_bytes();
+  }
+  static std::size_t aligned(std::size_t bytes, std::size_t alignment) {
+    return (bytes + alignment - 1) / alignment * alignment;
+  }
 
-inline std::size_t scratch_offset(const BlockLayout& layout) {
-  return (batch_offset(layout) + layout.batch_bytes() + 7) / 8 * 8;
-}
+  std::size_t samples;  // that the ticket names
+  std::size_t batch;    // the object
+  std::size_t scratch;  // what was assigned to ragged fields
+  std::size_t end;
+};
 
 PENSTOCK_INLINE std::size_t block_bytes(const BlockLayout& layout) {
   constexpr std::size_t kGranule = 256;  // the pool's
-  const std::size_t end = scratch_offset(layout) + layout.scratch_bytes();
-  return (end + kGranule - 1) / kGranule * kGranule;
+  return BlockParts::aligned(BlockParts(layout).end, kGranule);
 }
 
 /// Queues the copy of `batch`, and gives its block back behind it. On the thread that has resolved

@@ -18,7 +18,7 @@ namespace penstock::detail {
 /// in the linker's message says why. Compile the source that the message names with nvcc.
 void for_each_on_the_real_cuda_runtime_has_to_be_compiled_by_nvcc() noexcept;
 
-/// One call of for_each, on the heap from the launch to the run.
+/// A call of for_each, on the heap from the launch to the run.
 template <class Op>
 struct HostTask {
   std::int64_t n;

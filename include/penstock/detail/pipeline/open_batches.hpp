@@ -32,6 +32,7 @@ class OpenRows {
   /// This many rows are filled; true: those were the last. That worker then has the batch alone,
   /// and sees what all others have written.
   bool count_filled(std::int64_t rows) {
+    if (rows == rows_) return true;  // In one piece: nobody else had any.
     return unfilled_.fetch_sub(rows, std::memory_order_acq_rel) == rows;
   }
 
@@ -44,8 +45,8 @@ class OpenRows {
   std::int64_t take(std::int64_t most) {
     std::int64_t left = left_.load(std::memory_order_relaxed);
     // Acquire: whoever takes rows sees the batch as it was when it was offered.
-    while (left > 0 && !left_.compare_exchange_weak(left, left - std::min(left, most),
-                                                    std::memory_order_acquire)) {
+    while (left != 0 && !left_.compare_exchange_weak(left, left - std::min(left, most),
+                                                     std::memory_order_acquire)) {
     }
     return left;
   }
@@ -106,7 +107,7 @@ class OpenBatches {
 
  private:
   Piece take(std::int64_t most) {
-    Batch* const batch = offered_.load(std::memory_order_acquire);
+    Batch* const batch = offered_.load(std::memory_order_relaxed);
     if (batch == nullptr) return {};
     const std::int64_t left = batch->take(most);
     if (left == 0) return {};
@@ -117,21 +118,21 @@ class OpenBatches {
   Piece offer(Batch* batch, std::int64_t most) {
     if (batch == nullptr) return {};
     const std::int64_t own = std::min(most, batch->rows_);
-    if (own < batch->rows_) {
-      batch->left_.store(batch->rows_ - own, std::memory_order_release);
-      offered_.store(batch, std::memory_order_release);
-    }
+    batch->left_.store(batch->rows_ - own, std::memory_order_release);
+    offered_.store(batch, std::memory_order_relaxed);
     return {batch, 0, own};
   }
 
   bool may_go_on() const {
-    if (!opening_.load(std::memory_order_acquire)) return true;
-    const Batch* const batch = offered_.load(std::memory_order_acquire);
+    if (!opening_.load(std::memory_order_relaxed)) return true;
+    const Batch* const batch = offered_.load(std::memory_order_relaxed);
     return batch != nullptr && batch->any_left();
   }
 
   const std::size_t count_;
   const std::unique_ptr<Batch[]> batches_;
+  // Says where to look, and orders nothing: rows are taken from the batch's own count. Whoever
+  // looks in vain at what is out of date acquires opening_ next, and looks again.
   std::atomic<Batch*> offered_{nullptr};
   std::atomic<bool> opening_{false};  // A worker is.
   EventCount changed_;

@@ -244,8 +244,9 @@ PENSTOCK_INLINE PinnedPoolOptions HandOver::pool_options(const PrefetcherOptions
   if (block > cap / options.host_depth)
     throw PoolExhausted(std::to_string(options.host_depth) + " batches of " +
                             std::to_string(block) +
-                            " bytes do not fit the cap on host memory: lower host_depth or the "
-                            "batch size, or raise max_host_bytes",
+                            " bytes do not fit the cap on host memory: lower host_depth (unless "
+                            "set, a little more than device_depth) or the batch size, or raise "
+                            "max_host_bytes",
                         block * options.host_depth, 0, cap);
   return {.max_bytes = block * options.host_depth,
           .timeout = std::chrono::milliseconds::max(),  // next() watches for stalls

@@ -21,8 +21,8 @@
 
 namespace penstock::detail {
 
-/// A ring of values on their way: the thread that pushes fills the head, the one that calls back
-/// empties the tail.
+/// A ring of values: the thread that pushes adds at the head, the thread that calls back removes at
+/// the tail.
 class ReadbackLine final : public AnyReadback {
  public:
   ReadbackLine(std::size_t slots, std::size_t largest, std::size_t value_bytes,
@@ -32,7 +32,7 @@ class ReadbackLine final : public AnyReadback {
 
   void push(const void* device, std::size_t count, cudaStream_t stream, void* callback) override;
   void drain() override;
-  bool close() noexcept override;
+  bool forked() const noexcept override { return !process_.is_this(); }
 
  private:
   struct Entry {
@@ -67,7 +67,7 @@ class ReadbackLine final : public AnyReadback {
   std::uint64_t pushed_ = 0, delivered_ = 0;
   std::exception_ptr error_;  // the first since it was thrown
 
-  std::jthread thread_;  // last: ends when all is called back, before anything else goes
+  std::jthread thread_;  // last: joined before the other members are destroyed
 };
 
 PENSTOCK_INLINE std::unique_ptr<AnyReadback> make_readback(std::size_t slots, std::size_t largest,
@@ -87,13 +87,6 @@ PENSTOCK_INLINE ReadbackLine::ReadbackLine(std::size_t slots, std::size_t larges
   thread_ = std::jthread([this](const std::stop_token& stop) { call_back_until(stop); });
 }
 
-PENSTOCK_INLINE bool ReadbackLine::close() noexcept {
-  if (!process_.is_this()) return false;
-  thread_.request_stop();
-  thread_.join();
-  return true;
-}
-
 PENSTOCK_INLINE void ReadbackLine::push(const void* device, std::size_t count, cudaStream_t stream,
                                         void* callback) {
   require_other_thread("Readback::push");
@@ -106,7 +99,7 @@ PENSTOCK_INLINE void ReadbackLine::push(const void* device, std::size_t count, c
     std::unique_lock lock(mutex_);
     delivered_one_.wait(lock, [this] { return pushed_ - delivered_ < entries_.size(); });
   }
-  // Only this thread moves pushed_, and the entry behind it is nobody else's.
+  // Only this thread changes pushed_, and no other thread uses the entry at the head.
   const std::size_t index = pushed_ % entries_.size();
   entries_[index].count = count;
   queue_copies(index, device, stream);
@@ -118,7 +111,7 @@ PENSTOCK_INLINE void ReadbackLine::push(const void* device, std::size_t count, c
   pushed_one_.notify_one();
 }
 
-/// The entry's former value was called back, so nothing on the device reads or writes it any more.
+/// The callback of the entry's previous value has returned: no device work uses the entry.
 PENSTOCK_INLINE void ReadbackLine::queue_copies(std::size_t index, const void* device,
                                                 cudaStream_t stream) {
   constexpr const char* kCall = "Readback::push";
@@ -136,7 +129,7 @@ PENSTOCK_INLINE void ReadbackLine::queue_copies(std::size_t index, const void* d
           "cudaMemcpyAsync", bytes);
     entry.copied.record(copies_.get());
   } catch (...) {
-    // What is queued already must not meet the next push to this entry.
+    // Work that is queued already must be done before the next push to this entry.
     pushed_on.wait_on_host();
     ResolvedStream{copies_.get(), device_}.wait_on_host();
     throw;
@@ -197,6 +190,8 @@ PENSTOCK_INLINE void ReadbackLine::call_back(std::uint64_t number) {
   try {
     wait_for(entries_[index].copied);
   } catch (...) {
+    // The copy may be under way all the same, and the entry is about to be used again.
+    cudaEventSynchronize(entries_[index].copied.get());
     table_.call(table_.callbacks, index, nullptr, 0);
     throw;
   }
@@ -204,8 +199,8 @@ PENSTOCK_INLINE void ReadbackLine::call_back(std::uint64_t number) {
   table_.call(table_.callbacks, index, host_.data() + place(index), entries_[index].count);
 }
 
-/// Asks again and again, with longer and longer sleeps: cudaEventSynchronize would keep a processor
-/// busy, or block inside CUDA, and neither ends for a stream that waits for a callback's doing.
+/// Polls with increasing sleeps. cudaEventSynchronize would occupy a processor or block inside
+/// CUDA, and neither would end if the stream waits for something that a callback does.
 PENSTOCK_INLINE void ReadbackLine::wait_for(const Event& event) const {
   constexpr std::chrono::microseconds kLongest(200);
   for (std::chrono::microseconds pause(5); !event.done(); pause = std::min(2 * pause, kLongest))

@@ -88,12 +88,15 @@ class StagedQueue {
   }
 
   /// Waits until `condition` holds, which looks at this line or at what `notify` follows; false:
-  /// not within `time_out` (0: there is none).
+  /// not within `time_out` (0: there is none) of this process's running.
   template <class Condition>
   bool wait(std::chrono::milliseconds time_out, Condition condition) {
-    return changed_.wait_until(
-        time_out.count() == 0 ? EventCount::Clock::time_point::max() : deadline_in(time_out),
-        condition);
+    if (condition()) return true;  // Mostly; no clock is read.
+    constexpr auto kEver = std::chrono::milliseconds::max();
+    TimeOut left(time_out.count() == 0 ? kEver : time_out);
+    while (!changed_.wait_until(left.next_step(), condition))
+      if (left.over()) return false;
+    return true;
   }
   void notify() { changed_.notify_one(); }
 

@@ -23,9 +23,7 @@ namespace penstock::detail {
 class ReadOnlyFile {
  public:
   /// Throws std::system_error when the file cannot be opened, or is not a regular file.
-  // O_NONBLOCK: opening a pipe must be an error, not a wait for its other end.
-  explicit ReadOnlyFile(const std::filesystem::path& path)
-      : descriptor_{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)} {
+  explicit ReadOnlyFile(const std::filesystem::path& path) : descriptor_{open(path)} {
     if (descriptor_.number < 0) fail("cannot open");
     struct stat status {};
     if (::fstat(descriptor_.number, &status) != 0) fail("cannot read the size");
@@ -72,6 +70,15 @@ class ReadOnlyFile {
     }
     int number;
   };
+
+  /// Of a file on a network a signal may interrupt it.
+  static int open(const std::filesystem::path& path) {
+    int number = -1;
+    do {  // O_NONBLOCK: opening a pipe must be an error, not a wait for its other end.
+      number = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    } while (number < 0 && errno == EINTR);
+    return number;
+  }
 
   [[noreturn]] static void fail(const char* what) {
     throw std::system_error(errno, std::generic_category(), what);
