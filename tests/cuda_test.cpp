@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <chrono>
 #include <penstock/cuda.hpp>
 #include <penstock/emulation.hpp>
 #include <stdexcept>
@@ -161,13 +162,18 @@ TEST_CASE("asking an event leaves the thread's last error as it was", "[cuda]") 
 TEST_CASE("Event measures time only when asked to", "[cuda]") {
   const Stream stream;
   Event begin(cudaEventDefault), end(cudaEventDefault), untimed;
+  Gate gate;
   begin.record(stream.get());
   untimed.record(stream.get());
+  gate.hold(stream.get());
   end.record(stream.get());
+  gate.wait_until_reached();
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  gate.open();
   stream.synchronize();
   float milliseconds = -1;
   REQUIRE_CUDA(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()));
-  CHECK(milliseconds >= 0);
+  CHECK(milliseconds >= 5);
   CHECK(cudaEventElapsedTime(&milliseconds, begin.get(), untimed.get()) != cudaSuccess);
   cudaGetLastError();
 }

@@ -7,7 +7,9 @@
 #include <penstock/emulation.hpp>
 #include <penstock/error.hpp>
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <thread>
 
 #include "support/catch.hpp"
@@ -32,4 +34,42 @@ TEST_CASE("a slot whose readers nobody can know is lost, and others see it",
   asks.join();
   CHECK(seen);
   CHECK(arena.free_slots() == 1);
+}
+
+// Nothing says that cudaFree waits for the device.
+TEST_CASE("an arena that goes waits for the readers of its slots", "[device_arena][emulated]") {
+  const penstock::Stream stream;
+  std::uint64_t events = 0;
+  {
+    DeviceArena arena(3, 64);
+    DeviceSlot first = arena.acquire(stream.get()), second = arena.acquire(stream.get());
+    first.release_after(stream.get());
+    second.release_after(stream.get());
+    events = emulation::calls("cudaEventSynchronize");
+  }
+  CHECK(emulation::calls("cudaEventSynchronize") == events + 2);
+}
+
+TEST_CASE("whoever asks whether there will be a slot asks while others park them",
+          "[device_arena][emulated]") {
+  const penstock::Stream stream;
+  DeviceArena arena(2, 64);
+  std::atomic<bool> over{false};  // It orders nothing: ThreadSanitizer sees what the arena orders.
+  std::thread asker([&] {
+    while (!over.load(std::memory_order_relaxed)) arena.require_slot();
+  });
+  for (int i = 0; i < 50; ++i) {
+    DeviceSlot slot = arena.acquire(stream.get());
+    slot.release_after(stream.get());
+    DeviceSlot captured = arena.acquire(stream.get());
+    cudaGraph_t graph = nullptr;
+    REQUIRE_CUDA(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
+    captured = DeviceSlot();  // Its writer is being captured.
+    REQUIRE_CUDA(cudaStreamEndCapture(stream.get(), &graph));
+    REQUIRE_CUDA(cudaGraphDestroy(graph));
+  }
+  over = true;
+  asker.join();
+  arena.require_slot();
+  CHECK(arena.free_slots() == 2);
 }

@@ -66,7 +66,7 @@ void unpack(const Ticket&, const Packed& packed, Numbers& numbers, cudaStream_t 
 TEST_CASE("transform: every batch comes transformed, whole, in order, the short one too",
           "[transform]") {
   const int workers = GENERATE(0, 1, 3);
-  const std::size_t depth = GENERATE(1, 2);
+  const std::size_t depth = GENERATE(1u, 2u);
   const TestStream stream;
   const Sampler sampler = shuffled(53, 4);
   Prefetcher<Numbers, Packed> prefetcher(packed_layout(4), sampler, write_packed,

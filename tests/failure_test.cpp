@@ -273,7 +273,7 @@ TEST_CASE("in an epoch of one batch there is nothing to replace it with", "[fail
   BatchProducer<Numbers> producer(
       numbers_layout(kBatch), Sampler{{.samples = kBatch, .batch_size = kBatch}},
       [](const Ticket&, Numbers&) { throw std::runtime_error("every time"); }, pool,
-      {.workers = 0, .on_failure = FailurePolicy::replace()});
+      {.workers = 1, .on_failure = FailurePolicy::replace()});
   CHECK_THROWS_AS(producer.next(), SourceError);
   CHECK_FALSE(producer.next());
 }

@@ -171,10 +171,12 @@ TEST_CASE("on_device: skip and replace are by the batch", "[on_device]") {
 TEST_CASE("on_device: what CUDA fails to mark is no failure of the source, whatever the policy",
           "[on_device]") {
   std::atomic<bool> go{false};
-  Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(8, 4),
-                                 on_device([&](const Ticket&, Numbers&, cudaStream_t) {
-                                   while (!go) std::this_thread::yield();
-                                 }),
+  const auto source = on_device([&](const Ticket&, Numbers& batch, cudaStream_t on) {
+    while (!go) std::this_thread::yield();
+    cudaMemsetAsync(batch.sample.data_handle(), 1, batch.sample.size() * 8, on);
+    cudaMemsetAsync(batch.payload.data_handle(), 1, batch.payload.size() * 4, on);
+  });
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(8, 4), source,
                                  {.workers = 1, .on_failure = FailurePolicy::skip()});
   emulation::fail_call("cudaEventRecord", cudaErrorInvalidResourceHandle);
   go = true;

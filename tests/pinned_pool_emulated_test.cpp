@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <thread>
 
@@ -82,4 +83,23 @@ TEST_CASE("copy_to keeps the block until what it has queued is done, also where 
   gate.open();
   stream.synchronize();
   CHECK(pool.acquire(4096));
+}
+
+// Nothing says that what frees the memory waits for copies: cudaHostUnregister, before munmap.
+TEST_CASE("a pool that goes waits for the copies that read its blocks", "[pinned_pool][emulated]") {
+  const penstock::Stream stream;
+  std::uint64_t events = 0, devices = 0;
+  {
+    PinnedPool pool;
+    PinnedBlock first = pool.acquire(4096), second = pool.acquire(4096), lost = pool.acquire(4096);
+    first.release_after(stream.get());
+    second.release_after(stream.get());
+    emulation::fail_call("cudaEventRecord", cudaErrorInvalidResourceHandle);
+    emulation::fail_call("cudaStreamSynchronize", cudaErrorInvalidResourceHandle);
+    CHECK_THROWS_AS(lost.release_after(stream.get()), CudaError);
+    events = emulation::calls("cudaEventSynchronize");
+    devices = emulation::calls("cudaDeviceSynchronize");
+  }
+  CHECK(emulation::calls("cudaEventSynchronize") == events + 2);
+  CHECK(emulation::calls("cudaDeviceSynchronize") == devices + 1);
 }

@@ -8,9 +8,11 @@
 #include <penstock/prefetcher.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -225,6 +227,33 @@ TEST_CASE("device memory that is not there is an error with numbers, and what to
                                   " bytes, for batches of 65536 samples, with 1048576 of 1048576 "
                                   "bytes free: lower device_depth or the batch size") &&
                              Mentions("cudaMalloc("));
+}
+
+TEST_CASE("the slot of an error is filled again at once, not when the next batch is asked for",
+          "[prefetcher][emulated]") {
+  TestStream stream;
+  std::atomic<int> called{0};
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(12, 4),
+                                 [&](const Ticket& ticket, Numbers& batch) {
+                                   ++called;
+                                   if (ticket.batch == 0) throw std::runtime_error("bad");
+                                   write_numbers(ticket, batch);
+                                 },
+                                 {.workers = 1, .host_depth = 3, .device_depth = 2});
+  // An error and a batch in the slots, another batch on the host.
+  CHECK(eventually([&] { return called == 3 && prefetcher.stats().source.batches == 2; }));
+  CHECK(eventually([&] { return prefetcher.stats().copy.batches == 1; }));
+  CHECK_THROWS_AS(prefetcher.next(stream), penstock::SourceError);
+  CHECK(eventually([&] { return prefetcher.stats().copy.batches == 2; }));
+}
+
+TEST_CASE("an on_device source has a stream for each worker, beside that of the copies",
+          "[prefetcher][emulated][on_device]") {
+  const auto before = emulation::live().streams;
+  const auto write_nothing = [](const Ticket&, Numbers&, cudaStream_t) {};
+  const Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(12, 4),
+                                       penstock::on_device(write_nothing), {.workers = 3});
+  CHECK(emulation::live().streams == before + 4);
 }
 
 TEST_CASE("two devices, each with a pipeline", "[prefetcher][emulated][devices]") {

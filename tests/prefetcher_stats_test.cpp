@@ -6,6 +6,7 @@
 #include <penstock/stats_export.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <sstream>
@@ -31,6 +32,11 @@ using penstock::test::shuffled;
 using penstock::test::TestStream;
 using penstock::test::write_numbers;
 
+/// The ends of leases poll copies at most every 100 us.
+static void pass_sample_period() {
+  std::this_thread::sleep_for(std::chrono::microseconds(200));
+}
+
 TEST_CASE("stats tell a copy that waits for the slot's readers from one that runs",
           "[prefetcher]") {
   TestStream stream;
@@ -41,9 +47,11 @@ TEST_CASE("stats tell a copy that waits for the slot's readers from one that run
     auto first = prefetcher.next(stream), second = prefetcher.next(stream);
     REQUIRE_CUDA(cudaStreamSynchronize(stream));  // Their copies are done.
     gate.hold(stream);
-    first.release();  // Its slot's next copy waits at the gate.
+    pass_sample_period();  // So that the beginning of the copy is recorded.
+    first.release();       // Its slot's next copy waits at the gate.
     REQUIRE(eventually([&] { return prefetcher.stats().copy.batches == 3; }));
-    second.release();  // Looks at that copy.
+    pass_sample_period();
+    second.release();  // Polls that copy.
   }
   CHECK(prefetcher.stats().copy.waiting_for_room.count() > 0);
   gate.open();
@@ -58,7 +66,10 @@ TEST_CASE("stats tell that nothing is being copied", "[prefetcher]") {
   std::vector<Lease<Numbers>> leases;
   while (auto batch = prefetcher.next(stream)) leases.push_back(std::move(batch));
   REQUIRE_CUDA(cudaDeviceSynchronize());
-  leases.clear();
+  for (auto& lease : leases) {
+    pass_sample_period();
+    lease.release();
+  }
   const auto copy = prefetcher.stats().copy;
   CHECK(copy.busy.count() == 0);
   CHECK(copy.waiting_for_room.count() == 0);

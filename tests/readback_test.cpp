@@ -62,7 +62,7 @@ std::vector<int> first_numbers(int count) {
 
 TEST_CASE("readback: each value as it was at its push, in order, on one thread of its own",
           "[readback]") {
-  const std::size_t slots = GENERATE(1, 2, 7, 64);
+  const std::size_t slots = GENERATE(1u, 2u, 7u, 64u);
   const TestStream stream;
   Counter counter(200);
   std::vector<int> values;
@@ -100,7 +100,7 @@ TEST_CASE("readback: a value may be any trivially copyable type", "[readback]") 
 
 TEST_CASE("readback: arrays, each as long as its push says and as it was then", "[readback]") {
   constexpr std::size_t kLargest = 50;
-  const std::size_t slots = GENERATE(1, 3, 16);
+  const std::size_t slots = GENERATE(1u, 3u, 16u);
   const TestStream stream;
   const PinnedMemory<int> numbers(kLargest);
   for (std::size_t i = 0; i < kLargest; ++i) numbers[i] = static_cast<int>(i);

@@ -21,6 +21,7 @@ Stats stats(std::chrono::milliseconds source_busy, std::chrono::milliseconds cop
             std::chrono::milliseconds copy_held, std::chrono::milliseconds consumer_busy) {
   Stats result;
   result.workers = 1;
+  result.host_depth = 4;
   result.source = {.busy = source_busy, .waiting_for_room = 1s - source_busy};
   result.copy = {.busy = copy_busy,
                  .waiting_for_input = 1s - copy_busy - copy_held,

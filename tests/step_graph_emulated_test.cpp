@@ -69,6 +69,7 @@ TEST_CASE("step graph: a replay for a lease allocates nothing, on the host or in
   Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(4, 4), write_numbers,
                                  {.workers = 1});
   const auto batch = prefetcher.next(stream);
+  REQUIRE_FALSE(prefetcher.next(stream));  // The worker has ended: it makes no call below.
   StepGraph graphs;
   const auto step = [&] {
     REQUIRE_CUDA(

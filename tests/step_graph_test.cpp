@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -122,7 +123,7 @@ class Rows {
 
 TEST_CASE("step graph: every batch of a prefetcher, the short ones too, each slot's graphs once",
           "[step_graph]") {
-  const std::uint64_t samples = GENERATE(40, 35);
+  const std::uint64_t samples = GENERATE(40u, 35u);
   const TestStream stream;
   const Sampler sampler{{.samples = samples, .batch_size = 8, .shuffle = true, .seed = 3}};
   Prefetcher<Values> prefetcher(values_layout<Values>(8), sampler, write_values<Values>,
@@ -155,6 +156,52 @@ TEST_CASE("step graph: a step may take the batch and the stream", "[step_graph]"
     rows.end_row(stream);
   }
   CHECK(rows.values(stream) == serial_sample_numbers(sampler, 2));
+}
+
+struct Words {
+  Ragged<std::uint64_t> words;
+};
+
+/// Sample s has s % 5 words, each of them s.
+void write_words(const Ticket& ticket, Words& batch) {
+  for (std::size_t row = 0; row < ticket.samples.size(); ++row)
+    batch.words.assign(static_cast<std::int64_t>(row),
+                       std::vector<std::uint64_t>(ticket.samples[row] % 5, ticket.samples[row]));
+}
+
+TEST_CASE(
+    "step graph: ragged batches of any total need one graph for each slot, if asked by number",
+    "[step_graph]") {
+  constexpr std::int64_t kRows = 4, kCapacity = 16;
+  const TestStream stream;
+  const Sampler sampler{{.samples = 40, .batch_size = kRows, .shuffle = true, .seed = 3}};
+  Prefetcher<Words> prefetcher(Layout<Words>{kRows}.field(&Words::words, Capacity{kCapacity}),
+                               sampler, write_words,
+                               {.workers = 2, .device_depth = 2, .epochs = 3});
+  // The step takes the offsets from the slot, and values for the whole capacity.
+  const PinnedMemory<std::uint64_t> values(kCapacity, 0);
+  const PinnedMemory<std::int64_t> offsets(kRows + 1, 0);
+  StepGraph graphs;
+  int captures = 0;
+  std::set<std::int64_t> totals;
+  while (auto batch = prefetcher.next(stream)) {
+    totals.insert(batch->words.total());
+    graphs.launch_numbered(batch.slot(), stream, [&] {
+      ++captures;
+      CHECK_CUDA(cudaMemcpyAsync(offsets.data(), batch->words.offsets(), offsets.bytes(),
+                                 cudaMemcpyDeviceToHost, stream));
+      CHECK_CUDA(cudaMemcpyAsync(values.data(), batch->words.data(), values.bytes(),
+                                 cudaMemcpyDeviceToHost, stream));
+    });
+    REQUIRE_CUDA(cudaStreamSynchronize(stream));
+    std::size_t at = 0;
+    for (const std::uint64_t sample : batch.ticket().samples)
+      for (std::uint64_t i = 0; i < sample % 5; ++i) CHECK(values[at++] == sample);
+    CHECK(offsets[kRows] == static_cast<std::int64_t>(at));
+    CHECK(batch->words.total() == offsets[kRows]);
+  }
+  CHECK(totals.size() > 2);
+  CHECK(captures == 2);
 }
 
 TEST_CASE("step graph: a batch whose plain members differ gets a graph of its own, few are kept",

@@ -50,6 +50,18 @@ Stats timed(PerMille loads) {
   return stats;
 }
 
+/// The same with an on_device source, which copies nothing. `awaiting_copy`: of the time that the
+/// consumer's stream waits, what it waits for work that is queued.
+Stats timed_on_device(int source, int consumer, int awaiting_copy) {
+  Stats stats = timed({source, 0, consumer});
+  stats.host_depth = 0;
+  stats.copy = {.waiting_for_input = 1s};
+  stats.device->copies = 0;
+  stats.device->awaiting_copy = std::chrono::milliseconds(awaiting_copy);
+  stats.device->awaiting_batch -= stats.device->awaiting_copy;
+  return stats;
+}
+
 bool says(const Verdict& verdict, const std::string& part) {
   INFO(verdict.sentence);
   return verdict.sentence.find(part) != std::string::npos;
@@ -92,23 +104,6 @@ TEST_CASE("without device times nobody knows how many workers are enough", "[ver
   CHECK(verdict.copy == 0ns);
   CHECK(verdict.consumer == 0ns);
   CHECK(says(verdict, "device_times"));
-}
-
-TEST_CASE("with no workers the source has what the consumer leaves", "[verdict]") {
-  Stats stats = timed({0, 10, 400});
-  stats.workers = 0;
-  stats.source = {.busy = 600ms, .waiting_for_room = 1ms, .batches = 100};
-  const Verdict verdict = stats.verdict();
-  CHECK(verdict.stage == Bottleneck::source);
-  CHECK(verdict.kind == VerdictKind::more_workers);
-  CHECK(verdict.enough_workers == 2);  // 6 ms in 0.9 x 4 ms
-  CHECK(says(verdict, "next() itself"));
-  stats.source.busy = 300ms;
-  CHECK(stats.bottleneck() == Bottleneck::balanced);  // Nobody works for half of the time.
-  CHECK(stats.verdict().kind == VerdictKind::more_workers);
-  stats.device->consuming = 960ms;
-  stats.device->awaiting_batch = 40ms;
-  CHECK(stats.verdict().kind == VerdictKind::compute_bound);
 }
 
 TEST_CASE("a copy at its limit needs smaller bytes, and up to four times that is uint8",
@@ -174,6 +169,85 @@ TEST_CASE("a single slot comes before the ring on the host", "[verdict]") {
   CHECK(says(verdict, "device_depth 2"));
 }
 
+TEST_CASE("an on_device source at its limit needs workers, and a slot for each", "[verdict]") {
+  const Verdict verdict = timed_on_device(990, 250, 0).verdict();
+  CHECK(verdict.stage == Bottleneck::source);
+  CHECK(verdict.kind == VerdictKind::more_workers);
+  CHECK(verdict.enough_workers == 9);        // 19.8 ms of one worker in 0.9 x 2.5 ms
+  CHECK(verdict.enough_device_depth == 11);  // one for each, one leased, one ready
+  CHECK(verdict.enough_host_depth == 0);
+  CHECK(says(verdict, "9 workers with device_depth 11 would be enough"));
+  // Where there are slots enough, nothing is said of them.
+  Stats stats = timed_on_device(990, 250, 0);
+  stats.device_depth = 11;
+  CHECK(stats.verdict().enough_device_depth == 0);
+  CHECK_FALSE(says(stats.verdict(), "device_depth"));
+  // The host alone cannot tell whether the consumer's stream waits too.
+  stats.device.reset();
+  CHECK(stats.verdict().kind == VerdictKind::more_workers);
+  CHECK(says(stats.verdict(), "device_times"));
+}
+
+TEST_CASE("an on_device source that only queues its work is judged by who waits for that work",
+          "[verdict]") {
+  // Of the time of the consumer's stream, 70 % goes by while the source's work runs.
+  const Verdict verdict = timed_on_device(20, 250, 700).verdict();
+  CHECK(verdict.stage == Bottleneck::source);
+  CHECK(verdict.kind == VerdictKind::more_slots);
+  CHECK(verdict.enough_device_depth == 16);  // 2, and what 35 ms are in batches of 2.5
+  CHECK(verdict.enough_host_depth == 0);
+  CHECK(verdict.enough_workers == 0);
+  CHECK(verdict.times_smaller == 0);
+  CHECK(says(verdict, "device_depth 16 in place of 2"));
+  // The workers are not in the source, whatever the consumer's stream waits for.
+  CHECK(timed_on_device(20, 50, 950).verdict().kind == VerdictKind::more_slots);
+  // Each worker has a slot, one is leased, and one is ready.
+  Stats stats = timed_on_device(20, 250, 700);
+  stats.workers = 30;
+  CHECK(stats.verdict().enough_device_depth == 32);
+  // A single slot is no exception.
+  stats = timed_on_device(20, 800, 100);
+  stats.device_depth = 1;
+  stats.device->longest_wait = 0ns;
+  CHECK(stats.verdict().stage == Bottleneck::consumer);
+  CHECK(stats.verdict().kind == VerdictKind::more_slots);
+  CHECK(stats.verdict().enough_device_depth == 4);
+}
+
+TEST_CASE("an on_device source that is fast enough bounds nothing", "[verdict]") {
+  CHECK(timed_on_device(100, 970, 20).verdict().kind == VerdictKind::compute_bound);
+  // It may be busy because it waits for the readers of its slot.
+  CHECK(timed_on_device(990, 970, 20).verdict().kind == VerdictKind::compute_bound);
+  Stats stats = timed_on_device(100, 0, 0);
+  stats.device.reset();
+  stats.consumer = {.busy = 990ms, .waiting_for_input = 10ms, .batches = 101};
+  CHECK(stats.verdict().kind == VerdictKind::compute_bound);
+  CHECK(says(stats.verdict(), "device_times"));  // Its stream may wait all the same.
+}
+
+TEST_CASE("of an on_device source nothing is said about copies or the ring", "[verdict]") {
+  for (int source = 0; source <= 1000; source += 50)
+    for (int consumer = 0; consumer <= 1000; consumer += 50)
+      for (const bool on_device : {true, false}) {
+        Stats stats = timed_on_device(source, consumer, (1000 - consumer) / 2);
+        if (!on_device) stats.device.reset();
+        const Verdict verdict = stats.verdict();
+        CHECK(verdict.stage != Bottleneck::copy);
+        CHECK(verdict.kind != VerdictKind::deeper_ring);
+        CHECK(verdict.enough_host_depth == 0);
+        for (const char* word : {"ring", "host_depth", "bytes", "copy", "uint8"})
+          CHECK_FALSE(says(verdict, word));
+      }
+}
+
+TEST_CASE("the table of an on_device source has no copies and no pinned memory", "[stats]") {
+  std::ostringstream text;
+  text << timed_on_device(20, 250, 700);
+  CHECK(text.str().find("a device slot") != std::string::npos);
+  for (const char* part : {"\ncopy", "pinned", "room in the ring"})
+    CHECK(text.str().find(part) == std::string::npos);
+}
+
 TEST_CASE("no stage is named that waits for over half of its time", "[verdict]") {
   CHECK(timed({499, 300, 200}).bottleneck() == Bottleneck::balanced);
   CHECK(timed({499, 300, 200}).verdict().kind == VerdictKind::deeper_ring);
@@ -230,6 +304,7 @@ TEST_CASE("every kind of verdict has a name", "[verdict]") {
   for (const auto& [kind, name] : {std::pair{VerdictKind::too_early, "too_early"},
                                    std::pair{VerdictKind::more_workers, "more_workers"},
                                    std::pair{VerdictKind::deeper_ring, "deeper_ring"},
+                                   std::pair{VerdictKind::more_slots, "more_slots"},
                                    std::pair{VerdictKind::smaller_bytes, "smaller_bytes"},
                                    std::pair{VerdictKind::bus_bound, "bus_bound"},
                                    std::pair{VerdictKind::compute_bound, "compute_bound"},

@@ -7,6 +7,7 @@
 #include <penstock/launch.hpp>
 #include <penstock/prefetcher.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -117,7 +118,7 @@ TEST_CASE("a field that was not written is told", "[checks]") {
 }
 
 TEST_CASE("8 bytes that were not written are told, 4 may be so by chance", "[checks]") {
-  const std::uint64_t samples = GENERATE(1, 2);  // of the one batch
+  const std::uint64_t samples = GENERATE(1u, 2u);  // of the one batch
   PinnedPool pool;
   const auto source = [](const Ticket& ticket, Pair& batch) {
     std::memset(batch.bytes.data_handle(), 0, ticket.samples.size() * 64);
@@ -274,6 +275,56 @@ TEST_CASE("what is wrong with a ragged field is told", "[checks][ragged]") {
                tokens.allocate(2, 3);
              }),
              Mentions("left row 2 of field tokens unwritten"));
+}
+
+/// What next() says of a batch of `samples` samples that `fill`, queued on the source's stream,
+/// makes in a device slot.
+template <class Batch, class Fill>
+std::string told_of_slot(const Layout<Batch>& layout, std::uint64_t samples, Fill fill) {
+  TestStream stream;
+  const auto source = penstock::on_device([fill](const Ticket&, Batch& batch, cudaStream_t on) {
+    penstock::for_each(on, 1, [=](auto) { fill(batch); });
+  });
+  Prefetcher<Batch> prefetcher(layout, Sampler{{.samples = samples, .batch_size = kRows}}, source,
+                               {.workers = 1});
+  return thrown<SourceError>([&] { prefetcher.next(stream); });
+}
+
+TEST_CASE("what a source writes beside its fields in a device slot is told",
+          "[checks][on_device]") {
+  const auto told_after = [](std::int64_t rows, auto mischief) {
+    return told_of_slot(layout(), 3, [=](const Pair& batch) {
+      std::memset(batch.bytes.data_handle(), 1, static_cast<std::size_t>(rows) * 64);
+      std::memset(batch.numbers.data_handle(), 1, static_cast<std::size_t>(rows) * 4);
+      mischief(batch);
+    });
+  };
+  const auto nothing = [](const Pair&) {};
+  CHECK(told_after(3, nothing) == "(nothing was thrown)");
+  CHECK(told_after(4, nothing) == "(nothing was thrown)");  // Rows behind the batch cost nothing.
+  CHECK_THAT(told_after(5, nothing), Mentions("0 bytes behind the end of field bytes"));
+  CHECK_THAT(told_after(3, [](const Pair& batch) { *(&batch.bytes(0, 0) - 1) = 1; }),
+             Mentions("1 bytes before field bytes"));
+  CHECK_THAT(told_after(2, nothing), Mentions("left row 2 of field bytes unwritten"));
+  CHECK_THAT(told_after(0, nothing), Mentions("left field bytes unwritten"));
+}
+
+TEST_CASE("what is wrong with a ragged field in a device slot is told", "[checks][on_device]") {
+  const auto texts = Layout<Texts>{kRows}.field(&Texts::tokens, penstock::Capacity{8});
+  const auto told_of = [&](std::vector<std::int64_t> offsets, std::size_t values) {
+    return told_of_slot(texts, 2, [=](const Texts& batch) {
+      std::copy(offsets.begin(), offsets.end(), batch.tokens.offsets());
+      std::memset(batch.tokens.data(), 0, values * sizeof(std::int32_t));
+    });
+  };
+  CHECK(told_of({0, 3, 8}, 8) == "(nothing was thrown)");
+  CHECK(told_of({0, 0, 0}, 0) == "(nothing was thrown)");
+  CHECK_THAT(told_of({0, 3}, 8), Mentions("left offset 2 of field tokens unwritten"));
+  CHECK_THAT(told_of({0, 3, 2}, 8), Mentions("wrote 2 as offset 2 of field tokens, behind 3"));
+  CHECK_THAT(told_of({0, 3, 9}, 8), Mentions("a capacity of 8"));
+  CHECK_THAT(told_of({-1, 3, 8}, 8), Mentions("wrote -1 as offset 0"));
+  CHECK_THAT(told_of({0, 3, 8}, 3), Mentions("left row 1 of field tokens unwritten"));
+  CHECK_THAT(told_of({0, 3, 8}, 9), Mentions("0 bytes behind the end of field tokens"));
 }
 
 TEST_CASE("a pinned block that is written after its release is told", "[checks]") {

@@ -198,20 +198,6 @@ TEST_CASE("a prefetcher can go in any state", "[endings]") {
   }
 }
 
-TEST_CASE("a prefetcher without workers can go in any state", "[endings]") {
-  for (const State& state : kStates) {
-    Pipeline pipeline({.workers = 0, .host_depth = 3, .device_depth = 2});
-    // The others are states of workers.
-    const std::string name = state.name;
-    if (name.find("lease") == std::string::npos && name.find("restore") == std::string::npos &&
-        name != "constructed" && name != "at the end" && name != "after an error")
-      continue;
-    INFO(name);
-    state.reach(pipeline);
-    pipeline.destroy();
-  }
-}
-
 TEST_CASE("a prefetcher can go after any number of batches", "[endings]") {
   TestStream stream;
   const bool throwing = GENERATE(false, true);

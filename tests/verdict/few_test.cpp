@@ -14,14 +14,13 @@ TEST_CASE("source, copy and consumer are watched and judged", "[verdict]") {
       Injected{.name = "copy", .source = {1}, .consumer = {1}, .copy = 4, .batches = 20},
       Injected{
           .name = "consumer", .source = {1}, .consumer = {3}, .device_depth = 1, .batches = 20},
-      Injected{.name = "no workers",
+      Injected{.name = "device source",
                .source = {1},
                .consumer = {1},
-               .workers = 0,
-               .synchronous = true,
+               .on_device = true,
                .batches = 20});
   const Outcome outcome = penstock::test::run(injected);
   CHECK(outcome.stats.device->batches == 19);
-  CHECK(outcome.stats.device->copies == 20);
+  CHECK(outcome.stats.device->copies == (injected.on_device ? 0 : 20));
   CHECK_FALSE(outcome.stats.verdict().sentence.empty());
 }

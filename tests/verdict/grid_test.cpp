@@ -24,6 +24,7 @@ namespace {
 
 constexpr auto kWorkers = VerdictKind::more_workers;
 constexpr auto kDeeper = VerdictKind::deeper_ring;
+constexpr auto kSlots = VerdictKind::more_slots;
 constexpr auto kSmaller = VerdictKind::smaller_bytes;
 constexpr auto kBus = VerdictKind::bus_bound;
 constexpr auto kCompute = VerdictKind::compute_bound;
@@ -46,7 +47,7 @@ const std::vector<Injected> grid = {
     {.name = "source 2, stalls", .source = {3, Shape::stalls, 20}, .consumer = {2}, .expected = kWorkers},
     {.name = "source 2, against jitter", .source = {4}, .consumer = {2, Shape::jitter}, .expected = kWorkers},
     {.name = "source 4 over the copy", .source = {4}, .consumer = {0.5}, .copy = 1, .expected = kWorkers},
-    {.name = "no workers", .source = {3}, .consumer = {2}, .workers = 0, .expected = kWorkers},
+    {.name = "device source 3", .source = {4.5}, .consumer = {1.5}, .device_depth = 4, .on_device = true, .expected = kWorkers},
     // The copy is slow.
     {.name = "copy 1.2", .source = {1}, .consumer = {2}, .copy = 2.4, .expected = kSmaller},
     {.name = "copy 1.5", .source = {1}, .consumer = {2}, .copy = 3, .expected = kSmaller},
@@ -70,6 +71,7 @@ const std::vector<Injected> grid = {
     {.name = "consumer 4, against jitter", .source = {1, Shape::jitter}, .consumer = {4}, .expected = kCompute},
     {.name = "consumer 1.5 over the copy", .source = {1}, .consumer = {3}, .copy = 2, .expected = kCompute},
     {.name = "consumer 2, of 4 workers", .source = {4}, .consumer = {2}, .workers = 4, .host_depth = 8, .expected = kCompute},
+    {.name = "consumer 3, device source", .source = {1}, .consumer = {3}, .device_depth = 4, .on_device = true, .expected = kCompute},
     // Nobody is slow: they wait for one another by turns.
     {.name = "ring: bursts", .source = {1.6, Shape::bursts}, .consumer = {2}, .host_depth = 2, .batches = 80, .expected = kDeeper},
     {.name = "ring: long bursts", .source = {2, Shape::bursts}, .consumer = {3}, .host_depth = 2, .expected = kDeeper},
@@ -80,6 +82,7 @@ const std::vector<Injected> grid = {
     {.name = "ring: fewer blocks than workers", .source = {8}, .consumer = {2}, .workers = 4, .host_depth = 2, .expected = kDeeper},
     {.name = "ring: one slot", .source = {1}, .consumer = {2}, .copy = 2, .device_depth = 1, .expected = kDeeper},
     {.name = "ring: one slot, synchronous", .source = {0.5}, .consumer = {2}, .copy = 1, .device_depth = 1, .synchronous = true, .expected = kDeeper},
+    {.name = "slots: rare long stalls", .source = {0.3, Shape::stalls, 22}, .consumer = {2}, .device_depth = 3, .synchronous = true, .on_device = true, .batches = 80, .expected = kSlots},
 };
 // clang-format on
 
@@ -121,15 +124,15 @@ bool is_right(const Truth& truth, Bottleneck stage) {
   return starves(truth) && load_of(truth, stage) > most - kBand;
 }
 
-bool is_right(const Injected& injected, const Truth& truth, const Verdict& verdict) {
+bool is_right(const Truth& truth, const Verdict& verdict) {
   if (!is_right(truth, verdict.stage)) return false;
   const double load = load_of(truth, verdict.stage);
   const double smaller = truth.copy / std::max(truth.source, truth.consumer);
   switch (verdict.kind) {
     case VerdictKind::more_workers:
-      return injected.workers == 0 ||
-             (verdict.stage == Bottleneck::source && !clearly_below(load, 0.9));
+      return verdict.stage == Bottleneck::source && !clearly_below(load, 0.9);
     case VerdictKind::deeper_ring:
+    case VerdictKind::more_slots:
       return starves(truth) && (verdict.stage == Bottleneck::consumer ||
                                 verdict.stage == Bottleneck::balanced || !clearly_above(load, 0.9));
     case VerdictKind::smaller_bytes:
@@ -198,7 +201,7 @@ TEST_CASE("the verdict is right on a grid of injected bottlenecks", "[verdict]")
   for (const Injected& injected : grid) {
     const Outcome outcome = run(injected);
     const Verdict verdict = outcome.stats.verdict();
-    const bool is = is_right(injected, outcome.truth, verdict);
+    const bool is = is_right(outcome.truth, verdict);
     print(injected, outcome, verdict, is);
     right += is;
     as_injected += verdict.kind == injected.expected;
@@ -236,6 +239,8 @@ TEST_CASE("what the verdict says is enough is enough", "[verdict]") {
   };
   CHECK(mends(find("source 3"), "more workers"));
   CHECK(mends(find("source 2, of 2 workers"), "more workers"));
+  CHECK(mends(find("device source 3"), "more workers"));
+  CHECK(mends(find("slots: rare long stalls"), "more slots"));
   CHECK(mends(find("ring: rare long stalls"), "deeper ring"));
   CHECK(mends(find("ring: bursts"), "deeper ring"));
   CHECK(mends(find("ring: one slot"), "deeper ring"));

@@ -60,7 +60,7 @@ Truth truth_of(const Injected& injected, const std::vector<Span>& steps,
   Truth truth;
   truth.period = wall.count() / (batches - 1);
   truth.one_worker = Milliseconds(filling).count() / batches;
-  truth.source = truth.one_worker / std::max(1, injected.workers) / truth.period;
+  truth.source = truth.one_worker / injected.workers / truth.period;
   truth.copy = milliseconds_of_copies() / batches / truth.period;
   truth.consumer = computing / wall;
   return truth;
@@ -96,13 +96,15 @@ Outcome run(const Injected& injected) {
   const Stream stream;
   const auto layout = Layout<Bytes>{1}.field(&Bytes::value, {kBytes});
   const Sampler sampler{{.samples = injected.batches, .batch_size = 1}};
-  const auto fill = [&](const Ticket& ticket, Bytes&) {
+  const auto work = [&](const Ticket& ticket) {
     const Span span = sleep(injected.source.of(ticket.batch));
     filling += (span.end - span.begin).count();
   };
+  const auto fill = [&](const Ticket& ticket, Bytes&) { work(ticket); };
+  const auto write = [&](const Ticket& ticket, Bytes&, cudaStream_t) { work(ticket); };
   Prefetcher<Bytes> prefetcher{layout,
                                sampler,
-                               fill,
+                               injected.on_device ? AnySource<Bytes>(on_device(write)) : fill,
                                {.workers = injected.workers,
                                 .host_depth = injected.host_depth,
                                 .device_depth = injected.device_depth,

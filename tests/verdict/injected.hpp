@@ -34,6 +34,7 @@ struct Injected {
   int workers = 1;
   std::size_t host_depth = 6, device_depth = 2;
   bool synchronous = false;  ///< the loop waits for each step
+  bool on_device = false;    ///< the source writes the slots, and blocks its worker
   bool device_times = true;
   std::uint64_t batches = 60;
   VerdictKind expected = VerdictKind::balanced;  ///< if the stages take what they should

@@ -151,3 +151,44 @@ TEST_CASE("weak: of two threads in next, one is served or told, and both at last
       },
       kExecutions);
 }
+
+TEST_CASE("weak: of many workers without a source each is reported once, among the batches",
+          "[batch_producer][per_worker]") {
+  const int lost = GENERATE(2, 3, 4);
+  explore(
+      [lost] {
+        constexpr std::uint64_t kBatches = 2;
+        PinnedPool pool;
+        std::atomic<int> made{0};
+        const auto make_source = [&made, lost] {
+          if (made.fetch_add(1) < lost) throw std::runtime_error("none");
+          return &write_values;
+        };
+        BatchProducer<Values> producer(penstock::Layout<Values>{1}.field(&Values::value, {}),
+                                       penstock::Sampler{{.samples = kBatches, .batch_size = 1}},
+                                       penstock::per_worker(make_source), pool,
+                                       {.workers = 4, .depth = 2});
+        const std::uint64_t delivered = lost == 4 ? 0 : kBatches;
+        std::uint64_t next = 0;
+        int reports = 0;
+        std::set<int> reported;
+        while (next < delivered || reports < lost) try {
+            const auto batch = producer.next();
+            if (!batch) break;
+            expect((*batch)->value(0) == next++, "the next batch");
+          } catch (const penstock::WorkerError& error) {
+            ++reports;
+            reported.insert(error.worker());
+          }
+        expect(next == delivered, "every batch of a worker with a source");
+        expect(reports == lost && static_cast<int>(reported.size()) == lost,
+               "each lost worker, once");
+        for (int again = 0; lost == 4 && again < 3; ++again) try {
+            producer.next();
+            expect(false, "without a worker there is no end but errors");
+          } catch (const penstock::WorkerError& error) {
+            expect(reported.contains(error.worker()), "a worker that was lost");
+          }
+      },
+      kExecutions);
+}

@@ -165,14 +165,13 @@ TEST_CASE("weak: a source that waits hears that it should stop", "[prefetcher]")
       kExecutions);
 }
 
-TEST_CASE("weak: without workers, a lease that ends wakes whoever waits for its slot",
-          "[prefetcher]") {
+TEST_CASE("weak: a lease that ends wakes whoever waits for its slot", "[prefetcher]") {
   explore(
       [] {
         Prefetcher<Values> prefetcher(
             penstock::Layout<Values>{1}.field(&Values::value, {}),
             penstock::Sampler{{.samples = 2, .batch_size = 1}}, write_values,
-            {.workers = 0, .device_depth = 1, .stall_timeout = std::chrono::milliseconds(0)});
+            {.workers = 1, .device_depth = 1, .stall_timeout = std::chrono::milliseconds(0)});
         auto held = prefetcher.next(nullptr);
         std::thread ends([&] {
           penstock::test::weak::wait_until_others_wait();
@@ -184,15 +183,14 @@ TEST_CASE("weak: without workers, a lease that ends wakes whoever waits for its 
       kExecutions);
 }
 
-TEST_CASE("weak: without workers, a lease whose end fails tells whoever waits for its slot",
-          "[prefetcher]") {
+TEST_CASE("weak: a lease whose end fails tells whoever waits for its slot", "[prefetcher]") {
   explore(
       [] {
         fail_no_calls();
         Prefetcher<Values> prefetcher(
             penstock::Layout<Values>{1}.field(&Values::value, {}),
             penstock::Sampler{{.samples = 2, .batch_size = 1}}, write_values,
-            {.workers = 0, .device_depth = 1, .stall_timeout = std::chrono::milliseconds(0)});
+            {.workers = 1, .device_depth = 1, .stall_timeout = std::chrono::milliseconds(0)});
         auto held = prefetcher.next(nullptr);
         std::thread ends([&] {
           penstock::test::weak::wait_until_others_wait();

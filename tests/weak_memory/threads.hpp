@@ -225,7 +225,7 @@ class JoiningThread {
   JoiningThread() = default;
   template <class Function>
   explicit JoiningThread(Function function)
-      : thread_([function = std::move(function), token = stop_.get_token()]() mutable {
+      : stop_(), thread_([function = std::move(function), token = stop_.get_token()]() mutable {
           if constexpr (std::is_invocable_v<Function&, StopToken>)
             function(token);
           else
