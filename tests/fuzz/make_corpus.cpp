@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Writes what the fuzz targets begin with: small files by the project's own writers.
+//
+//   penstock_make_fuzz_corpus tests/fuzz/corpus
+
+#include <array>
+#include <cstring>
+#include <data/cifar10.hpp>
+#include <filesystem>
+#include <fstream>
+#include <image_files.hpp>
+#include <penstock/trace/recording.hpp>
+#include <resnet/infer/model.hpp>
+#include <resnet/model/safetensors.hpp>
+#include <resnet/ops/cudnn/plan_file.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "timeline_builder.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace penstock::trace;
+
+class Corpus {
+ public:
+  explicit Corpus(fs::path root) : root_(std::move(root)) {}
+
+  fs::path path(const char* target, const char* name) const {
+    fs::create_directories(root_ / target);
+    return root_ / target / name;
+  }
+  void write(const char* target, const char* name, std::string_view bytes) const {
+    std::ofstream(path(target, name), std::ios::binary) << bytes;
+  }
+
+ private:
+  fs::path root_;
+};
+
+std::string content(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void write_recordings(const Corpus& corpus) {
+  penstock::test::TimelineBuilder builder;
+  save(builder.timeline(), corpus.path("recording", "empty"));
+  const auto compute = builder.stream(0, 7), copies = builder.stream(1, 13, "copies");
+  const auto main = builder.thread(815, "main");
+  builder.origin().program = "./train --data <x>";
+  builder.origin().device = "H200";
+  for (int i = 0; i < 3; ++i) {
+    const double at = 1000.0 * i;
+    builder.range(main, "step", {at, at + 900}, "penstock").value = 7;
+    builder.range(main, "next", {at, at + 100}, "penstock");
+    builder.copy(main, copies, 1 << 20, {at + 110, at + 120}, {at + 130, at + 400}).flags =
+        pageable;
+    builder.launch(main, compute, "_ZN3net4convIfLi3EEEvPKT_PS1_", {at + 130, at + 135},
+                   {at + 420, at + 600});
+    builder.call(main, "cudaStreamSynchronize", {at + 140, at + 610});
+  }
+  builder.drop(2);
+  save(builder.timeline(), corpus.path("recording", "training"));
+  penstock::test::TimelineBuilder overlapping;
+  const auto thread = overlapping.thread(1);
+  for (int i = 0; i < 8; ++i) overlapping.range(thread, "r" + std::to_string(i % 3), {i, 8 + i});
+  save(overlapping.timeline(), corpus.path("recording", "overlapping"));
+}
+
+void write_names(const Corpus& corpus) {
+  int number = 0;
+  for (const char* name :
+       {"_ZN3net4convIfLi3EEEvPKT_PS1_", "_ZN12_GLOBAL__N_14packIhEEvPKT_",
+        "_Z1f1AIiES_IS0_S0_ES_IS1_S1_E", "_ZN1AcvT_IT_IT_EEEv",
+        "_Z8variadicIJifN2ns7BLOCKSTEEEvDpT_", "_Z4enumILN2ns4ModeE2EN2ns1SES1_EvS1_",
+        "_Z3runIZ4mainEUlvE0_EvT_", "_Z5tableILPKiXadL_Z3oneEEEvv",
+        "_Z1gIA16_iM1AFvvEDnLDn0EDv4_fEvv", "a::b<c<d<int>, 4>, 5>\n\x1B[31m\xC2\x9B\xC3\xA4\xFF"})
+    corpus.write("kernel_name", ("name_" + std::to_string(number++)).c_str(), name);
+}
+
+void write_tensors(const Corpus& corpus) {
+  const std::vector<float> values{1, -2, 0.5f, 4};
+  const auto bytes = std::as_bytes(std::span(values));
+  using resnet::safetensors::write;
+  write(corpus.path("safetensors", "floats"),
+        {{"conv1.weight", "F32", {2, 2}, bytes}, {"half", "F16", {2}, bytes.first(4)}},
+        {{"penstock", "{}"}});
+  write(corpus.path("safetensors", "empty"), {}, {});
+  write(
+      corpus.path("safetensors", "types"),
+      {{"a", "BF16", {}, bytes.first(2)}, {"b", "F64", {0}, {}}, {"c", "I64", {1}, bytes.first(8)}},
+      {});
+}
+
+/// What is in the metadata of files that are too large to be kept here.
+void write_notes(const Corpus& corpus) {
+  const char* start =
+      R"({"good_steps":7,"scale":65536.0,"skipped":0,"step":12,"texts":{"prefetcher":"penstock 1"})";
+  corpus.write("checkpoint_notes", "plain", std::string(start) + "}");
+  corpus.write("checkpoint_notes", "sgd",
+               std::string(start) +
+                   R"(,"sgd":{"base":0.1,"decay":0,"growth_interval":2000,"momentum":0.9,)"
+                   R"("total_steps":100,"warmup_steps":4,"weight_decay":0.0001}})");
+  const resnet::Model model =
+      resnet::untrained(resnet::architecture_of("resnet18", 10), {1, 3, 32, 32}, 1);
+  const fs::path path = corpus.path("prepared_model", "notes");
+  resnet::save_model(path, model);
+  corpus.write("prepared_model", "notes",
+               resnet::safetensors::read(path).metadata.at("penstock.inference"));
+}
+
+void write_plans(const Corpus& corpus) {
+  const fs::path path = corpus.path("plan_file", "plans");
+  fs::remove(path);
+  resnet::cudnn::PlanFile file(path, "cuDNN");
+  file.put("convolution 64", {1, 2, 3});
+  file.put("add", {});
+  file.save();
+  const std::string bytes = content(path);
+  corpus.write("plan_file", "plans", bytes.substr(bytes.find('\n') + 1));  // what parse() gets
+}
+
+void write_images(const Corpus& corpus) {
+  std::vector<std::uint8_t> pixels(17 * 9 * 4);
+  for (std::size_t i = 0; i < pixels.size(); ++i)
+    pixels[i] = static_cast<std::uint8_t>(i * 37 % 256);
+  const auto write = [&](const char* name, const resnet::classify::test::Bytes& bytes) {
+    corpus.write("image", name, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  };
+  using resnet::classify::test::jpeg_file, resnet::classify::test::png_file;
+  write("jpeg", jpeg_file(pixels, 17, 9, {.quality = 50}));
+  write("jpeg_grey", jpeg_file(pixels, 17, 9, {.channels = 1, .quality = 50}));
+  write("jpeg_inks", jpeg_file(pixels, 17, 9, {.channels = 4, .quality = 50, .adobe = true}));
+  write("jpeg_progressive", jpeg_file(pixels, 17, 9, {.quality = 50, .progressive = true}));
+  for (const int type : {PNG_COLOR_TYPE_GRAY, PNG_COLOR_TYPE_RGB, PNG_COLOR_TYPE_RGB_ALPHA})
+    write(("png_" + std::to_string(type)).c_str(), png_file(pixels, 17, 9, {.colour_type = type}));
+}
+
+void write_records(const Corpus& corpus) {
+  std::string record(16, '\x01');
+  record[0] = 9;
+  corpus.write("cifar10", "record", record);
+  corpus.write("cifar10", "names", "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n\n");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  const Corpus corpus(argv[1]);
+  write_recordings(corpus);
+  write_names(corpus);
+  write_tensors(corpus);
+  write_notes(corpus);
+  write_plans(corpus);
+  write_images(corpus);
+  write_records(corpus);
+}
