@@ -2,7 +2,7 @@
 #pragma once
 
 // Ctrl-C (or SIGTERM) asks a program to end after the step that it is at, so that files are closed
-// and threads joined. A second one ends it at once.
+// and threads joined. A second one ends it at once; files that were being written are removed.
 //
 //   examples::watch_interrupts();             // once, at the start of main
 //   while (more && !examples::interrupted()) step();
@@ -10,6 +10,8 @@
 
 #include <atomic>
 #include <csignal>
+
+#include "partial_files.hpp"
 
 namespace examples {
 
@@ -21,8 +23,10 @@ static_assert(std::atomic<int>::is_always_lock_free);
 
 inline void watch_interrupts() {
   const auto note = [](int signal) {
-    detail::interrupting_signal.store(signal, std::memory_order_relaxed);
+    if (detail::interrupting_signal.exchange(signal) == 0) return;
+    remove_partial_files();
     std::signal(signal, SIG_DFL);
+    raise(signal);  // It is blocked here, and ends the process when the handler returns.
   };
   std::signal(SIGINT, note);
   std::signal(SIGTERM, note);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cifar10.hpp"
 
-#include <fstream>
+#include <sstream>
 #include <system_error>
+
+#include "../common/read_file.hpp"
 
 namespace cifar10 {
 namespace {
@@ -44,7 +46,13 @@ fs::path test_file(const fs::path& directory) {
 std::vector<std::string> class_names(const fs::path& directory) {
   require_directory(directory);
   const fs::path file = required_file(directory, class_names_name);
-  std::ifstream in(file);
+  constexpr std::uint64_t longest = 1 << 16;  // bytes: more are no ten names
+  std::istringstream in;
+  try {
+    in.str(std::string(examples::text_of(examples::read_file(file, longest))));
+  } catch (const examples::ReadError& error) {
+    throw DataError(file.string() + ": " + error.what());
+  }
   std::vector<std::string> names;
   for (std::string line; std::getline(in, line);)
     if (!line.empty()) names.push_back(line);  // the public set ends with an empty line

@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "synthetic.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <chrono>
 #include <cstddef>
-#include <fstream>
 #include <span>
 #include <string>
 #include <system_error>
 #include <thread>
 #include <vector>
 
+#include "../common/atomic_file.hpp"
+#include "../common/cache_directory.hpp"
 #include "cifar10.hpp"
 #include "shapes.hpp"
 
@@ -21,39 +26,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A file that shows under its name only after commit(), and leaves nothing behind without it.
-class AtomicFile {
+/// Of a set's folder, until the end of its life: of several programs that need the set, one makes
+/// it.
+class SetLock {
  public:
-  explicit AtomicFile(const fs::path& target)
-      : target_(target),
-        temporary_(target.string() + ".partial-" + std::to_string(getpid())),
-        out_(temporary_, std::ios::binary | std::ios::trunc) {
-    require_good();
+  SetLock(const fs::path& directory, const Progress& progress)
+      : descriptor_(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    // Where a file system has no locks, the files are written more than once, each whole.
+    while (flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      if (progress && !progress(0)) {
+        close(descriptor_);
+        throw Interrupted();
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
   }
-  AtomicFile(const AtomicFile&) = delete;
-  AtomicFile& operator=(const AtomicFile&) = delete;
-  ~AtomicFile() {
-    std::error_code ignored;
-    fs::remove(temporary_, ignored);  // after commit() there is nothing to remove
-  }
-
-  void write(const void* data, std::size_t bytes) {
-    out_.write(static_cast<const char*>(data), static_cast<std::streamsize>(bytes));
-    require_good();
-  }
-  void commit() {
-    out_.close();
-    require_good();
-    fs::rename(temporary_, target_);
-  }
+  ~SetLock() { close(descriptor_); }
+  SetLock(const SetLock&) = delete;
+  SetLock& operator=(const SetLock&) = delete;
 
  private:
-  void require_good() const {
-    if (!out_) throw std::runtime_error("cannot write " + temporary_.string());
-  }
-
-  fs::path target_, temporary_;
-  std::ofstream out_;
+  int descriptor_;
 };
 
 /// One file of the set: records [first, first + records) of a split.
@@ -95,8 +88,10 @@ void draw_records(std::uint64_t seed, shapes::Split split, std::uint64_t first,
 }
 
 void write_class_names(const fs::path& directory) {
-  AtomicFile file(directory / cifar10::class_names_name);
-  for (const std::string name : shapes::names) file.write((name + "\n").data(), name.size() + 1);
+  std::string text;
+  for (const std::string name : shapes::names) text += name + "\n";
+  examples::AtomicFile file(directory / cifar10::class_names_name);
+  file.write(text);
   file.commit();
 }
 
@@ -122,7 +117,7 @@ void make(const fs::path& directory, const Options& options, const Progress& pro
   std::vector<std::byte> buffer(piece * cifar10::record_bytes);
   std::uint64_t all_done = 0;
   for (const Part& part : parts) {
-    AtomicFile file(directory / part.name);
+    examples::AtomicFile file(directory / part.name);
     for (std::uint64_t done = 0; done < part.records;) {
       const std::uint64_t now = std::min(piece, part.records - done);
       const std::span<std::byte> out(buffer.data(), now * cifar10::record_bytes);
@@ -138,10 +133,14 @@ void make(const fs::path& directory, const Options& options, const Progress& pro
 }
 
 fs::path ensure(const fs::path& cache, const Options& options, const Progress& progress) {
+  const fs::path folder = cache.empty() ? examples::cache_directory() : cache;
+  fs::create_directories(folder);
   const fs::path directory =
-      cache / ("penstock-shapes-" + std::to_string(shapes::version) + "-seed-" +
-               std::to_string(options.seed) + "-" + std::to_string(options.train) + "-" +
-               std::to_string(options.test));
+      folder / ("penstock-shapes-" + std::to_string(shapes::version) + "-seed-" +
+                std::to_string(options.seed) + "-" + std::to_string(options.train) + "-" +
+                std::to_string(options.test));
+  examples::make_own_directory(directory);
+  const SetLock lock(directory, progress);
   if (!is_complete(directory, options)) make(directory, options, progress);
   return directory;
 }
@@ -170,12 +169,9 @@ void write_picture(const fs::path& file, std::uint64_t seed) {
     for (std::size_t y = 0; y < cifar10::height; ++y)
       std::copy_n(&pixels[y * line], line, &sheet[(corner + y * width) * cifar10::channels]);
   }
-  AtomicFile out(file);
-  const std::string header =
-      "P6\n" + std::to_string(width) + " " + std::to_string(height) + "\n255\n";
-  out.write(header.data(), header.size());
-  out.write(sheet.data(), sheet.size());
-  out.commit();
+  std::string picture = "P6\n" + std::to_string(width) + " " + std::to_string(height) + "\n255\n";
+  picture.append(reinterpret_cast<const char*>(sheet.data()), sheet.size());
+  examples::write_file(file, picture);
 }
 
 }  // namespace synthetic

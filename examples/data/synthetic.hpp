@@ -31,14 +31,15 @@ class Interrupted : public std::runtime_error {
 };
 
 /// Writes the data set to `directory`, which is made when it is missing. Each file appears whole or
-/// not at all: it is written under another name and renamed, so that two programs may do this at
-/// once. The bytes depend on `options` alone. Uses all cores. Throws std::runtime_error, naming the
-/// file, when writing fails.
+/// not at all (examples::AtomicFile), so that two programs may do this at once. The bytes depend on
+/// `options` alone. Uses all cores. Throws std::runtime_error, naming the file, when writing fails.
 void make(const std::filesystem::path& directory, const Options& options,
           const Progress& progress = {});
 
 /// The directory below `cache` that holds the data set of `options`: its name says which one. Makes
-/// the set the first time, and whenever a file is missing or of another size.
+/// the set the first time, and whenever a file is missing or of another size; of several processes
+/// that call it, one makes the set and the others wait. An empty `cache` is
+/// examples::cache_directory(). Throws examples::CacheError unless the directory is the user's own.
 std::filesystem::path ensure(const std::filesystem::path& cache, const Options& options,
                              const Progress& progress = {});
 

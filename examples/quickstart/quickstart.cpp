@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "../common/check.hpp"
+#include "../common/finite.hpp"
 #include "../common/interrupt.hpp"
 #include "../common/progress.hpp"
 #include "../common/watch.hpp"
@@ -37,7 +38,7 @@ namespace fs = std::filesystem;
 using Milliseconds = std::chrono::duration<double, std::milli>;
 
 struct Options {
-  fs::path data, cache = fs::temp_directory_path();
+  fs::path data, cache;
   std::uint64_t records = synthetic::Options{}.train;  // of the synthetic set
   std::int64_t batch = 256;
   std::uint64_t seed = 1;
@@ -214,8 +215,8 @@ void describe(CLI::App& app, Options& options) {
   penstock::PrefetcherOptions& pipeline = options.pipeline;
   app.add_option("--data", options.data,
                  "Directory of CIFAR-10's binary version; without it, a synthetic set is made");
-  app.add_option("--cache", options.cache, "Where the synthetic set is kept")
-      ->capture_default_str();
+  app.add_option("--cache", options.cache,
+                 "Where the synthetic set is kept: by default ~/.cache/penstock");
   app.add_option("--records", options.records, "Training records of the synthetic set")
       ->check(CLI::Range(5, 1'000'000'000))
       ->capture_default_str();
@@ -245,10 +246,10 @@ void describe(CLI::App& app, Options& options) {
                "times");
   app.add_option("--slow-source", options.slow_source,
                  "Milliseconds to add to the filling of a batch")
-      ->check(CLI::NonNegativeNumber);
+      ->check(examples::finite(0, 1e6));
   app.add_option("--slow-compute", options.slow_compute,
                  "Milliseconds to add to the step of a batch")
-      ->check(CLI::NonNegativeNumber);
+      ->check(examples::finite(0, 1e6));
 }
 
 int report(const std::exception& error, int exit_code) {

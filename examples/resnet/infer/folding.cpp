@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 
 #include "model.hpp"
@@ -34,11 +35,17 @@ ModelConvolution folded(const ConvolutionNorm& layer, std::int64_t channels,
     if (!std::isfinite(factor))
       throw std::invalid_argument(layer.norm + ".running_var of channel " + std::to_string(k) +
                                   " is " + std::to_string(variance[k]));
+    const auto keep = [&](double value, std::vector<float>& values, const std::string& name) {
+      if (!(std::abs(value) <= static_cast<double>(std::numeric_limits<float>::max())))
+        throw std::invalid_argument(name + " of channel " + std::to_string(k) +
+                                    " is not finite when " + layer.norm + " is folded into it");
+      values.push_back(static_cast<float>(value));
+    };
     for (std::size_t i = 0; i < filter; ++i)
-      result.weights.push_back(
-          static_cast<float>(static_cast<double>(weights[k * filter + i]) * factor));
-    result.bias.push_back(
-        static_cast<float>(static_cast<double>(beta[k]) - static_cast<double>(mean[k]) * factor));
+      keep(static_cast<double>(weights[k * filter + i]) * factor, result.weights,
+           layer.convolution + ".weight");
+    keep(static_cast<double>(beta[k]) - static_cast<double>(mean[k]) * factor, result.bias,
+         layer.norm + ".bias");
   }
   return result;
 }

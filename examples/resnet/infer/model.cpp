@@ -9,6 +9,8 @@
 #include <span>
 #include <stdexcept>
 
+#include "../model/json_fields.hpp"
+
 namespace resnet {
 
 // Beside the enumerations, where argument-dependent lookup finds them.
@@ -43,13 +45,30 @@ std::string write_notes(const Model& model) {
   return json.dump();
 }
 
-/// An enumerator by its name; nlohmann's own conversion takes an unknown name for the first.
-template <class Enum>
-Enum enumerator(const Json& json, const char* key) {
-  const auto value = json.at(key).get<Enum>();
-  if (Json(value) != json.at(key))
-    throw std::invalid_argument(std::string(key) + " is " + json.at(key).dump());
-  return value;
+/// What is read, at most: sizes of tensors stay far from the end of 64 bits.
+constexpr std::int64_t most_channels = 1024, most_pixels = 1 << 14, most_images = 1 << 20,
+                       most_classes = 1 << 24;
+
+std::string version_text(const Json& json) {
+  return json.is_number() ? json.dump() : json.type_name();  // Whatever else it is may be long.
+}
+
+Extents image_of(const Json& json) {
+  if (!json.is_array() || json.size() != 3)
+    throw std::invalid_argument("image is no list of channels, height and width");
+  return {1, in_range<std::int64_t>(json[0], "image", 1, most_channels),
+          in_range<std::int64_t>(json[1], "image", 1, most_pixels),
+          in_range<std::int64_t>(json[2], "image", 1, most_pixels)};
+}
+
+std::vector<std::int64_t> batches_of(const Json& json) {
+  std::vector<std::int64_t> batches;
+  if (json.is_array())
+    for (const Json& size : json)
+      batches.push_back(in_range<std::int64_t>(size, "batches", 1, most_images));
+  if (batches.empty() || !std::is_sorted(batches.begin(), batches.end()))
+    throw std::invalid_argument("batches is no ascending list of batch sizes");
+  return batches;
 }
 
 Model read_notes(const File& file) {
@@ -59,23 +78,20 @@ Model read_notes(const File& file) {
   try {
     const Json json = Json::parse(text->second);
     if (json.at("version") != version)
-      file.fail("is of version " + json.at("version").dump() + ", and this program reads " +
+      file.fail("is of version " + version_text(json.at("version")) + ", and this program reads " +
                 std::to_string(version) + ": prepare it again");
     Model model;
-    model.architecture = architecture_of(json.at("model").get<std::string>(),
-                                         json.at("classes").get<std::int64_t>());
-    const auto image = json.at("image").get<std::array<std::int64_t, 3>>();
-    model.image = {1, image[0], image[1], image[2]};
-    model.precision = enumerator<Precision>(json, "precision");
-    model.format = enumerator<Format>(json, "format");
-    model.fusion = enumerator<Fusion>(json, "fusion");
-    json.at("batches").get_to(model.batches);
-    if (model.batches.empty() || model.batches.front() < 1 ||
-        !std::is_sorted(model.batches.begin(), model.batches.end()))
-      file.fail("has no ascending list of batch sizes");
+    model.architecture =
+        architecture_of(json.at("model").get<std::string>(),
+                        integer_of<std::int64_t>(json, "classes", 1, most_classes));
+    model.image = image_of(json.at("image"));
+    model.precision = enumerator_of<Precision>(json, "precision");
+    model.format = enumerator_of<Format>(json, "format");
+    model.fusion = enumerator_of<Fusion>(json, "fusion");
+    model.batches = batches_of(json.at("batches"));
     return model;
   } catch (const Json::exception& error) {
-    file.fail(std::string("the notes cannot be read: ") + error.what());
+    file.fail("the notes cannot be read: " + reason_of(error));
   } catch (const std::invalid_argument& error) {
     file.fail(std::string("the notes cannot be used: ") + error.what());
   }
@@ -165,7 +181,10 @@ void save_model(const std::filesystem::path& path, const Model& model) {
 }
 
 Model load_model(const std::filesystem::path& path) {
-  const File file = safetensors::read(path);
+  return model_of(safetensors::read(path));
+}
+
+Model model_of(const File& file) {
   Model model = read_notes(file);
   const Layers layers = layers_of(model.architecture, model.image);
   const bool int8 = model.precision == Precision::int8;

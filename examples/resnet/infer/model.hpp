@@ -60,7 +60,8 @@ std::vector<ConvolutionPlace> convolutions_of(const Layers& layers);
 /// The values of a tensor that must have this shape; throws when there is none.
 using TensorSource =
     std::function<std::vector<float>(const std::string& name, const std::vector<std::int64_t>&)>;
-/// Of a checkpoint or a file of PyTorch's, which outlives it. Throws safetensors::FormatError.
+/// Of a checkpoint or a file of PyTorch's, which outlives it. Throws safetensors::FormatError, also
+/// for a value that is not finite.
 TensorSource tensors_of(const safetensors::File& file);
 /// How many there are, by the last layer's bias. Throws safetensors::FormatError.
 std::int64_t classes_of(const safetensors::File& weights);
@@ -68,7 +69,8 @@ std::int64_t classes_of(const safetensors::File& weights);
 TensorSource tensors_of(const NetworkState& state, const ParameterTable& table);
 
 /// weights * gamma / sqrt(variance + epsilon), beta - mean * gamma / sqrt(variance + epsilon): in
-/// double, then rounded to float.
+/// double, then rounded to float. Throws std::invalid_argument, with the tensor's name and the
+/// channel, for what is then not finite.
 Model fold(const Architecture& architecture, const Extents& image, const TensorSource& tensors);
 
 /// Of a network as training starts it: to measure, where there are no weights.
@@ -78,6 +80,8 @@ Model untrained(const Architecture& architecture, const Extents& image, std::uin
 void save_model(const std::filesystem::path& path, const Model& model);
 /// Throws safetensors::FormatError for a file that save_model did not write, or that is damaged.
 Model load_model(const std::filesystem::path& path);
+/// The same of a file that was read.
+Model model_of(const safetensors::File& file);
 /// Where the plans of a prepared file are: beside it.
 std::filesystem::path plan_file_of(const std::filesystem::path& model);
 

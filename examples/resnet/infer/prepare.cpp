@@ -8,8 +8,11 @@
 #include <cstdio>
 #include <exception>
 #include <map>
+#include <optional>
 #include <string>
+#include <system_error>
 
+#include "../../common/atomic_file.hpp"
 #include "../../common/interrupt.hpp"
 #include "../../common/progress.hpp"
 #include "../../data/cifar10.hpp"
@@ -65,14 +68,21 @@ Model in_precision(Model model, const PrepareOptions& options, const fs::path& d
   return model;
 }
 
-/// Under another name, so that plans which are there already are not taken for those that are asked
-/// for.
-fs::path fresh_plan_file(const fs::path& out) {
-  fs::path plans = plan_file_of(out);
-  plans += ".partial";
-  fs::remove(plans);
-  return plans;
-}
+/// Under a name of its own, so that plans which are there already are not taken for those that are
+/// asked for. It is gone at the end.
+struct FreshPlanFile {
+  explicit FreshPlanFile(const fs::path& out)
+      : path(examples::partial_name(plan_file_of(out))), entered(path.string()) {}
+  ~FreshPlanFile() {
+    std::error_code none;
+    fs::remove(path, none);
+  }
+  FreshPlanFile(const FreshPlanFile&) = delete;
+  FreshPlanFile& operator=(const FreshPlanFile&) = delete;
+
+  const fs::path path;
+  const examples::PartialName entered;
+};
 
 /// How many convolutions of each batch size are run in which way.
 void print_engines(const InferenceNetwork& network) {
@@ -87,18 +97,18 @@ void print_engines(const InferenceNetwork& network) {
   }
 }
 
-void check(const InferenceNetwork& network, const Architecture& architecture, const File& weights,
-           const PrepareOptions& options, const fs::path& data) {
+Agreement check(const InferenceNetwork& network, const Architecture& architecture,
+                const File& weights, const PrepareOptions& options, const fs::path& data) {
   const penstock::RecordFile records({cifar10::test_file(data)}, cifar10::record_bytes);
   const Extents& image = network.image();
   const LabelledImages images(records, static_cast<std::int32_t>(image.h));
   const std::uint64_t count = std::min(options.check_images, images.size());
   Original original(architecture, image, std::min<std::int64_t>(image.n, 64), tensors_of(weights));
-  Agreement agreement;
-  {
-    examples::Progress progress("test images", count);
-    agreement = compare(network, original, images, count, telling(progress));
-  }
+  examples::Progress progress("test images", count);
+  return compare(network, original, images, count, telling(progress));
+}
+
+void print(const Agreement& agreement, const InferenceNetwork& network) {
   std::printf("top-1 agreement with the network in fp32, on %lld test images: %.2f %%\n",
               static_cast<long long>(agreement.images), 100 * agreement.same_part());
   if (network.classes() == cifar10::classes)
@@ -118,8 +128,8 @@ void prepare(const PrepareOptions& options) {
 
   const auto begin = std::chrono::steady_clock::now();
   penstock::Stream stream;
-  const fs::path plans = fresh_plan_file(options.out);
-  InferenceNetwork network(model, {.plans = options.plans, .plan_file = plans}, stream.get());
+  const FreshPlanFile plans(options.out);
+  InferenceNetwork network(model, {.plans = options.plans, .plan_file = plans.path}, stream.get());
   model.batches = network.batches();  // in order, each once
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   std::printf("plans on %s, in %.1f s\n", operations_name().c_str(), took.count());
@@ -127,10 +137,18 @@ void prepare(const PrepareOptions& options) {
   if (examples::interrupted()) throw Interrupted();
   // The plans first: who finds the model finds them too.
   network.save_plans();
-  if (fs::exists(plans)) fs::rename(plans, plan_file_of(options.out));
+  if (fs::exists(plans.path)) fs::rename(plans.path, plan_file_of(options.out));
+  std::optional<Agreement> agreement;
+  std::exception_ptr interrupt;
+  try {  // Before it is saved: a network of no finite answers must not replace a good one.
+    if (options.check_images != 0) agreement = check(network, architecture, weights, options, data);
+  } catch (const Interrupted&) {
+    interrupt = std::current_exception();
+  }
   save_model(options.out, model);
   std::printf("%s: %s\n", options.out.c_str(), name_of(model.precision).c_str());
-  if (options.check_images != 0) check(network, architecture, weights, options, data);
+  if (interrupt) std::rethrow_exception(interrupt);
+  if (agreement) print(*agreement, network);
 }
 
 }  // namespace

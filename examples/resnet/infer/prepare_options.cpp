@@ -29,7 +29,8 @@ const std::map<std::string, CalibrationMethod> methods = {
 void add_data_options(CLI::App& app, PrepareOptions& options) {
   app.add_option("--data", options.data,
                  "Directory of CIFAR-10's binary version; without it, a synthetic set is made");
-  app.add_option("--cache", options.cache, "Where the synthetic set is kept");
+  app.add_option("--cache", options.cache,
+                 "Where the synthetic set is kept: by default ~/.cache/penstock");
   app.add_option("--records", options.records, "Training records of the synthetic set")
       ->check(CLI::Range(5, 1 << 24));
   app.add_option("--test-records", options.test_records, "Test records of the synthetic set")

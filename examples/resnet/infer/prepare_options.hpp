@@ -27,7 +27,7 @@ struct PrepareOptions {
   CalibrationMethod calibration = CalibrationMethod::entropy;
   std::uint64_t calibration_images = 512;
   std::uint64_t check_images = 1000;  ///< 0: nothing is compared
-  std::filesystem::path data, cache = std::filesystem::temp_directory_path();
+  std::filesystem::path data, cache;
   std::uint64_t records = 50'000, test_records = 10'000;  ///< of the made-up set, without `data`
 };
 

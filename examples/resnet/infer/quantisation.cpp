@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <penstock/cuda.hpp>
 #include <stdexcept>
 #include <string>
@@ -15,9 +16,11 @@ namespace {
 
 constexpr float most = 127;
 
-/// The value of 1 when `largest` becomes 127. Nothing but zeros: any will do.
+/// The value of 1 when `largest` becomes 127. Nothing but zeros, or what is as good as none: any
+/// will do. A scale of few digits would make more than 127 of `largest`.
 float scale_of(float largest) {
-  return largest > 0 ? largest / most : 1;
+  const float scale = largest / most;
+  return scale >= std::numeric_limits<float>::min() ? scale : 1;
 }
 
 /// Of one channel's weights: into `quantised`.

@@ -2,15 +2,18 @@
 #include "checkpoint.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <span>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
-#include "safetensors.hpp"
+#include "json_fields.hpp"
 
 namespace resnet {
 namespace {
@@ -21,7 +24,9 @@ using safetensors::Tensor;
 
 constexpr const char* momentum_prefix = "momentum.";
 constexpr const char* tracked_suffix = ".num_batches_tracked";
+constexpr const char* variance_suffix = ".running_var";
 constexpr const char* notes_key = "penstock";
+constexpr double smallest_scale = std::numeric_limits<float>::denorm_min();
 
 std::size_t index(std::int64_t number) {
   return static_cast<std::size_t>(number);
@@ -29,12 +34,8 @@ std::size_t index(std::int64_t number) {
 
 // ---- What is in the metadata --------------------------------------------------------------------
 
-NLOHMANN_JSON_SERIALIZE_ENUM(Decay, {{Decay::cosine, "cosine"},
-                                     {Decay::steps, "steps"},
-                                     {Decay::constant, "constant"}})
-
 Json to_json(const SgdOptions& sgd) {
-  return {{"decay", sgd.schedule.decay},
+  return {{"decay", static_cast<int>(sgd.schedule.decay)},
           {"base", sgd.schedule.base},
           {"warmup_steps", sgd.schedule.warmup_steps},
           {"total_steps", sgd.schedule.total_steps},
@@ -43,15 +44,22 @@ Json to_json(const SgdOptions& sgd) {
           {"growth_interval", sgd.growth_interval}};
 }
 
+/// Steps and batches of a run, at most: sums of some stay far from the end of 64 bits.
+constexpr std::int64_t most_steps = std::int64_t{1} << 53;
+constexpr std::int64_t most_int = std::numeric_limits<std::int32_t>::max();
+constexpr double most_float = 1e30;
+
 SgdOptions sgd_of(const Json& json) {
   SgdOptions sgd;
-  json.at("decay").get_to(sgd.schedule.decay);
-  json.at("base").get_to(sgd.schedule.base);
-  json.at("warmup_steps").get_to(sgd.schedule.warmup_steps);
-  json.at("total_steps").get_to(sgd.schedule.total_steps);
-  json.at("momentum").get_to(sgd.momentum);
-  json.at("weight_decay").get_to(sgd.weight_decay);
-  json.at("growth_interval").get_to(sgd.growth_interval);
+  Schedule& schedule = sgd.schedule;
+  schedule.decay =
+      static_cast<Decay>(integer_of<int>(json, "decay", 0, static_cast<int>(Decay::constant)));
+  schedule.base = number_of(json, "base", 0, most_float);
+  schedule.total_steps = integer_of<std::int64_t>(json, "total_steps", 0, most_steps);
+  schedule.warmup_steps = integer_of<std::int64_t>(json, "warmup_steps", 0, most_steps);
+  sgd.momentum = number_of(json, "momentum", 0, 1);
+  sgd.weight_decay = number_of(json, "weight_decay", 0, most_float);
+  sgd.growth_interval = integer_of<std::int32_t>(json, "growth_interval", 1, most_int);
   return sgd;
 }
 
@@ -65,24 +73,6 @@ std::string write_notes(const NetworkState& state, const CheckpointNotes& notes)
   return json.dump();
 }
 
-CheckpointNotes read_notes(const File& file, NetworkState& state) {
-  const auto text = file.metadata.find(notes_key);
-  if (text == file.metadata.end()) return {};
-  CheckpointNotes notes;
-  try {
-    const Json json = Json::parse(text->second);
-    json.at("step").get_to(state.step);
-    json.at("scale").get_to(state.loss_scale.scale);
-    json.at("good_steps").get_to(state.loss_scale.good_steps);
-    json.at("skipped").get_to(state.loss_scale.skipped);
-    json.at("texts").get_to(notes.texts);
-    if (json.contains("sgd")) notes.sgd = sgd_of(json.at("sgd"));
-  } catch (const Json::exception& error) {
-    file.fail(std::string("the metadata's notes cannot be read: ") + error.what());
-  }
-  return notes;
-}
-
 // ---- Tensors ------------------------------------------------------------------------------------
 
 /// Tensors for a file, with their bytes.
@@ -94,6 +84,15 @@ class TensorList {
     const auto bytes = std::as_bytes(std::span(values));
     const std::vector<std::byte>& kept = memory_.emplace_back(bytes.begin(), bytes.end());
     tensors_.push_back({name, dtype, shape, kept});
+  }
+  /// Throws std::runtime_error for a value that is not finite.
+  void add_floats(const std::string& name, const std::vector<std::int64_t>& shape,
+                  const std::vector<float>& values) {
+    if (!std::all_of(values.begin(), values.end(),
+                     [](float value) { return std::isfinite(value); }))
+      throw std::runtime_error("no checkpoint is written: \"" + name +
+                               "\" has a value that is not finite: lower the learning rate");
+    add(name, "F32", shape, values);
   }
   const std::vector<Tensor>& tensors() const { return tensors_; }
 
@@ -140,6 +139,9 @@ std::int64_t read_tracked(const File& file, const ParameterTable& table) {
       file.fail("\"" + tensor.name + "\" is of type " + tensor.dtype + ", and I64 is wanted");
     std::int64_t tracked = 0;
     std::memcpy(&tracked, tensor.bytes.data(), sizeof(tracked));
+    if (tracked < 0 || tracked > most_steps)
+      file.fail("\"" + tensor.name + "\" is " + std::to_string(tracked) +
+                ", which is no number of batches");
     most = std::max(most, tracked);
   }
   return most;
@@ -171,24 +173,48 @@ void save_checkpoint(const std::filesystem::path& path, const Network& network,
   const ParameterTable& table = network.table();
   TensorList list;
   for (const Parameter& parameter : table.parameters())
-    list.add(parameter.name, "F32", parameter.shape, gather(table, parameter, state.parameters));
+    list.add_floats(parameter.name, parameter.shape, gather(table, parameter, state.parameters));
   for (const Statistic& statistic : table.statistics()) {
     const auto first = state.statistics.begin() + statistic.offset;
-    list.add(statistic.name, "F32", {statistic.channels},
-             std::vector<float>(first, first + statistic.channels));
+    list.add_floats(statistic.name, {statistic.channels},
+                    std::vector<float>(first, first + statistic.channels));
   }
   for (const std::string& norm : table.norms())
     list.add(norm + tracked_suffix, "I64", {}, std::vector{state.batches_tracked});
   for (const Parameter& parameter : table.parameters())
-    list.add(momentum_prefix + parameter.name, "F32", parameter.shape,
-             gather(table, parameter, state.momenta));
+    list.add_floats(momentum_prefix + parameter.name, parameter.shape,
+                    gather(table, parameter, state.momenta));
   safetensors::write(path, list.tensors(),
                      {{"format", "pt"}, {notes_key, write_notes(state, notes)}});
 }
 
+CheckpointNotes read_notes(const File& file, NetworkState& state) {
+  const auto text = file.metadata.find(notes_key);
+  if (text == file.metadata.end()) return {};
+  CheckpointNotes notes;
+  try {
+    const Json json = Json::parse(text->second);
+    LossScale& loss_scale = state.loss_scale;
+    state.step = integer_of<std::int64_t>(json, "step", 0, most_steps);
+    loss_scale.scale = number_of(json, "scale", smallest_scale, std::numeric_limits<float>::max());
+    loss_scale.good_steps = integer_of<std::int32_t>(json, "good_steps", 0, most_int);
+    loss_scale.skipped = integer_of<std::int32_t>(json, "skipped", 0, most_int);
+    json.at("texts").get_to(notes.texts);
+    if (json.contains("sgd")) notes.sgd = sgd_of(json.at("sgd"));
+  } catch (const Json::exception& error) {
+    file.fail("the metadata's notes cannot be read: " + reason_of(error));
+  } catch (const std::invalid_argument& error) {
+    file.fail(std::string("the metadata's notes cannot be used: ") + error.what());
+  }
+  return notes;
+}
+
 CheckpointNotes load_checkpoint(const std::filesystem::path& path, Network& network,
                                 cudaStream_t stream) {
-  const File file = safetensors::read(path);
+  return load_checkpoint(safetensors::read(path), network, stream);
+}
+
+CheckpointNotes load_checkpoint(const File& file, Network& network, cudaStream_t stream) {
   const ParameterTable& table = network.table();
   check_names(file, table);
   NetworkState state;
@@ -207,6 +233,9 @@ CheckpointNotes load_checkpoint(const std::filesystem::path& path, Network& netw
   for (const Statistic& statistic : table.statistics()) {
     const std::vector<float> values =
         file.floats(tensor_of_shape(file, statistic.name, {statistic.channels}));
+    if (statistic.name.ends_with(variance_suffix) &&
+        *std::min_element(values.begin(), values.end()) < 0)
+      file.fail("\"" + statistic.name + "\" has a variance below 0");
     std::copy(values.begin(), values.end(), state.statistics.begin() + statistic.offset);
   }
   state.batches_tracked = read_tracked(file, table);

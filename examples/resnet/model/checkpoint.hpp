@@ -22,6 +22,7 @@
 #include <string>
 
 #include "network.hpp"
+#include "safetensors.hpp"
 
 namespace resnet {
 
@@ -30,14 +31,25 @@ struct CheckpointNotes {
   std::map<std::string, std::string> texts;  ///< the program's own, by name
 };
 
-/// The file appears whole or not at all. Waits for the stream. Throws std::system_error.
+/// The file appears whole or not at all, whoever else writes it at the same time. Waits for the
+/// stream. Throws std::system_error, and std::runtime_error for a value that is not finite: then
+/// the old file stays.
 void save_checkpoint(const std::filesystem::path& path, const Network& network,
                      const CheckpointNotes& notes, cudaStream_t stream);
 
 /// Takes files of PyTorch too: then momenta and counters are as at the start. Values may be F32,
 /// F16, BF16 or F64. Throws safetensors::FormatError, and leaves the network as it was, for a file
-/// that is not whole, and for a tensor that is missing, unknown, or of another shape or type.
+/// that is not whole, for a tensor that is missing, unknown, of another shape or type, or that has
+/// a value that is not finite, and for notes that are out of their range.
 CheckpointNotes load_checkpoint(const std::filesystem::path& path, Network& network,
                                 cudaStream_t stream);
+/// The same of a file that was read.
+CheckpointNotes load_checkpoint(const safetensors::File& file, Network& network,
+                                cudaStream_t stream);
+
+/// The notes in a file's metadata; `state` gets its counters and its loss scale. Throws
+/// safetensors::FormatError for notes that cannot be read, and for a field that is out of its
+/// range.
+CheckpointNotes read_notes(const safetensors::File& file, NetworkState& state);
 
 }  // namespace resnet

@@ -377,6 +377,7 @@ void Network::step(const SgdOptions& sgd, cudaStream_t stream) {
   state.other_gradients = other_gradients_.data();
   state.step = step_.data();
   state.loss_scale = options_.loss_scale ? loss_scale_.data() : nullptr;
+  state.metrics = metrics_.data();
   ops_.sgd(state, sgd, stream);
 }
 

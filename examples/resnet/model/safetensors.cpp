@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "safetensors.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
-#include <cerrno>
+#include <cctype>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
-#include <system_error>
 #include <utility>
+
+#include "../../common/atomic_file.hpp"
+#include "../../common/read_file.hpp"
+#include "json_fields.hpp"
 
 namespace resnet::safetensors {
 namespace {
@@ -49,33 +48,46 @@ std::optional<std::uint64_t> bytes_of(const std::vector<std::int64_t>& shape,
   return bytes;
 }
 
-std::vector<std::byte> read_bytes(const File& file) {
-  std::ifstream in(file.path, std::ios::binary | std::ios::ate);
-  if (!in) file.fail("cannot be read: " + std::generic_category().message(errno));
-  std::vector<std::byte> bytes(static_cast<std::size_t>(in.tellg()));
-  in.seekg(0);
-  in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  if (!in) file.fail("cannot be read to its end");
-  return bytes;
+/// A name of the file's, as messages have it: on one line, and not too long.
+std::string in_quotes(const std::string& name) {
+  constexpr std::size_t longest = 100;
+  std::string text = name.substr(0, longest);
+  for (char& c : text)
+    if (std::iscntrl(static_cast<unsigned char>(c)) != 0) c = '?';
+  return '"' + text + (name.size() > longest ? "...\"" : "\"");
 }
 
-/// A name that comes twice is an error, which the JSON library would not notice.
-Json parse_header(const File& file, std::string_view text) {
-  if (text.empty() || text.front() != '{') file.fail("the header does not begin with {");
-  std::set<std::string> names;
-  std::string twice;
-  const auto note = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (depth == 1 && event == Json::parse_event_t::key &&
-        !names.insert(parsed.get<std::string>()).second)
-      twice = parsed.get<std::string>();
+/// Looks at a header while it is parsed. A name that comes twice is an error, which the JSON
+/// library would not notice; and no header needs to be deep: what is deep is not worth its memory.
+class HeaderRules {
+ public:
+  explicit HeaderRules(const File& file) : file_(file) {}
+
+  bool operator()(int depth, Json::parse_event_t event, const Json& parsed) {
+    constexpr int deepest = 4;
+    if (depth > deepest) file_.fail("the header is no safetensors header: it is too deep");
+    if (event == Json::parse_event_t::object_start) names_.emplace_back();
+    if (event == Json::parse_event_t::object_end) names_.pop_back();
+    if (event == Json::parse_event_t::key &&
+        !names_.back().insert(parsed.get<std::string>()).second)
+      file_.fail("the header has " + in_quotes(parsed.get<std::string>()) + " twice");
     return true;
-  };
+  }
+
+ private:
+  const File& file_;
+  std::vector<std::set<std::string>> names_;  // of the objects that are open
+};
+
+Json parse_json(const File& file, std::string_view text) {
+  if (text.empty() || text.front() != '{') file.fail("the header does not begin with {");
   try {
-    Json header = Json::parse(text, note);
-    if (!twice.empty()) file.fail("the header has \"" + twice + "\" twice");
-    return header;
+    return Json::parse(text, [rules = HeaderRules(file)](int depth, Json::parse_event_t event,
+                                                         Json& parsed) mutable {
+      return rules(depth, event, parsed);
+    });
   } catch (const Json::exception& error) {
-    file.fail(std::string("the header is no JSON: ") + error.what());
+    file.fail("the header is no JSON: " + reason_of(error));
   }
 }
 
@@ -93,23 +105,23 @@ std::vector<std::uint64_t> numbers(const File& file, const std::string& name, co
                              number.get<std::uint64_t>() <=
                                  std::uint64_t{std::numeric_limits<std::int64_t>::max()};
                     });
-  if (!good) file.fail("\"" + name + "\" has no good " + key);
+  if (!good) file.fail(in_quotes(name) + " has no good " + key);
   return found->get<std::vector<std::uint64_t>>();
 }
 
 Place parse_tensor(const File& file, const Json& entry, Tensor& tensor) {
-  const std::string quoted = "\"" + tensor.name + "\"";
+  const std::string name = in_quotes(tensor.name);
   if (!entry.is_object() || !entry.contains("dtype") || !entry["dtype"].is_string())
-    file.fail(quoted + " has no dtype");
+    file.fail(name + " has no dtype");
   tensor.dtype = entry["dtype"].get<std::string>();
   for (const std::uint64_t extent : numbers(file, tensor.name, entry, "shape"))
     tensor.shape.push_back(static_cast<std::int64_t>(extent));
   const std::vector<std::uint64_t> offsets = numbers(file, tensor.name, entry, "data_offsets");
-  if (offsets.size() != 2 || offsets[0] > offsets[1]) file.fail(quoted + " has bad data_offsets");
+  if (offsets.size() != 2 || offsets[0] > offsets[1]) file.fail(name + " has bad data_offsets");
   const auto element = element_bytes(tensor.dtype);
-  if (!element) file.fail(quoted + " is of an unknown type, " + tensor.dtype);
+  if (!element) file.fail(name + " is of an unknown type, " + in_quotes(tensor.dtype));
   if (bytes_of(tensor.shape, *element) != offsets[1] - offsets[0])
-    file.fail(quoted + " has " + std::to_string(offsets[1] - offsets[0]) +
+    file.fail(name + " has " + std::to_string(offsets[1] - offsets[0]) +
               " bytes, which is not what its shape needs");
   return {offsets[0], offsets[1]};
 }
@@ -118,7 +130,7 @@ Metadata parse_metadata(const File& file, const Json& entry) {
   Metadata metadata;
   if (!entry.is_object()) file.fail("__metadata__ is no object");
   for (const auto& [key, value] : entry.items()) {
-    if (!value.is_string()) file.fail("__metadata__ has \"" + key + "\", which is no text");
+    if (!value.is_string()) file.fail("__metadata__ has " + in_quotes(key) + ", which is no text");
     metadata[key] = value.get<std::string>();
   }
   return metadata;
@@ -133,7 +145,7 @@ void check_places(const File& file, std::vector<std::pair<Place, std::string>> p
   std::uint64_t end = 0;
   for (const auto& [place, name] : places) {
     if (place.begin != end)
-      file.fail("\"" + name + "\" begins at byte " + std::to_string(place.begin) +
+      file.fail(in_quotes(name) + " begins at byte " + std::to_string(place.begin) +
                 " of the data, and what is before it ends at " + std::to_string(end));
     end = place.end;
   }
@@ -177,35 +189,63 @@ void File::fail(const std::string& why) const {
 
 const Tensor& File::tensor(const std::string& name) const {
   const auto found = tensors.find(name);
-  if (found == tensors.end()) fail("has no \"" + name + "\"");
+  if (found == tensors.end()) fail("has no " + in_quotes(name));
   return found->second;
 }
 
-std::vector<float> File::floats(const Tensor& tensor) const {
+namespace {
+
+std::vector<float> converted(const File& file, const Tensor& tensor) {
   if (tensor.dtype == "F32") return convert<float>(tensor.bytes, [](float value) { return value; });
   if (tensor.dtype == "F64")
-    return convert<double>(tensor.bytes, [](double value) { return static_cast<float>(value); });
+    return convert<double>(tensor.bytes, [](double value) {
+      // A conversion of what no float can hold would be undefined.
+      constexpr double largest = std::numeric_limits<float>::max();
+      return std::abs(value) <= largest ? static_cast<float>(value)
+                                        : std::numeric_limits<float>::infinity();
+    });
   if (tensor.dtype == "F16") return convert<std::uint16_t>(tensor.bytes, from_half);
   if (tensor.dtype == "BF16") return convert<std::uint16_t>(tensor.bytes, from_bfloat);
-  fail("\"" + tensor.name + "\" is of type " + tensor.dtype + ", and floating point is wanted");
+  file.fail(in_quotes(tensor.name) + " is of type " + tensor.dtype +
+            ", and floating point is wanted");
 }
 
-File read(const std::filesystem::path& path) {
-  File file;
-  file.path = path;
-  file.data = read_bytes(file);
-  std::uint64_t header_size = 0;
-  if (file.data.size() < sizeof(header_size)) file.fail("is too short to be a safetensors file");
-  std::memcpy(&header_size, file.data.data(), sizeof(header_size));
-  if (header_size > largest_header) file.fail("is no safetensors file: its header is too long");
-  if (header_size > file.data.size() - sizeof(header_size))
-    file.fail("is cut short: within its header");
-  const std::string_view text(reinterpret_cast<const char*>(file.data.data()) + sizeof(header_size),
+}  // namespace
+
+std::vector<float> File::floats(const Tensor& tensor) const {
+  std::vector<float> values = converted(*this, tensor);
+  const auto bad = std::find_if_not(values.begin(), values.end(),
+                                    [](float value) { return std::isfinite(value); });
+  if (bad != values.end())
+    fail(in_quotes(tensor.name) + " has a value that is not finite, its element " +
+         std::to_string(bad - values.begin()));
+  return values;
+}
+
+// ---- Reading ------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr std::uint64_t length_bytes = sizeof(std::uint64_t);
+
+/// Bytes of the header, by a file's first bytes.
+std::uint64_t header_bytes(const File& file, std::uint64_t file_bytes) {
+  std::uint64_t size = 0;
+  if (file.data.size() < length_bytes) file.fail("is too short to be a safetensors file");
+  std::memcpy(&size, file.data.data(), length_bytes);
+  if (size > largest_header) file.fail("is no safetensors file: its header is too long");
+  if (size > file_bytes - length_bytes) file.fail("is cut short: within its header");
+  return size;
+}
+
+using Places = std::vector<std::pair<Place, std::string>>;
+
+/// All that the header says. `file.data` has it, and `data_bytes` are behind it in the file.
+Places parse_header(File& file, std::uint64_t header_size, std::uint64_t data_bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(file.data.data()) + length_bytes,
                               header_size);
-  const auto data =
-      std::span<const std::byte>(file.data).subspan(sizeof(header_size) + header_size);
-  const Json header = parse_header(file, text);
-  std::vector<std::pair<Place, std::string>> places;
+  const Json header = parse_json(file, text);
+  Places places;
   for (const auto& [name, entry] : header.items()) {
     if (name == metadata_key) {
       file.metadata = parse_metadata(file, entry);
@@ -215,11 +255,51 @@ File read(const std::filesystem::path& path) {
     tensor.name = name;
     places.emplace_back(parse_tensor(file, entry, tensor), name);
   }
-  check_places(file, places, data.size());
+  check_places(file, places, data_bytes);
+  return places;
+}
+
+void find_tensors(File& file, const Places& places, std::uint64_t header_size) {
+  const auto data = std::span<const std::byte>(file.data).subspan(length_bytes + header_size);
   for (const auto& [place, name] : places)
     file.tensors[name].bytes = data.subspan(place.begin, place.end - place.begin);
+}
+
+}  // namespace
+
+File parse(std::vector<std::byte> bytes, const std::filesystem::path& name) {
+  File file;
+  file.path = name;
+  file.data = std::move(bytes);
+  const std::uint64_t header_size = header_bytes(file, file.data.size());
+  const Places places =
+      parse_header(file, header_size, file.data.size() - length_bytes - header_size);
+  find_tensors(file, places, header_size);
   return file;
 }
+
+File read(const std::filesystem::path& path) {
+  File file;
+  file.path = path;
+  try {
+    examples::RegularFile bytes(path);
+    // The header first: memory is taken only for what it describes.
+    bytes.append(file.data, length_bytes);
+    const std::uint64_t header_size = header_bytes(file, bytes.size());
+    bytes.append(file.data, header_size);
+    if (file.data.size() < length_bytes + header_size) file.fail("is cut short: within its header");
+    const std::uint64_t data_bytes = bytes.size() - length_bytes - header_size;
+    const Places places = parse_header(file, header_size, data_bytes);
+    bytes.append(file.data, data_bytes);
+    if (file.data.size() != bytes.size()) file.fail("became shorter while it was read");
+    find_tensors(file, places, header_size);
+  } catch (const examples::ReadError& error) {
+    file.fail(std::string("cannot be read: ") + error.what());
+  }
+  return file;
+}
+
+// ---- Writing ------------------------------------------------------------------------------------
 
 namespace {
 
@@ -241,61 +321,15 @@ std::string make_header(const std::vector<Tensor>& tensors, const Metadata& meta
   return length + text;
 }
 
-class NewFile {
- public:
-  explicit NewFile(const std::filesystem::path& path)
-      : path_(path),
-        descriptor_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
-    if (descriptor_ < 0) fail();
-  }
-  ~NewFile() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
-
-  void write(const void* bytes, std::size_t size) {
-    const char* next = static_cast<const char*>(bytes);
-    while (size > 0) {
-      const ::ssize_t written = ::write(descriptor_, next, size);
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) fail();
-      next += written;
-      size -= static_cast<std::size_t>(written);
-    }
-  }
-  /// On the disk: a rename must not come to it before the bytes do.
-  void finish() {
-    if (::fsync(descriptor_) != 0 || ::close(std::exchange(descriptor_, -1)) != 0) fail();
-  }
-
- private:
-  [[noreturn]] void fail() const {
-    throw std::system_error(errno, std::generic_category(), "writing " + path_.string());
-  }
-
-  std::filesystem::path path_;
-  int descriptor_;
-};
-
 }  // namespace
 
 void write(const std::filesystem::path& path, const std::vector<Tensor>& tensors,
            const Metadata& metadata) {
   const std::string header = make_header(tensors, metadata);
-  std::filesystem::path partial = path;
-  partial += ".partial";
-  NewFile file(partial);
-  try {
-    file.write(header.data(), header.size());
-    for (const Tensor& tensor : tensors) file.write(tensor.bytes.data(), tensor.bytes.size());
-    file.finish();
-    std::filesystem::rename(partial, path);
-  } catch (...) {
-    std::error_code ignored;
-    std::filesystem::remove(partial, ignored);
-    throw;
-  }
+  examples::AtomicFile file(path);
+  file.write(header);
+  for (const Tensor& tensor : tensors) file.write(tensor.bytes.data(), tensor.bytes.size());
+  file.commit();
 }
 
 }  // namespace resnet::safetensors

@@ -46,16 +46,21 @@ struct File {
 
   /// Throws FormatError when it is not there.
   const Tensor& tensor(const std::string& name) const;
-  /// Of a tensor of F32, F16, BF16 or F64. Throws FormatError for another type.
+  /// Of a tensor of F32, F16, BF16 or F64. Throws FormatError for another type, and for a value
+  /// that is not finite.
   std::vector<float> floats(const Tensor& tensor) const;
   [[noreturn]] void fail(const std::string& why) const;
 };
 
-/// Throws FormatError for a file that is missing, cut short, or breaks a rule of the format.
+/// Throws FormatError for a file that is missing, cut short, or breaks a rule of the format. Takes
+/// no memory for data before the header is checked against the file's size.
 File read(const std::filesystem::path& path);
 
-/// The file appears whole or not at all: it is written under another name (".partial" behind it)
-/// and renamed. Throws std::system_error.
+/// The same of a file's bytes. `name` is for messages.
+File parse(std::vector<std::byte> bytes, const std::filesystem::path& name);
+
+/// The file appears whole or not at all, whoever else writes it at the same time
+/// (examples::AtomicFile). Throws std::system_error.
 void write(const std::filesystem::path& path, const std::vector<Tensor>& tensors,
            const Metadata& metadata);
 

@@ -88,7 +88,8 @@ struct PoolShape {
 };
 
 /// Pointers to `c` floats each. PyTorch's conventions: biased variance normalises, the unbiased one
-/// goes into the running variance; running = (1 - momentum) * running + momentum * batch.
+/// goes into the running variance; running = (1 - momentum) * running + momentum * batch, unless
+/// that of the batch is not finite.
 struct BatchNorm {
   const float* gamma = nullptr;
   const float* beta = nullptr;
@@ -111,11 +112,12 @@ struct Metrics {
   float loss = 0;     ///< sum over samples
   float correct = 0;  ///< samples whose label has the largest logit
   float samples = 0;
+  float skipped = 0;  ///< steps that the optimizer skipped (LossScale)
 };
 
-/// Dynamic loss scaling, all of it on the device. A step with an infinite or NaN gradient is
-/// skipped and halves the scale; `growth_interval` good steps in a row double it, while it stays
-/// finite.
+/// Dynamic loss scaling, all of it on the device. A step is skipped, and halves the scale, when its
+/// loss or one of its gradients is infinite or NaN: parameters and momenta stay as they are.
+/// `growth_interval` good steps in a row double the scale, while it stays finite.
 struct LossScale {
   float scale = 65536;
   std::int32_t good_steps = 0;
@@ -151,7 +153,8 @@ struct SgdState {
   const void* weight_gradients = nullptr;  ///< `weights` in the settings' precision
   const float* other_gradients = nullptr;  ///< `others`
   std::int64_t* step = nullptr;            ///< steps taken, skipped ones not counted
-  LossScale* loss_scale = nullptr;         ///< null: gradients are not scaled
+  LossScale* loss_scale = nullptr;         ///< null: gradients are not scaled, no step is skipped
+  Metrics* metrics = nullptr;              ///< null: skipped steps are not added to any
 };
 
 class Operations {
@@ -244,7 +247,8 @@ class Operations {
                                cudaStream_t) = 0;
 
   /// Adds loss and hits of n samples to `metrics`. Writes logit_gradient, unless null: that of the
-  /// mean loss, times loss_scale->scale unless that is null.
+  /// mean loss, times loss_scale->scale unless that is null; NaN for a sample whose loss is not
+  /// finite.
   virtual void cross_entropy(std::int64_t n, std::int64_t classes, const float* logits,
                              const std::int32_t* labels, const LossScale* loss_scale,
                              float* logit_gradient, Metrics* metrics, cudaStream_t) = 0;

@@ -9,6 +9,7 @@
 #include <penstock/record_file.hpp>
 #include <stdexcept>
 
+#include "../../common/finite.hpp"
 #include "../../common/interrupt.hpp"
 #include "../../data/cifar10.hpp"
 #include "../../data/synthetic.hpp"
@@ -96,13 +97,16 @@ std::optional<int> parse(int argc, char** argv, const std::string& about, Option
       ->check(CLI::Range(8, 4096));
   app.add_option("--batch", options.batch, "Samples in a batch")->check(CLI::Range(1, 1 << 20));
   auto* const steps =
-      app.add_option("--steps", options.steps, "Measured steps")->check(CLI::PositiveNumber);
+      app.add_option("--steps", options.steps, "Measured steps")->check(CLI::Range(1, 1 << 30));
   app.add_option("--epochs", options.epochs, "Measured epochs, instead of --steps")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 1 << 20))
       ->excludes(steps);
   app.add_option("--warmup", options.warmup, "Steps before the measured ones")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, 1 << 30));
   app.add_option("--seed", options.seed, "Of weights, order and augmentation");
+  app.add_option("--rate", options.rate,
+                 "Learning rate behind the warm-up; else by batch and model, see schedule.hpp")
+      ->check(examples::finite(1e-30, 1e30));
   app.add_option("--workers", options.workers, "Threads that load")->check(CLI::Range(1, 1024));
   app.add_option("--precision", options.precision, "fp32, tf32, fp16 or bf16")
       ->transform(CLI::CheckedTransformer(precisions));
@@ -115,7 +119,8 @@ std::optional<int> parse(int argc, char** argv, const std::string& about, Option
                "Rungs with a prefetcher, T12 and on: what it waits for, while it runs");
   app.add_option("--data", options.data,
                  "Directory of CIFAR-10's binary version; without it, a synthetic set is made");
-  app.add_option("--cache", options.cache, "Where the synthetic set is kept");
+  app.add_option("--cache", options.cache,
+                 "Where the synthetic set is kept: by default ~/.cache/penstock");
   app.add_option("--records", options.records, "Training records of the synthetic set")
       ->check(CLI::Range(5, 1 << 24));
   app.add_option("--save", options.save,

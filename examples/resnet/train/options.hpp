@@ -27,11 +27,12 @@ struct Options {
   std::int64_t epochs = 0;  ///< not 0: so many are measured, whatever `steps` says
   std::uint64_t seed = 1;
   int workers = 8;
+  float rate = 0;                      ///< behind the warm-up; 0: the usual one (schedule.hpp)
   std::optional<Precision> precision;  ///< none: the rung's own
   bool exhaustive = false;             ///< rungs that time plans (T6 and on) time all there are
   bool synthetic = false;              ///< one batch, on the device from the start
   bool watch = false;                  ///< what the pipeline waits for, in place of the progress
-  std::filesystem::path data, cache = std::filesystem::temp_directory_path();
+  std::filesystem::path data, cache;
   std::uint64_t records = 50'000;  ///< of the made-up set, without `data`
   std::filesystem::path save, load, json;
   std::filesystem::path plans;  ///< read from and kept in: a second start is fast

@@ -10,7 +10,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
+#include <limits>
 #include <string>
 
 #include "../ops/ops.hpp"
@@ -22,7 +24,8 @@ class Pace {
  public:
   /// The metrics of one step.
   void tell(const Metrics& metrics) {
-    loss_.store(metrics.loss / metrics.samples, std::memory_order_relaxed);
+    if (std::isfinite(metrics.loss))  // Else the step was skipped.
+      loss_.store(metrics.loss / metrics.samples, std::memory_order_relaxed);
     images_.store(images() + static_cast<double>(metrics.samples), std::memory_order_release);
   }
 
@@ -44,7 +47,7 @@ class Pace {
  private:
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::atomic<double> images_{0};
-  std::atomic<float> loss_{0};
+  std::atomic<float> loss_{std::numeric_limits<float>::quiet_NaN()};
 };
 
 }  // namespace resnet

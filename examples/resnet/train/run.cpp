@@ -5,21 +5,21 @@
 #include <cuda_profiler_api.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <penstock/readback.hpp>
 #include <penstock/step_graph.hpp>
 #include <stdexcept>
 #include <utility>
 
+#include "../../common/atomic_file.hpp"
 #include "../../common/check.hpp"
 #include "../../common/interrupt.hpp"
 #include "../../common/progress.hpp"
 #include "../../data/cifar10.hpp"
 #include "../../data/synthetic.hpp"
 #include "../model/checkpoint.hpp"
+#include "schedule.hpp"
 
 namespace resnet {
 namespace {
@@ -71,14 +71,6 @@ Settings settings_of(const Rung& rung, const Options& options) {
   return settings;
 }
 
-/// A learning rate that trains at every batch size: proportional to it, with a warm-up.
-SgdOptions sgd_of(const Options& options) {
-  const std::int64_t steps = options.warmup + options.steps;
-  return {.schedule = {.base = 0.1f * static_cast<float>(options.batch) / 128,
-                       .warmup_steps = steps / 10,
-                       .total_steps = steps}};
-}
-
 }  // namespace
 
 // ---- Run ----------------------------------------------------------------------------------------
@@ -90,7 +82,6 @@ Run::Run(const Rung& rung, const Options& options)
       sampler_(sampler_of(options_, records_->size())),
       image_source_{records_.get(), {.seed = options_.seed, .size = options_.image_size}},
       operations_(make_operations(settings_of(rung, options_))),
-      sgd_(sgd_of(options_)),
       measure_(options_.steps),
       losses_(static_cast<std::size_t>(options_.warmup + options_.steps), 0.0f) {
   const std::int32_t size = options_.image_size;
@@ -100,6 +91,8 @@ Run::Run(const Rung& rung, const Options& options)
                      .images = {options_.batch, cifar10::channels, size, size},
                      .loss_scale = scaled},
       *operations_);
+  sgd_.schedule =
+      schedule_for(*network_, Decay::cosine, options_.rate, options_.warmup + options_.steps);
   network_->initialise(options_.seed, stream_.get());
   if (!options_.load.empty()) load();
   input_ = DeviceArray<std::byte>(network_->input().count() *
@@ -146,7 +139,8 @@ void Run::for_each_step(const std::function<void(Step&)>& body) {
     body(step);
     if (number >= options_.warmup) ++done_;
     if (progress)
-      progress->to(static_cast<std::uint64_t>(number + 1), [this] { return pace_->text(); });
+      progress->to(static_cast<std::uint64_t>(number + 1),
+                   [this] { return pace_->text() + skipped_.text(); });
   }
   stream_.synchronize();
   measure_.stop();
@@ -186,11 +180,8 @@ void Run::train_step(const void* input, const std::int32_t* labels, cudaStream_t
 }
 
 void Run::tell(std::int64_t step, const Metrics& metrics) {
-  const float loss = metrics.loss / metrics.samples;
-  if (!std::isfinite(loss))
-    throw std::runtime_error("the loss of step " + std::to_string(step) + " is " +
-                             std::to_string(loss) + ": the learning rate is too high");
-  losses_[static_cast<std::size_t>(step)] = loss;
+  skipped_.add(metrics, "step " + std::to_string(step));
+  losses_[static_cast<std::size_t>(step)] = metrics.loss / metrics.samples;
   if (pace_) pace_->tell(metrics);
 }
 
@@ -296,13 +287,12 @@ nlohmann::json result_of(const Rung& rung, const Run& run) {
           {"copy_ms", timing.copy},
           {"compute_ms", timing.compute},
           {"idle", timing.idle},
+          {"skipped_steps", run.skipped().count()},
           {"losses", run.losses()}};
 }
 
 void write_result(const std::filesystem::path& path, const nlohmann::json& result) {
-  std::ofstream file(path);
-  file << result.dump(1) << '\n';
-  if (!file.flush()) throw std::runtime_error("cannot write " + path.string());
+  examples::write_file(path, result.dump(1) + '\n');
 }
 
 void print_result(const Rung& rung, const Run& run) {
@@ -314,7 +304,8 @@ void print_result(const Rung& rung, const Run& run) {
   std::printf("%.1f images/s; a step %.2f ms: load %.2f, copy %.2f, compute %.2f; idle %.1f %%\n",
               timing.images_per_second, timing.step, timing.load, timing.copy, timing.compute,
               100 * timing.idle);
-  std::printf("loss %.4f\n", static_cast<double>(run.losses().back()));
+  std::printf("loss %.4f%s\n", static_cast<double>(run.losses().back()),
+              run.skipped().text().c_str());
 }
 
 }  // namespace

@@ -35,6 +35,7 @@
 #include "measure.hpp"
 #include "options.hpp"
 #include "pace.hpp"
+#include "skipped_steps.hpp"
 
 namespace resnet {
 
@@ -141,14 +142,16 @@ class Run {
   void copy_and_wait(void* to, const void* from, std::size_t bytes) const;
   /// What network().metrics() says now. Waits for the stream.
   Metrics read_metrics() const;
-  /// Of one step, as network().metrics() says; each step's once, from any thread. Throws
-  /// std::runtime_error for a loss that is no number.
+  /// Of one step, as network().metrics() says; each step's once, in their order, from one thread.
+  /// Throws what SkippedSteps::add throws.
   void tell(std::int64_t step, const Metrics& metrics);
 
   /// Where a prefetcher copies, it knows how long.
   void set_copy_time(const penstock::Stats& stats) { measure_.set_copy_time(stats.copy); }
   Timing timing() const;
+  /// By step; of a step that was skipped it may be no number.
   const std::vector<float>& losses() const { return losses_; }
+  const SkippedSteps& skipped() const { return skipped_; }
   void save();
 
  private:
@@ -169,8 +172,9 @@ class Run {
   DeviceArray<std::byte> input_;  // packed images
   SgdOptions sgd_;
   Measure measure_;
-  std::vector<float> losses_;  // by step
-  std::int64_t done_ = 0;      // measured steps
+  std::vector<float> losses_;
+  SkippedSteps skipped_;
+  std::int64_t done_ = 0;  // measured steps
   bool profiling_ = false;
   std::optional<Pace> pace_;  // of the steps, once they have begun
 };

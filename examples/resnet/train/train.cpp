@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "../../common/finite.hpp"
 #include "../../common/interrupt.hpp"
 #include "../../common/progress.hpp"
 #include "../../data/synthetic.hpp"
@@ -23,7 +24,7 @@ namespace fs = std::filesystem;
 
 /// Of the synthetic set, where there is no other.
 struct SetOptions {
-  fs::path cache = fs::temp_directory_path();
+  fs::path cache;
   synthetic::Options set;
 };
 
@@ -37,14 +38,14 @@ std::optional<int> parse_options(int argc, char** argv, TrainOptions& options,
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   app.add_option("--epochs", options.epochs, "In all")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 1 << 30))
       ->capture_default_str();
-  app.add_option("--rate", options.rate, "Learning rate")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  app.add_option("--rate", options.rate,
+                 "Learning rate behind the warm-up; else by batch and model, see schedule.hpp")
+      ->check(examples::finite(1e-30, 1e30));
   app.add_flag("--steps", options.steps, "A tenth of the rate at each third, not a cosine");
   app.add_option("--target", options.target, "Test accuracy at which to end, 0 ... 1")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(examples::finite(0, 1));
   app.add_option("--checkpoint", options.checkpoint,
                  "safetensors file: gone on from if it is there, written after each epoch and at "
                  "Ctrl-C");
@@ -53,7 +54,8 @@ std::optional<int> parse_options(int argc, char** argv, TrainOptions& options,
   app.add_flag("--watch", options.watch, "What the pipeline waits for, while it trains");
   app.add_option("--data", options.data,
                  "Directory of CIFAR-10's binary version; without it, a synthetic set is made");
-  app.add_option("--cache", made_up.cache, "Where the synthetic set is kept");
+  app.add_option("--cache", made_up.cache,
+                 "Where the synthetic set is kept: by default ~/.cache/penstock");
   app.add_option("--records", made_up.set.train, "Training records of the synthetic set")
       ->check(CLI::Range(5, 1 << 24));
   app.add_option("--test-records", made_up.set.test, "Test records of the synthetic set")

@@ -17,6 +17,7 @@
 #include "../../common/watch.hpp"
 #include "../../data/cifar10.hpp"
 #include "../model/safetensors.hpp"
+#include "schedule.hpp"
 
 namespace resnet {
 namespace {
@@ -75,10 +76,8 @@ Training::Training(const TrainOptions& options)
   network_->initialise(options.seed, stream_.get());
   batches_ = prefetcher(records_, true);
   const auto total = static_cast<std::int64_t>(options.epochs * batches_per_epoch_);
-  sgd_.schedule = {.decay = options.steps ? Decay::steps : Decay::cosine,
-                   .base = options.rate,
-                   .warmup_steps = total / 20,
-                   .total_steps = total};
+  sgd_.schedule =
+      schedule_for(*network_, options.steps ? Decay::steps : Decay::cosine, options.rate, total);
   if (!options.checkpoint.empty() && std::filesystem::exists(options.checkpoint)) resume();
 }
 
@@ -109,7 +108,7 @@ std::map<std::string, std::string> Training::identity() const {
           {"--image-size", std::to_string(options_.image_size)},
           {"--batch", std::to_string(options_.batch)},
           {"--epochs", std::to_string(options_.epochs)},
-          {"--rate", text_of(options_.rate)},
+          {"--rate", text_of(sgd_.schedule.base)},
           {"--steps", options_.steps ? "on" : "off"},
           {"--seed", std::to_string(options_.seed)},
           {"the data set's fingerprint", fingerprint(records_)}};
@@ -146,14 +145,33 @@ void Training::resume() {
                                    << name << " is a checkpoint of another run: " << option
                                    << " is " << note(option) << " there, and " << here << " here")
                                       .str());
-  if (std::sscanf(note(totals_note).c_str(), "%la %la %la", &totals_.loss, &totals_.correct,
-                  &totals_.samples) != 3)
-    throw std::invalid_argument(name + " does not say what the epoch has come to");
-  const auto position = penstock::State::parse(note(position_note));
-  batches_->restore(position);
+  try {
+    totals_ = parse_totals(note(totals_note));
+    const auto position = penstock::State::parse(note(position_note));
+    if (position.epoch > options_.epochs ||
+        (position.epoch == options_.epochs && position.batch > 0))
+      throw std::invalid_argument("it is behind the last of " + std::to_string(options_.epochs) +
+                                  " epochs");
+    batches_->restore(position);
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(name + ": " + error.what());
+  }
+  const penstock::State position = batches_->state();
   sgd_ = *notes.sgd;
   std::printf("going on from %s, behind %" PRIu64 " epochs and %" PRIu64 " batches\n", name.c_str(),
               position.epoch, position.batch);
+}
+
+Training::Totals Training::parse_totals(const std::string& text) {
+  Totals totals;
+  int end = 0;
+  const int read = std::sscanf(text.c_str(), "%la %la %la%n", &totals.loss, &totals.correct,
+                               &totals.samples, &end);
+  const bool finite = std::isfinite(totals.loss) && std::isfinite(totals.samples);
+  if (read != 3 || static_cast<std::size_t>(end) != text.size() || !finite || totals.correct < 0 ||
+      !(totals.correct <= totals.samples))
+    throw std::invalid_argument("it does not say what the epoch has come to");
+  return totals;
 }
 
 /// Of a file that PyTorch, or a rung, wrote: with momenta and schedule as at the start.
@@ -203,7 +221,7 @@ void Training::train_epoch() {
         pace.tell(metrics);
       });
       ++done;
-      if (progress) progress->to(done, [&] { return pace.text(); });
+      if (progress) progress->to(done, [&] { return pace.text() + skipped_.text(); });
     }
     results.drain();
   }
@@ -220,10 +238,9 @@ void Training::train_step(const Packed& batch) {
 }
 
 void Training::tell(const penstock::State& position, const Metrics& metrics) {
-  if (!std::isfinite(metrics.loss))
-    throw std::runtime_error("the loss of epoch " + std::to_string(position.epoch + 1) +
-                             ", batch " + std::to_string(position.batch + 1) + " is " +
-                             std::to_string(metrics.loss) + ": lower the learning rate (--rate)");
+  skipped_.add(metrics, "epoch " + std::to_string(position.epoch + 1) + ", batch " +
+                            std::to_string(position.batch + 1));
+  if (!std::isfinite(metrics.loss)) return;  // Of a step that was skipped.
   totals_.loss += static_cast<double>(metrics.loss);
   totals_.correct += static_cast<double>(metrics.correct);
   totals_.samples += static_cast<double>(metrics.samples);
@@ -236,8 +253,8 @@ void Training::print_epoch(std::uint64_t epoch, std::uint64_t done, const Pace& 
   std::printf("epoch %" PRIu64, epoch);
   if (done < batches_per_epoch_)
     std::printf(", its first %" PRIu64 " of %" PRIu64 " batches", done, batches_per_epoch_);
-  std::printf(": loss %.4f, accuracy %.2f %%, %.0f images/s\n", totals_.loss / samples,
-              100 * totals_.correct / samples, pace.images_per_second());
+  std::printf(": loss %.4f, accuracy %.2f %%, %.0f images/s%s\n", totals_.loss / samples,
+              100 * totals_.correct / samples, pace.images_per_second(), skipped_.text().c_str());
 }
 
 /// The accuracy on the test set; none when it was interrupted.
@@ -254,6 +271,10 @@ std::optional<double> Training::validate(std::uint64_t epoch) {
                                   cudaMemcpyDeviceToHost, stream_.get()),
                   "cudaMemcpyAsync");
   stream_.synchronize();
+  if (!std::isfinite(metrics.loss))
+    throw std::runtime_error("the loss on the test set, behind epoch " + std::to_string(epoch) +
+                             ", is " + std::to_string(metrics.loss) +
+                             ": an accuracy of it says nothing");
   const double accuracy =
       static_cast<double>(metrics.correct) / static_cast<double>(metrics.samples);
   std::printf("epoch %" PRIu64 ": test accuracy %.2f %%\n", epoch, 100 * accuracy);

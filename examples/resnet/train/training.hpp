@@ -25,6 +25,7 @@
 #include "../model/checkpoint.hpp"
 #include "../model/network.hpp"
 #include "pace.hpp"
+#include "skipped_steps.hpp"
 
 namespace resnet {
 
@@ -33,7 +34,7 @@ struct TrainOptions {
   std::int32_t image_size = 0;
   std::int64_t batch = 128;
   std::uint64_t epochs = 3;
-  float rate = 0.1f;
+  float rate = 0;      ///< behind the warm-up; 0: the usual one (schedule.hpp)
   bool steps = false;  ///< a tenth of the rate at each third, not a cosine
   double target = 0;   ///< accuracy at which training ends; 0: after the epochs
   std::uint64_t seed = 1;
@@ -55,8 +56,9 @@ class Training {
   explicit Training(const TrainOptions& options);
 
   /// Trains, validates and saves until the target or the last epoch. The accuracy on the test set,
-  /// 0 ... 1; none when it was interrupted, behind the batch that was under way. Throws
-  /// std::runtime_error for a loss that is no number, and leaves the checkpoint as it was.
+  /// 0 ... 1; none when it was interrupted, behind the batch that was under way. Throws what
+  /// SkippedSteps::add throws, and std::runtime_error for a loss on the test set that is no number,
+  /// and leaves the checkpoint as it was.
   std::optional<double> run();
 
  private:
@@ -70,6 +72,8 @@ class Training {
   std::map<std::string, std::string> identity() const;
   CheckpointNotes load();
   void resume();
+  /// Throws std::invalid_argument.
+  static Totals parse_totals(const std::string& text);
   void start_from_weights();
   void train_epoch();
   void train_step(const Packed& batch);
@@ -88,6 +92,7 @@ class Training {
   penstock::StepGraph graphs_;
   std::uint64_t batches_per_epoch_ = 0;
   Totals totals_;  // of the epoch under way, what was before a resume included
+  SkippedSteps skipped_;
 };
 
 }  // namespace resnet

@@ -6,15 +6,18 @@
 #include "../../../examples/resnet/model/checkpoint.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <span>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -60,7 +63,7 @@ TEST_CASE("checkpoint: resumed training equals uninterrupted training, bit for b
   CHECK(notes.texts.at("prefetcher") == "epoch=3 \"x\" \n");
   CHECK(notes.sgd->schedule.decay == Decay::cosine);
   CHECK(notes.sgd->weight_decay == sgd.weight_decay);
-  CHECK_FALSE(fs::exists(directory / "a.safetensors.partial"));
+  CHECK(std::distance(fs::directory_iterator(directory / ""), {}) == 1);  // no partial file
 }
 
 TEST_CASE("checkpoint: the file is the same whatever the format in memory") {
@@ -165,6 +168,81 @@ TEST_CASE("checkpoint: a file that does not fit is told, and leaves the network 
   refused([](Parts& p) { p.file.metadata["penstock"] = "{\"step\": 1}"; }, "notes");
 }
 
+TEST_CASE("checkpoint: a value that is not finite is told by its tensor, in reading and writing") {
+  const TemporaryDirectory directory;
+  Training training(saved_network());
+  save(directory / "good", training);
+  const NetworkState before = training.state();
+  const auto refused = [&](const std::string& name, const auto& change) {
+    Parts parts(directory / "good");
+    change(parts, name);
+    safetensors::write(directory / "bad", parts.tensors, parts.file.metadata);
+    CHECK_THROWS_WITH(load(directory / "bad", training),
+                      contains("bad: \"" + name + "\"") &&
+                          (contains("not finite, its element 3") || contains("below 0")));
+    CHECK(same_bits(training.state(), before));
+  };
+  const auto with = [](auto value, const char* dtype) {
+    return [value, dtype](Parts& parts, const std::string& name) {
+      std::vector<decltype(value)> values(parts[name].bytes.size() / sizeof(float), 1);
+      values[3] = value;
+      parts.replace(name, dtype, values);
+    };
+  };
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  for (const char* name : {"conv1.weight", "bn1.weight", "fc.bias", "layer1.0.bn1.running_mean",
+                           "bn1.running_var", "momentum.fc.weight"})
+    refused(name, with(nan, "F32"));
+  refused("fc.bias", with(-infinity, "F32"));
+  refused("fc.bias", with(1e300, "F64"));
+  refused("fc.bias", with(std::uint16_t{0x7C00}, "F16"));
+  refused("fc.bias", with(std::uint16_t{0xFFC0}, "BF16"));
+  refused("bn1.running_var", with(-1.0f, "F32"));
+
+  NetworkState bad = before;
+  const ParameterTable& table = training.network.table();
+  bad.parameters[size(table.place(table.parameter("layer2.0.conv1.weight"), 7))] = nan;
+  training.network.set_state(bad, training.stream.get());
+  CHECK_THROWS_WITH(save(directory / "good", training), contains("layer2.0.conv1.weight"));
+  load(directory / "good", training);
+  CHECK(same_bits(training.state(), before));
+}
+
+TEST_CASE("checkpoint: every field of the notes is in its range, or told") {
+  const TemporaryDirectory directory;
+  Training training(saved_network());
+  training.step();
+  save(directory / "good", training, {test_sgd, {{"a", "b"}}});
+  const NetworkState before = training.state();
+  const auto refused = [&](const std::string& key, const std::string& value) {
+    INFO(key << ": " << value);
+    Parts parts(directory / "good");
+    std::string& notes = parts.file.metadata.at("penstock");
+    const std::size_t begin = notes.find('"' + key + "\":") + key.size() + 3;
+    REQUIRE(begin > key.size() + 3);
+    const std::size_t end = notes.find_first_of(",}", begin);
+    notes.replace(begin, end - begin, value);
+    safetensors::write(directory / "bad", parts.tensors, parts.file.metadata);
+    CHECK_THROWS_WITH(load(directory / "bad", training),
+                      contains("bad: the metadata's notes cannot be") && contains(key));
+    CHECK(same_bits(training.state(), before));
+  };
+  for (const char* value : {"3", "-1", "0.5", "4294967296", R"("cosine")", "null", "[0]"})
+    refused("decay", value);
+  for (const char* key :
+       {"step", "good_steps", "skipped", "warmup_steps", "total_steps", "growth_interval"})
+    for (const char* value :
+         {"-1", "1.5", "1e300", "9223372036854775808", "18446744073709551615", R"("1")", "true"})
+      refused(key, value);
+  for (const char* key : {"good_steps", "skipped", "growth_interval"}) refused(key, "2147483648");
+  refused("growth_interval", "0");
+  for (const char* key : {"base", "momentum", "weight_decay", "scale"})
+    for (const char* value : {"-1", "1e300", "null", R"("nan")"}) refused(key, value);
+  refused("scale", "0");
+  refused("momentum", "1.5");
+}
+
 // ---- The format ---------------------------------------------------------------------------------
 
 std::string with_length(const std::string& header, const std::string& data) {
@@ -219,7 +297,25 @@ TEST_CASE("safetensors: every rule of the format") {
       {with_length(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
                    R"("a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
                    "1"),
-       "twice"}};
+       "twice"},
+      {with_length(R"({"a":{"dtype":"U8","shape":[1],"shape":[1],"data_offsets":[0,1]}})", "1"),
+       "twice"},
+      {with_length(R"({"__metadata__":{"k":"v","k":"w"}})", ""), "twice"},
+      {with_length(R"({"a":{"dtype":"F32","shape":[9223372036854775807,9223372036854775807],)"
+                   R"("data_offsets":[0,4]}})",
+                   "1234"),
+       "shape"},
+      {with_length(R"({"a":{"dtype":"F32","shape":[18446744073709551616],"data_offsets":[0,4]}})",
+                   "1234"),
+       "shape"},
+      {with_length(R"({"a":{"dtype":"F32","shape":[1.0],"data_offsets":[0,4]}})", "1234"), "shape"},
+      {with_length(
+           R"({"a":{"dtype":"U8","shape":[9223372036854775807],"data_offsets":[0,9223372036854775807]}})",
+           "1"),
+       "cut short"},
+      {with_length("{\"a\":" + std::string(100'000, '['), ""), "too deep"},
+      {with_length("{\"" + std::string(1000, 'x') + "\\n\":1}", ""), "xxx...\" has no dtype"},
+      {with_length(R"({"a\u001b[2J":1})", ""), "a?[2J"}};
   for (const auto& [bytes, why] : bad) {
     INFO(bytes);
     CHECK_THROWS_WITH(read(bytes), contains(why));
@@ -227,14 +323,70 @@ TEST_CASE("safetensors: every rule of the format") {
   CHECK_THROWS_AS(safetensors::read(directory / "missing"), FormatError);
 }
 
+TEST_CASE("safetensors: memory is not taken for what the header does not describe") {
+  const TemporaryDirectory directory;
+  const fs::path path = directory / "file";
+  const auto header = [](const std::string& size) {
+    return with_length(
+        R"({"a":{"dtype":"U8","shape":[)" + size + R"(],"data_offsets":[0,)" + size + "]}}", "");
+  };
+  std::ofstream(path) << header("4");
+  fs::resize_file(path, std::uintmax_t{1} << 42);  // all holes, and more than any memory
+  CHECK_THROWS_WITH(safetensors::read(path), contains("behind its last tensor"));
+  const std::string claims = header("4398046511104");
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << claims;
+  fs::resize_file(path, claims.size() + (std::uintmax_t{1} << 42));
+  CHECK_THROWS_WITH(safetensors::read(path), contains("there is no memory"));
+  CHECK_THROWS_WITH(safetensors::read(directory / ""), contains("no regular file"));
+  const std::string good = header("4") + "1234";
+  const auto bytes = std::as_bytes(std::span(good));
+  CHECK(safetensors::parse({bytes.begin(), bytes.end()}, "name").tensor("a").bytes.size() == 4);
+  CHECK_THROWS_WITH(safetensors::parse({bytes.begin(), bytes.end() - 1}, "name"),
+                    contains("name: is cut short"));
+}
+
+TEST_CASE("safetensors: several writers of one file, and whoever reads it") {
+  const TemporaryDirectory directory;
+  const fs::path path = directory / "file";
+  const auto write = [&](float value) {
+    const std::vector<float> values(100'000, value);
+    safetensors::write(path, {{"a", "F32", {100'000}, std::as_bytes(std::span(values))}}, {});
+  };
+  write(0);
+  std::atomic<int> failures{0}, working{3};
+  std::vector<std::thread> writers;
+  for (int writer = 0; writer < 3; ++writer)
+    writers.emplace_back([&, writer] {
+      for (int i = 0; i < 30; ++i) try {
+          write(static_cast<float>(writer));
+        } catch (const std::exception&) {
+          ++failures;
+        }
+      --working;
+    });
+  std::string told;
+  while (working > 0) try {
+      const safetensors::File file = safetensors::read(path);
+      const std::vector<float> values = file.floats(file.tensor("a"));
+      if (std::count(values.begin(), values.end(), values.front()) != 100'000) told = "mixed";
+    } catch (const FormatError& error) {
+      told = error.what();
+    }
+  for (std::thread& writer : writers) writer.join();
+  CHECK(failures == 0);
+  CHECK(told == "");
+}
+
 TEST_CASE("safetensors: a write that fails leaves the old file") {
   const TemporaryDirectory directory;
   const fs::path path = directory / "file";
   const std::vector<float> one{1}, two{2};
   safetensors::write(path, {{"a", "F32", {1}, std::as_bytes(std::span(one))}}, {});
-  fs::create_directory(directory / "file.partial");  // in the way
-  CHECK_THROWS_AS(safetensors::write(path, {{"a", "F32", {1}, std::as_bytes(std::span(two))}}, {}),
+  fs::create_directory(directory / "folder");
+  CHECK_THROWS_AS(safetensors::write(directory / "folder",
+                                     {{"a", "F32", {1}, std::as_bytes(std::span(two))}}, {}),
                   std::system_error);
+  CHECK(std::distance(fs::directory_iterator(directory / ""), {}) == 2);  // no partial file
   const safetensors::File file = safetensors::read(path);
   CHECK(file.floats(file.tensor("a")) == one);
 }

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // ResNet-8 learns the synthetic CIFAR-10: its first steps, on images drawn in memory. Says how long
-// an epoch of 50,000 images takes at this rate.
+// an epoch of 50,000 images takes at this rate. And the usual schedule, with larger networks.
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "../../../examples/data/shapes.hpp"
+#include "../../../examples/resnet/train/schedule.hpp"
 #include "../../support/catch.hpp"
 #include "../../support/sanitized.hpp"
 #include "training.hpp"
@@ -62,6 +66,56 @@ TEST_CASE("ResNet-8 learns the synthetic data set") {
   if (PENSTOCK_TEST_SANITIZED) return;  // for those, a few steps
   CHECK(last.loss / last.samples < first.loss / first.samples - 0.2f);
   CHECK(last.correct / last.samples > 0.18f);  // by chance: 0.1, give or take 0.008
+}
+
+/// Losses of the first and of the last quarter of the steps, and the largest of all, on 64 images
+/// that come again and again, in the usual schedule of a run that is as short.
+struct Course {
+  float first = 0, last = 0, largest = 0;
+};
+
+Course short_run(const std::string& model, std::int32_t size, std::int64_t batch, int steps) {
+  Training training({architecture_of(model, 10), {batch, 3, size, size}});
+  training.network.initialise(1, training.stream.get());
+  const SgdOptions sgd{.schedule = schedule_for(training.network, Decay::cosine, 0, steps)};
+  const auto batches = static_cast<int>(64 / batch);
+  Course course;
+  for (int step = 0; step < steps; ++step) {
+    const Samples samples = draw(step % batches * batch, batch);
+    training.set_batch(samples.images, samples.labels);
+    training.step(sgd);
+    const Metrics metrics = training.metrics();
+    const float loss = metrics.loss / metrics.samples;
+    if (step < steps / 4) course.first += loss / static_cast<float>(steps / 4);
+    if (step >= steps - steps / 4) course.last += loss / static_cast<float>(steps / 4);
+    course.largest = std::max(course.largest, loss);
+  }
+  std::printf("%s, batch %lld: loss %.3f, then %.3f, at most %.3f\n", model.c_str(),
+              static_cast<long long>(batch), static_cast<double>(course.first),
+              static_cast<double>(course.last), static_cast<double>(course.largest));
+  return course;
+}
+
+TEST_CASE("in the usual schedule the loss falls from the first steps on") {
+  const auto [model, batch] = GENERATE(std::pair<std::string, std::int64_t>("resnet8", 16),
+                                       std::pair<std::string, std::int64_t>("resnet18", 16),
+                                       std::pair<std::string, std::int64_t>("resnet18", 64),
+                                       std::pair<std::string, std::int64_t>("resnet50", 16),
+                                       std::pair<std::string, std::int64_t>("resnet50", 32));
+  const Course course = short_run(model, 32, batch, PENSTOCK_TEST_SANITIZED ? 4 : 24);
+  CHECK(std::isfinite(course.largest));
+  if (PENSTOCK_TEST_SANITIZED) return;
+  CHECK(course.last < course.first - 0.05f);
+  CHECK(course.largest < 3.2f);  // ln 10 = 2.3 by chance; fresh weights begin a little above it
+}
+
+TEST_CASE("the usual rate grows with the batch, and the warm-up with the rate") {
+  CHECK(usual_rate(256, 64) == 0.1f);
+  CHECK(usual_rate(512, 64) == 2 * usual_rate(256, 64));
+  CHECK(usual_rate(256, 2048) == usual_rate(256, 512) / 4);
+  CHECK(warmup_steps(0.02f, 512) == 256);
+  CHECK(warmup_steps(0.02f, 2048) == 4 * 256);
+  CHECK(warmup_steps(1e30f, 64) == 1'000'000);
 }
 
 }  // namespace

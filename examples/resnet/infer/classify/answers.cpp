@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <sstream>
 #include <stdexcept>
+
+#include "../../../common/read_file.hpp"
 
 namespace resnet::classify {
 namespace {
@@ -52,11 +54,17 @@ std::string percentiles(const Latencies& latencies) {
 }  // namespace
 
 std::vector<std::string> class_names(const std::filesystem::path& path) {
-  std::ifstream file(path);
+  constexpr std::uint64_t longest = 1 << 24;  // bytes: more are no names
+  std::istringstream file;
+  try {
+    file.str(std::string(examples::text_of(examples::read_file(path, longest))));
+  } catch (const examples::ReadError& error) {
+    throw std::invalid_argument("cannot read class names from " + path.string() + ": " +
+                                error.what());
+  }
   std::vector<std::string> names;
   for (std::string line; std::getline(file, line); names.push_back(line))
     if (line.ends_with('\r')) line.pop_back();
-  if (!file.eof()) throw std::invalid_argument("cannot read class names from " + path.string());
   while (!names.empty() && names.back().empty()) names.pop_back();
   return names;
 }

@@ -13,24 +13,90 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
+#include <cmath>
 #include <csetjmp>
 #include <cstring>
-#include <memory>
+#include <ctime>
 #include <string>
-#include <system_error>
+
+#include "../../../common/read_file.hpp"
 
 namespace resnet::classify {
 namespace {
 
-/// Room for the picture's pixels; throws when there are too many.
+std::string size_text(std::int64_t width, std::int64_t height) {
+  return std::to_string(width) + " x " + std::to_string(height) + " pixels";
+}
+
 void make_room(Picture& picture, std::int64_t width, std::int64_t height) {
-  if (width * height > max_pixels)
-    throw ImageError("too large: " + std::to_string(width) + " x " + std::to_string(height) +
-                     " pixels");
   picture.width = static_cast<std::int32_t>(width);
   picture.height = static_cast<std::int32_t>(height);
   picture.rgb.resize(static_cast<std::size_t>(3 * width * height));
+}
+
+/// Whether decoding may go on. The libraries call it while they decode.
+class DecodeWatch {
+ public:
+  DecodeWatch(const DecodeLimits& limits, const std::function<bool()>& stop)
+      : limits_(limits), stop_(stop), start_(seconds()) {}
+
+  bool may_go_on(int scan = 0) {
+    if (stop_ && stop_())
+      end_ = End::stopped;
+    else if (scan > limits_.scans)
+      end_ = End::too_many_scans;
+    else if (questions_++ % 16 == 0 &&
+             seconds() - start_ > limits_.seconds)  // It is a system call.
+      end_ = End::too_long;
+    return end_ == End::none;
+  }
+
+  /// Throws if may_go_on has returned false.
+  void require_no_end() const {
+    if (end_ == End::stopped) throw DecodeStopped();
+    if (end_ == End::too_many_scans)
+      throw ImageError("too many scans: more than " + std::to_string(limits_.scans));
+    if (end_ == End::too_long)
+      throw ImageError("decoding takes too long: more than " +
+                       std::to_string(std::lround(limits_.seconds)) + " s");
+  }
+
+  void require_pixels(std::int64_t width, std::int64_t height) const {
+    if (width * height > limits_.pixels)
+      throw ImageError("too large: " + size_text(width, height) + ", and at most " +
+                       std::to_string(limits_.pixels) + " are decoded");
+  }
+  void require_coefficients(std::int64_t bytes, std::int64_t width, std::int64_t height) const {
+    if (bytes > limits_.coefficient_bytes)
+      throw ImageError("too large: the scans of " + size_text(width, height) + " need " +
+                       std::to_string((bytes >> 20) + 1) + " MiB of memory, and at most " +
+                       std::to_string(limits_.coefficient_bytes >> 20) + " are given");
+  }
+
+ private:
+  enum class End { none, stopped, too_many_scans, too_long };
+
+  /// Of this thread: how busy the machine is must not decide what is decoded.
+  static double seconds() {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  }
+
+  const DecodeLimits& limits_;
+  const std::function<bool()>& stop_;
+  const double start_;
+  std::uint64_t questions_ = 0;
+  End end_ = End::none;
+};
+
+/// Throws when the file is too short for its pixels: no memory is taken for them. `wanted_bytes`:
+/// what the best compression would need.
+void require_bytes(std::size_t file_bytes, std::int64_t wanted_bytes, std::int64_t width,
+                   std::int64_t height) {
+  if (wanted_bytes > static_cast<std::int64_t>(file_bytes))
+    throw ImageError("cut short: " + std::to_string(file_bytes) + " bytes cannot hold " +
+                     size_text(width, height));
 }
 
 // ---- JPEG ---------------------------------------------------------------------------------------
@@ -47,6 +113,19 @@ struct JpegErrors {
   std::longjmp(errors->back, 1);
 }
 
+struct JpegMonitor {
+  jpeg_progress_mgr manager;  // first, as above
+  DecodeWatch* watch;
+};
+
+/// The library calls it for every few rows: of each scan, and of the pixels.
+void watch_jpeg(j_common_ptr info) {
+  const auto* monitor = reinterpret_cast<JpegMonitor*>(info->progress);
+  const int scan = reinterpret_cast<j_decompress_ptr>(info)->input_scan_number;
+  if (!monitor->watch->may_go_on(scan))
+    std::longjmp(reinterpret_cast<JpegErrors*>(info->err)->back, 1);
+}
+
 /// Damage that the library can work around is no error, as to everybody else; an early end is one.
 void note_jpeg_message(j_common_ptr info, int level) {
   if (level < 0 && info->err->msg_code == JWRN_JPEG_EOF) end_jpeg(info);
@@ -54,18 +133,23 @@ void note_jpeg_message(j_common_ptr info, int level) {
 
 class JpegReader {
  public:
-  explicit JpegReader(std::span<const std::byte> file) : file_(file) {
+  JpegReader(std::span<const std::byte> file, DecodeWatch& watch) : file_(file), watch_(watch) {
     info_.err = jpeg_std_error(&errors_.manager);
     errors_.manager.error_exit = end_jpeg;
     errors_.manager.emit_message = note_jpeg_message;
     if (!create()) fail();
+    monitor_.manager.progress_monitor = watch_jpeg;
+    monitor_.watch = &watch;
+    info_.progress = &monitor_.manager;
   }
   JpegReader(const JpegReader&) = delete;
   JpegReader& operator=(const JpegReader&) = delete;
   ~JpegReader() { jpeg_destroy_decompress(&info_); }
 
   void read(Picture& picture) {
-    if (!start()) fail();
+    if (!read_header()) fail();
+    require_size();
+    if (!start()) fail();  // A file in several scans is decoded here, all but the last step.
     make_room(picture, info_.output_width, info_.output_height);
     if (!inks()) {
       if (!read_rows(picture.rgb.data(), std::size_t{3} * info_.output_width)) fail();
@@ -80,7 +164,30 @@ class JpegReader {
 
  private:
   [[noreturn]] void fail() const {
+    watch_.require_no_end();
     throw ImageError(std::string("broken JPEG: ") + errors_.message.data());
+  }
+
+  /// By the header alone.
+  void require_size() {
+    const std::int64_t width = info_.image_width, height = info_.image_height;
+    watch_.require_pixels(width, height);
+    constexpr std::int64_t block_bytes = DCTSIZE2 * sizeof(JCOEF);
+    std::int64_t blocks = 0, coefficients = 0;
+    for (const jpeg_component_info& component :
+         std::span(info_.comp_info, static_cast<std::size_t>(info_.num_components))) {
+      const std::int64_t across = component.width_in_blocks, down = component.height_in_blocks;
+      blocks += across * down;
+      coefficients += block_bytes * rounded_up(across, component.h_samp_factor) *
+                      rounded_up(down, component.v_samp_factor);
+    }
+    if (jpeg_has_multiple_scans(&info_) != FALSE)
+      watch_.require_coefficients(coefficients, width, height);
+    // By Huffman's code a block has one bit at least. Arithmetic codes have no such bound.
+    if (info_.arith_code == FALSE) require_bytes(file_.size(), blocks / 8, width, height);
+  }
+  static std::int64_t rounded_up(std::int64_t value, std::int64_t factor) {
+    return (value + factor - 1) / factor * factor;
   }
   bool inks() const { return info_.out_color_space == JCS_CMYK; }
 
@@ -89,15 +196,16 @@ class JpegReader {
     jpeg_create_decompress(&info_);
     return true;
   }
-  bool start() {
+  bool read_header() {
     if (setjmp(errors_.back) != 0) return false;
     jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(file_.data()), file_.size());
     jpeg_read_header(&info_, TRUE);
+    return true;
+  }
+  bool start() {
+    if (setjmp(errors_.back) != 0) return false;
     const bool four = info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK;
     info_.out_color_space = four ? JCS_CMYK : JCS_RGB;
-    jpeg_calc_output_dimensions(&info_);
-    // A progressive file is decoded here, whole: not before its size was looked at.
-    if (std::int64_t{info_.output_width} * info_.output_height > max_pixels) return true;
     jpeg_start_decompress(&info_);
     return true;
   }
@@ -125,7 +233,9 @@ class JpegReader {
   }
 
   std::span<const std::byte> file_;
+  DecodeWatch& watch_;
   JpegErrors errors_{};
+  JpegMonitor monitor_{};
   jpeg_decompress_struct info_{};
 };
 
@@ -133,7 +243,8 @@ class JpegReader {
 
 class PngReader {
  public:
-  explicit PngReader(std::span<const std::byte> file) : file_(file) {
+  PngReader(std::span<const std::byte> file, DecodeWatch& watch)
+      : file_(file), file_bytes_(file.size()), watch_(watch) {
     png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, note_error, [](auto, auto) {});
     info_ = png_ == nullptr ? nullptr : png_create_info_struct(png_);
     if (info_ != nullptr) return;
@@ -148,6 +259,9 @@ class PngReader {
     if (!start()) fail();
     const std::int64_t width = png_get_image_width(png_, info_);
     const std::int64_t height = png_get_image_height(png_, info_);
+    watch_.require_pixels(width, height);
+    // Deflate makes at most 1032 bytes of one.
+    require_bytes(file_bytes_, bits_of_pixel_ * width * height / 8 / 1032, width, height);
     make_room(picture, width, height);
     std::vector<png_bytep> rows;
     for (std::int64_t y = 0; y < height; ++y) rows.push_back(&picture.rgb[size(3 * y * width)]);
@@ -158,6 +272,7 @@ class PngReader {
   static std::size_t size(std::int64_t value) { return static_cast<std::size_t>(value); }
 
   [[noreturn]] void fail() const {
+    watch_.require_no_end();
     throw ImageError(std::string("broken PNG: ") + message_.data());
   }
 
@@ -169,6 +284,8 @@ class PngReader {
 
   static void copy(png_structp png, png_bytep out, std::size_t bytes) {
     auto* self = static_cast<PngReader*>(png_get_io_ptr(png));
+    // It reads a few thousand bytes at a time, which become some millions at most.
+    if (!self->watch_.may_go_on()) png_longjmp(png, 1);
     if (bytes > self->file_.size()) png_error(png, "the file ends too early");
     std::memcpy(out, self->file_.data(), bytes);
     self->file_ = self->file_.subspan(bytes);
@@ -177,7 +294,11 @@ class PngReader {
   bool start() {
     if (setjmp(png_jmpbuf(png_)) != 0) return false;
     png_set_read_fn(png_, this, copy);
+    // What is of no use is not even inflated.
+    constexpr png_byte unused[] = "iCCP\0iTXt\0sPLT\0tEXt\0zTXt";
+    png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, unused, sizeof(unused) / 5);
     png_read_info(png_, info_);
+    bits_of_pixel_ = std::int64_t{png_get_bit_depth(png_, info_)} * png_get_channels(png_, info_);
     png_set_expand(png_);  // palettes and fewer than eight bits
     png_set_strip_16(png_);
     png_set_gray_to_rgb(png_);
@@ -196,7 +317,10 @@ class PngReader {
     return true;
   }
 
-  std::span<const std::byte> file_;
+  std::span<const std::byte> file_;  // what is yet to be read
+  std::size_t file_bytes_;
+  DecodeWatch& watch_;
+  std::int64_t bits_of_pixel_ = 0;
   std::array<char, 128> message_{};
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;
@@ -217,35 +341,23 @@ ImageKind kind_of(std::span<const std::byte> head) {
 }
 
 std::vector<std::byte> read_file(const std::filesystem::path& path, std::size_t most) {
-  std::error_code error;
-  const std::filesystem::file_status status = std::filesystem::status(path, error);
-  if (!std::filesystem::exists(status))
-    throw ImageError(error ? error.message() : "No such file or directory");
-  if (!std::filesystem::is_regular_file(status)) throw ImageError("no regular file");
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
-                                                             std::fclose);
-  if (!file) throw ImageError(std::generic_category().message(errno));
-  constexpr std::size_t step = std::size_t{1} << 20;
-  std::vector<std::byte> bytes;
-  for (std::size_t there = 0;;) {
-    bytes.resize(there + std::min(step, most - there));
-    const std::size_t read = std::fread(bytes.data() + there, 1, bytes.size() - there, file.get());
-    if (std::ferror(file.get()) != 0) throw ImageError(std::generic_category().message(errno));
-    there += read;
-    if (there < bytes.size() || there == most) {
-      bytes.resize(there);
-      return bytes;
-    }
+  try {
+    return most == SIZE_MAX ? examples::read_file(path, max_file_bytes)
+                            : examples::read_head(path, most);
+  } catch (const examples::ReadError& error) {
+    throw ImageError(error.what());
   }
 }
 
-void decode(std::span<const std::byte> file, Picture& picture) {
+void decode(std::span<const std::byte> file, Picture& picture, const DecodeLimits& limits,
+            const std::function<bool()>& stop) {
   if (file.empty()) throw ImageError("the file is empty");
+  DecodeWatch watch(limits, stop);
   switch (kind_of(file)) {
     case ImageKind::jpeg:
-      return JpegReader(file).read(picture);
+      return JpegReader(file, watch).read(picture);
     case ImageKind::png:
-      return PngReader(file).read(picture);
+      return PngReader(file, watch).read(picture);
     case ImageKind::neither:
       throw ImageError("neither JPEG nor PNG");
   }

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <system_error>
 
+#include "../../../common/interrupt.hpp"
 #include "image_file.hpp"
 
 namespace resnet::classify {
@@ -18,18 +19,18 @@ namespace fs = std::filesystem;
 
 class FileList final : public Inputs {
  public:
-  explicit FileList(std::vector<fs::path> files) : files_(std::move(files)) {}
+  explicit FileList(std::vector<Input> files) : files_(std::move(files)) {}
 
   std::vector<Input> take(std::uint64_t batch, std::size_t most, const std::stop_token&) override {
     std::vector<Input> inputs;
     for (std::uint64_t i = batch * most; i < std::min((batch + 1) * most, *count()); ++i)
-      inputs.push_back({files_[i].string()});
+      inputs.push_back(files_[i]);
     return inputs;
   }
   std::optional<std::uint64_t> count() const override { return files_.size(); }
 
  private:
-  std::vector<fs::path> files_;
+  std::vector<Input> files_;
 };
 
 bool is_called_an_image(const fs::path& path) {
@@ -50,13 +51,41 @@ bool is_image(const fs::path& path) {
   }
 }
 
-void add_directory(const fs::path& directory, std::vector<fs::path>& files) {
-  std::vector<fs::path> found;
-  std::error_code none;  // A link that leads nowhere is no directory.
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(directory))
-    if (!entry.is_directory(none) && is_image(entry.path())) found.push_back(entry.path());
-  std::sort(found.begin(), found.end());
-  files.insert(files.end(), found.begin(), found.end());
+struct Found {
+  fs::path path;
+  std::string error;  // of a folder that cannot be listed
+};
+
+/// Images and folders in `directory`; why it cannot be listed, if it cannot.
+std::error_code list(const fs::path& directory, std::vector<Found>& images,
+                     std::vector<fs::path>& folders) {
+  std::error_code error, none;  // A link that leads nowhere is no directory.
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (examples::interrupted()) break;
+    if (!entry->is_directory(none)) {
+      if (is_image(entry->path())) images.push_back({entry->path(), {}});
+    } else if (!entry->is_symlink(none)) {
+      folders.push_back(entry->path());
+    }
+  }
+  return error;
+}
+
+void add_directory(const fs::path& directory, std::vector<Input>& files) {
+  std::vector<Found> found;
+  std::vector<fs::path> folders;
+  if (const std::error_code error = list(directory, found, folders))
+    throw std::invalid_argument("cannot look into " + directory.string() + ": " + error.message());
+  while (!folders.empty() && !examples::interrupted()) {
+    const fs::path folder = std::move(folders.back());
+    folders.pop_back();
+    if (const std::error_code error = list(folder, found, folders))
+      found.push_back({folder, "cannot look into this folder: " + error.message()});
+  }
+  std::sort(found.begin(), found.end(),
+            [](const Found& a, const Found& b) { return a.path < b.path; });
+  for (Found& one : found) files.push_back({one.path.string(), -1, 0, std::move(one.error)});
 }
 
 // ---- Records ------------------------------------------------------------------------------------
@@ -99,19 +128,20 @@ class RecordList final : public Inputs {
 }  // namespace
 
 std::unique_ptr<Inputs> list_files(const std::vector<fs::path>& paths) {
-  std::vector<fs::path> files;
-  for (const fs::path& path : paths) try {
-      if (!fs::exists(path))
-        throw std::invalid_argument("there is no file or directory " + path.string());
-      if (fs::is_directory(path))
-        add_directory(path, files);
-      else
-        files.push_back(path);
-    } catch (const fs::filesystem_error& error) {
-      throw std::invalid_argument("cannot look into " + error.path1().string() + ": " +
-                                  error.code().message());
-    }
-  if (files.empty())
+  std::vector<Input> files;
+  for (const fs::path& path : paths) {
+    std::error_code error;
+    const fs::file_status status = fs::status(path, error);
+    if (!fs::exists(status) && status.type() != fs::file_type::none)
+      throw std::invalid_argument("there is no file or directory " + path.string());
+    if (!fs::exists(status))
+      throw std::invalid_argument("cannot look into " + path.string() + ": " + error.message());
+    if (fs::is_directory(status))
+      add_directory(path, files);
+    else
+      files.push_back({path.string()});
+  }
+  if (files.empty() && !examples::interrupted())
     throw std::invalid_argument("there is no JPEG or PNG file in " + paths.front().string() +
                                 (paths.size() == 1 ? "" : ", nor in the others"));
   return std::make_unique<FileList>(std::move(files));

@@ -30,6 +30,7 @@ struct Input {
   std::string path;          ///< of the image, or of a record's file
   std::int64_t record = -1;  ///< in that file; -1: the file is an image
   std::uint64_t number = 0;  ///< of records: among those of all files
+  std::string error = {};    ///< why it is no image: of a folder that cannot be listed
 };
 
 class Inputs {
@@ -51,8 +52,10 @@ class Inputs {
 };
 
 /// Files as they are named, whatever they are; of directories, and those inside them, the files
-/// that begin as JPEG or PNG do or are called so, in the order of their paths. Throws
-/// std::invalid_argument for what does not exist or cannot be listed, and when nothing is found.
+/// that begin as JPEG or PNG do or are called so, in the order of their paths. A directory inside
+/// another that cannot be listed is among them, with an error. Throws std::invalid_argument for
+/// what does not exist, for a directory of `paths` that cannot be listed, and when nothing is
+/// found.
 std::unique_ptr<Inputs> list_files(const std::vector<std::filesystem::path>& paths);
 
 /// All records of files in CIFAR-10's format. Throws penstock::RecordFileError.

@@ -35,6 +35,7 @@ struct Options {
   std::string preset;       ///< imagenet, cifar10; empty: by model and inputs
   std::int32_t resize = 0;  ///< 0: the preset's
   std::vector<float> mean, deviation;
+  DecodeLimits limits;
 };
 
 /// Fills in what the command line says. Returns the exit status where the program is to end now:

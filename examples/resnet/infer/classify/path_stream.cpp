@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -72,7 +73,11 @@ class PathStream final : public Inputs {
   }
 
   void add(char c) {
-    if (c != '\n') return line_.push_back(c);
+    if (c != '\n') {
+      // No path is longer. What is left of a longer line cannot be opened, and is told so.
+      if (line_.size() <= PATH_MAX) line_.push_back(c);
+      return;
+    }
     if (line_.ends_with('\r')) line_.pop_back();
     if (!line_.empty()) lines_.push_back(std::move(line_));
     line_.clear();

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "../../../common/interrupt.hpp"
+
 namespace resnet::classify {
 
 penstock::Layout<Pictures> pictures_layout(std::int64_t batch_size, std::int32_t size) {
@@ -27,9 +29,14 @@ bool PictureSource::operator()(const penstock::Ticket& ticket, Pictures& batch,
   if (inputs.empty()) return false;
   Notes notes;
   notes.known = Clock::now();
-  for (const Input& input : inputs) {
-    if (stop.stop_requested()) return false;
-    add(input, batch, notes);
+  const auto stopped = [&stop] { return stop.stop_requested() || examples::interrupted(); };
+  try {
+    for (const Input& input : inputs) {
+      if (stopped()) return false;
+      add(input, batch, notes, stopped);
+    }
+  } catch (const DecodeStopped&) {
+    return false;
   }
   layout_.resize(batch, notes.rows);
   notes.decoded = Clock::now();
@@ -37,10 +44,11 @@ bool PictureSource::operator()(const penstock::Ticket& ticket, Pictures& batch,
   return true;
 }
 
-void PictureSource::add(const Input& input, Pictures& batch, Notes& notes) {
+void PictureSource::add(const Input& input, Pictures& batch, Notes& notes,
+                        const std::function<bool()>& stop) {
   Note note{input, {}, -1};
   try {
-    note.label = load(input);
+    note.label = load(input, stop);
     frame_(picture_, &batch.pixels(notes.rows, 0, 0, 0));
     ++notes.rows;
   } catch (const ImageError& error) {
@@ -50,13 +58,17 @@ void PictureSource::add(const Input& input, Pictures& batch, Notes& notes) {
   } catch (const std::bad_alloc&) {
     note.error = "there is no memory for it";
   }
+  // Every worker has a picture: one that was very large does not keep its memory.
+  constexpr std::size_t kept = std::size_t{1} << 26;
+  if (picture_.rgb.capacity() > kept) picture_ = {};
   notes.images.push_back(std::move(note));
 }
 
 /// Into picture_. Returns the label.
-std::int32_t PictureSource::load(const Input& input) {
+std::int32_t PictureSource::load(const Input& input, const std::function<bool()>& stop) {
+  if (!input.error.empty()) throw ImageError(input.error);
   if (input.record < 0) {
-    decode(read_file(input.path), picture_);
+    decode(read_file(input.path), picture_, limits_, stop);
     return -1;
   }
   const std::vector<std::byte> record = inputs_->record(input);

@@ -14,6 +14,7 @@
 #include <penstock/source.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <span>
@@ -64,21 +65,22 @@ class Ledger {
 class PictureSource {
  public:
   PictureSource(const penstock::Layout<Pictures>& layout, Inputs& inputs, const Framing& framing,
-                Ledger& ledger)
-      : layout_(layout), inputs_(&inputs), ledger_(&ledger), frame_(framing) {}
+                Ledger& ledger, const DecodeLimits& limits = {})
+      : layout_(layout), inputs_(&inputs), ledger_(&ledger), frame_(framing), limits_(limits) {}
 
-  /// False: there are no more inputs. Throws what Inputs::take throws; never for an
-  /// image that cannot be had.
+  /// False: there are no more inputs, or it was asked to stop, also within an image: by `stop` or
+  /// by an interrupt. Throws what Inputs::take throws; never for an image that cannot be had.
   bool operator()(const penstock::Ticket& ticket, Pictures& batch, const std::stop_token& stop);
 
  private:
-  void add(const Input& input, Pictures& batch, Notes& notes);
-  std::int32_t load(const Input& input);
+  void add(const Input& input, Pictures& batch, Notes& notes, const std::function<bool()>& stop);
+  std::int32_t load(const Input& input, const std::function<bool()>& stop);
 
   penstock::Layout<Pictures> layout_;
   Inputs* inputs_;
   Ledger* ledger_;
   Framer frame_;
+  DecodeLimits limits_;
   Picture picture_;
 };
 

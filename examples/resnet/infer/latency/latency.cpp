@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
 
+#include "../../../common/atomic_file.hpp"
 #include "../../../common/interrupt.hpp"
 #include "../../train/options.hpp"
 #include "options.hpp"
@@ -81,9 +81,7 @@ nlohmann::json network_json(const Model& model, const InferenceNetwork& network)
 }
 
 void write(const std::filesystem::path& path, const nlohmann::json& json) {
-  std::ofstream file(path);
-  file << json.dump(1) << '\n';
-  if (!file.flush()) throw std::runtime_error("cannot write " + path.string());
+  examples::write_file(path, json.dump(1) + '\n');
 }
 
 /// Returns the exit status.

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "../../../common/finite.hpp"
 #include "../../train/options.hpp"
 
 namespace resnet::latency {
@@ -20,7 +21,7 @@ void add_load_options(CLI::App& app, Options& options) {
   app.add_option("--rate", options.rates,
                  "Open loops: requests a second, by a schedule; several as 100,200")
       ->delimiter(',')
-      ->check(CLI::Range(1e-3, 1e7));
+      ->check(examples::finite(1e-3, 1e7));
   app.add_flag_callback(
       "--uniform", [&] { options.arrivals = ArrivalKind::uniform; },
       "Requests of open loops arrive one like the other; else at random (Poisson)");
@@ -40,7 +41,7 @@ void add_batch_options(CLI::App& app, Options& options) {
       ->transform(
           CLI::AsNumberWithUnit(std::map<std::string, double>{{"us", 1e-3}, {"ms", 1}, {"s", 1e3}},
                                 CLI::AsNumberWithUnit::CASE_SENSITIVE, "TIME"))
-      ->check(CLI::Range(0.0, 1e6));
+      ->check(examples::finite(0, 1e6));
   app.add_option("--max-batch", options.max_batch,
                  "A batch is sent when it has so many requests: 32; in a closed loop also when all "
                  "clients wait")

@@ -48,10 +48,10 @@ void add_request_options(CLI::App& app, Options& options) {
                  "Images in a request, by turns, as 16,100,128: padded to the next batch size")
       ->delimiter(',')
       ->check(sizes);
-  app.add_option("--steps", options.steps, "Measured requests")->check(CLI::PositiveNumber);
+  app.add_option("--steps", options.steps, "Measured requests")->check(CLI::Range(1, 1 << 30));
   app.add_option("--warmup", options.warmup,
                  "Requests before the measured ones; two for each context, at least, from I8 on")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, 1 << 30));
   app.add_option("--contexts", options.contexts, "Host threads that infer, from I8 on")
       ->check(CLI::Range(1, 64));
 }
@@ -72,7 +72,8 @@ std::optional<int> parse(int argc, char** argv, const std::string& about, Option
                "those of whatever images are there");
   app.add_option("--data", options.data,
                  "Directory of CIFAR-10's binary version; without it, a synthetic set is made");
-  app.add_option("--cache", options.cache, "Where the synthetic set is kept");
+  app.add_option("--cache", options.cache,
+                 "Where the synthetic set is kept: by default ~/.cache/penstock");
   app.add_option("--records", options.records, "Training records of the synthetic set")
       ->check(CLI::Range(5, 1 << 24));
   app.add_option("--answers", options.answers,

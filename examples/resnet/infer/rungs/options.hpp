@@ -28,7 +28,7 @@ struct Options {
   bool uint8 = false;                  ///< records over the bus, decoded on the device
   bool watch = false;                  ///< what the pipeline waits for, while it runs
   std::filesystem::path weights, prepared, plans;
-  std::filesystem::path data, cache = std::filesystem::temp_directory_path();
+  std::filesystem::path data, cache;
   std::uint64_t records = 50'000;  ///< of the made-up set, without `data`
   std::filesystem::path answers, json;
 };

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <penstock/pinned_pool.hpp>
 #include <stdexcept>
 #include <vector>
 
+#include "../../../common/atomic_file.hpp"
 #include "../../../common/check.hpp"
 #include "../../../common/interrupt.hpp"
 #include "../../train/options.hpp"
@@ -83,9 +83,7 @@ nlohmann::json result_of(const Run& run, const Timing& timing, const Bound& boun
 }
 
 void write_result(const std::filesystem::path& path, const nlohmann::json& result) {
-  std::ofstream file(path);
-  file << result.dump(1) << '\n';
-  if (!file.flush()) throw std::runtime_error("cannot write " + path.string());
+  examples::write_file(path, result.dump(1) + '\n');
 }
 
 void print_result(const Run& run, const Timing& timing, const Bound& bound) {

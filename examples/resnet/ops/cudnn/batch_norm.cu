@@ -81,7 +81,9 @@ struct FinishStatistics {
     static_cast<T*>(norm.bias)[channel] =
         from_float<T>(fmaf(-moments.mean, to_float(scale), norm.beta[channel]));
   }
+  /// A forward pass that overflowed leaves no trace: the step is skipped, too (LossScale).
   __device__ void move(float& running, float batch) const {
+    if (!isfinite(batch)) return;
     running = (1 - norm.momentum) * running + norm.momentum * batch;
   }
 };

@@ -56,12 +56,12 @@ __global__ void losses(int n, int classes, const float* logits, const std::int32
 
   const std::int32_t label = labels[sample];
   const bool valid = label >= 0 && label < classes;
-  if (lane == 0)
-    samples[sample] = {valid ? logf(sum) - (row[label] - largest.logit) : NAN,
-                       valid && largest.at == label ? 1.0f : 0.0f};
+  const float loss = valid ? logf(sum) - (row[label] - largest.logit) : NAN;
+  if (lane == 0) samples[sample] = {loss, valid && largest.at == label ? 1.0f : 0.0f};
   if (gradient == nullptr) return;
-  const float scale =
-      valid ? (loss_scale == nullptr ? 1 : loss_scale->scale) / static_cast<float>(n) : NAN;
+  const float scale = isfinite(loss)
+                          ? (loss_scale == nullptr ? 1 : loss_scale->scale) / static_cast<float>(n)
+                          : NAN;
   for (int i = lane; i < classes; i += 32)
     gradient[std::int64_t{sample} * classes + i] =
         scale * (expf(row[i] - largest.logit) / sum - (i == label ? 1.0f : 0.0f));

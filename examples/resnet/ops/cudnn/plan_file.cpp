@@ -2,43 +2,60 @@
 
 #include "plan_file.hpp"
 
-#include <unistd.h>
-
-#include <fstream>
-#include <stdexcept>
+#include <cctype>
+#include <cstddef>
+#include <cstring>
+#include <system_error>
 #include <utility>
+
+#include "../../../common/atomic_file.hpp"
+#include "../../../common/read_file.hpp"
 
 namespace resnet::cudnn {
 
 namespace {
 
 constexpr const char* magic = "penstock plans 1: ";
-constexpr std::uint64_t longest = std::uint64_t{1} << 30;  // bytes: more is a damaged length
+constexpr std::uint64_t longest_file = std::uint64_t{1} << 32;  // bytes: more are no plans
 
-void write_string(std::ostream& out, const char* data, std::size_t bytes) {
+std::string with_length(const char* data, std::size_t bytes) {
   const std::uint64_t length = bytes;
-  out.write(reinterpret_cast<const char*>(&length), sizeof length);
-  out.write(data, static_cast<std::streamsize>(bytes));
+  return std::string(reinterpret_cast<const char*>(&length), sizeof length).append(data, bytes);
 }
 
-/// false when the stream ends first. Reads in parts: a damaged length must not allocate it all.
-template <class Container>
-bool read_string(std::istream& in, Container& data) {
+/// Takes a length, and as many bytes behind it, off the front. None: `text` ends first.
+std::optional<std::string_view> take_string(std::string_view& text) {
   std::uint64_t length = 0;
-  if (!in.read(reinterpret_cast<char*>(&length), sizeof length) || length > longest) return false;
-  constexpr std::size_t part = 1 << 16;
-  data.clear();
-  while (data.size() < length) {
-    const std::size_t at = data.size();
-    data.resize(std::min<std::size_t>(length, at + part));
-    if (!in.read(reinterpret_cast<char*>(data.data() + at),
-                 static_cast<std::streamsize>(data.size() - at)))
-      return false;
-  }
-  return true;
+  if (text.size() < sizeof length) return std::nullopt;
+  std::memcpy(&length, text.data(), sizeof length);
+  text.remove_prefix(sizeof length);
+  if (length > text.size()) return std::nullopt;
+  const std::string_view taken = text.substr(0, length);
+  text.remove_prefix(length);
+  return taken;
+}
+
+/// As messages have it: on one line, and not too long.
+std::string printable(std::string_view text) {
+  std::string line(text.substr(0, 200));
+  for (char& c : line)
+    if (std::iscntrl(static_cast<unsigned char>(c)) != 0) c = '?';
+  return line;
 }
 
 }  // namespace
+
+std::optional<PlanFile::Plans> PlanFile::parse(std::string_view plans) {
+  Plans parsed;
+  while (!plans.empty()) {
+    const auto key = take_string(plans);
+    const auto plan = key ? take_string(plans) : std::nullopt;
+    if (!plan) return std::nullopt;
+    // A key that comes twice is not written by anybody.
+    if (!parsed.emplace(*key, Bytes(plan->begin(), plan->end())).second) return std::nullopt;
+  }
+  return parsed;
+}
 
 PlanFile::PlanFile(std::filesystem::path path, std::string environment)
     : path_(std::move(path)), header_(magic + std::move(environment)) {
@@ -46,28 +63,27 @@ PlanFile::PlanFile(std::filesystem::path path, std::string environment)
 }
 
 void PlanFile::read() {
-  std::ifstream in(path_, std::ios::binary);
-  if (!in) return;
-  std::string header;
-  if (!std::getline(in, header) || header.rfind(magic, 0) != 0) {
-    note_ = path_.string() + ": ignored, it is no file of plans";
-    return;
-  }
-  if (header != header_) {
-    const std::size_t skip = std::string(magic).size();
-    note_ = path_.string() + ": ignored, made for " + header.substr(skip) + "; here is " +
-            header_.substr(skip);
-    return;
-  }
-  while (in.peek() != std::ifstream::traits_type::eof()) {
-    std::string key;
-    Bytes plan;
-    if (!read_string(in, key) || !read_string(in, plan)) {
-      note_ = path_.string() + ": ignored, it is damaged";
-      plans_.clear();
-      return;
-    }
-    plans_[key] = std::move(plan);
+  std::error_code none;
+  if (!std::filesystem::exists(path_, none)) return;
+  const auto ignore = [this](const std::string& why) {
+    note_ = path_.string() + ": ignored, " + why;
+  };
+  try {
+    const std::vector<std::byte> bytes = examples::read_file(path_, longest_file);
+    const std::string_view text = examples::text_of(bytes);
+    const std::size_t end = text.find('\n');
+    const std::string_view header = text.substr(0, end);
+    if (end == std::string_view::npos || !header.starts_with(magic))
+      return ignore("it is no file of plans");
+    const std::size_t skip = std::string_view(magic).size();
+    if (header != header_)
+      return ignore("made for " + printable(header.substr(skip)) + "; here is " +
+                    header_.substr(skip));
+    std::optional<Plans> plans = parse(text.substr(end + 1));
+    if (!plans) return ignore("it is damaged");
+    plans_ = std::move(*plans);
+  } catch (const examples::ReadError& error) {
+    ignore(std::string("it cannot be read: ") + error.what());
   }
 }
 
@@ -84,21 +100,13 @@ void PlanFile::put(const std::string& key, Bytes plan) {
 
 void PlanFile::save() {
   if (!changed_) return;
-  std::filesystem::path fresh = path_;
-  fresh += ".new." + std::to_string(getpid());
-  std::ofstream out(fresh, std::ios::binary | std::ios::trunc);
-  out << header_ << '\n';
+  examples::AtomicFile file(path_);
+  file.write(header_ + '\n');
   for (const auto& [key, plan] : plans_) {
-    write_string(out, key.data(), key.size());
-    write_string(out, reinterpret_cast<const char*>(plan.data()), plan.size());
+    file.write(with_length(key.data(), key.size()));
+    file.write(with_length(reinterpret_cast<const char*>(plan.data()), plan.size()));
   }
-  out.close();
-  std::error_code failed;
-  if (out) std::filesystem::rename(fresh, path_, failed);
-  if (!out || failed) {
-    std::filesystem::remove(fresh, failed);
-    throw std::runtime_error("cannot write plans to " + path_.string());
-  }
+  file.commit();
   changed_ = false;
 }
 

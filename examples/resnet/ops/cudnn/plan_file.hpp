@@ -13,7 +13,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace resnet::cudnn {
@@ -32,16 +34,21 @@ class PlanFile {
   /// Null when there is none. Valid until the next put().
   const Bytes* find(const std::string& key) const;
   void put(const std::string& key, Bytes plan);
-  /// Replaces the file in one go: whoever reads it sees the old one or the new one. Nothing is done
-  /// when it would be the same. Throws std::runtime_error.
+  /// Replaces the file in one go (examples::AtomicFile): whoever reads it sees the old one or the
+  /// new one. Nothing is done when it would be the same. Throws std::system_error.
   void save();
+
+  using Plans = std::map<std::string, Bytes>;
+  /// What is behind the header's line. None: it is damaged. No length is believed before it is
+  /// checked.
+  static std::optional<Plans> parse(std::string_view plans);
 
  private:
   void read();
 
   std::filesystem::path path_;
   std::string header_, note_;
-  std::map<std::string, Bytes> plans_;
+  Plans plans_;
   bool changed_ = false;
 };
 

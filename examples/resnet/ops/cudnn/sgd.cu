@@ -84,7 +84,8 @@ __global__ void update(Range<T> range, const Step* step, const LossScale* loss_s
   if (range.compute != nullptr) store<V>(range.compute + at, parameters);
 }
 
-__global__ void end_step(std::int64_t* steps, LossScale* loss_scale, std::int32_t interval) {
+__global__ void end_step(std::int64_t* steps, LossScale* loss_scale, std::int32_t interval,
+                         Metrics* metrics) {
   if (loss_scale == nullptr || loss_scale->overflow == 0) ++*steps;
   if (loss_scale == nullptr) return;
   LossScale next = *loss_scale;
@@ -92,6 +93,7 @@ __global__ void end_step(std::int64_t* steps, LossScale* loss_scale, std::int32_
     next.scale *= 0.5f;
     next.good_steps = 0;
     ++next.skipped;
+    if (metrics != nullptr) ++metrics->skipped;
   } else if (++next.good_steps >= interval) {
     if (isfinite(next.scale * 2)) next.scale *= 2;
     next.good_steps = 0;
@@ -158,7 +160,8 @@ void sgd(const Context& context, const SgdState& state, const SgdOptions& option
                             options.momentum,
                             0};
   launch_update(others, state.others, step, state.loss_scale, stream);
-  end_step<<<1, 1, 0, stream>>>(state.step, state.loss_scale, options.growth_interval);
+  end_step<<<1, 1, 0, stream>>>(state.step, state.loss_scale, options.growth_interval,
+                                state.metrics);
   check_launch("end_step");
 }
 

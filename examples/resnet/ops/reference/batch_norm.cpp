@@ -62,7 +62,9 @@ Affine<T> statistics(const ActivationLayout& layout, std::int64_t c, const T* x,
   const double inverse = 1 / std::sqrt(of.squares / count + norm.epsilon);
   norm.mean[c] = static_cast<T>(of.mean);
   norm.inverse_deviation[c] = static_cast<T>(inverse);
+  // A forward pass that overflowed leaves no trace: the step is skipped, too (LossScale).
   const auto run = [&](T& running, double batch) {
+    if (!std::isfinite(batch)) return;
     running =
         static_cast<T>((1 - norm.momentum) * static_cast<double>(running) + norm.momentum * batch);
   };

@@ -14,8 +14,8 @@ struct LossSums {
   double loss = 0, correct = 0, samples = 0;
 };
 
-/// The sample's loss. Writes the gradient of scale * loss, unless null. A label that is no class
-/// gives NaN, as does a logit that is no number.
+/// The sample's loss. Writes the gradient of scale * loss, unless null; it is NaN where the loss is
+/// not finite. The loss is NaN for a label that is no class, and for a logit that is NaN.
 template <class T>
 double cross_entropy(std::int64_t classes, const T* logits, std::int32_t label, double scale,
                      T* gradient) {
@@ -25,12 +25,14 @@ double cross_entropy(std::int64_t classes, const T* logits, std::int32_t label, 
     sum += std::exp(static_cast<double>(logits[k]) - largest);
   const bool valid = label >= 0 && label < classes;
   const double bad = std::numeric_limits<double>::quiet_NaN();
+  const double loss = valid ? std::log(sum) + largest - static_cast<double>(logits[label]) : bad;
+  const double factor = std::isfinite(loss) ? scale : bad;
   if (gradient != nullptr)
     for (std::int64_t k = 0; k < classes; ++k) {
       const double share = std::exp(static_cast<double>(logits[k]) - largest) / sum;
-      gradient[k] = static_cast<T>(valid ? scale * (share - (k == label ? 1 : 0)) : bad);
+      gradient[k] = static_cast<T>(factor * (share - (k == label ? 1 : 0)));
     }
-  return valid ? std::log(sum) + largest - static_cast<double>(logits[label]) : bad;
+  return loss;
 }
 
 /// The sums over n samples. `scale` is the loss scale.

@@ -367,7 +367,10 @@ void ReferenceOperations::sgd(const SgdState& state, const SgdOptions& options,
               by.gradient_factor = 1 / state.loss_scale->scale;
               const bool finite = all_finite(state.weights, input(state.weight_gradients)) &&
                                   all_finite(state.others, state.other_gradients);
-              if (!accept(*state.loss_scale, finite, options.growth_interval)) return;
+              if (!accept(*state.loss_scale, finite, options.growth_interval)) {
+                if (state.metrics != nullptr) ++state.metrics->skipped;
+                return;
+              }
             }
             tell_updated(state);
             update(by, state.weights, input(state.weight_gradients), state.momenta,

@@ -234,6 +234,21 @@ TEST_CASE("a label that is no class makes the loss NaN", "[gpu][resnet]") {
   CHECK(std::isnan(gradient.read().back()));
 }
 
+TEST_CASE("a loss that is not finite has no finite gradient", "[gpu][resnet]") {
+  Bench bench(Settings{});
+  std::vector<float> values(20, 1.0f);
+  values[10 + 4] = -std::numeric_limits<float>::infinity();  // of the second sample's label
+  const auto logits = bench.upload_as(values);
+  const auto labels = bench.upload_as(std::vector<std::int32_t>{3, 4});
+  const auto metrics = bench.upload_as(std::vector<Metrics>(1));
+  const DeviceArrayOf<float> gradient(20);
+  bench.operations().cross_entropy(2, 10, logits->data(), labels->data(), nullptr, gradient.data(),
+                                   metrics->data(), bench.stream());
+  CHECK(std::isinf(metrics->read().front().loss));
+  const std::vector<float> found = gradient.read();
+  for (std::size_t i = 0; i < 20; ++i) CHECK(std::isnan(found[i]) == (i >= 10));
+}
+
 TEST_CASE("conversions round to nearest, and keep what is not finite", "[gpu][resnet]") {
   const Settings settings = GENERATE(from_range(every_mode()));
   const std::int64_t count = GENERATE(1, 7, 4096, 4099);

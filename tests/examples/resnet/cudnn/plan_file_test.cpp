@@ -3,6 +3,7 @@
 // The file that plans are kept in: what it holds comes back; what does not fit is told and not
 // used.
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -80,6 +81,31 @@ TEST_CASE("a damaged file of plans is ignored wherever it ends", "[resnet][cudnn
     CHECK(!file.note().empty());
     CHECK(file.find("first key") == nullptr);
   }
+}
+
+TEST_CASE("lengths that lie, and keys that come twice, are damage", "[resnet][cudnn]") {
+  const auto string = [](std::uint64_t length, const std::string& text) {
+    return std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + text;
+  };
+  const std::string plan = string(1, "k") + string(2, "pp");
+  CHECK(PlanFile::parse("")->empty());
+  CHECK(PlanFile::parse(plan)->at("k") == PlanFile::Bytes{'p', 'p'});
+  CHECK_FALSE(PlanFile::parse(plan + plan));
+  CHECK_FALSE(PlanFile::parse(string(1, "k")));
+  for (const std::uint64_t length : {std::uint64_t{3}, std::uint64_t{1} << 30, UINT64_MAX}) {
+    CHECK_FALSE(PlanFile::parse(string(1, "k") + string(length, "pp")));
+    CHECK_FALSE(PlanFile::parse(string(length, "k")));
+  }
+}
+
+TEST_CASE("what is at a plan file's name is told when it is none", "[resnet][cudnn]") {
+  const TemporaryDirectory directory;
+  const PlanFile folder(directory / "", "cuDNN 9.1, a GPU");
+  CHECK(folder.note().find("no regular file") != std::string::npos);
+  std::ofstream(directory / "holes") << "penstock plans 1: ";
+  std::filesystem::resize_file(directory / "holes", std::uintmax_t{1} << 40);
+  const PlanFile holes(directory / "holes", "cuDNN 9.1, a GPU");
+  CHECK(holes.note().find("too large") != std::string::npos);
 }
 
 TEST_CASE("without a file, plans are not kept", "[resnet][cudnn]") {

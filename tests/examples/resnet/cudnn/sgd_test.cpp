@@ -119,8 +119,11 @@ TEST_CASE("an overflow skips the step and halves the scale", "[gpu][resnet]") {
   Optimizer optimizer(bench, 1000, 10);
   optimizer.state.loss_scale = optimizer.loss_scale->data();
   const std::vector<float> before = optimizer.parameters->read();
+  const auto metrics = bench.upload_as(std::vector<Metrics>(1));
+  optimizer.state.metrics = metrics->data();
   optimizer.set_weight_gradient(bad);
   optimizer.run(with_schedule(Decay::constant));
+  CHECK(metrics->read().front().skipped == 1);
   CHECK(optimizer.parameters->read() == before);
   CHECK(optimizer.momenta->read() == std::vector<float>(before.size()));
   CHECK(optimizer.steps() == 0);
@@ -130,6 +133,7 @@ TEST_CASE("an overflow skips the step and halves the scale", "[gpu][resnet]") {
 
   optimizer.set_weight_gradient(1);
   optimizer.run(with_schedule(Decay::constant));
+  CHECK(metrics->read().front().skipped == 1);
   CHECK(optimizer.parameters->read() != before);
   CHECK(optimizer.steps() == 1);
   CHECK(optimizer.scale().overflow == 0);

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <penstock/step_graph.hpp>
 #include <utility>
 #include <vector>
@@ -110,6 +111,43 @@ TEST_CASE("a loss scale that is too large skips steps, each halves it, until one
     CHECK(now.loss_scale.scale == std::ldexp(start.loss_scale.scale, -skipped));
     CHECK_FALSE(same_bits(now.parameters, start.parameters));
     for (const float parameter : now.parameters) REQUIRE(std::isfinite(parameter));
+  }
+}
+
+TEST_CASE("a step whose loss is not finite is skipped, and leaves no trace", "[resnet][gpu]") {
+  const bool as_graph = GENERATE(false, true);
+  for (const Settings& settings : every_mode()) {
+    INFO(describe(settings) << (as_graph ? ", as a graph" : ", eager"));
+    NetworkOptions options = small_network();
+    options.loss_scale = true;
+    options.initial_loss_scale = 1024;
+    Training training(options, settings);
+    const std::vector<float> images = test_images(options.images);
+    const std::vector<std::int32_t> labels = test_labels(8, 10);
+    Steps steps(training, as_graph);
+    steps.next();
+    CHECK(training.metrics().skipped == 0);
+    const NetworkState before = training.state();
+
+    std::vector<float> infinite = images;
+    infinite[0] = std::numeric_limits<float>::infinity();
+    training.set_batch(infinite, labels);
+    steps.next();
+    const Metrics metrics = training.metrics();
+    CHECK_FALSE(std::isfinite(metrics.loss));
+    CHECK(metrics.skipped == 1);
+    const NetworkState after = training.state();
+    CHECK(same_bits(after.parameters, before.parameters));
+    CHECK(same_bits(after.momenta, before.momenta));
+    CHECK(same_bits(after.statistics, before.statistics));
+    CHECK(after.step == before.step);
+    CHECK(after.loss_scale.scale == 512);
+
+    training.set_batch(images, labels);
+    steps.next();
+    CHECK(training.metrics().skipped == 0);
+    CHECK(training.state().step == before.step + 1);
+    CHECK_FALSE(same_bits(training.state().parameters, before.parameters));
   }
 }
 

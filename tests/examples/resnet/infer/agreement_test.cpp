@@ -37,6 +37,7 @@ struct Trained {
               .image_size = 32,
               .batch = 32,
               .epochs = is_trained ? 6u : 1u,
+              .rate = 0.1f,  // More than the usual one, which would need more epochs.
               .data = data,
               .checkpoint = checkpoint})
         .run();

@@ -8,11 +8,13 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "../../../../examples/resnet/infer/agreement.hpp"
 #include "../../../../examples/resnet/infer/quantisation.hpp"
 #include "../../../../examples/resnet/model/checkpoint.hpp"
 #include "../../../support/catch.hpp"
@@ -182,6 +184,45 @@ TEST_CASE("infer: a file that is no prepared model is told apart") {
   CHECK_THROWS_WITH(load(), contains("layer1.0.conv1.weight"));
   rewrite("\"classes\":10", "\"classes\":9");
   CHECK_THROWS_WITH(load(), contains("fc.weight"));
+  for (const char* classes : {"0", "-1", "1.5", "18446744073709551615", "4294967296", "\"10\""}) {
+    rewrite("\"classes\":10", std::string("\"classes\":") + classes);
+    CHECK_THROWS_WITH(load(), contains("a.prepared") && contains("classes is no integer"));
+  }
+  for (const char* image :
+       {"[3,16]", "[3,0,16]", "[3,-16,16]", "[3,4611686018427387904,4]", "16"}) {
+    rewrite("[3,16,16]", image);
+    CHECK_THROWS_WITH(load(), contains("a.prepared") && contains("image is no"));
+  }
+  for (const char* batches : {"[]", "[0]", "[1,18446744073709551615]", "[1,\"2\"]", "1", "{}"}) {
+    rewrite("[1,16,128]", batches);
+    CHECK_THROWS_WITH(load(), contains("a.prepared") && contains("batches is no"));
+  }
+  rewrite("\"version\":1", "\"version\":" + std::string(100'000, '[') + std::string(100'000, ']'));
+  CHECK_THROWS_WITH(load(), contains("of version array"));
+}
+
+TEST_CASE("infer: what is not finite when it is folded, and what is compared, is told") {
+  const auto folded = [](const std::string& changed, float value) {
+    return fold(architecture_of("resnet8", 10), {1, 3, 16, 16},
+                [&](const std::string& tensor, const std::vector<std::int64_t>& extents) {
+                  std::int64_t count = 1;
+                  for (const std::int64_t extent : extents) count *= extent;
+                  return std::vector<float>(size(count), tensor == changed ? value : 2.0f);
+                });
+  };
+  CHECK_NOTHROW(folded("", 0));
+  constexpr float largest = std::numeric_limits<float>::max();
+  CHECK_THROWS_WITH(folded("bn1.weight", largest), contains("conv1.weight of channel 0"));
+  CHECK_THROWS_WITH(folded("layer1.0.bn1.running_mean", -largest),
+                    contains("layer1.0.bn1.bias of channel 0"));
+  CHECK_THROWS_WITH(folded("bn1.running_var", -1), contains("bn1.running_var of channel 0"));
+
+  Agreement agreement;
+  const std::vector<float> good{1, 2, 3, 4}, bad{1, 2, NAN, 4};
+  const std::vector<std::int32_t> labels{0, 1};
+  agreement.add(good, good, labels, 2);
+  CHECK_THROWS_WITH(agreement.add(bad, good, labels, 2), contains("logits of image 3"));
+  CHECK_THROWS_WITH(agreement.add(good, bad, labels, 2), contains("made of"));
 }
 
 TEST_CASE("infer: what a network cannot be made of") {

@@ -5,11 +5,16 @@ prepare_test.py PREPARE WEIGHTS
 """
 
 import json
+import math
 import pathlib
 import struct
 import subprocess
 import sys
 import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "train"))
+from programs import with_value  # noqa: E402
 
 prepare, weights = sys.argv[1:3]
 few = ["--records", "200", "--test-records", "100", "--calibration-images", "100"]
@@ -56,7 +61,7 @@ with tempfile.TemporaryDirectory() as name:
     assert run(directory, "--weights", weights, "--out", out, "--precision", "int8", "--batches",
                "4,1").returncode == 0
     assert out.read_bytes() == first
-    assert not list(directory.glob("*.partial")) and not list(directory.glob("*.new*"))
+    assert not list(directory.glob("*.partial*"))
 
     fp32 = directory / "fp32.prepared"
     assert run(directory, "--weights", weights, "--out", fp32, "--precision", "fp32").returncode == 0
@@ -72,4 +77,19 @@ with tempfile.TemporaryDirectory() as name:
     fails(run(directory, "--weights", weights, "--out", out, "--precision", "int8", "--format", "nchw"), "nhwc")
     fails(run(directory, "--weights", fp32, "--out", out), "bn1.weight")
     fails(run(directory, "--weights", weights, "--out", directory / "none" / "out"), "none/out", status=1)
+    bad = directory / "bad.safetensors"
+
+    def fails_with(values, *texts, status=2):
+        data = pathlib.Path(weights).read_bytes()
+        for tensor, value in values.items():
+            data = with_value(data, tensor, value)
+        bad.write_bytes(data)
+        fails(run(directory, "--weights", bad, "--out", out, "--precision", "fp32", check=100), *texts, status=status)
+
+    fails_with({"conv1.weight": math.nan}, '"conv1.weight" has a value that is not finite')
+    fails_with({"bn1.running_mean": math.inf}, '"bn1.running_mean" has a value that is not finite')
+    fails_with({"layer2.0.bn1.running_var": -1.0}, "layer2.0.bn1.running_var of channel 0")
+    fails_with({"conv1.weight": 1e30, "bn1.weight": 1e30}, "conv1.weight of channel 0 is not finite")
+    # Each is finite, and what the network makes of them is not: nothing can be said of agreement.
+    fails_with({"bn1.weight": 1e30, "layer1.0.bn1.weight": 1e30}, "the logits of image 0 are not finite", status=1)
     assert out.read_bytes() == first, "a mistake leaves what is there as it was"

@@ -40,8 +40,9 @@ def run_ladder(scratch, *options):
 
 def check_results(results):
     for result in results:
-        for key in ("load_ms", "copy_ms"):
-            require(result[key] >= 0, result)
+        by_hand = int(result["rung"][1:]) < 12  # The others' pipeline samples its copies.
+        require(0 <= result["load_ms"] <= result["step_ms"] and (result["copy_ms"] > 0 or not by_hand), result)
+        require(result["load_ms"] > 0 or result["rung"] != "T1", result)
         require(result["images_per_second"] > 0 and result["compute_ms"] > 0 and 0 <= result["idle"] <= 1, result)
         require(result["emulated"] != on_gpu, result)
     losses = {result["rung"]: result["losses"] for result in results}

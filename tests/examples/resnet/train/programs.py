@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import termios
@@ -57,6 +58,13 @@ def header_of(data):
     """Of a safetensors file: the header, and where it ends."""
     end = 8 + int.from_bytes(data[:8], "little")
     return json.loads(data[8:end]), end
+
+
+def with_value(data, tensor, value, element=0):
+    """A safetensors file with another value in a tensor of float32."""
+    header, end = header_of(data)
+    place = end + header[tensor]["data_offsets"][0] + 4 * element
+    return data[:place] + struct.pack("<f", value) + data[place + 4 :]
 
 
 def notes_of(checkpoint):

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Run, which every rung is made of: where the profiler is started and stopped, which plans are
-// asked for, and a loss that is no number.
+// asked for, and losses that are no numbers.
 
 #include "../../../../examples/resnet/train/run.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <penstock/emulation.hpp>
 #include <stdexcept>
@@ -132,6 +134,82 @@ TEST_CASE("a loss that is no number is told, with its step", "[resnet][run]") {
     CHECK_THROWS_WITH(run.tell(4, {.loss = loss, .correct = 0, .samples = 4}),
                       contains("the loss of step 4 is"));
   CHECK(run.losses()[4] == 0);
+}
+
+/// Steps of a run on images of zeros. The loss of those that `is_bad` names is NaN: their labels
+/// are no classes.
+void train_with_bad_steps(
+    Run& run, const std::function<bool(std::int64_t)>& is_bad,
+    const std::function<void(std::int64_t)>& after = [](std::int64_t) {}) {
+  DeviceArray<float> pixels(static_cast<std::int64_t>(run.pixel_bytes() / sizeof(float)));
+  DeviceArray<std::int32_t> labels(run.batch());
+  pixels.set(std::vector<float>(pixels.size()), run.stream());
+  run.for_each_step([&](Step& step) {
+    const std::int32_t label = is_bad(step.number()) ? -1 : 3;
+    labels.set(std::vector<std::int32_t>(labels.size(), label), run.stream());
+    step.compute(pixels.data(), labels.data(), run.stream());
+    run.tell(step.number(), run.read_metrics());
+    after(step.number());
+  });
+}
+
+Rung with_loss_scale() {
+  Rung rung = probe;
+  rung.settings.precision = Precision::fp16;
+  return rung;
+}
+
+TEST_CASE(
+    "with a loss scale, a step whose loss is not finite is skipped, counted, and gone on from",
+    "[resnet][run]") {
+  const TemporaryDirectory directory;
+  const Rung rung = with_loss_scale();
+  Run run(rung, small_run(directory));
+  std::vector<NetworkState> states{run.network().state(run.stream())};
+  train_with_bad_steps(
+      run, [](std::int64_t step) { return step == 2; },
+      [&](std::int64_t) { states.push_back(run.network().state(run.stream())); });
+  CHECK(run.skipped().count() == 1);
+  CHECK(run.skipped().text() == ", 1 step skipped");
+  for (std::size_t step = 0; step < 5; ++step) {
+    INFO("step " << step);
+    const NetworkState &before = states[step], &after = states[step + 1];
+    const bool bad = step == 2;
+    CHECK(std::isfinite(run.losses()[step]) == !bad);
+    CHECK((after.parameters == before.parameters) == bad);
+    CHECK((after.momenta == before.momenta) == bad);
+    CHECK(after.step == before.step + (bad ? 0 : 1));
+    CHECK(after.loss_scale.scale == before.loss_scale.scale / (bad ? 2 : 1));
+    CHECK(std::all_of(after.parameters.begin(), after.parameters.end(),
+                      [](float value) { return std::isfinite(value); }));
+  }
+}
+
+TEST_CASE("many skipped steps in a row end the run, and fewer do not", "[resnet][run]") {
+  const TemporaryDirectory directory;
+  const Rung rung = with_loss_scale();
+  Options options = small_run(directory);
+  options.steps = 30;
+  constexpr std::int64_t many = SkippedSteps::most_in_a_row;
+  {
+    Run run(rung, options);
+    train_with_bad_steps(run, [](std::int64_t step) { return step % many != 0; });
+    CHECK(run.skipped().count() == 32 - 4);
+  }
+  Run run(rung, options);
+  const NetworkState start = run.network().state(run.stream());
+  CHECK_THROWS_WITH(train_with_bad_steps(run, [](std::int64_t) { return true; }),
+                    contains("10 steps in a row, up to step 9, were skipped"));
+  CHECK(run.network().state(run.stream()).parameters == start.parameters);
+}
+
+TEST_CASE("without a loss scale, the first loss that is not finite ends the run", "[resnet][run]") {
+  const TemporaryDirectory directory;
+  Run run(probe, small_run(directory));
+  CHECK_THROWS_WITH(
+      train_with_bad_steps(run, [](std::int64_t step) { return step == 2; }),
+      contains("the loss of step 2 is") && contains("lower the learning rate (--rate)"));
+  CHECK(run.skipped().count() == 0);
 }
 
 }  // namespace

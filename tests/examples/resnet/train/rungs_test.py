@@ -10,10 +10,11 @@ import math
 import os
 import pathlib
 import re
+import struct
 import sys
 import tempfile
 
-from programs import SMALL, interrupt, notes_of, require, run, tensors_of
+from programs import SMALL, header_of, interrupt, notes_of, require, run, tensors_of
 
 programs = pathlib.Path(sys.argv[2]).resolve()
 rungs = sorted(path for path in programs.glob("[0-9][0-9]_*_emulated"))
@@ -103,6 +104,31 @@ def interrupted():
         interrupt([*long_run, "--synthetic"], room=60)
 
 
+def diverged():
+    """With weights that are too large, every step is skipped whatever the loss scale: the run ends, says why, and
+    writes no checkpoint. Without a loss scale it ends at the first loss."""
+    result_of(rung(1), "--save", "weights")
+    data = bytearray(pathlib.Path("weights").read_bytes())
+    header, end = header_of(bytes(data))
+    first, last = header["fc.weight"]["data_offsets"]
+    data[end + first : end + last] = struct.pack("<f", 3e38) * ((last - first) // 4)
+    pathlib.Path("weights").write_bytes(data)
+    for program in (rung(1), rung(14)):
+        command = [program, *OPTIONS, "--steps", 40, "--load", "weights", "--save", "bad"]
+        _, errors = run([*command, "--precision", "fp16"], status=1)
+        require("10 steps in a row, up to step 9, were skipped" in errors and "--rate" in errors, errors)
+        _, errors = run([*command, "--precision", "fp32"], status=1)
+        require(re.search("the loss of step 0 is -?(nan|inf): lower the learning rate", errors), errors)
+        require(not pathlib.Path("bad").exists(), "a checkpoint was written")
+
+
+def rate():
+    """--rate decides what is learnt; a step that is skipped is said."""
+    results = [result_of(rung(5), *option) for option in ([], ["--rate", 0.05], ["--rate", 0.05])]
+    require(results[1]["losses"] == results[2]["losses"] != results[0]["losses"], results)
+    require(all(result["skipped_steps"] == 0 for result in results), results)
+
+
 def mistakes():
     """What is wrong is said, with exit status 2; what cannot be written, with 1."""
     pathlib.Path("text").write_text("no checkpoint at all")
@@ -111,8 +137,8 @@ def mistakes():
              (["--model", "resnet9"], "resnet9"), (["--data", "nowhere"], "nowhere"), (["--load", "nowhere"], "nowhere"),
              (["--load", "text"], "text"), (["--profile", "3"], "3 is not START:COUNT"),
              (["--profile", "3:0"], "3:0 is not START:COUNT"), (["--profile", "-1:2"], "START:COUNT"),
-             (["--profile", "1:2x"], "START:COUNT"), (["--workers", 0], "--workers"), (["--image-size", 4], "--image-size"),
-             (["--no-such-option"], "--no-such-option"))  # fmt: skip
+             (["--profile", "1:2x"], "START:COUNT"), (["--workers", 0], "--workers"), (["--rate", -1], "--rate"), (["--image-size", 4], "--image-size"),
+             (["--no-such-option"], "--no-such-option"), (["--rate", "nan"], "--rate"))  # fmt: skip
     for program in (rung(1), rung(14)):
         for words, why in wrong:
             _, errors = run([program, "--image-size", 16, "--records", 80, "--cache", ".", "--batch=8", *words]

@@ -14,7 +14,7 @@ import signal
 import sys
 import tempfile
 
-from programs import SMALL, interrupt, notes_of, require, run
+from programs import SMALL, interrupt, notes_of, require, run, with_value
 
 train = os.path.abspath(sys.argv[2])
 EPOCHS, BATCHES = 2, 20  # of 8 images
@@ -98,9 +98,11 @@ def killed_while_writing():
     limit = len(before) // 2
     run([*RUN, "--checkpoint", "part"], status=-signal.SIGXFSZ,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))  # fmt: skip
-    require(os.path.getsize("part.partial") == limit, "it did not die within writing")
+    (partial,) = pathlib.Path().glob("part.partial-*")
+    require(os.path.getsize(partial) == limit, "it did not die within writing")
     require(checkpoint("part").read_bytes() == before, "the old checkpoint is lost")
     resume_and_compare(RUN, [], expected)
+    require(not list(pathlib.Path().glob("*.partial*")), "what the dead run has left is still there")
 
 
 def refused():
@@ -108,6 +110,10 @@ def refused():
     _, expected = whole()
     checkpoint("short").write_bytes(expected[: len(expected) // 2])
     checkpoint("text").write_text("no checkpoint at all")
+    checkpoint("nan").write_bytes(with_value(expected, "layer1.0.conv1.weight", float("nan")))
+    checkpoint("below").write_bytes(with_value(expected, "bn1.running_var", -1.0))
+    checkpoint("decay").write_bytes(expected.replace(b'\\"decay\\":0', b'\\"decay\\":7'))
+    checkpoint("totals").write_bytes(re.sub(rb'(totals\\+": *\\+"0x)1', rb"\g<1>x", expected))
 
     def refuse(path, why, option, value):
         before = checkpoint(path).read_bytes()
@@ -119,13 +125,21 @@ def refused():
         require(checkpoint(path).read_bytes() == before, f"{path} was written")
 
     refuse("whole", "of another run: --seed is 1 there, and 2 here", "--seed", 2)
-    refuse("whole", "of another run: --rate is 0.1 there, and 0.2 here", "--rate", 0.2)
+    refuse("whole", "of another run: --rate is 0.003125 there, and 0.2 here", "--rate", 0.2)
     refuse("whole", "of another run: --batch is 8 there, and 10 here", "--batch", 10)
     refuse("whole", "of another run: --epochs is 2 there, and 5 here", "--epochs", 5)
     refuse("whole", "of another run: the data set's fingerprint is ", "--records", 170)
     refuse("whole", "read as a checkpoint of resnet20", "--model", "resnet20")
     refuse("short", "cut short", "--workers", 1)
     refuse("text", "safetensors", "--workers", 1)
+    # The run has ended: nothing would be trained any more, only its accuracy told.
+    refuse("nan", '"layer1.0.conv1.weight" has a value that is not finite', "--workers", 1)
+    refuse("below", '"bn1.running_var" has a variance below 0', "--workers", 1)
+    refuse("decay", "decay is no integer from 0 to 2", "--workers", 1)
+    refuse("totals", "does not say what the epoch has come to", "--workers", 1)
+    pathlib.Path("folder").mkdir()
+    _, errors = run([*RUN, "--checkpoint", "folder"], status=2)
+    require("folder: cannot be read: no regular file" in errors, errors)
 
 
 def not_a_number():
@@ -156,7 +170,9 @@ def mistakes():
     """What is wrong with the command line or the data is said, with exit status 2."""
     for words, why in ((["--batch", 0], "--batch"), (["--epochs", 0], "--epochs"), (["--model", "resnet9"], "resnet9"),
                        (["--data", "nowhere"], "nowhere"), (["--batch", 161], "a batch of 161"),
-                       (["--no-such-option"], "--no-such-option"), (["--target", 2], "--target")):  # fmt: skip
+                       (["--no-such-option"], "--no-such-option"), (["--target", 2], "--target"),
+                       (["--rate", "nan"], "--rate"), (["--rate", "inf"], "--rate"), (["--target", "nan"], "--target"),
+                       (["--epochs", "18446744073709551615"], "--epochs")):  # fmt: skip
         _, errors = run([train, "--image-size", 16, "--cache", ".", "--records", 160, "--test-records", 40, *words],
                         status=2)  # fmt: skip
         require(why in errors, f"{words}: {errors}")

@@ -92,6 +92,9 @@ def unreadable():
             require(f"skipped: {path}: {line['error']}" in errors, errors)
         require([line for line in lines if "top" in line] == wanted, lines)
         require("8 images, 4 skipped" in errors, errors)
+    lines, errors = answers("photos", "--max-pixels", 100, status=2)
+    require("at most 100 are decoded" in lines[0]["error"], lines)
+    answers("photos", "--max-seconds", "nan", status=2)
     output, _ = run([classify, *TRAINED, *broken], status=2)  # nothing is answered
     require(output == "", output)
     lines, _ = answers(*broken, status=2)

@@ -25,7 +25,18 @@ struct JpegOptions {
   int channels = 3;  ///< 1: grey, 3: RGB, 4: CMYK
   int quality = 95;
   bool progressive = false, adobe = false;  ///< adobe: with its marker
+  int scans = 0;                            ///< of RGB, up to 190; 0: as the library writes them
 };
+
+/// The lowest frequency of all colours together, then one frequency of one colour each.
+inline std::vector<jpeg_scan_info> scans_of_one_frequency(int count) {
+  std::vector<jpeg_scan_info> scans{{3, {0, 1, 2}, 0, 0, 0, 0}};
+  for (int frequency = 1; frequency < DCTSIZE2; ++frequency)
+    for (int colour = 0; colour < 3; ++colour)
+      if (static_cast<int>(scans.size()) < count)
+        scans.push_back({1, {colour}, frequency, frequency, 0, 0});
+  return scans;
+}
 
 /// `pixels`: height x width x channels. Colours are not subsampled.
 inline Bytes jpeg_file(const std::vector<std::uint8_t>& pixels, int width, int height,
@@ -49,6 +60,11 @@ inline Bytes jpeg_file(const std::vector<std::uint8_t>& pixels, int width, int h
     info.comp_info[i].h_samp_factor = info.comp_info[i].v_samp_factor = 1;
   info.write_Adobe_marker = options.adobe ? TRUE : FALSE;
   if (options.progressive) jpeg_simple_progression(&info);
+  const std::vector<jpeg_scan_info> scans = scans_of_one_frequency(options.scans);
+  if (options.scans > 0) {
+    info.scan_info = scans.data();
+    info.num_scans = static_cast<int>(scans.size());
+  }
   jpeg_start_compress(&info, TRUE);
   while (info.next_scanline < info.image_height) {
     auto* row = const_cast<JSAMPROW>(pixels.data() +

@@ -5,18 +5,27 @@
 
 #include "../../../../../examples/resnet/infer/classify/inputs.hpp"
 
+#include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <climits>
 #include <cmath>
+#include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <fstream>
 #include <initializer_list>
+#include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
+#include "../../../../../examples/common/interrupt.hpp"
 #include "../../../../../examples/resnet/infer/classify/answers.hpp"
+#include "../../../../../examples/resnet/infer/classify/picture_source.hpp"
 #include "../../../../support/catch.hpp"
 #include "../../../../support/temporary_directory.hpp"
 #include "../../matchers.hpp"
@@ -87,6 +96,134 @@ TEST_CASE("inputs: links that lead nowhere are told as images, and end no listin
   CHECK_THROWS_AS(read_file(directory / "photos/loop.png"), ImageError);
 }
 
+/// A folder that nobody can list, root included: its path is longer than the system takes.
+std::filesystem::path unlistable_folder(const std::filesystem::path& directory) {
+  const std::string name(200, 'n');
+  const std::filesystem::path here = std::filesystem::current_path();
+  std::filesystem::current_path(directory);
+  std::filesystem::path path = directory;
+  while (path.string().size() < PATH_MAX) {
+    std::filesystem::create_directory(name);
+    std::filesystem::current_path(name);
+    path /= name;
+  }
+  std::filesystem::current_path(here);
+  return path;
+}
+
+TEST_CASE("inputs: a folder that cannot be listed is told, and the others are listed",
+          "[resnet][classify]") {
+  const TemporaryDirectory directory;
+  const auto jpeg = classify::test::jpeg_file({1, 2, 3}, 1, 1);
+  write(directory / "photos/a/one.jpg", jpeg);
+  write(directory / "photos/b/two.jpg", jpeg);
+  write(directory / "photos/z.jpg", jpeg);
+  const std::filesystem::path folder = unlistable_folder(directory / "photos/b");
+  const auto inputs = list_files({directory / "photos"});
+  REQUIRE(inputs->count() == 4U);
+  const std::vector<Input> all = inputs->take(0, 10, {});
+  CHECK(names_of(all) == Names{(directory / "photos/a/one.jpg").string(), folder.string(),
+                               (directory / "photos/b/two.jpg").string(),
+                               (directory / "photos/z.jpg").string()});
+  CHECK(all[1].error == "cannot look into this folder: File name too long");
+  CHECK(all[0].error + all[2].error + all[3].error == "");
+
+  const auto layout = pictures_layout(4, 8);
+  Ledger ledger;
+  PictureSource source(layout, *inputs, {8, 8}, ledger);
+  std::vector<std::byte> block(layout.bytes());
+  Pictures batch = layout.bind(block.data(), 4);
+  const std::array<std::uint64_t, 4> samples{0, 1, 2, 3};
+  CHECK(source({.samples = samples}, batch, {}));
+  const Notes notes = ledger.take(0);
+  CHECK(notes.rows == 3);
+  CHECK(notes.images[1].error == all[1].error);
+
+  CHECK_THROWS_WITH(list_files({folder}), contains(folder.string()));  // named by the user
+}
+
+/// While it lives: not root, whom no permission keeps out. False: that cannot be had here.
+class NotRoot {
+ public:
+  NotRoot() : changed_(geteuid() == 0 && seteuid(65534) == 0) {}
+  ~NotRoot() {
+    if (changed_ && seteuid(0) != 0) std::abort();
+  }
+  NotRoot(const NotRoot&) = delete;
+  NotRoot& operator=(const NotRoot&) = delete;
+  explicit operator bool() const { return geteuid() != 0; }
+
+ private:
+  bool changed_;
+};
+
+TEST_CASE("inputs: a folder without permission is told, and the others are listed",
+          "[resnet][classify]") {
+  using std::filesystem::perms;
+  const TemporaryDirectory directory;
+  const std::filesystem::path folder = directory / "photos/locked";
+  write(directory / "photos/one.jpg", classify::test::jpeg_file({1, 2, 3}, 1, 1));
+  write(directory / "photos/two/two.jpg", classify::test::jpeg_file({1, 2, 3}, 1, 1));
+  std::filesystem::create_directory(folder);
+  // For everybody: a process that is no longer root is still in root's group.
+  std::filesystem::permissions(directory / "", perms::owner_all | perms::group_read |
+                                                   perms::group_exec | perms::others_read |
+                                                   perms::others_exec);
+  std::filesystem::permissions(folder, perms::none);
+  std::vector<Input> all;
+  std::string told;
+  bool could = false;
+  {
+    const NotRoot user;
+    std::error_code error;
+    could = user && std::filesystem::exists(directory / "photos", error);
+    if (could) try {
+        all = list_files({directory / "photos"})->take(0, 10, {});
+        list_files({folder});
+      } catch (const std::invalid_argument& refused) {
+        told = refused.what();
+      }
+  }
+  std::filesystem::permissions(folder, perms::owner_all);
+  if (!could) {
+    WARN("not checked: root cannot become another user here");
+    return;
+  }
+  CHECK(names_of(all) == Names{folder.string(), (directory / "photos/one.jpg").string(),
+                               (directory / "photos/two/two.jpg").string()});
+  CHECK(all.at(0).error == "cannot look into this folder: Permission denied");
+  CHECK(told == "cannot look into " + folder.string() + ": Permission denied");
+}
+
+TEST_CASE("pictures: Ctrl-C is obeyed within an image", "[resnet][classify]") {
+  const TemporaryDirectory directory;
+  constexpr int side = 3000;
+  const std::vector<std::uint8_t> flat(std::size_t{side} * side * 3, 90);
+  write(directory / "slow.jpg", classify::test::jpeg_file(flat, side, side, {.scans = 100}));
+  const auto inputs = list_files({directory / "slow.jpg"});
+  const auto layout = pictures_layout(1, 8);
+  Ledger ledger;
+  PictureSource source(layout, *inputs, {8, 8}, ledger);
+  std::vector<std::byte> block(layout.bytes());
+  Pictures batch = layout.bind(block.data(), 1);
+  const std::array<std::uint64_t, 1> samples{0};
+  const pid_t child = fork();  // An interrupt is for the rest of a process's life.
+  if (child == 0) {
+    examples::watch_interrupts();
+    // When it has computed for 10 ms, of the 200 and more that the image takes: the machine's other
+    // work does not matter.
+    std::signal(SIGVTALRM, [](int) { raise(SIGINT); });
+    const itimerval timer{{}, {0, 10'000}};
+    if (setitimer(ITIMER_VIRTUAL, &timer, nullptr) != 0) _exit(3);
+    const bool filled = source({.samples = samples}, batch, {});
+    _exit(examples::interrupted() ? (filled ? 1 : 0) : 2);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}
+
 TEST_CASE("inputs: records by their files", "[resnet][classify]") {
   const TemporaryDirectory directory;
   const std::vector<std::filesystem::path> files = {
@@ -138,6 +275,21 @@ TEST_CASE("paths on a stream: a batch has what is there, and waits for no more",
   CHECK(names_of(inputs->take(4, 4, {})) == Names{"six"});
   CHECK(inputs->take(5, 4, {}).empty());
   CHECK(inputs->take(6, 4, {}).empty());
+}
+
+TEST_CASE("paths on a stream: a line without end takes no memory, and is told",
+          "[resnet][classify]") {
+  Pipe pipe;
+  const auto inputs = read_paths(pipe.ends[0]);
+  std::vector<Input> taken;
+  std::jthread reader([&] { taken = inputs->take(0, 1, {}); });
+  for (int i = 0; i < 100; ++i) pipe.send(std::string(10'000, 'x'));
+  pipe.send("\none\n");
+  reader.join();
+  REQUIRE(taken.size() == 1);
+  CHECK(taken[0].path.size() == PATH_MAX + 1);
+  CHECK_THROWS_WITH(read_file(taken[0].path), contains("File name too long"));
+  CHECK(names_of(inputs->take(1, 1, {})) == Names{"one"});
 }
 
 TEST_CASE("paths on a stream: batches take them in their own order", "[resnet][classify]") {

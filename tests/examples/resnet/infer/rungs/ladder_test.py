@@ -32,7 +32,7 @@ def check_results(text):
     require([result["rung"] for result in results] == RUNGS, results)
     for result in results:
         require(result["emulated"] and result["images_per_second"] > 0 and result["batch_ms"] > 0, result)
-        require(all(result[key] >= 0 for key in ("load_ms", "copy_ms", "compute_ms")), result)
+        require(result["compute_ms"] > 0, result)
         require(result["bound"] in ("bus", "compute") and result["bound_ms"] > 0, result)
         require(result["uint8"] == result["rung"].endswith("u"), result)
         row = next(line for line in text.splitlines() if line.startswith(f"{result['rung']} "))
