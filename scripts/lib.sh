@@ -52,6 +52,8 @@ use_dependencies
 steps=()
 passed=0
 failed=0
+skipped=0
+skips_fail=  # not empty: a run with a skipped step or test fails
 began=$(date +%s)
 builds=()   # folders that this run has built in,
 reports=()  # and what ctest wrote about the tests
@@ -64,16 +66,21 @@ cpu_seconds() {
   echo $(((fields[13] + fields[14]) / $(getconf CLK_TCK)))
 }
 
-# step NAME COMMAND...: runs it, with no standard input, and notes how it ended.
+# step NAME COMMAND...: runs it, with no standard input, and notes how it ended. Exit status 77 is CTest's for
+# a test that is skipped, and ours for a step.
 step() {
-  local name=$1 result=passed start=$SECONDS cpu
+  local name=$1 result=passed start=$SECONDS cpu status=0
   cpu=$(cpu_seconds)
   shift
   say "$name"
-  "$@" </dev/null || result=FAILED
-  if [[ $result == passed ]]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+  "$@" </dev/null || status=$?
+  case $status in
+    0) passed=$((passed + 1)) ;;
+    77) result=skipped skipped=$((skipped + 1)) ;;
+    *) result=FAILED failed=$((failed + 1)) ;;
+  esac
   cpu=$(($(cpu_seconds) - cpu))
-  steps+=("$(printf '%-6s %5d s %6d s of CPU  %s' "$result" $((SECONDS - start)) "$cpu" "$name")")
+  steps+=("$(printf '%-7s %5d s %6d s of CPU  %s' "$result" $((SECONDS - start)) "$cpu" "$name")")
 }
 
 # Several sources are compiled at a time: that takes a third off a build from scratch, as these mostly
@@ -185,20 +192,26 @@ count_tests() {
   mapfile -t counts < <(sed -nE 's/^\s+(tests|failures|disabled|skipped)="([0-9]+)".*/\2/p' "$1" | head -n 4)
   passed=$((passed + counts[0] - counts[1] - counts[2] - counts[3]))
   failed=$((failed + counts[1]))
+  skipped=$((skipped + counts[2] + counts[3]))
 }
 
-# Lists the steps, what was slow and what was skipped, counts tests and steps, and is the exit status.
+# Lists the steps, what was slow and what was skipped, counts tests and steps, and is the exit status: 0 when
+# nothing failed and, with skips_fail, nothing was skipped.
 finish() {
   if [[ ${#reports[@]} -gt 0 ]]; then
     python3 -B scripts/test_tools.py slowest "$began" "${builds[@]}" -- "${reports[@]}" || true
   fi
   say "Result"
   printf '%s\n' "${steps[@]}"
-  printf '       %5d s %6d s of CPU  together\n' $(($(date +%s) - began)) "$(cpu_seconds)"
+  printf '        %5d s %6d s of CPU  together\n' $(($(date +%s) - began)) "$(cpu_seconds)"
   if [[ ${#reports[@]} -gt 0 ]]; then
     echo
     python3 -B scripts/test_tools.py skipped "${reports[@]}" || true
   fi
-  printf '\n%d passed, %d failed\n' "$passed" "$failed"
+  if [[ -n $skips_fail && $skipped -gt 0 ]]; then
+    printf '\nNothing may be skipped here: %d skipped count as failed.\n' "$skipped"
+    failed=$((failed + skipped)) skipped=0
+  fi
+  printf '\n%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
   [[ $failed -eq 0 ]]
 }

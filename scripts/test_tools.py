@@ -36,6 +36,12 @@ def labels(test):
     return set(test["properties"].get("LABELS", []))
 
 
+def cmake_words(text):
+    """Arguments as CMake's versions write them: in quotes, in brackets, or plain."""
+    words = re.findall(r'\[(=*)\[(.*?)\]\1\]|"((?:[^"\\]|\\.)*)"|([^\s"]+)', text)
+    return [bracket or quoted or plain for _, bracket, quoted, plain in words]
+
+
 def programs(build, *options):
     """Whatever the commands name in the build folder, the programs in folders too."""
     build = str(pathlib.Path(build).resolve())
@@ -49,18 +55,20 @@ def programs(build, *options):
                 folders[str(pathlib.Path(path).parent)].add(path)
     commands = {}  # As they are written: ctest does not show the command whose program is not there yet.
     for path in pathlib.Path(build).rglob("CTestTestfile.cmake"):
-        for name, command in re.findall(r"^add_test\((?:\[=*\[)?(.+?)(?:\]=*\])? (\".*)\)$", path.read_text(), re.M):
+        for arguments in re.findall(r"^\s*add_test\((.*)\)$", path.read_text(), re.M):
+            name, *command = cmake_words(arguments)
             commands[name] = command
     wanted = set()
     for test in list_tests(build, *options):
-        command = commands[test["name"]]
-        if f"BUILD_DIR={build}\"" in command:  # to be installed
+        words = commands[test["name"]]
+        if any(word.endswith(f"BUILD_DIR={build}") for word in words):  # to be installed
             wanted.add("all")
-        for option, path in re.findall(r"(\"--\S+\" \")?" + re.escape(build) + r"/([^;,:\s\"]+)", command):
-            if path in outputs:
-                wanted.add(path)
-            if not option:
-                wanted |= folders[path.rstrip("/")]  # Where a test looks for programs.
+        for before, word in zip(["", *words], words):
+            for path in re.findall(re.escape(build) + r"/([^;,:\s]+)", word):
+                if path in outputs:
+                    wanted.add(path)
+                if not before.startswith("--"):
+                    wanted |= folders[path.rstrip("/")]  # Where a test looks for programs.
     print("\n".join(sorted(wanted)))
 
 
@@ -73,8 +81,10 @@ def cases(reports):
 
 
 def skipped(*reports):
-    names = [f"{preset}: {case.get('name')}" for preset, case in cases(reports) if case.find("skipped") is not None]
-    print(f"{len(names)} skipped" + "".join(f"\n  {name}" for name in names))
+    """Disabled ones too: they did not run either."""
+    names = [f"{preset}: {case.get('name')}" for preset, case in cases(reports)
+             if case.find("skipped") is not None or case.get("status") == "disabled"]
+    print(f"{len(names)} tests skipped" + "".join(f"\n  {name}" for name in names))
 
 
 def compilations(build, since):

@@ -1,66 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154
 #
-# Steps of scripts/gpu-check, which sources this: tests, sanitizers, the training ladder, benchmarks.
+# Steps of scripts/gpu-check, which sources this: tests, and benchmarks of the primitives.
 
 gpu_tests() {
   limited 400 ctest --test-dir "$build" --label-regex gpu --output-on-failure --no-tests=error \
     --timeout 380 --output-junit "$folder/tests.xml"
 }
 
-# sanitize TOOL [OPTION...]: the test programs, and the kernels of the examples, under a tool of
-# compute-sanitizer.
-sanitize() {
-  local options=(--tool "$@" --error-exitcode 9 --target-processes all) result=0
-  local rules=('~[not-under-compute-sanitizer]') tests=()
-  case $1 in
-    racecheck) tests=('~[traffic]') ;;                      # it adds a millisecond to each kernel
-    initcheck) rules=() tests=('[kernel]') ;;  # it waits for every kernel: no gates
-  esac
-  if [[ ${#rules[@]} -gt 0 ]]; then
-    sanitized "$build/tests/emulation/penstock_runtime_rules_gpu" "${rules[@]}"
-  fi
-  sanitized "$build/tests/gpu/penstock_gpu_tests" "${tests[@]}"
-  sanitized tests/examples/minimal_test.sh "$build"/examples/{minimal/minimal,data/make_cifar10} python3
-  sanitized tests/examples/quickstart_test.sh batch_sizes \
-    "$build"/examples/{quickstart/quickstart,data/make_cifar10}
-  return "$result"
+# It runs over the emulated runtime, and needs Python's torch, which is where a GPU is.
+exchange() {
+  limited 60 ctest --test-dir "$build" --tests-regex '^examples\.resnet\.pytorch$' --output-on-failure \
+    --no-tests=error --output-junit "$folder/tests.xml"
 }
 
-sanitized() {
-  limited 100 compute-sanitizer "${options[@]}" "$@" || { echo "FAILED: $*" && result=1; }
-}
-
-# All of them, into one file: the results by the name of the program.
+# Each source of benchmarks/ has a program: over the real runtime, or over the emulated one where only that makes
+# sense. Each has its share of the time that is left, or half a minute; the results are by its name.
 benchmarks() {
-  local program file result=0
-  for program in "$build"/benchmarks/*_benchmark*; do
-    if [[ ! -x $program || -d $program ]]; then continue; fi
-    file=$folder/$(basename "$program").json
-    limited 120 "$program" --benchmark_repetitions=3 --benchmark_out="$file" ||
-      { echo "FAILED: $(basename "$program")" && rm -f "$file" && result=1; }
+  local source name program left share result=0 sources=(benchmarks/*_benchmark.{cpp,cu})
+  left=${#sources[@]}
+  for source in "${sources[@]}"; do
+    name=$(basename "${source%.*}")
+    program=$build/benchmarks/$name
+    if [[ ! -x $program ]]; then program+=_emulated; fi
+    if [[ ! -x $program ]]; then
+      echo "FAILED: $name was not built" && result=1
+    else
+      share=$(($(time_left) / left))
+      if [[ $share -lt 30 ]]; then share=30; fi
+      benchmark "$name" "$program" "$share" || { echo "FAILED: $name" && result=1; }
+    fi
+    left=$((left - 1))
   done
   return "$result"
 }
 
-# train_ladder OPTION...: of the ladder's and, behind --, of its rungs.
-train_ladder() {
-  if [[ ! -x $build/examples/resnet/train/train$suffix ]]; then
-    echo "the ResNet was not built: no cuDNN, or no headers of its front end"
-    return 1
-  fi
-  limited 200 examples/resnet/train/ladder "${quick[@]}" --programs "$build/examples/resnet/train" --repeat 1 \
-    --out "$folder" "$@" --data "$data"
-}
-
-# Every rung once, briefly: do they run, and what is each worth?
-ladder() { make_data && train_ladder -- --steps "$(scaled 20 2)"; }
-
-# On the same data, one after the other.
-pytorch() {
-  make_data &&
-    limited 270 python3 benchmarks/peers/pytorch_ladder.py --data "$data" --limit 45 --device "$device" \
-      --image-size "$image_size" --batch "$(scaled 32 4)" --large-batch "$(scaled 512 8)" \
-      --json "$folder/pytorch.json" &&
-    train_ladder --peer "$folder/pytorch.json" -- --steps "$(scaled 15 2)"
+# benchmark NAME PROGRAM SECONDS: a tenth of a second for each case, three times; what sleeps known times needs no
+# repetition.
+benchmark() {
+  local into=$folder/$1.json options=(--benchmark_min_time="$(scaled 0.1 0.001)")
+  case $1 in
+    trace_overhead_benchmark) limited "$3" "$2" 1 | tee "$folder/$1.txt" && return ;;
+    overlap_benchmark | per_sample_benchmark) ;;
+    *) options+=(--benchmark_repetitions="$(scaled 3 1)") ;;
+  esac
+  limited "$3" "$2" "${options[@]}" --benchmark_out="$into" && return
+  rm -f "$into"
+  return 1
 }

@@ -67,7 +67,7 @@ agreement() {
 }
 
 profile_with_nsys() {
-  if ! has_command nsys; then echo "no nsys: not run" && return; fi
+  if ! has_command nsys; then echo "no nsys" && return 77; fi
   make_data || return
   limited 200 scripts/profile --tool nsys --out "$folder" -- "$build/examples/resnet/train/12_prefetcher$suffix" \
     --image-size "$image_size" --steps "$(scaled 20 3)" --batch "$(scaled 512 8)" --data "$data" &&

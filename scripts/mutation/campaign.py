@@ -6,7 +6,9 @@ import concurrent.futures
 import dataclasses
 import hashlib
 import json
+import os
 import threading
+import time
 
 from . import programs
 
@@ -31,8 +33,8 @@ class Verdict:
 
 
 class Campaign:
-    def __init__(self, sources, mutants, built, jobs, seeds, longest, say):
-        self.mutants, self.programs, self.say = mutants, built, say
+    def __init__(self, sources, mutants, built, jobs, seeds, longest, deadline, say):
+        self.mutants, self.programs, self.say, self.deadline = mutants, built, say, deadline
         self.jobs, self.longest, self.lock = jobs, longest, threading.Lock()
         schedules = ["lazy", *(f"random,seed={seed}" for seed in range(1, seeds + 1))]
         self.configurations = [("tsan", s) for s in schedules] + [("plain", s) for s in [*schedules, "eager"]]
@@ -41,6 +43,11 @@ class Campaign:
         self.outcomes = {}  # of the tests without a mutant
         self.hits = collections.defaultdict(set)  # (program, test case): mutants that it passes by, at least at times
         self.kills = collections.Counter()
+        # Under what a mutant was found alive, or a test case took its time.
+        self.conditions = {"tree": programs.tree_hash(), "configurations": [" ".join(c) for c in self.configurations],
+                           "longest": longest}  # fmt: skip
+        self.place = {**self.conditions, "processors": os.cpu_count(), "jobs": jobs}
+        self.sessions = []  # of earlier calls, by which the results came
 
     # ---- Without a mutant
 
@@ -58,8 +65,15 @@ class Campaign:
         for test, outcome in self.outcomes.items():
             self.hits[test.program, test.name] |= outcome.hits
 
+    def is_over(self):
+        return self.deadline is not None and time.monotonic() >= self.deadline
+
     def _run_all(self, tests):
         def run(test):
+            if test in self.outcomes:  # in an earlier call
+                return
+            if self.is_over():
+                raise programs.OutOfTime(f"{len(self.outcomes)} test cases have run without a mutant so far")
             outcome = self.programs.run(test, 0, self.longest or 300, hits=True)
             if self.longest and outcome.seconds >= self.longest:
                 return
@@ -77,17 +91,19 @@ class Campaign:
 
     # ---- With one
 
-    def run(self, report):
+    def run(self, chosen, report):
         """Calls report(mutant, verdict) after each mutant that has no verdict yet."""
-        left = [mutant for mutant in self.mutants if mutant.key not in self.verdicts]
+        left = [mutant for mutant in chosen if mutant.key not in self.verdicts]
         with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
             futures = {pool.submit(self._judge, mutant): mutant for mutant in left}
             for future in concurrent.futures.as_completed(futures):
                 mutant = futures[future]
-                self.verdicts[mutant.key] = future.result()
-                report(mutant, self.verdicts[mutant.key])
+                if (verdict := future.result()) is not None:
+                    self.verdicts[mutant.key] = verdict
+                    report(mutant, verdict)
 
     def _judge(self, mutant):
+        """None: the time limit came first."""
         verdict = Verdict()
         # A test case that is in several programs runs in the first that passes by the mutant.
         tests = {(test.name, test.configuration): test for test in sorted(self.outcomes, key=self._last_programs_first)
@@ -98,7 +114,13 @@ class Campaign:
             test = min(tests, key=lambda t: self._rank(mutant, t))
             tests.remove(test)
             usual = self.outcomes[test].seconds
-            outcome = self.programs.run(test, mutant.number, max(programs.LEAST_LIMIT, programs.LIMIT_FACTOR * usual))
+            limit = max(programs.LEAST_LIMIT, programs.LIMIT_FACTOR * usual)
+            left = limit if self.deadline is None else self.deadline - time.monotonic()
+            if left < usual:
+                return None
+            outcome = self.programs.run(test, mutant.number, min(limit, left))
+            if outcome.status == "hang" and left < limit and outcome.seconds >= left:
+                return None
             verdict.runs += 1
             verdict.seconds += outcome.seconds
             if outcome.status != "passed":
@@ -124,17 +146,36 @@ class Campaign:
 
     # ---- Keeping results
 
-    def save(self, path):
-        entries = [{"number": m.number, "key": m.key, "kind": m.kind, "file": m.file, "line": m.line,
-                    "function": m.function, "source": m.source, "change": m.change, "hash": self.hashes[m.file],
-                    **dataclasses.asdict(self.verdicts[m.key])}
-                   for m in self.mutants if m.key in self.verdicts]  # fmt: skip
-        path.write_text(json.dumps(entries, indent=1) + "\n")
+    def end_session(self, seconds):
+        if self.programs.emulated:  # It has built, and run.
+            self.sessions.append({"seconds": round(seconds), "jobs": self.jobs})
 
-    def resume(self, path):
-        """Takes over the kills of an earlier run in headers that are as they were then."""
+    def save(self, path):
+        """All that a later call needs, here or on another machine. A mutant is known by its key."""
+        tests = [{**dataclasses.asdict(test), "seconds": outcome.seconds, "hits": sorted(outcome.hits)}
+                 for test, outcome in self.outcomes.items()]  # fmt: skip
+        verdicts = [{"number": m.number, "key": m.key, "kind": m.kind, "file": m.file, "line": m.line,
+                     "function": m.function, "source": m.source, "change": m.change, "hash": self.hashes[m.file],
+                     "conditions": self.conditions, **dataclasses.asdict(self.verdicts[m.key])}
+                    for m in self.mutants if m.key in self.verdicts]  # fmt: skip
+        partial = path.with_suffix(".partial")
+        partial.write_text(json.dumps({"verdicts": verdicts, "sessions": self.sessions, "place": self.place, "tests": tests}) + "\n")
+        partial.rename(path)
+
+    def resume(self, path, tests=True):
+        """Takes over what an earlier call found out: kills in headers that are as they were then; mutants that stayed
+        alive where nothing has changed since; and, if the machine is like this one, how the tests ran without any."""
+        if not path.exists():
+            return
+        found = json.loads(path.read_text())
         fields = [field.name for field in dataclasses.fields(Verdict)]
         known = {mutant.key for mutant in self.mutants}
-        for entry in json.loads(path.read_text()) if path.exists() else ():
-            if entry["killed_by"] and entry["key"] in known and self.hashes.get(entry["file"]) == entry["hash"]:
+        for entry in found["verdicts"]:
+            same = self.hashes.get(entry["file"]) == entry["hash"] if entry["killed_by"] else entry["conditions"] == self.conditions
+            if entry["key"] in known and same and (entry["killed_by"] or entry["key"] not in self.verdicts):
                 self.verdicts[entry["key"]] = Verdict(**{name: entry[name] for name in fields})
+        self.sessions += found["sessions"]
+        if tests and found["place"] == self.place:
+            for test in found["tests"]:
+                seconds, hits = test.pop("seconds"), frozenset(test.pop("hits"))
+                self.outcomes[programs.Test(**test)] = programs.Outcome("passed", seconds, hits)

@@ -91,7 +91,7 @@ class Source:
             if self[i] == "::" and self.tokens[i - 1].kind != "name":
                 return i  # ::name
             i -= 1
-            while self[i] in (")", "]"):
+            while self[i] in (")", "]", "}"):
                 i = self.partner[i]
                 if self.tokens[i - 1].kind == "name" or self[i - 1] in (")", "]"):
                     i -= 1

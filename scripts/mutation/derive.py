@@ -9,16 +9,20 @@ import re
 # Calls that go away: name -> kind. They then do nothing, and say that all is well.
 REMOVED_CALLS = {
     "make_wait": "stream wait", "cudaStreamWaitEvent": "stream wait",
-    "record": "event record", "cudaEventRecord": "event record",
+    "record": "event record", "try_record": "event record", "cudaEventRecord": "event record",
     "synchronize": "host wait", "cudaEventSynchronize": "host wait", "cudaStreamSynchronize": "host wait",
     "cudaDeviceSynchronize": "host wait", "wait": "host wait", "wait_until": "host wait", "wait_for": "host wait",
+    "wait_on_host": "host wait", "wait_for_device": "host wait",
     "notify_one": "notify", "notify_all": "notify", "notify": "notify", "wake": "notify", "pump": "notify",
     "lock": "lock", "try_lock": "lock", "unlock": "unlock",
     "request_stop": "stop", "pause": "stop", "close": "stop", "stop": "stop", "join": "stop", "end": "stop",
+    "end_pause": "stop",
+    "current_exception": "error", "fail": "error", "throw_failure": "error", "throw_lost_worker": "error", "lose": "error",
+    "give_back": "return", "park": "return", "unpark": "return", "keep": "return", "orphan": "return", "forget": "return",
 }  # fmt: skip
 
 KINDS = ["stream wait", "event record", "host wait", "notify", "memory order", "lock", "unlock", "bound", "equality",
-         "release order", "stop"]  # fmt: skip
+         "release order", "stop", "error", "return"]  # fmt: skip
 
 # Bounds are mutated where batches and blocks travel. These headers compute, describe or read files: they
 # have no part in the hand-over, and property tests of their own. A name stands for the header that declares and
@@ -121,7 +125,8 @@ def _mutant(source, kind, first, last, change, before, after, shown=None):
 
 def _removed_calls(source, threads):
     for i in source.names():
-        if not source.is_call(i):
+        is_library_call = source[i - 2] == "std" and source[i - 1] == "::" and source[i + 1] == "("
+        if not (source.is_call(i) or source[i] == "current_exception" and is_library_call):
             continue
         kind = REMOVED_CALLS.get(source[i])
         if source[i] == "clear" and source[i - 2] in threads:

@@ -2,6 +2,7 @@
 """The mutated tree, its two builds (plain, and under ThreadSanitizer), and runs of single test cases."""
 
 import dataclasses
+import hashlib
 import json
 import os
 import pathlib
@@ -32,6 +33,10 @@ class Failed(Exception):
     """Something that is not a mutant's doing; the text is for the user."""
 
 
+class OutOfTime(Exception):
+    """The time limit came; the text says what is left."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Test:
     """A test case in a test program under a configuration of `build` and `schedule`."""
@@ -58,6 +63,22 @@ def read_headers():
     return [cpp.Source(str(path.relative_to(folder)), path.read_text()) for path in sorted(folder.rglob("*.hpp"))]
 
 
+def tree_hash():
+    """Of all that a test program is made of."""
+    digest = hashlib.sha256()
+    for path in _copied_files():
+        digest.update(f"{path.relative_to(ROOT)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    for name in ("schemata.hpp", "derive.py", "cpp.py"):
+        digest.update(pathlib.Path(__file__).with_name(name).read_bytes())
+    return digest.hexdigest()
+
+
+def _copied_files():
+    for name in COPIED:
+        path = ROOT / name
+        yield from [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+
+
 def environment():
     """This process's, and what scripts/lib.sh finds: toolkit, .deps, ccache."""
     lines = subprocess.run(["bash", "-c", "source scripts/lib.sh && env -0"], cwd=ROOT, check=True, capture_output=True)
@@ -65,9 +86,10 @@ def environment():
 
 
 class Programs:
-    def __init__(self, folder, jobs):
-        self.folder, self.jobs = folder.resolve(), jobs
+    def __init__(self, folder, jobs, deadline):
+        self.folder, self.jobs, self.deadline = folder.resolve(), jobs, deadline
         self.tree = self.folder / "tree"
+        self.emulated = []  # programs
         self.environment = environment()
         presets = json.loads((ROOT / "CMakePresets.json").read_text())
         self._flags = {p["name"]: p.get("cacheVariables", {}).get("CMAKE_CXX_FLAGS", "")
@@ -78,10 +100,7 @@ class Programs:
 
     def write_tree(self, sources, mutants):
         """Copies the tree, mutated. Files that would not change stay, so that little is built again."""
-        wanted = {}
-        for name in COPIED:
-            paths = [ROOT / name] if (ROOT / name).is_file() else (p for p in (ROOT / name).rglob("*") if p.is_file())
-            wanted.update({path.relative_to(ROOT): path.read_bytes() for path in paths})
+        wanted = {path.relative_to(ROOT): path.read_bytes() for path in _copied_files()}
         for source in sources:
             mine = [mutant for mutant in mutants if mutant.file == source.name]
             wanted[HEADERS / source.name] = derive.rewrite(source, mine).encode()
@@ -103,15 +122,24 @@ class Programs:
                 self.emulated += re.findall(r"^\s*penstock_add_emulated_test\(\s*(\w+)", file.read_text(), re.MULTILINE)
         for build, preset in PRESETS.items():
             self._run(["cmake", "--preset", preset, "-B", self.folder / build, "-DPENSTOCK_BUILD_EXAMPLES=OFF",
+                       "-DPENSTOCK_BUILD_BENCHMARKS=OFF", "-DCMAKE_UNITY_BUILD=ON",
+                       f"-DCMAKE_UNITY_BUILD_BATCH_SIZE={3 if self.jobs > 4 else 8}",
                        f"-DCMAKE_CXX_FLAGS={self._flags[preset]} -w"])  # fmt: skip
             targets = [WEAK_MEMORY, *self.emulated] if build == "plain" else self.emulated
             self._run(["cmake", "--build", self.folder / build, "-j", str(self.jobs), "--target", *targets])
 
     def _run(self, command):
-        done = subprocess.run(list(map(str, command)), cwd=self.tree, env=self.environment, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # fmt: skip
-        if done.returncode != 0:
-            raise Failed(f"{done.stdout[-6000:]}\nfailed: {' '.join(map(str, command))}")
+        process = subprocess.Popen(list(map(str, command)), cwd=self.tree, env=self.environment, text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
+        left = None if self.deadline is None else max(1, self.deadline - time.monotonic())
+        try:
+            output, _ = process.communicate(timeout=left)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGINT)  # ninja deletes what is half done.
+            process.communicate()
+            raise OutOfTime("the test programs are not built yet") from None
+        if process.returncode != 0:
+            raise Failed(f"{output[-6000:]}\nfailed: {' '.join(map(str, command))}")
 
     # ---- Running
 
@@ -119,8 +147,9 @@ class Programs:
         return next(path for path in (self.folder / build / "tests").rglob(program) if path.is_file())
 
     def test_names(self, program, build):
-        """The test cases of a program, but those whose verdict is a matter of wall time."""
-        listed = subprocess.run([self.path(program, build), "--list-test-names-only", "~[verdict]"],
+        """The test cases of a program, but those whose verdict is a matter of wall time, and those of stream 0,
+        which means what it does only where the calls are inlined into the user's source: mutated ones are not."""
+        listed = subprocess.run([self.path(program, build), "--list-test-names-only", "~[verdict]~[zero]"],
                                 capture_output=True, text=True, env=self.environment)  # fmt: skip
         return [line for line in listed.stdout.splitlines() if line.strip()]
 

@@ -10,6 +10,8 @@ from . import derive
 
 FOLDER = pathlib.Path(__file__).parent
 ARGUMENTS, TABLE = FOLDER / "equivalent.md", FOLDER / "campaign.md"
+PAGE = FOLDER.parent.parent / "docs/reliability.md"  # has the summary between these lines:
+BEGIN, END = "<!-- scripts/mutants --write: begin -->\n", "<!-- scripts/mutants --write: end -->\n"
 _HEAD = """# The last campaign
 
 `scripts/mutants --write` writes this file. `scripts/mutants --check` lists the mutants that are in no row.
@@ -49,33 +51,51 @@ def summary(mutants, verdicts, arguments):
     return [(kind, *counts[kind]) for kind in [*derive.KINDS, "all"] if kind in counts]
 
 
+def summary_lines(mutants, verdicts, arguments):
+    lines = ["| kind | mutants | killed | equivalent | alive |", "|---|---:|---:|---:|---:|"]
+    return lines + ["| " + " | ".join(map(str, row)) + " |" for row in summary(mutants, verdicts, arguments)]
+
+
 def write(mutants, verdicts, arguments, how_it_ran):
     cell = lambda text: text.replace("|", "\\|")
     code = lambda text: f"`` {cell(text)} ``"
-    rows = [f"{how_it_ran}\n", "| kind | mutants | killed | equivalent | alive |", "|---|---:|---:|---:|---:|"]
-    rows += ["| " + " | ".join(map(str, row)) + " |" for row in summary(mutants, verdicts, arguments)]
-    rows += ["", "| # | kind | where | source | becomes | verdict | by the test | under |", "|---:|---|---|---|---|---|---|---|"]
+    head = [how_it_ran, "", *summary_lines(mutants, verdicts, arguments)]
+    rows = ["", "| # | kind | where | source | becomes | verdict | by the test | under |", "|---:|---|---|---|---|---|---|---|"]
     for mutant in mutants:
         verdict = verdicts[mutant.key]
         where = f"{mutant.file}:{mutant.line}" + (f", {mutant.function}" if mutant.function else "")
         rows.append(f"| {mutant.number} | {mutant.kind} | {where} | {code(mutant.source)} | {code(mutant.change)} | "
                     f"{cell(state_of(verdict, mutant, arguments))} | {cell(verdict.killed_by)} | {verdict.configuration} |")  # fmt: skip
-    TABLE.write_text(_HEAD + "\n".join(rows) + "\n")
+    TABLE.write_text(_HEAD + "\n".join(head + rows) + "\n")
+    before, begin, rest = PAGE.read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise SystemExit(f"{PAGE.name}: there is no {BEGIN.strip()} with its end")
+    PAGE.write_text("".join([before, begin, "\n".join(head), "\n", end, after]))
 
 
-def without_row(mutants):
-    """The mutants that are in no row of the table. Of those that read the same, as many are as there are rows."""
-    rows = collections.Counter()
+def compare_rows(mutants):
+    """Mutants that are in no row of the table; rows that are no mutant's; rows that say ALIVE. Where several mutants
+    read the same, there have to be as many rows."""
+    rows, alive = collections.Counter(), []
     for text in TABLE.read_text().splitlines():
         cells = [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", text)]
         if len(cells) == 10 and cells[1].isdigit():
-            _, _, kind, where, source, change, *_ = cells
+            _, _, kind, where, source, change, state, *_ = cells
             file, function = re.fullmatch(r"(.+):\d+(?:, )?(.*)", where).groups()
-            rows[kind, derive.name_of(file), function, source.strip("` "), change.strip("` ")] += 1
+            row = (kind, derive.name_of(file), function, source.strip("` "), change.strip("` "))
+            rows[row] += 1
+            if state.startswith("ALIVE"):
+                alive.append(_row_text(row))
     missing = []
     for mutant in mutants:
         row = (mutant.kind, derive.name_of(mutant.file), mutant.function, mutant.source, mutant.change)
         rows[row] -= 1
         if rows[row] < 0:
             missing.append(mutant)
-    return missing
+    return missing, [_row_text(row) for row, count in rows.items() for _ in range(count)], alive
+
+
+def _row_text(row):
+    kind, file, function, source, change = row
+    return f"{kind}, {file}, {function}: {source} -> {change}"

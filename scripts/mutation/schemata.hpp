@@ -69,6 +69,14 @@ template <class Stream>
 Stream* no_stream(int mutant, Stream* stream) {
   return is(mutant) ? nullptr : stream;
 }
+/// The same for one that was resolved: a struct with the `handle` of a stream.
+template <class Resolved>
+requires requires(const Resolved& stream) { stream.handle; }
+Resolved no_stream(int mutant, const Resolved& stream) {
+  Resolved changed = stream;
+  if (is(mutant)) changed.handle = nullptr;
+  return changed;
+}
 /// `streams` or none.
 template <class Streams>
 std::span<const typename Streams::value_type> no_stream(int mutant, const Streams& streams) {

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2034,SC2154
+#
+# Steps of scripts/gpu-check, which sources this: compute-sanitizer.
+
+sanitized_targets="penstock_runtime_rules_gpu penstock_gpu_tests resnet_cudnn_test minimal quickstart make_cifar10
+  05_readback 14_records_and_graph infer_07_graph"
+
+# sanitize TOOL [OPTION...]: the test programs, the ResNet's kernels, and the small examples, under a tool of
+# compute-sanitizer.
+sanitize() {
+  local options=(--tool "$@" --error-exitcode 9 --target-processes all) result=0
+  case $1 in
+    memcheck)
+      sanitized "$build/tests/gpu/penstock_gpu_tests"
+      sanitize_resnet
+      sanitize_rules
+      ;;
+    racecheck) # It adds a millisecond to each kernel.
+      sanitized "$build/tests/gpu/penstock_gpu_tests" '~[traffic]'
+      sanitize_resnet
+      sanitize_rules
+      ;;
+    initcheck) # It waits for every kernel: no gates.
+      sanitized "$build/tests/gpu/penstock_gpu_tests" '[kernel]'
+      sanitize_resnet_alone
+      ;;
+  esac
+  sanitized tests/examples/minimal_test.sh "$build"/examples/{minimal/minimal,data/make_cifar10} python3
+  sanitized tests/examples/quickstart_test.sh batch_sizes \
+    "$build"/examples/{quickstart/quickstart,data/make_cifar10}
+  return "$result"
+}
+
+sanitize_rules() {
+  sanitized "$build/tests/emulation/penstock_runtime_rules_gpu" '~[not-under-compute-sanitizer]'
+}
+
+# Three steps of training, in float32 and NCHW with an operation a kernel, and in float16 and NHWC, fused, decoded and
+# augmented on the device, as a graph; and inference, as a graph. Images of 32x32, batches of 8. The tool looks at the
+# kernels that have "resnet" in their names, which are ours: cuDNN's are many, and slow under it. Plans are found
+# before, without it.
+sanitize_resnet() {
+  local ours=(--kernel-name kns=resnet) train=$build/examples/resnet/train infer=$build/examples/resnet/infer/rungs
+  local common=(--model resnet18 --image-size 32 --steps 2 --warmup 1 --workers 2 --records 40 --cache "$folder")
+  local programs=("$train/05_readback" "$train/14_records_and_graph" "$infer/07_graph") program command
+  for program in "${programs[@]}"; do
+    command=("$program$suffix" "${common[@]}" --plans "$folder/plans-$(basename "$program")")
+    case $program in
+      "$infer"/*) command+=(--batches 8 --uint8) ;;
+      *) command+=(--batch 8) ;;
+    esac
+    limited 60 "${command[@]}" || { echo "FAILED: ${command[*]}" && result=1 && continue; }
+    sanitized "${ours[@]}" "${command[@]}"
+  done
+  rm -rf "$folder"/plans-* "$folder"/penstock-shapes-*
+}
+
+# What is initialised the tool knows from all the kernels before, so that none may be left out: our kernels on their
+# own, by their tests.
+sanitize_resnet_alone() {
+  sanitized "$build/tests/examples/resnet/cudnn/resnet_cudnn_test" \
+    "batch norm where*,max pool*,average pool*,cross entropy*,conversions*,SGD*,an overflow*,good steps*"
+}
+
+sanitized() {
+  limited 100 compute-sanitizer "${options[@]}" "$@" || { echo "FAILED: $*" && result=1; }
+}

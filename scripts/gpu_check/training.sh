@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2034,SC2154
+#
+# Steps of scripts/gpu-check, which sources this: training, and PyTorch beside it.
+
+training_targets="make_cifar10 01_baseline 02_workers 03_pinned 04_async 05_readback 06_autotune 07_fused
+  08_mixed_precision 09_channels_last 10_large_batch 11_copy_stream 12_prefetcher 14_records_and_graph"
+
+# train_ladder OPTION...: of the ladder's and, behind --, of its rungs.
+train_ladder() {
+  has_resnet || return
+  limited 200 examples/resnet/train/ladder "${quick[@]}" --programs "$build/examples/resnet/train" --repeat 1 \
+    --out "$folder" "$@" --data "$data"
+}
+
+has_resnet() {
+  if [[ -x $build/examples/resnet/train/05_readback$suffix ]]; then return; fi
+  echo "the ResNet was not built: no cuDNN, or no headers of its front end"
+  return 1
+}
+
+# Every rung once, briefly: do they run, and what is each worth?
+ladder() { make_data && train_ladder -- --steps "$(scaled 20 2)"; }
+
+# On the same data, one after the other.
+pytorch() {
+  make_data &&
+    limited 270 python3 benchmarks/peers/pytorch_ladder.py --data "$data" --limit 45 --device "$device" \
+      --image-size "$image_size" --batch "$(scaled 32 4)" --large-batch "$(scaled 512 8)" \
+      --json "$folder/pytorch.json" &&
+    train_ladder --peer "$folder/pytorch.json" -- --steps "$(scaled 15 2)"
+}
+
+# ladder_table [MODEL[:RUNG,RUNG...]]: goes on from what an earlier call has left in the build folder, and from the
+# table's own results.
+ladder_table() {
+  local models=${1:-resnet18,resnet50} rungs=() status=0 store=$build/ladder-table.json dry=()
+  if [[ $models == *:* ]]; then rungs=(--rungs "${models#*:}") models=${models%%:*}; fi
+  if [[ -n $dry_run ]]; then dry=(--dry-run) store=$folder/results.json; fi
+  has_resnet && make_data || return
+  limited 500 python3 scripts/gpu_check/ladder_measure.py --programs "$build/examples/resnet/train" --data "$data" \
+    --plans "$build" --store "$store" --start examples/resnet/ladder-table.json --models "$models" "${rungs[@]}" \
+    --seconds "$(($(time_left) - 10))" --left "$folder/left.txt" "${dry[@]}" || status=$?
+  if [[ ! -f $store ]]; then return "$status"; fi
+  if [[ $store != "$folder/results.json" ]]; then cp "$store" "$folder/results.json"; fi
+  cp examples/resnet/README.md "$folder"
+  python3 scripts/gpu_check/ladder_table.py "$store" --store "$folder/results.json" --readme "$folder/README.md" \
+    --picture "$folder/ladder-table.svg" || status=$?
+  sed -n '/ladder-table: made/,/ladder-table: end/p' "$folder/README.md"
+  return "$status"
+}
+
+# The results say of which commit they are: better to fail before anything is built.
+check_commit() {
+  if git rev-parse HEAD >/dev/null 2>&1 || [[ -n ${PENSTOCK_COMMIT:-} ]]; then return; fi
+  fail "ladder-table: which commit is this? There is no git here: set PENSTOCK_COMMIT"
+}
