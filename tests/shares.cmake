@@ -25,6 +25,7 @@ set(penstock_shares_plain
     "5 ^package\\."
     "5 ^headers\\..*\\+\\+$"
     "5 ^penstock_(trace_page|soak|resume_test|verdict_grid|shared_test)$"
+    "5 ^penstock_(load|device_soak_emulated|slow_disk)\\."
     "6 ^penstock_fault_tests\\.lazy$"
     "6 ^ending\\..*\\.lazy$"
     "6 ^penstock_trace_session_tests\\.lazy$"
@@ -36,7 +37,10 @@ set(penstock_shares_address
     "0 ^examples\\."
     "0 ^penstock_trace\\.(example|interrupt|minimal)$"
     "6 ^penstock_(soak|resume_test|verdict_grid|shared_test|trace)"
+    "6 ^penstock_(load|clock|disk|device_soak_emulated)\\."
     "6 ^ending\\.(fork_checks|waits)"
+    "6 ^fuzz\\."
+    "6 ^penstock_(tests|fault_tests|emulation_tests)\\.eager$"
     "6 \\.lazy$"
     "6 \\.random_[2-9]$")
 
@@ -45,6 +49,7 @@ set(penstock_shares_thread
     "2 ^examples\\."
     "2 ^penstock_trace\\.(example|interrupt|minimal)$"
     "6 ^penstock_(soak|resume_test|verdict_grid|shared_test|trace)"
+    "6 ^penstock_(load|clock|disk|device_soak_emulated)\\."
     "6 ^ending\\.(fork_checks|waits)"
     "6 ^penstock_fault_tests\\.lazy$"
     "6 \\.eager$"

@@ -190,7 +190,8 @@ def run(rung, option, data):
         begin = time.perf_counter()
         loss = steps(option.steps)
         speeds.append(batch * option.steps / (time.perf_counter() - begin))
-    return {"images_per_second": statistics.median(speeds), "all": speeds, "loss": loss}
+    return {"images_per_second": statistics.median(speeds), "all": speeds, "loss": loss,
+            "with": f"PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}"}  # fmt: skip
 
 
 # ---- All of them ----------------------------------------------------------------------------------
