@@ -63,7 +63,7 @@ Outcome run(Prefetcher<Bytes>& prefetcher, std::uint64_t batches) {
     } catch (const SourceError& error) {
       outcome.failed.push_back(error.batch());
       outcome.last_error = error.what();
-      CHECK_THROWS_AS(std::rethrow_if_nested(error), RecordFileError);
+      CHECK_THROWS_AS(std::rethrow_if_nested(error), StoreError);
     }
   }
   return outcome;

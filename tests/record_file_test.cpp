@@ -37,12 +37,12 @@ using test::TemporaryDirectory;
 using test::thrown;
 
 std::string failure(const std::vector<std::filesystem::path>& files, std::size_t bytes) {
-  return thrown<RecordFileError>([&] { RecordFile(files, bytes); });
+  return thrown<StoreError>([&] { RecordFile(files, bytes); });
 }
 
 static_assert(std::is_nothrow_copy_constructible_v<RecordFile>);
 static_assert(std::is_nothrow_move_constructible_v<RecordFile>);
-static_assert(std::is_base_of_v<std::runtime_error, RecordFileError>);
+static_assert(std::is_base_of_v<std::runtime_error, StoreError>);
 
 TEST_CASE("RecordFile numbers records through its files", "[record_file]") {
   const TemporaryDirectory directory;
@@ -153,7 +153,7 @@ TEST_CASE("RecordFile names the file that it cannot use, and why", "[record_file
     try {
       RecordFile({directory / "missing.bin"}, 10);
       FAIL("nothing was thrown");
-    } catch (const RecordFileError& error) {
+    } catch (const StoreError& error) {
       CHECK(error.file() == directory / "missing.bin");
     }
   }
@@ -271,8 +271,8 @@ std::string failure_of(const RecordFile& records, std::uint64_t index) {
   std::vector<std::byte> scratch;
   try {
     return is_record(records.read(index, scratch), index) ? "" : "wrong bytes";
-  } catch (const RecordFileError& error) {
-    return error.record() == index ? error.what() : "an error about another record";
+  } catch (const StoreError& error) {
+    return error.sample() == index ? error.what() : "an error about another record";
   }
 }
 
@@ -322,7 +322,7 @@ TEST_CASE("a read that the system refuses is an error with file and record", "[r
   const TemporaryDirectory directory;
   const RecordFile records{{directory.records("a.bin", 0, 3, 8)}, 8};
   const std::span<std::byte> nowhere(static_cast<std::byte*>(nullptr), 8);
-  CHECK_THAT(thrown<RecordFileError>([&] { records.read_into(2, nowhere); }),
+  CHECK_THAT(thrown<StoreError>([&] { records.read_into(2, nowhere); }),
              Mentions("a.bin: record 2") && Mentions("cannot read: Bad address"));
 }
 

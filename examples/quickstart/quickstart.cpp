@@ -292,7 +292,7 @@ int main(int argc, char** argv) {
     return quickstart::report(error, quickstart::from_data(error) ? 2 : 1);
   } catch (const cifar10::DataError& error) {
     return quickstart::report(error, 2);
-  } catch (const penstock::RecordFileError& error) {
+  } catch (const penstock::StoreError& error) {
     return quickstart::report(error, 2);
   } catch (const std::invalid_argument& error) {
     return quickstart::report(error, 2);

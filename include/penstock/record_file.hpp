@@ -11,28 +11,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <penstock/detail/inline.hpp>
+#include <penstock/store.hpp>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 namespace penstock {
-
-/// A file cannot be read as fixed-size records. `what()` has its name, its size, and the reason.
-class RecordFileError : public std::runtime_error {
- public:
-  RecordFileError(const std::filesystem::path& file, const std::string& why,
-                  std::optional<std::uint64_t> record = {});
-  const std::filesystem::path& file() const noexcept { return file_; }
-  /// The number of the record that cannot be read; nullopt if the whole file is wrong.
-  std::optional<std::uint64_t> record() const noexcept { return record_; }
-
- private:
-  std::filesystem::path file_;
-  std::optional<std::uint64_t> record_;
-};
 
 namespace detail {
 struct RecordPart;
@@ -43,7 +28,7 @@ struct RecordPart;
 /// overwritten in place, reads may return old or new bytes.
 class RecordFile {
  public:
-  /// Opens all files; record 0 is the first of the first file. Throws RecordFileError for a file
+  /// Opens all files; record 0 is the first of the first file. Throws StoreError for a file
   /// that is missing, unreadable, no regular file, empty, or not a whole number of records, and
   /// std::invalid_argument for no files or records of 0 bytes.
   RecordFile(const std::vector<std::filesystem::path>& files, std::size_t record_bytes);
@@ -57,7 +42,7 @@ class RecordFile {
 
   /// Reads a record into `target`, which has record_bytes() bytes, for example in a batch. Throws
   /// std::out_of_range for index >= size(), std::invalid_argument for a target of another size, and
-  /// RecordFileError if the file has become too short or the system cannot read it.
+  /// StoreError if the file has become too short or the system cannot read it.
   void read_into(std::uint64_t index, std::span<std::byte> target) const;
 
   /// Reads a record into `scratch`, which is resized, and returns it; valid until `scratch`
@@ -84,6 +69,8 @@ class RecordFile {
   std::uint64_t size_ = 0;
   std::shared_ptr<const std::vector<detail::RecordPart>> parts_;
 };
+
+static_assert(Store<RecordFile>);
 
 }  // namespace penstock
 

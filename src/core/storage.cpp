@@ -3,3 +3,4 @@
 // The room detail/storage, compiled.
 
 #include <penstock/detail/storage/record_file.hpp>
+#include <penstock/detail/storage/store.hpp>

@@ -27,7 +27,7 @@
 namespace {
 
 using penstock::RecordFile;
-using penstock::RecordFileError;
+using penstock::StoreError;
 using penstock::test::require;
 
 constexpr std::size_t kFiles = 4, kMostBytes = 40'000, kMostCommands = 100;
@@ -139,7 +139,7 @@ class Program {
       std::size_t all = 0;
       for (std::size_t i = 0; i < used_; ++i) all += files()[i].opened / record_bytes;
       require(records_->size() == all, "all records are there");
-    } catch (const RecordFileError&) {
+    } catch (const StoreError&) {
       require(!usable && record_bytes != 0 && used_ != 0, "good files are not refused");
     } catch (const std::invalid_argument&) {
       require(record_bytes == 0 || used_ == 0, "the arguments were wrong");
@@ -184,9 +184,9 @@ class Program {
           "a record has the file's bytes");
     } catch (const std::out_of_range&) {
       require(!there, "a record that is there is found");
-    } catch (const RecordFileError& error) {
+    } catch (const StoreError& error) {
       require(there && !whole, "what is not lost is no error");
-      require(error.record() == record && error.file() == place.file->path,
+      require(error.sample() == record && error.file() == place.file->path,
               "an error names record and file");
     }
   }

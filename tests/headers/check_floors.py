@@ -10,8 +10,8 @@ import re
 import sys
 
 FLOORS = [  # from the ground up
-    ["error", "failure", "state", "tensor", "ragged", "stats", "stats_export", "verdict", "markers", "emulation"],
-    ["cuda", "layout", "sampler", "any_sampler", "record_file"],
+    ["error", "failure", "state", "tensor", "ragged", "stats", "stats_export", "verdict", "markers", "emulation", "store"],
+    ["cuda", "layout", "sampler", "any_sampler", "record_file", "file_folder", "tar_shards", "packed_file"],
     ["pinned_pool", "device_arena", "device_transform", "source", "step_graph", "launch"],
     ["batch_producer", "readback"],
     ["prefetcher"],

@@ -58,7 +58,7 @@ class Inputs {
 /// found.
 std::unique_ptr<Inputs> list_files(const std::vector<std::filesystem::path>& paths);
 
-/// All records of files in CIFAR-10's format. Throws penstock::RecordFileError.
+/// All records of files in CIFAR-10's format. Throws penstock::StoreError.
 std::unique_ptr<Inputs> list_records(const std::vector<std::filesystem::path>& files);
 
 /// Paths, one a line, that are read from a file descriptor, which outlives this; empty lines are

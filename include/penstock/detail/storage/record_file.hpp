@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <penstock/detail/storage/read_only_file.hpp>
+#include <penstock/detail/storage/store.hpp>
 #include <penstock/record_file.hpp>
 #include <system_error>
 #include <utility>
@@ -13,30 +14,31 @@ namespace detail {
 
 /// One of the files of a RecordFile.
 struct RecordPart {
-  /// Throws RecordFileError unless the file is a whole number of records.
+  /// Throws StoreError unless the file is a whole number of records.
   RecordPart(const std::filesystem::path& name, std::uint64_t first_record,
              std::size_t record_bytes)
       : path(name), first(first_record), file(open(name)), bytes(file.size()) {
     const std::uint64_t rest = bytes % record_bytes;
     const std::string sizes =
         std::to_string(bytes) + " bytes, in records of " + std::to_string(record_bytes) + " bytes";
-    if (bytes == 0) throw RecordFileError(path, sizes + ": the file is empty");
+    if (bytes == 0) throw StoreError("RecordFile", path, sizes + ": the file is empty");
     if (rest != 0)
-      throw RecordFileError(path, sizes + ": " + std::to_string(rest) + " bytes are left over");
+      throw StoreError("RecordFile", path,
+                       sizes + ": " + std::to_string(rest) + " bytes are left over");
   }
 
   static ReadOnlyFile open(const std::filesystem::path& path) try {
     return ReadOnlyFile(path);
   } catch (const std::system_error& error) {
-    throw RecordFileError(path, error.what());
+    throw StoreError("RecordFile", path, error.what());
   }
 
   /// Of record `index` of the RecordFile.
   [[noreturn]] void throw_unreadable(std::uint64_t index, const std::string& why) const {
-    throw RecordFileError(path,
-                          "record " + std::to_string(index - first) +
-                              " (of all files: " + std::to_string(index) + ") is lost: " + why,
-                          index);
+    throw StoreError("RecordFile", path,
+                     "record " + std::to_string(index - first) +
+                         " (of all files: " + std::to_string(index) + ") is lost: " + why,
+                     index);
   }
 
   std::filesystem::path path;
@@ -46,13 +48,6 @@ struct RecordPart {
 };
 
 }  // namespace detail
-
-PENSTOCK_INLINE RecordFileError::RecordFileError(const std::filesystem::path& file,
-                                                 const std::string& why,
-                                                 std::optional<std::uint64_t> record)
-    : std::runtime_error("RecordFile: " + file.string() + ": " + why),
-      file_(file),
-      record_(record) {}
 
 PENSTOCK_INLINE RecordFile::RecordFile(const std::vector<std::filesystem::path>& files,
                                        std::size_t record_bytes)

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Sizes, rectangles and views of images: what decoders, crops and resizers exchange.
+//
+// A View says which part of an image becomes the output, and at which scale. Decoders use it to
+// decode no more than the output needs; resizers and the kernel compute the output from it.
+
+#include <cstddef>
+#include <cstdint>
+
+namespace penstock::images {
+
+struct ImageSize {
+  std::int32_t height = 0, width = 0;
+  friend bool operator==(const ImageSize&, const ImageSize&) = default;
+};
+
+/// A rectangle of whole pixels.
+struct Region {
+  std::int32_t top = 0, left = 0, height = 0, width = 0;
+  friend bool operator==(const Region&, const Region&) = default;
+};
+
+/// Interleaved red, green and blue, 3 bytes a pixel. Rows begin `stride` bytes apart. The memory
+/// belongs to whoever made it.
+struct Pixels {
+  const std::uint8_t* data = nullptr;
+  ImageSize size;
+  std::int64_t stride = 0;  ///< bytes
+};
+
+/// How an output of output.height x output.width pixels is made of an image. Pixel (r, c) of the
+/// image covers [r, r + 1) x [c, c + 1). The centre of output pixel (y, x) lies at
+///
+///     (origin_y + (y + 0.5) * step_y, origin_x + (x + 0.5) * step_x)
+///
+/// in the image; with `flip`, x counts from the right. Values are weighted means by triangle
+/// filters of half-width max(step, 1) (antialiased bilinear), taken of the pixels of `region` alone
+/// and renormalised at its border. So a view whose region is the crop crops first and resizes then;
+/// a view whose region is the whole image resizes first and crops then.
+struct View {
+  Region region;
+  double origin_y = 0, origin_x = 0;
+  double step_y = 1, step_x = 1;  ///< pixels of the image for each pixel of the output
+  ImageSize output;
+  bool flip = false;
+};
+
+/// The part of an image that is in memory, and the view in its coordinates. A decoder may have
+/// decoded fewer rows and columns than the image has, at a smaller scale.
+struct Decoded {
+  Pixels pixels;
+  View view;
+};
+
+}  // namespace penstock::images
