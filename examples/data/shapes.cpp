@@ -3,36 +3,19 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <utility>
+
+#include "forms.hpp"
+#include "random.hpp"
 
 namespace shapes {
 namespace {
 
 // ---- Random numbers -----------------------------------------------------------------------------
 
-/// SplitMix64: a counter and a mixer. Small, and the same everywhere, unlike std:: distributions.
-class Random {
- public:
-  Random(std::uint64_t seed, std::uint64_t stream, std::uint64_t index)
-      : state_(mix(mix(mix(seed) ^ stream) ^ index)) {}
-
-  std::uint64_t next() { return mix(state_ += 0x9E3779B97F4A7C15u); }
-
-  /// Uniform in [low, high], both included.
-  int between(int low, int high) {
-    const auto range = static_cast<std::uint64_t>(high - low) + 1;
-    return low + static_cast<int>((next() >> 32) * range >> 32);
-  }
-
- private:
-  static std::uint64_t mix(std::uint64_t x) {
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-    return x ^ (x >> 31);
-  }
-
-  std::uint64_t state_;
-};
+using example_data::Random;
+using forms::one;
+using forms::Placement;
+using forms::Point;
 
 /// Streams of random numbers that must not meet: the images and the label orders of each split.
 constexpr std::uint64_t image_stream = 0x100;
@@ -41,96 +24,6 @@ constexpr std::uint64_t order_stream = 0x200;
 std::uint64_t stream_of(std::uint64_t base, Split split) {
   return base + static_cast<std::uint64_t>(split);
 }
-
-// ---- Geometry: fixed point with 8 fractional bits
-// -------------------------------------------------
-
-constexpr int one = 256;
-
-struct Point {
-  int x, y;
-};
-
-constexpr int squared(int a) {
-  return a * a;
-}
-constexpr int dot(Point a, Point b) {
-  return (a.x * b.x + a.y * b.y) / one;
-}
-constexpr int length_squared(Point p) {
-  return squared(p.x) + squared(p.y);
-}
-bool in_box(Point p, int half) {
-  return std::max(std::abs(p.x), std::abs(p.y)) <= half;
-}
-
-bool in_triangle(Point p) {  // equilateral, corners on the unit circle, so the sides are at 1/2
-  constexpr std::array<Point, 3> normals = {{{0, 256}, {222, -128}, {-222, -128}}};
-  return std::all_of(normals.begin(), normals.end(), [p](Point n) { return dot(p, n) <= one / 2; });
-}
-
-bool in_star(
-    Point p) {  // five points: inside of at least four of the five long lines, at cos(72 degrees)
-  constexpr std::array<Point, 5> normals = {
-      {{0, 256}, {243, 79}, {150, -207}, {-150, -207}, {-243, 79}}};
-  return std::count_if(normals.begin(), normals.end(), [p](Point n) { return dot(p, n) <= 79; }) >=
-         4;
-}
-
-/// Is `p` inside the shape of `label`? The shape is centred on 0 and lies about within the unit
-/// circle.
-bool inside(int label, Point p) {
-  switch (label) {
-    case 0:
-      return length_squared(p) <= squared(205);
-    case 1:
-      return length_squared(p) <= squared(245) && length_squared(p) >= squared(140);
-    case 2:
-      return in_triangle(p);
-    case 3:
-      return in_box(p, 180);
-    case 4:
-      return in_box(p, 240) && (std::abs(p.x) <= 70 || std::abs(p.y) <= 70);
-    case 5:
-      return in_star(p);
-    case 6:  // three bars of five bands, each 86 wide
-      return in_box(p, 215) && (p.y + 215) / 86 % 2 == 0;
-    case 7:
-      return in_box(p, 215) && (p.x < 0) == (p.y < 0);
-    case 8:
-      return length_squared(p) <= squared(235) && length_squared({p.x - 110, p.y}) >= squared(190);
-    default:
-      return in_box(p, 200) && (p.x <= -60 || p.y >= 60);
-  }
-}
-
-/// Where a shape lies: maps a point of the image to the shape's own coordinates.
-class Placement {
- public:
-  explicit Placement(Random& random)
-      : centre_{random.between(11 * one, 21 * one), random.between(11 * one, 21 * one)},
-        radius_(random.between(8 * one, 13 * one)) {
-    // With t = tan(angle / 2): cosine (1 - t^2) / (1 + t^2), sine 2 t / (1 + t^2). |t| up to
-    // tan(22.5 degrees) covers a quarter turn; the other quarters follow by exchanging axes.
-    const std::int64_t t = random.between(-424, 424), unit = 1024;
-    cosine_ = (unit * unit - t * t) * one * one / (unit * unit + t * t);
-    sine_ = 2 * t * unit * one * one / (unit * unit + t * t);
-    for (int turns = random.between(0, 3); turns > 0; --turns)
-      cosine_ = -std::exchange(sine_, cosine_);
-  }
-
-  Point to_shape(Point p) const {
-    const std::int64_t x = p.x - centre_.x, y = p.y - centre_.y;
-    const std::int64_t scale = std::int64_t{radius_} * one;  // of the sine's 16 bits, 8 stay
-    return {static_cast<int>((cosine_ * x + sine_ * y) / scale),
-            static_cast<int>((cosine_ * y - sine_ * x) / scale)};
-  }
-
- private:
-  Point centre_;
-  int radius_;
-  std::int64_t cosine_ = 0, sine_ = 0;  // 16 fractional bits
-};
 
 // ---- Paint --------------------------------------------------------------------------------------
 
@@ -205,7 +98,8 @@ void paint(Canvas& canvas, int label, const Placement& placement, const Colour& 
     for (int x = 0; x < cifar10::width; ++x) {
       int covered = 0;
       for (const Point sub : {Point{64, 64}, Point{192, 64}, Point{64, 192}, Point{192, 192}})
-        covered += inside(label, placement.to_shape({x * one + sub.x, y * one + sub.y})) ? 1 : 0;
+        covered +=
+            forms::inside(label, placement.to_shape({x * one + sub.x, y * one + sub.y})) ? 1 : 0;
       if (covered > 0) canvas.blend(x, y, colour, covered, 4);
     }
 }
@@ -242,7 +136,9 @@ void draw(std::uint64_t seed, Split split, std::uint64_t index,
   Random random(seed, stream_of(image_stream, split), index);
   Canvas canvas;
   canvas.fill(random);
-  const Placement placement(random);
+  const Point centre{random.between(11 * one, 21 * one), random.between(11 * one, 21 * one)};
+  const int radius = random.between(8 * one, 13 * one);
+  const Placement placement(centre, radius, random);
   const Colour colour = canvas.contrasting(random);
   paint(canvas, class_index, placement, colour);
   scatter(canvas, random);
