@@ -17,14 +17,14 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "train"))
 from programs import header_of, require, run  # noqa: E402
 
-classify, make_images, weights, prepare = (pathlib.Path(word).resolve() for word in sys.argv[2:6])
+classify, write_images, weights, prepare = (pathlib.Path(word).resolve() for word in sys.argv[2:6])
 TRAINED = ["--model", "resnet8", "--weights", weights, "--image-size", 16]
 IMAGES = 20
 
 
 def make(directory, count=IMAGES):
     pathlib.Path(directory).mkdir()
-    run([make_images, directory, count])
+    run([write_images, directory, count])
     return sorted(str(path) for path in pathlib.Path(directory).iterdir())
 
 

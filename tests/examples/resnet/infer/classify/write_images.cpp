@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// make_images DIRECTORY COUNT: COUNT pictures of different sizes and contents in the directory,
+// write_images DIRECTORY COUNT: COUNT pictures of different sizes and contents in the directory,
 // each as 00.jpg, 00.png (of the JPEG's pixels) ... . For classify_test.py.
 
 #include <cstdlib>
