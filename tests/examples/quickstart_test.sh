@@ -104,7 +104,7 @@ bad_label() {
 # The verdict names the stage that was made slow.
 verdicts() {
   make_data data 640
-  "$quickstart" --data data --batch 16 --workers 1 --slow-source 10 > out.txt 2> /dev/null
+  "$quickstart" --data data --batch 16 --workers 1 --slow-source 20 > out.txt 2> /dev/null
   grep --quiet '^bottleneck: source' out.txt || fail "slow source: $(cat out.txt)"
   "$quickstart" --data data --batch 16 --workers 1 --slow-compute 10 > out.txt 2> /dev/null
   grep --quiet '^bottleneck: consumer' out.txt || fail "slow compute: $(cat out.txt)"
