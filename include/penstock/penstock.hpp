@@ -17,6 +17,7 @@
 
 #include <penstock/any_sampler.hpp>  // anything that says which samples a batch is made of
 #include <penstock/cuda.hpp>         // Stream, Event, guards
+#include <penstock/file_folder.hpp>  // a file for each sample, a directory for each class
 #include <penstock/layout.hpp>       // where the fields of a batch lie
 #include <penstock/ragged.hpp>       // a field of samples of different lengths
 #include <penstock/record_file.hpp>  // records of fixed size in files

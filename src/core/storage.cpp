@@ -2,5 +2,6 @@
 //
 // The room detail/storage, compiled.
 
+#include <penstock/detail/storage/file_folder.hpp>
 #include <penstock/detail/storage/record_file.hpp>
 #include <penstock/detail/storage/store.hpp>

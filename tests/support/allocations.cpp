@@ -2,6 +2,8 @@
 
 #include "allocations.hpp"
 
+#include <malloc.h>
+
 #include <cstddef>
 #include <cstdlib>
 #include <new>
@@ -11,19 +13,29 @@
 namespace {
 
 [[maybe_unused]] thread_local std::uint64_t allocations = 0;
+[[maybe_unused]] thread_local std::int64_t bytes_held = 0;
 
 [[maybe_unused]] void* allocate(std::size_t bytes, std::size_t alignment) {
   ++allocations;
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   void* memory = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
   if (memory == nullptr) throw std::bad_alloc();
+  bytes_held += static_cast<std::int64_t>(::malloc_usable_size(memory));
   return memory;
+}
+
+[[maybe_unused]] void release(void* memory) noexcept {
+  bytes_held -= static_cast<std::int64_t>(::malloc_usable_size(memory));
+  std::free(memory);
 }
 
 }  // namespace
 
 std::uint64_t penstock::test::allocations_of_this_thread() noexcept {
   return allocations;
+}
+std::int64_t penstock::test::bytes_of_this_thread() noexcept {
+  return bytes_held;
 }
 
 // The sanitizers replace operator new themselves, and want to see it paired with its delete.
@@ -36,15 +48,15 @@ void* operator new(std::size_t bytes, std::align_val_t alignment) {
   return allocate(bytes, static_cast<std::size_t>(alignment));
 }
 void operator delete(void* memory) noexcept {
-  std::free(memory);
+  release(memory);
 }
 void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
+  release(memory);
 }
 void operator delete(void* memory, std::align_val_t) noexcept {
-  std::free(memory);
+  release(memory);
 }
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-  std::free(memory);
+  release(memory);
 }
 #endif

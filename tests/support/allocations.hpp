@@ -15,4 +15,8 @@ namespace penstock::test {
 /// thread and memory sanitizers, which bring their own: there such a check checks nothing.
 std::uint64_t allocations_of_this_thread() noexcept;
 
+/// Bytes that this thread has allocated, less those that it has freed, by the allocator's count.
+/// Always 0 under those sanitizers.
+std::int64_t bytes_of_this_thread() noexcept;
+
 }  // namespace penstock::test

@@ -2,7 +2,6 @@
 #pragma once
 
 // HostAllocation: page-locked memory, on a NUMA node or wherever the system puts it.
-// usable_memory(): what default limits are computed from.
 
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
@@ -14,7 +13,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdlib>
-#include <fstream>
 #include <memory>
 #include <new>
 #include <penstock/cuda.hpp>
@@ -24,17 +22,6 @@
 #include <system_error>
 
 namespace penstock::detail {
-
-/// Bytes of memory that this process may use: those of the machine, or the limit of its control
-/// group.
-inline std::size_t usable_memory() {
-  const auto pages = static_cast<std::size_t>(std::max(0L, sysconf(_SC_PHYS_PAGES)));
-  std::size_t bytes = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  std::size_t limit = 0;
-  if (std::ifstream group("/sys/fs/cgroup/memory.max"); group >> limit)
-    bytes = std::min(bytes, limit);
-  return bytes;
-}
 
 class HostAllocation {
  public:

@@ -19,6 +19,7 @@
 #include <penstock/detail/memory/pinned_entry.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/process.hpp>
+#include <penstock/detail/usable_memory.hpp>
 #include <penstock/pinned_pool.hpp>
 #include <string>
 #include <vector>

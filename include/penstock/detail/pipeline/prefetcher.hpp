@@ -22,6 +22,7 @@
 #include <penstock/detail/pipeline/device_stage.hpp>
 #include <penstock/detail/pipeline/pump.hpp>
 #include <penstock/detail/pipeline/staged_queue.hpp>
+#include <penstock/detail/usable_memory.hpp>
 #include <penstock/prefetcher.hpp>
 #include <stdexcept>
 #include <string>

@@ -23,7 +23,8 @@ namespace penstock::detail {
 class ReadOnlyFile {
  public:
   /// Throws std::system_error when the file cannot be opened, or is not a regular file.
-  explicit ReadOnlyFile(const std::filesystem::path& path) : descriptor_{open(path)} {
+  explicit ReadOnlyFile(const std::filesystem::path& path) : ReadOnlyFile(path.c_str()) {}
+  explicit ReadOnlyFile(const char* path) : descriptor_{open(path)} {
     if (descriptor_.number < 0) fail("cannot open");
     struct stat status {};
     if (::fstat(descriptor_.number, &status) != 0) fail("cannot read the size");
@@ -54,7 +55,8 @@ class ReadOnlyFile {
     return done;
   }
 
-  /// Asks the system to have these bytes in memory soon. A hint: it has no errors.
+  /// Asks the system to have these bytes in memory soon; 0 bytes: all up to the end. A hint: it has
+  /// no errors.
   void will_need(std::uint64_t offset, std::uint64_t bytes) const noexcept {
     ::posix_fadvise(descriptor_.number, static_cast<::off_t>(offset), static_cast<::off_t>(bytes),
                     POSIX_FADV_WILLNEED);
@@ -72,10 +74,10 @@ class ReadOnlyFile {
   };
 
   /// Of a file on a network a signal may interrupt it.
-  static int open(const std::filesystem::path& path) {
+  static int open(const char* path) {
     int number = -1;
     do {  // O_NONBLOCK: opening a pipe must be an error, not a wait for its other end.
-      number = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+      number = ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     } while (number < 0 && errno == EINTR);
     return number;
   }

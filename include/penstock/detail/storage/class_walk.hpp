@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// ClassWalk: the files below the directory of a class, as torchvision's ImageFolder finds them.
+
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <penstock/detail/storage/image_extensions.hpp>
+#include <penstock/store.hpp>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// What is in a directory, in the order of the names.
+struct DirectoryListing {
+  using Identity = std::pair<::dev_t, ::ino_t>;
+
+  /// Throws StoreError.
+  explicit DirectoryListing(const std::filesystem::path& path) {
+    const std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(path.c_str()), &::closedir);
+    if (stream == nullptr) fail(path, errno);
+    struct stat status {};
+    if (::fstat(::dirfd(stream.get()), &status) != 0) fail(path, errno);
+    identity = {status.st_dev, status.st_ino};
+    while (true) {
+      errno = 0;
+      const dirent* const entry = ::readdir(stream.get());
+      if (entry == nullptr) break;
+      const std::string name = entry->d_name;
+      if (name == "." || name == "..") continue;
+      (is_directory(path, ::dirfd(stream.get()), *entry) ? directories : files).push_back(name);
+    }
+    if (errno != 0) fail(path, errno);
+    std::sort(files.begin(), files.end());
+    std::sort(directories.begin(), directories.end());
+  }
+
+  std::vector<std::string> files, directories;  // a link counts as what it leads to
+  Identity identity;
+
+ private:
+  static bool is_directory(const std::filesystem::path& path, int directory, const dirent& entry) {
+    if (entry.d_type != DT_LNK && entry.d_type != DT_UNKNOWN) return entry.d_type == DT_DIR;
+    struct stat status {};
+    if (::fstatat(directory, entry.d_name, &status, 0) == 0) return S_ISDIR(status.st_mode);
+    if (errno == ELOOP) fail(path / entry.d_name, ELOOP);
+    return false;  // Of a link that leads nowhere, reading tells.
+  }
+
+  [[noreturn]] static void fail(const std::filesystem::path& path, int error) {
+    throw StoreError("FileFolder", path, "cannot list: " + std::generic_category().message(error));
+  }
+};
+
+class ClassWalk {
+ public:
+  /// The files of each directory, whose path is relative to the folder.
+  using Found = std::map<std::string, std::vector<std::string>>;
+
+  /// `extensions` are in lower case.
+  ClassWalk(std::filesystem::path folder, DirectoryListing::Identity identity,
+            const std::vector<std::string>& extensions)
+      : folder_(std::move(folder)), extensions_(extensions), above_{identity} {}
+
+  /// Throws StoreError for a directory that cannot be listed, and where links form a loop.
+  Found files_of(const std::string& name) {
+    found_.clear();
+    enter(name);
+    return std::move(found_);
+  }
+
+ private:
+  void enter(const std::string& directory) {
+    DirectoryListing listing(folder_ / directory);
+    if (std::find(above_.begin(), above_.end(), listing.identity) != above_.end())
+      throw StoreError("FileFolder", folder_ / directory,
+                       "a loop of links: this is one of the directories above it");
+    above_.push_back(listing.identity);
+    std::erase_if(listing.files,
+                  [&](const std::string& file) { return !has_extension(file, extensions_); });
+    if (!listing.files.empty()) found_.emplace(directory, std::move(listing.files));
+    for (const std::string& below : listing.directories) enter(directory + "/" + below);
+    above_.pop_back();
+  }
+
+  std::filesystem::path folder_;
+  const std::vector<std::string>& extensions_;
+  std::vector<DirectoryListing::Identity> above_;  // the directories that the walk is in
+  Found found_;
+};
+
+}  // namespace penstock::detail

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <charconv>
+#include <penstock/detail/storage/class_walk.hpp>
+#include <penstock/detail/storage/file_list.hpp>
+#include <penstock/detail/storage/image_extensions.hpp>
+#include <penstock/detail/storage/line_reader.hpp>
+#include <penstock/detail/storage/read_only_file.hpp>
+#include <penstock/detail/storage/scratch.hpp>
+#include <penstock/detail/storage/store.hpp>
+#include <penstock/detail/storage/whole_file.hpp>
+#include <penstock/file_folder.hpp>
+#include <stdexcept>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+namespace penstock {
+
+namespace detail {
+
+inline constexpr std::string_view kClassLine = "#class\t";
+
+/// In lower case; those of images if none are given.
+inline std::vector<std::string> chosen_extensions(const std::vector<std::string>& given) {
+  std::vector<std::string> chosen;
+  for (const std::string& extension : given) chosen.push_back(lower_case(extension));
+  if (given.empty()) chosen.assign(kImageExtensions.begin(), kImageExtensions.end());
+  return chosen;
+}
+
+inline std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+inline FileList list_folder(const std::filesystem::path& folder,
+                            const std::vector<std::string>& given) {
+  const std::vector<std::string> extensions = chosen_extensions(given);
+  const DirectoryListing top(folder);
+  if (top.directories.empty())
+    throw StoreError("FileFolder", folder,
+                     "there is no directory in it: a folder has one for each class. Files without "
+                     "classes can be given by a list (FileFolder::from_list)");
+  FileListBuilder builder(folder);
+  ClassWalk walk(folder, top.identity, extensions);
+  for (std::int32_t label = 0; const std::string& name : top.directories) {
+    const ClassWalk::Found found = walk.files_of(name);
+    if (found.empty())
+      throw StoreError("FileFolder", folder / name,
+                       "a class without files: no name in it ends in " + joined(extensions) +
+                           ". Remove the directory, or name other extensions");
+    builder.add_class(name);
+    for (const auto& [directory, files] : found)
+      for (const std::string& file : files) builder.add(directory + "/", file, label);
+    ++label;
+  }
+  return builder.take();
+}
+
+/// `path`, or `path` and `<TAB>label`. False: it is neither.
+inline bool add_list_line(std::string_view line, FileListBuilder& builder) {
+  const std::size_t tab = line.rfind('\t');
+  if (tab == std::string_view::npos) return builder.add(line, -1);
+  const std::string_view number = line.substr(tab + 1);
+  std::int32_t label = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), label);
+  if (error != std::errc() || end != number.data() + number.size()) return false;
+  return builder.add(line.substr(0, tab), label);
+}
+
+inline FileList read_list(const std::filesystem::path& list,
+                          const std::filesystem::path& folder) try {
+  FileListBuilder builder(folder);
+  LineReader lines(list);
+  bool empty = true;
+  while (const auto line = lines.next()) {
+    if (line->starts_with(kClassLine)) builder.add_class(line->substr(kClassLine.size()));
+    if (line->empty() || line->front() == '#') continue;
+    empty = false;
+    if (!add_list_line(*line, builder))
+      throw StoreError("FileFolder", list,
+                       "line " + std::to_string(lines.number()) + ", \"" +
+                           std::string(line->substr(0, 200)) +
+                           "\", must be the path of a file, or that, a tab and a number");
+  }
+  if (empty) throw StoreError("FileFolder", list, "the list names no file");
+  return builder.take();
+} catch (const std::system_error& error) {
+  throw StoreError("FileFolder", list, error.what());
+}
+
+inline ReadOnlyFile open_file(const FileList& files, std::uint64_t index) {
+  PathText path;
+  if (!files.is_absolute(index)) path.append(files.folder);
+  path.append(files.directory_of(index));
+  path.append(files.names[index]);
+  return ReadOnlyFile(path.c_str());
+}
+
+}  // namespace detail
+
+PENSTOCK_INLINE FileFolder::FileFolder(std::shared_ptr<const detail::FileList> files)
+    : files_(std::move(files)) {}
+
+PENSTOCK_INLINE FileFolder::FileFolder(std::filesystem::path folder,
+                                       const std::vector<std::string>& extensions)
+    : files_(std::make_shared<const detail::FileList>(detail::list_folder(folder, extensions))) {}
+
+PENSTOCK_INLINE FileFolder FileFolder::from_list(const std::filesystem::path& list,
+                                                 std::filesystem::path folder) {
+  if (folder.empty()) folder = absolute(list).parent_path();
+  return FileFolder(std::make_shared<const detail::FileList>(detail::read_list(list, folder)));
+}
+
+PENSTOCK_INLINE FileFolder FileFolder::from_files(const std::vector<std::filesystem::path>& files,
+                                                  const std::vector<std::int32_t>& labels) {
+  if (files.empty()) throw std::invalid_argument("FileFolder: the list of files is empty");
+  if (!labels.empty() && labels.size() != files.size())
+    throw std::invalid_argument("FileFolder: " + std::to_string(labels.size()) + " labels for " +
+                                std::to_string(files.size()) + " files");
+  detail::FileListBuilder builder(std::filesystem::current_path());
+  for (std::size_t i = 0; i < files.size(); ++i)
+    if (!builder.add(files[i].native(), labels.empty() ? -1 : labels[i]))
+      throw std::invalid_argument("FileFolder: \"" + detail::escaped(files[i].native()) +
+                                  "\" is no path of a file");
+  return FileFolder(std::make_shared<const detail::FileList>(builder.take()));
+}
+
+PENSTOCK_INLINE void FileFolder::save_list(const std::filesystem::path& list) const try {
+  const detail::FileList& files = *files_;
+  const auto require_line = [](const std::filesystem::path& path, std::string_view text) {
+    if (text.find_first_of("\r\n") != std::string_view::npos)
+      throw StoreError("FileFolder", path, "a name with a line break does not fit into a list");
+  };
+  detail::WholeFile out(list);
+  for (const std::string& name : files.classes) {
+    require_line(name, name);
+    out.write(detail::kClassLine);
+    out.write(name);
+    out.write("\n");
+  }
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const std::string_view directory = files.directory_of(i), name = files.names[i];
+    require_line(files.path(i), directory);
+    require_line(files.path(i), name);
+    if ((directory.empty() ? name : directory).starts_with('#')) out.write("./");
+    out.write(directory);
+    out.write(name);
+    out.write("\t" + std::to_string(files.label[i]) + "\n");
+  }
+  out.commit();
+} catch (const std::system_error& error) {
+  throw StoreError("FileFolder", list, error.what());
+}
+
+PENSTOCK_INLINE const detail::FileList& FileFolder::files_with(std::uint64_t index) const {
+  if (index >= files_->size())
+    throw std::out_of_range("FileFolder: there is no sample " + std::to_string(index) + ", but " +
+                            std::to_string(files_->size()) + ", numbered from 0");
+  return *files_;
+}
+
+PENSTOCK_INLINE std::uint64_t FileFolder::size() const noexcept {
+  return files_->size();
+}
+
+PENSTOCK_INLINE std::int32_t FileFolder::label(std::uint64_t index) const {
+  return files_with(index).label[index];
+}
+
+PENSTOCK_INLINE const std::vector<std::string>& FileFolder::classes() const noexcept {
+  return files_->classes;
+}
+
+PENSTOCK_INLINE std::string FileFolder::name(std::uint64_t index) const {
+  const detail::FileList& files = files_with(index);
+  std::string name = files.is_absolute(index) ? std::string() : files.name;
+  return name.append(files.directory_of(index)).append(files.names[index]);
+}
+
+PENSTOCK_INLINE std::span<const std::byte> FileFolder::read(std::uint64_t index,
+                                                            std::vector<std::byte>& scratch) const {
+  const detail::FileList& files = files_with(index);
+  std::string why;
+  try {
+    const detail::ReadOnlyFile file = detail::open_file(files, index);
+    const std::uint64_t bytes = file.size();
+    const std::span<std::byte> target = detail::room_in(scratch, bytes);
+    const std::size_t count = file.read(0, target);
+    if (count == bytes && bytes > 0) return target;
+    why = bytes == 0 ? "the file is empty"
+                     : "the file has " + std::to_string(count) + " bytes, and had " +
+                           std::to_string(bytes) + " when it was opened";
+  } catch (const std::system_error& error) {
+    why = error.what();
+  }
+  throw StoreError("FileFolder", files.path(index),
+                   "sample " + std::to_string(index) + " is lost: " + why, index);
+}
+
+PENSTOCK_INLINE void FileFolder::will_need(std::span<const std::uint64_t> indices) const noexcept {
+  for (const std::uint64_t index : indices) try {
+      if (index < files_->size()) detail::open_file(*files_, index).will_need(0, 0);
+    } catch (const std::system_error&) {  // Whoever reads it is told.
+    }
+}
+
+}  // namespace penstock

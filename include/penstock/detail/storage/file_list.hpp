@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// FileList: the names and labels of the files of a FileFolder. Ten million of them fit into memory:
+// a directory's name is kept once, a file's in a block with all others.
+
+#include <linux/limits.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <penstock/detail/storage/name_arena.hpp>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// A path for the system, without an allocation.
+class PathText {
+ public:
+  /// Throws std::system_error for a path that is too long for the system.
+  void append(std::string_view text) {
+    if (length_ + text.size() >= text_.size())
+      throw std::system_error(ENAMETOOLONG, std::generic_category(), "cannot open");
+    std::memcpy(text_.data() + length_, text.data(), text.size());
+    length_ += text.size();
+    text_[length_] = '\0';
+  }
+  const char* c_str() const noexcept { return text_.data(); }
+
+ private:
+  std::array<char, PATH_MAX> text_;
+  std::size_t length_ = 0;
+};
+
+struct FileList {
+  explicit FileList(const std::filesystem::path& root) : folder(absolute(root).string()) {
+    const std::filesystem::path plain = absolute(root).lexically_normal();
+    name = (plain.has_filename() ? plain : plain.parent_path()).filename().string();
+    if (folder.back() != '/') folder += '/';
+    if (!name.empty()) name += '/';
+  }
+
+  std::size_t size() const noexcept { return names.size(); }
+  std::string_view directory_of(std::size_t i) const { return directories[directory[i]]; }
+  bool is_absolute(std::size_t i) const { return directory_of(i).starts_with('/'); }
+
+  std::filesystem::path path(std::size_t i) const {
+    std::string text = is_absolute(i) ? std::string() : folder;
+    return text.append(directory_of(i)).append(names[i]);
+  }
+
+  std::string folder;  // absolute, with a slash at its end
+  std::string name;    // its last part, likewise
+  std::vector<std::string> classes;
+  NameArena directories;  // relative to the folder, or absolute; empty or with a slash at the end
+  NameArena names;        // of each file, without its directory
+  std::vector<std::uint32_t> directory;  // of each file
+  std::vector<std::int32_t> label;       // of each file
+};
+
+/// Fills a FileList.
+class FileListBuilder {
+ public:
+  explicit FileListBuilder(const std::filesystem::path& root) : list_(root) {}
+
+  void add_class(std::string_view name) { list_.classes.emplace_back(name); }
+
+  /// False: the path names no file.
+  bool add(std::string_view path, std::int32_t label) {
+    while (path.starts_with("./")) path.remove_prefix(2);
+    const std::size_t slash = path.rfind('/');
+    const std::size_t end = slash == std::string_view::npos ? 0 : slash + 1;
+    if (end == path.size() || path.find('\0') != std::string_view::npos) return false;
+    add(path.substr(0, end), path.substr(end), label);
+    return true;
+  }
+  void add(std::string_view directory, std::string_view name, std::int32_t label) {
+    list_.directory.push_back(number_of(directory));
+    list_.names.add(name);
+    list_.label.push_back(label);
+  }
+
+  FileList take() {
+    list_.directories.shrink_to_fit();
+    list_.names.shrink_to_fit();
+    list_.directory.shrink_to_fit();
+    list_.label.shrink_to_fit();
+    return std::move(list_);
+  }
+
+ private:
+  std::uint32_t number_of(std::string_view directory) {
+    if (list_.size() > 0 && list_.directories[last_] == directory) return last_;
+    const auto next = static_cast<std::uint32_t>(list_.directories.size());
+    const auto [found, is_new] = numbers_.try_emplace(std::string(directory), next);
+    if (is_new) list_.directories.add(directory);
+    return last_ = found->second;
+  }
+
+  FileList list_;
+  std::unordered_map<std::string, std::uint32_t> numbers_;
+  std::uint32_t last_ = 0;
+};
+
+}  // namespace penstock::detail

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// WholeFile: a file that is written whole, or not at all. It is written under another name in the
+// same directory, and renamed at the end.
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+namespace penstock::detail {
+
+/// All members throw std::system_error.
+class WholeFile {
+ public:
+  explicit WholeFile(std::filesystem::path path) : path_(std::move(path)) {
+    for (int attempt = 0; descriptor_ < 0; ++attempt) {
+      partial_ = path_;
+      partial_ += ".partial-" + std::to_string(::getpid()) + std::to_string(attempt);
+      descriptor_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      if (descriptor_ < 0 && errno != EEXIST && errno != EINTR) fail("cannot create a file here");
+    }
+    buffer_.reserve(kBuffer);
+  }
+  WholeFile(const WholeFile&) = delete;
+  WholeFile& operator=(const WholeFile&) = delete;
+  ~WholeFile() {
+    if (descriptor_ < 0) return;
+    ::close(descriptor_);
+    ::unlink(partial_.c_str());
+  }
+
+  void write(std::string_view bytes) {
+    buffer_ += bytes;
+    if (buffer_.size() >= kBuffer) flush();
+  }
+
+  /// The file is complete. It takes the place of one that has its name.
+  void commit() {
+    flush();
+    if (::fsync(descriptor_) != 0) fail("cannot write");
+    if (::rename(partial_.c_str(), path_.c_str()) != 0) fail("cannot give the file its name");
+    ::close(descriptor_);
+    descriptor_ = -1;
+  }
+
+ private:
+  static constexpr std::size_t kBuffer = std::size_t{1} << 16;
+
+  void flush() {
+    for (std::string_view left = buffer_; !left.empty();) {
+      const ::ssize_t count = ::write(descriptor_, left.data(), left.size());
+      if (count >= 0)
+        left.remove_prefix(static_cast<std::size_t>(count));
+      else if (errno != EINTR)
+        fail("cannot write");
+    }
+    buffer_.clear();
+  }
+  [[noreturn]] static void fail(const char* what) {
+    throw std::system_error(errno, std::generic_category(), what);
+  }
+
+  std::filesystem::path path_, partial_;
+  std::string buffer_;
+  int descriptor_ = -1;
+};
+
+}  // namespace penstock::detail

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// FileFolder: a file for each sample, a directory for each class, by the rules of torchvision's
+// ImageFolder; or the files of a list.
+//
+//   const penstock::FileFolder images("imagenet/train");       // n01440764/x.JPEG, ...
+//   std::vector<std::byte> scratch;                            // one for each thread
+//   for (std::uint64_t i = 0; i < images.size(); ++i) {
+//     std::span<const std::byte> jpeg = images.read(i, scratch);
+//     std::int32_t label = images.label(i);                    // an index into images.classes()
+//   }
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <penstock/detail/inline.hpp>
+#include <penstock/store.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+namespace detail {
+struct FileList;
+}
+
+/// Any number of threads may use one object. Copies share the list of files, which takes 16 bytes
+/// for each sample and the last part of its name. A file is opened when it is read, so a folder of
+/// any size takes no descriptors.
+///
+/// Names of files are bytes, and need not be UTF-8. Messages show other bytes as \xNN.
+class FileFolder {
+ public:
+  /// Lists `folder`. Its directories are the classes, numbered in the order of their names. The
+  /// files of a class lie at any depth below its directory, and are those whose names end in one of
+  /// `extensions`, in letters of either case. None given: those of ImageFolder (.jpg, .jpeg, .png,
+  /// .ppm, .bmp, .pgm, .tif, .tiff, .webp). Samples are numbered as ImageFolder numbers them: by
+  /// class, then by directory, then by name. Names are compared byte by byte. Links are followed.
+  ///
+  /// Takes a system call for each directory and each link, not for each file; to list 10^7 files
+  /// once and not at every start, see save_list(). Throws StoreError that names what is wrong: a
+  /// directory that is missing or unreadable, links that form a loop, a folder without directories,
+  /// a class without files.
+  explicit FileFolder(std::filesystem::path folder,
+                      const std::vector<std::string>& extensions = {});
+
+  /// The files that a text file names, in its order. A line is `path`, or `path`, a tab and the
+  /// label, a number. Paths are relative to `folder`, or to the list's own directory if it is
+  /// empty. Lines that begin with # and empty ones are skipped; but for `#class`, a tab and a name,
+  /// which is the name of the next class. The files are not looked at, so they need not be there
+  /// yet. Throws StoreError, with the number of the line, for what is no such line, a list that
+  /// cannot be read, and one without files.
+  static FileFolder from_list(const std::filesystem::path& list, std::filesystem::path folder = {});
+
+  /// These files, in this order; relative to the current directory of now. `labels`: one for each
+  /// file, or none. Throws std::invalid_argument for another number, for no files, and for a path
+  /// that ends in a slash or has a character 0.
+  static FileFolder from_files(const std::vector<std::filesystem::path>& files,
+                               const std::vector<std::int32_t>& labels = {});
+
+  /// Writes the list that from_list reads, for the same samples, labels and classes; whole, or not
+  /// at all. Pass this folder to from_list if the list lies elsewhere. Throws StoreError, also
+  /// for a name with a line break, which a list cannot have.
+  void save_list(const std::filesystem::path& list) const;
+
+  std::uint64_t size() const noexcept;
+
+  /// The class of a sample, or what the list says; -1 if that says nothing. Throws
+  /// std::out_of_range.
+  std::int32_t label(std::uint64_t index) const;
+
+  /// Names of the classes; empty for a list that names none.
+  const std::vector<std::string>& classes() const noexcept;
+
+  /// The name of the folder and the path within it, such as "train/n01440764/x.JPEG", or the path
+  /// if that is absolute. Throws std::out_of_range.
+  std::string name(std::uint64_t index) const;
+
+  /// Reads a file into `scratch`, which grows if it is too small, and returns its bytes; valid
+  /// until `scratch` changes. Does not allocate if `scratch` is large enough. Throws
+  /// std::out_of_range, and StoreError for a file that is gone, cannot be read, is empty, becomes
+  /// shorter meanwhile, or is larger than half of the memory.
+  std::span<const std::byte> read(std::uint64_t index, std::vector<std::byte>& scratch) const;
+
+  /// Asks the system to read these files ahead. It does not wait for their bytes, but opens each of
+  /// them, and waits for what the system has to read for that. Ignores errors, and indices that
+  /// are not below size().
+  void will_need(std::span<const std::uint64_t> indices) const noexcept;
+
+ private:
+  explicit FileFolder(std::shared_ptr<const detail::FileList> files);
+  const detail::FileList& files_with(std::uint64_t index) const;
+
+  std::shared_ptr<const detail::FileList> files_;
+};
+
+static_assert(Store<FileFolder>);
+
+}  // namespace penstock
+
+#ifdef PENSTOCK_HEADER_ONLY
+#include <penstock/detail/storage/file_folder.hpp>
+#endif
