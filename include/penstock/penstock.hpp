@@ -22,6 +22,7 @@
 #include <penstock/ragged.hpp>       // a field of samples of different lengths
 #include <penstock/record_file.hpp>  // records of fixed size in files
 #include <penstock/sampler.hpp>      // shuffled, sharded, in constant memory
+#include <penstock/tar_shards.hpp>   // tar files, some members of which are a sample
 
 #include <penstock/emulation.hpp>     // control of the emulated runtime
 #include <penstock/error.hpp>         // what is thrown

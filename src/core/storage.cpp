@@ -5,3 +5,4 @@
 #include <penstock/detail/storage/file_folder.hpp>
 #include <penstock/detail/storage/record_file.hpp>
 #include <penstock/detail/storage/store.hpp>
+#include <penstock/detail/storage/tar_shards.hpp>

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "audit.hpp"
+#include "disk_stores.hpp"
 #include "flat.hpp"
 #include "machine.hpp"
 #include "scenario.hpp"
@@ -252,10 +253,12 @@ void opens(std::uint64_t times) {
 
 int main(int argc, char** argv) {
   using namespace penstock::test;
-  return run_scenario(argc, argv,
-                      {{"bears", "records of a slow disk", 600'000, bears},
-                       {"opens", "times three files of a slow disk are opened", 20'000, opens},
-                       {"skips", "records of a damaged disk, skipped", 600'000, skips},
-                       {"replaces", "records of a damaged disk, replaced", 600'000, replaces},
-                       {"throws", "records of a damaged disk, thrown", 600'000, throws}});
+  return run_scenario(
+      argc, argv,
+      {{"bears", "records of a slow disk", 600'000, bears},
+       {"opens", "times three files of a slow disk are opened", 20'000, opens},
+       {"stores", "samples of files and of tars, of slow and damaged disks", 200'000, read_stores},
+       {"skips", "records of a damaged disk, skipped", 600'000, skips},
+       {"replaces", "records of a damaged disk, replaced", 600'000, replaces},
+       {"throws", "records of a damaged disk, thrown", 600'000, throws}});
 }

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The index file of a tar, in the format of DALI's wds2idx: a line "v1.2 SAMPLES", then a line for
+// each sample: for each of its members "EXTENSION OFFSET SIZE NAME", with a space between all.
+
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <penstock/detail/storage/line_reader.hpp>
+#include <penstock/detail/storage/tar_format.hpp>
+#include <penstock/detail/storage/tar_samples.hpp>
+#include <penstock/store.hpp>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+namespace penstock::detail {
+
+inline constexpr std::string_view kTarIndexVersion = "v1.2";
+
+class TarIndexReader {
+ public:
+  /// `tar_bytes`: of the tar that it is the index of.
+  TarIndexReader(std::filesystem::path path, std::uint64_t tar_bytes, TarSamples& samples)
+      : path_(std::move(path)), tar_bytes_(tar_bytes), samples_(samples), lines_(path_) {}
+
+  /// Adds its samples. Throws StoreError, and std::system_error if the file cannot be read.
+  void read() {
+    const std::uint64_t all = read_first_line();
+    std::uint64_t count = 0;
+    while (const auto line = lines_.next()) {
+      if (line->empty()) continue;
+      read_sample(*line);
+      ++count;
+    }
+    if (count != all)
+      fail("it says that there are " + std::to_string(all) + " samples, and has " +
+           std::to_string(count));
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& why) const {
+    throw StoreError("TarShards", path_,
+                     "line " + std::to_string(lines_.number()) + ": " + why +
+                         ". Remove the index, or make it again");
+  }
+
+  /// Up to the next space; empty at the end.
+  static std::string_view take_word(std::string_view& line) {
+    const std::size_t end = std::min(line.find(' '), line.size());
+    const std::string_view word = line.substr(0, end);
+    line.remove_prefix(std::min(end + 1, line.size()));
+    return word;
+  }
+  static std::optional<std::uint64_t> number(std::string_view word) {
+    std::uint64_t value = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+    if (error != std::errc() || end != word.data() + word.size()) return std::nullopt;
+    return value;
+  }
+
+  std::uint64_t read_first_line() {
+    std::string_view line = lines_.next().value_or("");
+    const std::string_view version = take_word(line);
+    if (version != kTarIndexVersion)
+      fail("the index must begin with \"" + std::string(kTarIndexVersion) +
+           "\", and begins with \"" + std::string(version.substr(0, 20)) + "\"");
+    const std::optional<std::uint64_t> all = number(take_word(line));
+    if (!all) fail("there is no number of samples");
+    return *all;
+  }
+
+  void read_sample(std::string_view line) {
+    std::string_view base;
+    while (!line.empty()) {
+      const std::string_view extension = take_word(line);
+      const std::optional<std::uint64_t> offset = number(take_word(line));
+      const std::optional<std::uint64_t> size = number(take_word(line));
+      const std::string_view name = take_word(line);
+      if (extension.empty() || !offset || !size || name.empty())
+        fail("a sample is groups of \"extension offset size name\", without spaces in them");
+      require_inside(name, *offset, *size);
+      const std::optional<TarName> parts = split_tar_name(name);
+      const std::string_view own_base = parts ? parts->base : name;
+      if (base.empty()) samples_.begin_sample(base = own_base);
+      if (own_base != base)
+        fail("members " + std::string(base) + " and " + std::string(name) + " are of two samples");
+      const bool is_plain = parts && parts->extension == extension && is_in_header(name, *size);
+      if (const char* why = samples_.add_member(extension, *offset, *size, is_plain))
+        fail("member " + std::string(name) + ": " + why);
+    }
+  }
+
+  void require_inside(std::string_view name, std::uint64_t offset, std::uint64_t size) const {
+    if (offset < kTarBlock || offset % kTarBlock != 0)
+      fail("member " + std::string(name) + " cannot begin at byte " + std::to_string(offset));
+    if (offset > tar_bytes_ || size > tar_bytes_ - offset)
+      fail("member " + std::string(name) + ", " + std::to_string(size) + " bytes from byte " +
+           std::to_string(offset) + " on, does not fit into the tar's " +
+           std::to_string(tar_bytes_) + ": it is the index of another tar, or the tar is cut");
+  }
+
+  /// Is this all that a header needs to say about such a member? wds2idx writes what `tar --list`
+  /// prints: other characters as numbers behind a backslash.
+  static bool is_in_header(std::string_view name, std::uint64_t size) {
+    constexpr std::size_t kLongest = 100;
+    constexpr std::uint64_t kLargest = (std::uint64_t{1} << 33) - 1;
+    for (const char letter : name)
+      if (letter <= ' ' || letter >= '\x7F' || letter == '\\') return false;
+    return name.size() <= kLongest && size <= kLargest;
+  }
+
+  const std::filesystem::path path_;
+  const std::uint64_t tar_bytes_;
+  TarSamples& samples_;
+  LineReader lines_;
+};
+
+}  // namespace penstock::detail

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <optional>
+#include <penstock/detail/storage/image_extensions.hpp>
+#include <penstock/detail/storage/read_only_file.hpp>
+#include <penstock/detail/storage/scratch.hpp>
+#include <penstock/detail/storage/store.hpp>
+#include <penstock/detail/storage/tar_format.hpp>
+#include <penstock/detail/storage/tar_index.hpp>
+#include <penstock/detail/storage/tar_samples.hpp>
+#include <penstock/detail/storage/tar_scan.hpp>
+#include <penstock/detail/storage/whole_file.hpp>
+#include <penstock/tar_shards.hpp>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+namespace penstock {
+
+namespace detail {
+
+/// One of the files of a TarShards.
+struct TarShard {
+  TarShard(std::filesystem::path name, std::uint64_t first_sample)
+      : path(std::move(name)), first(first_sample), file(open(path)), bytes(file.size()) {}
+
+  static ReadOnlyFile open(const std::filesystem::path& path) try {
+    return ReadOnlyFile(path);
+  } catch (const std::system_error& error) {
+    const bool too_many = error.code().value() == EMFILE;
+    throw StoreError("TarShards", path,
+                     std::string(error.what()) +
+                         (too_many ? ". All shards stay open: raise the limit (ulimit -n)" : ""));
+  }
+
+  /// Adds the samples that the index names, or that the headers do.
+  void list(bool use_index, TarSamples& samples) const try {
+    const std::filesystem::path index = TarShards::index_path(path);
+    if (use_index && exists(index))
+      list_by_index(index, samples);
+    else
+      list_by_headers(samples);
+    if (samples.size() == first) throw StoreError("TarShards", path, "there is no sample in it");
+  } catch (const std::system_error& error) {
+    throw StoreError("TarShards", path, error.what());
+  }
+
+  std::filesystem::path path;
+  std::uint64_t first;  // number of its first sample
+  ReadOnlyFile file;
+  std::uint64_t bytes;  // when it was opened
+
+ private:
+  void list_by_index(const std::filesystem::path& index, TarSamples& samples) const try {
+    if (last_write_time(index) < last_write_time(path))
+      throw StoreError(
+          "TarShards", index,
+          "the index is older than its tar: make it again, or touch it if it is right");
+    TarIndexReader(index, bytes, samples).read();
+  } catch (const std::system_error& error) {
+    throw StoreError("TarShards", index, error.what());
+  }
+
+  void list_by_headers(TarSamples& samples) const {
+    TarScan scan(path, file);
+    while (const std::optional<TarScan::Member> member = scan.next()) {
+      const bool is_first = samples.size() == first;
+      if (is_first || samples.base(samples.size() - 1) != member->name.base)
+        samples.begin_sample(member->name.base);
+      if (const char* why = samples.add_member(member->name.extension, member->offset, member->size,
+                                               member->is_plain))
+        throw StoreError("TarShards", path,
+                         "member " + std::string(member->name.base) + "." +
+                             std::string(member->name.extension) + ": " + why);
+    }
+  }
+};
+
+struct TarSet {
+  std::vector<TarShard> shards;
+  TarSamples samples;
+};
+
+/// Does this block, the one before the member's bytes, say that they are this member's?
+inline bool is_header_of(std::span<const std::byte> block, std::string_view base,
+                         std::string_view extension, const TarMember& member) {
+  const TarHeader header(block);
+  if (!header.has_right_checksum()) return false;
+  if (!member.is_plain) return true;
+  if (header.size() != member.size()) return false;
+  std::string_view name = header.name();
+  if (!header.prefix().empty()) {
+    if (!base.starts_with(header.prefix())) return false;
+    base.remove_prefix(header.prefix().size());
+    if (!base.starts_with('/')) return false;
+    base.remove_prefix(1);
+  }
+  if (!name.starts_with(base)) return false;
+  name.remove_prefix(base.size());
+  return name.starts_with('.') && name.substr(1) == extension;
+}
+
+}  // namespace detail
+
+/// A sample, and the shard that it is in.
+struct TarShards::Place {
+  /// Of a member of it.
+  std::string name(const detail::TarMember& member) const {
+    return std::string(samples.base(index)) + "." + samples.extension(member).text;
+  }
+
+  [[noreturn]] void fail(const detail::TarMember& member, const std::string& why) const {
+    throw StoreError(
+        "TarShards", shard.path,
+        "member " + name(member) + " (of sample " + std::to_string(index) + ") is lost: " + why,
+        index);
+  }
+
+  /// The member's bytes. `room`, called with a number of bytes, returns memory for them.
+  template <class Room>
+  std::span<const std::byte> read(const detail::TarMember& member, const Room& room) const {
+    std::string why;
+    try {
+      const std::span<std::byte> target = room(detail::kTarBlock + member.size());
+      const std::size_t count = shard.file.read(member.offset() - detail::kTarBlock, target);
+      if (count < target.size())
+        why = "the file has " + std::to_string(shard.file.size()) + " bytes, and had " +
+              std::to_string(shard.bytes) + " when it was opened";
+      else if (!detail::is_header_of(target.first(detail::kTarBlock), samples.base(index),
+                                     samples.extension(member).text, member))
+        why =
+            "its header is not before its bytes: the file has changed, or the index is that of "
+            "another one";
+      else
+        return target.subspan(detail::kTarBlock);
+    } catch (const std::system_error& error) {
+      why = error.what();
+    }
+    fail(member, why);
+  }
+
+  /// Its line in an index file.
+  std::string index_line() const {
+    std::string line;
+    for (const detail::TarMember& member : samples.members(index)) {
+      if (!line.empty()) line += ' ';
+      line += samples.extension(member).text + ' ' + std::to_string(member.offset()) + ' ' +
+              std::to_string(member.size()) + ' ';
+      const std::string member_name = name(member);
+      if (member_name.find_first_of(" \r\n") != std::string::npos)
+        throw StoreError("TarShards", shard.path,
+                         "member " + member_name +
+                             ": a name with a space or a line break does not fit into an index");
+      line += member_name;
+    }
+    return line += '\n';
+  }
+
+  /// Throws StoreError if there is none.
+  const detail::TarMember& member(std::string_view extension) const {
+    if (extension.starts_with('.')) extension.remove_prefix(1);
+    const detail::TarMember* const found = samples.member(index, detail::lower_case(extension));
+    if (found != nullptr) return *found;
+    throw StoreError("TarShards", shard.path,
+                     "sample " + std::to_string(index) + ", " + std::string(samples.base(index)) +
+                         ", has no member ." + std::string(extension),
+                     index);
+  }
+
+  const detail::TarShard& shard;
+  const detail::TarSamples& samples;
+  std::uint64_t index;
+};
+
+PENSTOCK_INLINE TarShards::TarShards(std::vector<std::filesystem::path> shards,
+                                     TarShardsOptions options) {
+  if (shards.empty()) throw std::invalid_argument("TarShards: the list of files is empty");
+  auto set = std::make_shared<detail::TarSet>();
+  set->shards.reserve(shards.size());
+  for (std::filesystem::path& path : shards)
+    set->shards.emplace_back(std::move(path), set->samples.size())
+        .list(options.use_indexes, set->samples);
+  set->samples.shrink_to_fit();
+  set_ = std::move(set);
+}
+
+PENSTOCK_INLINE TarShards::Place TarShards::place_of(std::uint64_t index) const {
+  if (index >= size())
+    throw std::out_of_range("TarShards: there is no sample " + std::to_string(index) + ", but " +
+                            std::to_string(size()) + ", numbered from 0");
+  const auto after = std::upper_bound(
+      set_->shards.begin(), set_->shards.end(), index,
+      [](std::uint64_t i, const detail::TarShard& shard) { return i < shard.first; });
+  return {*(after - 1), set_->samples, index};
+}
+
+PENSTOCK_INLINE std::uint64_t TarShards::size() const noexcept {
+  return set_->samples.size();
+}
+
+PENSTOCK_INLINE std::string TarShards::name(std::uint64_t index) const {
+  const Place place = place_of(index);
+  return place.shard.path.filename().string() + "/" + place.name(place.samples.main_member(index));
+}
+
+PENSTOCK_INLINE std::span<const std::byte> TarShards::read(std::uint64_t index,
+                                                           std::vector<std::byte>& scratch) const {
+  const Place place = place_of(index);
+  const detail::TarMember& member = place.samples.main_member(index);
+  if (member.size() == 0) place.fail(member, "it is empty");
+  return place.read(member, [&](std::uint64_t bytes) { return detail::room_in(scratch, bytes); });
+}
+
+PENSTOCK_INLINE std::span<const std::byte> TarShards::read(std::uint64_t index,
+                                                           std::string_view extension,
+                                                           std::vector<std::byte>& scratch) const {
+  const Place place = place_of(index);
+  return place.read(place.member(extension),
+                    [&](std::uint64_t bytes) { return detail::room_in(scratch, bytes); });
+}
+
+PENSTOCK_INLINE std::int32_t TarShards::label(std::uint64_t index) const {
+  const Place place = place_of(index);
+  const detail::TarMember& member = place.member("cls");
+  std::array<std::byte, detail::kTarBlock + 32> memory;
+  if (member.size() > memory.size() - detail::kTarBlock) place.fail(member, "it is no number");
+  const std::span<const std::byte> bytes =
+      place.read(member, [&](std::uint64_t count) { return std::span(memory).first(count); });
+  std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  constexpr std::string_view kSpace(" \t\r\n\0", 5);
+  text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
+  text = text.substr(0, text.find_last_not_of(kSpace) + 1);
+  std::int32_t label = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), label);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size())
+    place.fail(member, "\"" + std::string(text) + "\" is no number");
+  return label;
+}
+
+PENSTOCK_INLINE void TarShards::will_need(std::span<const std::uint64_t> indices) const noexcept {
+  for (const std::uint64_t index : indices) {
+    if (index >= size()) continue;
+    const Place place = place_of(index);
+    const auto members = place.samples.members(index);
+    const std::uint64_t begin = members.front().offset() - detail::kTarBlock;
+    const std::uint64_t end = members.back().offset() + members.back().size();
+    if (end > begin) place.shard.file.will_need(begin, end - begin);
+  }
+}
+
+PENSTOCK_INLINE std::filesystem::path TarShards::index_path(std::filesystem::path shard) {
+  return shard.replace_extension(".idx");
+}
+
+PENSTOCK_INLINE void TarShards::save_indexes() const {
+  for (std::uint64_t i = 0, shard = 0; shard < set_->shards.size(); ++shard) {
+    const bool is_last = shard + 1 == set_->shards.size();
+    const std::uint64_t end = is_last ? size() : set_->shards[shard + 1].first;
+    const std::filesystem::path path = index_path(set_->shards[shard].path);
+    try {
+      detail::WholeFile out(path);
+      out.write(std::string(detail::kTarIndexVersion) + " " + std::to_string(end - i) + "\n");
+      for (; i < end; ++i) out.write(place_of(i).index_line());
+      out.commit();
+    } catch (const std::system_error& error) {
+      throw StoreError("TarShards", path, error.what());
+    }
+  }
+}
+
+}  // namespace penstock

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// TarShards: samples in tar files, by WebDataset's rules: members that follow each other and have
+// the same name up to its first dot are a sample.
+//
+//   const penstock::TarShards shards({"train-0000.tar", "train-0001.tar"});
+//   std::vector<std::byte> scratch;                                    // one for each thread
+//   std::span<const std::byte> jpeg = shards.read(i, scratch);         // 000017.jpg
+//   std::int32_t label = shards.label(i);                              // of 000017.cls: text
+//   std::span<const std::byte> json = shards.read(i, ".json", scratch);
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <penstock/detail/inline.hpp>
+#include <penstock/store.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock {
+
+namespace detail {
+struct TarSet;
+struct TarMember;
+}  // namespace detail
+
+struct TarShardsOptions {
+  bool use_indexes = true;  ///< false: index files are ignored, and all headers are read
+};
+
+/// Any number of threads may use one object. Copies share the files, which stay open while one
+/// exists, and the index, which takes 40 bytes and the base name for each sample of two members.
+///
+/// Formats: ustar, GNU (long names, sizes in base 256) and pax (path, size), not compressed.
+/// Members without an extension or that begin with a dot, directories, devices and pipes are
+/// skipped. Sparse members and links are errors, as their bytes lie elsewhere. Behind the first
+/// block of zeros nothing is read.
+class TarShards {
+ public:
+  /// Opens all files; sample 0 is the first of the first file. If `index_path(shard)` exists, it
+  /// says where the members are; else the header of each member is read. Throws StoreError that
+  /// names file and member for a file that is missing, unreadable, no tar, compressed, cut or
+  /// damaged, for one without samples and for a sample that has two members with one extension. An
+  /// index is an error, and named, if it is older than its shard, or does not fit it. Throws
+  /// std::invalid_argument for no files.
+  explicit TarShards(std::vector<std::filesystem::path> shards, TarShardsOptions options = {});
+
+  /// Number of samples.
+  std::uint64_t size() const noexcept;
+
+  /// The shard's name and that of the sample's main member in it, such as
+  /// "train-0001.tar/000017.jpg". Throws std::out_of_range.
+  std::string name(std::uint64_t index) const;
+
+  /// Reads the main member into `scratch`, which grows if it is too small, and returns its bytes;
+  /// valid until `scratch` changes. The main member is the first one whose extension is that of an
+  /// image (see FileFolder), else the first one. Does not allocate if `scratch` is large enough: it
+  /// takes 512 bytes more than the member, for the header, which is checked. Throws
+  /// std::out_of_range, and StoreError if the shard has changed, cannot be read, or if the member
+  /// is empty or larger than half of the memory.
+  std::span<const std::byte> read(std::uint64_t index, std::vector<std::byte>& scratch) const;
+
+  /// Reads the member with this extension: all that is behind the first dot of its name, such as
+  /// ".cls" or ".seg.png", in letters of either case, with or without the dot. It may be empty.
+  /// Throws like read(), and StoreError if the sample has none.
+  std::span<const std::byte> read(std::uint64_t index, std::string_view extension,
+                                  std::vector<std::byte>& scratch) const;
+
+  /// The number in the member ".cls", which is text. Reads it at each call, and allocates nothing.
+  /// Throws like read(), and StoreError if there is no such member or no such number in it.
+  std::int32_t label(std::uint64_t index) const;
+
+  /// Asks the system to read all members of these samples ahead, without waiting: a system call for
+  /// each sample. Ignores errors, and indices that are not below size().
+  void will_need(std::span<const std::uint64_t> indices) const noexcept;
+
+  /// Where the index of a shard is: train-0000.idx beside train-0000.tar.
+  static std::filesystem::path index_path(std::filesystem::path shard);
+
+  /// Writes the index of each shard, in the format of DALI's wds2idx (v1.2), each whole or not at
+  /// all. Throws StoreError, also for a name with a space, which the format cannot have.
+  void save_indexes() const;
+
+ private:
+  struct Place;
+  Place place_of(std::uint64_t index) const;
+
+  std::shared_ptr<const detail::TarSet> set_;
+};
+
+static_assert(Store<TarShards>);
+
+}  // namespace penstock
+
+#ifdef PENSTOCK_HEADER_ONLY
+#include <penstock/detail/storage/tar_shards.hpp>
+#endif
