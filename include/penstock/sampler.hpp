@@ -26,6 +26,15 @@ namespace penstock {
 /// If `samples` is not a multiple of `world_size`, the list is extended by repeating it from its
 /// beginning until it is: every rank gets the same number of samples, and some samples occur twice.
 /// With `drop_last` the list is truncated instead, and so is a last batch that is not full.
+///
+/// With `block` and `window`, storage is read in runs: samples that lie together in storage must
+/// have neighbouring numbers. Blocks of `block` samples come in a random order, and samples are
+/// shuffled within windows of at most `window` blocks (a rank's windows have equal numbers of
+/// blocks, give or take one). So a batch comes from `window` blocks, and a reader that announces
+/// `window * block` samples ahead reads whole blocks (docs/shuffle.md says how far this is from a
+/// full shuffle). Ranks have the same numbers of samples as without, but each rank has a part of
+/// the blocks of its own. A block between two ranks is cut in two. Where a rank needs a sample more
+/// to have as many as the others, it repeats the first one of the next rank's list.
 struct SamplerOptions {
   std::uint64_t samples = 0;    ///< size of the data set, 1 to 2^63
   std::int64_t batch_size = 0;  ///< samples in a batch of one rank, at least 1
@@ -34,6 +43,8 @@ struct SamplerOptions {
   bool drop_last = false;
   int rank = 0;  ///< of this process, 0 to world_size - 1
   int world_size = 1;
+  std::uint64_t block = 0;   ///< samples, 1 to `samples`; 0 without `window`: shuffles all samples
+  std::uint64_t window = 0;  ///< blocks, at least 1; needs `shuffle`
 };
 
 class Sampler {
@@ -56,7 +67,7 @@ class Sampler {
   std::uint64_t seed() const noexcept { return options_.seed; }
   /// Identifies the algorithm that orders the samples. A release that changes the order changes
   /// this number, and a run cannot be resumed in the middle of an epoch under another order.
-  std::uint64_t order() const noexcept { return options_.shuffle ? 2 : 1; }
+  std::uint64_t order() const noexcept;
   const SamplerOptions& options() const noexcept { return options_; }
 
   /// Replaces the contents of `out` by the samples of a batch, in order. Only the last batch of an
@@ -70,6 +81,7 @@ class Sampler {
     return static_cast<std::uint64_t>(options_.batch_size);
   }
 
+  void put_blocks(std::uint64_t epoch, std::uint64_t first, std::vector<std::uint64_t>& out) const;
   void put_places(std::uint64_t first, std::vector<std::uint64_t>& out) const noexcept;
   void validate() const;
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <penstock/detail/mix.hpp>
+#include <penstock/detail/pipeline/block_order.hpp>
 #include <penstock/detail/pipeline/permutation.hpp>
 #include <penstock/sampler.hpp>
 #include <stdexcept>
@@ -34,11 +35,31 @@ PENSTOCK_INLINE void Sampler::samples(std::uint64_t epoch, std::uint64_t batch,
                             std::to_string(batches_) + " batches");
   const std::uint64_t first = batch * batch_samples();
   out.resize(static_cast<std::size_t>(std::min(batch_samples(), rank_samples_ - first)));
+  if (options_.window != 0) return put_blocks(epoch, first, out);
   put_places(first, out);
   if (options_.shuffle) {
     const std::uint64_t key = detail::mix64(detail::mix64(options_.seed) + epoch);
     detail::Permutation(options_.samples, key).apply(out);
   }
+}
+
+PENSTOCK_INLINE std::uint64_t Sampler::order() const noexcept {
+  constexpr std::uint64_t kInBlocks = 3;
+  if (options_.window == 0) return options_.shuffle ? 2 : 1;
+  return detail::mix64(detail::mix64(kInBlocks + detail::mix64(options_.block)) + options_.window);
+}
+
+/// The share of this rank begins at its fraction of the list. All shares have the same size, so
+/// shares overlap by a sample where `samples` is not a multiple of `world_size`, or leave one out
+/// with drop_last.
+PENSTOCK_INLINE void Sampler::put_blocks(std::uint64_t epoch, std::uint64_t first,
+                                         std::vector<std::uint64_t>& out) const {
+  const SamplerOptions& o = options_;
+  const std::uint64_t world = static_cast<std::uint64_t>(o.world_size);
+  const std::uint64_t rank = static_cast<std::uint64_t>(o.rank);
+  const std::uint64_t begin = o.samples / world * rank + o.samples % world * rank / world;
+  const std::uint64_t key = detail::mix64(detail::mix64(o.seed) + epoch);
+  detail::BlockOrder(o.samples, o.block, o.window, {begin, rank_samples_}, key).put(first, out);
 }
 
 /// The positions of this rank in the list, from its `first`-th on. Repeating the list from its
@@ -69,6 +90,16 @@ PENSTOCK_INLINE void Sampler::validate() const {
   require(o.world_size >= 1, "world_size", std::to_string(o.world_size), "at least 1");
   require(o.rank >= 0 && o.rank < o.world_size, "rank", std::to_string(o.rank),
           ("0 to world_size - 1 = " + std::to_string(o.world_size - 1)).c_str());
+  if (o.block == 0 && o.window == 0) return;
+  require(
+      o.window >= 1, "window", "0, and block is " + std::to_string(o.block),
+      "at least 1: the number of blocks among which samples are shuffled (or set block to 0 too)");
+  require(o.block >= 1, "block", "0, and window is " + std::to_string(o.window),
+          "at least 1: the number of samples that are read together (or set window to 0 too)");
+  require(o.block <= o.samples, "block", std::to_string(o.block),
+          ("1 to samples = " + std::to_string(o.samples)).c_str());
+  require(o.shuffle, "shuffle", "false, and window is " + std::to_string(o.window),
+          "true for a window (or set block and window to 0: samples then come in their order)");
 }
 
 PENSTOCK_INLINE std::uint64_t batch_seed(std::uint64_t run_seed, std::uint64_t epoch,
