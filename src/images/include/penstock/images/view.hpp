@@ -47,6 +47,11 @@ struct View {
   bool flip = false;
 };
 
+/// The view of all pixels of an image, as they are.
+constexpr View whole(ImageSize size) {
+  return {.region = {0, 0, size.height, size.width}, .output = size};
+}
+
 /// The part of an image that is in memory, and the view in its coordinates. A decoder may have
 /// decoded fewer rows and columns than the image has, at a smaller scale.
 struct Decoded {

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Which part of an image becomes the output: torchvision's transforms of the same names, as pure
+// functions of the sample's seed and the image's size.
+//
+//   const penstock::images::RandomResizedCrop crop{.output = {224, 224}};
+//   const penstock::images::RandomHorizontalFlip flip;
+//   const penstock::images::View training = flip(sample.seed, crop(sample.seed, {375, 500}));
+//
+//   const penstock::images::ResizeCenterCrop centre{.resize = 256, .output = {224, 224}};
+//   const penstock::images::View evaluation = centre(sample.seed, {375, 500});
+//
+// They are plain values: any thread may call one. Each throws std::invalid_argument if a member or
+// the image's size makes no sense.
+
+#include <cstdint>
+#include <penstock/images/view.hpp>
+
+namespace penstock::images {
+
+/// A part of random area and shape, somewhere in the image, resized to `output`.
+///
+/// Ten times, an area is drawn from [min_area, max_area] of the image's, uniformly, and a ratio of
+/// width to height from [min_ratio, max_ratio], uniformly in its logarithm. The first such
+/// rectangle that fits is taken, at a place drawn uniformly. If none fits: the largest rectangle
+/// in the centre whose ratio is in the range.
+struct RandomResizedCrop {
+  ImageSize output{224, 224};
+  double min_area = 0.08, max_area = 1;
+  double min_ratio = 3.0 / 4, max_ratio = 4.0 / 3;
+
+  View operator()(std::uint64_t sample_seed, ImageSize image) const;
+};
+
+/// The shorter side becomes `resize`, the longer one in proportion, rounded down; then `output` is
+/// cut out of the centre, which must not be larger than `resize` in either direction.
+struct ResizeCenterCrop {
+  std::int32_t resize = 256;
+  ImageSize output{224, 224};
+
+  View operator()(ImageSize image) const;
+  /// The same: nothing is random here.
+  View operator()(std::uint64_t, ImageSize image) const { return (*this)(image); }
+};
+
+/// Mirrors a view, left to right, with this probability. Independent of what RandomResizedCrop
+/// draws with the same seed.
+struct RandomHorizontalFlip {
+  double probability = 0.5;
+
+  View operator()(std::uint64_t sample_seed, View view) const;
+};
+
+}  // namespace penstock::images
