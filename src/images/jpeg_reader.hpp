@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// libjpeg as JpegDecoder uses it. Errors of libjpeg are jumps (longjmp): each function that may be
+// left by one is a `try_...` here, has nothing with a destructor, and returns false.
+
+#include <array>
+#include <csetjmp>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>  // before jpeglib.h, which wants FILE
+#include <penstock/images/jpeg_decoder.hpp>
+#include <span>
+#include <stop_token>
+//
+#include <jpeglib.h>
+
+#include "buffer.hpp"
+#include "decode_watch.hpp"
+#include "jpeg_memory.hpp"
+#include "orientation.hpp"
+
+namespace penstock::images {
+
+class JpegDecoder::Reader {
+ public:
+  explicit Reader(const JpegOptions& options);
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+  ~Reader();
+
+  ImageSize open(std::span<const std::byte> file);
+  Decoded decode(const View& view, const std::stop_token& stop);
+
+ private:
+  struct Errors {
+    jpeg_error_mgr manager;  // first: libjpeg has a pointer to it
+    std::jmp_buf back;
+    std::array<char, JMSG_LENGTH_MAX> message;
+    bool warnings_are_errors;
+  };
+  struct Monitor {
+    jpeg_progress_mgr manager;  // first, as above
+    DecodeWatch* watch;
+  };
+
+  // libjpeg calls them.
+  [[noreturn]] static void end(j_common_ptr info);
+  static void note(j_common_ptr info, int level);
+  static void watch(j_common_ptr info);
+
+  [[noreturn]] void fail();
+  void require_limits() const;
+  void require_file_bytes() const;
+  Orientation stored_orientation() const;
+  void read_header();
+  void choose_output(int eighths);
+  Pixels read(const Region& part);
+
+  bool try_create();
+  bool try_read_header();
+  bool try_start();
+  bool try_crop(JDIMENSION* left, JDIMENSION* width);
+  bool try_skip(JDIMENSION rows);
+  bool try_read_rows(std::uint8_t* out, std::size_t stride, JDIMENSION rows);
+  bool try_read_inks(std::uint8_t* inks, std::uint8_t* out, JDIMENSION rows);
+
+  const JpegOptions options_;
+  DecodeWatch decode_watch_;
+  JpegMemory memory_;
+  Errors errors_{};
+  Monitor monitor_{};
+  jpeg_decompress_struct info_{};
+  std::span<const std::byte> file_;  // that is open
+  bool header_is_read_ = false;      // and nothing more
+  ImageSize stored_size_;
+  Orientation orientation_;
+  Buffer<std::uint8_t> pixels_, inks_, turned_;
+};
+
+}  // namespace penstock::images
