@@ -79,8 +79,8 @@ function decodeClass(row, summary) {
   one.titles = [one.label.toLowerCase(), plain];
   const flagWords = ['pageable', 'synchronous', 'failed'].filter((flag) => one[flag]);
   // A name may be as long as the file, and have many classes.
-  const [label, domain] = [one.label.slice(0, 10000), one.domain.slice(0, 1000)];
-  one.text = [label, one.kind, one.direction, domain, ...flagWords].join(' ').toLowerCase();
+  const names = [one.label.slice(0, 10000), one.domain.slice(0, 1000)];
+  one.text = [...names, one.kind, one.direction, ...flagWords].join(' ').toLowerCase();
   return one;
 }
 
