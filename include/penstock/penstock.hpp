@@ -15,14 +15,16 @@
 #include <penstock/source.hpp>            // Ticket, Source: what fills a batch
 #include <penstock/step_graph.hpp>        // a step as one CUDA graph for each slot
 
-#include <penstock/any_sampler.hpp>  // anything that says which samples a batch is made of
-#include <penstock/cuda.hpp>         // Stream, Event, guards
-#include <penstock/file_folder.hpp>  // a file for each sample, a directory for each class
-#include <penstock/layout.hpp>       // where the fields of a batch lie
-#include <penstock/ragged.hpp>       // a field of samples of different lengths
-#include <penstock/record_file.hpp>  // records of fixed size in files
-#include <penstock/sampler.hpp>      // shuffled, sharded, in constant memory
-#include <penstock/tar_shards.hpp>   // tar files, some members of which are a sample
+#include <penstock/any_sampler.hpp>         // anything that says which samples a batch is made of
+#include <penstock/cuda.hpp>                // Stream, Event, guards
+#include <penstock/file_folder.hpp>         // a file for each sample, a directory for each class
+#include <penstock/layout.hpp>              // where the fields of a batch lie
+#include <penstock/packed_file.hpp>         // records of any size in one file, with checksums
+#include <penstock/packed_file_writer.hpp>  // makes such a file
+#include <penstock/ragged.hpp>              // a field of samples of different lengths
+#include <penstock/record_file.hpp>         // records of fixed size in files
+#include <penstock/sampler.hpp>             // shuffled, sharded, in constant memory
+#include <penstock/tar_shards.hpp>          // tar files, some members of which are a sample
 
 #include <penstock/emulation.hpp>     // control of the emulated runtime
 #include <penstock/error.hpp>         // what is thrown

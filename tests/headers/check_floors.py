@@ -11,7 +11,7 @@ import sys
 
 FLOORS = [  # from the ground up
     ["error", "failure", "state", "tensor", "ragged", "stats", "stats_export", "verdict", "markers", "emulation", "store"],
-    ["cuda", "layout", "sampler", "any_sampler", "record_file", "file_folder", "tar_shards", "packed_file"],
+    ["cuda", "layout", "sampler", "any_sampler", "record_file", "file_folder", "tar_shards", "packed_file", "packed_file_writer"],
     ["pinned_pool", "device_arena", "device_transform", "source", "step_graph", "launch"],
     ["batch_producer", "readback"],
     ["prefetcher"],

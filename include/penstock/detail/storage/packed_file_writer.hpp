@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <penstock/detail/storage/packed_format.hpp>
+#include <penstock/detail/storage/store.hpp>
+#include <penstock/packed_file_writer.hpp>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace penstock {
+
+namespace detail {
+
+/// Makes the name of a file that was just renamed survive a loss of power. Throws
+/// std::system_error.
+inline void synchronise_folder_of(const std::filesystem::path& path) {
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  const int opened = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (opened < 0 && errno == EACCES) return;  // A folder may be writable and not readable.
+  const int error = opened < 0 || ::fsync(opened) != 0 ? errno : 0;
+  if (opened >= 0) ::close(opened);
+  if (error != 0 && error != EINVAL)  // which says that this file system has no such thing
+    throw std::system_error(error, std::generic_category(), "cannot write the directory");
+}
+
+/// A file that is written at its end, in large pieces, and locked meanwhile. All members but the
+/// destructor throw std::system_error.
+class PartialPack {
+ public:
+  explicit PartialPack(const std::filesystem::path& path) {
+    do {
+      close();
+      descriptor_ = ::open(path.c_str(),
+                           O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666);
+      if (descriptor_ < 0) fail("cannot open it for writing");
+      lock();
+    } while (!is_still(path));
+  }
+  ~PartialPack() { close(); }
+  PartialPack(const PartialPack&) = delete;
+  PartialPack& operator=(const PartialPack&) = delete;
+
+  std::uint64_t size() const { return static_cast<std::uint64_t>(status().st_size); }
+
+  /// Whether there were so many bytes.
+  bool read(std::uint64_t offset, std::span<std::byte> target) const {
+    while (!target.empty()) {
+      const ::ssize_t count =
+          ::pread(descriptor_, target.data(), target.size(), static_cast<::off_t>(offset));
+      if (count == 0) return false;
+      if (count < 0 && errno != EINTR) fail("cannot read it");
+      if (count < 0) continue;
+      offset += static_cast<std::uint64_t>(count);
+      target = target.subspan(static_cast<std::size_t>(count));
+    }
+    return true;
+  }
+
+  void write(std::uint64_t offset, std::span<const std::byte> bytes) const {
+    while (!bytes.empty()) {
+      const ::ssize_t count =
+          ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<::off_t>(offset));
+      if (count < 0 && errno != EINTR) fail("cannot write");
+      if (count < 0) continue;
+      offset += static_cast<std::uint64_t>(count);
+      bytes = bytes.subspan(static_cast<std::size_t>(count));
+    }
+  }
+
+  void cut(std::uint64_t bytes) const {
+    if (::ftruncate(descriptor_, static_cast<::off_t>(bytes)) != 0) fail("cannot cut it");
+  }
+  void synchronise() const {
+    if (::fsync(descriptor_) != 0) fail("cannot write");
+  }
+
+ private:
+  void close() {
+    if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+  }
+  void lock() const {
+    if (!S_ISREG(status().st_mode)) {
+      errno = EINVAL;
+      fail("not a regular file");
+    }
+    if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+      fail("another program writes it");  // Some file systems have no locks.
+  }
+  /// Whoever had the lock before may have renamed or removed the file.
+  bool is_still(const std::filesystem::path& path) const {
+    struct stat named {};
+    const struct stat opened = status();
+    return ::stat(path.c_str(), &named) == 0 && named.st_ino == opened.st_ino &&
+           named.st_dev == opened.st_dev;
+  }
+  struct stat status() const {
+    struct stat status {};
+    if (::fstat(descriptor_, &status) != 0) fail("cannot read the size");
+    return status;
+  }
+  [[noreturn]] static void fail(const char* what) {
+    throw std::system_error(errno, std::generic_category(), what);
+  }
+
+  int descriptor_ = -1;
+};
+
+/// What a PackedFileWriter does; its errors are std::system_error and StoreError.
+class PackOutput {
+ public:
+  PackOutput(const std::filesystem::path& path, std::string_view note)
+      : path_(path), partial_(path.string() + ".partial"), file_(partial_) {
+    if (note.size() > kMostNoteBytes)
+      throw std::invalid_argument("PackedFileWriter: a note of " + std::to_string(note.size()) +
+                                  " bytes, at most 16 MiB");
+    header_.note_bytes = static_cast<std::uint32_t>(note.size());
+    header_.note_checksum = crc32c(std::as_bytes(std::span(note)));
+    header_.checksum = checksum_of(header_);
+    if (!resume(note)) begin(note);
+  }
+  ~PackOutput() {
+    if (state_ != State::open) return;
+    try {
+      flush();
+    } catch (
+        const std::system_error&) {  // The file ends with a whole record, or is cut there later.
+    }
+  }
+  PackOutput(const PackOutput&) = delete;
+  PackOutput& operator=(const PackOutput&) = delete;
+
+  const std::filesystem::path& partial() const noexcept { return partial_; }
+  const std::vector<PackEntry>& entries() const noexcept { return entries_; }
+  std::uint64_t record_bytes() const noexcept { return record_bytes_; }
+  std::string_view name(std::uint64_t index) const {
+    const std::uint64_t begin = index == 0 ? 0 : name_ends_[index - 1];
+    return std::string_view(names_).substr(begin, name_ends_[index] - begin);
+  }
+
+  void append(std::span<const std::byte> bytes, std::int32_t label, std::string_view name) {
+    require_open();
+    PackFrame frame;
+    frame.number = entries_.size();
+    frame.bytes = bytes.size();
+    frame.bytes_checksum = crc32c(bytes);
+    frame.label = label;
+    frame.name_bytes = static_cast<std::uint32_t>(name.size());
+    frame.checksum = checksum_of(frame, std::as_bytes(std::span(name)));
+    state_ = State::failed;  // unless it comes to the end
+    put(bytes_of(frame));
+    put(std::as_bytes(std::span(name)));
+    pad();
+    const std::uint64_t offset = end_;
+    put(bytes);
+    pad();
+    enter(frame, offset, name);
+    state_ = State::open;
+  }
+
+  void finish() {
+    require_open();
+    state_ = State::failed;
+    header_.records = entries_.size();
+    header_.index = end_;
+    const bool has_names = !names_.empty();
+    header_.flags = has_names ? kPackHasNames : 0;
+    header_.name_bytes = names_.size();
+    header_.index_checksum = 0;
+    put_index(std::as_bytes(std::span(entries_)));
+    if (has_names) put_index(std::as_bytes(std::span(name_ends_)));
+    put_index(std::as_bytes(std::span(names_)));
+    flush();
+    header_.file_bytes = end_;
+    header_.checksum = checksum_of(header_);
+    file_.write(0, bytes_of(header_));
+    file_.synchronise();
+    std::filesystem::rename(partial_, path_);
+    synchronise_folder_of(path_);
+    state_ = State::finished;
+  }
+
+ private:
+  enum class State { open, failed, finished };
+  static constexpr std::size_t kBuffer = std::size_t{1} << 20;
+
+  void require_open() const {
+    if (state_ == State::finished)
+      throw std::logic_error("PackedFileWriter: " + path_.string() + " is finished");
+    if (state_ == State::failed)
+      throw StoreError("PackedFileWriter", partial_,
+                       "writing has failed before: continue with a new writer");
+  }
+
+  void begin(std::string_view note) {
+    file_.cut(0);
+    put(bytes_of(header_));
+    put(std::as_bytes(std::span(note)));
+    pad();
+  }
+
+  /// Takes the records of the file that is there; false: there is none, or only its first bytes.
+  bool resume(std::string_view note) {
+    std::vector<std::byte> expected(sizeof(PackHeader) + padded(note.size()));
+    std::memcpy(expected.data(), &header_, sizeof(PackHeader));
+    std::memcpy(expected.data() + sizeof(PackHeader), note.data(), note.size());
+    const std::uint64_t size = file_.size();
+    std::vector<std::byte> found(std::min<std::uint64_t>(size, expected.size()));
+    file_.read(0, found);
+    if (found.size() < expected.size()) {
+      if (std::equal(found.begin(), found.end(), expected.begin())) return false;
+      refuse("is there, and is no partial pack of these records");
+    }
+    PackHeader header;
+    std::memcpy(&header, found.data(), sizeof(header));
+    if (header.magic != kPackMagic) refuse("is there, and is no partial pack");
+    if (header.checksum != checksum_of(header)) refuse("has a damaged header");
+    if (header.version != kPackVersion)
+      refuse("has version " + std::to_string(header.version) + " of the format");
+    if (header.note_bytes != note.size() || header.note_checksum != header_.note_checksum ||
+        !std::equal(found.begin() + sizeof(header), found.end(), expected.begin() + sizeof(header)))
+      refuse("was made in another way, as its note says");
+    end_ = expected.size();
+    while (take_record(size)) continue;
+    file_.cut(end_);
+    file_.write(0, bytes_of(header_));  // Where finish() was interrupted, it is another.
+    return true;
+  }
+
+  /// Takes the record at end_ if it is whole.
+  bool take_record(std::uint64_t size) {
+    PackFrame frame;
+    if (size < end_ || size - end_ < sizeof(frame))
+      return false;  // cut in the padding: size < end_
+    if (!file_.read(end_, std::as_writable_bytes(std::span(&frame, 1)))) return false;
+    const std::uint64_t left = size - end_ - sizeof(frame);
+    if (frame.magic != kFrameMagic || frame.number != entries_.size() || frame.zero != 0 ||
+        frame.name_bytes > kMostNameBytes || padded(frame.name_bytes) > left)
+      return false;
+    std::string name(frame.name_bytes, '\0');
+    if (!file_.read(end_ + sizeof(frame), std::as_writable_bytes(std::span(name)))) return false;
+    if (frame.checksum != checksum_of(frame, std::as_bytes(std::span(name)))) return false;
+    const std::uint64_t offset = end_ + sizeof(frame) + padded(frame.name_bytes);
+    if (frame.bytes > size - offset) return false;
+    if (checksum_at(offset, frame.bytes) != frame.bytes_checksum) return false;
+    enter(frame, offset, name);
+    end_ = offset + padded(frame.bytes);
+    return true;
+  }
+
+  std::uint32_t checksum_at(std::uint64_t offset, std::uint64_t bytes) {
+    std::uint32_t sum = 0;
+    buffer_.resize(static_cast<std::size_t>(std::min<std::uint64_t>(bytes, kBuffer)));
+    while (bytes > 0) {
+      const std::size_t count = static_cast<std::size_t>(std::min<std::uint64_t>(bytes, kBuffer));
+      const auto part = std::span(buffer_).first(count);
+      if (!file_.read(offset, part)) break;
+      sum = crc32c(part, sum);
+      offset += count;
+      bytes -= count;
+    }
+    buffer_.clear();
+    return sum;
+  }
+
+  void enter(const PackFrame& frame, std::uint64_t offset, std::string_view name) {
+    entries_.push_back({.offset = offset,
+                        .bytes = frame.bytes,
+                        .bytes_checksum = frame.bytes_checksum,
+                        .label = frame.label});
+    names_ += name;
+    name_ends_.push_back(names_.size());
+    record_bytes_ += frame.bytes;
+  }
+
+  void put(std::span<const std::byte> bytes) {
+    if (buffer_.size() + bytes.size() > kBuffer) flush();
+    if (bytes.size() > kBuffer)
+      file_.write(end_, bytes);
+    else
+      buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+    end_ += bytes.size();
+  }
+  void pad() {
+    constexpr std::array<std::byte, 8> zeros{};
+    put(std::span(zeros).first(static_cast<std::size_t>(padded(end_) - end_)));
+  }
+  void put_index(std::span<const std::byte> bytes) {
+    header_.index_checksum = crc32c(bytes, header_.index_checksum);
+    put(bytes);
+  }
+  void flush() {
+    file_.write(end_ - buffer_.size(), buffer_);
+    buffer_.clear();
+  }
+
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw StoreError("PackedFileWriter", partial_,
+                     "this file " + why +
+                         ". Continue it with the command that began it, or "
+                         "remove it to begin again");
+  }
+
+  std::filesystem::path path_, partial_;
+  PartialPack file_;
+  PackHeader header_;  // of the file that is not finished, until it is
+  State state_ = State::open;
+  std::uint64_t end_ = 0;  // of the file and of what is in the buffer
+  std::vector<std::byte> buffer_;
+  std::vector<PackEntry> entries_;
+  std::vector<std::uint64_t> name_ends_;
+  std::string names_;
+  std::uint64_t record_bytes_ = 0;
+};
+
+/// Calls `work`, and names the file in what it throws.
+template <class Work>
+auto naming_pack(const std::filesystem::path& file, const Work& work) -> decltype(work()) try {
+  return work();
+} catch (const std::system_error& error) {
+  throw StoreError("PackedFileWriter", file, error.what());
+}
+
+}  // namespace detail
+
+PENSTOCK_INLINE PackedFileWriter::PackedFileWriter(const std::filesystem::path& file,
+                                                   std::string_view note) {
+  output_ = detail::naming_pack(file.string() + ".partial",
+                                [&] { return std::make_unique<detail::PackOutput>(file, note); });
+}
+PENSTOCK_INLINE PackedFileWriter::~PackedFileWriter() = default;
+PENSTOCK_INLINE PackedFileWriter::PackedFileWriter(PackedFileWriter&&) noexcept = default;
+PENSTOCK_INLINE PackedFileWriter& PackedFileWriter::operator=(PackedFileWriter&&) noexcept =
+    default;
+
+PENSTOCK_INLINE std::uint64_t PackedFileWriter::size() const noexcept {
+  return output_->entries().size();
+}
+PENSTOCK_INLINE std::uint64_t PackedFileWriter::record_bytes() const noexcept {
+  return output_->record_bytes();
+}
+PENSTOCK_INLINE std::int32_t PackedFileWriter::label(std::uint64_t index) const {
+  return output_->entries().at(index).label;
+}
+PENSTOCK_INLINE std::string_view PackedFileWriter::name(std::uint64_t index) const {
+  static_cast<void>(output_->entries().at(index));
+  return output_->name(index);
+}
+
+PENSTOCK_INLINE void PackedFileWriter::append(std::span<const std::byte> bytes, std::int32_t label,
+                                              std::string_view name) {
+  if (name.size() > detail::kMostNameBytes)
+    throw std::invalid_argument("PackedFileWriter: a name of " + std::to_string(name.size()) +
+                                " bytes, at most 65,536");
+  detail::naming_pack(output_->partial(), [&] { output_->append(bytes, label, name); });
+}
+
+PENSTOCK_INLINE void PackedFileWriter::finish() {
+  detail::naming_pack(output_->partial(), [&] { output_->finish(); });
+}
+
+}  // namespace penstock
