@@ -1,0 +1,505 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <penstock/images/hardware_decoder.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <penstock/detail/mix.hpp>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "decode_team.hpp"
+#include "jpeg_header.hpp"
+
+namespace penstock::images {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kAlignment = 256;
+
+constexpr std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+std::size_t pixel_bytes(ImageSize size) {
+  return static_cast<std::size_t>(size.height) * static_cast<std::size_t>(size.width) * 3;
+}
+
+bool is_within(const Region& region, ImageSize size) {
+  return region.top >= 0 && region.left >= 0 && region.height > 0 && region.width > 0 &&
+         region.height <= size.height - region.top && region.width <= size.width - region.left;
+}
+
+struct FreeDevice {
+  void operator()(std::byte* memory) const noexcept { cudaFree(memory); }
+};
+struct FreePinned {
+  void operator()(std::byte* memory) const noexcept { cudaFreeHost(memory); }
+};
+
+/// What one chunk needs. Both memories begin with the geometry of the chunk's rows and the rooms of
+/// the images that the CPU decodes; then come pixels on the device, and files in staging.
+struct Lane {
+  std::unique_ptr<JpegEngine> engine;
+  std::unique_ptr<std::byte, FreeDevice> device;
+  std::unique_ptr<std::byte, FreePinned> staging;
+  Stream stream;
+  Event ready;                                                 ///< decoded, on `stream`
+  Event free{cudaEventDisableTiming | cudaEventBlockingSync};  ///< the kernel has read it
+};
+
+/// An image of the batch.
+struct Row {
+  std::span<const std::byte> file;
+  ImageSize size;  ///< empty: nobody can decode it
+  View view;
+  DecodedBy plan = DecodedBy::nobody;
+};
+
+void check_options(const HardwareOptions& options) {
+  const auto reject = [](const std::string& why) {
+    throw std::invalid_argument("HardwareOptions: " + why);
+  };
+  if (options.lanes < 2)
+    reject("lanes is " + std::to_string(options.lanes) +
+           ", must be at least 2: one is decoded while the kernel reads the other");
+  if (options.cpu_threads < 0)
+    reject("cpu_threads is " + std::to_string(options.cpu_threads) + ", must be at least 0");
+  if (!(options.cpu_share >= 0 && options.cpu_share <= 1))
+    reject("cpu_share is " + std::to_string(options.cpu_share) + ", must be between 0 and 1");
+  if (options.engine.batch < 1 || options.engine.image.height < 1 || options.engine.image.width < 1)
+    reject("engine.batch and engine.image must be at least 1");
+}
+
+}  // namespace
+
+// ---- Core ---------------------------------------------------------------------------------------
+
+class HardwareDecoder::Core {
+ public:
+  Core(const HardwareOptions& options, const MakeEngine& make)
+      : options_((check_options(options), options)),
+        share_(options.cpu_share),
+        team_(options.cpu_threads, options.cpu) {
+    const CaptureModeGuard guard;
+    for (int i = 0; i < options.lanes; ++i) lanes_.push_back(make_lane(make));
+    if (options.require_engine && !has_engine())
+      throw std::runtime_error("HardwareDecoder: an engine is required, and there is none: " +
+                               why_not_);
+  }
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
+  ~Core() {
+    const CaptureModeGuard guard;
+    for (const Lane& lane : lanes_) {
+      cudaEventSynchronize(lane.free.get());
+      cudaStreamSynchronize(lane.stream.get());
+    }
+  }
+
+  void begin(std::span<const JpegItem> items, ImageSize output);
+  void set_view(std::size_t row, const View& view);
+  bool next(Chunk& chunk, cudaStream_t stream, const std::stop_token& stop);
+  void end(cudaStream_t stream) { lane_->free.record(stream); }
+
+  ImageSize size_of(std::size_t row) const { return rows_[row].size; }
+  std::span<const ImageResult> results() const { return std::span(results_).first(rows_.size()); }
+  const HardwareStats& stats() const { return stats_; }
+  double share() const { return share_; }
+  bool has_engine() const { return lanes_[0].engine != nullptr; }
+  std::string backend() const { return has_engine() ? lanes_[0].engine->name() : "cpu"; }
+  const std::string& why_not() const { return why_not_; }
+
+ private:
+  struct Range {
+    std::size_t first, last;  ///< rows; `last` is one behind
+  };
+
+  Lane make_lane(const MakeEngine& make);
+  std::size_t geometry_bytes() const {
+    return aligned(static_cast<std::size_t>(options_.engine.batch) * sizeof(ImageGeometry));
+  }
+  void inspect(std::size_t row, std::uint64_t seed);
+  bool engine_takes(const JpegHeader& header, std::span<const std::byte> file);
+  bool cpu_is_drawn(std::uint64_t seed) const;
+  void open_by_cpu(std::size_t row);
+  void fail(std::size_t row, const char* why);
+  void count(DecodedBy by);
+
+  Range next_range();
+  Range next_fitting() const;
+  void lay_out(const Range& range);
+  void decode(const std::stop_token& stop);
+  void decode_by_engine(std::size_t first, std::size_t number);
+  void give_back(std::size_t image);
+  void decode_by_cpu(std::int64_t task, RowDecoder& decoder);
+  void adapt(std::size_t by_cpu, Clock::time_point begin, Clock::time_point engine_end);
+
+  const HardwareOptions options_;
+  double share_;
+  std::string why_not_;
+  std::vector<Lane> lanes_;
+  Lane* lane_ = nullptr;  ///< of the chunk at hand
+  std::size_t turn_ = 0;
+
+  // The batch.
+  ImageSize output_;
+  std::size_t room_ = 0;  ///< for an image that the CPU decodes, bytes
+  std::vector<Row> rows_;
+  std::vector<ImageResult> results_;
+  std::size_t next_row_ = 0;
+  std::vector<std::size_t> returned_;  ///< rows that an engine took and could not decode
+  std::size_t next_returned_ = 0;
+
+  // The chunk.
+  std::size_t first_ = 0;
+  ImageGeometry* geometry_ = nullptr;
+  std::vector<JpegEngine::Image> images_;  ///< the engine's
+  std::vector<std::size_t> image_rows_;    ///< and their rows
+  std::vector<std::size_t> cpu_rows_;
+  const std::stop_token* stop_ = nullptr;
+
+  HardwareStats stats_;
+  DecodeTeam team_;  // the last: its threads use the others
+};
+
+Lane HardwareDecoder::Core::make_lane(const MakeEngine& make) {
+  Lane lane;
+  if (why_not_.empty() && make) lane.engine = make(options_.engine, why_not_);
+  if (lane.engine == nullptr && why_not_.empty()) why_not_ = "no engine is asked for";
+  void* memory = nullptr;
+  const std::size_t device = geometry_bytes() + options_.device_bytes;
+  penstock::detail::check(cudaMalloc(&memory, device), "cudaMalloc", device);
+  lane.device.reset(static_cast<std::byte*>(memory));
+  const std::size_t staging = geometry_bytes() + options_.staging_bytes;
+  penstock::detail::check(cudaHostAlloc(&memory, staging, cudaHostAllocDefault), "cudaHostAlloc",
+                          staging);
+  lane.staging.reset(static_cast<std::byte*>(memory));
+  return lane;
+}
+
+void HardwareDecoder::Core::fail(std::size_t row, const char* why) {
+  results_[row] = {DecodedBy::nobody, why};
+  rows_[row].plan = DecodedBy::nobody;
+  rows_[row].size = {};
+}
+
+void HardwareDecoder::Core::count(DecodedBy by) {
+  const auto add = [&](std::uint64_t HardwareStats::*own,
+                       std::atomic<std::uint64_t> HardwareTotals::*total) {
+    ++(stats_.*own);
+    if (options_.totals != nullptr)
+      (options_.totals->*total).fetch_add(1, std::memory_order_relaxed);
+  };
+  switch (by) {
+    case DecodedBy::hardware:
+      return add(&HardwareStats::hardware, &HardwareTotals::hardware);
+    case DecodedBy::cpu:
+      return add(&HardwareStats::cpu, &HardwareTotals::cpu);
+    case DecodedBy::nobody:
+      return add(&HardwareStats::failed, &HardwareTotals::failed);
+  }
+}
+
+// ---- Who decodes what ---------------------------------------------------------------------------
+
+void HardwareDecoder::Core::begin(std::span<const JpegItem> items, ImageSize output) {
+  output_ = output;
+  room_ = aligned(2 * pixel_bytes(output));
+  if (room_ > options_.device_bytes || room_ > options_.staging_bytes)
+    throw std::invalid_argument("HardwareDecoder: an output of " + std::to_string(output.height) +
+                                " x " + std::to_string(output.width) + " pixels needs " +
+                                std::to_string(room_) +
+                                " bytes: raise device_bytes and staging_bytes");
+  rows_.resize(items.size());
+  if (results_.size() < items.size()) results_.resize(items.size());
+  next_row_ = next_returned_ = 0;
+  returned_.clear();
+  for (std::size_t row = 0; row < items.size(); ++row) {
+    rows_[row] = {items[row].file, {}, {}, DecodedBy::nobody};
+    results_[row].by = DecodedBy::nobody;
+    results_[row].error.clear();
+    inspect(row, items[row].seed);
+  }
+}
+
+/// Decides who decodes a row, and finds its size.
+void HardwareDecoder::Core::inspect(std::size_t row, std::uint64_t seed) {
+  Row& image = rows_[row];
+  if (has_engine() && !cpu_is_drawn(seed)) {
+    const auto header = read_jpeg_header(image.file);
+    if (header && engine_takes(*header, image.file)) {
+      image.size = header->size;
+      image.plan = DecodedBy::hardware;
+      return;
+    }
+    ++stats_.refused;
+    if (options_.totals != nullptr)
+      options_.totals->refused.fetch_add(1, std::memory_order_relaxed);
+  }
+  open_by_cpu(row);
+}
+
+bool HardwareDecoder::Core::cpu_is_drawn(std::uint64_t seed) const {
+  if (share_ <= 0) return false;
+  // Other bits than those that crops draw with the same seed.
+  const std::uint64_t bits = penstock::detail::mix64(seed ^ 0x6a70'6567'2d73'706c);
+  return static_cast<double>(bits >> 11) * 0x1p-53 < share_;
+}
+
+bool HardwareDecoder::Core::engine_takes(const JpegHeader& header,
+                                         std::span<const std::byte> file) {
+  const bool is_turned = options_.cpu.apply_orientation && header.orientation != Orientation{};
+  const std::int64_t pixels = std::int64_t{header.size.height} * header.size.width;
+  return header.plain && !is_turned && pixels <= options_.cpu.max_pixels &&
+         aligned(pixel_bytes(header.size)) <= options_.device_bytes &&
+         aligned(file.size()) <= options_.staging_bytes && lanes_[0].engine->takes(file);
+}
+
+void HardwareDecoder::Core::open_by_cpu(std::size_t row) {
+  try {
+    rows_[row].size = team_.own().open(rows_[row].file);
+    rows_[row].plan = DecodedBy::cpu;
+  } catch (const ImageError& error) {
+    fail(row, error.what());
+    count(DecodedBy::nobody);
+  }
+}
+
+void HardwareDecoder::Core::set_view(std::size_t row, const View& view) {
+  if (view.output != output_)
+    throw std::invalid_argument(
+        "HardwareDecoder: a view has an output of " + std::to_string(view.output.height) + " x " +
+        std::to_string(view.output.width) + " pixels, the format one of " +
+        std::to_string(output_.height) + " x " + std::to_string(output_.width));
+  if (!is_within(view.region, rows_[row].size))
+    throw std::invalid_argument(
+        "HardwareDecoder: the region of a view is empty, or not within an "
+        "image of " +
+        std::to_string(rows_[row].size.height) + " x " + std::to_string(rows_[row].size.width) +
+        " pixels");
+  rows_[row].view = view;
+}
+
+// ---- Chunks -------------------------------------------------------------------------------------
+
+/// The next rows that fit a lane; then each row that an engine could not decode, by itself.
+HardwareDecoder::Core::Range HardwareDecoder::Core::next_range() {
+  if (next_row_ < rows_.size()) {
+    const Range range = next_fitting();
+    next_row_ = range.last;
+    return range;
+  }
+  while (next_returned_ < returned_.size()) {
+    const std::size_t row = returned_[next_returned_++];
+    const ImageSize size = rows_[row].size;
+    open_by_cpu(row);
+    if (rows_[row].plan != DecodedBy::cpu) continue;
+    if (rows_[row].size == size) return {row, row + 1};
+    fail(row, "two decoders see different sizes");
+    count(DecodedBy::nobody);
+  }
+  return {0, 0};
+}
+
+HardwareDecoder::Core::Range HardwareDecoder::Core::next_fitting() const {
+  Range range{next_row_, next_row_};
+  std::size_t device = 0, staging = 0;
+  for (; range.last < rows_.size(); ++range.last) {
+    if (range.last - range.first == static_cast<std::size_t>(options_.engine.batch)) break;
+    const Row& row = rows_[range.last];
+    if (row.plan == DecodedBy::nobody) continue;
+    const bool by_cpu = row.plan == DecodedBy::cpu;
+    device += by_cpu ? room_ : aligned(pixel_bytes(row.size));
+    staging += by_cpu ? room_ : aligned(row.file.size());
+    if (device > options_.device_bytes || staging > options_.staging_bytes) break;
+  }
+  return range;
+}
+
+/// Gives each image of the chunk its place, and copies the engine's files to staging.
+void HardwareDecoder::Core::lay_out(const Range& range) {
+  first_ = range.first;
+  geometry_ = reinterpret_cast<ImageGeometry*>(lane_->staging.get());
+  images_.clear();
+  image_rows_.clear();
+  cpu_rows_.clear();
+  for (std::size_t row = range.first; row < range.last; ++row) {
+    geometry_[row - first_] = {};
+    if (rows_[row].plan == DecodedBy::cpu) cpu_rows_.push_back(row);
+  }
+  const std::size_t rooms_end = geometry_bytes() + cpu_rows_.size() * room_;
+  std::size_t pixels = rooms_end, files = rooms_end;
+  for (std::size_t row = range.first; row < range.last; ++row) {
+    const Row& image = rows_[row];
+    if (image.plan != DecodedBy::hardware) continue;
+    const std::int64_t stride = std::int64_t{3} * image.size.width;
+    std::byte* const file = lane_->staging.get() + files;
+    std::memcpy(file, image.file.data(), image.file.size());
+    geometry_[row - first_] = {static_cast<std::int64_t>(pixels), stride, image.view};
+    images_.push_back({{file, image.file.size()},
+                       image.size,
+                       reinterpret_cast<std::uint8_t*>(lane_->device.get() + pixels),
+                       stride});
+    image_rows_.push_back(row);
+    pixels += aligned(pixel_bytes(image.size));
+    files += aligned(image.file.size());
+  }
+}
+
+bool HardwareDecoder::Core::next(Chunk& chunk, cudaStream_t stream, const std::stop_token& stop) {
+  const Range range = next_range();
+  if (range.first == range.last) return false;
+  const CaptureModeGuard guard;
+  lane_ = &lanes_[turn_];
+  turn_ = (turn_ + 1) % lanes_.size();
+  lane_->free.synchronize();
+  lay_out(range);
+  try {
+    decode(stop);
+  } catch (...) {
+    cudaStreamSynchronize(lane_->stream.get());  // Nobody records that the lane is in use.
+    throw;
+  }
+  const std::size_t rows = range.last - range.first;
+  const std::size_t bytes = cpu_rows_.empty() ? rows * sizeof(ImageGeometry)
+                                              : geometry_bytes() + cpu_rows_.size() * room_;
+  penstock::detail::check(cudaMemcpyAsync(lane_->device.get(), lane_->staging.get(), bytes,
+                                          cudaMemcpyHostToDevice, lane_->stream.get()),
+                          "cudaMemcpyAsync", bytes);
+  lane_->ready.record(lane_->stream.get());
+  lane_->ready.make_wait(stream);
+  lane_->free.record(stream);  // In case that no kernel follows.
+  chunk = {{reinterpret_cast<const std::uint8_t*>(lane_->device.get()), 0,
+            reinterpret_cast<const ImageGeometry*>(lane_->device.get()),
+            static_cast<std::int64_t>(rows)},
+           static_cast<std::int64_t>(range.first)};
+  return true;
+}
+
+// ---- Decoding -----------------------------------------------------------------------------------
+
+/// Both decoders at the same time.
+void HardwareDecoder::Core::decode(const std::stop_token& stop) {
+  struct Finish {
+    DecodeTeam& team;
+    ~Finish() { team.finish(); }
+  };
+  stop_ = &stop;
+  const auto task = [](void* core, std::int64_t number, RowDecoder& decoder) {
+    static_cast<Core*>(core)->decode_by_cpu(number, decoder);
+  };
+  const auto begin = Clock::now();
+  auto engine_end = begin;
+  team_.start(static_cast<std::int64_t>(cpu_rows_.size()), task, this);
+  {
+    const Finish finish{team_};  // The tasks use this chunk, even if the engine throws.
+    if (!images_.empty()) decode_by_engine(0, images_.size());
+    engine_end = Clock::now();
+  }
+  for (const std::size_t row : cpu_rows_) count(results_[row].by);
+  if (options_.adapt_share) adapt(cpu_rows_.size(), begin, engine_end);
+}
+
+/// If the engine gives a batch back, each half is tried: the images that it cannot decode remain.
+void HardwareDecoder::Core::decode_by_engine(std::size_t first, std::size_t number) {
+  if (lane_->engine->decode(std::span(images_).subspan(first, number), lane_->stream.get())) {
+    for (std::size_t i = first; i < first + number; ++i) {
+      results_[image_rows_[i]].by = DecodedBy::hardware;
+      count(DecodedBy::hardware);
+    }
+    return;
+  }
+  if (number == 1) return give_back(first);
+  lane_->stream.synchronize();
+  decode_by_engine(first, number / 2);
+  lane_->stream.synchronize();  // The engine is busy until then.
+  decode_by_engine(first + number / 2, number - number / 2);
+}
+
+void HardwareDecoder::Core::give_back(std::size_t image) {
+  const std::size_t row = image_rows_[image];
+  returned_.push_back(row);
+  geometry_[row - first_] = {};
+  ++stats_.returned;
+  if (options_.totals != nullptr) options_.totals->returned.fetch_add(1, std::memory_order_relaxed);
+}
+
+/// On any thread of the team: `task` is an index of cpu_rows_.
+void HardwareDecoder::Core::decode_by_cpu(std::int64_t task, RowDecoder& decoder) {
+  const auto number = static_cast<std::size_t>(task);
+  const std::size_t row = cpu_rows_[number], offset = geometry_bytes() + number * room_;
+  try {
+    auto* const room = reinterpret_cast<std::uint8_t*>(lane_->staging.get() + offset);
+    decoder.open(rows_[row].file);
+    ImageGeometry geometry = decoder.decode(rows_[row].view, {room, room_}, *stop_);
+    geometry.offset = static_cast<std::int64_t>(offset);
+    geometry_[row - first_] = geometry;
+    results_[row].by = DecodedBy::cpu;
+  } catch (const std::exception& error) {
+    fail(row, error.what());
+  }
+}
+
+/// Moves the share towards that with which both decoders take the same time.
+void HardwareDecoder::Core::adapt(std::size_t by_cpu, Clock::time_point begin,
+                                  Clock::time_point engine_end) {
+  constexpr std::size_t kEnough = 4;  // images, to measure a rate with
+  const std::chrono::duration<double> cpu = team_.finished_at() - begin,
+                                      engine = engine_end - begin;
+  if (!has_engine() || images_.size() < kEnough) return;
+  constexpr double kLeast = 0.02, kMost = 0.9, kStep = 0.2;  // Both rates stay measurable.
+  if (by_cpu < kEnough || cpu.count() <= 0 || engine.count() <= 0) {
+    share_ = std::max(share_, kLeast);
+    return;
+  }
+  const double cpu_rate = static_cast<double>(by_cpu) / cpu.count();
+  const double engine_rate = static_cast<double>(images_.size()) / engine.count();
+  share_ += kStep * (cpu_rate / (cpu_rate + engine_rate) - share_);
+  share_ = std::clamp(share_, kLeast, kMost);
+}
+
+// ---- HardwareDecoder ----------------------------------------------------------------------------
+
+HardwareDecoder::HardwareDecoder(const HardwareOptions& options, const MakeEngine& make)
+    : core_(std::make_unique<Core>(options, make)) {}
+HardwareDecoder::HardwareDecoder(HardwareDecoder&&) noexcept = default;
+HardwareDecoder& HardwareDecoder::operator=(HardwareDecoder&&) noexcept = default;
+HardwareDecoder::~HardwareDecoder() = default;
+
+HardwareStats HardwareDecoder::stats() const {
+  return core_->stats();
+}
+double HardwareDecoder::cpu_share() const {
+  return core_->share();
+}
+std::string HardwareDecoder::backend() const {
+  return core_->backend();
+}
+std::string HardwareDecoder::why_no_engine() const {
+  return core_->why_not();
+}
+void HardwareDecoder::begin(std::span<const JpegItem> items, ImageSize output) {
+  core_->begin(items, output);
+}
+ImageSize HardwareDecoder::size_of(std::size_t row) const {
+  return core_->size_of(row);
+}
+void HardwareDecoder::set_view(std::size_t row, const View& view) {
+  core_->set_view(row, view);
+}
+bool HardwareDecoder::next(Chunk& chunk, cudaStream_t stream, const std::stop_token& stop) {
+  return core_->next(chunk, stream, stop);
+}
+void HardwareDecoder::end(cudaStream_t stream) {
+  core_->end(stream);
+}
+std::span<const ImageResult> HardwareDecoder::results() const {
+  return core_->results();
+}
+
+}  // namespace penstock::images

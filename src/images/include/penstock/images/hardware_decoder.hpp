@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// HardwareDecoder: JPEG files to a batch in device memory, by the GPU's JPEG engines and, for what
+// these refuse and for a share that you choose, by threads of the CPU. For on_device sources:
+//
+//   penstock::on_device(penstock::per_worker([&] {
+//     return [&, decoder = images::HardwareDecoder(), items = std::vector<images::JpegItem>()](
+//                const penstock::Ticket& ticket, Batch& batch, cudaStream_t stream) mutable {
+//       items.clear();
+//       for (std::size_t row = 0; row < ticket.samples.size(); ++row)
+//         items.push_back({files[ticket.samples[row]], ticket.sample_seed(row)});
+//       for (const images::ImageResult& image :
+//            decoder.decode(items, crop, format, batch.pixels.data_handle(), stream))
+//         if (image.by == images::DecodedBy::nobody) throw images::ImageError(image.error);
+//     };
+//   }))
+//
+// The route of a batch, on the worker's thread:
+//
+//   headers -> who decodes which image -> files to pinned memory
+//     |- the engine decodes its images to device memory, whole: the call blocks
+//     |- meanwhile threads decode the CPU's images to pinned memory, the crop only
+//     then: one copy of geometry and CPU's images, and one kernel (resize_batch) over all
+//
+// So both decoders work on one batch at a time and its rows need no second order: a worker that
+// waits for the engine has nothing else to do, and its threads use that time. Several workers keep
+// the engines busy while one prepares. Engines, memory and streams are made twice (`lanes`) and
+// used in turn: the next batch is decoded while the kernel of this one waits for a free slot.
+//
+// Who decodes an image is a function of the file, its seed and the options, never of time: the same
+// run gives the same pixels. The decoders differ by a few of 255. `adapt_share` gives this up, and
+// moves the CPU's share until both decoders take the same time.
+//
+// Without engines (see make_nvjpeg_engine) the CPU decodes everything, and backend() says so.
+
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <penstock/cuda.hpp>
+#include <penstock/images/jpeg_decoder.hpp>
+#include <penstock/images/jpeg_engine.hpp>
+#include <penstock/images/resize_batch.hpp>
+#include <penstock/images/view.hpp>
+#include <span>
+#include <stop_token>
+#include <string>
+
+namespace penstock::images {
+
+/// A file, and what is drawn for it. Who decodes the image depends on the seed: Ticket::sample_seed
+/// makes that anew in each epoch, the sample's number leaves it as it is.
+struct JpegItem {
+  std::span<const std::byte> file;
+  std::uint64_t seed = 0;
+};
+
+enum class DecodedBy : std::uint8_t { nobody, hardware, cpu };
+
+struct ImageResult {
+  DecodedBy by = DecodedBy::nobody;
+  std::string error;  ///< of an image that nobody decoded: why, without the file's name
+};
+
+/// Images so far.
+struct HardwareStats {
+  std::uint64_t hardware = 0, cpu = 0, failed = 0;
+  /// Of cpu and failed: those that the engines did not take (progressive, CMYK, damaged, larger
+  /// than the memory, ...), and those that an engine took and could not decode.
+  std::uint64_t refused = 0, returned = 0;
+};
+
+/// Sums over several decoders, such as those of all workers. Any thread may read them.
+struct HardwareTotals {
+  std::atomic<std::uint64_t> hardware{0}, cpu{0}, failed{0}, refused{0}, returned{0};
+};
+
+struct HardwareOptions {
+  JpegOptions cpu{};  ///< its limits and apply_orientation hold for both decoders
+  /// Threads for the CPU's images; the caller helps when the engine is done.
+  int cpu_threads = 1;
+  /// Of the images that the engines take, the share that the CPU decodes: 0 ... 1.
+  double cpu_share = 0;
+  /// Moves the share by the rates that are measured: which decoder takes an image, and so its
+  /// pixels, then differ from run to run.
+  bool adapt_share = false;
+  int lanes = 2;                                       ///< at least 2
+  std::size_t device_bytes = std::size_t{256} << 20;   ///< of decoded images, for each lane
+  std::size_t staging_bytes = std::size_t{128} << 20;  ///< page-locked, for each lane
+  EngineOptions engine{};
+  /// Throws where there is no engine, in place of decoding everything on the CPU.
+  bool require_engine = false;
+  /// Counts there too. Must outlive the decoder.
+  HardwareTotals* totals = nullptr;
+};
+
+/// One thread at a time; of the device that was current at construction, which must be current when
+/// decode() is called. After warm-up neither it nor the engine allocates memory of the device or
+/// page-locked memory (nvjpeg_memory() shows it), but for messages of images that fail.
+class HardwareDecoder {
+ public:
+  /// Throws std::invalid_argument for options that make no sense; CudaError; std::runtime_error if
+  /// an engine is required and there is none.
+  explicit HardwareDecoder(const HardwareOptions& options = {},
+                           const MakeEngine& make = make_nvjpeg_engine);
+  HardwareDecoder(HardwareDecoder&&) noexcept;
+  HardwareDecoder& operator=(HardwareDecoder&&) noexcept;
+  ~HardwareDecoder();  ///< waits for its work
+
+  /// Decodes `items`, and queues what makes items.size() outputs of `format` at `out`, in device
+  /// memory, on `stream`. `view_of(seed, size)` returns the View of an image, such as
+  /// RandomResizedCrop does; its output must be format.size. Blocks until the files are decoded or
+  /// copied: they are free when it returns. Images that cannot be decoded become zeros.
+  ///
+  /// Returns a result for each item, valid until the next call. Throws what view_of throws,
+  /// std::invalid_argument for a format that cannot be written, a view that does not fit, and an
+  /// output that has no room in the decoder's memory; CudaError, and what else the engine throws.
+  template <OutputElement T, class ViewOf>
+  [[gnu::always_inline]] std::span<const ImageResult> decode(std::span<const JpegItem> items,
+                                                             ViewOf&& view_of,
+                                                             const OutputFormat& format, T* out,
+                                                             cudaStream_t stream,
+                                                             const std::stop_token& stop = {}) {
+    return decode_named(items, view_of, format, out, penstock::detail::named(stream), stop);
+  }
+
+  HardwareStats stats() const;
+  /// The share of the CPU, which adapt_share moves.
+  double cpu_share() const;
+  /// The engine's name, or "cpu".
+  std::string backend() const;
+  /// Why backend() is "cpu"; empty otherwise.
+  std::string why_no_engine() const;
+
+ private:
+  class Core;
+  /// A part of a batch that is decoded, or will be in the order of the stream.
+  struct Chunk {
+    ImageBatch images;
+    std::int64_t first = 0;  ///< row in the batch
+  };
+
+  template <class T, class ViewOf>
+  std::span<const ImageResult> decode_named(std::span<const JpegItem> items, ViewOf& view_of,
+                                            const OutputFormat& format, T* out, cudaStream_t stream,
+                                            const std::stop_token& stop) {
+    detail::check_format<T>(format);
+    begin(items, format.size);
+    for (std::size_t row = 0; row < items.size(); ++row)
+      if (const ImageSize size = size_of(row); size.height > 0)
+        set_view(row, view_of(items[row].seed, size));
+    for (Chunk chunk; next(chunk, stream, stop); end(stream))
+      resize_batch(stream, chunk.images, format, out + chunk.first * format.values());
+    return results();
+  }
+
+  void begin(std::span<const JpegItem> items, ImageSize output);
+  ImageSize size_of(std::size_t row) const;  ///< empty: it failed
+  void set_view(std::size_t row, const View& view);
+  bool next(Chunk& chunk, cudaStream_t stream, const std::stop_token& stop);
+  void end(cudaStream_t stream);  ///< the last chunk's kernel is queued
+  std::span<const ImageResult> results() const;
+
+  std::unique_ptr<Core> core_;
+};
+
+}  // namespace penstock::images

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// JpegEngine: what stands behind HardwareDecoder. It decodes whole JPEG files to device memory,
+// many at a time. make_nvjpeg_engine makes one of nvJPEG's hardware backend; a program may bring
+// another.
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <penstock/images/view.hpp>
+#include <span>
+#include <string>
+
+namespace penstock::images {
+
+/// One thread at a time. An engine is one state of the decoder: it works on one batch at a time.
+class JpegEngine {
+ public:
+  /// A file, and the device memory for its pixels: 3 bytes a pixel, `stride` bytes a row.
+  struct Image {
+    std::span<const std::byte> file;
+    ImageSize size;
+    std::uint8_t* pixels = nullptr;
+    std::int64_t stride = 0;
+  };
+
+  JpegEngine() = default;
+  JpegEngine(const JpegEngine&) = delete;
+  JpegEngine& operator=(const JpegEngine&) = delete;
+  virtual ~JpegEngine() = default;
+
+  virtual std::string name() const = 0;
+  /// Whether decode() takes such a file. Reads the header only.
+  virtual bool takes(std::span<const std::byte> file) = 0;
+  /// Decodes `images` in `stream`, each to red, green and blue. May block. Files and pixels must
+  /// stay as they are until that work is done; so must the engine, before its next call. False: one
+  /// of the images cannot be decoded, it is not known which, and the pixels of all are undefined.
+  /// Throws what is no image's fault.
+  virtual bool decode(std::span<const Image> images, cudaStream_t stream) = 0;
+};
+
+/// What to prepare an engine for.
+struct EngineOptions {
+  int batch = 256;            ///< most images of a call
+  ImageSize image{512, 512};  ///< size that most images have: memory is allocated for it
+};
+
+/// Makes an engine for the current device. nullptr: there is none, and the string says why.
+using MakeEngine = std::function<std::unique_ptr<JpegEngine>(const EngineOptions&, std::string&)>;
+
+/// An engine of nvJPEG's hardware backend. All engines of a device share one handle and its memory.
+/// There is none over penstock::emulated, on a GPU without JPEG engines, without libnvjpeg.so.13,
+/// which is loaded at run time, and in a library that was built without nvjpeg.h.
+std::unique_ptr<JpegEngine> make_nvjpeg_engine(const EngineOptions& options, std::string& why_not);
+
+/// How often nvJPEG's memory was allocated in this process, on all devices, and how many bytes it
+/// has now. After warm-up neither changes.
+struct EngineMemoryStats {
+  std::uint64_t device_allocations = 0, pinned_allocations = 0;
+  std::uint64_t device_bytes = 0, pinned_bytes = 0;
+};
+EngineMemoryStats nvjpeg_memory();
+
+}  // namespace penstock::images

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The functions of libnvjpeg.so.13 that are called, loaded at run time.
+
+#include <nvjpeg.h>
+
+#include <string>
+
+namespace penstock::images {
+
+#define PENSTOCK_NVJPEG_FUNCTIONS(FUNCTION) \
+  FUNCTION(nvjpegGetProperty)               \
+  FUNCTION(nvjpegCreateExV2)                \
+  FUNCTION(nvjpegDestroy)                   \
+  FUNCTION(nvjpegJpegStateCreate)           \
+  FUNCTION(nvjpegJpegStateDestroy)          \
+  FUNCTION(nvjpegJpegStreamCreate)          \
+  FUNCTION(nvjpegJpegStreamDestroy)         \
+  FUNCTION(nvjpegJpegStreamParseHeader)     \
+  FUNCTION(nvjpegDecodeBatchedSupported)    \
+  FUNCTION(nvjpegDecodeBatchedPreAllocate)  \
+  FUNCTION(nvjpegDecodeBatchedInitialize)   \
+  FUNCTION(nvjpegDecodeBatched)
+
+struct NvjpegLibrary {
+#define PENSTOCK_NVJPEG_MEMBER(name) decltype(&::name) name = nullptr;
+  PENSTOCK_NVJPEG_FUNCTIONS(PENSTOCK_NVJPEG_MEMBER)
+#undef PENSTOCK_NVJPEG_MEMBER
+
+  /// Loads the library at the first call; it stays. nullptr: it cannot be loaded, `why_not` says
+  /// why.
+  static const NvjpegLibrary* load(std::string& why_not);
+  /// Loads `file` into this table. False: `why_not` says why.
+  bool load_from(const char* file, std::string& why_not);
+};
+
+}  // namespace penstock::images
