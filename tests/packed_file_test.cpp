@@ -42,7 +42,7 @@ std::string read(const PackedFile& pack, std::uint64_t index) {
 }
 
 /// Why the file is refused; empty if it is not.
-std::string refusal(const std::filesystem::path& path) {
+std::string pack_refusal(const std::filesystem::path& path) {
   try {
     PackedFile{path};
   } catch (const StoreError& error) {
@@ -160,7 +160,7 @@ TEST_CASE("PackedFile: whichever byte is changed is noticed, or was of no meanin
       bad[i] = static_cast<char>(bad[i] ^ flip);
       set_content(path, bad);
       const bool of_index = i < sizeof(header) + header.note_bytes || i >= header.index;
-      const std::string why = refusal(path);
+      const std::string why = pack_refusal(path);
       if (why.empty() == of_index) FAIL_CHECK("byte " << i << ": " << why);
       if (of_index) continue;
       const PackedFile pack(path), careless(path, {.verify = false});
@@ -188,11 +188,11 @@ TEST_CASE("PackedFile: a file that is cut anywhere is refused", "[packed_file]")
   const std::string good = content(path);
   for (std::size_t size = 0; size < good.size(); ++size) {
     set_content(path, std::string_view(good).substr(0, size));
-    const std::string why = refusal(path);
+    const std::string why = pack_refusal(path);
     if (why.find("it was cut") == std::string::npos) FAIL_CHECK(size << " bytes: " << why);
   }
   set_content(path, good + "x");
-  CHECK_THAT(refusal(path), Mentions("and should have " + std::to_string(good.size())));
+  CHECK_THAT(pack_refusal(path), Mentions("and should have " + std::to_string(good.size())));
 }
 
 TEST_CASE("PackedFile: a file that is cut or overwritten while it is open is an error",
@@ -218,15 +218,15 @@ TEST_CASE("PackedFile says what is wrong with a file", "[packed_file]") {
   write_pack(path, 12);
   const std::string good = content(path);
   SECTION("missing") {
-    CHECK_THAT(refusal(directory / "no.pack"),
+    CHECK_THAT(pack_refusal(directory / "no.pack"),
                Mentions("no.pack: cannot open") && Mentions("No such"));
   }
   SECTION("a directory") {
-    CHECK_THAT(refusal(directory / ""), Mentions("not a regular file"));
+    CHECK_THAT(pack_refusal(directory / ""), Mentions("not a regular file"));
   }
   SECTION("foreign") {
     set_content(path, std::string(1000, 'x'));
-    CHECK_THAT(refusal(path), Mentions("is no pack") && Mentions("penstock-pack"));
+    CHECK_THAT(pack_refusal(path), Mentions("is no pack") && Mentions("penstock-pack"));
   }
   SECTION("a newer version") {
     PackHeader header = header_of(good);
@@ -234,7 +234,8 @@ TEST_CASE("PackedFile says what is wrong with a file", "[packed_file]") {
     std::string newer = good;
     seal(newer, header);
     set_content(path, newer);
-    CHECK_THAT(refusal(path), Mentions("version 2 of the format") && Mentions("use a newer one"));
+    CHECK_THAT(pack_refusal(path),
+               Mentions("version 2 of the format") && Mentions("use a newer one"));
   }
   SECTION("not finished") {
     std::filesystem::remove(path);
@@ -242,20 +243,21 @@ TEST_CASE("PackedFile says what is wrong with a file", "[packed_file]") {
       PackedFileWriter writer(path);
       test::append_records(writer, 5);
     }
-    CHECK_THAT(refusal(path.string() + ".partial"),
+    CHECK_THAT(pack_refusal(path.string() + ".partial"),
                Mentions("not finished") && Mentions("run the program"));
   }
 }
 
 /// Why `pack` is refused, changed by `spoil` and with the right checksums.
 template <class Spoil>
-std::string refusal_of(const std::filesystem::path& path, std::string pack, const Spoil& spoil) {
+std::string pack_refusal_of(const std::filesystem::path& path, std::string pack,
+                            const Spoil& spoil) {
   PackHeader header = header_of(pack);
   auto* const entries = reinterpret_cast<PackEntry*>(pack.data() + header.index);
   spoil(header, entries, reinterpret_cast<std::uint64_t*>(entries + 12));
   seal(pack, header);
   set_content(path, pack);
-  return refusal(path);
+  return pack_refusal(path);
 }
 
 TEST_CASE("PackedFile refuses an index that contradicts itself, with right checksums",
@@ -266,11 +268,11 @@ TEST_CASE("PackedFile refuses an index that contradicts itself, with right check
   write_pack(path, 12);
   const std::string good = content(path);
   const auto check = [&](const char* what, const auto& spoil) {
-    const std::string why = refusal_of(path, good, spoil);
+    const std::string why = pack_refusal_of(path, good, spoil);
     if (why.find("the program that wrote the file was wrong") == std::string::npos)
       FAIL_CHECK(what << ": " << why);
   };
-  CHECK(refusal_of(path, good, [](PackHeader&, PackEntry*, std::uint64_t*) {}).empty());
+  CHECK(pack_refusal_of(path, good, [](PackHeader&, PackEntry*, std::uint64_t*) {}).empty());
   for (const std::uint64_t records : {std::uint64_t{0}, std::uint64_t{11}, std::uint64_t{13}, kMost,
                                       (std::uint64_t{1} << 59) + 12, kMost / 32, kMost / 32 + 1})
     check("records", [=](PackHeader& h, auto*, auto*) { h.records = records; });
@@ -292,9 +294,9 @@ TEST_CASE("PackedFile refuses an index that contradicts itself, with right check
   check("names", [](PackHeader&, auto*, std::uint64_t* ends) { std::swap(ends[5], ends[6]); });
   check("last name", [](PackHeader&, auto*, std::uint64_t* ends) { --ends[11]; });
   check("name too long", [](PackHeader&, auto*, std::uint64_t* ends) { ++ends[11]; });
-  CHECK_THAT(refusal_of(path, good, [](PackHeader& h, auto*, auto*) { h.flags = 2; }),
+  CHECK_THAT(pack_refusal_of(path, good, [](PackHeader& h, auto*, auto*) { h.flags = 2; }),
              Mentions("unknown version or flag"));
-  CHECK_THAT(refusal_of(path, good, [](PackHeader& h, auto*, auto*) { h.version = 0; }),
+  CHECK_THAT(pack_refusal_of(path, good, [](PackHeader& h, auto*, auto*) { h.version = 0; }),
              Mentions("unknown version or flag"));
 }
 

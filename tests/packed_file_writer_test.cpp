@@ -194,7 +194,7 @@ TEST_CASE("PackedFileWriter continues after its process was killed", "[packed_fi
   }
 }
 
-std::string refusal(const std::filesystem::path& path, std::string_view note = "a note") {
+std::string writer_refusal(const std::filesystem::path& path, std::string_view note = "a note") {
   return thrown<StoreError>([&] { PackedFileWriter(path, note); });
 }
 
@@ -205,8 +205,8 @@ TEST_CASE("PackedFileWriter refuses a partial file that is not its own, and leav
   const std::string good = partial_content(directory);
   const auto check = [&](const std::string& bytes, const char* why) {
     set_content(partial, bytes);
-    CHECK_THAT(refusal(path), Mentions("a.pack.partial: this file") && Mentions(why) &&
-                                  Mentions("remove it to begin again"));
+    CHECK_THAT(writer_refusal(path), Mentions("a.pack.partial: this file") && Mentions(why) &&
+                                         Mentions("remove it to begin again"));
     CHECK(content(partial) == bytes);
   };
   check("something of the user's", "is there, and is no partial pack");
@@ -223,9 +223,9 @@ TEST_CASE("PackedFileWriter refuses a partial file that is not its own, and leav
   test::seal(other, newer);
   check(other, "has version 2");
   set_content(partial, good);
-  CHECK_THAT(refusal(path, "other"), Mentions("was made in another way"));
-  CHECK_THAT(refusal(path, "a note, and more"), Mentions("was made in another way"));
-  CHECK_THAT(refusal(path, ""), Mentions("was made in another way"));
+  CHECK_THAT(writer_refusal(path, "other"), Mentions("was made in another way"));
+  CHECK_THAT(writer_refusal(path, "a note, and more"), Mentions("was made in another way"));
+  CHECK_THAT(writer_refusal(path, ""), Mentions("was made in another way"));
 }
 
 TEST_CASE("PackedFileWriter: one at a time", "[packed_file_writer]") {
@@ -241,11 +241,12 @@ TEST_CASE("PackedFileWriter: one at a time", "[packed_file_writer]") {
 
 TEST_CASE("PackedFileWriter says what it cannot write", "[packed_file_writer]") {
   const TemporaryDirectory directory;
-  CHECK_THAT(refusal(directory / "no/a.pack"), Mentions("a.pack.partial: cannot open it"));
+  CHECK_THAT(writer_refusal(directory / "no/a.pack"), Mentions("a.pack.partial: cannot open it"));
   std::filesystem::create_directory(directory / "b.pack.partial");
-  CHECK_THAT(refusal(directory / "b.pack"), Mentions("cannot open it for writing: Is a directory"));
+  CHECK_THAT(writer_refusal(directory / "b.pack"),
+             Mentions("cannot open it for writing: Is a directory"));
   std::filesystem::create_symlink("elsewhere", directory / "c.pack.partial");
-  CHECK_THAT(refusal(directory / "c.pack"), Mentions("cannot open it for writing"));
+  CHECK_THAT(writer_refusal(directory / "c.pack"), Mentions("cannot open it for writing"));
   PackedFileWriter writer(directory / "a.pack");
   CHECK_THAT(thrown<std::invalid_argument>([&] { writer.append({}, 0, std::string(65537, 'x')); }),
              Mentions("a name of 65537 bytes"));

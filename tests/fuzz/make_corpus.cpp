@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <image_files.hpp>
+#include <penstock/packed_file_writer.hpp>
 #include <penstock/trace/recording.hpp>
 #include <resnet/infer/model.hpp>
 #include <resnet/model/safetensors.hpp>
@@ -69,6 +70,26 @@ void write_recordings(const Corpus& corpus) {
   const auto thread = overlapping.thread(1);
   for (int i = 0; i < 8; ++i) overlapping.range(thread, "r" + std::to_string(i % 3), {i, 8 + i});
   save(overlapping.timeline(), corpus.path("recording", "overlapping"));
+}
+
+/// The first byte says what packed_file_fuzz.cpp does to the others.
+void write_packs(const Corpus& corpus) {
+  const fs::path path = corpus.path("packed_file", "whole");
+  const auto make = [&](std::string_view note, bool names, int records) {
+    penstock::PackedFileWriter writer(path, note);
+    for (int i = 0; i < records; ++i) {
+      const std::string bytes(static_cast<std::size_t>(i * 5), static_cast<char>('a' + i));
+      writer.append(std::as_bytes(std::span(bytes)), i, names ? "n" + std::to_string(i) : "");
+    }
+    writer.finish();
+    return content(path);
+  };
+  const std::string whole = make("a note", true, 4);
+  corpus.write("packed_file", "no_names", "\3" + make("", false, 3));
+  corpus.write("packed_file", "empty", "\1" + make("", false, 0));
+  corpus.write("packed_file", "mended", "\7" + whole);
+  corpus.write("packed_file", "cut", "\4" + whole.substr(0, 300));
+  corpus.write("packed_file", "whole", std::string(1, '\0') + whole);
 }
 
 void write_names(const Corpus& corpus) {
@@ -153,6 +174,7 @@ int main(int argc, char** argv) {
   if (argc != 2) return 2;
   const Corpus corpus(argv[1]);
   write_recordings(corpus);
+  write_packs(corpus);
   write_names(corpus);
   write_tensors(corpus);
   write_notes(corpus);
