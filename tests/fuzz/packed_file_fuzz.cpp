@@ -80,13 +80,18 @@ void check_message(const StoreError& error, const std::filesystem::path& file) {
   require(std::string_view(error.what()).size() < 5000 + file.string().size(), "and is short");
 }
 
-/// Every record is a part of the file, and no two share a byte.
+/// Every record is a part of the file, and no two share a byte, nor one with a frame.
 void check_records(const PackedFile& pack, const std::string& bytes) {
   std::vector<std::byte> scratch;
-  std::uint64_t sum = 0;
+  PackHeader header;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  std::uint64_t end = sizeof(header) + header.note_bytes;
   for (std::uint64_t i = 0; i < pack.size(); ++i) {
-    sum += pack.bytes(i);
-    require(sum <= bytes.size(), "records do not overlap");
+    PackEntry entry;
+    std::memcpy(&entry, bytes.data() + header.index + i * sizeof(entry), sizeof(entry));
+    require(entry.offset >= end + sizeof(PackFrame), "a record has room for its frame");
+    end = entry.offset + entry.bytes;
+    require(end >= entry.offset && end <= header.index, "a record is before the index");
     require(pack.name(i).size() <= bytes.size() + 100, "a name is a part of the file");
     static_cast<void>(pack.label(i));
     try {
