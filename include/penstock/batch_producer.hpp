@@ -21,6 +21,7 @@
 #include <penstock/failure.hpp>
 #include <penstock/layout.hpp>
 #include <penstock/pinned_pool.hpp>
+#include <penstock/read_ahead.hpp>
 #include <penstock/source.hpp>
 #include <penstock/stats.hpp>
 #include <utility>
@@ -44,6 +45,7 @@ struct ProducerOptions {
   std::uint64_t epochs = 1;  ///< at least 1
   bool ordered = true;       ///< false: batches are delivered as they become ready
   FailurePolicy on_failure = FailurePolicy::abort();  ///< what to do with a batch that fails
+  ReadAhead read_ahead = {};  ///< what is told of the batches that come later
   std::function<void()> on_ready =
       {};  ///< called by a worker after each batch; may not throw or wait
 };

@@ -29,6 +29,7 @@
 #include <penstock/failure.hpp>
 #include <penstock/layout.hpp>
 #include <penstock/pinned_pool.hpp>
+#include <penstock/read_ahead.hpp>
 #include <penstock/source.hpp>
 #include <penstock/state.hpp>
 #include <penstock/stats.hpp>
@@ -46,6 +47,7 @@ struct PrefetcherOptions {
   std::uint64_t epochs = 1;      ///< at least 1
   bool ordered = true;           ///< false: batches are delivered as they become ready
   FailurePolicy on_failure = FailurePolicy::abort();  ///< what to do with a batch that fails
+  ReadAhead read_ahead = {};  ///< what is told of the batches that come later
   /// `next` throws StallError after this wait; 0 or milliseconds::max(): never. The time in which
   /// the process is stopped (SIGSTOP, a suspended machine) does not count.
   std::chrono::milliseconds stall_timeout{300'000};

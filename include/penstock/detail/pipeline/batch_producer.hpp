@@ -16,6 +16,7 @@
 #include <penstock/cuda.hpp>
 #include <penstock/detail/cores.hpp>
 #include <penstock/detail/measure/worker_trace.hpp>
+#include <penstock/detail/pipeline/announcer.hpp>
 #include <penstock/detail/pipeline/batch_filler.hpp>
 #include <penstock/detail/pipeline/batch_ring.hpp>
 #include <penstock/detail/pipeline/device_targets.hpp>
@@ -119,6 +120,7 @@ class ProducerCore final : public AnyProducer {
   const AnySampler sampler_;
   const ErasedSource source_;
   BatchFiller filler_;
+  Announcer announcer_;
   PinnedPool& pool_;
   DeviceTargets* const targets_;
   const OwnerProcess process_;
@@ -165,6 +167,7 @@ PENSTOCK_INLINE ProducerCore::ProducerCore(const BlockLayout& layout, AnySampler
       sampler_(std::move(sampler)),
       source_(std::move(source)),
       filler_(layout_, sampler_, source_.kind, options.on_failure.action(), targets),
+      announcer_(options.read_ahead, sampler_, static_cast<std::size_t>(layout_.batch_size())),
       pool_(pool),
       targets_(targets),
       options_(checked(std::move(options), sampler_, source_)),
@@ -224,6 +227,7 @@ PENSTOCK_INLINE void ProducerCore::seek(std::uint64_t epoch, std::uint64_t batch
   const std::uint64_t first = std::min(total_, saturated_product(batches_, epoch) + batch);
   finished_ = false;
   ring_.reopen(first, total_);
+  announcer_.restart(first, total_);
   lost_workers_.clear();
   lost_ = 0;
   unreported_ = 0;
@@ -284,10 +288,9 @@ PENSTOCK_INLINE void ProducerCore::throw_lost_worker() {
 PENSTOCK_INLINE void ProducerCore::run(WorkerTools& tools) {
   filler_.equip(tools);
   while (const Piece piece = next_piece(tools)) {
-    if (piece.rows > 0) {
-      tools.trace.work_on(piece.batch->number);
-      filler_.fill(piece, tools);
-    }
+    if (piece.rows > 0) tools.trace.work_on(piece.batch->number);
+    if (piece.first == 0) announcer_.begun(piece.batch->number, tools.stop);  // It has opened it.
+    if (piece.rows > 0) filler_.fill(piece, tools);
     if (piece.batch->count_filled(piece.rows)) hand_on(*piece.batch, tools);
   }
 }

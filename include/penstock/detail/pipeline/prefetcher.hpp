@@ -274,6 +274,7 @@ PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler
                                     .epochs = options_.epochs,
                                     .ordered = options_.ordered,
                                     .on_failure = options_.on_failure,
+                                    .read_ahead = options_.read_ahead,
                                     .on_ready =
                                         [this] {
                                           pump();

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Announcer: calls ReadAhead::will_need for the batches that come later, each once and in order,
+// though many workers begin batches at the same time. Nobody waits: a worker that finds another one
+// announcing leaves it to that one.
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <penstock/any_sampler.hpp>
+#include <penstock/read_ahead.hpp>
+#include <stop_token>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+class Announcer {
+ public:
+  /// `batch_size`: samples of a batch at most.
+  Announcer(ReadAhead read_ahead, AnySampler sampler, std::size_t batch_size)
+      : will_need_(std::move(read_ahead.will_need)),
+        ahead_(will_need_ ? read_ahead.batches : 0),
+        sampler_(std::move(sampler)),
+        batches_(sampler_.batches()) {
+    if (ahead_ > 0) samples_.reserve(batch_size);
+  }
+
+  /// The next batch to be begun is `first`, the last one is before `end`. No worker may run.
+  void restart(std::uint64_t first, std::uint64_t end) {
+    next_ = wanted_ = first + 1;
+    end_ = end;
+  }
+
+  /// For the worker that has begun this batch. Returns early when stop is requested.
+  void begun(std::uint64_t number, const std::stop_token& stop) noexcept {
+    if (ahead_ == 0) return;
+    want(number + 1 + std::min(ahead_, end_ - (number + 1)));
+    // In the one order of these atomics, whoever wants more and finds announcing_ set has wanted it
+    // before announcing_ is cleared: who clears it sees that.
+    while (next_ < wanted_ && !stop.stop_requested() && !announcing_.exchange(true)) {
+      for (; next_ < wanted_ && !stop.stop_requested(); ++next_) announce(next_);
+      announcing_ = false;
+    }
+  }
+
+ private:
+  void want(std::uint64_t end) noexcept {
+    std::uint64_t wanted = wanted_;
+    while (wanted < end && !wanted_.compare_exchange_weak(wanted, end)) {
+    }
+  }
+
+  void announce(std::uint64_t number) noexcept try {
+    samples_.clear();
+    sampler_.samples(number / batches_, number % batches_, samples_);
+    will_need_(samples_);
+  } catch (...) {  // A hint. What is wrong with the sampler is told at the batch itself.
+  }
+
+  const std::function<void(std::span<const std::uint64_t>)> will_need_;
+  const std::uint64_t ahead_;
+  const AnySampler sampler_;
+  const std::uint64_t batches_;  // of an epoch
+  std::uint64_t end_ = 0;
+  std::atomic<std::uint64_t> next_{0};    // to be announced
+  std::atomic<std::uint64_t> wanted_{0};  // what is before it is to be announced
+  std::atomic<bool> announcing_{false};   // A worker is; what follows is that worker's.
+  std::vector<std::uint64_t> samples_;
+};
+
+}  // namespace penstock::detail

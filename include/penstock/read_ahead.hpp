@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// ReadAhead: which samples come next is known, so storage can be asked for them long before a
+// worker reads them.
+//
+//   const penstock::FileFolder images("imagenet/train");
+//   penstock::Prefetcher<Images> prefetcher{layout, sampler, source,
+//                                           {.read_ahead = penstock::read_ahead(images, 8)}};
+
+#include <cstdint>
+#include <functional>
+#include <span>
+
+namespace penstock {
+
+/// Workers announce the batches that come later: whoever begins a batch calls `will_need` with the
+/// samples of the one that comes `batches` later; the first one after a start, a seek or a restore
+/// begins with the batch behind its own. Each batch is announced once, in order, through all
+/// epochs.
+///
+/// `will_need` is called by workers, by one at a time, without a lock: the others go on meanwhile.
+/// The worker that calls it fills its batch afterwards. What it throws is ignored, as is what the
+/// sampler throws. The span is valid during the call.
+struct ReadAhead {
+  std::function<void(std::span<const std::uint64_t>)> will_need = {};
+  std::uint64_t batches = 0;  ///< how far ahead; 0: nothing is announced
+};
+
+/// Announces to a store, of which it keeps a reference: the store must outlive the pipeline.
+template <class AnyStore>
+requires requires(const AnyStore& store, std::span<const std::uint64_t> samples) {
+  store.will_need(samples);
+}
+ReadAhead read_ahead(const AnyStore& store, std::uint64_t batches) {
+  return {[&store](std::span<const std::uint64_t> samples) { store.will_need(samples); }, batches};
+}
+template <class AnyStore>
+ReadAhead read_ahead(const AnyStore&& temporary, std::uint64_t batches) = delete;
+
+}  // namespace penstock
