@@ -36,7 +36,7 @@ void train(Run& run) {
     losses.push(run.network().metrics(), run.stream(), step.teller());
   });
   losses.drain();
-  run.set_copy_time(prefetcher.stats());
+  run.set_stats(prefetcher.stats());
 }
 
 }  // namespace

@@ -24,8 +24,9 @@ using resnet::Step;
 
 void train(Run& run) {
   penstock::Prefetcher<Packed, Records> prefetcher(
-      resnet::records_layout(run.batch()), run.sampler(), resnet::RecordSource{&run.records()},
-      resnet::decode_on_device(run.input_format(), run.image_source().augmentation),
+      resnet::records_layout(run.batch()), run.sampler(),
+      resnet::RecordSource{&run.data().records()},
+      resnet::decode_on_device(run.input_format(), run.augmentation()),
       {.workers = run.options().workers,
        .epochs = run.epochs(),
        .device_times = run.options().watch});
@@ -44,7 +45,7 @@ void train(Run& run) {
     losses.push(run.network().metrics(), run.stream(), step.teller());
   });
   losses.drain();
-  run.set_copy_time(prefetcher.stats());
+  run.set_stats(prefetcher.stats());
 }
 
 }  // namespace

@@ -37,6 +37,7 @@ Timing Measure::timing(std::int64_t batch, std::int64_t done) const {
   timing.compute = computes.total() / steps;
   timing.idle = std::max(0.0, 1 - timing.compute / timing.step);
   timing.images_per_second = 1000 * static_cast<double>(batch) / timing.step;
+  timing.cores = 1000 * static_cast<double>(cpu_stop_ - cpu_start_) / CLOCKS_PER_SEC / all;
   return timing;
 }
 

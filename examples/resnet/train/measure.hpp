@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <penstock/cuda.hpp>
 #include <penstock/stats.hpp>
 #include <vector>
@@ -20,6 +21,7 @@ struct Timing {
   double compute = 0;  ///< on the compute stream, first kernel to last
   double idle = 0;     ///< part of the time in which no step computes
   double images_per_second = 0;
+  double cores = 0;  ///< of the CPU, in use by the whole process
 };
 
 class Measure {
@@ -43,8 +45,14 @@ class Measure {
   /// With room for one copy more: a step may copy for the next one too.
   explicit Measure(std::int64_t steps) : copies(steps + 1), computes(steps) {}
 
-  void start() { start_ = Clock::now(); }
-  void stop() { stop_ = Clock::now(); }
+  void start() {
+    cpu_start_ = std::clock();
+    start_ = Clock::now();
+  }
+  void stop() {
+    stop_ = Clock::now();
+    cpu_stop_ = std::clock();
+  }
   bool running() const { return start_ != Clock::time_point() && stop_ == Clock::time_point(); }
 
   /// In place of the spans of copies.
@@ -61,6 +69,7 @@ class Measure {
  private:
   std::chrono::nanoseconds copy_{0};  // of a batch
   Clock::time_point start_, stop_;
+  std::clock_t cpu_start_ = 0, cpu_stop_ = 0;
 };
 
 }  // namespace resnet

@@ -6,13 +6,14 @@
 #include <cstdio>
 #include <exception>
 #include <map>
-#include <penstock/record_file.hpp>
+#include <penstock/store.hpp>
 #include <stdexcept>
 
 #include "../../common/finite.hpp"
 #include "../../common/interrupt.hpp"
 #include "../../data/cifar10.hpp"
 #include "../../data/synthetic.hpp"
+#include "../data/jpeg_images.hpp"
 #include "../model/safetensors.hpp"
 
 namespace resnet {
@@ -51,6 +52,7 @@ bool is_mistake(const std::exception& error) {
   return dynamic_cast<const std::invalid_argument*>(&error) != nullptr ||
          dynamic_cast<const cifar10::DataError*>(&error) != nullptr ||
          dynamic_cast<const penstock::StoreError*>(&error) != nullptr ||
+         dynamic_cast<const BrokenImage*>(&error) != nullptr ||
          dynamic_cast<const safetensors::FormatError*>(&error) != nullptr;
 }
 
@@ -107,7 +109,15 @@ std::optional<int> parse(int argc, char** argv, const std::string& about, Option
   app.add_option("--rate", options.rate,
                  "Learning rate behind the warm-up; else by batch and model, see schedule.hpp")
       ->check(examples::finite(1e-30, 1e30));
-  app.add_option("--workers", options.workers, "Threads that load")->check(CLI::Range(1, 1024));
+  app.add_option("--workers", options.workers, "Threads that load: 8, and 2 in T16")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--cpu-share", options.cpu_share,
+                 "T16: of the images that the engines take, the share that the CPU decodes")
+      ->check(examples::finite(0, 1))
+      ->capture_default_str();
+  app.add_option("--cpu-threads", options.cpu_threads, "T16: threads of each worker that decode")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   app.add_option("--precision", options.precision, "fp32, tf32, fp16 or bf16")
       ->transform(CLI::CheckedTransformer(precisions));
   app.add_flag("--exhaustive", options.exhaustive,
@@ -117,8 +127,16 @@ std::optional<int> parse(int argc, char** argv, const std::string& about, Option
   app.add_flag("--synthetic", options.synthetic, "One batch that lies on the device: the ceiling");
   app.add_flag("--watch", options.watch,
                "Rungs with a prefetcher, T12 and on: what it waits for, while it runs");
-  app.add_option("--data", options.data,
-                 "Directory of CIFAR-10's binary version; without it, a synthetic set is made");
+  auto* const data =
+      app.add_option("--data", options.data,
+                     "Directory of CIFAR-10's binary version; without it, a synthetic set is made");
+  app.add_option("--images", options.images,
+                 "JPEG files, in place of CIFAR-10: a folder for each class, tar shards, a packed "
+                 "file; or a "
+                 "directory with such for train and val")
+      ->excludes(data);
+  app.add_option("--classes", options.classes, "Of --images; otherwise as their labels say")
+      ->check(CLI::Range(1, 1 << 20));
   app.add_option("--cache", options.cache,
                  "Where the synthetic set is kept: by default ~/.cache/penstock");
   app.add_option("--records", options.records, "Training records of the synthetic set")

@@ -26,13 +26,17 @@ struct Options {
   std::int64_t steps = 20, warmup = 5;
   std::int64_t epochs = 0;  ///< not 0: so many are measured, whatever `steps` says
   std::uint64_t seed = 1;
-  int workers = 8;
+  int workers = 0;                     ///< 0: the rung's own
+  int cpu_threads = 1;                 ///< T16: for each worker
+  double cpu_share = 0;                ///< T16: of the images that the engines take, 0 to 1
   float rate = 0;                      ///< behind the warm-up; 0: the usual one (schedule.hpp)
   std::optional<Precision> precision;  ///< none: the rung's own
   bool exhaustive = false;             ///< rungs that time plans (T6 and on) time all there are
   bool synthetic = false;              ///< one batch, on the device from the start
   bool watch = false;                  ///< what the pipeline waits for, in place of the progress
   std::filesystem::path data, cache;
+  std::filesystem::path images;    ///< JPEG files, in place of CIFAR-10
+  std::int32_t classes = 0;        ///< of these; 0: as their labels say
   std::uint64_t records = 50'000;  ///< of the made-up set, without `data`
   std::filesystem::path save, load, json;
   std::filesystem::path plans;  ///< read from and kept in: a second start is fast

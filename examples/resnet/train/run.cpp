@@ -32,12 +32,15 @@ Options completed(Options options, const Rung& rung, std::uint64_t records) {
   if (options.model.empty()) options.model = on_the_cpu() ? "resnet8" : "resnet18";
   if (options.image_size == 0) options.image_size = on_the_cpu() ? 32 : 224;
   if (options.batch == 0) options.batch = rung.batch;
+  if (options.workers == 0) options.workers = rung.workers;
   if (options.epochs != 0)
     options.steps = options.epochs * (static_cast<std::int64_t>(records) / options.batch);
   return options;
 }
 
-std::unique_ptr<penstock::RecordFile> open_records(const Options& options) {
+TrainingData open_data(const Options& options) {
+  if (!options.images.empty())
+    return TrainingData(open_images(options.images, Split::train, options.classes));
   const auto made_up = [&] {
     const synthetic::Options set{.train = options.records, .test = 1};
     examples::Progress progress("synthetic records", set.train + set.test);
@@ -47,8 +50,7 @@ std::unique_ptr<penstock::RecordFile> open_records(const Options& options) {
     });
   };
   const auto directory = options.data.empty() ? made_up() : options.data;
-  return std::make_unique<penstock::RecordFile>(cifar10::train_files(directory),
-                                                cifar10::record_bytes);
+  return TrainingData({cifar10::train_files(directory), cifar10::record_bytes});
 }
 
 penstock::Sampler sampler_of(const Options& options, std::uint64_t records) {
@@ -77,17 +79,18 @@ Settings settings_of(const Rung& rung, const Options& options) {
 
 Run::Run(const Rung& rung, const Options& options)
     : rung_(rung),
-      records_(open_records(options)),
-      options_(completed(options, rung, records_->size())),
-      sampler_(sampler_of(options_, records_->size())),
-      image_source_{records_.get(), {.seed = options_.seed, .size = options_.image_size}},
+      data_(open_data(options)),
+      options_(completed(options, rung, data_.size())),
+      sampler_(sampler_of(options_, data_.size())),
+      augmentation_{.seed = options_.seed, .size = options_.image_size},
+      image_source_(data_.float_images(augmentation_)),
       operations_(make_operations(settings_of(rung, options_))),
       measure_(options_.steps),
       losses_(static_cast<std::size_t>(options_.warmup + options_.steps), 0.0f) {
   const std::int32_t size = options_.image_size;
   const bool scaled = operations_->settings().precision == Precision::fp16;
   network_ = std::make_unique<Network>(
-      NetworkOptions{.architecture = architecture_of(options_.model, cifar10::classes),
+      NetworkOptions{.architecture = architecture_of(options_.model, data_.classes()),
                      .images = {options_.batch, cifar10::channels, size, size},
                      .loss_scale = scaled},
       *operations_);
@@ -287,6 +290,8 @@ nlohmann::json result_of(const Rung& rung, const Run& run) {
           {"copy_ms", timing.copy},
           {"compute_ms", timing.compute},
           {"idle", timing.idle},
+          {"cpu_cores", timing.cores},
+          {"first_batch_seconds", std::chrono::duration<double>(run.first_batch()).count()},
           {"skipped_steps", run.skipped().count()},
           {"losses", run.losses()}};
 }

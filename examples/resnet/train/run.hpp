@@ -19,12 +19,12 @@
 
 #include <cuda_runtime_api.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <penstock/markers.hpp>
-#include <penstock/record_file.hpp>
 #include <penstock/sampler.hpp>
 #include <penstock/stats.hpp>
 #include <string>
@@ -36,6 +36,7 @@
 #include "options.hpp"
 #include "pace.hpp"
 #include "skipped_steps.hpp"
+#include "training_data.hpp"
 
 namespace resnet {
 
@@ -47,6 +48,7 @@ struct Rung {
   std::string change;  ///< against the rung before
   Settings settings = {};
   std::int64_t batch = 32;
+  int workers = 8;
   bool graph = false;       ///< a step is one graph, on images that come packed
   bool prefetcher = false;  ///< there is one that --watch can watch
   void (*train)(Run&) = nullptr;
@@ -120,9 +122,11 @@ class Run {
   std::uint64_t epochs() const;
 
   const penstock::Sampler& sampler() const { return sampler_; }
+  const TrainingData& data() const { return data_; }
+  /// How samples become images.
+  const Augmentation& augmentation() const { return augmentation_; }
   /// Makes float images on the CPU; copies of it are independent.
-  const ImageSource& image_source() const { return image_source_; }
-  const penstock::RecordFile& records() const { return *records_; }
+  const FloatSource& image_source() const { return image_source_; }
   Network& network() { return *network_; }
   const Operations& operations() const { return *operations_; }
   InputFormat input_format() const;
@@ -146,8 +150,12 @@ class Run {
   /// Throws what SkippedSteps::add throws.
   void tell(std::int64_t step, const Metrics& metrics);
 
-  /// Where a prefetcher copies, it knows how long.
-  void set_copy_time(const penstock::Stats& stats) { measure_.set_copy_time(stats.copy); }
+  /// A prefetcher knows how long it copies, and when its first batch came.
+  void set_stats(const penstock::Stats& stats) {
+    measure_.set_copy_time(stats.copy);
+    first_batch_ = stats.first_batch;
+  }
+  std::chrono::nanoseconds first_batch() const { return first_batch_; }
   Timing timing() const;
   /// By step; of a step that was skipped it may be no number.
   const std::vector<float>& losses() const { return losses_; }
@@ -162,10 +170,11 @@ class Run {
   void stop_profiler();
 
   const Rung& rung_;
-  std::unique_ptr<penstock::RecordFile> records_;
+  const TrainingData data_;
   const Options options_;
   penstock::Sampler sampler_;
-  ImageSource image_source_;
+  Augmentation augmentation_;
+  FloatSource image_source_;
   penstock::Stream stream_;
   std::unique_ptr<Operations> operations_;
   std::unique_ptr<Network> network_;
@@ -175,6 +184,7 @@ class Run {
   std::vector<float> losses_;
   SkippedSteps skipped_;
   std::int64_t done_ = 0;  // measured steps
+  std::chrono::nanoseconds first_batch_{0};
   bool profiling_ = false;
   std::optional<Pace> pace_;  // of the steps, once they have begun
 };

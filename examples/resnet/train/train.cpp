@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// train: trains a ResNet on CIFAR-10 to an accuracy, by the best rung's means. Validates after each
-// epoch, writes a checkpoint, and goes on from one as if it had never stopped. See training.hpp.
+// train: trains a ResNet on CIFAR-10 or on JPEG files to an accuracy, by the best rung's means.
+// Validates after each epoch, writes a checkpoint, and goes on from one as if it had never stopped.
+// See training.hpp.
 
 #include "training.hpp"
 
@@ -30,7 +31,7 @@ struct SetOptions {
 
 std::optional<int> parse_options(int argc, char** argv, TrainOptions& options,
                                  SetOptions& made_up) {
-  CLI::App app("Trains a ResNet on CIFAR-10.");
+  CLI::App app("Trains a ResNet on CIFAR-10, or on JPEG files.");
   app.add_option("--model", options.model, "resnet8, resnet20, resnet18 or resnet50");
   app.add_option("--image-size", options.image_size, "Height and width images are resized to")
       ->check(CLI::Range(8, 4096));
@@ -52,8 +53,20 @@ std::optional<int> parse_options(int argc, char** argv, TrainOptions& options,
   app.add_option("--plans", options.plans,
                  "File that cuDNN's plans are kept in and read from: a second start is fast");
   app.add_flag("--watch", options.watch, "What the pipeline waits for, while it trains");
-  app.add_option("--data", options.data,
-                 "Directory of CIFAR-10's binary version; without it, a synthetic set is made");
+  auto* const data =
+      app.add_option("--data", options.data,
+                     "Directory of CIFAR-10's binary version; without it, a synthetic set is made");
+  app.add_option(
+         "--images", options.images,
+         "JPEG files, in place of CIFAR-10: a directory with train and val, each with a folder "
+         "for each class; with train-*.tar and val-*.tar; or with train.pack and val.pack")
+      ->excludes(data);
+  app.add_option("--classes", options.classes, "Of --images; otherwise as their labels say")
+      ->check(CLI::Range(1, 1 << 20));
+  app.add_option(
+         "--broken", options.broken,
+         "Image files that may be broken: others take their places, and they are listed at the end")
+      ->capture_default_str();
   app.add_option("--cache", made_up.cache,
                  "Where the synthetic set is kept: by default ~/.cache/penstock");
   app.add_option("--records", made_up.set.train, "Training records of the synthetic set")
@@ -105,7 +118,7 @@ int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);  // A line at a time, into a file or a pipe too.
   examples::watch_interrupts();
   try {
-    if (options.data.empty()) options.data = resnet::make_data(made_up);
+    if (options.data.empty() && options.images.empty()) options.data = resnet::make_data(made_up);
     return resnet::run(options);
   } catch (const std::exception& error) {
     return resnet::report("train", error);

@@ -26,18 +26,12 @@ namespace {
 constexpr const char* position_note = "prefetcher";
 constexpr const char* totals_note = "totals";
 
-/// Tells data sets apart that have as many records: FNV-1a of up to a thousand of them, spread over
-/// the set.
-std::string fingerprint(const penstock::RecordFile& records) {
-  constexpr std::uint64_t looked_at = 1000;
-  std::uint64_t hash = 0xcbf29ce484222325;
-  const std::uint64_t stride = std::max<std::uint64_t>(1, records.size() / looked_at);
-  for (std::uint64_t i = 0; i < records.size(); i += stride)
-    for (const std::byte byte : records[i])
-      hash = (hash ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3;
-  char text[17];
-  std::snprintf(text, sizeof(text), "%016" PRIx64, hash);
-  return text;
+TrainingData open_data(const TrainOptions& options, Split split) {
+  if (!options.images.empty())
+    return TrainingData(open_images(options.images, split, options.classes));
+  const auto files = split == Split::train ? cifar10::train_files(options.data)
+                                           : std::vector{cifar10::test_file(options.data)};
+  return TrainingData({files, cifar10::record_bytes});
 }
 
 /// The shortest that reads as this number and no other.
@@ -59,45 +53,37 @@ Settings train_settings(const std::filesystem::path& plans) {
 
 Training::Training(const TrainOptions& options)
     : options_(options),
-      records_(cifar10::train_files(options.data), cifar10::record_bytes),
-      test_records_({cifar10::test_file(options.data)}, cifar10::record_bytes),
+      data_(open_data(options, Split::train)),
+      test_data_(open_data(options, Split::validation)),
       operations_(make_operations(train_settings(options.plans))) {
-  batches_per_epoch_ = records_.size() / static_cast<std::uint64_t>(options.batch);
+  batches_per_epoch_ = data_.size() / static_cast<std::uint64_t>(options.batch);
   if (batches_per_epoch_ == 0)
     throw std::invalid_argument("a batch of " + std::to_string(options.batch) +
                                 " is larger than the training set of " +
-                                std::to_string(records_.size()));
+                                std::to_string(data_.size()));
   network_ = std::make_unique<Network>(
       NetworkOptions{
-          .architecture = architecture_of(options.model, cifar10::classes),
+          .architecture = architecture_of(options.model, data_.classes()),
           .images = {options.batch, cifar10::channels, options.image_size, options.image_size},
           .loss_scale = operations_->settings().precision == Precision::fp16},
       *operations_);
   network_->initialise(options.seed, stream_.get());
-  batches_ = prefetcher(records_, true);
+  batches_ = batches(data_, true);
   const auto total = static_cast<std::int64_t>(options.epochs * batches_per_epoch_);
   sgd_.schedule =
       schedule_for(*network_, options.steps ? Decay::steps : Decay::cosine, options.rate, total);
   if (!options.checkpoint.empty() && std::filesystem::exists(options.checkpoint)) resume();
 }
 
-std::unique_ptr<Training::Prefetcher> Training::prefetcher(const penstock::RecordFile& records,
-                                                           bool training) const {
+std::unique_ptr<PackedBatches> Training::batches(const TrainingData& data, bool training) const {
   const InputFormat input{network_->input(), operations_->settings().precision,
                           operations_->settings().format, operations_->element_bytes()};
-  const Augmentation augmentation{
-      .seed = options_.seed, .size = options_.image_size, .random = training};
-  return std::make_unique<Prefetcher>(
-      records_layout(options_.batch),
-      penstock::Sampler{{.samples = records.size(),
-                         .batch_size = options_.batch,
-                         .shuffle = training,
-                         .seed = options_.seed,
-                         .drop_last = training}},
-      RecordSource{&records}, decode_on_device(input, augmentation),
-      penstock::PrefetcherOptions{.workers = options_.workers,
-                                  .epochs = training ? options_.epochs : 1,
-                                  .device_times = options_.watch});
+  return packed_batches(data, input,
+                        {.seed = options_.seed, .size = options_.image_size, .random = training},
+                        {.epochs = training ? options_.epochs : 1,
+                         .workers = options_.workers,
+                         .device_times = options_.watch,
+                         .broken = options_.broken});
 }
 
 // ---- Checkpoints --------------------------------------------------------------------------------
@@ -111,7 +97,7 @@ std::map<std::string, std::string> Training::identity() const {
           {"--rate", text_of(sgd_.schedule.base)},
           {"--steps", options_.steps ? "on" : "off"},
           {"--seed", std::to_string(options_.seed)},
-          {"the data set's fingerprint", fingerprint(records_)}};
+          {"the data set's fingerprint", data_.fingerprint()}};
 }
 
 void Training::save() {
@@ -186,6 +172,12 @@ void Training::start_from_weights() {
 // ---- Epochs -------------------------------------------------------------------------------------
 
 std::optional<double> Training::run() {
+  const std::optional<double> accuracy = train_epochs();
+  print_failures("training", *batches_);
+  return accuracy;
+}
+
+std::optional<double> Training::train_epochs() {
   while (!examples::interrupted()) {
     const penstock::State position = batches_->state();
     if (position.epoch > 0 && position.batch == 0) {  // Also where a checkpoint was written here.
@@ -197,6 +189,15 @@ std::optional<double> Training::run() {
     save();
   }
   return std::nullopt;
+}
+
+void Training::print_failures(const std::string& where, const PackedBatches& batches) {
+  const std::vector<penstock::Failure> failures = batches.failures();
+  if (failures.empty()) return;
+  std::printf("%zu broken files in %s, %s:\n", failures.size(), where.c_str(),
+              failures.front().replaced ? "each replaced by another" : "left out");
+  for (const penstock::Failure& failure : failures)
+    std::printf("  epoch %" PRIu64 ": %s\n", failure.epoch + 1, failure.what.c_str());
 }
 
 /// What is left of an epoch.
@@ -260,8 +261,8 @@ void Training::print_epoch(std::uint64_t epoch, std::uint64_t done, const Pace& 
 /// The accuracy on the test set; none when it was interrupted.
 std::optional<double> Training::validate(std::uint64_t epoch) {
   network_->clear_metrics(stream_.get());
-  const auto batches = prefetcher(test_records_, false);
-  while (const penstock::Lease<Packed> batch = batches->next(stream_.get())) {
+  const auto test = batches(test_data_, false);
+  while (const penstock::Lease<Packed> batch = test->next(stream_.get())) {
     if (examples::interrupted()) return std::nullopt;
     network_->infer(batch->input.data_handle(), batch->labels.extent(0), stream_.get());
     network_->loss(batch->labels.data_handle(), stream_.get());
@@ -275,6 +276,7 @@ std::optional<double> Training::validate(std::uint64_t epoch) {
     throw std::runtime_error("the loss on the test set, behind epoch " + std::to_string(epoch) +
                              ", is " + std::to_string(metrics.loss) +
                              ": an accuracy of it says nothing");
+  print_failures("the test set", *test);
   const double accuracy =
       static_cast<double>(metrics.correct) / static_cast<double>(metrics.samples);
   std::printf("epoch %" PRIu64 ": test accuracy %.2f %%\n", epoch, 100 * accuracy);

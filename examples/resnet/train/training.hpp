@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Training: a ResNet on CIFAR-10 by the last rung's means (the records cross the bus, a step is one
-// graph), with validation after each epoch, and checkpoints from which it goes on as if it had
-// never stopped: at any batch, with any number of workers, on the reference operations to the last
-// bit.
+// Training: a ResNet on CIFAR-10 or on JPEG files by the best rungs' means (records, or decoded
+// crops, cross the bus; a step is one graph), with validation after each epoch, and checkpoints
+// from which it goes on as if it had never stopped: at any batch, with any number of workers, on
+// the reference operations to the last bit.
 //
 //   // Goes on from the checkpoint, if it is there.
 //   Training training({.model = "resnet8", .data = directory, .checkpoint = file});
@@ -16,16 +16,15 @@
 #include <memory>
 #include <optional>
 #include <penstock/cuda.hpp>
-#include <penstock/prefetcher.hpp>
-#include <penstock/record_file.hpp>
 #include <penstock/step_graph.hpp>
 #include <string>
 
-#include "../data/input.hpp"
 #include "../model/checkpoint.hpp"
 #include "../model/network.hpp"
 #include "pace.hpp"
+#include "packed_batches.hpp"
 #include "skipped_steps.hpp"
+#include "training_data.hpp"
 
 namespace resnet {
 
@@ -40,7 +39,10 @@ struct TrainOptions {
   std::uint64_t seed = 1;
   int workers = 2;
   bool watch = false;  ///< what the pipeline waits for, while it trains, in place of the progress
-  std::filesystem::path data = {};
+  std::filesystem::path data = {};        ///< CIFAR-10's directory
+  std::filesystem::path images = {};      ///< JPEG files in place of it, see open_images
+  std::int32_t classes = 0;               ///< of these; 0: as their labels say
+  std::uint64_t broken = 0;               ///< image files that may be broken in a run
   std::filesystem::path checkpoint = {};  ///< empty: none is read or written
   std::filesystem::path plans = {};       ///< Settings::plan_file
 };
@@ -62,13 +64,12 @@ class Training {
   std::optional<double> run();
 
  private:
-  using Prefetcher = penstock::Prefetcher<Packed, Records>;
   /// Sums over the batches of an epoch.
   struct Totals {
     double loss = 0, correct = 0, samples = 0;
   };
 
-  std::unique_ptr<Prefetcher> prefetcher(const penstock::RecordFile& records, bool training) const;
+  std::unique_ptr<PackedBatches> batches(const TrainingData& data, bool training) const;
   std::map<std::string, std::string> identity() const;
   CheckpointNotes load();
   void resume();
@@ -82,13 +83,17 @@ class Training {
   std::optional<double> validate(std::uint64_t epoch);
   void save();
 
+  /// Tells the files that could not be read or decoded, by name.
+  static void print_failures(const std::string& where, const PackedBatches& batches);
+  std::optional<double> train_epochs();
+
   const TrainOptions options_;
-  penstock::RecordFile records_, test_records_;
+  const TrainingData data_, test_data_;
   penstock::Stream stream_;
   std::unique_ptr<Operations> operations_;
   std::unique_ptr<Network> network_;
   SgdOptions sgd_;
-  std::unique_ptr<Prefetcher> batches_;
+  std::unique_ptr<PackedBatches> batches_;
   penstock::StepGraph graphs_;
   std::uint64_t batches_per_epoch_ = 0;
   Totals totals_;  // of the epoch under way, what was before a resume included

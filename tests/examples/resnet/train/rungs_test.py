@@ -17,7 +17,7 @@ import tempfile
 from programs import SMALL, header_of, interrupt, notes_of, require, run, tensors_of
 
 programs = pathlib.Path(sys.argv[2]).resolve()
-rungs = sorted(path for path in programs.glob("[0-9][0-9]_*_emulated"))
+rungs = sorted(path for path in programs.glob("[0-9][0-9]_*_emulated") if int(path.name[:2]) <= 14)  # others read images
 OPTIONS = [*SMALL, "--batch", 8, "--records", 80, "--warmup", 1]
 STEPS = ["--steps", 4]
 

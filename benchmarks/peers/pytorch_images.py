@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+pytorch_images.py --images DIR [--only loader,resnet18,...] [--batch18 512] [--batch50 256] [--workers 16]
+                  [--steps 40] [--warmup 10] [--limit SECONDS] [--json FILE] [--device cpu] [--image-size 224]
+
+Training from JPEG files as PyTorch does it, beside `scripts/gpu-check images`: DIR is a folder with a directory for
+each class (make_images writes one), on the same machine, from a warm page cache.
+
+  loader-pillow     DataLoader alone: ImageFolder with Pillow, RandomResizedCrop, flip; batches of uint8
+  loader            the same with torchvision.io's decode_jpeg and v2 transforms on tensors
+  resnet50, resnet18                end to end: the second loader, pinned memory, non_blocking, normalised on the
+                                    device; torch.compile (default), float16 autocast, GradScaler, channels_last
+  resnet50-free, resnet18-free      the same with one batch that lies on the device
+
+Each is a process of its own, ended after --limit. Prints images/s of the measured steps as they come, and keeps them
+in FILE. Exit status 1 when one failed. --device cpu tries it without a GPU: no figure of it says anything.
+Needs torch and torchvision; loader-pillow also Pillow.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import torch
+import torchvision
+from torchvision.transforms import v2
+
+import pytorch_ladder
+
+ALL = ["loader", "resnet18", "resnet18-free", "resnet50", "resnet50-free", "loader-pillow"]
+MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+class Files(torchvision.datasets.DatasetFolder):
+    """torchvision.io's decoder on the bytes of the files."""
+
+    def __init__(self, directory, size):
+        super().__init__(directory, self.decode, extensions=(".jpeg", ".jpg"))
+        self.transform = v2.Compose([v2.RandomResizedCrop(size, antialias=True), v2.RandomHorizontalFlip()])
+
+    @staticmethod
+    def decode(path):
+        return torchvision.io.decode_jpeg(torchvision.io.read_file(path), torchvision.io.ImageReadMode.RGB)
+
+
+def pillow_files(directory, size):
+    return torchvision.datasets.ImageFolder(
+        directory, v2.Compose([v2.RandomResizedCrop(size), v2.RandomHorizontalFlip(), v2.PILToTensor()]))
+
+
+def loader_of(data, batch, option):
+    return torch.utils.data.DataLoader(
+        data, batch, shuffle=True, drop_last=True, num_workers=option.workers, persistent_workers=True,
+        pin_memory=option.device == "cuda", prefetch_factor=4)  # fmt: skip
+
+
+def measure_loader(data, batch, option):
+    batches = pytorch_ladder.forever(loader_of(data, batch, option))
+    begin = time.perf_counter()
+    next(batches)
+    first = time.perf_counter() - begin
+    for _ in range(option.warmup):
+        next(batches)
+    begin = time.perf_counter()
+    for _ in range(option.steps):
+        next(batches)
+    return {"images_per_second": batch * option.steps / (time.perf_counter() - begin), "first_batch_seconds": first}
+
+
+def measure_training(name, option):
+    model_name, free = name.removesuffix("-free"), name.endswith("-free")
+    batch = option.batch50 if model_name == "resnet50" else option.batch18
+    device, on_gpu = torch.device(option.device), option.device == "cuda"
+    data = Files(option.images, option.image_size)
+    torch.backends.cudnn.benchmark = True
+    torch.manual_seed(1)
+    model = pytorch_ladder.resnet(model_name, len(data.classes)).to(device, memory_format=torch.channels_last)
+    forward = torch.compile(model) if on_gpu else model
+    loss_of = torch.nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4, fused=True)
+    scaler = torch.amp.GradScaler(option.device)
+    mean = torch.tensor(MEAN, device=device).view(1, 3, 1, 1) * 255
+    scale = 1 / (torch.tensor(DEVIATION, device=device).view(1, 3, 1, 1) * 255)
+
+    def to_device(pair):
+        images, labels = (tensor.to(device, non_blocking=True) for tensor in pair)
+        return ((images.float() - mean) * scale).contiguous(memory_format=torch.channels_last), labels
+
+    def step(images, labels):
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(option.device, torch.float16):
+            loss = loss_of(forward(images), labels)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    batches = pytorch_ladder.forever(loader_of(data, batch, option))
+    fixed = to_device(next(batches)) if free else None
+    get = (lambda: fixed) if free else (lambda: to_device(next(batches)))
+    wait = torch.cuda.synchronize if on_gpu else lambda: None
+    for _ in range(option.warmup):
+        step(*get())
+    wait()
+    begin = time.perf_counter()
+    for _ in range(option.steps):
+        step(*get())
+    wait()
+    return {"images_per_second": batch * option.steps / (time.perf_counter() - begin), "batch": batch}
+
+
+def measure(name, option):
+    if name == "loader":
+        return measure_loader(Files(option.images, option.image_size), option.batch50, option)
+    if name == "loader-pillow":
+        return measure_loader(pillow_files(option.images, option.image_size), option.batch50, option)
+    return measure_training(name, option)
+
+
+def run_within_limit(name, option):
+    """In a process of its own: the result, or why there is none."""
+    with tempfile.TemporaryDirectory() as scratch:
+        path = pathlib.Path(scratch, "result.json")
+        child = subprocess.Popen([sys.executable, *sys.argv, "--one", name, "--json", path], start_new_session=True,
+                                 stdout=subprocess.DEVNULL)  # fmt: skip
+        try:
+            status = child.wait(option.limit)
+        except BaseException as error:  # Ctrl-C and SIGTERM too: the session is not the terminal's.
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            return {"failed": f"not done in {option.limit:g} s (--limit)"}
+        return json.loads(path.read_text()) if status == 0 else {"failed": f"exit status {status}"}
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__.strip())
+    parser.add_argument("--images", required=True)
+    parser.add_argument("--batch18", type=int, default=512)
+    parser.add_argument("--batch50", type=int, default=256)
+    parser.add_argument("--image-size", type=int, default=224)
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--warmup", type=int, default=10)
+    parser.add_argument("--workers", type=int, default=16)
+    parser.add_argument("--limit", type=float, default=150, metavar="SECONDS")
+    parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
+    parser.add_argument("--only", type=lambda text: text.split(","), default=ALL)
+    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--one", help=argparse.SUPPRESS)  # here, into --json
+    option = parser.parse_args()
+    if option.device == "cuda" and not torch.cuda.is_available():
+        sys.exit("PyTorch sees no GPU (--device cpu tries it without one)")
+    if wrong := set(option.only) - set(ALL):
+        sys.exit(f"--only: there is no {', '.join(sorted(wrong))}")
+    if option.one:
+        option.json.write_text(json.dumps(measure(option.one, option)))
+        return 0
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # A child does not outlive this.
+    where = torch.cuda.get_device_name() if option.device == "cuda" else "on the CPU: no figure for a GPU"
+    print(f"PyTorch {torch.__version__}, torchvision {torchvision.__version__}, {where}", flush=True)
+    results = {}
+    for name in option.only:
+        results[name] = run_within_limit(name, option)
+        speed = results[name].get("images_per_second")
+        print(f"{name:16}" + (f"{speed:10.1f} images/s" if speed else results[name]["failed"]), flush=True)
+        if option.json:
+            option.json.write_text(json.dumps(results, indent=1) + "\n")
+    return any("failed" in result for result in results.values())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

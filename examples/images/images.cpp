@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// images: JPEG files in folders or in tar shards, as batches of normalised crops in device memory.
+// The same file is compiled as C++ over the emulated runtime and, by way of images.cu, as CUDA C++.
+// Exit codes: 0 done, 1 an exception, 2 wrong arguments.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <iostream>
+#include <penstock/images/crop.hpp>
+#include <penstock/images/decoded_images.hpp>
+#include <penstock/penstock.hpp>
+#include <vector>
+
+namespace images = penstock::images;
+
+/// What the loop gets: 224 x 224 pixels of three floats.
+using Crops = images::Images<float>;
+
+constexpr std::int64_t kBatch = 64;
+
+template <class Store>
+void run(const Store& files) {
+  const images::OutputFormat format{.size = {224, 224},
+                                    .mean = {0.485f, 0.456f, 0.406f},
+                                    .standard_deviation = {0.229f, 0.224f, 0.225f}};
+  const images::RandomResizedCrop crop{.output = format.size};
+  const auto make = [&] {  // the decoder and the memory of a worker
+    return [&, decode = images::RowDecoder(), file = std::vector<std::byte>()](
+               const penstock::Sample& sample, images::DecodedImages& batch) mutable {
+      decode(
+          files.read(sample.index, file),
+          [&](images::ImageSize size) { return crop(sample.seed, size); }, sample.row, batch);
+      batch.labels(sample.row) = files.label(sample.index);
+    };
+  };
+  penstock::Prefetcher<Crops, images::DecodedImages> prefetcher{
+      images::decoded_images_layout(kBatch, format.size),
+      penstock::Sampler{
+          {.samples = files.size(), .batch_size = kBatch, .shuffle = true, .seed = 1}},
+      penstock::per_sample(penstock::per_worker(make)),
+      images::resize_images<float>(kBatch, format),
+      {.on_failure = penstock::FailurePolicy::replace(10),
+       .read_ahead = penstock::read_ahead(files, 4)}};
+
+  penstock::Stream stream;
+  std::int64_t count = 0;
+  while (const auto batch = prefetcher.next(stream.get()))
+    count += batch->pixels.extent(0);  // your kernels on `stream`, on batch->pixels and labels
+  stream.synchronize();
+
+  for (const penstock::Failure& failure : prefetcher.failures())
+    std::cout << files.name(failure.samples.front()) << ": " << failure.what << '\n';
+  std::cout << count << " images\n" << prefetcher.stats() << '\n';
+}
+
+int main(int argc, char** argv) {
+  const std::vector<std::filesystem::path> paths(argv + 1, argv + argc);
+  if (paths.empty()) {
+    std::fprintf(stderr, "images FOLDER, or images SHARD.tar...\n");
+    return 2;
+  }
+  try {
+    if (is_directory(paths.front()))
+      run(penstock::FileFolder(paths.front()));
+    else
+      run(penstock::TarShards(paths));
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "images: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "image_input.hpp"
+
+#include <memory>
+#include <penstock/images/resize_batch.hpp>
+#include <penstock/pinned_pool.hpp>
+#include <vector>
+
+#include "../../common/check.hpp"
+#include "jpeg_images.hpp"
+#ifdef __CUDACC__
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#endif
+
+namespace resnet {
+namespace {
+
+namespace images = penstock::images;
+
+images::OutputFormat output_format(const InputFormat& input) {
+  return {
+      .size = {static_cast<std::int32_t>(input.extents.h),
+               static_cast<std::int32_t>(input.extents.w)},
+      .order = input.format == Format::nhwc ? images::PixelOrder::nhwc : images::PixelOrder::nchw,
+      .channels = static_cast<int>(input.extents.c),
+      .mean = imagenet_mean,
+      .standard_deviation = imagenet_deviation};
+}
+
+/// Calls f(T*) with the T of the input's precision.
+template <class F>
+void with_elements([[maybe_unused]] const InputFormat& input, void* out, F&& f) {
+#ifdef __CUDACC__  // The reference operations compute in float whatever the precision.
+  if (input.precision == Precision::fp16) return f(static_cast<__half*>(out));
+  if (input.precision == Precision::bf16) return f(static_cast<__nv_bfloat16*>(out));
+#endif
+  f(static_cast<float*>(out));
+}
+
+/// Decodes rows of batches: the state of a worker.
+class DecodeRow {
+ public:
+  DecodeRow(const ImageStore& store, const Augmentation& augmentation)
+      : store_(&store), augmentation_(augmentation) {}
+
+  void operator()(const penstock::Sample& sample, DecodedImages& batch,
+                  const std::stop_token& stop) {
+    try {
+      decode_(
+          store_->read(sample.index, file_),
+          [&](images::ImageSize size) { return view_of(augmentation_, sample.seed, size); },
+          sample.row, batch, stop);
+    } catch (const images::ImageError& error) {
+      throw BrokenImage(store_->name(sample.index) + ": " + error.what());
+    }
+    batch.labels(sample.row) = store_->label(sample.index);
+  }
+
+ private:
+  const ImageStore* store_;
+  Augmentation augmentation_;
+  images::RowDecoder decode_;
+  std::vector<std::byte> file_;
+};
+
+/// Decodes batches by the engines: the state of a worker.
+class DecodeBatch {
+ public:
+  DecodeBatch(const ImageStore& store, const Augmentation& augmentation, const InputFormat& input,
+              const images::HardwareOptions& options)
+      : store_(&store),
+        augmentation_(augmentation),
+        input_(input),
+        format_(output_format(input)),
+        decoder_(options),
+        files_(static_cast<std::size_t>(input.extents.n)) {}
+
+  void operator()(const penstock::Ticket& ticket, Packed& batch, cudaStream_t stream,
+                  const std::stop_token& stop) {
+    read(ticket);
+    copy_labels(ticket, batch, stream);
+    const auto view = [&](std::uint64_t seed, images::ImageSize size) {
+      return view_of(augmentation_, seed, size);
+    };
+    with_elements(input_, batch.input.data_handle(), [&](auto* out) {
+      const auto results = decoder_.decode(items_, view, format_, out, stream, stop);
+      for (std::size_t row = 0; row < results.size(); ++row)
+        if (results[row].by == images::DecodedBy::nobody)
+          throw BrokenImage(store_->name(ticket.samples[row]) + ": " + results[row].error);
+    });
+  }
+
+ private:
+  void read(const penstock::Ticket& ticket) {
+    items_.clear();
+    for (std::size_t row = 0; row < ticket.samples.size(); ++row)
+      items_.push_back({store_->read(ticket.samples[row], files_[row]), ticket.sample_seed(row)});
+  }
+
+  void copy_labels(const penstock::Ticket& ticket, Packed& batch, cudaStream_t stream) {
+    penstock::PinnedBlock block = pool_->acquire(ticket.samples.size() * sizeof(std::int32_t));
+    auto* labels = reinterpret_cast<std::int32_t*>(block.data());
+    for (const std::uint64_t sample : ticket.samples) *labels++ = store_->label(sample);
+    block.copy_to(reinterpret_cast<std::byte*>(batch.labels.data_handle()),
+                  ticket.samples.size() * sizeof(std::int32_t), stream);
+  }
+
+  const ImageStore* store_;
+  Augmentation augmentation_;
+  InputFormat input_;
+  images::OutputFormat format_;
+  std::unique_ptr<penstock::PinnedPool> pool_ = std::make_unique<penstock::PinnedPool>();
+  images::HardwareDecoder decoder_;
+  std::vector<std::vector<std::byte>> files_;  // by row
+  std::vector<images::JpegItem> items_;
+};
+
+}  // namespace
+
+penstock::Layout<DecodedImages> decoded_layout(std::int64_t batch_size, std::int32_t size) {
+  return images::decoded_images_layout(batch_size, {size, size});
+}
+
+penstock::Layout<Packed> packed_layout(const InputFormat& input) {
+  const std::int64_t image_bytes =
+      input.extents.count() / input.extents.n * static_cast<std::int64_t>(input.element_bytes);
+  return penstock::Layout<Packed>{input.extents.n}
+      .field(&Packed::input, {image_bytes})
+      .field(&Packed::labels, {});
+}
+
+penstock::AnySource<DecodedImages> decode_on_workers(const ImageStore& store,
+                                                     const Augmentation& augmentation) {
+  return penstock::per_sample(
+      penstock::per_worker([&store, augmentation] { return DecodeRow(store, augmentation); }));
+}
+
+penstock::DeviceTransform<DecodedImages, Packed> pack_on_device(const InputFormat& input) {
+  return {packed_layout(input), [input](const penstock::Ticket&, const DecodedImages& decoded,
+                                        Packed& packed, cudaStream_t stream) {
+            with_elements(input, packed.input.data_handle(), [&](auto* out) {
+              images::resize_batch(stream, images::image_batch(decoded), output_format(input), out);
+            });
+            examples::check(
+                cudaMemcpyAsync(
+                    packed.labels.data_handle(), decoded.labels.data_handle(),
+                    static_cast<std::size_t>(decoded.labels.extent(0)) * sizeof(std::int32_t),
+                    cudaMemcpyDeviceToDevice, stream),
+                "cudaMemcpyAsync");
+          }};
+}
+
+penstock::AnySource<Packed> decode_by_engines(const ImageStore& store,
+                                              const Augmentation& augmentation,
+                                              const InputFormat& input,
+                                              const images::HardwareOptions& options) {
+  return penstock::on_device(penstock::per_worker([&store, augmentation, input, options] {
+    return DecodeBatch(store, augmentation, input, options);
+  }));
+}
+
+}  // namespace resnet

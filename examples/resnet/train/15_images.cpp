@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// T15: JPEG files. All workers decode samples of the oldest batch (per_sample), of each the part
+// that its crop needs, at a reduced scale; one kernel in the copy stream resizes, flips, normalises
+// and packs. The files of later batches are announced to the system.
+
+#include <penstock/prefetcher.hpp>
+#include <penstock/readback.hpp>
+#include <penstock/step_graph.hpp>
+
+#include "../../common/watch.hpp"
+#include "../data/image_input.hpp"
+#include "run.hpp"
+
+namespace {
+
+using resnet::DecodedImages;
+using resnet::Format;
+using resnet::Fusion;
+using resnet::Packed;
+using resnet::PlanChoice;
+using resnet::Precision;
+using resnet::Run;
+using resnet::Step;
+
+void train(Run& run) {
+  penstock::Prefetcher<Packed, DecodedImages> prefetcher(
+      resnet::decoded_layout(run.batch(), run.options().image_size), run.sampler(),
+      resnet::decode_on_workers(run.data().images(), run.augmentation()),
+      resnet::pack_on_device(run.input_format()),
+      {.workers = run.options().workers,
+       .epochs = run.epochs(),
+       .read_ahead = penstock::read_ahead(run.data().images(), 4),
+       .device_times = run.options().watch});
+  const auto watch = examples::watch_if(run.options().watch, prefetcher);
+  penstock::Readback<resnet::Metrics> losses(16);
+  penstock::StepGraph graphs;
+
+  run.for_each_step([&](Step& step) {
+    penstock::Lease<Packed> batch;
+    step.load([&] { batch = prefetcher.next(run.stream()); });
+    step.compute(run.stream(), [&] {
+      graphs.launch(batch, run.stream(), [&] {
+        run.train_step(batch->input.data_handle(), batch->labels.data_handle(), run.stream());
+      });
+    });
+    losses.push(run.network().metrics(), run.stream(), step.teller());
+  });
+  losses.drain();
+  run.set_stats(prefetcher.stats());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return resnet::run_rung(
+      {.number = "T15",
+       .name = "images",
+       .change = "JPEG files, decoded a sample at a time by all workers; resized on the device",
+       .settings = {.precision = Precision::fp16,
+                    .format = Format::nhwc,
+                    .fusion = Fusion::full,
+                    .plans = PlanChoice::timed},
+       .batch = 512,
+       .graph = true,
+       .prefetcher = true,
+       .train = train},
+      argc, argv);
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "training_data.hpp"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <stdexcept>
+#include <vector>
+
+#include "../../data/cifar10.hpp"
+#include "../data/jpeg_images.hpp"
+
+namespace resnet {
+namespace {
+
+/// FNV-1a.
+class Hash {
+ public:
+  template <class Bytes>
+  void add(const Bytes& bytes) {
+    for (const auto byte : bytes) hash_ = (hash_ ^ static_cast<std::uint8_t>(byte)) * 0x100000001b3;
+  }
+  std::string text() const {
+    char text[17];
+    std::snprintf(text, sizeof(text), "%016" PRIx64, hash_);
+    return text;
+  }
+
+ private:
+  std::uint64_t hash_ = 0xcbf29ce484222325;
+};
+
+}  // namespace
+
+/// Of records all their bytes; of images the names and labels, and of one in a hundred the bytes.
+std::string TrainingData::fingerprint() const {
+  constexpr std::uint64_t kLookedAt = 1000;
+  const std::uint64_t stride = std::max<std::uint64_t>(1, size() / kLookedAt);
+  Hash hash;
+  std::vector<std::byte> scratch;
+  for (std::uint64_t i = 0; i < size(); i += stride) {
+    if (records_) {
+      hash.add(records_->read(i, scratch));
+      continue;
+    }
+    hash.add(images_->name(i));
+    hash.add(std::to_string(images_->label(i)));
+    if (i / stride % 100 == 0) hash.add(images_->read(i, scratch));
+  }
+  return hash.text();
+}
+
+std::int32_t TrainingData::classes() const {
+  return records_ ? std::int32_t{cifar10::classes} : images_->classes();
+}
+
+const penstock::RecordFile& TrainingData::records() const {
+  if (!records_)
+    throw std::invalid_argument(
+        "--images: this program reads records alone; T15 and T16 read images");
+  return *records_;
+}
+const ImageStore& TrainingData::images() const {
+  if (!images_)
+    throw std::invalid_argument("this program reads JPEG files: name them with --images");
+  return *images_;
+}
+
+FloatSource TrainingData::float_images(const Augmentation& augmentation) const {
+  if (records_) {
+    return {[source = ImageSource{&*records_, augmentation}](auto epoch, auto samples,
+                                                             float* pixels, std::int32_t* labels) {
+      source.fill(epoch, samples, pixels, labels);
+    }};
+  }
+  return {[source = JpegImages(*images_, augmentation)](auto epoch, auto samples, float* pixels,
+                                                        std::int32_t* labels) mutable {
+    source.fill(epoch, samples, pixels, labels);
+  }};
+}
+
+}  // namespace resnet
