@@ -28,7 +28,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <penstock/device_transform.hpp>
@@ -68,10 +67,11 @@ template <OutputElement T>
 Layout<Images<T>> images_layout(std::int64_t batch_size, const OutputFormat& format) {
   detail::check_format<T>(format);
   const std::int64_t height = format.size.height, width = format.size.width;
-  const std::array<std::int64_t, 3> nhwc{height, width, format.channels};
-  const std::array<std::int64_t, 3> nchw{format.channels, height, width};
   Layout<Images<T>> layout(batch_size);
-  layout.field(&Images<T>::pixels, format.order == PixelOrder::nhwc ? nhwc : nchw);
+  if (format.order == PixelOrder::nhwc)
+    layout.field(&Images<T>::pixels, {height, width, format.channels});
+  else
+    layout.field(&Images<T>::pixels, {format.channels, height, width});
   layout.field(&Images<T>::labels, {});
   return layout;
 }
