@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "replace_std.hpp"
+//
+#include <penstock/detail/pipeline/announcer.hpp>
+
+using penstock::ReadAhead;
+using penstock::detail::Announcer;
+using penstock::test::weak::expect;
+using penstock::test::weak::explore;
+using penstock::test::weak::Plain;
+
+namespace {
+
+/// Two epochs of two batches, each of one sample, which has the number of its batch.
+struct Numbered {
+  std::uint64_t batches() const { return 2; }
+  void samples(std::uint64_t epoch, std::uint64_t batch, std::vector<std::uint64_t>& out) const {
+    out.push_back(2 * epoch + batch);
+  }
+};
+
+constexpr std::uint64_t kBatches = 4;
+
+void all_are_announced(std::uint64_t ahead, int workers) {
+  Plain<std::uint64_t> next{1};  // Not atomic: only one worker at a time may announce.
+  const auto will_need = [&](std::span<const std::uint64_t> samples) {
+    expect(samples.size() == 1 && samples.front() == next, "the next batch is announced");
+    next = next + 1;
+  };
+  Announcer announcer(ReadAhead{will_need, ahead}, Numbered{}, 1);
+  announcer.restart(0, kBatches);
+  std::atomic<std::uint64_t> begun{0};
+  const std::stop_source source;
+  const auto work = [&] {
+    while (true) {
+      const std::uint64_t number = begun.fetch_add(1, std::memory_order_relaxed);
+      if (number >= kBatches) return;
+      announcer.begun(number, source.get_token());
+    }
+  };
+  std::thread first(work);
+  std::optional<std::thread> second;
+  if (workers > 2) second.emplace(work);
+  work();
+  first.join();
+  if (second) second->join();
+  expect(next == kBatches, "all are announced when all have begun");
+}
+
+}  // namespace
+
+TEST_CASE("weak: what a worker leaves to another one is announced, once and in order",
+          "[announcer]") {
+  const std::uint64_t ahead = GENERATE(1u, 2u);
+  const int workers = GENERATE(2, 3);
+  explore([&] { all_are_announced(ahead, workers); });
+}
