@@ -4,7 +4,6 @@
 // cheaper order. Only rows and columns with a weight are touched.
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <penstock/images/resizer.hpp>
@@ -56,13 +55,17 @@ struct Resizer::Memory {
   ResizeTaps rows_, columns_;
   std::vector<const std::uint8_t*> row_pointers_;
   Buffer<std::uint8_t> between_;  // what one pass has made for the other
-  std::array<Buffer<std::uint8_t>, 2> edge_;
+  Buffer<std::uint8_t> edge_;     // two rows: see readable_row
 };
 
 void Resizer::Memory::resize(const Decoded& image, std::uint8_t* out) {
   rows_.find(rows_of(image.view), ResizePasses::kRowsMultiple);
   columns_.find(columns_of(image.view), ResizePasses::kColumnsMultiple, image.view.flip);
+  // For both orders, so that a smaller view never needs more than a larger one did.
   row_pointers_.resize(as_size(rows_.count));
+  const std::size_t row_bytes = read_bytes(columns_);
+  between_.room(std::max(2 * row_bytes, as_size(in_rows()) * out_bytes()));
+  edge_.room(2 * row_bytes);
   if (down_is_cheaper_first())
     down_first(image.pixels, out);
   else
@@ -89,7 +92,7 @@ void Resizer::Memory::down(std::size_t y, Row row, std::size_t bytes, std::uint8
 
 void Resizer::Memory::down_first(const Pixels& pixels, std::uint8_t* out) {
   const std::size_t stride = read_bytes(columns_), height = rows_.first.size();
-  std::uint8_t* const between = between_.room(2 * stride);
+  std::uint8_t* const between = between_.data();
   const auto row = [&](std::int32_t i) { return input_row(pixels, i); };
   for (std::size_t y = 0; y < height; y += 2) {
     const std::size_t second = y + 1 < height ? 1 : 0;  // of the pair, or the first again
@@ -103,7 +106,7 @@ void Resizer::Memory::down_first(const Pixels& pixels, std::uint8_t* out) {
 void Resizer::Memory::across_first(const Pixels& pixels, std::uint8_t* out) {
   const std::size_t stride = out_bytes();
   const auto height = as_size(in_rows());
-  std::uint8_t* const between = between_.room(height * stride);
+  std::uint8_t* const between = between_.data();
   for (std::size_t y = 0; y < height; y += 2) {
     const std::size_t second = y + 1 < height ? y + 1 : y;
     passes_.across(readable_row(pixels, static_cast<std::int32_t>(y)),
@@ -125,7 +128,7 @@ const std::uint8_t* Resizer::Memory::readable_row(const Pixels& pixels, std::int
   const std::uint8_t* const end = pixels.data + (pixels.size.height - 1) * pixels.stride +
                                   std::ptrdiff_t{3} * pixels.size.width;
   if (end - in >= static_cast<std::ptrdiff_t>(read_bytes(columns_))) return in;
-  std::uint8_t* const copy = edge_[as_size(row % 2)].room(read_bytes(columns_));
+  std::uint8_t* const copy = edge_.data() + as_size(row % 2) * read_bytes(columns_);
   std::copy_n(in, in_bytes(), copy);
   return copy;
 }
