@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs the headers, the libraries, the emulated runtime, the trace and the package that find_package(penstock)
+# Installs the headers, the libraries, the emulated runtime, the trace, the images and the package that find_package(penstock)
 # finds. The installed tree can be moved: it holds no path of the machine that built it.
 
 include(CMakePackageConfigHelpers)
@@ -22,6 +22,11 @@ if(TARGET penstock_trace)
 endif()
 if(TARGET penstock-trace)
   install(TARGETS penstock-trace)
+endif()
+if(TARGET penstock_images)
+  install(DIRECTORY src/images/include/penstock DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(TARGETS penstock_images EXPORT penstock-images-targets)
+  install(EXPORT penstock-images-targets NAMESPACE penstock:: DESTINATION ${package_dir})
 endif()
 if(PENSTOCK_WITH_CUDA)
   install(TARGETS penstock_penstock penstock_header_only EXPORT penstock-cuda-targets)

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "jpeg_files.hpp"
+#include "needed.hpp"
 #include "support/catch.hpp"
 
 namespace penstock::images {
@@ -187,6 +188,19 @@ TEST_CASE("JpegDecoder: a part at a smaller scale has the pixels of the whole im
     CHECK(region.height <= view.region.height * scale + 2);
     CHECK(region.width <= view.region.width * scale + 2);
     REQUIRE((packed(image.pixels) == cut(all, region)));
+  }
+}
+
+TEST_CASE("JpegDecoder: the scale is the smallest that leaves a pixel for each output pixel",
+          "[images][jpeg_decoder]") {
+  for (int eighths = 1; eighths <= 8; ++eighths) {
+    View view;
+    view.step_y = view.step_x = 8.0 / eighths;
+    CHECK(smallest_eighths(view) == eighths);
+    view.step_y = 100;
+    CHECK(smallest_eighths(view) == eighths);
+    view.step_x -= 1e-9;
+    CHECK(smallest_eighths(view) == std::min(eighths + 1, 8));
   }
 }
 
