@@ -8,10 +8,8 @@
 //   penstock::images::Resizer resize;
 //   const penstock::images::RandomResizedCrop crop{.output = {224, 224}};
 //   std::vector<std::uint8_t> pixels(224 * 224 * 3);
-//   if (!file.empty()) {  // the bytes of a JPEG file
-//     const penstock::images::ImageSize size = decoder.open(file);
-//     resize(decoder.decode(crop(sample.seed, size)), pixels);
-//   }
+//   const penstock::images::ImageSize size = decoder.open(file);  // the bytes of a JPEG file
+//   resize(decoder.decode(crop(sample.seed, size)), pixels);
 //
 // Grey becomes RGB. CMYK and YCCK are taken as Adobe's programs write them (255 is no ink). Colour
 // profiles are not looked at.
