@@ -6,11 +6,11 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
-#include <penstock/detail/mix.hpp>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include "decode_share.hpp"
 #include "decode_team.hpp"
 #include "jpeg_header.hpp"
 
@@ -109,7 +109,7 @@ class HardwareDecoder::Core {
   ImageSize size_of(std::size_t row) const { return rows_[row].size; }
   std::span<const ImageResult> results() const { return std::span(results_).first(rows_.size()); }
   const HardwareStats& stats() const { return stats_; }
-  double share() const { return share_; }
+  double share() const { return share_.value(); }
   bool has_engine() const { return lanes_[0].engine != nullptr; }
   std::string backend() const { return has_engine() ? lanes_[0].engine->name() : "cpu"; }
   const std::string& why_not() const { return why_not_; }
@@ -125,7 +125,6 @@ class HardwareDecoder::Core {
   }
   void inspect(std::size_t row, std::uint64_t seed);
   bool engine_takes(const JpegHeader& header, std::span<const std::byte> file);
-  bool cpu_is_drawn(std::uint64_t seed) const;
   void open_by_cpu(std::size_t row);
   void fail(std::size_t row, const char* why);
   void count(DecodedBy by);
@@ -137,10 +136,9 @@ class HardwareDecoder::Core {
   void decode_by_engine(std::size_t first, std::size_t number);
   void give_back(std::size_t image);
   void decode_by_cpu(std::int64_t task, RowDecoder& decoder);
-  void adapt(std::size_t by_cpu, Clock::time_point begin, Clock::time_point engine_end);
 
   const HardwareOptions options_;
-  double share_;
+  DecodeShare share_;
   std::string why_not_;
   std::vector<Lane> lanes_;
   Lane* lane_ = nullptr;  ///< of the chunk at hand
@@ -230,7 +228,7 @@ void HardwareDecoder::Core::begin(std::span<const JpegItem> items, ImageSize out
 /// Decides who decodes a row, and finds its size.
 void HardwareDecoder::Core::inspect(std::size_t row, std::uint64_t seed) {
   Row& image = rows_[row];
-  if (has_engine() && !cpu_is_drawn(seed)) {
+  if (has_engine() && !share_.draws_cpu(seed)) {
     const auto header = read_jpeg_header(image.file);
     if (header && engine_takes(*header, image.file)) {
       image.size = header->size;
@@ -242,13 +240,6 @@ void HardwareDecoder::Core::inspect(std::size_t row, std::uint64_t seed) {
       options_.totals->refused.fetch_add(1, std::memory_order_relaxed);
   }
   open_by_cpu(row);
-}
-
-bool HardwareDecoder::Core::cpu_is_drawn(std::uint64_t seed) const {
-  if (share_ <= 0) return false;
-  // Other bits than those that crops draw with the same seed.
-  const std::uint64_t bits = penstock::detail::mix64(seed ^ 0x6a70'6567'2d73'706c);
-  return static_cast<double>(bits >> 11) * 0x1p-53 < share_;
 }
 
 bool HardwareDecoder::Core::engine_takes(const JpegHeader& header,
@@ -402,7 +393,9 @@ void HardwareDecoder::Core::decode(const std::stop_token& stop) {
     engine_end = Clock::now();
   }
   for (const std::size_t row : cpu_rows_) count(results_[row].by);
-  if (options_.adapt_share) adapt(cpu_rows_.size(), begin, engine_end);
+  if (options_.adapt_share && !images_.empty())
+    share_.adapt({cpu_rows_.size(), team_.finished_at() - begin},
+                 {images_.size(), engine_end - begin});
 }
 
 /// If the engine gives a batch back, each half is tried: the images that it cannot decode remain.
@@ -443,24 +436,6 @@ void HardwareDecoder::Core::decode_by_cpu(std::int64_t task, RowDecoder& decoder
   } catch (const std::exception& error) {
     fail(row, error.what());
   }
-}
-
-/// Moves the share towards that with which both decoders take the same time.
-void HardwareDecoder::Core::adapt(std::size_t by_cpu, Clock::time_point begin,
-                                  Clock::time_point engine_end) {
-  constexpr std::size_t kEnough = 4;  // images, to measure a rate with
-  const std::chrono::duration<double> cpu = team_.finished_at() - begin,
-                                      engine = engine_end - begin;
-  if (!has_engine() || images_.size() < kEnough) return;
-  constexpr double kLeast = 0.02, kMost = 0.9, kStep = 0.2;  // Both rates stay measurable.
-  if (by_cpu < kEnough || cpu.count() <= 0 || engine.count() <= 0) {
-    share_ = std::max(share_, kLeast);
-    return;
-  }
-  const double cpu_rate = static_cast<double>(by_cpu) / cpu.count();
-  const double engine_rate = static_cast<double>(images_.size()) / engine.count();
-  share_ += kStep * (cpu_rate / (cpu_rate + engine_rate) - share_);
-  share_ = std::clamp(share_, kLeast, kMost);
 }
 
 // ---- HardwareDecoder ----------------------------------------------------------------------------
