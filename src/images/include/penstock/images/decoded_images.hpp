@@ -66,12 +66,11 @@ Layout<DecodedImages> decoded_images_layout(std::int64_t batch_size, ImageSize o
 template <OutputElement T>
 Layout<Images<T>> images_layout(std::int64_t batch_size, const OutputFormat& format) {
   detail::check_format<T>(format);
-  const std::int64_t height = format.size.height, width = format.size.width;
+  const int height = format.size.height, width = format.size.width, channels = format.channels;
+  const bool nhwc = format.order == PixelOrder::nhwc;
   Layout<Images<T>> layout(batch_size);
-  if (format.order == PixelOrder::nhwc)
-    layout.field(&Images<T>::pixels, {height, width, format.channels});
-  else
-    layout.field(&Images<T>::pixels, {format.channels, height, width});
+  layout.field(&Images<T>::pixels,
+               {nhwc ? height : channels, nhwc ? width : height, nhwc ? channels : width});
   layout.field(&Images<T>::labels, {});
   return layout;
 }

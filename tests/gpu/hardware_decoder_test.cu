@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// HardwareDecoder over nvJPEG's hardware backend: the same images by both decoders, what the
+// engines refuse, and that nothing is allocated after warm-up.
+
+#include <penstock/images/hardware_decoder.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <penstock/images/crop.hpp>
+#include <string>
+#include <vector>
+
+#include "jpeg_samples.hpp"
+#include "support/catch.hpp"
+#include "support/handles.hpp"
+#include "support/memory.hpp"
+
+namespace penstock::images {
+namespace {
+
+using namespace penstock::test;
+using namespace penstock::images::test;
+
+constexpr ImageSize kOutput{64, 72};
+constexpr std::size_t kValues = 64 * 72 * 3;
+
+/// Without scaled decoding on the CPU, which is another filter.
+HardwareOptions gpu_options() {
+  HardwareOptions options{
+      .cpu_threads = 2, .engine = {.batch = 64, .image = {400, 400}}, .require_engine = true};
+  options.cpu.scaled_dct = false;
+  return options;
+}
+
+/// A batch in bytes, and who decoded what.
+struct Batch {
+  std::vector<std::uint8_t> pixels;
+  std::vector<DecodedBy> by;
+};
+Batch decoded(HardwareDecoder& decoder, const std::vector<Bytes>& files) {
+  std::vector<JpegItem> items;
+  for (const Bytes& file : files) items.push_back({file, 100 + items.size()});
+  const TestStream stream;
+  const DeviceMemory<std::uint8_t> out(items.size() * kValues);
+  fill_async(out, 99, stream);
+  Batch batch;
+  for (const ImageResult& result :
+       decoder.decode(items, RandomResizedCrop{.output = kOutput}, OutputFormat{.size = kOutput},
+                      out.data(), stream))
+    batch.by.push_back(result.by);
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  batch.pixels = out.read();
+  return batch;
+}
+
+struct Difference {
+  double mean = 0;
+  int largest = 0;
+};
+Difference difference(const Batch& a, const Batch& b, std::size_t row) {
+  Difference result;
+  for (std::size_t i = row * kValues; i < (row + 1) * kValues; ++i) {
+    const int one = std::abs(a.pixels[i] - b.pixels[i]);
+    result.mean += one / static_cast<double>(kValues);
+    result.largest = std::max(result.largest, one);
+  }
+  return result;
+}
+
+TEST_CASE("nvJPEG and libjpeg: the same images", "[images][nvjpeg]") {
+  const auto files = smooth_files(64);
+  HardwareOptions options = gpu_options();
+  HardwareDecoder hardware(options);
+  options.cpu_share = 1;
+  HardwareDecoder cpu(options);
+  CHECK(hardware.backend() == "nvjpeg");
+  const Batch by_hardware = decoded(hardware, files), by_cpu = decoded(cpu, files);
+  CHECK(by_hardware.by == std::vector<DecodedBy>(64, DecodedBy::hardware));
+  CHECK(by_cpu.by == std::vector<DecodedBy>(64, DecodedBy::cpu));
+  for (std::size_t row = 0; row < 64; ++row) {
+    INFO("row " << row);
+    const Difference found = difference(by_hardware, by_cpu, row);
+    CHECK(found.mean < 1.5);
+    CHECK(found.largest < 12);
+  }
+}
+
+TEST_CASE("nvJPEG: what the engines refuse is decoded by the CPU", "[images][nvjpeg]") {
+  auto files = smooth_files(24);
+  files[2] = progressive_file();
+  files[5] = cmyk_file();
+  files[9] = file_411();
+  files[14] = Bytes(files[14].begin(), files[14].begin() + 700);
+  HardwareOptions options = gpu_options();
+  HardwareDecoder hardware(options);
+  options.cpu_share = 1;
+  HardwareDecoder cpu(options);
+  const Batch by_hardware = decoded(hardware, files), by_cpu = decoded(cpu, files);
+  for (std::size_t row = 0; row < 24; ++row) {
+    INFO("row " << row);
+    const bool refused = row == 2 || row == 5 || row == 9;
+    CHECK(by_hardware.by[row] == (row == 14 ? DecodedBy::nobody
+                                  : refused ? DecodedBy::cpu
+                                            : DecodedBy::hardware));
+    CHECK(difference(by_hardware, by_cpu, row).mean < 1.5);
+    if (refused) CHECK(difference(by_hardware, by_cpu, row).largest == 0);
+  }
+  CHECK(hardware.stats().refused == 4);
+  CHECK(hardware.stats().failed == 1);
+}
+
+TEST_CASE("nvJPEG: damage within an image leaves the others as they are", "[images][nvjpeg]") {
+  auto files = smooth_files(16);
+  HardwareDecoder decoder(gpu_options());
+  const Batch good = decoded(decoder, files);
+  files[6] = damaged(files[6]);
+  const Batch changed = decoded(decoder, files);
+  for (std::size_t row = 0; row < 16; ++row)
+    if (row != 6) CHECK(difference(good, changed, row).largest == 0);
+}
+
+TEST_CASE("nvJPEG allocates nothing after warm-up", "[images][nvjpeg]") {
+  const auto files = smooth_files(64);
+  HardwareDecoder decoder(gpu_options());
+  for (int i = 0; i < 4; ++i) decoded(decoder, files);  // each lane twice
+  const EngineMemoryStats before = nvjpeg_memory();
+  CHECK(before.device_allocations > 0);
+  for (int i = 0; i < 20; ++i) decoded(decoder, files);
+  const EngineMemoryStats after = nvjpeg_memory();
+  CHECK(after.device_allocations == before.device_allocations);
+  CHECK(after.pinned_allocations == before.pinned_allocations);
+}
+
+TEST_CASE("nvJPEG: batches of every size, one behind the other", "[images][nvjpeg]") {
+  const auto files = smooth_files(64);
+  HardwareDecoder decoder(gpu_options());
+  const Batch all = decoded(decoder, files);
+  for (const std::size_t size : {1, 2, 7, 33, 64, 5}) {
+    const Batch some = decoded(decoder, {files.begin(), files.begin() + static_cast<long>(size)});
+    CHECK(std::equal(some.pixels.begin(), some.pixels.end(), all.pixels.begin()));
+  }
+  CHECK(decoder.stats().cpu == 0);
+}
+
+}  // namespace
+}  // namespace penstock::images
