@@ -133,6 +133,7 @@ class HardwareDecoder::Core {
   Range next_fitting() const;
   void lay_out(const Range& range);
   void decode(const std::stop_token& stop);
+  void hand_over(std::size_t rows, cudaStream_t stream);
   void decode_by_engine(std::size_t first, std::size_t number);
   void give_back(std::size_t image);
   void decode_by_cpu(std::int64_t task, RowDecoder& decoder);
@@ -350,13 +351,23 @@ bool HardwareDecoder::Core::next(Chunk& chunk, cudaStream_t stream, const std::s
   turn_ = (turn_ + 1) % lanes_.size();
   lane_->free.synchronize();
   lay_out(range);
+  const std::size_t rows = range.last - range.first;
   try {
     decode(stop);
+    hand_over(rows, stream);
   } catch (...) {
-    cudaStreamSynchronize(lane_->stream.get());  // Nobody records that the lane is in use.
+    cudaStreamSynchronize(lane_->stream.get());  // Nothing else says that the lane is in use.
     throw;
   }
-  const std::size_t rows = range.last - range.first;
+  chunk = {{reinterpret_cast<const std::uint8_t*>(lane_->device.get()), 0,
+            reinterpret_cast<const ImageGeometry*>(lane_->device.get()),
+            static_cast<std::int64_t>(rows)},
+           static_cast<std::int64_t>(range.first)};
+  return true;
+}
+
+/// Copies geometry and the CPU's images behind the engine's work, and lets `stream` wait for it.
+void HardwareDecoder::Core::hand_over(std::size_t rows, cudaStream_t stream) {
   const std::size_t bytes = cpu_rows_.empty() ? rows * sizeof(ImageGeometry)
                                               : geometry_bytes() + cpu_rows_.size() * room_;
   penstock::detail::check(cudaMemcpyAsync(lane_->device.get(), lane_->staging.get(), bytes,
@@ -365,11 +376,6 @@ bool HardwareDecoder::Core::next(Chunk& chunk, cudaStream_t stream, const std::s
   lane_->ready.record(lane_->stream.get());
   lane_->ready.make_wait(stream);
   lane_->free.record(stream);  // In case that no kernel follows.
-  chunk = {{reinterpret_cast<const std::uint8_t*>(lane_->device.get()), 0,
-            reinterpret_cast<const ImageGeometry*>(lane_->device.get()),
-            static_cast<std::int64_t>(rows)},
-           static_cast<std::int64_t>(range.first)};
-  return true;
 }
 
 // ---- Decoding -----------------------------------------------------------------------------------

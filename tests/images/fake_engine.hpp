@@ -51,18 +51,25 @@ class FakeEngine final : public JpegEngine {
     for (const Image& image : images) good = good && all_.decodes(image.file);
     if (all_.delay.count() > 0) std::this_thread::sleep_for(all_.delay);
     const std::vector<Image> batch(images.begin(), images.end());
-    // Some of them even if the batch fails, and it is busy until then.
-    for_each(stream, std::ssize(batch), [batch, good, busy = busy_](std::int64_t i) {
-      const Image& image = batch[static_cast<std::size_t>(i)];
-      const auto last = i + 1 == std::ssize(batch);
-      if (good || !last) write(image);
-      if (last) *busy = false;
-    });
+    try {
+      queue(batch, good, stream);
+    } catch (...) {
+      *busy_ = false;
+      throw;
+    }
     if (good) all_.images += static_cast<int>(images.size());
     return good;
   }
 
  private:
+  void queue(const std::vector<Image>& batch, bool good, cudaStream_t stream) {
+    // Some of them even if the batch fails, and it is busy until then.
+    for_each(stream, std::ssize(batch), [batch, good, busy = busy_](std::int64_t i) {
+      const bool last = i + 1 == std::ssize(batch);
+      if (good || !last) write(batch[static_cast<std::size_t>(i)]);
+      if (last) *busy = false;
+    });
+  }
   static void write(const Image& image) {
     const DecodedFile file = decode_all(Bytes(image.file.begin(), image.file.end()));
     const std::size_t row = static_cast<std::size_t>(file.width) * 3;

@@ -356,6 +356,31 @@ TEST_CASE("HardwareDecoder allocates nothing after the first batch", "[images][h
   REQUIRE_CUDA(cudaStreamSynchronize(stream));
 }
 
+TEST_CASE("HardwareDecoder: after a failed CUDA call the next batch is right",
+          "[images][hardware_decoder]") {
+  FakeEngines engines;
+  HardwareDecoder decoder(exact_options(1), make_fake(engines));
+  auto files = good_files(5);
+  files[2] = progressive_file();
+  const auto items = items_of(files);
+  const TestStream stream;
+  const DeviceMemory<std::uint8_t> out(5 * kValues);
+  int failures = 0;
+  for (std::uint64_t nth = 1; nth <= 30; ++nth) {
+    emulation::fail_call("*", cudaErrorUnknown, nth);
+    try {
+      decoder.decode(items, kCrop, kFormat, out.data(), stream);
+    } catch (const CudaError&) {
+      ++failures;
+    }
+    for (int call = 0; call < 30; ++call) static_cast<void>(cudaSetDevice(0));  // if none failed
+    cudaGetLastError();
+    CHECK(Batch(decoder, items).all_right());
+  }
+  CHECK(failures >= 6);
+  CHECK(engines.called_while_busy == 0);
+}
+
 TEST_CASE("HardwareDecoder: stop reaches the CPU's decoders", "[images][hardware_decoder]") {
   FakeEngines engines;
   HardwareDecoder decoder(exact_options(), make_fake(engines));
