@@ -5,9 +5,9 @@
 // and the program penstock-pack make it.
 //
 //   const penstock::PackedFile images("imagenet-train.pack");
-//   std::vector<std::byte> scratch;                                   // one for each thread
-//   std::span<const std::byte> jpeg = images.read(ticket.samples[i], scratch);
-//   std::int32_t label = images.label(ticket.samples[i]);
+//   std::vector<std::byte> scratch;                                      // one for each thread
+//   std::span<const std::byte> jpeg = images.read(i, scratch);
+//   std::int32_t label = images.label(i);
 //
 // The records lie one behind the other in the order of their numbers, so that neighbours are read
 // together (SamplerOptions::block); the index is behind them. docs/packed-file.md has the format.

@@ -3,6 +3,7 @@
 
 // PackedFileWriter: makes the file that PackedFile reads.
 //
+//   const penstock::FileFolder images("imagenet/train");
 //   penstock::PackedFileWriter pack("imagenet-train.pack");
 //   for (std::uint64_t i = pack.size(); i < images.size(); ++i)     // from where it was interrupted
 //     pack.append(images.read(i, scratch), images.label(i), images.name(i));

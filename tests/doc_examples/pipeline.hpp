@@ -11,12 +11,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "../support/tar_writer.hpp"
 
 namespace {
 
@@ -57,6 +60,27 @@ struct WriteFiles {
   WriteFiles() {
     for (const char* name : {"data_batch_1.bin", "data_batch_2.bin"})
       std::ofstream(name, std::ios::binary) << std::string(300 * 3073, '\7');
+    write_stores();
+  }
+
+  /// The data sets of the stores' examples: a folder of two classes, two tar shards, a packed file.
+  static void write_stores() {
+    for (const std::string name : {"imagenet/train/cat/1.jpg", "imagenet/train/dog/2.jpg"}) {
+      std::filesystem::create_directories(std::filesystem::path(name).parent_path());
+      std::ofstream(name, std::ios::binary) << "a picture";
+    }
+    for (const char* shard : {"train-0000.tar", "train-0001.tar"})
+      penstock::test::TarWriter()
+          .add("000017.jpg", "a picture")
+          .add("000017.cls", "3")
+          .add("000017.json", "{}")
+          .save(shard);
+    const penstock::FileFolder images("imagenet/train");
+    std::vector<std::byte> scratch;
+    penstock::PackedFileWriter pack("imagenet-train.pack");
+    for (std::uint64_t i = pack.size(); i < images.size(); ++i)
+      pack.append(images.read(i, scratch), images.label(i), images.name(i));
+    pack.finish();
   }
 } const files_are_there;
 
