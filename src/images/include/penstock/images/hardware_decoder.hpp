@@ -4,7 +4,9 @@
 // HardwareDecoder: JPEG files to a batch in device memory, by the GPU's JPEG engines and, for what
 // these refuse and for a share that you choose, by threads of the CPU. For on_device sources:
 //
-//   penstock::on_device(penstock::per_worker([&] {
+//   namespace images = penstock::images;
+//   const images::OutputFormat format{.size = {224, 224}};
+//   auto source = penstock::on_device(penstock::per_worker([&] {
 //     return [&, decoder = images::HardwareDecoder(), items = std::vector<images::JpegItem>()](
 //                const penstock::Ticket& ticket, Batch& batch, cudaStream_t stream) mutable {
 //       items.clear();
@@ -14,14 +16,13 @@
 //            decoder.decode(items, crop, format, batch.pixels.data_handle(), stream))
 //         if (image.by == images::DecodedBy::nobody) throw images::ImageError(image.error);
 //     };
-//   }))
+//   }));
 //
-// The route of a batch, on the worker's thread:
-//
-//   headers -> who decodes which image -> files to pinned memory
-//     |- the engine decodes its images to device memory, whole: the call blocks
-//     |- meanwhile threads decode the CPU's images to pinned memory, the crop only
-//     then: one copy of geometry and CPU's images, and one kernel (resize_batch) over all
+// The route of a batch: the worker reads the headers, decides who decodes which image, and copies
+// files to pinned memory. The engine decodes its images to device memory, whole; that call blocks.
+// Meanwhile threads decode the CPU's images to pinned memory, the crops only, and the worker helps
+// when it is back. One copy brings these and the geometry of all; one kernel (resize_batch) makes
+// the outputs.
 //
 // So both decoders work on one batch at a time and its rows need no second order: a worker that
 // waits for the engine has nothing else to do, and its threads use that time. Several workers keep

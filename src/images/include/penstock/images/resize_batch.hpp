@@ -8,7 +8,7 @@
 //                                         .channels = 4,  // the fourth is zero
 //                                         .mean = {0.485f, 0.456f, 0.406f},
 //                                         .standard_deviation = {0.229f, 0.224f, 0.225f}};
-//   penstock::images::resize_batch(stream, images, format, out);   // __half* out
+//   penstock::images::resize_batch(stream, images, format, out);   // float* out
 //
 // Compiled by nvcc this is a kernel, compiled by a C++ compiler a host function over
 // penstock::emulated (see launch.hpp); the arithmetic is the same.
