@@ -20,6 +20,7 @@
 
 #include "support/allocations.hpp"
 #include "support/catch.hpp"
+#include "support/files.hpp"
 #include "support/sanitized.hpp"
 #include "support/temporary_directory.hpp"
 #include "support/thrown.hpp"
@@ -28,22 +29,15 @@ namespace penstock {
 namespace {
 
 namespace fs = std::filesystem;
+using test::as_text;
 using test::Mentions;
 using test::TemporaryDirectory;
 using test::thrown;
-
-void write(const fs::path& path, std::string_view bytes) {
-  fs::create_directories(path.parent_path());
-  std::ofstream(path, std::ios::binary) << bytes;
-}
-
-std::string text(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
+using test::write_file;
 
 std::string content(const FileFolder& files, std::uint64_t index) {
   std::vector<std::byte> scratch;
-  return text(files.read(index, scratch));
+  return as_text(files.read(index, scratch));
 }
 
 std::vector<std::string> names(const FileFolder& files) {
@@ -59,12 +53,12 @@ std::vector<std::int32_t> labels(const FileFolder& files) {
 }
 
 /// A folder of two classes, each file of which contains its name.
-struct Images {
-  Images() {
+struct ImageFolder {
+  ImageFolder() {
     for (const char* name : {"cat/b.jpg", "cat/a.JPEG", "bird/9.png", "bird/10.png"})
-      write(folder / name, fs::path(name).filename().string());
-    write(folder / "cat/notes.txt", "no image");
-    write(folder / "labels.csv", "no class");
+      write_file(folder / name, fs::path(name).filename().string());
+    write_file(folder / "cat/notes.txt", "no image");
+    write_file(folder / "labels.csv", "no class");
   }
   const TemporaryDirectory directory;
   const fs::path folder = directory / "images";
@@ -72,7 +66,7 @@ struct Images {
 
 TEST_CASE("FileFolder has a class for each directory, and a sample for each image in it",
           "[file_folder]") {
-  const Images images;
+  const ImageFolder images;
   const FileFolder files(images.folder);
   CHECK(files.size() == 4);
   CHECK(files.classes() == std::vector<std::string>{"bird", "cat"});
@@ -89,7 +83,7 @@ TEST_CASE("FileFolder numbers files below a class as ImageFolder does: by direct
   const TemporaryDirectory directory;
   const fs::path folder = directory / "f";
   for (const char* name : {"c/z.jpg", "c/a/x.jpg", "c/a-b/x.jpg", "c/a/b/x.jpg", "c/b.jpg"})
-    write(folder / name, "x");
+    write_file(folder / name, "x");
   CHECK(names(FileFolder(folder)) == std::vector<std::string>{"f/c/b.jpg", "f/c/z.jpg",
                                                               "f/c/a/x.jpg", "f/c/a-b/x.jpg",
                                                               "f/c/a/b/x.jpg"});
@@ -97,28 +91,28 @@ TEST_CASE("FileFolder numbers files below a class as ImageFolder does: by direct
 
 TEST_CASE("FileFolder takes the extensions that it is told, in letters of either case",
           "[file_folder]") {
-  const Images images;
-  write(images.folder / "bird/a.TXT", "x");
+  const ImageFolder images;
+  write_file(images.folder / "bird/a.TXT", "x");
   CHECK(names(FileFolder(images.folder, {".Txt"})) ==
         std::vector<std::string>{"images/bird/a.TXT", "images/cat/notes.txt"});
   CHECK(FileFolder(images.folder, {""}).size() == 6);
   for (const char* name : {"a.ppm", "a.bmp", "a.pgm", "a.tif", "a.tiff", "a.webp", ".jpg"})
-    write(images.folder / "cat" / name, "x");
+    write_file(images.folder / "cat" / name, "x");
   CHECK(FileFolder(images.folder).size() == 4 + 7);
 }
 
 TEST_CASE("FileFolder reads into scratch memory, which only grows", "[file_folder]") {
   const TemporaryDirectory directory;
-  write(directory / "f/c/a.jpg", std::string(5000, 'a'));
-  write(directory / "f/c/b.jpg", "bb");
+  write_file(directory / "f/c/a.jpg", std::string(5000, 'a'));
+  write_file(directory / "f/c/b.jpg", "bb");
   const FileFolder files(directory / "f");
   std::vector<std::byte> scratch;
-  CHECK(text(files.read(0, scratch)) == std::string(5000, 'a'));
+  CHECK(as_text(files.read(0, scratch)) == std::string(5000, 'a'));
   const std::byte* const memory = scratch.data();
   const std::uint64_t before = test::allocations_of_this_thread();
   const std::span<const std::byte> read = files.read(1, scratch);
   const std::uint64_t allocated = test::allocations_of_this_thread() - before;
-  CHECK(text(read) == "bb");
+  CHECK(as_text(read) == "bb");
   CHECK(read.data() == memory);
   CHECK(scratch.size() == 5000);
   CHECK(allocated == 0);
@@ -127,7 +121,8 @@ TEST_CASE("FileFolder reads into scratch memory, which only grows", "[file_folde
 TEST_CASE("FileFolder may be read by many threads", "[file_folder]") {
   const TemporaryDirectory directory;
   for (int i = 0; i < 50; ++i)
-    write(directory / "f/c" / (std::to_string(i) + ".jpg"), std::string(100, static_cast<char>(i)));
+    write_file(directory / "f/c" / (std::to_string(i) + ".jpg"),
+               std::string(100, static_cast<char>(i)));
   const FileFolder files(directory / "f");
   std::vector<int> wrong(4);
   std::vector<std::thread> threads;
@@ -145,7 +140,7 @@ TEST_CASE("FileFolder may be read by many threads", "[file_folder]") {
 }
 
 TEST_CASE("FileFolder is still read after the current directory has changed", "[file_folder]") {
-  const Images images;
+  const ImageFolder images;
   const fs::path before = fs::current_path();
   fs::current_path(images.folder.parent_path());
   const FileFolder files("images"), listed = FileFolder::from_files({"images/cat/b.jpg"});
@@ -158,10 +153,11 @@ TEST_CASE("FileFolder is still read after the current directory has changed", "[
 // ---- Lists --------------------------------------------------------------------------------------
 
 TEST_CASE("FileFolder reads a list of files and labels", "[file_folder]") {
-  const Images images;
+  const ImageFolder images;
   const fs::path list = images.folder / "list.txt";
   const std::string absolute = (images.folder / "cat/a.JPEG").string();
-  write(list, "# a comment\ncat/b.jpg\t7\r\n\nbird/9.png\n" + absolute + "\t-3\n./labels.csv\t0");
+  write_file(list,
+             "# a comment\ncat/b.jpg\t7\r\n\nbird/9.png\n" + absolute + "\t-3\n./labels.csv\t0");
   const FileFolder files = FileFolder::from_list(list);
   CHECK(names(files) == std::vector<std::string>{"images/cat/b.jpg", "images/bird/9.png", absolute,
                                                  "images/labels.csv"});
@@ -173,7 +169,7 @@ TEST_CASE("FileFolder reads a list of files and labels", "[file_folder]") {
 }
 
 TEST_CASE("FileFolder takes files in the order in which they are given", "[file_folder]") {
-  const Images images;
+  const ImageFolder images;
   const fs::path a = images.folder / "cat/b.jpg", b = images.folder / "bird/9.png";
   const FileFolder files = FileFolder::from_files({b, a, b}, {5, 6, 7});
   CHECK(names(files) == std::vector<std::string>{b, a, b});
@@ -190,9 +186,9 @@ TEST_CASE("FileFolder takes files in the order in which they are given", "[file_
 }
 
 TEST_CASE("a list that FileFolder saves brings the same folder back", "[file_folder]") {
-  const Images images;
-  write(images.folder / "#odd/#1\t2.jpg", "odd");
-  write(images.folder / "cat/\xFF.jpg", "no UTF-8");
+  const ImageFolder images;
+  write_file(images.folder / "#odd/#1\t2.jpg", "odd");
+  write_file(images.folder / "cat/\xFF.jpg", "no UTF-8");
   const FileFolder files(images.folder);
   const fs::path list = images.directory / "index.txt";
   files.save_list(list);
@@ -206,12 +202,12 @@ TEST_CASE("a list that FileFolder saves brings the same folder back", "[file_fol
 }
 
 TEST_CASE("a list that cannot be saved is an error, and leaves nothing", "[file_folder]") {
-  const Images images;
+  const ImageFolder images;
   const auto failure = [&](const fs::path& list) {
     return thrown<StoreError>([&] { FileFolder(images.folder).save_list(list); });
   };
   CHECK_THAT(failure(images.directory / "missing/list"), Mentions("missing/list: cannot create"));
-  write(images.folder / "cat/a\nb.jpg", "x");
+  write_file(images.folder / "cat/a\nb.jpg", "x");
   CHECK_THAT(failure(images.directory / "list"),
              Mentions("cat/a\\x0Ab.jpg: a name with a line break"));
   CHECK(std::distance(fs::directory_iterator(images.directory / ""), {}) == 1);
@@ -220,7 +216,7 @@ TEST_CASE("a list that cannot be saved is an error, and leaves nothing", "[file_
 TEST_CASE("FileFolder names the line of a list that is none", "[file_folder]") {
   const TemporaryDirectory directory;
   const auto failure = [&](std::string_view list) {
-    write(directory / "list", list);
+    write_file(directory / "list", list);
     return thrown<StoreError>([&] { FileFolder::from_list(directory / "list"); });
   };
   CHECK_THAT(failure("a.jpg\t1\nb.jpg\tdog\n"), Mentions("list: line 2, \"b.jpg\\x09dog\", must"));
@@ -241,7 +237,7 @@ TEST_CASE("lines of a list may be longer than the buffer that they are read into
           "[file_folder]") {
   const TemporaryDirectory directory;
   const std::string longest(3 << 20, 'x');
-  write(directory / "list", "a\n" + longest + "\nb\n" + longest);
+  write_file(directory / "list", "a\n" + longest + "\nb\n" + longest);
   const FileFolder files = FileFolder::from_list(directory / "list", "/f");
   REQUIRE(files.size() == 4);
   CHECK(files.name(1) == "f/" + longest);
@@ -270,7 +266,7 @@ TEST_CASE("a sample of FileFolder takes 40 bytes and its name at most", "[file_f
 
 // ---- What is wrong ------------------------------------------------------------------------------
 
-std::string failure(const fs::path& folder) {
+std::string folder_failure(const fs::path& folder) {
   return thrown<StoreError>([&] { FileFolder{folder}; });
 }
 
@@ -278,35 +274,36 @@ TEST_CASE("FileFolder names what it cannot list", "[file_folder]") {
   const TemporaryDirectory directory;
   const fs::path folder = directory / "f";
   SECTION("a folder that is missing") {
-    CHECK_THAT(failure(folder), Mentions("f: cannot list: No such file"));
+    CHECK_THAT(folder_failure(folder), Mentions("f: cannot list: No such file"));
   }
   SECTION("a file") {
-    write(folder, "x");
-    CHECK_THAT(failure(folder), Mentions("f: cannot list: Not a directory"));
+    write_file(folder, "x");
+    CHECK_THAT(folder_failure(folder), Mentions("f: cannot list: Not a directory"));
   }
   SECTION("an empty folder, and one of files alone") {
     fs::create_directories(folder);
-    CHECK_THAT(failure(folder), Mentions("no directory in it"));
-    write(folder / "a.jpg", "x");
-    CHECK_THAT(failure(folder), Mentions("no directory in it") && Mentions("from_list"));
+    CHECK_THAT(folder_failure(folder), Mentions("no directory in it"));
+    write_file(folder / "a.jpg", "x");
+    CHECK_THAT(folder_failure(folder), Mentions("no directory in it") && Mentions("from_list"));
   }
   SECTION("a class without files") {
-    write(folder / "a/a.jpg", "x");
-    write(folder / "b/deep/b.txt", "x");
-    CHECK_THAT(failure(folder), Mentions("f/b: a class without files") && Mentions(".jpg, .jpeg"));
+    write_file(folder / "a/a.jpg", "x");
+    write_file(folder / "b/deep/b.txt", "x");
+    CHECK_THAT(folder_failure(folder),
+               Mentions("f/b: a class without files") && Mentions(".jpg, .jpeg"));
   }
   SECTION("a directory that may not be read") {
-    write(folder / "a/a.jpg", "x");
-    write(folder / "a/closed/b.jpg", "x");
+    write_file(folder / "a/a.jpg", "x");
+    write_file(folder / "a/closed/b.jpg", "x");
     REQUIRE(::chmod((folder / "a/closed").c_str(), 0) == 0);
     if (::geteuid() != 0)  // Root may read everything.
-      CHECK_THAT(failure(folder), Mentions("a/closed: cannot list: Permission denied"));
+      CHECK_THAT(folder_failure(folder), Mentions("a/closed: cannot list: Permission denied"));
     REQUIRE(::chmod((folder / "a/closed").c_str(), 0700) == 0);
   }
 }
 
 TEST_CASE("FileFolder follows links, and names one that leads back", "[file_folder]") {
-  const Images images;
+  const ImageFolder images;
   SECTION("to a class, a directory and a file") {
     fs::create_directory_symlink("cat", images.folder / "dog");
     fs::create_directory_symlink("../bird", images.folder / "cat/below");
@@ -318,19 +315,20 @@ TEST_CASE("FileFolder follows links, and names one that leads back", "[file_fold
   }
   SECTION("to the directory above") {
     fs::create_directory_symlink("..", images.folder / "cat/up");
-    CHECK_THAT(failure(images.folder), Mentions("images/cat/up: a loop of links"));
+    CHECK_THAT(folder_failure(images.folder), Mentions("images/cat/up: a loop of links"));
   }
   SECTION("to itself") {
     fs::create_directory_symlink(".", images.folder / "cat/here");
-    CHECK_THAT(failure(images.folder), Mentions("images/cat/here: a loop of links"));
+    CHECK_THAT(folder_failure(images.folder), Mentions("images/cat/here: a loop of links"));
     fs::remove(images.folder / "cat/here");
     fs::create_symlink("own", images.folder / "cat/own");
-    CHECK_THAT(failure(images.folder), Mentions("images/cat/own: cannot list: Too many levels"));
+    CHECK_THAT(folder_failure(images.folder),
+               Mentions("images/cat/own: cannot list: Too many levels"));
   }
   SECTION("two classes to each other") {
     fs::create_directory_symlink("../bird", images.folder / "cat/to");
     fs::create_directory_symlink("../cat", images.folder / "bird/fro");
-    CHECK_THAT(failure(images.folder), Mentions("images/bird/fro/to: a loop of links"));
+    CHECK_THAT(folder_failure(images.folder), Mentions("images/bird/fro/to: a loop of links"));
   }
   SECTION("to nothing: the sample is an error") {
     fs::create_symlink("nowhere", images.folder / "bird/a.jpg");
@@ -344,7 +342,7 @@ TEST_CASE("FileFolder follows links, and names one that leads back", "[file_fold
 TEST_CASE("FileFolder takes names that are no UTF-8; messages show their bytes", "[file_folder]") {
   const TemporaryDirectory directory;
   const std::string name = "f/c\xC3\xA4t/\xFF\x01.jpg";
-  write(directory / name.c_str(), "bytes");
+  write_file(directory / name.c_str(), "bytes");
   const FileFolder files(directory / "f");
   CHECK(files.name(0) == name);
   CHECK(content(files, 0) == "bytes");
@@ -360,7 +358,7 @@ TEST_CASE("FileFolder takes names that are no UTF-8; messages show their bytes",
 }
 
 TEST_CASE("a file that cannot be read is an error that names it and its sample", "[file_folder]") {
-  const Images images;
+  const ImageFolder images;
   const fs::path path = images.folder / "cat/b.jpg";  // sample 3
   const FileFolder files(images.folder);
   std::string why;
@@ -394,7 +392,7 @@ TEST_CASE("a file that cannot be read is an error that names it and its sample",
 }
 
 TEST_CASE("FileFolder has no samples but its own", "[file_folder]") {
-  const Images images;
+  const ImageFolder images;
   const FileFolder files(images.folder);
   std::vector<std::byte> scratch;
   for (const std::uint64_t i : {std::uint64_t{4}, std::numeric_limits<std::uint64_t>::max()}) {

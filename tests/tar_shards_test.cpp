@@ -19,6 +19,7 @@
 
 #include "support/allocations.hpp"
 #include "support/catch.hpp"
+#include "support/files.hpp"
 #include "support/tar_writer.hpp"
 #include "support/temporary_directory.hpp"
 #include "support/thrown.hpp"
@@ -27,29 +28,21 @@ namespace penstock {
 namespace {
 
 namespace fs = std::filesystem;
+using test::as_text;
 using test::Mentions;
+using test::read_file;
 using test::TarWriter;
 using test::TemporaryDirectory;
 using test::thrown;
+using test::write_file;
 
-void write(const fs::path& path, std::string_view bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
-}
-std::string read_whole(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-std::string text(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
 std::string content(const TarShards& shards, std::uint64_t index) {
   std::vector<std::byte> scratch;
-  return text(shards.read(index, scratch));
+  return as_text(shards.read(index, scratch));
 }
 std::string content(const TarShards& shards, std::uint64_t index, std::string_view extension) {
   std::vector<std::byte> scratch;
-  return text(shards.read(index, extension, scratch));
+  return as_text(shards.read(index, extension, scratch));
 }
 
 std::vector<std::string> names(const TarShards& shards) {
@@ -59,7 +52,7 @@ std::vector<std::string> names(const TarShards& shards) {
 }
 
 /// What the constructor throws for one shard.
-std::string failure(const fs::path& shard, TarShardsOptions options = {}) {
+std::string shard_failure(const fs::path& shard, TarShardsOptions options = {}) {
   return thrown<StoreError>([&] { TarShards({shard}, options); });
 }
 
@@ -227,7 +220,7 @@ TEST_CASE("TarShards may be read by many threads", "[tar_shards]") {
     threads.emplace_back([&, t] {
       std::vector<std::byte> scratch;
       for (std::uint64_t i = 0; i < shards.size(); ++i) {
-        wrong[t] += text(shards.read(i, scratch)).ends_with("jdir/" + std::to_string(i)) ? 0 : 1;
+        wrong[t] += as_text(shards.read(i, scratch)).ends_with("jdir/" + std::to_string(i)) ? 0 : 1;
         wrong[t] += shards.label(i) == static_cast<std::int32_t>(i % 10) ? 0 : 1;
       }
     });
@@ -290,7 +283,7 @@ TEST_CASE("an index has the bytes that wds2idx writes", "[tar_shards]") {
                         .add("d/1.seg.png", "y"));
   shard.open().save_indexes();
   CHECK(TarShards::index_path(shard.path) == shard.directory / "a.idx");
-  CHECK(read_whole(shard.directory / "a.idx") ==
+  CHECK(read_file(shard.directory / "a.idx") ==
         "v1.2 2\njpg 1024 600 d/0.jpg cls 2560 1 d/0.cls\nseg.png 3584 1 d/1.seg.png\n");
 }
 
@@ -307,7 +300,7 @@ TEST_CASE("an index is used instead of the headers", "[tar_shards]") {
     CHECK(content(indexed, i) == content(scanned, i));
     CHECK(indexed.label(i) == scanned.label(i));
   }
-  write(directory / "b.idx", "v1.2 1\r\njpg 1536 3031 dir/30.jpg\r\n\n");  // is what it says
+  write_file(directory / "b.idx", "v1.2 1\r\njpg 1536 3031 dir/30.jpg\r\n\n");  // is what it says
   CHECK(TarShards(paths).size() == 31);
   CHECK(TarShards(paths, {.use_indexes = false}).size() == 35);
 }
@@ -315,7 +308,7 @@ TEST_CASE("an index is used instead of the headers", "[tar_shards]") {
 /// What a shard with one member, a.jpg of 3 bytes at 512, and with this index throws.
 std::string index_failure(std::string_view index) {
   const Shard shard(TarWriter().add("a.jpg", "abc"));
-  write(shard.directory / "a.idx", index);
+  write_file(shard.directory / "a.idx", index);
   CHECK(content(TarShards({shard.path}, {.use_indexes = false}), 0) == "abc");
   return thrown<StoreError>([&] { shard.open(); });
 }
@@ -345,6 +338,8 @@ TEST_CASE("an index that does not fit is an error that names it", "[tar_shards]"
   CHECK_THAT(index_failure("v1.2 1\njpg 512 18446744073709551616 a.jpg\n"), Mentions("groups of"));
   CHECK_THAT(index_failure("v1.2 1\njpg 512 3 a.jpg cls 512 3 b.cls\n"),
              Mentions("members a and b.cls are of two samples"));
+  CHECK_THAT(index_failure("v1.2 1\njpg 512 3 a.jp\n"),
+             Mentions("line 2: member a.jp has not the extension jpg"));
   CHECK_THAT(index_failure("v1.2 1\njpg 512 3 a.jpg JPG 512 3 a.JPG\n"),
              Mentions("line 2: member a.JPG: the sample has another member with this extension"));
 }
@@ -354,27 +349,50 @@ TEST_CASE("an index that is older than its tar is an error", "[tar_shards]") {
   shard.open().save_indexes();
   fs::last_write_time(
       shard.path, fs::last_write_time(shard.directory / "a.idx") + std::chrono::milliseconds(1));
-  CHECK_THAT(failure(shard.path), Mentions("a.idx: the index is older than its tar"));
+  CHECK_THAT(shard_failure(shard.path), Mentions("a.idx: the index is older than its tar"));
   CHECK(TarShards({shard.path}, {.use_indexes = false}).size() == 2);
   fs::remove(shard.directory / "a.idx");
   fs::create_directory(shard.directory / "a.idx");
   fs::last_write_time(shard.path, fs::last_write_time(shard.directory / "a.idx"));
-  CHECK_THAT(failure(shard.path), Mentions("a.idx: not a regular file"));
+  CHECK_THAT(shard_failure(shard.path), Mentions("a.idx: not a regular file"));
 }
 
 TEST_CASE("of an index that points to other bytes, reading is an error", "[tar_shards]") {
   const Shard shard(TarWriter().add("a.jpg", "abc").add("b.jpg", "def").add("c.jpg", "ghij"));
   const auto failure_with = [&](std::string_view line) {
-    write(shard.directory / "a.idx", "v1.2 1\n" + std::string(line) + "\n");
+    write_file(shard.directory / "a.idx", "v1.2 1\n" + std::string(line) + "\n");
     const TarShards shards = shard.open();
     return thrown<StoreError>([&] { content(shards, 0); });
   };
   const auto wrong = Mentions("is lost: its header is not before its bytes");
-  CHECK_THAT(failure_with("jpg 1024 3 a.jpg"), wrong);                         // no header
-  CHECK_THAT(failure_with("jpg 1536 3 a.jpg"), wrong);                         // another member
-  CHECK_THAT(failure_with("jpg 512 4 a.jpg"), wrong);                          // another size
-  CHECK_THAT(failure_with("jpg 512 3 x/a.jpg"), wrong);                        // another name
-  CHECK_THAT(failure_with("jpg 512 3 .jpg"), Mentions("nothing was thrown"));  // not to be compared
+  CHECK_THAT(failure_with("jpg 1024 3 a.jpg"), wrong);   // no header
+  CHECK_THAT(failure_with("jpg 1536 3 a.jpg"), wrong);   // another member
+  CHECK_THAT(failure_with("jpg 512 4 a.jpg"), wrong);    // another size
+  CHECK_THAT(failure_with("jpg 512 3 x/a.jpg"), wrong);  // another name
+  CHECK_THAT(failure_with("jpg 512 3 \\303.jpg"),
+             Mentions("nothing was thrown"));  // not to be compared
+}
+
+TEST_CASE("names that pax gives to members of short names come back from an index",
+          "[tar_shards]") {
+  TarWriter tar;
+  for (const char* name : {"a.jpg", "b.jpg"})
+    tar.add_pax(TarWriter::pax_record("path", name) + TarWriter::pax_record("size", "5"),
+                TarWriter::header("other", 0), "bytes");
+  const Shard shard(tar.add("c.jpg", "plain"));
+  shard.open().save_indexes();
+  const TarShards shards = shard.open();
+  CHECK(content(shards, 0) == "bytes");
+  CHECK(content(shards, 1) == "bytes");
+  CHECK(content(shards, 2) == "plain");
+}
+
+TEST_CASE("what an index lists and belongs to no sample is skipped", "[tar_shards]") {
+  const Shard shard(TarWriter().add("README", "no sample").add("a.jpg", "abc"));
+  write_file(shard.directory / "a.idx", "v1.2 2\nREADME 512 9 README\njpg 1536 3 a.jpg\n");
+  const TarShards shards = shard.open();
+  REQUIRE(shards.size() == 1);
+  CHECK(content(shards, 0) == "abc");
 }
 
 TEST_CASE("a name with a space does not fit into an index", "[tar_shards]") {
@@ -425,15 +443,16 @@ TEST_CASE("a tar that is wrong is an error that names file and member", "[tar_sh
   const TemporaryDirectory directory;
   const fs::path path = directory / "a.tar";
   const auto failure_of = [&](std::string_view bytes) {
-    write(path, bytes);
-    return failure(path);
+    write_file(path, bytes);
+    return shard_failure(path);
   };
   const std::string good = numbered(0, 3).bytes();
   CHECK(failure_of(good) == "(nothing was thrown)");
 
   SECTION("no tar at all") {
-    CHECK_THAT(failure(directory / "none.tar"), Mentions("none.tar: cannot open: No such file"));
-    CHECK_THAT(failure(directory / ""), Mentions("not a regular file"));
+    CHECK_THAT(shard_failure(directory / "none.tar"),
+               Mentions("none.tar: cannot open: No such file"));
+    CHECK_THAT(shard_failure(directory / ""), Mentions("not a regular file"));
     CHECK_THAT(failure_of(std::string(2000, 'x')), Mentions("a.tar: at byte 0 is no header"));
     CHECK_THAT(failure_of(""), Mentions("the file is cut: it ends at byte 0"));
     CHECK_THAT(failure_of(std::string(1024, '\0')), Mentions("there is no sample in it"));
@@ -516,7 +535,7 @@ TEST_CASE("a member that is larger than memory is an error", "[tar_shards]") {
   const TemporaryDirectory directory;
   constexpr std::uint64_t kBytes = std::uint64_t{1} << 39;  // of a hole
   const fs::path path = directory / "a.tar";
-  write(path, TarWriter::header_with_binary_size("a.jpg", kBytes));
+  write_file(path, TarWriter::header_with_binary_size("a.jpg", kBytes));
   fs::resize_file(path, 512 + kBytes + 1024);
   const TarShards shards({path});
   CHECK_THAT(thrown<StoreError>([&] { content(shards, 0); }),
@@ -527,7 +546,7 @@ TEST_CASE("a member that is larger than memory is an error", "[tar_shards]") {
 TEST_CASE("of a shard that changes, what is left is right and the rest an error", "[tar_shards]") {
   const Shard shard(numbered(0, 20));
   const TarShards shards = shard.open();
-  const std::string right = content(shards, 3), bytes = read_whole(shard.path);
+  const std::string right = content(shards, 3), bytes = read_file(shard.path);
   SECTION("cut") {
     const std::size_t cut = bytes.size() / 2;
     fs::resize_file(shard.path, cut);
@@ -546,7 +565,7 @@ TEST_CASE("of a shard that changes, what is left is right and the rest an error"
     shards.will_need(std::vector<std::uint64_t>{3, 19});  // A hint has no errors.
   }
   SECTION("written anew in place") {
-    write(shard.path, numbered(1, 20).bytes());
+    write_file(shard.path, numbered(1, 20).bytes());
     CHECK_THAT(thrown<StoreError>([&] { content(shards, 3); }),
                Mentions("its header is not before its bytes"));
   }

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
 #include <penstock/detail/storage/name_arena.hpp>
 #include <string>
@@ -29,8 +28,7 @@ class PathText {
   void append(std::string_view text) {
     if (length_ + text.size() >= text_.size())
       throw std::system_error(ENAMETOOLONG, std::generic_category(), "cannot open");
-    std::memcpy(text_.data() + length_, text.data(), text.size());
-    length_ += text.size();
+    length_ += text.copy(text_.data() + length_, text.size());
     text_[length_] = '\0';
   }
   const char* c_str() const noexcept { return text_.data(); }

@@ -85,11 +85,13 @@ class TarIndexReader {
         fail("a sample is groups of \"extension offset size name\", without spaces in them");
       require_inside(name, *offset, *size);
       const std::optional<TarName> parts = split_tar_name(name);
-      const std::string_view own_base = parts ? parts->base : name;
-      if (base.empty()) samples_.begin_sample(base = own_base);
-      if (own_base != base)
+      if (!parts) continue;  // of no sample, though wds2idx lists it
+      if (parts->extension != extension)
+        fail("member " + std::string(name) + " has not the extension " + std::string(extension));
+      if (base.empty()) samples_.begin_sample(base = parts->base);
+      if (parts->base != base)
         fail("members " + std::string(base) + " and " + std::string(name) + " are of two samples");
-      const bool is_plain = parts && parts->extension == extension && is_in_header(name, *size);
+      const bool is_plain = is_in_header(name, *size);
       if (const char* why = samples_.add_member(extension, *offset, *size, is_plain))
         fail("member " + std::string(name) + ": " + why);
     }
@@ -104,8 +106,8 @@ class TarIndexReader {
            std::to_string(tar_bytes_) + ": it is the index of another tar, or the tar is cut");
   }
 
-  /// Is this all that a header needs to say about such a member? wds2idx writes what `tar --list`
-  /// prints: other characters as numbers behind a backslash.
+  /// Does the header of such a member say all of this, mostly? (See TarMember.) wds2idx writes what
+  /// `tar --list` prints: other characters as numbers behind a backslash.
   static bool is_in_header(std::string_view name, std::uint64_t size) {
     constexpr std::size_t kLongest = 100;
     constexpr std::uint64_t kLargest = (std::uint64_t{1} << 33) - 1;

@@ -28,7 +28,7 @@ struct TarMember {
   std::uint32_t size_low;
   std::uint16_t extension;
   std::uint8_t size_high;
-  bool is_plain;  // Its header alone says its name and its size.
+  bool is_plain;  // Its header says its name and its size, or another one before that header does.
 };
 
 class TarSamples {

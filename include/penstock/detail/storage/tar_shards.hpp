@@ -86,13 +86,11 @@ struct TarSet {
   TarSamples samples;
 };
 
-/// Does this block, the one before the member's bytes, say that they are this member's?
-inline bool is_header_of(std::span<const std::byte> block, std::string_view base,
-                         std::string_view extension, const TarMember& member) {
+/// Does this header say the member's name and size?
+inline bool is_plain_header(std::span<const std::byte> block, std::string_view base,
+                            std::string_view extension, std::uint64_t size) {
   const TarHeader header(block);
-  if (!header.has_right_checksum()) return false;
-  if (!member.is_plain) return true;
-  if (header.size() != member.size()) return false;
+  if (header.size() != size) return false;
   std::string_view name = header.name();
   if (!header.prefix().empty()) {
     if (!base.starts_with(header.prefix())) return false;
@@ -103,6 +101,24 @@ inline bool is_header_of(std::span<const std::byte> block, std::string_view base
   if (!name.starts_with(base)) return false;
   name.remove_prefix(base.size());
   return name.starts_with('.') && name.substr(1) == extension;
+}
+
+/// Is there a header of pax or of GNU tar before the one at byte `at`, which says more of the same
+/// member?
+inline bool has_note_before(const ReadOnlyFile& file, std::uint64_t at) {
+  std::array<std::byte, 16 * kTarBlock> memory;
+  const std::size_t most = static_cast<std::size_t>(std::min<std::uint64_t>(at, memory.size()));
+  const std::span<std::byte> before = std::span(memory).first(most);
+  if (file.read(at - most, before) < most) return false;
+  for (std::size_t bytes = 2 * kTarBlock; bytes <= most; bytes += kTarBlock) {
+    const TarHeader header(before.last(bytes).first(kTarBlock));
+    const bool is_note = header.type() == 'x' || header.type() == 'L';
+    const std::optional<std::uint64_t> size = header.size();
+    if (is_note && size && *size < bytes && in_tar_blocks(*size) + kTarBlock == bytes &&
+        header.has_right_checksum())
+      return true;
+  }
+  return false;
 }
 
 }  // namespace detail
@@ -131,8 +147,7 @@ struct TarShards::Place {
       if (count < target.size())
         why = "the file has " + std::to_string(shard.file.size()) + " bytes, and had " +
               std::to_string(shard.bytes) + " when it was opened";
-      else if (!detail::is_header_of(target.first(detail::kTarBlock), samples.base(index),
-                                     samples.extension(member).text, member))
+      else if (!is_header_of(target.first(detail::kTarBlock), member))
         why =
             "its header is not before its bytes: the file has changed, or the index is that of "
             "another one";
@@ -142,6 +157,15 @@ struct TarShards::Place {
       why = error.what();
     }
     fail(member, why);
+  }
+
+  /// Is this the block before the member's bytes?
+  bool is_header_of(std::span<const std::byte> block, const detail::TarMember& member) const {
+    if (!detail::TarHeader(block).has_right_checksum()) return false;
+    return !member.is_plain ||
+           detail::is_plain_header(block, samples.base(index), samples.extension(member).text,
+                                   member.size()) ||
+           detail::has_note_before(shard.file, member.offset() - detail::kTarBlock);
   }
 
   /// Its line in an index file.
