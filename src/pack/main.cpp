@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// penstock-pack: makes a PackedFile of a folder, of tar files or of another pack.
+//
+//   penstock-pack imagenet/train -o train.pack
+//   penstock-pack train-0000.tar train-0001.tar -o train.pack
+//   penstock-pack --verify train.pack
+//
+// Exit status: 0 done; 1 something cannot be read or written, or is damaged; 2 wrong arguments;
+// 130 interrupted by Ctrl-C (143 by SIGTERM): the same command continues.
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <thread>
+
+#include "interrupt.hpp"
+#include "packing.hpp"
+#include "source.hpp"
+
+namespace {
+
+struct Arguments {
+  pack::PackOptions options;
+  bool verify = false;
+};
+
+/// Returns -1, or the exit status if there is nothing more to do.
+int parse(int argc, char** argv, Arguments& arguments) {
+  CLI::App app(
+      "Makes a pack, one file with an index and checksums, of the samples of a folder (a "
+      "directory for each class), of tar files (WebDataset's rules) or of another pack; "
+      "or verifies packs. Interrupted, the same command continues.",
+      "penstock-pack");
+  app.add_option("source", arguments.options.sources,
+                 "a directory, tar files or a pack; with --verify, packs")
+      ->required();
+  auto* const output = app.add_option("-o,--output", arguments.options.output, "the pack to make");
+  app.add_flag("--verify", arguments.verify,
+               "read all records of packs and compare their checksums")
+      ->excludes(output);
+  app.add_option("--threads", arguments.options.threads, "threads that read")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.footer(
+      "Exit status: 0 done; 1 something cannot be read or written, or is damaged; 2 wrong "
+      "arguments; 130 interrupted.");
+  try {
+    app.parse(argc, argv);
+    if (!arguments.verify && arguments.options.output.empty())
+      throw CLI::RequiredError("--output, or --verify,");
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  return -1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  Arguments arguments;
+  arguments.options.threads = std::max(1u, std::thread::hardware_concurrency());
+  if (const int status = parse(argc, argv, arguments); status >= 0) return status;
+  pack::watch_interrupts();
+  return arguments.verify ? pack::verify_packs(arguments.options.sources, arguments.options.threads)
+                          : pack::make_pack(arguments.options);
+} catch (const pack::UsageError& error) {
+  std::fprintf(stderr, "penstock-pack: %s\n", error.what());
+  return 2;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "penstock-pack: %s\n", error.what());
+  return 1;
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The work of penstock-pack.
+
+#include <cstddef>
+#include <filesystem>
+#include <vector>
+
+namespace pack {
+
+struct PackOptions {
+  std::vector<std::filesystem::path> sources;
+  std::filesystem::path output;
+  std::size_t threads = 1;
+};
+
+/// Makes `output` of the sources, or continues it. Prints what it has done. Returns the exit
+/// status. Throws UsageError, and penstock::StoreError.
+int make_pack(const PackOptions& options);
+
+/// Reads all records of packs and compares their checksums. Prints which are damaged, and what was
+/// read. Returns the exit status: 1 if any is damaged.
+int verify_packs(const std::vector<std::filesystem::path>& packs, std::size_t threads);
+
+}  // namespace pack
