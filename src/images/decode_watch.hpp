@@ -8,7 +8,7 @@
 
 #include <cmath>
 #include <cstdint>
-#include <penstock/images/image_error.hpp>
+#include <penstock/images/jpeg_decoder.hpp>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -17,8 +17,10 @@ namespace penstock::images {
 
 class DecodeWatch {
  public:
-  DecodeWatch(int max_scans, double max_seconds)
-      : max_scans_(max_scans), max_seconds_(max_seconds) {}
+  explicit DecodeWatch(const JpegOptions& options)
+      : max_scans_(options.max_scans),
+        max_seconds_(options.max_seconds),
+        interrupted_(options.interrupted) {}
 
   /// An image begins, of which nothing was read yet.
   void start(std::stop_token stop) {
@@ -30,7 +32,7 @@ class DecodeWatch {
 
   bool may_go_on(int scan) noexcept {
     constexpr int kBetweenClocks = 16;  // Asking the clock is a system call.
-    if (stop_.stop_requested())
+    if (stop_.stop_requested() || (interrupted_ != nullptr && interrupted_()))
       end_ = End::stopped;
     else if (scan > max_scans_)
       end_ = End::too_many_scans;
@@ -61,6 +63,7 @@ class DecodeWatch {
 
   const int max_scans_;
   const double max_seconds_;
+  bool (*const interrupted_)();
   std::stop_token stop_;
   double start_ = 0;
   std::uint64_t questions_ = 0;

@@ -37,7 +37,7 @@ void convert_inks(const std::uint8_t* inks, std::size_t count, std::uint8_t* out
 }  // namespace
 
 JpegDecoder::Reader::Reader(const JpegOptions& options)
-    : options_(options), decode_watch_(options.max_scans, options.max_seconds) {
+    : options_(options), decode_watch_(options) {
   info_.err = jpeg_std_error(&errors_.manager);
   errors_.manager.error_exit = end;
   errors_.manager.emit_message = note;

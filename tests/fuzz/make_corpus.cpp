@@ -149,16 +149,22 @@ void write_images(const Corpus& corpus) {
   std::vector<std::uint8_t> pixels(17 * 9 * 4);
   for (std::size_t i = 0; i < pixels.size(); ++i)
     pixels[i] = static_cast<std::uint8_t>(i * 37 % 256);
-  const auto write = [&](const char* name, const resnet::classify::test::Bytes& bytes) {
-    corpus.write("image", name, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  using resnet::classify::test::Bytes;
+  const auto text = [](const Bytes& bytes) {
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  const auto write_jpeg = [&](const char* name, const Bytes& bytes) {
+    corpus.write("jpeg_decoder", name, '\x05' + text(bytes));
   };
   using resnet::classify::test::jpeg_file, resnet::classify::test::png_file;
-  write("jpeg", jpeg_file(pixels, 17, 9, {.quality = 50}));
-  write("jpeg_grey", jpeg_file(pixels, 17, 9, {.channels = 1, .quality = 50}));
-  write("jpeg_inks", jpeg_file(pixels, 17, 9, {.channels = 4, .quality = 50, .adobe = true}));
-  write("jpeg_progressive", jpeg_file(pixels, 17, 9, {.quality = 50, .progressive = true}));
+  write_jpeg("jpeg", jpeg_file(pixels, 17, 9, {.quality = 50}));
+  write_jpeg("jpeg_grey", jpeg_file(pixels, 17, 9, {.channels = 1, .quality = 50}));
+  write_jpeg("jpeg_inks", jpeg_file(pixels, 17, 9, {.channels = 4, .quality = 50, .adobe = true}));
+  write_jpeg("jpeg_progressive", jpeg_file(pixels, 17, 9, {.quality = 50, .progressive = true}));
+  write_jpeg("jpeg_420", jpeg_file(pixels, 17, 9, {.quality = 50, .across = 2, .down = 2}));
   for (const int type : {PNG_COLOR_TYPE_GRAY, PNG_COLOR_TYPE_RGB, PNG_COLOR_TYPE_RGB_ALPHA})
-    write(("png_" + std::to_string(type)).c_str(), png_file(pixels, 17, 9, {.colour_type = type}));
+    corpus.write("png", ("png_" + std::to_string(type)).c_str(),
+                 text(png_file(pixels, 17, 9, {.colour_type = type})));
 }
 
 void write_records(const Corpus& corpus) {

@@ -16,6 +16,7 @@
 #include "jpeg_files.hpp"
 #include "needed.hpp"
 #include "support/catch.hpp"
+#include "support/little_memory.hpp"
 
 namespace penstock::images {
 namespace {
@@ -461,17 +462,22 @@ TEST_CASE("JpegDecoder: what is no JPEG", "[images][jpeg_decoder]") {
   CHECK(refusal(bytes("\xff")) != "none");
 }
 
-TEST_CASE("JpegDecoder: a small file with a large header is refused", "[images][jpeg_decoder]") {
+TEST_CASE("JpegDecoder: a small file with a large header is refused, and takes no memory",
+          "[images][jpeg_decoder]") {
   const auto pixels = test::smooth_pixels(64, 64, 3);
   const Bytes progressive = jpeg_file(pixels, 64, 64, {.progressive = true});
   const Bytes baseline = jpeg_file(pixels, 64, 64);
-  CHECK(refusal(test::with_size(progressive, 11'584, 11'584)) ==
+  const auto told = [](const Bytes& file, int height, int width) {
+    return penstock::test::refusal_in_little_memory(
+        [&] { decoded(test::with_size(file, height, width)); });
+  };
+  CHECK(told(progressive, 11'584, 11'584) ==
         "too large: the scans of 11584 x 11584 pixels need 768 MiB of memory, and at most 512 are "
         "given");
   for (const Bytes& file : {baseline, progressive}) {
-    CHECK(refusal(test::with_size(file, 8000, 9000)) ==
+    CHECK(told(file, 8000, 9000) ==
           "cut short: " + std::to_string(file.size()) + " bytes cannot hold 9000 x 8000 pixels");
-    CHECK(refusal(test::with_size(file, 13'378, 13'378)) ==
+    CHECK(told(file, 13'378, 13'378) ==
           "too large: 13378 x 13378 pixels, and at most 178956970 are decoded");
   }
 }
@@ -495,6 +501,27 @@ TEST_CASE("JpegDecoder: limits are the caller's", "[images][jpeg_decoder]") {
   const Bytes scans = jpeg_file(pixels, kWidth, kHeight, {.scans = 190});
   CHECK(refusal(scans) == "too many scans: more than 100");
   CHECK(refusal(scans, {.max_scans = 190}) == "none");
+}
+
+int questions = 0, last_question = 0;
+
+TEST_CASE("JpegDecoder: asks whether to go on in each scan and between rows",
+          "[images][jpeg_decoder]") {
+  const auto pixels = test::noisy_pixels(400, 400, 3);
+  const auto interrupted = [] { return ++questions == last_question; };
+  for (const int scans : {0, 90}) {
+    const Bytes file = jpeg_file(pixels, 400, 400, {.scans = scans});
+    last_question = questions = 0;
+    CHECK(refusal(file, {.interrupted = interrupted}) == "none");
+    const int all = questions;
+    CHECK(all >= scans * 50 + 400);
+    for (const int last : {1, all / 3, all}) {
+      questions = 0;
+      last_question = last;
+      CHECK_THROWS_AS(decoded(file, {.interrupted = interrupted}), DecodeStopped);
+      CHECK(questions == last);
+    }
+  }
 }
 
 TEST_CASE("JpegDecoder: stops when it is asked to, and decodes the next image",

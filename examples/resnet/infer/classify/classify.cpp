@@ -151,8 +151,10 @@ void classify_all(const Options& options, const Model& model, const InferenceNet
 
   Ledger ledger;
   penstock::Prefetcher<Pictures> prefetcher(
-      layout, penstock::Unbounded::indexed(batch_size),
-      PictureSource(layout, inputs, framing_of(options, name, size), ledger, options.limits),
+      layout, penstock::Unbounded::indexed(batch_size), penstock::per_worker([&] {
+        return PictureSource(layout, inputs, framing_of(options, name, size), ledger,
+                             options.limits);
+      }),
       pipeline);
   while (!examples::interrupted()) {
     const penstock::Lease<Pictures> batch = prefetcher.next(stream.get());

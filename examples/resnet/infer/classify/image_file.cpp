@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Both libraries report errors by longjmp. So what jumps and what is jumped over has nothing with a
+// libpng reports errors by longjmp. So what jumps and what is jumped over has nothing with a
 // destructor; memory and handles belong to the callers.
 
 #include "image_file.hpp"
 
-#include <cstdio>  // before jpeglib.h, which wants FILE
-//
-#include <jerror.h>
-#include <jpeglib.h>
 #include <png.h>
 
 #include <algorithm>
@@ -34,17 +30,15 @@ void make_room(Picture& picture, std::int64_t width, std::int64_t height) {
   picture.rgb.resize(static_cast<std::size_t>(3 * width * height));
 }
 
-/// Whether decoding may go on. The libraries call it while they decode.
+/// Whether decoding may go on. libpng calls it while it decodes.
 class DecodeWatch {
  public:
   DecodeWatch(const DecodeLimits& limits, const std::function<bool()>& stop)
       : limits_(limits), stop_(stop), start_(seconds()) {}
 
-  bool may_go_on(int scan = 0) {
+  bool may_go_on() {
     if (stop_ && stop_())
       end_ = End::stopped;
-    else if (scan > limits_.scans)
-      end_ = End::too_many_scans;
     else if (questions_++ % 16 == 0 &&
              seconds() - start_ > limits_.seconds)  // It is a system call.
       end_ = End::too_long;
@@ -54,8 +48,6 @@ class DecodeWatch {
   /// Throws if may_go_on has returned false.
   void require_no_end() const {
     if (end_ == End::stopped) throw DecodeStopped();
-    if (end_ == End::too_many_scans)
-      throw ImageError("too many scans: more than " + std::to_string(limits_.scans));
     if (end_ == End::too_long)
       throw ImageError("decoding takes too long: more than " +
                        std::to_string(std::lround(limits_.seconds)) + " s");
@@ -66,15 +58,9 @@ class DecodeWatch {
       throw ImageError("too large: " + size_text(width, height) + ", and at most " +
                        std::to_string(limits_.pixels) + " are decoded");
   }
-  void require_coefficients(std::int64_t bytes, std::int64_t width, std::int64_t height) const {
-    if (bytes > limits_.coefficient_bytes)
-      throw ImageError("too large: the scans of " + size_text(width, height) + " need " +
-                       std::to_string((bytes >> 20) + 1) + " MiB of memory, and at most " +
-                       std::to_string(limits_.coefficient_bytes >> 20) + " are given");
-  }
 
  private:
-  enum class End { none, stopped, too_many_scans, too_long };
+  enum class End { none, stopped, too_long };
 
   /// Of this thread: how busy the machine is must not decide what is decoded.
   static double seconds() {
@@ -98,148 +84,6 @@ void require_bytes(std::size_t file_bytes, std::int64_t wanted_bytes, std::int64
     throw ImageError("cut short: " + std::to_string(file_bytes) + " bytes cannot hold " +
                      size_text(width, height));
 }
-
-// ---- JPEG ---------------------------------------------------------------------------------------
-
-struct JpegErrors {
-  jpeg_error_mgr manager;  // first: the library has a pointer to it
-  std::jmp_buf back;
-  std::array<char, JMSG_LENGTH_MAX> message;
-};
-
-[[noreturn]] void end_jpeg(j_common_ptr info) {
-  auto* errors = reinterpret_cast<JpegErrors*>(info->err);
-  errors->manager.format_message(info, errors->message.data());
-  std::longjmp(errors->back, 1);
-}
-
-struct JpegMonitor {
-  jpeg_progress_mgr manager;  // first, as above
-  DecodeWatch* watch;
-};
-
-/// The library calls it for every few rows: of each scan, and of the pixels.
-void watch_jpeg(j_common_ptr info) {
-  const auto* monitor = reinterpret_cast<JpegMonitor*>(info->progress);
-  const int scan = reinterpret_cast<j_decompress_ptr>(info)->input_scan_number;
-  if (!monitor->watch->may_go_on(scan))
-    std::longjmp(reinterpret_cast<JpegErrors*>(info->err)->back, 1);
-}
-
-/// Damage that the library can work around is no error, as to everybody else; an early end is one.
-void note_jpeg_message(j_common_ptr info, int level) {
-  if (level < 0 && info->err->msg_code == JWRN_JPEG_EOF) end_jpeg(info);
-}
-
-class JpegReader {
- public:
-  JpegReader(std::span<const std::byte> file, DecodeWatch& watch) : file_(file), watch_(watch) {
-    info_.err = jpeg_std_error(&errors_.manager);
-    errors_.manager.error_exit = end_jpeg;
-    errors_.manager.emit_message = note_jpeg_message;
-    if (!create()) fail();
-    monitor_.manager.progress_monitor = watch_jpeg;
-    monitor_.watch = &watch;
-    info_.progress = &monitor_.manager;
-  }
-  JpegReader(const JpegReader&) = delete;
-  JpegReader& operator=(const JpegReader&) = delete;
-  ~JpegReader() { jpeg_destroy_decompress(&info_); }
-
-  void read(Picture& picture) {
-    if (!read_header()) fail();
-    require_size();
-    if (!start()) fail();  // A file in several scans is decoded here, all but the last step.
-    make_room(picture, info_.output_width, info_.output_height);
-    if (!inks()) {
-      if (!read_rows(picture.rgb.data(), std::size_t{3} * info_.output_width)) fail();
-      return;
-    }
-    std::vector<std::uint8_t> row(std::size_t{4} * info_.output_width);
-    for (std::uint8_t* out = picture.rgb.data(); info_.output_scanline < info_.output_height;) {
-      if (!read_row(row.data())) fail();
-      out = convert_inks(row, out);
-    }
-  }
-
- private:
-  [[noreturn]] void fail() const {
-    watch_.require_no_end();
-    throw ImageError(std::string("broken JPEG: ") + errors_.message.data());
-  }
-
-  /// By the header alone.
-  void require_size() {
-    const std::int64_t width = info_.image_width, height = info_.image_height;
-    watch_.require_pixels(width, height);
-    constexpr std::int64_t block_bytes = DCTSIZE2 * sizeof(JCOEF);
-    std::int64_t blocks = 0, coefficients = 0;
-    for (const jpeg_component_info& component :
-         std::span(info_.comp_info, static_cast<std::size_t>(info_.num_components))) {
-      const std::int64_t across = component.width_in_blocks, down = component.height_in_blocks;
-      blocks += across * down;
-      coefficients += block_bytes * rounded_up(across, component.h_samp_factor) *
-                      rounded_up(down, component.v_samp_factor);
-    }
-    if (jpeg_has_multiple_scans(&info_) != FALSE)
-      watch_.require_coefficients(coefficients, width, height);
-    // By Huffman's code a block has one bit at least. Arithmetic codes have no such bound.
-    if (info_.arith_code == FALSE) require_bytes(file_.size(), blocks / 8, width, height);
-  }
-  static std::int64_t rounded_up(std::int64_t value, std::int64_t factor) {
-    return (value + factor - 1) / factor * factor;
-  }
-  bool inks() const { return info_.out_color_space == JCS_CMYK; }
-
-  bool create() {
-    if (setjmp(errors_.back) != 0) return false;
-    jpeg_create_decompress(&info_);
-    return true;
-  }
-  bool read_header() {
-    if (setjmp(errors_.back) != 0) return false;
-    jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(file_.data()), file_.size());
-    jpeg_read_header(&info_, TRUE);
-    return true;
-  }
-  bool start() {
-    if (setjmp(errors_.back) != 0) return false;
-    const bool four = info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK;
-    info_.out_color_space = four ? JCS_CMYK : JCS_RGB;
-    jpeg_start_decompress(&info_);
-    return true;
-  }
-  bool read_rows(std::uint8_t* out, std::size_t stride) {
-    if (setjmp(errors_.back) != 0) return false;
-    while (info_.output_scanline < info_.output_height) {
-      JSAMPROW row = out + info_.output_scanline * stride;
-      jpeg_read_scanlines(&info_, &row, 1);
-    }
-    return true;
-  }
-  bool read_row(std::uint8_t* out) {
-    if (setjmp(errors_.back) != 0) return false;
-    JSAMPROW row = out;
-    jpeg_read_scanlines(&info_, &row, 1);
-    return true;
-  }
-
-  /// As Adobe's programs write inks, and as Pillow reads them of whatever program: 255 is none.
-  static std::uint8_t* convert_inks(const std::vector<std::uint8_t>& row, std::uint8_t* out) {
-    for (std::size_t x = 0; x < row.size(); x += 4)
-      for (std::size_t c = 0; c < 3; ++c)
-        *out++ = static_cast<std::uint8_t>((row[x + c] * row[x + 3] + 127) / 255);
-    return out;
-  }
-
-  std::span<const std::byte> file_;
-  DecodeWatch& watch_;
-  JpegErrors errors_{};
-  JpegMonitor monitor_{};
-  jpeg_decompress_struct info_{};
-};
-
-// ---- PNG ----------------------------------------------------------------------------------------
 
 class PngReader {
  public:
@@ -349,18 +193,10 @@ std::vector<std::byte> read_file(const std::filesystem::path& path, std::size_t 
   }
 }
 
-void decode(std::span<const std::byte> file, Picture& picture, const DecodeLimits& limits,
-            const std::function<bool()>& stop) {
-  if (file.empty()) throw ImageError("the file is empty");
+void decode_png(std::span<const std::byte> file, Picture& picture, const DecodeLimits& limits,
+                const std::function<bool()>& stop) {
   DecodeWatch watch(limits, stop);
-  switch (kind_of(file)) {
-    case ImageKind::jpeg:
-      return JpegReader(file, watch).read(picture);
-    case ImageKind::png:
-      return PngReader(file, watch).read(picture);
-    case ImageKind::neither:
-      throw ImageError("neither JPEG nor PNG");
-  }
+  PngReader(file, watch).read(picture);
 }
 
 }  // namespace resnet::classify

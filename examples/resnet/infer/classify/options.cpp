@@ -88,9 +88,11 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   return std::nullopt;
 }
 
-Framing framing_of(const Options& options, const std::string& model, std::int32_t crop) {
+penstock::images::ResizeCenterCrop framing_of(const Options& options, const std::string& model,
+                                              std::int32_t crop) {
   const std::int32_t usual = is_cifar10(options, model) ? crop : (crop * 256 + 112) / 224;
-  const Framing framing{options.resize != 0 ? options.resize : usual, crop};
+  const penstock::images::ResizeCenterCrop framing{options.resize != 0 ? options.resize : usual,
+                                                   {crop, crop}};
   if (framing.resize < crop)
     throw std::invalid_argument("--resize: " + std::to_string(framing.resize) +
                                 " pixels, and the network reads " + std::to_string(crop));

@@ -9,11 +9,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <penstock/images/crop.hpp>
 #include <string>
 #include <vector>
 
 #include "../model_choice.hpp"
-#include "framing.hpp"
+#include "image_file.hpp"
 
 namespace resnet::classify {
 
@@ -43,7 +44,8 @@ struct Options {
 std::optional<int> parse(int argc, char** argv, Options& options);
 
 /// What pictures become for a network that reads crop x crop pixels. Throws std::invalid_argument.
-Framing framing_of(const Options& options, const std::string& model, std::int32_t crop);
+penstock::images::ResizeCenterCrop framing_of(const Options& options, const std::string& model,
+                                              std::int32_t crop);
 Normalisation normalisation_of(const Options& options, const std::string& model);
 
 }  // namespace resnet::classify

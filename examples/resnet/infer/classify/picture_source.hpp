@@ -6,10 +6,13 @@
 //
 //   Ledger ledger;
 //   penstock::Prefetcher<Pictures> prefetcher{layout, penstock::Unbounded::indexed(32),
-//                                             PictureSource(layout, *inputs, framing, ledger)};
+//       penstock::per_worker([&] { return PictureSource(layout, *inputs, framing, ledger); })};
 //   while (auto batch = prefetcher.next(stream))
 //     const Notes notes = ledger.take(batch.ticket().batch);
 
+#include <penstock/images/crop.hpp>
+#include <penstock/images/jpeg_decoder.hpp>
+#include <penstock/images/resizer.hpp>
 #include <penstock/layout.hpp>
 #include <penstock/source.hpp>
 
@@ -22,7 +25,6 @@
 #include <string>
 #include <vector>
 
-#include "framing.hpp"
 #include "image_file.hpp"
 #include "inputs.hpp"
 
@@ -61,26 +63,31 @@ class Ledger {
   std::map<std::uint64_t, Notes> notes_;
 };
 
-/// A source of penstock's: each worker has its own copy. Inputs and ledger outlive it.
+/// A source of penstock's: each worker makes its own (per_worker). Inputs and ledger outlive it.
+/// Pictures become what torchvision's Resize and CenterCrop make of them, antialiased.
 class PictureSource {
  public:
-  PictureSource(const penstock::Layout<Pictures>& layout, Inputs& inputs, const Framing& framing,
-                Ledger& ledger, const DecodeLimits& limits = {})
-      : layout_(layout), inputs_(&inputs), ledger_(&ledger), frame_(framing), limits_(limits) {}
+  PictureSource(const penstock::Layout<Pictures>& layout, Inputs& inputs,
+                const penstock::images::ResizeCenterCrop& framing, Ledger& ledger,
+                const DecodeLimits& limits = {});
 
   /// False: there are no more inputs, or it was asked to stop, also within an image: by `stop` or
   /// by an interrupt. Throws what Inputs::take throws; never for an image that cannot be had.
   bool operator()(const penstock::Ticket& ticket, Pictures& batch, const std::stop_token& stop);
 
  private:
-  void add(const Input& input, Pictures& batch, Notes& notes, const std::function<bool()>& stop);
-  std::int32_t load(const Input& input, const std::function<bool()>& stop);
+  void add(const Input& input, Pictures& batch, Notes& notes, const std::stop_token& stop);
+  std::int32_t load(const Input& input, std::span<std::uint8_t> out, const std::stop_token& stop);
+  void load_file(const Input& input, std::span<std::uint8_t> out, const std::stop_token& stop);
+  void frame_picture(std::span<std::uint8_t> out);
 
   penstock::Layout<Pictures> layout_;
   Inputs* inputs_;
   Ledger* ledger_;
-  Framer frame_;
+  penstock::images::ResizeCenterCrop framing_;
   DecodeLimits limits_;
+  penstock::images::JpegDecoder decoder_;
+  penstock::images::Resizer resize_;
   Picture picture_;
 };
 

@@ -43,6 +43,10 @@ struct JpegOptions {
   std::int64_t max_coefficient_bytes = std::int64_t{1} << 29;
   int max_scans = 100;      ///< encoders write about ten
   double max_seconds = 60;  ///< CPU time of the thread for one image
+
+  /// Called every few rows, like the stop token: true ends the decoding with DecodeStopped. For
+  /// programs that end on a signal. Must not throw.
+  bool (*interrupted)() = nullptr;
 };
 
 /// One thread at a time. Its memory grows to what the largest image so far needed; for images
@@ -66,9 +70,9 @@ class JpegDecoder {
   /// The pixels that the output is computed from are those of the whole image, bit for bit, unless
   /// scaled_dct applies. Rows below the view are not read: damage there is not found.
   ///
-  /// Throws ImageError; DecodeStopped if `stop` is requested, within a few rows;
-  /// std::invalid_argument for a view that is empty or not within the image; std::logic_error if no
-  /// image is open. Each leaves the decoder ready for the next open().
+  /// Throws ImageError; DecodeStopped if `stop` is requested or `interrupted` returns true, within
+  /// a few rows; std::invalid_argument for a view that is empty or not within the image;
+  /// std::logic_error if no image is open. Each leaves the decoder ready for the next open().
   Decoded decode(const View& view, const std::stop_token& stop = {});
 
  private:

@@ -130,7 +130,7 @@ TEST_CASE("inputs: a folder that cannot be listed is told, and the others are li
 
   const auto layout = pictures_layout(4, 8);
   Ledger ledger;
-  PictureSource source(layout, *inputs, {8, 8}, ledger);
+  PictureSource source(layout, *inputs, {8, {8, 8}}, ledger);
   std::vector<std::byte> block(layout.bytes());
   Pictures batch = layout.bind(block.data(), 4);
   const std::array<std::uint64_t, 4> samples{0, 1, 2, 3};
@@ -203,7 +203,7 @@ TEST_CASE("pictures: Ctrl-C is obeyed within an image", "[resnet][classify]") {
   const auto inputs = list_files({directory / "slow.jpg"});
   const auto layout = pictures_layout(1, 8);
   Ledger ledger;
-  PictureSource source(layout, *inputs, {8, 8}, ledger);
+  PictureSource source(layout, *inputs, {8, {8, 8}}, ledger);
   std::vector<std::byte> block(layout.bytes());
   Pictures batch = layout.bind(block.data(), 1);
   const std::array<std::uint64_t, 1> samples{0};

@@ -9,7 +9,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "../../../../../examples/resnet/infer/classify/image_file.hpp"
 #include "image_files.hpp"
 
 namespace {
@@ -32,9 +31,8 @@ int main(int argc, char** argv) {
     const auto pixels = test::smooth_pixels(width, height, 3, i);
     const std::string name = (i < 10 ? "0" : "") + std::to_string(i);
     const test::Bytes jpeg = test::jpeg_file(pixels, width, height);
-    Picture picture;
-    decode(jpeg, picture);
+    const auto decoded = penstock::images::test::decode_all(jpeg);
     write(directory / (name + ".jpg"), jpeg);
-    write(directory / (name + ".png"), test::png_file(picture.rgb, width, height));
+    write(directory / (name + ".png"), test::png_file(decoded.pixels, width, height));
   }
 }
