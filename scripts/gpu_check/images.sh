@@ -17,7 +17,7 @@ images() {
   make_jpegs jpegs "$(scaled 20000 64)" "$(scaled 500 100)" "$(scaled 375 75)" &&
     make_jpegs small-jpegs "$(scaled 20000 64)" "$(scaled 341 68)" "$(scaled 256 51)" || return
   if [[ ! -f $build/small-jpegs/train.pack ]]; then
-    limited 60 "$build/src/images/penstock-pack" "$build/small-jpegs/train" "$build/small-jpegs/train.pack" || return
+    limited 60 "$build/src/pack/penstock-pack" "$build/small-jpegs/train" -o "$build/small-jpegs/train.pack" || return
   fi
   limited 500 python3 scripts/gpu_check/images_measure.py --programs "$build/examples/resnet/train" \
     --images "$build/jpegs" --small "$build/small-jpegs" --plans "$build" --json "$folder/images.json" \

@@ -61,8 +61,9 @@ def rungs():
 def stores():
     """A folder, and a packed file of it, have the same bytes; shards have the same files in another order."""
     folder = make("set", "--train", 40, "--val", 20)
-    run([pack, folder / "train", "packed/train.pack"]) if not os.makedirs("packed") else None
-    run([pack, folder / "val", "packed/val.pack"])
+    os.makedirs("packed")
+    for part in ("train", "val"):
+        run([pack, folder / part, "-o", f"packed/{part}.pack"])
     first = losses_of(15, "set")
     require(losses_of(15, "packed") == first, "packed")
     require(losses_of(15, "packed/train.pack") == first, "one packed file")
