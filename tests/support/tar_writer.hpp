@@ -9,7 +9,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -25,8 +24,8 @@ class TarWriter {
                             std::string_view prefix = {}) {
     std::string block(512, '\0');
     name.substr(0, 100).copy(block.data(), 100);
-    std::snprintf(&block[100], 8, "%07o", 0644u);
-    std::snprintf(&block[124], 12, "%011llo", static_cast<unsigned long long>(size));
+    set_number(block, 100, 7, 0644);
+    set_number(block, 124, 11, size);
     block[156] = type;
     std::memcpy(&block[257],
                 "ustar\0"
@@ -41,7 +40,8 @@ class TarWriter {
     int sum = 0;
     for (const char byte : block)
       sum += is_signed ? static_cast<signed char>(byte) : static_cast<unsigned char>(byte);
-    std::snprintf(&block[148], 8, "%06o", static_cast<unsigned>(sum));
+    set_number(block, 148, 6, static_cast<std::uint64_t>(sum));
+    block[154] = '\0';
     return block;
   }
 
@@ -92,6 +92,12 @@ class TarWriter {
   }
 
  private:
+  static void set_number(std::string& block, std::size_t at, std::size_t digits,
+                         std::uint64_t value) {
+    for (std::size_t i = digits; i-- > 0; value /= 8)
+      block[at + i] = static_cast<char>('0' + value % 8);
+  }
+
   std::string bytes_;
 };
 
