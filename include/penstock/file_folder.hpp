@@ -44,7 +44,7 @@ class FileFolder {
   /// once and not at every start, see save_list(). Throws StoreError that names what is wrong: a
   /// directory that is missing or unreadable, links that form a loop, a folder without directories,
   /// a class without files.
-  explicit FileFolder(std::filesystem::path folder,
+  explicit FileFolder(const std::filesystem::path& folder,
                       const std::vector<std::string>& extensions = {});
 
   /// The files that a text file names, in its order. A line is `path`, or `path`, a tab and the

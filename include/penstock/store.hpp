@@ -3,10 +3,10 @@
 
 // Stores: where the bytes of the samples are. A store gives the bytes of sample i, from any thread.
 //
-//  RecordFile    fixed-size records in one or more files          record_file.hpp
-//  FileFolder    a file for each sample                           file_folder.hpp
-//  TarShards     tar files, some members of which are a sample    tar_shards.hpp
-//  PackedFile    one file with an index and checksums             packed_file.hpp
+// - RecordFile: fixed-size records in one or more files (record_file.hpp)
+// - FileFolder: a file for each sample (file_folder.hpp)
+// - TarShards: tar files, some members of which are a sample (tar_shards.hpp)
+// - PackedFile: one file with an index and checksums (packed_file.hpp)
 //
 // All of them read with pread: a file that another process cuts is an error, not a SIGBUS.
 

@@ -5,10 +5,12 @@
 // the same name up to its first dot are a sample.
 //
 //   const penstock::TarShards shards({"train-0000.tar", "train-0001.tar"});
-//   std::vector<std::byte> scratch;                                    // one for each thread
-//   std::span<const std::byte> jpeg = shards.read(i, scratch);         // 000017.jpg
-//   std::int32_t label = shards.label(i);                              // of 000017.cls: text
-//   std::span<const std::byte> json = shards.read(i, ".json", scratch);
+//   std::vector<std::byte> scratch;                                      // one for each thread
+//   for (std::uint64_t i = 0; i < shards.size(); ++i) {
+//     std::span<const std::byte> jpeg = shards.read(i, scratch);         // 000017.jpg
+//     std::int32_t label = shards.label(i);                              // 000017.cls, which is text
+//     std::span<const std::byte> json = shards.read(i, ".json", scratch);  // in place of the JPEG
+//   }
 
 #include <cstddef>
 #include <cstdint>

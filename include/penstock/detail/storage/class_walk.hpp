@@ -35,6 +35,7 @@ struct DirectoryListing {
     identity = {status.st_dev, status.st_ino};
     while (true) {
       errno = 0;
+      // NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread has this stream.
       const dirent* const entry = ::readdir(stream.get());
       if (entry == nullptr) break;
       const std::string name = entry->d_name;
@@ -90,7 +91,10 @@ class ClassWalk {
     std::erase_if(listing.files,
                   [&](const std::string& file) { return !has_extension(file, extensions_); });
     if (!listing.files.empty()) found_.emplace(directory, std::move(listing.files));
-    for (const std::string& below : listing.directories) enter(directory + "/" + below);
+    for (const std::string& name : listing.directories) {
+      std::string below = directory;
+      enter(below.append("/").append(name));
+    }
     above_.pop_back();
   }
 

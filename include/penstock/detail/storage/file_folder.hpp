@@ -105,7 +105,7 @@ inline ReadOnlyFile open_file(const FileList& files, std::uint64_t index) {
 PENSTOCK_INLINE FileFolder::FileFolder(std::shared_ptr<const detail::FileList> files)
     : files_(std::move(files)) {}
 
-PENSTOCK_INLINE FileFolder::FileFolder(std::filesystem::path folder,
+PENSTOCK_INLINE FileFolder::FileFolder(const std::filesystem::path& folder,
                                        const std::vector<std::string>& extensions)
     : files_(std::make_shared<const detail::FileList>(detail::list_folder(folder, extensions))) {}
 
