@@ -73,7 +73,7 @@ void require_within(const View& view, ImageSize image) {
 
 int smallest_eighths(const View& view) {
   const double step = std::min(view.step_y, view.step_x);
-  for (int eighths = 1; eighths < 8; ++eighths)
+  for (const int eighths : {1, 2, 4})
     if (step * eighths >= 8) return eighths;
   return 8;
 }

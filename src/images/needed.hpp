@@ -11,8 +11,9 @@ namespace penstock::images {
 /// region, and the centre of each output pixel within the region.
 void require_within(const View& view, ImageSize image);
 
-/// The smallest n of 1 ... 8 with which the view of an image of n/8 of the size still has a step of
-/// at least 1 in both directions; otherwise 8.
+/// The smallest n of 1, 2, 4 with which the view of an image of n/8 of the size still has a step of
+/// at least 1 in both directions; otherwise 8. libjpeg-turbo has 3, 5, 6 and 7 too, without vector
+/// code: they take longer than the whole size.
 int smallest_eighths(const View& view);
 
 /// The view in coordinates of an image of `eighths`/8 of the size, which is `scaled` pixels large.

@@ -152,7 +152,7 @@ TEST_CASE("JpegDecoder: each part has the pixels of the whole image", "[images][
 TEST_CASE("JpegDecoder: a part at a smaller scale has the pixels of the whole image at that scale",
           "[images][jpeg_decoder]") {
   const Colours colours = GENERATE(from_range(kColours));
-  const int eighths = GENERATE(1, 2, 3, 4, 5, 6, 7, 8);
+  const int eighths = GENERATE(1, 2, 4, 8);
   INFO(colours << ", " << eighths << "/8");
   const int height = 131, width = 203;
   const Bytes file = jpeg_file(test::noisy_pixels(width, height, colours.channels), width, height,
@@ -194,14 +194,14 @@ TEST_CASE("JpegDecoder: a part at a smaller scale has the pixels of the whole im
 
 TEST_CASE("JpegDecoder: the scale is the smallest that leaves a pixel for each output pixel",
           "[images][jpeg_decoder]") {
-  for (int eighths = 1; eighths <= 8; ++eighths) {
+  for (const int eighths : {1, 2, 4, 8}) {
     View view;
     view.step_y = view.step_x = 8.0 / eighths;
     CHECK(smallest_eighths(view) == eighths);
     view.step_y = 100;
     CHECK(smallest_eighths(view) == eighths);
     view.step_x -= 1e-9;
-    CHECK(smallest_eighths(view) == std::min(eighths + 1, 8));
+    CHECK(smallest_eighths(view) == std::min(eighths * 2, 8));
   }
 }
 

@@ -31,7 +31,7 @@ struct JpegOptions {
   bool warnings_are_errors = false;
   /// Uses libjpeg's faster and less exact inverse DCT.
   bool fast_dct = false;
-  /// Decodes at n/8 of the size, n = 1 ... 8, if each output pixel is still made of at least one
+  /// Decodes at 1/8, 1/4 or 1/2 of the size if each output pixel is still made of at least one
   /// decoded pixel. Faster; the values then differ from those of an image that was decoded whole
   /// and resized. Off: decoded values are those of the whole image, bit for bit.
   bool scaled_dct = true;
