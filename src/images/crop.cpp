@@ -97,10 +97,9 @@ View ResizeCenterCrop::operator()(ImageSize image) const {
   require(output.height <= resize && output.width <= resize,
           "ResizeCenterCrop: output must not be larger than resize");
   const std::int32_t shorter = std::min(image.height, image.width);
-  const auto resized = [&](std::int32_t side) {
-    return static_cast<double>(std::int64_t{resize} * side / shorter);
-  };
-  const double height = resized(image.height), width = resized(image.width);
+  const auto resized = [&](std::int32_t side) { return std::int64_t{resize} * side / shorter; };
+  const auto height = static_cast<double>(resized(image.height));
+  const auto width = static_cast<double>(resized(image.width));
   View view{.region = {0, 0, image.height, image.width},
             .step_y = image.height / height,
             .step_x = image.width / width,
