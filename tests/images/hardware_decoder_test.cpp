@@ -224,6 +224,29 @@ TEST_CASE("HardwareDecoder: what an engine cannot decode goes to the CPU, and no
   CHECK(engines.called_while_busy == 0);
 }
 
+TEST_CASE("HardwareDecoder: what neither decodes becomes zeros", "[images][hardware_decoder]") {
+  FakeEngines engines;
+  auto files = good_files(5);
+  Bytes& damaged = files[4];
+  SECTION("its data are damaged") {  // It still ends as a file should.
+    const auto cut = static_cast<std::ptrdiff_t>(damaged.size() / 3);
+    damaged.erase(damaged.end() - cut, damaged.end() - 2);
+  }
+  SECTION("its header is damaged") {  // a sampling factor of 0
+    damaged[find_marker(damaged, {0xc0}) + 11] = std::byte{0};
+  }
+  engines.decodes = [&](File file) { return file.size() != damaged.size(); };
+  HardwareOptions options = exact_options();
+  options.cpu.warnings_are_errors = true;
+  HardwareDecoder decoder(options, make_fake(engines));
+  const Batch batch(decoder, items_of(files));
+  CHECK(decoder.stats().returned == 1);
+  CHECK(decoder.stats().failed == 1);
+  CHECK_FALSE(batch.results[4].error.empty());
+  CHECK(batch.black(4));
+  for (const std::size_t row : {0, 1, 2, 3}) CHECK(batch.right(row));
+}
+
 TEST_CASE("HardwareDecoder: a batch of many parts", "[images][hardware_decoder]") {
   FakeEngines engines;
   HardwareOptions options = exact_options(2);
