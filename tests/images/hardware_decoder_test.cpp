@@ -244,7 +244,7 @@ TEST_CASE("HardwareDecoder: what neither decodes becomes zeros", "[images][hardw
   CHECK(decoder.stats().failed == 1);
   CHECK_FALSE(batch.results[4].error.empty());
   CHECK(batch.black(4));
-  for (const std::size_t row : {0, 1, 2, 3}) CHECK(batch.right(row));
+  for (std::size_t row = 0; row < 4; ++row) CHECK(batch.right(row));
 }
 
 TEST_CASE("HardwareDecoder: a batch of many parts", "[images][hardware_decoder]") {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <penstock/images/jpeg_decoder.hpp>
 #include <vector>
 
 #include "images/jpeg_files.hpp"
@@ -52,8 +53,7 @@ TEST_CASE("read_jpeg_header: red, green and blue that are not YCbCr", "[images][
   CHECK_FALSE(is_plain(adobe));
   Bytes named = file();
   const std::size_t frame = find_marker(named, {0xc0});
-  for (const std::size_t i : {0, 1, 2})
-    named[frame + 10 + 3 * i] = static_cast<std::byte>("RGB"[i]);
+  for (std::size_t i = 0; i < 3; ++i) named[frame + 10 + 3 * i] = static_cast<std::byte>("RGB"[i]);
   CHECK_FALSE(is_plain(named));
 }
 
@@ -75,6 +75,28 @@ TEST_CASE("read_jpeg_header: what is no JPEG file, or cut anywhere", "[images][j
     CHECK_FALSE(read_jpeg_header(std::span(whole).first(length)));
   CHECK_FALSE(read_jpeg_header(with_size(whole, 0, 20)));
   CHECK_FALSE(read_jpeg_header(without_marker(whole, 0xc0)));
+}
+
+TEST_CASE("read_jpeg_header: with any byte changed, it says what libjpeg says",
+          "[images][jpeg_header]") {
+  const Bytes whole = file({.adobe = true, .app1 = {'E', 'x', 'i', 'f', 0, 0, 'I', 'I'}});
+  JpegDecoder decoder;
+  int agreed = 0;
+  for (std::size_t at = 0; at < find_marker(whole, {0xda}) + 12; ++at) {
+    for (const int value : {0x00, 0x01, 0x41, 0xd8, 0xda, 0xff}) {
+      Bytes changed = whole;
+      changed[at] = static_cast<std::byte>(value);
+      const auto header = read_jpeg_header(changed);
+      if (!header || !header->plain) continue;
+      try {
+        const ImageSize size = decoder.open(changed);
+        CHECK(size == header->size);
+        ++agreed;
+      } catch (const ImageError&) {  // libjpeg knows more.
+      }
+    }
+  }
+  CHECK(agreed > 100);
 }
 
 }  // namespace
