@@ -44,12 +44,12 @@ struct FreePinned {
 /// What one chunk needs. Both memories begin with the geometry of the chunk's rows and the rooms of
 /// the images that the CPU decodes; then come pixels on the device, and files in staging.
 struct Lane {
-  std::unique_ptr<JpegEngine> engine;
-  std::unique_ptr<std::byte, FreeDevice> device;
-  std::unique_ptr<std::byte, FreePinned> staging;
   Stream stream;
   Event ready;                                                 ///< decoded, on `stream`
   Event free{cudaEventDisableTiming | cudaEventBlockingSync};  ///< the kernel has read it
+  std::unique_ptr<std::byte, FreeDevice> device;
+  std::unique_ptr<std::byte, FreePinned> staging;
+  std::unique_ptr<JpegEngine> engine;  // The first to go: it may free memory in the stream's order.
 };
 
 /// An image of the batch.

@@ -128,7 +128,7 @@ TEST_CASE("nvJPEG allocates nothing after warm-up", "[images][nvjpeg]") {
   for (int i = 0; i < 4; ++i) decoded(decoder, files);  // each lane twice
   const EngineMemoryStats before = nvjpeg_memory();
   CHECK(before.device_allocations > 0);
-  for (int i = 0; i < 20; ++i) decoded(decoder, files);
+  for (int i = 0; i < 20; ++i) decoded(decoder, {files.begin(), files.end() - i % 4});
   const EngineMemoryStats after = nvjpeg_memory();
   CHECK(after.device_allocations == before.device_allocations);
   CHECK(after.pinned_allocations == before.pinned_allocations);
