@@ -212,7 +212,7 @@ class PackOutput {
   bool resume(std::string_view note) {
     std::vector<std::byte> expected(sizeof(PackHeader) + padded(note.size()));
     std::memcpy(expected.data(), &header_, sizeof(PackHeader));
-    std::memcpy(expected.data() + sizeof(PackHeader), note.data(), note.size());
+    std::ranges::copy(std::as_bytes(std::span(note)), expected.begin() + sizeof(PackHeader));
     const std::uint64_t size = file_.size();
     std::vector<std::byte> found(std::min<std::uint64_t>(size, expected.size()));
     file_.read(0, found);
