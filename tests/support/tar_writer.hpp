@@ -9,7 +9,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -27,16 +26,16 @@ class TarWriter {
     set_number(block, 100, 7, 0644);
     set_number(block, 124, 11, size);
     block[156] = type;
-    std::memcpy(&block[257],
-                "ustar\0"
-                "00",
-                8);
+    block.replace(257, 8,
+                  "ustar\0"
+                  "00",
+                  8);
     prefix.copy(&block[345], 155);
     return with_checksum(std::move(block));
   }
 
   static std::string with_checksum(std::string block, bool is_signed = false) {
-    std::memset(&block[148], ' ', 8);
+    block.replace(148, 8, 8, ' ');
     int sum = 0;
     for (const char byte : block)
       sum += is_signed ? static_cast<signed char>(byte) : static_cast<unsigned char>(byte);
@@ -48,7 +47,7 @@ class TarWriter {
   /// A header whose size is in base 256.
   static std::string header_with_binary_size(std::string_view name, std::uint64_t size) {
     std::string block = header(name, 0);
-    std::memset(&block[124], 0, 12);
+    block.replace(124, 12, 12, '\0');
     block[124] = '\x80';
     for (std::size_t i = 0; i < 8; ++i)
       block[135 - i] = static_cast<char>(static_cast<std::uint8_t>(size >> 8 * i));
