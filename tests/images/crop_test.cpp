@@ -101,7 +101,7 @@ TEST_CASE("RandomHorizontalFlip: as often as it is to, whatever the crop", "[ima
       ++all[large];
       if (flip(seed, view).flip) ++flips[large];
     }
-    for (const std::size_t large : {0, 1})
+    for (const std::size_t large : {0U, 1U})
       CHECK(std::abs(static_cast<double>(flips[large]) / all[large] - probability) <=
             5 * std::sqrt(probability * (1 - probability) / all[large]));
   }
