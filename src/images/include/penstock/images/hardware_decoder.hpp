@@ -30,8 +30,9 @@
 // used in turn: the next batch is decoded while the kernel of this one waits for a free slot.
 //
 // Who decodes an image is a function of the file, its seed and the options, never of time: the same
-// run gives the same pixels. The decoders differ by a few of 255. `adapt_share` gives this up, and
-// moves the CPU's share until both decoders take the same time.
+// run gives the same pixels. The decoders round and interpolate colours in their own ways, and the
+// CPU reduces while it decodes unless cpu.scaled_dct is off. `adapt_share` gives this up, and moves
+// the CPU's share until both decoders take the same time.
 //
 // Without engines (see make_nvjpeg_engine) the CPU decodes everything, and backend() says so.
 
