@@ -10,6 +10,7 @@
 #include <exception>
 #include <mutex>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct Made {
   std::vector<std::byte> memory;
   std::span<const std::byte> bytes;  // may lie in `memory`
   std::int32_t label = -1;
+  std::string remark;  // what is to be said about it, or nothing
 };
 
 class OrderedWork {

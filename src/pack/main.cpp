@@ -4,6 +4,7 @@
 //
 //   penstock-pack imagenet/train -o train.pack
 //   penstock-pack train-0000.tar train-0001.tar -o train.pack
+//   penstock-pack imagenet/train -o small.pack --max-side 256 --quality 90
 //   penstock-pack --verify train.pack
 //
 // Exit status: 0 done; 1 something cannot be read or written, or is damaged; 2 wrong arguments;
@@ -41,7 +42,19 @@ int parse(int argc, char** argv, Arguments& arguments) {
   app.add_flag("--verify", arguments.verify,
                "read all records of packs and compare their checksums")
       ->excludes(output);
-  app.add_option("--threads", arguments.options.threads, "threads that read")
+#ifdef PENSTOCK_PACK_WITH_IMAGES
+  auto* const side =
+      app.add_option("--max-side", arguments.options.recode.max_side,
+                     "JPEG files whose longer side has more pixels are made smaller, and encoded "
+                     "again; what cannot be decoded is kept as it is, and named")
+          ->check(CLI::Range(1, 65500))
+          ->excludes("--verify");
+  app.add_option("--quality", arguments.options.recode.quality, "of what is encoded again")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str()
+      ->needs(side);
+#endif
+  app.add_option("--threads", arguments.options.threads, "threads that read and encode")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   app.footer(

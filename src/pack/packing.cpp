@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <numeric>
+#include <optional>
 #include <penstock/detail/storage/escaped.hpp>
 #include <penstock/packed_file_writer.hpp>
 #include <string>
@@ -14,6 +15,11 @@
 #include "interrupt.hpp"
 #include "progress.hpp"
 #include "source.hpp"
+#ifdef PENSTOCK_PACK_WITH_IMAGES
+#include <penstock/images/image_error.hpp>
+
+#include "recode.hpp"
+#endif
 
 namespace pack {
 namespace {
@@ -69,25 +75,69 @@ void require_same_samples(const PackedFileWriter& writer, const Source& source,
                            "begin again");
 }
 
-/// Appends what the writer does not have yet, until it is done or interrupted.
-void append_samples(PackedFileWriter& writer, const Source& source, std::size_t threads,
-                    Progress& progress) {
+/// A line for the note of a pack.
+std::string described(const RecodeOptions& options) {
+  if (options.max_side == 0) return "copy";
+  return "max side " + std::to_string(options.max_side) + ", quality " +
+         std::to_string(options.quality);
+}
+
+/// What a thread does to the files that it has read.
+class Converter {
+ public:
+#ifdef PENSTOCK_PACK_WITH_IMAGES
+  explicit Converter(const RecodeOptions& options) {
+    if (options.max_side > 0) recode_.emplace(options);
+  }
+  /// A file that cannot be decoded is kept, and remarked on.
+  void operator()(Made& made) try {
+    if (!recode_) return;
+    const std::span<const std::byte> smaller = (*recode_)(made.bytes);
+    if (smaller.data() == made.bytes.data()) return;
+    made.memory.assign(smaller.begin(), smaller.end());
+    made.bytes = made.memory;
+  } catch (const penstock::images::ImageError& error) {
+    made.remark = error.what();
+  }
+
+ private:
+  std::optional<Recoder> recode_;
+#else
+  explicit Converter(const RecodeOptions&) {}
+  void operator()(Made&) {}
+#endif
+};
+
+/// Appends what the writer does not have yet, until it is done or interrupted. Returns how many
+/// files were kept because they cannot be decoded.
+std::uint64_t append_samples(PackedFileWriter& writer, const Source& source,
+                             const PackOptions& options, Progress& progress) {
   const std::uint64_t before = writer.record_bytes();
+  std::uint64_t remarks = 0;
   ReadAhead<Source> ahead(source, writer.size());
   const auto make_worker = [&] {
-    return [&](std::uint64_t number, Made& made) {
+    return [&, convert = Converter(options.recode)](std::uint64_t number, Made& made) mutable {
+      made.remark.clear();
       made.bytes = source.read(number, made.memory);
       made.label = source.label(number);
+      convert(made);
     };
   };
   ahead.reading(writer.size());
-  in_order(writer.size(), source.size(), threads, make_worker,
+  in_order(writer.size(), source.size(), options.threads, make_worker,
            [&](std::uint64_t number, const Made& made) {
-             writer.append(made.bytes, made.label, source.name(number));
+             const std::string name = source.name(number);
+             writer.append(made.bytes, made.label, name);
+             if (!made.remark.empty()) {
+               ++remarks;
+               std::fprintf(stderr, "%s is kept as it is: %s\n",
+                            penstock::detail::escaped(name).c_str(), made.remark.c_str());
+             }
              ahead.reading(number);
              progress.to(writer.size(), writer.record_bytes() - before);
              return !interrupted();
            });
+  return remarks;
 }
 
 }  // namespace
@@ -98,7 +148,7 @@ int make_pack(const PackOptions& options) {
     throw UsageError(options.output.string() +
                      " is there already: remove it, or choose another name");
   const Source source(options.sources);
-  PackedFileWriter writer(options.output, make_note(source, "copy"));
+  PackedFileWriter writer(options.output, make_note(source, described(options.recode)));
   require_same_samples(writer, source, options.output);
   const std::uint64_t kept = writer.size(), kept_bytes = writer.record_bytes();
   std::fprintf(stderr, "%s of %s: %s records%s\n",
@@ -106,9 +156,10 @@ int make_pack(const PackOptions& options) {
                grouped(source.size()).c_str(),
                kept == 0 ? "" : (", " + grouped(kept) + " of them from before").c_str());
   double seconds = 0;
+  std::uint64_t remarks = 0;
   {
     Progress progress(kept, source.size());
-    append_samples(writer, source, options.threads, progress);
+    remarks = append_samples(writer, source, options, progress);
     if (writer.size() == source.size()) writer.finish();
     seconds = progress.seconds();
   }
@@ -120,9 +171,10 @@ int make_pack(const PackOptions& options) {
                 name.c_str(), grouped(writer.size()).c_str(), grouped(source.size()).c_str());
     return interrupted_exit_code();
   }
-  std::printf("%s: %s%s%s\n", name.c_str(), done.c_str(),
+  std::printf("%s: %s%s%s%s\n", name.c_str(), done.c_str(),
               kept == 0 ? "" : (", and " + grouped(kept) + " from before").c_str(),
-              source.has_labels() ? "" : "; without labels: the first sample has no .cls");
+              source.has_labels() ? "" : "; without labels: the first sample has no .cls",
+              remarks == 0 ? "" : ("; kept as they are: " + grouped(remarks)).c_str());
   return 0;
 }
 

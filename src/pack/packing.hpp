@@ -4,15 +4,22 @@
 // The work of penstock-pack.
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <vector>
 
 namespace pack {
 
+struct RecodeOptions {
+  std::int32_t max_side = 0;  ///< pixels of the longer side; 0: files are kept as they are
+  int quality = 90;           ///< of libjpeg, 1 to 100
+};
+
 struct PackOptions {
   std::vector<std::filesystem::path> sources;
   std::filesystem::path output;
   std::size_t threads = 1;
+  RecodeOptions recode;  ///< only in a program that was built with penstock::images
 };
 
 /// Makes `output` of the sources, or continues it. Prints what it has done. Returns the exit

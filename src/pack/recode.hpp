@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Recoder: makes a JPEG file smaller, by fewer pixels and another quality.
+
+#include <cstddef>
+#include <cstdint>
+#include <penstock/images/jpeg_decoder.hpp>
+#include <penstock/images/resizer.hpp>
+#include <span>
+#include <vector>
+
+#include "packing.hpp"
+
+namespace pack {
+
+/// One thread at a time.
+class Recoder {
+ public:
+  explicit Recoder(const RecodeOptions& options);
+
+  /// The file with a longer side of max_side, antialiased, with its EXIF data; or `file` itself if
+  /// its sides are not longer. Valid until the next call and as long as `file` is. Throws
+  /// penstock::images::ImageError for what is no JPEG file or is damaged, and std::runtime_error if
+  /// libjpeg cannot write.
+  std::span<const std::byte> operator()(std::span<const std::byte> file);
+
+ private:
+  void encode(penstock::images::ImageSize size, std::span<const std::byte> exif);
+
+  RecodeOptions options_;
+  penstock::images::JpegDecoder decoder_;
+  penstock::images::Resizer resizer_;
+  std::vector<std::uint8_t> pixels_;
+  std::vector<std::byte> file_;
+};
+
+}  // namespace pack
