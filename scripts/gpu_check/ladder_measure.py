@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 ladder_measure.py --programs DIRECTORY --data DIRECTORY --plans DIRECTORY --store FILE [--start FILE] [--models M,M]
-                  [--rungs T1,T14] [--seconds N] [--left FILE] [--dry-run]
+                  [--rungs T1,T14] [--images DIRECTORY] [--seconds N] [--left FILE] [--dry-run]
 
 Measures the training ladder for examples/resnet/README.md: each rung three times, and PyTorch's rungs in the same call.
 The results go to the store, row by row, from which ladder_table.py makes table and picture.
@@ -10,7 +10,7 @@ The results go to the store, row by row, from which ladder_table.py makes table 
 What is worth most comes first: the ends of the ladder, PyTorch's best, then the fast rungs. When the N seconds are
 over, what is left is said, and written to the file LEFT; the same command goes on with it. A row of the store that is
 of this machine, driver and commit is not measured again. --start: a store to begin from, where there is none yet, or
-with rows that the store lacks.
+with rows that the store lacks. --images: JPEG files for T15 and T16, which are left out without them.
 
 The commit is PENSTOCK_COMMIT's where it is set, else git's. --dry-run tries it without a GPU: emulated
 programs, tiny images, and PyTorch on the CPU if Python has it. Exit status 1 when a rung failed.
@@ -36,11 +36,13 @@ SMALL = 32
 
 # (side, rung): the first ones are measured where there is little time.
 ORDER = [("penstock", "T14"), ("pytorch", "best"), ("penstock", "T1"), ("pytorch", "T1"), ("penstock", "T12"),
-         ("penstock", "T11"), ("pytorch", "T11"), ("penstock", "T10"), ("pytorch", "T10"), ("penstock", "T9"),
+         ("penstock", "T15"), ("penstock", "T16"), ("penstock", "T11"), ("pytorch", "T11"), ("penstock", "T10"), ("pytorch", "T10"), ("penstock", "T9"),
          ("pytorch", "T9"), ("penstock", "T8"), ("pytorch", "T8"), ("penstock", "T7"), ("pytorch", "T7"),
          ("penstock", "T6"), ("pytorch", "T6"), ("penstock", "T5"), ("pytorch", "T5"), ("penstock", "T4"),
          ("pytorch", "T4"), ("penstock", "T3"), ("pytorch", "T3"), ("penstock", "T2"), ("pytorch", "T2"),
          ("pytorch", "max-autotune")]  # fmt: skip
+
+IMAGES = ("T15", "T16")  # from JPEG files
 
 # Seconds: without so many left it is not begun; and the most it may take. A compiled rung of PyTorch compiles.
 NEEDS = {"penstock": 25, "pytorch": 30, "compiled": 60, "max-autotune": 60}
@@ -94,12 +96,15 @@ def sizes(model, rung, option):
 
 def measure_ours(model, rung, size, limit, option):
     ladder = ladder_table.ladder()
-    name = next(name for name in ladder.RUNGS if rung == f"T{int(name[:2])}")
+    name = next(name for name in [*ladder.RUNGS, *ladder.IMAGE_RUNGS] if rung == f"T{int(name[:2])}")
     how = "guessed" if int(rung[1:]) < 6 else "timed"
     program = option.programs.resolve() / (name + ("_emulated" if option.dry_run else ""))
     if not program.exists():
         return {"failed": f"there is no {program}"}
-    arguments = ["--model", "resnet8" if option.dry_run else model, "--data", str(option.data), "--plans",
+    data = ["--images", str(option.images)] if rung in IMAGES else ["--data", str(option.data)]
+    if rung == "T16":
+        size = {**size, "workers": 2}  # The engines decode.
+    arguments = ["--model", "resnet8" if option.dry_run else model, *data, "--plans",
                  str(option.plans / f"ladder-plans-{model}-{how}")]  # fmt: skip
     for key in ("batch", "steps", "warmup", "image_size", "workers"):
         arguments += [f"--{key.replace('_', '-')}", str(size[key])]
@@ -155,7 +160,7 @@ def wanted(option, rows, where):
     done = {ladder_table.key(row) for row in rows if {**row, **where} == row}
     for model in option.models:
         for side, rung in ORDER:
-            if (model, side, rung) in done or (side == "pytorch" and not torch):
+            if (model, side, rung) in done or (side == "pytorch" and not torch) or (rung in IMAGES and not option.images):
                 continue
             if not option.rungs or rung in option.rungs:
                 yield model, side, rung
@@ -175,6 +180,7 @@ def main():
     parser.add_argument("--start", type=pathlib.Path)
     parser.add_argument("--models", type=lambda text: text.split(","), default=list(LARGE))
     parser.add_argument("--rungs", type=lambda text: text.split(","))
+    parser.add_argument("--images", type=pathlib.Path)
     parser.add_argument("--seconds", type=float, default=500)
     parser.add_argument("--left", type=pathlib.Path)
     parser.add_argument("--dry-run", action="store_true")

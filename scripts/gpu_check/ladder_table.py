@@ -95,7 +95,10 @@ HEAD = ["rung", "batch", "images/s", "lowest to highest", "gain", "published gai
 
 
 def before(rung, ours):
-    """The rung that this one is compared with: the one below it, if it is measured (there is no T13)."""
+    """The rung that this one is compared with: the one below it, if it is measured (there is no T13). None for T15, which
+    reads JPEG files and not records."""
+    if rung == "T15":
+        return None
     number_before = int(rung[1:]) - (2 if rung == "T14" else 1)
     return ours.get(f"T{number_before}")
 

@@ -4,7 +4,8 @@
 # Steps of scripts/gpu-check, which sources this: training, and PyTorch beside it.
 
 training_targets="make_cifar10 01_baseline 02_workers 03_pinned 04_async 05_readback 06_autotune 07_fused
-  08_mixed_precision 09_channels_last 10_large_batch 11_copy_stream 12_prefetcher 14_records_and_graph"
+  08_mixed_precision 09_channels_last 10_large_batch 11_copy_stream 12_prefetcher 14_records_and_graph make_images
+  15_images 16_hardware_decoder"
 
 # train_ladder OPTION...: of the ladder's and, behind --, of its rungs.
 train_ladder() {
@@ -37,8 +38,9 @@ ladder_table() {
   local models=${1:-resnet18,resnet50} rungs=() status=0 store=$build/ladder-table.json dry=()
   if [[ $models == *:* ]]; then rungs=(--rungs "${models#*:}") models=${models%%:*}; fi
   if [[ -n $dry_run ]]; then dry=(--dry-run) store=$folder/results.json; fi
-  has_resnet && make_data || return
+  has_resnet && make_data && make_jpegs jpegs "$(scaled 20000 64)" "$(scaled 500 100)" "$(scaled 375 75)" || return
   limited 500 python3 scripts/gpu_check/ladder_measure.py --programs "$build/examples/resnet/train" --data "$data" \
+    --images "$build/jpegs" \
     --plans "$build" --store "$store" --start examples/resnet/ladder-table.json --models "$models" "${rungs[@]}" \
     --seconds "$(($(time_left) - 10))" --left "$folder/left.txt" "${dry[@]}" || status=$?
   if [[ ! -f $store ]]; then return "$status"; fi

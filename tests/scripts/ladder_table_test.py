@@ -33,6 +33,8 @@ import json, os, sys, time
 options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
 with open("calls", "a") as calls:
     calls.write(os.path.basename(sys.argv[0]) + "\\n")
+with open("asked", "a") as asked:
+    asked.write(" ".join(sys.argv[1:]) + "\\n")
 if os.path.exists("fail"):
     sys.exit("out of order")
 if os.path.exists("slow"):
@@ -135,7 +137,7 @@ def calls():
 
 def measurements():
     """Three runs each, the ends first; what is there is not measured again; what failed, or had no time, is said."""
-    for name in ladder_table.ladder().RUNGS:
+    for name in ladder_table.ladder().RUNGS + ladder_table.ladder().IMAGE_RUNGS[-2:]:
         path = pathlib.Path(f"{name}_emulated")
         path.write_text(RUNG)
         path.chmod(0o755)
@@ -148,6 +150,14 @@ def measurements():
     require(first["machine"].startswith("no GPU") and first["commit"] and first["date"], first)
     _, again = measure("--rungs", "T1,T14")
     require(calls() == mine and again == rows, "measured again")
+
+    _, rows = measure("--rungs", "T15,T16")
+    require(calls() == mine, "T15 without images")
+    _, rows = measure("--rungs", "T15,T16", "--images", "jpegs")
+    require(calls()[len(mine):] == ["15_images_emulated"] * 3 + ["16_hardware_decoder_emulated"] * 3, calls())
+    asked = pathlib.Path("asked").read_text().split("\n")
+    require("--images jpegs" in asked[-2] and "--data" not in asked[-2] and "--workers 2" in asked[-2], asked[-2])
+    require("--data ." in asked[0] and "--images" not in asked[0], asked[0])
 
     pathlib.Path("fail").touch()
     output, rows = measure("--rungs", "T2", status=1)
