@@ -195,13 +195,13 @@ class Prefetcher {
   Prefetcher(const Layout<Batch>& layout, AnySampler sampler, AnySource<Batch> source,
              PrefetcherOptions options = {}) requires std::same_as<Batch, Host>
       : prefetcher_(detail::make_prefetcher(layout.erased(), std::move(sampler),
-                                            std::move(source).erased(), options)) {}
+                                            std::move(source).erased(), std::move(options))) {}
   /// With a transform on the device; its layout is that of the slots.
   Prefetcher(const Layout<Host>& layout, AnySampler sampler, AnySource<Host> source,
              const DeviceTransform<Host, Batch>& transform, PrefetcherOptions options = {})
       : prefetcher_(detail::make_prefetcher(layout.erased(), std::move(sampler),
                                             std::move(source).erased(), transform.erased(),
-                                            options)) {}
+                                            std::move(options))) {}
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
   /// Requests stop from the sources, joins the workers, waits until no copy reads pinned memory,

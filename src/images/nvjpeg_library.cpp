@@ -22,10 +22,11 @@ const NvjpegLibrary* NvjpegLibrary::load(std::string& why_not) {
 bool NvjpegLibrary::load_from(const char* file, std::string& why_not) {
   void* const handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
-    const char* const error = dlerror();
+    const char* const error = dlerror();  // NOLINT(concurrency-mt-unsafe): glibc keeps it by thread
     why_not = error != nullptr ? error : file;
     return false;
   }
+// NOLINTBEGIN(bugprone-macro-parentheses): names of members
 #define PENSTOCK_NVJPEG_LOAD(name)                               \
   name = reinterpret_cast<decltype(name)>(dlsym(handle, #name)); \
   if (name == nullptr) {                                         \
@@ -34,6 +35,7 @@ bool NvjpegLibrary::load_from(const char* file, std::string& why_not) {
   }
   PENSTOCK_NVJPEG_FUNCTIONS(PENSTOCK_NVJPEG_LOAD)
 #undef PENSTOCK_NVJPEG_LOAD
+  // NOLINTEND(bugprone-macro-parentheses)
   int major = 0;
   if (nvjpegGetProperty(MAJOR_VERSION, &major) != NVJPEG_STATUS_SUCCESS ||
       major != NVJPEG_VER_MAJOR) {

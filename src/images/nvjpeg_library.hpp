@@ -24,6 +24,7 @@ namespace penstock::images {
   FUNCTION(nvjpegDecodeBatched)
 
 struct NvjpegLibrary {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a member's name
 #define PENSTOCK_NVJPEG_MEMBER(name) decltype(&::name) name = nullptr;
   PENSTOCK_NVJPEG_FUNCTIONS(PENSTOCK_NVJPEG_MEMBER)
 #undef PENSTOCK_NVJPEG_MEMBER

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -70,7 +71,8 @@ class Progress {
                        in_bytes(elapsed > 0 ? static_cast<double>(bytes) / elapsed : 0) + "/s";
     if (rate > 0)
       line += ", " +
-              grouped(static_cast<std::uint64_t>(static_cast<double>(total_ - done) / rate + 0.5)) +
+              grouped(static_cast<std::uint64_t>(
+                  std::llround(static_cast<double>(total_ - done) / rate))) +
               " s left";
     return line;
   }

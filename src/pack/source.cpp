@@ -2,6 +2,7 @@
 
 #include "source.hpp"
 
+#include <algorithm>
 #include <sstream>
 #include <stdexcept>
 #include <string_view>
@@ -24,7 +25,8 @@ Source::Source(const std::vector<fs::path>& paths)
 
 Source::Any Source::open(const std::vector<fs::path>& paths) {
   const fs::path& first = paths.front();
-  const bool all_tar = std::ranges::all_of(paths, [](const auto& p) { return ends_in(p, ".tar"); });
+  const bool all_tar =
+      std::all_of(paths.begin(), paths.end(), [](const auto& p) { return ends_in(p, ".tar"); });
   if (all_tar) return penstock::TarShards(paths);
   if (paths.size() > 1)
     throw UsageError(

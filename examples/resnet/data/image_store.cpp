@@ -61,18 +61,19 @@ void ImageStore::will_need(std::span<const std::uint64_t> indices) const noexcep
 ImageStore open_images(const fs::path& path, Split split, std::int32_t classes) {
   const std::string part = split == Split::train ? "train" : "val";
   if (fs::is_directory(path)) {
-    if (fs::is_directory(path / part)) return {penstock::FileFolder(path / part), classes};
+    if (fs::is_directory(path / part))
+      return ImageStore(penstock::FileFolder(path / part), classes);
     if (const fs::path pack = path / (part + ".pack"); fs::exists(pack))
-      return {penstock::PackedFile(pack), classes};
+      return ImageStore(penstock::PackedFile(pack), classes);
     if (auto shards = shards_in(path, part + "-"); !shards.empty())
-      return {penstock::TarShards(std::move(shards)), classes};
+      return ImageStore(penstock::TarShards(std::move(shards)), classes);
   }
   if (split == Split::validation)
     throw std::invalid_argument(
         path.string() +
         " has no val, no val.pack and no val-*.tar: there is nothing to evaluate with");
-  if (fs::is_directory(path)) return {penstock::FileFolder(path), classes};
-  return {open_file(path), classes};
+  if (fs::is_directory(path)) return ImageStore(penstock::FileFolder(path), classes);
+  return ImageStore(open_file(path), classes);
 }
 
 }  // namespace resnet

@@ -24,7 +24,7 @@ class ImageStore {
  public:
   using Store = std::variant<penstock::FileFolder, penstock::TarShards, penstock::PackedFile>;
   /// `classes`: their number; 0: one more than the largest label, for which all labels are read.
-  ImageStore(Store store, std::int32_t classes = 0);
+  explicit ImageStore(Store store, std::int32_t classes = 0);
 
   std::uint64_t size() const;
   /// 0 to classes() - 1. Throws std::invalid_argument, which names the sample, for another label.

@@ -258,7 +258,7 @@ PENSTOCK_INLINE PinnedPoolOptions HandOver::pool_options(const PrefetcherOptions
 PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler,
                                    ErasedSource source, TransformStage::Transform transform,
                                    PrefetcherOptions options)
-    : options_(checked(options, sampler, source, transform.has_value())),
+    : options_(checked(std::move(options), sampler, source, transform.has_value())),
       layout_(layout),
       start_(sampler.start()),
       batches_(sampler.batches()),
@@ -351,13 +351,13 @@ PENSTOCK_INLINE void throw_empty_lease() {
 PENSTOCK_INLINE PrefetcherHandle make_prefetcher(const BlockLayout& layout, AnySampler sampler,
                                                  ErasedSource source, PrefetcherOptions options) {
   return std::make_shared<HandOver>(layout, std::move(sampler), std::move(source), std::nullopt,
-                                    options);
+                                    std::move(options));
 }
 PENSTOCK_INLINE PrefetcherHandle make_prefetcher(const BlockLayout& layout, AnySampler sampler,
                                                  ErasedSource source, ErasedTransform transform,
                                                  PrefetcherOptions options) {
   return std::make_shared<HandOver>(layout, std::move(sampler), std::move(source),
-                                    std::move(transform), options);
+                                    std::move(transform), std::move(options));
 }
 
 PENSTOCK_INLINE void close(PrefetcherHandle prefetcher) noexcept {

@@ -104,7 +104,7 @@ inline bool is_plain_header(std::span<const std::byte> block, std::string_view b
 }
 
 /// Is there a header of pax or of GNU tar before the one at byte `at`, which says more of the same
-/// member?
+/// member, or has another such header before it?
 inline bool has_note_before(const ReadOnlyFile& file, std::uint64_t at) {
   std::array<std::byte, 16 * kTarBlock> memory;
   const std::size_t most = static_cast<std::size_t>(std::min<std::uint64_t>(at, memory.size()));
@@ -112,7 +112,7 @@ inline bool has_note_before(const ReadOnlyFile& file, std::uint64_t at) {
   if (file.read(at - most, before) < most) return false;
   for (std::size_t bytes = 2 * kTarBlock; bytes <= most; bytes += kTarBlock) {
     const TarHeader header(before.last(bytes).first(kTarBlock));
-    const bool is_note = header.type() == 'x' || header.type() == 'L';
+    const bool is_note = std::string_view("xgLK").find(header.type()) != std::string_view::npos;
     const std::optional<std::uint64_t> size = header.size();
     if (is_note && size && *size < bytes && in_tar_blocks(*size) + kTarBlock == bytes &&
         header.has_right_checksum())
