@@ -110,7 +110,7 @@ inline bool has_note_before(const ReadOnlyFile& file, std::uint64_t at) {
   const std::size_t most = static_cast<std::size_t>(std::min<std::uint64_t>(at, memory.size()));
   const std::span<std::byte> before = std::span(memory).first(most);
   if (file.read(at - most, before) < most) return false;
-  for (std::size_t bytes = 2 * kTarBlock; bytes <= most; bytes += kTarBlock) {
+  for (std::size_t bytes = kTarBlock; bytes <= most; bytes += kTarBlock) {
     const TarHeader header(before.last(bytes).first(kTarBlock));
     const bool is_note = std::string_view("xgLK").find(header.type()) != std::string_view::npos;
     const std::optional<std::uint64_t> size = header.size();
