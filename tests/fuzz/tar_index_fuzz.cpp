@@ -40,8 +40,9 @@ void read(const TarShards& shards, std::uint64_t i, const std::string& tar) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   require(!text.empty() && tar.find(text) != std::string::npos, "bytes are the tar's");
   const std::string name = shards.name(i);
-  if (name.ends_with("/a.jpg")) require(text == "jpeg of a", "a member has its own bytes");
-  if (name.ends_with("/dir/b.jpg")) require(text == "jpeg of dir/b", "a member has its own bytes");
+  // A name with letters that wds2idx escapes is not compared with the header's.
+  if (name == "a.tar/a.jpg") require(text == "jpeg of a", "a member has its own bytes");
+  if (name == "a.tar/dir/b.jpg") require(text == "jpeg of dir/b", "a member has its own bytes");
   require(shards.label(i) == 7, "there is no other label");
 }
 
