@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// JPEG files: an ImageError, or the pixels that a view needs, the same in a crop as in the whole
-// image. The first byte chooses the view.
+// JPEG files: an ImageError, or the pixels of a view and of the whole image, within the limits. The
+// first byte chooses the view.
 
 #include <penstock/images/crop.hpp>
 #include <penstock/images/jpeg_decoder.hpp>
