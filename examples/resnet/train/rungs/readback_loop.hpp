@@ -8,7 +8,7 @@
 #include <penstock/device_arena.hpp>
 #include <penstock/readback.hpp>
 
-#include "run.hpp"
+#include "../run.hpp"
 
 namespace resnet {
 

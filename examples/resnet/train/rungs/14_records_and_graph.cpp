@@ -4,12 +4,7 @@
 // crops, flips, resizes, normalises and packs them (DeviceTransform). And the step is one CUDA
 // graph (StepGraph).
 
-#include <penstock/prefetcher.hpp>
-#include <penstock/readback.hpp>
-#include <penstock/step_graph.hpp>
-
-#include "../../common/watch.hpp"
-#include "run.hpp"
+#include "packed_loop.hpp"
 
 namespace {
 
@@ -20,7 +15,6 @@ using resnet::PlanChoice;
 using resnet::Precision;
 using resnet::Records;
 using resnet::Run;
-using resnet::Step;
 
 void train(Run& run) {
   penstock::Prefetcher<Packed, Records> prefetcher(
@@ -30,22 +24,7 @@ void train(Run& run) {
       {.workers = run.options().workers,
        .epochs = run.epochs(),
        .device_times = run.options().watch});
-  const auto watch = examples::watch_if(run.options().watch, prefetcher);
-  penstock::Readback<resnet::Metrics> losses(16);
-  penstock::StepGraph graphs;
-
-  run.for_each_step([&](Step& step) {
-    penstock::Lease<Packed> batch;
-    step.load([&] { batch = prefetcher.next(run.stream()); });
-    step.compute(run.stream(), [&] {
-      graphs.launch(batch, run.stream(), [&] {
-        run.train_step(batch->input.data_handle(), batch->labels.data_handle(), run.stream());
-      });
-    });
-    losses.push(run.network().metrics(), run.stream(), step.teller());
-  });
-  losses.drain();
-  run.set_stats(prefetcher.stats());
+  train_packed(run, prefetcher);
 }
 
 }  // namespace

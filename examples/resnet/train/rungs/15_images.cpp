@@ -4,13 +4,8 @@
 // that its crop needs, at a reduced scale; one kernel in the copy stream resizes, flips, normalises
 // and packs. The files of later batches are announced to the system.
 
-#include <penstock/prefetcher.hpp>
-#include <penstock/readback.hpp>
-#include <penstock/step_graph.hpp>
-
-#include "../../common/watch.hpp"
-#include "../data/image_input.hpp"
-#include "run.hpp"
+#include "../../data/image_input.hpp"
+#include "packed_loop.hpp"
 
 namespace {
 
@@ -21,7 +16,6 @@ using resnet::Packed;
 using resnet::PlanChoice;
 using resnet::Precision;
 using resnet::Run;
-using resnet::Step;
 
 void train(Run& run) {
   penstock::Prefetcher<Packed, DecodedImages> prefetcher(
@@ -32,22 +26,7 @@ void train(Run& run) {
        .epochs = run.epochs(),
        .read_ahead = penstock::read_ahead(run.data().images(), 4),
        .device_times = run.options().watch});
-  const auto watch = examples::watch_if(run.options().watch, prefetcher);
-  penstock::Readback<resnet::Metrics> losses(16);
-  penstock::StepGraph graphs;
-
-  run.for_each_step([&](Step& step) {
-    penstock::Lease<Packed> batch;
-    step.load([&] { batch = prefetcher.next(run.stream()); });
-    step.compute(run.stream(), [&] {
-      graphs.launch(batch, run.stream(), [&] {
-        run.train_step(batch->input.data_handle(), batch->labels.data_handle(), run.stream());
-      });
-    });
-    losses.push(run.network().metrics(), run.stream(), step.teller());
-  });
-  losses.drain();
-  run.set_stats(prefetcher.stats());
+  train_packed(run, prefetcher);
 }
 
 }  // namespace

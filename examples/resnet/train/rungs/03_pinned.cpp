@@ -5,8 +5,8 @@
 
 #include <penstock/batch_producer.hpp>
 
-#include "../../common/check.hpp"
-#include "run.hpp"
+#include "../../../common/check.hpp"
+#include "../run.hpp"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <penstock/batch_producer.hpp>
 #include <penstock/device_arena.hpp>
 
-#include "run.hpp"
+#include "../run.hpp"
 
 namespace {
 

@@ -8,7 +8,7 @@
 
 #include <array>
 
-#include "run.hpp"
+#include "../run.hpp"
 
 namespace {
 

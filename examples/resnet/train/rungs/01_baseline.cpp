@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "../../common/check.hpp"
-#include "run.hpp"
+#include "../../../common/check.hpp"
+#include "../run.hpp"
 
 namespace {
 

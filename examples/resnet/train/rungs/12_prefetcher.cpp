@@ -6,8 +6,8 @@
 #include <penstock/prefetcher.hpp>
 #include <penstock/readback.hpp>
 
-#include "../../common/watch.hpp"
-#include "run.hpp"
+#include "../../../common/watch.hpp"
+#include "../run.hpp"
 
 namespace {
 

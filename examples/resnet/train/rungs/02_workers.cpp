@@ -2,9 +2,9 @@
 
 // T2: worker threads load ahead, by hand (see hand_loader.hpp). Memory is still pageable.
 
-#include "../../common/check.hpp"
-#include "../data/hand_loader.hpp"
-#include "run.hpp"
+#include "../../../common/check.hpp"
+#include "../../data/hand_loader.hpp"
+#include "../run.hpp"
 
 namespace {
 
