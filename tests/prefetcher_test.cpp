@@ -343,14 +343,54 @@ TEST_CASE("at the edge of an epoch a run goes on with other ranks and batch size
   CHECK(samples_of_epochs == std::vector<std::uint64_t>(2 * 60, 1));
 }
 
+TEST_CASE("within an epoch a run goes on with other ranks and batch sizes, twice", "[prefetcher]") {
+  TestStream stream;
+  std::vector<std::uint64_t> delivered(2 * 61);
+  State saved;
+  // `batches` of each rank; 0: to the end of the second epoch.
+  const auto run = [&](int world_size, std::int64_t batch_size, std::size_t batches) {
+    State behind;
+    for (int rank = 0; rank < world_size; ++rank) {
+      const Sampler sampler({.samples = 61,
+                             .batch_size = batch_size,
+                             .shuffle = true,
+                             .seed = 11,
+                             .rank = rank,
+                             .world_size = world_size},
+                            saved);
+      Prefetcher<Numbers> prefetcher(numbers_layout(batch_size), sampler, write_numbers,
+                                     {.workers = 2, .epochs = 2});
+      CHECK(prefetcher.state() == sampler.start());
+      for (std::size_t taken = 0; batches == 0 || taken < batches; ++taken) {
+        const Lease<Numbers> batch = prefetcher.next(stream);
+        if (!batch) break;
+        for (const std::uint64_t sample : batch.ticket().samples)
+          ++delivered[batch.ticket().epoch * 61 + sample];
+      }
+      behind = prefetcher.state();
+    }
+    saved = behind;
+  };
+  saved = Sampler({.samples = 61, .batch_size = 4, .shuffle = true, .seed = 11}).start();
+  run(3, 4, 2);
+  CHECK(saved.batch == 2);
+  run(2, 5, 1);
+  CHECK(saved.part_samples == 24);
+  CHECK(saved.epoch == 0);
+  run(1, 8, 0);
+  CHECK(saved.epoch == 2);
+  CHECK(delivered == std::vector<std::uint64_t>(2 * 61, 1));
+}
+
 TEST_CASE("a state that does not fit is refused, and the run goes on", "[prefetcher]") {
   TestStream stream;
   const Sampler sampler = shuffled(40, 4);
   Prefetcher<Numbers> prefetcher(numbers_layout(4), sampler, write_numbers, {.workers = 1});
   prefetcher.next(stream);
   const State state = prefetcher.state();
-  for (std::uint64_t State::*number : {&State::seed, &State::samples, &State::order,
-                                       &State::batches, &State::batch_size, &State::world_size}) {
+  for (std::uint64_t State::*number :
+       {&State::seed, &State::samples, &State::order, &State::batches, &State::batch_size,
+        &State::world_size, &State::part_samples}) {
     State other = state;
     ++(other.*number);
     CHECK_THROWS_AS(prefetcher.restore(other), std::invalid_argument);

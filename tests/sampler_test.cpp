@@ -449,6 +449,164 @@ TEST_CASE("Sampler tells its options", "[sampler]") {
   CHECK(sampler.options().rank == 1);
 }
 
+// ---- Continued with other ranks or batches ------------------------------------------------------
+
+/// The state of a run that began at `start`, when each rank has taken `count` batches more.
+State behind(State state, std::uint64_t count) {
+  state.batch += count;
+  if (state.batch < state.batches) return state;
+  state.epoch += state.batch / state.batches;
+  state.batch %= state.batches;
+  state.part_batch = state.part_samples = 0;
+  return state;
+}
+
+/// What `count` batches of each rank have, from where the samplers begin; and the state behind
+/// them.
+struct Part {
+  Samples samples;
+  State behind;
+};
+
+Part part_of(SamplerOptions options, const State& resumed, std::uint64_t count) {
+  Part part;
+  for (options.rank = 0; options.rank < options.world_size; ++options.rank) {
+    const Sampler sampler(options, resumed);
+    const State& start = sampler.start();
+    if (start.epoch != resumed.epoch) return {{}, start};  // Nothing was left.
+    const std::uint64_t end = std::min(sampler.batches(), start.batch + count);
+    for (std::uint64_t batch = start.batch; batch < end; ++batch) {
+      const Samples samples = batch_of(sampler, start.epoch, batch);
+      part.samples.insert(part.samples.end(), samples.begin(), samples.end());
+    }
+    part.behind = behind(start, end - start.batch);
+  }
+  return part;
+}
+
+/// Numbers for tests that look at many.
+struct Drawn {
+  std::uint64_t state;
+  std::uint64_t below(std::uint64_t end) { return (state = detail::mix64(state)) % end; }
+};
+
+TEST_CASE("Sampler: parts of an epoch on any ranks have each sample once", "[sampler]") {
+  Drawn draw{20240301};
+  for (int i = 0; i < 3000; ++i) {
+    const std::uint64_t size = 1 + draw.below(90), seed = draw.below(100);
+    const bool shuffle = draw.below(4) != 0, drop_last = draw.below(2) == 0;
+    const auto drawn_options = [&] {
+      return SamplerOptions{.samples = size,
+                            .batch_size = 1 + static_cast<std::int64_t>(draw.below(5)),
+                            .shuffle = shuffle,
+                            .seed = seed,
+                            .world_size = 1 + static_cast<int>(draw.below(4))};
+    };
+    State state = Sampler(drawn_options()).start();
+    state.epoch = draw.below(5);
+    const std::uint64_t epoch = state.epoch;
+    std::uint64_t delivered = 0;
+    std::map<std::uint64_t, int> times;
+    SamplerOptions options;
+    while (state.epoch == epoch) {
+      options = drawn_options();
+      options.drop_last = drop_last;
+      const auto group = static_cast<std::uint64_t>(options.batch_size * options.world_size);
+      if (drop_last && size < group) continue;  // It is refused: no batch is full.
+      const Part part = part_of(options, state, 1 + draw.below(4));
+      for (const std::uint64_t sample : part.samples) ++times[sample];
+      REQUIRE(State::parse(to_string(part.behind)) == part.behind);
+      delivered += part.samples.size();
+      state = part.behind;
+    }
+    // The last part alone repeats samples, or leaves them out.
+    std::uint64_t repeated = 0;
+    for (const auto& [sample, count] : times) repeated += static_cast<std::uint64_t>(count - 1);
+    const auto world = static_cast<std::uint64_t>(options.world_size);
+    const auto group = static_cast<std::uint64_t>(options.batch_size) * world;
+    REQUIRE(repeated < world);
+    REQUIRE((drop_last ? repeated == 0 && size - times.size() < group : times.size() == size));
+    REQUIRE(delivered == times.size() + repeated);
+    REQUIRE(state == behind(Sampler(options, state).start(), 0));
+    REQUIRE(state.batch + state.part_samples == 0);
+  }
+}
+
+TEST_CASE("Sampler: continued with the same ranks and batches, the rest is the same", "[sampler]") {
+  const auto [block, window] = GENERATE(table<std::uint64_t, std::uint64_t>({{0, 0}, {7, 2}}));
+  const bool drop_last = GENERATE(false, true);
+  SamplerOptions options{.samples = 101,
+                         .batch_size = 4,
+                         .shuffle = true,
+                         .seed = 5,
+                         .drop_last = drop_last,
+                         .rank = 2,
+                         .world_size = 3,
+                         .block = block,
+                         .window = window};
+  const Sampler whole(options);
+  for (std::uint64_t batch = 0; batch < whole.batches(); ++batch) {
+    const State state = behind(whole.start(), 2 * whole.batches() + batch);
+    const Sampler rest(options, state);
+    REQUIRE(rest.start() == state);
+    REQUIRE(rest.batches() == whole.batches());
+    for (std::uint64_t later = batch; later < whole.batches(); ++later)
+      REQUIRE(batch_of(rest, 2, later) == batch_of(whole, 2, later));
+    REQUIRE(epoch_of(rest, 3) == epoch_of(whole, 3));
+  }
+}
+
+TEST_CASE("Sampler refuses a state that it cannot continue, and says why", "[sampler]") {
+  const SamplerOptions options{
+      .samples = 40, .batch_size = 4, .shuffle = true, .seed = 5, .world_size = 2};
+  const State state = behind(Sampler(options).start(), 3);
+  const auto refusal = [&](auto change) {
+    SamplerOptions other = options;
+    State there = state;
+    change(other, there);
+    return thrown<std::invalid_argument>([&] { Sampler(other, there); });
+  };
+  using O = SamplerOptions;
+  CHECK_THAT(refusal([](O& o, State&) { o.seed = 6; }), Mentions("seed is 5 there, and 6 here"));
+  CHECK_THAT(refusal([](O& o, State&) { o.samples = 41; }), Mentions("samples is 40 there"));
+  CHECK_THAT(refusal([](O& o, State&) { o.shuffle = false; }), Mentions("order is 2 there"));
+  CHECK_THAT(refusal([](O& o, State&) { o.block = 4, o.window = 2; }),
+             Mentions("order is 2 there"));
+  CHECK_THAT(refusal([](O&, State& s) { s.batch = 5; }), Mentions("batch 5 of an epoch of 5"));
+  CHECK_THAT(refusal([](O& o, State& s) { o.batch_size = 8, s.batch = 5; }),
+             Mentions("of 40 samples, 40 cannot have been delivered"));
+  CHECK_THAT(refusal([](O&, State& s) { s.part_batch = 4, s.part_samples = 10; }),
+             Mentions("cannot have been delivered"));
+  CHECK_THAT(refusal([](O& o, State&) { o.rank = 2; }), Mentions("rank is 2"));
+
+  SamplerOptions blocks = options;
+  blocks.block = 4, blocks.window = 2;
+  const State within = behind(Sampler(blocks).start(), 3);
+  blocks.world_size = 1;
+  CHECK_THAT(thrown<std::invalid_argument>([&] { Sampler(blocks, within); }),
+             Mentions("with a window the ranks and batches: the state is in the middle"));
+
+  SamplerOptions halves = options;
+  halves.batch_size = 2;  // 16 samples are left: 4 of 10 batches.
+  const Sampler rest(halves, state);
+  CHECK(batch_of(rest, state.epoch, 6).size() == 2);
+  CHECK_THAT(thrown<std::out_of_range>([&] { batch_of(rest, state.epoch, 5); }),
+             Mentions("batch 5") && Mentions("continues at 6"));
+}
+
+TEST_CASE("Sampler: where drop_last leaves nothing of an epoch, the next one begins", "[sampler]") {
+  SamplerOptions options{.samples = 10, .batch_size = 2, .drop_last = true, .world_size = 2};
+  const State state = behind(Sampler(options).start(), 1);  // Behind 4 of 8.
+  options.world_size = 3;                                   // 6 at once, and 6 are left.
+  CHECK(Sampler(options, state).start().epoch == 0);
+  options.batch_size = 3;
+  const Sampler next(options, state);
+  CHECK(next.start().epoch == 1);
+  CHECK(next.start().batch == 0);
+  CHECK(next.start().part_samples == 0);
+  CHECK(epoch_of(next, 1) == epoch_of(Sampler(options), 1));
+}
+
 // ---- batch_seed
 // ----------------------------------------------------------------------------------
 

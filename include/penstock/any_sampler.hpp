@@ -90,6 +90,7 @@ class AnySampler {
   }
   template <class T>
   static State start_of(const T& sampler) {
+    if constexpr (requires { State(sampler.start()); }) return sampler.start();
     State start;
     start.batches = number(sampler.batches());
     if constexpr (requires { number(sampler.seed()); }) start.seed = number(sampler.seed());

@@ -10,11 +10,24 @@
 //   std::vector<std::uint64_t> out;
 //   sampler.samples(0, 2, out);           // the samples of batch 2 of epoch 0
 //
+// A run is resumed on the same ranks by Prefetcher::restore, and on others, or with other batches,
+// by a sampler of the rest:
+//
+//   const auto saved = penstock::State::parse(line);               // of 8 ranks, within an epoch
+//   penstock::Sampler sampler({.samples = records.size(),
+//                              .batch_size = 256,
+//                              .shuffle = true,
+//                              .seed = 7,
+//                              .rank = rank,
+//                              .world_size = 6},
+//                             saved);                              // a Prefetcher begins there
+//
 // Samples are divided among ranks as PyTorch's DistributedSampler and DataLoader do: see
 // SamplerOptions.
 
 #include <cstdint>
 #include <penstock/detail/inline.hpp>
+#include <penstock/state.hpp>
 #include <vector>
 
 namespace penstock {
@@ -53,6 +66,16 @@ class Sampler {
   /// drop_last leaves no batch.
   explicit Sampler(SamplerOptions options);
 
+  /// Continues the run that `resumed` is of: a producer or a prefetcher over this sampler begins
+  /// there. In the middle of an epoch the ranks and the batch size may differ from those of the run
+  /// before. Both parts of the epoch together then have each of its samples once, but for those
+  /// that SamplerOptions repeats or leaves out at the end of the second. The batches that are left
+  /// are the last of the epoch: they are numbered up to batches() - 1. Where drop_last leaves no
+  /// batch, it begins at the next epoch. Throws std::invalid_argument, too, if seed or samples are
+  /// not those of `resumed`, and in the middle of an epoch if the order is another, or if block and
+  /// window are set and ranks or batch size differ.
+  Sampler(SamplerOptions options, const State& resumed);
+
   /// Batches of one epoch on this rank, at least 1; all ranks have the same number.
   std::uint64_t batches() const noexcept { return batches_; }
 
@@ -69,11 +92,14 @@ class Sampler {
   /// this number, and a run cannot be resumed in the middle of an epoch under another order.
   std::uint64_t order() const noexcept;
   const SamplerOptions& options() const noexcept { return options_; }
+  /// The state of a run over this sampler before its first batch.
+  const State& start() const noexcept { return start_; }
 
   /// Replaces the contents of `out` by the samples of a batch, in order. Only the last batch of an
   /// epoch may be shorter than batch_size(). Takes time proportional to the batch, and allocates
   /// only if the capacity of `out` is too small. Any number of threads may call it, each with its
-  /// own `out`. Throws std::out_of_range unless batch < batches().
+  /// own `out`. Throws std::out_of_range unless batch < batches(), and for batches of the epoch
+  /// that is continued that are before start().part_batch.
   void samples(std::uint64_t epoch, std::uint64_t batch, std::vector<std::uint64_t>& out) const;
 
  private:
@@ -82,12 +108,17 @@ class Sampler {
   }
 
   void put_blocks(std::uint64_t epoch, std::uint64_t first, std::vector<std::uint64_t>& out) const;
-  void put_places(std::uint64_t first, std::vector<std::uint64_t>& out) const noexcept;
+  void put_places(std::uint64_t delivered, std::uint64_t first,
+                  std::vector<std::uint64_t>& out) const noexcept;
   void validate() const;
+  std::uint64_t share_of(std::uint64_t samples) const noexcept;
+  std::uint64_t batches_of(std::uint64_t rank_samples) const noexcept;
+  std::uint64_t begins_at(std::uint64_t delivered) const noexcept;
 
   SamplerOptions options_;
   std::uint64_t rank_samples_ = 0;  // positions of the list that belong to this rank
   std::uint64_t batches_ = 0;
+  State start_;
 };
 
 /// The seed of one batch (Ticket::seed). A pure function, without collisions within an epoch, and

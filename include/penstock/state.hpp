@@ -27,6 +27,9 @@ struct State {
   std::uint64_t batches = 0;     ///< of an epoch, on each rank
   std::uint64_t batch_size = 0;  ///< on each rank
   std::uint64_t world_size = 0;
+  /// Where the epoch was continued with other ranks or batches (see Sampler): the batch at which
+  /// that part of it began, and the samples of the epoch before that batch, over all ranks.
+  std::uint64_t part_batch = 0, part_samples = 0;
 
   bool operator==(const State&) const = default;
 
@@ -35,14 +38,14 @@ struct State {
   static State parse(std::string_view text);
 };
 
-/// One line without a line break, at most 300 characters: penstock-state 1 epoch=0 batch=17 ... end
+/// One line without a line break, at most 320 characters: penstock-state 2 epoch=0 batch=17 ... end
 std::string to_string(const State& state);
 std::ostream& operator<<(std::ostream& out, const State& state);
 
 /// Reason why `state` cannot be resumed by a run configured as `start`; empty if it can. Seed and
-/// data set must be the same. At the start of an epoch (batch 0) the batch size, the number of
-/// ranks and the order may differ. In the middle of an epoch they may not: the remaining batches
-/// would not consist of the remaining samples.
+/// data set must be the same. At the start of an epoch the batch size, the number of ranks and the
+/// order may differ. In the middle of an epoch they may not: the remaining batches would not
+/// consist of the remaining samples. Sampler(options, state) makes a run whose batches do.
 std::string why_incompatible(const State& state, const State& start);
 
 }  // namespace penstock

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // State::parse: any text is refused, with a message that is fit to print, or is exactly the text
-// that its state is written as. And any eight numbers are a state that comes back from its text.
+// that its state is written as. And any ten numbers are a state that comes back from its text.
 
 #include <algorithm>
 #include <cstring>

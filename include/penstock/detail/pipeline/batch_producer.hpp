@@ -181,7 +181,7 @@ PENSTOCK_INLINE ProducerCore::ProducerCore(const BlockLayout& layout, AnySampler
       traces_(static_cast<std::size_t>(options_.workers)) {
   if (batches_ == 0)
     throw std::invalid_argument("the sampler has no batch: its batches() must be at least 1");
-  seek(0, 0);
+  seek(sampler_.start().epoch, sampler_.start().batch);
 }
 
 // ---- Start and stop -----------------------------------------------------------------------------

@@ -22,6 +22,7 @@
 #include <penstock/detail/pipeline/device_stage.hpp>
 #include <penstock/detail/pipeline/pump.hpp>
 #include <penstock/detail/pipeline/staged_queue.hpp>
+#include <penstock/detail/pipeline/state.hpp>
 #include <penstock/detail/usable_memory.hpp>
 #include <penstock/prefetcher.hpp>
 #include <stdexcept>
@@ -267,6 +268,7 @@ PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler
       stage_(layout_, source.kind, std::move(transform), options_),
       queue_(options_.device_depth),
       watch_(options_) {
+  position_ = start_.epoch * batches_ + start_.batch;
   if (!on_device_) pool_.reserve(options_.host_depth, block_bytes(layout_));
   producer_.emplace(layout_, std::move(sampler), std::move(source), pool_,
                     ProducerOptions{.workers = options_.workers,
@@ -300,11 +302,8 @@ PENSTOCK_INLINE void HandOver::require_order() const {
 
 PENSTOCK_INLINE State HandOver::state() const {
   require_order();
-  State state = start_;
   const std::uint64_t position = position_;
-  state.epoch = position / batches_;
-  state.batch = position % batches_;
-  return state;
+  return state_at(start_, position / batches_, position % batches_);
 }
 
 PENSTOCK_INLINE void HandOver::restore(const State& state) {

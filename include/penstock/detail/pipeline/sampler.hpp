@@ -7,6 +7,7 @@
 #include <penstock/detail/pipeline/block_order.hpp>
 #include <penstock/detail/pipeline/permutation.hpp>
 #include <penstock/sampler.hpp>
+#include <penstock/state.hpp>
 #include <stdexcept>
 #include <string>
 
@@ -14,11 +15,14 @@ namespace penstock {
 
 PENSTOCK_INLINE Sampler::Sampler(SamplerOptions options) : options_(options) {
   validate();
-  const std::uint64_t world = static_cast<std::uint64_t>(options.world_size);
-  const bool pad = options.samples % world != 0 && !options.drop_last;
-  rank_samples_ = options.samples / world + (pad ? 1 : 0);
-  const std::uint64_t batch = batch_samples();
-  batches_ = rank_samples_ / batch + (rank_samples_ % batch != 0 && !options.drop_last ? 1 : 0);
+  rank_samples_ = share_of(options.samples);
+  batches_ = batches_of(rank_samples_);
+  start_ = {.seed = options.seed,
+            .samples = options.samples,
+            .order = order(),
+            .batches = batches_,
+            .batch_size = batch_samples(),
+            .world_size = static_cast<std::uint64_t>(options.world_size)};
   if (batches_ == 0)
     throw std::invalid_argument("Sampler: no batch is full, and drop_last leaves out the others: " +
                                 std::to_string(options.samples) + " samples over world_size " +
@@ -28,15 +32,74 @@ PENSTOCK_INLINE Sampler::Sampler(SamplerOptions options) : options_(options) {
                                 ": lower batch_size, or set drop_last to false");
 }
 
+PENSTOCK_INLINE Sampler::Sampler(SamplerOptions options, const State& resumed) : Sampler(options) {
+  const auto require_none = [&](const std::string& why) {
+    if (!why.empty()) throw std::invalid_argument("Sampler: " + why);
+  };
+  State at_its_start = resumed;
+  at_its_start.batch = at_its_start.part_batch = at_its_start.part_samples = 0;
+  require_none(why_incompatible(at_its_start, start_));
+  start_.epoch = resumed.epoch;
+  if (!detail::is_within_epoch(resumed)) return;
+
+  if (options.window != 0 || resumed.order != start_.order) {
+    if (const std::string why = why_incompatible(resumed, start_); !why.empty())
+      require_none(
+          "within an epoch, the order must stay, and with a window the ranks and batches: " + why);
+    start_.batch = resumed.batch;
+    return;
+  }
+  if (resumed.batches == batches_ && resumed.batch_size == start_.batch_size &&
+      resumed.world_size == start_.world_size &&
+      begins_at(resumed.part_samples) == resumed.part_batch) {
+    require_none(why_incompatible(resumed, resumed));
+    start_ = resumed;
+    return;
+  }
+  const std::uint64_t delivered = detail::delivered(resumed);
+  if (resumed.batch < resumed.part_batch || delivered == 0 || delivered >= options.samples)
+    require_none("within an epoch of " + std::to_string(options.samples) + " samples, " +
+                 std::to_string(delivered) + " cannot have been delivered; the state is " +
+                 to_string(resumed));
+  start_.part_batch = start_.batch = begins_at(delivered);
+  start_.part_samples = delivered;
+  if (start_.batch == batches_) start_ = detail::state_at(start_, resumed.epoch + 1, 0);
+}
+
+/// The batch at which the part of an epoch begins that is behind so many samples.
+PENSTOCK_INLINE std::uint64_t Sampler::begins_at(std::uint64_t delivered) const noexcept {
+  const std::uint64_t left = options_.samples - std::min(delivered, options_.samples);
+  return batches_ - batches_of(share_of(left));
+}
+
+/// Samples of a rank, where all ranks have so many to share.
+PENSTOCK_INLINE std::uint64_t Sampler::share_of(std::uint64_t samples) const noexcept {
+  const std::uint64_t world = static_cast<std::uint64_t>(options_.world_size);
+  return samples / world + (samples % world != 0 && !options_.drop_last ? 1 : 0);
+}
+
+PENSTOCK_INLINE std::uint64_t Sampler::batches_of(std::uint64_t rank_samples) const noexcept {
+  const bool partial = rank_samples % batch_samples() != 0 && !options_.drop_last;
+  return rank_samples / batch_samples() + (partial ? 1 : 0);
+}
+
 PENSTOCK_INLINE void Sampler::samples(std::uint64_t epoch, std::uint64_t batch,
                                       std::vector<std::uint64_t>& out) const {
-  if (batch >= batches_)
+  // The list of the epoch that is continued begins behind what was delivered, its batches at
+  // start_.
+  const bool continued = epoch == start_.epoch && options_.window == 0;
+  const std::uint64_t delivered = continued ? start_.part_samples : 0;
+  const std::uint64_t begin = continued ? start_.part_batch : 0;
+  if (batch < begin || batch >= batches_)
     throw std::out_of_range("Sampler: batch " + std::to_string(batch) + " of an epoch of " +
-                            std::to_string(batches_) + " batches");
-  const std::uint64_t first = batch * batch_samples();
-  out.resize(static_cast<std::size_t>(std::min(batch_samples(), rank_samples_ - first)));
+                            std::to_string(batches_) + " batches" +
+                            (begin == 0 ? "" : ", which continues at " + std::to_string(begin)));
+  const std::uint64_t first = (batch - begin) * batch_samples();
+  const std::uint64_t rank_samples =
+      delivered == 0 ? rank_samples_ : share_of(options_.samples - delivered);
+  out.resize(static_cast<std::size_t>(std::min(batch_samples(), rank_samples - first)));
   if (options_.window != 0) return put_blocks(epoch, first, out);
-  put_places(first, out);
+  put_places(delivered, first, out);
   if (options_.shuffle) {
     const std::uint64_t key = detail::mix64(detail::mix64(options_.seed) + epoch);
     detail::Permutation(options_.samples, key).apply(out);
@@ -62,13 +125,14 @@ PENSTOCK_INLINE void Sampler::put_blocks(std::uint64_t epoch, std::uint64_t firs
   detail::BlockOrder(o.samples, o.block, o.window, {begin, rank_samples_}, key).put(first, out);
 }
 
-/// The positions of this rank in the list, from its `first`-th on. Repeating the list from its
-/// beginning means counting modulo its length.
-PENSTOCK_INLINE void Sampler::put_places(std::uint64_t first,
+/// The positions of this rank in the list behind those that were delivered, from its `first`-th on.
+/// Repeating the list from its beginning means counting modulo its length.
+PENSTOCK_INLINE void Sampler::put_places(std::uint64_t delivered, std::uint64_t first,
                                          std::vector<std::uint64_t>& out) const noexcept {
   const std::uint64_t length = options_.samples;
   const std::uint64_t world = static_cast<std::uint64_t>(options_.world_size);
-  std::uint64_t place = (static_cast<std::uint64_t>(options_.rank) + first * world) % length;
+  const std::uint64_t rank = static_cast<std::uint64_t>(options_.rank);
+  std::uint64_t place = (delivered + rank + first * world) % length;
   for (std::uint64_t& sample : out) {
     sample = place;
     place += world;  // A rank has more than one position only if world < length.

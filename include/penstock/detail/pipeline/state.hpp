@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstddef>
@@ -23,7 +24,7 @@ struct StateField {
   Fixed fixed;
 };
 
-inline constexpr std::array<StateField, 8> state_fields{
+inline constexpr std::array<StateField, 10> state_fields{
     {{"epoch", &State::epoch, Fixed::never},
      {"batch", &State::batch, Fixed::never},
      {"seed", &State::seed, Fixed::for_the_run},
@@ -31,10 +32,12 @@ inline constexpr std::array<StateField, 8> state_fields{
      {"order", &State::order, Fixed::for_an_epoch},
      {"batches", &State::batches, Fixed::for_an_epoch},
      {"batch_size", &State::batch_size, Fixed::for_an_epoch},
-     {"world_size", &State::world_size, Fixed::for_an_epoch}}};
+     {"world_size", &State::world_size, Fixed::for_an_epoch},
+     {"part_batch", &State::part_batch, Fixed::never},  // These are compared by delivered().
+     {"part_samples", &State::part_samples, Fixed::never}}};
 
 // The text ends with a fixed word, so that a truncated file is not read as a smaller number.
-inline constexpr std::string_view state_format = "penstock-state", state_version = "1",
+inline constexpr std::string_view state_format = "penstock-state", state_version = "2",
                                   state_end = "end";
 
 /// `text` in quotes for a message: control characters escaped, truncated if too long.
@@ -67,6 +70,24 @@ inline bool read_number(std::string_view text, std::uint64_t& number) {
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, number);
   return error == std::errc() && stop == end;
+}
+
+/// Samples of the epoch before the next batch, over all ranks.
+inline std::uint64_t delivered(const State& state) {
+  return state.part_samples +
+         (state.batch - state.part_batch) * state.batch_size * state.world_size;
+}
+
+/// The position of a run that began at `start`, before a batch.
+inline State state_at(const State& start, std::uint64_t epoch, std::uint64_t batch) {
+  State state = start;
+  state.epoch = epoch, state.batch = batch;
+  if (epoch != start.epoch) state.part_batch = state.part_samples = 0;
+  return state;
+}
+
+inline bool is_within_epoch(const State& state) {
+  return state.batch != 0 || state.part_samples != 0;
 }
 
 }  // namespace detail
@@ -111,6 +132,8 @@ PENSTOCK_INLINE std::string why_incompatible(const State& state, const State& st
   const auto refusal = [&](const std::string& why) {
     return why + "; the state is " + detail::quoted(to_string(state));
   };
+  constexpr const char* kAdvice =
+      " (at its start these may change; penstock::Sampler(options, state) continues within it)";
   for (const auto& field : detail::state_fields) {
     const std::uint64_t there = state.*field.number, here = start.*field.number;
     if (there == here || field.fixed == detail::Fixed::never) continue;
@@ -118,10 +141,9 @@ PENSTOCK_INLINE std::string why_incompatible(const State& state, const State& st
                                 " there, and " + std::to_string(here) + " here";
     if (field.fixed == detail::Fixed::for_the_run)
       return refusal("the state is of another run: " + numbers);
-    if (state.batch != 0)
+    if (detail::is_within_epoch(state))
       return refusal("the state is in the middle of an epoch: " + numbers +
-                     ", and what is left of the epoch would be other samples (at its edge, batch "
-                     "0, this may change)");
+                     ", and the rest of the epoch would be other samples" + kAdvice);
     if (start.samples == 0 && field.number == &State::batches)
       return refusal("the state may be of another data set, whose size the sampler does not say: " +
                      numbers);
@@ -129,6 +151,17 @@ PENSTOCK_INLINE std::string why_incompatible(const State& state, const State& st
   if (state.batch != 0 && state.batch >= start.batches)
     return refusal("the state is at batch " + std::to_string(state.batch) + " of an epoch of " +
                    std::to_string(start.batches) + " batches");
+  const State here = detail::state_at(start, state.epoch, state.batch);
+  if (state.batch < state.part_batch || state.batch < here.part_batch)
+    return refusal(
+        "the state is at a batch before those that the epoch was continued with, which begin at " +
+        std::to_string(std::max(state.part_batch, here.part_batch)));
+  if (detail::is_within_epoch(state) && detail::delivered(state) != detail::delivered(here))
+    return refusal(
+        "the state is in the middle of an epoch that was continued with other ranks or "
+        "batches: " +
+        std::to_string(detail::delivered(state)) + " of its samples are before it there, " +
+        std::to_string(detail::delivered(here)) + " here" + kAdvice);
   constexpr std::uint64_t kCountable = std::uint64_t{1} << 62;  // batches of a run
   if (state.batch > kCountable || (start.batches != 0 && state.epoch > kCountable / start.batches))
     return refusal("the state is at a batch beyond 2^62, which nobody counts to");
