@@ -39,6 +39,7 @@ set(penstock_shares_address
     "6 ^penstock_(soak|resume_test|verdict_grid|shared_test|trace)"
     "6 ^penstock_(load|clock|disk|device_soak_emulated)\\."
     "6 ^ending\\.(fork_checks|waits)"
+    "6 ^(penstock_)?pack"
     "6 ^fuzz\\."
     "6 ^penstock_(tests|fault_tests|emulation_tests)\\.eager$"
     "6 \\.lazy$"
@@ -51,6 +52,9 @@ set(penstock_shares_thread
     "6 ^penstock_(soak|resume_test|verdict_grid|shared_test|trace)"
     "6 ^penstock_(load|clock|disk|device_soak_emulated)\\."
     "6 ^ending\\.(fork_checks|waits)"
+    "6 ^penstock_images_(tests|device_tests\\.lazy)$"
+    "6 ^(penstock_)?pack"
+    "6 ^fuzz\\."
     "6 ^penstock_fault_tests\\.lazy$"
     "6 \\.eager$"
     "6 \\.random_[2-9]$")
