@@ -30,6 +30,7 @@
 #include <penstock/error.hpp>         // what is thrown
 #include <penstock/failure.hpp>       // what becomes of batches that fail
 #include <penstock/markers.hpp>       // NVTX ranges
+#include <penstock/ranks.hpp>         // which process of a job this one is
 #include <penstock/read_ahead.hpp>    // what storage is told of the batches that come later
 #include <penstock/state.hpp>         // where a run stands, as text
 #include <penstock/stats.hpp>         // where the time went

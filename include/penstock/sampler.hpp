@@ -32,6 +32,8 @@
 
 namespace penstock {
 
+struct Ranks;  // ranks.hpp
+
 /// All ranks use the same list of the samples 0, 1, ..., `samples` - 1, which is shuffled again for
 /// each epoch if `shuffle` is set. Rank r takes the positions r, r + world_size,
 /// r + 2 * world_size, ... of the list.
@@ -65,6 +67,8 @@ class Sampler {
   /// Throws std::invalid_argument for numbers outside the ranges of SamplerOptions, and where
   /// drop_last leaves no batch.
   explicit Sampler(SamplerOptions options);
+  /// The same with rank and world size of `ranks`; what `options` say of them is not used.
+  Sampler(SamplerOptions options, const Ranks& ranks);
 
   /// Continues the run that `resumed` is of: a producer or a prefetcher over this sampler begins
   /// there. In the middle of an epoch the ranks and the batch size may differ from those of the run

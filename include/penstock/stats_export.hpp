@@ -3,7 +3,7 @@
 
 // Stats for other programs: the same numbers in Prometheus' text exposition format, and as JSON.
 //
-//   http.reply(penstock::to_prometheus(prefetcher.stats(), {{"job", "train"}, {"rank", "0"}}));
+//   http.reply(penstock::to_prometheus(prefetcher.stats(), {{"job", "train"}, rank_label(ranks)}));
 //   std::ofstream("stats.json") << penstock::to_json(prefetcher.stats()) << '\n';
 //
 // Both are pure functions. Times are in seconds, sizes in bytes.
@@ -16,8 +16,13 @@
 
 namespace penstock {
 
+struct Ranks;  // ranks.hpp
+
 /// Names and values. A name matches [a-zA-Z_][a-zA-Z0-9_]*, a value is any UTF-8 text.
 using Labels = std::vector<std::pair<std::string, std::string>>;
+
+/// {"rank", "3"}: the same name on all ranks of a job, so that a query can compare them.
+Labels::value_type rank_label(const Ranks& ranks);
 
 /// All numbers as metrics `penstock_...`, each sample with `labels`: the body of a scrape, of type
 /// "text/plain; version=0.0.4". Without device times, the times of the copy are estimates.

@@ -7,6 +7,7 @@
 #include <penstock/detail/pipeline/batch_producer.hpp>
 #include <penstock/detail/pipeline/failure.hpp>
 #include <penstock/detail/pipeline/prefetcher.hpp>
+#include <penstock/detail/pipeline/ranks.hpp>
 #include <penstock/detail/pipeline/readback.hpp>
 #include <penstock/detail/pipeline/sampler.hpp>
 #include <penstock/detail/pipeline/state.hpp>

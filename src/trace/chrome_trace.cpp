@@ -104,6 +104,7 @@ class ChromeTrace {
         .member("program", origin.program)
         .member("host", origin.host)
         .member("rank", origin.rank)
+        .member("world_size", origin.world_size)
         .member("device", origin.device)
         .member("recorder", origin.recorder)
         .member("emulated", origin.emulated)

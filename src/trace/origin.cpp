@@ -4,10 +4,11 @@
 #include <unistd.h>
 
 #include <array>
-#include <charconv>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
+#include <penstock/detail/launchers.hpp>
+#include <stdexcept>
 #include <string_view>
 
 #include "event_sink.hpp"
@@ -41,18 +42,30 @@ std::string command_line() {
   return text;
 }
 
+int rank_alone(const penstock::detail::Lookup& value) {
+  for (const char* name : {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "JOB_COMPLETION_INDEX"})
+    try {
+      const penstock::detail::Environment environment(value);
+      if (environment.has(name)) return environment.number(name);
+    } catch (const std::invalid_argument&) {
+      continue;  // The next one may be a number.
+    }
+  return -1;
+}
+
 }  // namespace
 
-int this_rank() {
-  for (const char* const variable : {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"}) {
-    const char* const text = std::getenv(variable);  // NOLINT(concurrency-mt-unsafe)
-    if (text == nullptr) continue;
-    const std::string_view digits = text;
-    int rank = -1;
-    const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), rank);
-    if (error == std::errc() && stop == digits.data() + digits.size() && rank >= 0) return rank;
+Place this_place() {
+  const auto value = [](const char* name) {
+    return std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
+  };
+  try {
+    const Ranks ranks = penstock::detail::read_ranks(value);
+    if (!ranks.source.empty()) return {.rank = ranks.rank, .world_size = ranks.world_size};
+  } catch (const std::invalid_argument&) {
+    return {.rank = rank_alone(value)};
   }
-  return -1;
+  return {};
 }
 
 std::string this_host() {
@@ -65,7 +78,9 @@ Origin this_origin(Time begin) {
   origin.program = command_line();
   origin.host = this_host();
   origin.process = ::getpid();
-  origin.rank = this_rank();
+  const Place place = this_place();
+  origin.rank = place.rank;
+  origin.world_size = place.world_size;
   origin.started = std::time(nullptr) - (now() - begin) / 1'000'000'000;
   return origin;
 }

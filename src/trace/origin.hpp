@@ -10,8 +10,15 @@ namespace penstock::trace::detail {
 /// Without what a backend knows. `begin`: of recording.
 Origin this_origin(Time begin);
 
-/// Of RANK, SLURM_PROCID or OMPI_COMM_WORLD_RANK, whichever is set first; -1: none is.
-int this_rank();
+struct Place {
+  int rank = -1;       ///< -1: no launcher says it
+  int world_size = 0;  ///< 0: not known
+};
+
+/// As Ranks has them. Where the variables contradict each other, or some are missing, the rank
+/// alone of RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK or JOB_COMPLETION_INDEX, whichever is set
+/// first: a recording is made all the same.
+Place this_place();
 
 /// Name of this machine.
 std::string this_host();

@@ -27,7 +27,7 @@ namespace {
 // Ends with a byte that is no text and a line break: a file that was sent as text is told.
 constexpr std::array<char, 16> kMagic{'p', 'e', 'n', 's', 't', 'o', 'c',    'k',
                                       ' ', 't', 'r', 'a', 'c', 'e', '\xb1', '\n'};
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 // An event in the file: its members without the padding.
 constexpr std::size_t kEventBytes = 3 * 8 + 4 * 4 + 2 + 2;
 constexpr int kDevicesAtMost = 4096;  // more than a process can have
@@ -70,6 +70,7 @@ void write(Writer& out, const Origin& origin) {
     out.text(*text);
   out.number(origin.process);
   out.number(std::int64_t{origin.rank});
+  out.number(std::int64_t{origin.world_size});
   out.number(std::uint64_t{origin.emulated});
   out.number(origin.started);
 }
@@ -179,6 +180,7 @@ Origin read_origin(Reader& in) {
     *text = in.text();
   origin.process = in.number<std::int64_t>();
   origin.rank = static_cast<int>(in.number<std::int64_t>());
+  origin.world_size = static_cast<int>(in.number<std::int64_t>());
   origin.emulated = in.number<std::uint64_t>() != 0;
   origin.started = in.number<std::int64_t>();
   return origin;

@@ -71,6 +71,7 @@ void add_rows(JsonText& json, const Rows& rows, Zero... zero) {
 void append(JsonText& json, const Origin& origin) {
   json.member("program", origin.program).member("host", origin.host);
   json.member("process", origin.process).member("rank", origin.rank);
+  json.member("world_size", origin.world_size);
   json.member("device", origin.device).member("recorder", origin.recorder);
   json.member("emulated", origin.emulated).member("started", origin.started);
 }

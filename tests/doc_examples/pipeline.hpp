@@ -98,6 +98,7 @@ struct DeviceMemory {
 };
 
 struct Pipeline : Bare {
+  penstock::Ranks ranks;
   penstock::RecordFile records{{"data_batch_1.bin", "data_batch_2.bin"}, 3073};
   std::vector<std::int32_t> labels = std::vector<std::int32_t>(600);
   penstock::Layout<Images> layout =

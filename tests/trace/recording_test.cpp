@@ -21,7 +21,7 @@ namespace {
 Timeline example() {
   Timeline timeline;
   timeline.origin = {
-      "./train --data \"a b\"", "node7", 4711, 3, "H200", "CUPTI 13.0", true, 1'790'000'000};
+      "./train --data \"a b\"", "node7", 4711, 3, 8, "H200", "CUPTI 13.0", true, 1'790'000'000};
   timeline.names = {"", "cudaMemcpyAsync", "copy host to device", "step", "training"};
   timeline.tracks = {{Track::Kind::stream, 1, 13, "copies"}, {Track::Kind::thread, -1, 815, ""}};
   timeline.events = {{100, 400, 17, 0, 3, 1, 4, Kind::range, Direction::none, 0},
@@ -55,6 +55,7 @@ TEST_CASE("recording: what is saved is loaded", "[trace]") {
   CHECK(loaded.origin.host == saved.origin.host);
   CHECK(loaded.origin.process == saved.origin.process);
   CHECK(loaded.origin.rank == saved.origin.rank);
+  CHECK(loaded.origin.world_size == saved.origin.world_size);
   CHECK(loaded.origin.device == saved.origin.device);
   CHECK(loaded.origin.recorder == saved.origin.recorder);
   CHECK(loaded.origin.emulated == saved.origin.emulated);

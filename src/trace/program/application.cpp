@@ -116,7 +116,7 @@ int wait_for(::pid_t process, const Signals& signals) {
 }  // namespace
 
 std::string expand(const std::string& text, ::pid_t process) {
-  const int rank = detail::this_rank();
+  const int rank = detail::this_place().rank;
   std::string expanded;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text.compare(i, 3, "-%r") == 0 && rank < 0) {

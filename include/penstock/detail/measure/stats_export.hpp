@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <penstock/detail/measure/json.hpp>
+#include <penstock/ranks.hpp>
 #include <penstock/stats_export.hpp>
 #include <string>
 #include <string_view>
@@ -177,6 +178,10 @@ inline void add(JsonText& json, const Verdict& verdict) {
 }
 
 }  // namespace detail
+
+PENSTOCK_INLINE Labels::value_type rank_label(const Ranks& ranks) {
+  return {"rank", std::to_string(ranks.rank)};
+}
 
 PENSTOCK_INLINE std::string to_prometheus(const Stats& stats, const Labels& labels) {
   detail::PrometheusText text(labels);

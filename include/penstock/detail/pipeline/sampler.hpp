@@ -6,12 +6,25 @@
 #include <penstock/detail/mix.hpp>
 #include <penstock/detail/pipeline/block_order.hpp>
 #include <penstock/detail/pipeline/permutation.hpp>
+#include <penstock/ranks.hpp>
 #include <penstock/sampler.hpp>
 #include <penstock/state.hpp>
 #include <stdexcept>
 #include <string>
 
 namespace penstock {
+namespace detail {
+
+inline SamplerOptions with_ranks(SamplerOptions options, const Ranks& ranks) {
+  options.rank = ranks.rank;
+  options.world_size = ranks.world_size;
+  return options;
+}
+
+}  // namespace detail
+
+PENSTOCK_INLINE Sampler::Sampler(SamplerOptions options, const Ranks& ranks)
+    : Sampler(detail::with_ranks(options, ranks)) {}
 
 PENSTOCK_INLINE Sampler::Sampler(SamplerOptions options) : options_(options) {
   validate();

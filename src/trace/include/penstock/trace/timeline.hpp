@@ -88,7 +88,8 @@ struct Origin {
   std::string program;  ///< as it was started, with its arguments
   std::string host;
   std::int64_t process = 0;
-  int rank = -1;         ///< of RANK, SLURM_PROCID or OMPI_COMM_WORLD_RANK; -1: none
+  int rank = -1;         ///< as its launcher says (penstock/ranks.hpp); -1: none does
+  int world_size = 0;    ///< ranks of the job; 0: not known
   std::string device;    ///< name of device 0
   std::string recorder;  ///< "CUPTI 13.0", "emulated CUDA runtime"
   bool emulated = false;

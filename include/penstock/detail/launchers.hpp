@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// What launchers say in the environment, read through a function: tests have environments of their
+// own, and penstock::trace reads it without the library.
+
+#include <charconv>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <penstock/ranks.hpp>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+namespace penstock::detail {
+
+/// The value of a variable, or null.
+using Lookup = std::function<const char*(const char* name)>;
+
+[[noreturn]] inline void refuse_ranks(const std::string& why) {
+  throw std::invalid_argument("Ranks: " + why);
+}
+
+class Environment {
+ public:
+  explicit Environment(const Lookup& lookup) : lookup_(lookup) {}
+
+  std::string text(const char* name) const {
+    const char* const value = lookup_(name);
+    return value == nullptr ? "" : value;
+  }
+  bool has(const char* name) const { return !text(name).empty(); }
+
+  /// "RANK=3", for messages.
+  std::string shown(const char* name) const {
+    return has(name) ? name + ("=" + text(name)) : name + std::string(" is not set");
+  }
+
+  /// At least 0.
+  int number(const char* name) const {
+    const std::string digits = text(name);
+    int value = -1;
+    const char* const end = digits.data() + digits.size();
+    const auto [stop, error] = std::from_chars(digits.data(), end, value);
+    if (error != std::errc() || stop != end || value < 0)
+      refuse_ranks(shown(name) + " is no number of 0 or more");
+    return value;
+  }
+
+ private:
+  const Lookup& lookup_;
+};
+
+/// The variables of one launcher.
+struct Launcher {
+  const char* name;
+  const char *rank, *size, *local_rank, *local_size;
+};
+
+inline constexpr Launcher by_hand{"environment", "RANK", "WORLD_SIZE", "LOCAL_RANK",
+                                  "LOCAL_WORLD_SIZE"};
+inline constexpr Launcher open_mpi{"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                                   "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
+inline constexpr Launcher hydra{"Hydra", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID",
+                                "MPI_LOCALNRANKS"};
+
+inline std::string shown(const Environment& environment, const Launcher& launcher) {
+  std::string all = environment.shown(launcher.rank);
+  for (const char* name : {launcher.size, launcher.local_rank, launcher.local_size})
+    if (name != nullptr) (all += ", ") += environment.shown(name);
+  return all;
+}
+
+/// Throws unless 0 <= rank < size, for the job and for the machine.
+inline Ranks checked(const Ranks& ranks, const std::string& variables) {
+  const bool good = ranks.rank < ranks.world_size && ranks.local_rank < ranks.local_size &&
+                    ranks.local_size <= ranks.world_size;
+  if (!good) refuse_ranks("these contradict each other: " + variables);
+  return ranks;
+}
+
+/// Nothing where none of the launcher's variables is set; all of them, unless there is one rank.
+inline std::optional<Ranks> read_launcher(const Environment& environment,
+                                          const Launcher& launcher) {
+  bool any = false, all = true;
+  for (const char* name :
+       {launcher.rank, launcher.size, launcher.local_rank, launcher.local_size}) {
+    any = any || environment.has(name);
+    all = all && environment.has(name);
+  }
+  if (!any) return {};
+  const bool alone = environment.has(launcher.rank) && environment.has(launcher.size) &&
+                     environment.number(launcher.size) == 1;
+  if (!all && !alone)
+    refuse_ranks("some are missing: " + shown(environment, launcher) +
+                 "; set all of them, or none");
+  Ranks ranks{.rank = environment.number(launcher.rank),
+              .world_size = environment.number(launcher.size)};
+  if (environment.has(launcher.local_rank))
+    ranks.local_rank = environment.number(launcher.local_rank);
+  if (environment.has(launcher.local_size))
+    ranks.local_size = environment.number(launcher.local_size);
+  ranks.source = launcher.name;
+  return checked(ranks, shown(environment, launcher));
+}
+
+/// The first one of "gpu[03-05,9],login", "a-[1-2]-b[3-4]".
+inline std::string first_host(std::string_view list) {
+  std::string host;
+  for (bool within = false, taken = false; const char c : list) {
+    if (c == '[') {
+      within = true;
+      taken = false;
+    } else if (c == ']') {
+      within = false;
+    } else if (within) {
+      taken = taken || c == ',' || c == '-';
+      if (!taken) host += c;
+    } else if (c == ',') {
+      break;
+    } else {
+      host += c;
+    }
+  }
+  return host;
+}
+
+/// Tasks of one node of "4(x2),3": 4 of nodes 0 and 1, 3 of node 2.
+inline std::optional<int> tasks_of_node(std::string_view list, int node) {
+  const char* const end = list.data() + list.size();
+  for (const char* place = list.data(); place < end; ++place) {
+    int tasks = 0, nodes = 1;
+    auto read = std::from_chars(place, end, tasks);
+    if (read.ec != std::errc()) return {};
+    if (end - read.ptr > 2 && read.ptr[0] == '(' && read.ptr[1] == 'x') {
+      read = std::from_chars(read.ptr + 2, end, nodes);
+      if (read.ec != std::errc() || read.ptr == end || *read.ptr++ != ')') return {};
+    }
+    if (node < nodes) return tasks;
+    node -= nodes;
+    place = read.ptr;
+    if (place < end && *place != ',') return {};
+  }
+  return {};
+}
+
+/// A step that srun made for ranks. Slurm has numbers of its own, from 0xfffffff0 on, for a batch
+/// script, for the shell of salloc and for what comes in from outside.
+inline bool in_slurm_step(const Environment& environment) {
+  const std::string text = environment.text("SLURM_STEP_ID");
+  std::uint64_t step = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), step);
+  return error == std::errc() && step < 0xfffffff0 && environment.has("SLURM_PROCID");
+}
+
+inline std::optional<Ranks> read_slurm(const Environment& environment) {
+  if (!in_slurm_step(environment)) return {};
+  // srun --preserve-env leaves the job's number in SLURM_NTASKS.
+  const char* const size =
+      environment.has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
+  const Launcher slurm{"Slurm", "SLURM_PROCID", size, "SLURM_LOCALID", nullptr};
+  const char* const tasks = environment.has("SLURM_STEP_TASKS_PER_NODE")
+                                ? "SLURM_STEP_TASKS_PER_NODE"
+                                : "SLURM_TASKS_PER_NODE";
+  for (const char* name : {size, "SLURM_LOCALID", "SLURM_NODEID", tasks})
+    if (!environment.has(name))
+      refuse_ranks(environment.shown("SLURM_PROCID") + ", but " + environment.shown(name) +
+                   "; srun sets both");
+  Ranks ranks{.rank = environment.number(slurm.rank),
+              .world_size = environment.number(slurm.size),
+              .local_rank = environment.number(slurm.local_rank)};
+  const std::string place = environment.shown("SLURM_NODEID") + ", " + environment.shown(tasks);
+  const auto here = tasks_of_node(environment.text(tasks), environment.number("SLURM_NODEID"));
+  if (!here) refuse_ranks("the number of tasks on this machine is not known: " + place);
+  ranks.local_size = *here;
+  ranks.source = slurm.name;
+  ranks.job = environment.text("SLURM_JOB_ID") + "." + environment.text("SLURM_STEP_ID");
+  ranks.host = first_host(environment.text("SLURM_STEP_NODELIST"));
+  return checked(ranks, shown(environment, slurm) + ", " + place);
+}
+
+/// The launcher beside or around what is set by hand.
+inline std::optional<Ranks> read_mpi_or_slurm(const Environment& environment) {
+  if (auto ranks = read_launcher(environment, open_mpi)) {
+    ranks->job = environment.text("PMIX_NAMESPACE");
+    if (ranks->job.empty()) ranks->job = environment.text("OMPI_MCA_ess_base_jobid");
+    ranks->host = first_host(environment.text("SLURM_JOB_NODELIST"));
+    return ranks;
+  }
+  // PMI_RANK alone is srun's, with --mpi=pmi2.
+  if (environment.has(hydra.local_rank) || !in_slurm_step(environment)) {
+    if (auto ranks = read_launcher(environment, hydra)) {
+      ranks->host = first_host(environment.text("SLURM_JOB_NODELIST"));
+      return ranks;
+    }
+  }
+  return read_slurm(environment);
+}
+
+/// One rank for each pod of an indexed job, unless LOCAL_RANK says that there are more in a pod.
+inline std::optional<Ranks> read_kubernetes(const Environment& environment) {
+  const Launcher pods{"Kubernetes", "JOB_COMPLETION_INDEX", "WORLD_SIZE", nullptr, nullptr};
+  if (!environment.has(pods.rank) || environment.has("LOCAL_RANK")) return {};
+  if (!environment.has(pods.size))
+    refuse_ranks(shown(environment, pods) +
+                 "; set it to the job's completions (or, for pods that work alone, RANK=0, "
+                 "WORLD_SIZE=1 and LOCAL_RANK=0)");
+  Ranks ranks{.rank = environment.number(pods.rank), .world_size = environment.number(pods.size)};
+  if (environment.has("RANK") && environment.number("RANK") != ranks.rank)
+    refuse_ranks("these contradict each other: " + environment.shown("RANK") + ", " +
+                 environment.shown(pods.rank));
+  ranks.source = pods.name;
+  return checked(ranks, shown(environment, pods));
+}
+
+/// What is set by hand beside a launcher's variables has to say the same.
+inline void check_agreement(const Environment& environment, const Ranks& ranks) {
+  const auto check = [&](const char* name, int value, const char* meaning) {
+    if (environment.has(name) && environment.number(name) != value)
+      refuse_ranks(environment.shown(name) + ", but " + ranks.source + " says that " + meaning +
+                   " is " + std::to_string(value) + "; unset what is not meant");
+  };
+  check(by_hand.rank, ranks.rank, "the rank");
+  check(by_hand.size, ranks.world_size, "the number of ranks");
+  check(by_hand.local_rank, ranks.local_rank, "the rank on this machine");
+  check(by_hand.local_size, ranks.local_size, "the number of ranks on this machine");
+}
+
+inline std::optional<Ranks> read_ranks_alone(const Environment& environment) {
+  const bool torchrun = environment.has("TORCHELASTIC_RUN_ID");
+  const auto outer = torchrun ? std::nullopt : read_mpi_or_slurm(environment);
+  // Around one rank there is as good as no launcher: a shell by `srun -n 1 --pty bash`.
+  if (outer && outer->world_size > 1) {
+    check_agreement(environment, *outer);
+    return outer;
+  }
+  if (!torchrun)
+    if (auto ranks = read_kubernetes(environment)) return ranks;
+  if (auto ranks = read_launcher(environment, by_hand)) {
+    if (torchrun) ranks->source = "torchrun";
+    return ranks;
+  }
+  if (torchrun)
+    refuse_ranks(environment.shown("TORCHELASTIC_RUN_ID") + ", but " + shown(environment, by_hand) +
+                 "; torchrun sets all of them");
+  if (!outer && environment.has("PMIX_RANK"))
+    refuse_ranks(environment.shown("PMIX_RANK") +
+                 ", and no variable says how many ranks there are; set RANK, WORLD_SIZE, "
+                 "LOCAL_RANK and LOCAL_WORLD_SIZE, or start the job with mpirun");
+  return outer;
+}
+
+inline Ranks read_ranks(const Lookup& lookup) {
+  const Environment environment(lookup);
+  Ranks ranks = read_ranks_alone(environment).value_or(Ranks{});
+  if (ranks.world_size == 1) return ranks;
+  const std::string address = environment.text("MASTER_ADDR");
+  if (!address.empty()) ranks.host = address;
+  if (environment.has("MASTER_PORT")) {
+    ranks.port = environment.number("MASTER_PORT");
+    if (ranks.port < 1 || ranks.port > 65535)
+      refuse_ranks(environment.shown("MASTER_PORT") + " is no port");
+    if (ranks.job.empty()) ranks.job = address + ":" + std::to_string(ranks.port);
+    if (ranks.source == "torchrun") {
+      ranks.job += "/" + environment.text("TORCHELASTIC_RUN_ID");
+      ++ranks.port;
+    }
+  }
+  return ranks;
+}
+
+}  // namespace penstock::detail
