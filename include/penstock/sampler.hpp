@@ -13,14 +13,9 @@
 // A run is resumed on the same ranks by Prefetcher::restore, and on others, or with other batches,
 // by a sampler of the rest:
 //
-//   const auto saved = penstock::State::parse(line);               // of 8 ranks, within an epoch
-//   penstock::Sampler sampler({.samples = records.size(),
-//                              .batch_size = 256,
-//                              .shuffle = true,
-//                              .seed = 7,
-//                              .rank = rank,
-//                              .world_size = 6},
-//                             saved);                              // a Prefetcher begins there
+//   const penstock::State saved = prefetcher.state();  // on 8 ranks, in the middle of an epoch
+//   penstock::Sampler rest{{.samples = 600, .batch_size = 64}, ranks, saved};  // on 6
+//   penstock::Prefetcher<Images> resumed(layout, rest, source);  // begins where the others ended
 //
 // Samples are divided among ranks as PyTorch's DistributedSampler and DataLoader do: see
 // SamplerOptions.
@@ -79,6 +74,7 @@ class Sampler {
   /// not those of `resumed`, and in the middle of an epoch if the order is another, or if block and
   /// window are set and ranks or batch size differ.
   Sampler(SamplerOptions options, const State& resumed);
+  Sampler(SamplerOptions options, const Ranks& ranks, const State& resumed);
 
   /// Batches of one epoch on this rank, at least 1; all ranks have the same number.
   std::uint64_t batches() const noexcept { return batches_; }

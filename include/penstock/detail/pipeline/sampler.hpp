@@ -79,6 +79,9 @@ PENSTOCK_INLINE Sampler::Sampler(SamplerOptions options, const State& resumed) :
   if (start_.batch == batches_) start_ = detail::state_at(start_, resumed.epoch + 1, 0);
 }
 
+PENSTOCK_INLINE Sampler::Sampler(SamplerOptions options, const Ranks& ranks, const State& resumed)
+    : Sampler(detail::with_ranks(options, ranks), resumed) {}
+
 /// The batch at which the part of an epoch begins that is behind so many samples.
 PENSTOCK_INLINE std::uint64_t Sampler::begins_at(std::uint64_t delivered) const noexcept {
   const std::uint64_t left = options_.samples - std::min(delivered, options_.samples);
