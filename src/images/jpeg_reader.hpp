@@ -29,7 +29,9 @@ class JpegDecoder::Reader {
   Reader& operator=(const Reader&) = delete;
   ~Reader();
 
+  const JpegOptions& options() const noexcept { return options_; }
   ImageSize open(std::span<const std::byte> file);
+  void close() noexcept { file_ = {}; }
   Decoded decode(const View& view, const std::stop_token& stop);
 
  private:

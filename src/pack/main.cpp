@@ -5,6 +5,7 @@
 //   penstock-pack imagenet/train -o train.pack
 //   penstock-pack train-0000.tar train-0001.tar -o train.pack
 //   penstock-pack imagenet/train -o small.pack --max-side 256 --quality 90
+//   penstock-pack imagenet/train -o raw.pack --max-side 256 --raw
 //   penstock-pack --verify train.pack
 //
 // Exit status: 0 done; 1 something cannot be read or written, or is damaged; 2 wrong arguments;
@@ -49,10 +50,17 @@ int parse(int argc, char** argv, Arguments& arguments) {
                      "again; what cannot be decoded is kept as it is, and named")
           ->check(CLI::Range(1, 65500))
           ->excludes("--verify");
+  auto* const raw =
+      app.add_flag(
+             "--raw", arguments.options.recode.raw,
+             "JPEG files are decoded, and their pixels stored, 3 bytes each: nothing is left to "
+             "decode")
+          ->excludes("--verify");
   app.add_option("--quality", arguments.options.recode.quality, "of what is encoded again")
       ->check(CLI::Range(1, 100))
       ->capture_default_str()
-      ->needs(side);
+      ->needs(side)
+      ->excludes(raw);
 #endif
   app.add_option("--threads", arguments.options.threads, "threads that read and encode")
       ->check(CLI::Range(1, 1024))

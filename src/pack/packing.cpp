@@ -77,9 +77,10 @@ void require_same_samples(const PackedFileWriter& writer, const Source& source,
 
 /// A line for the note of a pack.
 std::string described(const RecodeOptions& options) {
-  if (options.max_side == 0) return "copy";
-  return "max side " + std::to_string(options.max_side) + ", quality " +
-         std::to_string(options.quality);
+  if (options.keeps_files()) return "copy";
+  std::string text = options.raw ? "raw" : "quality " + std::to_string(options.quality);
+  if (options.max_side > 0) text = "max side " + std::to_string(options.max_side) + ", " + text;
+  return text;
 }
 
 /// What a thread does to the files that it has read.
@@ -87,7 +88,7 @@ class Converter {
  public:
 #ifdef PENSTOCK_PACK_WITH_IMAGES
   explicit Converter(const RecodeOptions& options) {
-    if (options.max_side > 0) recode_.emplace(options);
+    if (!options.keeps_files()) recode_.emplace(options);
   }
   /// A file that cannot be decoded is kept, and remarked on.
   void operator()(Made& made) try {

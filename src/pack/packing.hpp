@@ -11,8 +11,11 @@
 namespace pack {
 
 struct RecodeOptions {
-  std::int32_t max_side = 0;  ///< pixels of the longer side; 0: files are kept as they are
+  std::int32_t max_side = 0;  ///< pixels of the longer side; 0: as many as they have
   int quality = 90;           ///< of libjpeg, 1 to 100
+  bool raw = false;           ///< pixels, as a binary PPM file, in place of a JPEG file
+
+  bool keeps_files() const { return max_side == 0 && !raw; }
 };
 
 struct PackOptions {

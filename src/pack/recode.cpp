@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
+#include <string>
 //
 #include <jpeglib.h>
 
@@ -104,13 +105,32 @@ Recoder::Recoder(const RecodeOptions& options)
 
 std::span<const std::byte> Recoder::operator()(std::span<const std::byte> file) {
   const ImageSize size = decoder_.open(file);
-  if (options_.max_side == 0 || std::max(size.height, size.width) <= options_.max_side) return file;
+  if (options_.max_side == 0 || std::max(size.height, size.width) <= options_.max_side) {
+    if (!options_.raw) return file;
+    write_raw(decoder_.decode(penstock::images::whole(size)).pixels);
+    return file_;
+  }
   const View view = whole(size, options_.max_side);
   pixels_.resize(std::size_t{3} * static_cast<std::size_t>(view.output.height) *
                  static_cast<std::size_t>(view.output.width));
   resizer_(decoder_.decode(view), pixels_);
-  encode(view.output, exif_of(file));
+  if (options_.raw)
+    write_raw({pixels_.data(), view.output, std::int64_t{3} * view.output.width});
+  else
+    encode(view.output, exif_of(file));
   return file_;
+}
+
+void Recoder::write_raw(const penstock::images::Pixels& pixels) {
+  const std::string header = "P6\n" + std::to_string(pixels.size.width) + " " +
+                             std::to_string(pixels.size.height) + "\n255\n";
+  const auto* const begin = reinterpret_cast<const std::byte*>(header.data());
+  file_.assign(begin, begin + header.size());
+  const std::ptrdiff_t row = std::ptrdiff_t{3} * pixels.size.width;
+  for (std::int32_t y = 0; y < pixels.size.height; ++y) {
+    const auto* const from = reinterpret_cast<const std::byte*>(pixels.data + y * pixels.stride);
+    file_.insert(file_.end(), from, from + row);
+  }
 }
 
 void Recoder::encode(ImageSize size, std::span<const std::byte> exif) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Recoder: makes a JPEG file smaller, by fewer pixels and another quality.
+// Recoder: makes a JPEG file smaller, by fewer pixels and another quality, or decodes it for good.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,12 +20,14 @@ class Recoder {
   explicit Recoder(const RecodeOptions& options);
 
   /// The file with a longer side of max_side, antialiased, with its EXIF data; or `file` itself if
-  /// its sides are not longer. Valid until the next call and as long as `file` is. Throws
+  /// its sides are not longer. With `raw`, a binary PPM file of these pixels, as they are stored,
+  /// without EXIF data. Valid until the next call and as long as `file` is. Throws
   /// penstock::images::ImageError for what is no JPEG file or is damaged, and std::runtime_error if
   /// libjpeg cannot write.
   std::span<const std::byte> operator()(std::span<const std::byte> file);
 
  private:
+  void write_raw(const penstock::images::Pixels& pixels);
   void encode(penstock::images::ImageSize size, std::span<const std::byte> exif);
 
   RecodeOptions options_;

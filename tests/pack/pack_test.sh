@@ -108,6 +108,8 @@ refuses() {
   expect 2 "--output" images
   expect 2 "--verify" images -o a.pack --verify
   expect 2 "--threads" images -o a.pack --threads 0
+  expect 2 "--raw" images -o a.pack --raw --max-side 9 --quality 80
+  expect 2 "--raw" a.pack --raw --verify
   expect 2 "several sources must be tar files" images images -o a.pack
   expect 1 "missing: cannot open" missing -o a.pack
   expect 1 "is no pack" images/cat/000001.jpg -o a.pack

@@ -143,5 +143,32 @@ TEST_CASE("make_pack with max_side: smaller files, and what cannot be decoded as
   CHECK(pack.label(21) == 1);
 }
 
+TEST_CASE("Recoder: raw files have the pixels of the JPEG files", "[recode]") {
+  const Bytes file = smooth_file(50, 40);
+  const auto all = decode_all(file);
+  penstock::images::JpegDecoder decoder;
+  const auto pixels_of = [&](const Bytes& bytes) {
+    const auto decoded = decoder.decode(penstock::images::whole(decoder.open(bytes)));
+    const auto& [data, size, stride] = decoded.pixels;
+    REQUIRE(stride == 3 * size.width);
+    return std::vector(data, data + stride * size.height);
+  };
+  Recoder raw({.raw = true});
+  const Bytes stored = recoded(raw, file);
+  CHECK(stored.size() == all.pixels.size() + std::string("P6\n50 40\n255\n").size());
+  CHECK(pixels_of(stored) == all.pixels);
+  CHECK(recoded(raw, stored) == stored);
+
+  Recoder small_raw({.max_side = 25, .raw = true}), small({.max_side = 25, .quality = 100});
+  const auto expected = decode_all(recoded(small, file));
+  const auto pixels = pixels_of(recoded(small_raw, file));
+  REQUIRE(pixels.size() == expected.pixels.size());
+  int worst = 0;
+  for (std::size_t i = 0; i < pixels.size(); ++i)
+    worst = std::max(worst, std::abs(pixels[i] - expected.pixels[i]));
+  CHECK(worst <= 6);  // what JPEG loses
+  CHECK_THROWS_AS(recoded(raw, Bytes(100)), penstock::images::ImageError);
+}
+
 }  // namespace
 }  // namespace pack

@@ -11,6 +11,7 @@
 //   const penstock::images::ImageSize size = decoder.open(file);  // the bytes of a JPEG file
 //   resize(decoder.decode(crop(sample.seed, size)), pixels);
 //
+// Binary PPM files, as penstock-pack --raw writes them, are taken as well, and need no decoding.
 // Grey becomes RGB. CMYK and YCCK are taken as Adobe's programs write them (255 is no ink). Colour
 // profiles are not looked at.
 
@@ -78,6 +79,7 @@ class JpegDecoder {
  private:
   class Reader;
   std::unique_ptr<Reader> reader_;
+  Pixels raw_;  // of an open file that needs no decoding
 };
 
 }  // namespace penstock::images
