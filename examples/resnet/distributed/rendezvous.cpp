@@ -1,0 +1,457 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous.hpp"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <list>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "communicator.hpp"
+
+namespace resnet {
+
+namespace {
+
+using penstock::Ranks;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kToConnect{1000}, kToAnswer{2000};
+constexpr milliseconds kToSpeak{5000};  // how long a connection may say nothing
+constexpr std::size_t kNewcomersAtMost = 256;
+
+std::string reason(int error) {
+  return std::error_code(error, std::generic_category()).message();
+}
+
+int milliseconds_until(Clock::time_point time, milliseconds most) {
+  const auto left = std::chrono::ceil<milliseconds>(time - Clock::now());
+  return static_cast<int>(std::clamp(left, milliseconds(0), most).count());
+}
+
+bool on_one_machine(const Ranks& ranks) {
+  return ranks.local_size == ranks.world_size;
+}
+
+std::string this_host() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
+}
+
+// ---- What a rank says of itself
+
+struct Hello {
+  int world_size = 0, rank = -1, channel = -1;
+  std::string host, job;
+};
+
+std::string text_of(const Hello& hello) {
+  std::ostringstream out;
+  out << hello.world_size << ' ' << hello.rank << ' ' << hello.channel << ' ' << hello.host << ' '
+      << hello.job;
+  return out.str();
+}
+
+std::optional<Hello> read_hello(const std::string& text) {
+  Hello hello;
+  std::istringstream in(text);
+  if (!(in >> hello.world_size >> hello.rank >> hello.channel >> hello.host)) return {};
+  in.get();
+  std::getline(in, hello.job);
+  return hello;
+}
+
+// ---- Rank 0
+
+Socket listen_at(int port, bool loopback) {
+  const int on = 1, off = 0;
+  if (!loopback) {
+    Socket both(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (both) {
+      ::setsockopt(both.descriptor(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+      ::setsockopt(both.descriptor(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+      sockaddr_in6 address{};
+      address.sin6_family = AF_INET6;
+      address.sin6_addr = in6addr_any;
+      address.sin6_port = htons(static_cast<std::uint16_t>(port));
+      if (::bind(both.descriptor(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
+          ::listen(both.descriptor(), SOMAXCONN) == 0)
+        return both;
+    }
+  }
+  Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ::setsockopt(socket.descriptor(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(loopback ? INADDR_LOOPBACK : INADDR_ANY);
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  if (::bind(socket.descriptor(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
+      ::listen(socket.descriptor(), SOMAXCONN) == 0)
+    return socket;
+  return {};
+}
+
+class Host {
+ public:
+  Host(const Ranks& ranks, milliseconds timeout, int channels);
+  Meeting wait();
+
+ private:
+  struct Newcomer {
+    Connection connection;
+    Clock::time_point until;
+  };
+
+  bool complete() const;
+  std::vector<int> missing() const;
+  void look_once();
+  void take_newcomers();
+  void hear(Newcomer& newcomer);
+  void answer(Newcomer& newcomer, const std::string& text);
+  std::string refusal(const Hello& hello);
+  void drop_who_left();
+  [[noreturn]] void give_up();
+
+  const Ranks& ranks_;
+  const milliseconds timeout_;
+  const Clock::time_point until_ = Clock::now() + timeout_;
+  int port_ = 0;
+  Socket listener_;
+  std::list<Newcomer> newcomers_;
+  Meeting meeting_;
+  std::string last_refusal_;
+};
+
+Host::Host(const Ranks& ranks, milliseconds timeout, int channels)
+    : ranks_(ranks), timeout_(timeout) {
+  const auto ports = ports_of(ranks);
+  int error = 0;
+  for (auto port = ports.begin(); port != ports.end() && !listener_; ++port) {
+    listener_ = listen_at(*port, on_one_machine(ranks));
+    error = errno;
+    port_ = *port;
+  }
+  if (!listener_)
+    throw RankError(0, "rank 0 can listen at none of the ports " + std::to_string(ports.front()) +
+                           " to " + std::to_string(ports.back()) + " (" + reason(error) +
+                           "): set MASTER_PORT to where some are free");
+  listener_.set_blocking(false);
+  const auto size = static_cast<std::size_t>(ranks.world_size);
+  meeting_.connections.resize(static_cast<std::size_t>(channels));
+  for (auto& channel : meeting_.connections) channel.resize(size);
+  meeting_.hosts.resize(size);
+  meeting_.hosts[0] = this_host();
+}
+
+bool Host::complete() const {
+  return missing().empty();
+}
+
+std::vector<int> Host::missing() const {
+  std::vector<int> ranks;
+  for (int rank = 1; rank < ranks_.world_size; ++rank)
+    for (const auto& channel : meeting_.connections)
+      if (!channel[static_cast<std::size_t>(rank)]) {
+        ranks.push_back(rank);
+        break;
+      }
+  return ranks;
+}
+
+Meeting Host::wait() {
+  while (!complete()) {
+    if (Clock::now() >= until_) give_up();
+    look_once();
+    drop_who_left();
+  }
+  for (auto& connection : meeting_.connections[0]) {
+    if (!connection) continue;
+    connection.post(Kind::start, "");
+    connection.flush();  // What breaks here, control.hpp finds.
+  }
+  return std::move(meeting_);
+}
+
+/// Waits until somebody comes, says something or leaves, or a while.
+void Host::look_once() {
+  std::vector<pollfd> wanted{{listener_.descriptor(), POLLIN, 0}};
+  for (const Newcomer& newcomer : newcomers_)
+    wanted.push_back({newcomer.connection.descriptor(), POLLIN, 0});
+  for (const auto& channel : meeting_.connections)
+    for (const Connection& connection : channel)
+      if (connection) wanted.push_back({connection.descriptor(), POLLIN, 0});
+  ::poll(wanted.data(), wanted.size(), milliseconds_until(until_, milliseconds(200)));
+  for (auto newcomer = newcomers_.begin(); newcomer != newcomers_.end();) {
+    hear(*newcomer);
+    newcomer = newcomer->connection ? std::next(newcomer) : newcomers_.erase(newcomer);
+  }
+  if (wanted[0].revents != 0) take_newcomers();
+}
+
+void Host::take_newcomers() {
+  while (true) {
+    Socket socket(::accept4(listener_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!socket) return;
+    newcomers_.push_back({Connection(std::move(socket)), Clock::now() + kToSpeak});
+    if (newcomers_.size() > kNewcomersAtMost) newcomers_.pop_front();
+  }
+}
+
+/// Leaves the connection empty where nothing more is to be heard from it.
+void Host::hear(Newcomer& newcomer) {
+  const bool open = newcomer.connection.receive();
+  if (const auto message = newcomer.connection.next(); message && message->kind == Kind::hello)
+    return answer(newcomer, message->text);
+  if (newcomer.connection.garbage()) last_refusal_ = "something that is no rank connected";
+  if (!open || newcomer.connection.garbage() || Clock::now() >= newcomer.until)
+    newcomer.connection = {};
+}
+
+void Host::answer(Newcomer& newcomer, const std::string& text) {
+  Connection connection = std::exchange(newcomer.connection, {});
+  const auto hello = read_hello(text);
+  const std::string why = hello ? refusal(*hello) : "it does not say who it is";
+  if (!why.empty()) {
+    last_refusal_ = why;
+    connection.post(Kind::refused, why);
+    connection.flush();
+    return;
+  }
+  connection.post(Kind::welcome, "");
+  if (!connection.flush()) return;
+  connection.accept_long();
+  const auto rank = static_cast<std::size_t>(hello->rank);
+  meeting_.hosts[rank] = hello->host;
+  meeting_.connections[static_cast<std::size_t>(hello->channel)][rank] = std::move(connection);
+}
+
+std::string Host::refusal(const Hello& hello) {
+  const std::string who =
+      "rank " + std::to_string(hello.rank) + " on " + hello.host + " is refused: ";
+  if (hello.job != ranks_.job)
+    return who + "it is of the job \"" + hello.job + "\", this is the job \"" + ranks_.job + "\"";
+  if (hello.world_size != ranks_.world_size)
+    return who + "it is of " + std::to_string(hello.world_size) + " ranks, this job has " +
+           std::to_string(ranks_.world_size);
+  if (hello.rank < 1 || hello.rank >= ranks_.world_size || hello.channel < 0 ||
+      hello.channel >= static_cast<int>(meeting_.connections.size()))
+    return who + "there is no such rank";
+  drop_who_left();
+  if (meeting_.connections[static_cast<std::size_t>(hello.channel)]
+                          [static_cast<std::size_t>(hello.rank)])
+    return who + "this rank is here already, on " +
+           meeting_.hosts[static_cast<std::size_t>(hello.rank)];
+  return {};
+}
+
+/// A rank says nothing until all are there: what can be read from it is its end.
+void Host::drop_who_left() {
+  for (auto& channel : meeting_.connections)
+    for (Connection& connection : channel)
+      if (connection && readable_within(connection.descriptor(), 0)) connection = {};
+}
+
+void Host::give_up() {
+  const std::vector<int> ranks = missing();
+  std::string why = (ranks.size() == 1 ? "rank " : "ranks ") + listed(ranks) + " of " +
+                    std::to_string(ranks_.world_size) + " did not come within " + shown(timeout_) +
+                    ": rank 0 waited on " + this_host() + ", port " + std::to_string(port_) +
+                    ", for the job \"" + ranks_.job + "\"";
+  if (!last_refusal_.empty()) why += "; " + last_refusal_;
+  for (auto& connection : meeting_.connections[0]) {
+    if (!connection) continue;
+    connection.post(Kind::missing, std::to_string(ranks.front()) + ' ' + why);
+    connection.flush();
+  }
+  throw RankError(ranks.front(), why);
+}
+
+// ---- The others
+
+class Guest {
+ public:
+  Guest(const Ranks& ranks, milliseconds timeout, int channels)
+      : ranks_(ranks), timeout_(timeout), channels_(channels), ports_(ports_of(ranks)) {}
+  Meeting join();
+
+ private:
+  std::optional<Meeting> try_port(int port);
+  Socket connect_to(int port);
+  Socket connect_to(const addrinfo& address);
+  bool introduce(Connection& connection, int channel);
+  bool wait_for_start(Connection& connection);
+  [[noreturn]] void give_up() const;
+
+  const Ranks& ranks_;
+  const milliseconds timeout_;
+  const int channels_;
+  const std::vector<int> ports_;
+  const Clock::time_point until_ = Clock::now() + timeout_;
+  std::string last_problem_ = "nobody answered";
+};
+
+Meeting Guest::join() {
+  for (milliseconds pause{20}; Clock::now() < until_;
+       pause = std::min(2 * pause, milliseconds(250))) {
+    for (const int port : ports_) {
+      if (Clock::now() >= until_) break;
+      if (auto meeting = try_port(port)) return std::move(*meeting);
+    }
+    std::this_thread::sleep_for(pause);
+  }
+  give_up();
+}
+
+std::optional<Meeting> Guest::try_port(int port) {
+  Meeting meeting;
+  for (int channel = 0; channel < channels_; ++channel) {
+    Socket socket = connect_to(port);
+    if (!socket) return {};
+    Connection connection(std::move(socket));
+    if (!introduce(connection, channel)) return {};
+    connection.accept_long();
+    meeting.connections.emplace_back().push_back(std::move(connection));
+  }
+  if (!wait_for_start(meeting.connections[0][0])) return {};
+  return meeting;
+}
+
+Socket Guest::connect_to(int port) {
+  const std::string host = on_one_machine(ranks_) ? "127.0.0.1" : ranks_.host;
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  // A name may come into being only when its machine does.
+  if (const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found)) {
+    last_problem_ = host + ": " + ::gai_strerror(error);
+    return {};
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses(found, &::freeaddrinfo);
+  for (const addrinfo* address = found; address != nullptr; address = address->ai_next)
+    if (Socket socket = connect_to(*address)) return socket;
+  return {};
+}
+
+Socket Guest::connect_to(const addrinfo& address) {
+  Socket socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  int error = 0;
+  if (::connect(socket.descriptor(), address.ai_addr, address.ai_addrlen) != 0) {
+    error = errno;
+    if (error == EINPROGRESS) {
+      pollfd wanted{socket.descriptor(), POLLOUT, 0};
+      socklen_t size = sizeof error;
+      if (::poll(&wanted, 1, milliseconds_until(until_, kToConnect)) <= 0)
+        error = ETIMEDOUT;
+      else
+        ::getsockopt(socket.descriptor(), SOL_SOCKET, SO_ERROR, &error, &size);
+    }
+  }
+  if (error == 0) return socket;
+  // "refused" says least: nobody listens there (yet).
+  if (error != ECONNREFUSED) last_problem_ = reason(error);
+  return {};
+}
+
+/// False: it is not rank 0 of this job.
+bool Guest::introduce(Connection& connection, int channel) {
+  connection.post(Kind::hello,
+                  text_of({ranks_.world_size, ranks_.rank, channel, this_host(), ranks_.job}));
+  const auto until = Clock::now() + kToAnswer;
+  bool open = connection.flush();
+  while (open && Clock::now() < until) {
+    readable_within(connection.descriptor(), milliseconds_until(until, kToAnswer));
+    open = connection.receive();
+    const auto message = connection.next();
+    if (connection.garbage()) break;
+    if (!message) continue;
+    if (message->kind == Kind::welcome) return true;
+    if (message->kind == Kind::refused) last_problem_ = message->text;
+    return false;
+  }
+  if (connection.garbage()) last_problem_ = "something that is not rank 0 answered";
+  return false;
+}
+
+/// False: rank 0 has gone away; perhaps it comes back.
+bool Guest::wait_for_start(Connection& connection) {
+  // Rank 0 may have begun to wait later than this one.
+  const auto until = std::max(until_, Clock::now() + timeout_ + kToAnswer);
+  while (Clock::now() < until) {
+    readable_within(connection.descriptor(), milliseconds_until(until, timeout_));
+    const bool open = connection.receive();
+    if (const auto message = connection.next()) {
+      if (message->kind == Kind::start) return true;
+      if (message->kind == Kind::missing)
+        throw RankError(std::atoi(message->text.c_str()),
+                        message->text.substr(message->text.find(' ') + 1));
+    }
+    if (!open || connection.garbage()) break;
+  }
+  last_problem_ = "rank 0 was there, and went away";
+  return false;
+}
+
+void Guest::give_up() const {
+  throw RankError(0, "rank 0 of " + std::to_string(ranks_.world_size) + " was not found within " +
+                         shown(timeout_) + ": rank " + std::to_string(ranks_.rank) +
+                         " looked for it on " +
+                         (on_one_machine(ranks_) ? "this machine" : ranks_.host) + ", ports " +
+                         std::to_string(ports_.front()) + " to " + std::to_string(ports_.back()) +
+                         ", for the job \"" + ranks_.job + "\"; " + last_problem_);
+}
+
+}  // namespace
+
+std::vector<int> ports_of(const Ranks& ranks) {
+  int first = ranks.port;
+  if (first == 0) {
+    std::uint64_t hash = 14695981039346656037U;  // FNV-1a
+    for (const char c : ranks.job) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
+    first = 20000 + static_cast<int>(hash % 8000);  // below those that systems give out themselves
+  }
+  if (first > 65535 - kPorts) first -= 1000;
+  std::vector<int> ports;
+  for (int i = 0; i < kPorts; ++i) ports.push_back(first + i);
+  return ports;
+}
+
+Meeting meet(const Ranks& ranks, milliseconds timeout, int channels) {
+  if (ranks.host.empty() && !on_one_machine(ranks))
+    throw std::invalid_argument("nothing says on which machine rank 0 is (" + ranks.source +
+                                " does not): set MASTER_ADDR to its name");
+  return ranks.rank == 0 ? Host(ranks, timeout, channels).wait()
+                         : Guest(ranks, timeout, channels).join();
+}
+
+std::string listed(const std::vector<int>& ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (i > 0) text += i + 1 == ranks.size() ? " and " : ", ";
+    text += std::to_string(ranks[i]);
+  }
+  return text;
+}
+
+std::string shown(milliseconds time) {
+  std::ostringstream out;
+  out << static_cast<double>(time.count()) / 1000 << " s";
+  return out.str();
+}
+
+}  // namespace resnet

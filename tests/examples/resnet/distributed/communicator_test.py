@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks as processes that meet, work, and are lost. Use: communicator_test.py RANK_PROGRAM CASE"""
+import contextlib
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+PROGRAM = sys.argv[1]
+LONG = 60  # seconds that nothing here takes
+NONE = {name: value for name, value in os.environ.items()
+        if not name.startswith(("SLURM_", "OMPI_", "PMI", "TORCHELASTIC_", "MASTER_")) and "RANK" not in name
+        and name not in ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "JOB_COMPLETION_INDEX")}  # fmt: skip
+
+
+def free_ports():
+    """The first of 17 ports that nobody has."""
+    while True:
+        with contextlib.ExitStack() as stack:
+            first = stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
+            if not 1024 < first < 65000:
+                continue
+            try:
+                for port in range(first + 1, first + 17):
+                    stack.enter_context(socket.create_server(("127.0.0.1", port)))
+                return first
+            except OSError:
+                continue
+
+
+def by_hand(rank, size, port, address="127.0.0.1"):
+    return {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": size,
+            "MASTER_ADDR": address, "MASTER_PORT": port}  # fmt: skip
+
+
+class Rank:
+    def __init__(self, variables, *arguments):
+        environment = NONE | {name: str(value) for name, value in variables.items()}
+        self.process = subprocess.Popen([PROGRAM, *map(str, arguments)], env=environment, text=True,
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # fmt: skip
+        self.started = time.monotonic()
+
+    def end(self, timeout=LONG):
+        """Exit status and output. A rank that does not end is an orphan."""
+        try:
+            text = self.process.communicate(timeout=timeout)[0]
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise AssertionError("it does not end: " + self.process.communicate()[0]) from None
+        return self.process.returncode, text
+
+    def ends(self, status, *parts):
+        ended = self.end()
+        assert ended[0] == status and all(part in ended[1] for part in parts), (ended, status, parts)
+        return ended[1]
+
+
+def job(size, *arguments, port=None):
+    port = port or free_ports()
+    return [Rank(by_hand(rank, size, port), *arguments) for rank in range(size)]
+
+
+def sums():
+    for size in 2, 4:
+        for rank in job(size, "sums", LONG):
+            rank.ends(0, "done")
+
+
+# ---- At the start
+
+
+def missing():
+    port = free_ports()
+    here = [Rank(by_hand(rank, 4, port), "meet", 2) for rank in (0, 2)]
+    for rank in here:
+        rank.ends(3, "lost 1: ranks 1 and 3 of 4 did not come within 2 s", f"port {port}")
+    Rank(by_hand(1, 4, port), "meet", 1).ends(3, "lost 0: rank 0 of 4 was not found within 1 s", f"{port}")
+
+    # One that comes, and goes again, is missing too; another one may come for it.
+    zero = Rank(by_hand(0, 2, port), "meet", 30)
+    gone = Rank(by_hand(1, 2, port, "localhost"), "meet", 30)  # of another job
+    time.sleep(0.3)
+    gone.process.kill()
+    gone.end()
+    Rank(by_hand(1, 2, port), "meet", 30).ends(0, "done")
+    zero.ends(0, "done")
+
+    # Rank 0 comes last.
+    one = Rank(by_hand(1, 2, port), "meet", 30)
+    time.sleep(1)
+    Rank(by_hand(0, 2, port), "meet", 30).ends(0, "done")
+    one.ends(0, "done")
+
+
+def message(kind, text):
+    return b"penstok1" + struct.pack("=II", kind, len(text)) + text
+
+
+def said_to(port, what):
+    """What rank 0 answers, once it is there."""
+    while True:
+        try:
+            connection = socket.create_connection(("127.0.0.1", port), timeout=LONG)
+        except ConnectionRefusedError:
+            time.sleep(0.01)
+            continue
+        connection.sendall(what)
+        return connection
+
+
+def strangers():
+    port = free_ports()
+    # Somebody has the first port, and another one answers at the second with something else.
+    with socket.create_server(("127.0.0.1", port)), socket.create_server(("127.0.0.1", port + 1)) as other:
+        def answer():
+            with contextlib.suppress(OSError):
+                while True:
+                    other.accept()[0].sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n")
+
+        threading.Thread(target=answer, daemon=True).start()
+        zero = Rank(by_hand(0, 3, port), "sums", LONG)
+        hello = f"3 1 0 there 127.0.0.1:{port}".encode()
+        kept = [said_to(port + 2, b"")]  # says nothing
+        kept.append(said_to(port + 2, message(0, hello)[:20]))  # half of it
+        kept.append(said_to(port + 2, b"penstok1" + struct.pack("=II", 0, 1 << 30)))  # very long
+        for garbage in b"GET / HTTP/1.0\r\n\r\n", b"\0" * 4000, message(77, b""), message(0, b"\xff"):
+            with said_to(port + 2, garbage) as connection:
+                with contextlib.suppress(ConnectionResetError):
+                    while connection.recv(4096):
+                        pass
+        for text, why in ((f"3 1 0 there 127.0.0.1:{port + 1}", b"it is of the job"),
+                          (f"4 1 0 there 127.0.0.1:{port}", b"it is of 4 ranks"),
+                          (f"3 3 0 there 127.0.0.1:{port}", b"there is no such rank"),
+                          (f"3 0 0 there 127.0.0.1:{port}", b"there is no such rank"),
+                          (f"3 1 9 there 127.0.0.1:{port}", b"there is no such rank"),
+                          ("3 1", b"does not say who it is")):  # fmt: skip
+            with said_to(port + 2, message(0, text.encode())) as connection:
+                answer = connection.recv(4096)
+                assert why in answer, (text, answer)
+        # Who was welcome and left is not waited for; who is there is not pushed out.
+        with said_to(port + 2, message(0, hello)) as connection:
+            assert connection.recv(16)[8:12] == struct.pack("=I", 1)
+            with said_to(port + 2, message(0, hello)) as second:
+                assert b"this rank is here already" in second.recv(4096)
+        others = [Rank(by_hand(rank, 3, port), "sums", LONG) for rank in (1, 2)]
+        for rank in zero, *others:
+            rank.ends(0, "done")
+        assert len(kept) == 3
+
+
+def two_jobs():
+    port = free_ports()
+    leftover = Rank(by_hand(1, 2, port, "127.0.0.2"), "sums", 5)  # whose rank 0 is no more
+    jobs = [Rank(by_hand(rank, 2, port, address), "sums", LONG)
+            for rank in (1, 0) for address in ("127.0.0.1", "localhost")]  # fmt: skip
+    for rank in jobs:
+        rank.ends(0, "done")
+    leftover.ends(3, "rank 0 of 2 was not found within 5 s", f'for the job "127.0.0.2:{port}"')
+
+
+def launchers():
+    """The same variables as launchers set for two ranks of one machine."""
+    port = free_ports()
+    # torchrun's agent listens at MASTER_PORT, and answers.
+    with socket.create_server(("127.0.0.1", port)):
+        ranks = [Rank(by_hand(rank, 2, port) | {"TORCHELASTIC_RUN_ID": "none"}, "sums", LONG) for rank in (0, 1)]
+        for rank in ranks:
+            rank.ends(0, "done")
+    step = f"{os.getpid()}{time.time_ns()}"
+    slurm = [{"SLURM_JOB_ID": step, "SLURM_STEP_ID": 0, "SLURM_PROCID": rank, "SLURM_LOCALID": rank,
+              "SLURM_NODEID": 0, "SLURM_NTASKS": 2, "SLURM_STEP_NUM_TASKS": 2,
+              "SLURM_STEP_TASKS_PER_NODE": "2", "SLURM_STEP_NODELIST": "nowhere[1-2]"} for rank in (0, 1)]  # fmt: skip
+    open_mpi = [{"OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_SIZE": 2, "OMPI_COMM_WORLD_LOCAL_RANK": rank,
+                 "OMPI_COMM_WORLD_LOCAL_SIZE": 2, "PMIX_NAMESPACE": "prterun-" + step} for rank in (0, 1)]  # fmt: skip
+    hydra = [{"PMI_RANK": rank, "PMI_SIZE": 2, "MPI_LOCALRANKID": rank, "MPI_LOCALNRANKS": 2, "MASTER_PORT": port}
+             for rank in (0, 1)]  # fmt: skip
+    for variables in slurm, open_mpi, hydra:
+        for rank in [Rank(each, "sums", LONG) for each in variables]:
+            rank.ends(0, "done")
+    Rank({}, "sums", LONG).ends(0, "done")  # alone
+    Rank({"RANK": 0, "WORLD_SIZE": 2}, "sums", LONG).ends(1, "LOCAL_RANK is not set")
+    Rank({"PMI_RANK": 1, "PMI_SIZE": 2, "MPI_LOCALRANKID": 0, "MPI_LOCALNRANKS": 1}, "sums", LONG).ends(
+        1, "processes of one machine")  # fmt: skip
+
+
+# ---- On the way
+
+
+def lost(size, timeout, fault, who, others, *parts, first=3):
+    """All others end with the name of the lost rank, in time. The lost one ends as `first` says."""
+    ranks = job(size, "steps", timeout, fault, who)
+    for number, rank in enumerate(ranks):
+        if number != who:
+            rank.ends(others, f"lost {who}: rank {who} ", *parts)
+    status, text = ranks[who].end()
+    assert status == first, (fault, status, text)
+    return text
+
+
+def killed():
+    for size, who in (2, 1), (4, 2):
+        lost(size, LONG, "killed", who, 3, "it was killed, or it crashed", first=-signal.SIGKILL)
+    lost(2, LONG, "exits", 1, 3, "ended without a word", first=0)
+
+
+def rank_0():
+    lost(4, LONG, "killed", 0, 3, "it was killed, or it crashed", first=-signal.SIGKILL)
+    lost(4, LONG, "throws", 0, 3, "failed: the data set is gone", first=1)
+    lost(3, 2, "hangs", 0, 3, "has not gone on for 2 s", first=1)
+
+
+def stopped():
+    size, who = 3, 1
+    ranks = job(size, "steps", 2, "stopped", who)
+    for number in 0, 2:
+        ranks[number].ends(3, "lost 1: rank 1 of 3", "has not been heard of for 2 s")
+    ranks[who].process.send_signal(signal.SIGCONT)
+    ranks[who].ends(3, "lost 1")
+
+
+def hangs():
+    """A rank that hangs is named, and ended too."""
+    text = lost(3, 2, "hangs", 1, 3, "has not gone on for 2 s: it is at step 4", first=1)
+    assert "rank 1 ends, in the middle of a call: rank 1 of 3" in text, text
+    lost(2, 2, "stream_hangs", 1, 3, "has not gone on for 2 s", first=3)
+    lost(3, 2, "gather_hangs", 2, 3, "has not gone on for 2 s: it is at step 6", first=1)
+
+
+def throws():
+    lost(4, LONG, "throws", 3, 3, "failed: the data set is gone", first=1)
+    lost(3, LONG, "other_call", 2, 3, "another call than rank 0: broadcast of 4 bytes")
+
+
+def leaves():
+    ranks = job(3, "steps", LONG, "leaves", 1)
+    ranks[1].ends(0, "done")
+    for number in 0, 2:
+        ranks[number].ends(3, "lost 1: rank 1 ")
+
+
+CASES = (sums, missing, strangers, two_jobs, launchers, killed, rank_0, stopped, hangs, throws, leaves)
+begin = time.monotonic()
+{case.__name__: case for case in CASES}[sys.argv[2]]()
+print(f"{sys.argv[2]}: {time.monotonic() - begin:.1f} s")
