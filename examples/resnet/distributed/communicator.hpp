@@ -24,7 +24,8 @@
 
 namespace resnet {
 
-/// A rank is lost: what() names it and says what became of it.
+/// A rank is lost: what() names it and says what became of it. rank() is -1 where all wait for each
+/// other.
 class RankError : public std::runtime_error {
  public:
   RankError(int rank, const std::string& what) : std::runtime_error(what), rank_(rank) {}
@@ -35,7 +36,9 @@ class RankError : public std::runtime_error {
 };
 
 struct CommunicatorOptions {
-  /// To find each other, and for a rank to keep up with the others.
+  /// To find each other, and for a rank to keep up with the others: to call check() or to wait for
+  /// them, while they wait for it. When a rank is lost, each process has half of it (1 to 30 s) to
+  /// see that, and as much again to destroy its communicator: then it is ended, with status 1.
   std::chrono::seconds timeout{60};
 };
 

@@ -405,7 +405,7 @@ void Control::gather_if_complete() {
   changed_.notify_all();
 }
 
-/// The program has to see it in time.
+/// The program has to see that a rank is lost, and then to end, each within a while.
 void Control::end_if_stuck() {
   std::unique_lock lock(mutex_);
   if (!lost_) return;
@@ -415,8 +415,9 @@ void Control::end_if_stuck() {
     call();
     lock.lock();
   }
-  if (!lost_at_) lost_at_ = time_;
-  if (seen_ || ending_ || time_ - *lost_at_ <= grace_) return;
+  if (!grace_began_ || seen_ != seen_before_) grace_began_ = time_;
+  seen_before_ = seen_;
+  if (ending_ || time_ - *grace_began_ <= grace_) return;
   std::fprintf(stderr, "rank %d ends, in the middle of a call: %s\n", rank(), lost_->why.c_str());
   std::fflush(stderr);
   std::_Exit(1);

@@ -123,7 +123,8 @@ class Control {
   std::vector<Peer> peers_;           ///< rank 0: by rank, its own one too; else rank 0
   std::chrono::nanoseconds time_{0};  ///< that this process ran: not when it was stopped
   Clock::time_point last_look_, next_beat_;
-  std::optional<std::chrono::nanoseconds> lost_at_;
+  std::optional<std::chrono::nanoseconds> grace_began_;
+  bool seen_before_ = false;
   bool told_loss_ = false, said_goodbye_ = false;
   std::optional<Clock::time_point> goodbye_until_;
   Place last_own_;

@@ -227,7 +227,7 @@ def hangs():
     """A rank that hangs is named, and ended too."""
     text = lost(3, 2, "hangs", 1, 3, "has not gone on for 2 s: it is at step 4", first=1)
     assert "rank 1 ends, in the middle of a call: rank 1 of 3" in text, text
-    lost(2, 2, "stream_hangs", 1, 3, "has not gone on for 2 s", first=3)
+    lost(2, 2, "stream_hangs", 1, 3, "has not gone on for 2 s", first=1)
     lost(3, 2, "gather_hangs", 2, 3, "has not gone on for 2 s: it is at step 6", first=1)
 
 
