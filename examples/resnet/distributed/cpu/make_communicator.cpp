@@ -36,7 +36,7 @@ class CpuCommunicator final : public Communicator {
 
   void all_reduce(void* values, std::int64_t count, Precision precision,
                   cudaStream_t stream) override {
-    if (precision == Precision::tf32 || precision == Precision::int8)
+    if (precision == Precision::int8)
       throw std::invalid_argument("all_reduce: fp32, fp16 and bf16 can be added");
     require_size("all_reduce", count);
     penstock::for_each(stream, 1, [state = state_, values, count, precision](std::int64_t) {
