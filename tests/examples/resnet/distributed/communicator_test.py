@@ -3,6 +3,7 @@
 """Ranks as processes that meet, work, and are lost. Use: communicator_test.py RANK_PROGRAM CASE"""
 import contextlib
 import os
+import random
 import signal
 import socket
 import struct
@@ -19,18 +20,13 @@ NONE = {name: value for name, value in os.environ.items()
 
 
 def free_ports():
-    """The first of 17 ports that nobody has."""
+    """The first of 18 ports that nobody has, below those that the system gives to connections."""
     while True:
-        with contextlib.ExitStack() as stack:
-            first = stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
-            if not 1024 < first < 65000:
-                continue
-            try:
-                for port in range(first + 1, first + 17):
-                    stack.enter_context(socket.create_server(("127.0.0.1", port)))
-                return first
-            except OSError:
-                continue
+        first = random.randrange(10000, 19900)
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            for port in range(first, first + 18):
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            return first
 
 
 def by_hand(rank, size, port, address="127.0.0.1"):
@@ -223,6 +219,20 @@ def stopped():
     ranks[who].ends(3, "lost 1")
 
 
+def suspended():
+    """The time in which the whole job is stopped does not count."""
+    ranks = job(3, "slow", 2)
+    time.sleep(1)
+    for rank in ranks:
+        rank.process.send_signal(signal.SIGSTOP)
+    time.sleep(4)
+    for rank in ranks:
+        assert rank.process.poll() is None, rank.end()
+        rank.process.send_signal(signal.SIGCONT)
+    for rank in ranks:
+        rank.ends(0, "done")
+
+
 def hangs():
     """A rank that hangs is named, and ended too."""
     text = lost(3, 2, "hangs", 1, 3, "has not gone on for 2 s: it is at step 4", first=1)
@@ -233,6 +243,11 @@ def hangs():
 
 def throws():
     lost(4, LONG, "throws", 3, 3, "failed: the data set is gone", first=1)
+    # One that nobody catches where the communicator is.
+    ranks = job(3, "unwinds", LONG, "throws", 1)
+    ranks[1].ends(1, "failed: the data set is gone")
+    for number in 0, 2:
+        ranks[number].ends(3, "lost 1: rank 1 failed: an exception ended it")
     lost(3, LONG, "other_call", 2, 3, "another call than rank 0: broadcast of 4 bytes")
 
 
@@ -243,7 +258,7 @@ def leaves():
         ranks[number].ends(3, "lost 1: rank 1 ")
 
 
-CASES = (sums, missing, strangers, two_jobs, launchers, killed, rank_0, stopped, hangs, throws, leaves)
+CASES = (sums, missing, strangers, two_jobs, launchers, killed, rank_0, stopped, suspended, hangs, throws, leaves)
 begin = time.monotonic()
 {case.__name__: case for case in CASES}[sys.argv[2]]()
 print(f"{sys.argv[2]}: {time.monotonic() - begin:.1f} s")

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One rank of a job, for communicator_test.py: rank_program sums|steps|meet|early TIMEOUT [FAULT
-// RANK]. Exit status 0; 3 when a rank is lost, 1 for another exception. In `steps`, FAULT comes
-// over RANK in its third step.
+// One rank of a job, for communicator_test.py: rank_program sums|steps|unwinds|slow|meet TIMEOUT
+// [FAULT RANK]. Exit status 0; 3 when a rank is lost, 1 for another exception. In `steps`, FAULT
+// comes over RANK in its third step.
 
 #include <signal.h>
 #include <unistd.h>
@@ -12,13 +12,12 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <functional>
 #include <memory>
 #include <penstock/launch.hpp>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "examples/common/check.hpp"
@@ -163,6 +162,17 @@ void run_steps(Communicator& communicator, cudaStream_t stream, const std::strin
   communicator.all_gather("end");
 }
 
+/// For seconds.
+void run_slowly(Communicator& communicator, cudaStream_t stream) {
+  resnet::DeviceArray<float> values(10);
+  for (int step = 0; step < 30; ++step) {
+    communicator.check();
+    communicator.all_reduce(values.data(), 10, Precision::fp32, stream);
+    communicator.synchronize(stream);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+}
+
 void run(Communicator& communicator, const std::string& what, const std::string& fault,
          int faulty) {
   const Stream stream;
@@ -171,7 +181,9 @@ void run(Communicator& communicator, const std::string& what, const std::string&
     check_broadcasts(communicator, stream.stream);
     check_gathers(communicator);
     check_graph(communicator, stream.stream);
-  } else if (what == "steps") {
+  } else if (what == "slow") {
+    run_slowly(communicator, stream.stream);
+  } else if (what == "steps" || what == "unwinds") {
     run_steps(communicator, stream.stream, fault, faulty);
   }
 }
@@ -182,9 +194,11 @@ int main(int argc, char** argv) {
   std::unique_ptr<Communicator> communicator;
   try {
     const std::string what = argv[1];
-    communicator = resnet::make_communicator(penstock::Ranks::from_environment(),
-                                             {.timeout = std::chrono::seconds(std::atoi(argv[2]))});
-    run(*communicator, what, argc > 3 ? argv[3] : "", argc > 4 ? std::atoi(argv[4]) : -1);
+    auto made = resnet::make_communicator(penstock::Ranks::from_environment(),
+                                          {.timeout = std::chrono::seconds(std::atoi(argv[2]))});
+    Communicator& ranks = *made;
+    if (what != "unwinds") communicator = std::move(made);
+    run(ranks, what, argc > 3 ? argv[3] : "", argc > 4 ? std::atoi(argv[4]) : -1);
     std::printf("done\n");
     return 0;
   } catch (const resnet::RankError& error) {
