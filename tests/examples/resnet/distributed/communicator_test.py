@@ -125,10 +125,11 @@ def strangers():
         kept.append(said_to(port + 2, message(0, hello)[:20]))  # half of it
         kept.append(said_to(port + 2, b"penstok1" + struct.pack("=II", 0, 1 << 30)))  # very long
         for garbage in b"GET / HTTP/1.0\r\n\r\n", b"\0" * 4000, message(77, b""), message(0, b"\xff"):
-            with said_to(port + 2, garbage) as connection:
-                with contextlib.suppress(ConnectionResetError):
-                    while connection.recv(4096):
-                        pass
+            # It is not given the time that a rank has to say who it is.
+            with said_to(port + 2, garbage) as connection, contextlib.suppress(ConnectionResetError):
+                connection.settimeout(3)
+                while connection.recv(4096):
+                    pass
         for text, why in ((f"3 1 0 there 127.0.0.1:{port + 1}", b"it is of the job"),
                           (f"4 1 0 there 127.0.0.1:{port}", b"it is of 4 ranks"),
                           (f"3 3 0 there 127.0.0.1:{port}", b"there is no such rank"),
