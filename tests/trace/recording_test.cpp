@@ -157,7 +157,7 @@ TEST_CASE("recording: what is no recording, or of another version, is said", "[t
   std::string content = read(path);
   ++content[16];
   write(path, content);
-  CHECK_THAT(thrown<std::runtime_error>([&] { load(path); }), Mentions("format version 2"));
+  CHECK_THAT(thrown<std::runtime_error>([&] { load(path); }), Mentions("format version 3"));
 }
 
 TEST_CASE("recording: a file that cannot be written leaves the one before, and no part",
