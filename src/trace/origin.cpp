@@ -81,7 +81,10 @@ Origin this_origin(Time begin) {
   const Place place = this_place();
   origin.rank = place.rank;
   origin.world_size = place.world_size;
-  origin.started = std::time(nullptr) - (now() - begin) / 1'000'000'000;
+  timespec wall{};
+  ::clock_gettime(CLOCK_REALTIME, &wall);
+  origin.wall_clock = wall.tv_sec * Time{1'000'000'000} + wall.tv_nsec - now();
+  origin.started = (origin.wall_clock + begin) / 1'000'000'000;
   return origin;
 }
 

@@ -72,4 +72,10 @@ void OutputFile::fail(const char* what) const {
   throw std::system_error(errno, std::generic_category(), std::string(what) + " " + path_.string());
 }
 
+void write_text(const std::filesystem::path& path, std::string_view text) {
+  OutputFile file(path);
+  file.write(text);
+  file.commit();
+}
+
 }  // namespace penstock::trace::detail

@@ -37,4 +37,7 @@ class OutputFile {
   int descriptor_ = -1;
 };
 
+/// A file with this text alone. Throws as OutputFile.
+void write_text(const std::filesystem::path& path, std::string_view text);
+
 }  // namespace penstock::trace::detail

@@ -73,6 +73,7 @@ void write(Writer& out, const Origin& origin) {
   out.number(std::int64_t{origin.world_size});
   out.number(std::uint64_t{origin.emulated});
   out.number(origin.started);
+  out.number(origin.wall_clock);
 }
 
 void write(Writer& out, const Track& track) {
@@ -183,6 +184,7 @@ Origin read_origin(Reader& in) {
   origin.world_size = static_cast<int>(in.number<std::int64_t>());
   origin.emulated = in.number<std::uint64_t>() != 0;
   origin.started = in.number<std::int64_t>();
+  origin.wall_clock = in.number<std::int64_t>();
   return origin;
 }
 
@@ -214,6 +216,8 @@ Event read_event(Reader& in) {
 
 /// So that no sum of times overflows: of the events' durations, of what each device lost.
 void check_times(const Reader& in, const Timeline& timeline) {
+  in.require(timeline.origin.wall_clock >= 0 && timeline.origin.wall_clock <= kMostTime,
+             "a year that no clock shows");
   in.require(timeline.begin >= -kMostTime / 2 && timeline.end <= kMostTime / 2,
              "times that no clock shows");
   std::set<int> devices;

@@ -16,9 +16,10 @@ void arrange(Timeline& timeline) {
 }
 
 std::string title(const Track& track) {
-  if (!track.name.empty()) return track.name;
-  if (track.kind == Track::Kind::thread) return "thread " + std::to_string(track.id);
-  return "device " + std::to_string(track.device) + ", stream " + std::to_string(track.id);
+  std::string text = track.rank < 0 ? "" : "rank " + std::to_string(track.rank) + ": ";
+  if (!track.name.empty()) return text + track.name;
+  if (track.kind == Track::Kind::thread) return text + "thread " + std::to_string(track.id);
+  return text + "device " + std::to_string(track.device) + ", stream " + std::to_string(track.id);
 }
 
 }  // namespace penstock::trace

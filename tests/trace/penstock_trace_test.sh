@@ -234,6 +234,35 @@ errors() {
   [[ ! -e out ]] || fail "left behind: $(ls -R out)"
 }
 
+# A launcher sends a signal to the whole process group: the program gets it once, as from a terminal.
+# Killed, penstock-trace takes the program with it.
+signals() {
+  local pid exit_code=0
+  # shellcheck disable=SC2016
+  setsid "$trace" -- bash -c 'trap "n+=1" TERM; echo $$ > started; for i in {1..30}; do sleep 0.02; [ -z "$n" ] || break; done
+    sleep 0.2; echo "$n" > times; exit 4' 2> err.txt &
+  pid=$!
+  until [[ -s started ]]; do sleep 0.02; done
+  kill -TERM -- "-$pid"
+  wait "$pid" || exit_code=$?
+  [[ $exit_code == 4 ]] || fail "exit code $exit_code: $(cat err.txt)"
+  [[ $(cat times) == 1 ]] || fail "it came $(cat times) times"
+
+  rm started
+  # shellcheck disable=SC2016
+  setsid "$trace" -- bash -c 'echo $$ > started; exec sleep 100' 2> err.txt &
+  pid=$!
+  until [[ -s started ]]; do sleep 0.02; done
+  kill -KILL "$pid"
+  wait "$pid" || true
+  local tries
+  for tries in {1..250}; do
+    if ! kill -0 "$(cat started)" 2> /dev/null; then return; fi
+    sleep 0.02
+  done
+  fail "the program is left behind, after $tries tries"
+}
+
 # One recorder at a time.
 session() {
   exits_with 0 "$trace" --quiet --out out -- "$traced" session

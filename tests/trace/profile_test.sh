@@ -28,6 +28,14 @@ exits_with 0 "measured: 19 steps" --whole --out mine --tool trace -- "$traced" c
 RANK=3 exits_with 0 "trace.html" --whole --out ranks --tool trace "$traced" clean
 [[ -s $(echo ranks/*.rank3/trace.html) ]] || fail "no rank in the name: $(ls -R)"
 
+# Every launcher's rank; of those within each other that of the inner one.
+for setting in "OMPI_COMM_WORLD_RANK=4 SLURM_PROCID=0" PMIX_RANK=5 PMI_RANK=6 SLURM_PROCID=7 JOB_COMPLETION_INDEX=8; do
+  rank=${setting%% *}
+  read -r -a settings <<<"$setting"
+  (export "${settings[@]}" && exits_with 0 "trace.html" --whole --out ranks --tool trace "$traced" clean)
+  [[ -s $(echo ranks/*".rank${rank#*=}/trace.html") ]] || fail "$setting: $(ls -R)"
+done
+
 # nsys is a program that prints its arguments here.
 mkdir tools
 printf '#!/bin/sh\nprintf "%%s\\n" "$@"\nexit 6\n' >tools/nsys

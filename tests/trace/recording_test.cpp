@@ -21,7 +21,7 @@ namespace {
 Timeline example() {
   Timeline timeline;
   timeline.origin = {
-      "./train --data \"a b\"", "node7", 4711, 3, 8, "H200", "CUPTI 13.0", true, 1'790'000'000};
+      "./train --data \"a b\"", "node7", 4711, 3, 8, "H200", "CUPTI 13.0", true, 1'790'000'000, 42};
   timeline.names = {"", "cudaMemcpyAsync", "copy host to device", "step", "training"};
   timeline.tracks = {{Track::Kind::stream, 1, 13, "copies"}, {Track::Kind::thread, -1, 815, ""}};
   timeline.events = {{100, 400, 17, 0, 3, 1, 4, Kind::range, Direction::none, 0},
@@ -60,6 +60,7 @@ TEST_CASE("recording: what is saved is loaded", "[trace]") {
   CHECK(loaded.origin.recorder == saved.origin.recorder);
   CHECK(loaded.origin.emulated == saved.origin.emulated);
   CHECK(loaded.origin.started == saved.origin.started);
+  CHECK(loaded.origin.wall_clock == saved.origin.wall_clock);
   CHECK(loaded.begin == saved.begin);
   CHECK(loaded.end == saved.end);
   CHECK(loaded.dropped == saved.dropped);

@@ -45,6 +45,7 @@ void write_vocabulary(JsonText& json, const Timeline& timeline,
     json.member("stream", track.kind == Track::Kind::stream).member("device", track.device);
     // As text: an id may be more than JavaScript's numbers hold.
     json.member("id", std::to_string(track.id)).member("title", title(track));
+    json.member("rank", track.rank);
   });
 }
 

@@ -2,6 +2,7 @@
 #include "application.hpp"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -71,6 +72,20 @@ struct Failure {
   bool of_directory = false;
 };
 
+/// A launcher sends its signals to the process group of what it has started, and they are passed on
+/// from here: so that each comes once, the program has a group of its own. It ends with this
+/// process all the same. Not where there is a terminal, which only lets its foreground group read.
+void leave_group(::pid_t parent) {
+  const int terminal = ::open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY);
+  if (terminal >= 0) {
+    ::close(terminal);
+    return;
+  }
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(EXIT_FAILURE);
+}
+
 /// Becomes the program; returns when that fails.
 Failure become(const ApplicationOptions& options) {
   std::error_code error;
@@ -86,7 +101,8 @@ Failure become(const ApplicationOptions& options) {
   return {errno, false};
 }
 
-[[noreturn]] void run_as_child(const ApplicationOptions& options, int pipe) {
+[[noreturn]] void run_as_child(const ApplicationOptions& options, int pipe, ::pid_t parent) {
+  leave_group(parent);
   const Failure failure = become(options);
   const bool told = ::write(pipe, &failure, sizeof failure) == sizeof failure;
   ::_exit(told ? 0 : EXIT_FAILURE);
@@ -150,11 +166,11 @@ Ended run(const ApplicationOptions& options) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0)
     throw std::system_error(errno, std::generic_category(), "pipe");
-  const ::pid_t process = ::fork();
+  const ::pid_t parent = ::getpid(), process = ::fork();
   if (process < 0) throw std::system_error(errno, std::generic_category(), "fork");
   if (process == 0) {
     signals.restore();
-    run_as_child(options, ends[1]);
+    run_as_child(options, ends[1], parent);
   }
   ::close(ends[1]);
   Failure failure;

@@ -35,7 +35,8 @@ struct Ended {
 };
 
 /// Blocks until the program ends. Signals that are sent to this process (by kill; not Ctrl-C, which
-/// the terminal sends to both) go to it. Throws NotStarted, std::system_error.
+/// the terminal sends to both) go to it, once: where there is no terminal it has a process group of
+/// its own. Throws NotStarted, std::system_error.
 Ended run(const ApplicationOptions& options);
 
 void remove_empty(const std::filesystem::path& directory);

@@ -19,6 +19,7 @@
 
 #include "application.hpp"
 #include "inject/settings.hpp"
+#include "merge.hpp"
 #include "results.hpp"
 
 namespace penstock::trace::program {
@@ -31,6 +32,7 @@ constexpr int kWrongArguments = 2, kFound = 3, kNothingRecorded = 1;
 struct Options {
   ApplicationOptions application;
   ResultOptions results;
+  MergeOptions merge;
   std::string directory, recording, fail_on;
 };
 
@@ -145,6 +147,18 @@ int report(const Options& options) {
   return found ? kFound : 0;
 }
 
+int merge_ranks(Options& options) {
+  MergeOptions& merged = options.merge;
+  if (!options.directory.empty())
+    merged.directory = options.directory;
+  else if (merged.places.size() == 1 && fs::is_directory(merged.places.front()))
+    merged.directory = merged.places.front();
+  else
+    return complain("merge: --out says where to write to", kWrongArguments);
+  merge(merged);
+  return 0;
+}
+
 // ---- The command line
 
 void add_result_options(CLI::App& app, Options& options) {
@@ -182,6 +196,20 @@ void add_trace_options(CLI::App& app, Options& options) {
                "Launches of graphs as wholes, and not their nodes: cheaper");
 }
 
+void add_merge_options(CLI::App& app, Options& options) {
+  MergeOptions& merged = options.merge;
+  app.add_option("places", merged.places,
+                 "Directories with a recording of each rank in them, or recordings")
+      ->required();
+  app.add_option("--out", options.directory, "Directory to write to, else the one that is given");
+  app.add_option("--step", merged.step,
+                 "Name of the NVTX range that is one step; else 'step', 'request', or penstock's "
+                 "'next'");
+  app.add_option("--samples-per-step", merged.samples_per_step, "Of one rank, for samples a second")
+      ->check(CLI::NonNegativeNumber);
+  app.add_flag("--quiet", merged.quiet, "Print nothing; write the files alone");
+}
+
 /// The words behind "--" are the program's, whatever they look like.
 std::vector<std::string> split_off_command(std::vector<std::string>& words) {
   const auto dashes = std::find(words.begin(), words.end(), "--");
@@ -200,7 +228,8 @@ int run_program(std::vector<std::string> words) {
   CLI::App app(
       "Runs a program and shows where the time of its GPU went.\n"
       "  penstock-trace [options] -- ./app arguments\n"
-      "  penstock-trace report trace.recording [options]",
+      "  penstock-trace report trace.recording [options]\n"
+      "  penstock-trace merge directory [options]",
       "penstock-trace");
   add_trace_options(app, options);
   add_result_options(app, options);
@@ -209,6 +238,8 @@ int run_program(std::vector<std::string> words) {
   again.add_option("recording", options.recording, "A file that penstock-trace left")->required();
   again.add_option("--out", options.directory, "Directory to write to, else that of the recording");
   add_result_options(again, options);
+  CLI::App& ranks = *app.add_subcommand("merge", "Shows recordings of a job's ranks together");
+  add_merge_options(ranks, options);
 
   std::reverse(words.begin(), words.end());  // as CLI11 takes them
   try {
@@ -220,6 +251,7 @@ int run_program(std::vector<std::string> words) {
     return complain(std::string("--fail-on: ") + error.what(), kWrongArguments);
   }
   if (again.parsed()) return report(options);
+  if (ranks.parsed()) return merge_ranks(options);
   const std::vector<std::string> rest = app.remaining();
   if (command_is_given && !rest.empty())
     return complain("what is '" + rest.front() + "'? --help shows the options", kWrongArguments);

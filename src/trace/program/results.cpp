@@ -14,12 +14,6 @@ namespace penstock::trace::program {
 
 namespace {
 
-void write_text(const std::filesystem::path& path, const std::string& text) {
-  detail::OutputFile file(path);
-  file.write(text);
-  file.commit();
-}
-
 template <class Content>
 std::string json_of(const Content& content) {
   std::ostringstream text;
@@ -66,9 +60,9 @@ bool write_results(const Timeline& timeline, const std::filesystem::path& direct
   write_chrome_trace(timeline, directory / "trace.json");
   write_page(timeline, report, findings, directory / "trace.html");
   const std::string text = text_of(report, findings);
-  write_text(directory / "report.txt", text);
-  write_text(directory / "report.json", json_of(report));
-  write_text(directory / "findings.json", json_of(findings));
+  detail::write_text(directory / "report.txt", text);
+  detail::write_text(directory / "report.json", json_of(report));
+  detail::write_text(directory / "findings.json", json_of(findings));
   if (!options.quiet) std::cout << text << std::flush;
   return std::any_of(options.fail_on.begin(), options.fail_on.end(),
                      [&](Rule rule) { return !none_of(findings, rule); });

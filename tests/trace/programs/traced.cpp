@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A program to be traced, by penstock_trace_test.sh: traced <what it does>. Knows nothing of the
-// trace but for "session".
+// trace but for "session". "traced input N" waits N microseconds for each batch.
 
 #include <cuda_profiler_api.h>
 #include <cuda_runtime_api.h>
 #include <nvtx3/nvToolsExt.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -54,8 +55,17 @@ struct Memory {
   std::vector<unsigned char> pageable = std::vector<unsigned char>(kBytes, 1);
 };
 
-void step(const std::string& how, const Memory& memory, cudaStream_t stream) {
+void get_batch(int microseconds) {
+  nvtxRangePushA("get batch");
+  nvtxRangePushA("load");
+  std::this_thread::sleep_for(std::chrono::microseconds(microseconds));
+  nvtxRangePop();
+  nvtxRangePop();
+}
+
+void step(const std::string& how, int microseconds, const Memory& memory, cudaStream_t stream) {
   nvtxRangePushA("step");
+  if (how == "input") get_batch(microseconds);
   if (how == "synchronous")
     check(cudaMemcpy(memory.device, memory.pinned, kBytes, cudaMemcpyHostToDevice));
   else
@@ -104,7 +114,7 @@ int main(int argc, char** argv) {
   const penstock::Stream stream;
   if (how == "range") check(cudaProfilerStart());
   for (int i = 0; i < kSteps; ++i) {
-    step(how, memory, stream.get());
+    step(how, argc > 2 ? std::atoi(argv[2]) : 0, memory, stream.get());
     if (how == "range" && i == 4) check(cudaProfilerStop());
   }
   if (how == "abort") std::abort();

@@ -13,7 +13,7 @@ function showOrigin(recording) {
   const style = {dateStyle: 'medium', timeStyle: 'medium'};
   const facts = [
     ['host', origin.host],
-    ['process', String(origin.process)],
+    ['process', origin.process > 0 ? String(origin.process) : ''],
     ['rank', origin.rank >= 0 ? String(origin.rank) : ''],
     ['device', origin.device],
     ['recorded by', origin.recorder],

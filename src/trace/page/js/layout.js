@@ -12,11 +12,12 @@ function buildRows(recording) {
   const rows = [];
   const addTrack = (track, index) => {
     const lanes = lanesOf[index];
-    // Streams stand under their device's name.
-    const title = track.title === `device ${track.device}, stream ${track.id}` ? `stream ${track.id}` : track.title;
+    // Streams stand under their device's name, and both under their rank's.
+    const own = track.title.replace(`rank ${track.rank}: `, '');
+    const title = own === `device ${track.device}, stream ${track.id}` ? `stream ${track.id}` : own;
     rows.push({kind: 'track', title, track: index, lanes, height: lanes.length * LANE + ROW_GAP});
   };
-  for (const device of devicesOf(recording, lanesOf)) {
+  const addDevice = (device) => {
     rows.push({kind: 'group', title: deviceTitle(recording, device), lanes: [], height: GROUP});
     const gaps = recording.gapsOf.get(device);
     if (gaps) {
@@ -26,9 +27,13 @@ function buildRows(recording) {
     recording.tracks.forEach((track, index) => {
       if (track.stream && track.device === device && lanesOf[index].length > 0) addTrack(track, index);
     });
+  };
+  for (const rank of [...new Set(recording.tracks.map((track) => track.rank))].sort((a, b) => a - b)) {
+    devicesOf(recording, lanesOf, rank).forEach(addDevice);
+    const title = rank < 0 ? `process ${recording.summary.origin.process}` : `rank ${rank}`;
+    rows.push({kind: 'group', title, lanes: [], height: GROUP});
+    for (const index of threadsInOrder(recording, lanesOf, rank)) addTrack(recording.tracks[index], index);
   }
-  rows.push({kind: 'group', title: `process ${recording.summary.origin.process}`, lanes: [], height: GROUP});
-  for (const index of threadsInOrder(recording, lanesOf)) addTrack(recording.tracks[index], index);
   let y = 0;
   for (const row of rows) {
     row.y = y;
@@ -37,8 +42,8 @@ function buildRows(recording) {
   return rows;
 }
 
-function devicesOf({tracks}, lanesOf) {
-  const streams = tracks.filter((track, index) => track.stream && lanesOf[index].length > 0);
+function devicesOf({tracks}, lanesOf, rank) {
+  const streams = tracks.filter((track, index) => track.stream && track.rank === rank && lanesOf[index].length > 0);
   return [...new Set(streams.map((track) => track.device))].sort((a, b) => a - b);
 }
 
@@ -49,10 +54,11 @@ function deviceTitle(recording, device) {
 }
 
 // The thread that takes the steps comes first: it is the one to look at.
-function threadsInOrder(recording, lanesOf) {
-  const threads = recording.tracks.map((_, index) => index)
-    .filter((index) => !recording.tracks[index].stream && lanesOf[index].length > 0);
-  const step = recording.classes.find((one) => one.kind === 'range' && one.name === recording.report.step_name);
+function threadsInOrder({tracks, classes, report}, lanesOf, rank) {
+  const threads = tracks.map((_, index) => index)
+    .filter((index) => !tracks[index].stream && tracks[index].rank === rank && lanesOf[index].length > 0);
+  const step = classes.find((one) => one.kind === 'range' && one.name === report.step_name &&
+    tracks[one.track].rank === rank);
   if (step) threads.sort((a, b) => Number(b === step.track) - Number(a === step.track));
   return threads;
 }

@@ -81,6 +81,7 @@ struct Track {
   int device = -1;       ///< of a stream
   std::uint64_t id = 0;  ///< a thread's system id; a stream's number, 0 or 7 the default one
   std::string name;      ///< as the program named it (NVTX); else empty
+  int rank = -1;         ///< whose it is, in a timeline of several; -1 in that of one process
 };
 
 /// The machine and the process, for people.
@@ -94,6 +95,8 @@ struct Origin {
   std::string recorder;  ///< "CUPTI 13.0", "emulated CUDA runtime"
   bool emulated = false;
   std::int64_t started = 0;  ///< seconds since 1970 at `begin`
+  /// What to add to a Time for nanoseconds since 1970, when it was recorded.
+  std::int64_t wall_clock = 0;
 };
 
 struct Timeline {
@@ -113,7 +116,8 @@ struct Timeline {
 /// Everything that makes a Timeline calls it last. O(n log n).
 void arrange(Timeline& timeline);
 
-/// What a track is called where people read: its name, or "thread 4711", "device 0, stream 13".
+/// What a track is called where people read: its name, or "thread 4711", "device 0, stream 13";
+/// with its rank, "rank 3: thread 4711".
 std::string title(const Track& track);
 
 }  // namespace penstock::trace
