@@ -6,6 +6,22 @@ import re
 from page_case import ALL_OF_EVENTS, COPY, HOST_FUNCTION, KERNEL, RANGE, BrowserTest, PageTest
 
 
+class Ranks(PageTest):
+    sample_name = "ranks"
+
+    def test_rows_stand_by_rank(self):
+        rows = self.texts("#label-list .row")
+        half = len(rows) // 2
+        self.assertEqual(rows[0], "device 0 · NVIDIA H200")
+        self.assertEqual(rows[half], "device 1")
+        self.assertIn("rank 0", rows[:half])
+        self.assertEqual([row.replace("rank 1", "rank 0") for row in rows[half + 1:]], rows[1:half])
+        self.assertNotIn("process", self.text("#origin"))
+
+    def test_has_every_event(self):
+        self.assertEqual(self.run_js(ALL_OF_EVENTS), self.sample.events)
+
+
 class Content(PageTest):
     def test_opens_without_a_network(self):
         self.assertEqual(self.browser.requests, [self.sample.page.resolve().as_uri()])

@@ -15,7 +15,7 @@ import unittest
 
 from browser import Browser, find_browser
 from page_case import BrowserTest
-from page_content import Content, Damaged, Empty, Odd  # noqa: F401, for unittest to find
+from page_content import Content, Damaged, Empty, Odd, Ranks  # noqa: F401, for unittest to find
 from page_many import EVENTS, Many  # noqa: F401
 from page_use import Looking, Moving, Tables  # noqa: F401
 

@@ -8,6 +8,7 @@
 //   empty.html            of a timeline without anything
 //   odd.html, odd.json    names that would break a page, payloads of 64 bits, overlapping ranges,
 //                         two devices
+//   ranks.html            two ranks of a job
 //   many.html             about EVENTS events, if given; prints how long writing took
 
 #include <penstock/trace/findings.hpp>
@@ -21,8 +22,10 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "../timeline_builder.hpp"
+#include "joined.hpp"
 #include "training_run.hpp"
 
 namespace {
@@ -92,6 +95,12 @@ Timeline odd_timeline() {
   return builder.timeline();
 }
 
+Timeline two_ranks() {
+  std::vector<Timeline> ranks(2, timeline_of({.steps = 3}));
+  ranks[1].origin.rank = 1;
+  return detail::join(ranks).timeline;
+}
+
 void write_many(std::uint64_t events, const std::filesystem::path& folder) {
   TrainingRun run{.steps = 0, .kernels = 60, .kernel = 9'000, .workers = 8};
   run.steps = events / (2 * run.kernels + 13);
@@ -122,6 +131,7 @@ int main(int argc, char** argv) {
   const std::filesystem::path folder = argv[1];
   write_sample(timeline_of({}), folder, "run");
   write_sample(odd_timeline(), folder, "odd");
+  write_sample(two_ranks(), folder, "ranks");
   write_sample(Timeline{{}, 0, 0, {""}, {}, {}, 0}, folder, "empty");
   if (argc > 2) write_many(std::strtoull(argv[2], nullptr, 10), folder);
 }

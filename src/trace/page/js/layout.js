@@ -28,7 +28,8 @@ function buildRows(recording) {
       if (track.stream && track.device === device && lanesOf[index].length > 0) addTrack(track, index);
     });
   };
-  for (const rank of [...new Set(recording.tracks.map((track) => track.rank))].sort((a, b) => a - b)) {
+  const ranks = new Set(recording.tracks.map((track) => track.rank));
+  for (const rank of ranks.size > 0 ? [...ranks].sort((a, b) => a - b) : [-1]) {
     devicesOf(recording, lanesOf, rank).forEach(addDevice);
     const title = rank < 0 ? `process ${recording.summary.origin.process}` : `rank ${rank}`;
     rows.push({kind: 'group', title, lanes: [], height: GROUP});
