@@ -198,6 +198,7 @@ std::string sentence(const std::vector<RankTimes>& ranks, const Slowest& slowest
   const std::string its = "rank " + std::to_string(rank.rank) + " takes " + in_time_of(rank.own()) +
                           " a step of its own, " + in_time_of(slowest.excess) + " (" +
                           in_percent(slowest.share) + ") more than the others";
+  if (rank.own() <= 0) return "Nothing to compare: no rank did anything on its device.";
   if (!slowest.stands_out) return "No rank stands out: " + its + ".";
   return "The slowest: " + its + ". Most of it, " + in_time_of(slowest.part_excess) + ": " +
          slowest.reason + ".";
