@@ -246,7 +246,7 @@ TEST_CASE("Ranks: half of a launcher's variables is an error that names them", "
 TEST_CASE("Ranks: what contradicts itself is an error with the values", "[ranks]") {
   const auto check = [](const Variables& base, const std::string& name, const std::string& value) {
     CAPTURE(name, value);
-    CHECK_THAT(refusal(with(base, {{name, value}})), Mentions(name + "=" + value));
+    CHECK_THAT(refusal(with(base, {{name, value}})), Mentions(name + ('=' + value)));
   };
   check(torchrun, "RANK", "8");
   check(torchrun, "WORLD_SIZE", "5");

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "../communicator.hpp"
 #include "numbers.hpp"
 
 namespace resnet {
@@ -35,13 +36,18 @@ void Exchange::stop() noexcept {
     if (socket) ::shutdown(socket.descriptor(), SHUT_RDWR);
 }
 
+void Exchange::close() {
+  stop();
+  const std::lock_guard lock(in_call_);
+}
+
 void Exchange::send(int rank, const void* memory, std::size_t bytes) {
   const auto* place = static_cast<const std::byte*>(memory);
   const int socket = sockets_[static_cast<std::size_t>(rank)].descriptor();
   while (bytes > 0) {
     const ssize_t sent = ::send(socket, place, bytes, MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) throw Broken{rank, std::generic_category().message(errno)};
+    if (sent < 0) throw RankError(rank, std::generic_category().message(errno));
     place += sent;
     bytes -= static_cast<std::size_t>(sent);
   }
@@ -53,8 +59,8 @@ void Exchange::receive(int rank, void* memory, std::size_t bytes) {
   while (bytes > 0) {
     const ssize_t got = ::recv(socket, place, bytes, 0);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw Broken{rank, std::generic_category().message(errno)};
-    if (got == 0) throw Broken{rank, "it has closed the connection"};
+    if (got < 0) throw RankError(rank, std::generic_category().message(errno));
+    if (got == 0) throw RankError(rank, "it has closed the connection");
     place += got;
     bytes -= static_cast<std::size_t>(got);
   }
@@ -63,6 +69,7 @@ void Exchange::receive(int rank, void* memory, std::size_t bytes) {
 /// Does `work` once all ranks are at the same call.
 template <class Work>
 void Exchange::run(Call call, Work work) {
+  const std::lock_guard lock(in_call_);
   if (stopped_ || control_.is_lost()) return;
   control_.count_collective();
   const Waiting waiting(control_);
@@ -70,10 +77,10 @@ void Exchange::run(Call call, Work work) {
   try {
     agree(call);
     work();
-  } catch (const Broken& broken) {
+  } catch (const RankError& error) {
     if (stopped_) return;
-    control_.suspect(broken.rank, "rank " + std::to_string(broken.rank) +
-                                      " cannot be reached any more: " + broken.why);
+    control_.suspect(error.rank(), "rank " + std::to_string(error.rank()) +
+                                       " cannot be reached any more: " + error.what());
   }
 }
 
@@ -87,7 +94,7 @@ void Exchange::agree(const Call& call) {
                             shown_call(other.operation, other.detail, other.size) + ", not " +
                             shown_call(call.operation, call.detail, call.size);
     control_.lose(rank, why);
-    throw Broken{rank, why};
+    throw RankError(rank, why);
   }
 }
 

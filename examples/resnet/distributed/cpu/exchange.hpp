@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,7 @@ namespace resnet {
 
 class Exchange {
  public:
-  /// `sockets` as Control::take_channel has them. Outlived by `control`.
+  /// `sockets` as Control::take_channel has them. `control` is used until close().
   Exchange(Control& control, std::vector<Socket> sockets);
 
   // As Communicator has them, on memory of the host. One thread at a time. Where a rank is lost,
@@ -30,6 +31,8 @@ class Exchange {
 
   /// Ends the call that is under way, and those to come: they say nothing of it. Any thread.
   void stop() noexcept;
+  /// The same, and waits for the call that is under way.
+  void close();
 
  private:
   /// What a rank is about to do; the same on all.
@@ -38,10 +41,6 @@ class Exchange {
     std::int64_t size;
     std::uint64_t number;
     bool operator==(const Call&) const = default;
-  };
-  struct Broken {
-    int rank;
-    std::string why;
   };
 
   template <class Work>
@@ -53,6 +52,7 @@ class Exchange {
 
   Control& control_;
   std::vector<Socket> sockets_;
+  std::mutex in_call_;
   std::atomic<bool> stopped_{false};
   std::uint64_t calls_ = 0;
   std::vector<float> sum_;

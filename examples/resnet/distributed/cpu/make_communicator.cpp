@@ -24,23 +24,26 @@ namespace {
 class CpuCommunicator final : public Communicator {
  public:
   CpuCommunicator(const penstock::Ranks& ranks, const CommunicatorOptions& options)
-      : state_(std::make_shared<State>(ranks, options.timeout)) {}
+      : control_(ranks, options.timeout, 2),
+        exchange_(std::make_shared<Exchange>(control_, control_.take_channel(1))) {
+    control_.on_loss([exchange = exchange_] { exchange->stop(); });
+  }
   /// What is still queued runs, and does nothing.
   ~CpuCommunicator() override {
     if (std::uncaught_exceptions() > exceptions_) fail("an exception ended it");
-    state_->exchange->stop();
+    exchange_->close();
   }
 
-  int rank() const override { return state_->control.rank(); }
-  int world_size() const override { return state_->control.world_size(); }
+  int rank() const override { return control_.rank(); }
+  int world_size() const override { return control_.world_size(); }
 
   void all_reduce(void* values, std::int64_t count, Precision precision,
                   cudaStream_t stream) override {
     if (precision == Precision::int8)
       throw std::invalid_argument("all_reduce: fp32, fp16 and bf16 can be added");
     require_size("all_reduce", count);
-    penstock::for_each(stream, 1, [state = state_, values, count, precision](std::int64_t) {
-      state->exchange->all_reduce(values, count, precision);
+    penstock::for_each(stream, 1, [exchange = exchange_, values, count, precision](std::int64_t) {
+      exchange->all_reduce(values, count, precision);
     });
   }
 
@@ -48,54 +51,44 @@ class CpuCommunicator final : public Communicator {
     if (root < 0 || root >= world_size())
       throw std::invalid_argument("broadcast: there is no rank " + std::to_string(root));
     require_size("broadcast", bytes);
-    penstock::for_each(stream, 1, [state = state_, memory, bytes, root](std::int64_t) {
-      state->exchange->broadcast(memory, bytes, root);
+    penstock::for_each(stream, 1, [exchange = exchange_, memory, bytes, root](std::int64_t) {
+      exchange->broadcast(memory, bytes, root);
     });
   }
 
   std::vector<std::string> all_gather(const std::string& text) override {
-    return state_->control.all_gather(text);
+    return control_.all_gather(text);
   }
 
   void check() override {
-    state_->control.throw_if_lost();
-    state_->control.count_step();
+    control_.throw_if_lost();
+    control_.count_step();
   }
 
   void synchronize(cudaStream_t stream) override {
-    const Waiting waiting(state_->control);
+    const Waiting waiting(control_);
     std::chrono::microseconds pause{10};
     // A lost rank ends the calls on the stream: it gets to its end in any case.
     for (cudaError_t status = cudaStreamQuery(stream); status != cudaSuccess;
          status = cudaStreamQuery(stream)) {
       if (status != cudaErrorNotReady) examples::check(status, "cudaStreamQuery");
-      state_->control.throw_if_lost();
+      control_.throw_if_lost();
       std::this_thread::sleep_for(pause);
       pause = std::min(2 * pause, std::chrono::microseconds(500));
     }
-    state_->control.throw_if_lost();
+    control_.throw_if_lost();
   }
 
-  void fail(const std::string& why) noexcept override { state_->control.fail(why); }
+  void fail(const std::string& why) noexcept override { control_.fail(why); }
 
  private:
-  /// Calls that are queued have a part in it.
-  struct State {
-    State(const penstock::Ranks& ranks, std::chrono::milliseconds timeout)
-        : control(ranks, timeout, 2),
-          exchange(std::make_shared<Exchange>(control, control.take_channel(1))) {
-      control.on_loss([exchange = exchange] { exchange->stop(); });
-    }
-    Control control;
-    std::shared_ptr<Exchange> exchange;
-  };
-
   static void require_size(const char* call, std::int64_t size) {
     if (size < 0) throw std::invalid_argument(call + (": size " + std::to_string(size)));
   }
 
   const int exceptions_ = std::uncaught_exceptions();
-  std::shared_ptr<State> state_;
+  Control control_;
+  std::shared_ptr<Exchange> exchange_;  ///< calls that are queued or captured have a part in it
 };
 
 }  // namespace
