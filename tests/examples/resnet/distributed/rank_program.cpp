@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One rank of a job, for communicator_test.py: rank_program sums|steps|unwinds|slow|meet TIMEOUT
-// [FAULT RANK]. Exit status 0; 3 when a rank is lost, 1 for another exception. In `steps`, FAULT
-// comes over RANK in its third step.
+// One rank of a job, for communicator_test.py: rank_program sums|steps|unwinds|slow|late|meet
+// TIMEOUT [FAULT RANK]. Exit status 0; 3 when a rank is lost, 1 for another exception. In `steps`,
+// FAULT comes over RANK in its third step.
 
 #include <signal.h>
 #include <unistd.h>
@@ -173,6 +173,15 @@ void run_slowly(Communicator& communicator, cudaStream_t stream) {
   }
 }
 
+/// The others come to their end long after rank 0 has.
+void end_late(Communicator& communicator, cudaStream_t stream) {
+  check_graph(communicator, stream);
+  if (communicator.rank() == 0) return;
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  communicator.synchronize(stream);
+  communicator.check();
+}
+
 void run(Communicator& communicator, const std::string& what, const std::string& fault,
          int faulty) {
   const Stream stream;
@@ -181,6 +190,8 @@ void run(Communicator& communicator, const std::string& what, const std::string&
     check_broadcasts(communicator, stream.stream);
     check_gathers(communicator);
     check_graph(communicator, stream.stream);
+  } else if (what == "late") {
+    end_late(communicator, stream.stream);
   } else if (what == "slow") {
     run_slowly(communicator, stream.stream);
   } else if (what == "steps" || what == "unwinds") {
