@@ -50,7 +50,7 @@ says '"slowest":{"rank":1,' job/ranks.json
 says '"part":"waits for input"' job/ranks.json
 if grep NOTE out.txt; then fail "a note"; fi
 says '"title":"rank 2: ' job/ranks.html
-says 'Rank 1: Device 0 did nothing' job/ranks.html
+says '"track":1,"evidence":"Rank 1: Device 0 did nothing' job/ranks.html
 
 # The same, of recordings by name, in any order.
 exits_with 0 "$trace" merge --quiet --out named job/*.rank{2,0,1}/trace.recording

@@ -3,6 +3,7 @@
 // Several ranks: where the step of each goes, which one is the slowest and why, and all of them on
 // one time axis.
 
+#include <algorithm>
 #include <cmath>
 #include <penstock/trace/report.hpp>
 #include <span>
@@ -39,6 +40,7 @@ struct Rank {
   double copy = 0;       ///< us of a copy with nothing beside it
   double overlap = 100;  ///< us of the all-reduce that lie under the kernel
   int steps = 10;
+  double period = 1000;  ///< us
 
   Timeline timeline() const {
     TimelineBuilder builder;
@@ -46,8 +48,8 @@ struct Rank {
     const auto main = builder.thread(4711, "main");
     const double launch = 10;
     for (int i = 0; i < steps; ++i) {
-      const double begin = 1000 * i, got = begin + batch;
-      builder.range(main, "step", {begin, begin + 1000});
+      const double begin = period * i, got = begin + batch;
+      builder.range(main, "step", {begin, begin + period});
       builder.range(main, "load", {begin, got});
       double at = got + launch;
       if (copy > 0) {
@@ -57,7 +59,7 @@ struct Rank {
       builder.launch(main, compute, "forward", {got, got + launch}, {at, at + kernel});
       const double behind = at + kernel;
       builder.launch(main, reduce, "ncclDevKernel_AllReduce_Sum_f16_RING_LL(args)",
-                     {got + launch, got + 2 * launch}, {behind - overlap, begin + 1000});
+                     {got + launch, got + 2 * launch}, {behind - overlap, begin + period});
     }
     builder.origin().rank = number;
     builder.origin().host = "node" + std::to_string(number);
@@ -113,6 +115,11 @@ TEST_CASE("ranks: the slowest is the one for which the others wait, though all s
     CHECK_THAT(found.reason,
                Mentions("its kernels take longer; its 'forward' takes 500 us, 400 us"));
   }
+  SECTION("never by communication, which is no time of its own") {
+    const Slowest found = slowest({even, {.number = 1, .kernel = 500, .period = 1500}});
+    CHECK(is(found.excess, 100));
+    CHECK(found.part == Part::kernels);
+  }
   SECTION("by its copies") {
     const Slowest found = slowest({even, {.number = 1, .copy = 80}});
     CHECK(found.index == 1);
@@ -138,6 +145,13 @@ TEST_CASE(
   const RankTimes nothing(TimelineBuilder().timeline(), {});
   CHECK(nothing.step() == 0);
   CHECK_FALSE(slowest_of({nothing, nothing}).stands_out);
+}
+
+TEST_CASE("ranks: parts add up to the step, however many gaps there are") {
+  const RankTimes rank = times({.steps = 300});
+  CHECK(is(rank.step(), 1000));
+  CHECK(rank[Part::unknown] > 0);
+  CHECK(is(rank[Part::input] + rank[Part::unknown], 60));
 }
 
 TEST_CASE("ranks: what communicates is told by its name") {
@@ -179,6 +193,14 @@ TEST_CASE("ranks: between machines the wall clocks tell") {
   Joined joined = join(parts);
   CHECK(joined.shifts[1] == us(300));
   CHECK(joined.timeline.begin == parts[0].begin);
+  for (const std::size_t rank : {0U, 1U}) {
+    const auto its = std::find_if(
+        joined.timeline.events.begin(), joined.timeline.events.end(), [&](const Event& event) {
+          return joined.timeline.track(event).rank == static_cast<int>(rank);
+        });
+    CHECK(its->begin == parts[rank].events.front().begin + joined.shifts[rank]);
+    CHECK(its->end == parts[rank].events.front().end + joined.shifts[rank]);
+  }
   CHECK(joined.timeline.end == parts[1].end + us(300));
   CHECK(joined.timeline.origin.host == "node0, node1");
   // Two machines may both be called localhost: they have not been up for the same time.
