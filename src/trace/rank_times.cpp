@@ -149,8 +149,8 @@ std::string largest_difference(const std::vector<RankTimes>& ranks, std::size_t 
   std::string name;
   double largest = 0, its = 0, theirs = 0;
   for (const auto& [one, value] : ranks[index].*values) {
-    const double others =
-        mean_of_others(ranks, index, [&](const RankTimes& rank) { return at(rank.*values, one); });
+    const double others = mean_of_others(
+        ranks, index, [&, &key = one](const RankTimes& rank) { return at(rank.*values, key); });
     if (value - others <= largest) continue;
     name = one;
     largest = value - others;
