@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <stdexcept>
+#include <string>
 #include <thread>
 
 #include "support/catch.hpp"
@@ -55,6 +56,7 @@ TEST_CASE("a stall names its stage: every slot is leased", "[prefetcher]") {
     FAIL("there was no slot");
   } catch (const StallError& error) {
     CHECK(error.stage() == "consumer");
+    CHECK(std::string(error.what()).find("stream capture") == std::string::npos);
     CHECK(error.batch() == 2);
     CHECK(error.waited() == 30ms);
   }
@@ -121,6 +123,31 @@ TEST_CASE("a stall names the batch that is late, in whatever order batches come"
   }
   go = true;
   CHECK(next_after_stalls(prefetcher, stream).ticket().batch == 0);
+}
+
+// There is room for one batch. Of two workers one fills it, and the other one has waited for
+// longer.
+TEST_CASE("a stall names the worker in the source, not the one that waits behind it",
+          "[prefetcher]") {
+  TestStream stream;
+  std::atomic<std::uint64_t> released{0};  // batches
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(40, 4),
+                                 [&](const Ticket& ticket, Numbers& batch) {
+                                   while (ticket.batch >= released) std::this_thread::yield();
+                                   write_numbers(ticket, batch);
+                                 },
+                                 {.workers = 2, .host_depth = 1, .stall_timeout = 30ms});
+  for (std::uint64_t batch = 0; batch < 10; ++batch) {
+    try {
+      prefetcher.next(stream);
+      FAIL("the source was held");
+    } catch (const StallError& error) {
+      CHECK(error.stage() == "source");
+      CHECK(error.batch() == batch);
+    }
+    released = batch + 1;
+    CHECK(next_after_stalls(prefetcher, stream).ticket().batch == batch);
+  }
 }
 
 TEST_CASE("a stall time-out: for ever, or not a time at all", "[prefetcher]") {

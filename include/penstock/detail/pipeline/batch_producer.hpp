@@ -29,6 +29,7 @@
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -477,13 +478,15 @@ PENSTOCK_INLINE StageStats ProducerCore::stats() const {
 
 PENSTOCK_INLINE WorkerActivity ProducerCore::oldest_activity() const {
   WorkerActivity oldest;
+  // A worker gets its number when it has all to fill the batch. Those that wait still name the one
+  // that came next when they began to: they are behind every batch that is being filled.
+  const auto age = [](const WorkerActivity& activity) {
+    return std::tuple(activity.state != WorkerState::source, activity.number, activity.since);
+  };
   for (const WorkerTrace& trace : traces_) {
     const WorkerActivity activity = trace.activity();
     if (activity.state == WorkerState::idle) continue;
-    // Workers that wait share the number that comes next.
-    const bool older = activity.number == oldest.number ? activity.since < oldest.since
-                                                        : activity.number < oldest.number;
-    if (oldest.state == WorkerState::idle || older) oldest = activity;
+    if (oldest.state == WorkerState::idle || age(activity) < age(oldest)) oldest = activity;
   }
   return oldest;
 }
