@@ -145,7 +145,6 @@ PENSTOCK_INLINE LeasedBatch* HandOver::take(cudaStream_t consumer) {
 
 /// Waits for it; nullptr: the end.
 PENSTOCK_INLINE Staged* HandOver::first_staged() {
-  queue_.throw_failure();
   producer_->throw_lost_worker();
   stage_.arena().require_slot();   // It may give slots back, which the pump then fills.
   if (queue_.size() == 0) pump();  // A pump that failed is tried again.
