@@ -513,3 +513,22 @@ TEST_CASE("after stop, what is ready still comes, and nothing behind it", "[batc
   CHECK(left <= kDepth);
   CHECK(producer.at_end());
 }
+
+TEST_CASE("the depth, where none is given, is that of the source's kind", "[batch_producer]") {
+  PinnedPool pool;
+  BatchProducer<Numbers> whole(numbers_layout(4), sequential(40, 4), write_numbers, pool,
+                               {.workers = 3});
+  CHECK(whole.stats().capacity == 5);
+  const auto no_row = [](const penstock::Sample&, Numbers&) {};
+  BatchProducer<Numbers> rows(numbers_layout(4), sequential(40, 4), penstock::per_sample(no_row),
+                              pool, {.workers = 3});
+  CHECK(rows.stats().capacity == 4);
+}
+
+TEST_CASE("the first batch that is taken is counted as one that was ready", "[batch_producer]") {
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(4), sequential(40, 4), write_numbers, pool,
+                                  {.workers = 1, .depth = 4});
+  REQUIRE(producer.next());
+  CHECK(producer.stats().queued >= 1);
+}

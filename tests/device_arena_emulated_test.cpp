@@ -36,6 +36,17 @@ TEST_CASE("a slot whose readers nobody can know is lost, and others see it",
   CHECK(arena.free_slots() == 1);
 }
 
+TEST_CASE("a slot whose readers the writer cannot wait for stays free",
+          "[device_arena][emulated]") {
+  const penstock::Stream stream, writer;
+  DeviceArena arena(1, 64);
+  arena.acquire(stream.get()).release_after(stream.get());
+  emulation::fail_call("cudaStreamWaitEvent", cudaErrorUnknown);
+  CHECK_THROWS_AS(arena.acquire(writer.get()), CudaError);
+  CHECK(arena.free_slots() == 1);
+  CHECK(arena.acquire(writer.get()));
+}
+
 // Nothing says that cudaFree waits for the device.
 TEST_CASE("an arena that goes waits for the readers of its slots", "[device_arena][emulated]") {
   const penstock::Stream stream;

@@ -91,6 +91,23 @@ TEST_CASE("PackedFile may have no records, or one of no bytes", "[packed_file]")
   CHECK(read(PackedFile(directory / "one.pack"), 0).empty());
 }
 
+TEST_CASE("PackedFile: some records may be without a name, and a note as long as may be",
+          "[packed_file]") {
+  const TemporaryDirectory directory;
+  const auto path = directory / "a.pack";
+  const std::string note(16 << 20, 'n');
+  {
+    PackedFileWriter writer(path, note);
+    for (const char* const name : {"", "a", "", "", "b"}) writer.append({}, 0, name);
+    writer.finish();
+  }
+  const PackedFile pack(path);
+  CHECK(pack.info().note == note);
+  CHECK(pack.name(1) == "a");
+  CHECK(pack.name(2) == path.string() + ", record 2");
+  CHECK(pack.name(4) == "b");
+}
+
 TEST_CASE("PackedFile may be read by many threads, without allocating", "[packed_file]") {
   const TemporaryDirectory directory;
   write_pack(directory / "a.pack", 300);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
@@ -91,6 +93,14 @@ TEST_CASE("PackedFileWriter continues a partial file that was cut anywhere, to t
     if (content(path) != whole) FAIL_CHECK(size << " bytes: another file");
   }
   CHECK(before == kRecords);
+}
+
+TEST_CASE("PackedFileWriter continues behind the shortest frame, and the longest",
+          "[packed_file_writer]") {
+  const TemporaryDirectory directory;
+  const std::string name(GENERATE(0, 65536), 'x');
+  { PackedFileWriter(directory / "a.pack").append({}, 0, name); }
+  CHECK(PackedFileWriter(directory / "a.pack").size() == 1);
 }
 
 /// The bytes of a partial file that mean something: not the padding.
@@ -256,6 +266,44 @@ TEST_CASE("PackedFileWriter says what it cannot write", "[packed_file_writer]") 
   writer.append({}, 0, std::string(65536, 'x'));
   writer.finish();
   CHECK(PackedFile(directory / "a.pack").name(0) == std::string(65536, 'x'));
+}
+
+/// Descriptor 0 is free while it lives, as in a program that was started without standard input.
+class NoStandardInput {
+ public:
+  NoStandardInput() : kept_(::fcntl(0, F_DUPFD_CLOEXEC, 3)) { ::close(0); }
+  ~NoStandardInput() {
+    if (kept_ < 0) return;
+    ::dup2(kept_, 0);
+    ::close(kept_);
+  }
+  NoStandardInput(const NoStandardInput&) = delete;
+  NoStandardInput& operator=(const NoStandardInput&) = delete;
+  static bool is_free() { return ::fcntl(0, F_GETFD) < 0; }
+
+ private:
+  const int kept_;
+};
+
+TEST_CASE("PackedFileWriter works, and closes what it opens, where descriptor 0 is free",
+          "[packed_file_writer]") {
+  const TemporaryDirectory directory;
+  const auto path = directory / "a.pack";
+  SECTION("for the file") {
+    const NoStandardInput none;
+    write_pack(path, 3);
+    CHECK(none.is_free());
+  }
+  SECTION("for the folder") {
+    const int before = GENERATE(EIO, EACCES);  // of another call, earlier
+    PackedFileWriter writer(path);
+    append_records(writer, 3);
+    const NoStandardInput none;
+    errno = before;
+    writer.finish();
+    CHECK(none.is_free());
+  }
+  CHECK(PackedFile(path).size() == 3);
 }
 
 TEST_CASE("PackedFileWriter on a full disk: an error, and what fits is kept",

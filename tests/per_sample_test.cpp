@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/eventually.hpp"
 #include "support/handles.hpp"
 #include "support/numbers.hpp"
 #include "support/thrown.hpp"
@@ -187,6 +188,67 @@ TEST_CASE("per_sample, replace: another sample takes the row, the same in every 
   CHECK(run(4) == first);
 }
 
+/// Says no more than it must: not how large the data set is.
+struct FourBatches {
+  std::uint64_t batches() const { return 4; }
+  void samples(std::uint64_t, std::uint64_t batch, std::vector<std::uint64_t>& out) const {
+    for (std::uint64_t i = 0; i < 4; ++i) out.push_back(4 * batch + i);
+  }
+};
+
+TEST_CASE("per_sample, replace: of the epoch's batches, where nothing says how large the data are",
+          "[per_sample]") {
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(4), FourBatches(),
+                                  per_sample([&](const Sample& sample, Numbers& batch) {
+                                    if (sample.index == 5) throw std::runtime_error("no");
+                                    write_row(sample, batch);
+                                  }),
+                                  pool, {.workers = 1, .on_failure = FailurePolicy::replace()});
+  REQUIRE(producer.next());
+  const auto batch = producer.next();
+  REQUIRE(batch);
+  CHECK(batch->ticket().samples[1] < 16);
+  CHECK(batch->ticket().samples[1] != 5);
+  CHECK(producer.replaced() == 1);
+}
+
+TEST_CASE("per_sample, replace: three others are tried", "[per_sample]") {
+  int tries = 0;
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(4), sequential(1000, 4),
+                                  per_sample([&](const Sample& sample, Numbers& batch) {
+                                    write_row(sample, batch);
+                                    if (sample.batch != 0 || sample.row != 1) return;
+                                    ++tries;
+                                    throw std::runtime_error("no");
+                                  }),
+                                  pool, {.workers = 1, .on_failure = FailurePolicy::replace()});
+  CHECK_THROWS_AS(producer.next(), SourceError);
+  CHECK(tries == 1 + 3);
+}
+
+/// Cannot name the samples of batch 1.
+struct NoSecondBatch : FourBatches {
+  void samples(std::uint64_t epoch, std::uint64_t batch, std::vector<std::uint64_t>& out) const {
+    if (batch == 1) throw std::runtime_error("no such batch");
+    FourBatches::samples(epoch, batch, out);
+  }
+};
+
+TEST_CASE("per_sample: a batch whose samples nobody can name is an error in its place",
+          "[per_sample]") {
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(4), NoSecondBatch(), per_sample(write_row), pool,
+                                  {.workers = 2});
+  for (std::uint64_t number = 0; number < 4; ++number)
+    if (number == 1)
+      CHECK_THAT(thrown<SourceError>([&] { producer.next(); }), Mentions("no such batch"));
+    else
+      CHECK(producer.next()->ticket().batch == number);
+  CHECK_FALSE(producer.next());
+}
+
 TEST_CASE("per_sample: the failure beyond the limit is thrown, counted in samples",
           "[per_sample]") {
   const auto policy = GENERATE(0, 1) == 0 ? FailurePolicy::skip(2) : FailurePolicy::replace(2);
@@ -245,6 +307,22 @@ TEST_CASE("per_sample: ragged rows lie in row order, without those that are skip
     CHECK(tokens.offsets()[tokens.size()] == tokens.total());
   }
   CHECK(producer.skipped() == 7);
+}
+
+TEST_CASE("per_sample, replace: a row that failed after it was assigned gives its room back",
+          "[per_sample][ragged]") {
+  const std::uint64_t bad = GENERATE(0u, 1u);  // the first values of the batch, or later ones
+  PinnedPool pool;
+  BatchProducer<Texts> producer(Layout<Texts>{2}.field(&Texts::tokens, Capacity{6}),
+                                sequential(20, 2),
+                                per_sample([&](const Sample& sample, Texts& batch) {
+                                  batch.tokens.assign(sample.row, std::vector<std::int32_t>(3));
+                                  if (sample.index == bad) throw std::runtime_error("no");
+                                }),
+                                pool, {.workers = 1, .on_failure = FailurePolicy::replace()});
+  const auto batch = producer.next();
+  REQUIRE(batch);
+  CHECK((*batch)->tokens.total() == 6);
 }
 
 TEST_CASE("per_sample: a batch that does not fit its ragged field fails whole, whatever the policy",
@@ -363,6 +441,42 @@ TEST_CASE("per_worker: a worker that cannot make its source is reported, and the
   }
   CHECK(lost.size() == 2);
   CHECK(batches == std::vector<std::uint64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+}
+
+TEST_CASE("per_worker: a worker that has no source is reported also where batches are always ready",
+          "[per_worker]") {
+  constexpr std::uint64_t kBatches = 200;
+  std::atomic<int> made{0};
+  const auto make = [&] {
+    if (made++ == 0) throw std::runtime_error("no decoder");
+    return [](const Ticket& ticket, Numbers& batch) { write_numbers(ticket, batch); };
+  };
+  std::uint64_t taken = 0;
+  const auto is_reported_soon = [&](auto&& ready, auto&& next) {
+    for (; taken < kBatches / 2; ++taken) {
+      REQUIRE(eventually(ready));
+      try {
+        next();
+      } catch (const WorkerError&) {
+        return true;
+      }
+    }
+    return false;
+  };
+  SECTION("by a producer") {
+    PinnedPool pool;
+    BatchProducer<Numbers> producer(numbers_layout(4), sequential(4 * kBatches, 4),
+                                    per_worker(make), pool, {.workers = 2});
+    CHECK(is_reported_soon([&] { return producer.ready(); }, [&] { producer.next(); }));
+  }
+  SECTION("by a prefetcher") {
+    TestStream stream;
+    Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(4 * kBatches, 4), per_worker(make),
+                                   {.workers = 2, .device_depth = 3});
+    // The batch behind the next one is being staged.
+    CHECK(is_reported_soon([&] { return prefetcher.stats().copy.batches >= taken + 2; },
+                           [&] { prefetcher.next(stream); }));
+  }
 }
 
 TEST_CASE("per_worker: where no worker has a source, every next says so", "[per_worker]") {

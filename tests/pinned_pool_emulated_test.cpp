@@ -10,17 +10,21 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
 #include "support/catch.hpp"
 #include "support/gate.hpp"
 #include "support/memory.hpp"
+#include "support/thrown.hpp"
 
 namespace emulation = penstock::emulation;
 using penstock::CudaError;
 using penstock::PinnedBlock;
 using penstock::PinnedPool;
+using penstock::test::Mentions;
+using penstock::test::thrown;
 
 TEST_CASE("a block whose copy nobody can ask about is never handed out again",
           "[pinned_pool][emulated]") {
@@ -58,6 +62,17 @@ TEST_CASE("memory is refused to one thread while another one looks for some",
   }
   CHECK(refused > 0);
   CHECK(pool.stats().bytes <= 1000 * kBytes);
+}
+
+TEST_CASE("copy_to says of which block it was asked for too much", "[pinned_pool][emulated]") {
+  const penstock::Stream stream;
+  PinnedPool pool({.max_bytes = 4096});
+  PinnedBlock block = pool.acquire(4096);
+  CHECK_THAT(thrown<std::invalid_argument>([&] { block.copy_to(nullptr, 4097, stream.get()); }),
+             Mentions("4097 bytes of a block of 4096"));
+  PinnedBlock none;
+  CHECK_THAT(thrown<std::invalid_argument>([&] { none.copy_to(nullptr, 0, stream.get()); }),
+             Mentions("0 bytes of a block of 0"));
 }
 
 TEST_CASE("copy_to keeps the block until what it has queued is done, also where it fails",

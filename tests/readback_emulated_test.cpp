@@ -67,6 +67,27 @@ TEST_CASE("readback: every call that fails is told once, and values after it com
   CHECK(calls == 10);
 }
 
+TEST_CASE("readback: what failed half-way is over before its memory is used again",
+          "[readback][emulated]") {
+  const TestStream stream;
+  const DeviceMemory<int> value(1);
+  Readback<int> readback(1);
+  const auto push = [&] { readback.push(value.data(), stream, [](int) {}); };
+  SECTION("a push waits for what it has queued on both streams") {
+    const std::uint64_t before = emulation::calls("cudaStreamSynchronize");
+    emulation::fail_call("cudaEventRecord", cudaErrorUnknown, 2);
+    CHECK_THROWS_AS(push(), CudaError);
+    CHECK(emulation::calls("cudaStreamSynchronize") == before + 2);
+  }
+  SECTION("a copy that cannot be asked about is waited for") {
+    const std::uint64_t before = emulation::calls("cudaEventSynchronize");
+    emulation::fail_call("cudaEventQuery", cudaErrorUnknown);
+    push();
+    CHECK_THROWS_AS(readback.drain(), CudaError);
+    CHECK(emulation::calls("cudaEventSynchronize") == before + 1);
+  }
+}
+
 TEST_CASE("readback: a device that fails is told by drain; nobody is called back, nothing hangs",
           "[readback][emulated]") {
   int calls = 0, errors = 0;

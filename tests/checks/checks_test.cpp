@@ -149,6 +149,19 @@ TEST_CASE("a row that was left out is told, by field and row", "[checks]") {
              Mentions("left row " + std::to_string(left_out) + " of field values unwritten"));
 }
 
+TEST_CASE("adjacent rows of 8 bytes that were left out are told together", "[checks]") {
+  PinnedPool pool;
+  struct Narrow {
+    Tensor<double, 1> values;
+  };
+  const auto source = [](const Ticket&, Narrow& batch) { batch.values(0) = batch.values(3) = 1; };
+  const auto layout = Layout<Narrow>{kRows}.field(&Narrow::values, {});
+  BatchProducer<Narrow> producer(layout, Sampler{{.samples = kRows, .batch_size = kRows}}, source,
+                                 pool, {.workers = 1});
+  CHECK_THAT(thrown<SourceError>([&] { producer.next(); }),
+             Mentions("left rows 1 to 2 of field values unwritten"));
+}
+
 // A row of 4 bytes may look unwritten by chance, once; one of 1 byte 7 times in turn.
 TEMPLATE_TEST_CASE("a short row that is left out of batch after batch is told", "[checks]",
                    std::int8_t, std::int16_t, std::int32_t) {
@@ -270,11 +283,12 @@ TEST_CASE("what is wrong with a ragged field is told", "[checks][ragged]") {
                tokens.offsets()[1] = 3;
              }),
              Mentions("wrote the offsets of field tokens"));
-  CHECK_THAT(told_of_texts([&](Tokens tokens) {
-               tokens.assign(0, few), tokens.assign(1, few);
-               tokens.allocate(2, 3);
-             }),
-             Mentions("left row 2 of field tokens unwritten"));
+  for (const std::int64_t values : {2, 3})  // of 8 bytes and more
+    CHECK_THAT(told_of_texts([&](Tokens tokens) {
+                 tokens.assign(0, few), tokens.assign(1, few);
+                 tokens.allocate(2, values);
+               }),
+               Mentions("left row 2 of field tokens unwritten"));
 }
 
 /// What next() says of a batch of `samples` samples that `fill`, queued on the source's stream,
@@ -324,6 +338,7 @@ TEST_CASE("what is wrong with a ragged field in a device slot is told", "[checks
   CHECK_THAT(told_of({0, 3, 9}, 8), Mentions("a capacity of 8"));
   CHECK_THAT(told_of({-1, 3, 8}, 8), Mentions("wrote -1 as offset 0"));
   CHECK_THAT(told_of({0, 3, 8}, 3), Mentions("left row 1 of field tokens unwritten"));
+  CHECK_THAT(told_of({0, 6, 8}, 6), Mentions("left row 1 of field tokens unwritten"));  // 8 bytes
   CHECK_THAT(told_of({0, 3, 8}, 9), Mentions("0 bytes behind the end of field tokens"));
 }
 

@@ -5,14 +5,21 @@
 
 #include <penstock/emulation.hpp>
 
+#include <unistd.h>
+
 #include <array>
+#include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <fstream>
 #include <functional>
 #include <optional>
 #include <stdexcept>
+#include <string>
 #include <thread>
 
 #include "support/catch.hpp"
+#include "support/eventually.hpp"
 #include "support/gate.hpp"
 #include "support/graphs.hpp"
 #include "support/handles.hpp"
@@ -392,6 +399,52 @@ TEST_CASE("a thread that waits for a slot gets it when the capture has ended",
   });
   waiter.join();
   CHECK(got);
+}
+
+/// Whether a thread of this process sleeps: Linux says so.
+bool sleeps(pid_t thread) {
+  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  return text.compare(text.rfind(')') + 1, 2, " S") == 0;
+}
+
+// The end of a capture wakes nobody: who waits for a slot has to ask from when one is parked.
+TEST_CASE("a thread that sleeps until there is a slot asks again and again once one is parked",
+          "[streams][capture]") {
+  const TestStream stream, other;
+  DeviceArena arena(2, 64);
+  DeviceSlot kept = arena.acquire(other);
+  std::optional<DeviceSlot> slot = arena.acquire(stream);
+  std::atomic<pid_t> id{0};
+  std::thread waiter([&] {
+    id = ::gettid();
+    arena.acquire(other);
+  });
+  REQUIRE(eventually([&] { return id != 0 && sleeps(id); }));
+  bool asks = false;
+  const TestGraph graph = capture(stream, [&] {
+    slot.reset();
+    const std::uint64_t before = emulation::calls("cudaStreamIsCapturing");
+    asks = eventually([&] { return emulation::calls("cudaStreamIsCapturing") >= before + 3; });
+  });
+  if (!asks) kept.release_after(other);  // It wakes the thread, which would sleep for ever.
+  waiter.join();
+  CHECK(asks);
+}
+
+TEST_CASE("a parked slot whose readers nobody can know is lost, and not parked any more",
+          "[streams][capture]") {
+  const TestStream stream, other;
+  DeviceArena arena(2, 64);
+  std::optional<DeviceSlot> slot = arena.acquire(stream);
+  const TestGraph graph = capture(stream, [&] { slot.reset(); });
+  emulation::fail_call("cudaEventRecord", cudaErrorUnknown);
+  emulation::fail_call("cudaStreamSynchronize", cudaErrorUnknown);
+  CHECK_THROWS_AS(arena.acquire(other), CudaError);
+  CHECK(arena.parked_slots() == 0);
+  CHECK(arena.lost_slots() == 1);
+  CHECK(arena.acquire(other));
 }
 
 TEST_CASE("a parked slot whose release fails is an error of the next call", "[streams][capture]") {
