@@ -12,8 +12,14 @@ import time
 
 from . import programs
 
-# Kinds that show as a wrong result or a hang, which the plain build finds in a tenth of the time.
-_PLAIN_FIRST = {"bound", "equality", "notify", "stop", "unlock", "host wait"}
+# What a mutant meets, one after the other, so that what may stay alive is known early: the plain build and the machine
+# with weak memory, ThreadSanitizer, which takes ten times as long, and the test cases that take longer than this.
+_STEPS = ("the plain build, and weak memory", "ThreadSanitizer", "the long test cases")
+LONG_SECONDS = 8
+# A failure so much later than the test usually takes is looked at a second time.
+LATE_SECONDS = 2
+# Under ThreadSanitizer a test takes about so many times as long. The status of one that has not run there.
+TSAN_FACTOR, UNKNOWN = 6, "unknown"
 # Kinds that show on x86 by luck, if at all, but for ThreadSanitizer and the machine with weak memory.
 _NEVER_PLAIN = {"memory order", "lock"}
 
@@ -26,6 +32,7 @@ class Verdict:
     runs: int = 0  # test cases that ran
     seconds: float = 0
     reached: bool = True  # some test case passes by the mutant
+    briefly: bool = False  # It met the first step only.
 
     @property
     def alive(self):
@@ -36,34 +43,56 @@ class Campaign:
     def __init__(self, sources, mutants, built, jobs, seeds, longest, deadline, say):
         self.mutants, self.programs, self.say, self.deadline = mutants, built, say, deadline
         self.jobs, self.longest, self.lock = jobs, longest, threading.Lock()
+        self.daily = seeds == 1
         schedules = ["lazy", *(f"random,seed={seed}" for seed in range(1, seeds + 1))]
-        self.configurations = [("tsan", s) for s in schedules] + [("plain", s) for s in [*schedules, "eager"]]
+        self.configurations = [("plain", s) for s in ["eager", *schedules]] + [("tsan", s) for s in schedules]
         self.hashes = {source.name: hashlib.sha256(source.text.encode()).hexdigest() for source in sources}
+        self.digests = programs.test_digests()
         self.verdicts = {}  # by key
+        self.passed = {}  # key of one without a verdict -> {test's source and configuration: digest}: it lived through them
         self.outcomes = {}  # of the tests without a mutant
         self.hits = collections.defaultdict(set)  # (program, test case): mutants that it passes by, at least at times
+        self.briefly = set()  # keys of mutants that meet the first step only
+        self.long = set()  # (program, test case) that are run last
         self.kills = collections.Counter()
         # Under what a mutant was found alive, or a test case took its time.
-        self.conditions = {"tree": programs.tree_hash(), "configurations": [" ".join(c) for c in self.configurations],
+        self.conditions = {"tree": programs.common_hash(), "configurations": [" ".join(c) for c in self.configurations],
                            "longest": longest}  # fmt: skip
-        self.place = {**self.conditions, "processors": os.cpu_count(), "jobs": jobs}
+        self.place = {**self.conditions, "processors": os.cpu_count()}
         self.sessions = []  # of earlier calls, by which the results came
 
     # ---- Without a mutant
 
     def check_without_mutant(self):
-        """Every test must pass in every configuration; notes how long it takes and what it passes by."""
-        weak = self.programs.test_names(programs.WEAK_MEMORY, "plain")
-        self._run_all([programs.Test(programs.WEAK_MEMORY, name, "plain", "weak memory") for name in weak])
-        names = {build: {(program, name) for program in self.programs.emulated
-                         for name in self.programs.test_names(program, build)} for build in programs.PRESETS}  # fmt: skip
-        first, *others = self.configurations
-        self._run_all([programs.Test(*name, *first) for name in sorted(names[first[0]])])
-        # Tests that pass by no mutant here do so nowhere: they test other parts.
-        idle = {(t.program, t.name) for t, outcome in self.outcomes.items() if t.build == first[0] and not outcome.hits}
-        self._run_all([programs.Test(*name, *c) for c in others for name in sorted(names[c[0]] - idle)])
+        """Every test must pass in every configuration of the plain build; notes how long it takes and what it passes by.
+        Under ThreadSanitizer a test passes by the same, and has to pass before it may kill."""
+        weekly = {build: self.programs.weekly(build) if self.daily else () for build in programs.PRESETS}
+        cases = {(build, program): list(self.programs.test_cases(program, build))
+                 for build in programs.PRESETS for program in self.programs.emulated}  # fmt: skip
+        self._run_all([programs.Test(programs.WEAK_MEMORY, name, "plain", "weak memory", file)
+                       for name, file in self.programs.test_cases(programs.WEAK_MEMORY, "plain")])  # fmt: skip
+        self._run_all([programs.Test(programs.WAITS, "ending.waits", "plain", "eager", programs.WAITS_FILE)])
+        idle = set()  # Tests that pass by no mutant in the first configuration do so nowhere: they test other parts.
+        for build, schedule in self.configurations:
+            suffix = schedule.replace(",seed=", "_")
+            tests = [programs.Test(program, name, build, schedule, file) for program in self.programs.emulated
+                     if f"{program}.{suffix}" not in weekly[build]
+                     for name, file in cases[build, program] if (program, name) not in idle]  # fmt: skip
+            if build == "tsan":
+                for test in tests:
+                    plain = self.outcomes.get(dataclasses.replace(test, build="plain"))
+                    if test not in self.outcomes and plain is not None:
+                        seconds = 0.2 + TSAN_FACTOR * plain.seconds
+                        self.outcomes[test] = programs.Outcome(UNKNOWN, seconds)
+                continue
+            self._run_all(tests)
+            if not idle:
+                idle = {(test.program, test.name) for test in tests if not self.outcomes[test].hits}
+            self.say(f"{len(tests)} test cases pass without a mutant, {build} {schedule}")
         for test, outcome in self.outcomes.items():
             self.hits[test.program, test.name] |= outcome.hits
+            if outcome.seconds > LONG_SECONDS and test.build == "plain":
+                self.long.add((test.program, test.name))
 
     def is_over(self):
         return self.deadline is not None and time.monotonic() >= self.deadline
@@ -74,13 +103,7 @@ class Campaign:
                 return
             if self.is_over():
                 raise programs.OutOfTime(f"{len(self.outcomes)} test cases have run without a mutant so far")
-            outcome = self.programs.run(test, 0, self.longest or 300, hits=True)
-            if self.longest and outcome.seconds >= self.longest:
-                return
-            if outcome.status != "passed":
-                raise programs.Failed(f'without a mutant, "{test.name}" ({test.program}, {test.configuration}) '
-                                      f"fails: {outcome.status}. Mend that first.")  # fmt: skip
-            self.outcomes[test] = outcome
+            self._run_without_mutant(test)
 
         pool = concurrent.futures.ThreadPoolExecutor(self.jobs)
         try:
@@ -89,27 +112,46 @@ class Campaign:
         finally:
             pool.shutdown(cancel_futures=True)
 
+    def _run_without_mutant(self, test):
+        outcome = self.programs.run(test, 0, self.longest or 300, hits=True)
+        if self.longest and outcome.seconds >= self.longest:
+            return
+        if outcome.status != "passed":
+            raise programs.Failed(f'without a mutant, "{test.name}" ({test.program}, {test.configuration}) '
+                                  f"fails: {outcome.status}. Mend that first.")  # fmt: skip
+        self.outcomes[test] = outcome
+
     # ---- With one
 
     def run(self, chosen, report):
         """Calls report(mutant, verdict) after each mutant that has no verdict yet."""
-        left = [mutant for mutant in chosen if mutant.key not in self.verdicts]
-        with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
-            futures = {pool.submit(self._judge, mutant): mutant for mutant in left}
-            for future in concurrent.futures.as_completed(futures):
-                mutant = futures[future]
-                if (verdict := future.result()) is not None:
-                    self.verdicts[mutant.key] = verdict
-                    report(mutant, verdict)
+        for step, name in enumerate(_STEPS):
+            left = [mutant for mutant in chosen if mutant.key not in self.verdicts]
+            self.say(f"{len(left)} mutants meet {name}")
+            pool = concurrent.futures.ThreadPoolExecutor(self.jobs)
+            try:
+                futures = {pool.submit(self._judge, mutant, step): mutant for mutant in left}
+                for future in concurrent.futures.as_completed(futures):
+                    mutant = futures[future]
+                    if (verdict := future.result()) is not None:
+                        self.verdicts[mutant.key] = verdict
+                        report(mutant, verdict)
+            finally:
+                pool.shutdown(cancel_futures=True)
 
-    def _judge(self, mutant):
-        """None: the time limit came first."""
+    def _judge(self, mutant, step):
+        """None: no verdict yet, as it lived through this step, or the time limit came first."""
         verdict = Verdict()
+        passed = self.passed.setdefault(mutant.key, {})
+        met = [test for test in self.outcomes if mutant.number in self.hits[test.program, test.name]
+               and self._may_show(mutant, test)]  # fmt: skip
+        verdict.reached = bool(met)
+        tests = [test for test in met if passed.get(self._group(test)) != self.digests.get(test.file)
+                 and self._step(test) <= step]  # fmt: skip
+        groups = {self._group(test): self.digests.get(test.file) for test in tests}
         # A test case that is in several programs runs in the first that passes by the mutant.
-        tests = {(test.name, test.configuration): test for test in sorted(self.outcomes, key=self._last_programs_first)
-                 if mutant.number in self.hits[test.program, test.name] and self._may_show(mutant, test)}  # fmt: skip
+        tests = {(test.name, test.configuration): test for test in sorted(tests, key=self._last_programs_first)}
         tests = list(tests.values())
-        verdict.reached = bool(tests)
         while tests:
             test = min(tests, key=lambda t: self._rank(mutant, t))
             tests.remove(test)
@@ -123,13 +165,35 @@ class Campaign:
                 return None
             verdict.runs += 1
             verdict.seconds += outcome.seconds
+            if outcome.status not in ("passed", "hang") and outcome.seconds > usual + LATE_SECONDS:
+                # A wait that was too short on a busy machine looks like this too.
+                outcome = self.programs.run(test, mutant.number, limit)
             if outcome.status != "passed":
+                if self.outcomes[test].status == UNKNOWN:
+                    self._run_without_mutant(test)
                 verdict.killed_by, verdict.configuration, verdict.how = test.name, test.configuration, outcome.status
                 with self.lock:
-                    self.kills[mutant.file, mutant.kind, test] += 1
-                    self.kills[mutant.file, test] += 1
-                break
-        return verdict
+                    self._count(mutant, verdict)
+                return verdict
+        passed.update(groups)
+        verdict.briefly = mutant.key in self.briefly
+        if step + 1 == len(_STEPS) or verdict.briefly:
+            return verdict
+        if groups:
+            self.say(f"lived through {_STEPS[step]}: {mutant.number}  {mutant.key}")
+        return None
+
+    def _step(self, test):
+        """The index in _STEPS of the step in which a test case runs."""
+        return 2 if self._is_long(test) else int(test.build == "tsan")
+
+    def _is_long(self, test):
+        return (test.program, test.name) in self.long
+
+    def _group(self, test):
+        """A source of test cases in a program and a configuration: the unit in which it is known what a mutant lived
+        through. Long test cases are a unit of their own."""
+        return f"{test.program} {test.file} {test.configuration}" + (" long" if self._is_long(test) else "")
 
     def _may_show(self, mutant, test):
         return mutant.kind not in _NEVER_PLAIN or test.build == "tsan" or test.program == programs.WEAK_MEMORY
@@ -137,12 +201,20 @@ class Campaign:
     def _last_programs_first(self, test):
         return test.program in self.programs.emulated and -self.programs.emulated.index(test.program)
 
+    def _count(self, mutant, verdict):
+        self.kills[mutant.file, mutant.kind, verdict.killed_by, verdict.configuration] += 1
+        self.kills[mutant.file, verdict.killed_by, verdict.configuration] += 1
+
     def _rank(self, mutant, test):
-        """Lower comes first: what killed its like, the header's own tests in its best build, the quick ones."""
+        """Lower comes first: what is likelier to notice, for its time. Likely is what killed its like, and the
+        header's own tests."""
+        header = mutant.file.rpartition("/")[2].removesuffix(".hpp")
         with self.lock:
-            alike, near = self.kills[mutant.file, mutant.kind, test], self.kills[mutant.file, test]
-        best_build = (test.build == "plain") == (mutant.kind in _PLAIN_FIRST)
-        return -alike, -near, not best_build, self.outcomes[test].seconds
+            alike = self.kills[mutant.file, mutant.kind, test.name, test.configuration]
+            near = self.kills[mutant.file, test.name, test.configuration]
+        own = test.file.rpartition("/")[2].startswith(header)
+        own += 10 * (mutant.kind == "memory order" and test.program == programs.WEAK_MEMORY)
+        return -(0.1 + own + 0.5 * near + 2 * alike) / (0.03 + self.outcomes[test].seconds)
 
     # ---- Keeping results
 
@@ -152,30 +224,48 @@ class Campaign:
 
     def save(self, path):
         """All that a later call needs, here or on another machine. A mutant is known by its key."""
-        tests = [{**dataclasses.asdict(test), "seconds": outcome.seconds, "hits": sorted(outcome.hits)}
-                 for test, outcome in self.outcomes.items()]  # fmt: skip
+        tests = [{**dataclasses.asdict(test), "digest": self.digests.get(test.file), "seconds": outcome.seconds,
+                  "hits": sorted(outcome.hits)} for test, outcome in list(self.outcomes.items())
+                 if outcome.status != UNKNOWN]  # fmt: skip
         verdicts = [{"number": m.number, "key": m.key, "kind": m.kind, "file": m.file, "line": m.line,
                      "function": m.function, "source": m.source, "change": m.change, "hash": self.hashes[m.file],
-                     "conditions": self.conditions, **dataclasses.asdict(self.verdicts[m.key])}
+                     **dataclasses.asdict(self.verdicts[m.key])}
                     for m in self.mutants if m.key in self.verdicts]  # fmt: skip
+        found = {"verdicts": verdicts, "sessions": self.sessions, "conditions": self.conditions, "digests": self.digests,
+                 "keys": [mutant.key for mutant in self.mutants],  # to their numbers, from 1
+                 "passed": {key: dict(groups) for key, groups in list(self.passed.items()) if groups},
+                 "place": self.place, "tests": tests}  # fmt: skip
         partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps({"verdicts": verdicts, "sessions": self.sessions, "place": self.place, "tests": tests}) + "\n")
+        partial.write_text(json.dumps(found) + "\n")
         partial.rename(path)
 
-    def resume(self, path, tests=True):
-        """Takes over what an earlier call found out: kills in headers that are as they were then; mutants that stayed
-        alive where nothing has changed since; and, if the machine is like this one, how the tests ran without any."""
+    def resume(self, path):
+        """Takes over what an earlier call found out: kills in headers that are as they were then; where nothing but
+        sources of tests has changed, which of those the other mutants lived through; and, if the machine is like
+        this one, how the tests ran without any."""
         if not path.exists():
             return
         found = json.loads(path.read_text())
         fields = [field.name for field in dataclasses.fields(Verdict)]
-        known = {mutant.key for mutant in self.mutants}
+        known = {mutant.key: mutant for mutant in self.mutants}
+        same = found["conditions"] == self.conditions
         for entry in found["verdicts"]:
-            same = self.hashes.get(entry["file"]) == entry["hash"] if entry["killed_by"] else entry["conditions"] == self.conditions
-            if entry["key"] in known and same and (entry["killed_by"] or entry["key"] not in self.verdicts):
-                self.verdicts[entry["key"]] = Verdict(**{name: entry[name] for name in fields})
+            key, verdict = entry["key"], Verdict(**{name: entry[name] for name in fields if name in entry})
+            if key not in known:
+                continue
+            if verdict.killed_by and self.hashes.get(entry["file"]) == entry["hash"]:
+                self.verdicts[key] = verdict
+                self._count(known[key], verdict)
+            elif verdict.alive and same and found["digests"] == self.digests and (key in self.briefly or not verdict.briefly):
+                self.verdicts.setdefault(key, verdict)
+        if same:
+            for key, groups in found["passed"].items():
+                self.passed.setdefault(key, {}).update(groups)
         self.sessions += found["sessions"]
-        if tests and found["place"] == self.place:
+        if found["place"] == self.place:
+            numbers = [known[key].number if key in known else 0 for key in found["keys"]]
             for test in found["tests"]:
-                seconds, hits = test.pop("seconds"), frozenset(test.pop("hits"))
-                self.outcomes[programs.Test(**test)] = programs.Outcome("passed", seconds, hits)
+                seconds, digest = test.pop("seconds"), test.pop("digest")
+                hits = frozenset(numbers[number - 1] for number in test.pop("hits")) - {0}
+                if digest == self.digests.get(test["file"]):
+                    self.outcomes[programs.Test(**test)] = programs.Outcome("passed", seconds, hits)

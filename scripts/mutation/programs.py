@@ -18,13 +18,19 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 HEADERS = pathlib.Path("include/penstock")
 COPIED = ["CMakeLists.txt", "CMakePresets.json", "cmake", "include", "src", "tests"]
 PRESETS = {"plain": "emulated", "tsan": "tsan"}
+# Folders of tests whose subject is not a header: the emulated runtime, penstock::images, penstock::trace.
+OTHER_SUBJECTS = {"emulation", "images", "trace"}
 # It has schedules of its own, and no use for ThreadSanitizer.
 WEAK_MEMORY = "penstock_weak_memory_tests"
+# A program that is one test, and what it has to print: a line that comes after 5 s, and so is tested once.
+WAITS, WAITS_FILE = "penstock_ending_waits", "endings/processes/waits.cpp"
+WAITS_PRINTS = re.compile("waits for a worker, for 5 s so far: .*and then the exception", re.DOTALL)
 
 # A run hangs when it takes longer than this many seconds, and this many times as long as it did without a
 # mutant; or when it has used no processor for some time, to speak of: the emulated runtime's threads look
-# around a thousand times a second. One that takes more memory would go on to take all.
-LEAST_LIMIT, LIMIT_FACTOR = 10, 12
+# around a thousand times a second. Time in which it waited for a processor that others use does not count, up
+# to a few times the limit. One that takes more memory would go on to take all.
+LEAST_LIMIT, LIMIT_FACTOR, MOST_FACTOR = 10, 12, 4
 IDLE_SECONDS, IDLE_SHARE = 3, 0.02
 MOST_BYTES = 3 << 30
 
@@ -45,6 +51,7 @@ class Test:
     name: str
     build: str
     schedule: str
+    file: str  # its source, below tests/
 
     @property
     def configuration(self):
@@ -63,14 +70,25 @@ def read_headers():
     return [cpp.Source(str(path.relative_to(folder)), path.read_text()) for path in sorted(folder.rglob("*.hpp"))]
 
 
-def tree_hash():
-    """Of all that a test program is made of."""
+def is_test_source(path):
+    return path.name.endswith("_test.cpp")
+
+
+def common_hash():
+    """Of all that a test program is made of, but the sources of the test cases."""
     digest = hashlib.sha256()
     for path in _copied_files():
-        digest.update(f"{path.relative_to(ROOT)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
-    for name in ("schemata.hpp", "derive.py", "cpp.py"):
-        digest.update(pathlib.Path(__file__).with_name(name).read_bytes())
+        if not is_test_source(path):
+            digest.update(f"{path.relative_to(ROOT)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    digest.update(pathlib.Path(__file__).with_name("schemata.hpp").read_bytes())
     return digest.hexdigest()
+
+
+def test_digests():
+    """Test's source below tests/ -> its digest."""
+    folder = ROOT / "tests"
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted(folder.rglob("*")) if path.is_file() and is_test_source(path)}  # fmt: skip
 
 
 def _copied_files():
@@ -115,17 +133,18 @@ class Programs:
                 target.write_bytes(content)
 
     def build(self):
-        """Builds the tests over weak memory, and every emulated test program but the emulation's own."""
+        """Builds the tests over weak memory, and every emulated test program whose subject is the headers."""
         self.emulated = []
         for file in sorted((self.tree / "tests").rglob("CMakeLists.txt")):
-            if file.parent.name != "emulation":
+            if file.parent.name not in OTHER_SUBJECTS:
                 self.emulated += re.findall(r"^\s*penstock_add_emulated_test\(\s*(\w+)", file.read_text(), re.MULTILINE)
         for build, preset in PRESETS.items():
             self._run(["cmake", "--preset", preset, "-B", self.folder / build, "-DPENSTOCK_BUILD_EXAMPLES=OFF",
-                       "-DPENSTOCK_BUILD_BENCHMARKS=OFF", "-DCMAKE_UNITY_BUILD=ON",
+                       "-DPENSTOCK_BUILD_BENCHMARKS=OFF", "-DPENSTOCK_BUILD_IMAGES=OFF", "-DPENSTOCK_BUILD_TRACE=OFF",
+                       "-DCMAKE_UNITY_BUILD=ON",
                        f"-DCMAKE_UNITY_BUILD_BATCH_SIZE={3 if self.jobs > 4 else 8}",
-                       f"-DCMAKE_CXX_FLAGS={self._flags[preset]} -w"])  # fmt: skip
-            targets = [WEAK_MEMORY, *self.emulated] if build == "plain" else self.emulated
+                       f"-DCMAKE_CXX_FLAGS={self._flags[preset]} -w -D_GLIBCXX_ASSERTIONS"])  # fmt: skip
+            targets = [WEAK_MEMORY, WAITS, *self.emulated] if build == "plain" else self.emulated
             self._run(["cmake", "--build", self.folder / build, "-j", str(self.jobs), "--target", *targets])
 
     def _run(self, command):
@@ -146,12 +165,21 @@ class Programs:
     def path(self, program, build):
         return next(path for path in (self.folder / build / "tests").rglob(program) if path.is_file())
 
-    def test_names(self, program, build):
-        """The test cases of a program, but those whose verdict is a matter of wall time, and those of stream 0,
-        which means what it does only where the calls are inlined into the user's source: mutated ones are not."""
-        listed = subprocess.run([self.path(program, build), "--list-test-names-only", "~[verdict]~[zero]"],
+    def test_cases(self, program, build):
+        """(name, source) of the test cases of a program, but those whose verdict is a matter of wall time, and those
+        of stream 0, which means what it does only where the calls are inlined into the user's source: mutated ones
+        are not."""
+        listed = subprocess.run([self.path(program, build), "--list-test-names-only", "-v", "high", "~[verdict]~[zero]"],
                                 capture_output=True, text=True, env=self.environment)  # fmt: skip
-        return [line for line in listed.stdout.splitlines() if line.strip()]
+        for name, source in re.findall(r"^(.+?)\s*\t@(.+):\d+$", listed.stdout, re.MULTILINE):
+            yield name, os.path.relpath(source, self.tree / "tests")
+
+    def weekly(self, build):
+        """Names of the CTest tests that CI does not run every day (tests/shares.cmake)."""
+        listed = subprocess.run(["ctest", "--show-only=json-v1"], cwd=self.folder / build, capture_output=True, text=True)
+        labels = {test["name"]: [p["value"] for p in test["properties"] if p["name"] == "LABELS"]
+                  for test in json.loads(listed.stdout)["tests"]}  # fmt: skip
+        return {name for name, values in labels.items() if any("full" in value for value in values)}
 
     def run(self, test, mutant, limit, hits=False):
         """Runs one test case with a mutant alive (0: none)."""
@@ -160,40 +188,48 @@ class Programs:
             output, passed_by = pathlib.Path(scratch, "output"), pathlib.Path(scratch, "hits")
             own = {"PENSTOCK_EMULATION": f"schedule={test.schedule},devices=2", "PENSTOCK_MUTANT": str(mutant)}
             own.update(self._test_environment[preset])
+            if test.build == "plain":
+                own["MALLOC_PERTURB_"] = "165"  # Freed memory is overwritten: reading it then shows.
             if test.build == "tsan":  # Names for addresses take a second to find, and nobody reads them.
                 own["TSAN_OPTIONS"] += " symbolize=0 exitcode=66"
             if hits:
                 own.update(PENSTOCK_MUTANT="-1", PENSTOCK_MUTANT_HITS=str(passed_by))
             name = re.sub(r'([\\,\["*])', r"\\\1", test.name)
-            command = [self.path(test.program, test.build), "-a", "-w", "NoTests", name]
+            command = [self.path(test.program, test.build)]
+            if test.program != WAITS:
+                command += ["-a", "-w", "NoTests", name]
             begin = time.monotonic()
             with output.open("wb") as file:
                 process = subprocess.Popen(command, env={**self.environment, **own}, cwd=scratch, stdout=file,
                                            stderr=file, stdin=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
-                status = _wait(process, begin + limit)
+                status = _wait(process, begin, limit, limit if test.program == WAITS else IDLE_SECONDS)
             seconds = time.monotonic() - begin
             if status is None:
-                status = _explain(process.returncode, output.read_text(errors="replace"))
+                printed = output.read_text(errors="replace")
+                status = _explain(process.returncode, printed)
+                if test.program == WAITS and status == "passed" and not WAITS_PRINTS.search(printed):
+                    status = "it does not say that it waits"
             numbers = passed_by.read_text().split() if passed_by.exists() else ()
             return Outcome(status, seconds, frozenset(map(int, numbers)))
 
 
-def _wait(process, deadline):
+def _wait(process, begin, limit, most_idle):
     """None when it ended by itself; else why it was ended."""
     pause, why = 0.005, None
-    busy_until, busy_then = time.monotonic(), 0.0
+    busy_until, busy_then, starved, waited_then = time.monotonic(), 0.0, 0.0, 0.0
     while why is None:
         try:
             process.wait(pause)
             return None
         except subprocess.TimeoutExpired:
             pause = min(2 * pause, 0.2)
-        now, (used, size) = time.monotonic(), _usage(process.pid)
-        if used - busy_then > IDLE_SHARE * (now - busy_until):
-            busy_until, busy_then = now, used
+        now, (used, waited, size) = time.monotonic(), _usage(process.pid)
+        starved, waited_then = starved + max(0, waited - waited_then), waited
+        if used + starved - busy_then > IDLE_SHARE * (now - busy_until):
+            busy_until, busy_then = now, used + starved
         if size > MOST_BYTES:
             why = "memory"
-        elif now > deadline or now - busy_until > IDLE_SECONDS:
+        elif now - begin > min(limit + starved, MOST_FACTOR * limit) or now - busy_until > most_idle:
             why = "hang"
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -201,13 +237,16 @@ def _wait(process, deadline):
 
 
 def _usage(process):
-    """Seconds of processor time, and bytes of memory."""
+    """Seconds of processor time; seconds that its threads of this moment have waited for a processor; bytes of memory."""
+    waited = 0
     try:
         fields = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0, 0
+        for task in os.scandir(f"/proc/{process}/task"):
+            waited += int(pathlib.Path(task.path, "schedstat").read_text().split()[1])
+    except (OSError, IndexError):
+        return 0, 0, 0  # It, or one of its threads, has just ended.
     ticks, pages = int(fields[11]) + int(fields[12]), int(fields[21])
-    return ticks / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGESIZE")
+    return ticks / os.sysconf("SC_CLK_TCK"), waited / 1e9, pages * os.sysconf("SC_PAGESIZE")
 
 
 def _explain(code, output):
