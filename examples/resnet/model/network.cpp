@@ -33,6 +33,14 @@ Layers make_layers(const NetworkOptions& options, const Operations& ops) {
   return layers_of(options.architecture, images);
 }
 
+/// Of what a batch norm normalises.
+std::int64_t most_channels(const Layers& layers) {
+  std::int64_t most = layers.stem.shape.k;
+  for (const Block& block : layers.blocks)
+    for (const ConvolutionNorm& layer : block.path) most = std::max(most, layer.shape.k);
+  return most;
+}
+
 }  // namespace
 
 // ---- Memory -------------------------------------------------------------------------------------
@@ -73,6 +81,7 @@ Network::Network(const NetworkOptions& options, Operations& ops)
       for (const Extents& extents : {layer.shape.in, layer.shape.out()})
         if (extents.count() > largest.count()) largest = extents;
   for (DeviceArray<std::byte>& buffer : gradient_buffers_) buffer = make_activation(largest);
+  if (options.divided) synchronised_.emplace(ops, *options.divided, most_channels(layers_));
 }
 
 DeviceArray<std::byte> Network::make_activation(const Extents& extents) const {
@@ -107,6 +116,8 @@ Network::Layer Network::make_layer(const ConvolutionNorm& description) {
 
 Network::LayerBlock Network::make_block(const Block& block) {
   LayerBlock made;
+  const ConvolutionNorm& first = block.path.front();
+  made.first = offsets_of(first.convolution + ".weight", first.norm + ".weight");
   bool raw = false;
   for (const ConvolutionNorm& description : block.path) {
     Layer& layer = made.path.emplace_back(make_layer(description));
@@ -123,7 +134,7 @@ Network::LayerBlock Network::make_block(const Block& block) {
 /// Whether what a convolution writes is normalised by the next: where both have the engines for it.
 bool Network::stays_raw(const ConvolutionShape& shape, bool raw_input,
                         const ConvolutionShape& next) const {
-  return ops_.fuses(shape, raw_input) && ops_.fuses(next, true);
+  return !options_.divided && ops_.fuses(shape, raw_input) && ops_.fuses(next, true);
 }
 
 /// What the operations compute with: the parameters themselves, or their copy in 16 bits.
@@ -136,6 +147,10 @@ void* Network::weight_pointer(const Parameter& parameter) const {
 void* Network::weight_gradient_pointer(const Parameter& parameter) const {
   return weight_gradients_.data() +
          static_cast<std::size_t>(parameter.offset) * ops_.element_bytes();
+}
+
+GradientOffsets Network::offsets_of(const std::string& weight, const std::string& other) const {
+  return {table_.parameter(weight).offset, table_.parameter(other).offset - table_.weights()};
 }
 
 void Network::refresh_compute_weights(cudaStream_t stream) {
@@ -187,8 +202,35 @@ std::vector<float> Network::gradients(cudaStream_t stream) const {
                   "cudaMemcpyAsync");
   std::vector<float> values = all.get(stream);
   const float scale = options_.loss_scale ? loss_scale_.get(stream).front().scale : 1;
-  for (float& value : values) value /= scale;
+  for (float& value : values) value /= scale * static_cast<float>(options_.ranks);
   return values;
+}
+
+Gradients Network::gradient_memory() const {
+  const bool in_float = ops_.element_bytes() == sizeof(float);
+  return {weight_gradients_.data(),
+          other_gradients_.data(),
+          {table_.weights(), table_.others()},
+          in_float ? Precision::fp32 : ops_.settings().precision,
+          ops_.element_bytes()};
+}
+
+std::vector<MemoryBlock> Network::state_memory() const {
+  std::vector<MemoryBlock> blocks;
+  const auto add = [&](const auto& array) {
+    if (array.size() > 0) blocks.push_back({array.data(), array.bytes()});
+  };
+  add(parameters_);
+  add(momenta_);
+  add(statistics_);
+  add(step_);
+  add(loss_scale_);
+  add(compute_weights_);
+  return blocks;
+}
+
+MemoryBlock Network::statistics_memory() const {
+  return {statistics_.data(), statistics_.bytes()};
 }
 
 void Network::clear_metrics(cudaStream_t stream) {
@@ -255,7 +297,7 @@ Network::Activation Network::run(Layer& layer, Activation input, const Following
   const ConvolutionShape shape = of_batch(layer.shape);
   const auto& [next, residual, relu] = following;
   const bool training = mode == Mode::training, raw_input = input.norm != nullptr;
-  const bool fused = training && ops_.fuses(shape, raw_input);
+  const bool fused = training && !synchronised_ && ops_.fuses(shape, raw_input);
   void* x = layer.convolved.data();
   layer.input = input;
   if (fused)
@@ -271,6 +313,8 @@ Network::Activation Network::run(Layer& layer, Activation input, const Following
   void* y = layer.output.size() == 0 ? x : layer.output.data();
   if (!training)
     ops_.batch_norm_inference(shape.out(), x, layer.norm, residual, relu, y, stream);
+  else if (synchronised_)
+    synchronised_->forward(shape.out(), x, layer.norm, residual, relu, y, stream);
   else if (fused)
     ops_.batch_norm_apply(shape.out(), x, layer.norm, residual, relu, y, stream);
   else
@@ -298,9 +342,15 @@ void* Network::other_buffer(const void* a, const void* b) const {
 
 void Network::norm_gradient(const Layer& layer, Gradient arriving, bool relu, void* x_gradient,
                             void* residual_gradient, cudaStream_t stream) {
-  ops_.batch_norm_gradient(of_batch(layer.shape).out(), layer.convolved.data(), layer.output.data(),
-                           arriving.first, arriving.second, layer.norm, relu, x_gradient,
-                           residual_gradient, stream);
+  const Extents extents = of_batch(layer.shape).out();
+  const void *x = layer.convolved.data(), *y = layer.output.data();
+  if (synchronised_)
+    synchronised_->backward(extents,
+                            {x, y, arriving.first, arriving.second, x_gradient, residual_gradient},
+                            layer.norm, relu, stream);
+  else
+    ops_.batch_norm_gradient(extents, x, y, arriving.first, arriving.second, layer.norm, relu,
+                             x_gradient, residual_gradient, stream);
 }
 
 /// Writes to `to` the gradient of the layer's input, as that lies in memory. Returns `to`.
@@ -349,20 +399,27 @@ void Network::backward_stem(Gradient arriving, cudaStream_t stream) {
                                    stem_.weight_gradient, stream);
 }
 
-void Network::backward(cudaStream_t stream) {
+void Network::backward(cudaStream_t stream, const GradientsReady& ready) {
   const penstock::ScopedRange range(BackwardMarker{}, payload(n_));
+  const auto tell = [&](const GradientOffsets& from) {
+    if (ready) ready(from);
+  };
   const Parameter& weights = table_.parameter("fc.weight");
   const Parameter& bias = table_.parameter("fc.bias");
   ops_.linear_gradient(n_, layers_.features.c, layers_.classes, average_.data(),
                        weight_pointer(weights), logit_gradient_.data(), average_gradient_.data(),
                        weight_gradient_pointer(weights),
                        other_gradients_.data() + (bias.offset - table_.weights()), stream);
+  tell(offsets_of("fc.weight", "fc.bias"));
   Gradient gradient{gradient_buffers_[0].data(), nullptr};
   ops_.average_pool_gradient(of_batch(layers_.features), average_gradient_.data(), gradient.first,
                              stream);
-  for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block)
+  for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {
     gradient = backward(*block, gradient, stream);
+    tell(block->first);
+  }
   backward_stem(gradient, stream);
+  tell({0, 0});
 }
 
 void Network::step(const SgdOptions& sgd, cudaStream_t stream) {
@@ -377,6 +434,7 @@ void Network::step(const SgdOptions& sgd, cudaStream_t stream) {
   state.other_gradients = other_gradients_.data();
   state.step = step_.data();
   state.loss_scale = options_.loss_scale ? loss_scale_.data() : nullptr;
+  state.ranks = options_.ranks;
   state.metrics = metrics_.data();
   ops_.sgd(state, sgd, stream);
 }

@@ -19,6 +19,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -26,6 +27,7 @@
 #include "architecture.hpp"
 #include "device_array.hpp"
 #include "parameters.hpp"
+#include "synchronised_batch_norm.hpp"
 
 namespace resnet {
 
@@ -34,6 +36,10 @@ struct NetworkOptions {
   Extents images;           ///< n: the largest batch. c: without padding
   bool loss_scale = false;  ///< for fp16
   float initial_loss_scale = 65536;
+  /// Whoever trains on several ranks sums the gradients over them between backward and step.
+  int ranks = 1;
+  /// Unless empty, batch norm's batch is that of all ranks.
+  std::optional<DividedBatch> divided = {};
 };
 
 /// All that training has changed, on the host; blocks lie as the network's ParameterTable says.
@@ -42,6 +48,29 @@ struct NetworkState {
   std::int64_t step = 0;
   std::int64_t batches_tracked = 0;  ///< batch norm's num_batches_tracked
   LossScale loss_scale;
+};
+
+/// Offsets of the gradients of weights, and of the others.
+struct GradientOffsets {
+  std::int64_t weights = 0, others = 0;
+};
+
+/// All gradients in device memory, in the order of the forward pass.
+struct Gradients {
+  void* weights = nullptr;
+  float* others = nullptr;
+  GradientOffsets sizes;                      ///< numbers of elements
+  Precision precision = Precision::fp32;      ///< of the weights' elements
+  std::size_t element_bytes = sizeof(float);  ///< of them
+};
+
+/// Told in the backward pass, when all gradients from these offsets on are queued.
+using GradientsReady = std::function<void(const GradientOffsets& from)>;
+
+/// Bytes in device memory.
+struct MemoryBlock {
+  void* data = nullptr;
+  std::size_t bytes = 0;
 };
 
 class Network {
@@ -69,21 +98,30 @@ class Network {
   void infer(const void* images, std::int64_t n, cudaStream_t stream);
   /// Of the last batch: adds to `metrics`, and writes the logits' gradient.
   void loss(const std::int32_t* labels, cudaStream_t stream);
-  /// Of the last `forward`, after its `loss`: writes all gradients.
-  void backward(cudaStream_t stream);
+  /// Of the last `forward`, after its `loss`: writes all gradients. From the last layer to the
+  /// first, it calls `ready` where a good part more of them is queued, and at the end with 0 and 0.
+  void backward(cudaStream_t stream, const GradientsReady& ready = {});
   void step(const SgdOptions& sgd, cudaStream_t stream);
 
   /// In device memory: n x classes; what `loss` has added up; the optimizer's counters.
   const float* logits() const { return logits_.data(); }
   const Metrics* metrics() const { return metrics_.data(); }
+  Metrics* metrics() { return metrics_.data(); }
   const LossScale* loss_scale() const { return loss_scale_.data(); }
   void clear_metrics(cudaStream_t stream);
 
   /// Wait for the stream.
   NetworkState state(cudaStream_t stream) const;
   void set_state(const NetworkState& state, cudaStream_t stream);
-  /// Every parameter's gradient, as a block (the loss scale is taken out). Waits for the stream.
+  /// Every parameter's gradient, as a block; the loss scale is taken out, and of what is summed
+  /// over the ranks it is the mean. Waits for the stream.
   std::vector<float> gradients(cudaStream_t stream) const;
+
+  // In device memory, to be made the same on all ranks.
+  Gradients gradient_memory() const;
+  /// All that state() has, and what follows from it.
+  std::vector<MemoryBlock> state_memory() const;
+  MemoryBlock statistics_memory() const;
 
  private:
   /// What a convolution reads; with `norm`, relu(batch norm of it) is meant.
@@ -110,6 +148,7 @@ class Network {
   struct LayerBlock {
     std::vector<Layer> path;
     std::optional<Layer> shortcut;
+    GradientOffsets first;  // its gradients are those from here to the next block
   };
   /// A gradient that is the sum of two buffers, or the first alone.
   struct Gradient {
@@ -124,6 +163,7 @@ class Network {
   bool stays_raw(const ConvolutionShape& shape, bool raw_input, const ConvolutionShape& next) const;
   void* weight_pointer(const Parameter& parameter) const;
   void* weight_gradient_pointer(const Parameter& parameter) const;
+  GradientOffsets offsets_of(const std::string& weight, const std::string& other) const;
   void refresh_compute_weights(cudaStream_t stream);
 
   void run(const void* images, std::int64_t n, Mode mode, cudaStream_t stream);
@@ -161,6 +201,7 @@ class Network {
   DeviceArray<std::uint8_t> pool_chosen_;
   DeviceArray<float> logits_, logit_gradient_;
   std::array<DeviceArray<std::byte>, 3> gradient_buffers_;
+  std::optional<SynchronisedBatchNorm> synchronised_;
 
   std::int64_t n_ = 0;                // of the last batch
   std::int64_t untracked_steps_ = 0;  // num_batches_tracked less the steps taken and skipped

@@ -154,8 +154,11 @@ struct SgdState {
   const float* other_gradients = nullptr;  ///< `others`
   std::int64_t* step = nullptr;            ///< steps taken, skipped ones not counted
   LossScale* loss_scale = nullptr;         ///< null: gradients are not scaled, no step is skipped
+  int ranks = 1;                           ///< gradients are sums over so many: their mean counts
   Metrics* metrics = nullptr;              ///< null: skipped steps are not added to any
 };
+
+class BatchNormParts;
 
 class Operations {
  public:
@@ -197,6 +200,9 @@ class Operations {
                                    const void* y_gradient, const void* more_y_gradient,
                                    const BatchNorm&, bool relu, void* x_gradient,
                                    void* residual_gradient, cudaStream_t) = 0;
+
+  /// Batch norm in parts, for a batch that is divided among ranks; null: there is none.
+  virtual BatchNormParts* batch_norm_parts() { return nullptr; }
 
   // Fused: with `before`, the convolution's operand is not x but relu(x normalised), which never
   // lies in memory; x itself is what the convolution before has written. UnsupportedOperation where

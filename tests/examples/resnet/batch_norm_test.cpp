@@ -5,6 +5,7 @@
 
 #include "../../../examples/resnet/ops/reference/batch_norm.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -190,6 +191,96 @@ TEST_CASE("batch norm: the same bits for any number of threads and in both forma
     CHECK(pixels.beta_gradient == planes.beta_gradient);
     CHECK(pixels.running_variance == planes.running_variance);
   }
+}
+
+/// The problem by ranks that have a part of its images each.
+struct DividedProblem {
+  DividedProblem(const BatchNormProblem<double>& whole, int number)
+      : problem(whole), ranks(number), norm(problem.norm()) {
+    norm.scale = scale.data();
+    norm.bias = bias.data();
+  }
+
+  Extents part() const {
+    Extents extents = problem.extents;
+    extents.n /= ranks;
+    return extents;
+  }
+  ActivationLayout layout() const { return {part(), problem.format}; }
+  std::int64_t first(int rank) const { return rank * part().count(); }
+
+  void forward() {
+    std::vector<double> moments;
+    for (int rank = 0; rank < ranks; ++rank) {
+      std::vector<double> mine(2 * scale.size());
+      reference::batch_norm_moments(layout(), problem.x.data() + first(rank), mine.data(), 2);
+      moments.insert(moments.end(), mine.begin(), mine.end());
+    }
+    reference::batch_norm_merge(layout(), ranks, moments.data(), norm, 2);
+    for (int rank = 0; rank < ranks; ++rank) {
+      const std::int64_t at = first(rank);
+      reference::batch_norm_apply(layout(), problem.x.data() + at, norm,
+                                  problem.residual.data() + at, problem.relu, problem.y.data() + at,
+                                  2);
+    }
+  }
+
+  void backward() {
+    const auto operands = [&](int rank) {
+      const std::int64_t at = first(rank);
+      return reference::BatchNormGradient<double>{
+          problem.x.data() + at,          problem.y.data() + at,
+          problem.y_gradient.data() + at, problem.more_y_gradient.data() + at,
+          problem.x_gradient.data() + at, problem.residual_gradient.data() + at};
+    };
+    std::vector<double> sums(2 * scale.size());
+    for (int rank = 0; rank < ranks; ++rank) {
+      std::vector<double> mine(sums.size());
+      reference::batch_norm_gradient_sums(layout(), operands(rank), norm, problem.relu, mine.data(),
+                                          2);
+      for (std::size_t c = 0; c < scale.size(); ++c) {
+        CHECK(problem.beta_gradient[c] == mine[c]);
+        CHECK(problem.gamma_gradient[c] == mine[scale.size() + c]);
+      }
+      for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += mine[i];
+    }
+    std::copy_n(sums.begin(), scale.size(), problem.beta_gradient.begin());
+    std::copy_n(sums.begin() + problem.extents.c, scale.size(), problem.gamma_gradient.begin());
+    for (int rank = 0; rank < ranks; ++rank)
+      reference::batch_norm_gradient_rest(layout(), ranks, operands(rank), norm, problem.relu,
+                                          sums.data(), 2);
+  }
+
+  BatchNormProblem<double> problem;
+  int ranks;
+  std::vector<double> scale = problem.gamma, bias = problem.gamma;
+  Normalisation<double> norm;
+};
+
+void check_close(const std::vector<double>& a, const std::vector<double>& b) {
+  REQUIRE(a.size() == b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) CHECK(a[i] == Approx(b[i]).margin(1e-12));
+}
+
+TEST_CASE("batch norm in parts: ranks that have parts of a batch come to what the whole has") {
+  const int ranks = GENERATE(1, 2, 4);
+  const bool relu = GENERATE(false, true);
+  BatchNormProblem<double> whole({4, 3, 5, 7}, true, relu);
+  DividedProblem divided(whole, ranks);
+  whole.forward();
+  whole.backward();
+  divided.forward();
+  divided.backward();
+  const BatchNormProblem<double>& parts = divided.problem;
+  check_close(parts.y, whole.y);
+  check_close(parts.mean, whole.mean);
+  check_close(parts.inverse, whole.inverse);
+  check_close(parts.running_mean, whole.running_mean);
+  check_close(parts.running_variance, whole.running_variance);
+  check_close(parts.x_gradient, whole.x_gradient);
+  check_close(parts.residual_gradient, whole.residual_gradient);
+  check_close(parts.gamma_gradient, whole.gamma_gradient);
+  check_close(parts.beta_gradient, whole.beta_gradient);
 }
 
 }  // namespace

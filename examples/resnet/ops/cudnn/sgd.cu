@@ -33,13 +33,13 @@ __device__ double learning_rate(const Schedule& schedule, std::int64_t step) {
 /// What this step's kernels share.
 struct Step {
   float rate;
-  float gradient_factor;  ///< 1 / loss scale
+  float gradient_factor;  ///< 1 / ranks / loss scale
 };
 
 __global__ void begin_step(Schedule schedule, const std::int64_t* steps, LossScale* loss_scale,
-                           Step* step) {
+                           float ranks, Step* step) {
   step->rate = static_cast<float>(learning_rate(schedule, *steps));
-  step->gradient_factor = loss_scale == nullptr ? 1 : 1 / loss_scale->scale;
+  step->gradient_factor = 1 / ranks / (loss_scale == nullptr ? 1 : loss_scale->scale);
   if (loss_scale != nullptr) loss_scale->overflow = 0;
 }
 
@@ -139,7 +139,8 @@ void launch_update(Range<T> range, std::int64_t count, const Step* step,
 void sgd(const Context& context, const SgdState& state, const SgdOptions& options,
          cudaStream_t stream) {
   Step* step = context.scratch<Step>(1);
-  begin_step<<<1, 1, 0, stream>>>(options.schedule, state.step, state.loss_scale, step);
+  begin_step<<<1, 1, 0, stream>>>(options.schedule, state.step, state.loss_scale,
+                                  static_cast<float>(state.ranks), step);
   check_launch("begin_step");
   dispatch(context.precision, false, [&]<class T, int V>() {
     const auto* gradients = static_cast<const T*>(state.weight_gradients);

@@ -26,6 +26,21 @@ struct Normalisation {
   T* bias = nullptr;
 };
 
+inline Normalisation<float> normalisation(const BatchNorm& norm) {
+  return {norm.gamma,
+          norm.beta,
+          norm.running_mean,
+          norm.running_variance,
+          norm.mean,
+          norm.inverse_deviation,
+          norm.gamma_gradient,
+          norm.beta_gradient,
+          norm.momentum,
+          norm.epsilon,
+          static_cast<float*>(norm.scale),
+          static_cast<float*>(norm.bias)};
+}
+
 template <class T>
 void batch_norm(const ActivationLayout&, const T* x, const Normalisation<T>&, const T* residual,
                 bool relu, T* y, int threads);
@@ -56,5 +71,20 @@ struct BatchNormGradient {
 template <class T>
 void batch_norm_gradient(const ActivationLayout&, const BatchNormGradient<T>&,
                          const Normalisation<T>&, bool relu, int threads);
+
+// The same in parts (BatchNormParts). For one rank in float, gradients differ from
+// batch_norm_gradient's by the rounding of their sums.
+
+template <class T>
+void batch_norm_moments(const ActivationLayout&, const T* x, T* moments, int threads);
+template <class T>
+void batch_norm_merge(const ActivationLayout&, int ranks, const T* moments, const Normalisation<T>&,
+                      int threads);
+template <class T>
+void batch_norm_gradient_sums(const ActivationLayout&, const BatchNormGradient<T>&,
+                              const Normalisation<T>&, bool relu, T* sums, int threads);
+template <class T>
+void batch_norm_gradient_rest(const ActivationLayout&, int ranks, const BatchNormGradient<T>&,
+                              const Normalisation<T>&, bool relu, const T* sums, int threads);
 
 }  // namespace resnet::reference

@@ -22,15 +22,6 @@ float* output(void* memory) {
   return static_cast<float*>(memory);
 }
 
-Normalisation<float> normalisation(const BatchNorm& norm) {
-  return {norm.gamma,          norm.beta,
-          norm.running_mean,   norm.running_variance,
-          norm.mean,           norm.inverse_deviation,
-          norm.gamma_gradient, norm.beta_gradient,
-          norm.momentum,       norm.epsilon,
-          output(norm.scale),  output(norm.bias)};
-}
-
 /// Waits for the device when there is something to give up: work that is queued uses it.
 void grow(std::vector<float>& memory, std::size_t needed) {
   if (needed <= memory.size()) return;
@@ -50,7 +41,9 @@ void tell_updated(const SgdState& state) {
 }  // namespace
 
 ReferenceOperations::ReferenceOperations(const Settings& settings)
-    : settings_(settings), threads_(default_threads()) {}
+    : settings_(settings),
+      threads_(default_threads()),
+      batch_norm_parts_(settings.format, threads_) {}
 
 ReferenceOperations::~ReferenceOperations() {
   cudaDeviceSynchronize();
@@ -362,9 +355,10 @@ void ReferenceOperations::sgd(const SgdState& state, const SgdOptions& options,
           [=, threads = threads_] {
             Update<float> by{static_cast<float>(learning_rate(options.schedule, *state.step)),
                              options.momentum, options.weight_decay};
+            by.gradient_factor = 1 / static_cast<float>(state.ranks);
             // What happens to it depends on its numbers; ThreadSanitizer sees it here.
             if (state.loss_scale != nullptr) {
-              by.gradient_factor = 1 / state.loss_scale->scale;
+              by.gradient_factor /= state.loss_scale->scale;
               const bool finite = all_finite(state.weights, input(state.weight_gradients)) &&
                                   all_finite(state.others, state.other_gradients);
               if (!accept(*state.loss_scale, finite, options.growth_interval)) {

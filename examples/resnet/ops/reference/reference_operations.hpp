@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "../ops.hpp"
+#include "batch_norm_parts.hpp"
 #include "convolution.hpp"
 #include "touched.hpp"
 
@@ -49,6 +50,8 @@ class ReferenceOperations : public Operations {
   void batch_norm_gradient(const Extents&, const void* x, const void* y, const void* y_gradient,
                            const void* more_y_gradient, const BatchNorm&, bool relu,
                            void* x_gradient, void* residual_gradient, cudaStream_t) override;
+
+  BatchNormParts* batch_norm_parts() override { return &batch_norm_parts_; }
 
   bool fuses(const ConvolutionShape&, bool normalized_input) override;
   void convolution_statistics(const ConvolutionShape&, const void* x, const BatchNorm* before,
@@ -100,6 +103,7 @@ class ReferenceOperations : public Operations {
 
   Settings settings_;
   int threads_;
+  ReferenceBatchNormParts batch_norm_parts_;
   std::deque<Prepared> prepared_;
   std::vector<float> scratch_, normalized_;
 };
