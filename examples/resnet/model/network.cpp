@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <iterator>
 #include <penstock/markers.hpp>
+#include <span>
 #include <stdexcept>
 #include <string>
+
+#include "../../common/hash.hpp"
 
 namespace resnet {
 namespace {
@@ -156,6 +159,13 @@ GradientOffsets Network::offsets_of(const std::string& weight, const std::string
 void Network::refresh_compute_weights(cudaStream_t stream) {
   if (compute_weights_.size() == 0) return;
   ops_.from_float(parameters_.data(), compute_weights_.data(), table_.weights(), stream);
+}
+
+std::string fingerprint(const NetworkState& state) {
+  examples::Hash hash;
+  for (const std::vector<float>* block : {&state.parameters, &state.momenta, &state.statistics})
+    hash.add(std::as_bytes(std::span(*block)));
+  return hash.text();
 }
 
 // ---- State --------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "../ops/ops.hpp"
@@ -72,6 +73,9 @@ struct MemoryBlock {
   void* data = nullptr;
   std::size_t bytes = 0;
 };
+
+/// Of all numbers in it, but the counters.
+std::string fingerprint(const NetworkState& state);
 
 class Network {
  public:

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "synchronised_batch_norm.hpp"
 
+#include <stdexcept>
+
 namespace resnet {
 namespace {
 
 BatchNormParts& parts_of(Operations& ops) {
   BatchNormParts* const parts = ops.batch_norm_parts();
   if (parts == nullptr)
-    throw UnsupportedOperation(
+    throw std::invalid_argument(
         "--sync-batch-norm: the operations of this program (" + operations_name() +
         ") have batch norm over one rank's batch alone: their kernels take the statistics within "
         "convolutions; leave it out, or train with the emulated program");

@@ -3,41 +3,19 @@
 #include "training_data.hpp"
 
 #include <algorithm>
-#include <cinttypes>
-#include <cstdio>
 #include <stdexcept>
 #include <vector>
 
+#include "../../common/hash.hpp"
 #include "../../data/cifar10.hpp"
 #include "../data/jpeg_images.hpp"
 
 namespace resnet {
-namespace {
-
-/// FNV-1a.
-class Hash {
- public:
-  template <class Bytes>
-  void add(const Bytes& bytes) {
-    for (const auto byte : bytes) hash_ = (hash_ ^ static_cast<std::uint8_t>(byte)) * 0x100000001b3;
-  }
-  std::string text() const {
-    char text[17];
-    std::snprintf(text, sizeof(text), "%016" PRIx64, hash_);
-    return text;
-  }
-
- private:
-  std::uint64_t hash_ = 0xcbf29ce484222325;
-};
-
-}  // namespace
-
 /// Of records all their bytes; of images the names and labels, and of one in a hundred the bytes.
 std::string TrainingData::fingerprint() const {
   constexpr std::uint64_t kLookedAt = 1000;
   const std::uint64_t stride = std::max<std::uint64_t>(1, size() / kLookedAt);
-  Hash hash;
+  examples::Hash hash;
   std::vector<std::byte> scratch;
   for (std::uint64_t i = 0; i < size(); i += stride) {
     if (records_) {

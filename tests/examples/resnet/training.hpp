@@ -102,9 +102,12 @@ class Training {
     stream.synchronize();  // before `floats` goes
   }
 
-  void gradients(std::int64_t n) {
+  void forward(std::int64_t n) {
     network.forward(images_.data(), n, stream.get());
     network.loss(labels_.data(), stream.get());
+  }
+  void gradients(std::int64_t n) {
+    forward(n);
     network.backward(stream.get());
   }
   void gradients() { gradients(network.input().n); }
