@@ -108,7 +108,7 @@ def measure_ours(model, rung, size, limit, option):
                  str(option.plans / f"ladder-plans-{model}-{how}")]  # fmt: skip
     for key in ("batch", "steps", "warmup", "image_size", "workers"):
         arguments += [f"--{key.replace('_', '-')}", str(size[key])]
-    result = ladder.run_rung(program, arguments, REPEAT, os.environ, limit)
+    result = ladder.run_rung([program], arguments, REPEAT, os.environ, limit)
     if result is None:
         return {"failed": "see the log"}
     losses = [loss for loss in result["losses"] if loss is not None]

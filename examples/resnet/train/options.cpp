@@ -3,6 +3,7 @@
 #include "options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <map>
@@ -85,6 +86,33 @@ std::optional<int> parse(CLI::App& app, int argc, char** argv) {
   return std::nullopt;
 }
 
+void add_options(CLI::App& app, DistributedOptions& options) {
+  app.add_option_function<std::int64_t>(
+         "--timeout",
+         [&](std::int64_t seconds) { options.timeout = std::chrono::seconds(seconds); },
+         "Several ranks: seconds to find each other, and to wait for one that hangs; 60")
+      ->check(CLI::Range(1, 1 << 20));
+  app.add_flag("--sync-batch-norm", options.synchronised_batch_norm,
+               "Several ranks: batch norm with the statistics of all of them (emulated programs)");
+  const auto mebibytes = [&app](const char* name, std::size_t& bytes, const char* about) {
+    app.add_option_function<double>(
+           name,
+           [&bytes](double number) {
+             bytes = number == 0 ? SIZE_MAX : static_cast<std::size_t>(number * (1 << 20));
+           },
+           about)
+        ->check(examples::finite(0, 1e6));
+  };
+  mebibytes("--first-bucket", options.buckets.first,
+            "Several ranks: MiB of gradients that are summed first; 1");
+  mebibytes("--bucket", options.buckets.others,
+            "Several ranks: MiB of gradients that are summed then at a time; 25; 0: all the rest");
+}
+
+int interrupted_exit_code() {
+  return examples::interrupted() ? examples::interrupted_exit_code() : 128 + SIGINT;
+}
+
 int report(const std::string& program, const std::exception& error) {
   if (dynamic_cast<const synthetic::Interrupted*>(&error) != nullptr)
     return examples::interrupted_exit_code();
@@ -149,6 +177,7 @@ std::optional<int> parse(int argc, char** argv, const std::string& about, Option
   app.add_option_function<std::string>(
       "--profile", [&](const std::string& text) { read_profile(text, options); },
       "START:COUNT, the steps between cudaProfilerStart and Stop; else the measured ones");
+  add_options(app, options.distributed);
   return parse(app, argc, argv);
 }
 

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include "../distributed/data_parallel.hpp"
 #include "../ops/ops.hpp"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): CLI11's
@@ -41,6 +42,7 @@ struct Options {
   std::filesystem::path save, load, json;
   std::filesystem::path plans;  ///< read from and kept in: a second start is fast
   std::int64_t profile_start = -1, profile_count = 0;  ///< -1: the measured steps
+  DistributedOptions distributed = {};
 };
 
 /// Fills in what the command line says. Returns the exit status where the program is to end now:
@@ -48,6 +50,12 @@ struct Options {
 std::optional<int> parse(int argc, char** argv, const std::string& about, Options& options);
 /// The same for any command line.
 std::optional<int> parse(CLI::App& app, int argc, char** argv);
+
+/// What a launcher's ranks take.
+void add_options(CLI::App& app, DistributedOptions& options);
+
+/// After Ctrl-C, here or on another rank.
+int interrupted_exit_code();
 
 /// Tells the error, unless it is an interrupt. Returns the exit status.
 int report(const std::string& program, const std::exception& error);

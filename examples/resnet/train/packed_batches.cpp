@@ -26,16 +26,41 @@ class Prefetched final : public PackedBatches {
   penstock::Prefetcher<Packed, Host> prefetcher_;
 };
 
+/// Every world_size-th batch of what one rank would have.
+class DealtOut {
+ public:
+  DealtOut(const penstock::SamplerOptions& options, const penstock::Ranks& ranks)
+      : all_(options), ranks_(ranks) {}
+  std::uint64_t batches() const {
+    const auto rank = static_cast<std::uint64_t>(ranks_.rank);
+    return all_.batches() <= rank ? 0 : (all_.batches() - rank - 1) / step() + 1;
+  }
+  void samples(std::uint64_t epoch, std::uint64_t batch, std::vector<std::uint64_t>& out) const {
+    all_.samples(epoch, batch * step() + static_cast<std::uint64_t>(ranks_.rank), out);
+  }
+
+ private:
+  std::uint64_t step() const { return static_cast<std::uint64_t>(ranks_.world_size); }
+
+  penstock::Sampler all_;
+  penstock::Ranks ranks_;
+};
+
 }  // namespace
 
 std::unique_ptr<PackedBatches> packed_batches(const TrainingData& data, const InputFormat& input,
                                               const Augmentation& augmentation,
                                               const PackedOptions& options) {
-  const penstock::Sampler sampler({.samples = data.size(),
-                                   .batch_size = input.extents.n,
-                                   .shuffle = augmentation.random,
-                                   .seed = augmentation.seed,
-                                   .drop_last = augmentation.random});
+  const penstock::SamplerOptions all{.samples = data.size(),
+                                     .batch_size = input.extents.n,
+                                     .shuffle = augmentation.random,
+                                     .seed = augmentation.seed,
+                                     .drop_last = augmentation.random};
+  const DealtOut dealt_out(all, options.ranks);
+  if (!augmentation.random && dealt_out.batches() == 0) return nullptr;
+  const penstock::AnySampler sampler =
+      augmentation.random ? penstock::AnySampler(penstock::Sampler(all, options.ranks))
+                          : penstock::AnySampler(dealt_out);
   penstock::PrefetcherOptions prefetch{
       .workers = options.workers, .epochs = options.epochs, .device_times = options.device_times};
   if (!data.has_images())

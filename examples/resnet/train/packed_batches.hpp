@@ -12,6 +12,7 @@
 #include <memory>
 #include <penstock/failure.hpp>
 #include <penstock/prefetcher.hpp>
+#include <penstock/ranks.hpp>
 #include <penstock/state.hpp>
 #include <penstock/stats.hpp>
 #include <vector>
@@ -38,10 +39,12 @@ struct PackedOptions {
   bool device_times = false;
   /// Image files that may be broken: another takes the place of one. To evaluate, it is left out.
   std::uint64_t broken = 0;
+  penstock::Ranks ranks = {};
 };
 
-/// Augmentation::random: shuffled, and without the last batch if it is not full. The data outlive
-/// the batches.
+/// Augmentation::random: shuffled, and without the last batch if it is not full; all ranks have as
+/// many. To evaluate: the batches that one rank would have, dealt out to the ranks: each sample is
+/// in one of them, and a rank may have none (null). The data outlive the batches.
 std::unique_ptr<PackedBatches> packed_batches(const TrainingData& data, const InputFormat& input,
                                               const Augmentation& augmentation,
                                               const PackedOptions& options);

@@ -28,13 +28,16 @@ bool on_the_cpu() {
   return operations_name().starts_with("reference");
 }
 
-Options completed(Options options, const Rung& rung, std::uint64_t records) {
+Options completed(Options options, const Rung& rung, const DataParallel& ranks,
+                  std::uint64_t records) {
   if (options.model.empty()) options.model = on_the_cpu() ? "resnet8" : "resnet18";
   if (options.image_size == 0) options.image_size = on_the_cpu() ? 32 : 224;
   if (options.batch == 0) options.batch = rung.batch;
   if (options.workers == 0) options.workers = rung.workers;
   if (options.epochs != 0)
-    options.steps = options.epochs * (static_cast<std::int64_t>(records) / options.batch);
+    options.steps = options.epochs *
+                    (static_cast<std::int64_t>(records) / (options.batch * ranks.world_size()));
+  if (!ranks.is_first()) options.watch = false;
   return options;
 }
 
@@ -53,15 +56,19 @@ TrainingData open_data(const Options& options) {
   return TrainingData({cifar10::train_files(directory), cifar10::record_bytes});
 }
 
-penstock::Sampler sampler_of(const Options& options, std::uint64_t records) {
-  if (records < static_cast<std::uint64_t>(options.batch))
-    throw std::invalid_argument("a batch of " + std::to_string(options.batch) +
+penstock::Sampler sampler_of(const Options& options, const DataParallel& ranks,
+                             std::uint64_t records) {
+  const std::int64_t batch = options.batch * ranks.world_size();
+  if (records < static_cast<std::uint64_t>(batch))
+    throw std::invalid_argument("a batch of " + std::to_string(batch) +
+                                (ranks.world_size() > 1 ? ", all ranks together," : "") +
                                 " is larger than the data set of " + std::to_string(records));
-  return penstock::Sampler{{.samples = records,
+  return penstock::Sampler({.samples = records,
                             .batch_size = options.batch,
                             .shuffle = true,
                             .seed = options.seed,
-                            .drop_last = true}};
+                            .drop_last = true},
+                           ranks.ranks());
 }
 
 Settings settings_of(const Rung& rung, const Options& options) {
@@ -77,11 +84,12 @@ Settings settings_of(const Rung& rung, const Options& options) {
 
 // ---- Run ----------------------------------------------------------------------------------------
 
-Run::Run(const Rung& rung, const Options& options)
+Run::Run(const Rung& rung, const Options& options, DataParallel& ranks)
     : rung_(rung),
+      ranks_(ranks),
       data_(open_data(options)),
-      options_(completed(options, rung, data_.size())),
-      sampler_(sampler_of(options_, data_.size())),
+      options_(completed(options, rung, ranks, data_.size())),
+      sampler_(sampler_of(options_, ranks, data_.size())),
       augmentation_{.seed = options_.seed, .size = options_.image_size},
       image_source_(data_.float_images(augmentation_)),
       operations_(make_operations(settings_of(rung, options_))),
@@ -90,14 +98,16 @@ Run::Run(const Rung& rung, const Options& options)
   const std::int32_t size = options_.image_size;
   const bool scaled = operations_->settings().precision == Precision::fp16;
   network_ = std::make_unique<Network>(
-      NetworkOptions{.architecture = architecture_of(options_.model, data_.classes()),
-                     .images = {options_.batch, cifar10::channels, size, size},
-                     .loss_scale = scaled},
+      ranks.network_options({.architecture = architecture_of(options_.model, data_.classes()),
+                             .images = {options_.batch, cifar10::channels, size, size},
+                             .loss_scale = scaled}),
       *operations_);
   sgd_.schedule =
       schedule_for(*network_, Decay::cosine, options_.rate, options_.warmup + options_.steps);
   network_->initialise(options_.seed, stream_.get());
   if (!options_.load.empty()) load();
+  if (ranks.world_size() > 1) ranks.agree(facts());
+  ranks.share(*network_, stream_.get());
   input_ = DeviceArray<std::byte>(network_->input().count() *
                                   static_cast<std::int64_t>(operations_->element_bytes()));
 }
@@ -105,6 +115,24 @@ Run::Run(const Rung& rung, const Options& options)
 void Run::load() {
   load_checkpoint(options_.load, *network_, stream_.get());
   sgd_.schedule.total_steps += network_->state(stream_.get()).step;
+}
+
+/// What would make the ranks train otherwise, or wait for each other for ever.
+Facts Run::facts() const {
+  const auto text = [](auto number) { return std::to_string(number); };
+  return {
+      {"rung", rung_.number},
+      {"--model", options_.model},
+      {"--image-size", text(options_.image_size)},
+      {"--batch", text(options_.batch)},
+      {"number of steps", text(losses_.size())},
+      {"--seed", text(options_.seed)},
+      {"--rate", text(sgd_.schedule.base)},
+      {"--precision", to_string(operations_->settings().precision)},
+      {"--synthetic", options_.synthetic ? "on" : "off"},
+      {"data set's fingerprint", data_.fingerprint()},
+      {"number of parameters", text(network_->table().all())},
+      {"checkpoint", options_.load.empty() ? "none" : fingerprint(network_->state(stream_.get()))}};
 }
 
 std::size_t Run::pixel_bytes() const {
@@ -126,26 +154,29 @@ InputFormat Run::input_format() const {
 void Run::for_each_step(const std::function<void(Step&)>& body) {
   const penstock::ScopedRange range(ranges::EntireTraining{}, losses_.size());
   std::optional<examples::Progress> progress;
-  if (!options_.watch) progress.emplace("steps", losses_.size());
+  if (!options_.watch && ranks_.is_first()) progress.emplace("steps", losses_.size());
   pace_.emplace();
   std::optional<penstock::ScopedRange> epoch;
   const auto all = static_cast<std::int64_t>(losses_.size());
-  for (std::int64_t number = 0; number < all && !examples::interrupted(); ++number) {
+  StepsUnderWay& steps = ranks_.steps();
+  std::int64_t number = 0;
+  for (; number < all && steps.before(examples::interrupted(), stream()); ++number) {
     Step step(*this, number);
     profile(number);
     if (number == options_.warmup) {
-      stream_.synchronize();  // What the warm-up queued is not measured.
+      ranks_.synchronize(stream());  // What the warm-up queued is not measured.
       measure_.start();
     }
     if (step.batch() == 0 || !epoch) epoch.emplace(ranges::Epoch{}, step.epoch());
     const penstock::ScopedRange step_range(ranges::Step{}, static_cast<std::uint64_t>(number));
     body(step);
+    steps.after(stream());
     if (number >= options_.warmup) ++done_;
     if (progress)
       progress->to(static_cast<std::uint64_t>(number + 1),
                    [this] { return pace_->text() + skipped_.text(); });
   }
-  stream_.synchronize();
+  interrupted_ = steps.finish(stream());
   measure_.stop();
   stop_profiler();
 }
@@ -156,11 +187,11 @@ void Run::profile(std::int64_t step) {
   const std::int64_t first = options_.profile_start < 0 ? options_.warmup : options_.profile_start;
   const std::int64_t count = options_.profile_start < 0 ? options_.steps : options_.profile_count;
   if (step == first + count) {
-    stream_.synchronize();
+    ranks_.synchronize(stream());
     stop_profiler();
   }
   if (step != first) return;
-  stream_.synchronize();
+  ranks_.synchronize(stream());
   examples::check(cudaProfilerStart(), "cudaProfilerStart");
   profiling_ = true;
 }
@@ -178,7 +209,7 @@ void Run::train_step(const void* input, const std::int32_t* labels, cudaStream_t
   network_->clear_metrics(stream);
   network_->forward(input, batch(), stream);
   network_->loss(labels, stream);
-  network_->backward(stream);
+  ranks_.backward(*network_, stream);
   network_->step(sgd_, stream);
 }
 
@@ -191,7 +222,7 @@ void Run::tell(std::int64_t step, const Metrics& metrics) {
 void Run::copy_and_wait(void* to, const void* from, std::size_t bytes) const {
   examples::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream()),
                   "cudaMemcpyAsync");
-  stream_.synchronize();
+  ranks_.synchronize(stream());
 }
 
 Metrics Run::read_metrics() const {
@@ -199,18 +230,21 @@ Metrics Run::read_metrics() const {
   examples::check(cudaMemcpyAsync(&metrics, network_->metrics(), sizeof(metrics),
                                   cudaMemcpyDeviceToHost, stream()),
                   "cudaMemcpyAsync");
-  stream_.synchronize();
+  ranks_.synchronize(stream());
   return metrics;
 }
 
 Timing Run::timing() const {
-  return measure_.timing(batch(), done_);
+  return measure_.timing(batch() * ranks_.world_size(), done_);
 }
 
 void Run::save() {
   if (options_.save.empty()) return;
-  save_checkpoint(options_.save, *network_, {sgd_, {}}, stream_.get());
-  std::printf("saved %s\n", options_.save.c_str());
+  if (ranks_.is_first()) {
+    save_checkpoint(options_.save, *network_, {sgd_, {}}, stream_.get());
+    std::printf("saved %s\n", options_.save.c_str());
+  }
+  ranks_.meet();  // A launcher ends all when the first rank ends.
 }
 
 // ---- Step ---------------------------------------------------------------------------------------
@@ -256,10 +290,14 @@ void train_synthetic(Run& run) {
   const auto compute = [&](Step& step) {
     if (!run.rung().graph)
       return step.compute(images.pixels.data_handle(), images.labels.data_handle(), run.stream());
+    const auto train = [&] {
+      run.train_step(run.packed(), images.labels.data_handle(), run.stream());
+    };
     step.compute(run.stream(), [&] {
-      graphs.launch_numbered(0, run.stream(), [&] {
-        run.train_step(run.packed(), images.labels.data_handle(), run.stream());
-      });
+      if (run.captures(step))
+        graphs.launch_numbered(0, run.stream(), train);
+      else
+        train();
     });
   };
   run.for_each_step([&](Step& step) {
@@ -282,6 +320,7 @@ nlohmann::json result_of(const Rung& rung, const Run& run) {
           {"model", options.model},
           {"image_size", options.image_size},
           {"batch", options.batch},
+          {"ranks", run.ranks().world_size()},
           {"precision", to_string(settings.precision)},
           {"plans", to_string(settings.plans)},
           {"images_per_second", timing.images_per_second},
@@ -302,15 +341,31 @@ void write_result(const std::filesystem::path& path, const nlohmann::json& resul
 
 void print_result(const Rung& rung, const Run& run) {
   const Timing timing = run.timing();
-  std::printf("%s %s%s: %s, %d x %d, batch %lld, %s\n", rung.number.c_str(), rung.name.c_str(),
+  const int ranks = run.ranks().world_size();
+  const std::string by = ranks == 1 ? "" : " on each of " + std::to_string(ranks) + " ranks";
+  std::printf("%s %s%s: %s, %d x %d, batch %lld%s, %s\n", rung.number.c_str(), rung.name.c_str(),
               run.options().synthetic ? ", synthetic" : "", run.options().model.c_str(),
               run.options().image_size, run.options().image_size,
-              static_cast<long long>(run.batch()), operations_name().c_str());
+              static_cast<long long>(run.batch()), by.c_str(), operations_name().c_str());
   std::printf("%.1f images/s; a step %.2f ms: load %.2f, copy %.2f, compute %.2f; idle %.1f %%\n",
               timing.images_per_second, timing.step, timing.load, timing.copy, timing.compute,
               100 * timing.idle);
   std::printf("loss %.4f%s\n", static_cast<double>(run.losses().back()),
               run.skipped().text().c_str());
+}
+
+int run_on(DataParallel& ranks, const Rung& rung, const Options& options) try {
+  Run run(rung, options, ranks);
+  (options.synthetic ? train_synthetic : rung.train)(run);
+  run.save();
+  if (run.interrupted()) return interrupted_exit_code();
+  if (!ranks.is_first()) return 0;
+  print_result(rung, run);
+  if (!options.json.empty()) write_result(options.json, result_of(rung, run));
+  return 0;
+} catch (const std::exception& error) {
+  ranks.fail(error.what());
+  return report(ranks.named(rung.name), error);
 }
 
 }  // namespace
@@ -324,13 +379,8 @@ int run_rung(const Rung& rung, int argc, char** argv) {
   try {
     if (options.watch && (!rung.prefetcher || options.synthetic))
       throw std::invalid_argument("--watch: there is no prefetcher; T12 and on have one");
-    Run run(rung, options);
-    (options.synthetic ? train_synthetic : rung.train)(run);
-    run.save();
-    if (examples::interrupted()) return examples::interrupted_exit_code();
-    print_result(rung, run);
-    if (!options.json.empty()) write_result(options.json, result_of(rung, run));
-    return 0;
+    DataParallel ranks(penstock::Ranks::from_environment(), options.distributed);
+    return run_on(ranks, rung, options);
   } catch (const std::exception& error) {
     return report(rung.name, error);
   }

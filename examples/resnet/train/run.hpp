@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "../data/input.hpp"
+#include "../distributed/data_parallel.hpp"
 #include "../model/network.hpp"
 #include "measure.hpp"
 #include "options.hpp"
@@ -105,8 +106,8 @@ class Step {
 class Run {
  public:
   /// Opens the data, makes network and operations, loads the checkpoint (whose schedule goes on:
-  /// its end moves by the steps of this run).
-  Run(const Rung& rung, const Options& options);
+  /// its end moves by the steps of this run). `ranks` outlive this; each has a batch of its own.
+  Run(const Rung& rung, const Options& options, DataParallel& ranks);
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
@@ -114,7 +115,8 @@ class Run {
   const Options& options() const { return options_; }
   /// That a BatchProducer's batches take: those it makes, two that are taken, one in flight.
   std::size_t host_blocks() const { return static_cast<std::size_t>(options_.workers) + 5; }
-  std::int64_t batch() const { return options_.batch; }
+  std::int64_t batch() const { return options_.batch; }  ///< of this rank
+  DataParallel& ranks() const { return ranks_; }
   /// Bytes of a batch of float images.
   std::size_t pixel_bytes() const;
   std::size_t label_bytes() const;
@@ -132,9 +134,13 @@ class Run {
   InputFormat input_format() const;
   cudaStream_t stream() const { return stream_.get(); }
 
-  /// Calls body(step) for the warm-up and the measured steps, or until somebody interrupts.
+  /// Calls body(step) for the warm-up and the measured steps, or until somebody interrupts this
+  /// rank, or another.
   void for_each_step(const std::function<void(Step&)>& body);
 
+  /// Whether this step may be a graph. The first one of several ranks may not: in it, NCCL sets up
+  /// what its collectives need.
+  bool captures(const Step& step) const { return ranks_.world_size() == 1 || step.number() > 0; }
   /// Queues: float images, as Step::compute takes them, become what the network takes, at packed().
   void pack(const float* pixels, cudaStream_t stream);
   const void* packed() const { return input_.data(); }
@@ -157,7 +163,8 @@ class Run {
   }
   std::chrono::nanoseconds first_batch() const { return first_batch_; }
   Timing timing() const;
-  /// By step; of a step that was skipped it may be no number.
+  bool interrupted() const { return interrupted_; }
+  /// By step, of all ranks' samples; of a step that was skipped it may be no number.
   const std::vector<float>& losses() const { return losses_; }
   const SkippedSteps& skipped() const { return skipped_; }
   void save();
@@ -166,10 +173,12 @@ class Run {
   friend class Step;
 
   void load();
+  Facts facts() const;
   void profile(std::int64_t step);
   void stop_profiler();
 
   const Rung& rung_;
+  DataParallel& ranks_;
   const TrainingData data_;
   const Options options_;
   penstock::Sampler sampler_;
@@ -185,7 +194,7 @@ class Run {
   SkippedSteps skipped_;
   std::int64_t done_ = 0;  // measured steps
   std::chrono::nanoseconds first_batch_{0};
-  bool profiling_ = false;
+  bool profiling_ = false, interrupted_ = false;
   std::optional<Pace> pace_;  // of the steps, once they have begun
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The learning rate of a run that names none: proportional to the batch (linear scaling), 0.1 for
-// 256 images, behind a linear warm-up.
+// The learning rate of a run that names none: proportional to the batch, that of all ranks together
+// (linear scaling), 0.1 for 256 images, behind a linear warm-up.
 //
 // What a fresh network takes depends on its last layer: the more features that sums, the steeper is
 // the loss in its weights. So a network with more than 128 of them has a lower rate, in proportion,
@@ -46,7 +46,8 @@ inline std::int64_t warmup_steps(float rate, std::int64_t features) {
 /// short run, never.
 inline Schedule schedule_for(const Network& network, Decay decay, float rate, std::int64_t total) {
   const std::int64_t features = features_of(network);
-  if (rate == 0) rate = usual_rate(network.options().images.n, features);
+  const NetworkOptions& options = network.options();
+  if (rate == 0) rate = usual_rate(options.images.n * options.ranks, features);
   return {.decay = decay,
           .base = rate,
           .warmup_steps = warmup_steps(rate, features),

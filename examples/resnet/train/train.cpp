@@ -30,7 +30,7 @@ struct SetOptions {
 };
 
 std::optional<int> parse_options(int argc, char** argv, TrainOptions& options,
-                                 SetOptions& made_up) {
+                                 DistributedOptions& distributed, SetOptions& made_up) {
   CLI::App app("Trains a ResNet on CIFAR-10, or on JPEG files.");
   app.add_option("--model", options.model, "resnet8, resnet20, resnet18 or resnet50");
   app.add_option("--image-size", options.image_size, "Height and width images are resized to")
@@ -75,6 +75,7 @@ std::optional<int> parse_options(int argc, char** argv, TrainOptions& options,
       ->check(CLI::Range(1, 1 << 24));
   app.add_option("--seed", options.seed, "Of weights, order and augmentation");
   app.add_option("--workers", options.workers, "Threads that read")->check(CLI::Range(1, 1024));
+  add_options(app, distributed);
   if (const auto status = parse(app, argc, argv)) return status;
   const bool on_the_cpu = operations_name().starts_with("reference");
   if (options.model.empty()) options.model = on_the_cpu ? "resnet8" : "resnet18";
@@ -82,30 +83,48 @@ std::optional<int> parse_options(int argc, char** argv, TrainOptions& options,
   return std::nullopt;
 }
 
-fs::path make_data(const SetOptions& made_up) {
+/// Of several ranks on a machine one makes it, and the others wait.
+fs::path make_data(const SetOptions& made_up, DataParallel& ranks) {
   const synthetic::Options& set = made_up.set;
   examples::Progress progress("synthetic records", set.train + set.test);
   return synthetic::ensure(made_up.cache, set, [&](std::uint64_t done) {
     progress.to(done);
+    ranks.check();
     return !examples::interrupted();
   });
 }
 
-int run(const TrainOptions& options) {
-  std::printf("%s, %d x %d, batch %lld, %llu epochs, %s\n", options.model.c_str(),
-              options.image_size, options.image_size, static_cast<long long>(options.batch),
-              static_cast<unsigned long long>(options.epochs), operations_name().c_str());
-  const std::optional<double> accuracy = Training(options).run();
+void print_start(const TrainOptions& options, int ranks) {
+  std::printf("%s, %d x %d, batch %lld", options.model.c_str(), options.image_size,
+              options.image_size, static_cast<long long>(options.batch));
+  if (ranks > 1) std::printf(" on each of %d ranks", ranks);
+  std::printf(", %llu epochs, %s\n", static_cast<unsigned long long>(options.epochs),
+              operations_name().c_str());
+}
+
+int run(const TrainOptions& options, DataParallel& ranks) {
+  if (ranks.is_first()) print_start(options, ranks.world_size());
+  const std::optional<double> accuracy = Training(options, ranks).run();
   if (!accuracy) {
-    if (!options.checkpoint.empty())
+    if (!options.checkpoint.empty() && ranks.is_first())
       std::printf("interrupted; the same command goes on from %s\n", options.checkpoint.c_str());
-    return examples::interrupted_exit_code();
+    return interrupted_exit_code();
   }
   if (options.target > 0 && *accuracy < options.target) {
-    std::printf("the target of %.2f %% was not reached\n", 100 * options.target);
+    if (ranks.is_first())
+      std::printf("the target of %.2f %% was not reached\n", 100 * options.target);
     return 1;
   }
   return 0;
+}
+
+/// What goes wrong here is told to the other ranks.
+int run_on(DataParallel& ranks, TrainOptions options, const SetOptions& made_up) try {
+  if (options.data.empty() && options.images.empty()) options.data = make_data(made_up, ranks);
+  return run(options, ranks);
+} catch (const std::exception& error) {
+  ranks.fail(error.what());
+  return report(ranks.named("train"), error);
 }
 
 }  // namespace
@@ -113,13 +132,15 @@ int run(const TrainOptions& options) {
 
 int main(int argc, char** argv) {
   resnet::TrainOptions options;
+  resnet::DistributedOptions distributed;
   resnet::SetOptions made_up;
-  if (const auto status = resnet::parse_options(argc, argv, options, made_up)) return *status;
+  if (const auto status = resnet::parse_options(argc, argv, options, distributed, made_up))
+    return *status;
   std::setvbuf(stdout, nullptr, _IOLBF, 0);  // A line at a time, into a file or a pipe too.
   examples::watch_interrupts();
   try {
-    if (options.data.empty() && options.images.empty()) options.data = resnet::make_data(made_up);
-    return resnet::run(options);
+    resnet::DataParallel ranks(penstock::Ranks::from_environment(), distributed);
+    return resnet::run_on(ranks, options, made_up);
   } catch (const std::exception& error) {
     return resnet::report("train", error);
   }

@@ -17,6 +17,7 @@
 #include "../../common/watch.hpp"
 #include "../../data/cifar10.hpp"
 #include "../model/safetensors.hpp"
+#include "options.hpp"
 #include "schedule.hpp"
 
 namespace resnet {
@@ -32,6 +33,11 @@ TrainingData open_data(const TrainOptions& options, Split split) {
   const auto files = split == Split::train ? cifar10::train_files(options.data)
                                            : std::vector{cifar10::test_file(options.data)};
   return TrainingData({files, cifar10::record_bytes});
+}
+
+TrainOptions completed(TrainOptions options, const DataParallel& ranks) {
+  if (!ranks.is_first()) options.watch = false;
+  return options;
 }
 
 /// The shortest that reads as this number and no other.
@@ -51,21 +57,23 @@ Settings train_settings(const std::filesystem::path& plans) {
           .plan_file = plans};
 }
 
-Training::Training(const TrainOptions& options)
-    : options_(options),
+Training::Training(const TrainOptions& options, DataParallel& ranks)
+    : ranks_(ranks),
+      options_(completed(options, ranks)),
       data_(open_data(options, Split::train)),
       test_data_(open_data(options, Split::validation)),
       operations_(make_operations(train_settings(options.plans))) {
-  batches_per_epoch_ = data_.size() / static_cast<std::uint64_t>(options.batch);
+  batches_per_epoch_ = data_.size() / static_cast<std::uint64_t>(batch_of_all());
   if (batches_per_epoch_ == 0)
-    throw std::invalid_argument("a batch of " + std::to_string(options.batch) +
+    throw std::invalid_argument("a batch of " + std::to_string(batch_of_all()) +
+                                (ranks.world_size() > 1 ? ", all ranks together," : "") +
                                 " is larger than the training set of " +
                                 std::to_string(data_.size()));
   network_ = std::make_unique<Network>(
-      NetworkOptions{
-          .architecture = architecture_of(options.model, data_.classes()),
-          .images = {options.batch, cifar10::channels, options.image_size, options.image_size},
-          .loss_scale = operations_->settings().precision == Precision::fp16},
+      ranks.network_options(
+          {.architecture = architecture_of(options.model, data_.classes()),
+           .images = {options.batch, cifar10::channels, options.image_size, options.image_size},
+           .loss_scale = operations_->settings().precision == Precision::fp16}),
       *operations_);
   network_->initialise(options.seed, stream_.get());
   batches_ = batches(data_, true);
@@ -73,6 +81,10 @@ Training::Training(const TrainOptions& options)
   sgd_.schedule =
       schedule_for(*network_, options.steps ? Decay::steps : Decay::cosine, options.rate, total);
   if (!options.checkpoint.empty() && std::filesystem::exists(options.checkpoint)) resume();
+  if (ranks.world_size() > 1) ranks.agree(facts());
+  ranks.share(*network_, stream_.get());
+  // In the first step of several ranks, NCCL sets up what its collectives need: no graph can.
+  captures_ = ranks.world_size() == 1;
 }
 
 std::unique_ptr<PackedBatches> Training::batches(const TrainingData& data, bool training) const {
@@ -83,7 +95,8 @@ std::unique_ptr<PackedBatches> Training::batches(const TrainingData& data, bool 
                         {.epochs = training ? options_.epochs : 1,
                          .workers = options_.workers,
                          .device_times = options_.watch,
-                         .broken = options_.broken});
+                         .broken = options_.broken,
+                         .ranks = ranks_.ranks()});
 }
 
 // ---- Checkpoints --------------------------------------------------------------------------------
@@ -92,7 +105,7 @@ std::unique_ptr<PackedBatches> Training::batches(const TrainingData& data, bool 
 std::map<std::string, std::string> Training::identity() const {
   return {{"--model", options_.model},
           {"--image-size", std::to_string(options_.image_size)},
-          {"--batch", std::to_string(options_.batch)},
+          {"--batch", std::to_string(batch_of_all())},
           {"--epochs", std::to_string(options_.epochs)},
           {"--rate", text_of(sgd_.schedule.base)},
           {"--steps", options_.steps ? "on" : "off"},
@@ -100,8 +113,26 @@ std::map<std::string, std::string> Training::identity() const {
           {"the data set's fingerprint", data_.fingerprint()}};
 }
 
+/// What would make the ranks train otherwise, or wait for each other for ever.
+Facts Training::facts() const {
+  const std::map<std::string, std::string> run = identity();
+  Facts facts(run.begin(), run.end());
+  facts.insert(facts.end(), {{"precision", to_string(operations_->settings().precision)},
+                             {"number of parameters", std::to_string(network_->table().all())},
+                             {"size of the test set", std::to_string(test_data_.size())},
+                             {"checkpoint (--checkpoint)",
+                              resumed_ ? fingerprint(network_->state(stream_.get())) : "none"},
+                             {"position in the data", to_string(batches_->state())}});
+  return facts;
+}
+
 void Training::save() {
   if (options_.checkpoint.empty()) return;
+  if (ranks_.is_first()) write_checkpoint();
+  ranks_.meet();  // A launcher ends all when the first rank ends.
+}
+
+void Training::write_checkpoint() {
   CheckpointNotes notes{sgd_, identity()};
   notes.texts[position_note] = to_string(batches_->state());
   char totals[100];  // In hexadecimal: to the last bit.
@@ -120,17 +151,21 @@ CheckpointNotes Training::load() try {
 void Training::resume() {
   const std::string name = options_.checkpoint.string();
   const CheckpointNotes notes = load();
+  resumed_ = true;
   const auto note = [&](const std::string& key) {
     const auto found = notes.texts.find(key);
     return found == notes.texts.end() ? std::string() : found->second;
   };
   if (!notes.sgd || note(position_note).empty()) return start_from_weights();
   for (const auto& [option, here] : identity())
-    if (note(option) != here)
+    if (note(option) != here) {
+      const bool of_all = option == "--batch" && ranks_.world_size() > 1;
       throw std::invalid_argument((std::ostringstream()
                                    << name << " is a checkpoint of another run: " << option
-                                   << " is " << note(option) << " there, and " << here << " here")
+                                   << (of_all ? ", all ranks together," : "") << " is "
+                                   << note(option) << " there, and " << here << " here")
                                       .str());
+    }
   try {
     totals_ = parse_totals(note(totals_note));
     const auto position = penstock::State::parse(note(position_note));
@@ -144,6 +179,7 @@ void Training::resume() {
   }
   const penstock::State position = batches_->state();
   sgd_ = *notes.sgd;
+  if (!ranks_.is_first()) return;
   std::printf("going on from %s, behind %" PRIu64 " epochs and %" PRIu64 " batches\n", name.c_str(),
               position.epoch, position.batch);
 }
@@ -166,6 +202,7 @@ void Training::start_from_weights() {
   std::fill(state.momenta.begin(), state.momenta.end(), 0.0f);
   state.step = 0;
   network_->set_state(state, stream_.get());
+  if (!ranks_.is_first()) return;
   std::printf("starting from the weights in %s\n", options_.checkpoint.c_str());
 }
 
@@ -178,45 +215,51 @@ std::optional<double> Training::run() {
 }
 
 std::optional<double> Training::train_epochs() {
-  while (!examples::interrupted()) {
+  for (bool ended = false; !ended;) {
     const penstock::State position = batches_->state();
     if (position.epoch > 0 && position.batch == 0) {  // Also where a checkpoint was written here.
       const std::optional<double> accuracy = validate(position.epoch);
       if (!accuracy || position.epoch == options_.epochs) return accuracy;
       if (options_.target > 0 && *accuracy >= options_.target) return accuracy;
     }
-    train_epoch();
+    ended = train_epoch();
     save();
   }
   return std::nullopt;
 }
 
-void Training::print_failures(const std::string& where, const PackedBatches& batches) {
+void Training::print_failures(const std::string& where, const PackedBatches& batches) const {
   const std::vector<penstock::Failure> failures = batches.failures();
   if (failures.empty()) return;
-  std::printf("%zu broken files in %s, %s:\n", failures.size(), where.c_str(),
+  const int world_size = ranks_.world_size();
+  std::printf("%s%zu broken files in %s, %s:\n",
+              world_size == 1 ? "" : ("rank " + std::to_string(ranks_.rank()) + ": ").c_str(),
+              failures.size(), where.c_str(),
               failures.front().replaced ? "each replaced by another" : "left out");
   for (const penstock::Failure& failure : failures)
     std::printf("  epoch %" PRIu64 ": %s\n", failure.epoch + 1, failure.what.c_str());
 }
 
-/// What is left of an epoch.
-void Training::train_epoch() {
+/// What is left of an epoch. Whether somebody interrupted it.
+bool Training::train_epoch() {
   const penstock::State begin = batches_->state();
   if (begin.batch == 0) totals_ = {};
   Pace pace;
   std::uint64_t done = begin.batch;
+  StepsUnderWay& steps = ranks_.steps();
+  bool ended = false;
   {
     const auto watch = examples::watch_if(options_.watch, *batches_);
     std::optional<examples::Progress> progress;
-    if (!watch)
+    if (!watch && ranks_.is_first())
       progress.emplace("batches of epoch " + std::to_string(begin.epoch + 1), batches_per_epoch_);
     penstock::Readback<Metrics> results(16);
-    while (done < batches_per_epoch_ && !examples::interrupted()) {
+    while (done < batches_per_epoch_ && steps.before(examples::interrupted(), stream_.get())) {
       const penstock::State position = batches_->state();
       const penstock::Lease<Packed> batch = batches_->next(stream_.get());
       if (!batch) throw std::logic_error("the training set ended within an epoch");
-      graphs_.launch(batch, stream_.get(), [&] { train_step(*batch); });
+      queue_step(batch);
+      steps.after(stream_.get());
       results.push(network_->metrics(), stream_.get(), [&, position](const Metrics& metrics) {
         tell(position, metrics);
         pace.tell(metrics);
@@ -224,9 +267,17 @@ void Training::train_epoch() {
       ++done;
       if (progress) progress->to(done, [&] { return pace.text() + skipped_.text(); });
     }
+    ended = steps.finish(stream_.get());
     results.drain();
   }
-  if (done > begin.batch) print_epoch(begin.epoch + 1, done, pace);
+  if (done > begin.batch && ranks_.is_first()) print_epoch(begin.epoch + 1, done, pace);
+  return ended;
+}
+
+void Training::queue_step(const penstock::Lease<Packed>& batch) {
+  if (captures_) return graphs_.launch(batch, stream_.get(), [&] { train_step(*batch); });
+  train_step(*batch);
+  captures_ = true;
 }
 
 void Training::train_step(const Packed& batch) {
@@ -234,7 +285,7 @@ void Training::train_step(const Packed& batch) {
   network_->clear_metrics(stream);
   network_->forward(batch.input.data_handle(), options_.batch, stream);
   network_->loss(batch.labels.data_handle(), stream);
-  network_->backward(stream);
+  ranks_.backward(*network_, stream);
   network_->step(sgd_, stream);
 }
 
@@ -258,15 +309,24 @@ void Training::print_epoch(std::uint64_t epoch, std::uint64_t done, const Pace& 
               100 * totals_.correct / samples, pace.images_per_second(), skipped_.text().c_str());
 }
 
-/// The accuracy on the test set; none when it was interrupted.
-std::optional<double> Training::validate(std::uint64_t epoch) {
-  network_->clear_metrics(stream_.get());
-  const auto test = batches(test_data_, false);
-  while (const penstock::Lease<Packed> batch = test->next(stream_.get())) {
-    if (examples::interrupted()) return std::nullopt;
+/// Counts what this rank has of the test set. Whether it came to its end.
+bool Training::evaluate(PackedBatches& test) {
+  while (const penstock::Lease<Packed> batch = test.next(stream_.get())) {
+    if (examples::interrupted()) return false;
+    ranks_.check();
     network_->infer(batch->input.data_handle(), batch->labels.extent(0), stream_.get());
     network_->loss(batch->labels.data_handle(), stream_.get());
   }
+  return true;
+}
+
+/// The accuracy on the test set; none when it was interrupted.
+std::optional<double> Training::validate(std::uint64_t epoch) {
+  ranks_.share_statistics(*network_, stream_.get());
+  network_->clear_metrics(stream_.get());
+  const auto test = batches(test_data_, false);
+  const bool whole = test == nullptr || evaluate(*test);
+  if (ranks_.sum_metrics(*network_, !whole, stream_.get())) return std::nullopt;
   Metrics metrics;
   examples::check(cudaMemcpyAsync(&metrics, network_->metrics(), sizeof(metrics),
                                   cudaMemcpyDeviceToHost, stream_.get()),
@@ -276,10 +336,11 @@ std::optional<double> Training::validate(std::uint64_t epoch) {
     throw std::runtime_error("the loss on the test set, behind epoch " + std::to_string(epoch) +
                              ", is " + std::to_string(metrics.loss) +
                              ": an accuracy of it says nothing");
-  print_failures("the test set", *test);
+  if (test != nullptr) print_failures("the test set", *test);
   const double accuracy =
       static_cast<double>(metrics.correct) / static_cast<double>(metrics.samples);
-  std::printf("epoch %" PRIu64 ": test accuracy %.2f %%\n", epoch, 100 * accuracy);
+  if (ranks_.is_first())
+    std::printf("epoch %" PRIu64 ": test accuracy %.2f %%\n", epoch, 100 * accuracy);
   return accuracy;
 }
 

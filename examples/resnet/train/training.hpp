@@ -6,9 +6,13 @@
 // from which it goes on as if it had never stopped: at any batch, with any number of workers, on
 // the reference operations to the last bit.
 //
+//   DataParallel ranks;                          // one; see data_parallel.hpp for several
 //   // Goes on from the checkpoint, if it is there.
-//   Training training({.model = "resnet8", .data = directory, .checkpoint = file});
+//   Training training({.model = "resnet8", .data = directory, .checkpoint = file}, ranks);
 //   const std::optional<double> accuracy = training.run();
+//
+// Several ranks have a batch each, and train as one with the batch of all. Rank 0 prints, and
+// writes the checkpoint, from which any number of ranks goes on.
 
 #include <cstdint>
 #include <filesystem>
@@ -19,6 +23,7 @@
 #include <penstock/step_graph.hpp>
 #include <string>
 
+#include "../distributed/data_parallel.hpp"
 #include "../model/checkpoint.hpp"
 #include "../model/network.hpp"
 #include "pace.hpp"
@@ -31,7 +36,7 @@ namespace resnet {
 struct TrainOptions {
   std::string model;
   std::int32_t image_size = 0;
-  std::int64_t batch = 128;
+  std::int64_t batch = 128;  ///< of each rank
   std::uint64_t epochs = 3;
   float rate = 0;      ///< behind the warm-up; 0: the usual one (schedule.hpp)
   bool steps = false;  ///< a tenth of the rate at each third, not a cosine
@@ -52,14 +57,15 @@ Settings train_settings(const std::filesystem::path& plans);
 
 class Training {
  public:
-  /// Goes on from the checkpoint where there is one. Throws std::invalid_argument for a checkpoint
-  /// of another run (another model, data set, seed, ...: what decides the result), and what
-  /// load_checkpoint throws.
-  explicit Training(const TrainOptions& options);
+  /// Goes on from the checkpoint where there is one. `ranks` outlive this. Throws
+  /// std::invalid_argument for a checkpoint of another run (another model, data set, seed, ...:
+  /// what decides the result), and what load_checkpoint throws.
+  Training(const TrainOptions& options, DataParallel& ranks);
 
   /// Trains, validates and saves until the target or the last epoch. The accuracy on the test set,
-  /// 0 ... 1; none when it was interrupted, behind the batch that was under way. Throws what
-  /// SkippedSteps::add throws, and std::runtime_error for a loss on the test set that is no number,
+  /// 0 ... 1; none when it was interrupted, behind the batch that was under way; with several
+  /// ranks, all end some batches later, behind the same one. Throws what SkippedSteps::add throws,
+  /// RankError and std::runtime_error for a loss on the test set that is no number,
   /// and leaves the checkpoint as it was.
   std::optional<double> run();
 
@@ -70,23 +76,29 @@ class Training {
   };
 
   std::unique_ptr<PackedBatches> batches(const TrainingData& data, bool training) const;
+  std::int64_t batch_of_all() const { return options_.batch * ranks_.world_size(); }
   std::map<std::string, std::string> identity() const;
+  Facts facts() const;
   CheckpointNotes load();
   void resume();
   /// Throws std::invalid_argument.
   static Totals parse_totals(const std::string& text);
   void start_from_weights();
-  void train_epoch();
+  bool train_epoch();
+  void queue_step(const penstock::Lease<Packed>& batch);
   void train_step(const Packed& batch);
   void tell(const penstock::State& position, const Metrics& metrics);
   void print_epoch(std::uint64_t epoch, std::uint64_t done, const Pace& pace) const;
+  bool evaluate(PackedBatches& test);
   std::optional<double> validate(std::uint64_t epoch);
   void save();
+  void write_checkpoint();
 
-  /// Tells the files that could not be read or decoded, by name.
-  static void print_failures(const std::string& where, const PackedBatches& batches);
+  /// Tells the files that could not be read or decoded, by name. Each rank tells its own.
+  void print_failures(const std::string& where, const PackedBatches& batches) const;
   std::optional<double> train_epochs();
 
+  DataParallel& ranks_;
   const TrainOptions options_;
   const TrainingData data_, test_data_;
   penstock::Stream stream_;
@@ -94,6 +106,8 @@ class Training {
   std::unique_ptr<Network> network_;
   SgdOptions sgd_;
   std::unique_ptr<PackedBatches> batches_;
+  bool resumed_ = false;
+  bool captures_ = false;  // a step may be a graph
   penstock::StepGraph graphs_;
   std::uint64_t batches_per_epoch_ = 0;
   Totals totals_;  // of the epoch under way, what was before a resume included

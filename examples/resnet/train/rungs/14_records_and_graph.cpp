@@ -4,30 +4,12 @@
 // crops, flips, resizes, normalises and packs them (DeviceTransform). And the step is one CUDA
 // graph (StepGraph).
 
-#include "packed_loop.hpp"
-
-namespace {
+#include "records_loop.hpp"
 
 using resnet::Format;
 using resnet::Fusion;
-using resnet::Packed;
 using resnet::PlanChoice;
 using resnet::Precision;
-using resnet::Records;
-using resnet::Run;
-
-void train(Run& run) {
-  penstock::Prefetcher<Packed, Records> prefetcher(
-      resnet::records_layout(run.batch()), run.sampler(),
-      resnet::RecordSource{&run.data().records()},
-      resnet::decode_on_device(run.input_format(), run.augmentation()),
-      {.workers = run.options().workers,
-       .epochs = run.epochs(),
-       .device_times = run.options().watch});
-  train_packed(run, prefetcher);
-}
-
-}  // namespace
 
 int main(int argc, char** argv) {
   return resnet::run_rung(
@@ -41,6 +23,6 @@ int main(int argc, char** argv) {
        .batch = 512,
        .graph = true,
        .prefetcher = true,
-       .train = train},
+       .train = resnet::train_on_records},
       argc, argv);
 }

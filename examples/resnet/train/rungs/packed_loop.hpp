@@ -22,10 +22,14 @@ void train_packed(Run& run, penstock::Prefetcher<Packed, Host>& prefetcher) {
   run.for_each_step([&](Step& step) {
     penstock::Lease<Packed> batch;
     step.load([&] { batch = prefetcher.next(run.stream()); });
+    const auto compute = [&] {
+      run.train_step(batch->input.data_handle(), batch->labels.data_handle(), run.stream());
+    };
     step.compute(run.stream(), [&] {
-      graphs.launch(batch, run.stream(), [&] {
-        run.train_step(batch->input.data_handle(), batch->labels.data_handle(), run.stream());
-      });
+      if (run.captures(step))
+        graphs.launch(batch, run.stream(), compute);
+      else
+        compute();
     });
     losses.push(run.network().metrics(), run.stream(), step.teller());
   });

@@ -33,13 +33,15 @@ struct Trained {
     synthetic::make(data, {.train = train_images, .test = test_images});
     train.emplace(cifar10::train_files(data), cifar10::record_bytes);
     test.emplace(std::vector{cifar10::test_file(data)}, cifar10::record_bytes);
+    DataParallel ranks;
     Training({.model = "resnet8",
               .image_size = 32,
               .batch = 32,
               .epochs = is_trained ? 6u : 1u,
               .rate = 0.1f,  // More than the usual one, which would need more epochs.
               .data = data,
-              .checkpoint = checkpoint})
+              .checkpoint = checkpoint},
+             ranks)
         .run();
     weights = safetensors::read(checkpoint);
     folded = fold(architecture, image, tensors_of(weights));

@@ -49,7 +49,8 @@ struct Seen {
 std::vector<Seen> watch_profiler(const Options& options) {
   emulation::reset({.schedule = emulation::Schedule::lazy});  // What nobody waits for is not done.
   std::vector<Seen> seen;
-  Run run(probe, options);
+  DataParallel ranks;
+  Run run(probe, options, ranks);
   std::atomic<std::int64_t> done{0};
   const auto look = [&] {
     seen.push_back(
@@ -72,7 +73,8 @@ TEST_CASE("as many epochs as are asked for are measured, behind the warm-up", "[
   Options options = small_run(directory);
   options.batch = 8;  // Two whole batches in 20 records.
   options.epochs = 3;
-  Run run(probe, options);
+  DataParallel ranks;
+  Run run(probe, options, ranks);
   std::vector<std::uint64_t> epochs;
   run.for_each_step([&](Step& step) { epochs.push_back(step.epoch()); });
   CHECK(epochs == std::vector<std::uint64_t>{0, 0, 1, 1, 2, 2, 3, 3});
@@ -114,7 +116,8 @@ TEST_CASE("--exhaustive is for rungs that time plans", "[resnet][run]") {
   const TemporaryDirectory directory;
   Options options = small_run(directory);
   Rung rung = probe;
-  const auto plans = [&] { return Run(rung, options).operations().settings().plans; };
+  DataParallel ranks;
+  const auto plans = [&] { return Run(rung, options, ranks).operations().settings().plans; };
   CHECK(plans() == PlanChoice::heuristic);
   options.exhaustive = true;
   CHECK(plans() == PlanChoice::heuristic);
@@ -126,7 +129,8 @@ TEST_CASE("--exhaustive is for rungs that time plans", "[resnet][run]") {
 
 TEST_CASE("a loss that is no number is told, with its step", "[resnet][run]") {
   const TemporaryDirectory directory;
-  Run run(probe, small_run(directory));
+  DataParallel ranks;
+  Run run(probe, small_run(directory), ranks);
   run.tell(3, {.loss = 8, .correct = 1, .samples = 4});
   CHECK(run.losses()[3] == 2);
   for (const float loss :
@@ -164,7 +168,8 @@ TEST_CASE(
     "[resnet][run]") {
   const TemporaryDirectory directory;
   const Rung rung = with_loss_scale();
-  Run run(rung, small_run(directory));
+  DataParallel ranks;
+  Run run(rung, small_run(directory), ranks);
   std::vector<NetworkState> states{run.network().state(run.stream())};
   train_with_bad_steps(
       run, [](std::int64_t step) { return step == 2; },
@@ -192,11 +197,13 @@ TEST_CASE("many skipped steps in a row end the run, and fewer do not", "[resnet]
   options.steps = 30;
   constexpr std::int64_t many = SkippedSteps::most_in_a_row;
   {
-    Run run(rung, options);
+    DataParallel ranks;
+    Run run(rung, options, ranks);
     train_with_bad_steps(run, [](std::int64_t step) { return step % many != 0; });
     CHECK(run.skipped().count() == 32 - 4);
   }
-  Run run(rung, options);
+  DataParallel ranks;
+  Run run(rung, options, ranks);
   const NetworkState start = run.network().state(run.stream());
   CHECK_THROWS_WITH(train_with_bad_steps(run, [](std::int64_t) { return true; }),
                     contains("10 steps in a row, up to step 9, were skipped"));
@@ -205,7 +212,8 @@ TEST_CASE("many skipped steps in a row end the run, and fewer do not", "[resnet]
 
 TEST_CASE("without a loss scale, the first loss that is not finite ends the run", "[resnet][run]") {
   const TemporaryDirectory directory;
-  Run run(probe, small_run(directory));
+  DataParallel ranks;
+  Run run(probe, small_run(directory), ranks);
   CHECK_THROWS_WITH(
       train_with_bad_steps(run, [](std::int64_t step) { return step == 2; }),
       contains("the loss of step 2 is") && contains("lower the learning rate (--rate)"));

@@ -152,6 +152,6 @@ def mistakes():
 
 
 with tempfile.TemporaryDirectory() as scratch:
-    require(len(rungs) == 13, f"{len(rungs)} rungs in {programs}")
+    require(len(rungs) == 14, f"{len(rungs)} rungs in {programs}")
     os.chdir(scratch)
     globals()[sys.argv[1]]()
