@@ -18,7 +18,6 @@ class Prefetched final : public PackedBatches {
 
   penstock::Lease<Packed> next(cudaStream_t stream) override { return prefetcher_.next(stream); }
   penstock::State state() const override { return prefetcher_.state(); }
-  void restore(const penstock::State& state) override { prefetcher_.restore(state); }
   penstock::Stats stats() const override { return prefetcher_.stats(); }
   std::vector<penstock::Failure> failures() const override { return prefetcher_.failures(); }
 
@@ -58,9 +57,10 @@ std::unique_ptr<PackedBatches> packed_batches(const TrainingData& data, const In
                                      .drop_last = augmentation.random};
   const DealtOut dealt_out(all, options.ranks);
   if (!augmentation.random && dealt_out.batches() == 0) return nullptr;
-  const penstock::AnySampler sampler =
-      augmentation.random ? penstock::AnySampler(penstock::Sampler(all, options.ranks))
-                          : penstock::AnySampler(dealt_out);
+  penstock::AnySampler sampler = dealt_out;
+  if (augmentation.random)
+    sampler = options.resumed ? penstock::Sampler(all, options.ranks, *options.resumed)
+                              : penstock::Sampler(all, options.ranks);
   penstock::PrefetcherOptions prefetch{
       .workers = options.workers, .epochs = options.epochs, .device_times = options.device_times};
   if (!data.has_images())

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <penstock/failure.hpp>
 #include <penstock/prefetcher.hpp>
 #include <penstock/ranks.hpp>
@@ -28,7 +29,6 @@ class PackedBatches {
   virtual ~PackedBatches() = default;
   virtual penstock::Lease<Packed> next(cudaStream_t stream) = 0;
   virtual penstock::State state() const = 0;
-  virtual void restore(const penstock::State& state) = 0;
   virtual penstock::Stats stats() const = 0;
   virtual std::vector<penstock::Failure> failures() const = 0;
 };
@@ -40,11 +40,14 @@ struct PackedOptions {
   /// Image files that may be broken: another takes the place of one. To evaluate, it is left out.
   std::uint64_t broken = 0;
   penstock::Ranks ranks = {};
+  /// To train on from, also of a run on other ranks.
+  std::optional<penstock::State> resumed = {};
 };
 
 /// Augmentation::random: shuffled, and without the last batch if it is not full; all ranks have as
 /// many. To evaluate: the batches that one rank would have, dealt out to the ranks: each sample is
-/// in one of them, and a rank may have none (null). The data outlive the batches.
+/// in one of them, and a rank may have none (null). The data outlive the batches. Throws
+/// std::invalid_argument where `resumed` is of another run.
 std::unique_ptr<PackedBatches> packed_batches(const TrainingData& data, const InputFormat& input,
                                               const Augmentation& augmentation,
                                               const PackedOptions& options);

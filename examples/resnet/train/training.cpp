@@ -76,18 +76,19 @@ Training::Training(const TrainOptions& options, DataParallel& ranks)
            .loss_scale = operations_->settings().precision == Precision::fp16}),
       *operations_);
   network_->initialise(options.seed, stream_.get());
-  batches_ = batches(data_, true);
   const auto total = static_cast<std::int64_t>(options.epochs * batches_per_epoch_);
   sgd_.schedule =
       schedule_for(*network_, options.steps ? Decay::steps : Decay::cosine, options.rate, total);
   if (!options.checkpoint.empty() && std::filesystem::exists(options.checkpoint)) resume();
+  if (!batches_) batches_ = batches(data_, true);
   if (ranks.world_size() > 1) ranks.agree(facts());
   ranks.share(*network_, stream_.get());
   // In the first step of several ranks, NCCL sets up what its collectives need: no graph can.
   captures_ = ranks.world_size() == 1;
 }
 
-std::unique_ptr<PackedBatches> Training::batches(const TrainingData& data, bool training) const {
+std::unique_ptr<PackedBatches> Training::batches(
+    const TrainingData& data, bool training, const std::optional<penstock::State>& resumed) const {
   const InputFormat input{network_->input(), operations_->settings().precision,
                           operations_->settings().format, operations_->element_bytes()};
   return packed_batches(data, input,
@@ -96,7 +97,8 @@ std::unique_ptr<PackedBatches> Training::batches(const TrainingData& data, bool 
                          .workers = options_.workers,
                          .device_times = options_.watch,
                          .broken = options_.broken,
-                         .ranks = ranks_.ranks()});
+                         .ranks = ranks_.ranks(),
+                         .resumed = resumed});
 }
 
 // ---- Checkpoints --------------------------------------------------------------------------------
@@ -173,7 +175,7 @@ void Training::resume() {
         (position.epoch == options_.epochs && position.batch > 0))
       throw std::invalid_argument("it is behind the last of " + std::to_string(options_.epochs) +
                                   " epochs");
-    batches_->restore(position);
+    batches_ = batches(data_, true, position);
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(name + ": " + error.what());
   }

@@ -75,7 +75,9 @@ class Training {
     double loss = 0, correct = 0, samples = 0;
   };
 
-  std::unique_ptr<PackedBatches> batches(const TrainingData& data, bool training) const;
+  std::unique_ptr<PackedBatches> batches(
+      const TrainingData& data, bool training,
+      const std::optional<penstock::State>& resumed = std::nullopt) const;
   std::int64_t batch_of_all() const { return options_.batch * ranks_.world_size(); }
   std::map<std::string, std::string> identity() const;
   Facts facts() const;

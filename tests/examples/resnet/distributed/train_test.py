@@ -185,6 +185,17 @@ def edge():
     require(bytes_of("part") == before, "it was written")
 
 
+def within():
+    """So it does in the middle of an epoch: the ranks before and those after have each sample of it once."""
+    _, one = whole_run(1)
+    interrupt(2, of(2, 8, "--checkpoint", "part", SYNC), 1)
+    epoch, batch = position("part")
+    require(batch > 0, f"not in the middle of an epoch: {epoch}, {batch}")
+    outputs = run(4, of(4, 8, "--checkpoint", "part", SYNC))
+    require(f"going on from part, behind {epoch} epochs and {batch} batches" in outputs[0][0], outputs)
+    require(distance(one, "part") < ROUNDING, "too far from one rank")
+
+
 def check_lost(ended, seconds, rank, last_code, *words):
     for other, (code, _, errors) in enumerate(ended):
         if other == rank:
