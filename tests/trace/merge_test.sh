@@ -91,6 +91,9 @@ says 'recordings of two jobs: ' err.txt
 says 'of one of 2' err.txt
 exits_with 0 "$trace" --out alone/host.17.rank7 -- "$traced" clean
 exits_with 0 "$trace" --out alone/host.18 -- "$traced" clean
+exits_with 0 env RANK=2147483647 "$trace" --out last -- "$traced" clean
+exits_with 0 "$trace" merge --out named last alone
+says 'of 2147483648 ranks 2147483646 left no recording: 0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 14, 15, 16 ...' out.txt
 exits_with 0 "$trace" merge --out named alone job/*.rank0
 says 'of 8 ranks 6 left no recording: 1, 2, 3, 4, 5, 6' out.txt
 says 'alone/host.18/trace.recording: left out, as neither it nor its directory (*.rankN) says a rank' out.txt

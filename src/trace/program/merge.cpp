@@ -125,23 +125,25 @@ void check_one_job(const Job& job) {
 }
 
 void note_missing(Job& job) {
-  int size = 0;
-  std::set<int> there;
+  constexpr int kMostNamed = 16;
+  std::int64_t size = 0;  // a rank may be any number
+  std::set<std::int64_t> there;
   for (const Recording& one : job.recordings) {
-    there.insert(one.timeline.origin.rank);
-    size = std::max({size, one.timeline.origin.world_size, one.timeline.origin.rank + 1});
+    const Origin& its = one.timeline.origin;
+    there.insert(its.rank);
+    size = std::max({size, std::int64_t{its.world_size}, std::int64_t{its.rank} + 1});
   }
+  const auto count = size - static_cast<std::int64_t>(there.size());
+  if (count == 0) return;
   std::string missing;
-  int count = 0;
-  for (int rank = 0; rank < size; ++rank) {
+  int named = 0;
+  for (std::int64_t rank = 0; named < std::min<std::int64_t>(count, kMostNamed); ++rank) {
     if (there.count(rank) != 0) continue;
-    ++count;
-    if (count <= 16) missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
+    missing += (named++ == 0 ? "" : ", ") + std::to_string(rank);
   }
-  if (count > 16) missing += " ...";
-  if (count > 0)
-    job.notes.push_back("of " + std::to_string(size) + " ranks " + std::to_string(count) +
-                        " left no recording: " + missing);
+  if (count > kMostNamed) missing += " ...";
+  job.notes.push_back("of " + std::to_string(size) + " ranks " + std::to_string(count) +
+                      " left no recording: " + missing);
 }
 
 Time gap_between(const Timeline& a, Time shift_a, const Timeline& b, Time shift_b) {
