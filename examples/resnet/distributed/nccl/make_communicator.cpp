@@ -126,10 +126,10 @@ class NcclCommunicator final : public Communicator {
          status = cudaStreamQuery(stream)) {
       if (status != cudaErrorNotReady) examples::check(status, "cudaStreamQuery");
       throw_if_lost();
+      std::this_thread::sleep_for(kBetweenQueries);  // The core is for those who load.
       if (Clock::now() < next_look) continue;
       look_for_error();
       next_look = Clock::now() + kBetweenLooks;
-      std::this_thread::yield();
     }
     throw_if_lost();
   }
@@ -141,6 +141,7 @@ class NcclCommunicator final : public Communicator {
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::microseconds kBetweenQueries{20};
   static constexpr std::chrono::milliseconds kBetweenLooks{1};
 
   void initialise() {
