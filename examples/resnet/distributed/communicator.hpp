@@ -83,7 +83,8 @@ class Communicator {
 
 /// With world_size 1 nothing is sent and nobody is waited for. Throws RankError when ranks are
 /// missing after the time-out, and names them. Which communicator it is, the linked library says,
-/// as make_operations.
+/// as make_operations. Over NCCL, the GPU of the local rank becomes the current one: so it comes
+/// before all that allocates. Destroy it when its calls are done, and after graphs that hold some.
 std::unique_ptr<Communicator> make_communicator(const penstock::Ranks& ranks,
                                                 const CommunicatorOptions& options);
 

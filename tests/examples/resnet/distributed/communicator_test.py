@@ -239,6 +239,8 @@ def hangs():
     text = lost(3, 2, "hangs", 1, 3, "has not gone on for 2 s: it is at step 4", first=1)
     assert "rank 1 ends, in the middle of a call: rank 1 of 3" in text, text
     lost(2, 2, "stream_hangs", 1, 3, "has not gone on for 2 s", first=1)
+    for rank in job(2, "steps", 2, "stream_hangs", -2):
+        rank.ends(1, "all ranks have waited for each other for 2 s, at step 4")
     lost(3, 2, "gather_hangs", 2, 3, "has not gone on for 2 s: it is at step 6", first=1)
 
 

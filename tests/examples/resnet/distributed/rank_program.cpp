@@ -144,12 +144,14 @@ void come_over(const std::string& fault, cudaStream_t stream) {
   if (fault == "stream_hangs") penstock::for_each(stream, 1, [](std::int64_t) { hang(); });
 }
 
+constexpr int kAll = -2;
+
 void run_steps(Communicator& communicator, cudaStream_t stream, const std::string& fault,
                int faulty) {
   resnet::DeviceArray<float> values(10'000);
   for (int step = 0; step < 6; ++step) {
     communicator.check();
-    const bool here = step == 3 && communicator.rank() == faulty;
+    const bool here = step == 3 && (communicator.rank() == faulty || faulty == kAll);
     if (here && fault == "leaves") return;
     if (here && fault == "other_call")
       communicator.broadcast(values.data(), 4, 0, stream);
