@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "support/catch.hpp"
+#include "support/eventually.hpp"
 #include "support/gate.hpp"
 #include "support/handles.hpp"
 #include "support/thrown.hpp"
@@ -232,6 +233,17 @@ TEST_CASE("a pinned block is released behind a stream of any device", "[streams]
     CHECK(pool.acquire(4096));
   }
   REQUIRE_CUDA(cudaSetDevice(0));
+}
+
+TEST_CASE("what ends on this thread's own default stream waits for no other stream",
+          "[streams][order]") {
+  const TestStream busy(cudaStreamDefault), next;
+  DeviceArena arena(1, 64);
+  Gate gate;
+  gate.hold(busy);
+  arena.acquire(cudaStreamPerThread).release_after(cudaStreamPerThread);
+  const DeviceSlot slot = arena.acquire(next);
+  CHECK(eventually([&] { return cudaStreamQuery(next) == cudaSuccess; }));
 }
 
 TEST_CASE("a lease that is used on one stream again and again is marked there once",
