@@ -136,7 +136,8 @@ inline std::optional<int> tasks_of_node(std::string_view list, int node) {
     if (read.ec != std::errc()) return {};
     if (end - read.ptr > 2 && read.ptr[0] == '(' && read.ptr[1] == 'x') {
       read = std::from_chars(read.ptr + 2, end, nodes);
-      if (read.ec != std::errc() || read.ptr == end || *read.ptr++ != ')') return {};
+      if (read.ec != std::errc() || read.ptr == end || *read.ptr != ')') return {};
+      ++read.ptr;
     }
     if (node < nodes) return tasks;
     node -= nodes;
