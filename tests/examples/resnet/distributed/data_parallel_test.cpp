@@ -213,7 +213,7 @@ void queue_step(StepsUnderWay& steps, Communicator& communicator, cudaStream_t s
 }
 
 TEST_CASE("an interrupt ends the steps behind one that all ranks know", "[resnet][distributed]") {
-  const std::uint64_t interrupted = GENERATE(0, 1, 5);
+  const auto interrupted = GENERATE(std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{5});
   Mirror communicator(2);
   StepsUnderWay steps(communicator);
   penstock::Stream stream;
