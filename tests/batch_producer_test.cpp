@@ -501,6 +501,22 @@ TEST_CASE("copy_to copies what a batch uses, and gives the block back behind it"
   }
 }
 
+TEST_CASE("a batch that is released behind a stream keeps its memory until the stream is there",
+          "[batch_producer]") {
+  const auto layout = numbers_layout(4);
+  const std::size_t bytes = BatchProducer<Numbers>::block_bytes(layout);
+  PinnedPool pool({.max_bytes = (bytes + 255) / 256 * 256, .timeout = 0ms});
+  BatchProducer<Numbers> producer(layout, sequential(4, 4), write_numbers, pool, {.workers = 1});
+  const TestStream stream;
+  Gate gate;
+  gate.hold(stream);
+  producer.next()->release_after(stream);
+  CHECK_THROWS_AS(pool.acquire(bytes), penstock::PoolExhausted);
+  gate.open();
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  CHECK(pool.acquire(bytes));
+}
+
 TEST_CASE("after stop, what is ready still comes, and nothing behind it", "[batch_producer]") {
   constexpr std::size_t kDepth = 2;
   PinnedPool pool;

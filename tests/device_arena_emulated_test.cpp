@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <stdexcept>
 #include <thread>
 
 #include "support/catch.hpp"
@@ -83,4 +84,32 @@ TEST_CASE("whoever asks whether there will be a slot asks while others park them
   asker.join();
   arena.require_slot();
   CHECK(arena.free_slots() == 2);
+}
+
+TEST_CASE("threads that ask for a parked slot at the same time get it, one after the other",
+          "[device_arena][emulated]") {
+  for (int round = 0; round < 100; ++round) {
+    const penstock::Stream stream;
+    DeviceArena arena(1, 64);
+    DeviceSlot captured = arena.acquire(stream.get());
+    cudaGraph_t graph = nullptr;
+    REQUIRE_CUDA(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
+    captured = DeviceSlot();  // Its writer is being captured.
+    REQUIRE_CUDA(cudaStreamEndCapture(stream.get(), &graph));
+    REQUIRE_CUDA(cudaGraphDestroy(graph));
+    std::atomic<int> here{0}, refused{0};
+    const auto ask = [&] {
+      const penstock::Stream own;
+      for (++here; here < 2;) continue;
+      try {
+        arena.acquire(own.get());
+      } catch (const std::logic_error&) {  // All slots are parked: so it seemed.
+        ++refused;
+      }
+    };
+    std::thread other(ask);
+    ask();
+    other.join();
+    CHECK(refused == 0);
+  }
 }

@@ -140,15 +140,18 @@ TEST_CASE("transform: what it throws takes the batch's place; those behind it co
       cudaMemsetAsync(out.sample.data_handle(), 0, std::size_t{1} << 60, copies);
       throw std::range_error("sad");  // because that failed
     }
+    if (ticket.batch == 5) throw 5;
     unpack(ticket, in, out, copies);
   };
   Prefetcher<Numbers, Packed> prefetcher(packed_layout(4), shuffled(40, 4), write_packed,
                                          {numbers_layout(4), fails_once}, {.workers = workers});
   for (std::uint64_t b = 0; b < 10; ++b) {
-    if (b != 3) {
+    if (b == 5)
+      CHECK_THAT(thrown<SourceError>([&] { prefetcher.next(stream); }),
+                 Mentions("batch 5: an exception that is no std::exception"));
+    else if (b != 3)
       CHECK(prefetcher.next(stream).ticket().batch == b);
-      continue;
-    }
+    if (b != 3) continue;
     try {
       prefetcher.next(stream);
       FAIL("nothing was thrown");

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -255,6 +256,8 @@ TEST_CASE("PackedFileWriter says what it cannot write", "[packed_file_writer]") 
   std::filesystem::create_directory(directory / "b.pack.partial");
   CHECK_THAT(writer_refusal(directory / "b.pack"),
              Mentions("cannot open it for writing: Is a directory"));
+  REQUIRE(::mkfifo((directory / "e.pack.partial").c_str(), 0600) == 0);
+  CHECK_THAT(writer_refusal(directory / "e.pack"), Mentions("not a regular file"));
   std::filesystem::create_symlink("elsewhere", directory / "c.pack.partial");
   CHECK_THAT(writer_refusal(directory / "c.pack"), Mentions("cannot open it for writing"));
   PackedFileWriter writer(directory / "a.pack");

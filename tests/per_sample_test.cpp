@@ -162,6 +162,21 @@ TEST_CASE("per_sample, skip: a batch is shorter by the samples that fail", "[per
   CHECK_FALSE(failures[1].replaced);
 }
 
+TEST_CASE("per_sample, skip: rows of one batch fail on several workers at the same time",
+          "[per_sample]") {
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(256), sequential(2560, 256),
+                                  per_sample([](const Sample& sample, Numbers& batch) {
+                                    std::this_thread::yield();
+                                    if (sample.index % 2 != 0)
+                                      throw std::runtime_error("bad image");
+                                    write_row(sample, batch);
+                                  }),
+                                  pool, {.workers = 4, .on_failure = FailurePolicy::skip()});
+  while (auto batch = producer.next()) CHECK(batch->samples() == 128);
+  CHECK(producer.skipped() == 1280);
+}
+
 TEST_CASE("per_sample, replace: another sample takes the row, the same in every run",
           "[per_sample]") {
   const std::set<std::uint64_t> bad{1, 6, 7, 13};

@@ -149,6 +149,15 @@ TEST_CASE("a row that was left out is told, by field and row", "[checks]") {
              Mentions("left row " + std::to_string(left_out) + " of field values unwritten"));
 }
 
+TEST_CASE("workers check the rows of their batches at the same time", "[checks]") {
+  PinnedPool pool;
+  BatchProducer<Pair> producer(layout(), Sampler{{.samples = 400, .batch_size = kRows}}, fill_pair,
+                               pool, {.workers = 4, .depth = 8});
+  std::uint64_t batches = 0;
+  while (producer.next()) ++batches;
+  CHECK(batches == 100);
+}
+
 TEST_CASE("adjacent rows of 8 bytes that were left out are told together", "[checks]") {
   PinnedPool pool;
   struct Narrow {
