@@ -146,9 +146,9 @@ class Campaign:
         met = [test for test in self.outcomes if mutant.number in self.hits[test.program, test.name]
                and self._may_show(mutant, test)]  # fmt: skip
         verdict.reached = bool(met)
-        tests = [test for test in met if passed.get(self._group(test)) != self.digests.get(test.file)
+        tests = [test for test in met if passed.get(self._group(test)) != self.digests.get(test.file, "")
                  and self._step(test) <= step]  # fmt: skip
-        groups = {self._group(test): self.digests.get(test.file) for test in tests}
+        groups = {self._group(test): self.digests.get(test.file, "") for test in tests}
         # A test case that is in several programs runs in the first that passes by the mutant.
         tests = {(test.name, test.configuration): test for test in sorted(tests, key=self._last_programs_first)}
         tests = list(tests.values())
@@ -224,7 +224,7 @@ class Campaign:
 
     def save(self, path):
         """All that a later call needs, here or on another machine. A mutant is known by its key."""
-        tests = [{**dataclasses.asdict(test), "digest": self.digests.get(test.file), "seconds": outcome.seconds,
+        tests = [{**dataclasses.asdict(test), "digest": self.digests.get(test.file, ""), "seconds": outcome.seconds,
                   "hits": sorted(outcome.hits)} for test, outcome in list(self.outcomes.items())
                  if outcome.status != UNKNOWN]  # fmt: skip
         verdicts = [{"number": m.number, "key": m.key, "kind": m.kind, "file": m.file, "line": m.line,
@@ -267,5 +267,5 @@ class Campaign:
             for test in found["tests"]:
                 seconds, digest = test.pop("seconds"), test.pop("digest")
                 hits = frozenset(numbers[number - 1] for number in test.pop("hits")) - {0}
-                if digest == self.digests.get(test["file"]):
+                if digest == self.digests.get(test["file"], ""):
                     self.outcomes[programs.Test(**test)] = programs.Outcome("passed", seconds, hits)

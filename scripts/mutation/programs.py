@@ -29,8 +29,8 @@ WAITS_PRINTS = re.compile("waits for a worker, for 5 s so far: .*and then the ex
 # A run hangs when it takes longer than this many seconds, and this many times as long as it did without a
 # mutant; or when it has used no processor for some time, to speak of: the emulated runtime's threads look
 # around a thousand times a second. Time in which it waited for a processor that others use does not count, up
-# to a few times the limit. One that takes more memory would go on to take all.
-LEAST_LIMIT, LIMIT_FACTOR, MOST_FACTOR = 10, 12, 4
+# to twice the limit. One that takes more memory would go on to take all.
+LEAST_LIMIT, LIMIT_FACTOR, MOST_FACTOR = 10, 12, 2
 IDLE_SECONDS, IDLE_SHARE = 3, 0.02
 MOST_BYTES = 3 << 30
 

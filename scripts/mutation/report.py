@@ -26,6 +26,8 @@ def read_arguments():
 
 
 def state_of(verdict, mutant, arguments):
+    if verdict is None:
+        return "equivalent, by its argument: not run" if mutant.key in arguments else "ALIVE: not run to the end"
     if not verdict.alive:
         return f"killed: {verdict.how}"
     if mutant.key in arguments:
@@ -43,8 +45,8 @@ def summary(mutants, verdicts, arguments):
     """(kind, mutants, killed, equivalent, alive) for each kind, then for all."""
     counts = collections.defaultdict(lambda: [0, 0, 0, 0])
     for mutant in mutants:
-        verdict = verdicts[mutant.key]
-        column = 1 if not verdict.alive else 2 if mutant.key in arguments else 3
+        verdict = verdicts.get(mutant.key)
+        column = 1 if verdict and not verdict.alive else 2 if mutant.key in arguments else 3
         for kind in (mutant.kind, "all"):
             counts[kind][0] += 1
             counts[kind][column] += 1
@@ -62,10 +64,11 @@ def write(mutants, verdicts, arguments, how_it_ran):
     head = [how_it_ran, "", *summary_lines(mutants, verdicts, arguments)]
     rows = ["", "| # | kind | where | source | becomes | verdict | by the test | under |", "|---:|---|---|---|---|---|---|---|"]
     for mutant in mutants:
-        verdict = verdicts[mutant.key]
+        verdict = verdicts.get(mutant.key)
+        by, under = (verdict.killed_by, verdict.configuration) if verdict else ("", "")
         where = f"{mutant.file}:{mutant.line}" + (f", {mutant.function}" if mutant.function else "")
         rows.append(f"| {mutant.number} | {mutant.kind} | {where} | {code(mutant.source)} | {code(mutant.change)} | "
-                    f"{cell(state_of(verdict, mutant, arguments))} | {cell(verdict.killed_by)} | {verdict.configuration} |")  # fmt: skip
+                    f"{cell(state_of(verdict, mutant, arguments))} | {cell(by)} | {under} |")  # fmt: skip
     TABLE.write_text(_HEAD + "\n".join(head + rows) + "\n")
     before, begin, rest = PAGE.read_text().partition(BEGIN)
     _, end, after = rest.partition(END)
