@@ -10,9 +10,9 @@ BatchNormParts& parts_of(Operations& ops) {
   BatchNormParts* const parts = ops.batch_norm_parts();
   if (parts == nullptr)
     throw std::invalid_argument(
-        "--sync-batch-norm: the operations of this program (" + operations_name() +
-        ") have batch norm over one rank's batch alone: their kernels take the statistics within "
-        "convolutions; leave it out, or train with the emulated program");
+        "--sync-batch-norm: the operations of this program have batch norm over one rank's batch "
+        "alone: their kernels take the statistics within convolutions; leave it out, or train with "
+        "the emulated program");
   return *parts;
 }
 
