@@ -164,7 +164,7 @@ def measurements():
     require("out of order" in output and not any(row["rung"] == "T2" for row in rows), output)
     pathlib.Path("fail").unlink()
     pathlib.Path("slow").touch()
-    slow = ladder_table.ladder().run_rung(pathlib.Path("01_baseline_emulated").resolve(), [], 3, os.environ, 1)
+    slow = ladder_table.ladder().run_rung([pathlib.Path("01_baseline_emulated").resolve()], [], 3, os.environ, 1)
     require(slow is None, slow)
     pathlib.Path("slow").unlink()
     measure("--rungs", "T2,T3", "--seconds", "1")
