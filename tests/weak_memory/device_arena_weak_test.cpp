@@ -43,6 +43,19 @@ TEST_CASE("weak: a thread that waits for a slot sleeps", "[device_arena]") {
   });
 }
 
+TEST_CASE("weak: a wait for a slot ends when it is asked to stop", "[device_arena]") {
+  explore([] {
+    penstock::detail::DeviceArenaCore arena(
+        1, 64);  // DeviceArena::acquire itself takes no stop token.
+    const auto writer = arena.resolve_writer(nullptr, "acquire");
+    std::stop_source stop;
+    expect(arena.acquire(writer, stop.get_token()).has_value(), "the slot");
+    std::thread waiter([&] { expect(!arena.acquire(writer, stop.get_token()), "no slot"); });
+    stop.request_stop();
+    waiter.join();
+  });
+}
+
 TEST_CASE("weak: when every slot is lost, whoever waits for one is told", "[device_arena]") {
   explore([] {
     penstock::test::weak::fail_no_calls();

@@ -97,6 +97,7 @@ class ConditionVariable {
  private:
   bool wait(std::unique_lock<Mutex>& lock, bool timed) {
     Execution& execution = *Execution::current();
+    execution.step();  // Between what the thread has checked and its wait.
     waiting_.push_back(execution.self());
     lock.unlock();
     const bool woken = execution.block(timed);
