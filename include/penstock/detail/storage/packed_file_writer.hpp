@@ -37,7 +37,7 @@ inline void synchronise_folder_of(const std::filesystem::path& path) {
 /// destructor throw std::system_error.
 class PartialPack {
  public:
-  explicit PartialPack(const std::filesystem::path& path) {
+  explicit PartialPack(const std::filesystem::path& path) : PartialPack() {
     do {
       close();
       descriptor_ = ::open(path.c_str(),
@@ -85,6 +85,7 @@ class PartialPack {
   }
 
  private:
+  PartialPack() = default;  // Once it is made, the destructor closes what an error leaves open.
   void close() {
     if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
   }

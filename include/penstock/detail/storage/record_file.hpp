@@ -16,8 +16,8 @@ namespace detail {
 struct RecordPart {
   /// Throws StoreError unless the file is a whole number of records.
   RecordPart(const std::filesystem::path& name, std::uint64_t first_record,
-             std::size_t record_bytes)
-      : path(name), first(first_record), file(open(name)), bytes(file.size()) {
+             std::size_t record_bytes) try
+      : path(name), first(first_record), file(name), bytes(file.size()) {
     const std::uint64_t rest = bytes % record_bytes;
     const std::string sizes =
         std::to_string(bytes) + " bytes, in records of " + std::to_string(record_bytes) + " bytes";
@@ -25,12 +25,8 @@ struct RecordPart {
     if (rest != 0)
       throw StoreError("RecordFile", path,
                        sizes + ": " + std::to_string(rest) + " bytes are left over");
-  }
-
-  static ReadOnlyFile open(const std::filesystem::path& path) try {
-    return ReadOnlyFile(path);
   } catch (const std::system_error& error) {
-    throw StoreError("RecordFile", path, error.what());
+    throw StoreError("RecordFile", name, error.what());
   }
 
   /// Of record `index` of the RecordFile.

@@ -26,14 +26,11 @@ namespace detail {
 
 /// One of the files of a TarShards.
 struct TarShard {
-  TarShard(std::filesystem::path name, std::uint64_t first_sample)
-      : path(std::move(name)), first(first_sample), file(open(path)), bytes(file.size()) {}
-
-  static ReadOnlyFile open(const std::filesystem::path& path) try {
-    return ReadOnlyFile(path);
+  TarShard(const std::filesystem::path& name, std::uint64_t first_sample) try
+      : path(name), first(first_sample), file(name), bytes(file.size()) {
   } catch (const std::system_error& error) {
     const bool too_many = error.code().value() == EMFILE;
-    throw StoreError("TarShards", path,
+    throw StoreError("TarShards", name,
                      std::string(error.what()) +
                          (too_many ? ". All shards stay open: raise the limit (ulimit -n)" : ""));
   }
@@ -206,9 +203,8 @@ PENSTOCK_INLINE TarShards::TarShards(std::vector<std::filesystem::path> shards,
   if (shards.empty()) throw std::invalid_argument("TarShards: the list of files is empty");
   auto set = std::make_shared<detail::TarSet>();
   set->shards.reserve(shards.size());
-  for (std::filesystem::path& path : shards)
-    set->shards.emplace_back(std::move(path), set->samples.size())
-        .list(options.use_indexes, set->samples);
+  for (const std::filesystem::path& path : shards)
+    set->shards.emplace_back(path, set->samples.size()).list(options.use_indexes, set->samples);
   set->samples.shrink_to_fit();
   set_ = std::move(set);
 }
