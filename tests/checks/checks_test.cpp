@@ -300,6 +300,37 @@ TEST_CASE("what is wrong with a ragged field is told", "[checks][ragged]") {
                Mentions("left row 2 of field tokens unwritten"));
 }
 
+TEST_CASE("a row that is skipped need not be written, and one that is left out beside it is told",
+          "[checks][ragged]") {
+  struct Both {
+    Tensor<double, 2> values;  // sample x 2
+    Ragged<std::int32_t> tokens;
+  };
+  // Rows 1 and 2 are skipped. These are left out, of one of the fields:
+  const std::int64_t no_values = GENERATE(-1, 0, 3),
+                     no_tokens = no_values < 0 ? GENERATE(-1, 0, 3) : -1;
+  const auto source = penstock::per_sample([=](const penstock::Sample& sample, Both& batch) {
+    if (sample.row == 1 || sample.row == 2) throw std::runtime_error("bad");
+    if (sample.row != no_values) batch.values(sample.row, 0) = batch.values(sample.row, 1) = 1;
+    if (sample.row != no_tokens) batch.tokens.assign(sample.row, std::vector<std::int32_t>{1, 2});
+  });
+  const auto both =
+      Layout<Both>{kRows}.field(&Both::values, {2}).field(&Both::tokens, penstock::Capacity{40});
+  Prefetcher<Both> prefetcher(both, Sampler{{.samples = kRows, .batch_size = kRows}}, source,
+                              {.workers = 1, .on_failure = penstock::FailurePolicy::skip()});
+  const TestStream stream;
+  const auto batch = prefetcher.next(stream);  // A batch with such a finding is skipped.
+  const auto failures = prefetcher.failures();
+  if (no_values >= 0)
+    CHECK_THAT(failures.back().what,
+               Mentions("left row " + std::to_string(no_values) + " of field values unwritten"));
+  else if (no_tokens >= 0)
+    CHECK_THAT(failures.back().what,
+               Mentions("did not assign row " + std::to_string(no_tokens) + " of field tokens"));
+  else
+    CHECK((failures.size() == 2 && batch && batch->values.extent(0) == 2));
+}
+
 /// What next() says of a batch of `samples` samples that `fill`, queued on the source's stream,
 /// makes in a device slot.
 template <class Batch, class Fill>
