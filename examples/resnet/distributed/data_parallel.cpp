@@ -12,7 +12,7 @@ constexpr std::int64_t metrics_floats = sizeof(Metrics) / sizeof(float);
 
 std::string text_of(const Facts& facts) {
   std::string text;
-  for (const auto& [name, value] : facts) text += name + '\n' + value + '\n';
+  for (const auto& [name, value] : facts) (((text += name) += '\n') += value) += '\n';
   return text;
 }
 
@@ -64,11 +64,14 @@ void DataParallel::agree(Facts facts) {
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all.front()) continue;
     const Facts other = parse_facts(all[rank]);
-    for (const auto& [name, value] : first)
-      if (value_in(other, name) != value)
-        throw std::invalid_argument("rank " + std::to_string(rank) + " has another " + name +
-                                    " than rank 0: " + value_in(other, name) + ", not " + value +
-                                    "; all ranks need the same program, options and data");
+    for (const auto& [name, value] : first) {
+      const std::string its = value_in(other, name);
+      if (its == value) continue;
+      std::ostringstream why;
+      why << "rank " << rank << " has another " << name << " than rank 0: " << its << ", not "
+          << value << "; all ranks need the same program, options and data";
+      throw std::invalid_argument(why.str());
+    }
     throw std::invalid_argument("rank " + std::to_string(rank) +
                                 " is of another program than rank 0");
   }
