@@ -49,7 +49,8 @@ class TarShards {
   /// damaged, for one without samples and for a sample that has two members with one extension. An
   /// index is an error, and named, if it is older than its shard, or does not fit it. Throws
   /// std::invalid_argument for no files.
-  explicit TarShards(std::vector<std::filesystem::path> shards, TarShardsOptions options = {});
+  explicit TarShards(const std::vector<std::filesystem::path>& shards,
+                     TarShardsOptions options = {});
 
   /// Number of samples.
   std::uint64_t size() const noexcept;

@@ -198,7 +198,7 @@ struct TarShards::Place {
   std::uint64_t index;
 };
 
-PENSTOCK_INLINE TarShards::TarShards(std::vector<std::filesystem::path> shards,
+PENSTOCK_INLINE TarShards::TarShards(const std::vector<std::filesystem::path>& shards,
                                      TarShardsOptions options) {
   if (shards.empty()) throw std::invalid_argument("TarShards: the list of files is empty");
   auto set = std::make_shared<detail::TarSet>();
