@@ -65,8 +65,8 @@ ImageStore open_images(const fs::path& path, Split split, std::int32_t classes) 
       return ImageStore(penstock::FileFolder(path / part), classes);
     if (const fs::path pack = path / (part + ".pack"); fs::exists(pack))
       return ImageStore(penstock::PackedFile(pack), classes);
-    if (auto shards = shards_in(path, part + "-"); !shards.empty())
-      return ImageStore(penstock::TarShards(std::move(shards)), classes);
+    if (const auto shards = shards_in(path, part + "-"); !shards.empty())
+      return ImageStore(penstock::TarShards(shards), classes);
   }
   if (split == Split::validation)
     throw std::invalid_argument(
