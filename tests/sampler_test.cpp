@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <penstock/detail/mix.hpp>
 #include <penstock/sampler.hpp>
 #include <set>
 #include <stdexcept>
