@@ -54,7 +54,10 @@ struct PrefetcherOptions {
   std::size_t max_host_bytes = 0;  ///< of pinned memory; 0: half of what this process may use
   unsigned host_flags = cudaHostAllocPortable;  ///< flags passed to cudaHostAlloc
   int numa_node = -1;                           ///< NUMA node of the pinned memory; -1: any
-  int copy_priority = 0;  ///< priority of the copy stream; lower is more urgent
+  /// Priority of the copy stream, and of the workers' streams of an on_device source. Lower is more
+  /// urgent; CUDA clamps it to the device's range. For transforms and sources that launch kernels:
+  /// urgent ones do not wait for the consumer's.
+  int copy_priority = 0;
   /// Measures with timed events how long a copy takes, what it waits for, and how long the
   /// consumer's stream has no work: stats() returns the times. Costs five more event records for
   /// each batch, and reading events that were reached: see docs/stats.md.

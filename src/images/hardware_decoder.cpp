@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <limits>
+#include <penstock/markers.hpp>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -20,6 +22,26 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kAlignment = 256;
+
+/// The engines need a few short kernels for each batch, which must not wait for those of the
+/// consumer. CUDA clamps it.
+constexpr int kMostUrgent = std::numeric_limits<int>::min();
+
+struct MakeLane {
+  static constexpr const char* message = "make lane";
+};
+struct ReadHeaders {
+  static constexpr const char* message = "read headers";
+};
+struct WaitForLane {
+  static constexpr const char* message = "wait for lane";
+};
+struct StageFiles {
+  static constexpr const char* message = "stage files";
+};
+struct DecodeByEngine {
+  static constexpr const char* message = "decode by engine";
+};
 
 constexpr std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -44,7 +66,7 @@ struct FreePinned {
 /// What one chunk needs. Both memories begin with the geometry of the chunk's rows and the rooms of
 /// the images that the CPU decodes; then come pixels on the device, and files in staging.
 struct Lane {
-  Stream stream;
+  Stream stream{kMostUrgent};
   Event ready;                                                 ///< decoded, on `stream`
   Event free{cudaEventDisableTiming | cudaEventBlockingSync};  ///< the kernel has read it
   std::unique_ptr<std::byte, FreeDevice> device;
@@ -167,6 +189,7 @@ class HardwareDecoder::Core {
 };
 
 Lane HardwareDecoder::Core::make_lane(const MakeEngine& make) {
+  const ScopedRange range(MakeLane{}, lanes_.size());
   Lane lane;
   if (why_not_.empty() && make) lane.engine = make(options_.engine, why_not_);
   if (lane.engine == nullptr && why_not_.empty()) why_not_ = "no engine is asked for";
@@ -214,6 +237,7 @@ void HardwareDecoder::Core::begin(std::span<const JpegItem> items, ImageSize out
                                 " x " + std::to_string(output.width) + " pixels needs " +
                                 std::to_string(room_) +
                                 " bytes: raise device_bytes and staging_bytes");
+  const ScopedRange range(ReadHeaders{}, items.size());
   rows_.resize(items.size());
   if (results_.size() < items.size()) results_.resize(items.size());
   next_row_ = next_returned_ = 0;
@@ -315,6 +339,7 @@ HardwareDecoder::Core::Range HardwareDecoder::Core::next_fitting() const {
 
 /// Gives each image of the chunk its place, and copies the engine's files to staging.
 void HardwareDecoder::Core::lay_out(const Range& range) {
+  const ScopedRange staging(StageFiles{}, range.last - range.first);
   first_ = range.first;
   geometry_ = reinterpret_cast<ImageGeometry*>(lane_->staging.get());
   images_.clear();
@@ -349,7 +374,10 @@ bool HardwareDecoder::Core::next(Chunk& chunk, cudaStream_t stream, const std::s
   const CaptureModeGuard guard;
   lane_ = &lanes_[turn_];
   turn_ = (turn_ + 1) % lanes_.size();
-  lane_->free.synchronize();
+  {
+    const ScopedRange wait(WaitForLane{}, turn_);
+    lane_->free.synchronize();
+  }
   lay_out(range);
   const std::size_t rows = range.last - range.first;
   try {
@@ -406,6 +434,7 @@ void HardwareDecoder::Core::decode(const std::stop_token& stop) {
 
 /// If the engine gives a batch back, each half is tried: the images that it cannot decode remain.
 void HardwareDecoder::Core::decode_by_engine(std::size_t first, std::size_t number) {
+  const ScopedRange range(DecodeByEngine{}, number);
   if (lane_->engine->decode(std::span(images_).subspan(first, number), lane_->stream.get())) {
     for (std::size_t i = first; i < first + number; ++i) {
       results_[image_rows_[i]].by = DecodedBy::hardware;

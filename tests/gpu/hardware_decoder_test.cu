@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <penstock/images/crop.hpp>
+#include <penstock/trace/session.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -122,13 +124,37 @@ TEST_CASE("nvJPEG: damage within an image leaves the others as they are", "[imag
     if (row != 6) CHECK(difference(good, changed, row).largest == 0);
 }
 
+/// Calls of CUDA that allocate memory, by name.
+std::vector<std::string> allocating_calls(const trace::Timeline& timeline) {
+  std::vector<std::string> found;
+  for (const trace::Event& event : timeline.events) {
+    if (event.kind != trace::Kind::call) continue;
+    const std::string name(timeline.name(event));
+    for (const char* part : {"Malloc", "MemAlloc", "HostAlloc", "HostRegister", "MemCreate"})
+      if (name.find(part) != std::string::npos) found.push_back(name);
+  }
+  return found;
+}
+
 TEST_CASE("nvJPEG allocates nothing after warm-up", "[images][nvjpeg]") {
   const auto files = smooth_files(64);
+  std::vector<JpegItem> items;
+  for (const Bytes& file : files) items.push_back({file, items.size()});
+  const TestStream stream;
+  const DeviceMemory<std::uint8_t> out(items.size() * kValues);
   HardwareDecoder decoder(gpu_options());
-  for (int i = 0; i < 4; ++i) decoded(decoder, files);  // each lane twice
+  const auto decode = [&](std::size_t rows) {
+    decoder.decode(std::span(items).first(rows), RandomResizedCrop{.output = kOutput},
+                   OutputFormat{.size = kOutput}, out.data(), stream);
+  };
+  for (int i = 0; i < 4; ++i) decode(64);  // each lane twice
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
   const EngineMemoryStats before = nvjpeg_memory();
-  CHECK(before.device_allocations > 0);
-  for (int i = 0; i < 20; ++i) decoded(decoder, {files.begin(), files.end() - i % 4});
+  trace::Session session;
+  for (std::size_t i = 0; i < 20; ++i) decode(64 - i % 4);
+  const trace::Timeline timeline = session.stop();
+  REQUIRE(!timeline.events.empty());
+  CHECK(allocating_calls(timeline) == std::vector<std::string>{});
   const EngineMemoryStats after = nvjpeg_memory();
   CHECK(after.device_allocations == before.device_allocations);
   CHECK(after.pinned_allocations == before.pinned_allocations);

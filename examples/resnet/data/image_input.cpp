@@ -2,6 +2,9 @@
 
 #include "image_input.hpp"
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <penstock/images/resize_batch.hpp>
 #include <penstock/pinned_pool.hpp>
@@ -117,6 +120,19 @@ class DecodeBatch {
   std::vector<images::JpegItem> items_;
 };
 
+/// Memory for a batch of images as ImageNet has them: more of page-locked memory than that delays
+/// the first batch. A batch of larger ones is decoded in parts.
+images::HardwareOptions fit(images::HardwareOptions options, const InputFormat& input) {
+  constexpr double kFile = 128 << 10, kPixels = 640 << 10;
+  const auto n = static_cast<double>(std::max<std::int64_t>(input.extents.n, 16));
+  const double crop = 256 + 2.0 * 3 * static_cast<double>(input.extents.h * input.extents.w);
+  const double by_cpu = n * options.cpu_share, by_engine = n - by_cpu;
+  options.engine.batch = static_cast<int>(std::min(n, 256.0));
+  options.device_bytes = static_cast<std::size_t>(by_engine * kPixels + (by_cpu + 1) * crop);
+  options.staging_bytes = static_cast<std::size_t>(by_engine * kFile + (by_cpu + 1) * crop);
+  return options;
+}
+
 }  // namespace
 
 penstock::Layout<DecodedImages> decoded_layout(std::int64_t batch_size, std::int32_t size) {
@@ -156,9 +172,10 @@ penstock::AnySource<Packed> decode_by_engines(const ImageStore& store,
                                               const Augmentation& augmentation,
                                               const InputFormat& input,
                                               const images::HardwareOptions& options) {
-  return penstock::on_device(penstock::per_worker([&store, augmentation, input, options] {
-    return DecodeBatch(store, augmentation, input, options);
-  }));
+  return penstock::on_device(
+      penstock::per_worker([&store, augmentation, input, fitted = fit(options, input)] {
+        return DecodeBatch(store, augmentation, input, fitted);
+      }));
 }
 
 }  // namespace resnet

@@ -9,6 +9,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <limits>
 #include <penstock/device_transform.hpp>
 #include <penstock/images/decoded_images.hpp>
 #include <penstock/images/hardware_decoder.hpp>
@@ -21,6 +22,10 @@
 namespace resnet {
 
 using penstock::images::DecodedImages;
+
+/// PrefetcherOptions::copy_priority: what makes a batch of images does not wait for the training
+/// step's kernels.
+inline constexpr int kUrgent = std::numeric_limits<int>::min();
 
 /// What the workers write: decoded crops, with room for most of them at twice the output's size.
 penstock::Layout<DecodedImages> decoded_layout(std::int64_t batch_size, std::int32_t size);

@@ -71,6 +71,7 @@ std::unique_ptr<PackedBatches> packed_batches(const TrainingData& data, const In
     prefetch.on_failure = augmentation.random ? penstock::FailurePolicy::replace(options.broken)
                                               : penstock::FailurePolicy::skip(options.broken);
   prefetch.read_ahead = penstock::read_ahead(data.images(), 4);
+  prefetch.copy_priority = kUrgent;
   return std::make_unique<Prefetched<DecodedImages>>(
       decoded_layout(input.extents.n, augmentation.size), sampler,
       decode_on_workers(data.images(), augmentation), pack_on_device(input), prefetch);

@@ -25,6 +25,7 @@ void train(Run& run) {
       {.workers = run.options().workers,
        .epochs = run.epochs(),
        .read_ahead = penstock::read_ahead(run.data().images(), 4),
+       .copy_priority = resnet::kUrgent,
        .device_times = run.options().watch});
   train_packed(run, prefetcher);
 }

@@ -26,6 +26,7 @@ void train(Run& run) {
       {.workers = run.options().workers,
        .epochs = run.epochs(),
        .read_ahead = penstock::read_ahead(run.data().images(), 4),
+       .copy_priority = resnet::kUrgent,
        .device_times = run.options().watch});
   train_packed(run, prefetcher);
   std::printf("decoded by the engines: %llu, by the CPU: %llu\n",

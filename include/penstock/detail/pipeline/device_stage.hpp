@@ -37,7 +37,8 @@ class DeviceStage {
         arena_(transform_.make_slots(options.device_depth)),
         watch_(options.host_depth + options.device_depth, options.device_times) {
     if (kind == SourceKind::device)
-      targets_.emplace(layout_, arena_, static_cast<std::size_t>(options.workers));
+      targets_.emplace(layout_, arena_, static_cast<std::size_t>(options.workers),
+                       options.copy_priority);
     slots_.reserve(options.device_depth);
     for (std::size_t i = 0; i < options.device_depth; ++i)
       slots_.emplace_back(transform_.slot_layout(), i);

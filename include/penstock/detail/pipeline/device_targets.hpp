@@ -36,10 +36,10 @@ struct WrittenSlot {
 
 class DeviceTargets {
  public:
-  /// On the current device.
-  DeviceTargets(const BlockLayout& layout, DeviceArena& arena, std::size_t workers)
+  /// On the current device. `priority`: of the streams.
+  DeviceTargets(const BlockLayout& layout, DeviceArena& arena, std::size_t workers, int priority)
       : arena_(arena) {
-    for (std::size_t i = 0; i < workers; ++i) streams_.emplace_back();
+    for (std::size_t i = 0; i < workers; ++i) streams_.emplace_back(priority);
     slots_.reserve(arena.slots());
     for (std::size_t i = 0; i < arena.slots(); ++i) slots_.emplace_back(layout);
   }
@@ -57,6 +57,8 @@ class DeviceTargets {
 
  private:
   struct NamedStream {
+    explicit NamedStream(int priority) : stream(priority) {}
+
     Stream stream;
     markers::StreamName name{stream.get(), "penstock source"};
   };
