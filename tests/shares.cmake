@@ -13,15 +13,15 @@
 # Each line: a share, and tests, by a regular expression. The first line that fits counts. They become
 # the labels full and share_<n>; .ci/run runs share n on weekday n, 0 being Sunday (UTC).
 #
-#   0  AddressSanitizer: the examples but for inference     1  inference
-#   2  ThreadSanitizer: the examples but for inference      3  inference
-#   4  the ResNet examples
+#   0  AddressSanitizer: the examples but for inference     1  inference, penstock::images
+#   2  ThreadSanitizer: the examples but for inference      3  inference, penstock::images
+#   4  the ResNet examples, ranks as processes
 #   5  whatever no test needs is compiled too; packages, long runs, a browser
 #   6  further seeds and schedules everywhere; the rest under the sanitizers
 
 set(penstock_shares_plain
     "4 ^examples\\.resnet\\.(agreement|training|vectors)$"
-    "4 ^examples\\.resnet\\."
+    "4 ^examples\\.(resnet|ranks)\\."
     "5 ^package\\."
     "5 ^headers\\..*\\+\\+$"
     "5 ^penstock_(trace_page|soak|resume_test|verdict_grid|shared_test)$"
@@ -34,6 +34,7 @@ set(penstock_shares_plain
 
 set(penstock_shares_address
     "1 ^examples\\.resnet\\.(infer|prepare|agreement)"
+    "1 ^penstock_images_"
     "0 ^examples\\."
     "0 ^penstock_trace\\.(example|interrupt|minimal)$"
     "6 ^penstock_(soak|resume_test|verdict_grid|shared_test|trace)"
@@ -47,12 +48,12 @@ set(penstock_shares_address
 
 set(penstock_shares_thread
     "3 ^examples\\.resnet\\.(infer|prepare|agreement)"
+    "3 ^penstock_images_"
     "2 ^examples\\."
     "2 ^penstock_trace\\.(example|interrupt|minimal)$"
     "6 ^penstock_(soak|resume_test|verdict_grid|shared_test|trace)"
     "6 ^penstock_(load|clock|disk|device_soak_emulated)\\."
     "6 ^ending\\.(fork_checks|waits)"
-    "6 ^penstock_images_(tests|device_tests\\.lazy)$"
     "6 ^(penstock_)?pack"
     "6 ^fuzz\\."
     "6 ^penstock_fault_tests\\.lazy$"
