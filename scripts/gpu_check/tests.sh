@@ -4,7 +4,7 @@
 # Steps of scripts/gpu-check, which sources this: tests, and benchmarks of the primitives.
 
 gpu_tests() {
-  limited 400 ctest --test-dir "$build" --label-regex gpu --output-on-failure --no-tests=error \
+  limited 400 ctest --test-dir "$build" --label-regex '^gpu$' --output-on-failure --no-tests=error \
     --timeout 380 --output-junit "$folder/tests.xml"
 }
 

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks as processes that meet, work, and are lost. Use: communicator_test.py RANK_PROGRAM CASE"""
+"""Ranks as processes that meet, work, and are lost. Use: communicator_test.py RANK_PROGRAM CASE [--nccl]
+
+With --nccl the program is over NCCL, with two ranks, each on a GPU of its own. NCCL sees neither that ranks make
+different calls, nor on which rank a stream hangs; where all wait, nobody is named."""
 import contextlib
 import os
 import random
@@ -12,11 +15,13 @@ import sys
 import threading
 import time
 
+from ranks import NONE, gpus_or_skip
+
 PROGRAM = sys.argv[1]
 LONG = 60  # seconds that nothing here takes
-NONE = {name: value for name, value in os.environ.items()
-        if not name.startswith(("SLURM_", "OMPI_", "PMI", "TORCHELASTIC_", "MASTER_")) and "RANK" not in name
-        and name not in ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "JOB_COMPLETION_INDEX")}  # fmt: skip
+NCCL = sys.argv[3:] == ["--nccl"]
+MOST = 2 if NCCL else 4  # ranks of a job
+SHORT = 5 if NCCL else 2  # seconds to wait for a rank that does not come on; NCCL's start takes some
 
 
 def free_ports():
@@ -62,7 +67,7 @@ def job(size, *arguments, port=None):
 
 
 def sums():
-    for size in 2, 4:
+    for size in sorted({2, MOST}):
         for rank in job(size, "sums", LONG):
             rank.ends(0, "done")
 
@@ -190,6 +195,7 @@ def launchers():
 
 def lost(size, timeout, fault, who, others, *parts, first=3):
     """All others end with the name of the lost rank, in time. The lost one ends as `first` says."""
+    size, who = min(size, MOST), min(who, MOST - 1)
     ranks = job(size, "steps", timeout, fault, who)
     for number, rank in enumerate(ranks):
         if number != who:
@@ -208,25 +214,26 @@ def killed():
 def rank_0():
     lost(4, LONG, "killed", 0, 3, "it was killed, or it crashed", first=-signal.SIGKILL)
     lost(4, LONG, "throws", 0, 3, "failed: the data set is gone", first=1)
-    lost(3, 2, "hangs", 0, 3, "has not gone on for 2 s", first=1)
+    lost(3, SHORT, "hangs", 0, 3, f"has not gone on for {SHORT} s", first=1)
 
 
 def stopped():
-    size, who = 3, 1
-    ranks = job(size, "steps", 2, "stopped", who)
-    for number in 0, 2:
-        ranks[number].ends(3, "lost 1: rank 1 of 3", "has not been heard of for 2 s")
+    size, who = min(3, MOST), 1
+    ranks = job(size, "steps", SHORT, "stopped", who)
+    for number, rank in enumerate(ranks):
+        if number != who:
+            rank.ends(3, f"lost 1: rank 1 of {size}", f"has not been heard of for {SHORT} s")
     ranks[who].process.send_signal(signal.SIGCONT)
     ranks[who].ends(3, "lost 1")
 
 
 def suspended():
     """The time in which the whole job is stopped does not count."""
-    ranks = job(3, "slow", 2)
-    time.sleep(1)
+    ranks = job(min(3, MOST), "slow", SHORT)
+    time.sleep(SHORT / 2)
     for rank in ranks:
         rank.process.send_signal(signal.SIGSTOP)
-    time.sleep(4)
+    time.sleep(2 * SHORT)
     for rank in ranks:
         assert rank.process.poll() is None, rank.end()
         rank.process.send_signal(signal.SIGCONT)
@@ -236,34 +243,40 @@ def suspended():
 
 def hangs():
     """A rank that hangs is named, and ended too."""
-    text = lost(3, 2, "hangs", 1, 3, "has not gone on for 2 s: it is at step 4", first=1)
-    assert "rank 1 ends, in the middle of a call: rank 1 of 3" in text, text
-    lost(2, 2, "stream_hangs", 1, 3, "has not gone on for 2 s", first=1)
-    for rank in job(2, "steps", 2, "stream_hangs", -2):
-        rank.ends(1, "all ranks have waited for each other for 2 s, at step 4")
-    lost(3, 2, "gather_hangs", 2, 3, "has not gone on for 2 s: it is at step 6", first=1)
+    waited = f"has not gone on for {SHORT} s"
+    text = lost(3, SHORT, "hangs", 1, 3, f"{waited}: it is at step 4", first=1)
+    assert f"rank 1 ends, in the middle of a call: rank 1 of {min(3, MOST)}" in text, text
+    if not NCCL:
+        lost(2, SHORT, "stream_hangs", 1, 3, waited, first=1)
+    for rank in job(2, "steps", SHORT, "stream_hangs", -2):
+        rank.ends(1, f"all ranks have waited for each other for {SHORT} s, at step 4")
+    lost(3, SHORT, "gather_hangs", 2, 3, f"{waited}: it is at step 6", first=1)
 
 
 def throws():
     lost(4, LONG, "throws", 3, 3, "failed: the data set is gone", first=1)
     # One that nobody catches where the communicator is.
-    ranks = job(3, "unwinds", LONG, "throws", 1)
+    ranks = job(min(3, MOST), "unwinds", LONG, "throws", 1)
     ranks[1].ends(1, "failed: the data set is gone")
-    for number in 0, 2:
-        ranks[number].ends(3, "lost 1: rank 1 failed: an exception ended it")
-    lost(3, LONG, "other_call", 2, 3, "another call than rank 0: broadcast of 4 bytes")
+    for rank in [ranks[0], *ranks[2:]]:
+        rank.ends(3, "lost 1: rank 1 failed: an exception ended it")
+    if not NCCL:
+        lost(3, LONG, "other_call", 2, 3, "another call than rank 0: broadcast of 4 bytes")
 
 
 def leaves():
-    for rank in job(3, "late", LONG):
+    for rank in job(min(3, MOST), "late", LONG):
         rank.ends(0, "done")
-    ranks = job(3, "steps", LONG, "leaves", 1)
+    # NCCL does not see that a rank has gone, which the watch tells after the time-out.
+    ranks = job(min(3, MOST), "steps", SHORT if NCCL else LONG, "leaves", 1)
     ranks[1].ends(0, "done")
-    for number in 0, 2:
-        ranks[number].ends(3, "lost 1: rank 1 ")
+    for rank in [ranks[0], *ranks[2:]]:
+        rank.ends(3, "lost 1: rank 1 ")
 
 
 CASES = (sums, missing, strangers, two_jobs, launchers, killed, rank_0, stopped, suspended, hangs, throws, leaves)
+if NCCL:
+    gpus_or_skip(MOST)
 begin = time.monotonic()
 {case.__name__: case for case in CASES}[sys.argv[2]]()
 print(f"{sys.argv[2]}: {time.monotonic() - begin:.1f} s")

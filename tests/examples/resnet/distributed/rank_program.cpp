@@ -13,7 +13,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
-#include <penstock/launch.hpp>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -141,7 +140,10 @@ void come_over(const std::string& fault, cudaStream_t stream) {
   if (fault == "exits") std::_Exit(0);
   if (fault == "throws") throw std::runtime_error("the data set is gone");
   if (fault == "hangs") hang();
-  if (fault == "stream_hangs") penstock::for_each(stream, 1, [](std::int64_t) { hang(); });
+  if (fault == "stream_hangs")
+    check(cudaLaunchHostFunc(
+              stream, [](void*) { hang(); }, nullptr),
+          "cudaLaunchHostFunc");
 }
 
 constexpr int kAll = -2;

@@ -2,10 +2,12 @@
 """What tests of several ranks share: processes of one job, on this machine."""
 
 import contextlib
+import ctypes
 import os
 import resource
 import socket
 import subprocess
+import sys
 
 LONG = 120  # seconds that nothing here takes
 NONE = {name: value for name, value in os.environ.items()
@@ -26,6 +28,20 @@ def free_ports():
                 return first
             except OSError:
                 continue
+
+
+def gpus_or_skip(wanted):
+    """Ends the program with status 77, a skipped test, where CUDA shows it fewer GPUs than that."""
+    count = ctypes.c_int(0)
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+        cuda.cuInit(0)
+        cuda.cuDeviceGetCount(ctypes.byref(count))
+    except OSError as error:
+        print(error)
+    if count.value < wanted:
+        print(f"skipped: it needs {wanted} GPUs, one for each rank, and here are {count.value}")
+        sys.exit(77)
 
 
 class Job:
