@@ -7,7 +7,7 @@ distributed_targets="make_cifar10 13_distributed penstock-trace"
 
 distributed() {
   local result=0
-  has_resnet && make_data || return
+  has_resnet 13_distributed && make_data || return
   if [[ -z $dry_run ]]; then gpus_tests || result=1; fi
   limited 500 python3 scripts/gpu_check/distributed_measure.py --programs "$build/examples/resnet/train" --data "$data" \
     --plans "$build" --trace "$build/src/trace/penstock-trace" --out "$folder" --seconds "$(($(time_left) - 10))" \

@@ -13,7 +13,7 @@ make_jpegs() {
 
 # Files of 500 x 375; and smaller ones, as FFCV's users make them, in a packed file.
 images() {
-  has_resnet || return
+  has_resnet 15_images || return
   make_jpegs jpegs "$(scaled 20000 64)" "$(scaled 500 100)" "$(scaled 375 75)" &&
     make_jpegs small-jpegs "$(scaled 20000 64)" "$(scaled 341 68)" "$(scaled 256 51)" || return
   if [[ ! -f $build/small-jpegs/train.pack ]]; then

@@ -14,8 +14,9 @@ train_ladder() {
     --out "$folder" "$@" --data "$data"
 }
 
+# has_resnet [RUNG]: one that the step has built
 has_resnet() {
-  if [[ -x $build/examples/resnet/train/05_readback$suffix ]]; then return; fi
+  if [[ -x $build/examples/resnet/train/${1:-05_readback}$suffix ]]; then return; fi
   echo "the ResNet was not built: no cuDNN, or no headers of its front end"
   return 1
 }

@@ -14,17 +14,12 @@ std::unique_ptr<JpegEngine> make_nvjpeg_engine(const EngineOptions&, std::string
   return nullptr;
 }
 
-EngineMemoryStats nvjpeg_memory() {
-  return {};
-}
-
 }  // namespace penstock::images
 
 #else
 
 #include <nvjpeg.h>
 
-#include <algorithm>
 #include <map>
 #include <mutex>
 #include <penstock/cuda.hpp>
@@ -33,7 +28,6 @@ EngineMemoryStats nvjpeg_memory() {
 #include <utility>
 #include <vector>
 
-#include "engine_memory.hpp"
 #include "nvjpeg_library.hpp"
 
 namespace penstock::images {
@@ -59,105 +53,113 @@ void check_nvjpeg(nvjpegStatus_t status, const char* call) {
                              " (nvjpegStatus_t)");
 }
 
-/// A nvjpegHandle_t of one device and what it allocates. Its engines share it; nvJPEG says that any
-/// thread may use one.
+/// A decoder of a nvjpegHandle_t: it keeps two images in flight on each of the GPU's engines, and
+/// is busy until its batch is done. One for all threads is enough to keep the engines busy, takes a
+/// third of a second to make, and has 14 streams, which share the device's connections with those
+/// of the program.
+class State {
+ public:
+  State(const NvjpegLibrary& library, nvjpegHandle_t handle) : library_(library), handle_(handle) {
+    check_nvjpeg(library.nvjpegJpegStateCreate(handle, &state_), "nvjpegJpegStateCreate");
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() {
+    cudaEventSynchronize(done_.get());
+    library_.nvjpegJpegStateDestroy(state_);
+  }
+
+  /// Any thread; one at a time has it.
+  nvjpegStatus_t decode(std::span<const unsigned char* const> files,
+                        std::span<const std::size_t> lengths, std::span<nvjpegImage_t> outputs,
+                        cudaStream_t stream) {
+    const std::lock_guard lock(mutex_);
+    done_.synchronize();
+    initialize(static_cast<int>(files.size()));
+    const nvjpegStatus_t status = library_.nvjpegDecodeBatched(
+        handle_, state_, files.data(), lengths.data(), outputs.data(), stream);
+    if (status != NVJPEG_STATUS_SUCCESS) initialized_ = 0;  // The next batch starts anew.
+    done_.record(stream);
+    return status;
+  }
+
+ private:
+  void initialize(int batch) {
+    if (initialized_ == batch) return;
+    constexpr int kThreads = 1;
+    check_nvjpeg(library_.nvjpegDecodeBatchedInitialize(handle_, state_, batch, kThreads,
+                                                        NVJPEG_OUTPUT_RGBI),
+                 "nvjpegDecodeBatchedInitialize");
+    initialized_ = batch;
+  }
+
+  const NvjpegLibrary& library_;
+  const nvjpegHandle_t handle_;
+  std::mutex mutex_;
+  nvjpegJpegState_t state_ = nullptr;
+  Event done_{cudaEventDisableTiming | cudaEventBlockingSync};
+  int initialized_ = 0;
+};
+
+/// What the engines of a device share. nvJPEG says that any thread may use a handle.
 class Handle {
  public:
   explicit Handle(const NvjpegLibrary& library) : library_(library) {
-    nvjpegDevAllocatorV2_t device{&take, &give, &device_memory_};
-    nvjpegPinnedAllocatorV2_t pinned{&take, &give, &pinned_memory_};
-    const nvjpegStatus_t status = library.nvjpegCreateExV2(NVJPEG_BACKEND_HARDWARE, &device,
-                                                           &pinned, NVJPEG_FLAGS_DEFAULT, &handle_);
+    const nvjpegStatus_t status = library.nvjpegCreateEx(NVJPEG_BACKEND_HARDWARE, nullptr, nullptr,
+                                                         NVJPEG_FLAGS_DEFAULT, &handle_);
     if (status == NVJPEG_STATUS_ARCH_MISMATCH ||
         status == NVJPEG_STATUS_IMPLEMENTATION_NOT_SUPPORTED)
       return;  // no engines: get() is nullptr
-    check_nvjpeg(status, "nvjpegCreateExV2");
+    check_nvjpeg(status, "nvjpegCreateEx");
+    try {
+      state_ = std::make_unique<State>(library, handle_);
+    } catch (...) {
+      library_.nvjpegDestroy(handle_);
+      throw;
+    }
   }
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
   ~Handle() {
+    const CaptureModeGuard guard;
+    state_.reset();
     if (handle_ != nullptr) library_.nvjpegDestroy(handle_);
   }
 
   nvjpegHandle_t get() const { return handle_; }
+  State& state() const { return *state_; }
   const NvjpegLibrary& library() const { return library_; }
-  EngineMemoryStats memory() const {
-    return {device_memory_.allocations(), pinned_memory_.allocations(), device_memory_.bytes(),
-            pinned_memory_.bytes()};
-  }
 
- private:
-  // Called by nvJPEG, through C.
-  static int take(void* memory, void** block, std::size_t bytes, cudaStream_t stream) noexcept {
-    try {
-      *block = static_cast<EngineMemory*>(memory)->take(bytes, stream);
-      return 0;
-    } catch (...) {
-      return 1;
-    }
-  }
-  static int give(void* memory, void* block, std::size_t, cudaStream_t stream) noexcept {
-    return block == nullptr || static_cast<EngineMemory*>(memory)->give(block, stream) ? 0 : 1;
-  }
-
-  const NvjpegLibrary& library_;
-  EngineMemory device_memory_{EngineMemory::Kind::device};
-  EngineMemory pinned_memory_{EngineMemory::Kind::pinned};
-  nvjpegHandle_t handle_ = nullptr;
-};
-
-/// The handles of all devices, as long as an engine has them.
-class Handles {
- public:
-  static Handles& instance() {
-    static Handles handles;
-    return handles;
-  }
-
-  std::shared_ptr<Handle> of_current_device(const NvjpegLibrary& library) {
-    const std::lock_guard lock(mutex_);
-    std::weak_ptr<Handle>& known = handles_[current_device()];
+  /// Of the current device.
+  static std::shared_ptr<Handle> shared(const NvjpegLibrary& library) {
+    static std::mutex mutex;
+    static std::map<int, std::weak_ptr<Handle>> handles;
+    const std::lock_guard lock(mutex);
+    std::weak_ptr<Handle>& known = handles[current_device()];
     if (std::shared_ptr<Handle> handle = known.lock()) return handle;
     auto handle = std::make_shared<Handle>(library);
     known = handle;
     return handle;
   }
 
-  EngineMemoryStats memory() {
-    const std::lock_guard lock(mutex_);
-    EngineMemoryStats sum;
-    for (const auto& [device, known] : handles_) {
-      const std::shared_ptr<Handle> handle = known.lock();
-      if (handle == nullptr) continue;
-      const EngineMemoryStats one = handle->memory();
-      sum.device_allocations += one.device_allocations;
-      sum.pinned_allocations += one.pinned_allocations;
-      sum.device_bytes += one.device_bytes;
-      sum.pinned_bytes += one.pinned_bytes;
-    }
-    return sum;
-  }
-
  private:
-  std::mutex mutex_;
-  std::map<int, std::weak_ptr<Handle>> handles_;
+  const NvjpegLibrary& library_;
+  nvjpegHandle_t handle_ = nullptr;
+  std::unique_ptr<State> state_;
 };
 
 class NvjpegEngine final : public JpegEngine {
  public:
   NvjpegEngine(std::shared_ptr<Handle> handle, const EngineOptions& options)
       : handle_(std::move(handle)), library_(handle_->library()) {
-    check_nvjpeg(library_.nvjpegJpegStateCreate(handle_->get(), &state_), "nvjpegJpegStateCreate");
-    try {
-      check_nvjpeg(library_.nvjpegJpegStreamCreate(handle_->get(), &header_),
-                   "nvjpegJpegStreamCreate");
-      prepare(options);
-    } catch (...) {
-      destroy();
-      throw;
-    }
+    const auto batch = static_cast<std::size_t>(options.batch);
+    files_.reserve(batch);
+    lengths_.reserve(batch);
+    outputs_.reserve(batch);
+    check_nvjpeg(library_.nvjpegJpegStreamCreate(handle_->get(), &header_),
+                 "nvjpegJpegStreamCreate");
   }
-  ~NvjpegEngine() override { destroy(); }
+  ~NvjpegEngine() override { library_.nvjpegJpegStreamDestroy(header_); }
 
   std::string name() const override { return "nvjpeg"; }
 
@@ -184,47 +186,16 @@ class NvjpegEngine final : public JpegEngine {
       output.channel[0] = image.pixels;
       output.pitch[0] = static_cast<std::size_t>(image.stride);
     }
-    initialize(static_cast<int>(images.size()));
-    const nvjpegStatus_t status = library_.nvjpegDecodeBatched(
-        handle_->get(), state_, files_.data(), lengths_.data(), outputs_.data(), stream);
+    const nvjpegStatus_t status = handle_->state().decode(files_, lengths_, outputs_, stream);
     if (status == NVJPEG_STATUS_SUCCESS) return true;
     if (!may_be_an_image(status)) check_nvjpeg(status, "nvjpegDecodeBatched");
-    initialized_ = 0;  // The next batch starts anew.
     return false;
   }
 
  private:
-  /// Allocates what images of this size need, at the sampling that needs most.
-  void prepare(const EngineOptions& options) {
-    check_nvjpeg(library_.nvjpegDecodeBatchedPreAllocate(handle_->get(), state_, options.batch,
-                                                         options.image.width, options.image.height,
-                                                         NVJPEG_CSS_444, NVJPEG_OUTPUT_RGBI),
-                 "nvjpegDecodeBatchedPreAllocate");
-    const auto batch = static_cast<std::size_t>(options.batch);
-    files_.reserve(batch);
-    lengths_.reserve(batch);
-    outputs_.reserve(batch);
-    initialize(options.batch);
-  }
-  void initialize(int batch) {
-    if (initialized_ == batch) return;
-    constexpr int kThreads = 1;
-    check_nvjpeg(library_.nvjpegDecodeBatchedInitialize(handle_->get(), state_, batch, kThreads,
-                                                        NVJPEG_OUTPUT_RGBI),
-                 "nvjpegDecodeBatchedInitialize");
-    initialized_ = batch;
-  }
-  void destroy() noexcept {
-    const CaptureModeGuard guard;
-    if (header_ != nullptr) library_.nvjpegJpegStreamDestroy(header_);
-    library_.nvjpegJpegStateDestroy(state_);
-  }
-
   std::shared_ptr<Handle> handle_;
   const NvjpegLibrary& library_;
-  nvjpegJpegState_t state_ = nullptr;
   nvjpegJpegStream_t header_ = nullptr;
-  int initialized_ = 0;
   std::vector<const unsigned char*> files_;
   std::vector<std::size_t> lengths_;
   std::vector<nvjpegImage_t> outputs_;
@@ -247,16 +218,12 @@ std::unique_ptr<JpegEngine> make_nvjpeg_engine(const EngineOptions& options, std
   const NvjpegLibrary* const library = NvjpegLibrary::load(why_not);
   if (library == nullptr) return nullptr;
   const CaptureModeGuard guard;
-  const std::shared_ptr<Handle> handle = Handles::instance().of_current_device(*library);
+  const std::shared_ptr<Handle> handle = Handle::shared(*library);
   if (handle->get() == nullptr) {
     why_not = "this GPU has no JPEG engines that nvJPEG can use";
     return nullptr;
   }
   return std::make_unique<NvjpegEngine>(handle, options);
-}
-
-EngineMemoryStats nvjpeg_memory() {
-  return Handles::instance().memory();
 }
 
 }  // namespace penstock::images

@@ -11,7 +11,7 @@ namespace penstock::images {
 
 #define PENSTOCK_NVJPEG_FUNCTIONS(FUNCTION) \
   FUNCTION(nvjpegGetProperty)               \
-  FUNCTION(nvjpegCreateExV2)                \
+  FUNCTION(nvjpegCreateEx)                  \
   FUNCTION(nvjpegDestroy)                   \
   FUNCTION(nvjpegJpegStateCreate)           \
   FUNCTION(nvjpegJpegStateDestroy)          \
@@ -19,7 +19,6 @@ namespace penstock::images {
   FUNCTION(nvjpegJpegStreamDestroy)         \
   FUNCTION(nvjpegJpegStreamParseHeader)     \
   FUNCTION(nvjpegDecodeBatchedSupported)    \
-  FUNCTION(nvjpegDecodeBatchedPreAllocate)  \
   FUNCTION(nvjpegDecodeBatchedInitialize)   \
   FUNCTION(nvjpegDecodeBatched)
 

@@ -101,7 +101,7 @@ struct HardwareOptions {
 
 /// One thread at a time; of the device that was current at construction, which must be current when
 /// decode() is called. After warm-up neither it nor the engine allocates memory of the device or
-/// page-locked memory (nvjpeg_memory() shows it), but for messages of images that fail.
+/// page-locked memory, but for messages of images that fail.
 class HardwareDecoder {
  public:
   /// Throws std::invalid_argument for options that make no sense; CudaError; std::runtime_error if
