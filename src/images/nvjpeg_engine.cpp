@@ -59,8 +59,20 @@ void check_nvjpeg(nvjpegStatus_t status, const char* call) {
 /// of the program.
 class State {
  public:
-  State(const NvjpegLibrary& library, nvjpegHandle_t handle) : library_(library), handle_(handle) {
+  State(const NvjpegLibrary& library, nvjpegHandle_t handle, const EngineOptions& options)
+      : library_(library), handle_(handle) {
     check_nvjpeg(library.nvjpegJpegStateCreate(handle, &state_), "nvjpegJpegStateCreate");
+    try {
+      // Otherwise each image that is larger than those before it frees memory, which waits for all
+      // that the device does. Of another sampling than most files have, it would be freed at once.
+      check_nvjpeg(
+          library.nvjpegDecodeBatchedPreAllocate(handle, state_, options.batch, options.image.width,
+                                                 options.image.height, NVJPEG_CSS_420, kOutput),
+          "nvjpegDecodeBatchedPreAllocate");
+    } catch (...) {
+      library.nvjpegJpegStateDestroy(state_);
+      throw;
+    }
   }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -87,11 +99,12 @@ class State {
   void initialize(int batch) {
     if (initialized_ == batch) return;
     constexpr int kThreads = 1;
-    check_nvjpeg(library_.nvjpegDecodeBatchedInitialize(handle_, state_, batch, kThreads,
-                                                        NVJPEG_OUTPUT_RGBI),
+    check_nvjpeg(library_.nvjpegDecodeBatchedInitialize(handle_, state_, batch, kThreads, kOutput),
                  "nvjpegDecodeBatchedInitialize");
     initialized_ = batch;
   }
+
+  static constexpr nvjpegOutputFormat_t kOutput = NVJPEG_OUTPUT_RGBI;
 
   const NvjpegLibrary& library_;
   const nvjpegHandle_t handle_;
@@ -104,7 +117,7 @@ class State {
 /// What the engines of a device share. nvJPEG says that any thread may use a handle.
 class Handle {
  public:
-  explicit Handle(const NvjpegLibrary& library) : library_(library) {
+  Handle(const NvjpegLibrary& library, const EngineOptions& options) : library_(library) {
     const nvjpegStatus_t status = library.nvjpegCreateEx(NVJPEG_BACKEND_HARDWARE, nullptr, nullptr,
                                                          NVJPEG_FLAGS_DEFAULT, &handle_);
     if (status == NVJPEG_STATUS_ARCH_MISMATCH ||
@@ -112,7 +125,7 @@ class Handle {
       return;  // no engines: get() is nullptr
     check_nvjpeg(status, "nvjpegCreateEx");
     try {
-      state_ = std::make_unique<State>(library, handle_);
+      state_ = std::make_unique<State>(library, handle_, options);
     } catch (...) {
       library_.nvjpegDestroy(handle_);
       throw;
@@ -130,14 +143,15 @@ class Handle {
   State& state() const { return *state_; }
   const NvjpegLibrary& library() const { return library_; }
 
-  /// Of the current device.
-  static std::shared_ptr<Handle> shared(const NvjpegLibrary& library) {
+  /// Of the current device. `options` are of the first that asks.
+  static std::shared_ptr<Handle> shared(const NvjpegLibrary& library,
+                                        const EngineOptions& options) {
     static std::mutex mutex;
     static std::map<int, std::weak_ptr<Handle>> handles;
     const std::lock_guard lock(mutex);
     std::weak_ptr<Handle>& known = handles[current_device()];
     if (std::shared_ptr<Handle> handle = known.lock()) return handle;
-    auto handle = std::make_shared<Handle>(library);
+    auto handle = std::make_shared<Handle>(library, options);
     known = handle;
     return handle;
   }
@@ -218,7 +232,7 @@ std::unique_ptr<JpegEngine> make_nvjpeg_engine(const EngineOptions& options, std
   const NvjpegLibrary* const library = NvjpegLibrary::load(why_not);
   if (library == nullptr) return nullptr;
   const CaptureModeGuard guard;
-  const std::shared_ptr<Handle> handle = Handle::shared(*library);
+  const std::shared_ptr<Handle> handle = Handle::shared(*library, options);
   if (handle->get() == nullptr) {
     why_not = "this GPU has no JPEG engines that nvJPEG can use";
     return nullptr;

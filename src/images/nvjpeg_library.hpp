@@ -19,6 +19,7 @@ namespace penstock::images {
   FUNCTION(nvjpegJpegStreamDestroy)         \
   FUNCTION(nvjpegJpegStreamParseHeader)     \
   FUNCTION(nvjpegDecodeBatchedSupported)    \
+  FUNCTION(nvjpegDecodeBatchedPreAllocate)  \
   FUNCTION(nvjpegDecodeBatchedInitialize)   \
   FUNCTION(nvjpegDecodeBatched)
 

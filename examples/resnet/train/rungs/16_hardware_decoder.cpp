@@ -3,6 +3,8 @@
 // T16: JPEG files, decoded by the GPU's engines into device memory (on_device); what the engines
 // refuse, and the share that --cpu-share gives it, is decoded by the CPU in the same batch.
 
+#include <cstdlib>
+
 #include "../../data/image_input.hpp"
 #include "packed_loop.hpp"
 
@@ -37,6 +39,9 @@ void train(Run& run) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // nvJPEG has 14 streams. Those that share a connection with the training step's wait for whole
+  // graphs, and CUDA opens 8 connections unless it is told otherwise.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   return resnet::run_rung({.number = "T16",
                            .name = "hardware decoder",
                            .change = "JPEG files, decoded by the GPU's engines and the CPU",

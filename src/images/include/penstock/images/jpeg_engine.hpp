@@ -45,8 +45,8 @@ class JpegEngine {
 
 /// What to prepare an engine for.
 struct EngineOptions {
-  int batch = 256;            ///< most images of a call
-  ImageSize image{512, 512};  ///< size that most images have: memory is allocated for it
+  int batch = 256;              ///< most images of a call
+  ImageSize image{1024, 1024};  ///< that few images exceed: memory is allocated for it
 };
 
 /// Makes an engine for the current device. nullptr: there is none, and the string says why.
