@@ -415,9 +415,8 @@ void Control::end_if_stuck() {
     call();
     lock.lock();
   }
-  if (!grace_began_ || seen_ != seen_before_) grace_began_ = time_;
-  seen_before_ = seen_;
-  if (ending_ || time_ - *grace_began_ <= grace_) return;
+  if (!grace_began_) grace_began_ = time_;
+  if (ending_ || time_ - *grace_began_ <= (seen_ ? 2 : 1) * grace_) return;
   std::fprintf(stderr, "rank %d ends, in the middle of a call: %s\n", rank(), lost_->why.c_str());
   std::fflush(stderr);
   std::_Exit(1);

@@ -51,7 +51,8 @@ class Control {
 
   // ---- Any thread
 
-  /// Where this rank is: steps by the program, collective calls that began on the device.
+  /// Where this rank is: steps by the program, collective calls that began on the device, or, where
+  /// the device does not tell that, were queued.
   void count_step();
   void count_collective();
   /// While somebody waits for other ranks: counts up and down.
@@ -124,7 +125,6 @@ class Control {
   std::chrono::nanoseconds time_{0};  ///< that this process ran: not when it was stopped
   Clock::time_point last_look_, next_beat_;
   std::optional<std::chrono::nanoseconds> grace_began_;
-  bool seen_before_ = false;
   bool told_loss_ = false, said_goodbye_ = false;
   std::optional<Clock::time_point> goodbye_until_;
   Place last_own_;

@@ -3,13 +3,20 @@
 // The communicator over NCCL.
 //
 // NCCL's communicator does not block (config.blocking = 0): where a rank is lost in the middle of
-// anything, the others get back from NCCL. Its rules:
-//   - a call may go on in a thread of NCCL's own after it has returned, until the communicator's
-//     state is no longer ncclInProgress: only then is its work on the stream, and only then may the
-//     next call be made. So each call waits for that (ready()), in captures too.
-//   - ncclCommAbort ends what runs on the device. Every rank calls it, with no thread of its own
-//     within NCCL: so the program's thread does it, before it throws.
-//   - ncclCommFinalize and ncclCommDestroy wait for captured graphs: those are destroyed before.
+// anything, the others get back from NCCL. Its rules (2.28):
+//   - a call goes on in a thread of NCCL's own after it has returned, until the communicator's state
+//     is no longer ncclInProgress: only then is its work on the stream, and only then may the next
+//     call be made. So each call waits for that (ready()), before a capture ends too. It asks for no
+//     state of CUDA's, which is what a thread that captures may do.
+//   - that thread allocates, and queues into the stream that is being captured. So captures are those
+//     of one thread (cudaStreamCaptureModeThreadLocal), as StepGraph's: a global one would forbid it.
+//   - whether a call is captured is the same on all ranks, and so are the launches of its graph.
+//   - one communicator for each process: no call needs ncclGroupStart.
+//   - ncclCommFinalize, ncclCommDestroy and ncclCommAbort wait until all graphs that hold calls are
+//     destroyed. Who finds a rank lost still has his graph: so abort() has a thread of its own, which
+//     ends at once what runs on the device, and which the destructor waits for.
+//   - ncclCommDestroy and ncclCommAbort may wait for the other ranks of the machine to close their
+//     connections, by the same calls or by their end. Control ends who waits there for too long.
 // NCCL_NVLS_ENABLE and all else that NCCL reads from the environment is the user's.
 
 #include <nccl.h>
@@ -91,6 +98,7 @@ class NcclCommunicator final : public Communicator {
                   cudaStream_t stream) override {
     const ncclDataType_t type = type_of(precision);
     throw_if_lost();
+    control_.count_collective();
     ready(ncclAllReduce(values, values, static_cast<std::size_t>(count), type, ncclSum, nccl_,
                         stream),
           "ncclAllReduce");
@@ -98,6 +106,7 @@ class NcclCommunicator final : public Communicator {
 
   void broadcast(void* memory, std::int64_t bytes, int root, cudaStream_t stream) override {
     throw_if_lost();
+    control_.count_collective();
     ready(ncclBroadcast(memory, memory, static_cast<std::size_t>(bytes), ncclUint8, root, nccl_,
                         stream),
           "ncclBroadcast");
@@ -124,8 +133,9 @@ class NcclCommunicator final : public Communicator {
     auto next_look = Clock::now() + kBetweenLooks;
     for (cudaError_t status = cudaStreamQuery(stream); status != cudaSuccess;
          status = cudaStreamQuery(stream)) {
-      if (status != cudaErrorNotReady) examples::check(status, "cudaStreamQuery");
       throw_if_lost();
+      if (status != cudaErrorNotReady)
+        give_up(std::string("cudaStreamQuery: ") + cudaGetErrorString(status));
       std::this_thread::sleep_for(kBetweenQueries);  // The core is for those who load.
       if (Clock::now() < next_look) continue;
       look_for_error();
@@ -181,11 +191,13 @@ class NcclCommunicator final : public Communicator {
 
   void require(ncclResult_t result, const char* call) {
     if (result == ncclSuccess) return;
-    const std::string why = std::string(call) + " of NCCL failed on rank " +
-                            std::to_string(rank()) + ": " + ncclGetErrorString(result) + " (" +
-                            ncclGetLastError(nccl_) + ")";
-    // Most often another rank is gone, which the watch is about to say.
-    control_.suspect(rank(), why);
+    give_up(std::string(call) + " of NCCL: " + ncclGetErrorString(result) + " (" +
+            ncclGetLastError(nccl_) + ")");
+  }
+
+  /// Most often another rank is gone, and its memory with it, which the watch is about to say.
+  void give_up(const std::string& what) {
+    control_.suspect(rank(), "rank " + std::to_string(rank()) + " failed: " + what);
     throw_if_lost();
   }
 
@@ -197,17 +209,20 @@ class NcclCommunicator final : public Communicator {
 
   void finalise() {
     if (nccl_ == nullptr) return;
+    const Waiting waiting(control_);
     ready(ncclCommFinalize(nccl_), "ncclCommFinalize");
     ncclCommDestroy(std::exchange(nccl_, nullptr));
   }
 
   void abort() noexcept {
-    if (nccl_ != nullptr) ncclCommAbort(std::exchange(nccl_, nullptr));
+    const ncclComm_t nccl = std::exchange(nccl_, nullptr);
+    if (nccl != nullptr) aborting_ = std::jthread([nccl] { ncclCommAbort(nccl); });
   }
 
   Control control_;
   const int exceptions_ = std::uncaught_exceptions();
   ncclComm_t nccl_ = nullptr;
+  std::jthread aborting_;  // last: joined before Control, which ends the process if that takes long
 };
 
 }  // namespace

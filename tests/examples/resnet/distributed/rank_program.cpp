@@ -218,6 +218,7 @@ int main(int argc, char** argv) {
     return 0;
   } catch (const resnet::RankError& error) {
     std::printf("lost %d: %s\n", error.rank(), error.what());
+    std::fflush(stdout);  // What comes now may take too long, and be ended.
     return 3;
   } catch (const std::exception& error) {
     std::printf("failed: %s\n", error.what());
