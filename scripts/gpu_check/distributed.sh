@@ -17,6 +17,6 @@ distributed() {
 
 # Most of them wait for time-outs. What they find is no reason to measure nothing.
 gpus_tests() {
-  limited 100 ctest --test-dir "$build" --label-regex '^gpus$' --parallel 4 --output-on-failure --no-tests=error \
+  limited 100 ctest --test-dir "$build" --label-regex '^gpus$' --parallel 8 --output-on-failure --no-tests=error \
     --timeout 90 --output-junit "$folder/tests.xml"
 }
