@@ -193,10 +193,10 @@ def launchers():
 # ---- On the way
 
 
-def lost(size, timeout, fault, who, others, *parts, first=3):
+def lost(size, timeout, fault, who, others, *parts, first=3, what="steps"):
     """All others end with the name of the lost rank, in time. The lost one ends as `first` says."""
     size, who = min(size, MOST), min(who, MOST - 1)
-    ranks = job(size, "steps", timeout, fault, who)
+    ranks = job(size, what, timeout, fault, who)
     for number, rank in enumerate(ranks):
         if number != who:
             rank.ends(others, f"lost {who}: rank {who} ", *parts)
@@ -209,6 +209,7 @@ def killed():
     for size, who in (2, 1), (4, 2):
         lost(size, LONG, "killed", who, 3, "it was killed, or it crashed", first=-signal.SIGKILL)
     lost(2, LONG, "exits", 1, 3, "ended without a word", first=0)
+    lost(2, LONG, "killed", 1, 3, "it was killed, or it crashed", first=-signal.SIGKILL, what="replays")
 
 
 def rank_0():
@@ -258,6 +259,7 @@ def hangs():
 
 def throws():
     lost(4, LONG, "throws", 3, 3, "failed: the data set is gone", first=1)
+    lost(2, LONG, "throws", 1, 3, "failed: the data set is gone", first=1, what="replays")
     # One that nobody catches where the communicator is.
     ranks = job(min(3, MOST), "unwinds", LONG, "throws", 1)
     ranks[1].ends(1, "failed: the data set is gone")

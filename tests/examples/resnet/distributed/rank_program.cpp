@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One rank of a job, for communicator_test.py: rank_program sums|steps|unwinds|slow|late|meet
-// TIMEOUT [FAULT RANK]. Exit status 0; 3 when a rank is lost, 1 for another exception. In `steps`,
-// FAULT comes over RANK in its third step.
+// One rank of a job, for communicator_test.py: rank_program
+// sums|steps|unwinds|replays|slow|late|meet TIMEOUT [FAULT RANK]. Exit status 0; 3 when a rank is
+// lost, 1 for another exception. In `steps` and `replays`, FAULT comes over RANK in its third step.
 
 #include <signal.h>
 #include <unistd.h>
@@ -109,23 +109,39 @@ void check_gathers(Communicator& communicator) {
   }
 }
 
-/// Twice the sum, and its sum, and so on: a graph that is launched again and again.
+/// Of two sums.
+struct Graph {
+  Graph(Communicator& communicator, float* values, std::int64_t count, cudaStream_t stream) {
+    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
+          "cudaStreamBeginCapture");
+    communicator.all_reduce(values, count / 2, Precision::fp32, stream);
+    communicator.all_reduce(values + count / 2, count - count / 2, Precision::fp32, stream);
+    check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+    check(cudaGraphInstantiate(&launchable, graph, 0), "cudaGraphInstantiate");
+  }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  ~Graph() {
+    cudaGraphExecDestroy(launchable);
+    cudaGraphDestroy(graph);
+  }
+  void launch(cudaStream_t stream) const {
+    check(cudaGraphLaunch(launchable, stream), "cudaGraphLaunch");
+  }
+
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t launchable = nullptr;
+};
+
+/// The sum of sums, and so on: a graph that is launched again and again.
 void check_graph(Communicator& communicator, cudaStream_t stream) {
   resnet::DeviceArray<float> values(1000);
   values.set(std::vector<float>(1000, 1.0f), stream);
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t launchable = nullptr;
-  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-  communicator.all_reduce(values.data(), 500, Precision::fp32, stream);
-  communicator.all_reduce(values.data() + 500, 500, Precision::fp32, stream);
-  check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
-  check(cudaGraphInstantiate(&launchable, graph, 0), "cudaGraphInstantiate");
-  for (int i = 0; i < 3; ++i) check(cudaGraphLaunch(launchable, stream), "cudaGraphLaunch");
+  const Graph graph(communicator, values.data(), 1000, stream);
+  for (int i = 0; i < 3; ++i) graph.launch(stream);
   communicator.synchronize(stream);
   const auto sum = std::pow(static_cast<float>(communicator.world_size()), 3.0f);
   require(values.get(stream) == std::vector<float>(1000, sum), "a sum of a graph");
-  check(cudaGraphExecDestroy(launchable), "cudaGraphExecDestroy");
-  check(cudaGraphDestroy(graph), "cudaGraphDestroy");
 }
 
 // ---- Faults
@@ -166,6 +182,21 @@ void run_steps(Communicator& communicator, cudaStream_t stream, const std::strin
   communicator.all_gather("end");
 }
 
+/// With the graph still there when a rank is lost.
+void replay_steps(Communicator& communicator, cudaStream_t stream, const std::string& fault,
+                  int faulty) {
+  resnet::DeviceArray<float> values(10'000);
+  values.set(std::vector<float>(10'000, 0.0f), stream);
+  const Graph graph(communicator, values.data(), 10'000, stream);
+  for (int step = 0; step < 6; ++step) {
+    communicator.check();
+    if (step == 3 && communicator.rank() == faulty) come_over(fault, stream);
+    graph.launch(stream);
+    if (step % 2 == 1) communicator.synchronize(stream);
+  }
+  communicator.all_gather("end");
+}
+
 /// For seconds.
 void run_slowly(Communicator& communicator, cudaStream_t stream) {
   resnet::DeviceArray<float> values(10);
@@ -200,6 +231,8 @@ void run(Communicator& communicator, const std::string& what, const std::string&
     run_slowly(communicator, stream.stream);
   } else if (what == "steps" || what == "unwinds") {
     run_steps(communicator, stream.stream, fault, faulty);
+  } else if (what == "replays") {
+    replay_steps(communicator, stream.stream, fault, faulty);
   }
 }
 

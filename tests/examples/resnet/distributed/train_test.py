@@ -256,6 +256,7 @@ def check_lost(ended, seconds, rank, last_code, *words):
             continue
         require(code == 1, ended)
         require(f"rank {rank}" in errors and all(word in errors for word in words), (other, errors))
+        require("in the middle of a call" not in errors, (other, errors))  # It came to its end by itself.
     require(seconds < 20, f"{seconds} s")
 
 
