@@ -1,27 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "synchronised_batch_norm.hpp"
 
-#include <stdexcept>
-
 namespace resnet {
-namespace {
-
-BatchNormParts& parts_of(Operations& ops) {
-  BatchNormParts* const parts = ops.batch_norm_parts();
-  if (parts == nullptr)
-    throw std::invalid_argument(
-        "--sync-batch-norm: the operations of this program have batch norm over one rank's batch "
-        "alone: their kernels take the statistics within convolutions; leave it out, or train with "
-        "the emulated program");
-  return *parts;
-}
-
-}  // namespace
 
 SynchronisedBatchNorm::SynchronisedBatchNorm(Operations& ops, const DividedBatch& batch,
                                              std::int64_t channels)
     : ops_(ops),
-      parts_(parts_of(ops)),
+      parts_(ops.batch_norm_parts()),
       batch_(batch),
       moments_(2 * channels * batch.ranks),
       sums_(2 * channels) {}

@@ -26,8 +26,7 @@ struct DividedBatch {
 /// Its members enqueue their work, in the same order on all ranks.
 class SynchronisedBatchNorm {
  public:
-  /// For layers of up to `channels`. `ops` outlives this. Throws std::invalid_argument where
-  /// they have no batch norm in parts.
+  /// For layers of up to `channels`. `ops` outlives this.
   SynchronisedBatchNorm(Operations& ops, const DividedBatch& batch, std::int64_t channels);
 
   /// As Operations::batch_norm and batch_norm_gradient. `extents` are this rank's.

@@ -41,7 +41,8 @@ class BatchNormParts {
   virtual void merge(const Extents&, int ranks, const float* moments, const BatchNorm& norm,
                      cudaStream_t) = 0;
   /// Of this rank's samples: the gradients of beta and of gamma, to `norm` and, c floats each, to
-  /// `sums`.
+  /// `sums`. May write to x_gradient and residual_gradient what `gradient` then reads, with the
+  /// same operands.
   virtual void gradient_sums(const Extents&, const BatchNormOperands&, const BatchNorm& norm,
                              bool relu, float* sums, cudaStream_t) = 0;
   /// The rest of batch_norm_gradient, where `sums` are those of all ranks.

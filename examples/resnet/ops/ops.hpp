@@ -201,8 +201,8 @@ class Operations {
                                    const BatchNorm&, bool relu, void* x_gradient,
                                    void* residual_gradient, cudaStream_t) = 0;
 
-  /// Batch norm in parts, for a batch that is divided among ranks; null: there is none.
-  virtual BatchNormParts* batch_norm_parts() { return nullptr; }
+  /// Batch norm in parts, for a batch that is divided among ranks.
+  virtual BatchNormParts& batch_norm_parts() = 0;
 
   // Fused: with `before`, the convolution's operand is not x but relu(x normalised), which never
   // lies in memory; x itself is what the convolution before has written. UnsupportedOperation where

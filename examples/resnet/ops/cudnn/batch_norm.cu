@@ -3,41 +3,12 @@
 #include "batch_norm.hpp"
 
 #include "elementwise.hpp"
+#include "moments.hpp"
 #include "per_channel.cuh"
 
 namespace resnet::cudnn {
 
 namespace {
-
-/// Count, mean and sum of squared distances from it: these can be combined without the loss of
-/// digits that sums of squares suffer where the mean is far from 0.
-struct Moments {
-  float count, mean, squares;
-
-  __device__ void combine(const Moments& other) {
-    const float all = count + other.count;
-    if (all == 0) return;
-    const float distance = other.mean - mean, share = other.count / all;
-    mean += distance * share;
-    squares += other.squares + distance * distance * count * share;
-    count = all;
-  }
-};
-
-/// Sums of one thread's values, each less the first of them.
-struct ShiftedSums {
-  float shift = 0, sum = 0, squares = 0;
-
-  __device__ void add(float value) {
-    const float distance = value - shift;
-    sum += distance;
-    squares += distance * distance;
-  }
-  __device__ Moments moments(float count) const {
-    if (count == 0) return {0, 0, 0};
-    return {count, shift + sum / count, squares - sum * sum / count};
-  }
-};
 
 template <class T, int V, Format F>
 __global__ void statistics(Layout layout, const T* x, Moments* partials) {
@@ -100,6 +71,41 @@ __global__ void finish_sums(const float* sums, const float* squares, double coun
   const FinishStatistics<T> finish{norm};
   finish(channel, {static_cast<float>(count), static_cast<float>(mean),
                    distances < 0 ? 0 : static_cast<float>(distances)});
+}
+
+/// The other way out of the statistics: as they are, for a batch that is divided among ranks.
+struct StoreMoments {
+  float* moments;
+  std::uint32_t channels;
+
+  __device__ void operator()(std::uint32_t channel, const Moments& of) const {
+    moments[channel] = of.mean;
+    moments[std::size_t{channels} + channel] = of.squares;
+  }
+};
+
+/// A thread for each channel. `count`: elements that a rank has of it.
+template <class T>
+__global__ void merge_ranks(int ranks, const float* moments, double count, std::uint32_t channels,
+                            BatchNorm norm) {
+  const std::uint32_t channel = thread_index();
+  if (channel >= channels) return;
+  FinishStatistics<T>{norm}(channel, merged(ranks, moments, channels, channel, count));
+}
+
+/// finish_as(T()): what becomes of the moments where x is of T.
+template <class FinishAs>
+void launch_statistics(const Context& context, const Extents& extents, const void* x,
+                       const FinishAs& finish_as, cudaStream_t stream) {
+  const bool wide = can_be_wide(context, extents) && aligned({x});
+  dispatch(context.precision, context.format, wide, [&]<class T, int V, Format F>() {
+    const Layout layout = Layout::of<V, F>(extents, context.multiprocessors, 4);
+    auto* partials = context.scratch<Moments>(std::size_t{layout.blocks.x} * layout.channels);
+    statistics<T, V, F>
+        <<<layout.blocks, block_threads, 0, stream>>>(layout, static_cast<const T*>(x), partials);
+    check_launch("statistics");
+    launch_fold(partials, layout.blocks.x, layout.channels, finish_as(T()), stream);
+  });
 }
 
 struct Affine {
@@ -167,15 +173,25 @@ void apply(const Context& context, const Extents& extents, const void* x, const 
 
 void batch_norm_statistics(const Context& context, const Extents& extents, const void* x,
                            const BatchNorm& norm, cudaStream_t stream) {
-  const bool wide = can_be_wide(context, extents) && aligned({x});
-  dispatch(context.precision, context.format, wide, [&]<class T, int V, Format F>() {
-    const Layout layout = Layout::of<V, F>(extents, context.multiprocessors, 4);
-    auto* partials = context.scratch<Moments>(std::size_t{layout.blocks.x} * layout.channels);
-    statistics<T, V, F>
-        <<<layout.blocks, block_threads, 0, stream>>>(layout, static_cast<const T*>(x), partials);
-    check_launch("statistics");
-    launch_fold(partials, layout.blocks.x, layout.channels, FinishStatistics<T>{norm}, stream);
+  launch_statistics(
+      context, extents, x, [&]<class T>(T) { return FinishStatistics<T>{norm}; }, stream);
+}
+
+void batch_norm_moments(const Context& context, const Extents& extents, const void* x,
+                        float* moments, cudaStream_t stream) {
+  const StoreMoments store{moments, static_cast<std::uint32_t>(extents.c)};
+  launch_statistics(
+      context, extents, x, [&]<class T>(T) { return store; }, stream);
+}
+
+void batch_norm_merge(const Context& context, const Extents& extents, int ranks,
+                      const float* moments, const BatchNorm& norm, cudaStream_t stream) {
+  dispatch(context.precision, false, [&]<class T, int V>() {
+    merge_ranks<T><<<blocks_for(extents.c), block_threads, 0, stream>>>(
+        ranks, moments, static_cast<double>(extents.n * extents.h * extents.w),
+        static_cast<std::uint32_t>(extents.c), norm);
   });
+  check_launch("merge_ranks");
 }
 
 void batch_norm_statistics_of_sums(const Context& context, const Extents& extents,

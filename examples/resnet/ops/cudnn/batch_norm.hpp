@@ -12,6 +12,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "../batch_norm_parts.hpp"
 #include "context.hpp"
 
 namespace resnet::cudnn {
@@ -29,12 +30,23 @@ void batch_norm(const Context&, const Extents&, const void* x, const BatchNorm&,
                 const void* residual, bool relu, void* y, cudaStream_t);
 void batch_norm_inference(const Context&, const Extents&, const void* x, const BatchNorm&,
                           const void* residual, bool relu, void* y, cudaStream_t);
-void batch_norm_gradient(const Context&, const Extents&, const void* x, const void* y,
-                         const void* y_gradient, const void* more_y_gradient, const BatchNorm&,
-                         bool relu, void* x_gradient, void* residual_gradient, cudaStream_t);
+void batch_norm_gradient(const Context&, const Extents&, const BatchNormOperands&, const BatchNorm&,
+                         bool relu, cudaStream_t);
 /// The second pass alone: `gradient` is that of normalised x, gamma's and beta's are there.
 /// x_gradient may be it.
 void batch_norm_gradient_apply(const Context&, const Extents&, const void* x, const void* gradient,
                                const BatchNorm&, void* x_gradient, cudaStream_t);
+
+// In parts: BatchNormParts says what they are. The same bits each time.
+
+void batch_norm_moments(const Context&, const Extents&, const void* x, float* moments,
+                        cudaStream_t);
+void batch_norm_merge(const Context&, const Extents&, int ranks, const float* moments,
+                      const BatchNorm&, cudaStream_t);
+/// `sums` may be null.
+void batch_norm_gradient_sums(const Context&, const Extents&, const BatchNormOperands&,
+                              const BatchNorm&, bool relu, float* sums, cudaStream_t);
+void batch_norm_gradient_rest(const Context&, const Extents&, int ranks, const BatchNormOperands&,
+                              const BatchNorm&, bool relu, const float* sums, cudaStream_t);
 
 }  // namespace resnet::cudnn

@@ -71,39 +71,55 @@ __global__ void gradient_sums(Layout layout, const T* x, Arriving<T> arriving, B
 
 struct FinishSums {
   BatchNorm norm;
+  float* sums;  ///< beta's, then gamma's; or null
+  std::uint32_t channels;
 
-  __device__ void operator()(std::uint32_t channel, const Sums& sums) const {
-    norm.gamma_gradient[channel] = sums.gradient_x;
-    norm.beta_gradient[channel] = sums.gradient;
+  __device__ void operator()(std::uint32_t channel, const Sums& of) const {
+    norm.gamma_gradient[channel] = of.gradient_x;
+    norm.beta_gradient[channel] = of.gradient;
+    if (sums == nullptr) return;
+    sums[channel] = of.gradient;
+    sums[std::size_t{channels} + channel] = of.gradient_x;
   }
+};
+
+/// The sums of the whole batch, a channel of which has `count` elements.
+struct BatchSums {
+  const float *gradient, *gradient_x;
+  float count;
+
+  BatchSums(const Extents& extents, int ranks, const float* gradients, const float* gradients_x)
+      : gradient(gradients),
+        gradient_x(gradients_x),
+        count(static_cast<float>(ranks * extents.n * extents.h * extents.w)) {}
 };
 
 /// What a channel's gradient behind becomes before.
 struct Before {
   float mean, inverse, scale, mean_gradient, mean_gradient_x;
 
-  __device__ Before(const BatchNorm& norm, std::uint32_t channel, float count)
+  __device__ Before(const BatchNorm& norm, const BatchSums& sums, std::uint32_t channel)
       : mean(norm.mean[channel]),
         inverse(norm.inverse_deviation[channel]),
         scale(norm.gamma[channel] * inverse),
-        mean_gradient(norm.beta_gradient[channel] / count),
-        mean_gradient_x(norm.gamma_gradient[channel] / count) {}
+        mean_gradient(sums.gradient[channel] / sums.count),
+        mean_gradient_x(sums.gradient_x[channel] / sums.count) {}
   __device__ Before() {}  // NOLINT: an array's elements, assigned before they are read
   __device__ float operator()(float gradient, float x) const {
     return scale * (gradient - mean_gradient - (x - mean) * inverse * mean_gradient_x);
   }
 };
 
-/// Second pass. `count`: elements of a channel.
+/// Second pass.
 template <class T, int V, Format F>
 __global__ void gradient_before(Layout layout, const T* x, Arriving<T> arriving, BatchNorm norm,
-                                float count, T* x_gradient) {
+                                BatchSums sums, T* x_gradient) {
   const Walk<F, V> walk(layout);
   constexpr int slots = Walk<F, V>::slots;
   if (!walk.has_channels()) return;
   Before before[slots];
 #pragma unroll
-  for (int slot = 0; slot < slots; ++slot) before[slot] = Before(norm, walk.channel(slot), count);
+  for (int slot = 0; slot < slots; ++slot) before[slot] = Before(norm, sums, walk.channel(slot));
   walk.each([&](std::size_t offset) {
     const Floats<V> values = load<V>(x + offset);
     Floats<V> gradients = arriving.template at<V>(offset);
@@ -113,91 +129,109 @@ __global__ void gradient_before(Layout layout, const T* x, Arriving<T> arriving,
   });
 }
 
-template <class T, int V, Format F>
-void launch_before(const Context& context, const Extents& extents, const T* x,
-                   const Arriving<T>& arriving, const BatchNorm& norm, void* x_gradient,
-                   cudaStream_t stream) {
-  const Layout layout = Layout::of<V, F>(extents, context.multiprocessors, 16);
-  gradient_before<T, V, F><<<layout.blocks, block_threads, 0, stream>>>(
-      layout, x, arriving, norm, static_cast<float>(extents.n * extents.h * extents.w),
-      static_cast<T*>(x_gradient));
-  check_launch("gradient_before");
+bool can_be_wide(const Context& context, const Extents& extents, const BatchNormOperands& of) {
+  return cudnn::can_be_wide(context, extents) &&
+         aligned(
+             {of.x, of.y, of.y_gradient, of.more_y_gradient, of.x_gradient, of.residual_gradient});
 }
 
-/// `y` is null without ReLU.
-struct Arguments {
-  const void *x, *y, *gradient, *more;
-  void *x_gradient, *residual_gradient;
-};
+template <class T>
+Arriving<T> arriving_of(const BatchNormOperands& of) {
+  return {static_cast<const T*>(of.y_gradient), static_cast<const T*>(of.more_y_gradient),
+          static_cast<const T*>(of.y)};
+}
 
-void launch_passes(const Context& context, const Extents& extents, const Arguments& a,
-                   const BatchNorm& norm, cudaStream_t stream) {
-  const bool wide = can_be_wide(context, extents) &&
-                    aligned({a.x, a.y, a.gradient, a.more, a.x_gradient, a.residual_gradient});
+/// The passes. `of.y` is null without ReLU.
+void launch_sums(const Context& context, const Extents& extents, const BatchNormOperands& of,
+                 const BatchNorm& norm, float* sums, cudaStream_t stream) {
+  const bool wide = can_be_wide(context, extents, of);
   dispatch(context.precision, context.format, wide, [&]<class T, int V, Format F>() {
-    const auto* x = static_cast<const T*>(a.x);
-    auto* residual_gradient = static_cast<T*>(a.residual_gradient);
-    Arriving<T> arriving{static_cast<const T*>(a.gradient), static_cast<const T*>(a.more),
-                         static_cast<const T*>(a.y)};
-    const Layout sums = Layout::of<V, F>(extents, context.multiprocessors, 4);
-    auto* partials = context.scratch<Sums>(std::size_t{sums.blocks.x} * sums.channels);
-    gradient_sums<T, V, F><<<sums.blocks, block_threads, 0, stream>>>(sums, x, arriving, norm,
-                                                                      residual_gradient, partials);
+    const Layout layout = Layout::of<V, F>(extents, context.multiprocessors, 4);
+    auto* partials = context.scratch<Sums>(std::size_t{layout.blocks.x} * layout.channels);
+    gradient_sums<T, V, F><<<layout.blocks, block_threads, 0, stream>>>(
+        layout, static_cast<const T*>(of.x), arriving_of<T>(of), norm,
+        static_cast<T*>(of.residual_gradient), partials);
     check_launch("gradient_sums");
-    launch_fold(partials, sums.blocks.x, sums.channels, FinishSums{norm}, stream);
-
-    if (residual_gradient != nullptr) arriving = {residual_gradient, nullptr, nullptr};
-    launch_before<T, V, F>(context, extents, x, arriving, norm, a.x_gradient, stream);
+    launch_fold(partials, layout.blocks.x, layout.channels, FinishSums{norm, sums, layout.channels},
+                stream);
   });
 }
 
+void launch_before(const Context& context, const Extents& extents, BatchNormOperands of,
+                   const BatchNorm& norm, const BatchSums& sums, cudaStream_t stream) {
+  // The first pass has left there what arrives.
+  if (of.residual_gradient != nullptr)
+    of = {of.x, nullptr, of.residual_gradient, nullptr, of.x_gradient, nullptr};
+  const bool wide = can_be_wide(context, extents, of);
+  dispatch(context.precision, context.format, wide, [&]<class T, int V, Format F>() {
+    const Layout layout = Layout::of<V, F>(extents, context.multiprocessors, 16);
+    gradient_before<T, V, F><<<layout.blocks, block_threads, 0, stream>>>(
+        layout, static_cast<const T*>(of.x), arriving_of<T>(of), norm, sums,
+        static_cast<T*>(of.x_gradient));
+  });
+  check_launch("gradient_before");
+}
+
 /// An operation, a kernel: each leaves its result in x_gradient.
-void launch_separately(const Context& context, const Extents& extents, Arguments a, bool relu,
-                       const BatchNorm& norm, cudaStream_t stream) {
+void launch_separately(const Context& context, const Extents& extents, BatchNormOperands of,
+                       bool relu, cudaStream_t stream) {
   const std::int64_t count = extents.count();
-  if (a.more != nullptr) {
-    add(context.precision, a.gradient, a.more, a.x_gradient, count, stream);
-    a.gradient = a.x_gradient;
+  if (of.more_y_gradient != nullptr) {
+    add(context.precision, of.y_gradient, of.more_y_gradient, of.x_gradient, count, stream);
+    of.y_gradient = of.x_gradient;
   }
   if (relu) {
-    relu_gradient(context.precision, a.y, a.gradient, a.x_gradient, count, stream);
-    a.gradient = a.x_gradient;
+    relu_gradient(context.precision, of.y, of.y_gradient, of.x_gradient, count, stream);
+    of.y_gradient = of.x_gradient;
   }
-  if (a.residual_gradient != nullptr) {
+  if (of.residual_gradient != nullptr) {
     const std::size_t bytes = static_cast<std::size_t>(count) * 16 /
                               static_cast<std::size_t>(widest_of(context.precision));
-    penstock::detail::check(
-        cudaMemcpyAsync(a.residual_gradient, a.gradient, bytes, cudaMemcpyDeviceToDevice, stream),
-        "cudaMemcpyAsync", bytes);
+    penstock::detail::check(cudaMemcpyAsync(of.residual_gradient, of.y_gradient, bytes,
+                                            cudaMemcpyDeviceToDevice, stream),
+                            "cudaMemcpyAsync", bytes);
   }
-  launch_passes(context, extents, {a.x, nullptr, a.gradient, nullptr, a.x_gradient, nullptr}, norm,
-                stream);
+}
+
+/// What the passes take: behind launch_separately, where nothing is fused.
+BatchNormOperands for_passes(const Context& context, BatchNormOperands of, bool relu) {
+  if (context.fusion == Fusion::none) {
+    const bool moved = relu || of.more_y_gradient != nullptr;
+    return {of.x, nullptr, moved ? of.x_gradient : of.y_gradient, nullptr, of.x_gradient, nullptr};
+  }
+  if (!relu) of.y = nullptr;
+  return of;
 }
 
 }  // namespace
 
-void batch_norm_gradient(const Context& context, const Extents& extents, const void* x,
-                         const void* y, const void* y_gradient, const void* more_y_gradient,
-                         const BatchNorm& norm, bool relu, void* x_gradient,
-                         void* residual_gradient, cudaStream_t stream) {
-  Arguments arguments{x, y, y_gradient, more_y_gradient, x_gradient, residual_gradient};
-  if (context.fusion == Fusion::none) {
-    launch_separately(context, extents, arguments, relu, norm, stream);
-    return;
-  }
-  if (!relu) arguments.y = nullptr;
-  launch_passes(context, extents, arguments, norm, stream);
+void batch_norm_gradient_sums(const Context& context, const Extents& extents,
+                              const BatchNormOperands& of, const BatchNorm& norm, bool relu,
+                              float* sums, cudaStream_t stream) {
+  if (context.fusion == Fusion::none) launch_separately(context, extents, of, relu, stream);
+  launch_sums(context, extents, for_passes(context, of, relu), norm, sums, stream);
+}
+
+void batch_norm_gradient_rest(const Context& context, const Extents& extents, int ranks,
+                              const BatchNormOperands& of, const BatchNorm& norm, bool relu,
+                              const float* sums, cudaStream_t stream) {
+  launch_before(context, extents, for_passes(context, of, relu), norm,
+                {extents, ranks, sums, sums + extents.c}, stream);
+}
+
+void batch_norm_gradient(const Context& context, const Extents& extents,
+                         const BatchNormOperands& of, const BatchNorm& norm, bool relu,
+                         cudaStream_t stream) {
+  batch_norm_gradient_sums(context, extents, of, norm, relu, nullptr, stream);
+  launch_before(context, extents, for_passes(context, of, relu), norm,
+                {extents, 1, norm.beta_gradient, norm.gamma_gradient}, stream);
 }
 
 void batch_norm_gradient_apply(const Context& context, const Extents& extents, const void* x,
                                const void* gradient, const BatchNorm& norm, void* x_gradient,
                                cudaStream_t stream) {
-  const bool wide = can_be_wide(context, extents) && aligned({x, gradient, x_gradient});
-  dispatch(context.precision, context.format, wide, [&]<class T, int V, Format F>() {
-    const Arriving<T> arriving{static_cast<const T*>(gradient), nullptr, nullptr};
-    launch_before<T, V, F>(context, extents, static_cast<const T*>(x), arriving, norm, x_gradient,
-                           stream);
-  });
+  launch_before(context, extents, {x, nullptr, gradient, nullptr, x_gradient, nullptr}, norm,
+                {extents, 1, norm.beta_gradient, norm.gamma_gradient}, stream);
 }
 
 }  // namespace resnet::cudnn

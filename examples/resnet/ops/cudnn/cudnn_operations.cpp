@@ -35,7 +35,8 @@ int multiprocessors() {
 CudnnOperations::CudnnOperations(const Settings& settings)
     : settings_(settings),
       context_{settings.precision, settings.format, settings.fusion, multiprocessors(), {}},
-      convolutions_(settings, context_) {}
+      convolutions_(settings, context_),
+      batch_norm_parts_(context_) {}
 
 std::size_t CudnnOperations::element_bytes() const {
   return is_16_bits(settings_.precision) ? 2 : 4;
@@ -93,8 +94,9 @@ void CudnnOperations::batch_norm_gradient(const Extents& extents, const void* x,
                                           const void* y_gradient, const void* more_y_gradient,
                                           const BatchNorm& norm, bool relu, void* x_gradient,
                                           void* residual_gradient, cudaStream_t stream) {
-  cudnn::batch_norm_gradient(context_, extents, x, y, y_gradient, more_y_gradient, norm, relu,
-                             x_gradient, residual_gradient, stream);
+  cudnn::batch_norm_gradient(context_, extents,
+                             {x, y, y_gradient, more_y_gradient, x_gradient, residual_gradient},
+                             norm, relu, stream);
 }
 
 bool CudnnOperations::fuses(const ConvolutionShape& shape, bool normalized_input) {

@@ -9,6 +9,7 @@
 
 #include <string>
 
+#include "batch_norm_parts.hpp"
 #include "context.hpp"
 #include "convolutions.hpp"
 #include "linear.hpp"
@@ -42,6 +43,7 @@ class CudnnOperations : public Operations {
   void batch_norm_gradient(const Extents&, const void* x, const void* y, const void* y_gradient,
                            const void* more_y_gradient, const BatchNorm&, bool relu,
                            void* x_gradient, void* residual_gradient, cudaStream_t) override;
+  BatchNormParts& batch_norm_parts() override { return batch_norm_parts_; }
 
   bool fuses(const ConvolutionShape&, bool normalized_input) override;
   void convolution_statistics(const ConvolutionShape&, const void* x, const BatchNorm* before,
@@ -79,6 +81,7 @@ class CudnnOperations : public Operations {
   Settings settings_;
   Context context_;
   Convolutions convolutions_;
+  CudnnBatchNormParts batch_norm_parts_;
   Linear linear_;
 };
 

@@ -137,7 +137,7 @@ Trial::Passes Trial::time_passes() {
       time([&] { batch_norm_apply(context, in, x, norm(), nullptr, true, dx, stream_); });
   passes.gradient =
       time([&] {
-        batch_norm_gradient(context, in, x, x, dx, nullptr, norm(), true, dx, nullptr, stream_);
+        batch_norm_gradient(context, in, {x, x, dx, nullptr, dx, nullptr}, norm(), true, stream_);
       }) -
       time([&] { batch_norm_gradient_apply(context, in, x, dx, norm(), dx, stream_); });
   return passes;

@@ -51,7 +51,7 @@ class ReferenceOperations : public Operations {
                            const void* more_y_gradient, const BatchNorm&, bool relu,
                            void* x_gradient, void* residual_gradient, cudaStream_t) override;
 
-  BatchNormParts* batch_norm_parts() override { return &batch_norm_parts_; }
+  BatchNormParts& batch_norm_parts() override { return batch_norm_parts_; }
 
   bool fuses(const ConvolutionShape&, bool normalized_input) override;
   void convolution_statistics(const ConvolutionShape&, const void* x, const BatchNorm* before,
