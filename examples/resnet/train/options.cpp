@@ -93,7 +93,7 @@ void add_options(CLI::App& app, DistributedOptions& options) {
          "Several ranks: seconds to find each other, and to wait for one that hangs; 60")
       ->check(CLI::Range(1, 1 << 20));
   app.add_flag("--sync-batch-norm", options.synchronised_batch_norm,
-               "Several ranks: batch norm with the statistics of all of them (emulated programs)");
+               "Several ranks: batch norm with the statistics of all of them");
   const auto mebibytes = [&app](const char* name, std::size_t& bytes, const char* about) {
     app.add_option_function<double>(
            name,
