@@ -32,12 +32,12 @@ OURS = [
     ("resnet18 free", "15_images", "resnet18", 512, "free", []),
     ("resnet18 cpu", "15_images", "resnet18", 512, "images", ["--workers", "CORES"]),
     ("resnet18 both", "16_hardware_decoder", "resnet18", 512, "images",
-     ["--workers", "2", "--cpu-threads", "HALF", "--cpu-share", "0.5"]),
-    ("resnet18 pack", "15_images", "resnet18", 512, "pack", ["--workers", "CORES"]),
-    ("resnet50 cpu", "15_images", "resnet50", 256, "images", ["--workers", "CORES"]),
+     ["--workers", "2", "--cpu-threads", "HALF", "--cpu-share", "0.35"]),
     ("resnet18 engines", "16_hardware_decoder", "resnet18", 512, "images", ["--workers", "2"]),
+    ("resnet50 cpu", "15_images", "resnet50", 256, "images", ["--workers", "CORES"]),
+    ("resnet18 pack", "15_images", "resnet18", 512, "pack", ["--workers", "CORES"]),
 ]  # fmt: skip
-PYTORCH = [("resnet18", "images"), ("resnet50", "images"), ("loader", "images"), ("resnet18", "small"),
+PYTORCH = [("resnet18", "images"), ("resnet50", "images"), ("resnet18", "small"), ("loader", "images"),
            ("resnet50-free", "images"), ("resnet18-free", "images"), ("loader-pillow", "images")]  # fmt: skip
 NEEDS = {"ours": 20, "pytorch": 60}  # seconds, without which one is not begun
 
