@@ -199,7 +199,8 @@ void expect_all(const Settings& settings, const Case& of, double x, const Result
   const Precision between = settings.fusion == Fusion::none ? stored : single;
   const double arriving = 3, gamma = 1.5;  // They are smaller.
   // Roundings of a sum's terms are not all in one direction.
-  const double sums = arriving * std::sqrt(static_cast<double>(of.extents.count() / of.extents.c));
+  const auto [n, c, h, w] = of.extents;
+  const double sums = arriving * std::sqrt(static_cast<double>(n * h * w));
   expect("y", values.y, truth.y, stored, gamma * 2 + largest(truth.y), condition);
   expect("mean", values.mean, truth.mean, single, x);
   expect("inverse deviation", values.inverse_deviation, truth.inverse_deviation, single, inverse,
