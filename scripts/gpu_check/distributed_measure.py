@@ -5,8 +5,8 @@ distributed_measure.py --programs DIRECTORY --data DIRECTORY --plans DIRECTORY -
                        [--ranks N] [--model resnet50] [--batch 256] [--seconds N] [--dry-run]
 
 T13 on one GPU and on N (2), with data for free and from records, beside PyTorch's DDP (benchmarks/peers/pytorch_ddp.py)
-in the same call; other buckets; synchronised batch norm, whose losses must be those of one rank; and a recording of all
-ranks, put together by `penstock-trace merge`. --batch is that of each GPU.
+in the same call; synchronised batch norm; other buckets; and a recording of all ranks, put together by `penstock-trace
+merge`. --batch is that of each GPU.
 
 Prints a table, and keeps the results in DIRECTORY/distributed.json as they come, the ranks' report in ranks.txt. What is
 worth most comes first; what there is no time for in N seconds is said. --dry-run: emulated programs, tiny images, PyTorch
@@ -26,7 +26,6 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LONGEST, NEEDS = 150, 20  # seconds of a run; without which one is not begun
-SYNCHRONISED = 2e-3  # in a loss; on a CPU it is 2e-7, and 0.03 without --sync-batch-norm
 
 # (name, whose, on one GPU or all, options)
 RUNS = [
@@ -106,22 +105,6 @@ def record(option, limit):
     return {}
 
 
-def synchronised(option, limit):
-    """With --sync-batch-norm, in fp32, all ranks have the losses of one with the whole batch."""
-    losses, whole, end = [], 4 * option.ranks, time.monotonic() + limit
-    program = option.programs / ("13_distributed" + ("_emulated" if option.dry_run else ""))
-    with tempfile.TemporaryDirectory() as scratch:
-        path = pathlib.Path(scratch, "result.json")
-        for ranks, extra in ((1, []), (option.ranks, ["--sync-batch-norm"])):
-            command = [program, "--model", "resnet8", "--image-size", "32", "--precision", "fp32", "--data", option.data,
-                       "--batch", str(whole // ranks), "--steps", "8", "--warmup", "1", "--json", path, *extra]  # fmt: skip
-            if why := run(started(ranks, command), end - time.monotonic()):
-                return {"failed": why}
-            losses.append(json.loads(path.read_text())["losses"])
-    far = max(abs(a - b) for a, b in zip(*losses, strict=True))
-    return {"losses": losses} if far < SYNCHRONISED else {"failed": f"losses {far:.2g} away from one rank's: {losses}"}
-
-
 def ratios(results, ranks):
     speed = lambda name: results.get(name, {}).get("images_per_second")
     pairs = [("all / (N x 1), free", "T13, free, all", "T13, free, 1", ranks),
@@ -146,7 +129,6 @@ def main():
     has_torch = importlib.util.find_spec("torch") is not None
     jobs = [(row[0], lambda limit, row=row: measure(row, option, limit)) for row in RUNS if row[1] == "ours" or has_torch]
     jobs.insert(6 if has_torch else 4, ("recording", lambda limit: record(option, limit)))
-    jobs.insert(7 if has_torch else 5, ("synchronised batch norm", lambda limit: synchronised(option, limit)))
     if not has_torch:
         print("PyTorch is missing: ours alone")
     end, results, left = time.monotonic() + option.seconds, {}, []
