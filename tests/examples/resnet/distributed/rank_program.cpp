@@ -204,6 +204,7 @@ void run_slowly(Communicator& communicator, cudaStream_t stream) {
     communicator.check();
     communicator.all_reduce(values.data(), 10, Precision::fp32, stream);
     communicator.synchronize(stream);
+    if (step == 0) std::puts("under way"), std::fflush(stdout);
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
 }
