@@ -124,6 +124,85 @@ const Variables kubernetes{{"JOB_COMPLETION_INDEX", "3"},
                            {"MASTER_PORT", "29400"},
                            {"HOSTNAME", "train-3"}};
 
+// ---- What they set on one machine, as recorded there: the second of two ranks
+
+/// PyTorch 2.15.0: torchrun --no-python --standalone --nproc-per-node 2.
+const Variables torchrun_2_15{{"GROUP_RANK", "0"},
+                              {"GROUP_WORLD_SIZE", "1"},
+                              {"LOCAL_RANK", "1"},
+                              {"LOCAL_WORLD_SIZE", "2"},
+                              {"MASTER_ADDR", "localhost"},
+                              {"MASTER_PORT", "38777"},
+                              {"RANK", "1"},
+                              {"ROLE_NAME", "default"},
+                              {"ROLE_RANK", "1"},
+                              {"ROLE_WORLD_SIZE", "2"},
+                              {"TORCHELASTIC_MAX_RESTARTS", "0"},
+                              {"TORCHELASTIC_RESTART_COUNT", "0"},
+                              {"TORCHELASTIC_RUN_ID", "8218be7c"},
+                              {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT"},
+                              {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                              {"WORLD_SIZE", "2"}};
+
+/// Slurm 22.05.8: srun -n 2.
+const Variables srun_22_05{{"SLURMD_NODENAME", "node1"},
+                           {"SLURM_GTIDS", "0,1"},
+                           {"SLURM_JOBID", "1"},
+                           {"SLURM_JOB_ID", "1"},
+                           {"SLURM_JOB_NODELIST", "node1"},
+                           {"SLURM_JOB_NUM_NODES", "1"},
+                           {"SLURM_LAUNCH_NODE_IPADDR", "127.0.0.1"},
+                           {"SLURM_LOCALID", "1"},
+                           {"SLURM_NNODES", "1"},
+                           {"SLURM_NODEID", "0"},
+                           {"SLURM_NODELIST", "node1"},
+                           {"SLURM_NPROCS", "2"},
+                           {"SLURM_NTASKS", "2"},
+                           {"SLURM_PROCID", "1"},
+                           {"SLURM_STEPID", "0"},
+                           {"SLURM_STEP_ID", "0"},
+                           {"SLURM_STEP_NODELIST", "node1"},
+                           {"SLURM_STEP_NUM_NODES", "1"},
+                           {"SLURM_STEP_NUM_TASKS", "2"},
+                           {"SLURM_STEP_TASKS_PER_NODE", "2"},
+                           {"SLURM_TASKS_PER_NODE", "2"}};
+
+/// Open MPI 4.1.4: mpirun --oversubscribe -np 2.
+const Variables open_mpi_4_1{{"OMPI_APP_CTX_NUM_PROCS", "2"},
+                             {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                             {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                             {"OMPI_COMM_WORLD_NODE_RANK", "1"},
+                             {"OMPI_COMM_WORLD_RANK", "1"},
+                             {"OMPI_COMM_WORLD_SIZE", "2"},
+                             {"OMPI_FIRST_RANKS", "0"},
+                             {"OMPI_MCA_ess", "^singleton"},
+                             {"OMPI_MCA_ess_base_jobid", "932708353"},
+                             {"OMPI_MCA_ess_base_vpid", "1"},
+                             {"OMPI_NUM_APP_CTX", "1"},
+                             {"OMPI_UNIVERSE_SIZE", "2"},
+                             {"PMIX_HOSTNAME", "node1"},
+                             {"PMIX_ID", "932708353.1"},
+                             {"PMIX_NAMESPACE", "932708353"},
+                             {"PMIX_RANK", "1"}};
+
+/// Hydra of MPICH 4.0.2: mpiexec -n 2.
+const Variables hydra_4_0{{"GFORTRAN_UNBUFFERED_PRECONNECTED", "y"},
+                          {"HYDI_CONTROL_FD", "7"},
+                          {"MPIR_CVAR_CH3_INTERFACE_HOSTNAME", "node1"},
+                          {"MPI_LOCALNRANKS", "2"},
+                          {"MPI_LOCALRANKID", "1"},
+                          {"PMI_FD", "8"},
+                          {"PMI_RANK", "1"},
+                          {"PMI_SIZE", "2"}};
+
+TEST_CASE("Ranks: as launchers were seen to set them", "[ranks]") {
+  CHECK(read(torchrun_2_15) ==
+        Ranks{1, 2, 1, 2, "torchrun", "localhost", 38778, "localhost:38777/8218be7c"});
+  CHECK(read(srun_22_05) == Ranks{1, 2, 1, 2, "Slurm", "node1", 0, "1.0"});
+  CHECK(read(open_mpi_4_1) == Ranks{1, 2, 1, 2, "Open MPI", "", 0, "932708353"});
+  CHECK(read(hydra_4_0) == Ranks{1, 2, 1, 2, "Hydra"});
+}
+
 TEST_CASE("Ranks: without a launcher there is one rank", "[ranks]") {
   CHECK(read({}) == Ranks{});
   CHECK(read({{"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}}) == Ranks{});

@@ -375,11 +375,12 @@ int run_rung(const Rung& rung, int argc, char** argv) {
   if (const auto status =
           parse(argc, argv, rung.number + " " + rung.name + ": " + rung.change, options))
     return *status;
-  examples::watch_interrupts();
   try {
     if (options.watch && (!rung.prefetcher || options.synthetic))
       throw std::invalid_argument("--watch: there is no prefetcher; T12 and on have one");
     DataParallel ranks(penstock::Ranks::from_environment(), options.distributed);
+    // Only now: a launcher's SIGTERM ends a rank that waits for one that will not come.
+    examples::watch_interrupts();
     return run_on(ranks, rung, options);
   } catch (const std::exception& error) {
     return report(rung.name, error);

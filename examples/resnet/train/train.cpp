@@ -137,9 +137,10 @@ int main(int argc, char** argv) {
   if (const auto status = resnet::parse_options(argc, argv, options, distributed, made_up))
     return *status;
   std::setvbuf(stdout, nullptr, _IOLBF, 0);  // A line at a time, into a file or a pipe too.
-  examples::watch_interrupts();
   try {
     resnet::DataParallel ranks(penstock::Ranks::from_environment(), distributed);
+    // Only now: a launcher's SIGTERM ends a rank that waits for one that will not come.
+    examples::watch_interrupts();
     return resnet::run_on(ranks, options, made_up);
   } catch (const std::exception& error) {
     return resnet::report("train", error);

@@ -333,6 +333,18 @@ def not_a_number():
     require(not pathlib.Path("bad").exists(), "a checkpoint was written")
 
 
+def terminated():
+    """A rank that waits for one that will not come ends at SIGTERM, as torchrun sends it then: not at the time-out."""
+    job = Job(2, of(2, WHOLE, "--timeout", 60), own={1: ["--no-such-option"]})
+    require(job.ranks[1].wait(60) != 0, "rank 1 took an unknown option")
+    time.sleep(1)  # Rank 0 waits.
+    begin = time.monotonic()
+    job.ranks[0].terminate()
+    require(job.ranks[0].wait(90) == -signal.SIGTERM, job.ranks[0].returncode)
+    require(time.monotonic() - begin < 20, "it waited")
+    job.end()
+
+
 def mistakes():
     """Ranks that were started differently say which, and in what."""
 
