@@ -9,14 +9,14 @@ training_targets="make_cifar10 01_baseline 02_workers 03_pinned 04_async 05_read
 
 # train_ladder OPTION...: of the ladder's and, behind --, of its rungs.
 train_ladder() {
-  has_resnet || return
+  has_resnet 05_readback || return
   limited 200 examples/resnet/train/ladder "${quick[@]}" --programs "$build/examples/resnet/train" --repeat 1 \
     --out "$folder" "$@" --data "$data"
 }
 
-# has_resnet [RUNG]: one that the step has built
+# has_resnet RUNG: one that the step has built
 has_resnet() {
-  if [[ -x $build/examples/resnet/train/${1:-05_readback}$suffix ]]; then return; fi
+  if [[ -x $build/examples/resnet/train/$1$suffix ]]; then return; fi
   echo "the ResNet was not built: no cuDNN, or no headers of its front end"
   return 1
 }
@@ -39,7 +39,7 @@ ladder_table() {
   local models=${1:-resnet18,resnet50} rungs=() status=0 store=$build/ladder-table.json dry=()
   if [[ $models == *:* ]]; then rungs=(--rungs "${models#*:}") models=${models%%:*}; fi
   if [[ -n $dry_run ]]; then dry=(--dry-run) store=$folder/results.json; fi
-  has_resnet && make_data && make_jpegs jpegs "$(scaled 20000 64)" "$(scaled 500 100)" "$(scaled 375 75)" || return
+  has_resnet 05_readback && make_data && make_jpegs jpegs "$(scaled 20000 64)" "$(scaled 500 100)" "$(scaled 375 75)" || return
   limited 500 python3 scripts/gpu_check/ladder_measure.py --programs "$build/examples/resnet/train" --data "$data" \
     --images "$build/jpegs" \
     --plans "$build" --store "$store" --start examples/resnet/ladder-table.json --models "$models" "${rungs[@]}" \

@@ -64,7 +64,7 @@ class State {
     check_nvjpeg(library.nvjpegJpegStateCreate(handle, &state_), "nvjpegJpegStateCreate");
     try {
       // Otherwise each image that is larger than those before it frees memory, which waits for all
-      // that the device does. Of another sampling than most files have, it would be freed at once.
+      // that the device does. Most files are 4:2:0; memory for 4:4:4 is freed by the first batch.
       check_nvjpeg(
           library.nvjpegDecodeBatchedPreAllocate(handle, state_, options.batch, options.image.width,
                                                  options.image.height, NVJPEG_CSS_420, kOutput),

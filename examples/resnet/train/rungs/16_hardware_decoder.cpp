@@ -41,7 +41,7 @@ void train(Run& run) {
 int main(int argc, char** argv) {
   // nvJPEG has 14 streams. Those that share a connection with the training step's wait for whole
   // graphs, and CUDA opens 8 connections unless it is told otherwise.
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);  // NOLINT(concurrency-mt-unsafe): one thread yet
   return resnet::run_rung({.number = "T16",
                            .name = "hardware decoder",
                            .change = "JPEG files, decoded by the GPU's engines and the CPU",
