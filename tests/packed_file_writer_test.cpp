@@ -99,7 +99,7 @@ TEST_CASE("PackedFileWriter continues a partial file that was cut anywhere, to t
 TEST_CASE("PackedFileWriter continues behind the shortest frame, and the longest",
           "[packed_file_writer]") {
   const TemporaryDirectory directory;
-  const std::string name(GENERATE(0, 65536), 'x');
+  const std::string name(GENERATE(std::size_t{0}, std::size_t{65536}), 'x');
   { PackedFileWriter(directory / "a.pack").append({}, 0, name); }
   CHECK(PackedFileWriter(directory / "a.pack").size() == 1);
 }

@@ -142,11 +142,11 @@ TEST_CASE("next does not wait for the copy, and the consumer's stream does", "[p
 
 TEST_CASE("a slot is not written before every consumer stream is through", "[prefetcher]") {
   const bool on_second = GENERATE(false, true);
-  constexpr std::int64_t kBatch = 4;
+  constexpr std::int64_t kPerBatch = 4;
   Gate gate;
   TestStream first, second;
-  NumbersSink sink(kBatch, 4);
-  Prefetcher<Numbers> prefetcher(numbers_layout(kBatch), shuffled(16, kBatch), write_numbers,
+  NumbersSink sink(kPerBatch, 4);
+  Prefetcher<Numbers> prefetcher(numbers_layout(kPerBatch), shuffled(16, kPerBatch), write_numbers,
                                  {.workers = 1, .host_depth = 4, .device_depth = 1});
   std::vector<std::uint64_t> expected;
   {

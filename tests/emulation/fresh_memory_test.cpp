@@ -162,10 +162,10 @@ TEST_CASE("fresh memory differs from schedule to schedule", "[emulation][memory]
 }
 
 TEST_CASE("device memory that nobody touches takes no memory of the host", "[emulation][memory]") {
-  constexpr std::size_t large = std::size_t{4} << 30;
+  constexpr std::size_t four_gib = std::size_t{4} << 30;
   const std::size_t before = resident_bytes();
   void* data = nullptr;
-  REQUIRE_CUDA(cudaMalloc(&data, large));
-  CHECK(resident_bytes() < before + large / 64);
+  REQUIRE_CUDA(cudaMalloc(&data, four_gib));
+  CHECK(resident_bytes() < before + four_gib / 64);
   CHECK_CUDA(cudaFree(data));
 }

@@ -100,12 +100,12 @@ TEST_CASE("a leased slot is not written before its consumer is through", "[strea
                                       << kEndings[static_cast<int>(ending)] << ", device " << device
                                       << " is current");
   need_two_devices();
-  constexpr std::int64_t kBatch = 4;
+  constexpr std::int64_t kPerBatch = 4;
   const Consumer consumer(kind);
   const TestStream third;
-  NumbersSink sink(kBatch, 2);
+  NumbersSink sink(kPerBatch, 2);
   Gate gate;
-  Prefetcher<Numbers> prefetcher(numbers_layout(kBatch), sequential(8, kBatch), write_numbers,
+  Prefetcher<Numbers> prefetcher(numbers_layout(kPerBatch), sequential(8, kPerBatch), write_numbers,
                                  {.workers = 1, .host_depth = 2, .device_depth = 1});
   Lease<Numbers> lease;
   take_and_end(
