@@ -6,6 +6,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <penstock/emulation.hpp>
@@ -15,6 +16,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -121,6 +123,29 @@ TEST_CASE("on_device: a worker that blocks in its source holds up no other", "[o
                                  {.workers = 2, .device_depth = 4});
   CHECK(deliver_from_device(prefetcher, 4, 8).samples ==
         serial_sample_numbers(sequential(32, 4), 1));
+}
+
+TEST_CASE("on_device: the workers' streams have the priority that is asked for", "[on_device]") {
+  int least = 0, most = 0;
+  REQUIRE_CUDA(cudaDeviceGetStreamPriorityRange(&least, &most));
+  REQUIRE(most < least);
+  const auto [asked, expected] =
+      GENERATE_COPY(std::pair(least, least), std::pair(most, most),
+                    std::pair(std::numeric_limits<int>::min(), most), std::pair(1000, least));
+  std::atomic<int> seen{12345};
+  auto source = per_worker([&] {
+    return [&, numbers = DeviceNumbers()](const Ticket& ticket, Numbers& batch,
+                                          cudaStream_t stream) mutable {
+      int priority = 0;
+      if (cudaStreamGetPriority(stream, &priority) == cudaSuccess) seen = priority;
+      numbers(ticket, batch, stream);
+    };
+  });
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(16, 4), on_device(std::move(source)),
+                                 {.workers = 1, .copy_priority = asked});
+  CHECK(deliver_from_device(prefetcher, 4, 4).samples ==
+        serial_sample_numbers(sequential(16, 4), 1));
+  CHECK(seen == expected);
 }
 
 TEST_CASE("on_device: a failure comes in its batch's place, and the others go on", "[on_device]") {

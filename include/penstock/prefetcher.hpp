@@ -55,8 +55,8 @@ struct PrefetcherOptions {
   unsigned host_flags = cudaHostAllocPortable;  ///< flags passed to cudaHostAlloc
   int numa_node = -1;                           ///< NUMA node of the pinned memory; -1: any
   /// Priority of the copy stream, and of the workers' streams of an on_device source. Lower is more
-  /// urgent; CUDA clamps it to the device's range. For transforms and sources that launch kernels:
-  /// urgent ones do not wait for the consumer's.
+  /// urgent; CUDA clamps it to the device's range. The kernels of an urgent transform or source
+  /// start before those of a less urgent consumer that wait for a multiprocessor too.
   int copy_priority = 0;
   /// Measures with timed events how long a copy takes, what it waits for, and how long the
   /// consumer's stream has no work: stats() returns the times. Costs five more event records for

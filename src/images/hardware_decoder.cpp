@@ -6,12 +6,12 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
-#include <limits>
 #include <penstock/markers.hpp>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include "decode_lane.hpp"
 #include "decode_share.hpp"
 #include "decode_team.hpp"
 #include "jpeg_header.hpp"
@@ -22,10 +22,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kAlignment = 256;
-
-/// The engines need a few short kernels for each batch, which must not wait for those of the
-/// consumer. CUDA clamps it.
-constexpr int kMostUrgent = std::numeric_limits<int>::min();
 
 struct MakeLane {
   static constexpr const char* message = "make lane";
@@ -55,24 +51,6 @@ bool is_within(const Region& region, ImageSize size) {
   return region.top >= 0 && region.left >= 0 && region.height > 0 && region.width > 0 &&
          region.height <= size.height - region.top && region.width <= size.width - region.left;
 }
-
-struct FreeDevice {
-  void operator()(std::byte* memory) const noexcept { cudaFree(memory); }
-};
-struct FreePinned {
-  void operator()(std::byte* memory) const noexcept { cudaFreeHost(memory); }
-};
-
-/// What one chunk needs. Both memories begin with the geometry of the chunk's rows and the rooms of
-/// the images that the CPU decodes; then come pixels on the device, and files in staging.
-struct Lane {
-  Stream stream{kMostUrgent};
-  Event ready;                                                 ///< decoded, on `stream`
-  Event free{cudaEventDisableTiming | cudaEventBlockingSync};  ///< the kernel has read it
-  std::unique_ptr<std::byte, FreeDevice> device;
-  std::unique_ptr<std::byte, FreePinned> staging;
-  std::unique_ptr<JpegEngine> engine;  // The first to go: it may free memory in the stream's order.
-};
 
 /// An image of the batch.
 struct Row {
@@ -190,17 +168,9 @@ class HardwareDecoder::Core {
 
 Lane HardwareDecoder::Core::make_lane(const MakeEngine& make) {
   const ScopedRange range(MakeLane{}, lanes_.size());
-  Lane lane;
+  Lane lane(geometry_bytes() + options_.device_bytes, geometry_bytes() + options_.staging_bytes);
   if (why_not_.empty() && make) lane.engine = make(options_.engine, why_not_);
   if (lane.engine == nullptr && why_not_.empty()) why_not_ = "no engine is asked for";
-  void* memory = nullptr;
-  const std::size_t device = geometry_bytes() + options_.device_bytes;
-  penstock::detail::check(cudaMalloc(&memory, device), "cudaMalloc", device);
-  lane.device.reset(static_cast<std::byte*>(memory));
-  const std::size_t staging = geometry_bytes() + options_.staging_bytes;
-  penstock::detail::check(cudaHostAlloc(&memory, staging, cudaHostAllocDefault), "cudaHostAlloc",
-                          staging);
-  lane.staging.reset(static_cast<std::byte*>(memory));
   return lane;
 }
 

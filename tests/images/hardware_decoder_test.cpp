@@ -434,6 +434,15 @@ TEST_CASE("HardwareDecoder without an engine: the CPU, and it says so",
              Mentions("there is none: " + decoder.why_no_engine()));
 }
 
+TEST_CASE("HardwareDecoder: memory that is not there is an error that says what to lower",
+          "[images][hardware_decoder]") {
+  const std::size_t much = std::size_t{1} << 60;
+  for (const HardwareOptions& options :
+       {HardwareOptions{.device_bytes = much}, HardwareOptions{.staging_bytes = much}})
+    CHECK_THAT(thrown<CudaError>([&] { const HardwareDecoder decoder(options); }),
+               Mentions("lower device_bytes or staging_bytes"));
+}
+
 TEST_CASE("HardwareDecoder rejects what makes no sense", "[images][hardware_decoder]") {
   const auto message = [](const HardwareOptions& options) {
     return thrown<std::invalid_argument>([&] { const HardwareDecoder decoder(options); });

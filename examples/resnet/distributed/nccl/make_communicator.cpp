@@ -26,6 +26,7 @@
 #include <cstring>
 #include <exception>
 #include <stdexcept>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -216,7 +217,12 @@ class NcclCommunicator final : public Communicator {
 
   void abort() noexcept {
     const ncclComm_t nccl = std::exchange(nccl_, nullptr);
-    if (nccl != nullptr) aborting_ = std::jthread([nccl] { ncclCommAbort(nccl); });
+    if (nccl == nullptr) return;
+    try {
+      aborting_ = std::jthread([nccl] { ncclCommAbort(nccl); });
+    } catch (const std::system_error&) {  // No more threads. Where it waits, Control ends it.
+      ncclCommAbort(nccl);
+    }
   }
 
   Control control_;

@@ -52,11 +52,12 @@ struct EngineOptions {
 /// Makes an engine for the current device. nullptr: there is none, and the string says why.
 using MakeEngine = std::function<std::unique_ptr<JpegEngine>(const EngineOptions&, std::string&)>;
 
-/// An engine of nvJPEG's hardware backend. All engines of a device share one decoder of it, and
-/// take turns. It has 14 streams of its own: where the program launches graphs, set
-/// CUDA_DEVICE_MAX_CONNECTIONS=32 in its environment, or images wait for whole graphs.
-/// There is none over penstock::emulated, on a GPU without JPEG engines, without libnvjpeg.so.13,
-/// which is loaded at run time, and in a library that was built without nvjpeg.h.
+/// An engine of nvJPEG's hardware backend. All engines of a device share one decoder of nvJPEG,
+/// with memory for the options of the first engine, and take turns. The decoder has 14 streams of
+/// its own: where the program launches graphs, set CUDA_DEVICE_MAX_CONNECTIONS=32 in its
+/// environment, or images wait for whole graphs. There is no engine over penstock::emulated, on a
+/// GPU without JPEG engines, without libnvjpeg.so.13, which is loaded at run time, and in a library
+/// that was built without nvjpeg.h.
 std::unique_ptr<JpegEngine> make_nvjpeg_engine(const EngineOptions& options, std::string& why_not);
 
 }  // namespace penstock::images
