@@ -28,6 +28,7 @@
 #include "../common/watch.hpp"
 #include "../data/cifar10.hpp"
 #include "../data/synthetic.hpp"
+#include "saved_run.hpp"
 #include "statistics.hpp"
 
 namespace quickstart {
@@ -38,7 +39,7 @@ namespace fs = std::filesystem;
 using Milliseconds = std::chrono::duration<double, std::milli>;
 
 struct Options {
-  fs::path data, cache;
+  fs::path data, cache, resume;
   std::uint64_t records = synthetic::Options{}.train;  // of the synthetic set
   std::int64_t batch = 256;
   std::uint64_t seed = 1;
@@ -110,22 +111,44 @@ penstock::Sampler make_sampler(const Options& options, std::uint64_t samples) {
                             .seed = options.seed});
 }
 
-/// The loop of the consumer: a step on `stream` for each batch. False when it was interrupted.
-bool add_up(penstock::Prefetcher<Images>& prefetcher, std::uint64_t batches, const Options& options,
-            Totals* totals, cudaStream_t stream) {
+/// The loop of the consumer: a step on `stream` for each of the batches behind the first `done`.
+/// False when it was interrupted.
+bool add_up(penstock::Prefetcher<Images>& prefetcher, std::uint64_t done, std::uint64_t batches,
+            const Options& options, Totals* totals, cudaStream_t stream) {
   const auto watch = examples::watch_if(options.watch, prefetcher);
   std::optional<examples::Progress> progress;
   if (!watch) progress.emplace("batches", batches);
-  std::uint64_t done = 0;
-  while (const auto batch = prefetcher.next(stream)) {
-    if (examples::interrupted()) return false;
+  while (!examples::interrupted()) {
+    const auto batch = prefetcher.next(stream);
+    if (!batch) return true;
     const penstock::ScopedRange range(ComputeMarker{}, done);
     penstock::for_each(stream, cifar10::pixel_bytes, Accumulate{*batch, totals});
     if (options.slow_compute > 0) pause_stream(stream, &options.slow_compute);
     ++done;
     if (progress) progress->to(done);
   }
-  return true;
+  return false;
+}
+
+/// What was saved of an interrupted run; else the start.
+SavedRun start(const fs::path& file) {
+  if (file.empty()) return {};
+  const std::optional<SavedRun> saved = read_saved(file);
+  if (!saved) return {};
+  std::fprintf(stderr, "going on from %s: epoch %llu, batch %llu\n", file.c_str(),
+               static_cast<unsigned long long>(saved->state.epoch),
+               static_cast<unsigned long long>(saved->state.batch));
+  return *saved;
+}
+
+/// The sums that lie on the device, when the work of `stream` is done.
+Summary read_back(const Totals* totals, const penstock::Stream& stream) {
+  const auto result = std::make_unique<Totals>();
+  examples::check(
+      cudaMemcpyAsync(result.get(), totals, sizeof(Totals), cudaMemcpyDeviceToHost, stream.get()),
+      "cudaMemcpyAsync");
+  stream.synchronize();
+  return summarise(*result);
 }
 
 /// The pipeline: from files to sums. Nothing when it was interrupted.
@@ -139,17 +162,21 @@ std::optional<Summary> run(const Options& options, const std::vector<fs::path>& 
   const DeviceTotals totals = make_totals(stream.get());
   penstock::Prefetcher<Images> prefetcher(layout, sampler, Decoder(records, options.slow_source),
                                           options.pipeline);
-  if (!add_up(prefetcher, sampler.batches() * options.pipeline.epochs, options, totals.get(),
-              stream.get()))
+  const SavedRun saved = start(options.resume);
+  if (saved.state.samples != 0) prefetcher.restore(saved.state);
+  const bool whole =
+      add_up(prefetcher, saved.state.epoch * sampler.batches() + saved.state.batch,
+             sampler.batches() * options.pipeline.epochs, options, totals.get(), stream.get());
+  if (!whole && options.resume.empty()) return std::nullopt;
+  const Summary summary = read_back(totals.get(), stream) + saved.summary;
+  if (!whole) {
+    save(options.resume, {prefetcher.state(), summary});
+    std::fprintf(stderr, "the same command goes on from %s\n", options.resume.c_str());
     return std::nullopt;
-
-  const auto result = std::make_unique<Totals>();
-  examples::check(cudaMemcpyAsync(result.get(), totals.get(), sizeof(Totals),
-                                  cudaMemcpyDeviceToHost, stream.get()),
-                  "cudaMemcpyAsync");
-  stream.synchronize();
+  }
+  if (!options.resume.empty()) fs::remove(options.resume);
   std::cout << prefetcher.stats() << "\n\n";
-  return summarise(*result);
+  return summary;
 }
 
 /// The same by a plain loop that shares nothing with the pipeline.
@@ -238,7 +265,12 @@ void describe(CLI::App& app, Options& options) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_flag("--shuffle", options.shuffle, "Another order in each epoch");
-  app.add_flag("--unordered", options.unordered, "Batches come as they are ready");
+  auto* const unordered =
+      app.add_flag("--unordered", options.unordered, "Batches come as they are ready");
+  app.add_option("--resume", options.resume,
+                 "File for an interrupted run: Ctrl-C saves position and sums in it, and the same "
+                 "command goes on from there")
+      ->excludes(unordered);
   app.add_flag("--verify", options.verify,
                "Compare with a serial loop; exit code 1 when it differs");
   app.add_flag("--watch", options.watch,

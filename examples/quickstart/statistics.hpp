@@ -67,6 +67,15 @@ struct Summary {
   std::array<std::uint64_t, cifar10::channels> sum_of_squares{};
   std::array<std::uint64_t, cifar10::classes> classes{};
   bool operator==(const Summary&) const = default;
+  Summary operator+(const Summary& other) const {
+    Summary both = *this;
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      both.sum[i] += other.sum[i];
+      both.sum_of_squares[i] += other.sum_of_squares[i];
+    }
+    for (std::size_t i = 0; i < classes.size(); ++i) both.classes[i] += other.classes[i];
+    return both;
+  }
 
   std::uint64_t samples() const {
     std::uint64_t all = 0;

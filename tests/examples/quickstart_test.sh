@@ -133,6 +133,37 @@ interrupt() {
   done
 }
 
+# An interrupted run goes on where it stopped, with other workers too, and adds up each sample of each epoch once.
+resume() {
+  make_data data 60
+  local words=(--data data --batch 1 --epochs 3 --shuffle) exit_code=0 runs=0 line pid
+  "$quickstart" "${words[@]}" > expected.txt 2> err.txt || fail "$(cat err.txt)"
+  mkfifo err
+  while true; do
+    exit_code=0
+    "$quickstart" "${words[@]}" --resume run.txt --slow-source 2 --workers "$((runs % 3))" > out.txt 2> err &
+    pid=$!
+    exec 3< err
+    for line in 1 2 3; do read -r _ <&3 || true; done  # the pipeline runs
+    kill -INT "$pid" 2> /dev/null || true
+    cat <&3 > /dev/null
+    wait "$pid" || exit_code=$?
+    exec 3<&-
+    runs=$((runs + 1))
+    if [[ $exit_code == 0 ]]; then break; fi
+    [[ $exit_code == 130 ]] || fail "exit code $exit_code"
+    [[ -f run.txt && ! -s out.txt ]] || fail "no run.txt, or printed: $(cat out.txt)"
+    [[ $runs -lt 200 ]] || fail "it does not come on: $(cat run.txt)"
+  done
+  ((runs > 1)) || fail "it was never interrupted"
+  [[ ! -e run.txt ]] || fail "run.txt is still there"
+  diff <(grep -A 99 samples$ expected.txt) <(grep -A 99 samples$ out.txt)
+
+  echo nonsense > run.txt
+  expect_error 2 "run.txt is no saved run: " "${words[@]}" --resume run.txt
+  expect_error 2 "--unordered" "${words[@]}" --resume other.txt --unordered
+}
+
 # Without --data a synthetic set is made, once.
 cache() {
   "$quickstart" --cache . --records 5000 --verify > out.txt 2> err.txt || fail "$(cat err.txt)"
