@@ -54,7 +54,15 @@ fi
 
 exits_with 1 "no program" --tool trace
 exits_with 1 "no program no_such_program" no_such_program
-exits_with 1 "is no program" ./no_such_file
+exits_with 1 "no program ./no_such_file" ./no_such_file
+# Programs of a build are found by the end of their path, which has to be that of one program.
+mkdir -p project/scripts project/build/{old,new}/examples/{train,infer}
+cp "$profile" "$(dirname "$profile")/lib.sh" project/scripts
+for folder in old/examples/train new/examples/train new/examples/infer; do
+  cp /bin/true "project/build/$folder/baseline"
+done
+profile=project/scripts/profile exits_with 1 "are called baseline; name one of them: examples/infer/baseline, examples/train/baseline" baseline
+profile=project/scripts/profile exits_with 1 "nothing was recorded" --whole --tool trace train/baseline
 exits_with 1 "--tool gdb" --tool gdb "$traced"
 exits_with 1 "no option --nonsense" --nonsense
 exits_with 0 "--whole" --help
