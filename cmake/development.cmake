@@ -5,7 +5,7 @@
 #
 #   penstock_warnings      link it PRIVATE: warnings, and each of them an error
 #   CMAKE_CUDA_COMPILER    set where CUDA C++ can be compiled, that is where .cu targets are defined
-#   PENSTOCK_LADDER_IN_ONE an option: one program for all the emulated rungs of a ladder
+#   PENSTOCK_LADDER_IN_ONE an option: one program for all the emulated rungs of a ladder, and for all recipes
 #   penstock_add_ladder_in_one(<name> ...)   defines it
 
 add_library(penstock_warnings INTERFACE)
@@ -33,13 +33,15 @@ endif()
 # Each rung is a program that a reader takes as it is, and each instantiates much the same. Where all
 # that counts is what they do, one translation unit of all of them takes a fraction of the time.
 option(PENSTOCK_LADDER_IN_ONE
-       "Build the emulated rungs of a ladder as one program with many names: for tests, it builds faster" OFF)
+       "Build the emulated rungs of a ladder, and the recipes, as one program with many names: it builds faster"
+       OFF)
 
-# penstock_add_ladder_in_one(<name> [PREFIX <prefix>] SOURCES <source>... LIBRARIES <library>...): one
-# program of all the sources, and beside it a link <stem>_emulated for each source, by which it tells
-# what it is. <prefix><stem>_emulated are targets like those of the programs that it stands for.
+# penstock_add_ladder_in_one(<name> [LANGUAGE CUDA] [PREFIX <prefix>] [SUFFIX <suffix>] SOURCES <source>...
+# LIBRARIES <library>...): one program of all the sources, and beside it a link <stem><suffix> for each
+# source, by which it tells what it is. <prefix><stem><suffix> are targets like those of the programs that
+# it stands for.
 function(penstock_add_ladder_in_one name)
-  cmake_parse_arguments(PARSE_ARGV 1 ladder "" PREFIX "SOURCES;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 1 ladder "" "LANGUAGE;PREFIX;SUFFIX" "SOURCES;LIBRARIES")
   foreach(source IN LISTS ladder_SOURCES)
     cmake_path(GET source STEM stem)
     cmake_path(GET source PARENT_PATH folder)
@@ -49,18 +51,22 @@ function(penstock_add_ladder_in_one name)
     list(TRANSFORM lines REPLACE "\"(.*)\"" "\"${folder}/\\1\"")
     list(APPEND includes ${lines})
     string(APPEND programs "namespace rung_${stem} {\n#include \"${source}\"\n}\n\n")
-    string(APPEND table "    {\"${stem}_emulated\", &rung_${stem}::main},\n")
-    list(APPEND links ${CMAKE_CURRENT_BINARY_DIR}/${stem}_emulated)
+    string(APPEND table "    {\"${stem}${ladder_SUFFIX}\", &start<&rung_${stem}::main>},\n")
+    list(APPEND links ${CMAKE_CURRENT_BINARY_DIR}/${stem}${ladder_SUFFIX})
     list(APPEND link_commands COMMAND ${CMAKE_COMMAND} -E create_symlink ${name}
-                              ${CMAKE_CURRENT_BINARY_DIR}/${stem}_emulated)
-    add_executable(${ladder_PREFIX}${stem}_emulated IMPORTED GLOBAL)
-    set_target_properties(${ladder_PREFIX}${stem}_emulated
-                          PROPERTIES IMPORTED_LOCATION ${CMAKE_CURRENT_BINARY_DIR}/${stem}_emulated)
+                              ${CMAKE_CURRENT_BINARY_DIR}/${stem}${ladder_SUFFIX})
+    add_executable(${ladder_PREFIX}${stem}${ladder_SUFFIX} IMPORTED GLOBAL)
+    set_target_properties(${ladder_PREFIX}${stem}${ladder_SUFFIX}
+                          PROPERTIES IMPORTED_LOCATION ${CMAKE_CURRENT_BINARY_DIR}/${stem}${ladder_SUFFIX})
   endforeach()
   list(REMOVE_DUPLICATES includes)
   list(JOIN includes "\n" includes)
-  configure_file(${PROJECT_SOURCE_DIR}/examples/common/ladder_in_one.cpp.in ${name}.cpp @ONLY)
-  add_executable(${name} ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp)
+  set(source ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp)
+  if(ladder_LANGUAGE STREQUAL CUDA)
+    set(source ${CMAKE_CURRENT_BINARY_DIR}/${name}.cu)
+  endif()
+  configure_file(${PROJECT_SOURCE_DIR}/examples/common/ladder_in_one.cpp.in ${source} @ONLY)
+  add_executable(${name} ${source})
   target_link_libraries(${name} PRIVATE ${ladder_LIBRARIES} penstock_warnings)
   add_custom_command(TARGET ${name} POST_BUILD ${link_commands} BYPRODUCTS ${links} VERBATIM)
 endfunction()
