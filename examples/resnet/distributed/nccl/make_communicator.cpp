@@ -154,6 +154,7 @@ class NcclCommunicator final : public Communicator {
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::microseconds kBetweenQueries{20};
   static constexpr std::chrono::milliseconds kBetweenLooks{1};
+  static constexpr std::chrono::seconds kToQueue{1};
 
   void initialise() {
     // From rank 0 to all. (Not by NCCL_COMM_ID: rendezvous.hpp says why.)
@@ -171,11 +172,15 @@ class NcclCommunicator final : public Communicator {
           "ncclCommInitRankConfig");
   }
 
-  /// Until NCCL is through with the call.
+  /// Until NCCL is through with the call. Its thread uses the stream until then, which whoever is
+  /// told of a lost rank destroys. A call that has only to be queued comes to its end without that
+  /// rank too. One that waits for it, to connect, does not: abort() ends it.
   void ready(ncclResult_t result, const char* call) {
     const Waiting waiting(control_);
+    auto patience = Clock::time_point::max();
     while (result == ncclInProgress) {
-      throw_if_lost();
+      if (control_.is_lost()) patience = std::min(patience, Clock::now() + kToQueue);
+      if (Clock::now() > patience) throw_if_lost();
       std::this_thread::yield();
       ncclResult_t state = ncclSuccess;
       require(ncclCommGetAsyncError(nccl_, &state), "ncclCommGetAsyncError");
