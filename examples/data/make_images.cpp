@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// make_images: writes a synthetic data set of JPEG files, in folders or in tar shards.
+// make_images: writes a synthetic data set of JPEG or PPM files, in folders or in tar shards.
 // Exit codes: 0 done, 1 writing failed, 2 wrong arguments, 130 interrupted.
 
 #include <CLI/CLI.hpp>
@@ -48,6 +48,7 @@ void add_options(CLI::App& app, Arguments& arguments) {
       app.add_option("--height", pictures.height, "Of all pictures")->check(CLI::Range(1, 65'500));
   width->needs(height);
   height->needs(width);
+  app.add_flag("--ppm", arguments.set.ppm, "PPM files, which need no decoding, in place of JPEG");
   app.add_flag(
       "--plain", pictures.plain,
       "Baseline files of 4:2:0 alone; otherwise a few are progressive, grey, CMYK, turned");

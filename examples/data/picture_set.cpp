@@ -34,6 +34,16 @@ void write_whole(const fs::path& path, std::string_view bytes) {
   if (!file) throw std::runtime_error(path.string() + ": cannot be written");
 }
 
+std::vector<std::byte> ppm_file(const pictures::Picture& picture) {
+  const std::string header =
+      "P6\n" + std::to_string(picture.width) + " " + std::to_string(picture.height) + "\n255\n";
+  std::vector<std::byte> file(header.size() + picture.rgb.size());
+  std::ranges::copy(std::as_bytes(std::span(header)), file.begin());
+  std::ranges::copy(std::as_bytes(std::span(picture.rgb)),
+                    file.begin() + static_cast<std::ptrdiff_t>(header.size()));
+  return file;
+}
+
 std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -119,7 +129,7 @@ class Maker {
       write_whole(
           directory_ / name_of(piece.split) /
               pictures::class_name(options_.pictures, pictures::label(options_.pictures, i)) /
-              (picture_name(piece.split, i) + ".JPEG"),
+              (picture_name(piece.split, i) + (options_.ppm ? ".ppm" : ".JPEG")),
           text_of(file_of(piece.split, i)));
   }
 
@@ -128,7 +138,7 @@ class Maker {
     for (std::uint64_t i = piece.first; i < piece.end && !stopping_; ++i, ++done_) {
       const std::string name = picture_name(piece.split, i);
       const std::string label = std::to_string(pictures::label(options_.pictures, i));
-      tar.add(name + ".jpg", file_of(piece.split, i));
+      tar.add(name + (options_.ppm ? ".ppm" : ".jpg"), file_of(piece.split, i));
       tar.add(name + ".cls", std::as_bytes(std::span(label)));
     }
     write_whole(directory_ / (name_of(piece.split) + "-" +
@@ -137,8 +147,9 @@ class Maker {
   }
 
   std::vector<std::byte> file_of(Split split, std::uint64_t index) const {
-    return jpeg_writer::write(pictures::paint(options_.pictures, split, index),
-                              pictures::look(options_.pictures, split, index).format);
+    const pictures::Picture picture = pictures::paint(options_.pictures, split, index);
+    if (options_.ppm) return ppm_file(picture);
+    return jpeg_writer::write(picture, pictures::look(options_.pictures, split, index).format);
   }
 
   static std::string name_of(Split split) { return split == Split::train ? "train" : "val"; }

@@ -9,6 +9,8 @@
 //   pictures/train/disc/train_00000000.JPEG           or  pictures/train-000000.tar, in which
 //   pictures/val/ring/val_00000001.JPEG                   train_00000000.jpg, train_00000000.cls, ...
 //   pictures/classes.txt                                  a class on each line, in label order
+//
+// Or of binary PPM files, which need no decoding: .ppm in place of .JPEG and .jpg.
 
 #include <cstdint>
 #include <filesystem>
@@ -22,6 +24,7 @@ namespace picture_set {
 struct Options {
   std::uint64_t train = 10'000, validation = 1'000;  ///< pictures
   std::uint64_t pictures_in_shard = 0;               ///< 0: folders
+  bool ppm = false;  ///< PPM files, all of them upright and in colour
   pictures::Options pictures;
 };
 

@@ -100,6 +100,17 @@ def test_formats(scratch):
     assert len(set(shapes)) > 10
 
 
+def test_ppm(scratch):
+    raw = make(scratch / "raw", "--train", 3, "--val", 0, "--ppm", *SMALL)
+    file = (raw / "train/disc/train_00000000.ppm").read_bytes()
+    header = b"P6\n64 48\n255\n"
+    assert file.startswith(header) and len(file) == len(header) + 64 * 48 * 3
+    assert len(set(file[len(header):])) > 100
+    shards = make(scratch / "shards", "--train", 3, "--val", 0, "--ppm", "--shards-of", 3, *SMALL)
+    with tarfile.open(shards / "train-000000.tar") as tar:
+        assert tar.extractfile("train_00000000.ppm").read() == file
+
+
 def test_refusals(scratch):
     result = run("--out", scratch, "--train", 1)
     assert result.returncode == 1 and "exists" in result.stderr, result
@@ -123,7 +134,7 @@ def test_interrupt(scratch):
 
 
 def main():
-    for test in (test_folders, test_shards, test_formats, test_refusals, test_interrupt):
+    for test in (test_folders, test_shards, test_formats, test_ppm, test_refusals, test_interrupt):
         with tempfile.TemporaryDirectory() as scratch:
             test(pathlib.Path(scratch))
         print(f"{test.__name__}: passed", flush=True)

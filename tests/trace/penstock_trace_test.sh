@@ -57,7 +57,7 @@ minimal() {
   exits_with 0 "$trace" --out out -- "$program"
   has_results out
   says 'fill (penstock)' out/report.txt
-  says 'kernel_on_cpu::launch' out/trace.json
+  says 'train_step' out/trace.json
   says 'host to device, pinned' out/report.txt
 }
 
