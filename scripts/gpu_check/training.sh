@@ -56,5 +56,5 @@ ladder_table() {
 # The results say of which commit they are: better to fail before anything is built.
 check_commit() {
   if git rev-parse HEAD >/dev/null 2>&1 || [[ -n ${PENSTOCK_COMMIT:-} ]]; then return; fi
-  fail "ladder-table: which commit is this? There is no git here: set PENSTOCK_COMMIT"
+  fail "which commit is this? There is no git here: set PENSTOCK_COMMIT"
 }

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""migration_table_test.py SCRIPTS: what scripts/gpu-check migration makes of its results. The page and its picture are what
+the store gives, so nobody has typed a figure; and a story that is not true is found."""
+
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import types
+import xml.etree.ElementTree
+
+scripts = pathlib.Path(sys.argv[1]).resolve()
+sys.path.insert(0, str(scripts))
+import migration_measure
+import migration_table
+from migration_table import FINDINGS, KINDS, ROOT, STEPS
+
+
+def row(kind, step, speed):
+    rules = [rule for rule, gone in FINDINGS.get(step, {}).items() if not gone] + ["gap", "slow-first-batch"]
+    return {"kind": kind, "step": step, "images": 10, "all": [speed, speed - 1, speed + 1], "images_per_second": speed,
+            "checksum": "12ab", "idle": 0.5, "told": "load 1.00, blur 2.00, histogram 3.00",
+            "findings": [{"rule": rule, "count": 2000, "cost": 1500000, "share": 0.25, "evidence": f"Seen in {step}.",
+                          "remedy": "Change it."} for rule in rules],
+            "timeline": {"workers": 0, "rows": {"main thread": [["load", 0.0, 10.0, "a < b"]], "copies": [],
+                                                "kernels": [["kernel", 10.0, 0.1, "k"]]}}}  # fmt: skip
+
+
+def results():
+    rows = [row(kind, step, 100.0 * 2**place) for kind in KINDS for place, step in enumerate(STEPS)]
+    return {"machine": "A <machine>", "driver": "1", "cores": 2, "commit": "abc", "date": "2026-11-01",
+            "size": "512 x 512", "rows": rows}  # fmt: skip
+
+
+def make(folder, *arguments, status=0):
+    command = [sys.executable, scripts / "migration_table.py", *arguments, "--store", folder / "store.json", "--page",
+               folder / "page.md", "--picture", folder / "picture.svg"]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == status, done
+    return done.stderr
+
+
+def test_tables(scratch):
+    shutil.copy(ROOT / "docs/migration.md", scratch / "page.md")
+    (scratch / "results.json").write_text(json.dumps(results()))
+    make(scratch, scratch / "results.json")
+    page = (scratch / "page.md").read_text()
+    assert "800 (799 to 801) | 2.00 | 8.0 | 50 %" in page and "One A <machine>, 2 CPU cores" in page, page
+    assert "load 1.00, blur 2.00" in page and "Not measured" not in page
+    assert "blocking-call: 2,000 times, 1.5 ms (25.0 % of the measured time)\n  Seen in 4_streams." in page
+    assert "4_streams   blocking-call 25.0 %, gap 25.0 %\n" in page and "slow-first" not in page
+    picture = (scratch / "picture.svg").read_text()
+    assert "a &lt; b, 10.0 us" in picture and xml.etree.ElementTree.fromstring(picture) is not None
+    make(scratch)
+    assert (scratch / "page.md").read_text() == page
+    (scratch / "page.md").write_text(page.replace("<!-- migration: jpeg -->", ""))
+    assert "jpeg end" in make(scratch, status=1)
+
+
+def test_page(scratch):
+    store = ROOT / "examples/migration/measured.json"
+    shutil.copy(ROOT / "docs/migration.md", scratch / "page.md")
+    if store.exists():
+        shutil.copy(store, scratch / "store.json")
+    make(scratch)
+    assert (scratch / "page.md").read_text().replace("picture.svg", "migration.svg") == (ROOT / "docs/migration.md").read_text(), (
+        "docs/migration.md is not what scripts/gpu_check/migration_table.py makes of the store: run it")
+    if store.exists():
+        assert (scratch / "picture.svg").read_text() == (ROOT / "docs/migration.svg").read_text()
+
+
+def wrong(change):
+    """What check_story says of results that are changed."""
+    measurement = migration_measure.Measurement(types.SimpleNamespace(seconds=1))
+    measurement.rows = {(one["kind"], one["step"]): one for one in results()["rows"]}
+    change(measurement.rows)
+    measurement.check_story()
+    return measurement.wrong
+
+
+def test_story(_):
+    assert wrong(lambda rows: None) == []
+    assert "not the same" in wrong(lambda rows: rows["ppm", "3_reuse"].update(checksum="other"))[0]
+    assert "3_reuse, jpeg: synchronous-copy should be found" in wrong(lambda rows: rows["jpeg", "3_reuse"].update(findings=[]))
+    allocation = {"rule": "allocation"}
+    assert "4_streams, ppm: allocation should not be found" in wrong(
+        lambda rows: rows["ppm", "4_streams"]["findings"].append(allocation))
+
+
+for test in (test_tables, test_page, test_story):
+    with tempfile.TemporaryDirectory() as folder:
+        test(pathlib.Path(folder))
+    print(f"{test.__name__}: passed")
