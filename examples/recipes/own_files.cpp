@@ -95,8 +95,8 @@ int main() {
   stream.synchronize();
   cudaFree(sums);
   for (std::int64_t station = 0; station < kFiles; ++station) {
-    const auto expected = static_cast<float>(kValues * station + kValues * (kValues - 1) / 2);
-    if (found[static_cast<std::size_t>(station)] == expected) continue;
+    const std::int64_t expected = kValues * station + kValues * (kValues - 1) / 2;
+    if (found[static_cast<std::size_t>(station)] == static_cast<float>(expected)) continue;
     std::fprintf(stderr, "own_files: the sum of station %lld is wrong\n",
                  static_cast<long long>(station));
     return 1;
