@@ -44,6 +44,7 @@ concept BatchSampler = requires(const T& sampler, std::uint64_t number,
 /// only be assigned to or destroyed.
 class AnySampler {
  public:
+  /// Copies or moves `sampler`, a BatchSampler, into this object. Allocates.
   template <class T>
   requires(!std::same_as<std::remove_cvref_t<T>, AnySampler> &&
            BatchSampler<std::remove_cvref_t<T>>)
@@ -51,7 +52,10 @@ class AnySampler {
       AnySampler(T&& sampler)
       : sampler_(std::make_shared<Model<std::remove_cvref_t<T>>>(std::forward<T>(sampler))) {}
 
+  /// The sampler's batches(): batches of one epoch.
   std::uint64_t batches() const { return sampler_->batches(); }
+  /// The sampler's samples(): replaces the contents of `out` by the samples of a batch. Any thread
+  /// may call it. Throws what the sampler throws.
   void samples(std::uint64_t epoch, std::uint64_t batch, std::vector<std::uint64_t>& out) const {
     sampler_->samples(epoch, batch, out);
   }
@@ -123,9 +127,13 @@ class Unbounded {
   /// For a source that only depends on its ticket (a generator): all workers call it, in any order.
   static Unbounded indexed(std::int64_t batch_size, std::uint64_t seed = 0);
 
+  /// 2^64 - 1: there is no last batch.
   std::uint64_t batches() const noexcept { return UINT64_MAX; }
+  /// Samples in a batch.
   std::int64_t batch_size() const noexcept { return batch_size_; }
+  /// The run's seed, from which each Ticket::seed is made.
   std::uint64_t seed() const noexcept { return seed_; }
+  /// Whether a single worker calls the source for the batches in their order; false for indexed().
   bool is_stream() const noexcept { return is_stream_; }
 
   /// The same samples in every epoch, modulo 2^64.

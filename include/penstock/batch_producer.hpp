@@ -37,8 +37,10 @@ int default_workers();
 
 }  // namespace detail
 
+/// The settings of a BatchProducer.
 struct ProducerOptions {
-  int workers = detail::default_workers();  ///< threads that run the source; 0: one
+  /// Threads that run the source; 0: one. Default: the cores that this process may use, less one.
+  int workers = detail::default_workers();
   /// Limit on batches that are filled or being filled. 0: workers + 2, or 4 for a per_sample
   /// source.
   std::size_t depth = 0;
@@ -108,8 +110,11 @@ class HostBatch {
   HostBatch(detail::FilledBatch host, std::shared_ptr<const detail::BlockLayout> layout)
       : host_(std::move(host)), layout_(std::move(layout)) {}
 
+  /// The batch: views of pinned host memory.
   const Batch& operator*() const noexcept { return *static_cast<const Batch*>(host_.batch); }
+  /// The same.
   const Batch* operator->() const noexcept { return static_cast<const Batch*>(host_.batch); }
+  /// Epoch, batch and sample numbers; valid until the memory is released.
   const Ticket& ticket() const noexcept { return host_.ticket; }
   /// Number of samples in the batch: that of the ticket, or less if the source resized the batch.
   std::int64_t samples() const noexcept { return host_.samples; }
@@ -182,18 +187,22 @@ class BatchProducer {
   /// The number, over all epochs, of the batch after the last one that `next` returned or threw
   /// for. Meaningless if `ordered` is false.
   std::uint64_t position() const noexcept { return producer_->position(); }
+  /// Batches of one epoch on this rank.
   std::uint64_t batches() const noexcept { return producer_->batches(); }
+  /// The options, where 0 is replaced by what it stands for.
   const ProducerOptions& options() const noexcept { return producer_->options(); }
   /// Bytes of pinned memory that a batch takes: those of the layout, of its sample numbers, and of
   /// the Batch object.
   static std::size_t block_bytes(const Layout<Batch>& layout) {
     return detail::block_bytes(layout.erased());
   }
+  /// How long the workers ran the source and waited, in sum, since the construction.
   StageStats stats() const { return producer_->stats(); }
   /// The first 256 failures that the failure policy handled.
   std::vector<Failure> failures() const { return producer_->failures(); }
   /// Batches, or samples of a per_sample source, that the failure policy handled.
   std::uint64_t skipped() const noexcept { return producer_->skipped(); }
+  /// The same for those that it replaced.
   std::uint64_t replaced() const noexcept { return producer_->replaced(); }
 
  private:

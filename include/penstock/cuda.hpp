@@ -41,6 +41,7 @@ inline int current_device() {
 /// already, no device is set.
 class [[nodiscard]] DeviceGuard {
  public:
+  /// Throws CudaError if the device cannot be set.
   explicit DeviceGuard(int device) : previous_(current_device()), device_(device) {
     if (device_ != previous_) detail::check(cudaSetDevice(device_), "cudaSetDevice", device_);
   }
@@ -60,6 +61,7 @@ class [[nodiscard]] DeviceGuard {
 /// querying an event. Use it around calls that belong to no capture.
 class [[nodiscard]] CaptureModeGuard {
  public:
+  /// Sets the relaxed capture mode for this thread.
   CaptureModeGuard() { exchange(); }
   ~CaptureModeGuard() { exchange(); }
   CaptureModeGuard(const CaptureModeGuard&) = delete;
@@ -92,6 +94,7 @@ class Stream {
     if (stream_ != nullptr) cudaStreamDestroy(stream_);
   }
 
+  /// The stream, which this object still owns.
   cudaStream_t get() const noexcept { return stream_; }
   /// Blocks this thread until all work queued so far is done.
   void synchronize() const {
@@ -136,6 +139,7 @@ class Event {
     if (event_ != nullptr) cudaEventDestroy(event_);
   }
 
+  /// The event, which this object still owns.
   cudaEvent_t get() const noexcept { return event_; }
 
   /// Records the event behind all work that `stream` holds now. Does not block.

@@ -51,6 +51,7 @@ class DeviceSlot {
   /// capture frees it.
   ~DeviceSlot() { release(); }
 
+  /// Whether this is a slot: false after a move or a release.
   explicit operator bool() const noexcept { return core_ != nullptr; }
   /// Device memory, 512-byte aligned. A slot with the same index has the same address.
   std::byte* data() const noexcept;
@@ -109,8 +110,11 @@ class DeviceArena {
     return try_acquire_named(detail::named(writer));
   }
 
+  /// Number of slots.
   std::size_t slots() const noexcept;
+  /// Size of a slot in bytes.
   std::size_t slot_bytes() const noexcept;
+  /// The device that has the memory.
   int device() const noexcept;
   /// Slots that can be acquired now.
   std::size_t free_slots() const;

@@ -63,6 +63,7 @@ class DeviceTransform {
   /// The layout of the device slots.
   const Layout<Batch>& layout() const noexcept { return layout_; }
 
+  /// Calls the function. A Prefetcher does this for each batch.
   void operator()(const Ticket& ticket, const Host& host, Batch& batch, cudaStream_t stream) const {
     function_(ticket, host, batch, stream);
   }

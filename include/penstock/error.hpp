@@ -22,7 +22,9 @@ namespace penstock {
 /// A CUDA call failed. `what()` names the call, its numbers, the error, the file and the line.
 class CudaError : public std::runtime_error {
  public:
+  /// With the status that the call returned, and the message.
   CudaError(cudaError_t code, const std::string& what);
+  /// The status that the call returned.
   cudaError_t code() const noexcept { return code_; }
 
  private:
@@ -37,7 +39,9 @@ class SourceError : public std::runtime_error, public std::nested_exception {
   /// Nests the exception that is being handled, if there is one. what() begins with `what_failed`.
   SourceError(std::uint64_t epoch, std::uint64_t batch, const std::string& why,
               const std::string& what_failed = "source");
+  /// Epoch of the batch that failed.
   std::uint64_t epoch() const noexcept { return epoch_; }
+  /// Number of the batch that failed, within the epoch.
   std::uint64_t batch() const noexcept { return batch_; }
 
  private:
@@ -51,6 +55,7 @@ class WorkerError : public std::runtime_error, public std::nested_exception {
  public:
   /// Nests the exception that is being handled. `worker` counts from 0.
   WorkerError(int worker, const std::string& why);
+  /// The worker, counted from 0.
   int worker() const noexcept { return worker_; }
 
  private:
@@ -60,9 +65,13 @@ class WorkerError : public std::runtime_error, public std::nested_exception {
 /// A pool cannot provide memory: its cap or a limit of the system is reached.
 class PoolExhausted : public std::runtime_error {
  public:
+  /// The three numbers, in bytes, are added to the message.
   PoolExhausted(const std::string& why, std::size_t asked, std::size_t in_use, std::size_t cap);
+  /// Bytes that were asked for.
   std::size_t asked() const noexcept { return asked_; }
+  /// Bytes of the pool that were in use.
   std::size_t in_use() const noexcept { return in_use_; }
+  /// The limit in bytes.
   std::size_t cap() const noexcept { return cap_; }
 
  private:
@@ -72,11 +81,16 @@ class PoolExhausted : public std::runtime_error {
 /// No progress for longer than the stall time-out. `stage()` is the stage that the others wait for.
 class StallError : public std::runtime_error {
  public:
+  /// `stage`, the batch and the time that was waited are added to the message.
   StallError(const std::string& stage, std::uint64_t epoch, std::uint64_t batch,
              std::chrono::milliseconds waited, const std::string& why);
+  /// The stage that the others wait for.
   const std::string& stage() const noexcept { return stage_; }
+  /// Epoch of the batch that did not come.
   std::uint64_t epoch() const noexcept { return epoch_; }
+  /// Number of the batch that did not come, within the epoch.
   std::uint64_t batch() const noexcept { return batch_; }
+  /// How long `next` waited.
   std::chrono::milliseconds waited() const noexcept { return waited_; }
 
  private:

@@ -23,12 +23,13 @@ namespace penstock {
 
 /// A batch, or a sample of a per_sample source, that a policy skipped or replaced.
 struct Failure {
-  std::uint64_t epoch = 0, batch = 0;
+  std::uint64_t epoch = 0, batch = 0;  ///< of the batch that failed, or that the sample is of
   std::vector<std::uint64_t> samples;  ///< of the batch, or the sample; empty: the sampler failed
   std::string what;                    ///< message of the exception
   bool replaced = false;               ///< false: skipped
 };
 
+/// Writes one line without a line break, with at most eight of the samples.
 std::ostream& operator<<(std::ostream& out, const Failure& failure);
 
 /// Covers exceptions from sources and samplers, and batches that cannot be copied; not CudaError
@@ -36,6 +37,7 @@ std::ostream& operator<<(std::ostream& out, const Failure& failure);
 /// source, otherwise of batches.
 class FailurePolicy {
  public:
+  /// What is done with a failure.
   enum class Action {
     abort,    ///< next() throws SourceError in place of the batch
     skip,     ///< the batch is left out; per_sample: the sample is left out of its batch
@@ -43,6 +45,7 @@ class FailurePolicy {
               ///< per_sample: with another sample, for the same row
   };
 
+  /// For `at_most`: any number of failures.
   static constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
 
   /// The default: next() throws every failure.
@@ -63,12 +66,14 @@ class FailurePolicy {
 
   FailurePolicy() = default;
 
+  /// What is done with a failure within the limits.
   Action action() const noexcept { return action_; }
 
   /// Whether failure number `failures` (from 1) is within the limits after `batches` batches,
   /// itself included.
   bool tolerates(std::uint64_t failures, std::uint64_t batches) const noexcept;
 
+  /// The limits, for messages, such as "at most 10".
   std::string limits() const;
 
  private:

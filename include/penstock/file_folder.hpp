@@ -31,7 +31,7 @@ struct FileList;
 /// for each sample and the last part of its name. A file is opened when it is read, so a folder of
 /// any size takes no descriptors.
 ///
-/// Names of files are bytes, and need not be UTF-8. Messages show other bytes as \xNN.
+/// Names of files are bytes, and need not be UTF-8. Messages show other bytes as `\xNN`.
 class FileFolder {
  public:
   /// Lists `folder`. Its directories are the classes, numbered in the order of their names. The
@@ -66,6 +66,7 @@ class FileFolder {
   /// for a name with a line break, which a list cannot have.
   void save_list(const std::filesystem::path& list) const;
 
+  /// Number of samples.
   std::uint64_t size() const noexcept;
 
   /// The class of a sample, or what the list says; -1 if that says nothing. Throws

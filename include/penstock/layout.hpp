@@ -41,14 +41,17 @@ inline constexpr std::size_t field_alignment = 256;
 /// The shape of one sample: `Rank` integers, or an array of them.
 template <std::size_t Rank>
 struct SampleShape {
+  /// `Rank` integers, none for a sample of one value.
   template <std::integral... Integers>
   requires(sizeof...(Integers) == Rank)
       // NOLINTNEXTLINE(google-explicit-constructor): {32, 32, 3} is a shape.
       constexpr SampleShape(Integers... integers)
       : extents{static_cast<std::int64_t>(integers)...} {}
+  /// An array of `Rank` integers.
   // NOLINTNEXTLINE(google-explicit-constructor)
   constexpr SampleShape(const std::array<std::int64_t, Rank>& array) : extents(array) {}
 
+  /// Elements in each dimension.
   std::array<std::int64_t, Rank> extents;
 };
 
@@ -262,6 +265,7 @@ class Layout {
   /// Size of a block in bytes: the end of the last field of a full batch.
   std::size_t bytes() const noexcept { return erased_.bytes(); }
 
+  /// Samples in a full batch.
   std::int64_t batch_size() const noexcept { return erased_.batch_size(); }
 
   /// A batch of `samples` samples in `block`. Members that are not fields have their defaults. The

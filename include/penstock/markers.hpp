@@ -29,23 +29,29 @@ concept MarkerName = requires {
 
 namespace markers {
 
+/// The name of `fill`.
 struct Fill {
-  static constexpr const char* message = "fill";
+  static constexpr const char* message = "fill";  ///< the text in the profiler
 };
+/// The name of `wait_for_room`.
 struct WaitForRoom {
-  static constexpr const char* message = "wait for room";
+  static constexpr const char* message = "wait for room";  ///< the text in the profiler
 };
+/// The name of `wait_for_memory`.
 struct WaitForMemory {
-  static constexpr const char* message = "wait for memory";
+  static constexpr const char* message = "wait for memory";  ///< the text in the profiler
 };
+/// The name of `copy`.
 struct Copy {
-  static constexpr const char* message = "copy";
+  static constexpr const char* message = "copy";  ///< the text in the profiler
 };
+/// The name of `next`.
 struct Next {
-  static constexpr const char* message = "next";
+  static constexpr const char* message = "next";  ///< the text in the profiler
 };
+/// The name of `readback`.
 struct Readback {
-  static constexpr const char* message = "readback";
+  static constexpr const char* message = "readback";  ///< the text in the profiler
 };
 
 inline constexpr Fill fill{};                      ///< a worker runs the source
@@ -90,6 +96,8 @@ class [[nodiscard]] NoRange {
 
 }  // namespace detail
 
+/// Marks the time from its construction to its destruction on this thread, with a MarkerName and a
+/// number (of a batch, for example). Ranges of a thread nest. Does not throw.
 #if defined(PENSTOCK_DISABLE_NVTX) || defined(NVTX_DISABLE)
 using ScopedRange = detail::NoRange;
 #else
@@ -100,6 +108,7 @@ namespace markers {
 
 /// Names the calling thread or `stream` in a profiler. The text is copied.
 void name_this_thread(const char* name) noexcept;
+/// The same for `stream`, in traces that are running now. A StreamName is known to later ones too.
 void name_stream(cudaStream_t stream, const char* name) noexcept;
 
 /// Names `stream` for the lifetime of this object, which must end before the stream is destroyed.
@@ -108,6 +117,7 @@ void name_stream(cudaStream_t stream, const char* name) noexcept;
 /// thread may use it. The text is copied.
 class [[nodiscard]] StreamName {
  public:
+  /// Names `stream` from now on.
   StreamName(cudaStream_t stream, const char* name) noexcept;
   ~StreamName();
   StreamName(const StreamName&) = delete;

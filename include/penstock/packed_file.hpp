@@ -28,18 +28,20 @@ namespace detail {
 struct Pack;
 }
 
+/// How a PackedFile reads.
 struct PackedFileOptions {
   /// Compares the checksum (CRC-32C) of each record that is read. Without it, bytes that a disk or
   /// a network has changed are delivered as they are. docs/packed-file.md has what it costs.
   bool verify = true;
 };
 
+/// What a packed file says about itself.
 struct PackedFileInfo {
-  std::uint32_t version = 0;  ///< of the format
-  std::uint64_t records = 0;
+  std::uint32_t version = 0;       ///< of the format
+  std::uint64_t records = 0;       ///< number of records
   std::uint64_t record_bytes = 0;  ///< of all records, without frames and index
-  std::uint64_t file_bytes = 0;
-  std::string note;  ///< what the writer was given to say about the records
+  std::uint64_t file_bytes = 0;    ///< size of the file
+  std::string note;                ///< what the writer was given to say about the records
 };
 
 /// Any number of threads may use one object. Copies share the file and its index, which takes 32
@@ -76,6 +78,7 @@ class PackedFile {
   /// of consecutive `indices`. Ignores errors, and indices that are not below size().
   void will_need(std::span<const std::uint64_t> indices) const noexcept;
 
+  /// What the file says about itself. Takes time proportional to the number of records.
   PackedFileInfo info() const;
 
  private:

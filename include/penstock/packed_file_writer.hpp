@@ -34,7 +34,7 @@ class PackOutput;
 /// moved-from one can only be assigned to or destroyed.
 class PackedFileWriter {
  public:
-  /// Begins <file>.partial, or continues it: then its records are read once, and a damaged or cut
+  /// Begins `<file>.partial`, or continues it: then its records are read once, and a damaged or cut
   /// record is dropped with all behind it. `note` says something about the records, such as how
   /// they were made; at most 16 MiB. Throws StoreError if the file cannot be written, if another
   /// writer has it, and if what is there is no partial pack, or one with another note: the records
@@ -52,6 +52,7 @@ class PackedFileWriter {
   /// Label and name of a record so far, to compare them with what would be appended in its place.
   /// Throws std::out_of_range.
   std::int32_t label(std::uint64_t index) const;
+  /// The same for the name.
   std::string_view name(std::uint64_t index) const;
 
   /// Adds a record; `name` has at most 64 KiB. Throws StoreError where the system cannot write; the

@@ -18,6 +18,7 @@
 
 namespace penstock {
 
+/// The settings of a PinnedPool.
 struct PinnedPoolOptions {
   std::size_t max_bytes = 0;  ///< of all blocks; 0: half the memory this process may use
   /// Limit on the wait of `acquire`; milliseconds::max(): none. The time in which the process is
@@ -27,6 +28,7 @@ struct PinnedPoolOptions {
   int numa_node = -1;                      ///< NUMA node of the blocks; -1: any
 };
 
+/// A snapshot of a PinnedPool.
 struct PinnedPoolStats {
   std::size_t blocks = 0, bytes = 0;        ///< allocated now
   std::size_t bytes_in_use = 0;             ///< of these, in blocks that the program holds
@@ -65,6 +67,7 @@ class PinnedBlock {
     if (entry_ != nullptr) release();
   }
 
+  /// Whether this is a block: false after a move or a release.
   explicit operator bool() const noexcept { return entry_ != nullptr; }
   /// At least 256-byte aligned. The contents are not initialised.
   std::byte* data() const noexcept;
@@ -130,7 +133,9 @@ class PinnedPool {
   /// current device.
   void reserve(std::size_t count, std::size_t bytes);
 
+  /// The options, where 0 is replaced by what it stands for.
   const PinnedPoolOptions& options() const noexcept;
+  /// Sizes and counts of now. Any thread may call it.
   PinnedPoolStats stats() const;
 
  private:

@@ -38,8 +38,10 @@
 
 namespace penstock {
 
+/// The settings of a Prefetcher.
 struct PrefetcherOptions {
-  int workers = detail::default_workers();  ///< threads that run the source; 0: one
+  /// Threads that run the source; 0: one. Default: the cores that this process may use, less one.
+  int workers = detail::default_workers();
   /// Blocks of pinned memory, for one batch each. 0: device_depth + workers, or device_depth + 2
   /// for a per_sample source. Ignored for an on_device source, which needs none.
   std::size_t host_depth = 0;
@@ -133,11 +135,13 @@ class Lease {
     if (leased_ != nullptr) detail::give_back(std::move(owner_), *leased_);
   }
 
+  /// Whether there is a batch: false after the end of the data, a move or a release.
   explicit operator bool() const noexcept { return leased_ != nullptr; }
   // The members below throw std::logic_error if the lease is empty.
 
   /// Views of device memory, to be passed to kernels by value.
   const Batch& operator*() const { return *static_cast<const Batch*>(leased().batch); }
+  /// The same.
   const Batch* operator->() const { return static_cast<const Batch*>(leased().batch); }
   /// Epoch, batch and sample numbers; valid until the release.
   const Ticket& ticket() const { return leased().ticket; }
@@ -239,6 +243,8 @@ class Prefetcher {
   /// `restore` succeeds.
   void restore(const State& state) { prefetcher_->restore(state); }
 
+  /// A snapshot of what each stage did since the construction. Any thread may call it; it does not
+  /// wait for the device.
   Stats stats() const { return prefetcher_->stats(); }
   /// The first 256 failures that `on_failure` handled; stats() counts all of them.
   std::vector<Failure> failures() const { return prefetcher_->failures(); }

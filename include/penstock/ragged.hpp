@@ -35,9 +35,11 @@ namespace penstock {
 
 /// The size of a ragged field: the most values that all samples of a batch may have together.
 struct Capacity {
+  /// Room for `number` values.
   template <std::integral Integer>
   explicit constexpr Capacity(Integer number) : values(static_cast<std::int64_t>(number)) {}
 
+  /// Of all samples of a batch together.
   std::int64_t values;
 };
 
@@ -85,6 +87,8 @@ std::int64_t filled_total(const RaggedParts& ragged);
 
 }  // namespace detail
 
+/// A view of samples of different lengths: `size()` rows of values of type `T`, one row behind the
+/// other. `T` is trivially copyable.
 template <class T>
 class Ragged : private detail::RaggedParts {
   static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>,
@@ -92,6 +96,7 @@ class Ragged : private detail::RaggedParts {
                 "copied to the device as bytes");
 
  public:
+  /// The type of a value.
   using value_type = T;
 
   // ---- Host and device

@@ -27,6 +27,7 @@
 
 namespace penstock {
 
+/// The place of a process in its job.
 struct Ranks {
   int rank = 0, world_size = 1;        ///< in the job
   int local_rank = 0, local_size = 1;  ///< on this machine: the device is `local_rank`

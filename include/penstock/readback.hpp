@@ -68,6 +68,7 @@ class Readback {
   static constexpr bool kArrays = std::is_unbounded_array_v<T>;
 
  public:
+  /// The type of a value: `T`, or the element of an array.
   using Value = std::conditional_t<kArrays, std::remove_extent_t<T>, T>;
   /// The span is valid until the callback returns.
   using Callback = std::conditional_t<kArrays, std::function<void(std::span<const Value>)>,

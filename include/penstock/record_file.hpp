@@ -38,6 +38,7 @@ class RecordFile {
   /// Number of records.
   std::uint64_t size() const noexcept { return size_; }
 
+  /// Size of a record in bytes.
   std::size_t record_bytes() const noexcept { return record_bytes_; }
 
   /// Reads a record into `target`, which has record_bytes() bytes, for example in a batch. Throws

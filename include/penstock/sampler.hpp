@@ -48,15 +48,17 @@ struct Ranks;  // ranks.hpp
 struct SamplerOptions {
   std::uint64_t samples = 0;    ///< size of the data set, 1 to 2^63
   std::int64_t batch_size = 0;  ///< samples in a batch of one rank, at least 1
-  bool shuffle = false;
-  std::uint64_t seed = 0;  ///< the same on all ranks
-  bool drop_last = false;
-  int rank = 0;  ///< of this process, 0 to world_size - 1
-  int world_size = 1;
-  std::uint64_t block = 0;   ///< samples, 1 to `samples`; 0 without `window`: shuffles all samples
+  bool shuffle = false;     ///< another random order in each epoch; false: the order of the numbers
+  std::uint64_t seed = 0;   ///< the same on all ranks
+  bool drop_last = false;   ///< leaves out what does not fill a batch on every rank
+  int rank = 0;             ///< of this process, 0 to world_size - 1
+  int world_size = 1;       ///< number of ranks, at least 1
+  std::uint64_t block = 0;  ///< samples, 1 to `samples`; 0 without `window`: shuffles all samples
   std::uint64_t window = 0;  ///< blocks, at least 1; needs `shuffle`
 };
 
+/// Says which samples make up a batch, by the rules of SamplerOptions. A value: copies are cheap
+/// and independent, and any number of threads may call its members.
 class Sampler {
  public:
   /// Throws std::invalid_argument for numbers outside the ranges of SamplerOptions, and where
@@ -74,6 +76,7 @@ class Sampler {
   /// not those of `resumed`, and in the middle of an epoch if the order is another, or if block and
   /// window are set and ranks or batch size differ.
   Sampler(SamplerOptions options, const State& resumed);
+  /// The same with rank and world size of `ranks`.
   Sampler(SamplerOptions options, const Ranks& ranks, const State& resumed);
 
   /// Batches of one epoch on this rank, at least 1; all ranks have the same number.
@@ -84,13 +87,19 @@ class Sampler {
     return options_.drop_last ? batches_ * batch_samples() : rank_samples_;
   }
 
+  /// Samples in the data set, over all ranks.
   std::uint64_t dataset_size() const noexcept { return options_.samples; }
+  /// Samples in a full batch of one rank.
   std::int64_t batch_size() const noexcept { return options_.batch_size; }
+  /// Number of ranks.
   int world_size() const noexcept { return options_.world_size; }
+  /// The run's seed.
   std::uint64_t seed() const noexcept { return options_.seed; }
   /// Identifies the algorithm that orders the samples. A release that changes the order changes
   /// this number, and a run cannot be resumed in the middle of an epoch under another order.
   std::uint64_t order() const noexcept;
+  /// The options that it was made with; rank and world size are those of `ranks` if these were
+  /// given.
   const SamplerOptions& options() const noexcept { return options_; }
   /// The state of a run over this sampler before its first batch.
   const State& start() const noexcept { return start_; }

@@ -57,7 +57,7 @@ constexpr std::uint64_t sample_seed(std::uint64_t run_seed, std::uint64_t epoch,
 
 /// Identifies a batch. `samples` is valid as long as the batch that the ticket belongs to.
 struct Ticket {
-  std::uint64_t epoch = 0;
+  std::uint64_t epoch = 0;  ///< from 0
   std::uint64_t batch = 0;  ///< within the epoch, from 0
   /// Pure function of (run seed, epoch, batch), the same on all ranks: for random choices that the
   /// ranks must make alike, such as the image size of the step. For the augmentation of a sample
@@ -77,6 +77,7 @@ struct Sample {
   std::uint64_t index = 0;  ///< in the data set
   std::int64_t row = 0;     ///< in the batch
   std::uint64_t seed = 0;   ///< sample_seed(run seed, epoch, index)
+  /// Of the batch.
   std::uint64_t epoch = 0, batch = 0;
 };
 
@@ -238,6 +239,7 @@ class TypedSource final : public WorkerSource {
 template <class Batch>
 class AnySource {
  public:
+  /// From a callable, or from what per_sample, on_device and per_worker return. Copies or moves it.
   template <class F>
   requires(!std::same_as<std::remove_cvref_t<F>, AnySource> &&
            detail::IsSource<std::decay_t<F>, Batch>)

@@ -21,12 +21,12 @@ namespace penstock {
 /// number of batches have equal states. A number that the sampler does not provide is 0.
 struct State {
   std::uint64_t epoch = 0, batch = 0;  ///< the next one
-  std::uint64_t seed = 0;
-  std::uint64_t samples = 0;     ///< in the data set
-  std::uint64_t order = 0;       ///< the rule that orders them (Sampler::order)
-  std::uint64_t batches = 0;     ///< of an epoch, on each rank
-  std::uint64_t batch_size = 0;  ///< on each rank
-  std::uint64_t world_size = 0;
+  std::uint64_t seed = 0;              ///< of the sampler
+  std::uint64_t samples = 0;           ///< in the data set
+  std::uint64_t order = 0;             ///< the rule that orders them (Sampler::order)
+  std::uint64_t batches = 0;           ///< of an epoch, on each rank
+  std::uint64_t batch_size = 0;        ///< on each rank
+  std::uint64_t world_size = 0;        ///< number of ranks
   /// Where the epoch was continued with other ranks or batches (see Sampler): the batch at which
   /// that part of it began, and the samples of the epoch before that batch, over all ranks.
   std::uint64_t part_batch = 0, part_samples = 0;
@@ -40,6 +40,7 @@ struct State {
 
 /// One line without a line break, at most 320 characters: penstock-state 2 epoch=0 batch=17 ... end
 std::string to_string(const State& state);
+/// Writes to_string(state).
 std::ostream& operator<<(std::ostream& out, const State& state);
 
 /// Reason why `state` cannot be resumed by a run configured as `start`; empty if it can. Seed and

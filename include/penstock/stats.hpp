@@ -17,12 +17,13 @@
 
 namespace penstock {
 
+/// What a stage of a pipeline did: times and sizes in sum.
 struct StageStats {
-  std::chrono::nanoseconds busy{0};
+  std::chrono::nanoseconds busy{0};               ///< it worked
   std::chrono::nanoseconds waiting_for_input{0};  ///< for the stage before it
   std::chrono::nanoseconds waiting_for_room{0};   ///< for the stage after it
-  std::uint64_t batches = 0;
-  std::uint64_t bytes = 0;
+  std::uint64_t batches = 0;                      ///< that passed it
+  std::uint64_t bytes = 0;                        ///< of these batches
   double queued = 0;         ///< batches ready when the next stage took one, on average
   std::size_t capacity = 0;  ///< of that queue
 
@@ -51,14 +52,14 @@ struct DeviceTimes {
 /// oldest unfinished copy and charges the elapsed time to the state it finds (running, waiting for
 /// the last readers of its slot, or nothing to copy).
 struct Stats {
-  StageStats source;
-  StageStats copy;
-  StageStats consumer;
+  StageStats source;                         ///< the workers that run the source
+  StageStats copy;                           ///< the copies to the device
+  StageStats consumer;                       ///< the thread that calls next()
   std::optional<DeviceTimes> device;         ///< only with PrefetcherOptions::device_times
   std::chrono::nanoseconds first_batch{0};   ///< from construction to the end of the first next()
   std::chrono::nanoseconds longest_wait{0};  ///< longest call of next(), without the first
   std::uint64_t skipped = 0, replaced = 0;   ///< batches handled by a FailurePolicy
-  int workers = 0;
+  int workers = 0;                           ///< threads that run the source
   /// Batches in pinned memory (0: an on_device source, nothing is copied), on the device.
   std::size_t host_depth = 0, device_depth = 0;
   std::size_t host_bytes = 0, device_bytes = 0;  ///< memory used for them

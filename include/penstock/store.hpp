@@ -31,6 +31,7 @@ class StoreError : public std::runtime_error {
   /// `store`: the kind of store, such as "TarShards".
   StoreError(std::string_view store, const std::filesystem::path& file, const std::string& why,
              std::optional<std::uint64_t> sample = {});
+  /// The file that cannot be opened or read.
   const std::filesystem::path& file() const noexcept { return file_; }
   /// The number of the sample that cannot be read; nullopt if the whole file is wrong.
   std::optional<std::uint64_t> sample() const noexcept { return sample_; }

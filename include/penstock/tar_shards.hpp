@@ -30,6 +30,7 @@ struct TarSet;
 struct TarMember;
 }  // namespace detail
 
+/// How TarShards opens its files.
 struct TarShardsOptions {
   bool use_indexes = true;  ///< false: index files are ignored, and all headers are read
 };

@@ -35,10 +35,11 @@ enum class VerdictKind {
   balanced,       ///< nothing: the consumer hardly waits, and another stage is also at its limit
 };
 
+/// The stage that limits the rate of a pipeline, and what to change.
 struct Verdict {
-  Bottleneck stage = Bottleneck::balanced;
-  VerdictKind kind = VerdictKind::too_early;
-  std::string sentence;  ///< the same as text
+  Bottleneck stage = Bottleneck::balanced;    ///< which stage limits the rate
+  VerdictKind kind = VerdictKind::too_early;  ///< what to change
+  std::string sentence;                       ///< the same as text
 
   /// Times for one batch: from one batch to the next, and what each stage takes without its waits.
   /// Those of the consumer and of copies need device times; 0 without.
@@ -46,12 +47,15 @@ struct Verdict {
   double starved = 0;  ///< fraction of its time that the consumer waits for input, 0 ... 1
 
   // Settings that would suffice; 0: no change needed, or unknown.
-  int enough_workers = 0;
-  std::size_t enough_host_depth = 0, enough_device_depth = 0;
+  int enough_workers =
+      0;  ///< workers with which the source keeps up; 0: no change needed, or unknown
+  std::size_t enough_host_depth = 0, enough_device_depth = 0;  ///< the same for the depths
   double times_smaller = 0;  ///< factor by which a batch has to shrink to be copied in time
 };
 
+/// The enumerator's name: "source".
 const char* to_string(Bottleneck bottleneck);
+/// The enumerator's name: "more_workers".
 const char* to_string(VerdictKind kind);
 
 }  // namespace penstock

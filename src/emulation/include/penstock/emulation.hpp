@@ -40,12 +40,10 @@ struct Machine {
   /// Memory of each device, and page-locked host memory of the whole machine:
   /// at most 16 TiB each.
   std::size_t device_bytes = std::size_t{16} << 30;
-  std::size_t pinned_bytes = std::size_t{4} << 30;
-  /// Bytes per second, by direction, at least 1; device to device: within one device or between
-  /// two.
-  double host_to_device = 0;
-  double device_to_host = 0;
-  double device_to_device = 0;
+  std::size_t pinned_bytes = std::size_t{4} << 30;  ///< page-locked host memory of the machine
+  double host_to_device = 0;                        ///< bytes per second, at least 1
+  double device_to_host = 0;                        ///< bytes per second
+  double device_to_device = 0;  ///< bytes per second, within one device or between two
   /// Rate of a copy from or to pageable memory, as a fraction of that for page-locked memory.
   double pageable_share = 0.5;
   /// Copies of one device that can run at the same time, 1 to 64. With two, one per direction.
@@ -54,10 +52,11 @@ struct Machine {
   std::chrono::nanoseconds launch_latency{0};
 };
 
+/// What reset() sets.
 struct Options {
-  Machine machine{};
-  Schedule schedule = Schedule::eager;
-  std::uint64_t seed = 1;
+  Machine machine{};                    ///< devices, memory, rates
+  Schedule schedule = Schedule::eager;  ///< when operations run
+  std::uint64_t seed = 1;               ///< of Schedule::random
   /// How long a stream may wait for another stream's host function, and a call for room in a queue,
   /// until standard error says which ones these are; 0: never.
   std::chrono::milliseconds report_after{10'000};
@@ -76,9 +75,10 @@ Options options();
 
 // ---- Counters ----------------------------------------------------------------------------------
 
+/// How often a function of the CUDA runtime was called.
 struct CallCount {
-  std::string function;
-  std::uint64_t calls;
+  std::string function;  ///< such as "cudaMemcpyAsync"
+  std::uint64_t calls;   ///< since reset() or reset_counters()
 };
 
 /// How often `function` (for example "cudaMemcpyAsync") was called since `reset` or
@@ -90,7 +90,7 @@ std::vector<CallCount> calls();
 
 /// Numbers of calls by class: what they cost on a hot path. One call may be in several classes.
 struct CallClasses {
-  std::uint64_t all = 0;
+  std::uint64_t all = 0;         ///< all calls, of any class or none
   std::uint64_t allocating = 0;  ///< allocate or free memory: host, device, stream-ordered
   std::uint64_t creating = 0;    ///< create or destroy a stream, an event, a graph, a pool
   std::uint64_t blocking = 0;    ///< may block the host until the device caught up: waits, frees,
@@ -98,7 +98,9 @@ struct CallClasses {
   std::uint64_t launching = 0;   ///< put work on a stream
 };
 
+/// The calls since `reset` or `reset_counters`, by class.
 CallClasses call_classes();
+/// Sets all counters of calls to 0.
 void reset_counters();
 
 // ---- Failures ----------------------------------------------------------------------------------
@@ -112,14 +114,14 @@ void fail_call(std::string_view function, cudaError_t error, std::uint64_t nth =
 
 /// The operations of a stream.
 enum class OperationKind {
-  copy,
-  fill,
-  host_function,
-  event_record,
-  event_wait,
-  allocate,
-  free,
-  graph,  ///< the beginning and the end of a graph launch
+  copy,           ///< cudaMemcpyAsync and the like
+  fill,           ///< cudaMemsetAsync and the like
+  host_function,  ///< cudaLaunchHostFunc
+  event_record,   ///< cudaEventRecord
+  event_wait,     ///< cudaStreamWaitEvent
+  allocate,       ///< cudaMallocAsync
+  free,           ///< cudaFreeAsync
+  graph,          ///< the beginning and the end of a graph launch
 };
 
 /// Makes the `nth` operation of this kind that runs from now on fail on the device, with a sticky
@@ -134,13 +136,14 @@ bool clear_failures();
 
 /// Objects that the program created and has not destroyed. All zero: nothing has leaked.
 struct Live {
-  std::size_t streams = 0, events = 0, graphs = 0, graph_execs = 0, user_objects = 0,
-              memory_pools = 0;
-  std::size_t device_allocations = 0, device_bytes = 0;
+  std::size_t streams = 0, events = 0, graphs = 0, graph_execs = 0;  ///< objects of these kinds
+  std::size_t user_objects = 0, memory_pools = 0;        ///< of graphs; made by cudaMemPoolCreate
+  std::size_t device_allocations = 0, device_bytes = 0;  ///< cudaMalloc and the like
   std::size_t pinned_allocations = 0, pinned_bytes = 0;  ///< cudaHostAlloc and cudaHostRegister
   bool operator==(const Live&) const = default;
 };
 
+/// Counts the objects that are alive now.
 Live live();
 
 // ---- The timeline ------------------------------------------------------------------------------
@@ -148,17 +151,18 @@ Live live();
 /// One operation of a stream. Its times of submission, beginning and end are those of
 /// std::chrono::steady_clock.
 struct Operation {
-  OperationKind kind;
-  const char* name;  ///< the call that submitted it, for example "cudaMemcpyAsync"
-  int device;
+  OperationKind kind;         ///< copy, fill, host function, ...
+  const char* name;           ///< the call that submitted it, for example "cudaMemcpyAsync"
+  int device;                 ///< number of the stream's device
   std::uint64_t stream;       ///< in order of creation, from 1; 0: the legacy default stream
   std::uint64_t correlation;  ///< number of the operation, in order of submission
   std::uint64_t call = 0;     ///< number of the call that submitted it, while observed (ApiCall)
-  std::size_t bytes = 0;
+  std::size_t bytes = 0;      ///< of a copy, a fill or an allocation
   cudaMemcpyKind copy = cudaMemcpyDefault;  ///< of a copy: its direction
   bool pageable = false;                    ///< of a copy: one side is pageable host memory
   bool synchronous = false;                 ///< of a copy or a fill: not by an Async call
   void (*function)() = nullptr;             ///< of a host function: its address
+  /// When it was put on the stream, when it began, and when it was done.
   std::chrono::steady_clock::time_point submitted, begin, end;
 };
 
@@ -174,17 +178,17 @@ std::vector<Operation> timeline();
 struct ApiCall {
   const char* name;      ///< "cudaMemcpyAsync"; the same pointer each time
   std::uint64_t number;  ///< Operation::call of what it put on streams
-  cudaError_t result;
-  std::chrono::steady_clock::time_point begin, end;
+  cudaError_t result;    ///< what the call returned
+  std::chrono::steady_clock::time_point begin, end;  ///< of the call, on the host
 };
 
 /// Gets each call, on the thread that makes it, before it returns; and each operation when it ends,
 /// on any thread. The two functions are called one at a time, under the runtime's lock: they must
 /// be short, call neither CUDA nor this header, and not throw.
 struct Observer {
-  void* context;
-  void (*call)(void* context, const ApiCall& call);
-  void (*operation)(void* context, const Operation& operation);
+  void* context;                                                 ///< passed to both functions
+  void (*call)(void* context, const ApiCall& call);              ///< gets each call
+  void (*operation)(void* context, const Operation& operation);  ///< gets each operation
 };
 
 /// False if there is an observer already. `reset` keeps it. With an observer, every call and

@@ -26,19 +26,21 @@ namespace penstock::images {
 /// rectangle that fits is taken, at a place drawn uniformly. If none fits: the largest rectangle
 /// in the centre whose ratio is in the range.
 struct RandomResizedCrop {
-  ImageSize output{224, 224};
-  double min_area = 0.08, max_area = 1;
-  double min_ratio = 3.0 / 4, max_ratio = 4.0 / 3;
+  ImageSize output{224, 224};                       ///< size of the output in pixels
+  double min_area = 0.08, max_area = 1;             ///< parts of the image's area
+  double min_ratio = 3.0 / 4, max_ratio = 4.0 / 3;  ///< width to height
 
+  /// The view of an image of size `image` for the sample with this seed.
   View operator()(std::uint64_t sample_seed, ImageSize image) const;
 };
 
 /// The shorter side becomes `resize`, the longer one in proportion, rounded down; then `output` is
 /// cut out of the centre, which must not be larger than `resize` in either direction.
 struct ResizeCenterCrop {
-  std::int32_t resize = 256;
-  ImageSize output{224, 224};
+  std::int32_t resize = 256;   ///< length of the shorter side in pixels
+  ImageSize output{224, 224};  ///< size of the output in pixels
 
+  /// The view of an image of size `image`.
   View operator()(ImageSize image) const;
   /// The same: nothing is random here.
   View operator()(std::uint64_t, ImageSize image) const { return (*this)(image); }
@@ -47,8 +49,9 @@ struct ResizeCenterCrop {
 /// Mirrors a view, left to right, with this probability. Independent of what RandomResizedCrop
 /// draws with the same seed.
 struct RandomHorizontalFlip {
-  double probability = 0.5;
+  double probability = 0.5;  ///< 0 ... 1
 
+  /// `view`, mirrored or as it is.
   View operator()(std::uint64_t sample_seed, View view) const;
 };
 

@@ -45,16 +45,16 @@ namespace penstock::images {
 
 /// What a source writes: decoded parts of images, of different sizes, and what to make of them.
 struct DecodedImages {
-  Tensor<std::uint8_t, 2> pixels;  ///< (samples, room for one image in bytes)
-  Tensor<ImageGeometry, 1> geometry;
-  Tensor<std::int32_t, 1> labels;
+  Tensor<std::uint8_t, 2> pixels;     ///< (samples, room for one image in bytes)
+  Tensor<ImageGeometry, 1> geometry;  ///< where an image lies in its room, and its view
+  Tensor<std::int32_t, 1> labels;     ///< (samples); copied to Images::labels
 };
 
 /// What the consumer gets.
 template <OutputElement T>
 struct Images {
   Tensor<T, 4> pixels;  ///< (samples, height, width, channels), or (samples, channels, ...)
-  Tensor<std::int32_t, 1> labels;
+  Tensor<std::int32_t, 1> labels;  ///< (samples)
 };
 
 /// `room` is that for one image, in sizes of the output (3 bytes a pixel): at least 1. Between 1
@@ -63,6 +63,8 @@ struct Images {
 Layout<DecodedImages> decoded_images_layout(std::int64_t batch_size, ImageSize output,
                                             double room = 2);
 
+/// The layout of a batch of outputs of `format`. Throws std::invalid_argument for a format that
+/// resize_batch cannot write.
 template <OutputElement T>
 Layout<Images<T>> images_layout(std::int64_t batch_size, const OutputFormat& format) {
   detail::check_format<T>(format);
@@ -108,6 +110,7 @@ ImageGeometry place_image(const Decoded& image, Resizer& resize, std::span<std::
 /// largest image.
 class RowDecoder {
  public:
+  /// With the options of its JpegDecoder.
   explicit RowDecoder(const JpegOptions& options = {}) : decoder_(options) {}
 
   /// Writes pixels and geometry of row `row`. `view_of(size)` returns the View of an image of that

@@ -56,19 +56,26 @@ namespace penstock::images {
 /// A file, and what is drawn for it. Who decodes the image depends on the seed: Ticket::sample_seed
 /// makes that anew in each epoch, the sample's number leaves it as it is.
 struct JpegItem {
-  std::span<const std::byte> file;
-  std::uint64_t seed = 0;
+  std::span<const std::byte> file;  ///< all bytes of a JPEG file
+  std::uint64_t seed = 0;           ///< passed to `view_of`, and decides who decodes the image
 };
 
-enum class DecodedBy : std::uint8_t { nobody, hardware, cpu };
+/// Who decoded an image.
+enum class DecodedBy : std::uint8_t {
+  nobody,    ///< it failed
+  hardware,  ///< an engine of the GPU
+  cpu,       ///< a thread of the CPU
+};
 
+/// What became of an image.
 struct ImageResult {
-  DecodedBy by = DecodedBy::nobody;
+  DecodedBy by = DecodedBy::nobody;  ///< nobody: see `error`
   std::string error;  ///< of an image that nobody decoded: why, without the file's name
 };
 
 /// Images so far.
 struct HardwareStats {
+  /// Decoded by the engines, by the CPU, by nobody.
   std::uint64_t hardware = 0, cpu = 0, failed = 0;
   /// Of cpu and failed: those that the engines did not take (progressive, CMYK, damaged, larger
   /// than the memory, ...), and those that an engine took and could not decode.
@@ -77,9 +84,11 @@ struct HardwareStats {
 
 /// Sums over several decoders, such as those of all workers. Any thread may read them.
 struct HardwareTotals {
+  /// As in HardwareStats.
   std::atomic<std::uint64_t> hardware{0}, cpu{0}, failed{0}, refused{0}, returned{0};
 };
 
+/// The settings of a HardwareDecoder.
 struct HardwareOptions {
   JpegOptions cpu{};  ///< its limits and apply_orientation hold for both decoders
   /// Threads for the CPU's images; the caller helps when the engine is done.
@@ -92,7 +101,7 @@ struct HardwareOptions {
   int lanes = 2;                                       ///< at least 2
   std::size_t device_bytes = std::size_t{256} << 20;   ///< of decoded images, for each lane
   std::size_t staging_bytes = std::size_t{128} << 20;  ///< page-locked, for each lane
-  EngineOptions engine{};
+  EngineOptions engine{};                              ///< what the engine is made for
   /// Throws where there is no engine, in place of decoding everything on the CPU.
   bool require_engine = false;
   /// Counts there too. Must outlive the decoder.
@@ -129,6 +138,7 @@ class HardwareDecoder {
     return decode_named(items, view_of, format, out, penstock::detail::named(stream), stop);
   }
 
+  /// Images that this decoder was given so far.
   HardwareStats stats() const;
   /// The share of the CPU, which adapt_share moves.
   double cpu_share() const;

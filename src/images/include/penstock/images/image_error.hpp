@@ -17,6 +17,7 @@ class ImageError : public std::runtime_error {
 /// The stop token of a call asked it to stop: the image may be good.
 class DecodeStopped : public std::runtime_error {
  public:
+  /// Its message is "stopped".
   DecodeStopped() : std::runtime_error("stopped") {}
 };
 

@@ -25,6 +25,7 @@
 
 namespace penstock::images {
 
+/// The settings and limits of a JpegDecoder.
 struct JpegOptions {
   /// Turns and mirrors the image as its EXIF data say. torchvision and Pillow do so only if asked.
   bool apply_orientation = false;
@@ -54,6 +55,7 @@ struct JpegOptions {
 /// within that, open() and decode() allocate nothing.
 class JpegDecoder {
  public:
+  /// Allocates libjpeg's state.
   explicit JpegDecoder(const JpegOptions& options = {});
   JpegDecoder(JpegDecoder&&) noexcept;
   JpegDecoder& operator=(JpegDecoder&&) noexcept;

@@ -22,10 +22,10 @@ class JpegEngine {
  public:
   /// A file, and the device memory for its pixels: 3 bytes a pixel, `stride` bytes a row.
   struct Image {
-    std::span<const std::byte> file;
-    ImageSize size;
-    std::uint8_t* pixels = nullptr;
-    std::int64_t stride = 0;
+    std::span<const std::byte> file;  ///< all bytes of a JPEG file
+    ImageSize size;                   ///< as the file's header says
+    std::uint8_t* pixels = nullptr;   ///< device memory
+    std::int64_t stride = 0;          ///< bytes from one row to the next
   };
 
   JpegEngine() = default;
@@ -33,6 +33,7 @@ class JpegEngine {
   JpegEngine& operator=(const JpegEngine&) = delete;
   virtual ~JpegEngine() = default;
 
+  /// For HardwareDecoder::backend() and messages.
   virtual std::string name() const = 0;
   /// Whether decode() takes such a file. Reads the header only.
   virtual bool takes(std::span<const std::byte> file) = 0;

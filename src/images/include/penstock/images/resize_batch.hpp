@@ -52,23 +52,27 @@ struct ImageGeometry {
 /// Images in device memory: interleaved red, green and blue, 3 bytes a pixel. The first pixel of
 /// image i is at bytes + i * spacing + geometry[i].offset.
 struct ImageBatch {
-  const std::uint8_t* bytes = nullptr;
-  std::int64_t spacing = 0;
+  const std::uint8_t* bytes = nullptr;      ///< device memory
+  std::int64_t spacing = 0;                 ///< bytes from one image to the next
   const ImageGeometry* geometry = nullptr;  ///< `count` of them, in device memory
-  std::int64_t count = 0;
+  std::int64_t count = 0;                   ///< number of images
 };
 
-enum class PixelOrder : std::uint8_t { nhwc, nchw };
+/// The order of an output's values in memory.
+enum class PixelOrder : std::uint8_t {
+  nhwc,  ///< height, width, channels
+  nchw,  ///< channels, height, width
+};
 
 /// What a batch of outputs looks like. A value of a floating type is
 /// (pixel / 255 - mean) / standard_deviation, where a pixel is 0 ... 255; a std::uint8_t is the
 /// pixel, rounded to nearest.
 struct OutputFormat {
-  ImageSize size{};
-  PixelOrder order = PixelOrder::nhwc;
-  int channels = 3;  ///< 3, 4 or 8: those behind the third are zero
-  std::array<float, 3> mean{0, 0, 0};
-  std::array<float, 3> standard_deviation{1, 1, 1};
+  ImageSize size{};                                  ///< of one output in pixels
+  PixelOrder order = PixelOrder::nhwc;               ///< of the values in memory
+  int channels = 3;                                  ///< 3, 4 or 8: those behind the third are zero
+  std::array<float, 3> mean{0, 0, 0};                ///< of red, green and blue, where 1 is full
+  std::array<float, 3> standard_deviation{1, 1, 1};  ///< the same
 
   /// The number of values of one output.
   std::int64_t values() const noexcept { return std::int64_t{size.height} * size.width * channels; }

@@ -24,6 +24,7 @@ namespace penstock::images {
 /// allocated.
 class Resizer {
  public:
+  /// Without memory yet.
   Resizer();
   Resizer(Resizer&&) noexcept;
   Resizer& operator=(Resizer&&) noexcept;

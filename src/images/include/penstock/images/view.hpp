@@ -11,13 +11,15 @@
 
 namespace penstock::images {
 
+/// Size of an image in pixels.
 struct ImageSize {
-  std::int32_t height = 0, width = 0;
+  std::int32_t height = 0, width = 0;  ///< pixels
   friend bool operator==(const ImageSize&, const ImageSize&) = default;
 };
 
 /// A rectangle of whole pixels.
 struct Region {
+  /// Pixels, from the image's corner at the top left.
   std::int32_t top = 0, left = 0, height = 0, width = 0;
   friend bool operator==(const Region&, const Region&) = default;
 };
@@ -25,9 +27,9 @@ struct Region {
 /// Interleaved red, green and blue, 3 bytes a pixel. Rows begin `stride` bytes apart. The memory
 /// belongs to whoever made it.
 struct Pixels {
-  const std::uint8_t* data = nullptr;
-  ImageSize size;
-  std::int64_t stride = 0;  ///< bytes
+  const std::uint8_t* data = nullptr;  ///< the pixel at the top left
+  ImageSize size;                      ///< in pixels
+  std::int64_t stride = 0;             ///< bytes
 };
 
 /// How an output of output.height x output.width pixels is made of an image. Pixel (r, c) of the
@@ -40,11 +42,11 @@ struct Pixels {
 /// and renormalised at its border. So a view whose region is the crop crops first and resizes then;
 /// a view whose region is the whole image resizes first and crops then.
 struct View {
-  Region region;
-  double origin_y = 0, origin_x = 0;
-  double step_y = 1, step_x = 1;  ///< pixels of the image for each pixel of the output
-  ImageSize output;
-  bool flip = false;
+  Region region;                      ///< pixels of the image that the output is made of
+  double origin_y = 0, origin_x = 0;  ///< in the image: the output's corner at the top left
+  double step_y = 1, step_x = 1;      ///< pixels of the image for each pixel of the output
+  ImageSize output;                   ///< size of the output in pixels
+  bool flip = false;                  ///< mirrors the output, left to right
 };
 
 /// The view of all pixels of an image, as they are.
@@ -55,8 +57,8 @@ constexpr View whole(ImageSize size) {
 /// The part of an image that is in memory, and the view in its coordinates. A decoder may have
 /// decoded fewer rows and columns than the image has, at a smaller scale.
 struct Decoded {
-  Pixels pixels;
-  View view;
+  Pixels pixels;  ///< what is in memory
+  View view;      ///< in coordinates of `pixels`
 };
 
 }  // namespace penstock::images

@@ -8,6 +8,7 @@
 
 namespace penstock::trace {
 
+/// What a call does that costs a hot path.
 struct CallTraits {
   bool allocating = false;  ///< allocates or frees memory
   bool creating = false;    ///< creates or destroys a stream, an event, a graph, a pool

@@ -17,6 +17,7 @@
 
 namespace penstock::trace {
 
+/// What is looked for in a timeline.
 enum class Rule : std::uint8_t {
   pageable_copy,     ///< an asynchronous copy of pageable memory
   synchronous_copy,  ///< a copy that the host waited for
@@ -29,14 +30,17 @@ enum class Rule : std::uint8_t {
   launch_bound,      ///< a stretch of kernels that end before the next one is there
   slow_first_batch,  ///< the first step takes many times the median
 };
+/// Number of rules.
 inline constexpr int kRules = 10;
 
 /// As `--fail-on` spells it: "pageable-copy".
 std::string_view to_string(Rule rule);
+/// The rule that `text` spells; nullopt if none does.
 std::optional<Rule> rule_of(std::string_view text);
 
+/// Something that keeps a GPU waiting.
 struct Finding {
-  Rule rule = Rule::gap;
+  Rule rule = Rule::gap;    ///< what it is
   std::uint64_t count = 0;  ///< how often
   Time cost = 0;            ///< nanoseconds, as far as they can be told; of devices the mean
   double share = 0;         ///< of the measured time, at most 1
@@ -46,12 +50,13 @@ struct Finding {
   std::string remedy;       ///< one sentence: what to change
 };
 
+/// From where on something is a finding.
 struct RuleOptions {
-  std::string step = {};       ///< as in ReportOptions
-  double gap = 0.02;           ///< of a step
-  Time shortest_gap = 10'000;  ///< ns; shorter ones are none, whatever their share
-  double slow_first = 5;       ///< times the median
-  std::uint64_t tiny_bytes = 64 * 1024;
+  std::string step = {};                 ///< as in ReportOptions
+  double gap = 0.02;                     ///< of a step
+  Time shortest_gap = 10'000;            ///< ns; shorter ones are none, whatever their share
+  double slow_first = 5;                 ///< times the median
+  std::uint64_t tiny_bytes = 64 * 1024;  ///< copies of fewer bytes are tiny
   bool first_step = false;  ///< the first step counts as any other; else only in slow_first_batch
 };
 
@@ -60,6 +65,7 @@ struct RuleOptions {
 /// counts as one, set-up included; slow_first_batch is then never found.
 std::vector<Finding> find(const Timeline& timeline, const RuleOptions& options = {});
 
+/// Whether none of the findings is of this rule.
 bool none_of(const std::vector<Finding>& findings, Rule rule);
 
 /// For people: three lines.

@@ -17,6 +17,7 @@
 
 namespace penstock::trace {
 
+/// What a Report measures.
 struct ReportOptions {
   /// The range that is one step. Empty: the range "step" or "request" if there are any, else the
   /// consumer's "next" of penstock (from one to the following).
@@ -25,7 +26,7 @@ struct ReportOptions {
   /// The machine's own best of each direction, bytes a second; 0: the best copy of at least 1 MiB
   /// that the timeline has.
   double host_to_device = 0, device_to_host = 0;
-  std::size_t gaps = 10;
+  std::size_t gaps = 10;  ///< number of gaps that are listed
   /// The first step counts as any other; else it is apart (Report::first_step).
   bool first_step = false;
 };
@@ -33,33 +34,35 @@ struct ReportOptions {
 /// Times of one kind of range, over all threads. Nanoseconds; of a range that begins before the
 /// measured time or ends after it, the part within.
 struct RangeTimes {
-  std::string name, domain;
-  std::uint64_t count = 0;
-  Time total = 0, mean = 0, median = 0, p99 = 0, longest = 0;
+  std::string name, domain;  ///< of the range, and of its NVTX domain: "" is the default one
+  std::uint64_t count = 0;   ///< number of ranges
+  Time total = 0, mean = 0, median = 0, p99 = 0, longest = 0;  ///< of the time from begin to end
   /// Of what was submitted within the ranges, on their threads: time on the device (union of its
   /// intervals). 0 where ranges of 64 other names were open around one of them: not known.
   Time device = 0;
 };
 
+/// Times of one kernel, over all streams. Nanoseconds.
 struct KernelTimes {
-  std::string name;  ///< demangled, without parameters
-  std::uint64_t count = 0;
-  Time total = 0, mean = 0, longest = 0;
+  std::string name;                       ///< demangled, without parameters
+  std::uint64_t count = 0;                ///< number of launches
+  Time total = 0, mean = 0, longest = 0;  ///< time on the device
 };
 
+/// Times of copies of one direction and kind. Nanoseconds.
 struct CopyTimes {
-  Direction direction = Direction::none;
-  bool pageable = false, synchronous = false;
-  std::uint64_t count = 0, bytes = 0;
-  Time total = 0;
+  Direction direction = Direction::none;       ///< from where to where
+  bool pageable = false, synchronous = false;  ///< see Flag
+  std::uint64_t count = 0, bytes = 0;          ///< number of copies, and what they copied together
+  Time total = 0;                              ///< sum of their times
   double bandwidth = 0, best = 0;  ///< bytes a second: mean while copying; of the machine
 };
 
 /// Of all threads. What a call costs is told by traits_of(name).
 struct CallTimes {
-  std::string name;  ///< without the suffix of a version
-  std::uint64_t count = 0;
-  Time total = 0, longest = 0;
+  std::string name;             ///< without the suffix of a version
+  std::uint64_t count = 0;      ///< number of calls
+  Time total = 0, longest = 0;  ///< nanoseconds on the host
 };
 
 /// Why the CPU was late with the work that ended a gap.
@@ -77,18 +80,19 @@ std::string_view to_string(Cause cause);
 
 /// Time in which a device did nothing; ended by work that it then did.
 struct Gap {
-  int device = 0;
-  Time begin = 0, end = 0;
+  int device = 0;           ///< number of the device
+  Time begin = 0, end = 0;  ///< of the time in which it did nothing
   /// What the CPU was doing: the innermost call or range of the thread that submitted what ended
   /// the gap, by the longest share of it: "cudaStreamSynchronize", "get batch". Empty: neither.
   std::string cpu;
-  Cause cause = Cause::unknown;
-  std::string next;  ///< what ended the gap: a kernel's name, "copy host to device"
+  Cause cause = Cause::unknown;  ///< the kind of what the CPU was doing
+  std::string next;              ///< what ended the gap: a kernel's name, "copy host to device"
 };
 
+/// What a device did in the measured time. Nanoseconds.
 struct DeviceTimes {
-  int device = 0;
-  std::string name;
+  int device = 0;    ///< number of the device
+  std::string name;  ///< of the device
   Time busy = 0;     ///< anything running: union
   Time compute = 0;  ///< kernels (emulated: host functions too): union
   Time copy = 0;     ///< copies to, from and between devices: union
@@ -96,6 +100,7 @@ struct DeviceTimes {
   double idle = 0;   ///< 0 ... 1 of the measured time
 };
 
+/// The figures of a Timeline.
 class Report {
  public:
   /// O(n log n) of the events. The measured time is from where the device has done the first step's
@@ -104,21 +109,21 @@ class Report {
   /// by the device, whichever is later: the host may run ahead.
   explicit Report(const Timeline& timeline, const ReportOptions& options = {});
 
-  Origin origin;
-  Time begin = 0, end = 0;  ///< the measured time
-  std::uint64_t steps = 0;  ///< within the measured time
-  std::string step_name;    ///< their range; empty: no steps
-  Time first_step = 0;      ///< what the step before took; 0: there is none
-  double samples_per_second = 0;
+  Origin origin;                  ///< machine and process of the timeline
+  Time begin = 0, end = 0;        ///< the measured time
+  std::uint64_t steps = 0;        ///< within the measured time
+  std::string step_name;          ///< their range; empty: no steps
+  Time first_step = 0;            ///< what the step before took; 0: there is none
+  double samples_per_second = 0;  ///< 0 without ReportOptions::samples_per_step
   /// The mean is of the measured time; the others of the times from one step's begin to the next.
   Time step_mean = 0, step_median = 0, step_p99 = 0;
   std::vector<RangeTimes> ranges;    ///< by total, longest first
   std::vector<KernelTimes> kernels;  ///< the same
-  std::vector<CopyTimes> copies;
-  std::vector<CallTimes> calls;
-  std::vector<DeviceTimes> devices;
-  std::vector<Gap> gaps;  ///< longest first
-  std::uint64_t dropped = 0;
+  std::vector<CopyTimes> copies;     ///< one for each direction and kind
+  std::vector<CallTimes> calls;      ///< of the CUDA runtime, one for each function
+  std::vector<DeviceTimes> devices;  ///< one for each device
+  std::vector<Gap> gaps;             ///< longest first
+  std::uint64_t dropped = 0;         ///< events that the timeline has no room for
 };
 
 /// For people: at most 100 lines of at most 110 columns.

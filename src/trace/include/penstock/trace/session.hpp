@@ -28,6 +28,7 @@ struct Unavailable : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// What a Session records.
 struct SessionOptions {
   /// Memory is bounded by 48 bytes for each, allocated as it fills; later events are counted as
   /// dropped.

@@ -24,6 +24,7 @@ namespace penstock::trace {
 /// Nanoseconds of CLOCK_MONOTONIC (std::chrono::steady_clock), of the host and of the device alike.
 using Time = std::int64_t;
 
+/// What an event is.
 enum class Kind : std::uint8_t {
   kernel,         ///< on a stream
   copy,           ///< on a stream
@@ -39,76 +40,87 @@ constexpr bool on_device(Kind kind) {
   return kind < Kind::call;
 }
 
+/// From where to where a copy goes.
 enum class Direction : std::uint8_t {
-  none,
-  host_to_device,
-  device_to_host,
-  device_to_device,
-  peer_to_peer,
-  host_to_host,
+  none,              ///< no copy, or not known
+  host_to_device,    ///< from host memory to a device
+  device_to_host,    ///< from a device to host memory
+  device_to_device,  ///< within a device
+  peer_to_peer,      ///< from one device to another
+  host_to_host,      ///< within host memory
 };
 
 /// What is true of an event. Of copies and fills: pageable (one side is host memory that is not
 /// page-locked), synchronous (the host waited for it). Of calls: failed.
 enum Flag : std::uint16_t {
-  pageable = 1,
-  synchronous = 2,
-  failed = 4,
+  pageable = 1,     ///< a side of the copy is pageable host memory
+  synchronous = 2,  ///< the host waited for it
+  failed = 4,       ///< the call returned an error
 };
 
 /// 48 bytes, so that a million are 48 MB. Ends are never before begins.
 struct Event {
-  Time begin = 0;
-  Time end = 0;
+  Time begin = 0;                 ///< when it began
+  Time end = 0;                   ///< when it was done
   std::uint64_t value = 0;        ///< copies, fills: bytes; ranges: payload; calls: their result
   std::uint32_t correlation = 0;  ///< the same for a call and what it put on a stream; 0: none
   std::uint32_t name = 0;         ///< into Timeline::names
   std::uint32_t track = 0;        ///< into Timeline::tracks
   std::uint32_t domain = 0;       ///< of a range, into Timeline::names: 0, "", is NVTX's default
-  Kind kind = Kind::call;
-  Direction direction = Direction::none;
-  std::uint16_t flags = 0;
+  Kind kind = Kind::call;         ///< what it is
+  Direction direction = Direction::none;  ///< of a copy
+  std::uint16_t flags = 0;                ///< Flag values, added
 
+  /// From begin to end, in nanoseconds.
   Time duration() const { return end - begin; }
+  /// Whether `flag` is set.
   bool has(Flag flag) const { return (flags & flag) != 0; }
 };
 static_assert(sizeof(Event) <= 48 && std::is_trivially_copyable_v<Event>);
 
 /// A thread of the process, or a stream of a device. Streams come before threads.
 struct Track {
-  enum class Kind : std::uint8_t { stream, thread };
-  Kind kind = Kind::thread;
-  int device = -1;       ///< of a stream
-  std::uint64_t id = 0;  ///< a thread's system id; a stream's number, 0 or 7 the default one
-  std::string name;      ///< as the program named it (NVTX); else empty
-  int rank = -1;         ///< whose it is, in a timeline of several; -1 in that of one process
+  /// What a track is of.
+  enum class Kind : std::uint8_t {
+    stream,  ///< of a device
+    thread,  ///< of the process
+  };
+  Kind kind = Kind::thread;  ///< a stream of a device, or a thread of the process
+  int device = -1;           ///< of a stream
+  std::uint64_t id = 0;      ///< a thread's system id; a stream's number, 0 or 7 the default one
+  std::string name;          ///< as the program named it (NVTX); else empty
+  int rank = -1;             ///< whose it is, in a timeline of several; -1 in that of one process
 };
 
 /// The machine and the process, for people.
 struct Origin {
-  std::string program;  ///< as it was started, with its arguments
-  std::string host;
-  std::int64_t process = 0;
-  int rank = -1;         ///< as its launcher says (penstock/ranks.hpp); -1: none does
-  int world_size = 0;    ///< ranks of the job; 0: not known
-  std::string device;    ///< name of device 0
-  std::string recorder;  ///< "CUPTI 13.0", "emulated CUDA runtime"
-  bool emulated = false;
+  std::string program;       ///< as it was started, with its arguments
+  std::string host;          ///< name of the machine
+  std::int64_t process = 0;  ///< its number on that machine
+  int rank = -1;             ///< as its launcher says (penstock/ranks.hpp); -1: none does
+  int world_size = 0;        ///< ranks of the job; 0: not known
+  std::string device;        ///< name of device 0
+  std::string recorder;      ///< "CUPTI 13.0", "emulated CUDA runtime"
+  bool emulated = false;     ///< by the emulated CUDA runtime
   std::int64_t started = 0;  ///< seconds since 1970 at `begin`
   /// What to add to a Time for nanoseconds since 1970, when it was recorded.
   std::int64_t wall_clock = 0;
 };
 
+/// What happened in a process between two moments. Plain data.
 struct Timeline {
-  Origin origin;
+  Origin origin;                   ///< machine and process
   Time begin = 0, end = 0;         ///< of recording; every event lies within
   std::vector<std::string> names;  ///< names[0] is ""
-  std::vector<Track> tracks;
-  std::vector<Event> events;  ///< by begin; of the same begin the longer one first
-  std::uint64_t dropped = 0;  ///< events that the memory bound left no room for
+  std::vector<Track> tracks;       ///< streams and threads
+  std::vector<Event> events;       ///< by begin; of the same begin the longer one first
+  std::uint64_t dropped = 0;       ///< events that the memory bound left no room for
 
+  /// The event's name: of a kernel, a call or a range.
   const std::string& name(const Event& event) const { return names[event.name]; }
+  /// The NVTX domain of a range; empty: the default one.
   const std::string& domain(const Event& event) const { return names[event.domain]; }
+  /// Where it happened.
   const Track& track(const Event& event) const { return tracks[event.track]; }
 };
 
