@@ -44,12 +44,12 @@ struct ProducerOptions {
   /// Limit on batches that are filled or being filled. 0: workers + 2, or 4 for a per_sample
   /// source.
   std::size_t depth = 0;
-  std::uint64_t epochs = 1;  ///< at least 1
-  bool ordered = true;       ///< false: batches are delivered as they become ready
+  std::uint64_t epochs = 1;  ///< times that all samples are delivered, at least 1
+  bool ordered = true;       ///< batches come in their order; false: as they become ready
   FailurePolicy on_failure = FailurePolicy::abort();  ///< what to do with a batch that fails
-  ReadAhead read_ahead = {};  ///< what is told of the batches that come later
-  std::function<void()> on_ready =
-      {};  ///< called by a worker after each batch; may not throw or wait
+  ReadAhead read_ahead = {};  ///< tells a store of the batches that come later
+  /// Called by a worker after each batch; may not throw or wait.
+  std::function<void()> on_ready = {};
 };
 
 namespace detail {

@@ -24,9 +24,10 @@ namespace penstock {
 /// A batch, or a sample of a per_sample source, that a policy skipped or replaced.
 struct Failure {
   std::uint64_t epoch = 0, batch = 0;  ///< of the batch that failed, or that the sample is of
-  std::vector<std::uint64_t> samples;  ///< of the batch, or the sample; empty: the sampler failed
-  std::string what;                    ///< message of the exception
-  bool replaced = false;               ///< false: skipped
+  std::vector<std::uint64_t>
+      samples;  ///< numbers of the batch's samples, or of the sample; empty: the sampler failed
+  std::string what;       ///< message of the exception
+  bool replaced = false;  ///< it was replaced; false: skipped
 };
 
 /// Writes one line without a line break, with at most eight of the samples.

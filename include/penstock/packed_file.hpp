@@ -37,9 +37,9 @@ struct PackedFileOptions {
 
 /// What a packed file says about itself.
 struct PackedFileInfo {
-  std::uint32_t version = 0;       ///< of the format
+  std::uint32_t version = 0;       ///< version of the format
   std::uint64_t records = 0;       ///< number of records
-  std::uint64_t record_bytes = 0;  ///< of all records, without frames and index
+  std::uint64_t record_bytes = 0;  ///< size of all records, without frames and index
   std::uint64_t file_bytes = 0;    ///< size of the file
   std::string note;                ///< what the writer was given to say about the records
 };

@@ -20,19 +20,21 @@ namespace penstock {
 
 /// The settings of a PinnedPool.
 struct PinnedPoolOptions {
-  std::size_t max_bytes = 0;  ///< of all blocks; 0: half the memory this process may use
+  /// Limit on all blocks together; 0: half the memory this process may use.
+  std::size_t max_bytes = 0;
   /// Limit on the wait of `acquire`; milliseconds::max(): none. The time in which the process is
   /// stopped (SIGSTOP, a suspended machine) does not count.
   std::chrono::milliseconds timeout{30'000};
-  unsigned flags = cudaHostAllocPortable;  ///< for cudaHostAlloc
+  unsigned flags = cudaHostAllocPortable;  ///< passed to cudaHostAlloc
   int numa_node = -1;                      ///< NUMA node of the blocks; -1: any
 };
 
 /// A snapshot of a PinnedPool.
 struct PinnedPoolStats {
-  std::size_t blocks = 0, bytes = 0;        ///< allocated now
-  std::size_t bytes_in_use = 0;             ///< of these, in blocks that the program holds
-  std::size_t bytes_in_flight = 0;          ///< released, and a copy may still read them
+  std::size_t blocks = 0, bytes = 0;  ///< number and size of the blocks that are allocated now
+  std::size_t bytes_in_use = 0;       ///< of these bytes, those in blocks that the program holds
+  /// Of these bytes, those that are released and that a copy may still read.
+  std::size_t bytes_in_flight = 0;
   std::size_t max_bytes = 0;                ///< the limit
   std::uint64_t allocated = 0, reused = 0;  ///< acquisitions that allocated, and that did not
   std::uint64_t waits = 0;                  ///< acquisitions that waited for a block

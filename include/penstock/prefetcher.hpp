@@ -46,14 +46,14 @@ struct PrefetcherOptions {
   /// for a per_sample source. Ignored for an on_device source, which needs none.
   std::size_t host_depth = 0;
   std::size_t device_depth = 2;  ///< device slots: batches on the device, leased ones included
-  std::uint64_t epochs = 1;      ///< at least 1
-  bool ordered = true;           ///< false: batches are delivered as they become ready
+  std::uint64_t epochs = 1;      ///< times that all samples are delivered, at least 1
+  bool ordered = true;           ///< batches come in their order; false: as they become ready
   FailurePolicy on_failure = FailurePolicy::abort();  ///< what to do with a batch that fails
-  ReadAhead read_ahead = {};  ///< what is told of the batches that come later
+  ReadAhead read_ahead = {};  ///< tells a store of the batches that come later
   /// `next` throws StallError after this wait; 0 or milliseconds::max(): never. The time in which
   /// the process is stopped (SIGSTOP, a suspended machine) does not count.
   std::chrono::milliseconds stall_timeout{300'000};
-  std::size_t max_host_bytes = 0;  ///< of pinned memory; 0: half of what this process may use
+  std::size_t max_host_bytes = 0;  ///< limit on pinned memory; 0: half of what this process may use
   unsigned host_flags = cudaHostAllocPortable;  ///< flags passed to cudaHostAlloc
   int numa_node = -1;                           ///< NUMA node of the pinned memory; -1: any
   /// Priority of the copy stream, and of the workers' streams of an on_device source. Lower is more

@@ -39,7 +39,7 @@ struct Capacity {
   template <std::integral Integer>
   explicit constexpr Capacity(Integer number) : values(static_cast<std::int64_t>(number)) {}
 
-  /// Of all samples of a batch together.
+  /// Values of all samples of a batch together.
   std::int64_t values;
 };
 

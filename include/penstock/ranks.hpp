@@ -29,18 +29,18 @@ namespace penstock {
 
 /// The place of a process in its job.
 struct Ranks {
-  int rank = 0, world_size = 1;        ///< in the job
-  int local_rank = 0, local_size = 1;  ///< on this machine: the device is `local_rank`
+  int rank = 0, world_size = 1;        ///< of this process, and of how many in the job
+  int local_rank = 0, local_size = 1;  ///< the same on this machine: the device is `local_rank`
   /// "torchrun", "environment" (the same variables without torchrun), "Open MPI", "Hydra", "Slurm"
   /// or "Kubernetes"; empty: no launcher, one rank.
   std::string source = {};
 
   // For ranks that have to find each other. Empty or 0: nothing says it.
-  std::string host = {};  ///< of rank 0: MASTER_ADDR, else the first one of Slurm's list
+  std::string host = {};  ///< machine of rank 0: MASTER_ADDR, else the first one of Slurm's list
   /// The first port that rank 0 may use there: MASTER_PORT, and the one after it where torchrun's
   /// agent holds that one.
   int port = 0;
-  std::string job = {};  ///< the same for all ranks, and another for another job
+  std::string job = {};  ///< a text that is the same for all ranks, and another for another job
 
   bool operator==(const Ranks&) const = default;
 

@@ -23,8 +23,8 @@ namespace penstock {
 /// The worker that calls it fills its batch afterwards. What it throws is ignored, as is what the
 /// sampler throws. The span is valid during the call.
 struct ReadAhead {
-  std::function<void(std::span<const std::uint64_t>)> will_need =
-      {};                     ///< gets the numbers of a batch's samples
+  /// Gets the numbers of a batch's samples.
+  std::function<void(std::span<const std::uint64_t>)> will_need = {};
   std::uint64_t batches = 0;  ///< how far ahead; 0: nothing is announced
 };
 

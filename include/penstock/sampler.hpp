@@ -48,13 +48,14 @@ struct Ranks;  // ranks.hpp
 struct SamplerOptions {
   std::uint64_t samples = 0;    ///< size of the data set, 1 to 2^63
   std::int64_t batch_size = 0;  ///< samples in a batch of one rank, at least 1
-  bool shuffle = false;     ///< another random order in each epoch; false: the order of the numbers
-  std::uint64_t seed = 0;   ///< the same on all ranks
-  bool drop_last = false;   ///< leaves out what does not fill a batch on every rank
-  int rank = 0;             ///< of this process, 0 to world_size - 1
-  int world_size = 1;       ///< number of ranks, at least 1
-  std::uint64_t block = 0;  ///< samples, 1 to `samples`; 0 without `window`: shuffles all samples
-  std::uint64_t window = 0;  ///< blocks, at least 1; needs `shuffle`
+  bool shuffle = false;    ///< another random order in each epoch; false: the order of the numbers
+  std::uint64_t seed = 0;  ///< of the shuffle and of Ticket::seed; the same on all ranks
+  bool drop_last = false;  ///< leaves out what does not fill a batch on every rank
+  int rank = 0;            ///< number of this process, 0 to world_size - 1
+  int world_size = 1;      ///< number of ranks, at least 1
+  /// Samples in a block, 1 to `samples`; 0 without `window`: shuffles all samples.
+  std::uint64_t block = 0;
+  std::uint64_t window = 0;  ///< blocks in a window, at least 1; needs `shuffle`
 };
 
 /// Says which samples make up a batch, by the rules of SamplerOptions. A value: copies are cheap

@@ -57,14 +57,14 @@ constexpr std::uint64_t sample_seed(std::uint64_t run_seed, std::uint64_t epoch,
 
 /// Identifies a batch. `samples` is valid as long as the batch that the ticket belongs to.
 struct Ticket {
-  std::uint64_t epoch = 0;  ///< from 0
-  std::uint64_t batch = 0;  ///< within the epoch, from 0
+  std::uint64_t epoch = 0;  ///< number of the epoch, from 0
+  std::uint64_t batch = 0;  ///< number of the batch within the epoch, from 0
   /// Pure function of (run seed, epoch, batch), the same on all ranks: for random choices that the
   /// ranks must make alike, such as the image size of the step. For the augmentation of a sample
   /// use sample_seed.
   std::uint64_t seed = 0;
   std::span<const std::uint64_t> samples;  ///< numbers of the samples in the data set
-  std::uint64_t run_seed = 0;              ///< of the sampler
+  std::uint64_t run_seed = 0;              ///< the sampler's seed
 
   /// The penstock::sample_seed of the sample in row `row` of the batch.
   constexpr std::uint64_t sample_seed(std::size_t row) const {
@@ -74,10 +74,10 @@ struct Ticket {
 
 /// Identifies a sample of a batch.
 struct Sample {
-  std::uint64_t index = 0;  ///< in the data set
-  std::int64_t row = 0;     ///< in the batch
+  std::uint64_t index = 0;  ///< number of the sample in the data set
+  std::int64_t row = 0;     ///< the row of the batch to fill
   std::uint64_t seed = 0;   ///< sample_seed(run seed, epoch, index)
-  /// Of the batch.
+  /// Of the batch, as in Ticket.
   std::uint64_t epoch = 0, batch = 0;
 };
 

@@ -20,12 +20,12 @@ namespace penstock {
 /// The next batch to be delivered, and the configuration of the run. Ranks that have taken the same
 /// number of batches have equal states. A number that the sampler does not provide is 0.
 struct State {
-  std::uint64_t epoch = 0, batch = 0;  ///< the next one
-  std::uint64_t seed = 0;              ///< of the sampler
-  std::uint64_t samples = 0;           ///< in the data set
+  std::uint64_t epoch = 0, batch = 0;  ///< numbers of the next batch
+  std::uint64_t seed = 0;              ///< seed of the sampler
+  std::uint64_t samples = 0;           ///< samples in the data set
   std::uint64_t order = 0;             ///< the rule that orders them (Sampler::order)
-  std::uint64_t batches = 0;           ///< of an epoch, on each rank
-  std::uint64_t batch_size = 0;        ///< on each rank
+  std::uint64_t batches = 0;           ///< batches of an epoch, on each rank
+  std::uint64_t batch_size = 0;        ///< samples in a batch of one rank
   std::uint64_t world_size = 0;        ///< number of ranks
   /// Where the epoch was continued with other ranks or batches (see Sampler): the batch at which
   /// that part of it began, and the samples of the epoch before that batch, over all ranks.

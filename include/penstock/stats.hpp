@@ -19,13 +19,14 @@ namespace penstock {
 
 /// What a stage of a pipeline did: times and sizes in sum.
 struct StageStats {
-  std::chrono::nanoseconds busy{0};               ///< it worked
-  std::chrono::nanoseconds waiting_for_input{0};  ///< for the stage before it
-  std::chrono::nanoseconds waiting_for_room{0};   ///< for the stage after it
-  std::uint64_t batches = 0;                      ///< that passed it
-  std::uint64_t bytes = 0;                        ///< of these batches
+  std::chrono::nanoseconds busy{0};  ///< time in which it worked
+  /// Time in which it waited for the stage before it.
+  std::chrono::nanoseconds waiting_for_input{0};
+  std::chrono::nanoseconds waiting_for_room{0};  ///< time in which it waited for the stage after it
+  std::uint64_t batches = 0;                     ///< batches that passed it
+  std::uint64_t bytes = 0;                       ///< bytes of these batches
   double queued = 0;         ///< batches ready when the next stage took one, on average
-  std::size_t capacity = 0;  ///< of that queue
+  std::size_t capacity = 0;  ///< batches for which that queue has room
 
   /// Fraction of its time that the stage worked, 0 ... 1.
   double utilisation() const {

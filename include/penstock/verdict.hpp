@@ -47,8 +47,8 @@ struct Verdict {
   double starved = 0;  ///< fraction of its time that the consumer waits for input, 0 ... 1
 
   // Settings that would suffice; 0: no change needed, or unknown.
-  int enough_workers =
-      0;  ///< workers with which the source keeps up; 0: no change needed, or unknown
+  /// Workers with which the source keeps up; 0: no change needed, or unknown.
+  int enough_workers = 0;
   std::size_t enough_host_depth = 0, enough_device_depth = 0;  ///< the same for the depths
   double times_smaller = 0;  ///< factor by which a batch has to shrink to be copied in time
 };

@@ -56,7 +56,7 @@ struct Machine {
 struct Options {
   Machine machine{};                    ///< devices, memory, rates
   Schedule schedule = Schedule::eager;  ///< when operations run
-  std::uint64_t seed = 1;               ///< of Schedule::random
+  std::uint64_t seed = 1;               ///< seed of Schedule::random
   /// How long a stream may wait for another stream's host function, and a call for room in a queue,
   /// until standard error says which ones these are; 0: never.
   std::chrono::milliseconds report_after{10'000};
@@ -78,7 +78,7 @@ Options options();
 /// How often a function of the CUDA runtime was called.
 struct CallCount {
   std::string function;  ///< such as "cudaMemcpyAsync"
-  std::uint64_t calls;   ///< since reset() or reset_counters()
+  std::uint64_t calls;   ///< calls since reset() or reset_counters()
 };
 
 /// How often `function` (for example "cudaMemcpyAsync") was called since `reset` or
@@ -137,7 +137,8 @@ bool clear_failures();
 /// Objects that the program created and has not destroyed. All zero: nothing has leaked.
 struct Live {
   std::size_t streams = 0, events = 0, graphs = 0, graph_execs = 0;  ///< objects of these kinds
-  std::size_t user_objects = 0, memory_pools = 0;        ///< of graphs; made by cudaMemPoolCreate
+  /// User objects of graphs, memory pools that the program made.
+  std::size_t user_objects = 0, memory_pools = 0;
   std::size_t device_allocations = 0, device_bytes = 0;  ///< cudaMalloc and the like
   std::size_t pinned_allocations = 0, pinned_bytes = 0;  ///< cudaHostAlloc and cudaHostRegister
   bool operator==(const Live&) const = default;
@@ -157,7 +158,7 @@ struct Operation {
   std::uint64_t stream;       ///< in order of creation, from 1; 0: the legacy default stream
   std::uint64_t correlation;  ///< number of the operation, in order of submission
   std::uint64_t call = 0;     ///< number of the call that submitted it, while observed (ApiCall)
-  std::size_t bytes = 0;      ///< of a copy, a fill or an allocation
+  std::size_t bytes = 0;      ///< size of a copy, a fill or an allocation
   cudaMemcpyKind copy = cudaMemcpyDefault;  ///< of a copy: its direction
   bool pageable = false;                    ///< of a copy: one side is pageable host memory
   bool synchronous = false;                 ///< of a copy or a fill: not by an Async call
@@ -179,7 +180,7 @@ struct ApiCall {
   const char* name;      ///< "cudaMemcpyAsync"; the same pointer each time
   std::uint64_t number;  ///< Operation::call of what it put on streams
   cudaError_t result;    ///< what the call returned
-  std::chrono::steady_clock::time_point begin, end;  ///< of the call, on the host
+  std::chrono::steady_clock::time_point begin, end;  ///< times on the host
 };
 
 /// Gets each call, on the thread that makes it, before it returns; and each operation when it ends,

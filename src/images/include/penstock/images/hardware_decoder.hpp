@@ -69,7 +69,7 @@ enum class DecodedBy : std::uint8_t {
 
 /// What became of an image.
 struct ImageResult {
-  DecodedBy by = DecodedBy::nobody;  ///< nobody: see `error`
+  DecodedBy by = DecodedBy::nobody;  ///< who decoded it; nobody: see `error`
   std::string error;  ///< of an image that nobody decoded: why, without the file's name
 };
 
@@ -98,10 +98,10 @@ struct HardwareOptions {
   /// Moves the share by the rates that are measured: which decoder takes an image, and so its
   /// pixels, then differ from run to run.
   bool adapt_share = false;
-  int lanes = 2;                                       ///< at least 2
-  std::size_t device_bytes = std::size_t{256} << 20;   ///< of decoded images, for each lane
-  std::size_t staging_bytes = std::size_t{128} << 20;  ///< page-locked, for each lane
-  EngineOptions engine{};                              ///< what the engine is made for
+  int lanes = 2;  ///< sets of engine, memory and streams, used in turn; at least 2
+  std::size_t device_bytes = std::size_t{256} << 20;   ///< memory for decoded images, for each lane
+  std::size_t staging_bytes = std::size_t{128} << 20;  ///< page-locked memory, for each lane
+  EngineOptions engine{};                              ///< what the engines are made for
   /// Throws where there is no engine, in place of decoding everything on the CPU.
   bool require_engine = false;
   /// Counts there too. Must outlive the decoder.

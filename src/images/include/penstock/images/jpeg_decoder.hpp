@@ -43,7 +43,7 @@ struct JpegOptions {
   /// Bytes of coefficients. Only files in several scans (progressive) keep them in memory: 6 bytes
   /// a pixel with colours at full resolution, 3 bytes with colours at half of it in each direction.
   std::int64_t max_coefficient_bytes = std::int64_t{1} << 29;
-  int max_scans = 100;      ///< encoders write about ten
+  int max_scans = 100;      ///< scans of a progressive file; encoders write about ten
   double max_seconds = 60;  ///< CPU time of the thread for one image
 
   /// Called every few rows, like the stop token: true ends the decoding with DecodeStopped. For

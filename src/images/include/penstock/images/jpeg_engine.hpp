@@ -47,7 +47,7 @@ class JpegEngine {
 /// What to prepare an engine for.
 struct EngineOptions {
   int batch = 256;              ///< most images of a call
-  ImageSize image{1024, 1024};  ///< that few images exceed: memory is allocated for it
+  ImageSize image{1024, 1024};  ///< a size that few images exceed: memory is allocated for it
 };
 
 /// Makes an engine for the current device. nullptr: there is none, and the string says why.

@@ -46,7 +46,7 @@ namespace penstock::images {
 struct ImageGeometry {
   std::int64_t offset = 0;  ///< bytes to the first pixel, see ImageBatch
   std::int64_t stride = 0;  ///< bytes from one row of pixels to the next
-  View view;                ///< in the coordinates of these pixels
+  View view;                ///< what the output is made of, in the coordinates of these pixels
 };
 
 /// Images in device memory: interleaved red, green and blue, 3 bytes a pixel. The first pixel of
@@ -54,7 +54,7 @@ struct ImageGeometry {
 struct ImageBatch {
   const std::uint8_t* bytes = nullptr;      ///< device memory
   std::int64_t spacing = 0;                 ///< bytes from one image to the next
-  const ImageGeometry* geometry = nullptr;  ///< `count` of them, in device memory
+  const ImageGeometry* geometry = nullptr;  ///< geometries of `count` images, in device memory
   std::int64_t count = 0;                   ///< number of images
 };
 
@@ -68,11 +68,11 @@ enum class PixelOrder : std::uint8_t {
 /// (pixel / 255 - mean) / standard_deviation, where a pixel is 0 ... 255; a std::uint8_t is the
 /// pixel, rounded to nearest.
 struct OutputFormat {
-  ImageSize size{};                                  ///< of one output in pixels
-  PixelOrder order = PixelOrder::nhwc;               ///< of the values in memory
-  int channels = 3;                                  ///< 3, 4 or 8: those behind the third are zero
-  std::array<float, 3> mean{0, 0, 0};                ///< of red, green and blue, where 1 is full
-  std::array<float, 3> standard_deviation{1, 1, 1};  ///< the same
+  ImageSize size{};                     ///< size of an output in pixels
+  PixelOrder order = PixelOrder::nhwc;  ///< order of the values in memory
+  int channels = 3;                     ///< 3, 4 or 8: those behind the third are zero
+  std::array<float, 3> mean{0, 0, 0};   ///< means of red, green and blue, where 1 is full
+  std::array<float, 3> standard_deviation{1, 1, 1};  ///< standard deviations, the same way
 
   /// The number of values of one output.
   std::int64_t values() const noexcept { return std::int64_t{size.height} * size.width * channels; }

@@ -42,11 +42,12 @@ struct Pixels {
 /// and renormalised at its border. So a view whose region is the crop crops first and resizes then;
 /// a view whose region is the whole image resizes first and crops then.
 struct View {
-  Region region;                      ///< pixels of the image that the output is made of
-  double origin_y = 0, origin_x = 0;  ///< in the image: the output's corner at the top left
-  double step_y = 1, step_x = 1;      ///< pixels of the image for each pixel of the output
-  ImageSize output;                   ///< size of the output in pixels
-  bool flip = false;                  ///< mirrors the output, left to right
+  Region region;  ///< pixels of the image that the output is made of
+  /// Where the output's corner at the top left lies in the image.
+  double origin_y = 0, origin_x = 0;
+  double step_y = 1, step_x = 1;  ///< pixels of the image for each pixel of the output
+  ImageSize output;               ///< size of the output in pixels
+  bool flip = false;              ///< mirrors the output, left to right
 };
 
 /// The view of all pixels of an image, as they are.
@@ -57,8 +58,8 @@ constexpr View whole(ImageSize size) {
 /// The part of an image that is in memory, and the view in its coordinates. A decoder may have
 /// decoded fewer rows and columns than the image has, at a smaller scale.
 struct Decoded {
-  Pixels pixels;  ///< what is in memory
-  View view;      ///< in coordinates of `pixels`
+  Pixels pixels;  ///< the pixels in memory
+  View view;      ///< what the output is made of, in coordinates of `pixels`
 };
 
 }  // namespace penstock::images

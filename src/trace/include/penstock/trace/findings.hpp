@@ -40,22 +40,22 @@ std::optional<Rule> rule_of(std::string_view text);
 
 /// Something that keeps a GPU waiting.
 struct Finding {
-  Rule rule = Rule::gap;    ///< what it is
+  Rule rule = Rule::gap;    ///< which rule found it
   std::uint64_t count = 0;  ///< how often
   Time cost = 0;            ///< nanoseconds, as far as they can be told; of devices the mean
-  double share = 0;         ///< of the measured time, at most 1
-  Time begin = 0, end = 0;  ///< the worst case
-  std::uint32_t track = 0;  ///< where it is
+  double share = 0;         ///< part of the measured time, at most 1
+  Time begin = 0, end = 0;  ///< of the worst case
+  std::uint32_t track = 0;  ///< track of the worst case, in Timeline::tracks
   std::string evidence;     ///< one sentence with numbers
   std::string remedy;       ///< one sentence: what to change
 };
 
 /// From where on something is a finding.
 struct RuleOptions {
-  std::string step = {};                 ///< as in ReportOptions
-  double gap = 0.02;                     ///< of a step
-  Time shortest_gap = 10'000;            ///< ns; shorter ones are none, whatever their share
-  double slow_first = 5;                 ///< times the median
+  std::string step = {};       ///< as in ReportOptions
+  double gap = 0.02;           ///< a gap is a finding from this part of a step on
+  Time shortest_gap = 10'000;  ///< nanoseconds; shorter gaps do not count, whatever their share
+  double slow_first = 5;       ///< a first step of more than so many medians is slow
   std::uint64_t tiny_bytes = 64 * 1024;  ///< copies of fewer bytes are tiny
   bool first_step = false;  ///< the first step counts as any other; else only in slow_first_batch
 };

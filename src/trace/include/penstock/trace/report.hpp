@@ -22,7 +22,7 @@ struct ReportOptions {
   /// The range that is one step. Empty: the range "step" or "request" if there are any, else the
   /// consumer's "next" of penstock (from one to the following).
   std::string step = {};
-  double samples_per_step = 0;  ///< for samples/s; 0: unknown
+  double samples_per_step = 0;  ///< for Report::samples_per_second; 0: unknown
   /// The machine's own best of each direction, bytes a second; 0: the best copy of at least 1 MiB
   /// that the timeline has.
   double host_to_device = 0, device_to_host = 0;
@@ -36,7 +36,7 @@ struct ReportOptions {
 struct RangeTimes {
   std::string name, domain;  ///< of the range, and of its NVTX domain: "" is the default one
   std::uint64_t count = 0;   ///< number of ranges
-  Time total = 0, mean = 0, median = 0, p99 = 0, longest = 0;  ///< of the time from begin to end
+  Time total = 0, mean = 0, median = 0, p99 = 0, longest = 0;  ///< of the times from begin to end
   /// Of what was submitted within the ranges, on their threads: time on the device (union of its
   /// intervals). 0 where ranges of 64 other names were open around one of them: not known.
   Time device = 0;
@@ -44,14 +44,14 @@ struct RangeTimes {
 
 /// Times of one kernel, over all streams. Nanoseconds.
 struct KernelTimes {
-  std::string name;                       ///< demangled, without parameters
+  std::string name;                       ///< name of the kernel, demangled, without parameters
   std::uint64_t count = 0;                ///< number of launches
   Time total = 0, mean = 0, longest = 0;  ///< time on the device
 };
 
 /// Times of copies of one direction and kind. Nanoseconds.
 struct CopyTimes {
-  Direction direction = Direction::none;       ///< from where to where
+  Direction direction = Direction::none;       ///< from where to where the copies go
   bool pageable = false, synchronous = false;  ///< see Flag
   std::uint64_t count = 0, bytes = 0;          ///< number of copies, and what they copied together
   Time total = 0;                              ///< sum of their times
@@ -60,7 +60,7 @@ struct CopyTimes {
 
 /// Of all threads. What a call costs is told by traits_of(name).
 struct CallTimes {
-  std::string name;             ///< without the suffix of a version
+  std::string name;             ///< name of the function, without the suffix of a version
   std::uint64_t count = 0;      ///< number of calls
   Time total = 0, longest = 0;  ///< nanoseconds on the host
 };
@@ -92,12 +92,12 @@ struct Gap {
 /// What a device did in the measured time. Nanoseconds.
 struct DeviceTimes {
   int device = 0;    ///< number of the device
-  std::string name;  ///< of the device
-  Time busy = 0;     ///< anything running: union
-  Time compute = 0;  ///< kernels (emulated: host functions too): union
-  Time copy = 0;     ///< copies to, from and between devices: union
-  Time overlap = 0;  ///< of copies with kernels
-  double idle = 0;   ///< 0 ... 1 of the measured time
+  std::string name;  ///< name of the device
+  Time busy = 0;     ///< time in which anything runs: union
+  Time compute = 0;  ///< time of kernels (emulated: host functions too): union
+  Time copy = 0;     ///< time of copies to, from and between devices: union
+  Time overlap = 0;  ///< copies while a kernel runs
+  double idle = 0;   ///< part of the measured time in which nothing runs, 0 ... 1
 };
 
 /// The figures of a Timeline.
@@ -111,18 +111,18 @@ class Report {
 
   Origin origin;                  ///< machine and process of the timeline
   Time begin = 0, end = 0;        ///< the measured time
-  std::uint64_t steps = 0;        ///< within the measured time
-  std::string step_name;          ///< their range; empty: no steps
+  std::uint64_t steps = 0;        ///< steps within the measured time
+  std::string step_name;          ///< name of their range; empty: no steps
   Time first_step = 0;            ///< what the step before took; 0: there is none
   double samples_per_second = 0;  ///< 0 without ReportOptions::samples_per_step
   /// The mean is of the measured time; the others of the times from one step's begin to the next.
   Time step_mean = 0, step_median = 0, step_p99 = 0;
-  std::vector<RangeTimes> ranges;    ///< by total, longest first
-  std::vector<KernelTimes> kernels;  ///< the same
-  std::vector<CopyTimes> copies;     ///< one for each direction and kind
-  std::vector<CallTimes> calls;      ///< of the CUDA runtime, one for each function
-  std::vector<DeviceTimes> devices;  ///< one for each device
-  std::vector<Gap> gaps;             ///< longest first
+  std::vector<RangeTimes> ranges;    ///< times of the ranges, by total, longest first
+  std::vector<KernelTimes> kernels;  ///< times of the kernels, by total, longest first
+  std::vector<CopyTimes> copies;     ///< times of copies, one for each direction and kind
+  std::vector<CallTimes> calls;      ///< times of CUDA runtime calls, one for each function
+  std::vector<DeviceTimes> devices;  ///< what each device did
+  std::vector<Gap> gaps;             ///< times in which a device did nothing, longest first
   std::uint64_t dropped = 0;         ///< events that the timeline has no room for
 };
 

@@ -36,9 +36,11 @@ struct SessionOptions {
   /// Recording starts at cudaProfilerStart and pauses at cudaProfilerStop, in place of at once:
   /// the capture range of nsys's --capture-range=cudaProfilerApi.
   bool capture_range = false;
-  bool calls = true;        ///< of the CUDA runtime API
-  bool ranges = true;       ///< NVTX; what is open when recording begins or ends is cut to it
-  bool graph_nodes = true;  ///< kernels within a graph one by one, else each launch as a whole
+  bool calls = true;  ///< records calls of the CUDA runtime API
+  /// Records NVTX ranges; what is open when recording begins or ends is cut to it.
+  bool ranges = true;
+  /// Records kernels within a graph one by one, else each launch as a whole.
+  bool graph_nodes = true;
 };
 
 /// At most one in a process records at a time. May begin and stop while other threads use CUDA. On

@@ -26,13 +26,13 @@ using Time = std::int64_t;
 
 /// What an event is.
 enum class Kind : std::uint8_t {
-  kernel,         ///< on a stream
-  copy,           ///< on a stream
-  fill,           ///< memset, on a stream
+  kernel,         ///< a kernel, on a stream
+  copy,           ///< a copy, on a stream
+  fill,           ///< a memset, on a stream
   host_function,  ///< cudaLaunchHostFunc's, on a stream
   graph,          ///< a whole graph's launch on a stream, where its nodes are not recorded
-  call,           ///< of the CUDA runtime API, on a thread
-  range,          ///< named by NVTX, on a thread
+  call,           ///< a call of the CUDA runtime API, on a thread
+  range,          ///< a range that NVTX names, on a thread
 };
 
 /// Happens on a stream of a device; else on a thread.
@@ -64,11 +64,11 @@ struct Event {
   Time end = 0;                   ///< when it was done
   std::uint64_t value = 0;        ///< copies, fills: bytes; ranges: payload; calls: their result
   std::uint32_t correlation = 0;  ///< the same for a call and what it put on a stream; 0: none
-  std::uint32_t name = 0;         ///< into Timeline::names
-  std::uint32_t track = 0;        ///< into Timeline::tracks
-  std::uint32_t domain = 0;       ///< of a range, into Timeline::names: 0, "", is NVTX's default
-  Kind kind = Kind::call;         ///< what it is
-  Direction direction = Direction::none;  ///< of a copy
+  std::uint32_t name = 0;         ///< index into Timeline::names
+  std::uint32_t track = 0;        ///< index into Timeline::tracks
+  std::uint32_t domain = 0;  ///< of a range: index into Timeline::names; 0, "", is NVTX's default
+  Kind kind = Kind::call;    ///< what it is
+  Direction direction = Direction::none;  ///< of a copy: from where to where
   std::uint16_t flags = 0;                ///< Flag values, added
 
   /// From begin to end, in nanoseconds.
@@ -82,26 +82,26 @@ static_assert(sizeof(Event) <= 48 && std::is_trivially_copyable_v<Event>);
 struct Track {
   /// What a track is of.
   enum class Kind : std::uint8_t {
-    stream,  ///< of a device
-    thread,  ///< of the process
+    stream,  ///< a stream of a device
+    thread,  ///< a thread of the process
   };
   Kind kind = Kind::thread;  ///< a stream of a device, or a thread of the process
-  int device = -1;           ///< of a stream
+  int device = -1;           ///< device of a stream
   std::uint64_t id = 0;      ///< a thread's system id; a stream's number, 0 or 7 the default one
   std::string name;          ///< as the program named it (NVTX); else empty
-  int rank = -1;             ///< whose it is, in a timeline of several; -1 in that of one process
+  int rank = -1;  ///< rank that it is of, in a timeline of several; -1 in that of one process
 };
 
 /// The machine and the process, for people.
 struct Origin {
-  std::string program;       ///< as it was started, with its arguments
+  std::string program;       ///< the command line
   std::string host;          ///< name of the machine
   std::int64_t process = 0;  ///< its number on that machine
-  int rank = -1;             ///< as its launcher says (penstock/ranks.hpp); -1: none does
+  int rank = -1;             ///< rank, as the launcher says (penstock/ranks.hpp); -1: none does
   int world_size = 0;        ///< ranks of the job; 0: not known
   std::string device;        ///< name of device 0
   std::string recorder;      ///< "CUPTI 13.0", "emulated CUDA runtime"
-  bool emulated = false;     ///< by the emulated CUDA runtime
+  bool emulated = false;     ///< recorded over the emulated CUDA runtime
   std::int64_t started = 0;  ///< seconds since 1970 at `begin`
   /// What to add to a Time for nanoseconds since 1970, when it was recorded.
   std::int64_t wall_clock = 0;
@@ -110,10 +110,10 @@ struct Origin {
 /// What happened in a process between two moments. Plain data.
 struct Timeline {
   Origin origin;                   ///< machine and process
-  Time begin = 0, end = 0;         ///< of recording; every event lies within
-  std::vector<std::string> names;  ///< names[0] is ""
+  Time begin = 0, end = 0;         ///< of the recording; every event lies within
+  std::vector<std::string> names;  ///< what events refer to; names[0] is ""
   std::vector<Track> tracks;       ///< streams and threads
-  std::vector<Event> events;       ///< by begin; of the same begin the longer one first
+  std::vector<Event> events;       ///< sorted by begin; of the same begin the longer one first
   std::uint64_t dropped = 0;       ///< events that the memory bound left no room for
 
   /// The event's name: of a kernel, a call or a range.

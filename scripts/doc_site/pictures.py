@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pictures of the pages (SVG). Each has one source, and is what this source gives."""
+
+import pathlib
+import sys
+import tempfile
+
+import links
+import route
+
+ROOT = links.ROOT
+
+
+def ladder():
+    """From the store of measurements beside it. The same bytes with the matplotlib of requirements.txt alone."""
+    sys.path.insert(0, str(ROOT / "scripts/gpu_check"))
+    import ladder_table
+
+    with tempfile.TemporaryDirectory() as folder:
+        picture = pathlib.Path(folder) / "picture.svg"
+        if not ladder_table.draw(ladder_table.load(ladder_table.EXAMPLE / "ladder-table.json"), picture):
+            raise SystemExit("docs: no matplotlib: scripts/setup docs installs it")
+        return picture.read_text()
+
+
+PICTURES = {"docs/route.svg": route.draw, "examples/resnet/ladder-table.svg": ladder}
+
+
+def drawn():
+    """(name, file, text) of each."""
+    return [(name, ROOT / name, draw()) for name, draw in PICTURES.items()]
+
+
+def check():
+    """Lines for the user."""
+    for name, path, text in drawn():
+        if not path.exists() or path.read_text() != text:
+            yield f"{name} is not what its source gives: scripts/docs --pictures draws it"
+    for folder in links.FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.svg")):
+            if (name := str(path.relative_to(ROOT))) not in PICTURES:
+                yield f"{name} has no source: scripts/doc_site/pictures.py lists the pictures and what draws them"
+
+
+def write():
+    for name, path, text in drawn():
+        path.write_text(text)
+        print(f"docs: drew {name}")
