@@ -30,9 +30,10 @@
 
 namespace penstock {
 
-/// `batches()`: the number of batches of an epoch, at least 1, always the same. `samples(epoch,
-/// batch, out)`: writes the samples of a batch below that number to `out`. It must be a pure
-/// function: many threads call it, in any order, and again after a resume.
+/// A type that says which samples make up a batch. `batches()`: the number of batches of an epoch,
+/// at least 1, always the same. `samples(epoch, batch, out)`: writes the samples of a batch below
+/// that number to `out`. It must be a pure function: many threads call it, in any order, and again
+/// after a resume.
 template <class T>
 concept BatchSampler = requires(const T& sampler, std::uint64_t number,
                                 std::vector<std::uint64_t>& out) {

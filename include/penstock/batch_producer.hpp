@@ -143,8 +143,9 @@ class HostBatch {
   std::shared_ptr<const detail::BlockLayout> layout_;
 };
 
-/// One thread at a time may call `next`, `ready`, `at_end` and `seek`; any thread may call `stats`
-/// and `failures`. A forked child process may only destroy a producer.
+/// Workers that fill batches in pinned memory ahead of the thread that takes them. One thread at a
+/// time may call `next`, `ready`, `at_end` and `seek`; any thread may call `stats` and `failures`.
+/// A forked child process may only destroy a producer.
 template <class Batch>
 class BatchProducer {
  public:

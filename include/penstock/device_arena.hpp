@@ -90,8 +90,9 @@ class DeviceSlot {
   std::size_t index_ = 0;
 };
 
-/// Any thread may call any member. After construction (and the first release of a slot with a
-/// larger number of streams) nothing allocates or blocks inside CUDA.
+/// A fixed set of device buffers, reused in stream order. Any thread may call any member. After
+/// construction (and the first release of a slot with a larger number of streams) nothing allocates
+/// or blocks inside CUDA.
 class DeviceArena {
  public:
   /// `slots` buffers of `slot_bytes` in one allocation on the current device. Throws CudaError, or

@@ -33,9 +33,9 @@ struct Failure {
 /// Writes one line without a line break, with at most eight of the samples.
 std::ostream& operator<<(std::ostream& out, const Failure& failure);
 
-/// Covers exceptions from sources and samplers, and batches that cannot be copied; not CudaError
-/// and PoolExhausted from the pipeline itself. Counts and rates are of samples for a per_sample
-/// source, otherwise of batches.
+/// What to do with batches, or samples, that fail. Covers exceptions from sources and samplers, and
+/// batches that cannot be copied; not CudaError and PoolExhausted from the pipeline itself. Counts
+/// and rates are of samples for a per_sample source, otherwise of batches.
 class FailurePolicy {
  public:
   /// What is done with a failure.

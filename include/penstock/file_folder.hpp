@@ -27,9 +27,9 @@ namespace detail {
 struct FileList;
 }
 
-/// Any number of threads may use one object. Copies share the list of files, which takes 16 bytes
-/// for each sample and the last part of its name. A file is opened when it is read, so a folder of
-/// any size takes no descriptors.
+/// A file for each sample, a directory for each class. Any number of threads may use one object.
+/// Copies share the list of files, which takes 16 bytes for each sample and the last part of its
+/// name. A file is opened when it is read, so a folder of any size takes no descriptors.
 ///
 /// Names of files are bytes, and need not be UTF-8. Messages show other bytes as `\xNN`.
 class FileFolder {

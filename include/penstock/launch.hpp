@@ -15,8 +15,8 @@
 //   penstock::for_each(stream, batch->pixels.size(), Invert{*batch});
 //
 // Neither form blocks or synchronises. Both may be captured into a graph. `op` is copied; the order
-// of the calls is unspecified. Throws CudaError if the launch fails, std::invalid_argument if n is
-// negative.
+// of the calls is unspecified. For a kernel, the stream's device must be current, and `op` is
+// trivially copyable. Throws CudaError if the launch fails, std::invalid_argument if n is negative.
 
 #include <cuda_runtime_api.h>
 

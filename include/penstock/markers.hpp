@@ -106,7 +106,7 @@ using ScopedRange = detail::NvtxRange;
 
 namespace markers {
 
-/// Names the calling thread or `stream` in a profiler. The text is copied.
+/// Names the calling thread in a profiler. The text is copied.
 void name_this_thread(const char* name) noexcept;
 /// The same for `stream`, in traces that are running now. A StreamName is known to later ones too.
 void name_stream(cudaStream_t stream, const char* name) noexcept;

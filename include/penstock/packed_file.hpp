@@ -44,9 +44,9 @@ struct PackedFileInfo {
   std::string note;                ///< what the writer was given to say about the records
 };
 
-/// Any number of threads may use one object. Copies share the file and its index, which takes 32
-/// bytes for each record and its name. The file stays open, and is read even if it is renamed or
-/// removed meanwhile.
+/// Records of any sizes in one file, with labels, names and checksums. Any number of threads may
+/// use one object. Copies share the file and its index, which takes 32 bytes for each record and
+/// its name. The file stays open, and is read even if it is renamed or removed meanwhile.
 class PackedFile {
  public:
   /// Reads and verifies header and index, not the records. Throws StoreError for a file that is

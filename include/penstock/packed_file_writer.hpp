@@ -30,8 +30,8 @@ namespace detail {
 class PackOutput;
 }
 
-/// One thread at a time. While one writer has a file, another of the same file is refused. A
-/// moved-from one can only be assigned to or destroyed.
+/// Makes the file that PackedFile reads. One thread at a time. While one writer has a file, another
+/// of the same file is refused. A moved-from one can only be assigned to or destroyed.
 class PackedFileWriter {
  public:
   /// Begins `<file>.partial`, or continues it: then its records are read once, and a damaged or cut

@@ -108,8 +108,8 @@ class PinnedBlock {
   detail::PinnedEntry* entry_ = nullptr;
 };
 
-/// Any thread may call any member. After warm-up, neither acquire nor release allocates or makes a
-/// CUDA call that blocks the host.
+/// Page-locked host blocks, reused, under a byte cap. Any thread may call any member. After
+/// warm-up, neither acquire nor release allocates or makes a CUDA call that blocks the host.
 class PinnedPool {
  public:
   /// Throws std::invalid_argument for a negative time-out.

@@ -182,10 +182,10 @@ class Lease {
   detail::LeasedBatch* leased_ = nullptr;
 };
 
-/// Any thread may call any member. Threads that call `next` at the same time are served one after
-/// the other: each batch, and each exception in place of a batch, goes to one of them; all of them
-/// are told the end. After construction, no call allocates, creates CUDA objects, or blocks inside
-/// CUDA.
+/// Makes batches and copies them to the device ahead of the consumer. Any thread may call any
+/// member. Threads that call `next` at the same time are served one after the other: each batch,
+/// and each exception in place of a batch, goes to one of them; all of them are told the end. After
+/// construction, no call allocates, creates CUDA objects, or blocks inside CUDA.
 ///
 /// A process that was forked from the one that constructed a prefetcher may only destroy it and its
 /// leases, which does nothing there: threads and CUDA do not survive a fork.

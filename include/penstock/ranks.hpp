@@ -29,8 +29,8 @@ namespace penstock {
 
 /// The place of a process in its job.
 struct Ranks {
-  int rank = 0, world_size = 1;        ///< of this process, and of how many in the job
-  int local_rank = 0, local_size = 1;  ///< the same on this machine: the device is `local_rank`
+  int rank = 0, world_size = 1;        ///< number of this process in the job, of how many
+  int local_rank = 0, local_size = 1;  ///< the same on this machine: the device to use
   /// "torchrun", "environment" (the same variables without torchrun), "Open MPI", "Hydra", "Slurm"
   /// or "Kubernetes"; empty: no launcher, one rank.
   std::string source = {};
@@ -44,9 +44,10 @@ struct Ranks {
 
   bool operator==(const Ranks&) const = default;
 
-  /// Throws std::invalid_argument that names the variables, with their values, when some of a
-  /// launcher's are missing, are no numbers, or contradict each other. An empty one is as one that
-  /// is not set. Not beside a thread that changes the environment.
+  /// Reads the variables of the launcher; without one, this is rank 0 of 1. Throws
+  /// std::invalid_argument that names the variables, with their values, when some of a launcher's
+  /// are missing, are no numbers, or contradict each other. An empty one is as one that is not set.
+  /// Not beside a thread that changes the environment.
   static Ranks from_environment();
 };
 

@@ -61,8 +61,9 @@ std::unique_ptr<AnyReadback> make_readback(std::size_t slots, std::size_t larges
 
 }  // namespace detail
 
-/// Any thread except the one that calls back may call `push` and `drain`. A forked child process
-/// may only destroy a Readback, which does nothing there.
+/// Copies small results to the host and passes them to callbacks. Any thread except the one that
+/// calls back may call `push` and `drain`. A forked child process may only destroy a Readback,
+/// which does nothing there.
 template <class T>
 class Readback {
   static constexpr bool kArrays = std::is_unbounded_array_v<T>;

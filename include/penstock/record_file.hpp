@@ -23,9 +23,10 @@ namespace detail {
 struct RecordPart;
 }
 
-/// Any number of threads may use one object. The files stay open while it or a copy of it exists.
-/// A file that is renamed, removed or replaced during that time is still read. If a file is
-/// overwritten in place, reads may return old or new bytes.
+/// Records of fixed size, numbered through one or more files. Any number of threads may use one
+/// object. The files stay open while it or a copy of it exists. A file that is renamed, removed or
+/// replaced during that time is still read. If a file is overwritten in place, reads may return old
+/// or new bytes.
 class RecordFile {
  public:
   /// Opens all files; record 0 is the first of the first file. Throws StoreError for a file

@@ -29,9 +29,9 @@ namespace penstock {
 
 struct Ranks;  // ranks.hpp
 
-/// All ranks use the same list of the samples 0, 1, ..., `samples` - 1, which is shuffled again for
-/// each epoch if `shuffle` is set. Rank r takes the positions r, r + world_size,
-/// r + 2 * world_size, ... of the list.
+/// Which samples a rank gets, in which order, in batches of which size. All ranks use the same list
+/// of the samples 0, 1, ..., `samples` - 1, which is shuffled again for each epoch if `shuffle` is
+/// set. Rank r takes the positions r, r + world_size, r + 2 * world_size, ... of the list.
 ///
 /// If `samples` is not a multiple of `world_size`, the list is extended by repeating it from its
 /// beginning until it is: every rank gets the same number of samples, and some samples occur twice.

@@ -85,7 +85,8 @@ class StreamCapture {
 
 }  // namespace detail
 
-/// One thread at a time may use it. Move-only. Graphs may be dropped while they run.
+/// Captures a step as one CUDA graph for each device slot, and replays it. One thread at a time may
+/// use it. Move-only. Graphs may be dropped while they run.
 class StepGraph {
  public:
   /// Graphs that are kept for a slot.

@@ -41,7 +41,8 @@ class StoreError : public std::runtime_error {
   std::optional<std::uint64_t> sample_;
 };
 
-/// Samples are numbered 0 to size() - 1. Any number of threads may call a store.
+/// A type that gives the bytes of samples. Samples are numbered 0 to size() - 1. Any number of
+/// threads may call a store.
 ///
 /// `read(i, scratch)` returns the bytes of sample i. They may lie in `scratch`, which grows if it
 /// is too small, and are valid until `scratch` changes: use one for each thread. Throws StoreError,

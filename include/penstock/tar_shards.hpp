@@ -35,8 +35,9 @@ struct TarShardsOptions {
   bool use_indexes = true;  ///< false: index files are ignored, and all headers are read
 };
 
-/// Any number of threads may use one object. Copies share the files, which stay open while one
-/// exists, and the index, which takes 40 bytes and the base name for each sample of two members.
+/// Samples in tar files: members with the same name up to the first dot. Any number of threads may
+/// use one object. Copies share the files, which stay open while one exists, and the index, which
+/// takes 40 bytes and the base name for each sample of two members.
 ///
 /// Formats: ustar, GNU (long names, sizes in base 256) and pax (path, size), not compressed.
 /// Members without an extension or that begin with a dot, directories, devices and pipes are

@@ -108,9 +108,10 @@ struct HardwareOptions {
   HardwareTotals* totals = nullptr;
 };
 
-/// One thread at a time; of the device that was current at construction, which must be current when
-/// decode() is called. After warm-up neither it nor the engine allocates memory of the device or
-/// page-locked memory, but for messages of images that fail.
+/// Decodes JPEG files to a batch in device memory. One thread at a time; of the device that was
+/// current at construction, which must be current when decode() is called. After warm-up neither it
+/// nor the engine allocates memory of the device or page-locked memory, but for messages of images
+/// that fail.
 class HardwareDecoder {
  public:
   /// Throws std::invalid_argument for options that make no sense; CudaError; std::runtime_error if

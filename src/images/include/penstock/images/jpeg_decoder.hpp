@@ -51,8 +51,9 @@ struct JpegOptions {
   bool (*interrupted)() = nullptr;
 };
 
-/// One thread at a time. Its memory grows to what the largest image so far needed; for images
-/// within that, open() and decode() allocate nothing.
+/// Decodes JPEG files to pixels, on the calling thread. One thread at a time. Its memory grows to
+/// what the largest image so far needed; for images within that, open() and decode() allocate
+/// nothing.
 class JpegDecoder {
  public:
   /// Allocates libjpeg's state.

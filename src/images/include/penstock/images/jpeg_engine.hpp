@@ -17,7 +17,8 @@
 
 namespace penstock::images {
 
-/// One thread at a time. An engine is one state of the decoder: it works on one batch at a time.
+/// Decodes whole JPEG files to device memory. One thread at a time. An engine is one state of the
+/// decoder: it works on one batch at a time.
 class JpegEngine {
  public:
   /// A file, and the device memory for its pixels: 3 bytes a pixel, `stride` bytes a row.

@@ -20,8 +20,8 @@
 
 namespace penstock::images {
 
-/// One thread at a time. Its memory grows to what the largest picture needs, then nothing is
-/// allocated.
+/// Makes the output of a view on the CPU. One thread at a time. Its memory grows to what the
+/// largest picture needs, then nothing is allocated.
 class Resizer {
  public:
   /// Without memory yet.

@@ -43,9 +43,10 @@ struct SessionOptions {
   bool graph_nodes = true;
 };
 
-/// At most one in a process records at a time. May begin and stop while other threads use CUDA. On
-/// a GPU a stream bears the name that markers::StreamName gave it (as penstock's own have),
-/// whenever that was, or that nvtxNameCudaStream gives it while a session is there.
+/// Records what this process does with CUDA. At most one in a process records at a time. May begin
+/// and stop while other threads use CUDA. On a GPU a stream bears the name that markers::StreamName
+/// gave it (as penstock's own have), whenever that was, or that nvtxNameCudaStream gives it while a
+/// session is there.
 class Session {
  public:
   /// Recording begins, or waits for its capture range. Throws Unavailable.

@@ -58,7 +58,8 @@ enum Flag : std::uint16_t {
   failed = 4,       ///< the call returned an error
 };
 
-/// 48 bytes, so that a million are 48 MB. Ends are never before begins.
+/// What happened on a thread or a stream. 48 bytes, so that a million are 48 MB. Ends are never
+/// before begins.
 struct Event {
   Time begin = 0;                 ///< when it began
   Time end = 0;                   ///< when it was done
