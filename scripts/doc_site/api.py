@@ -19,6 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 FOLDERS = ["include", "src/emulation/include", "src/images/include", "src/trace/include"]
 INLINE = "host_launch::"  # an inline namespace
+SEPARATOR = "\N{MODIFIER LETTER APOSTROPHE}"  # of digits, for Doxygen
 
 
 @dataclasses.dataclass
@@ -136,7 +137,7 @@ def is_word(text, before):
 
 def words(text):
     """C++ as Doxygen writes it, without its spaces in < and >."""
-    text = re.sub(r"\s+", " ", text).strip()
+    text = re.sub(r"\s+", " ", text).strip().replace(SEPARATOR, "'")
     text = re.sub(r"\[\[.*?\]\]|PENSTOCK_\w+|__attribute__\(\(.*?\)\)", "", text)
     text = re.sub(r"< ", "<", re.sub(r" >", ">", text))
     return text.replace(INLINE, "").strip()
@@ -191,7 +192,8 @@ def variable_signature(node):
     prefix = "static " if node.get("static") == "yes" else ""
     arguments = node.find("argsstring").text or ""
     kind = re.sub(r"^(inline|static) ", "", kind)
-    return f"{prefix}{kind} {node.find('name').text}{words(arguments)} {value}".strip()
+    space = "" if value.startswith("{") else " "
+    return f"{prefix}{kind} {node.find('name').text}{words(arguments)}{space}{value}".strip()
 
 
 def signature(node):
@@ -323,12 +325,9 @@ def share_docstrings(names):
 SHARED = "<shared>"  # the docstring stands below the next signature
 
 
-def separated(text):
-    """Doxygen takes a /// below a ///< for the end of the same docstring: here each ///< is a closed comment."""
-    def closed(match):
-        return "/**<" + re.sub(r"\n\s*///<", "\n", match[1]) + " */\n"
-
-    return re.sub(r"///<(.*(?:\n\s*///<.*)*)\n", closed, text)
+def readable(text):
+    """Doxygen 1.9 takes the ' of 10'000 for the begin of a character, and gives docstrings behind it to others."""
+    return re.sub(r"(?<=\d)'(?=\d)", SEPARATOR, text)
 
 
 def read(folder):
@@ -337,7 +336,7 @@ def read(folder):
     for header, path in public_headers().items():
         copy = folder / "headers" / header
         copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text(separated(path.read_text()))
+        copy.write_text(readable(path.read_text()))
     settings = (HERE / "Doxyfile").read_text() + f'\nOUTPUT_DIRECTORY = "{folder}"\n'
     settings += f'INPUT = "{folder}/headers"\nSTRIP_FROM_PATH = "{folder}/headers"\n'
     try:

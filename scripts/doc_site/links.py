@@ -68,6 +68,9 @@ def check():
     texts = {page: (ROOT / page).read_text() for page in pages()}
     anchors = {page: slugs(text) for page, text in texts.items()}
     for page, text in texts.items():
+        for number, line in enumerate(text.splitlines(), 1):
+            if re.match(r"\s*(```|:::)\{", line):
+                yield f"{page}:{number}: no code host shows {line.strip()}, a directive of Sphinx"
         for line, target in links(text):
             there, anchor = split(page, target)
             if not there.exists():
