@@ -7,6 +7,7 @@ another order than the header, and with them what is of penstock::detail.
 """
 
 import dataclasses
+import functools
 import os
 import pathlib
 import re
@@ -48,11 +49,33 @@ def public_headers():
             if "detail" not in path.relative_to(ROOT / folder).parts}  # fmt: skip
 
 
+def page_of(header):
+    """Of a public header: its page in the site."""
+    return f"reference/{header.removeprefix('penstock/').removesuffix('.hpp')}.md"
+
+
 # ---- Docstrings -------------------------------------------------------------------------------------
+
+SPECIAL = r"([\\*_<>\[\]`{}~|])"
+
+
+@functools.cache
+def headers_by_name():
+    return {header.rpartition("/")[2]: header for header in public_headers()}
 
 
 def escaped(text):
-    return re.sub(r"([\\*_<>\[\]`{}~|])", r"\\\1", text)
+    """For Markdown; headers and pages of the project become links."""
+    parts = re.split(r"((?:[\w-]+/)*[\w-]+\.(?:hpp|md)\b)", text)
+    for i, part in enumerate(parts):
+        plain = re.sub(SPECIAL, r"\\\1", part)
+        header = headers_by_name().get(part.rpartition("/")[2]) if i % 2 else None
+        if header and f"penstock/{header}".endswith(f"/{part}"):
+            plain = f"[{plain}](/{page_of(header)})"
+        elif i % 2 and (ROOT / part).is_file() and part.endswith(".md"):
+            plain = f"[{plain}](/{part})"
+        parts[i] = plain
+    return "".join(parts)
 
 
 def flat(node):
@@ -408,7 +431,7 @@ def close_code(parts):
 def prose(text):
     if text.startswith("|"):
         return text
-    return "".join(part if part.startswith("`") else re.sub(r"([\\*_<>\[\]{}~])", r"\\\1", part)
+    return "".join(part if part.startswith("`") else escaped(part)
                    for part in re.split(r"(`[^`]*`)", text))  # fmt: skip
 
 

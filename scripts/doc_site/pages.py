@@ -54,8 +54,7 @@ class Site:
         self.folder, self.names = folder, names
         self.pages = {page: page for page in links.pages()}  # page of the project -> of the site
         self.pages["README.md"] = "index.md"
-        self.headers = {path: f"reference/{header.removeprefix('penstock/').removesuffix('.hpp')}.md"
-                        for header, path in api.public_headers().items()}  # fmt: skip
+        self.headers = {path: api.page_of(header) for header, path in api.public_headers().items()}
         self.sources = {}  # file or folder that a page links to -> page of the site
         self.pictures = set()
 

@@ -20,7 +20,7 @@ HEADER = """// SPDX-License-Identifier: Apache-2.0
 //
 //   box.put(2);
 //
-// Not for *threads*.
+// Not for *threads*; see docs/other.md and box.hpp, not docs/none.md.
 
 namespace penstock {
 namespace detail {
@@ -123,7 +123,7 @@ def page(api, names):
     top = [name for name in names.values() if name.name.count("::") == 1]
     text = api.page("penstock/box.hpp", pathlib.Path("include/penstock/box.hpp"), top)
     for part in ("#include <penstock/box.hpp>", "Box\\<T\\>: holds a value.", "```cpp\npenstock::Box<int> box{1};\n\nbox.put(2);\n```",
-                 r"Not for \*threads\*.", "{cpp:concept} template<class T> Puttable", "concept Puttable = requires(T t) { t + 1; }",
+                 r"Not for \*threads\*; see [docs/other.md](/docs/other.md) and [box.hpp](/reference/box.md), not docs/none.md.", "{cpp:concept} template<class T> Puttable", "concept Puttable = requires(T t) { t + 1; }",
                  "{cpp:function} void put(T value) requires Puttable<T>", "{cpp:function} static constexpr int size() noexcept",
                  "throws {cpp:any}`NoDocstring <penstock::NoDocstring>`", "`penstock::Box<T>` is `<new>` and a\\_b.",
                  "{cpp:enum-class} Colour", "{cpp:member} int zeroth{10'000}", "{cpp:enumerator} red"):  # fmt: skip
