@@ -13,13 +13,11 @@ import pathlib
 import re
 import shutil
 import subprocess
-import sys
 import xml.etree.ElementTree
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 FOLDERS = ["include", "src/emulation/include", "src/images/include", "src/trace/include"]
-INLINE = "host_launch::"  # an inline namespace
 SEPARATOR = "\N{MODIFIER LETTER APOSTROPHE}"  # of digits, for Doxygen
 
 
@@ -82,7 +80,7 @@ def flat(node):
     return "".join(node.itertext())
 
 
-SYMBOLS = {"ndash": "--", "mdash": "---", "nonbreakablespace": " ", "linebreak": "\\\n", "sp": " ", "lsquo": "‘", "rsquo": "’"}
+SYMBOLS = {"ndash": "--", "mdash": "---", "nonbreakablespace": " ", "linebreak": "\\\n", "lsquo": "‘", "rsquo": "’"}
 
 
 class Unknown(Exception):
@@ -163,7 +161,7 @@ def words(text):
     text = re.sub(r"\s+", " ", text).strip().replace(SEPARATOR, "'")
     text = re.sub(r"\[\[.*?\]\]|PENSTOCK_\w+|__attribute__\(\(.*?\)\)", "", text)
     text = re.sub(r"< ", "<", re.sub(r" >", ">", text))
-    return text.replace(INLINE, "").strip()
+    return text.strip()
 
 
 def template(node):
@@ -194,8 +192,7 @@ def requires(node):
 
 def function_signature(node):
     arguments, kind = words(flat(node.find("argsstring"))), words(flat(node.find("type")))
-    # always_inline comes after requires, which ends where Doxygen finds an attribute
-    kind = re.sub(r"^(inline|friend|static|constexpr|virtual)\b *", "", re.sub(r"\binline\b *", "", kind))
+    kind = re.sub(r"^(static|constexpr|virtual)\b *", "", re.sub(r"\binline\b *", "", kind))
     arguments = re.sub(r"\brequires\b.*$", "", arguments).strip()
     prefix = "static " if node.get("static") == "yes" else "explicit " if node.get("explicit") == "yes" else ""
     if node.get("constexpr") == "yes" or "constexpr" in words(flat(node.find("type"))):
@@ -221,7 +218,7 @@ def variable_signature(node):
 
 def signature(node):
     kind = node.get("kind")
-    if kind in ("function", "friend"):
+    if kind == "function":
         return function_signature(node)
     if kind == "variable":
         return variable_signature(node)
@@ -252,19 +249,27 @@ class Reader:
     def __init__(self, folder):
         self.files = [xml.etree.ElementTree.parse(path).getroot()[0]
                       for path in sorted(folder.glob("*.xml")) if path.name not in ("index.xml", "Doxyfile.xml")]  # fmt: skip
+        self.inline = [f"{node.find('compoundname').text}::" for node in self.files if node.get("inline") == "yes"]
         ids = {}
         for compound in self.files:
             ids[compound.get("id")] = compound.find("compoundname").text
             for member in compound.iter("memberdef"):
-                ids[member.get("id")] = (member.findtext("qualifiedname") or member.find("name").text)
-        self.docstrings = Docstrings({key: name.replace(INLINE, "") for key, name in ids.items() if name.startswith("penstock")})
+                ids[member.get("id")] = self.name(member)
+        self.docstrings = Docstrings({key: name for key, name in ids.items() if name.startswith("penstock")})
         self.compounds = {compound.find("compoundname").text: compound for compound in self.files}
+
+    def name(self, node):
+        """With namespaces and classes, but without inline namespaces."""
+        name = node.findtext("qualifiedname") or node.find("name").text
+        for space in self.inline:
+            name = name.replace(space, space.removesuffix("::").rpartition("::")[0] + "::")
+        return name
 
     def doc(self, node):
         try:
             texts = [self.docstrings.text(node.find(part)) for part in ("briefdescription", "detaileddescription")]
         except Unknown as problem:
-            file, line = self.place(node)
+            file, line = self.place(node) if node.find("location") is not None else (flat(node.find("name")), 0)
             raise SystemExit(f"{file}:{line}: the docstring has <{problem}>; see Unknown in scripts/doc_site/api.py") from None
         return as_sentence("\n\n".join(text for text in texts if text))
 
@@ -273,7 +278,7 @@ class Reader:
         return location.get("file"), int(location.get("line"))
 
     def member(self, node):
-        name = (node.findtext("qualifiedname") or node.find("name").text).replace(INLINE, "")
+        name = self.name(node)
         found = Name(node.get("kind"), name, *self.place(node), self.doc(node), signature(node))
         if constraint(node).startswith("requires"):
             found.definition = f"requires {constraint(node)}"
@@ -445,10 +450,3 @@ def page(header, path, names):
             space = its
         text.append(directive(name))
     return "\n\n".join(text) + "\n"
-
-
-if __name__ == "__main__":
-    found = read(ROOT / "build/docs/doxygen")
-    lines = list(undocumented(found))
-    print("\n".join(lines))
-    print(sum(1 for top in found for _ in top.all()), "names,", len(lines), "without a docstring", file=sys.stderr)

@@ -17,10 +17,6 @@ PICTURES = {".svg", ".png"}
 INDEX = "docs/reference.md"
 
 
-class Failed(Exception):
-    """The text is for the user."""
-
-
 def groups():
     """Of docs/reference.md: (title, text, headers) of each section."""
     text = (ROOT / INDEX).read_text()
@@ -44,11 +40,6 @@ def slug(title):
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
-def title_of(page):
-    heading = re.search(r"^# (.*)$", (ROOT / page).read_text(), re.M)
-    return heading[1] if heading else page
-
-
 class Site:
     def __init__(self, folder, names):
         self.folder, self.names = folder, names
@@ -70,8 +61,7 @@ class Site:
         for page in self.pages:
             self.write(self.pages[page], self.linked(page, self.pages[page], (ROOT / page).read_text()) + self.contents(page))
         self.reference()
-        todo = list(self.sources.items())
-        for path, page in todo:
+        for path, page in list(self.sources.items()):
             self.source_page(path, page)
         for picture in self.pictures:
             there = self.folder / picture.relative_to(ROOT)

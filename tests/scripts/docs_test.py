@@ -61,6 +61,11 @@ class Box {
   int secret();
 };
 
+inline namespace v1 {
+/// Of no colour.
+void paint(int with = 1);
+}  // namespace v1
+
 enum class Colour {
   red,  ///< as blood
   blue,
@@ -126,9 +131,9 @@ def page(api, names):
                  r"Not for \*threads\*; see [docs/other.md](/docs/other.md) and [box.hpp](/reference/box.md), not docs/none.md.", "{cpp:concept} template<class T> Puttable", "concept Puttable = requires(T t) { t + 1; }",
                  "{cpp:function} void put(T value) requires Puttable<T>", "{cpp:function} static constexpr int size() noexcept",
                  "throws {cpp:any}`NoDocstring <penstock::NoDocstring>`", "`penstock::Box<T>` is `<new>` and a\\_b.",
-                 "{cpp:enum-class} Colour", "{cpp:member} int zeroth{10'000}", "{cpp:enumerator} red"):  # fmt: skip
+                 "{cpp:namespace} penstock\n", "{cpp:function} void paint(int with=1)", "{cpp:enum-class} Colour", "{cpp:member} int zeroth{10'000}", "{cpp:enumerator} red"):  # fmt: skip
         require(part in text, f"the page has not {part}:\n{text}")
-    require("always_inline" not in text and "hidden" not in text and "SPDX" not in text, text)
+    require("v1" not in text and "always_inline" not in text and "hidden" not in text and "SPDX" not in text, text)
 
 
 def broken_docstring(api):
