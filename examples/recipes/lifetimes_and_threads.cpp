@@ -3,6 +3,7 @@
 // docs/recipes/lifetimes-and-threads.md: two threads take batches of one pipeline, a third ends
 // the leases, and one lease outlives the pipeline. Exit code 0: each sample was seen once.
 
+#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -51,17 +52,18 @@ struct Consumer {
 }  // namespace
 
 int main() {
-  Consumer first, second, third;      // the streams outlive every lease
-  penstock::Lease<Numbers> last;      // a lease may outlive its pipeline
-  const std::int64_t offset = 1'000;  // what the source refers to outlives the pipeline
+  Consumer first, second, third;  // the streams outlive every lease
+  penstock::Lease<Numbers> last;  // a lease may outlive its pipeline
+  // What the source refers to outlives the pipeline.
+  const std::array<std::int64_t, 2> table{1'000, 2'000};
   {
     auto prefetcher = std::make_unique<penstock::Prefetcher<Numbers>>(
         penstock::Layout<Numbers>{10}.field(&Numbers::values, {}),  // copied: a temporary will do
         penstock::Sampler{{.samples = 1'000, .batch_size = 10}},
-        [&offset](const penstock::Ticket& ticket, Numbers& batch) {
+        [&table](const penstock::Ticket& ticket, Numbers& batch) {
           for (std::size_t i = 0; i < ticket.samples.size(); ++i)
             batch.values(static_cast<std::int64_t>(i)) =
-                offset + static_cast<std::int64_t>(ticket.samples[i]);
+                table[i % 2] + static_cast<std::int64_t>(ticket.samples[i]);
         },
         penstock::PrefetcherOptions{.workers = 2, .device_depth = 6});
     last = prefetcher->next(third.stream.get());
@@ -90,8 +92,9 @@ int main() {
   last.release();  // The device memory is freed behind this work.
 
   const std::int64_t sum = first.value() + second.value() + third.value();
-  if (sum != 1'000 * offset + 999 * 500) {
-    std::cerr << "the sum is " << sum << ", not " << 1'000 * offset + 999 * 500 << '\n';
+  constexpr std::int64_t kExpected = 500 * 1'000 + 500 * 2'000 + 999 * 500;
+  if (sum != kExpected) {
+    std::cerr << "the sum is " << sum << ", not " << kExpected << '\n';
     return 1;
   }
   std::cout << "two threads and a late lease saw 1000 samples\n";

@@ -28,7 +28,7 @@ constexpr std::size_t up_to(std::size_t multiple, std::size_t bytes) {
 }  // namespace
 
 int main() {
-  constexpr std::int64_t kBatch = 100;
+  constexpr std::int64_t kBatch = 64;
   constexpr std::size_t kWorkers = 6, kDeviceDepth = 3;
   const auto images = penstock::Layout<Images>{kBatch}
                           .field(&Images::pixels, {32, 32, 3})

@@ -67,7 +67,8 @@ int main() {
   loss_line.drain();  // From here on this thread may read what the callbacks wrote.
   prediction_line.drain();
 
-  float sum = 0, wrong = 0;
+  float sum = 0;
+  int wrong = 0;
   for (const float value : losses) sum += value;
   for (std::size_t i = 0; i < kSamples; ++i) wrong += predicted[i] != 2 * static_cast<float>(i);
   if (losses.size() != 32 || sum != 999'000 || wrong != 0) {

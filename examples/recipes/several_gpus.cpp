@@ -62,7 +62,8 @@ std::int64_t run(int device, int devices, std::uint64_t samples) {
 }  // namespace
 
 int main() {
-  setenv("PENSTOCK_EMULATION", "devices=3", 0);  // Over penstock::emulated; a GPU ignores it.
+  // Over penstock::emulated there are three devices; a GPU ignores it.
+  setenv("PENSTOCK_EMULATION", "devices=3", 0);  // NOLINT(concurrency-mt-unsafe): one thread yet
   int devices = 0;
   if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
     std::cerr << "there is no device\n";

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// docs/recipes/workers-and-depths.md: run a little with one worker, read how many would be enough,
-// and run with that many. Exit code 0: the advice was right.
+// docs/recipes/workers-and-depths.md: run a little with one worker, do what the verdict says, and
+// run again, until there is nothing to change. Exit code 0: the loop waits less, or not at all.
 
 #include <chrono>
 #include <cstdint>
 #include <iostream>
 #include <penstock/penstock.hpp>
-#include <string>
 #include <thread>
 
 namespace {
@@ -46,20 +45,22 @@ penstock::Stats run(std::uint64_t batches, const penstock::PrefetcherOptions& op
 
 int main() {
   penstock::PrefetcherOptions options{.workers = 1, .device_times = true};
-  const penstock::Stats first = run(40, options);
-  const penstock::Verdict advice = first.verdict();
-  std::cout << first << "\n\n";
-  if (advice.kind != penstock::VerdictKind::more_workers || advice.enough_workers < 2) {
-    std::cerr << "expected the advice of more workers, not " << to_string(advice.kind) << '\n';
-    return 1;
+  penstock::Verdict first, last;
+  for (int round = 1; round <= 6; ++round) {
+    const penstock::Stats stats = run(60, options);
+    std::cout << stats << "\n\n";
+    last = stats.verdict();
+    if (round == 1) first = last;
+    if (last.enough_workers > 0)
+      options.workers = last.enough_workers;  // host_depth follows: device_depth + workers
+    else if (last.enough_host_depth > 0)
+      options.host_depth = last.enough_host_depth;
+    else
+      break;  // there is nothing to change
   }
-
-  options.workers = advice.enough_workers;  // host_depth follows: device_depth + workers
-  const penstock::Stats second = run(80, options);
-  std::cout << second << '\n';
-  if (second.verdict().starved > advice.starved / 2) {
-    std::cerr << "with " << options.workers << " workers the consumer still waits "
-              << 100 * second.verdict().starved << " % of its time\n";
+  const bool faster = 2 * last.period < first.period || last.starved < 0.1;
+  if (first.kind != penstock::VerdictKind::more_workers || !faster) {
+    std::cerr << "from " << first.sentence << "\nto " << last.sentence << '\n';
     return 1;
   }
   return 0;
