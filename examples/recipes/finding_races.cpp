@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
       penstock::Sampler{{.samples = 2'000, .batch_size = 100, .shuffle = true}},
       [](const penstock::Ticket& ticket, Numbers& batch) {
         for (std::size_t i = 0; i < ticket.samples.size(); ++i)
-          batch.values(static_cast<std::int64_t>(i)) = static_cast<std::int64_t>(ticket.samples[i]);
+          batch.values(i) = static_cast<std::int64_t>(ticket.samples[i]);
       },
       {.workers = 2}};
   while (auto batch = prefetcher.next(training.get())) {

@@ -13,6 +13,8 @@
 
 namespace {
 
+using namespace std::chrono_literals;
+
 /// The data set: text i has i % 7 + 1 tokens, each of them i.
 struct Texts {
   std::uint64_t size() const { return 1'000; }
@@ -64,14 +66,12 @@ Run run(int workers) {
     batch.tokens.assign(sample.row, texts[sample.index]);  // collate_fn=
     batch.labels(sample.row) = static_cast<std::int64_t>(sample.index % 2);
   });
-  penstock::Prefetcher<Batch> loader{layout,
-                                     sampler,
-                                     source,
-                                     {.workers = workers,  // num_workers=4
-                                      .host_depth = 8,     // prefetch_factor=2
-                                      .epochs = 2,
-                                      .ordered = true,                              // in_order=True
-                                      .stall_timeout = std::chrono::seconds(60)}};  // timeout=60
+  const penstock::PrefetcherOptions options{.workers = workers,  // num_workers=4
+                                            .host_depth = 8,     // prefetch_factor=2
+                                            .epochs = 2,
+                                            .ordered = true,        // in_order=True
+                                            .stall_timeout = 60s};  // timeout=60
+  penstock::Prefetcher<Batch> loader{layout, sampler, source, options};
 
   Run result;
   while (const auto batch = loader.next(stream.get())) {  // of both epochs

@@ -62,8 +62,7 @@ int main() {
         penstock::Sampler{{.samples = 1'000, .batch_size = 10}},
         [&table](const penstock::Ticket& ticket, Numbers& batch) {
           for (std::size_t i = 0; i < ticket.samples.size(); ++i)
-            batch.values(static_cast<std::int64_t>(i)) =
-                table[i % 2] + static_cast<std::int64_t>(ticket.samples[i]);
+            batch.values(i) = table[i % 2] + static_cast<std::int64_t>(ticket.samples[i]);
         },
         penstock::PrefetcherOptions{.workers = 2, .device_depth = 6});
     last = prefetcher->next(third.stream.get());

@@ -47,7 +47,7 @@ int main() {
       penstock::Sampler{{.samples = kSamples, .batch_size = kBatch, .shuffle = true}},
       [](const penstock::Ticket& ticket, Numbers& batch) {
         for (std::size_t i = 0; i < ticket.samples.size(); ++i)
-          batch.values(static_cast<std::int64_t>(i)) = static_cast<float>(ticket.samples[i]);
+          batch.values(i) = static_cast<float>(ticket.samples[i]);
       },
       {.workers = 2, .epochs = 2}};
 

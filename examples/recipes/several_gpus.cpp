@@ -46,7 +46,7 @@ std::int64_t run(int device, int devices, std::uint64_t samples) {
                          .world_size = devices}},
       [](const penstock::Ticket& ticket, Numbers& batch) {
         for (std::size_t i = 0; i < ticket.samples.size(); ++i)
-          batch.values(static_cast<std::int64_t>(i)) = static_cast<std::int64_t>(ticket.samples[i]);
+          batch.values(i) = static_cast<std::int64_t>(ticket.samples[i]);
       },
       {.workers = cores / devices}};  // 0: one
   while (const auto batch = prefetcher.next(stream.get()))

@@ -56,7 +56,7 @@ auto make_pipeline(std::uint64_t samples, std::int64_t batch_size, int workers) 
       penstock::Sampler{{.samples = samples, .batch_size = batch_size, .shuffle = true}},
       [](const penstock::Ticket& ticket, Numbers& batch) {
         for (std::size_t i = 0; i < ticket.samples.size(); ++i)
-          batch.values(static_cast<std::int64_t>(i)) = static_cast<std::int64_t>(ticket.samples[i]);
+          batch.values(i) = static_cast<std::int64_t>(ticket.samples[i]);
       },
       penstock::PrefetcherOptions{.workers = workers, .max_host_bytes = 64 << 20});
 }

@@ -53,8 +53,7 @@ Result my_loop() {
       penstock::Sampler{{.samples = 200, .batch_size = 10, .shuffle = true}},
       [](const penstock::Ticket& ticket, Numbers& batch) {
         for (std::size_t i = 0; i < ticket.samples.size(); ++i)
-          batch.values(static_cast<std::int64_t>(i), 999) =
-              static_cast<std::int64_t>(ticket.samples[i]);
+          batch.values(i, 999) = static_cast<std::int64_t>(ticket.samples[i]);
       },
       {.workers = 2}};
   emulation::reset_counters();

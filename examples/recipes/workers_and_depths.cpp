@@ -31,7 +31,7 @@ penstock::Stats run(std::uint64_t batches, const penstock::PrefetcherOptions& op
       [](const penstock::Ticket& ticket, Numbers& batch) {
         std::this_thread::sleep_for(8ms);
         for (std::size_t i = 0; i < ticket.samples.size(); ++i)
-          batch.values(static_cast<std::int64_t>(i)) = static_cast<std::int32_t>(ticket.samples[i]);
+          batch.values(i) = static_cast<std::int32_t>(ticket.samples[i]);
       },
       options};
   while (const auto batch = prefetcher.next(stream.get())) {
