@@ -409,7 +409,7 @@ TEST_CASE("the queue is nothing before anybody looked, and what was seen since",
   CHECK(producer.stats().queued == depth);
 }
 
-TEST_CASE("no epochs and no batches are refused", "[batch_producer]") {
+TEST_CASE("no epochs, no batches and batches that are too large are refused", "[batch_producer]") {
   struct Nothing {
     std::uint64_t batches() const { return 0; }
     void samples(std::uint64_t, std::uint64_t, std::vector<std::uint64_t>&) const {}
@@ -421,6 +421,11 @@ TEST_CASE("no epochs and no batches are refused", "[batch_producer]") {
                                       {.workers = workers});
              }),
              Mentions("the sampler has no batch"));
+  CHECK_THAT(thrown<std::invalid_argument>([&] {
+               BatchProducer<Numbers>(numbers_layout(4), Sampler{{.samples = 10, .batch_size = 5}},
+                                      write_numbers, pool, {.workers = workers});
+             }),
+             Mentions("the sampler has batches of 5 samples, the layout has room for 4"));
   const Sampler sampler{{.samples = 4, .batch_size = 4}};
   CHECK_THAT(thrown<std::invalid_argument>([&] {
                BatchProducer<Numbers>(numbers_layout(4), sampler, write_numbers, pool,

@@ -120,7 +120,8 @@ class AnySampler {
 ///
 /// By default the data are a stream, such as a socket, whose records come in the order in which
 /// they are read. A single worker calls the source for the batches in their order, whatever
-/// `workers` is.
+/// `workers` is. Prefetcher::restore asks again for batches that were read ahead but not taken: a
+/// source that cannot go back to Ticket::batch loses what was in them.
 class Unbounded {
  public:
   /// Throws std::invalid_argument unless `batch_size`, in samples, is at least 1.

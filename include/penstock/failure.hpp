@@ -35,7 +35,8 @@ std::ostream& operator<<(std::ostream& out, const Failure& failure);
 
 /// What to do with batches, or samples, that fail. Covers exceptions from sources and samplers, and
 /// batches that cannot be copied; not CudaError and PoolExhausted from the pipeline itself. Counts
-/// and rates are of samples for a per_sample source, otherwise of batches.
+/// and rates are of samples for a per_sample source, otherwise of batches, and over the whole run:
+/// a bad sample counts once in each epoch.
 class FailurePolicy {
  public:
   /// What is done with a failure.

@@ -223,7 +223,8 @@ class Prefetcher {
   ///
   /// `consumer` is any stream of the prefetcher's device: a created one, the legacy default stream,
   /// or cudaStreamPerThread (also as 0 in a source compiled for per-thread default streams). A
-  /// default stream is that of the device that is current during this call. Throws
+  /// default stream is that of the device that is current during this call. It has to exist until
+  /// the end of the lease. Throws
   /// std::invalid_argument for a stream of another device; std::logic_error for one that is being
   /// captured into a graph, and if every slot waits for the end of a capture. Both leave the batch
   /// for the next call.

@@ -50,8 +50,9 @@ namespace penstock {
 
 /// Seed of the random choices (augmentation) for sample `index`: a pure function of its arguments,
 /// so the same in any batch and on any rank. Kernels may call it.
-constexpr std::uint64_t sample_seed(std::uint64_t run_seed, std::uint64_t epoch,
-                                    std::uint64_t index) noexcept {
+PENSTOCK_HOST_DEVICE constexpr std::uint64_t sample_seed(std::uint64_t run_seed,
+                                                         std::uint64_t epoch,
+                                                         std::uint64_t index) noexcept {
   return detail::mix64(detail::mix64(detail::mix64(run_seed) ^ epoch) + index);
 }
 

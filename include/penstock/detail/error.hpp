@@ -2,6 +2,7 @@
 #pragma once
 
 #include <penstock/error.hpp>
+#include <utility>
 
 namespace penstock {
 
@@ -46,14 +47,16 @@ PENSTOCK_INLINE std::string Number::text() const {
 
 PENSTOCK_INLINE void throw_cuda_error(cudaError_t status, const Call& call,
                                       std::initializer_list<Number> numbers) {
-  std::string text = std::string(call.name) + '(';
-  const char* comma = "";
-  for (const Number& number : numbers) {
-    text += comma + number.text();
-    comma = ", ";
+  std::string text = call.name;
+  if (text.find(' ') == std::string::npos) {  // the name of a function, not a description
+    const char* separator = "(";
+    for (const Number& number : numbers) text += std::exchange(separator, ", ") + number.text();
+    text += numbers.size() == 0 ? "()" : ")";
   }
-  text += std::string(") failed: ") + cudaGetErrorName(status) + ", " + cudaGetErrorString(status) +
-          " [" + call.file + ':' + std::to_string(call.line) + ']';
+  text += std::string(" failed: ") + cudaGetErrorName(status) + ", " + cudaGetErrorString(status);
+  if (status == cudaErrorInvalidResourceHandle)
+    text += " (has a stream been destroyed before the end of a lease that it is used for?)";
+  text += std::string(" [") + call.file + ':' + std::to_string(call.line) + ']';
   cudaGetLastError();  // Reported here: a later check by the user must not find it again.
   throw CudaError(status, text);
 }

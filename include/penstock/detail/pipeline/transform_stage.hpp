@@ -74,7 +74,7 @@ class TransformStage {
     try {
       transform_->layout.bind(staged.object.get(), staged.memory.data(), samples);
       transform_->apply(staged.ticket, copied(staged), staged.object.get(), copy_stream);
-      check(new_error(before), "what the DeviceTransform launched, without a check of its own,");
+      check(new_error(before), "what the DeviceTransform launched without a check of its own");
       // Throws where somebody moved its tensors.
       staged.samples_in_batch =
           transform_->layout.samples(staged.object.get(), staged.memory.data());
