@@ -18,7 +18,7 @@ find_path(PenstockCudaHeaders_RUNTIME_DIR cuda_runtime_api.h
 find_path(PenstockCudaHeaders_LIBCUDACXX_DIR cuda/std/mdspan
           HINTS ${PenstockCudaHeaders_RUNTIME_DIR} ${_penstock_cuda_roots}
           PATH_SUFFIXES cccl include/cccl include)
-find_path(PenstockCudaHeaders_NVTX_DIR nvtx3/nvtx3.hpp
+find_path(PenstockCudaHeaders_NVTX_DIR nvtx3/nvToolsExtCudaRt.h
           HINTS ${PenstockCudaHeaders_RUNTIME_DIR} ${_penstock_cuda_roots} PATH_SUFFIXES include)
 unset(_penstock_cuda_roots)
 mark_as_advanced(PenstockCudaHeaders_RUNTIME_DIR PenstockCudaHeaders_LIBCUDACXX_DIR
@@ -38,7 +38,7 @@ find_package_handle_standard_args(
   PenstockCudaHeaders HANDLE_VERSION_RANGE VERSION_VAR PenstockCudaHeaders_VERSION
   REQUIRED_VARS PenstockCudaHeaders_RUNTIME_DIR PenstockCudaHeaders_LIBCUDACXX_DIR
                 PenstockCudaHeaders_NVTX_DIR
-  REASON_FAILURE_MESSAGE "Install a CUDA toolkit, or get the headers alone with penstock's \
+  REASON_FAILURE_MESSAGE "Install a CUDA toolkit, 12.4 or newer, or get the headers alone with penstock's \
 scripts/setup, or set PenstockCudaHeaders_ROOT to where they are.")
 
 if(PenstockCudaHeaders_FOUND AND NOT TARGET PenstockCudaHeaders::PenstockCudaHeaders)

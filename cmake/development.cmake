@@ -4,12 +4,15 @@
 # gets none of it.
 #
 #   penstock_warnings      link it PRIVATE: warnings, and each of them an error
+#   penstock_all_warnings  and those that programs of users may turn on, who include the headers
 #   CMAKE_CUDA_COMPILER    set where CUDA C++ can be compiled, that is where .cu targets are defined
 #   PENSTOCK_LADDER_IN_ONE an option: one program for all the emulated rungs of a ladder, and for all recipes
 #   penstock_add_ladder_in_one(<name> ...)   defines it
 
 add_library(penstock_warnings INTERFACE)
-if(PROJECT_IS_TOP_LEVEL)
+add_library(penstock_all_warnings INTERFACE)
+target_link_libraries(penstock_all_warnings INTERFACE penstock_warnings)
+if(PROJECT_IS_TOP_LEVEL AND (PENSTOCK_BUILD_TESTS OR PENSTOCK_BUILD_EXAMPLES OR PENSTOCK_BUILD_BENCHMARKS))
   set(gcc_warnings -Wall -Wextra -Wshadow -Wconversion -Wnon-virtual-dtor)
   if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     list(APPEND gcc_warnings -Wno-subobject-linkage)  # It takes each source for a header.
@@ -19,12 +22,14 @@ if(PROJECT_IS_TOP_LEVEL)
     penstock_warnings
     INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${gcc_warnings};-Wpedantic;-Werror>"
               "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${host_warnings};--Werror=all-warnings>")
+  target_compile_options(penstock_all_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wsign-conversion>)
 endif()
 
 if(PENSTOCK_WITH_CUDA AND CUDAToolkit_NVCC_EXECUTABLE
    AND (PENSTOCK_BUILD_TESTS OR PENSTOCK_BUILD_EXAMPLES OR PENSTOCK_BUILD_BENCHMARKS))
   set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE} CACHE FILEPATH "The CUDA compiler")
   set(CMAKE_CUDA_ARCHITECTURES 90 CACHE STRING "GPUs to compile for, or native")
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
   enable_language(CUDA)
 endif()
 

@@ -36,7 +36,9 @@ if(PENSTOCK_WITH_CUDA)
   install(EXPORT penstock-cuda-targets NAMESPACE penstock:: DESTINATION ${package_dir})
 endif()
 
-# The emulated runtime stands in for the library of one major version of CUDA.
+# The emulated runtime stands in for the library of one major version of CUDA, and the libraries may call what
+# its minor version has.
+set(PENSTOCK_CUDA_VERSION ${PenstockCudaHeaders_VERSION})
 string(REGEX MATCH "^[0-9]+" PENSTOCK_CUDA_MAJOR ${PenstockCudaHeaders_VERSION})
 math(EXPR PENSTOCK_CUDA_NEXT_MAJOR "${PENSTOCK_CUDA_MAJOR} + 1")
 configure_package_config_file(cmake/penstock-config.cmake.in ${PROJECT_BINARY_DIR}/penstock-config.cmake

@@ -5,7 +5,9 @@
 #include <penstock/markers.hpp>
 
 // After it: a user's own NVTX, with unversioned names.
+#if __has_include(<nvtx3/nvtx3.hpp>)  // since CUDA 12.9
 #include <nvtx3/nvtx3.hpp>
+#endif
 
 #include <sys/syscall.h>
 #include <unistd.h>

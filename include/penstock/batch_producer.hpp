@@ -126,7 +126,7 @@ class HostBatch {
   /// batch size, only these are copied, each field to its place. Does not block. The batch and its
   /// ticket's samples may not be read afterwards. Throws CudaError; std::logic_error, and does
   /// nothing, for a stream that is being captured and for a batch that was released.
-  [[gnu::always_inline]] void copy_to(std::byte* device, cudaStream_t stream) {
+  [[gnu::always_inline]] void copy_to(std::byte* device, StreamRef stream) {
     detail::copy_to(host_, *layout_, device, detail::named(stream));
   }
 
@@ -134,9 +134,7 @@ class HostBatch {
   /// block. The batch and its ticket's samples may not be read afterwards. Throws CudaError;
   /// std::logic_error for a stream that is being captured: the batch is not released then. If
   /// something may throw between your copy and this call, use copy_to instead.
-  [[gnu::always_inline]] void release_after(cudaStream_t stream) {
-    host_.block.release_after(stream);
-  }
+  [[gnu::always_inline]] void release_after(StreamRef stream) { host_.block.release_after(stream); }
 
  private:
   detail::FilledBatch host_;

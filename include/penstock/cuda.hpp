@@ -8,7 +8,10 @@
 #include <cuda_runtime_api.h>
 
 #include <penstock/error.hpp>
+#include <penstock/stream_ref.hpp>
 #include <utility>
+
+static_assert(CUDART_VERSION >= 12040, "penstock needs CUDA 12.4 or newer");
 
 namespace penstock {
 
@@ -143,11 +146,11 @@ class Event {
   cudaEvent_t get() const noexcept { return event_; }
 
   /// Records the event behind all work that `stream` holds now. Does not block.
-  [[gnu::always_inline]] void record(cudaStream_t stream) {
+  [[gnu::always_inline]] void record(StreamRef stream) {
     detail::check(cudaEventRecord(event_, detail::named(stream)), "cudaEventRecord");
   }
   /// Work that is queued on `stream` from now on waits for the last record. Does not block.
-  [[gnu::always_inline]] void make_wait(cudaStream_t stream) const {
+  [[gnu::always_inline]] void make_wait(StreamRef stream) const {
     detail::check(cudaStreamWaitEvent(detail::named(stream), event_, cudaEventWaitDefault),
                   "cudaStreamWaitEvent");
   }

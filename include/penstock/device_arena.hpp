@@ -58,14 +58,15 @@ class DeviceSlot {
   /// 0 ... slots - 1.
   std::size_t index() const noexcept { return index_; }
 
-  /// Releases the slot: the stream of its next writer waits for the work that `stream` holds now;
+  /// Releases the slot: the stream of its next writer waits for the work that `reader` holds now;
   /// the host does not wait. The slot is empty afterwards. If the event cannot be recorded, the
   /// host waits for the stream instead; if that fails too, the slot is never used again. Both throw
   /// CudaError.
   ///
   /// Throws std::invalid_argument for a stream of another device, std::logic_error for one that is
   /// being captured: the slot is not released then.
-  [[gnu::always_inline]] void release_after(cudaStream_t stream) {
+  [[gnu::always_inline]] void release_after(StreamRef reader) {
+    const cudaStream_t stream = reader;
     release_after(std::span(&stream, 1));
   }
   /// The same for the streams of several readers; if there are none, like release_after(writer).
@@ -103,11 +104,11 @@ class DeviceArena {
   /// the slot's last readers. Blocks this thread only while every slot is in use. Throws
   /// std::invalid_argument for a stream of another device; std::logic_error for one that is being
   /// captured, and if every slot waits for the end of a capture.
-  [[gnu::always_inline]] DeviceSlot acquire(cudaStream_t writer) {
+  [[gnu::always_inline]] DeviceSlot acquire(StreamRef writer) {
     return acquire_named(detail::named(writer));
   }
   /// The same; nullopt if acquire would block.
-  [[gnu::always_inline]] std::optional<DeviceSlot> try_acquire(cudaStream_t writer) {
+  [[gnu::always_inline]] std::optional<DeviceSlot> try_acquire(StreamRef writer) {
     return try_acquire_named(detail::named(writer));
   }
 

@@ -30,7 +30,7 @@
 #include <utility>
 
 #ifdef __CUDACC__
-#include <cub/device/device_for.cuh>
+#include <penstock/detail/bulk_launch.hpp>
 #else
 #include <penstock/detail/pipeline/host_task.hpp>
 #endif
@@ -51,11 +51,11 @@ inline namespace device_launch {
 /// The stream's device must be current. `op` is trivially copyable, like every argument of a
 /// kernel.
 template <class Op>
-[[gnu::always_inline]] inline void for_each(cudaStream_t stream, std::int64_t n, Op op) {
-  stream = detail::named(stream);
+[[gnu::always_inline]] inline void for_each(StreamRef on, std::int64_t n, Op op) {
+  const cudaStream_t stream = detail::named(on);
   detail::check_count(n);
   if (n == 0) return;
-  detail::check(cub::DeviceFor::Bulk(n, std::move(op), stream), "cub::DeviceFor::Bulk", n);
+  detail::check(detail::launch_bulk(n, std::move(op), stream), "cub::DeviceFor::Bulk", n);
 }
 
 }  // namespace device_launch
@@ -68,8 +68,8 @@ inline namespace host_launch {
 /// CUDA from ever running it, its memory is leaked.
 template <class Op>
 requires std::is_invocable_v<Op&, std::int64_t>
-[[gnu::always_inline]] inline void for_each(cudaStream_t stream, std::int64_t n, Op op) {
-  stream = detail::named(stream);
+[[gnu::always_inline]] inline void for_each(StreamRef on, std::int64_t n, Op op) {
+  const cudaStream_t stream = detail::named(on);
   using Task = detail::HostTask<Op>;
   detail::for_each_on_the_real_cuda_runtime_has_to_be_compiled_by_nvcc();
   detail::check_count(n);

@@ -318,7 +318,7 @@ class Layout {
     static void write(void* at, std::byte* memory, std::int64_t samples,
                       const std::int64_t* shape) {
       auto& tensor = *static_cast<Tensor<T, Rank>*>(at);
-      cuda::std::array<std::int64_t, Rank> extents{samples};
+      cuda::std::array<std::int64_t, static_cast<std::size_t>(Rank)> extents{samples};
       for (std::size_t i = 1; i < Rank; ++i) extents[i] = shape[i - 1];
       T* data = memory != nullptr ? reinterpret_cast<T*>(memory) : tensor.data_handle();
       tensor = Tensor<T, Rank>(data, extents);

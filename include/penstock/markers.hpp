@@ -18,6 +18,7 @@
 #include <concepts>
 #include <cstdint>
 #include <penstock/detail/inline.hpp>
+#include <penstock/stream_ref.hpp>
 
 namespace penstock {
 
@@ -109,7 +110,7 @@ namespace markers {
 /// Names the calling thread in a profiler. The text is copied.
 void name_this_thread(const char* name) noexcept;
 /// The same for `stream`, in traces that are running now. A StreamName is known to later ones too.
-void name_stream(cudaStream_t stream, const char* name) noexcept;
+void name_stream(StreamRef stream, const char* name) noexcept;
 
 /// Names `stream` for the lifetime of this object, which must end before the stream is destroyed.
 /// A trace that starts during that time knows the name. A name given by name_stream is known only
@@ -118,7 +119,7 @@ void name_stream(cudaStream_t stream, const char* name) noexcept;
 class [[nodiscard]] StreamName {
  public:
   /// Names `stream` from now on.
-  StreamName(cudaStream_t stream, const char* name) noexcept;
+  StreamName(StreamRef stream, const char* name) noexcept;
   ~StreamName();
   StreamName(const StreamName&) = delete;
   StreamName& operator=(const StreamName&) = delete;

@@ -36,5 +36,6 @@
 #include <penstock/stats.hpp>         // where the time went
 #include <penstock/stats_export.hpp>  // the same for Prometheus, and as JSON
 #include <penstock/store.hpp>         // where the bytes of the samples are
+#include <penstock/stream_ref.hpp>    // how functions take a stream
 #include <penstock/tensor.hpp>        // the view of a field
 #include <penstock/verdict.hpp>       // what bounds a pipeline, and what to change

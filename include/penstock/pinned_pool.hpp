@@ -79,7 +79,7 @@ class PinnedBlock {
   /// Queues a copy of the first `bytes` bytes to `device` on `stream`, and releases the block after
   /// it, also if a call fails. Throws like release_after; std::invalid_argument, and does nothing,
   /// for more bytes than the block has.
-  [[gnu::always_inline]] void copy_to(void* device, std::size_t bytes, cudaStream_t stream) {
+  [[gnu::always_inline]] void copy_to(void* device, std::size_t bytes, StreamRef stream) {
     copy_to_named(device, bytes, detail::named(stream));
   }
 
@@ -88,7 +88,7 @@ class PinnedBlock {
   /// stream instead; if that fails too, the block is never reused. Both throw CudaError. Throws
   /// std::logic_error for a stream that is being captured: the block is not released then. If it is
   /// destroyed before it could be released, it is never reused.
-  [[gnu::always_inline]] void release_after(cudaStream_t stream) {
+  [[gnu::always_inline]] void release_after(StreamRef stream) {
     release_after_named(detail::named(stream));
   }
 

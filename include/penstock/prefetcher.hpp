@@ -155,7 +155,7 @@ class Lease {
   /// Adds `stream` to the consumers of the batch: work queued on it from now on sees the batch
   /// complete, and the slot is not overwritten before the work that it holds at the release is
   /// done. Does not block. Throws CudaError, and rejects the same streams as `next`.
-  [[gnu::always_inline]] void also_used_on(cudaStream_t stream) {
+  [[gnu::always_inline]] void also_used_on(StreamRef stream) {
     detail::LeasedBatch& batch = leased();
     owner_->also_used_on(batch, detail::named(stream));
   }
@@ -228,7 +228,7 @@ class Prefetcher {
   /// std::invalid_argument for a stream of another device; std::logic_error for one that is being
   /// captured into a graph, and if every slot waits for the end of a capture. Both leave the batch
   /// for the next call.
-  [[gnu::always_inline]] Lease<Batch> next(cudaStream_t consumer) {
+  [[gnu::always_inline]] Lease<Batch> next(StreamRef consumer) {
     return take(detail::named(consumer));
   }
 

@@ -102,13 +102,13 @@ class Readback {
   /// error of an earlier push or callback, once; CudaError; std::invalid_argument for a stream of
   /// another device; std::logic_error for a stream that is being captured (push after launching the
   /// graph) and on the thread that calls back.
-  [[gnu::always_inline]] void push(const Value* device, cudaStream_t stream,
+  [[gnu::always_inline]] void push(const Value* device, StreamRef stream,
                                    Callback callback) requires(!kArrays) {
     push_values(device, 1, detail::named(stream), callback);
   }
   /// The same for `count` values, which may be 0; no others are copied. Throws
   /// std::invalid_argument also for more values than the largest array has.
-  [[gnu::always_inline]] void push(const Value* device, std::size_t count, cudaStream_t stream,
+  [[gnu::always_inline]] void push(const Value* device, std::size_t count, StreamRef stream,
                                    Callback callback) requires(kArrays) {
     push_values(device, count, detail::named(stream), callback);
   }

@@ -111,7 +111,7 @@ class StepGraph {
   template <class Batch, class Step>
   requires std::invocable<Step&> || std::invocable<Step&, cudaStream_t> ||
       std::invocable<Step&, const Batch&, cudaStream_t>
-  [[gnu::always_inline]] void launch(const Lease<Batch>& lease, cudaStream_t stream, Step&& step) {
+  [[gnu::always_inline]] void launch(const Lease<Batch>& lease, StreamRef stream, Step&& step) {
     launch_on(detail::named(stream), lease, step);
   }
 
@@ -129,8 +129,7 @@ class StepGraph {
   /// Otherwise as above.
   template <class Step>
   requires std::invocable<Step&> || std::invocable<Step&, cudaStream_t>
-  [[gnu::always_inline]] void launch_numbered(std::size_t number, cudaStream_t stream,
-                                              Step&& step) {
+  [[gnu::always_inline]] void launch_numbered(std::size_t number, StreamRef stream, Step&& step) {
     launch_numbered_on(detail::named(stream), number, step);
   }
 

@@ -8,6 +8,7 @@
 //   scores(i, j) = 1.0f;                         // also in a kernel, through the same view
 //   float* first = scores.data_handle();         // of scores.size() elements
 
+#include <cstddef>
 #include <cstdint>
 #include <cuda/std/mdspan>
 
@@ -15,6 +16,7 @@ namespace penstock {
 
 /// Row-major view with `Rank` run-time extents of 64 bits. The first extent counts samples.
 template <class T, int Rank>
-using Tensor = cuda::std::mdspan<T, cuda::std::dextents<std::int64_t, Rank>>;
+using Tensor =
+    cuda::std::mdspan<T, cuda::std::dextents<std::int64_t, static_cast<std::size_t>(Rank)>>;
 
 }  // namespace penstock

@@ -33,7 +33,7 @@ WITHOUT_BOUNDS = {
     "tensor.hpp", "verdict.hpp",
     "class_walk.hpp", "escaped.hpp", "file_list.hpp", "image_extensions.hpp", "launchers.hpp", "line_reader.hpp", "name_arena.hpp", "scratch.hpp",
     "tar_format.hpp", "tar_index.hpp", "tar_samples.hpp", "tar_scan.hpp", "usable_memory.hpp", "whole_file.hpp",
-    "block_order.hpp", "cores.hpp", "crc32c.hpp", "host_memory.hpp", "host_task.hpp", "json.hpp", "mix.hpp", "permutation.hpp", "read_only_file.hpp",
+    "block_order.hpp", "bulk_launch.hpp", "cores.hpp", "crc32c.hpp", "host_memory.hpp", "host_task.hpp", "json.hpp", "mix.hpp", "permutation.hpp", "read_only_file.hpp",
     "units.hpp", "verdict_rules.hpp",
 }  # fmt: skip
 

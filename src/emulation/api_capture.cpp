@@ -20,6 +20,35 @@ cudaStreamCaptureStatus status_of(const Stream& stream) {
 
 }  // namespace
 
+cudaError_t capture_info(cudaStream_t handle, cudaStreamCaptureStatus* capture_status,
+                         unsigned long long* id, cudaGraph_t* graph,
+                         const cudaGraphNode_t** dependencies, const cudaGraphEdgeData** edges,
+                         std::size_t* count) {
+  return enter(Function::cudaStreamGetCaptureInfo, [&](Call& call) {
+    Stream* stream = nullptr;
+    cudaError_t status = call.find(handle, &stream);
+    if (status != cudaSuccess) return status;
+    if (capture_status == nullptr || (edges != nullptr && dependencies == nullptr))
+      return cudaErrorInvalidValue;
+    status = call.runtime.captures.admit_look(*stream);
+    if (status != cudaSuccess) return status;
+    *capture_status = status_of(*stream);
+    if (*capture_status != cudaStreamCaptureStatusActive) return cudaSuccess;
+    Capture& capture = *stream->capture;
+    if (id != nullptr) *id = capture.number;
+    if (graph != nullptr) *graph = reinterpret_cast<cudaGraph_t>(capture.graph->handle);
+    if (edges != nullptr) *edges = nullptr;  // Every edge is an ordinary one.
+    if (count != nullptr) *count = stream->capture_tail.size();
+    if (dependencies != nullptr) {  // Valid until the next call about this capture.
+      capture.told.clear();
+      for (const GraphNode* node : stream->capture_tail)
+        capture.told.push_back(reinterpret_cast<cudaGraphNode_t>(node->handle));
+      *dependencies = capture.told.data();
+    }
+    return cudaSuccess;
+  });
+}
+
 }  // namespace penstock::emulation::detail
 
 using namespace penstock::emulation::detail;  // NOLINT: this file defines the functions of CUDA.
@@ -58,35 +87,6 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* 
     status = call.runtime.captures.admit_look(*stream);
     if (status == cudaSuccess) *capture_status = status_of(*stream);
     return status;
-  });
-}
-
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* capture_status,
-                                     unsigned long long* id, cudaGraph_t* graph,
-                                     const cudaGraphNode_t** dependencies,
-                                     const cudaGraphEdgeData** edges, std::size_t* count) {
-  return enter(Function::cudaStreamGetCaptureInfo, [&](Call& call) {
-    Stream* stream = nullptr;
-    cudaError_t status = call.find(handle, &stream);
-    if (status != cudaSuccess) return status;
-    if (capture_status == nullptr || (edges != nullptr && dependencies == nullptr))
-      return cudaErrorInvalidValue;
-    status = call.runtime.captures.admit_look(*stream);
-    if (status != cudaSuccess) return status;
-    *capture_status = status_of(*stream);
-    if (*capture_status != cudaStreamCaptureStatusActive) return cudaSuccess;
-    Capture& capture = *stream->capture;
-    if (id != nullptr) *id = capture.number;
-    if (graph != nullptr) *graph = reinterpret_cast<cudaGraph_t>(capture.graph->handle);
-    if (edges != nullptr) *edges = nullptr;  // Every edge is an ordinary one.
-    if (count != nullptr) *count = stream->capture_tail.size();
-    if (dependencies != nullptr) {  // Valid until the next call about this capture.
-      capture.told.clear();
-      for (const GraphNode* node : stream->capture_tail)
-        capture.told.push_back(reinterpret_cast<cudaGraphNode_t>(node->handle));
-      *dependencies = capture.told.data();
-    }
-    return cudaSuccess;
   });
 }
 

@@ -59,7 +59,7 @@ void describe(const Machine& machine, int device, cudaDeviceProp& prop) {
   prop.streamPrioritiesSupported = prop.managedMemory = prop.concurrentManagedAccess = 1;
   prop.hostRegisterSupported = prop.canUseHostPointerForRegisteredMem = 1;
   prop.memoryPoolsSupported = prop.computePreemptionSupported = 1;
-  prop.deviceNumaId = prop.hostNumaId = -1;
+  set_no_numa(prop);
 }
 
 // Attributes that are a number of the properties. Others are not emulated, but for those below.
@@ -96,8 +96,6 @@ constexpr std::pair<cudaDeviceAttr, int cudaDeviceProp::*> kNumbers[] = {
     {cudaDevAttrHostRegisterSupported, &cudaDeviceProp::hostRegisterSupported},
     {cudaDevAttrMemoryPoolsSupported, &cudaDeviceProp::memoryPoolsSupported},
     {cudaDevAttrClusterLaunch, &cudaDeviceProp::clusterLaunch},
-    {cudaDevAttrNumaId, &cudaDeviceProp::deviceNumaId},
-    {cudaDevAttrHostNumaId, &cudaDeviceProp::hostNumaId},
 };
 
 constexpr std::pair<cudaDeviceAttr, std::size_t cudaDeviceProp::*> kSizes[] = {
@@ -131,6 +129,9 @@ std::optional<int> attribute(const cudaDeviceProp& prop, cudaDeviceAttr which) {
       return 0;
     case cudaDevAttrComputeMode:
       return cudaComputeModeDefault;
+    case cudaDevAttrNumaId:
+    case cudaDevAttrHostNumaId:
+      return -1;  // none
     default:
       return {};
   }

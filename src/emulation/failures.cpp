@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "failures.hpp"
 
+#include "cuda_version.hpp"
+
 namespace penstock::emulation::detail {
 
 bool is_sticky(cudaError_t error) {
+  if (error == cudaErrorTensorMemoryLeak) return true;  // no enumerator of CUDA before 12.8
   switch (error) {
     case cudaErrorECCUncorrectable:
     case cudaErrorNvlinkUncorrectable:
@@ -17,7 +20,6 @@ bool is_sticky(cudaError_t error) {
     case cudaErrorInvalidAddressSpace:
     case cudaErrorInvalidPc:
     case cudaErrorLaunchFailure:
-    case cudaErrorTensorMemoryLeak:
     case cudaErrorExternalDevice:
       return true;
     default:

@@ -3,6 +3,8 @@
 
 // The functions of the emulated runtime by number, with their names and traits (functions.def).
 
+#include <cuda_runtime_api.h>  // Some names are macros there: the enumerators are the same everywhere.
+
 #include <array>
 #include <cstddef>
 #include <optional>

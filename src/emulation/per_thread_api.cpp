@@ -135,13 +135,6 @@ cudaError_t cudaStreamIsCapturing_ptsz(cudaStream_t stream, cudaStreamCaptureSta
   return cudaStreamIsCapturing(own(stream), status);
 }
 
-cudaError_t cudaStreamGetCaptureInfo_ptsz(cudaStream_t stream, cudaStreamCaptureStatus* status,
-                                          unsigned long long* id, cudaGraph_t* graph,
-                                          const cudaGraphNode_t** dependencies,
-                                          const cudaGraphEdgeData** edges, std::size_t* count) {
-  return cudaStreamGetCaptureInfo(own(stream), status, id, graph, dependencies, edges, count);
-}
-
 cudaError_t cudaGraphUpload_ptsz(cudaGraphExec_t exec, cudaStream_t stream) {
   return cudaGraphUpload(exec, own(stream));
 }

@@ -15,11 +15,10 @@
 #include <new>
 
 #include "annotations.hpp"
+#include "cuda_version.hpp"
 #include "observation.hpp"
 #include "process.hpp"
 #include "thread_state.hpp"
-
-static_assert(CUDART_VERSION >= 13000, "the emulated runtime has the signatures of CUDA 13");
 
 namespace penstock::emulation::detail {
 

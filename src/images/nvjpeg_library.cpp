@@ -12,7 +12,8 @@ const NvjpegLibrary* NvjpegLibrary::load(std::string& why_not) {
   struct Loaded {
     NvjpegLibrary library;
     std::string why_not;
-    bool is_loaded = library.load_from("libnvjpeg.so.13", why_not);
+    bool is_loaded =
+        library.load_from(("libnvjpeg.so." + std::to_string(NVJPEG_VER_MAJOR)).c_str(), why_not);
   };
   static const Loaded loaded;
   why_not = loaded.why_not;

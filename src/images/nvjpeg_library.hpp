@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The functions of libnvjpeg.so.13 that are called, loaded at run time.
+// The functions of libnvjpeg that are called, loaded at run time.
 
 #include <nvjpeg.h>
 

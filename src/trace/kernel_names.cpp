@@ -99,7 +99,7 @@ std::string readable_within_bounds(const std::string& name) {
 
 std::size_t width_of(std::string_view text) {
   std::size_t width = 0;
-  for (const char byte : text) width += penstock::detail::continues_character(byte) ? 0 : 1;
+  for (const char byte : text) width += penstock::detail::continues_character(byte) ? 0U : 1U;
   return width;
 }
 

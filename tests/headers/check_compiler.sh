@@ -21,5 +21,5 @@ if ! command -v "$compiler" >/dev/null; then
 fi
 printf '%s\0' "${files[@]}" |
   xargs -0 -n 1 -P "$(nproc)" "$compiler" -std=c++20 -fsyntax-only -Wall -Wextra -Wpedantic \
-    -Wshadow -Wconversion -Werror "$@"
+    -Wshadow -Wconversion -Wsign-conversion -Werror "$@"
 echo "$compiler accepts ${#files[@]} files"

@@ -12,7 +12,6 @@
 
 #include <nvtx3/nvToolsExtCudaRt.h>
 #include <cuda/std/mdspan>
-#include <nvtx3/nvtx3.hpp>
 
 #define A poisoned_by_penstock +
 #define B poisoned_by_penstock +

@@ -7,21 +7,15 @@
 #include <nvtx3/nvToolsExtCudaRt.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-// Only names of nvtx3::v1 are used below. NVTX3_CPP_REQUIRE_EXPLICIT_VERSION is not defined: it
-// would remove the unversioned names for users who include nvtx3.hpp after this header.
-#include <nvtx3/nvtx3.hpp>
 
 namespace penstock {
 namespace detail {
 
-struct MarkerDomain {
-  static constexpr const char* name = "penstock";
-};
-
 /// NVTX initialises itself in the first call of a process. ThreadSanitizer reports a race if two
 /// threads make that call, so each of them first initialises this static.
 inline nvtxDomainHandle_t marker_domain() noexcept {
-  return nvtx3::v1::domain::get<MarkerDomain>();
+  static const nvtxDomainHandle_t domain = nvtxDomainCreateA("penstock");
+  return domain;
 }
 
 PENSTOCK_INLINE MarkerHandle register_marker(const char* name) noexcept {
@@ -51,18 +45,18 @@ PENSTOCK_INLINE void name_this_thread(const char* name) noexcept {
   static_cast<void>(detail::marker_domain());
   nvtxNameOsThreadA(static_cast<std::uint32_t>(::syscall(SYS_gettid)), name);
 }
-PENSTOCK_INLINE void name_stream(cudaStream_t stream, const char* name) noexcept {
+PENSTOCK_INLINE void name_stream(StreamRef stream, const char* name) noexcept {
   static_cast<void>(detail::marker_domain());
   nvtxNameCudaStreamA(stream, name);
 }
 
-PENSTOCK_INLINE StreamName::StreamName(cudaStream_t stream, const char* name) noexcept {
+PENSTOCK_INLINE StreamName::StreamName(StreamRef stream, const char* name) noexcept {
   name_stream(stream, name);
   nvtxResourceAttributes_t attributes{};
   attributes.version = NVTX_VERSION;
   attributes.size = NVTX_RESOURCE_ATTRIB_STRUCT_SIZE;
   attributes.identifierType = NVTX_RESOURCE_TYPE_CUDART_STREAM;
-  attributes.identifier.pValue = stream;
+  attributes.identifier.pValue = static_cast<cudaStream_t>(stream);
   attributes.messageType = NVTX_MESSAGE_TYPE_ASCII;
   attributes.message.ascii = name;
   resource_ = nvtxDomainResourceCreate(detail::marker_domain(), &attributes);
@@ -85,8 +79,8 @@ PENSTOCK_INLINE void detail::begin_range(MarkerHandle, std::uint64_t) noexcept {
 PENSTOCK_INLINE void detail::end_range() noexcept {}
 
 PENSTOCK_INLINE void markers::name_this_thread(const char*) noexcept {}
-PENSTOCK_INLINE void markers::name_stream(cudaStream_t, const char*) noexcept {}
-PENSTOCK_INLINE markers::StreamName::StreamName(cudaStream_t, const char*) noexcept
+PENSTOCK_INLINE void markers::name_stream(StreamRef, const char*) noexcept {}
+PENSTOCK_INLINE markers::StreamName::StreamName(StreamRef, const char*) noexcept
     : resource_(nullptr) {}
 PENSTOCK_INLINE markers::StreamName::~StreamName() = default;
 

@@ -408,7 +408,7 @@ PENSTOCK_INLINE bool ProducerCore::is_dealt_with(Item& item) noexcept {
   const bool is_there = item.state == Item::State::filled;
   std::uint64_t left_out = 0;
   if (is_there)
-    for (const Failed& failed : *item.failures) left_out += failed.failure->replaced ? 0 : 1;
+    for (const Failed& failed : *item.failures) left_out += failed.failure->replaced ? 0U : 1U;
   for (Failed& failed : *item.failures) {
     if (log_.tolerates(failed, asked(item) + left_out)) continue;
     std::swap(item.failures->front(), failed);

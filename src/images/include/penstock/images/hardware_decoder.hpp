@@ -134,7 +134,7 @@ class HardwareDecoder {
   [[gnu::always_inline]] std::span<const ImageResult> decode(std::span<const JpegItem> items,
                                                              ViewOf&& view_of,
                                                              const OutputFormat& format, T* out,
-                                                             cudaStream_t stream,
+                                                             StreamRef stream,
                                                              const std::stop_token& stop = {}) {
     return decode_named(items, view_of, format, out, penstock::detail::named(stream), stop);
   }

@@ -58,8 +58,8 @@ using MakeEngine = std::function<std::unique_ptr<JpegEngine>(const EngineOptions
 /// with memory for the options of the first engine, and take turns. The decoder has 14 streams of
 /// its own: where the program launches graphs, set CUDA_DEVICE_MAX_CONNECTIONS=32 in its
 /// environment, or images wait for whole graphs. There is no engine over penstock::emulated, on a
-/// GPU without JPEG engines, without libnvjpeg.so.13, which is loaded at run time, and in a library
-/// that was built without nvjpeg.h.
+/// GPU without JPEG engines, without libnvjpeg.so.13 (with CUDA 12: .so.12), which is loaded at run
+/// time, and in a library that was built without nvjpeg.h.
 std::unique_ptr<JpegEngine> make_nvjpeg_engine(const EngineOptions& options, std::string& why_not);
 
 }  // namespace penstock::images

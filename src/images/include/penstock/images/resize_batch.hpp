@@ -153,7 +153,7 @@ PENSTOCK_HOST_DEVICE T output_value(float value) {
 }
 
 /// Channels of one pixel that are written at once.
-template <class T, int channels>
+template <class T, std::size_t channels>
 struct alignas(sizeof(T) * channels) PixelVector {
   T values[channels];
 };
@@ -205,10 +205,10 @@ struct ResizePixel {
     for (std::uint32_t c = 0; c < channels; ++c)
       first[static_cast<std::int64_t>(c) * area + at] = c < 3 ? values[c] : T(0);
   }
-  template <int number>
+  template <std::size_t number>
   PENSTOCK_HOST_DEVICE static void write_vector(const T (&values)[3], T* to) {
     PixelVector<T, number> vector;
-    for (int c = 0; c < number; ++c) vector.values[c] = c < 3 ? values[c] : T(0);
+    for (std::size_t c = 0; c < number; ++c) vector.values[c] = c < 3 ? values[c] : T(0);
     *reinterpret_cast<PixelVector<T, number>*>(to) = vector;
   }
 };
@@ -272,7 +272,7 @@ ResizePixel<T> resize_pixel(const ImageBatch& images, const OutputFormat& format
 /// Throws std::invalid_argument for a format that it cannot write, and if `out` is not aligned to
 /// its pixels (4 or 8 channels, NHWC); CudaError if the launch fails.
 template <OutputElement T>
-[[gnu::always_inline]] inline void resize_batch(cudaStream_t stream, const ImageBatch& images,
+[[gnu::always_inline]] inline void resize_batch(StreamRef stream, const ImageBatch& images,
                                                 const OutputFormat& format, T* out) {
   detail::ResizePixel<T> op = detail::resize_pixel(images, format, out);
   const std::int64_t area = std::int64_t{format.size.height} * format.size.width;

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The packages that the project looks for, and what to do where one is missing.
+#
+#   penstock_need(<package> [<argument of find_package>...])
+#       finds it. Without it the configuration goes on, to list all that is missing, and fails.
+#   penstock_use(<package> <what is left out> [<argument of find_package>...])
+#       finds it. Without it a message says what is left out.
+#
+# Both are macros, as find_package sets variables: <package>_FOUND.
+
+if(PROJECT_IS_TOP_LEVEL)
+  set(penstock_setup scripts/setup)
+else()
+  set(penstock_setup ${PROJECT_SOURCE_DIR}/scripts/setup)
+endif()
+
+# What brings it.
+set(penstock_bring_PenstockCudaHeaders
+    "`${penstock_setup} demo` brings CUDA's headers. Or install a CUDA toolkit, 12.4 or newer, and set \
+CUDAToolkit_ROOT unless it is /usr/local/cuda. PenstockCudaHeaders_ROOT says where headers alone are")
+set(penstock_bring_CUDAToolkit
+    "Install a CUDA toolkit, 12.4 or newer, and set CUDAToolkit_ROOT unless it is /usr/local/cuda")
+set(penstock_bring_JPEG "`${penstock_setup} demo` brings libjpeg-turbo (Debian: libjpeg-dev)")
+set(penstock_bring_CLI11 "`${penstock_setup} demo` brings it (Debian: libcli11-dev)")
+set(penstock_bring_nlohmann_json "`${penstock_setup} demo` brings it (Debian: nlohmann-json3-dev)")
+set(penstock_bring_PNG "`${penstock_setup} demo` brings it (Debian: libpng-dev)")
+set(penstock_bring_Python3 "`${penstock_setup} demo` brings it (Debian: python3)")
+set(penstock_bring_Catch2 "`${penstock_setup} test` brings it (Debian: catch2)")
+set(penstock_bring_benchmark "`${penstock_setup} test` brings it (Debian: libbenchmark-dev)")
+set(penstock_bring_TBB "`${penstock_setup} test` brings it (Debian: libtbb-dev)")
+set(penstock_bring_CudnnFrontend
+    "Install cuDNN 9 beside the CUDA toolkit, or set Cudnn_ROOT; `${penstock_setup} test` then brings the \
+headers of its front end")
+set(penstock_bring_Nccl "Install NCCL 2.28 or newer (NVIDIA's packages: libnccl-dev), or set Nccl_ROOT")
+set(penstock_bring_NvJpeg "It comes with a CUDA toolkit, or `${penstock_setup} test` brings it")
+
+# The option that leaves out what needs it.
+set(penstock_without_CUDAToolkit -DPENSTOCK_WITH_CUDA=OFF)
+set(penstock_without_JPEG -DPENSTOCK_BUILD_IMAGES=OFF)
+set(penstock_without_CLI11 -DPENSTOCK_BUILD_EXAMPLES=OFF)
+set(penstock_without_nlohmann_json "-DPENSTOCK_BUILD_EXAMPLES=OFF -DPENSTOCK_BUILD_TESTS=OFF")
+set(penstock_without_Python3 -DPENSTOCK_BUILD_TESTS=OFF)
+set(penstock_without_Catch2 -DPENSTOCK_BUILD_TESTS=OFF)
+set(penstock_without_benchmark -DPENSTOCK_BUILD_BENCHMARKS=OFF)
+set(penstock_without_TBB -DPENSTOCK_BUILD_BENCHMARKS=OFF)
+
+# penstock_tell_missing(<package> [<what is left out>]): an error unless something is left out, once.
+function(penstock_tell_missing package)
+  set(missing "${package} is missing")
+  if(${package}_VERSION)
+    set(missing "${package} ${${package}_VERSION} is too old")
+  endif()
+  if(ARGC GREATER 1)
+    message(STATUS "${missing}: ${ARGV1}. ${penstock_bring_${package}}.")
+    return()
+  endif()
+  get_property(told DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTY penstock_told)
+  if(package IN_LIST told)
+    return()
+  endif()
+  set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY penstock_told ${package})
+  set(without ".")
+  if(penstock_without_${package})
+    set(without ". To do without: ${penstock_without_${package}}")
+  endif()
+  message(SEND_ERROR "${missing}. ${penstock_bring_${package}}${without}")
+endfunction()
+
+macro(penstock_need package)
+  find_package(${package} ${ARGN} QUIET)
+  if(NOT ${package}_FOUND)
+    penstock_tell_missing(${package})
+  endif()
+endmacro()
+
+macro(penstock_use package left_out)
+  find_package(${package} ${ARGN} QUIET)
+  if(NOT ${package}_FOUND)
+    penstock_tell_missing(${package} "${left_out}")
+  endif()
+endmacro()

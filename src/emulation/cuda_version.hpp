@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The headers of CUDA 12.4 and newer declare almost the same runtime. What differs is here and in
+// api_of_version.cpp: nothing else of the emulated runtime asks for the version.
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+static_assert(CUDART_VERSION >= 12040,
+              "the emulated runtime needs the headers of CUDA 12.4 or newer");
+
+namespace penstock::emulation::detail {
+
+/// cudaStreamGetCaptureInfo as CUDA 13 has it. CUDA 12 has it under other names.
+cudaError_t capture_info(cudaStream_t handle, cudaStreamCaptureStatus* capture_status,
+                         unsigned long long* id, cudaGraph_t* graph,
+                         const cudaGraphNode_t** dependencies, const cudaGraphEdgeData** edges,
+                         std::size_t* count);
+
+/// The nodes of memory of a device: members since CUDA 13.
+template <class Properties>
+void set_no_numa(Properties& prop) {
+  if constexpr (requires { prop.deviceNumaId; }) prop.deviceNumaId = prop.hostNumaId = -1;
+}
+
+// Errors that the older headers do not name.
+#if CUDART_VERSION < 12080
+inline constexpr auto cudaErrorContained = static_cast<cudaError_t>(226);
+inline constexpr auto cudaErrorTensorMemoryLeak = static_cast<cudaError_t>(721);
+#endif
+#if CUDART_VERSION < 12060
+inline constexpr auto cudaErrorFunctionNotLoaded = static_cast<cudaError_t>(913);
+inline constexpr auto cudaErrorInvalidResourceType = static_cast<cudaError_t>(914);
+inline constexpr auto cudaErrorInvalidResourceConfiguration = static_cast<cudaError_t>(915);
+#endif
+
+}  // namespace penstock::emulation::detail
+
+#if CUDART_VERSION < 12080
+extern "C" cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device);
+#endif

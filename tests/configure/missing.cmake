@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# cmake -D SOURCE_DIR=... -D BUILD_DIR=... -D GENERATOR=... [-D OPTIONS=...] [-D HIDDEN=...] -D "EXPECTED=..."
+#       -D RESULT=fails|succeeds -P missing.cmake
+# Configures the project without the packages HIDDEN, with OPTIONS. The output has to match each of the regular
+# expressions EXPECTED, once its line breaks are spaces.
+
+file(REMOVE_RECURSE ${BUILD_DIR})
+list(TRANSFORM HIDDEN PREPEND -DCMAKE_DISABLE_FIND_PACKAGE_ OUTPUT_VARIABLE hide)
+list(TRANSFORM hide APPEND =ON)
+execute_process(
+  COMMAND ${CMAKE_COMMAND} -S ${SOURCE_DIR} -B ${BUILD_DIR} -G ${GENERATOR} ${OPTIONS} ${hide}
+  RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+if((result EQUAL 0) STREQUAL (RESULT STREQUAL "fails"))
+  message(SEND_ERROR "The configuration ended with ${result}, and was to be one that ${RESULT}.")
+endif()
+string(REGEX REPLACE "[ \n]+" " " text "${output}")
+foreach(expected IN LISTS EXPECTED)
+  if(NOT text MATCHES "${expected}")
+    message(SEND_ERROR "Nothing says: ${expected}")
+    set(shown "${output}")
+  endif()
+endforeach()
+if(shown)
+  message("${shown}")
+endif()
