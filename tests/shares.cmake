@@ -14,7 +14,7 @@
 # the labels full and share_<n>; .ci/run runs share n on weekday n, 0 being Sunday (UTC).
 #
 #   0  AddressSanitizer: the examples but for inference     1  inference, penstock::images
-#   2  ThreadSanitizer: the examples but for inference      3  inference, penstock::images
+#   2  ThreadSanitizer: the examples but for inference      3  inference, penstock::images; CUDA 12 (.ci/run)
 #   4  the ResNet examples, ranks as processes
 #   5  whatever no test needs is compiled too; packages, long runs, a browser
 #   6  further seeds and schedules everywhere; the rest under the sanitizers
