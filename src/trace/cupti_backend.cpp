@@ -5,7 +5,6 @@
 // records: only there a driver's call can be told that is a part of a runtime's call; the thread is
 // the system's, as in NVTX; and cudaProfilerStart and cudaProfilerStop need callbacks anyhow.
 
-#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
@@ -77,27 +76,12 @@ void require(const Cupti& cupti, CUptiResult result, const char* what) {
     throw Unavailable(std::string("CUPTI cannot ") + what + ": " + cupti.text(result));
 }
 
-/// Who else holds CUPTI's one subscription, as far as CUPTI 13 tells.
-std::string holder(const Cupti& cupti) {
-  if (cupti.subscribe_v2 == nullptr) return {};
-  std::array<char, CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN + 1> name{};
-  CUpti_SubscriberParams parameters{};
-  parameters.structSize = CUpti_SubscriberParams_STRUCT_SIZE;
-  parameters.subscriberName = "penstock";
-  parameters.oldSubscriberName = name.data();
-  parameters.oldSubscriberSize = CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN;
-  CUpti_SubscriberHandle subscriber = nullptr;
-  if (cupti.subscribe_v2(&subscriber, on_call, nullptr, &parameters) == CUPTI_SUCCESS)
-    cupti.unsubscribe(subscriber);  // It has just left.
-  return name.data();
-}
-
 CUpti_SubscriberHandle subscribe(const Cupti& cupti) {
   CUpti_SubscriberHandle subscriber = nullptr;
   const CUptiResult result = cupti.subscribe(&subscriber, on_call, nullptr);
   if (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED ||
       result == CUPTI_ERROR_MAX_LIMIT_REACHED) {
-    const std::string name = holder(cupti);
+    const std::string name = subscriber_name(cupti.subscribe_v2, cupti.unsubscribe, on_call);
     throw Unavailable(
         "another tool holds CUPTI's one subscription in this process" +
         (name.empty() ? std::string() : " (" + name + ')') +

@@ -9,6 +9,8 @@
 
 #include <string>
 
+#include "cupti_version.hpp"
+
 namespace penstock::trace::detail {
 
 /// CUPTI's C API, without its prefix.
@@ -16,7 +18,7 @@ struct Cupti {
   decltype(&cuptiGetVersion) get_version = nullptr;
   decltype(&cuptiGetResultString) get_result_string = nullptr;
   decltype(&cuptiSubscribe) subscribe = nullptr;
-  decltype(&cuptiSubscribe_v2) subscribe_v2 = nullptr;  ///< null before CUPTI 13
+  SubscribeV2 subscribe_v2 = nullptr;  ///< null before CUPTI 13
   decltype(&cuptiUnsubscribe) unsubscribe = nullptr;
   decltype(&cuptiEnableCallback) enable_callback = nullptr;
   decltype(&cuptiEnableDomain) enable_domain = nullptr;

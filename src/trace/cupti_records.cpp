@@ -143,7 +143,7 @@ void RecordReader::add(const Record& record, Event event) {
 }
 
 void RecordReader::read_kernel(const CUpti_Activity& record) {
-  const auto& kernel = as<CUpti_ActivityKernel10>(record);
+  const auto& kernel = as<KernelRecord>(record);
   Event event;
   event.kind = Kind::kernel;
   event.name = name_of(kernel.name);
@@ -153,7 +153,7 @@ void RecordReader::read_kernel(const CUpti_Activity& record) {
 }
 
 void RecordReader::read_copy(const CUpti_Activity& record) {
-  const auto& copy = as<CUpti_ActivityMemcpy6>(record);
+  const auto& copy = as<CopyRecord>(record);
   Event event;
   event.kind = Kind::copy;
   event.value = copy.bytes;

@@ -399,7 +399,12 @@ int initialise(NvtxGetExportTableFunc_t get_export_table) {
 extern "C" {
 /// In a program that is linked with this library. A library that NVTX_INJECTION64_PATH names goes
 /// first.
+#ifdef NVTX_DYNAMIC_EXPORT  // The headers since CUDA 12.9: they leave it to this file.
 NvtxInitializeInjectionNvtxFunc_t InitializeInjectionNvtx2_fnptr = &initialise;
+#else  // The headers before CUDA 12.9 define it all the same: it gets its value when the program
+       // starts.
+[[maybe_unused]] static const bool is_set = (InitializeInjectionNvtx2_fnptr = &initialise, true);
+#endif
 /// In a library that is injected.
 int InitializeInjectionNvtx2(  // NOLINT(readability-identifier-naming)
     NvtxGetExportTableFunc_t get_export_table) {

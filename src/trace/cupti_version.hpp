@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// What the headers of CUPTI of CUDA 12.4 and newer name differently: no other file asks for the
+// version.
+
+#include <cupti.h>
+
+#include <array>
+#include <string>
+
+namespace penstock::trace::detail {
+
+// Before CUDA 13 the version is a count. The older records are how the newer ones begin.
+#if CUPTI_API_VERSION >= 26  // CUDA 12.8
+using CopyRecord = CUpti_ActivityMemcpy6;
+#else
+using CopyRecord = CUpti_ActivityMemcpy5;
+#endif
+
+#if CUPTI_API_VERSION >= 130000
+
+using KernelRecord = CUpti_ActivityKernel10;
+using SubscribeV2 = decltype(&cuptiSubscribe_v2);
+
+/// Who holds CUPTI's one subscription; empty if CUPTI does not tell.
+inline std::string subscriber_name(SubscribeV2 subscribe, decltype(&cuptiUnsubscribe) unsubscribe,
+                                   CUpti_CallbackFunc on_call) {
+  if (subscribe == nullptr) return {};
+  std::array<char, CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN + 1> name{};
+  CUpti_SubscriberParams parameters{};
+  parameters.structSize = CUpti_SubscriberParams_STRUCT_SIZE;
+  parameters.subscriberName = "penstock";
+  parameters.oldSubscriberName = name.data();
+  parameters.oldSubscriberSize = CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN;
+  CUpti_SubscriberHandle subscriber = nullptr;
+  if (subscribe(&subscriber, on_call, nullptr, &parameters) == CUPTI_SUCCESS)
+    unsubscribe(subscriber);  // It has just left.
+  return name.data();
+}
+
+#else
+
+using KernelRecord = CUpti_ActivityKernel9;
+using SubscribeV2 = void (*)();
+
+inline std::string subscriber_name(SubscribeV2, decltype(&cuptiUnsubscribe), CUpti_CallbackFunc) {
+  return {};
+}
+
+#endif
+
+}  // namespace penstock::trace::detail
