@@ -20,6 +20,7 @@
 #include <optional>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/inline.hpp>
+#include <penstock/upstream.hpp>
 #include <span>
 #include <stop_token>
 #include <utility>
@@ -76,6 +77,7 @@ class DeviceSlot {
 
  private:
   friend class DeviceArena;
+  friend class DeviceArenaResource;
   friend class detail::HandOver;
   DeviceSlot(std::shared_ptr<detail::DeviceArenaCore> core, std::size_t index)
       : core_(std::move(core)), index_(index) {}
@@ -96,9 +98,11 @@ class DeviceSlot {
 /// or blocks inside CUDA.
 class DeviceArena {
  public:
-  /// `slots` buffers of `slot_bytes` in one allocation on the current device. Throws CudaError, or
-  /// std::invalid_argument for 0 slots or bytes.
-  DeviceArena(std::size_t slots, std::size_t slot_bytes);
+  /// `slots` buffers of `slot_bytes` in one allocation on the current device, of cudaMalloc or an
+  /// upstream. That gets it back with the last slot, on this device; but not if a slot is lost or
+  /// parked then. Throws CudaError; MemoryError if an upstream fails; std::invalid_argument for 0
+  /// slots or bytes.
+  DeviceArena(std::size_t slots, std::size_t slot_bytes, const Upstream& upstream = {});
 
   /// The slot that has been free for longest. Work that is queued on `writer` from now on waits for
   /// the slot's last readers. Blocks this thread only while every slot is in use. Throws
@@ -132,6 +136,7 @@ class DeviceArena {
  private:
   friend class detail::DeviceStage;
   friend class detail::DeviceTargets;
+  friend class DeviceArenaResource;
   DeviceSlot acquire_named(cudaStream_t writer);
   std::optional<DeviceSlot> try_acquire_named(cudaStream_t writer);
   std::optional<DeviceSlot> try_acquire(const detail::ResolvedStream& writer);

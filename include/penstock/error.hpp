@@ -78,6 +78,18 @@ class PoolExhausted : public std::runtime_error {
   std::size_t asked_, in_use_, cap_;
 };
 
+/// The upstream of a pool or an arena (see Upstream) gave no memory, or memory of another kind.
+/// What it threw, if it did, is nested.
+class MemoryError : public std::runtime_error, public std::nested_exception {
+ public:
+  /// Nests the exception that is being handled, if there is one.
+  MemoryError(const std::string& why, std::size_t asked);
+  std::size_t asked() const noexcept { return asked_; }
+
+ private:
+  std::size_t asked_;
+};
+
 /// No progress for longer than the stall time-out. `stage()` is the stage that the others wait for.
 class StallError : public std::runtime_error {
  public:

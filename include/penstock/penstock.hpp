@@ -5,8 +5,9 @@
 
 #include <penstock/prefetcher.hpp>  // the whole way of a batch, to a lease on the device
 
-#include <penstock/batch_producer.hpp>  // workers that fill batches ahead
-#include <penstock/readback.hpp>        // device results to host callbacks
+#include <penstock/batch_producer.hpp>   // workers that fill batches ahead
+#include <penstock/memory_resource.hpp>  // pools and arenas for the containers of others
+#include <penstock/readback.hpp>         // device results to host callbacks
 
 #include <penstock/device_arena.hpp>      // device buffers, reused in stream order
 #include <penstock/device_transform.hpp>  // what a prefetcher does to batches on the device
@@ -38,4 +39,5 @@
 #include <penstock/store.hpp>         // where the bytes of the samples are
 #include <penstock/stream_ref.hpp>    // how functions take a stream
 #include <penstock/tensor.hpp>        // the view of a field
+#include <penstock/upstream.hpp>      // memory of yours for pools and arenas
 #include <penstock/verdict.hpp>       // what bounds a pipeline, and what to change

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/inline.hpp>
+#include <penstock/upstream.hpp>
 #include <stop_token>
 #include <utility>
 
@@ -27,6 +28,7 @@ struct PinnedPoolOptions {
   std::chrono::milliseconds timeout{30'000};
   unsigned flags = cudaHostAllocPortable;  ///< passed to cudaHostAlloc
   int numa_node = -1;                      ///< NUMA node of the blocks; -1: any
+  Upstream upstream = {};  ///< where page-locked memory comes from, instead of cudaHostAlloc
 };
 
 /// A snapshot of a PinnedPool.
@@ -97,11 +99,14 @@ class PinnedBlock {
 
  private:
   friend class PinnedPool;
+  friend class PinnedPoolResource;
   template <class Queue>
   friend void detail::copy_from(PinnedBlock&, const detail::ResolvedStream&, Queue);
   void copy_to_named(void* device, std::size_t bytes, cudaStream_t stream);
   void release_after_named(cudaStream_t stream);
   void release_after(const detail::ResolvedStream& stream);
+  /// Of a stream that another thread may have resolved. What cannot be released is lost.
+  void release_after_elsewhere(const detail::ResolvedStream& stream) noexcept;
   PinnedBlock(detail::PinnedPoolCore* core, detail::PinnedEntry* entry, std::size_t size);
 
   detail::PinnedPoolCore* core_ = nullptr;
@@ -112,7 +117,8 @@ class PinnedBlock {
 /// warm-up, neither acquire nor release allocates or makes a CUDA call that blocks the host.
 class PinnedPool {
  public:
-  /// Throws std::invalid_argument for a negative time-out.
+  /// Throws std::invalid_argument for a negative time-out, and for flags or a numa_node that an
+  /// upstream would not see.
   explicit PinnedPool(PinnedPoolOptions options = {});
   PinnedPool(const PinnedPool&) = delete;
   PinnedPool& operator=(const PinnedPool&) = delete;
@@ -124,7 +130,7 @@ class PinnedPool {
   /// an eighth larger), a block whose copy is done, new memory up to the limit; otherwise waits for
   /// a block. The wait polls events with short sleeps: it can be stopped, and never blocks inside
   /// CUDA. Throws PoolExhausted if `bytes` is over the limit, if the system refuses memory, and
-  /// after the time-out.
+  /// after the time-out; MemoryError if an upstream fails.
   PinnedBlock acquire(std::size_t bytes);
   /// The same; an empty block if `stop` is requested during the wait.
   PinnedBlock acquire(std::size_t bytes, const std::stop_token& stop);

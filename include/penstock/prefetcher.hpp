@@ -33,6 +33,7 @@
 #include <penstock/source.hpp>
 #include <penstock/state.hpp>
 #include <penstock/stats.hpp>
+#include <penstock/upstream.hpp>
 #include <utility>
 #include <vector>
 
@@ -56,6 +57,9 @@ struct PrefetcherOptions {
   std::size_t max_host_bytes = 0;  ///< limit on pinned memory; 0: half of what this process may use
   unsigned host_flags = cudaHostAllocPortable;  ///< flags passed to cudaHostAlloc
   int numa_node = -1;                           ///< NUMA node of the pinned memory; -1: any
+  /// Where the memory comes from, instead of cudaHostAlloc and cudaMalloc. The pinned memory's gets
+  /// neither host_flags nor numa_node, so these have to be left as they are.
+  Upstream host_memory = {}, device_memory = {};
   /// Priority of the copy stream, and of the workers' streams of an on_device source. Lower is more
   /// urgent; CUDA clamps it to the device's range. The kernels of an urgent transform or source
   /// start before those of a less urgent consumer that wait for a multiprocessor too.
@@ -198,7 +202,7 @@ class Prefetcher {
   /// Allocates all pinned and device memory, for the current device, and starts the workers.
   /// Sampler and source run on the workers; each worker has its own copy of the source. Throws
   /// std::invalid_argument; PoolExhausted if pinned memory is over its limit or refused by the
-  /// system; CudaError.
+  /// system; MemoryError if an upstream fails; CudaError.
   Prefetcher(const Layout<Batch>& layout, AnySampler sampler, AnySource<Batch> source,
              PrefetcherOptions options = {}) requires std::same_as<Batch, Host>
       : prefetcher_(detail::make_prefetcher(layout.erased(), std::move(sampler),

@@ -5,5 +5,6 @@
 #include <penstock/detail/error.hpp>
 #include <penstock/detail/memory/device_arena.hpp>
 #include <penstock/detail/memory/layout.hpp>
+#include <penstock/detail/memory/memory_resource.hpp>
 #include <penstock/detail/memory/pinned_pool.hpp>
 #include <penstock/detail/memory/ragged.hpp>

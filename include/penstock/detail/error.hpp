@@ -28,6 +28,9 @@ PENSTOCK_INLINE PoolExhausted::PoolExhausted(const std::string& why, std::size_t
       in_use_(in_use),
       cap_(cap) {}
 
+PENSTOCK_INLINE MemoryError::MemoryError(const std::string& why, std::size_t asked)
+    : std::runtime_error("upstream: " + why), asked_(asked) {}
+
 PENSTOCK_INLINE StallError::StallError(const std::string& stage, std::uint64_t epoch,
                                        std::uint64_t batch, std::chrono::milliseconds waited,
                                        const std::string& why)

@@ -9,6 +9,7 @@
 #include <optional>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/memory/checks.hpp>
+#include <penstock/detail/memory/device_memory.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/process.hpp>
 #include <penstock/device_arena.hpp>
@@ -24,12 +25,12 @@ namespace penstock::detail {
 /// Owns the memory until the arena and every slot are gone.
 class DeviceArenaCore {
  public:
-  DeviceArenaCore(std::size_t slots, std::size_t slot_bytes)
-      : device_(current_device()), slot_bytes_(slot_bytes), stride_(stride(slots, slot_bytes)) {
+  DeviceArenaCore(std::size_t slots, std::size_t slot_bytes, const Upstream& upstream)
+      : device_(current_device()),
+        slot_bytes_(slot_bytes),
+        stride_(stride(slots, slot_bytes)),
+        memory_(slots * stride_, upstream) {
     const CaptureModeGuard guard;
-    void* memory = nullptr;
-    check(cudaMalloc(&memory, slots * stride_), "cudaMalloc", slots * stride_);
-    memory_.reset(static_cast<std::byte*>(memory));
     slots_.resize(slots);
     free_.reserve(slots);
     for (std::size_t i = 0; i < slots; ++i) {
@@ -42,7 +43,7 @@ class DeviceArenaCore {
   DeviceArenaCore& operator=(const DeviceArenaCore&) = delete;
 
   /// Frees the memory after the device has stopped reading it, and ignores errors. For a slot that
-  /// is still parked there is no event of its readers: cudaFree waits for the whole device.
+  /// is still parked there is no event of its readers: see DeviceAllocation::free.
   ~DeviceArenaCore() {
     if (!process_.is_this()) {
       leak(std::move(memory_));
@@ -57,7 +58,7 @@ class DeviceArenaCore {
     }
     for (const Slot& slot : slots_)
       for (std::size_t i = 0; i < slot.recorded; ++i) cudaEventSynchronize(slot.events[i].get());
-    memory_.reset();
+    memory_.free(lost_ + parked_ == 0);
   }
 
   ResolvedStream resolve_writer(cudaStream_t writer, const char* call) const {
@@ -136,7 +137,7 @@ class DeviceArenaCore {
     returned_.notify_all();  // Threads that wait for a slot have to poll from now on.
   }
 
-  std::byte* data(std::size_t index) const { return memory_.get() + index * stride_; }
+  std::byte* data(std::size_t index) const { return memory_.data() + index * stride_; }
   std::size_t slots() const { return slots_.size(); }
   std::size_t slot_bytes() const { return slot_bytes_; }
   int device() const { return device_; }
@@ -162,10 +163,6 @@ class DeviceArenaCore {
     std::vector<Event> events;  // `recorded` of them mark the ends of the readers
     std::size_t recorded = 0;
     enum { in_use, parked, retried } state = in_use;  // under the lock; in use or free
-  };
-
-  struct Free {
-    void operator()(std::byte* memory) const noexcept { cudaFree(memory); }
   };
 
   static std::size_t stride(std::size_t slots, std::size_t slot_bytes) {
@@ -273,7 +270,7 @@ class DeviceArenaCore {
   const bool checks_ = checks();
   int device_;
   std::size_t slot_bytes_, stride_;
-  std::unique_ptr<std::byte, Free> memory_;
+  DeviceAllocation memory_;
   std::vector<Slot> slots_;
 
   std::mutex retry_mutex_;    // Locked before mutex_; held across calls of CUDA's.
@@ -328,8 +325,9 @@ PENSTOCK_INLINE void DeviceSlot::release() noexcept {
   }
 }
 
-PENSTOCK_INLINE DeviceArena::DeviceArena(std::size_t slots, std::size_t slot_bytes)
-    : core_(std::make_shared<detail::DeviceArenaCore>(slots, slot_bytes)) {}
+PENSTOCK_INLINE DeviceArena::DeviceArena(std::size_t slots, std::size_t slot_bytes,
+                                         const Upstream& upstream)
+    : core_(std::make_shared<detail::DeviceArenaCore>(slots, slot_bytes, upstream)) {}
 
 PENSTOCK_INLINE DeviceSlot DeviceArena::acquire_named(cudaStream_t writer) {
   return *acquire(core_->resolve_writer(writer, "DeviceArena::acquire"), {});

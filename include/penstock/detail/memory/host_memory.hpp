@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// HostAllocation: page-locked memory, on a NUMA node or wherever the system puts it.
+// HostAllocation: page-locked memory, on a NUMA node or wherever the system puts it, or of an
+// upstream.
 
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
@@ -16,6 +17,7 @@
 #include <memory>
 #include <new>
 #include <penstock/cuda.hpp>
+#include <penstock/detail/memory/upstream.hpp>
 #include <penstock/pinned_pool.hpp>
 #include <stdexcept>
 #include <string>
@@ -27,12 +29,15 @@ class HostAllocation {
  public:
   HostAllocation() = default;
 
-  /// `flags` are cudaHostAlloc's. `numa_node` -1: no preference. Throws CudaError, std::bad_alloc
-  /// or std::system_error.
-  HostAllocation(std::size_t bytes, unsigned flags, int numa_node) {
+  /// `flags` are cudaHostAlloc's. `numa_node` -1: no preference. An upstream gets neither. Throws
+  /// CudaError, std::bad_alloc or std::system_error; MemoryError for an upstream.
+  HostAllocation(std::size_t bytes, unsigned flags, int numa_node, const Upstream& upstream = {}) {
     // Otherwise a global stream capture on another thread would forbid the allocation.
     const CaptureModeGuard guard;
-    if (numa_node >= 0)
+    if (upstream)
+      data_ = {take_from(*upstream.resource(), bytes, MemoryKind::page_locked),
+               Free{bytes, false, upstream.resource()}};
+    else if (numa_node >= 0)
       allocate_on_node(bytes, flags, numa_node);
     else
       allocate_pinned(bytes, flags);
@@ -44,6 +49,7 @@ class HostAllocation {
  private:
   struct Free {
     void operator()(std::byte* block) const noexcept {
+      if (upstream != nullptr) return return_to(*upstream, block, bytes, MemoryKind::page_locked);
       const CaptureModeGuard guard;
       if (!on_node) {
         cudaFreeHost(block);
@@ -55,12 +61,13 @@ class HostAllocation {
 
     std::size_t bytes;
     bool on_node;
+    std::shared_ptr<AnyUpstream> upstream;
   };
 
   void allocate_pinned(std::size_t bytes, unsigned flags) {
     void* data = nullptr;
     check(cudaHostAlloc(&data, bytes, flags), "cudaHostAlloc", bytes, flags);
-    data_ = {static_cast<std::byte*>(data), Free{bytes, false}};
+    data_ = {static_cast<std::byte*>(data), Free{bytes, false, {}}};
   }
 
   // Pages are bound to the node before they are touched, and then page-locked.
@@ -76,7 +83,7 @@ class HostAllocation {
       munmap(data, bytes);
       throw;
     }
-    data_ = {static_cast<std::byte*>(data), Free{bytes, true}};
+    data_ = {static_cast<std::byte*>(data), Free{bytes, true, {}}};
   }
 
   static void bind_to_node(void* data, std::size_t bytes, int node) {

@@ -28,8 +28,14 @@ namespace penstock::detail {
 
 class PinnedPoolCore {
  public:
-  explicit PinnedPoolCore(PinnedPoolOptions options) : options_(options) {
+  explicit PinnedPoolCore(PinnedPoolOptions options) : options_(std::move(options)) {
     require_time_out("PinnedPoolOptions::timeout", options_.timeout);
+    if (options_.upstream &&
+        (options_.flags != PinnedPoolOptions().flags || options_.numa_node >= 0))
+      throw std::invalid_argument(
+          "a pinned pool with an upstream: flags and numa_node are for cudaHostAlloc; leave them "
+          "as "
+          "they are, and have the upstream place its memory");
     if (options_.max_bytes == 0) options_.max_bytes = usable_memory() / 2;
   }
   PinnedPoolCore(const PinnedPoolCore&) = delete;
@@ -149,7 +155,8 @@ class PinnedPoolCore {
   }
 
   static std::size_t rounded(std::size_t bytes) {
-    return std::max(kGranule, (bytes + kGranule - 1) / kGranule * kGranule);
+    constexpr std::size_t kMost = ~(kGranule - 1);  // Too many are not to become few.
+    return std::max(kGranule, (std::min(bytes, kMost) + kGranule - 1) / kGranule * kGranule);
   }
 
   bool fits_cap(std::size_t bytes) const { return bytes <= options_.max_bytes - bytes_; }
@@ -291,8 +298,8 @@ class PinnedPoolCore {
     bytes_ += bytes;
     lock.unlock();
     try {
-      auto entry =
-          std::make_unique<PinnedEntry>(HostAllocation(bytes, options_.flags, options_.numa_node));
+      auto entry = std::make_unique<PinnedEntry>(
+          HostAllocation(bytes, options_.flags, options_.numa_node, options_.upstream));
       lock.lock();
       entries_.push_back(std::move(entry));
     } catch (...) {
@@ -447,6 +454,15 @@ PENSTOCK_INLINE void PinnedBlock::release_after(const detail::ResolvedStream& st
   if (entry_ != nullptr) core_->release_after(std::exchange(entry_, nullptr), stream);
 }
 
+PENSTOCK_INLINE void PinnedBlock::release_after_elsewhere(
+    const detail::ResolvedStream& stream) noexcept {
+  entry_->refused = true;
+  try {
+    stream.with_handle([&](cudaStream_t here) { release_after_named(here); });
+  } catch (...) {  // The block is destroyed next, and lost: it says so when the pool runs out.
+  }
+}
+
 PENSTOCK_INLINE void PinnedBlock::copy_to_named(void* device, std::size_t bytes,
                                                 cudaStream_t stream) {
   if (bytes > size() || entry_ == nullptr)
@@ -460,7 +476,7 @@ PENSTOCK_INLINE void PinnedBlock::copy_to_named(void* device, std::size_t bytes,
 }
 
 PENSTOCK_INLINE PinnedPool::PinnedPool(PinnedPoolOptions options)
-    : core_(new detail::PinnedPoolCore(options)) {}
+    : core_(new detail::PinnedPoolCore(std::move(options))) {}
 PENSTOCK_INLINE PinnedPool::~PinnedPool() {
   core_->orphan();
 }

@@ -33,7 +33,7 @@ class DeviceStage {
               const PrefetcherOptions& options)
       : layout_(layout),
         copy_stream_(options.copy_priority),
-        transform_(layout_, std::move(transform), copy_stream_.get()),
+        transform_(layout_, std::move(transform), copy_stream_.get(), options.device_memory),
         arena_(transform_.make_slots(options.device_depth)),
         watch_(options.host_depth + options.device_depth, options.device_times) {
     if (kind == SourceKind::device)

@@ -252,7 +252,8 @@ PENSTOCK_INLINE PinnedPoolOptions HandOver::pool_options(const PrefetcherOptions
   return {.max_bytes = block * options.host_depth,
           .timeout = std::chrono::milliseconds::max(),  // next() watches for stalls
           .flags = options.host_flags,
-          .numa_node = options.numa_node};
+          .numa_node = options.numa_node,
+          .upstream = options.host_memory};
 }
 
 PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler,

@@ -17,6 +17,7 @@
 #include <penstock/device_transform.hpp>
 #include <penstock/error.hpp>
 #include <penstock/layout.hpp>
+#include <penstock/upstream.hpp>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -29,9 +30,11 @@ class TransformStage {
   using Transform = std::optional<ErasedTransform>;
 
   /// Allocates, on the current device, what batches pass through on their way to a transform.
-  TransformStage(const BlockLayout& layout, Transform transform, cudaStream_t copy_stream)
+  TransformStage(const BlockLayout& layout, Transform transform, cudaStream_t copy_stream,
+                 Upstream upstream)
       : layout_(layout),
         transform_(std::move(transform)),
+        upstream_(std::move(upstream)),
         copied_(layout),
         device_(current_device()) {
     if (!transform_) return;
@@ -100,7 +103,7 @@ class TransformStage {
 
   DeviceArena allocate(std::size_t slots, std::size_t bytes, const char* which) const {
     try {
-      return DeviceArena(slots, bytes);
+      return DeviceArena(slots, bytes, upstream_);
     } catch (const CudaError& error) {
       std::size_t free = 0, total = 0;
       if (error.code() != cudaErrorMemoryAllocation || cudaMemGetInfo(&free, &total) != cudaSuccess)
@@ -121,6 +124,7 @@ class TransformStage {
 
   const BlockLayout layout_;
   const Transform transform_;
+  const Upstream upstream_;
   const BatchObject copied_;  // what a transform reads: the host's batch, its tensors on the device
   int device_;
   DeviceSlot passage_;  // The copy stream alone uses it, one batch after the other.

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <penstock/detail/memory/device_arena.hpp>
+#include <penstock/detail/memory/pinned_pool.hpp>
+#include <penstock/error.hpp>
+#include <penstock/memory_resource.hpp>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace penstock {
+namespace detail {
+
+/// An allocation begins so far behind its PinnedBlock, which is kept in the memory itself: no
+/// table, no lock, and any resource or thread may deallocate it.
+inline constexpr std::size_t block_prefix = 256;
+static_assert(sizeof(PinnedBlock) <= block_prefix);
+
+inline PinnedBlock take_block_of(void* memory) noexcept {
+  auto* const kept =
+      std::launder(reinterpret_cast<PinnedBlock*>(static_cast<std::byte*>(memory) - block_prefix));
+  PinnedBlock block = std::move(*kept);
+  std::destroy_at(kept);
+  return block;
+}
+
+/// The slots that a DeviceArenaResource has given out.
+class ArenaAllocations {
+ public:
+  explicit ArenaAllocations(const DeviceArena& arena)
+      : arena_(arena), stream_(stream_of(arena.device())), held_(arena.slots()) {}
+
+  DeviceArena& arena() { return arena_; }
+  /// For the calls without one.
+  const Stream& stream() const { return stream_; }
+
+  void* keep_slot(DeviceSlot&& slot) {
+    const std::lock_guard lock(mutex_);
+    DeviceSlot& kept = held_[slot.index()];
+    kept = std::move(slot);
+    return kept.data();
+  }
+  /// Empty for memory that is no slot's.
+  DeviceSlot take_slot(const void* memory) {
+    const std::lock_guard lock(mutex_);
+    for (DeviceSlot& slot : held_)
+      if (slot && slot.data() == memory) return std::move(slot);
+    return {};
+  }
+
+ private:
+  static Stream stream_of(int device) {
+    const DeviceGuard guard(device);
+    return Stream();
+  }
+
+  DeviceArena arena_;  // shares the memory of the one that it was made from
+  const Stream stream_;
+  std::mutex mutex_;              // Guards held_.
+  std::vector<DeviceSlot> held_;  // by slot index; empty: not given out
+};
+
+}  // namespace detail
+
+PENSTOCK_INLINE void* PinnedPoolResource::do_allocate(std::size_t bytes, std::size_t alignment) {
+  // A block is aligned to 256 bytes.
+  const std::size_t more =
+      detail::block_prefix + (alignment > detail::block_prefix ? alignment : 0);
+  constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();
+  PinnedBlock block = pool_->acquire(bytes > kMost - more ? kMost : bytes + more);
+  void* memory = block.data() + detail::block_prefix;
+  std::size_t room = block.size() - detail::block_prefix;
+  memory = std::align(std::max(alignment, detail::block_prefix), bytes, memory, room);
+  std::construct_at(
+      reinterpret_cast<PinnedBlock*>(static_cast<std::byte*>(memory) - detail::block_prefix),
+      std::move(block));
+  return memory;
+}
+
+PENSTOCK_INLINE void PinnedPoolResource::do_deallocate(void* memory, std::size_t /*bytes*/,
+                                                       std::size_t /*alignment*/) {
+  PinnedBlock block = detail::take_block_of(memory);
+  if (stream_.handle != nullptr) block.release_after_elsewhere(stream_);
+}
+
+PENSTOCK_INLINE bool PinnedPoolResource::do_is_equal(
+    const std::pmr::memory_resource& other) const noexcept {
+  const auto* const resource = dynamic_cast<const PinnedPoolResource*>(&other);
+  return resource != nullptr && resource->pool_ == pool_;
+}
+
+PENSTOCK_INLINE void PinnedPoolResource::deallocate_after(void* memory,
+                                                          cudaStream_t stream) noexcept {
+  PinnedBlock block = detail::take_block_of(memory);
+  try {
+    block.release_after_named(stream);
+  } catch (...) {  // The block is lost: it says so itself when the pool runs out.
+  }
+}
+
+PENSTOCK_INLINE DeviceArenaResource::DeviceArenaResource(const DeviceArena& arena)
+    : allocations_(std::make_shared<detail::ArenaAllocations>(arena)) {}
+
+PENSTOCK_INLINE void* DeviceArenaResource::allocate_sync(std::size_t bytes, std::size_t alignment) {
+  const Stream& stream = allocations_->stream();
+  void* const memory = take(bytes, alignment, stream.get());
+  try {
+    stream.synchronize();
+  } catch (...) {
+    put_back(memory, stream.get());
+    throw;
+  }
+  return memory;
+}
+PENSTOCK_INLINE void DeviceArenaResource::deallocate_sync(void* memory, std::size_t /*bytes*/,
+                                                          std::size_t /*alignment*/) noexcept {
+  put_back(memory, allocations_->stream().get());
+}
+
+PENSTOCK_INLINE void* DeviceArenaResource::take(std::size_t bytes, std::size_t alignment,
+                                                cudaStream_t stream) {
+  DeviceArena& arena = allocations_->arena();
+  const auto refuse = [&](const std::string& why) {
+    throw PoolExhausted("DeviceArenaResource: " + why, bytes,
+                        (arena.slots() - arena.free_slots()) * arena.slot_bytes(),
+                        arena.slots() * arena.slot_bytes());
+  };
+  constexpr std::size_t kAlignment = 512;
+  if (alignment > kAlignment)
+    throw std::invalid_argument("DeviceArenaResource: an alignment of " +
+                                std::to_string(alignment) + " was asked for, and slots have 512");
+  if (bytes > arena.slot_bytes())
+    refuse("a slot has " + std::to_string(arena.slot_bytes()) +
+           " bytes: make the arena's slots larger");
+  std::optional<DeviceSlot> slot = arena.try_acquire_named(stream);
+  if (!slot) {
+    arena.require_slot();
+    refuse("all " + std::to_string(arena.slots()) +
+           " slots are in use: deallocate earlier, or make an arena of more slots");
+  }
+  return allocations_->keep_slot(std::move(*slot));
+}
+
+PENSTOCK_INLINE void DeviceArenaResource::put_back(void* memory, cudaStream_t stream) noexcept {
+  DeviceSlot slot = allocations_->take_slot(memory);
+  try {
+    slot.release_after(std::span(&stream, 1), stream);
+  } catch (...) {  // Its destructor parks the slot, or it is lost: the arena says so.
+  }
+}
+
+}  // namespace penstock

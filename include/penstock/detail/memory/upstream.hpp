@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// What a pool or an arena asks of an upstream, and how it is checked.
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <penstock/cuda.hpp>
+#include <penstock/error.hpp>
+#include <penstock/upstream.hpp>
+#include <string>
+
+namespace penstock::detail {
+
+enum class MemoryKind { page_locked, device };
+
+/// What every block of that kind is aligned to.
+constexpr std::size_t alignment_of(MemoryKind kind) {
+  return kind == MemoryKind::device ? 512 : 256;
+}
+
+/// Names the block that was asked for, in messages. Device memory is that of the current device.
+inline std::string asked_for(MemoryKind kind, std::size_t bytes) {
+  return std::to_string(bytes) + " bytes of " +
+         (kind == MemoryKind::device ? "memory of device " + std::to_string(current_device())
+                                     : "page-locked memory");
+}
+
+inline const char* to_string(cudaMemoryType type) {
+  switch (type) {
+    case cudaMemoryTypeHost:
+      return "page-locked memory of the host";
+    case cudaMemoryTypeDevice:
+      return "device memory";
+    case cudaMemoryTypeManaged:
+      return "managed memory";
+    default:
+      return "memory of the host that is not page-locked";
+  }
+}
+
+/// What is wrong with a block; empty: nothing.
+inline std::string why_unfit(MemoryKind kind, const void* memory) {
+  if (memory == nullptr) return "it gave a null pointer";
+  if (reinterpret_cast<std::uintptr_t>(memory) % alignment_of(kind) != 0)
+    return "what it gave is not aligned to " + std::to_string(alignment_of(kind)) + " bytes";
+  cudaPointerAttributes is{};
+  check(cudaPointerGetAttributes(&is, memory), "cudaPointerGetAttributes");
+  const bool managed = is.type == cudaMemoryTypeManaged;
+  if (kind == MemoryKind::page_locked)
+    return is.type == cudaMemoryTypeHost ? "" : std::string("it gave ") + to_string(is.type);
+  if (is.type != cudaMemoryTypeDevice && !managed)
+    return std::string("it gave ") + to_string(is.type);
+  if (is.device != current_device() && !managed)
+    return "it gave memory of device " + std::to_string(is.device);
+  return "";
+}
+
+inline void return_to(AnyUpstream& upstream, void* memory, std::size_t bytes,
+                      MemoryKind kind) noexcept {
+  const CaptureModeGuard guard;
+  try {
+    upstream.deallocate(memory, bytes, alignment_of(kind));
+  } catch (...) {  // Errors have nowhere to go.
+  }
+}
+
+/// A block of `bytes`, on the current device if it is device memory. Throws MemoryError.
+inline std::byte* take_from(AnyUpstream& upstream, std::size_t bytes, MemoryKind kind) {
+  const CaptureModeGuard guard;
+  void* memory = nullptr;
+  try {
+    memory = upstream.allocate(bytes, alignment_of(kind));
+  } catch (const std::exception& error) {
+    throw MemoryError(asked_for(kind, bytes) + " were refused: " + error.what(), bytes);
+  } catch (...) {
+    throw MemoryError(asked_for(kind, bytes) + " were refused by an exception of another kind",
+                      bytes);
+  }
+  std::string why;
+  try {
+    why = why_unfit(kind, memory);
+  } catch (...) {
+    return_to(upstream, memory, bytes, kind);
+    throw;
+  }
+  if (why.empty()) return static_cast<std::byte*>(memory);
+  if (memory != nullptr) return_to(upstream, memory, bytes, kind);
+  throw MemoryError(asked_for(kind, bytes) + " were asked for, and " + why, bytes);
+}
+
+}  // namespace penstock::detail

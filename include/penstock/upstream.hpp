@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Upstream: memory of yours in place of cudaHostAlloc and cudaMalloc. A pool, an arena or a
+// prefetcher takes its blocks from it: a memory pool that the program has anyway, or a resource
+// that counts, limits or places.
+//
+//   rmm::mr::pool_memory_resource device_pool(rmm::mr::cuda_memory_resource(), 1u << 30);
+//   penstock::Prefetcher<Images> prefetcher(layout, sampler, source,
+//                                           {.device_memory = &device_pool});
+
+#include <concepts>
+#include <cstddef>
+#include <memory>
+#include <stdexcept>
+#include <utility>
+
+namespace penstock {
+namespace detail {
+
+/// A type-erased memory resource.
+class AnyUpstream {
+ public:
+  virtual ~AnyUpstream() = default;
+  virtual void* allocate(std::size_t bytes, std::size_t alignment) = 0;
+  virtual void deallocate(void* memory, std::size_t bytes, std::size_t alignment) = 0;
+};
+
+/// As cuda::mr::synchronous_resource asks since CCCL 3.1.
+template <class Resource>
+concept AllocatesSync = requires(Resource& resource, void* memory, std::size_t bytes) {
+  { resource.allocate_sync(bytes, bytes) } -> std::same_as<void*>;
+  resource.deallocate_sync(memory, bytes, bytes);
+};
+
+/// As cuda::mr::resource asks before CCCL 3.1, and as std::pmr::memory_resource has it.
+template <class Resource>
+concept Allocates = requires(Resource& resource, void* memory, std::size_t bytes) {
+  { resource.allocate(bytes, bytes) } -> std::same_as<void*>;
+  resource.deallocate(memory, bytes, bytes);
+};
+
+template <class Resource>
+class UpstreamOf final : public AnyUpstream {
+ public:
+  explicit UpstreamOf(std::shared_ptr<Resource> resource) : resource_(std::move(resource)) {}
+
+  void* allocate(std::size_t bytes, std::size_t alignment) override {
+    if constexpr (AllocatesSync<Resource>)
+      return resource_->allocate_sync(bytes, alignment);
+    else
+      return resource_->allocate(bytes, alignment);
+  }
+  void deallocate(void* memory, std::size_t bytes, std::size_t alignment) override {
+    if constexpr (AllocatesSync<Resource>)
+      resource_->deallocate_sync(memory, bytes, alignment);
+    else
+      resource_->deallocate(memory, bytes, alignment);
+  }
+
+ private:
+  std::shared_ptr<Resource> resource_;
+};
+
+}  // namespace detail
+
+/// Has allocate_sync and deallocate_sync (cuda::mr::synchronous_resource of CCCL 3.1 and newer), or
+/// allocate and deallocate (cuda::mr::resource of older ones, std::pmr::memory_resource), of bytes
+/// and an alignment.
+template <class Resource>
+concept MemoryResource = detail::AllocatesSync<Resource> || detail::Allocates<Resource>;
+
+/// Where memory comes from. It is asked when a pool, an arena or a prefetcher is made and when a
+/// PinnedPool grows or makes room, never between: the way of a batch does not meet it.
+///
+/// What it gives has to be of use on every stream at once, and what it gets back no stream uses any
+/// more: these are the rules of cuda::mr's synchronous calls. Several threads may call it at the
+/// same time. What it throws comes as MemoryError; an exception of deallocate is ignored.
+class Upstream {
+ public:
+  /// CUDA itself: cudaHostAlloc, cudaMalloc.
+  Upstream() = default;
+  /// `*resource` is not owned: it has to outlive the pool and its blocks, the arena and its slots,
+  /// the prefetcher and its leases. Throws std::invalid_argument for nullptr.
+  template <MemoryResource Resource>
+  Upstream(Resource* resource)  // NOLINT(google-explicit-constructor): an option is set to it.
+      : Upstream(std::shared_ptr<Resource>(std::shared_ptr<void>(), resource)) {}
+  /// Shared with what takes memory from it, until all of that is freed. Throws
+  /// std::invalid_argument for nullptr.
+  template <MemoryResource Resource>
+  Upstream(std::shared_ptr<Resource> resource)  // NOLINT(google-explicit-constructor)
+      : resource_(made(std::move(resource))) {}
+  /// A copy of `resource`, for those that stand for another: cuda::mr::resource_ref, any_resource.
+  template <MemoryResource Resource>
+  requires std::move_constructible<Resource> Upstream(
+      Resource resource)  // NOLINT(google-explicit-constructor)
+      : Upstream(std::make_shared<Resource>(std::move(resource))) {}
+
+  /// Whether this is a resource, and not CUDA itself.
+  explicit operator bool() const noexcept { return resource_ != nullptr; }
+
+  /// For what allocates; nullptr for CUDA itself.
+  const std::shared_ptr<detail::AnyUpstream>& resource() const noexcept { return resource_; }
+
+ private:
+  template <class Resource>
+  static std::shared_ptr<detail::AnyUpstream> made(std::shared_ptr<Resource> resource) {
+    if (resource == nullptr)
+      throw std::invalid_argument("Upstream: the pointer to the memory resource is null");
+    return std::make_shared<detail::UpstreamOf<Resource>>(std::move(resource));
+  }
+
+  std::shared_ptr<detail::AnyUpstream> resource_;
+};
+
+}  // namespace penstock
