@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -124,6 +125,13 @@ TEST_CASE("under the cap a pool grows; over it, it says so with the numbers", "[
     CHECK(std::string(error.what()).find("max_bytes") != std::string::npos);
   }
   CHECK_THROWS_AS(pool.acquire(8193), PoolExhausted);
+}
+
+TEST_CASE("a block of more bytes than there are is refused", "[pinned_pool]") {
+  PinnedPool pool({.max_bytes = 1 << 20});
+  const PinnedBlock small = pool.acquire(1);
+  for (const std::size_t less : {0u, 1u, 254u, 255u, 256u, 300u})
+    CHECK_THROWS_AS(pool.acquire(std::numeric_limits<std::size_t>::max() - less), PoolExhausted);
 }
 
 TEST_CASE("idle blocks of another size make room", "[pinned_pool]") {

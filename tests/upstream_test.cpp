@@ -211,7 +211,7 @@ TEST_CASE("an upstream's device memory goes back on its own device", "[upstream]
     const TestStream stream;
     DeviceSlot first = arena.acquire(stream);
     CHECK(reinterpret_cast<std::uintptr_t>(first.data()) % 512 == 0);
-    CHECK(memory.in_use == 2048);
+    CHECK(memory.in_use == 2048 + 256);
     last = arena.acquire(stream);
     REQUIRE_CUDA(cudaMemsetAsync(last.data(), 1, 1000, stream));
     last.release_after(stream);
@@ -222,11 +222,30 @@ TEST_CASE("an upstream's device memory goes back on its own device", "[upstream]
     last = std::move(first);
     last.release_after(stream);
     REQUIRE_CUDA(cudaStreamSynchronize(stream));
-    CHECK(memory.in_use == 2048);
+    CHECK(memory.in_use == 2048 + 256);
   }
   CHECK(memory.allocations == 1);
   CHECK(memory.deallocations == 1);
   CHECK(memory.wrong == 0);
+}
+
+TEST_CASE("slots are aligned to more than an upstream has to give", "[upstream]") {
+  const TestStream stream;
+  for (const std::size_t shift : {0u, 256u}) {
+    Memory memory(Memory::Kind::device);
+    memory.shift = shift;
+    PmrResource resource(memory);
+    {
+      DeviceArena arena(2, 512, &resource);
+      const DeviceSlot first = arena.acquire(stream), second = arena.acquire(stream);
+      for (const DeviceSlot* slot : {&first, &second}) {
+        CHECK(reinterpret_cast<std::uintptr_t>(slot->data()) % 512 == 0);
+        REQUIRE_CUDA(cudaMemsetAsync(slot->data(), 1, 512, stream));
+      }
+    }
+    CHECK(memory.deallocations == 1);
+    CHECK(memory.wrong == 0);
+  }
 }
 
 TEST_CASE("an upstream gets its memory back when no work uses it", "[upstream]") {
@@ -252,7 +271,7 @@ TEST_CASE("an upstream gets its memory back when no work uses it", "[upstream]")
   }  // Waits.
   CHECK(cudaStreamQuery(stream) == cudaSuccess);
   opener.join();
-  CHECK(held == 2 * 4096);
+  CHECK(held == 2 * 4096 + 256);
   CHECK(host.in_use + device.in_use == 0);
 }
 
@@ -360,7 +379,7 @@ TEST_CASE("an upstream that gives other memory than was asked for is found out",
   CHECK_THAT(arena_from(from_new), Mentions("not page-locked"));
   host.shift = device.shift = 16;
   CHECK_THAT(pinned_from(from_host), Mentions("not aligned to 256 bytes"));
-  CHECK_THAT(arena_from(from_device), Mentions("not aligned to 512 bytes"));
+  CHECK_THAT(arena_from(from_device), Mentions("not aligned to 256 bytes"));
   host.shift = 0;
   host.gives_null = true;
   CHECK_THAT(pinned_from(from_host), Mentions("a null pointer"));
@@ -382,7 +401,7 @@ TEST_CASE("an upstream of another device is found out", "[upstream]") {
     void deallocate(void* memory, std::size_t, std::size_t) { REQUIRE_CUDA(cudaFree(memory)); }
   };
   CHECK_THAT(thrown<MemoryError>([] { DeviceArena(1, 512, Elsewhere()); }),
-             Mentions("512 bytes of memory of device 0 were asked for, and it gave memory of "
+             Mentions("768 bytes of memory of device 0 were asked for, and it gave memory of "
                       "device 1"));
 }
 

@@ -6,8 +6,8 @@
 //
 //   penstock::PinnedPool pool{{.max_bytes = 1 << 30}};
 //   penstock::PinnedPoolResource pinned(pool, stream);
-//   std::pmr::vector<float> weights(n, &pinned);                 // page-locked
-//   cudaMemcpyAsync(device, weights.data(), bytes, cudaMemcpyHostToDevice, stream);
+//   std::pmr::vector<float> weights(1000, 0.5f, &pinned);  // page-locked
+//   cudaMemcpyAsync(device, weights.data(), 4000, cudaMemcpyHostToDevice, stream);
 //   // The vector may go now: its memory is reused after the copy.
 //
 // CCCL has cuda::mr since 3.1. Before, it is an experiment there, which each source has to be
@@ -56,8 +56,8 @@ template <StreamHandle Stream>
 }  // namespace detail
 
 /// Page-locked memory of a PinnedPool, for the host and the device. An allocation is one block of
-/// the pool, of any size and alignment, and takes 256 bytes more of the pool's cap (more for an
-/// alignment over 256). Small ones (the nodes of a list or a map) belong behind
+/// the pool, of any size and alignment; beside its bytes it takes as many of the pool's cap as it
+/// is aligned to, and at least 256. Small ones (the nodes of a list or a map) belong behind
 /// std::pmr::unsynchronized_pool_resource or monotonic_buffer_resource. Two resources are equal if
 /// they are of the same pool.
 ///

@@ -2,12 +2,12 @@
 #pragma once
 
 // Upstream: memory of yours in place of cudaHostAlloc and cudaMalloc. A pool, an arena or a
-// prefetcher takes its blocks from it: a memory pool that the program has anyway, or a resource
-// that counts, limits or places.
+// prefetcher takes its blocks from it: from a pool that the program has anyway, such as an
+// rmm::mr::pool_memory_resource, or from a resource that counts, limits or places.
 //
-//   rmm::mr::pool_memory_resource device_pool(rmm::mr::cuda_memory_resource(), 1u << 30);
-//   penstock::Prefetcher<Images> prefetcher(layout, sampler, source,
-//                                           {.device_memory = &device_pool});
+//   penstock::PinnedPool shared{{.max_bytes = 1 << 30}};  // for several pipelines
+//   penstock::PinnedPoolResource memory(shared);
+//   penstock::Prefetcher<Images> prefetcher{layout, sampler, source, {.host_memory = &memory}};
 
 #include <concepts>
 #include <cstddef>

@@ -49,7 +49,7 @@ class HostAllocation {
  private:
   struct Free {
     void operator()(std::byte* block) const noexcept {
-      if (upstream != nullptr) return return_to(*upstream, block, bytes, MemoryKind::page_locked);
+      if (upstream != nullptr) return return_to(*upstream, block, bytes);
       const CaptureModeGuard guard;
       if (!on_node) {
         cudaFreeHost(block);

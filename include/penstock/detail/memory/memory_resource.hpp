@@ -73,14 +73,13 @@ class ArenaAllocations {
 }  // namespace detail
 
 PENSTOCK_INLINE void* PinnedPoolResource::do_allocate(std::size_t bytes, std::size_t alignment) {
-  // A block is aligned to 256 bytes.
-  const std::size_t more =
-      detail::block_prefix + (alignment > detail::block_prefix ? alignment : 0);
+  // A block is aligned to 256 bytes: what is behind the prefix is, too.
+  const std::size_t more = std::max(alignment, detail::block_prefix);
   constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();
-  PinnedBlock block = pool_->acquire(bytes > kMost - more ? kMost : bytes + more);
+  PinnedBlock block = pool_->acquire(std::min(bytes, kMost - more) + more);
   void* memory = block.data() + detail::block_prefix;
   std::size_t room = block.size() - detail::block_prefix;
-  memory = std::align(std::max(alignment, detail::block_prefix), bytes, memory, room);
+  memory = std::align(more, bytes, memory, room);
   std::construct_at(
       reinterpret_cast<PinnedBlock*>(static_cast<std::byte*>(memory) - detail::block_prefix),
       std::move(block));

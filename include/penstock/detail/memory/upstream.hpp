@@ -17,10 +17,8 @@ namespace penstock::detail {
 
 enum class MemoryKind { page_locked, device };
 
-/// What every block of that kind is aligned to.
-constexpr std::size_t alignment_of(MemoryKind kind) {
-  return kind == MemoryKind::device ? 512 : 256;
-}
+/// What is asked for. Resources of CUDA's memory refuse more, as RMM's do.
+inline constexpr std::size_t upstream_alignment = 256;
 
 /// Names the block that was asked for, in messages. Device memory is that of the current device.
 inline std::string asked_for(MemoryKind kind, std::size_t bytes) {
@@ -45,8 +43,8 @@ inline const char* to_string(cudaMemoryType type) {
 /// What is wrong with a block; empty: nothing.
 inline std::string why_unfit(MemoryKind kind, const void* memory) {
   if (memory == nullptr) return "it gave a null pointer";
-  if (reinterpret_cast<std::uintptr_t>(memory) % alignment_of(kind) != 0)
-    return "what it gave is not aligned to " + std::to_string(alignment_of(kind)) + " bytes";
+  if (reinterpret_cast<std::uintptr_t>(memory) % upstream_alignment != 0)
+    return "what it gave is not aligned to " + std::to_string(upstream_alignment) + " bytes";
   cudaPointerAttributes is{};
   check(cudaPointerGetAttributes(&is, memory), "cudaPointerGetAttributes");
   const bool managed = is.type == cudaMemoryTypeManaged;
@@ -59,11 +57,10 @@ inline std::string why_unfit(MemoryKind kind, const void* memory) {
   return "";
 }
 
-inline void return_to(AnyUpstream& upstream, void* memory, std::size_t bytes,
-                      MemoryKind kind) noexcept {
+inline void return_to(AnyUpstream& upstream, void* memory, std::size_t bytes) noexcept {
   const CaptureModeGuard guard;
   try {
-    upstream.deallocate(memory, bytes, alignment_of(kind));
+    upstream.deallocate(memory, bytes, upstream_alignment);
   } catch (...) {  // Errors have nowhere to go.
   }
 }
@@ -73,7 +70,7 @@ inline std::byte* take_from(AnyUpstream& upstream, std::size_t bytes, MemoryKind
   const CaptureModeGuard guard;
   void* memory = nullptr;
   try {
-    memory = upstream.allocate(bytes, alignment_of(kind));
+    memory = upstream.allocate(bytes, upstream_alignment);
   } catch (const std::exception& error) {
     throw MemoryError(asked_for(kind, bytes) + " were refused: " + error.what(), bytes);
   } catch (...) {
@@ -84,11 +81,11 @@ inline std::byte* take_from(AnyUpstream& upstream, std::size_t bytes, MemoryKind
   try {
     why = why_unfit(kind, memory);
   } catch (...) {
-    return_to(upstream, memory, bytes, kind);
+    return_to(upstream, memory, bytes);
     throw;
   }
   if (why.empty()) return static_cast<std::byte*>(memory);
-  if (memory != nullptr) return_to(upstream, memory, bytes, kind);
+  if (memory != nullptr) return_to(upstream, memory, bytes);
   throw MemoryError(asked_for(kind, bytes) + " were asked for, and " + why, bytes);
 }
 
