@@ -89,7 +89,8 @@ class Memory {
   std::size_t fails_at = 0, shift = 0;
   bool gives_null = false, throws_at_end = false;
   std::chrono::milliseconds delay{0};
-  std::size_t allocations = 0, deallocations = 0, in_use = 0;
+  std::size_t allocations = 0, deallocations = 0;
+  std::atomic<std::size_t> in_use{0};
   std::size_t wrong = 0;  // deallocations of nothing, or with another size, or on another device
 
  private:
@@ -310,7 +311,7 @@ TEST_CASE("a prefetcher over upstreams: the same batches, and no call of them on
     const std::size_t allocations = host.allocations;
     CHECK(allocations == 4);  // host_depth
     CHECK(device.allocations == 1);
-    CHECK(prefetcher.stats().host_bytes == host.in_use);
+    CHECK(prefetcher.stats().host_bytes == host.in_use.load());
     CHECK(count_batches(prefetcher, 100) == 100);
     CHECK(host.allocations == allocations);
     CHECK(device.allocations == 1);
