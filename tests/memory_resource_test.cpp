@@ -285,7 +285,7 @@ TEST_CASE("an arena's slots as buffers in stream order", "[memory_resource]") {
   DeviceArena arena(1, 1000);
   DeviceArenaResource resource(arena);
   const DeviceRef ref(resource);
-  void* const first = take(ref, 1000, stream);
+  void* const first = take(ref, 1000, other);
   CHECK(type_of(first) == cudaMemoryTypeDevice);
   gate.hold(stream);
   REQUIRE_CUDA(cudaMemsetAsync(first, 1, 1000, stream));

@@ -388,6 +388,20 @@ TEST_CASE("an upstream that gives other memory than was asked for is found out",
   CHECK(host.wrong + device.wrong + pageable.wrong == 0);
 }
 
+TEST_CASE("managed memory is fit for an arena", "[upstream]") {
+  struct Managed {
+    void* allocate(std::size_t bytes, std::size_t) {
+      void* memory = nullptr;
+      REQUIRE_CUDA(cudaMallocManaged(&memory, bytes));
+      return memory;
+    }
+    void deallocate(void* memory, std::size_t, std::size_t) { REQUIRE_CUDA(cudaFree(memory)); }
+  };
+  const TestStream stream;
+  DeviceArena arena(1, 512, Managed());
+  CHECK(arena.acquire(stream));
+}
+
 TEST_CASE("an upstream of another device is found out", "[upstream]") {
   int devices = 0;
   REQUIRE_CUDA(cudaGetDeviceCount(&devices));

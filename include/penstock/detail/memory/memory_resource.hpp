@@ -12,7 +12,6 @@
 #include <penstock/detail/memory/pinned_pool.hpp>
 #include <penstock/error.hpp>
 #include <penstock/memory_resource.hpp>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -153,7 +152,7 @@ PENSTOCK_INLINE void* DeviceArenaResource::take(std::size_t bytes, std::size_t a
 PENSTOCK_INLINE void DeviceArenaResource::put_back(void* memory, cudaStream_t stream) noexcept {
   DeviceSlot slot = allocations_->take_slot(memory);
   try {
-    slot.release_after(std::span(&stream, 1), stream);
+    slot.release_after(stream);
   } catch (...) {  // Its destructor parks the slot, or it is lost: the arena says so.
   }
 }
