@@ -383,7 +383,10 @@ TEST_CASE("an upstream that gives other memory than was asked for is found out",
   CHECK_THAT(arena_from(from_device), Mentions("not aligned to 256 bytes"));
   host.shift = 0;
   host.gives_null = true;
-  CHECK_THAT(pinned_from(from_host), Mentions("a null pointer"));
+  CHECK_THAT(thrown<MemoryError>([&] {
+               PinnedPool({.max_bytes = 4096, .upstream = SyncResource(host)}).acquire(300);
+             }),
+             Mentions("a null pointer"));
   CHECK(host.in_use + device.in_use + pageable.in_use == 0);
   CHECK(host.wrong + device.wrong + pageable.wrong == 0);
 }
