@@ -79,10 +79,12 @@ class PinnedPoolResource final : public std::pmr::memory_resource {
 
   using std::pmr::memory_resource::allocate;
   using std::pmr::memory_resource::deallocate;
+  /// A block of the pool, which the host and every stream may use at once.
   [[nodiscard]] void* allocate_sync(std::size_t bytes,
                                     std::size_t alignment = alignof(std::max_align_t)) {
     return allocate(bytes, alignment);
   }
+  /// What the constructor says of deallocation without a stream.
   void deallocate_sync(void* memory, std::size_t bytes,
                        std::size_t alignment = alignof(std::max_align_t)) noexcept {
     deallocate(memory, bytes, alignment);
@@ -102,10 +104,12 @@ class PinnedPoolResource final : public std::pmr::memory_resource {
                                          std::size_t /*alignment*/ = 0) noexcept {
     deallocate_after(memory, detail::named_handle(stream));
   }
+  /// allocate(stream, ...), by its name before CCCL 3.1.
   template <detail::StreamHandle Stream>
   [[nodiscard]] void* allocate_async(std::size_t bytes, std::size_t alignment, Stream stream) {
     return allocate(stream, bytes, alignment);
   }
+  /// deallocate(stream, ...), by its name before CCCL 3.1.
   template <detail::StreamHandle Stream>
   [[gnu::always_inline]] void deallocate_async(void* memory, std::size_t bytes,
                                                std::size_t alignment, Stream stream) noexcept {
@@ -154,11 +158,13 @@ class DeviceArenaResource {
                                          std::size_t /*alignment*/ = 0) noexcept {
     put_back(memory, detail::named_handle(stream));
   }
+  /// allocate(stream, ...), by its name before CCCL 3.1.
   template <detail::StreamHandle Stream>
   [[nodiscard, gnu::always_inline]] void* allocate_async(std::size_t bytes, std::size_t alignment,
                                                          Stream stream) {
     return allocate(stream, bytes, alignment);
   }
+  /// deallocate(stream, ...), by its name before CCCL 3.1.
   template <detail::StreamHandle Stream>
   [[gnu::always_inline]] void deallocate_async(void* memory, std::size_t bytes,
                                                std::size_t alignment, Stream stream) noexcept {
@@ -172,14 +178,17 @@ class DeviceArenaResource {
                                     std::size_t alignment = alignof(std::max_align_t));
   /// No device work may use the memory any more.
   void deallocate_sync(void* memory, std::size_t /*bytes*/, std::size_t /*alignment*/ = 0) noexcept;
+  /// allocate_sync, by its name before CCCL 3.1.
   [[nodiscard]] void* allocate(std::size_t bytes,
                                std::size_t alignment = alignof(std::max_align_t)) {
     return allocate_sync(bytes, alignment);
   }
+  /// deallocate_sync, by its name before CCCL 3.1.
   void deallocate(void* memory, std::size_t bytes, std::size_t alignment = 0) noexcept {
     deallocate_sync(memory, bytes, alignment);
   }
 
+  /// Whether one is a copy of the other.
   bool operator==(const DeviceArenaResource&) const noexcept = default;
 
  private:
