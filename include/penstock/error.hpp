@@ -84,7 +84,7 @@ class MemoryError : public std::runtime_error, public std::nested_exception {
  public:
   /// Nests the exception that is being handled, if there is one.
   MemoryError(const std::string& why, std::size_t asked);
-  /// Bytes.
+  /// Bytes that were asked for.
   std::size_t asked() const noexcept { return asked_; }
 
  private:
