@@ -85,6 +85,11 @@ cudaError_t cudaFreeHost(void* memory) {
   std::free(memory);
   return call("cudaFreeHost");
 }
+/// Of an upstream's memory, which no scenario has.
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void*) {
+  *attributes = {};
+  return call("cudaPointerGetAttributes");
+}
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
                             cudaStream_t) {
   const cudaError_t status = call("cudaMemcpyAsync");
