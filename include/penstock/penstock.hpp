@@ -3,6 +3,8 @@
 
 // All of penstock. Read from the top down: each header includes only those below it.
 
+#include <penstock/dlpack.hpp>  // a lease as tensors of PyTorch and others, and theirs as ours
+
 #include <penstock/prefetcher.hpp>  // the whole way of a batch, to a lease on the device
 
 #include <penstock/batch_producer.hpp>   // workers that fill batches ahead

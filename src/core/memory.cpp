@@ -4,6 +4,7 @@
 
 #include <penstock/detail/error.hpp>
 #include <penstock/detail/memory/device_arena.hpp>
+#include <penstock/detail/memory/dlpack.hpp>
 #include <penstock/detail/memory/layout.hpp>
 #include <penstock/detail/memory/memory_resource.hpp>
 #include <penstock/detail/memory/pinned_pool.hpp>

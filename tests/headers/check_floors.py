@@ -15,6 +15,7 @@ FLOORS = [  # from the ground up
     ["pinned_pool", "device_arena", "device_transform", "source", "step_graph", "launch"],
     ["batch_producer", "readback", "memory_resource"],
     ["prefetcher"],
+    ["dlpack"],
     ["penstock"],
 ]
 FLOOR = {f"{name}.hpp": number for number, names in enumerate(FLOORS, 1) for name in names}

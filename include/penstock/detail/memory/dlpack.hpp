@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/dlpack.hpp>
+
+#include <array>
+#include <stdexcept>
+#include <string>
+
+namespace penstock::dlpack::detail {
+
+PENSTOCK_INLINE Device device_of(const void* memory) {
+  cudaPointerAttributes attributes{};
+  penstock::detail::check(cudaPointerGetAttributes(&attributes, memory),
+                          "cudaPointerGetAttributes");
+  if (attributes.type == cudaMemoryTypeDevice) return {DeviceType::cuda, attributes.device};
+  if (attributes.type == cudaMemoryTypeManaged)
+    return {DeviceType::cuda_managed, attributes.device};
+  throw std::invalid_argument(
+      "dlpack: the memory of the field is no CUDA device's: a lease owns the memory of its fields, "
+      "not what a plain value (Layout::value) points to; or name the device at the construction of "
+      "the SharedLease");
+}
+
+/// As NumPy calls it: int32, bfloat16; with lanes, float16x4.
+PENSTOCK_INLINE std::string text(DataType type) {
+  constexpr std::array names{"int", "uint", "float", "handle", "bfloat", "complex", "bool"};
+  std::string name = type.code < names.size() ? names[type.code]
+                                              : "type code " + std::to_string(type.code) + " of ";
+  if (type != data_type<bool>) name += std::to_string(type.bits);
+  return type.lanes == 1 ? name : name + "x" + std::to_string(type.lanes);
+}
+
+PENSTOCK_INLINE std::string text(DeviceType type) {
+  switch (type) {
+    case DeviceType::cpu:
+      return "the CPU";
+    case DeviceType::cuda:
+      return "a CUDA device";
+    case DeviceType::cuda_host:
+      return "page-locked memory of the host";
+    case DeviceType::cuda_managed:
+      return "managed memory of CUDA";
+  }
+  return "device type " + std::to_string(static_cast<std::int32_t>(type));
+}
+
+[[noreturn]] PENSTOCK_INLINE void reject_import(const std::string& why) {
+  throw std::invalid_argument("dlpack: cannot import the tensor: " + why);
+}
+
+/// Throws unless the tensor's elements lie one behind the other. Returns their number.
+PENSTOCK_INLINE std::int64_t require_row_major(const TensorView& tensor) {
+  std::int64_t elements = 1;
+  for (std::int32_t i = 0; i < tensor.ndim; ++i) {
+    if (tensor.shape[i] < 0)
+      reject_import("extent " + std::to_string(i) + " is " + std::to_string(tensor.shape[i]));
+    elements *= tensor.shape[i];
+  }
+  if (elements == 0 || tensor.strides == nullptr) return elements;
+  std::int64_t stride = 1;
+  for (std::int32_t i = tensor.ndim - 1; i >= 0; --i) {
+    if (tensor.shape[i] != 1 && tensor.strides[i] != stride)
+      reject_import("stride " + std::to_string(i) + " is " + std::to_string(tensor.strides[i]) +
+                    ", " + std::to_string(stride) +
+                    " in a row-major tensor: make it contiguous (PyTorch: contiguous())");
+    stride *= tensor.shape[i];
+  }
+  return elements;
+}
+
+PENSTOCK_INLINE void* require_importable(const ManagedTensor& tensor, DataType type,
+                                         std::size_t alignment, std::int32_t rank, bool writable,
+                                         DeviceType where) {
+  if (tensor.version.major_version != abi_version.major_version)  // The rest may be anything.
+    reject_import("it is of DLPack " + std::to_string(tensor.version.major_version) + "." +
+                  std::to_string(tensor.version.minor_version) + ", not 1.x");
+  const TensorView& view = tensor.dl_tensor;
+  if (view.dtype != type)
+    reject_import("its elements are " + text(view.dtype) + ", expected " + text(type));
+  if (view.ndim != rank)
+    reject_import("its rank is " + std::to_string(view.ndim) + ", expected " +
+                  std::to_string(rank));
+  if (view.device.device_type != where)
+    reject_import("it is on " + text(view.device.device_type) + ", expected on " + text(where));
+  if (writable && (tensor.flags & read_only) != 0)
+    reject_import("it is read-only: import it as a tensor of const elements");
+  const std::int64_t elements = require_row_major(view);
+  std::byte* const first = static_cast<std::byte*>(view.data) + view.byte_offset;
+  if (elements == 0) return first;
+  if (view.data == nullptr) reject_import("it has elements, and no memory");
+  if (reinterpret_cast<std::uintptr_t>(first) % alignment != 0)
+    reject_import("its memory is not aligned to " + std::to_string(alignment) + " bytes");
+  return first;
+}
+
+}  // namespace penstock::dlpack::detail
