@@ -24,6 +24,7 @@ set(penstock_shares_plain
     "4 ^examples\\.(resnet|ranks)\\."
     "5 ^package\\."
     "5 ^scripts\\.docs$"
+    "5 ^examples\\.(pytorch|libtorch)"
     "5 ^headers\\..*\\+\\+$"
     "5 ^penstock_(trace_page|soak|resume_test|verdict_grid|shared_test)$"
     "5 ^penstock_(load|device_soak_emulated|slow_disk)\\."

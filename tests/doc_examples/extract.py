@@ -20,7 +20,7 @@ import pathlib
 import re
 import sys
 
-LANGUAGES = {"cmake", "cpp", "sh", "text", "json", "promql"}
+LANGUAGES = {"cmake", "cpp", "sh", "text", "json", "promql", "python"}
 
 
 class Example:

@@ -2,19 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The programs that a page shows, below the line <!-- program -->, are what is compiled and tested, to the letter.
 
-check_program_text.py PAGE.md PROGRAM, which may be a folder of programs
+check_program_text.py PAGE.md PROGRAM..., each of which may be a folder of programs
 """
 
 import pathlib
 import re
 import sys
 
-page, program = pathlib.Path(sys.argv[1]).read_text(), pathlib.Path(sys.argv[2])
-programs = [path.read_text() for path in (sorted(program.iterdir()) if program.is_dir() else [program])]
-blocks = re.findall(r"^<!-- program -->\n```cpp\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+page, *programs = (pathlib.Path(argument) for argument in sys.argv[1:])
+files = [file for path in programs for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
+texts = [file.read_text() for file in files]
+blocks = re.findall(r"^<!-- program -->\n```(?:cpp|python)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+where = ", ".join(sys.argv[2:])
 if not blocks:
-    sys.exit(f"{sys.argv[1]} shows no program")
+    sys.exit(f"{page} shows no program")
 for block in blocks:
-    if not any(block in text for text in programs):
-        sys.exit(f"{sys.argv[1]} shows a program that is not in {sys.argv[2]}:\n{block}")
-print(f"{len(blocks)} program(s) found in {sys.argv[2]}")
+    if not any(block in text for text in texts):
+        sys.exit(f"{page} shows a program that is not in {where}:\n{block}")
+print(f"{len(blocks)} program(s) found in {where}")
