@@ -93,7 +93,7 @@ nb::object export_field(const Field& field, const nb::object& stream, const nb::
   };
   PyObject* const capsule = PyCapsule_New(tensor.get(), kCapsule, destroy);
   if (capsule == nullptr) throw nb::python_error();
-  tensor.release();
+  static_cast<void>(tensor.release());  // The capsule's.
   return nb::steal(capsule);
 }
 
@@ -114,8 +114,10 @@ nb::tuple next(loader::ImageLoader& images) {
 
 }  // namespace
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): of the macro
 NB_MODULE(penstock_loader, module) {
-  nb::exception<penstock::SourceError>(module, "SourceError", PyExc_RuntimeError);
+  [[maybe_unused]] const nb::exception<penstock::SourceError> source_error(module, "SourceError",
+                                                                           PyExc_RuntimeError);
   module.attr("ON_CPU") = loader::on_cpu;
 
   nb::class_<Field>(module, "Field",
@@ -155,7 +157,7 @@ NB_MODULE(penstock_loader, module) {
       .def_prop_ro("classes", &loader::ImageLoader::classes)
       .def("close", &loader::ImageLoader::close, nb::call_guard<nb::gil_scoped_release>())
       .def("__enter__", [](nb::handle self) { return self; })
-      .def("__exit__", [](loader::ImageLoader& self, nb::args) {
+      .def("__exit__", [](loader::ImageLoader& self, const nb::args&) {
         const nb::gil_scoped_release others_run;
         self.close();
       });
