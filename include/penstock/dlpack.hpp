@@ -253,7 +253,7 @@ class SharedLease {
   /// Adds `stream` to the consumers, as Lease::also_used_on does: work queued on it from now on
   /// sees the batch complete, and the slot is not overwritten before the work that it holds at the
   /// end of the lease is done. Does not block. Throws what also_used_on throws.
-  [[gnu::always_inline]] void use_on(cudaStream_t stream) const {
+  [[gnu::always_inline]] void use_on(StreamRef stream) const {
     add_consumer(penstock::detail::named(stream));
   }
 
@@ -263,7 +263,7 @@ class SharedLease {
   /// constructor was told a device.
   template <class T, class Extents>
   [[gnu::always_inline]] OwnedTensor tensor(cuda::std::mdspan<T, Extents> Batch::*member,
-                                            cudaStream_t stream) const {
+                                            StreamRef stream) const {
     use_on(stream);
     return tensor(member);
   }
@@ -277,7 +277,7 @@ class SharedLease {
   /// (total()), and where each row begins, of shape (size() + 1) and type int64. In a batch that
   /// was made on the device, total() is what set_total() was told, by default the capacity.
   template <class T>
-  [[gnu::always_inline]] OwnedTensor values(Ragged<T> Batch::*member, cudaStream_t stream) const {
+  [[gnu::always_inline]] OwnedTensor values(Ragged<T> Batch::*member, StreamRef stream) const {
     use_on(stream);
     return values(member);
   }
@@ -289,7 +289,7 @@ class SharedLease {
   }
   /// Where each row begins; see values().
   template <class T>
-  [[gnu::always_inline]] OwnedTensor offsets(Ragged<T> Batch::*member, cudaStream_t stream) const {
+  [[gnu::always_inline]] OwnedTensor offsets(Ragged<T> Batch::*member, StreamRef stream) const {
     use_on(stream);
     return offsets(member);
   }

@@ -39,20 +39,6 @@ namespace detail {
 
 class ArenaAllocations;
 
-/// A handle, or what stands for one: cuda::stream_ref, penstock::Stream.
-template <class Stream>
-concept StreamHandle = std::same_as<Stream, cudaStream_t> || requires(const Stream& stream) {
-  { stream.get() } -> std::same_as<cudaStream_t>;
-};
-
-template <StreamHandle Stream>
-[[gnu::always_inline]] inline cudaStream_t named_handle(const Stream& stream) noexcept {
-  if constexpr (std::same_as<Stream, cudaStream_t>)
-    return named(stream);
-  else
-    return named(stream.get());
-}
-
 }  // namespace detail
 
 /// Page-locked memory of a PinnedPool, for the host and the device. An allocation is one block of
@@ -72,7 +58,7 @@ class PinnedPoolResource final : public std::pmr::memory_resource {
   explicit PinnedPoolResource(PinnedPool& pool) noexcept : pool_(&pool) {}
   /// Deallocation without a stream is PinnedBlock::release_after: the memory is reused after the
   /// work that `stream` holds then. `stream` has to outlive the containers. Throws CudaError.
-  [[gnu::always_inline]] PinnedPoolResource(PinnedPool& pool, cudaStream_t stream)
+  [[gnu::always_inline]] PinnedPoolResource(PinnedPool& pool, StreamRef stream)
       : pool_(&pool), stream_(detail::resolve(detail::named(stream), -1)) {}
 
   // ---- Without a stream: std::pmr, cuda::mr
@@ -93,26 +79,22 @@ class PinnedPoolResource final : public std::pmr::memory_resource {
   // ---- In the order of a stream: cuda::mr, in CCCL's words since 3.1, and those before
 
   /// The host may use the memory at once, too.
-  template <detail::StreamHandle Stream>
-  [[nodiscard]] void* allocate(Stream /*stream*/, std::size_t bytes,
+  [[nodiscard]] void* allocate(StreamRef /*stream*/, std::size_t bytes,
                                std::size_t alignment = alignof(std::max_align_t)) {
     return allocate(bytes, alignment);
   }
   /// The memory is reused after the work that `stream` holds now.
-  template <detail::StreamHandle Stream>
-  [[gnu::always_inline]] void deallocate(Stream stream, void* memory, std::size_t /*bytes*/,
+  [[gnu::always_inline]] void deallocate(StreamRef stream, void* memory, std::size_t /*bytes*/,
                                          std::size_t /*alignment*/ = 0) noexcept {
-    deallocate_after(memory, detail::named_handle(stream));
+    deallocate_after(memory, detail::named(stream));
   }
   /// allocate(stream, ...), by its name before CCCL 3.1.
-  template <detail::StreamHandle Stream>
-  [[nodiscard]] void* allocate_async(std::size_t bytes, std::size_t alignment, Stream stream) {
+  [[nodiscard]] void* allocate_async(std::size_t bytes, std::size_t alignment, StreamRef stream) {
     return allocate(stream, bytes, alignment);
   }
   /// deallocate(stream, ...), by its name before CCCL 3.1.
-  template <detail::StreamHandle Stream>
   [[gnu::always_inline]] void deallocate_async(void* memory, std::size_t bytes,
-                                               std::size_t alignment, Stream stream) noexcept {
+                                               std::size_t alignment, StreamRef stream) noexcept {
     deallocate(stream, memory, bytes, alignment);
   }
 
@@ -146,28 +128,24 @@ class DeviceArenaResource {
   // ---- In the order of a stream: cuda::mr, in CCCL's words since 3.1, and those before
 
   /// DeviceArena::try_acquire(stream): `stream` waits for the slot's last readers.
-  template <detail::StreamHandle Stream>
   [[nodiscard, gnu::always_inline]] void* allocate(
-      Stream stream, std::size_t bytes, std::size_t alignment = alignof(std::max_align_t)) {
-    return take(bytes, alignment, detail::named_handle(stream));
+      StreamRef stream, std::size_t bytes, std::size_t alignment = alignof(std::max_align_t)) {
+    return take(bytes, alignment, detail::named(stream));
   }
   /// DeviceSlot::release_after(stream). Throws nothing: where that fails, the slot is lost, or
   /// parked until the end of a capture.
-  template <detail::StreamHandle Stream>
-  [[gnu::always_inline]] void deallocate(Stream stream, void* memory, std::size_t /*bytes*/,
+  [[gnu::always_inline]] void deallocate(StreamRef stream, void* memory, std::size_t /*bytes*/,
                                          std::size_t /*alignment*/ = 0) noexcept {
-    put_back(memory, detail::named_handle(stream));
+    put_back(memory, detail::named(stream));
   }
   /// allocate(stream, ...), by its name before CCCL 3.1.
-  template <detail::StreamHandle Stream>
   [[nodiscard, gnu::always_inline]] void* allocate_async(std::size_t bytes, std::size_t alignment,
-                                                         Stream stream) {
+                                                         StreamRef stream) {
     return allocate(stream, bytes, alignment);
   }
   /// deallocate(stream, ...), by its name before CCCL 3.1.
-  template <detail::StreamHandle Stream>
   [[gnu::always_inline]] void deallocate_async(void* memory, std::size_t bytes,
-                                               std::size_t alignment, Stream stream) noexcept {
+                                               std::size_t alignment, StreamRef stream) noexcept {
     deallocate(stream, memory, bytes, alignment);
   }
 
