@@ -139,14 +139,22 @@ static_assert(sizeof(ManagedTensor) == 80 && offsetof(ManagedTensor, manager_ctx
 namespace detail {
 
 template <class T>
+constexpr std::uint8_t bits_of() {
+  return static_cast<std::uint8_t>(8 * sizeof(T));
+}
+
+template <class T>
 constexpr DataType type_of() {
-  constexpr auto bits = static_cast<std::uint8_t>(8 * sizeof(T));
   if constexpr (std::same_as<T, bool>)
-    return {6, bits, 1};
+    return {6, bits_of<T>(), 1};
   else if constexpr (std::integral<T>)
-    return {std::uint8_t{!std::is_signed_v<T>}, bits, 1};
+    return {std::uint8_t{!std::is_signed_v<T>}, bits_of<T>(), 1};
   else if constexpr (std::same_as<T, float> || std::same_as<T, double>)
-    return {2, bits, 1};
+    return {2, bits_of<T>(), 1};
+  else if constexpr (std::same_as<T, __half>)
+    return {2, 16, 1};
+  else if constexpr (std::same_as<T, __nv_bfloat16>)
+    return {4, 16, 1};
   else
     return {0, 0, 0};
 }
@@ -181,12 +189,6 @@ void* require_importable(const ManagedTensor& tensor, DataType type, std::size_t
 /// constexpr) for a type of yours that another library knows.
 template <class T>
 inline constexpr DataType data_type = detail::type_of<T>();
-/// Of <cuda_fp16.h>.
-template <>
-inline constexpr DataType data_type<__half>{2, 16, 1};
-/// Of <cuda_bf16.h>.
-template <>
-inline constexpr DataType data_type<__nv_bfloat16>{4, 16, 1};
 
 /// Owns a tensor: calls its deleter. release() gives it away.
 using OwnedTensor = std::unique_ptr<ManagedTensor, detail::CallDeleter>;
