@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """
-benchmark.py FOLDER [--module DIR] [--batch 256] [--size 224] [--workers N] [--steps 60] [--warmup 15] [--rounds 3]
+benchmark.py FOLDER [--module DIR] [--batch 256] [--size 224] [--workers N] [--steps 96] [--warmup 16] [--rounds 3]
              [--no-compile] [--json FILE] [--device cpu]
 
 penstock and PyTorch's DataLoader by turns, on the same JPEG files with as many workers: FOLDER has a directory for
@@ -115,8 +115,8 @@ def main():
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--size", type=int, default=224)
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--warmup", type=int, default=15)
+    parser.add_argument("--steps", type=int, default=96)
+    parser.add_argument("--warmup", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--json", type=pathlib.Path)
@@ -132,6 +132,8 @@ def main():
     where = torch.cuda.get_device_name() if option.device == "cuda" else "on the CPU: no figure for a GPU"
     print(f"PyTorch {torch.__version__}, torchvision {torchvision.__version__}, {where}; batches of {option.batch}, "
           f"{option.workers} workers", flush=True)  # fmt: skip
+    conditions = {"torch": torch.__version__, "torchvision": torchvision.__version__, "device": where,
+                  **{name: getattr(option, name) for name in ("batch", "size", "workers", "steps", "warmup", "compile")}}  # fmt: skip
     torch.backends.cudnn.benchmark = True
     classes = sum(path.is_dir() for path in option.folder.iterdir())
     steps = {"input": lambda images, labels: images.sum() + labels.sum(), "train": Training(option, classes)}
@@ -143,7 +145,7 @@ def main():
             results[name].append(measure(batches(option), steps[name.split()[0]], option))
             print(f"round {number + 1}: {name:20}{results[name][-1]:10.0f} images/s", flush=True)
             if option.json:
-                option.json.write_text(json.dumps(results, indent=1) + "\n")
+                option.json.write_text(json.dumps({**conditions, "images_per_second": results}, indent=1) + "\n")
     print(f"\n{table(results)}")
 
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// DLPack 1.x: the fields of a leased batch as tensors of other libraries (PyTorch, CuPy, JAX), and
-// their tensors as a penstock::Tensor. Nothing is copied.
+// DLPack 1.x: the fields of a leased batch as tensors of other libraries, such as PyTorch, and their
+// tensors as a penstock::Tensor. Nothing is copied.
 //
 //   penstock::dlpack::SharedLease<Images> shared(prefetcher.next(stream));
 //   penstock::dlpack::OwnedTensor pixels = shared.tensor(&Images::pixels, stream);

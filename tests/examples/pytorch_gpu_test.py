@@ -123,6 +123,23 @@ def slots_have_few_addresses_and_batches_may_be_kept(folder, batches):
     assert len(addresses) <= 3, addresses
 
 
+END = """
+import sys
+sys.path.insert(0, {module!r})
+import torch, penstock_loader
+batches = penstock_loader.ImageLoader({folder!r}, batch_size=16, size=64, epochs=100)
+kept = [torch.from_dlpack(field) for field in next(batches)]
+{end}
+"""
+
+
+def processes_end_with_tensors_alive(folder, _):
+    for end in ("", "batches.close()", "class C: pass\nc = C(); c.c, c.kept = c, (batches, kept)"):
+        text = END.format(module=MODULE, folder=str(folder), end=end)
+        done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0 and "Traceback" not in done.stderr, (end, done)
+
+
 def main():
     with tempfile.TemporaryDirectory() as scratch:
         data = pathlib.Path(scratch, "data")
@@ -130,7 +147,8 @@ def main():
                        check=True, capture_output=True)  # fmt: skip
         batches = reference(data / "train")
         for test in (the_protocol_is_kept, a_slot_waits_for_the_stream_that_reads_it,
-                     a_slot_waits_for_streams_named_later, slots_have_few_addresses_and_batches_may_be_kept):  # fmt: skip
+                     a_slot_waits_for_streams_named_later, slots_have_few_addresses_and_batches_may_be_kept,
+                     processes_end_with_tensors_alive):  # fmt: skip
             test(data / "train", batches)
             print(f"passed: {test.__name__.replace('_', ' ')}", flush=True)
     print(f"passed: PyTorch {torch.__version__} on {torch.cuda.get_device_name()}")
