@@ -215,7 +215,7 @@ def _comparisons(source):
             continue
         if source[i + 1] == ">" and not source.tokens[i + 1].space_before:
             continue  # a shift
-        if not source.function_of(i) or re.search(r"\bif constexpr \([^;{}]*$", source.text[:token.begin]):
+        if not source.function_of(i) or re.search(r"\b(if constexpr |static_assert)\([^;{}]*$", source.text[:token.begin]):
             continue  # decided by the compiler
         kind = "bound" if token.text in _BOUNDS else "equality" if token.text in _EQUALITIES else None
         if kind:
