@@ -327,6 +327,10 @@ TEST_CASE("a tensor that is not what was expected is refused, and given back", "
     foreign.tensor.dl_tensor.dtype = {2, 32, 4};
     message = "float32x4";
   }
+  SECTION("a type of later versions") {
+    foreign.tensor.dl_tensor.dtype = {7, 8, 1};
+    message = "of type code 7 and bits 8";
+  }
   SECTION("rank") {
     foreign.tensor.dl_tensor.ndim = 1;
     message = "its rank is 1, expected 2";
@@ -346,6 +350,10 @@ TEST_CASE("a tensor that is not what was expected is refused, and given back", "
   SECTION("transposed") {
     foreign.strides = {1, 2};
     message = "stride 1 is 2, 1 in a row-major tensor";
+  }
+  SECTION("rows with gaps") {
+    foreign.strides = {4, 1};
+    message = "stride 0 is 4, 3 in a row-major tensor";
   }
   SECTION("negative") {
     foreign.shape[1] = -3;

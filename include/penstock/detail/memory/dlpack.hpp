@@ -25,8 +25,9 @@ PENSTOCK_INLINE Device device_of(const void* memory) {
 /// As NumPy calls it: int32, bfloat16; with lanes, float16x4.
 PENSTOCK_INLINE std::string text(DataType type) {
   constexpr std::array names{"int", "uint", "float", "handle", "bfloat", "complex", "bool"};
-  std::string name = type.code < names.size() ? names[type.code]
-                                              : "type code " + std::to_string(type.code) + " of ";
+  std::string name = type.code < names.size()
+                         ? names[type.code]
+                         : "of type code " + std::to_string(type.code) + " and bits ";
   if (type != data_type<bool>) name += std::to_string(type.bits);
   return type.lanes == 1 ? name : name + "x" + std::to_string(type.lanes);
 }
