@@ -57,8 +57,8 @@ struct PrefetcherOptions {
   std::size_t max_host_bytes = 0;  ///< limit on pinned memory; 0: half of what this process may use
   unsigned host_flags = cudaHostAllocPortable;  ///< flags passed to cudaHostAlloc
   int numa_node = -1;                           ///< NUMA node of the pinned memory; -1: any
-  /// Where the memory comes from, instead of cudaHostAlloc and cudaMalloc. The pinned memory's gets
-  /// neither host_flags nor numa_node, so these have to be left as they are.
+  /// Where the memory comes from, instead of cudaHostAlloc and cudaMalloc. With host_memory,
+  /// host_flags and numa_node have to be left as they are.
   Upstream host_memory = {}, device_memory = {};
   /// Priority of the copy stream, and of the workers' streams of an on_device source. Lower is more
   /// urgent; CUDA clamps it to the device's range. The kernels of an urgent transform or source
