@@ -92,8 +92,8 @@ class Upstream {
       : resource_(made(std::move(resource))) {}
   /// A copy of `resource`, for those that stand for another: cuda::mr::resource_ref, any_resource.
   template <MemoryResource Resource>
-  requires std::move_constructible<Resource> Upstream(
-      Resource resource)  // NOLINT(google-explicit-constructor)
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  requires std::move_constructible<Resource> Upstream(Resource resource)
       : Upstream(std::make_shared<Resource>(std::move(resource))) {}
 
   /// Whether this is a resource, and not CUDA itself.
