@@ -45,8 +45,8 @@ TEST_CASE("weak: a thread that waits for a slot sleeps", "[device_arena]") {
 
 TEST_CASE("weak: a wait for a slot ends when it is asked to stop", "[device_arena]") {
   explore([] {
-    penstock::detail::DeviceArenaCore arena(
-        1, 64);  // DeviceArena::acquire itself takes no stop token.
+    // DeviceArena::acquire itself takes no stop token.
+    penstock::detail::DeviceArenaCore arena(1, 64, {});
     const auto writer = arena.resolve_writer(nullptr, "acquire");
     std::stop_source stop;
     expect(arena.acquire(writer, stop.get_token()).has_value(), "the slot");

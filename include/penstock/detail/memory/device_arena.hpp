@@ -25,7 +25,7 @@ namespace penstock::detail {
 /// Owns the memory until the arena and every slot are gone.
 class DeviceArenaCore {
  public:
-  DeviceArenaCore(std::size_t slots, std::size_t slot_bytes, const Upstream& upstream = {})
+  DeviceArenaCore(std::size_t slots, std::size_t slot_bytes, const Upstream& upstream)
       : device_(current_device()),
         slot_bytes_(slot_bytes),
         stride_(stride(slots, slot_bytes)),
