@@ -12,11 +12,11 @@
 add_library(penstock_warnings INTERFACE)
 add_library(penstock_all_warnings INTERFACE)
 target_link_libraries(penstock_all_warnings INTERFACE penstock_warnings)
+if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)  # It takes each source for a header.
+  target_compile_options(penstock_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+endif()
 if(PROJECT_IS_TOP_LEVEL AND (PENSTOCK_BUILD_TESTS OR PENSTOCK_BUILD_EXAMPLES OR PENSTOCK_BUILD_BENCHMARKS))
   set(gcc_warnings -Wall -Wextra -Wshadow -Wconversion -Wnon-virtual-dtor)
-  if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-    list(APPEND gcc_warnings -Wno-subobject-linkage)  # It takes each source for a header.
-  endif()
   list(JOIN gcc_warnings "," host_warnings)
   target_compile_options(
     penstock_warnings
