@@ -30,7 +30,7 @@ set(penstock_bring_Catch2 "`${penstock_setup} test` brings it (Debian: catch2)")
 set(penstock_bring_benchmark "`${penstock_setup} test` brings it (Debian: libbenchmark-dev)")
 set(penstock_bring_TBB "`${penstock_setup} test` brings it (Debian: libtbb-dev)")
 set(penstock_bring_CudnnFrontend
-    "Install cuDNN 9 beside the CUDA toolkit, or set Cudnn_ROOT; `${penstock_setup} test` then brings the \
+    "Install cuDNN 9 beside the CUDA toolkit, or set Cudnn_ROOT. `${penstock_setup} test` then brings the \
 headers of its front end")
 set(penstock_bring_Nccl "Install NCCL 2.28 or newer (NVIDIA's packages: libnccl-dev), or set Nccl_ROOT")
 set(penstock_bring_NvJpeg "It comes with a CUDA toolkit, or `${penstock_setup} test` brings it")
