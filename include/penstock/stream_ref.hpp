@@ -5,7 +5,7 @@
 // a cudaStream_t, 0, cuda::stream_ref, a penstock::Stream, and types of other libraries that
 // convert to cudaStream_t or have a get() that returns one.
 //
-//   cuda::stream_ref compute{stream};
+//   const penstock::Stream compute;
 //   auto batch = prefetcher.next(compute);
 //
 // Functions of yours that penstock calls get a cudaStream_t.
