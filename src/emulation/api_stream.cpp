@@ -98,7 +98,8 @@ cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* device) {
     const cudaError_t status = call.find(handle, &stream);
     if (status != cudaSuccess) return status;
     if (device == nullptr) return cudaErrorInvalidValue;
-    if (stream->capture != nullptr) return cudaErrorStreamCaptureUnsupported;  // seen on an H100
+    // Seen on an H100 and an H200.
+    if (stream->capture != nullptr) return call.runtime.captures.admit_wait(*stream);
     *device = stream->device.index;
     return cudaSuccess;
   });

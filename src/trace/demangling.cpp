@@ -182,7 +182,8 @@ bool is_bounded(const Scanner& scanner, std::size_t most) {
     if (!text || text->size() > most) return false;
     if (kept == scanner.references()) return true;
     const std::size_t factor = kMostAtOnce / std::max<std::size_t>(1, text->size());
-    kept = std::min(scanner.references(), kept + std::bit_width(factor) - 1);
+    kept =
+        std::min(scanner.references(), kept + static_cast<std::size_t>(std::bit_width(factor)) - 1);
   }
 }
 

@@ -21,18 +21,13 @@
 
 namespace penstock::detail {
 
-/// The device of a created stream. The runtime before CUDA 12.8 does not tell, nor any of a
-/// stream that is being captured: the answer is `assumed` then (-1: the current device), and where
-/// that is wrong, recording an event on the stream fails with CudaError.
+/// The device of a created stream, which is not being captured: the question would end the capture
+/// with an error. The runtime before CUDA 12.8 does not tell: the answer is `assumed` then, and
+/// where that is wrong, recording an event on the stream fails with CudaError.
 inline int created_stream_device(cudaStream_t stream, [[maybe_unused]] int assumed) {
 #if CUDART_VERSION >= 12080
   int device = 0;
-  const cudaError_t error = cudaStreamGetDevice(stream, &device);
-  if (error == cudaErrorStreamCaptureUnsupported) {  // What refuses the stream comes behind this.
-    cudaGetLastError();
-    return assumed;
-  }
-  check(error, "cudaStreamGetDevice");
+  check(cudaStreamGetDevice(stream, &device), "cudaStreamGetDevice");
   return device;
 #else
   static_cast<void>(stream);
@@ -107,13 +102,20 @@ struct ResolvedStream {
   }
 };
 
-/// What `stream`, which is not 0, means on this thread with its current device.
-inline ResolvedStream resolve(cudaStream_t stream, int assumed_device) {
+/// What `stream`, which is not 0, means on this thread with its current device. A created stream
+/// that CUDA cannot be asked about is taken for one of `assumed_device` (-1: the current one).
+inline ResolvedStream resolve(cudaStream_t stream, int assumed_device, bool captured) {
   ResolvedStream resolved{stream};
-  resolved.device =
-      resolved.is_default() ? current_device() : created_stream_device(stream, assumed_device);
+  if (!captured && !resolved.is_default())
+    resolved.device = created_stream_device(stream, assumed_device);
+  else
+    resolved.device =
+        assumed_device < 0 || resolved.is_default() ? current_device() : assumed_device;
   if (stream == cudaStreamPerThread) resolved.id = ResolvedStream::per_thread_id();
   return resolved;
+}
+inline ResolvedStream resolve(cudaStream_t stream, int assumed_device) {
+  return resolve(stream, assumed_device, is_captured(stream));
 }
 
 /// Throws std::invalid_argument, which names `call`, unless the stream is of `device`, as the
@@ -138,13 +140,13 @@ inline void require_device(const ResolvedStream& stream, int device, const char*
 /// A stream, of any device, that can be used now: throws std::logic_error, which names `call`, for
 /// one that is being captured.
 inline ResolvedStream resolve_usable(cudaStream_t stream, const char* call) {
-  if (is_captured(stream)) throw_captured(call);  // First: see created_stream_device.
-  return resolve(stream, -1);
+  if (is_captured(stream)) throw_captured(call);
+  return resolve(stream, -1, false);
 }
 /// The same for a stream that has to be of `device`.
 inline ResolvedStream resolve_usable(cudaStream_t stream, const char* call, int device) {
   if (is_captured(stream)) throw_captured(call);
-  const ResolvedStream resolved = resolve(stream, device);
+  const ResolvedStream resolved = resolve(stream, device, false);
   require_device(resolved, device, call);
   return resolved;
 }
