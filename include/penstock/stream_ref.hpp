@@ -34,11 +34,14 @@ class StreamRef {
  public:
   constexpr StreamRef() noexcept = default;  ///< stream 0
   // NOLINTBEGIN(google-explicit-constructor): each of them is a stream.
+  /// `stream` itself.
   constexpr StreamRef(cudaStream_t stream) noexcept : stream_(stream) {}
+  /// The stream that `stream` converts to, or that its get() returns.
   template <class T>
   requires detail::ConvertsToStream<T> || detail::HoldsStream<T>
   constexpr StreamRef(const T& stream) : stream_(handle_of(stream)) {}
 
+  /// The handle, to be passed to CUDA.
   constexpr operator cudaStream_t() const noexcept { return stream_; }
   // NOLINTEND(google-explicit-constructor)
 

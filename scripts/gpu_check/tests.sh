@@ -4,8 +4,13 @@
 # Steps of scripts/gpu-check, which sources this: tests, and benchmarks of the primitives.
 
 gpu_tests() {
-  limited 400 ctest --test-dir "$build" --label-regex '^gpu$' --output-on-failure --no-tests=error \
-    --timeout 380 --output-junit "$folder/tests.xml"
+  limited 400 ctest --test-dir "$build" --label-regex '^gpu$' --label-exclude '^package$' --output-on-failure \
+    --no-tests=error --timeout 380 --output-junit "$folder/tests.xml"
+}
+
+package_tests() {
+  limited 200 ctest --test-dir "$build" --label-regex '^package$' --output-on-failure --no-tests=error \
+    --output-junit "$folder/tests.xml"
 }
 
 # It runs over the emulated runtime, and needs Python's torch, which is where a GPU is.

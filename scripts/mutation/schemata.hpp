@@ -13,6 +13,8 @@
 #include <span>
 #include <type_traits>
 
+struct CUstream_st;  // what a cudaStream_t points to
+
 namespace penstock_mutation {
 
 inline int chosen() {
@@ -68,6 +70,12 @@ Mutex& mutex(int mutant, Mutex& mutex) {
 template <class Stream>
 Stream* no_stream(int mutant, Stream* stream) {
   return is(mutant) ? nullptr : stream;
+}
+/// The same for a class that converts to the handle of a stream.
+template <class Ref>
+requires(std::is_class_v<Ref>&& std::is_convertible_v<const Ref&, CUstream_st*>)
+Ref no_stream(int mutant, const Ref& stream) {
+  return is(mutant) ? Ref() : stream;
 }
 /// The same for one that was resolved: a struct with the `handle` of a stream.
 template <class Resolved>
