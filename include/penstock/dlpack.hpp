@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// DLPack 1.x: the fields of a leased batch as tensors of other libraries, such as PyTorch, and their
-// tensors as a penstock::Tensor. Nothing is copied.
+// DLPack 1.x: the fields of a leased batch as tensors of other libraries, such as PyTorch, and
+// their tensors as a penstock::Tensor. Nothing is copied.
 //
 //   penstock::dlpack::SharedLease<Images> shared(prefetcher.next(stream));
 //   penstock::dlpack::OwnedTensor pixels = shared.tensor(&Images::pixels, stream);
@@ -345,9 +345,8 @@ class Imported {
     void* const first = detail::require_importable(*owned_, data_type<std::remove_const_t<T>>,
                                                    alignof(T), Rank, !std::is_const_v<T>, where);
     constexpr std::size_t rank{Rank};
-    cuda::std::array<std::int64_t, rank> extents{};
-    for (std::size_t i = 0; i < rank; ++i) extents[i] = owned_->dl_tensor.shape[i];
-    view_ = Tensor<T, Rank>(static_cast<T*>(first), extents);
+    using Extents = cuda::std::span<const std::int64_t, rank>;
+    view_ = Tensor<T, Rank>(static_cast<T*>(first), Extents(owned_->dl_tensor.shape, rank));
   }
 
   /// The view; valid as long as this object.

@@ -14,10 +14,10 @@
 
 namespace penstock {
 
-/// Tells a store of the batches that come later. Workers announce them: whoever begins a batch calls
-/// `will_need` with the samples of the one that comes `batches` later; the first one after a start,
-/// a seek or a restore begins with the batch behind its own. Each batch is announced once, in order,
-/// through all epochs.
+/// Tells a store of the batches that come later. Workers announce them: whoever begins a batch
+/// calls `will_need` with the samples of the one that comes `batches` later; the first one after a
+/// start, a seek or a restore begins with the batch behind its own. Each batch is announced once,
+/// in order, through all epochs.
 ///
 /// `will_need` is called by workers, by one at a time, without a lock: the others go on meanwhile.
 /// The worker that calls it fills its batch afterwards. What it throws is ignored, as is what the

@@ -298,6 +298,22 @@ TEST_CASE("a pipeline that is destroyed while its lease's stream is captured",
   CHECK(emulation::live().device_allocations == 0);
 }
 
+TEST_CASE("a captured stream is refused whichever device is current, and its capture stays valid",
+          "[streams][capture]") {
+  const int current = GENERATE(0, 1);
+  const TestStream stream, writer;
+  DeviceArena arena(1, 64);
+  DeviceSlot slot = arena.acquire(writer);
+  const TestGraph graph = capture(stream, [&] {
+    on_thread(false, current, [&] {
+      CHECK_THAT(thrown<std::logic_error>([&] { slot.release_after(stream); }),
+                 Mentions("is being captured"));
+    });
+  });
+  slot.release_after(stream);
+  CHECK(arena.free_slots() == 1);
+}
+
 TEST_CASE("a slot that is dropped while its writer is captured comes back afterwards",
           "[streams][capture]") {
   const bool per_thread = GENERATE(false, true);

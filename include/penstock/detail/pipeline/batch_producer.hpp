@@ -183,10 +183,9 @@ PENSTOCK_INLINE ProducerCore::ProducerCore(const BlockLayout& layout, AnySampler
   if (batches_ == 0)
     throw std::invalid_argument("the sampler has no batch: its batches() must be at least 1");
   if (sampler_.start().batch_size > static_cast<std::uint64_t>(layout_.batch_size()))
-    throw std::invalid_argument("the sampler has batches of " +
-                                std::to_string(sampler_.start().batch_size) +
-                                " samples, the layout has room for " +
-                                std::to_string(layout_.batch_size()));
+    throw std::invalid_argument(
+        "the sampler has batches of " + std::to_string(sampler_.start().batch_size) +
+        " samples, the layout has room for " + std::to_string(layout_.batch_size()));
   seek(sampler_.start().epoch, sampler_.start().batch);
 }
 
