@@ -431,6 +431,23 @@ struct DLManagedTensorVersioned {
 
 }  // namespace other
 
+TEST_CASE("a shared lease keeps its stream until it has ended on it", "[dlpack]") {
+  Prefetcher<Numbers> prefetcher = one_slot(2);
+  auto stream = std::make_shared<penstock::Stream>();
+  const std::weak_ptr<penstock::Stream> watched = stream;
+  OwnedTensor tensor;
+  {
+    penstock::Lease<Numbers> lease = prefetcher.next(stream->get());
+    const SharedNumbers shared(std::move(lease), std::nullopt, std::move(stream));
+    tensor = shared.tensor(&Numbers::payload);
+  }
+  CHECK_FALSE(watched.expired());
+  tensor.reset();
+  CHECK(watched.expired());
+  const TestStream other;
+  CHECK(prefetcher.next(other));  // The only slot is back.
+}
+
 TEST_CASE("another library's type reads the same, and its deleter call ends the lease",
           "[dlpack]") {
   TestStream stream;

@@ -59,7 +59,7 @@ ImageLoader::ImageLoader(const Options& options)
                 .seed = options.seed,
                 .drop_last = options.train}) {
   const penstock::DeviceGuard guard(options.device);
-  stream_.emplace();
+  stream_ = std::make_shared<penstock::Stream>();
   prefetcher_.emplace(
       images::decoded_images_layout(options.batch_size, {options.size, options.size}), sampler_,
       make_source(files_, options),
@@ -81,7 +81,7 @@ std::optional<Batch> ImageLoader::next(const std::function<void()>& while_waitin
   penstock::Lease<Crops> lease = wait_for_batch(while_waiting);
   if (!lease) return std::nullopt;
   if (on_cpu) stream_->synchronize();
-  return Batch(std::move(lease), device_);
+  return Batch(std::move(lease), device_, stream_);
 }
 
 /// next() of the prefetcher, in waits that are short: a StallError takes no batch.

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <penstock/cuda.hpp>
@@ -72,8 +73,8 @@ class ImageLoader {
   const penstock::FileFolder files_;
   const penstock::Sampler sampler_;
   std::atomic<bool> closing_{false};
-  std::mutex mutex_;  // over what follows
-  std::optional<penstock::Stream> stream_;
+  std::mutex mutex_;                          // over what follows
+  std::shared_ptr<penstock::Stream> stream_;  // shared with the batches, whose leases end on it
   std::optional<Prefetcher> prefetcher_;
   std::uint64_t epoch_ = 0;  // that next() is in
 };

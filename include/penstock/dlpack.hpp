@@ -12,7 +12,8 @@
 // Ownership: the SharedLease, its copies and the tensors made from it share the lease. The last of
 // them to go ends it, as Lease::~Lease does, on the stream that `next` was given and on all that
 // were named with `tensor` and `use_on`: the slot is not overwritten before the work that these
-// streams hold at that moment is done. So a stream must live until then. A deleter may run on any
+// streams hold at that moment is done. So a stream must live until then: the SharedLease can keep
+// it. A deleter may run on any
 // thread, after the Prefetcher is destroyed, and while the process exits. It allocates nothing and
 // waits for nothing, unless it is the last user of a Prefetcher that is gone: then it frees the
 // device memory.
@@ -234,10 +235,12 @@ class SharedLease {
  public:
   /// `device` is what the tensors say of their memory; by default the CUDA device whose memory it
   /// is. Over penstock::emulated device memory is the CPU's: with {DeviceType::cpu, 0} other
-  /// libraries can read it, once `stream` of next() is synchronised. Throws std::logic_error if
-  /// the lease is empty.
-  explicit SharedLease(Lease<Batch> lease, std::optional<Device> device = std::nullopt)
-      : shared_(std::make_shared<Shared>(std::move(lease), device)) {
+  /// libraries can read it, once `stream` of next() is synchronised. `keeps` is destroyed after the
+  /// end of the lease, on the thread that ends it: the stream, where it would not live until then.
+  /// Throws std::logic_error if the lease is empty.
+  explicit SharedLease(Lease<Batch> lease, std::optional<Device> device = std::nullopt,
+                       std::shared_ptr<const void> keeps = nullptr)
+      : shared_(std::make_shared<Shared>(std::move(lease), device, std::move(keeps))) {
     static_cast<void>(*shared_->lease);
   }
   // Copies alone: a SharedLease always has a batch.
@@ -304,9 +307,10 @@ class SharedLease {
 
  private:
   struct Shared {
-    Shared(Lease<Batch>&& of, std::optional<Device> named_device)
-        : lease(std::move(of)), device(named_device) {}
+    Shared(Lease<Batch>&& of, std::optional<Device> named_device, std::shared_ptr<const void> keeps)
+        : kept(std::move(keeps)), lease(std::move(of)), device(named_device) {}
 
+    std::shared_ptr<const void> kept;  // before the lease: destroyed after it
     Lease<Batch> lease;
     std::mutex mutex;  // Threads may name streams at the same time.
     std::optional<Device> device;
