@@ -72,6 +72,16 @@ TEST_CASE("SourceError nests what the source threw", "[error]") {
   }
 }
 
+// std::rethrow_if_nested ends the program where a std::nested_exception has none.
+TEST_CASE("an error that no other exception caused nests one that says why", "[error]") {
+  const auto nested_in = [](const auto& error) {
+    return thrown<std::runtime_error>([&] { std::rethrow_if_nested(error); });
+  };
+  CHECK(nested_in(SourceError(2, 31, "no row")) == "no row");
+  CHECK(nested_in(penstock::WorkerError(3, "no file")) == "no file");
+  CHECK(nested_in(penstock::MemoryError("no page", 256)) == "no page");
+}
+
 TEST_CASE("PoolExhausted says how much was asked, is used, and may be used", "[error]") {
   const PoolExhausted error("no block came back", 100, 950, 1000);
   CHECK(error.asked() == 100);

@@ -164,6 +164,8 @@ std::optional<Summary> run(const Options& options, const std::vector<fs::path>& 
                                           options.pipeline);
   const SavedRun saved = start(options.resume);
   if (saved.state.samples != 0) prefetcher.restore(saved.state);
+  // At once, so that a file that cannot be written is told before there is something to lose.
+  if (!options.resume.empty()) save(options.resume, {prefetcher.state(), saved.summary});
   const bool whole =
       add_up(prefetcher, saved.state.epoch * sampler.batches() + saved.state.batch,
              sampler.batches() * options.pipeline.epochs, options, totals.get(), stream.get());

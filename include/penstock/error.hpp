@@ -32,11 +32,12 @@ class CudaError : public std::runtime_error {
 };
 
 /// The source or the DeviceTransform failed for one batch: it threw (the original exception is
-/// nested: std::rethrow_if_nested), or it left a batch that cannot be copied. Later batches are
-/// still delivered.
+/// nested: std::rethrow_if_nested), or it left a batch that cannot be copied (a std::runtime_error
+/// that says why is nested). Later batches are still delivered.
 class SourceError : public std::runtime_error, public std::nested_exception {
  public:
-  /// Nests the exception that is being handled, if there is one. what() begins with `what_failed`.
+  /// Nests the exception that is being handled, else one that says `why`. what() begins with
+  /// `what_failed`.
   SourceError(std::uint64_t epoch, std::uint64_t batch, const std::string& why,
               const std::string& what_failed = "source");
   /// Epoch of the batch that failed.
@@ -53,7 +54,7 @@ class SourceError : public std::runtime_error, public std::nested_exception {
 /// workers continue.
 class WorkerError : public std::runtime_error, public std::nested_exception {
  public:
-  /// Nests the exception that is being handled. `worker` counts from 0.
+  /// Nests the exception that is being handled, else one that says `why`. `worker` counts from 0.
   WorkerError(int worker, const std::string& why);
   /// The worker, counted from 0.
   int worker() const noexcept { return worker_; }
@@ -79,10 +80,10 @@ class PoolExhausted : public std::runtime_error {
 };
 
 /// The upstream of a pool or an arena (see Upstream) gave no memory, or memory of another kind.
-/// What it threw, if it did, is nested.
+/// What it threw, if it did, is nested; std::rethrow_if_nested always throws.
 class MemoryError : public std::runtime_error, public std::nested_exception {
  public:
-  /// Nests the exception that is being handled, if there is one.
+  /// Nests the exception that is being handled, else one that says `why`.
   MemoryError(const std::string& why, std::size_t asked);
   /// Bytes that were asked for.
   std::size_t asked() const noexcept { return asked_; }

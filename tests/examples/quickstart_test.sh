@@ -162,6 +162,7 @@ resume() {
   echo nonsense > run.txt
   expect_error 2 "run.txt is no saved run: " "${words[@]}" --resume run.txt
   expect_error 2 "--unordered" "${words[@]}" --resume other.txt --unordered
+  expect_error 1 "cannot write nowhere/run.txt" "${words[@]}" --resume nowhere/run.txt
 }
 
 # Without --data a synthetic set is made, once.

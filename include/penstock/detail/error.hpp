@@ -6,6 +6,22 @@
 
 namespace penstock {
 
+namespace detail {
+
+/// The exception that is being handled; else one that says `why`: where nothing is nested,
+/// std::rethrow_if_nested ends the program.
+inline std::nested_exception nested_or(const std::string& why) {
+  std::nested_exception handled;
+  if (handled.nested_ptr()) return handled;
+  try {
+    throw std::runtime_error(why);
+  } catch (const std::runtime_error&) {
+    return {};
+  }
+}
+
+}  // namespace detail
+
 PENSTOCK_INLINE CudaError::CudaError(cudaError_t code, const std::string& what)
     : std::runtime_error(what), code_(code) {}
 
@@ -13,11 +29,13 @@ PENSTOCK_INLINE SourceError::SourceError(std::uint64_t epoch, std::uint64_t batc
                                          const std::string& why, const std::string& what_failed)
     : std::runtime_error(what_failed + " failed at epoch " + std::to_string(epoch) + ", batch " +
                          std::to_string(batch) + ": " + why),
+      std::nested_exception(detail::nested_or(why)),
       epoch_(epoch),
       batch_(batch) {}
 
 PENSTOCK_INLINE WorkerError::WorkerError(int worker, const std::string& why)
     : std::runtime_error("worker " + std::to_string(worker) + " could not make its source: " + why),
+      std::nested_exception(detail::nested_or(why)),
       worker_(worker) {}
 
 PENSTOCK_INLINE PoolExhausted::PoolExhausted(const std::string& why, std::size_t asked,
@@ -29,7 +47,9 @@ PENSTOCK_INLINE PoolExhausted::PoolExhausted(const std::string& why, std::size_t
       cap_(cap) {}
 
 PENSTOCK_INLINE MemoryError::MemoryError(const std::string& why, std::size_t asked)
-    : std::runtime_error("upstream: " + why), asked_(asked) {}
+    : std::runtime_error("upstream: " + why),
+      std::nested_exception(detail::nested_or(why)),
+      asked_(asked) {}
 
 PENSTOCK_INLINE StallError::StallError(const std::string& stage, std::uint64_t epoch,
                                        std::uint64_t batch, std::chrono::milliseconds waited,
