@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pictures of the pages (SVG). Each has one source, and is what this source gives."""
 
+import json
 import pathlib
 import sys
 import tempfile
@@ -23,7 +24,15 @@ def ladder():
         return picture.read_text()
 
 
-PICTURES = {"docs/route.svg": route.draw, "examples/resnet/ladder-table.svg": ladder}
+def migration():
+    """From the store of measurements: what each step did, on one time axis."""
+    sys.path.insert(0, str(ROOT / "scripts/gpu_check"))
+    import migration_table
+
+    return migration_table.picture(json.loads((ROOT / "examples/migration/measured.json").read_text()))
+
+
+PICTURES = {"docs/route.svg": route.draw, "docs/migration.svg": migration, "examples/resnet/ladder-table.svg": ladder}
 
 
 def drawn():
