@@ -58,6 +58,16 @@ void await_idle() {
     runtime->await_idle(lock, nullptr, true);
 }
 
+}  // namespace
+
+extern "C" const Interface* penstock_emulated_runtime() {
+  static constexpr Interface the_interface{kInterfaceVersion, &observe, &stop_observing,
+                                           &find_stream, &await_idle};
+  return &the_interface;
+}
+
+namespace {
+
 void start_running() {
   const Hidden hidden;
   const Lock lock(runtime_mutex());
@@ -71,13 +81,19 @@ void complain(const char* path, const char* why) {
   std::fprintf(stderr, "penstock: CUDA_INJECTION64_PATH=%s: %s\n", path, why);
 }
 
-}  // namespace
-
-extern "C" const Interface* penstock_emulated_runtime() {
-  static constexpr Interface the_interface{kInterfaceVersion, &observe, &stop_observing,
-                                           &find_stream, &await_idle};
-  return &the_interface;
+/// A library that cannot be given the interface is a tool for CUDA's driver. That of nsys 2022.4
+/// crashes where there is no driver.
+void initialize(const char* path, void* library) {
+  void* const attach = ::dlsym(library, kAttach);
+  void* const begin = ::dlsym(library, "InitializeInjection");
+  if (begin == nullptr) return complain(path, "it has no InitializeInjection");
+  if (attach == nullptr)
+    return complain(path, "it records CUDA's driver, and the CUDA runtime is emulated: left alone");
+  reinterpret_cast<Attach>(attach)(penstock_emulated_runtime());
+  reinterpret_cast<int (*)()>(begin)();
 }
+
+}  // namespace
 
 void load_injected_library() {
   static std::atomic<bool> begun{false};
@@ -86,16 +102,10 @@ void load_injected_library() {
   const char* const path = std::getenv("CUDA_INJECTION64_PATH");  // NOLINT(concurrency-mt-unsafe)
   if (path != nullptr && *path != '\0') {
     void* const library = ::dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) {
+    if (library == nullptr)
       complain(path, ::dlerror());  // NOLINT(concurrency-mt-unsafe)
-    } else {
-      if (void* const attach = ::dlsym(library, kAttach))
-        reinterpret_cast<Attach>(attach)(penstock_emulated_runtime());
-      if (void* const initialize = ::dlsym(library, "InitializeInjection"))
-        reinterpret_cast<int (*)()>(initialize)();
-      else
-        complain(path, "it has no InitializeInjection");
-    }
+    else
+      initialize(path, library);
   }
   injection_is_settled.store(true, std::memory_order_relaxed);
 }

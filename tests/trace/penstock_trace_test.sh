@@ -213,12 +213,14 @@ interrupt() {
   has_results out
 }
 
-# A library that cannot be injected is told of, and the program runs all the same.
+# A library that cannot be injected is told of, and the program runs all the same. The last is a tool for CUDA's driver.
 injection() {
   CUDA_INJECTION64_PATH=./nowhere exits_with 0 "$traced" clean
   says 'penstock: CUDA_INJECTION64_PATH=./nowhere: ' err.txt
   CUDA_INJECTION64_PATH=libm.so.6 exits_with 0 "$traced" clean
   says 'it has no InitializeInjection' err.txt
+  CUDA_INJECTION64_PATH=$program exits_with 0 "$traced" clean
+  says 'the CUDA runtime is emulated: left alone' err.txt
   local library
   library=$(dirname "$trace")/libpenstock_trace_inject.so
   CUDA_INJECTION64_PATH=$library exits_with 0 "$traced" clean  # nobody asked for a recording
