@@ -15,13 +15,14 @@
 #
 #   0  AddressSanitizer: the examples but for inference     1  inference, penstock::images
 #   2  ThreadSanitizer: the examples but for inference      3  inference, penstock::images; CUDA 12 (.ci/run)
-#   4  the ResNet examples, ranks as processes
+#   4  the ResNet examples, ranks as processes; programs under nsys (scripts/setup nsys)
 #   5  whatever no test needs is compiled too; packages, long runs, a browser
 #   6  further seeds and schedules everywhere; the rest under the sanitizers
 
 set(penstock_shares_plain
     "4 ^examples\\.resnet\\.(agreement|training|vectors)$"
     "4 ^examples\\.(resnet|ranks)\\."
+    "4 ^nsys\\."
     "5 ^package\\."
     "5 ^scripts\\.docs$"
     "5 ^examples\\.(pytorch|libtorch)"
