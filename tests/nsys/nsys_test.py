@@ -70,7 +70,9 @@ def thread_of(global_id):
 
 
 def nsys_ranges(database):
-    """By thread, in the order of their begins. Each has an end: none was left open, none ended twice."""
+    """By thread, in the order of their begins. Each was ended by the program: what is open when it ends, nsys ends with
+    the recording."""
+    (last,) = database.execute("select max(duration) from ANALYSIS_DETAILS").fetchone()
     rows = database.execute("""
         select kinds.name, coalesce(events.text, strings.value), uint64Value, start, end, globalTid
         from NVTX_EVENTS as events join ENUM_NSYS_EVENT_TYPE as kinds on kinds.id = eventType
@@ -78,7 +80,7 @@ def nsys_ranges(database):
         where kinds.name like '%Range' order by start, -end""")
     threads = collections.defaultdict(list)
     for kind, name, payload, begin, end, thread in rows:
-        require(kind == "NvtxPushPopRange" and end is not None, f"{name} {payload} is half a range: {kind}")
+        require(kind == "NvtxPushPopRange" and end is not None and end < last, f"{name} {payload} has no end: {kind}, {end}")
         threads[thread_of(thread)].append(Range(name, payload, begin, end))
     return threads
 
