@@ -65,11 +65,3 @@ agreement() {
   done
   return "$status"
 }
-
-profile_with_nsys() {
-  if ! has_command nsys; then echo "no nsys" && return 77; fi
-  make_data || return
-  limited 200 scripts/profile --tool nsys --out "$folder" -- "$build/examples/resnet/train/12_prefetcher$suffix" \
-    --image-size "$image_size" --steps "$(scaled 20 3)" --batch "$(scaled 512 8)" --data "$data" &&
-    compgen -G "$folder/*.nsys-rep"
-}

@@ -31,12 +31,12 @@ def require(condition, what):
         sys.exit(f"FAILED: {what}")
 
 
-def run(command):
-    """What it wrote, to both. It ends with 0 within two minutes, or is ended with all that it started."""
+def run(command, limit=120):
+    """What it wrote, to both. It ends with 0 within so many seconds, or is ended with all that it started."""
     child = subprocess.Popen([str(word) for word in command], text=True, stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
     try:
-        output = child.communicate(timeout=120)[0]
+        output = child.communicate(timeout=limit)[0]
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGTERM)
         output = child.communicate(timeout=30)[0]
@@ -220,12 +220,27 @@ def quickstart():
     require({"penstock worker", "penstock copies"} <= traced, f"penstock-trace has the names {traced}")
 
 
+def gpu_check():
+    """scripts/gpu-check nsys, tried with the emulated programs that are in the build folder of PROGRAM."""
+    os.environ["PENSTOCK_GPU_CHECK_RESULTS"] = str(pathlib.Path("results").absolute())
+    output = run([scripts / "gpu-check", "--dry-run", program.parents[2], "nsys"], limit=200)
+    results = json.loads(pathlib.Path("results/nsys/results.json").read_text())
+    (own,) = (found for found in results["found"] if os.path.samefile(found["nsys"], nsys))
+    tries = {one["name"]: one for one in own["tries"]}
+    require(tries.keys() == {"t12-profile", "t12-whole", "t1-cuda-nvtx"}, output)
+    for one in tries.values():
+        require(one["status"] == 0 and [name[-9:] for name in one["files"]] == [".nsys-rep"], output)
+        require(one["ranges"]["step"]["count"] == 8, output)  # 5 to warm up
+        require(isinstance(one["analyze"]["said"], dict) and one["analyze"]["said"], output)
+    require("penstock worker" in tries["t12-profile"]["names"], output)
+
+
 if __name__ == "__main__":
     nsys = shutil.which("nsys") or BUNDLED
     if not pathlib.Path(nsys).exists():
         print("skipped: there is no nsys, neither on the PATH nor in .deps/nsight (scripts/setup nsys brings it)")
         sys.exit(77)
-    cases = {case.__name__: case for case in (baseline, prefetcher, quickstart)}
+    cases = {case.__name__: case for case in (baseline, prefetcher, quickstart, gpu_check)}
     with tempfile.TemporaryDirectory() as work:
         os.chdir(work)
         cases[sys.argv[1]]()
