@@ -179,14 +179,14 @@ def check_names(threads, names, **expected):
 
 # ---- Cases
 
-WARMUP, STEPS, BATCH, BATCHES = 1, 11, 8, 10  # an epoch has 10 batches: the second is begun
+WARMUP, STEPS, BATCH, BATCHES = 1, 34, 8, 10  # an epoch has 10 batches: the fourth is begun
 TRAINING = ["--model", "resnet8", "--image-size", 16, "--cache", ".", "--records", BATCH * BATCHES, "--batch", BATCH,
             "--warmup", WARMUP, "--steps", STEPS]  # fmt: skip
 
 
 def check_training(named, *more):
     steps = range(WARMUP + STEPS)
-    check_payloads(named, entire_training=[len(steps)], epoch=[0, 1], step=steps, get_batch=steps,
+    check_payloads(named, entire_training=[len(steps)], epoch=range(4), step=steps, get_batch=steps,
                    **{name: [BATCH] * len(steps) for name in ("forward", "loss", "backward", "optimizer")})  # fmt: skip
     check_within(named, "entire training", "epoch")
     check_within(named, "epoch", "step")
