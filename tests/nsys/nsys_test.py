@@ -160,7 +160,7 @@ def agreeing_run(*arguments):
 
 def check_payloads(named, **expected):
     for name, payloads in expected.items():
-        name = name.replace("_", " ")
+        name = {"warm_up": "warm-up"}.get(name, name.replace("_", " "))
         require(sorted(its.payload for its in named[name]) == sorted(payloads), f"{name}: {named[name]}, not {payloads}")
 
 
@@ -186,10 +186,12 @@ TRAINING = ["--model", "resnet8", "--image-size", 16, "--cache", ".", "--records
 
 def check_training(named, *more):
     steps = range(WARMUP + STEPS)
-    check_payloads(named, entire_training=[len(steps)], epoch=range(4), step=steps, get_batch=steps,
+    check_payloads(named, entire_training=[len(steps)], warm_up=[WARMUP], measured_steps=[STEPS], epoch=range(4), step=steps, get_batch=steps,
                    **{name: [BATCH] * len(steps) for name in ("forward", "loss", "backward", "optimizer")})  # fmt: skip
-    check_within(named, "entire training", "epoch")
-    check_within(named, "epoch", "step")
+    check_within(named, "entire training", "warm-up", "measured steps")
+    check_within(named, "measured steps", "epoch")
+    parts = {"part": named["warm-up"] + named["epoch"], "step": named["step"]}
+    check_within(parts, "part", "step")
     check_within(named, "step", "get batch", "forward", "loss", "backward", "optimizer", *more)
 
 
@@ -210,6 +212,17 @@ def prefetcher():
         require(set(range(BATCHES)) == set(payloads) and len(payloads) >= WARMUP + STEPS, f"{name} of batches {payloads}")
     check_names(threads, names, fill="penstock worker", readback="penstock readback")
     require({"penstock worker", "penstock copies", "penstock readback"} <= traced, f"penstock-trace has the names {traced}")
+
+
+def train():
+    named, threads, names, _ = agreeing_run(
+        "--model", "resnet8", "--image-size", 16, "--cache", ".", "--records", 80, "--test-records", 8, "--batch", 8, "--epochs", 2,
+        "--workers", 2)  # fmt: skip
+    check_payloads(named, entire_training=[2], epoch=range(2), step=range(20), get_batch=range(20))
+    check_within(named, "entire training", "epoch")
+    check_within(named, "epoch", "step")
+    check_within(named, "step", "get batch")
+    check_names(threads, names, fill="penstock worker", readback="penstock readback")
 
 
 def quickstart():
@@ -240,7 +253,7 @@ if __name__ == "__main__":
     if not pathlib.Path(nsys).exists():
         print("skipped: there is no nsys, neither on the PATH nor in .deps/nsight (scripts/setup nsys brings it)")
         sys.exit(77)
-    cases = {case.__name__: case for case in (baseline, prefetcher, quickstart, gpu_check)}
+    cases = {case.__name__: case for case in (baseline, prefetcher, train, quickstart, gpu_check)}
     with tempfile.TemporaryDirectory() as work:
         os.chdir(work)
         cases[sys.argv[1]]()

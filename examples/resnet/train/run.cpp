@@ -156,18 +156,19 @@ void Run::for_each_step(const std::function<void(Step&)>& body) {
   std::optional<examples::Progress> progress;
   if (!options_.watch && ranks_.is_first()) progress.emplace("steps", losses_.size());
   pace_.emplace();
-  std::optional<penstock::ScopedRange> epoch;
+  ranges::AroundSteps around;
   const auto all = static_cast<std::int64_t>(losses_.size());
   StepsUnderWay& steps = ranks_.steps();
   std::int64_t number = 0;
   for (; number < all && steps.before(examples::interrupted(), stream()); ++number) {
     Step step(*this, number);
+    if (number == options_.warmup) around.close();  // A profiler that starts now has whole ranges.
     profile(number);
     if (number == options_.warmup) {
       ranks_.synchronize(stream());  // What the warm-up queued is not measured.
       measure_.start();
     }
-    if (step.batch() == 0 || !epoch) epoch.emplace(ranges::Epoch{}, step.epoch());
+    open(around, step);
     const penstock::ScopedRange step_range(ranges::Step{}, static_cast<std::uint64_t>(number));
     body(step);
     steps.after(stream());
@@ -178,7 +179,19 @@ void Run::for_each_step(const std::function<void(Step&)>& body) {
   }
   interrupted_ = steps.finish(stream());
   measure_.stop();
+  around.close();
   stop_profiler();
+}
+
+/// What is around the step and not open yet. The warm-up has no epochs: the measured steps have.
+void Run::open(ranges::AroundSteps& around, const Step& step) const {
+  const auto count = [](std::int64_t steps) { return static_cast<std::uint64_t>(steps); };
+  if (step.number() < options_.warmup) {
+    if (!around.part) around.part.emplace(ranges::WarmUp{}, count(options_.warmup));
+    return;
+  }
+  if (!around.part) around.part.emplace(ranges::MeasuredSteps{}, count(options_.steps));
+  if (step.batch() == 0 || !around.epoch) around.epoch.emplace(ranges::Epoch{}, step.epoch());
 }
 
 /// Starts or ends a profiler's capture range before this step. Waits for the stream, so that the

@@ -36,6 +36,7 @@
 #include "measure.hpp"
 #include "options.hpp"
 #include "pace.hpp"
+#include "ranges.hpp"
 #include "skipped_steps.hpp"
 #include "training_data.hpp"
 
@@ -54,24 +55,6 @@ struct Rung {
   bool prefetcher = false;  ///< there is one that --watch can watch
   void (*train)(Run&) = nullptr;
 };
-
-namespace ranges {
-struct EntireTraining {
-  static constexpr const char* message = "entire training";
-};
-struct Epoch {
-  static constexpr const char* message = "epoch";
-};
-struct Step {
-  static constexpr const char* message = "step";
-};
-struct GetBatch {
-  static constexpr const char* message = "get batch";
-};
-struct CopyBatch {
-  static constexpr const char* message = "copy batch";
-};
-}  // namespace ranges
 
 /// One step of a run; valid within for_each_step.
 class Step {
@@ -175,6 +158,7 @@ class Run {
   void load();
   Facts facts() const;
   void profile(std::int64_t step);
+  void open(ranges::AroundSteps& around, const Step& step) const;
   void stop_profiler();
 
   const Rung& rung_;

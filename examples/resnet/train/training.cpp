@@ -18,6 +18,7 @@
 #include "../../data/cifar10.hpp"
 #include "../model/safetensors.hpp"
 #include "options.hpp"
+#include "ranges.hpp"
 #include "schedule.hpp"
 
 namespace resnet {
@@ -211,6 +212,7 @@ void Training::start_from_weights() {
 // ---- Epochs -------------------------------------------------------------------------------------
 
 std::optional<double> Training::run() {
+  const penstock::ScopedRange range(ranges::EntireTraining{}, options_.epochs);
   const std::optional<double> accuracy = train_epochs();
   print_failures("training", *batches_);
   return accuracy;
@@ -245,6 +247,7 @@ void Training::print_failures(const std::string& where, const PackedBatches& bat
 /// What is left of an epoch. Whether somebody interrupted it.
 bool Training::train_epoch() {
   const penstock::State begin = batches_->state();
+  const penstock::ScopedRange range(ranges::Epoch{}, begin.epoch);
   if (begin.batch == 0) totals_ = {};
   Pace pace;
   std::uint64_t done = begin.batch;
@@ -258,8 +261,9 @@ bool Training::train_epoch() {
     penstock::Readback<Metrics> results(16);
     while (done < batches_per_epoch_ && steps.before(examples::interrupted(), stream_.get())) {
       const penstock::State position = batches_->state();
-      const penstock::Lease<Packed> batch = batches_->next(stream_.get());
-      if (!batch) throw std::logic_error("the training set ended within an epoch");
+      const std::uint64_t number = position.epoch * batches_per_epoch_ + position.batch;
+      const penstock::ScopedRange step_range(ranges::Step{}, number);
+      const penstock::Lease<Packed> batch = get_batch(number);
       queue_step(batch);
       steps.after(stream_.get());
       results.push(network_->metrics(), stream_.get(), [&, position](const Metrics& metrics) {
@@ -274,6 +278,13 @@ bool Training::train_epoch() {
   }
   if (done > begin.batch && ranks_.is_first()) print_epoch(begin.epoch + 1, done, pace);
   return ended;
+}
+
+penstock::Lease<Packed> Training::get_batch(std::uint64_t step) {
+  const penstock::ScopedRange range(ranges::GetBatch{}, step);
+  penstock::Lease<Packed> batch = batches_->next(stream_.get());
+  if (!batch) throw std::logic_error("the training set ended within an epoch");
+  return batch;
 }
 
 void Training::queue_step(const penstock::Lease<Packed>& batch) {

@@ -87,6 +87,7 @@ class Training {
   static Totals parse_totals(const std::string& text);
   void start_from_weights();
   bool train_epoch();
+  penstock::Lease<Packed> get_batch(std::uint64_t step);
   void queue_step(const penstock::Lease<Packed>& batch);
   void train_step(const Packed& batch);
   void tell(const penstock::State& position, const Metrics& metrics);
