@@ -2,10 +2,17 @@
 #pragma once
 
 #include <cstdlib>
+#include <functional>
 #include <penstock/detail/launchers.hpp>
 #include <penstock/ranks.hpp>
 
 namespace penstock {
+namespace detail {
+
+// Header-only, where launchers.hpp comes first, this stands before its definition.
+inline Ranks read_ranks(const std::function<const char*(const char*)>& lookup);
+
+}  // namespace detail
 
 PENSTOCK_INLINE Ranks Ranks::from_environment() {
   return detail::read_ranks([](const char* name) {
