@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <set>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -278,6 +279,33 @@ TEST_CASE("step graph: a step that waits for the device is told what it may not 
   copies.from[0] = 2;
   graphs.launch_numbered(0, stream, copies);
   CHECK(copies.to.read().front() == 2);
+}
+
+TEST_CASE("step graph: a step that leaves work on another stream is told to wait for it",
+          "[step_graph]") {
+  const TestStream stream, other;
+  const TestEvent fork, join;
+  Copies copies;
+  copies.from[0] = 3;
+  StepGraph graphs;
+  const auto step = [&](cudaStream_t on) {
+    REQUIRE_CUDA(cudaEventRecord(fork, on));
+    REQUIRE_CUDA(cudaStreamWaitEvent(other, fork, 0));
+    copies(other);
+  };
+  const std::string error = thrown<CudaError>([&] { graphs.launch_numbered(0, stream, step); });
+  CHECK_THAT(error, Mentions("cudaErrorStreamCaptureUnjoined"));
+  CHECK_THAT(error, Mentions("let the captured stream wait for it"));
+  cudaGetLastError();
+  CHECK_FALSE(is_capturing(stream));
+  CHECK_FALSE(is_capturing(other));
+  graphs.launch_numbered(0, stream, [&](cudaStream_t on) {
+    step(on);
+    REQUIRE_CUDA(cudaEventRecord(join, other));
+    REQUIRE_CUDA(cudaStreamWaitEvent(on, join, 0));
+  });
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  CHECK(copies.to.read().front() == 3);
 }
 
 TEST_CASE("step graph: a capture that a step broke before it threw leaves no error behind",

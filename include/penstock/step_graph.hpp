@@ -73,7 +73,8 @@ class StreamCapture {
     cudaGraph_t graph = nullptr;
     check(cudaStreamEndCapture(stream_, &graph),
           "cudaStreamEndCapture (the step may not wait for the device, allocate with cudaMalloc, "
-          "use the legacy default stream, or leave streams that it forked unjoined)");
+          "use the legacy default stream, or leave work on another stream that its own does not "
+          "wait for: record an event behind that work, and let the captured stream wait for it)");
     ended_ = true;
     return Graph(graph);
   }

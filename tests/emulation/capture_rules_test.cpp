@@ -226,6 +226,36 @@ TEST_CASE("a fork that is not joined breaks the capture", "[rules][capture]") {
   CHECK(capture_status(branch) == cudaStreamCaptureStatusNone);
 }
 
+TEST_CASE("work behind a join has to be joined again", "[rules][capture]") {
+  const DeviceMemory<std::uint8_t> device(64);
+  const TestStream origin, branch;
+  const TestEvent fork, join;
+  REQUIRE_CUDA(cudaStreamBeginCapture(origin, cudaStreamCaptureModeThreadLocal));
+  REQUIRE_CUDA(cudaEventRecord(fork, origin));
+  REQUIRE_CUDA(cudaStreamWaitEvent(branch, fork, 0));
+  fill_async(device, 1, branch);
+  REQUIRE_CUDA(cudaEventRecord(join, branch));
+  REQUIRE_CUDA(cudaStreamWaitEvent(origin, join, 0));
+  fill_async(device, 2, branch);
+  end_broken_capture(origin, cudaErrorStreamCaptureUnjoined);
+}
+
+// CUDA Runtime API, cudaStreamUpdateCaptureDependencies: what cudaErrorStreamCaptureUnjoined is
+// about are nodes that "are unreachable from the stream at cudaStreamEndCapture". A fork that holds
+// no work has none.
+TEST_CASE("a fork without work need not be joined", "[rules][capture]") {
+  const DeviceMemory<std::uint8_t> device(64);
+  const TestStream origin, branch;
+  const TestEvent fork;
+  const TestGraph graph = capture(origin, [&] {
+    fill_async(device, 1, origin);
+    REQUIRE_CUDA(cudaEventRecord(fork, origin));
+    REQUIRE_CUDA(cudaStreamWaitEvent(branch, fork, 0));
+  });
+  CHECK(graph.nodes() == 1);
+  CHECK(capture_status(branch) == cudaStreamCaptureStatusNone);
+}
+
 // CUDA Runtime API, cudaErrorStreamCaptureUnmatched: "The capture was not initiated in this
 // stream."
 TEST_CASE("a capture ends on the stream where it began", "[rules][capture]") {
