@@ -5,10 +5,11 @@
 Use: pytorch_gpu_test.py MODULE_FOLDER MAKE_IMAGES. Exit status 77 without a GPU or without torch.
 """
 
-import pathlib
-import subprocess
 import sys
 import tempfile
+
+sys.dont_write_bytecode = True
+from pytorch_support import make_images, raises, run_to  # noqa: E402
 
 MODULE, MAKE = sys.argv[1:3]
 try:
@@ -29,15 +30,6 @@ CYCLES = 20_000_000  # about 10 ms of a GPU
 
 def loader(folder, **options):
     return penstock_loader.ImageLoader(folder, **{"batch_size": BATCH, "size": SIZE, "train": False, **options})
-
-
-def raises(kind, call, text=""):
-    try:
-        call()
-    except kind as error:
-        assert text in str(error), (text, str(error))
-        return
-    raise AssertionError(f"{call} raised no {kind.__name__}")
 
 
 def read(pair):
@@ -123,33 +115,20 @@ def slots_have_few_addresses_and_batches_may_be_kept(folder, batches):
     assert len(addresses) <= 3, addresses
 
 
-END = """
-import sys
-sys.path.insert(0, {module!r})
-import torch, penstock_loader
-batches = penstock_loader.ImageLoader({folder!r}, batch_size=16, size=64, epochs=100)
-kept = [torch.from_dlpack(field) for field in next(batches)]
-{end}
-"""
-
-
 def processes_end_with_tensors_alive(folder, _):
     for end in ("", "batches.close()", "class C: pass\nc = C(); c.c, c.kept = c, (batches, kept)"):
-        text = END.format(module=MODULE, folder=str(folder), end=end)
-        done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120)
+        done = run_to(end, torch, [MODULE], folder, {"batch_size": BATCH, "size": SIZE})
         assert done.returncode == 0 and "Traceback" not in done.stderr, (end, done)
 
 
 def main():
     with tempfile.TemporaryDirectory() as scratch:
-        data = pathlib.Path(scratch, "data")
-        subprocess.run([MAKE, "--out", data, "--train", str(COUNT), "--val", "0", "--width", "120", "--height", "90"],
-                       check=True, capture_output=True)  # fmt: skip
-        batches = reference(data / "train")
+        folder = make_images(MAKE, scratch, "--train", str(COUNT))
+        batches = reference(folder)
         for test in (the_protocol_is_kept, a_slot_waits_for_the_stream_that_reads_it,
                      a_slot_waits_for_streams_named_later, slots_have_few_addresses_and_batches_may_be_kept,
                      processes_end_with_tensors_alive):  # fmt: skip
-            test(data / "train", batches)
+            test(folder, batches)
             print(f"passed: {test.__name__.replace('_', ' ')}", flush=True)
     print(f"passed: PyTorch {torch.__version__} on {torch.cuda.get_device_name()}")
 

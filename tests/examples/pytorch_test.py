@@ -17,6 +17,9 @@ import tempfile
 import threading
 import time
 
+sys.dont_write_bytecode = True
+from pytorch_support import make_images, raises, run_to  # noqa: E402
+
 CONSUMER, MODULE, MAKE = sys.argv[1:4]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 if CONSUMER != "numpy" and any(importlib.util.find_spec(name) is None for name in ("torch", "torchvision")):
@@ -37,15 +40,6 @@ CPU = (1, 0)
 
 def loader(folder, **options):
     return penstock_loader.ImageLoader(folder, **{"batch_size": 8, "size": 32, "workers": 2, "seed": 3, **options})
-
-
-def raises(kind, call, text=""):
-    try:
-        call()
-    except kind as error:
-        assert text in str(error), (text, str(error))
-        return
-    raise AssertionError(f"{call} raised no {kind.__name__}")
 
 
 def read(pair):
@@ -183,21 +177,10 @@ def interrupts_end_a_wait(folder):
         assert next(batches)  # The batch is not lost.
 
 
-END = """
-import sys
-sys.path[:0] = {paths!r}
-import {library} as library, penstock_loader
-batches = penstock_loader.ImageLoader({folder!r}, batch_size=8, size=32, workers=2, epochs=100)
-kept = [library.from_dlpack(field) for field in next(batches)]
-{end}
-"""
-
-
 def processes_end_with_tensors_alive(folder):
     for end in ("", "batches.close()", "del batches", "sys.exit(0)", "import os; sys.exit(os.fork() and os.wait()[1])",
                 "held = next(batches)", "class C: pass\nc = C(); c.c, c.kept = c, (batches, kept)"):  # fmt: skip
-        text = END.format(paths=PATHS, library=library.__name__, folder=str(folder), end=end)
-        done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120)
+        done = run_to(end, library, PATHS, folder, {"batch_size": 8, "size": 32, "workers": 2})
         assert done.returncode == 0 and not done.stderr, (end, done)
 
 
@@ -209,16 +192,14 @@ def check_training(folder):
 
 def main():
     with tempfile.TemporaryDirectory() as scratch:
-        data = pathlib.Path(scratch, "data")
-        subprocess.run([MAKE, "--out", data, "--train", "46", "--val", "0", "--classes", "2", "--width", "120",
-                        "--height", "90"], check=True, capture_output=True)  # fmt: skip
+        folder = make_images(MAKE, scratch, "--train", "46", "--classes", "2")
         if CONSUMER == "train":
-            check_training(data / "train")
+            check_training(folder)
         else:
             for check in (epochs_end_and_hold_every_image, seeds_decide, tensors_hold_the_lease, the_protocol_is_kept,
                           tensors_outlive_the_loader, failures_are_exceptions, others_run_while_it_waits,
                           close_ends_a_wait, interrupts_end_a_wait, processes_end_with_tensors_alive):  # fmt: skip
-                check(data / "train")
+                check(folder)
                 print(f"passed: {check.__name__.replace('_', ' ')}", flush=True)
     print(f"passed: {library.__name__} {library.__version__}")
 
