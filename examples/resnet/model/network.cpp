@@ -44,6 +44,12 @@ std::int64_t most_channels(const Layers& layers) {
   return most;
 }
 
+template <class Shape>
+Shape with_batch(Shape shape, std::int64_t n) {
+  shape.in.n = n;
+  return shape;
+}
+
 }  // namespace
 
 // ---- Memory -------------------------------------------------------------------------------------
@@ -67,7 +73,7 @@ Network::Network(const NetworkOptions& options, Operations& ops)
     compute_weights_ =
         DeviceArray<std::byte>(table_.weights() * static_cast<std::int64_t>(ops.element_bytes()));
   stem_ = make_layer(layers_.stem);
-  stem_.output = make_activation(stem_.shape.out());
+  if (!pools_raw(input().n)) stem_.output = make_activation(stem_.shape.out());
   for (const Block& block : layers_.blocks) blocks_.push_back(make_block(block));
   if (layers_.pool) {
     pool_output_ = make_activation(layers_.pool->out());
@@ -128,9 +134,13 @@ Network::LayerBlock Network::make_block(const Block& block) {
     raw = !last && stays_raw(layer.shape, raw, (&description + 1)->shape);
     if (!raw) layer.output = make_activation(layer.shape.out());
   }
+  Layer& last = made.path.back();
+  last.relu_bits = DeviceArray<std::uint8_t>(ops_.relu_bits_bytes(last.shape.out()));
+  last.norm.relu_bits = last.relu_bits.data();
   if (!block.shortcut) return made;
   made.shortcut = make_layer(*block.shortcut);
-  made.shortcut->output = make_activation(made.shortcut->shape.out());
+  if (!adds_raw(made, input().n))
+    made.shortcut->output = make_activation(made.shortcut->shape.out());
   return made;
 }
 
@@ -138,6 +148,22 @@ Network::LayerBlock Network::make_block(const Block& block) {
 bool Network::stays_raw(const ConvolutionShape& shape, bool raw_input,
                         const ConvolutionShape& next) const {
   return !options_.divided && ops_.fuses(shape, raw_input) && ops_.fuses(next, true);
+}
+
+/// Whether the pool normalises what the stem's convolution writes, in a batch of n.
+bool Network::pools_raw(std::int64_t n) const {
+  return layers_.pool && !options_.divided && ops_.fuses(with_batch(stem_.shape, n), false) &&
+         ops_.fuses_pool(with_batch(*layers_.pool, n));
+}
+
+/// Whether the last layer normalises what the shortcut's convolution writes, in a batch of n.
+bool Network::adds_raw(const LayerBlock& block, std::int64_t n) const {
+  if (!block.shortcut || options_.divided) return false;
+  bool raw = false;
+  for (auto layer = block.path.begin(); std::next(layer) != block.path.end(); ++layer)
+    raw = stays_raw(with_batch(layer->shape, n), raw, with_batch(std::next(layer)->shape, n));
+  return ops_.fuses(with_batch(block.shortcut->shape, n), false) &&
+         ops_.fuses(with_batch(block.path.back().shape, n), raw);
 }
 
 /// What the operations compute with: the parameters themselves, or their copy in 16 bits.
@@ -253,13 +279,11 @@ Extents Network::of_batch(Extents extents) const {
   extents.n = n_;
   return extents;
 }
-ConvolutionShape Network::of_batch(ConvolutionShape shape) const {
-  shape.in.n = n_;
-  return shape;
+ConvolutionShape Network::of_batch(const ConvolutionShape& shape) const {
+  return with_batch(shape, n_);
 }
-PoolShape Network::of_batch(PoolShape shape) const {
-  shape.in.n = n_;
-  return shape;
+PoolShape Network::of_batch(const PoolShape& shape) const {
+  return with_batch(shape, n_);
 }
 
 void Network::forward(const void* images, std::int64_t n, cudaStream_t stream) {
@@ -277,11 +301,7 @@ void Network::run(const void* images, std::int64_t n, Mode mode, cudaStream_t st
     throw std::invalid_argument("a batch of " + std::to_string(n) + " images, for a network of " +
                                 std::to_string(input().n));
   n_ = n;
-  const void* x = run(stem_, {images}, {}, mode, stream).data;
-  if (layers_.pool) {
-    ops_.max_pool(of_batch(*layers_.pool), x, pool_output_.data(), pool_chosen_.data(), stream);
-    x = pool_output_.data();
-  }
+  const void* x = run_stem(images, mode, stream);
   for (LayerBlock& block : blocks_) x = run(block, x, mode, stream);
   ops_.average_pool(of_batch(layers_.features), x, average_.data(), stream);
   ops_.linear(n, layers_.features.c, layers_.classes, average_.data(),
@@ -289,10 +309,27 @@ void Network::run(const void* images, std::int64_t n, Mode mode, cudaStream_t st
               parameters_.data() + table_.parameter("fc.bias").offset, logits_.data(), stream);
 }
 
+const void* Network::run_stem(const void* images, Mode mode, cudaStream_t stream) {
+  void* y = pool_output_.data();
+  if (mode == Mode::training && pools_raw(n_)) {
+    void* x = stem_.convolved.data();
+    stem_.input = {images};
+    ops_.convolution_statistics(of_batch(stem_.shape), images, nullptr, stem_.weights, x,
+                                stem_.norm, stream);
+    ops_.batch_norm_max_pool(of_batch(*layers_.pool), x, stem_.norm, y, pool_chosen_.data(),
+                             stream);
+    return y;
+  }
+  const void* x = run(stem_, {images}, {}, mode, stream).data;
+  if (!layers_.pool) return x;
+  ops_.max_pool(of_batch(*layers_.pool), x, y, pool_chosen_.data(), stream);
+  return y;
+}
+
 const void* Network::run(LayerBlock& block, const void* input, Mode mode, cudaStream_t stream) {
-  const void* shortcut =
-      block.shortcut ? run(*block.shortcut, {input}, {.relu = false}, mode, stream).data : input;
-  Activation x{input};
+  Activation x{input}, shortcut{input};
+  const bool raw = mode == Mode::training && adds_raw(block, n_);
+  if (block.shortcut) shortcut = run(*block.shortcut, x, {.relu = false, .raw = raw}, mode, stream);
   for (Layer& layer : block.path) {
     const bool last = &layer == &block.path.back();
     const Following following =
@@ -305,7 +342,7 @@ const void* Network::run(LayerBlock& block, const void* input, Mode mode, cudaSt
 Network::Activation Network::run(Layer& layer, Activation input, const Following& following,
                                  Mode mode, cudaStream_t stream) {
   const ConvolutionShape shape = of_batch(layer.shape);
-  const auto& [next, residual, relu] = following;
+  const auto& [next, residual, relu, raw_output] = following;
   const bool training = mode == Mode::training, raw_input = input.norm != nullptr;
   const bool fused = training && !synchronised_ && ops_.fuses(shape, raw_input);
   void* x = layer.convolved.data();
@@ -315,20 +352,22 @@ Network::Activation Network::run(Layer& layer, Activation input, const Following
                                 stream);
   else
     ops_.convolution(shape, input.data, layer.weights, x, stream);
-  if (fused && next != nullptr && stays_raw(shape, raw_input, of_batch(next->shape)))
+  if (raw_output ||
+      (fused && next != nullptr && stays_raw(shape, raw_input, of_batch(next->shape))))
     return {x, &layer.norm};
 
   // A batch may be of a size that does not fuse, where the largest does.
   if (training && layer.output.size() == 0) layer.output = make_activation(layer.shape.out());
   void* y = layer.output.size() == 0 ? x : layer.output.data();
   if (!training)
-    ops_.batch_norm_inference(shape.out(), x, layer.norm, residual, relu, y, stream);
+    ops_.batch_norm_inference(shape.out(), x, layer.norm, residual.data, relu, y, stream);
   else if (synchronised_)
-    synchronised_->forward(shape.out(), x, layer.norm, residual, relu, y, stream);
+    synchronised_->forward(shape.out(), x, layer.norm, residual.data, relu, y, stream);
   else if (fused)
-    ops_.batch_norm_apply(shape.out(), x, layer.norm, residual, relu, y, stream);
+    ops_.batch_norm_apply(shape.out(), x, layer.norm, residual.data, residual.norm, relu, y,
+                          stream);
   else
-    ops_.batch_norm(shape.out(), x, layer.norm, residual, relu, y, stream);
+    ops_.batch_norm(shape.out(), x, layer.norm, residual.data, relu, y, stream);
   return {y};
 }
 
@@ -398,13 +437,20 @@ Network::Gradient Network::backward(const LayerBlock& block, Gradient arriving,
 }
 
 void Network::backward_stem(Gradient arriving, cudaStream_t stream) {
-  if (layers_.pool) {
-    void* pooled = other_buffer(arriving.first, arriving.second);
-    ops_.max_pool_gradient(of_batch(*layers_.pool), pool_chosen_.data(), arriving.first,
-                           arriving.second, pooled, stream);
-    arriving = {pooled, nullptr};
+  void* larger = other_buffer(arriving.first, arriving.second);  // than what the pool wrote
+  if (pools_raw(n_)) {
+    ops_.batch_norm_max_pool_gradient(of_batch(*layers_.pool), stem_.convolved.data(),
+                                      pool_chosen_.data(), arriving.first, arriving.second,
+                                      stem_.norm, larger, stream);
+    arriving = {larger, nullptr};
+  } else {
+    if (layers_.pool) {
+      ops_.max_pool_gradient(of_batch(*layers_.pool), pool_chosen_.data(), arriving.first,
+                             arriving.second, larger, stream);
+      arriving = {larger, nullptr};
+    }
+    norm_gradient(stem_, arriving, true, arriving.first, nullptr, stream);
   }
-  norm_gradient(stem_, arriving, true, arriving.first, nullptr, stream);
   ops_.convolution_weight_gradient(of_batch(stem_.shape), stem_.input.data, arriving.first,
                                    stem_.weight_gradient, stream);
 }

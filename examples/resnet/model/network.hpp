@@ -140,14 +140,16 @@ class Network {
     void* weight_gradient = nullptr;
     BatchNorm norm;
     DeviceArray<std::byte> convolved;
-    DeviceArray<std::byte> output;  // of batch norm; none where the next convolution normalises
-    Activation input;               // of the last batch
+    DeviceArray<std::byte> output;        // of batch norm; none where what follows normalises
+    DeviceArray<std::uint8_t> relu_bits;  // where there is a residual, and the operations want them
+    Activation input;                     // of the last batch
   };
   /// What comes behind a layer's batch norm.
   struct Following {
-    const Layer* next = nullptr;     // the one convolution that reads it; null: others do, too
-    const void* residual = nullptr;  // added before ReLU
+    const Layer* next = nullptr;  // the one convolution that reads it; null: others do, too
+    Activation residual = {};     // added before ReLU; with `norm`, its batch norm without ReLU
     bool relu = true;
+    bool raw = false;  // what adds this one normalises it
   };
   struct LayerBlock {
     std::vector<Layer> path;
@@ -165,19 +167,22 @@ class Network {
   Layer make_layer(const ConvolutionNorm& description);
   LayerBlock make_block(const Block& block);
   bool stays_raw(const ConvolutionShape& shape, bool raw_input, const ConvolutionShape& next) const;
+  bool pools_raw(std::int64_t n) const;
+  bool adds_raw(const LayerBlock& block, std::int64_t n) const;
   void* weight_pointer(const Parameter& parameter) const;
   void* weight_gradient_pointer(const Parameter& parameter) const;
   GradientOffsets offsets_of(const std::string& weight, const std::string& other) const;
   void refresh_compute_weights(cudaStream_t stream);
 
   void run(const void* images, std::int64_t n, Mode mode, cudaStream_t stream);
+  const void* run_stem(const void* images, Mode mode, cudaStream_t stream);
   Activation run(Layer& layer, Activation input, const Following& following, Mode mode,
                  cudaStream_t stream);
   const void* run(LayerBlock& block, const void* input, Mode mode, cudaStream_t stream);
 
   Extents of_batch(Extents extents) const;
-  ConvolutionShape of_batch(ConvolutionShape shape) const;
-  PoolShape of_batch(PoolShape shape) const;
+  ConvolutionShape of_batch(const ConvolutionShape& shape) const;
+  PoolShape of_batch(const PoolShape& shape) const;
 
   void* other_buffer(const void* a, const void* b) const;
   void norm_gradient(const Layer& layer, Gradient arriving, bool relu, void* x_gradient,

@@ -21,7 +21,7 @@ void SynchronisedBatchNorm::forward(const Extents& extents, const void* x, const
   parts_.moments(extents, x, moments_.data() + batch_.rank * mine, stream);
   batch_.sum(moments_.data(), all, stream);
   parts_.merge(extents, batch_.ranks, moments_.data(), norm, stream);
-  ops_.batch_norm_apply(extents, x, norm, residual, relu, y, stream);
+  ops_.batch_norm_apply(extents, x, norm, residual, nullptr, relu, y, stream);
 }
 
 void SynchronisedBatchNorm::backward(const Extents& extents, const BatchNormOperands& operands,

@@ -104,6 +104,10 @@ struct BatchNorm {
   /// convolution_statistics writes them, what is fused reads them; null where nothing is.
   void* scale = nullptr;
   void* bias = nullptr;
+  /// relu_bits_bytes() of memory: where ReLU lets an element through. batch_norm and
+  /// batch_norm_apply write it where there are a residual and ReLU; batch_norm_gradient then reads
+  /// it in place of y. Null: y is read.
+  std::uint8_t* relu_bits = nullptr;
 };
 
 /// Sums since the memory was last cleared: what a training loop reports, without reading it each
@@ -194,13 +198,15 @@ class Operations {
                                     const void* residual, bool relu, void* y, cudaStream_t) = 0;
   /// `y` is what batch_norm wrote (where it is 0, ReLU stops the gradient; unused without relu).
   /// The gradient is the sum of `y_gradient` and, unless null, `more_y_gradient`. Writes
-  /// x_gradient, the gradients of gamma and beta, and, unless null, the residual's gradient.
-  /// x_gradient may be y_gradient.
+  /// x_gradient, the gradients of gamma and beta, and the residual's gradient, which is null where
+  /// there was no residual. x_gradient may be y_gradient.
   virtual void batch_norm_gradient(const Extents&, const void* x, const void* y,
                                    const void* y_gradient, const void* more_y_gradient,
                                    const BatchNorm&, bool relu, void* x_gradient,
                                    void* residual_gradient, cudaStream_t) = 0;
 
+  /// Of BatchNorm::relu_bits, for one layer; 0: they are not read.
+  virtual std::int64_t relu_bits_bytes(const Extents&) const = 0;
   /// Batch norm in parts, for a batch that is divided among ranks.
   virtual BatchNormParts& batch_norm_parts() = 0;
 
@@ -219,9 +225,11 @@ class Operations {
   virtual void convolution_statistics(const ConvolutionShape&, const void* x,
                                       const BatchNorm* before, const void* weights, void* y,
                                       const BatchNorm& norm, cudaStream_t) = 0;
-  /// batch_norm with the statistics that convolution_statistics left.
+  /// batch_norm with the statistics that convolution_statistics left. With `residual_norm`, which
+  /// has its own, the residual is what that makes of `residual`.
   virtual void batch_norm_apply(const Extents&, const void* x, const BatchNorm&,
-                                const void* residual, bool relu, void* y, cudaStream_t) = 0;
+                                const void* residual, const BatchNorm* residual_norm, bool relu,
+                                void* y, cudaStream_t) = 0;
   /// convolution_weight_gradient with relu(x normalised) for x.
   virtual void normalized_weight_gradient(const ConvolutionShape&, const void* x,
                                           const BatchNorm& before, const void* y_gradient,
@@ -231,6 +239,20 @@ class Operations {
   virtual void normalized_data_gradient(const ConvolutionShape&, const void* y_gradient,
                                         const void* weights, const void* x, const BatchNorm& before,
                                         void* x_gradient, cudaStream_t) = 0;
+
+  /// Whether the two below take this shape. Stays what it is. The first call with a shape prepares,
+  /// and blocks.
+  virtual bool fuses_pool(const PoolShape&) = 0;
+  /// y = max_pool of relu(x normalised), which never lies in memory, with the statistics that
+  /// convolution_statistics left. `chosen` is for batch_norm_max_pool_gradient alone.
+  virtual void batch_norm_max_pool(const PoolShape&, const void* x, const BatchNorm&, void* y,
+                                   std::uint8_t* chosen, cudaStream_t) = 0;
+  /// Back through pool, ReLU and batch norm: writes the gradient of x, and those of gamma and beta.
+  /// x_gradient is none of the others.
+  virtual void batch_norm_max_pool_gradient(const PoolShape&, const void* x,
+                                            const std::uint8_t* chosen, const void* y_gradient,
+                                            const void* more_y_gradient, const BatchNorm&,
+                                            void* x_gradient, cudaStream_t) = 0;
 
   /// `chosen`: which element of the window, 0 .. kernel * kernel - 1; the first of equals.
   virtual void max_pool(const PoolShape&, const void* x, void* y, std::uint8_t* chosen,

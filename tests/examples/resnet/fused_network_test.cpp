@@ -24,6 +24,7 @@ using Choice = std::function<bool(const ConvolutionShape&, bool normalized_input
 struct Calls {
   int statistics = 0, normalized = 0, weight_gradients = 0, data_gradients = 0;
   int applied = 0, batch_norms = 0, batch_norm_gradients = 0;
+  int pooled = 0, pooled_gradients = 0;
   bool operator==(const Calls&) const = default;
 };
 
@@ -43,9 +44,11 @@ class PartlyFused : public reference::ReferenceOperations {
     ReferenceOperations::convolution_statistics(shape, x, before, weights, y, norm, stream);
   }
   void batch_norm_apply(const Extents& extents, const void* x, const BatchNorm& norm,
-                        const void* residual, bool relu, void* y, cudaStream_t stream) override {
+                        const void* residual, const BatchNorm* residual_norm, bool relu, void* y,
+                        cudaStream_t stream) override {
     ++calls.applied;
-    ReferenceOperations::batch_norm_apply(extents, x, norm, residual, relu, y, stream);
+    ReferenceOperations::batch_norm_apply(extents, x, norm, residual, residual_norm, relu, y,
+                                          stream);
   }
   void normalized_weight_gradient(const ConvolutionShape& shape, const void* x,
                                   const BatchNorm& before, const void* y_gradient,
@@ -73,6 +76,19 @@ class PartlyFused : public reference::ReferenceOperations {
     ++calls.batch_norm_gradients;
     ReferenceOperations::batch_norm_gradient(extents, x, y, y_gradient, more, norm, relu,
                                              x_gradient, residual_gradient, stream);
+  }
+  void batch_norm_max_pool(const PoolShape& shape, const void* x, const BatchNorm& norm, void* y,
+                           std::uint8_t* chosen, cudaStream_t stream) override {
+    ++calls.pooled;
+    ReferenceOperations::batch_norm_max_pool(shape, x, norm, y, chosen, stream);
+  }
+  void batch_norm_max_pool_gradient(const PoolShape& shape, const void* x,
+                                    const std::uint8_t* chosen, const void* y_gradient,
+                                    const void* more, const BatchNorm& norm, void* x_gradient,
+                                    cudaStream_t stream) override {
+    ++calls.pooled_gradients;
+    ReferenceOperations::batch_norm_max_pool_gradient(shape, x, chosen, y_gradient, more, norm,
+                                                      x_gradient, stream);
   }
 
   Calls calls;
@@ -127,10 +143,10 @@ bool all(const ConvolutionShape&, bool) {
 
 TEST_CASE("fused network: every convolution fuses") {
   const Format format = GENERATE(Format::nchw, Format::nhwc);
-  // Of two steps. Stem, first convolutions and shortcuts read what lies in memory; stem, shortcuts
-  // and last convolutions are normalised into memory.
-  CHECK(check_same_bits(basic_blocks(), format, all) == Calls{12, 6, 6, 6, 12, 0, 12});
-  CHECK(check_same_bits(bottlenecks(), format, all) == Calls{14, 16, 16, 16, 14, 0, 14});
+  // Of two steps. Stem, first convolutions and shortcuts read what lies in memory; stem (where no
+  // pool follows) and last convolutions are normalised into memory, shortcuts with the last.
+  CHECK(check_same_bits(basic_blocks(), format, all) == Calls{12, 6, 6, 6, 8, 0, 12});
+  CHECK(check_same_bits(bottlenecks(), format, all) == Calls{14, 16, 16, 16, 8, 0, 12, 2, 2});
 }
 
 TEST_CASE("fused network: some convolutions fuse, others do not") {
@@ -141,9 +157,9 @@ TEST_CASE("fused network: some convolutions fuse, others do not") {
     return !normalized_input || shape.kernel == 1;
   };
   CHECK(calls([](const auto&, bool normalized_input) { return !normalized_input; }) ==
-        Calls{30, 0, 0, 0, 30, 0, 30});
+        Calls{30, 0, 0, 0, 24, 0, 28, 2, 2});
   // The last convolutions read the 3x3's raw; the 3x3 reads what is normalised in memory.
-  CHECK(calls(normalized_1x1) == Calls{22, 8, 8, 8, 22, 0, 22});
+  CHECK(calls(normalized_1x1) == Calls{22, 8, 8, 8, 16, 0, 20, 2, 2});
   // Where nothing but normalised input fuses, no statistics come out of first convolutions: there
   // is no start.
   CHECK(calls([](const auto&, bool normalized_input) { return normalized_input; }) ==
@@ -164,8 +180,16 @@ TEST_CASE("fused network: batches of one size fuse, of the other not") {
       return (shape.in.n == n) == largest;
     };
   };
-  const Calls half{6, 3, 3, 3, 6, 9, 15};
+  const Calls half{6, 3, 3, 3, 4, 9, 15};
   CHECK(check_same_bits(basic_blocks(), Format::nchw, by_size(basic_blocks())) == half);
+}
+
+TEST_CASE("fused network: a stem without its pool, and a pool whose stem has no statistics") {
+  // The stem's convolution is the only one of 7 x 7.
+  const auto stem = [](const ConvolutionShape& shape, bool) { return shape.kernel == 7; };
+  const auto rest = [](const ConvolutionShape& shape, bool) { return shape.kernel != 7; };
+  CHECK(check_same_bits(bottlenecks(), Format::nhwc, stem) == Calls{2, 0, 0, 0, 0, 28, 28, 2, 2});
+  CHECK(check_same_bits(bottlenecks(), Format::nhwc, rest) == Calls{12, 16, 16, 16, 8, 2, 14});
 }
 
 TEST_CASE("fused network: memory for what is never written is not taken") {
@@ -177,10 +201,18 @@ TEST_CASE("fused network: memory for what is never written is not taken") {
     REQUIRE(cudaMemGetInfo(&after, &total) == cudaSuccess);
     return before - after;
   };
-  std::size_t saved = 0;  // the normalised output of all but the last convolution of a block
-  const NetworkOptions options = basic_blocks();
-  for (const Block& block : layers_of(options.architecture, options.images).blocks)
-    saved += static_cast<std::size_t>(block.path[0].shape.out().count()) * sizeof(float);
+  // The normalised output of all but the last convolution of a block, and of a stem with a pool;
+  // and of shortcuts.
+  const NetworkOptions options = GENERATE(basic_blocks(), bottlenecks());
+  const Layers layers = layers_of(options.architecture, options.images);
+  const auto bytes = [](const ConvolutionNorm& layer) {
+    return static_cast<std::size_t>(layer.shape.out().count()) * sizeof(float);
+  };
+  std::size_t saved = layers.pool ? bytes(layers.stem) : 0;
+  for (const Block& block : layers.blocks) {
+    for (std::size_t i = 0; i + 1 < block.path.size(); ++i) saved += bytes(block.path[i]);
+    if (block.shortcut) saved += bytes(*block.shortcut);
+  }
   CHECK(taken(options, with(Fusion::elementwise)) - taken(options, with(Fusion::full)) == saved);
 }
 
@@ -197,6 +229,13 @@ TEST_CASE("fused operations refuse what does not fuse") {
   CHECK_THROWS_AS(
       operations->normalized_data_gradient(shape, nullptr, nullptr, nullptr, {}, nullptr, nullptr),
       UnsupportedOperation);
+  const PoolShape pool{{1, 2, 3, 3}};
+  CHECK(!operations->fuses_pool(pool));
+  CHECK_THROWS_AS(operations->batch_norm_max_pool(pool, nullptr, {}, nullptr, nullptr, nullptr),
+                  UnsupportedOperation);
+  CHECK_THROWS_AS(operations->batch_norm_max_pool_gradient(pool, nullptr, nullptr, nullptr, nullptr,
+                                                           {}, nullptr, nullptr),
+                  UnsupportedOperation);
 }
 
 }  // namespace

@@ -11,23 +11,27 @@ namespace resnet::cudnn {
 namespace {
 
 template <class T, int V, Format F>
-__global__ void statistics(Layout layout, const T* x, Moments* partials) {
+__global__ void __launch_bounds__(block_threads, resident_blocks)
+    statistics(Layout layout, const T* x, Moments* partials) {
   const Walk<F, V> walk(layout);
   constexpr int slots = Walk<F, V>::slots;
   ShiftedSums sums[slots];
-  std::uint32_t packs = 0;
-  walk.each([&](std::size_t offset) {
-    const Floats<V> values = load<V>(x + offset);
-    if (packs++ == 0)
+  if (walk.count() > 0) {
+    const Floats<V> first = load<V>(x + walk.first());
 #pragma unroll
-      for (int slot = 0; slot < slots; ++slot) sums[slot].shift = values[slot];
+    for (int slot = 0; slot < slots; ++slot) sums[slot].shift = first[slot];
+  }
+  walk.template each<Order::forward, 8>(
+      [&](std::size_t offset) { return load_pack<V>(x + offset); },
+      [&](std::size_t, const Pack<T, V>& pack) {
+        const Floats<V> values = floats_of(pack);
 #pragma unroll
-    for (int i = 0; i < V; ++i) sums[walk.slot(i)].add(values[i]);
-  });
+        for (int i = 0; i < V; ++i) sums[walk.slot(i)].add(values[i]);
+      });
+  const auto values = static_cast<float>(walk.count() * (V / slots));
   Moments moments[slots];
 #pragma unroll
-  for (int slot = 0; slot < slots; ++slot)
-    moments[slot] = sums[slot].moments(static_cast<float>(packs * (V / slots)));
+  for (int slot = 0; slot < slots; ++slot) moments[slot] = sums[slot].moments(values);
   block_partials(layout, walk, moments, partials);
 }
 
@@ -99,7 +103,7 @@ void launch_statistics(const Context& context, const Extents& extents, const voi
                        const FinishAs& finish_as, cudaStream_t stream) {
   const bool wide = can_be_wide(context, extents) && aligned({x});
   dispatch(context.precision, context.format, wide, [&]<class T, int V, Format F>() {
-    const Layout layout = Layout::of<V, F>(extents, context.multiprocessors, 4);
+    const Layout layout = Layout::of<V, F>(extents, context.multiprocessors);
     auto* partials = context.scratch<Moments>(std::size_t{layout.blocks.x} * layout.channels);
     statistics<T, V, F>
         <<<layout.blocks, block_threads, 0, stream>>>(layout, static_cast<const T*>(x), partials);
@@ -108,68 +112,106 @@ void launch_statistics(const Context& context, const Extents& extents, const voi
   });
 }
 
-struct Affine {
-  float mean = 0, scale = 0, bias = 0;
-  /// Distance first: x * scale + bias' would lose digits where the mean is far from 0.
-  __device__ float operator()(float x) const { return (x - mean) * scale + bias; }
+/// What batch norm writes, and from what.
+template <class T>
+struct Normalised {
+  const T *x, *residual;
+  T* y;
+  std::uint8_t* relu_bits;
+  bool running, relu;
 };
 
-/// What a channel is normalised with: the batch's statistics, or the running ones.
-__device__ Affine affine(const BatchNorm& norm, bool running, std::uint32_t channel) {
-  const float inverse = running ? 1 / sqrtf(norm.running_variance[channel] + norm.epsilon)
-                                : norm.inverse_deviation[channel];
-  return {running ? norm.running_mean[channel] : norm.mean[channel], norm.gamma[channel] * inverse,
-          norm.beta[channel]};
-}
-
-template <class T, int V, Format F>
-__global__ void normalize(Layout layout, const T* x, BatchNorm norm, bool running,
-                          const T* residual, bool relu, T* y) {
+/// `raw`: the residual is normalised by residual_norm.
+template <class T, int V, Format F, bool raw>
+__global__ void __launch_bounds__(block_threads, resident_blocks)
+    normalize(Layout layout, Normalised<T> of, BatchNorm norm, BatchNorm residual_norm) {
   const Walk<F, V> walk(layout);
   constexpr int slots = Walk<F, V>::slots;
   if (!walk.has_channels()) return;
-  Affine channel[slots];
+  Affine channel[slots], residual_channel[slots];
 #pragma unroll
-  for (int slot = 0; slot < slots; ++slot)
-    channel[slot] = affine(norm, running, walk.channel(slot));
-  walk.each([&](std::size_t offset) {
-    Floats<V> values = load<V>(x + offset);
-    Floats<V> others{};
-    if (residual != nullptr) others = load<V>(residual + offset);
+  for (int slot = 0; slot < slots; ++slot) {
+    channel[slot] = affine(norm, of.running, walk.channel(slot));
+    if constexpr (raw) residual_channel[slot] = affine(residual_norm, false, walk.channel(slot));
+  }
+  struct Packs {
+    Pack<T, V> x, residual;
+  };
+  const auto fetch = [&](std::size_t offset) {
+    Packs packs{load_pack<V>(of.x + offset), {}};
+    if (of.residual != nullptr) packs.residual = load_pack<V>(of.residual + offset);
+    return packs;
+  };
+  walk.template each<Order::backward>(fetch, [&](std::size_t offset, const Packs& packs) {
+    Floats<V> values = floats_of(packs.x);
+    Floats<V> others = floats_of(packs.residual);
+    unsigned bits = 0;
 #pragma unroll
     for (int i = 0; i < V; ++i) {
+      if constexpr (raw) others[i] = residual_channel[walk.slot(i)](others[i]);
       const float value = channel[walk.slot(i)](values[i]) + others[i];
-      values[i] = relu && value < 0 ? 0 : value;
+      bits |= value <= 0 ? 0 : 1u << i;
+      values[i] = of.relu && value < 0 ? 0 : value;
     }
-    store<V>(y + offset, values);
+    store<V>(of.y + offset, values);
+    if (V > 1 && of.relu_bits != nullptr)
+      of.relu_bits[offset / V] = static_cast<std::uint8_t>(bits);
   });
 }
 
-void launch_normalize(const Context& context, const Extents& extents, const void* x,
-                      const BatchNorm& norm, bool running, const void* residual, bool relu, void* y,
+/// batch_norm_apply's, and batch_norm_inference's: with the running statistics.
+struct Application {
+  const void* x;
+  const BatchNorm& norm;
+  bool running;
+  const void* residual;
+  const BatchNorm* residual_norm;
+  bool relu;
+  void* y;
+};
+
+void launch_normalize(const Context& context, const Extents& extents, const Application& of,
                       cudaStream_t stream) {
-  const bool wide = can_be_wide(context, extents) && aligned({x, residual, y});
+  const bool wide = can_be_wide(context, extents) && aligned({of.x, of.residual, of.y});
+  const bool writes_bits = wide && !of.running && of.relu && of.residual != nullptr;
   dispatch(context.precision, context.format, wide, [&]<class T, int V, Format F>() {
-    const Layout layout = Layout::of<V, F>(extents, context.multiprocessors, 16);
-    normalize<T, V, F><<<layout.blocks, block_threads, 0, stream>>>(
-        layout, static_cast<const T*>(x), norm, running, static_cast<const T*>(residual), relu,
-        static_cast<T*>(y));
+    const Layout layout = Layout::of<V, F>(extents, context.multiprocessors);
+    const Normalised<T> arrays{static_cast<const T*>(of.x),
+                               static_cast<const T*>(of.residual),
+                               static_cast<T*>(of.y),
+                               writes_bits ? of.norm.relu_bits : nullptr,
+                               of.running,
+                               of.relu};
+    if (of.residual_norm == nullptr)
+      normalize<T, V, F, false>
+          <<<layout.blocks, block_threads, 0, stream>>>(layout, arrays, of.norm, {});
+    else
+      normalize<T, V, F, true>
+          <<<layout.blocks, block_threads, 0, stream>>>(layout, arrays, of.norm, *of.residual_norm);
   });
   check_launch("normalize");
 }
 
-void apply(const Context& context, const Extents& extents, const void* x, const BatchNorm& norm,
-           bool running, const void* residual, bool with_relu, void* y, cudaStream_t stream) {
-  if (context.fusion != Fusion::none) {
-    launch_normalize(context, extents, x, norm, running, residual, with_relu, y, stream);
-    return;
-  }
-  launch_normalize(context, extents, x, norm, running, nullptr, false, y, stream);
-  if (residual != nullptr) add(context.precision, y, residual, y, extents.count(), stream);
-  if (with_relu) relu(context.precision, y, y, extents.count(), stream);
+void apply(const Context& context, const Extents& extents, const Application& of,
+           cudaStream_t stream) {
+  if (context.fusion != Fusion::none) return launch_normalize(context, extents, of, stream);
+  if (of.residual_norm != nullptr)
+    throw UnsupportedOperation("a residual's batch norm is fused, or an operation of its own");
+  Application first = of;
+  first.residual = nullptr, first.relu = false;
+  launch_normalize(context, extents, first, stream);
+  const std::int64_t count = extents.count();
+  if (of.residual != nullptr) add(context.precision, of.y, of.residual, of.y, count, stream);
+  if (of.relu) relu(context.precision, of.y, of.y, count, stream);
 }
 
 }  // namespace
+
+/// A byte for each pack of 16: neighbours do not write to the same one.
+std::int64_t relu_bits_bytes(const Context& context, const Extents& extents) {
+  if (context.fusion == Fusion::none || !can_be_wide(context, extents)) return 0;
+  return extents.count() / widest_of(context.precision);
+}
 
 void batch_norm_statistics(const Context& context, const Extents& extents, const void* x,
                            const BatchNorm& norm, cudaStream_t stream) {
@@ -206,22 +248,22 @@ void batch_norm_statistics_of_sums(const Context& context, const Extents& extent
 }
 
 void batch_norm_apply(const Context& context, const Extents& extents, const void* x,
-                      const BatchNorm& norm, const void* residual, bool relu, void* y,
-                      cudaStream_t stream) {
-  apply(context, extents, x, norm, false, residual, relu, y, stream);
+                      const BatchNorm& norm, const void* residual, const BatchNorm* residual_norm,
+                      bool relu, void* y, cudaStream_t stream) {
+  apply(context, extents, {x, norm, false, residual, residual_norm, relu, y}, stream);
 }
 
 void batch_norm(const Context& context, const Extents& extents, const void* x,
                 const BatchNorm& norm, const void* residual, bool relu, void* y,
                 cudaStream_t stream) {
   batch_norm_statistics(context, extents, x, norm, stream);
-  batch_norm_apply(context, extents, x, norm, residual, relu, y, stream);
+  batch_norm_apply(context, extents, x, norm, residual, nullptr, relu, y, stream);
 }
 
 void batch_norm_inference(const Context& context, const Extents& extents, const void* x,
                           const BatchNorm& norm, const void* residual, bool relu, void* y,
                           cudaStream_t stream) {
-  apply(context, extents, x, norm, true, residual, relu, y, stream);
+  apply(context, extents, {x, norm, true, residual, nullptr, relu, y}, stream);
 }
 
 }  // namespace resnet::cudnn

@@ -7,8 +7,9 @@
 // The second half of a fused convolution's batch norm is here too: its sums come out of the graph.
 //
 // Reads and writes, in activations, beside one read for the statistics: x, [residual], y. Gradient:
-// first pass x, y, dy, [more dy] and, where there is a residual, its gradient; the second pass
-// reads that instead of y, dy and more dy.
+// first pass x, dy, [more dy] and, where there is a residual, its gradient, and ReLU's bits
+// (one for an element of 16) or else y; second pass x, dy (where there is a residual,
+// its gradient) and dx. kernels.md says what each costs.
 
 #include <cuda_runtime_api.h>
 
@@ -23,19 +24,32 @@ void batch_norm_statistics(const Context&, const Extents&, const void* x, const 
 /// The same from each channel's sums of x and of x * x.
 void batch_norm_statistics_of_sums(const Context&, const Extents&, const float* sums,
                                    const float* squares, const BatchNorm&, cudaStream_t);
-/// batch_norm with the statistics that are there.
+/// batch_norm with the statistics that are there, those of residual_norm (unless null) too.
 void batch_norm_apply(const Context&, const Extents&, const void* x, const BatchNorm&,
-                      const void* residual, bool relu, void* y, cudaStream_t);
+                      const void* residual, const BatchNorm* residual_norm, bool relu, void* y,
+                      cudaStream_t);
 void batch_norm(const Context&, const Extents&, const void* x, const BatchNorm&,
                 const void* residual, bool relu, void* y, cudaStream_t);
 void batch_norm_inference(const Context&, const Extents&, const void* x, const BatchNorm&,
                           const void* residual, bool relu, void* y, cudaStream_t);
+std::int64_t relu_bits_bytes(const Context&, const Extents&);
 void batch_norm_gradient(const Context&, const Extents&, const BatchNormOperands&, const BatchNorm&,
                          bool relu, cudaStream_t);
 /// The second pass alone: `gradient` is that of normalised x, gamma's and beta's are there.
 /// x_gradient may be it.
 void batch_norm_gradient_apply(const Context&, const Extents&, const void* x, const void* gradient,
                                const BatchNorm&, void* x_gradient, cudaStream_t);
+
+/// Whether the next two take this shape.
+bool fuses_pool(const Context&, const PoolShape&);
+/// max_pool of relu(x normalised) with the statistics that are there. `chosen` is for the gradient
+/// below alone.
+void batch_norm_max_pool(const Context&, const PoolShape&, const void* x, const BatchNorm&, void* y,
+                         std::uint8_t* chosen, cudaStream_t);
+void batch_norm_max_pool_gradient(const Context&, const PoolShape&, const void* x,
+                                  const std::uint8_t* chosen, const void* y_gradient,
+                                  const void* more_y_gradient, const BatchNorm&, void* x_gradient,
+                                  cudaStream_t);
 
 // In parts: BatchNormParts says what they are. The same bits each time.
 

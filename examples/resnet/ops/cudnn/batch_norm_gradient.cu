@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include "batch_norm.hpp"
+#include "batch_norm_gradient.cuh"
 #include "elementwise.hpp"
 #include "per_channel.cuh"
 
@@ -8,126 +9,112 @@ namespace resnet::cudnn {
 
 namespace {
 
-/// Gradients of beta and of gamma.
-struct Sums {
-  float gradient, gradient_x;  ///< the latter: times x, normalised
+/// Where ReLU stops the gradient: nowhere; where normalised x is not positive; by the bits that
+/// batch_norm wrote; where y is not positive.
+enum class Gate { open, x, bits, y };
 
-  __device__ void combine(const Sums& other) {
-    gradient += other.gradient;
-    gradient_x += other.gradient_x;
-  }
-};
-
-/// The gradient that arrives behind batch norm: a sum, where y is not 0.
-template <class T>
+/// What the gradient is computed from, and the gradient that arrives behind batch norm: a sum.
+template <class T, int V, Gate G>
 struct Arriving {
-  const T* gradient;
+  const T *x, *gradient;
   const T* more;  ///< or null
-  const T* y;     ///< null: without ReLU
+  const T* y;
+  const std::uint8_t* bits;
 
-  template <int V>
-  __device__ Floats<V> at(std::size_t offset) const {
-    Floats<V> sum = load<V>(gradient + offset);
-    if (more != nullptr) {
-      const Floats<V> others = load<V>(more + offset);
-#pragma unroll
-      for (int i = 0; i < V; ++i) sum[i] += others[i];
-    }
-    if (y != nullptr) {
-      const Floats<V> outputs = load<V>(y + offset);
-#pragma unroll
-      for (int i = 0; i < V; ++i) sum[i] = outputs[i] <= 0 ? 0 : sum[i];
-    }
-    return sum;
+  struct Packs {
+    Pack<T, V> x, gradient, more;
+    Pack<T, G == Gate::y ? V : 1> y;
+    std::uint8_t bits;
+  };
+  __device__ Packs operator()(std::size_t offset) const {
+    Packs packs{};
+    packs.x = load_pack<V>(x + offset);
+    packs.gradient = load_pack<V>(gradient + offset);
+    if (more != nullptr) packs.more = load_pack<V>(more + offset);
+    if constexpr (G == Gate::y) packs.y = load_pack<V>(y + offset);
+    if constexpr (G == Gate::bits) packs.bits = bits[offset / V];
+    return packs;
   }
 };
+
+/// Of a pack, behind ReLU. `normal(i)`: element i of normalised x.
+template <class T, int V, Gate G, class Packs, class Normal>
+__device__ Floats<V> arriving_gradients(const Packs& packs, const Normal& normal) {
+  Floats<V> sum = floats_of(packs.gradient);
+  const Floats<V> more = floats_of(packs.more);
+#pragma unroll
+  for (int i = 0; i < V; ++i) {
+    sum[i] += more[i];
+    bool stopped = false;
+    if constexpr (G == Gate::x) stopped = normal(i) <= 0;
+    if constexpr (G == Gate::bits) stopped = (packs.bits >> i & 1) == 0;
+    if constexpr (G == Gate::y) stopped = to_float(packs.y.value[i]) <= 0;
+    if (stopped) sum[i] = 0;
+  }
+  return sum;
+}
 
 /// First pass. Writes the residual's gradient, unless null.
-template <class T, int V, Format F>
-__global__ void gradient_sums(Layout layout, const T* x, Arriving<T> arriving, BatchNorm norm,
-                              T* residual_gradient, Sums* partials) {
+template <class T, int V, Format F, Gate G>
+__global__ void __launch_bounds__(block_threads, resident_blocks)
+    gradient_sums(Layout layout, Arriving<T, V, G> arriving, BatchNorm norm, T* residual_gradient,
+                  Sums* partials) {
   const Walk<F, V> walk(layout);
   constexpr int slots = Walk<F, V>::slots;
   Sums sums[slots]{};
-  float mean[slots], inverse[slots];
+  Affine channel[slots];
+  if (walk.has_channels())
 #pragma unroll
-  for (int slot = 0; slot < slots; ++slot) {
-    mean[slot] = walk.has_channels() ? norm.mean[walk.channel(slot)] : 0;
-    inverse[slot] = walk.has_channels() ? norm.inverse_deviation[walk.channel(slot)] : 0;
-  }
-  walk.each([&](std::size_t offset) {
-    const Floats<V> values = load<V>(x + offset);
-    const Floats<V> gradients = arriving.template at<V>(offset);
+    for (int slot = 0; slot < slots; ++slot)
+      channel[slot] = affine(norm, false, walk.channel(slot));
+  using Packs = typename Arriving<T, V, G>::Packs;
+  walk.template each<Order::forward>(arriving, [&](std::size_t offset, const Packs& packs) {
+    const Floats<V> values = floats_of(packs.x);
+    const Floats<V> gradients =
+        arriving_gradients<T, V, G>(packs, [&](int i) { return channel[walk.slot(i)](values[i]); });
 #pragma unroll
     for (int i = 0; i < V; ++i) {
       const int slot = walk.slot(i);
       sums[slot].gradient += gradients[i];
-      sums[slot].gradient_x += gradients[i] * (values[i] - mean[slot]) * inverse[slot];
+      sums[slot].gradient_x += gradients[i] * (values[i] - channel[slot].mean);
     }
     if (residual_gradient != nullptr) store<V>(residual_gradient + offset, gradients);
   });
+  if (walk.has_channels())
+#pragma unroll
+    for (int slot = 0; slot < slots; ++slot)
+      sums[slot].gradient_x *= norm.inverse_deviation[walk.channel(slot)];
   block_partials(layout, walk, sums, partials);
 }
 
-struct FinishSums {
-  BatchNorm norm;
-  float* sums;  ///< beta's, then gamma's; or null
-  std::uint32_t channels;
-
-  __device__ void operator()(std::uint32_t channel, const Sums& of) const {
-    norm.gamma_gradient[channel] = of.gradient_x;
-    norm.beta_gradient[channel] = of.gradient;
-    if (sums == nullptr) return;
-    sums[channel] = of.gradient;
-    sums[std::size_t{channels} + channel] = of.gradient_x;
-  }
-};
-
-/// The sums of the whole batch, a channel of which has `count` elements.
-struct BatchSums {
-  const float *gradient, *gradient_x;
-  float count;
-
-  BatchSums(const Extents& extents, int ranks, const float* gradients, const float* gradients_x)
-      : gradient(gradients),
-        gradient_x(gradients_x),
-        count(static_cast<float>(ranks * extents.n * extents.h * extents.w)) {}
-};
-
-/// What a channel's gradient behind becomes before.
-struct Before {
-  float mean, inverse, scale, mean_gradient, mean_gradient_x;
-
-  __device__ Before(const BatchNorm& norm, const BatchSums& sums, std::uint32_t channel)
-      : mean(norm.mean[channel]),
-        inverse(norm.inverse_deviation[channel]),
-        scale(norm.gamma[channel] * inverse),
-        mean_gradient(sums.gradient[channel] / sums.count),
-        mean_gradient_x(sums.gradient_x[channel] / sums.count) {}
-  __device__ Before() {}  // NOLINT: an array's elements, assigned before they are read
-  __device__ float operator()(float gradient, float x) const {
-    return scale * (gradient - mean_gradient - (x - mean) * inverse * mean_gradient_x);
-  }
-};
-
 /// Second pass.
-template <class T, int V, Format F>
-__global__ void gradient_before(Layout layout, const T* x, Arriving<T> arriving, BatchNorm norm,
-                                BatchSums sums, T* x_gradient) {
+template <class T, int V, Format F, Gate G>
+__global__ void __launch_bounds__(block_threads, resident_blocks)
+    gradient_before(Layout layout, Arriving<T, V, G> arriving, BatchNorm norm, BatchSums sums,
+                    T* x_gradient) {
   const Walk<F, V> walk(layout);
   constexpr int slots = Walk<F, V>::slots;
   if (!walk.has_channels()) return;
   Before before[slots];
 #pragma unroll
   for (int slot = 0; slot < slots; ++slot) before[slot] = Before(norm, sums, walk.channel(slot));
-  walk.each([&](std::size_t offset) {
-    const Floats<V> values = load<V>(x + offset);
-    Floats<V> gradients = arriving.template at<V>(offset);
+  using Packs = typename Arriving<T, V, G>::Packs;
+  walk.template each<Order::backward>(arriving, [&](std::size_t offset, const Packs& packs) {
+    const Floats<V> values = floats_of(packs.x);
+    Floats<V> gradients = arriving_gradients<T, V, G>(
+        packs, [&](int i) { return before[walk.slot(i)].normal(values[i]); });
 #pragma unroll
     for (int i = 0; i < V; ++i) gradients[i] = before[walk.slot(i)](gradients[i], values[i]);
     store<V>(x_gradient + offset, gradients);
   });
 }
+
+/// The passes' operands, and what stops the gradient.
+struct Passes {
+  BatchNormOperands of;
+  Gate gate;
+  const std::uint8_t* bits;
+};
 
 bool can_be_wide(const Context& context, const Extents& extents, const BatchNormOperands& of) {
   return cudnn::can_be_wide(context, extents) &&
@@ -135,40 +122,52 @@ bool can_be_wide(const Context& context, const Extents& extents, const BatchNorm
              {of.x, of.y, of.y_gradient, of.more_y_gradient, of.x_gradient, of.residual_gradient});
 }
 
-template <class T>
-Arriving<T> arriving_of(const BatchNormOperands& of) {
-  return {static_cast<const T*>(of.y_gradient), static_cast<const T*>(of.more_y_gradient),
-          static_cast<const T*>(of.y)};
-}
-
-/// The passes. `of.y` is null without ReLU.
-void launch_sums(const Context& context, const Extents& extents, const BatchNormOperands& of,
-                 const BatchNorm& norm, float* sums, cudaStream_t stream) {
+/// launch(layout, arriving): the latter an Arriving<T, V, G>.
+template <Gate... gates, class Launch>
+void dispatch_gates(const Context& context, const Extents& extents, const Passes& passes,
+                    const Launch& launch) {
+  const BatchNormOperands& of = passes.of;
   const bool wide = can_be_wide(context, extents, of);
   dispatch(context.precision, context.format, wide, [&]<class T, int V, Format F>() {
-    const Layout layout = Layout::of<V, F>(extents, context.multiprocessors, 4);
+    const Layout layout = Layout::of<V, F>(extents, context.multiprocessors);
+    const auto with = [&]<Gate G>() {
+      if (G != passes.gate) return;
+      const Arriving<T, V, G> arriving{
+          static_cast<const T*>(of.x), static_cast<const T*>(of.y_gradient),
+          static_cast<const T*>(of.more_y_gradient), static_cast<const T*>(of.y), passes.bits};
+      launch.template operator()<T, V, F, G>(layout, arriving);
+    };
+    (with.template operator()<gates>(), ...);
+  });
+}
+
+void launch_sums(const Context& context, const Extents& extents, const Passes& passes,
+                 const BatchNorm& norm, float* sums, cudaStream_t stream) {
+  const auto launch = [&]<class T, int V, Format F, Gate G>(const Layout& layout,
+                                                            const Arriving<T, V, G>& arriving) {
     auto* partials = context.scratch<Sums>(std::size_t{layout.blocks.x} * layout.channels);
-    gradient_sums<T, V, F><<<layout.blocks, block_threads, 0, stream>>>(
-        layout, static_cast<const T*>(of.x), arriving_of<T>(of), norm,
-        static_cast<T*>(of.residual_gradient), partials);
+    gradient_sums<T, V, F, G><<<layout.blocks, block_threads, 0, stream>>>(
+        layout, arriving, norm, static_cast<T*>(passes.of.residual_gradient), partials);
     check_launch("gradient_sums");
     launch_fold(partials, layout.blocks.x, layout.channels, FinishSums{norm, sums, layout.channels},
                 stream);
-  });
+  };
+  dispatch_gates<Gate::open, Gate::x, Gate::bits, Gate::y>(context, extents, passes, launch);
 }
 
-void launch_before(const Context& context, const Extents& extents, BatchNormOperands of,
+void launch_before(const Context& context, const Extents& extents, Passes passes,
                    const BatchNorm& norm, const BatchSums& sums, cudaStream_t stream) {
-  // The first pass has left there what arrives.
-  if (of.residual_gradient != nullptr)
-    of = {of.x, nullptr, of.residual_gradient, nullptr, of.x_gradient, nullptr};
-  const bool wide = can_be_wide(context, extents, of);
-  dispatch(context.precision, context.format, wide, [&]<class T, int V, Format F>() {
-    const Layout layout = Layout::of<V, F>(extents, context.multiprocessors, 16);
-    gradient_before<T, V, F><<<layout.blocks, block_threads, 0, stream>>>(
-        layout, static_cast<const T*>(of.x), arriving_of<T>(of), norm, sums,
-        static_cast<T*>(of.x_gradient));
-  });
+  const BatchNormOperands of = passes.of;
+  if (of.residual_gradient != nullptr)  // The first pass has left there what arrives.
+    passes = {{of.x, nullptr, of.residual_gradient, nullptr, of.x_gradient, nullptr},
+              Gate::open,
+              nullptr};
+  const auto launch = [&]<class T, int V, Format F, Gate G>(const Layout& layout,
+                                                            const Arriving<T, V, G>& arriving) {
+    gradient_before<T, V, F, G><<<layout.blocks, block_threads, 0, stream>>>(
+        layout, arriving, norm, sums, static_cast<T*>(of.x_gradient));
+  };
+  dispatch_gates<Gate::open, Gate::x>(context, extents, passes, launch);
   check_launch("gradient_before");
 }
 
@@ -193,14 +192,21 @@ void launch_separately(const Context& context, const Extents& extents, BatchNorm
   }
 }
 
-/// What the passes take: behind launch_separately, where nothing is fused.
-BatchNormOperands for_passes(const Context& context, BatchNormOperands of, bool relu) {
+/// What the passes take: behind launch_separately, where nothing is fused. Without a residual, what
+/// ReLU stops follows from x, which the passes read anyway.
+Passes for_passes(const Context& context, const Extents& extents, BatchNormOperands of,
+                  const BatchNorm& norm, bool relu) {
   if (context.fusion == Fusion::none) {
     const bool moved = relu || of.more_y_gradient != nullptr;
-    return {of.x, nullptr, moved ? of.x_gradient : of.y_gradient, nullptr, of.x_gradient, nullptr};
+    of = {of.x, nullptr, moved ? of.x_gradient : of.y_gradient, nullptr, of.x_gradient, nullptr};
+    return {of, Gate::open, nullptr};
   }
-  if (!relu) of.y = nullptr;
-  return of;
+  if (relu && of.residual_gradient != nullptr) {
+    const bool bits = norm.relu_bits != nullptr && can_be_wide(context, extents, of);
+    return {of, bits ? Gate::bits : Gate::y, norm.relu_bits};
+  }
+  of.y = nullptr;
+  return {of, relu ? Gate::x : Gate::open, nullptr};
 }
 
 }  // namespace
@@ -209,13 +215,13 @@ void batch_norm_gradient_sums(const Context& context, const Extents& extents,
                               const BatchNormOperands& of, const BatchNorm& norm, bool relu,
                               float* sums, cudaStream_t stream) {
   if (context.fusion == Fusion::none) launch_separately(context, extents, of, relu, stream);
-  launch_sums(context, extents, for_passes(context, of, relu), norm, sums, stream);
+  launch_sums(context, extents, for_passes(context, extents, of, norm, relu), norm, sums, stream);
 }
 
 void batch_norm_gradient_rest(const Context& context, const Extents& extents, int ranks,
                               const BatchNormOperands& of, const BatchNorm& norm, bool relu,
                               const float* sums, cudaStream_t stream) {
-  launch_before(context, extents, for_passes(context, of, relu), norm,
+  launch_before(context, extents, for_passes(context, extents, of, norm, relu), norm,
                 {extents, ranks, sums, sums + extents.c}, stream);
 }
 
@@ -223,14 +229,15 @@ void batch_norm_gradient(const Context& context, const Extents& extents,
                          const BatchNormOperands& of, const BatchNorm& norm, bool relu,
                          cudaStream_t stream) {
   batch_norm_gradient_sums(context, extents, of, norm, relu, nullptr, stream);
-  launch_before(context, extents, for_passes(context, of, relu), norm,
+  launch_before(context, extents, for_passes(context, extents, of, norm, relu), norm,
                 {extents, 1, norm.beta_gradient, norm.gamma_gradient}, stream);
 }
 
 void batch_norm_gradient_apply(const Context& context, const Extents& extents, const void* x,
                                const void* gradient, const BatchNorm& norm, void* x_gradient,
                                cudaStream_t stream) {
-  launch_before(context, extents, {x, nullptr, gradient, nullptr, x_gradient, nullptr}, norm,
+  const BatchNormOperands of{x, nullptr, gradient, nullptr, x_gradient, nullptr};
+  launch_before(context, extents, {of, Gate::open, nullptr}, norm,
                 {extents, 1, norm.beta_gradient, norm.gamma_gradient}, stream);
 }
 

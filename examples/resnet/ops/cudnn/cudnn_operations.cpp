@@ -99,6 +99,10 @@ void CudnnOperations::batch_norm_gradient(const Extents& extents, const void* x,
                              norm, relu, stream);
 }
 
+std::int64_t CudnnOperations::relu_bits_bytes(const Extents& extents) const {
+  return cudnn::relu_bits_bytes(context_, extents);
+}
+
 bool CudnnOperations::fuses(const ConvolutionShape& shape, bool normalized_input) {
   if (settings_.fusion != Fusion::full || settings_.deterministic) return false;
   return !normalized_input || convolutions_.has(normalized_graphs.front(), shape);
@@ -125,9 +129,9 @@ void CudnnOperations::convolution_statistics(const ConvolutionShape& shape, cons
 }
 
 void CudnnOperations::batch_norm_apply(const Extents& extents, const void* x, const BatchNorm& norm,
-                                       const void* residual, bool relu, void* y,
-                                       cudaStream_t stream) {
-  cudnn::batch_norm_apply(context_, extents, x, norm, residual, relu, y, stream);
+                                       const void* residual, const BatchNorm* residual_norm,
+                                       bool relu, void* y, cudaStream_t stream) {
+  cudnn::batch_norm_apply(context_, extents, x, norm, residual, residual_norm, relu, y, stream);
 }
 
 void CudnnOperations::normalized_weight_gradient(const ConvolutionShape& shape, const void* x,
@@ -151,6 +155,23 @@ void CudnnOperations::normalized_data_gradient(const ConvolutionShape& shape,
                      convolutions_.channel_sums(shape, 2)},
                     stream);
   batch_norm_gradient_apply(context_, shape.in, x, x_gradient, before, x_gradient, stream);
+}
+
+bool CudnnOperations::fuses_pool(const PoolShape& shape) {
+  return settings_.fusion == Fusion::full && cudnn::fuses_pool(context_, shape);
+}
+
+void CudnnOperations::batch_norm_max_pool(const PoolShape& shape, const void* x,
+                                          const BatchNorm& norm, void* y, std::uint8_t* chosen,
+                                          cudaStream_t stream) {
+  cudnn::batch_norm_max_pool(context_, shape, x, norm, y, chosen, stream);
+}
+
+void CudnnOperations::batch_norm_max_pool_gradient(
+    const PoolShape& shape, const void* x, const std::uint8_t* chosen, const void* y_gradient,
+    const void* more_y_gradient, const BatchNorm& norm, void* x_gradient, cudaStream_t stream) {
+  cudnn::batch_norm_max_pool_gradient(context_, shape, x, chosen, y_gradient, more_y_gradient, norm,
+                                      x_gradient, stream);
 }
 
 void CudnnOperations::max_pool(const PoolShape& shape, const void* x, void* y, std::uint8_t* chosen,

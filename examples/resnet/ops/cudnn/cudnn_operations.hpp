@@ -43,6 +43,7 @@ class CudnnOperations : public Operations {
   void batch_norm_gradient(const Extents&, const void* x, const void* y, const void* y_gradient,
                            const void* more_y_gradient, const BatchNorm&, bool relu,
                            void* x_gradient, void* residual_gradient, cudaStream_t) override;
+  std::int64_t relu_bits_bytes(const Extents&) const override;
   BatchNormParts& batch_norm_parts() override { return batch_norm_parts_; }
 
   bool fuses(const ConvolutionShape&, bool normalized_input) override;
@@ -50,7 +51,7 @@ class CudnnOperations : public Operations {
                               const void* weights, void* y, const BatchNorm& norm,
                               cudaStream_t) override;
   void batch_norm_apply(const Extents&, const void* x, const BatchNorm&, const void* residual,
-                        bool relu, void* y, cudaStream_t) override;
+                        const BatchNorm* residual_norm, bool relu, void* y, cudaStream_t) override;
   void normalized_weight_gradient(const ConvolutionShape&, const void* x, const BatchNorm& before,
                                   const void* y_gradient, void* weight_gradient,
                                   cudaStream_t) override;
@@ -58,6 +59,12 @@ class CudnnOperations : public Operations {
                                 const void* weights, const void* x, const BatchNorm& before,
                                 void* x_gradient, cudaStream_t) override;
 
+  bool fuses_pool(const PoolShape&) override;
+  void batch_norm_max_pool(const PoolShape&, const void* x, const BatchNorm&, void* y,
+                           std::uint8_t* chosen, cudaStream_t) override;
+  void batch_norm_max_pool_gradient(const PoolShape&, const void* x, const std::uint8_t* chosen,
+                                    const void* y_gradient, const void* more_y_gradient,
+                                    const BatchNorm&, void* x_gradient, cudaStream_t) override;
   void max_pool(const PoolShape&, const void* x, void* y, std::uint8_t* chosen,
                 cudaStream_t) override;
   void max_pool_gradient(const PoolShape&, const std::uint8_t* chosen, const void* y_gradient,

@@ -55,13 +55,38 @@ struct alignas(sizeof(T) * V) Pack {
   T value[V];
 };
 
+/// As it lies in memory, in 4 registers at most: to have many of them under way.
 template <int V, class T>
-__device__ Floats<V> load(const T* memory) {
-  const auto pack = *reinterpret_cast<const Pack<T, V>*>(memory);
+__device__ Pack<T, V> load_pack(const T* memory) {
+  return *reinterpret_cast<const Pack<T, V>*>(memory);
+}
+
+template <class T, int V>
+__device__ Floats<V> floats_of(const Pack<T, V>& pack) {
   Floats<V> floats;
 #pragma unroll
   for (int i = 0; i < V; ++i) floats[i] = to_float(pack.value[i]);
   return floats;
+}
+
+/// Two at a time, out of a register that has both: element by element, each would take one for as
+/// long as its pack is under way.
+template <int V>
+__device__ Floats<V> floats_of(const Pack<__nv_bfloat16, V>& pack) requires(V % 2 == 0) {
+  Floats<V> floats;
+#pragma unroll
+  for (int i = 0; i < V; i += 2) {
+    std::uint32_t both;
+    memcpy(&both, &pack.value[i], sizeof both);
+    floats[i] = __uint_as_float(both << 16);
+    floats[i + 1] = __uint_as_float(both & 0xffff0000u);
+  }
+  return floats;
+}
+
+template <int V, class T>
+__device__ Floats<V> load(const T* memory) {
+  return floats_of(load_pack<V>(memory));
 }
 
 template <int V, class T>

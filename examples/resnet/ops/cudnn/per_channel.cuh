@@ -6,7 +6,8 @@
 // elements serves the passes that write them.
 //
 //   Walk<F, V> walk(layout);               // V neighbours at a time: a pack
-//   walk.each([&](std::size_t offset) { ... load<V>(x + offset) ... });
+//   walk.each([&](std::size_t offset) { return load_pack<V>(x + offset); },
+//             [&](std::size_t offset, const Pack<T, V>& pack) { ... });
 //
 // nhwc: a pack is of V channels, and a thread stays with its V. nchw: a pack is of one channel, as
 // is the block.
@@ -18,6 +19,10 @@
 
 namespace resnet::cudnn {
 
+/// Blocks on a multiprocessor, all at the same time: none comes later, with what it has to read
+/// first. It bounds a kernel's registers to 128.
+constexpr unsigned resident_blocks = 2;
+
 /// How a grid of blocks is laid over an activation.
 struct Layout {
   std::uint32_t channels = 0;
@@ -27,7 +32,7 @@ struct Layout {
   dim3 blocks;              ///< x: parts of a channel's packs, y: groups of channels
 
   template <int V, Format F>
-  static Layout of(const Extents& extents, int multiprocessors, int blocks_each) {
+  static Layout of(const Extents& extents, int multiprocessors) {
     Layout layout;
     layout.channels = static_cast<std::uint32_t>(extents.c);
     std::uint32_t groups = layout.channels;
@@ -41,7 +46,8 @@ struct Layout {
       layout.packs = static_cast<std::uint32_t>(extents.n) * layout.plane;
     }
     const std::uint32_t rows = block_threads / layout.lanes;
-    const std::uint32_t wanted = static_cast<std::uint32_t>(multiprocessors * blocks_each) / groups;
+    const std::uint32_t wanted =
+        static_cast<std::uint32_t>(multiprocessors) * resident_blocks / groups;
     layout.blocks.x = std::clamp((layout.packs + rows - 1) / rows, 1u, std::max(wanted, 1u));
     layout.blocks.y = groups;
     return layout;
@@ -53,6 +59,10 @@ inline bool can_be_wide(const Context& context, const Extents& extents) {
   const std::int64_t run = context.format == Format::nhwc ? extents.c : extents.h * extents.w;
   return run % widest_of(context.precision) == 0;
 }
+
+/// What comes last is in the L2 cache for whoever begins there: passes that sum go forward, those
+/// that write behind them backward, and the convolutions that read what they wrote forward.
+enum class Order { forward, backward };
 
 template <Format F, int V>
 class Walk {
@@ -76,15 +86,50 @@ class Walk {
   __device__ static constexpr int slot(int element) { return F == Format::nhwc ? element : 0; }
   __device__ std::uint32_t row() const { return row_; }
 
-  template <class Body>
-  __device__ void each(const Body& body) const {
+  /// Packs of this thread.
+  __device__ std::uint32_t count() const {
+    const std::uint32_t first = blockIdx.x * rows_ + row_, step = gridDim.x * rows_;
+    return has_channels() && first < layout_.packs ? (layout_.packs - first + step - 1) / step : 0;
+  }
+  /// use(offset, fetch(offset)) for each pack. `ahead` packs are fetched before the first of them
+  /// is used: the memory is as fast as there are loads under way, and a compiler may not move loads
+  /// across the stores of `use`. What `use` writes, no other pack's `fetch` reads. Backward: from
+  /// the last pack to the first.
+  template <Order order, std::uint32_t ahead = 4, class Fetch, class Use>
+  __device__ void each(const Fetch& fetch, const Use& use) const {
     if (!has_channels()) return;
-#pragma unroll 4
+    const std::uint32_t step = gridDim.x * rows_;
+    const auto at = [&](std::uint32_t i) {
+      return offset(order == Order::backward ? layout_.packs - 1 - i : i);
+    };
+    decltype(fetch(std::size_t{})) fetched[ahead];
+    std::uint32_t i = blockIdx.x * rows_ + row_;
+    for (; i + (ahead - 1) * step < layout_.packs; i += ahead * step) {
+#pragma unroll
+      for (std::uint32_t k = 0; k < ahead; ++k) fetched[k] = fetch(at(i + k * step));
+#pragma unroll
+      for (std::uint32_t k = 0; k < ahead; ++k) use(at(i + k * step), fetched[k]);
+    }
+#pragma unroll
+    for (std::uint32_t k = 0; k < ahead - 1; ++k)
+      if (i + k * step < layout_.packs) fetched[k] = fetch(at(i + k * step));
+#pragma unroll
+    for (std::uint32_t k = 0; k < ahead - 1; ++k)
+      if (i + k * step < layout_.packs) use(at(i + k * step), fetched[k]);
+  }
+  /// body(pack) for each, by its number: nhwc's are pixels.
+  template <Order order, class Body>
+  __device__ void each_number(const Body& body) const {
+    if (!has_channels()) return;
     for (std::uint32_t i = blockIdx.x * rows_ + row_; i < layout_.packs; i += gridDim.x * rows_)
-      body(offset(i));
+      body(order == Order::backward ? layout_.packs - 1 - i : i);
+  }
+  /// The first of this thread's packs; count() is not 0.
+  __device__ std::size_t first() const {
+    return offset(blockIdx.x * rows_ + row_);
   }
 
- private:
+  /// Of a pack, by its number.
   __device__ std::size_t offset(std::uint32_t pack) const {
     if constexpr (F == Format::nhwc) {
       return std::size_t{pack} * layout_.channels + first_channel_;
@@ -96,9 +141,25 @@ class Walk {
     }
   }
 
+ private:
   const Layout& layout_;
   std::uint32_t rows_, row_, first_channel_;
 };
+
+/// What a channel is normalised with.
+struct Affine {
+  float mean = 0, scale = 0, bias = 0;
+  /// Distance first: x * scale + bias' would lose digits where the mean is far from 0.
+  __device__ float operator()(float x) const { return (x - mean) * scale + bias; }
+};
+
+/// By the batch's statistics, or the running ones.
+__device__ inline Affine affine(const BatchNorm& norm, bool running, std::uint32_t channel) {
+  const float inverse = running ? 1 / sqrtf(norm.running_variance[channel] + norm.epsilon)
+                                : norm.inverse_deviation[channel];
+  return {running ? norm.running_mean[channel] : norm.mean[channel], norm.gamma[channel] * inverse,
+          norm.beta[channel]};
+}
 
 /// Adds up what the block's threads have for the same channels, and writes it to
 /// partials[blockIdx.x][channel]. Value: combine(other); Value{} adds nothing. (No initializers: it
@@ -124,8 +185,8 @@ __device__ void block_partials(const Layout& layout, const Walk<F, V>& walk,
         shared[slot][threadIdx.x];
 }
 
-/// Channels in a block of fold, and threads for each.
-constexpr unsigned fold_channels = 32, fold_rows = 16;
+/// Channels in a block of fold, threads for each, and partials that a thread reads at a time.
+constexpr unsigned fold_channels = 32, fold_rows = 16, fold_ahead = 8;
 
 /// finish(channel, sum of the channel's partials).
 template <class Value, class Finish>
@@ -134,14 +195,24 @@ __global__ void fold(const Value* partials, std::uint32_t parts, std::uint32_t c
   __shared__ Value shared[fold_rows][fold_channels];
   const std::uint32_t channel = blockIdx.x * fold_channels + threadIdx.x;
   Value sum{};
-  if (channel < channels)
-    for (std::uint32_t part = threadIdx.y; part < parts; part += fold_rows)
-      sum.combine(partials[std::size_t{part} * channels + channel]);
+  for (std::uint32_t part = threadIdx.y; part < parts; part += fold_ahead * fold_rows) {
+    Value read[fold_ahead];
+#pragma unroll
+    for (unsigned i = 0; i < fold_ahead; ++i) {
+      const std::uint32_t at = part + i * fold_rows;
+      read[i] = at < parts && channel < channels ? partials[std::size_t{at} * channels + channel]
+                                                 : Value{};
+    }
+#pragma unroll
+    for (unsigned i = 0; i < fold_ahead; ++i) sum.combine(read[i]);
+  }
   shared[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.y != 0 || channel >= channels) return;
-  for (unsigned row = 1; row < fold_rows; ++row) sum.combine(shared[row][threadIdx.x]);
-  finish(channel, sum);
+  for (unsigned half = fold_rows / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.y < half)
+      shared[threadIdx.y][threadIdx.x].combine(shared[threadIdx.y + half][threadIdx.x]);
+  }
+  if (threadIdx.y == 0 && channel < channels) finish(channel, shared[0][threadIdx.x]);
 }
 
 template <class Value, class Finish>

@@ -134,7 +134,7 @@ Trial::Passes Trial::time_passes() {
   Passes passes{};
   passes.statistics = time([&] { batch_norm_statistics(context, out, y, norm(), stream_); });
   passes.normalisation =
-      time([&] { batch_norm_apply(context, in, x, norm(), nullptr, true, dx, stream_); });
+      time([&] { batch_norm_apply(context, in, x, norm(), nullptr, nullptr, true, dx, stream_); });
   passes.gradient =
       time([&] {
         batch_norm_gradient(context, in, {x, x, dx, nullptr, dx, nullptr}, norm(), true, stream_);

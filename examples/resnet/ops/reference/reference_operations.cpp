@@ -208,16 +208,26 @@ void ReferenceOperations::convolution_statistics(const ConvolutionShape& shape, 
 }
 
 void ReferenceOperations::batch_norm_apply(const Extents& extents, const void* x,
-                                           const BatchNorm& norm, const void* residual, bool relu,
-                                           void* y, cudaStream_t stream) {
+                                           const BatchNorm& norm, const void* residual,
+                                           const BatchNorm* residual_norm, bool relu, void* y,
+                                           cudaStream_t stream) {
   const ActivationLayout layout(extents, settings_.format);
+  const bool is_raw = residual_norm != nullptr;
+  const auto other_norm = normalisation(is_raw ? *residual_norm : BatchNorm());
   enqueue(stream,
           {reads(input(x), extents.count()), reads(input(norm.scale), extents.c),
            reads(input(norm.bias), extents.c), reads(input(residual), extents.count()),
+           reads(other_norm.scale, extents.c), reads(other_norm.bias, extents.c),
            writes(output(y), extents.count())},
           [=, threads = threads_] {
-            reference::batch_norm_apply(layout, input(x), normalisation(norm), input(residual),
-                                        relu, output(y), threads);
+            const float *none = nullptr, *added = input(residual);
+            if (is_raw) {
+              reference::batch_norm_apply(layout, added, other_norm, none, false, output(y),
+                                          threads);
+              added = output(y);
+            }
+            reference::batch_norm_apply(layout, input(x), normalisation(norm), added, relu,
+                                        output(y), threads);
           });
 }
 
@@ -255,6 +265,57 @@ void ReferenceOperations::normalized_data_gradient(const ConvolutionShape& shape
 }
 
 // ---- Pooling ------------------------------------------------------------------------------------
+
+bool ReferenceOperations::fuses_pool(const PoolShape& shape) {
+  if (settings_.fusion != Fusion::full) return false;
+  grow(normalized_, static_cast<std::size_t>(shape.in.count()));
+  return true;
+}
+
+void ReferenceOperations::batch_norm_max_pool(const PoolShape& shape, const void* x,
+                                              const BatchNorm& norm, void* y, std::uint8_t* chosen,
+                                              cudaStream_t stream) {
+  if (!fuses_pool(shape)) throw UnsupportedOperation("a fused operation on a pool that is not");
+  const ActivationLayout in(shape.in, settings_.format);
+  const std::int64_t outputs = shape.out().count(), channels = shape.in.c;
+  enqueue(
+      stream,
+      {reads(input(x), shape.in.count()), reads(norm.gamma, channels), reads(norm.beta, channels),
+       reads(norm.mean, channels), reads(norm.inverse_deviation, channels),
+       writes(output(y), outputs), writes(chosen, outputs)},
+      [=, this] {
+        const float* none = nullptr;
+        float* room = normalized_.data();
+        tell(writes(room, shape.in.count()));
+        reference::batch_norm_apply(in, input(x), normalisation(norm), none, true, room, threads_);
+        reference::max_pool(shape, settings_.format, room, output(y), chosen, threads_);
+      });
+}
+
+void ReferenceOperations::batch_norm_max_pool_gradient(
+    const PoolShape& shape, const void* x, const std::uint8_t* chosen, const void* y_gradient,
+    const void* more_y_gradient, const BatchNorm& norm, void* x_gradient, cudaStream_t stream) {
+  if (!fuses_pool(shape)) throw UnsupportedOperation("a fused operation on a pool that is not");
+  const ActivationLayout in(shape.in, settings_.format);
+  const std::int64_t outputs = shape.out().count(), channels = shape.in.c;
+  enqueue(
+      stream,
+      {reads(input(x), shape.in.count()), reads(chosen, outputs), reads(input(y_gradient), outputs),
+       reads(input(more_y_gradient), outputs), reads(input(norm.scale), channels),
+       reads(input(norm.bias), channels), reads(norm.gamma, channels), reads(norm.mean, channels),
+       reads(norm.inverse_deviation, channels), writes(norm.gamma_gradient, channels),
+       writes(norm.beta_gradient, channels), writes(output(x_gradient), shape.in.count())},
+      [=, this] {
+        const float* none = nullptr;
+        float *room = normalized_.data(), *gradient = output(x_gradient);
+        tell(writes(room, shape.in.count()));
+        reference::max_pool_gradient(shape, settings_.format, chosen, input(y_gradient),
+                                     input(more_y_gradient), gradient, threads_);
+        reference::batch_norm_apply(in, input(x), normalisation(norm), none, true, room, threads_);
+        reference::batch_norm_gradient(in, {input(x), room, gradient, none, gradient, nullptr},
+                                       normalisation(norm), true, threads_);
+      });
+}
 
 void ReferenceOperations::max_pool(const PoolShape& shape, const void* x, void* y,
                                    std::uint8_t* chosen, cudaStream_t stream) {

@@ -95,7 +95,7 @@ class Bench {
  public:
   explicit Bench(const Settings& settings) : operations_(make_operations(settings)) {}
 
-  Operations& operations() { return *operations_; }
+  Operations& operations() const { return *operations_; }
   const Settings& settings() const { return operations_->settings(); }
   cudaStream_t stream() const { return stream_; }
   double limit() const { return settings().precision == Precision::fp32 ? 2 : 3; }

@@ -48,7 +48,9 @@ struct Rank {
         mean(channels()),
         inverse_deviation(channels()),
         gamma_gradient(channels()),
-        beta_gradient(channels()) {
+        beta_gradient(channels()),
+        relu_bits(bench, extents),
+        with_bits(whole.relu_bits) {
     const auto part = [&](const Values& values) {
       const auto begin = values.begin() + rank * extents.count();
       return bench.upload(Values(begin, begin + extents.count()));
@@ -72,6 +74,7 @@ struct Rank {
     norm.running_mean = running_mean->data(), norm.running_variance = running_variance->data();
     norm.mean = mean.data(), norm.inverse_deviation = inverse_deviation.data();
     norm.gamma_gradient = gamma_gradient.data(), norm.beta_gradient = beta_gradient.data();
+    if (with_bits) norm.relu_bits = relu_bits.data();
     return norm;
   }
   const DeviceValues& gradient_of_x(const Case& of) const {
@@ -90,6 +93,8 @@ struct Rank {
   std::unique_ptr<DeviceValues> x, residual, y_gradient, more, y, x_gradient, residual_gradient;
   std::unique_ptr<DeviceArrayOf<float>> gamma, beta, running_mean, running_variance;
   DeviceArrayOf<float> moments, sums, mean, inverse_deviation, gamma_gradient, beta_gradient;
+  ReluBits relu_bits;
+  bool with_bits;
 };
 
 /// All ranks of a batch. They come together on the host.
@@ -113,7 +118,7 @@ class Ranks {
       parts().merge(rank->extents, size(), moments->data(), rank->norm(), bench_.stream());
       bench_.operations().batch_norm_apply(rank->extents, rank->x->data(), rank->norm(),
                                            case_.residual ? rank->residual->data() : nullptr,
-                                           case_.relu, rank->y->data(), bench_.stream());
+                                           nullptr, case_.relu, rank->y->data(), bench_.stream());
     }
     REQUIRE_CUDA(cudaStreamSynchronize(bench_.stream()));  // before `moments` goes
   }
@@ -241,6 +246,7 @@ TEST_CASE("batch norm in parts: ranks together have what the whole batch has", "
   Bench bench(settings);
   check_parts(bench, {{16, 64, 16, 16}, true, true, true}, 1);
   check_parts(bench, {{16, 64, 16, 16}, true, true, true, true}, 2);
+  check_parts(bench, {{16, 64, 16, 16}, true, true, true, true, 0, true}, 2);
   check_parts(bench, {{16, 64, 16, 16}}, 4);
   check_parts(bench, {{6, 1, 7, 5}, true, true, true}, 3);
   check_parts(bench, {{6, 3, 5, 3}, false, true, false, true}, 2);

@@ -3,6 +3,9 @@
 
 // Batch norm's operands, and what the reference computes from them in double.
 
+#include <algorithm>
+#include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "../../../../examples/resnet/ops/reference/batch_norm.hpp"
@@ -22,6 +25,23 @@ struct Case {
   Extents extents;
   bool residual = false, relu = false, more = false, in_place = false;
   double mean = 0;  ///< of x, against a deviation of 0.6
+  bool relu_bits = false;
+};
+
+/// Of one layer, full of ones: what is not written shows.
+class ReluBits {
+ public:
+  ReluBits(const Bench& bench, const Extents& extents)
+      : bits_(std::vector<std::uint8_t>(static_cast<std::size_t>(std::max<std::int64_t>(
+                                            bench.operations().relu_bits_bytes(extents), 1)),
+                                        0xff)),
+        memory_(bench.upload_as(bits_)) {}
+  /// Null where the operations do not want them.
+  std::uint8_t* data() const { return bits_.size() > 1 ? memory_->data() : nullptr; }
+
+ private:
+  std::vector<std::uint8_t> bits_;
+  std::unique_ptr<DeviceArrayOf<std::uint8_t>> memory_;
 };
 
 struct Operands {

@@ -74,7 +74,8 @@ class OnDevice {
         mean_(operands.gamma.size()),
         inverse_deviation_(operands.gamma.size()),
         gamma_gradient_(operands.gamma.size()),
-        beta_gradient_(operands.gamma.size()) {}
+        beta_gradient_(operands.gamma.size()),
+        relu_bits_(bench, of.extents) {}
 
   void forward() {
     Operations& ops = bench_.operations();
@@ -131,6 +132,7 @@ class OnDevice {
     norm.running_mean = running_mean_->data(), norm.running_variance = running_variance_->data();
     norm.mean = mean_.data(), norm.inverse_deviation = inverse_deviation_.data();
     norm.gamma_gradient = gamma_gradient_.data(), norm.beta_gradient = beta_gradient_.data();
+    if (case_.relu_bits) norm.relu_bits = relu_bits_.data();
     return norm;
   }
 
@@ -140,6 +142,7 @@ class OnDevice {
       residual_gradient_;
   std::unique_ptr<DeviceArrayOf<float>> gamma_, beta_, running_mean_, running_variance_;
   DeviceArrayOf<float> mean_, inverse_deviation_, gamma_gradient_, beta_gradient_;
+  ReluBits relu_bits_;
 };
 
 void check_batch_norm(const Settings& settings, const Case& of) {
@@ -159,9 +162,10 @@ TEST_CASE("batch norm is as exact as the straightforward one", "[gpu][resnet]") 
   Settings settings = GENERATE(from_range(every_mode()));
   settings.fusion = GENERATE(Fusion::none, Fusion::elementwise);
   const Extents wide{16, 64, 16, 16};
-  for (const Case& of : {Case{wide}, Case{wide, false, true}, Case{wide, true, true},
-                         Case{wide, true, true, true}, Case{wide, false, true, true, true},
-                         Case{wide, true, true, true, true}, Case{wide, true, false}})
+  for (const Case& of :
+       {Case{wide}, Case{wide, false, true}, Case{wide, true, true}, Case{wide, true, true, true},
+        Case{wide, false, true, true, true}, Case{wide, true, true, true, true},
+        Case{wide, true, false}, Case{wide, true, true, true, true, 0, true}})
     check_batch_norm(settings, of);
 }
 
@@ -171,7 +175,8 @@ TEST_CASE("batch norm of every extent", "[gpu][resnet]") {
   const Extents extents = GENERATE(Extents{3, 24, 7, 9}, Extents{5, 7, 3, 3}, Extents{2, 1, 5, 1},
                                    Extents{4, 2048, 7, 7}, Extents{32, 16, 32, 32},
                                    Extents{2, 3000, 4, 4}, Extents{64, 520, 2, 2});
-  check_batch_norm(settings, {extents, true, true, true});
+  const bool relu_bits = GENERATE(false, true);
+  check_batch_norm(settings, {extents, true, true, true, false, 0, relu_bits});
 }
 
 TEST_CASE("batch norm where the mean is far from 0", "[gpu][resnet]") {
