@@ -46,6 +46,7 @@ benchmark() {
   local into=$folder/$1.json options=(--benchmark_min_time="$(scaled 0.1 0.001)")
   case $1 in
     trace_overhead_benchmark) limited "$3" "$2" 1 | tee "$folder/$1.txt" && return ;;
+    batch_norm_benchmark) limited "$3" "$2" | tee "$folder/$1.csv" && return ;;
     overlap_benchmark | per_sample_benchmark) ;;
     *) options+=(--benchmark_repetitions="$(scaled 3 1)") ;;
   esac
