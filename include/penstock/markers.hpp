@@ -54,6 +54,10 @@ struct Next {
 struct Readback {
   static constexpr const char* message = "readback";  ///< the text in the profiler
 };
+/// The name of `stall`.
+struct Stall {
+  static constexpr const char* message = "stall";  ///< the text in the profiler
+};
 
 inline constexpr Fill fill{};                      ///< a worker runs the source
 inline constexpr WaitForRoom wait_for_room{};      ///< a worker waits until a batch is taken
@@ -61,6 +65,7 @@ inline constexpr WaitForMemory wait_for_memory{};  ///< a worker waits for pinne
 inline constexpr Copy copy{};                      ///< the copy of a batch is put on its stream
 inline constexpr Next next{};                      ///< the consumer requests a batch
 inline constexpr Readback readback{};              ///< a result is passed to its callback
+inline constexpr Stall stall{};                    ///< `next` is about to throw StallError
 
 }  // namespace markers
 

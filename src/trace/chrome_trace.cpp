@@ -109,6 +109,7 @@ class ChromeTrace {
         .member("recorder", origin.recorder)
         .member("emulated", origin.emulated)
         .member("started", origin.started)
+        .member("excerpt", origin.excerpt)
         .member("dropped_events", timeline_.dropped)
         .end_object();
     return json;
@@ -227,10 +228,19 @@ class ChromeTrace {
       append_number(line_, event.value);
       if (event.has(Flag::failed)) line_ += ",\"failed\":true";
     }
-    if (event.correlation == 0) return;
+    if (event.correlation != 0) {
+      append_key("correlation");
+      append_number(line_, std::uint64_t{event.correlation});
+    }
+    if (event.has(Flag::cut)) {
+      append_key("cut");
+      line_ += "true";
+    }
+  }
+
+  void append_key(const char* key) {
     if (line_.back() != '{') line_ += ',';
-    line_ += "\"correlation\":";
-    append_number(line_, std::uint64_t{event.correlation});
+    ((line_ += '"') += key) += "\":";
   }
 
   void append_transfer(const Event& event) {

@@ -17,6 +17,7 @@
 #include "backend.hpp"
 #include "cupti_records.hpp"
 #include "cupti_visits.hpp"
+#include "kept_number.hpp"
 #include "thread_id.hpp"
 
 namespace penstock::trace::detail {
@@ -126,6 +127,7 @@ class CuptiBackend : public Backend {
   void resume() override;
   void pause() override;
   void flush() override;
+  void hand_over() override;
   bool identify(cudaStream_t stream, int* device, std::uint64_t* id) const override;
 
   void on_call(VisitingThread& thread, CUpti_CallbackDomain domain, CUpti_CallbackId id,
@@ -133,7 +135,7 @@ class CuptiBackend : public Backend {
   void on_buffer(std::uint8_t* buffer, std::size_t bytes);
 
  private:
-  using Names = std::vector<std::atomic<std::uint32_t>>;  // into the sink's names, 0: not yet
+  using Names = std::vector<KeptNumber>;  // of the sink's
 
   CUptiResult enable();
   void disable();
@@ -325,6 +327,14 @@ void CuptiBackend::flush() {
   drain(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
 }
 
+/// Forced: else CUPTI keeps each buffer in which something has not ended yet, and somewhere there
+/// is always such a one.
+void CuptiBackend::hand_over() {
+  const Muted muted;
+  const RecordReader::Unfinished unfinished(reader_);
+  cupti_.activity_flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+}
+
 void CuptiBackend::drain(std::uint32_t how) {
   const Muted muted;
   driver_.synchronise();
@@ -361,7 +371,7 @@ void CuptiBackend::on_call(VisitingThread& thread, CUpti_CallbackDomain domain, 
   const std::uint64_t window = window_.load(std::memory_order_relaxed);
   if (thread.window != window) {
     thread.window = window;
-    thread.track = VisitingThread::kNoTrack;
+    thread.track.forget();
     thread.runtime = thread.driver = {};
   }
   if (data.callbackSite == CUPTI_API_ENTER)
@@ -391,7 +401,6 @@ void CuptiBackend::end_call(VisitingThread& thread, CUpti_CallbackDomain domain,
 void CuptiBackend::add_call(VisitingThread& thread, CUpti_CallbackDomain domain,
                             CUpti_CallbackId id, const CUpti_CallbackData& data, Time begin) {
   if (!options_.calls) return;
-  if (thread.track == VisitingThread::kNoTrack) thread.track = sink_.thread_track(this_thread_id());
   const std::uint32_t result = data.functionReturnValue == nullptr
                                    ? 0
                                    : *static_cast<const std::uint32_t*>(data.functionReturnValue);
@@ -401,24 +410,24 @@ void CuptiBackend::add_call(VisitingThread& thread, CUpti_CallbackDomain domain,
   event.value = result;
   event.correlation = data.correlationId;
   event.name = name_of(domain, id);
-  event.track = thread.track;
+  event.track = thread.track.get(sink_, [&] { return sink_.thread_track(this_thread_id()); });
   event.kind = Kind::call;
   if (result != 0 && result != kNotReady) event.flags = failed;
   sink_.add(event);
 }
 
 std::uint32_t CuptiBackend::name_of(CUpti_CallbackDomain domain, CUpti_CallbackId id) {
+  const auto ask = [&] {
+    const char* text = nullptr;
+    if (cupti_.get_callback_name(domain, id, &text) != CUPTI_SUCCESS || text == nullptr) text = "?";
+    std::string_view plain = plain_name(text);
+    if (plain.starts_with("__"))
+      plain.remove_prefix(2);  // __cudaLaunchKernel, of compiled launches
+    return sink_.name(plain);
+  };
   Names& names = domain == CUPTI_CB_DOMAIN_RUNTIME_API ? runtime_names_ : driver_names_;
-  const bool is_known = id < names.size();  // not where the CUPTI at hand is newer than its header
-  if (is_known)
-    if (const std::uint32_t name = names[id].load(std::memory_order_relaxed)) return name;
-  const char* text = nullptr;
-  if (cupti_.get_callback_name(domain, id, &text) != CUPTI_SUCCESS || text == nullptr) text = "?";
-  std::string_view plain = plain_name(text);
-  if (plain.starts_with("__")) plain.remove_prefix(2);  // __cudaLaunchKernel, of compiled launches
-  const std::uint32_t name = sink_.name(plain);
-  if (is_known) names[id].store(name, std::memory_order_relaxed);
-  return name;
+  // The CUPTI at hand may be newer than its header.
+  return id < names.size() ? names[id].get(sink_, ask) : ask();
 }
 
 std::unique_ptr<Backend> make_cupti_backend(EventSink& sink, const SessionOptions& options,

@@ -110,6 +110,11 @@ RecordReader::RecordReader(const Cupti& cupti, EventSink& sink) : cupti_(cupti),
 
 void RecordReader::read(std::uint8_t* buffer, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
+  if (const std::uint32_t era = sink_.era(); era_ != era) {
+    era_ = era;
+    names_.clear();
+    tracks_.clear();
+  }
   CUpti_Activity* record = nullptr;
   while (cupti_.activity_get_next_record(buffer, bytes, &record) == CUPTI_SUCCESS) read(*record);
 }
@@ -136,7 +141,10 @@ void RecordReader::read(const CUpti_Activity& record) {
 template <class Record>
 void RecordReader::add(const Record& record, Event event) {
   const std::uint64_t begin = record.start, end = record.end;
-  if (begin == 0 || end < begin) return sink_.drop(1);
+  if (begin == 0 || end < begin) {
+    if (!unfinished_.load(std::memory_order_relaxed)) sink_.drop(1);
+    return;
+  }
   event.begin = to_monotonic(begin);
   event.end = event.begin + static_cast<Time>(end - begin);
   sink_.add(event);

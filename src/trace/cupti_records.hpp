@@ -4,6 +4,7 @@
 // RecordReader: what CUPTI's activity records say of the device's work, as events. And BufferPool,
 // the memory that CUPTI writes them into.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -43,6 +44,19 @@ class BufferPool {
 /// Any thread; one buffer at a time.
 class RecordReader {
  public:
+  /// Within its scope records without times are of what the device has not ended, and are no loss
+  /// that is counted.
+  class Unfinished {
+   public:
+    explicit Unfinished(RecordReader& reader) : reader_(reader) { reader_.unfinished_ = true; }
+    ~Unfinished() { reader_.unfinished_ = false; }
+    Unfinished(const Unfinished&) = delete;
+    Unfinished& operator=(const Unfinished&) = delete;
+
+   private:
+    RecordReader& reader_;
+  };
+
   RecordReader(const Cupti& cupti, EventSink& sink);
   /// Puts the records of a buffer into the sink.
   void read(std::uint8_t* buffer, std::size_t bytes);
@@ -61,7 +75,9 @@ class RecordReader {
 
   const Cupti& cupti_;
   EventSink& sink_;
+  std::atomic<bool> unfinished_{false};
   std::mutex mutex_;                                         // of what follows
+  std::uint32_t era_ = 0;                                    // of the sink's numbers in these
   std::map<std::string, std::uint32_t, std::less<>> names_;  // by the mangled one
   std::unordered_map<std::uint64_t, std::uint32_t> tracks_;  // by device << 32 | stream
 };

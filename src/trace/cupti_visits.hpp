@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "event_sink.hpp"
+#include "kept_number.hpp"
 
 namespace penstock::trace::detail {
 
@@ -23,8 +24,7 @@ struct VisitingThread {
   std::atomic<int> depth{0};  ///< of callbacks that it is inside of
   bool muted = false;         ///< the calls of CUDA are the backend's own
   std::uint64_t window = 0;   ///< of recording, which what follows belongs to
-  static constexpr std::uint32_t kNoTrack = UINT32_MAX;
-  std::uint32_t track = kNoTrack;
+  KeptNumber track;
   Call runtime, driver;
 };
 

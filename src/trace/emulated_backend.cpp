@@ -4,17 +4,20 @@
 // host function stands for a kernel there: it is the only compute that a program without nvcc has.
 
 #include <cstring>
+#include <deque>
 #include <limits>
 #include <map>
 #include <mutex>
 #include <sstream>
+#include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "backend.hpp"
 #include "emulated_runtime.hpp"
 #include "function_name.hpp"
+#include "kept_number.hpp"
 #include "thread_id.hpp"
 
 namespace penstock::trace::detail {
@@ -61,12 +64,14 @@ Direction direction_of(const Operation& copy) {
   }
 }
 
-/// The stretches of time in which something is recorded; the last one may have no end yet.
+/// The last stretches of time in which something is recorded; the very last may have no end yet.
 class Windows {
  public:
   bool open() const { return !all_.empty() && all_.back().second == kNoEnd; }
   void begin() {
-    if (!open()) all_.emplace_back(now(), kNoEnd);
+    if (open()) return;
+    if (all_.size() == kMost) all_.pop_front();
+    all_.emplace_back(now(), kNoEnd);
   }
   void end() {
     if (open()) all_.back().second = now();
@@ -79,7 +84,8 @@ class Windows {
 
  private:
   static constexpr Time kNoEnd = std::numeric_limits<Time>::max();
-  std::vector<std::pair<Time, Time>> all_;
+  static constexpr std::size_t kMost = 1024;
+  std::deque<std::pair<Time, Time>> all_;
 };
 
 class EmulatedBackend : public Backend {
@@ -138,10 +144,10 @@ class EmulatedBackend : public Backend {
 
   mutable std::mutex mutex_;
   Windows windows_;
-  std::unordered_map<void (*)(), std::uint32_t> kernel_names_;  // which say the address
+  std::unordered_map<void (*)(), KeptNumber> kernel_names_;  // which say the address
 
   // Of the callbacks, which are one at a time.
-  std::unordered_map<const char*, std::uint32_t> call_names_;
+  std::unordered_map<const char*, KeptNumber> call_names_;
   Operations graphs_;  // whose end is yet to come: when they began, by call
 };
 
@@ -166,9 +172,7 @@ void EmulatedBackend::on_call(const ApiCall& call) {
   event.end = time_of(call.end);
   event.value = static_cast<std::uint64_t>(call.result);
   event.correlation = correlation_of(call.number);
-  std::uint32_t& name = call_names_[call.name];
-  if (name == 0) name = sink_.name(call.name);
-  event.name = name;
+  event.name = call_names_[call.name].get(sink_, [&] { return sink_.name(call.name); });
   event.track = sink_.thread_track(this_thread_id());
   if (call.result != cudaSuccess && call.result != cudaErrorNotReady) event.flags = failed;
   sink_.add(event);
@@ -230,27 +234,30 @@ Event EmulatedBackend::event_of(const Operation& operation) {
   return event;
 }
 
+std::string text_of_address(void (*function)()) {
+  std::ostringstream text;
+  text << "host function at " << reinterpret_cast<void*>(function);
+  return text.str();
+}
+
 std::uint32_t EmulatedBackend::kernel_name(void (*function)()) {
   const std::lock_guard lock(mutex_);
-  const auto [entry, is_new] = kernel_names_.try_emplace(function, 0);
-  if (is_new) {
-    std::ostringstream text;
-    text << "host function at " << reinterpret_cast<void*>(function);
-    entry->second = sink_.name(text.str());
-  }
-  return entry->second;
+  return kernel_names_[function].get(sink_, [&] { return sink_.name(text_of_address(function)); });
 }
 
 void EmulatedBackend::complete(Timeline& timeline) const {
   const std::lock_guard lock(mutex_);
+  std::unordered_map<std::string_view, std::uint32_t> names;
+  for (std::uint32_t i = 0; i < timeline.names.size(); ++i) names.emplace(timeline.names[i], i);
   std::map<std::string, std::uint32_t> known;
   std::map<std::uint32_t, std::uint32_t> same;  // a functor has two functions: see HostTask
-  for (const auto& [function, name] : kernel_names_) {
-    const std::string text = name == 0 ? "" : function_name(function);  // 0: those were dropped
-    if (text.empty()) continue;
-    timeline.names[name] = text;
-    same[name] = known.emplace(text, name).first->second;
+  for (const auto& [function, kept] : kernel_names_) {
+    const auto name = names.find(text_of_address(function));
+    const std::string text = name == names.end() ? "" : function_name(function);
+    if (!text.empty()) same[name->second] = known.emplace(text, name->second).first->second;
   }
+  for (const auto& [text, name] : known) timeline.names[name] = text;
+  for (const auto& [name, one] : same) timeline.names[name] = timeline.names[one];
   for (Event& event : timeline.events) {
     const auto found = event.kind == Kind::kernel ? same.find(event.name) : same.end();
     if (found != same.end()) event.name = found->second;

@@ -1,180 +1,192 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "event_sink.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <ctime>
-#include <deque>
-#include <fstream>
-#include <map>
 #include <mutex>
-#include <string>
-#include <thread>
-#include <tuple>
-#include <unordered_map>
 #include <utility>
+
+#include "name_tables.hpp"
+#include "shelves.hpp"
 
 namespace penstock::trace::detail {
 
 namespace {
 
-constexpr std::size_t kChunk = 512;  // events: 24 KiB for a thread that has few
+/// Long enough that no thread holds a number for two of them before it adds the event.
+constexpr Time kShortestEra = 500'000'000;
+constexpr std::size_t kFewestNames = 1024;
 
-struct Chunk {
-  std::array<Event, kChunk> events;
-  std::size_t size = 0;
-};
-
-/// The events of one thread. Another one takes the lock at the end only.
-struct Shelf {
-  std::mutex mutex;
-  std::deque<std::unique_ptr<Chunk>> chunks;
-};
-
-/// Which shelf this thread used last: numbers of sinks are never used again, so that a shelf of a
-/// sink that is gone is never touched.
-struct LastShelf {
-  std::uint64_t sink = 0;
-  Shelf* shelf = nullptr;
-};
-thread_local constinit LastShelf last_shelf;
-
-std::uint64_t next_number() {
-  static std::atomic<std::uint64_t> number{0};
-  return ++number;
+Track thread(std::uint64_t id) {
+  return {Track::Kind::thread, -1, id, {}};
 }
 
-using TrackKey = std::tuple<Track::Kind, int, std::uint64_t>;  // orders as a Timeline has them
-
-TrackKey key_of(const Track& track) {
-  return {track.kind, track.device, track.id};
-}
-
-/// Empty for a thread that has ended.
-std::string command_of(std::uint64_t thread) {
-  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/comm");
-  std::string name;
-  std::getline(file, name);
-  return name;
-}
-
-/// What a thread is called that no tool was told a name of: empty where the program did not name it
-/// at all, since its name is inherited then.
-std::string system_name(std::uint64_t thread) {
-  const auto main = static_cast<std::uint64_t>(::getpid());
-  if (thread == main) return "main thread";
-  std::string name = command_of(thread);
-  return name == command_of(main) ? std::string() : name;
+Track stream(int device, std::uint64_t id) {
+  return {Track::Kind::stream, device, id, {}};
 }
 
 }  // namespace
 
 struct EventSink::State {
-  explicit State(std::size_t max_events) : bound(max_events) {}
+  State(std::size_t max_events, Time time, Time (*clock)())
+      : bound(max_events),
+        last(time),
+        shelves(max_events, last, clock),
+        tables(last == 0 ? 0 : std::max(last, kShortestEra), std::max(kFewestNames, 2 * max_events),
+               clock) {}
 
   const std::size_t bound;
-  const std::uint64_t number = next_number();
-  std::atomic<std::size_t> events{0};  // that were added, the dropped ones too
-  std::atomic<std::uint64_t> dropped{0};
+  const Time last;
+  Shelves shelves;
+  std::atomic<std::uint64_t> dropped{0};  // for want of room
 
-  std::mutex mutex;               // of what follows
-  std::deque<std::string> names;  // in place, so that `name_ids` can point into them
-  std::unordered_map<std::string_view, std::uint32_t> name_ids;
-  std::deque<Track> tracks;
-  std::map<TrackKey, std::uint32_t> track_ids;
-  std::map<std::thread::id, Shelf> shelves;
+  std::mutex mutex;  // of what follows
+  NameTables tables;
 
   std::uint32_t track(const Track& wanted);
-  Shelf& own_shelf();
+  Timeline arranged(Chunks chunks, const std::vector<EraView>& eras, Time begin, Time end,
+                    const RangesUnderWay* open) const;
 };
 
-EventSink::EventSink(std::size_t max_events) : state_(std::make_unique<State>(max_events)) {
-  name("");
-}
+EventSink::EventSink(std::size_t max_events, Time last, Time (*clock)())
+    : state_(std::make_unique<State>(max_events, last, clock)) {}
 
 EventSink::~EventSink() = default;
 
 // ---- Names and tracks
 
-std::uint32_t EventSink::name(std::string_view text) {
-  const std::lock_guard lock(state_->mutex);
-  const auto found = state_->name_ids.find(text);
-  if (found != state_->name_ids.end()) return found->second;
-  // What would bear it is dropped: a program that numbers its ranges must not fill the memory.
-  if (state_->events.load(std::memory_order_relaxed) >= state_->bound && !state_->names.empty())
-    return 0;
-  const auto id = static_cast<std::uint32_t>(state_->names.size());
-  state_->name_ids.emplace(state_->names.emplace_back(text), id);
-  return id;
+std::uint32_t EventSink::era() const {
+  return state_->tables.era();
 }
 
-/// The caller holds the lock.
-std::uint32_t EventSink::State::track(const Track& wanted) {
-  const auto [entry, is_new] =
-      track_ids.try_emplace(key_of(wanted), static_cast<std::uint32_t>(tracks.size()));
-  if (is_new) {
-    tracks.push_back(wanted);
-    if (wanted.kind == Track::Kind::thread) tracks.back().name = system_name(wanted.id);
+std::uint32_t EventSink::name(std::string_view text) {
+  std::shared_ptr<const Era> gone;  // destroyed without the lock
+  const std::lock_guard lock(state_->mutex);
+  if (!state_->tables.knows(text)) {
+    gone = state_->tables.age();
+    // What would bear it is dropped: a program that numbers its ranges must not fill the memory.
+    if (state_->shelves.is_full()) return 0;
   }
-  return entry->second;
+  return state_->tables.name(text);
+}
+
+std::uint32_t EventSink::State::track(const Track& wanted) {
+  std::shared_ptr<const Era> gone;
+  const std::lock_guard lock(mutex);
+  gone = tables.age();
+  return tables.track(wanted);
 }
 
 std::uint32_t EventSink::thread_track(std::uint64_t id) {
-  const std::lock_guard lock(state_->mutex);
-  return state_->track({Track::Kind::thread, -1, id, {}});
+  return state_->track(thread(id));
 }
 
 std::uint32_t EventSink::stream_track(int device, std::uint64_t id) {
-  const std::lock_guard lock(state_->mutex);
-  return state_->track({Track::Kind::stream, device, id, {}});
+  return state_->track(stream(device, id));
 }
 
 void EventSink::name_thread(std::uint64_t id, std::string_view name) {
   const std::lock_guard lock(state_->mutex);
-  state_->tracks[state_->track({Track::Kind::thread, -1, id, {}})].name =
-      name.empty() ? system_name(id) : std::string(name);
+  state_->tables.name_track(thread(id), name);
 }
 
 void EventSink::name_stream(int device, std::uint64_t id, std::string_view name) {
   const std::lock_guard lock(state_->mutex);
-  state_->tracks[state_->track({Track::Kind::stream, device, id, {}})].name = name;
+  state_->tables.name_track(stream(device, id), name);
 }
 
 // ---- Events
 
-Shelf& EventSink::State::own_shelf() {
-  if (last_shelf.sink != number) {
-    const std::lock_guard lock(mutex);
-    last_shelf = {number, &shelves[std::this_thread::get_id()]};
-  }
-  return *last_shelf.shelf;
-}
-
 void EventSink::add(const Event& event) {
-  if (state_->events.fetch_add(1, std::memory_order_relaxed) >= state_->bound) return drop(1);
-  Shelf& shelf = state_->own_shelf();
-  const std::lock_guard lock(shelf.mutex);
-  if (shelf.chunks.empty() || shelf.chunks.back()->size == kChunk)
-    shelf.chunks.push_back(std::unique_ptr<Chunk>(new Chunk));  // its events are not set
-  Chunk& chunk = *shelf.chunks.back();
-  chunk.events[chunk.size++] = event;
+  if (!state_->shelves.add(event)) state_->dropped.fetch_add(1, std::memory_order_relaxed);
 }
 
 void EventSink::drop(std::uint64_t events) {
-  state_->dropped.fetch_add(events, std::memory_order_relaxed);
+  const std::lock_guard lock(state_->mutex);
+  state_->tables.drop(events);
 }
 
-// ---- The end
+// ---- Timelines
 
 namespace {
 
-/// Streams before threads, without those that have neither an event nor a name.
-void order_tracks(Timeline& timeline) {
+/// Puts names and tracks of all eras together in a timeline, each once.
+class Directory {
+ public:
+  Directory(const std::vector<EraView>& eras, Timeline& timeline) : timeline_(timeline) {
+    timeline_.names.emplace_back();
+    for (const EraView& era : eras) {
+      Part& part = parts_.emplace_back();
+      part.era = &era;
+      part.names.assign(era.names.size(), kUnknown);
+      for (const Track& track : era.tracks) part.tracks.push_back(add_track(track));
+    }
+  }
+
+  /// All names in their order, whether an event bears them or not.
+  void add_all_names() {
+    for (const Part& part : parts_)
+      for (std::uint32_t i = 0; i < part.names.size(); ++i) name(part.era->first_name + i);
+  }
+
+  void resolve(Event& event) {
+    event.name = name(event.name);
+    event.domain = name(event.domain);
+    event.track = track(event.track);
+  }
+
+ private:
+  static constexpr std::uint32_t kUnknown = UINT32_MAX;
+  struct Part {
+    const EraView* era = nullptr;
+    std::vector<std::uint32_t> names, tracks;  // in the timeline
+  };
+
+  std::uint32_t add_track(const Track& track) {
+    const auto [entry, is_new] =
+        track_ids_.try_emplace(key_of(track), static_cast<std::uint32_t>(timeline_.tracks.size()));
+    if (is_new) timeline_.tracks.push_back(track);
+    if (!track.name.empty()) timeline_.tracks[entry->second].name = track.name;  // the last one
+    return entry->second;
+  }
+
+  /// 0 for one that is forgotten.
+  std::uint32_t name(std::uint32_t id) {
+    for (Part& part : parts_) {
+      const std::uint32_t place = id - part.era->first_name;
+      if (place >= part.names.size()) continue;
+      if (part.names[place] == kUnknown) part.names[place] = add_name(*part.era->names[place]);
+      return part.names[place];
+    }
+    return 0;
+  }
+
+  std::uint32_t add_name(const std::string& text) {
+    const auto [entry, is_new] =
+        name_ids_.try_emplace(text, static_cast<std::uint32_t>(timeline_.names.size()));
+    if (is_new) timeline_.names.push_back(text);
+    return entry->second;
+  }
+
+  std::uint32_t track(std::uint32_t id) const {
+    for (const Part& part : parts_)
+      if (const std::uint32_t place = id - part.era->first_track; place < part.tracks.size())
+        return part.tracks[place];
+    return kUnknown;
+  }
+
+  Timeline& timeline_;
+  std::vector<Part> parts_;
+  std::unordered_map<std::string_view, std::uint32_t> name_ids_;
+  std::map<TrackKey, std::uint32_t> track_ids_;
+};
+
+/// Streams before threads, without those that have no event, nor, where these are kept, a name.
+void order_tracks(Timeline& timeline, bool keep_named) {
   std::vector<bool> used(timeline.tracks.size());
-  for (std::size_t i = 0; i < used.size(); ++i) used[i] = !timeline.tracks[i].name.empty();
+  for (std::size_t i = 0; i < used.size(); ++i)
+    used[i] = keep_named && !timeline.tracks[i].name.empty();
   for (const Event& event : timeline.events) used[event.track] = true;
 
   std::vector<std::uint32_t> kept;
@@ -194,36 +206,78 @@ void order_tracks(Timeline& timeline) {
   for (Event& event : timeline.events) event.track = place[event.track];
 }
 
-/// The part of the chunk's events that lies within [begin, end].
-void append_within(const Chunk& chunk, Time begin, Time end, std::vector<Event>& events) {
-  for (std::size_t i = 0; i < chunk.size; ++i) {
-    Event event = chunk.events[i];
-    if (event.end < begin || event.begin > end) continue;
-    event.begin = std::max(event.begin, begin);
-    event.end = std::clamp(event.end, event.begin, end);
-    events.push_back(event);
+/// The event within [begin, end]. False: nothing of it is.
+bool cut_to(Event& event, Time begin, Time end) {
+  if (event.end < begin || event.begin > end) return false;
+  if (event.begin < begin) {
+    if (event.end == begin) return false;
+    event.flags |= cut;
   }
+  event.begin = std::max(event.begin, begin);
+  event.end = std::clamp(event.end, event.begin, end);
+  return true;
+}
+
+/// It is, or it will be, among those that were open; or began later than these were looked at.
+bool is_later(const Event& event, const Track& track, const RangesUnderWay& open) {
+  if (event.kind != Kind::range) return false;
+  const auto found = open.moments.find(track.id);
+  return event.end > (found == open.moments.end() ? open.moment : found->second);
 }
 
 }  // namespace
 
-Timeline EventSink::take(Time begin, Time end) {
+Timeline EventSink::State::arranged(Chunks chunks, const std::vector<EraView>& eras, Time begin,
+                                    Time end, const RangesUnderWay* open) const {
   Timeline timeline;
-  timeline.begin = begin;
+  timeline.begin = last == 0 ? begin : std::min(end, std::max(begin, shelves.complete_since()));
   timeline.end = end;
-  const std::lock_guard lock(state_->mutex);
-  timeline.names.assign(state_->names.begin(), state_->names.end());
-  timeline.tracks.assign(state_->tracks.begin(), state_->tracks.end());
-  timeline.events.reserve(std::min(state_->events.load(), state_->bound));
-  for (auto& [thread, shelf] : state_->shelves) {
-    const std::lock_guard shelf_lock(shelf.mutex);
-    for (; !shelf.chunks.empty(); shelf.chunks.pop_front())  // freed one by one: no second copy
-      append_within(*shelf.chunks.front(), begin, end, timeline.events);
-  }
-  state_->events = 0;
-  timeline.dropped = state_->dropped.exchange(0);
-  order_tracks(timeline);
+  Directory directory(eras, timeline);
+  if (last == 0) directory.add_all_names();
+  const auto add = [&](Event event) {
+    if (!cut_to(event, timeline.begin, end)) return false;
+    directory.resolve(event);
+    if (event.track >= timeline.tracks.size()) return false;
+    timeline.events.push_back(event);
+    return true;
+  };
+  std::size_t most = 0;
+  for (const auto& chunk : chunks) most += chunk->size;
+  timeline.events.reserve(most);
+  for (; !chunks.empty(); chunks.pop_front())  // freed one by one: no second copy
+    for (std::size_t i = 0; i < chunks.front()->size; ++i) {
+      const Event& event = chunks.front()->events[i];
+      if (!add(event) || open == nullptr) continue;
+      if (is_later(event, timeline.track(timeline.events.back()), *open))
+        timeline.events.pop_back();
+    }
+  if (open != nullptr)
+    for (const Event& event : open->events) add(event);
+  order_tracks(timeline, last == 0);
   arrange(timeline);
+  return timeline;
+}
+
+Timeline EventSink::take(Time begin, Time end) {
+  Chunks chunks = state_->shelves.take();
+  std::unique_lock lock(state_->mutex);
+  const std::vector<EraView> eras = state_->tables.views();
+  const std::uint64_t dropped = state_->tables.take_dropped() + state_->dropped.exchange(0);
+  lock.unlock();
+  Timeline timeline = state_->arranged(std::move(chunks), eras, begin, end, nullptr);
+  timeline.dropped = dropped;
+  return timeline;
+}
+
+Timeline EventSink::copy(Time begin, Time end, const RangesUnderWay& open) {
+  Chunks chunks = state_->shelves.share();
+  std::unique_lock lock(state_->mutex);  // after the events, so that all of their names are there
+  const std::vector<EraView> eras = state_->tables.views();
+  lock.unlock();
+  Timeline timeline = state_->arranged(std::move(chunks), eras, begin, end, &open);
+  for (std::size_t i = 0; i < eras.size(); ++i)
+    if (i + 1 == eras.size() || eras[i + 1].begin > timeline.begin)
+      timeline.dropped += eras[i].dropped;
   return timeline;
 }
 

@@ -3,7 +3,7 @@
 
 // EventSink: where the backends and NVTX put what they see while a Session records: bounded memory,
 // any thread. A name costs a look-up; an event a few nanoseconds under a lock that threads do not
-// share (chunks by thread).
+// share (shelves.hpp).
 
 #include <penstock/trace/timeline.hpp>
 
@@ -11,15 +11,35 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
+#include <unordered_map>
+#include <vector>
 
 namespace penstock::trace::detail {
 
+/// CLOCK_MONOTONIC.
+Time now();
+
+/// The ranges that have begun and not ended, at one moment of each thread.
+struct RangesUnderWay {
+  std::vector<Event> events;  ///< until that moment
+  /// That moment, by the thread's system id. What ends later on that thread is among `events`, or
+  /// began later.
+  std::unordered_map<std::uint64_t, Time> moments;
+  Time moment = 0;  ///< of all other threads; not before any in `moments`
+};
+
 class EventSink {
  public:
-  explicit EventSink(std::size_t max_events);
+  /// With `last` 0 the first `max_events` of the run are kept, else those of the time `last` before
+  /// `clock()`, the latest `max_events` of them.
+  explicit EventSink(std::size_t max_events, Time last = 0, Time (*clock)() = &now);
   ~EventSink();
   EventSink(const EventSink&) = delete;
   EventSink& operator=(const EventSink&) = delete;
+
+  /// Changes where numbers of names and tracks have to be asked for again (KeptNumber): with `last`
+  /// they are good for a while only.
+  std::uint32_t era() const;
 
   /// Any thread. The text is copied when it is new; 0 for a new one when the bound is reached.
   std::uint32_t name(std::string_view text);
@@ -30,21 +50,22 @@ class EventSink {
   void name_stream(int device, std::uint64_t id, std::string_view name);
 
   /// Any thread; the event's name and track are of this sink. Counts as dropped when the bound is
-  /// reached.
+  /// reached and the first events are kept.
   void add(const Event& event);
   /// What a backend itself had to drop.
   void drop(std::uint64_t events);
 
-  /// Everything so far, arranged: streams before threads, tracks without events and without a name
-  /// left out. Events outside of [begin, end] are cut to it or left out. The sink is empty after.
+  /// Everything so far, arranged: streams before threads, tracks without events and, but with
+  /// `last`, without a name left out. Events outside of [begin, end] are cut to it or left out;
+  /// with `last`, the timeline may begin later than asked, where there was no room
+  /// (complete_since). The sink is empty after.
   Timeline take(Time begin, Time end);
+  /// The same, and the sink stays as it is. Other threads wait for some microseconds.
+  Timeline copy(Time begin, Time end, const RangesUnderWay& open);
 
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
-
-/// CLOCK_MONOTONIC.
-Time now();
 
 }  // namespace penstock::trace::detail

@@ -99,7 +99,7 @@ bool is_alive(std::uint64_t thread) {
   return ::access(("/proc/self/task/" + std::to_string(thread)).c_str(), F_OK) == 0;
 }
 
-// The lock is held in these three.
+// The lock is held in these four.
 
 void forget_ended_threads(Names& all) {
   std::erase_if(all.threads, [](const auto& thread) { return !is_alive(thread.first); });
@@ -111,6 +111,14 @@ void tell(const Names& all, const StreamName& named) {
   std::uint64_t id = 0;
   if (all.backend->identify(named.stream, &device, &id))
     all.sink->name_stream(device, id, named.name);
+}
+
+void tell_all(Names& all) {
+  forget_ended_threads(all);
+  for (const auto& [thread, name] : all.threads) all.sink->name_thread(thread, name);
+  for (const auto& [number, named] : all.kept) tell(all, named);
+  if (!all.backend->identifies_gone_streams()) return;
+  for (const StreamName& named : all.streams) tell(all, named);
 }
 
 void forget_stream(Names& all, cudaStream_t stream) {
@@ -355,11 +363,13 @@ void start_names(EventSink& sink, const Backend& backend) {
   const std::lock_guard lock(all.mutex);
   all.sink = &sink;
   all.backend = &backend;
-  forget_ended_threads(all);
-  for (const auto& [thread, name] : all.threads) sink.name_thread(thread, name);
-  for (const auto& [number, named] : all.kept) tell(all, named);
-  if (!backend.identifies_gone_streams()) return;
-  for (const StreamName& named : all.streams) tell(all, named);
+  tell_all(all);
+}
+
+void tell_names_again() {
+  Names& all = names();
+  const std::lock_guard lock(all.mutex);
+  if (all.sink != nullptr) tell_all(all);
 }
 
 void stop_names() {

@@ -15,5 +15,7 @@ namespace penstock::trace::detail {
 /// give, into the sink, until stop_names. One at a time.
 void start_names(EventSink& sink, const Backend& backend);
 void stop_names();
+/// Once more, between these two: those of threads and streams that are still there.
+void tell_names_again();
 
 }  // namespace penstock::trace::detail

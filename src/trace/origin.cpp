@@ -3,15 +3,19 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
+#include <iomanip>
 #include <penstock/detail/launchers.hpp>
+#include <sstream>
 #include <stdexcept>
 #include <string_view>
 
 #include "event_sink.hpp"
+#include "units.hpp"
 
 namespace penstock::trace::detail {
 
@@ -53,7 +57,32 @@ int rank_alone(const penstock::detail::Lookup& value) {
   return -1;
 }
 
+/// "2026-11-23 07:15:30 UTC"
+std::string in_utc(Time nanoseconds) {
+  const std::time_t seconds = nanoseconds / 1'000'000'000;
+  std::tm parts{};
+  std::ostringstream text;
+  if (::gmtime_r(&seconds, &parts) != nullptr) text << std::put_time(&parts, "%F %T UTC");
+  return text.str();
+}
+
 }  // namespace
+
+std::string excerpt(const Timeline& timeline, Time began, Time last) {
+  const Time length = timeline.end - timeline.begin;
+  std::string text =
+      "the last " + in_time(length) + " until " + in_utc(timeline.origin.wall_clock + timeline.end);
+  if (timeline.begin == began)
+    text += ", since when it is recorded";
+  else if (length < last - last / 100)
+    text += ", not " + in_time(last) + ", since max_events leaves no room for more";
+  const auto cuts = std::count_if(timeline.events.begin(), timeline.events.end(),
+                                  [](const Event& event) { return event.has(cut); });
+  if (cuts != 0)
+    text += "; " + counted(static_cast<std::uint64_t>(cuts), "event", "events") +
+            " began before and " + (cuts == 1 ? "is" : "are") + " cut to it";
+  return text;
+}
 
 Place this_place() {
   const auto value = [](const char* name) {

@@ -10,6 +10,10 @@ namespace penstock::trace::detail {
 /// Without what a backend knows. `begin`: of recording.
 Origin this_origin(Time begin);
 
+/// Which part of a run a timeline is that was to keep the time `last`, of a recording that began at
+/// `began`, and what of it is cut.
+std::string excerpt(const Timeline& timeline, Time began, Time last);
+
 struct Place {
   int rank = -1;       ///< -1: no launcher says it
   int world_size = 0;  ///< 0: not known

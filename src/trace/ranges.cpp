@@ -4,10 +4,11 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -21,7 +22,6 @@ namespace {
 /// closed, and no thread is within add().
 struct Window {
   std::atomic<bool> open{false};
-  std::uint32_t number = 0;
   EventSink* sink = nullptr;
   Time begin = 0;
 
@@ -33,8 +33,7 @@ struct ThreadRanges {
   std::mutex mutex;
   std::vector<OpenRange> stack;  ///< of all domains: the ranges of each nest
   const std::uint64_t thread = this_thread_id();
-  std::uint32_t window = 0;  ///< of `track`
-  std::uint32_t track = 0;
+  KeptNumber track;
 };
 
 /// A range of start_range, which any thread may end.
@@ -47,7 +46,7 @@ struct Ranges {
   Window window;
   std::mutex mutex;  // of what follows; taken before those of the threads
   std::vector<ThreadRanges*> threads;
-  std::unordered_map<std::uint64_t, StartedRange> started;
+  std::map<std::uint64_t, StartedRange> started;  // in the order in which they began
   std::uint64_t last_started = 0;
 };
 
@@ -66,26 +65,34 @@ Ranges& ranges() {
 // Before there is a second thread: see nvtx.cpp.
 [[maybe_unused]] const Ranges& made_early = ranges();
 
-void add(const Window& window, const OpenRange& range, std::uint32_t track, Time end) {
+Event event_of(const Window& window, const OpenRange& range, std::uint32_t track, Time end) {
   Event event;
   event.kind = Kind::range;
   event.begin = std::max(range.begin, window.begin);
   event.end = std::max(end, event.begin);
   event.value = range.payload;
-  event.name = range.registered != nullptr ? range.registered->id(*window.sink, window.number)
+  event.name = range.registered != nullptr ? range.registered->id(*window.sink)
                                            : window.sink->name(range.text);
-  event.domain = range.domain->id(*window.sink, window.number);
+  event.domain = range.domain->id(*window.sink);
   event.track = track;
-  window.sink->add(event);
+  return event;
+}
+
+void add(const Window& window, const OpenRange& range, std::uint32_t track, Time end) {
+  window.sink->add(event_of(window, range, track, end));
 }
 
 /// The thread's lock is held.
 std::uint32_t track_of(ThreadRanges& thread, const Window& window) {
-  if (thread.window != window.number) {
-    thread.track = window.sink->thread_track(thread.thread);
-    thread.window = window.number;
-  }
-  return thread.track;
+  return thread.track.get(*window.sink, [&] { return window.sink->thread_track(thread.thread); });
+}
+
+/// What a program begins and never ends must not fill the memory: the oldest ones are forgotten.
+template <class Open>
+void forget_oldest(Open& open) {
+  constexpr std::size_t kMost = 1 << 14;
+  if (open.size() < kMost) return;
+  open.erase(open.begin(), std::next(open.begin(), kMost / 2));
 }
 
 /// Takes the thread's ranges out of the registry when it ends; what is open then ends with it.
@@ -134,13 +141,27 @@ void watch_forks_for_ranges() {
   ::pthread_atfork(lock, unlock, forget_parent);
 }
 
+std::atomic<void (*)()> at_stalls{nullptr};
+
+void tell_of_stall(const OpenRange& range) {
+  if (range.registered == nullptr || !range.registered->is_stall()) return;
+  const auto callback = at_stalls.load();
+  if (callback != nullptr && range.domain->text() == "penstock") callback();
+}
+
 }  // namespace
 
+void call_at_stalls(void (*callback)()) {
+  at_stalls = callback;
+}
+
 int push_range(OpenRange range) {
+  tell_of_stall(range);
   ThreadRanges* const thread = this_thread_ranges();
   if (thread == nullptr) return 0;
   range.begin = ranges().window.time();
   const std::lock_guard lock(thread->mutex);
+  forget_oldest(thread->stack);
   thread->stack.push_back(std::move(range));
   return static_cast<int>(thread->stack.size()) - 1;
 }
@@ -162,6 +183,7 @@ int pop_range(Text& domain) {
 std::uint64_t start_range(OpenRange range) {
   range.begin = ranges().window.time();
   const std::lock_guard lock(ranges().mutex);
+  forget_oldest(ranges().started);
   const std::uint64_t id = ++ranges().last_started;
   ranges().started.emplace(id, StartedRange{std::move(range), this_thread_id()});
   return id;
@@ -182,7 +204,6 @@ void start_ranges(EventSink& sink, Time begin) {
   Window& window = ranges().window;
   window.sink = &sink;
   window.begin = begin;
-  ++window.number;
   window.open.store(true, std::memory_order_release);
 }
 
@@ -197,6 +218,28 @@ void stop_ranges(Time end) {
   }
   for (const auto& [id, started] : all.started)
     add(all.window, started.range, all.window.sink->thread_track(started.thread), end);
+}
+
+RangesUnderWay open_ranges() {
+  RangesUnderWay open;
+  Ranges& all = ranges();
+  const std::lock_guard lock(all.mutex);
+  const Window& window = all.window;
+  if (!window.open.load(std::memory_order_acquire)) {
+    open.moment = now();
+    return open;
+  }
+  for (ThreadRanges* const thread : all.threads) {
+    const std::lock_guard thread_lock(thread->mutex);
+    const Time moment = open.moments[thread->thread] = now();  // its ranges end before, or later
+    for (const OpenRange& range : thread->stack)
+      open.events.push_back(event_of(window, range, track_of(*thread, window), moment));
+  }
+  open.moment = now();
+  for (const auto& [id, started] : all.started)
+    open.events.push_back(
+        event_of(window, started.range, window.sink->thread_track(started.thread), open.moment));
+  return open;
 }
 
 }  // namespace penstock::trace::detail

@@ -6,11 +6,11 @@
 
 #include <penstock/trace/timeline.hpp>
 
-#include <atomic>
 #include <string>
 #include <utility>
 
 #include "event_sink.hpp"
+#include "kept_number.hpp"
 
 namespace penstock::trace::detail {
 
@@ -19,20 +19,19 @@ namespace penstock::trace::detail {
 /// A text, and its number in the sink of one recording.
 class Text {
  public:
-  explicit Text(std::string text) : text_(std::move(text)) {}
+  explicit Text(std::string text) : text_(std::move(text)), is_stall_(text_ == "stall") {}
 
-  std::uint32_t id(EventSink& sink, std::uint32_t window) {
-    const std::uint64_t known = known_.load(std::memory_order_relaxed);
-    if (known >> 32 == window) return static_cast<std::uint32_t>(known);
-    const std::uint32_t id = sink.name(text_);
-    known_.store(std::uint64_t{window} << 32 | id, std::memory_order_relaxed);
-    return id;
+  std::uint32_t id(EventSink& sink) {
+    return number_.get(sink, [&] { return sink.name(text_); });
   }
   const std::string& text() const { return text_; }
+  /// penstock::markers::stall, if the domain is penstock's.
+  bool is_stall() const { return is_stall_; }
 
  private:
   const std::string text_;
-  std::atomic<std::uint64_t> known_{0};  // window, from 1, and number
+  const bool is_stall_;
+  KeptNumber number_;
 };
 
 /// A range that has begun.
@@ -53,10 +52,15 @@ int pop_range(Text& domain);
 std::uint64_t start_range(OpenRange range);
 void end_range(std::uint64_t id);
 
+/// `callback` is called on each thread that is about to throw a StallError; null: nothing is.
+void call_at_stalls(void (*callback)());
+
 /// Ranges go into the sink, with what lies after `begin` of those that are open already.
 void start_ranges(EventSink& sink, Time begin);
 /// No range goes into the sink any more once this has returned; those that are open are cut to
 /// `end`. Does nothing when none are recorded.
 void stop_ranges(Time end);
+/// Ranges go on. Each thread waits while its own are copied.
+RangesUnderWay open_ranges();
 
 }  // namespace penstock::trace::detail

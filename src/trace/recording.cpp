@@ -27,7 +27,7 @@ namespace {
 // Ends with a byte that is no text and a line break: a file that was sent as text is told.
 constexpr std::array<char, 16> kMagic{'p', 'e', 'n', 's', 't', 'o', 'c',    'k',
                                       ' ', 't', 'r', 'a', 'c', 'e', '\xb1', '\n'};
-constexpr std::uint32_t kVersion = 2;
+constexpr std::uint32_t kVersion = 3;
 // An event in the file: its members without the padding.
 constexpr std::size_t kEventBytes = 3 * 8 + 4 * 4 + 2 + 2;
 constexpr int kDevicesAtMost = 4096;  // more than a process can have
@@ -74,6 +74,7 @@ void write(Writer& out, const Origin& origin) {
   out.number(std::uint64_t{origin.emulated});
   out.number(origin.started);
   out.number(origin.wall_clock);
+  out.text(origin.excerpt);
 }
 
 void write(Writer& out, const Track& track) {
@@ -185,6 +186,7 @@ Origin read_origin(Reader& in) {
   origin.emulated = in.number<std::uint64_t>() != 0;
   origin.started = in.number<std::int64_t>();
   origin.wall_clock = in.number<std::int64_t>();
+  origin.excerpt = in.text();
   return origin;
 }
 

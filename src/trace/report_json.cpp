@@ -74,6 +74,7 @@ void append(JsonText& json, const Origin& origin) {
   json.member("world_size", origin.world_size);
   json.member("device", origin.device).member("recorder", origin.recorder);
   json.member("emulated", origin.emulated).member("started", origin.started);
+  json.member("excerpt", origin.excerpt);
 }
 
 void append(JsonText& json, const Report& report, Time zero) {

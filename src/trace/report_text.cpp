@@ -63,6 +63,8 @@ void print_origin(std::ostream& out, const Report& report) {
   if (origin.emulated)
     out << "EMULATED: these are times of the emulated CUDA runtime on a CPU, and say nothing about "
            "a GPU.\n";
+  if (!origin.excerpt.empty())
+    out << "EXCERPT: " << limited(on_one_line(origin.excerpt), 200) << ".\n";
   if (report.dropped > 0)
     out << "INCOMPLETE: " << counted(report.dropped, "event was", "events were")
         << " dropped for want of room (max_events): all figures are too low.\n";

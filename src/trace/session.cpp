@@ -57,6 +57,7 @@ struct Session::Recorder {
   bool finish();
   Timeline stop();
   Timeline take();
+  Timeline recent();
 
   const SessionOptions options;
   std::optional<Claim> claim = std::make_optional<Claim>();
@@ -67,14 +68,18 @@ struct Session::Recorder {
   std::mutex mutex;
   bool recording = false, ended = false;
   Time begin = 0, end = 0;  ///< of the first stretch that was recorded, of the last one
+  std::mutex taking;        ///< before `mutex`: the backend stays while one takes a timeline
   std::unique_ptr<Backend> backend;
   const penstock::detail::OwnerProcess process;
 
  private:
   void close();
+  Time first_moment(Time until) const;
+  void complete(Timeline& timeline) const;
 };
 
-Session::Recorder::Recorder(SessionOptions asked) : options(asked), sink(options.max_events) {
+Session::Recorder::Recorder(SessionOptions asked)
+    : options(asked), sink(options.max_events, options.last.count()) {
   const auto switch_recording = [](void* self, bool start) {
     auto& recorder = *static_cast<Recorder*>(self);
     if (!recorder.options.capture_range) return;
@@ -140,6 +145,7 @@ void Session::Recorder::close() {
 
 Timeline Session::Recorder::stop() {
   if (!finish()) throw std::logic_error("Session::stop: it was stopped before");
+  const std::lock_guard lock(taking);
   current() = nullptr;
   backend->flush();  // What was submitted until now ends after `end`.
   detail::stop_names();
@@ -150,15 +156,45 @@ Timeline Session::Recorder::stop() {
   return timeline;
 }
 
+/// Of what is kept, in a timeline that ends at `until`.
+Time Session::Recorder::first_moment(Time until) const {
+  return options.last.count() == 0 ? begin : std::max(begin, until - options.last.count());
+}
+
 Timeline Session::Recorder::take() {
-  Timeline timeline = sink.take(begin, detail::now());
-  timeline.end = std::max(begin, end);
+  Timeline timeline = sink.take(first_moment(end), detail::now());
+  timeline.end = std::max(timeline.begin, end);
   for (const Event& event : timeline.events) timeline.end = std::max(timeline.end, event.end);
+  complete(timeline);
+  return timeline;
+}
+
+Timeline Session::Recorder::recent() {
+  if (options.last.count() == 0)
+    throw std::logic_error("Session::recent: SessionOptions::last says how much is kept");
+  const std::lock_guard lock(taking);
+  std::unique_lock state(mutex);
+  if (ended) throw std::logic_error("Session::recent: it was stopped before");
+  const bool goes_on = recording;
+  const Time last_end = end;
+  state.unlock();  // CUPTI has locks of its own.
+  detail::tell_names_again();
+  backend->hand_over();
+  const detail::RangesUnderWay open = detail::open_ranges();
+  const Time until = goes_on ? open.moment : last_end;
+  Timeline timeline = sink.copy(first_moment(until), std::max(begin, until), open);
+  complete(timeline);
+  timeline.origin.device = backend->device_name();
+  return timeline;
+}
+
+void Session::Recorder::complete(Timeline& timeline) const {
   backend->complete(timeline);
-  timeline.origin = detail::this_origin(begin);
+  timeline.origin = detail::this_origin(timeline.begin);
   timeline.origin.recorder = backend->name();
   timeline.origin.emulated = detail::emulated_runtime_is_linked();
-  return timeline;
+  if (options.last.count() != 0)
+    timeline.origin.excerpt = detail::excerpt(timeline, begin, options.last.count());
 }
 
 Session::Session(SessionOptions options) : recorder_(std::make_unique<Recorder>(options)) {}
@@ -167,6 +203,10 @@ Session::~Session() = default;
 
 Timeline Session::stop() {
   return recorder_->stop();
+}
+
+Timeline Session::recent() {
+  return recorder_->recent();
 }
 
 /// What salvage() needs of a session. Calls nothing of CUDA, which a forked copy must not use.

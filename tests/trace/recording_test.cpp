@@ -21,7 +21,8 @@ namespace {
 Timeline example() {
   Timeline timeline;
   timeline.origin = {
-      "./train --data \"a b\"", "node7", 4711, 3, 8, "H200", "CUPTI 13.0", true, 1'790'000'000, 42};
+      "./train --data \"a b\"", "node7", 4711, 3, 8, "H200", "CUPTI 13.0", true, 1'790'000'000, 42,
+      "the last 30 s"};
   timeline.names = {"", "cudaMemcpyAsync", "copy host to device", "step", "training"};
   timeline.tracks = {{Track::Kind::stream, 1, 13, "copies"}, {Track::Kind::thread, -1, 815, ""}};
   timeline.events = {{100, 400, 17, 0, 3, 1, 4, Kind::range, Direction::none, 0},
@@ -61,6 +62,7 @@ TEST_CASE("recording: what is saved is loaded", "[trace]") {
   CHECK(loaded.origin.emulated == saved.origin.emulated);
   CHECK(loaded.origin.started == saved.origin.started);
   CHECK(loaded.origin.wall_clock == saved.origin.wall_clock);
+  CHECK(loaded.origin.excerpt == saved.origin.excerpt);
   CHECK(loaded.begin == saved.begin);
   CHECK(loaded.end == saved.end);
   CHECK(loaded.dropped == saved.dropped);
@@ -158,7 +160,7 @@ TEST_CASE("recording: what is no recording, or of another version, is said", "[t
   std::string content = read(path);
   ++content[16];
   write(path, content);
-  CHECK_THAT(thrown<std::runtime_error>([&] { load(path); }), Mentions("format version 3"));
+  CHECK_THAT(thrown<std::runtime_error>([&] { load(path); }), Mentions("format version 4"));
 }
 
 TEST_CASE("recording: a file that cannot be written leaves the one before, and no part",

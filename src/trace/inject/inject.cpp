@@ -21,6 +21,7 @@
 #include <penstock/trace/session.hpp>
 #include <string>
 
+#include "dumps.hpp"
 #include "emulated_runtime.hpp"
 #include "salvage.hpp"
 #include "settings.hpp"
@@ -66,6 +67,7 @@ void write(const Injection& here, const Timeline& timeline) {
 void finish() {
   Injection* const here = injection();
   if (here == nullptr || here->session == nullptr || here->process != ::getpid()) return;
+  stop_dumps();
   try {
     write(*here, here->session->stop());
     here->session.reset();
@@ -136,20 +138,28 @@ SessionOptions asked_options() {
     options.max_events = std::strtoull(bound, nullptr, 10);
   options.capture_range = setting(kCaptureRange) != nullptr;
   options.graph_nodes = setting(kWholeGraphs) == nullptr;
+  if (const char* const last = setting(kLast))
+    options.last = std::chrono::nanoseconds(std::strtoll(last, nullptr, 10));
   return options;
 }
 
 void start() {
   injection() = new Injection;
+  const SessionOptions options = asked_options();
   try {
-    injection()->session = std::make_unique<Session>(asked_options());
+    injection()->session = std::make_unique<Session>(options);
   } catch (const std::exception& error) {
     report_error(*injection(), error.what());
     return;
   }
   std::atexit(finish);
   std::at_quick_exit(finish);
-  watch_fatal_signals();
+  const char* const signal = setting(kDumpSignal);
+  if (options.last.count() != 0 && signal != nullptr)
+    start_dumps(
+        *injection()->session,
+        {.directory = injection()->directory, .last = options.last, .signal = std::atoi(signal)});
+  watch_fatal_signals();  // but for the one that asks for dumps
 }
 
 }  // namespace

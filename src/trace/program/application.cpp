@@ -11,11 +11,13 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <system_error>
 #include <utility>
 
 #include "inject/settings.hpp"
 #include "origin.hpp"
+#include "signal_names.hpp"
 
 namespace penstock::trace::program {
 
@@ -27,12 +29,13 @@ constexpr std::array kPassedOn{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR
 /// program's affair.
 class Signals {
  public:
-  Signals() {
+  explicit Signals(int another) {
     // Whoever started this may ignore it: no child has a status then.
     std::signal(SIGCHLD, SIG_DFL);
     ::sigemptyset(&awaited_);
     for (const int signal : kPassedOn) ::sigaddset(&awaited_, signal);
     ::sigaddset(&awaited_, SIGCHLD);
+    if (another != 0) ::sigaddset(&awaited_, another);
     ::pthread_sigmask(SIG_BLOCK, &awaited_, &before_);
   }
   ~Signals() { restore(); }
@@ -42,10 +45,13 @@ class Signals {
   /// Also in the child, before it becomes the program.
   void restore() const { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
-  siginfo_t next() const {
+  /// With signal 0 where none came within this time.
+  siginfo_t next(const timespec* time) const {
     siginfo_t info{};
-    while (::sigwaitinfo(&awaited_, &info) < 0)
-      if (errno != EINTR) throw std::system_error(errno, std::generic_category(), "sigwaitinfo");
+    while (::sigtimedwait(&awaited_, &info, time) < 0) {
+      if (errno == EAGAIN) return {};
+      if (errno != EINTR) throw std::system_error(errno, std::generic_category(), "sigtimedwait");
+    }
     return info;
   }
 
@@ -64,6 +70,9 @@ void set_environment(const ApplicationOptions& options, const std::string& direc
   set(inject::kMaxEvents, std::to_string(options.max_events));
   if (options.capture_range) set(inject::kCaptureRange, "1");
   if (options.whole_graphs) set(inject::kWholeGraphs, "1");
+  if (options.dumps.last.count() == 0) return;
+  set(inject::kLast, std::to_string(options.dumps.last.count()));
+  set(inject::kDumpSignal, std::to_string(options.dumps.signal));
 }
 
 /// What the child tells when it could not become the program.
@@ -117,11 +126,17 @@ NotStarted not_started(const ApplicationOptions& options, const Failure& failure
 
 /// Passes signals on until the process has ended; returns its status. The terminal's Ctrl-C has
 /// come to the program as well, which may take a second one for "at once".
-int wait_for(::pid_t process, const Signals& signals) {
+int wait_for(::pid_t process, const Signals& signals, Dumps& dumps) {
+  const bool has_dumps = dumps.options().last.count() != 0;
+  constexpr timespec kLookEvery{.tv_sec = 0, .tv_nsec = 100'000'000};
   while (true) {
-    const siginfo_t info = signals.next();
+    const siginfo_t info = signals.next(has_dumps ? &kLookEvery : nullptr);
     const bool was_sent = info.si_code <= 0;  // by a process, not by the terminal
-    if (info.si_signo != SIGCHLD && was_sent) ::kill(process, info.si_signo);
+    if (has_dumps && info.si_signo == dumps.options().signal)
+      dumps.ask(detail::name_of_signal(info.si_signo));
+    else if (info.si_signo != 0 && info.si_signo != SIGCHLD && was_sent)
+      ::kill(process, info.si_signo);
+    if (has_dumps) dumps.look();
     int status = 0;
     const ::pid_t ended = ::waitpid(process, &status, WNOHANG);
     if (ended == process) return status;
@@ -161,8 +176,8 @@ std::string expand(const std::string& text, ::pid_t process) {
   return expanded;
 }
 
-Ended run(const ApplicationOptions& options) {
-  const Signals signals;
+Ended run(const ApplicationOptions& options, Dumps& dumps) {
+  const Signals signals(dumps.options().signal);
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0)
     throw std::system_error(errno, std::generic_category(), "pipe");
@@ -176,9 +191,10 @@ Ended run(const ApplicationOptions& options) {
   Failure failure;
   const ::ssize_t told = ::read(ends[0], &failure, sizeof failure);  // 0: it is the program now
   ::close(ends[0]);
-  const int status = wait_for(process, signals);
   Ended ended;
   ended.directory = expand(options.directory, process);
+  dumps.begin(ended.directory, expand(options.dumps.file, process));
+  const int status = wait_for(process, signals, dumps);
   if (told == sizeof failure) {
     remove_empty(ended.directory);
     throw not_started(options, failure, ended.directory);

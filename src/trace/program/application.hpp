@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "dumps.hpp"
+
 namespace penstock::trace::program {
 
 struct ApplicationOptions {
@@ -20,6 +22,7 @@ struct ApplicationOptions {
   std::string directory;
   std::size_t max_events = 0;
   bool capture_range = false, whole_graphs = false;
+  DumpOptions dumps;
 };
 
 /// The program could not be started.
@@ -36,8 +39,8 @@ struct Ended {
 
 /// Blocks until the program ends. Signals that are sent to this process (by kill; not Ctrl-C, which
 /// the terminal sends to both) go to it, once: where there is no terminal it has a process group of
-/// its own. Throws NotStarted, std::system_error.
-Ended run(const ApplicationOptions& options);
+/// its own. The signal that asks for dumps stays here. Throws NotStarted, std::system_error.
+Ended run(const ApplicationOptions& options, Dumps& dumps);
 
 void remove_empty(const std::filesystem::path& directory);
 

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "application.hpp"
+#include "dumps.hpp"
 #include "inject/settings.hpp"
 #include "merge.hpp"
 #include "results.hpp"
@@ -93,6 +95,12 @@ std::string explain(const Ended& ended) {
   return "nothing was recorded: the program made no call of CUDA, or ended by _exit";
 }
 
+std::string explain_dumps(const Ended& ended, const Dumps& dumps) {
+  return "of the run's end there is nothing; of before there " +
+         std::string(dumps.count() == 1 ? "is a dump" : "are dumps") + ", as " +
+         ended.directory.string() + "/dump-*/trace.html";
+}
+
 /// Directories of the processes that recorded: the run's own for one, one below it for each of
 /// several.
 std::vector<fs::path> collect(const Ended& ended) {
@@ -112,14 +120,18 @@ int trace(const Options& options) {
   ApplicationOptions application = options.application;
   application.library = find_library();
   application.directory = options.directory;
-  const Ended ended = run(application);
+  Dumps dumps(application.dumps, options.results);
+  const Ended ended = run(application, dumps);
   const std::vector<fs::path> directories = collect(ended);
+  dumps.end();
   if (directories.empty()) {
     complain(explain(ended), 0);
+    if (dumps.count() != 0) complain(explain_dumps(ended, dumps), 0);
     remove_empty(ended.directory);
-    return ended.exit_code != 0 ? ended.exit_code : kNothingRecorded;
+    if (ended.exit_code != 0) return ended.exit_code;
+    return dumps.count() == 0 ? kNothingRecorded : dumps.found() ? kFound : 0;
   }
-  bool found = false, empty = true;
+  bool found = dumps.found(), empty = dumps.count() == 0;
   for (const fs::path& directory : directories) {
     const Timeline timeline = load(directory / "trace.recording");
     if (write_results(timeline, directory, options.results)) found = true;
@@ -196,6 +208,38 @@ void add_trace_options(CLI::App& app, Options& options) {
                "Launches of graphs as wholes, and not their nodes: cheaper");
 }
 
+/// A word of the command line by a function that refuses what it cannot read.
+template <class Parse, class Value>
+CLI::Option* add_parsed(CLI::App& app, const std::string& name, Parse parse, Value& value,
+                        const std::string& help) {
+  return app.add_option_function<std::string>(
+      name,
+      [parse, name, &value](const std::string& text) {
+        try {
+          value = parse(text);
+        } catch (const std::invalid_argument& error) {
+          throw CLI::ValidationError(name, error.what());
+        }
+      },
+      help);
+}
+
+void add_dump_options(CLI::App& app, DumpOptions& dumps) {
+  CLI::Option* const last = add_parsed(
+      app, "--last", parse_time, dumps.last,
+      "Keep this time until now alone, as 30s or 2min, for a program that runs for long. "
+      "Report, findings and page of it are written at the program's end, at a StallError "
+      "of penstock's, and whenever they are asked for");
+  add_parsed(app, "--dump-signal", parse_signal, dumps.signal,
+             "That asks for them, sent to penstock-trace or to the program: USR1, USR2 (default), "
+             "HUP, RTMIN+1 ...")
+      ->needs(last);
+  app.add_option(
+         "--dump-when", dumps.file,
+         "A file that asks for them when it appears; it is removed. %h, %p and %r as in --out")
+      ->needs(last);
+}
+
 void add_merge_options(CLI::App& app, Options& options) {
   MergeOptions& merged = options.merge;
   app.add_option("places", merged.places,
@@ -231,7 +275,9 @@ int run_program(std::vector<std::string> words) {
       "  penstock-trace report trace.recording [options]\n"
       "  penstock-trace merge directory [options]",
       "penstock-trace");
+  options.application.dumps.signal = SIGUSR2;
   add_trace_options(app, options);
+  add_dump_options(app, options.application.dumps);
   add_result_options(app, options);
   app.prefix_command();
   CLI::App& again = *app.add_subcommand("report", "Shows a recording again");

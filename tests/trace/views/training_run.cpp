@@ -29,7 +29,8 @@ class Writer {
                         .device = "NVIDIA H200",
                         .recorder = "emulated CUDA runtime",
                         .emulated = true,
-                        .started = 1'790'000'000};
+                        .started = 1'790'000'000,
+                        .excerpt = {}};
     timeline_.begin = timeline_.end = 1'000'000'000;
     timeline_.names = {""};
     timeline_.tracks = {{Track::Kind::stream, 0, 13, "compute"},

@@ -208,6 +208,7 @@ PENSTOCK_INLINE void HandOver::throw_stall() const {
     why = std::string("the worker with the oldest batch is ") + to_string(activity.state) +
           ", for " + std::to_string(since.count()) + " ms";
   }
+  const ScopedRange range(markers::stall, number % batches_);  // asks penstock-trace for a dump
   throw StallError(stage, number / batches_, number % batches_, options_.stall_timeout, why);
 }
 

@@ -10,6 +10,7 @@
 //   const penstock::trace::Timeline timeline = session.stop();
 //   std::cout << penstock::trace::Report(timeline) << '\n';
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <stdexcept>
@@ -31,7 +32,8 @@ struct Unavailable : std::runtime_error {
 /// What a Session records.
 struct SessionOptions {
   /// Memory is bounded by 48 bytes for each, allocated as it fills; later events are counted as
-  /// dropped.
+  /// dropped. With `last` the latest are kept, and the timeline is shorter than asked, which its
+  /// origin says (Origin::excerpt); 1.5 MiB are added then.
   std::size_t max_events = 4'000'000;
   /// Recording starts at cudaProfilerStart and pauses at cudaProfilerStop, in place of at once:
   /// the capture range of nsys's --capture-range=cudaProfilerApi.
@@ -41,6 +43,10 @@ struct SessionOptions {
   bool ranges = true;
   /// Records kernels within a graph one by one, else each launch as a whole.
   bool graph_nodes = true;
+  /// Keeps what happened in this time until now alone, for a program that runs for weeks; 0: the
+  /// whole run. Memory is bounded as said at `max_events`, of which the latest are kept, and by the
+  /// names, threads and streams of three times this time.
+  std::chrono::nanoseconds last{0};
 };
 
 /// Records what this process does with CUDA. At most one in a process records at a time. May begin
@@ -56,9 +62,17 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
+  /// What happened in the time `last` until now; recording goes on. What began before is cut to it,
+  /// and what has not ended is left out, but for ranges, which are cut. Waits for no device;
+  /// threads that record wait for some microseconds. On a GPU kernels and copies that run at this
+  /// moment are lost, for later timelines too. Without `SessionOptions::last`, or after stop(),
+  /// throws std::logic_error. Any thread, but not in a callback of CUDA's.
+  Timeline recent();
+
   /// Ends recording, and waits for the devices, so that all work that was submitted until then is
-  /// in the timeline; a call that is under way on another thread is not. Then the next session may
-  /// begin. Not within a stream capture. Any thread; a second call throws std::logic_error.
+  /// in the timeline (with `last`, what it is of that time); a call that is under way on another
+  /// thread is not. Then the next session may begin. Not within a stream capture. Any thread; a
+  /// second call throws std::logic_error.
   Timeline stop();
 
  private:

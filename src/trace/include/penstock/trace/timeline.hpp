@@ -51,11 +51,12 @@ enum class Direction : std::uint8_t {
 };
 
 /// What is true of an event. Of copies and fills: pageable (one side is host memory that is not
-/// page-locked), synchronous (the host waited for it). Of calls: failed.
+/// page-locked), synchronous (the host waited for it). Of calls: failed. Of all: cut.
 enum Flag : std::uint16_t {
   pageable = 1,     ///< a side of the copy is pageable host memory
   synchronous = 2,  ///< the host waited for it
   failed = 4,       ///< the call returned an error
+  cut = 8,          ///< it began before the timeline does; `begin` is the timeline's
 };
 
 /// What happened on a thread or a stream. 48 bytes, so that a million are 48 MB. Ends are never
@@ -106,6 +107,8 @@ struct Origin {
   std::int64_t started = 0;  ///< seconds since 1970 at `begin`
   /// What to add to a Time for nanoseconds since 1970, when it was recorded.
   std::int64_t wall_clock = 0;
+  /// Which part of the run this is, and why, in words; empty: all of what was recorded.
+  std::string excerpt;
 };
 
 /// What happened in a process between two moments. Plain data.

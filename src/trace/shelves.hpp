@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Shelves: the events of a process's threads, in chunks, within a bound of memory: the first ones
+// of a run, or the last ones.
+
+#include <penstock/trace/timeline.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <deque>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace penstock::trace::detail {
+
+/// Events of one thread, or of a few.
+struct Chunk {
+  static constexpr std::size_t kEvents = 512;  // 24 KiB, for a thread that has few
+
+  bool full() const { return size == kEvents; }
+  void add(const Event& event);
+
+  std::array<Event, kEvents> events;
+  std::size_t size = 0;
+  Time latest = std::numeric_limits<Time>::min();  ///< end
+};
+
+using Chunks = std::deque<std::shared_ptr<const Chunk>>;
+
+/// Any thread.
+class Shelves {
+ public:
+  /// With `last` 0 the first `max_events` are kept. Else those that ended within the time `last`
+  /// before clock(), and a sixteenth more; where these are more than `max_events`, the latest of
+  /// them, and up to a chunk for each shelf.
+  Shelves(std::size_t max_events, Time last, Time (*clock)());
+
+  /// Under a lock that threads do not share unless there are more of them than shelves. Once for
+  /// each full chunk the events that are too old are looked for. False: there is no room.
+  bool add(const Event& event);
+
+  /// Nothing more will be kept.
+  bool is_full() const { return last_ == 0 && added_.load(std::memory_order_relaxed) >= bound_; }
+
+  /// All events. What was full is shared, the rest copied: threads wait for the copy of one chunk.
+  Chunks share();
+  /// All events, which are here no longer.
+  Chunks take();
+
+  /// Of the events that ended later than this, none was given up for want of room.
+  Time complete_since() const { return complete_since_.load(); }
+
+ private:
+  static constexpr std::size_t kShelves = 64;
+
+  struct alignas(64) Shelf {
+    std::mutex mutex;
+    std::deque<std::shared_ptr<Chunk>> chunks;  // all but the last one are full
+  };
+
+  bool put(Shelf& shelf, const Event& event);
+  void make_room();
+  void forget_before(Time horizon);
+  bool forget_oldest();
+  void remove_front(Shelf& shelf, Chunks& removed);
+
+  const std::size_t bound_;
+  const Time last_;
+  Time (*const clock_)();
+  std::atomic<std::size_t> added_{0};  // events; those without room too; not with `last`
+  std::array<Shelf, kShelves> shelves_;
+
+  std::atomic<std::size_t> full_{0};  // chunks; changes under the locks of their shelves
+
+  std::mutex room_;  // of what follows; before those of the shelves
+  Time next_look_ = 0;
+  std::atomic<Time> complete_since_{std::numeric_limits<Time>::min()};
+};
+
+}  // namespace penstock::trace::detail
