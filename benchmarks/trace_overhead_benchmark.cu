@@ -8,6 +8,9 @@
 //   launch-bound   kernels that do nothing, one after the other: the worst case
 //   graph          a graph of 20 such kernels, each of which is an event
 //
+// And what it costs to keep the last second alone (SessionOptions::last), and to look at it
+// (Session::recent) while the 1 ms steps go on.
+//
 // trace_overhead_benchmark [rounds]
 
 #include <cuda_runtime.h>
@@ -18,10 +21,12 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -115,8 +120,44 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+double time_with(const penstock::trace::SessionOptions& options, const Case& what,
+                 Machine& machine) {
+  Session session(options);
+  const double time = time_of(what, machine);
+  session.stop();
+  return time;
+}
+
+/// The steps' time while another thread looks ten times a second, and how long a look takes.
+void look(Machine& machine, int rounds) {
+  const Case what{"1 ms step", "step", kSteps, steps};
+  std::vector<double> without, with, looks;
+  for (int round = 0; round < rounds; ++round) {
+    Session session({.last = std::chrono::seconds(1)});
+    without.push_back(time_of(what, machine));
+    std::atomic<bool> ends{false};
+    std::thread looker([&] {
+      while (!ends) {
+        const auto begin = std::chrono::steady_clock::now();
+        session.recent();
+        const std::chrono::duration<double, std::milli> taken =
+            std::chrono::steady_clock::now() - begin;
+        looks.push_back(taken.count());
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      }
+    });
+    with.push_back(time_of(what, machine));
+    ends = true;
+    looker.join();
+  }
+  std::printf(
+      "a look at the last second takes %.2f ms; steps of %.2f us take %.2f us beside one "
+      "each 100 ms\n",
+      median(looks), median(without), median(with));
+}
+
 void compare(const Case& what, Machine& machine, int rounds) {
-  std::vector<double> off, on, no_calls;
+  std::vector<double> off, on, no_calls, last;
   std::size_t events = 0, dropped = 0;
   for (int round = 0; round < rounds; ++round) {
     off.push_back(time_of(what, machine));
@@ -127,17 +168,15 @@ void compare(const Case& what, Machine& machine, int rounds) {
       events += timeline.events.size();
       dropped += timeline.dropped;
     }
-    penstock::trace::SessionOptions options;
-    options.calls = false;
-    Session session(options);
-    no_calls.push_back(time_of(what, machine));
-    session.stop();
+    no_calls.push_back(time_with({.calls = false}, what, machine));
+    last.push_back(time_with({.last = std::chrono::seconds(1)}, what, machine));
   }
   const double plain = median(off);
   const auto above = [&](double traced) { return 100 * (traced / plain - 1); };
   std::printf("%-14s off %9.2f us   on %9.2f us  %+6.2f %%   without calls %9.2f us  %+6.2f %%   ",
               what.name, plain, median(on), above(median(on)), median(no_calls),
               above(median(no_calls)));
+  std::printf("the last second %9.2f us  %+6.2f %%   ", median(last), above(median(last)));
   std::printf("a %s; %zu events, %zu dropped\n", what.unit, events, dropped);
 }
 
@@ -150,6 +189,7 @@ int main(int argc, char** argv) {
     compare({"1 ms step", "step", kSteps, steps}, machine, rounds);
     compare({"launch-bound", "launch", kLaunches, launches}, machine, rounds);
     compare({"graph", "graph of 20 kernels", kGraphs, graphs}, machine, rounds);
+    look(machine, rounds);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "trace_overhead_benchmark: %s\n", error.what());
     return 1;

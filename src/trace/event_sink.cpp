@@ -242,15 +242,17 @@ Timeline EventSink::State::arranged(Chunks chunks, const std::vector<EraView>& e
     return true;
   };
   std::size_t most = 0;
-  for (const auto& chunk : chunks) most += chunk->size;
+  for (const Filled& filled : chunks) most += filled.size;
   timeline.events.reserve(most);
-  for (; !chunks.empty(); chunks.pop_front())  // freed one by one: no second copy
-    for (std::size_t i = 0; i < chunks.front()->size; ++i) {
-      const Event& event = chunks.front()->events[i];
+  for (Filled& filled : chunks) {
+    for (std::size_t i = 0; i < filled.size; ++i) {
+      const Event& event = filled.chunk->events[i];
       if (!add(event) || open == nullptr) continue;
       if (is_later(event, timeline.track(timeline.events.back()), *open))
         timeline.events.pop_back();
     }
+    filled.chunk.reset();  // freed one by one: no second copy
+  }
   if (open != nullptr)
     for (const Event& event : open->events) add(event);
   order_tracks(timeline, last == 0);

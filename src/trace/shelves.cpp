@@ -47,10 +47,10 @@ bool Shelves::put(Shelf& shelf, const Event& event) {
 
 Chunks Shelves::share() {
   Chunks all;
+  all.reserve(full_.load(std::memory_order_relaxed) + 2 * kShelves);  // not with a lock
   for (Shelf& shelf : shelves_) {
     const std::lock_guard lock(shelf.mutex);
-    for (const std::shared_ptr<Chunk>& chunk : shelf.chunks)
-      all.push_back(chunk->full() ? chunk : std::make_shared<Chunk>(*chunk));
+    for (const std::shared_ptr<Chunk>& chunk : shelf.chunks) all.push_back({chunk, chunk->size});
   }
   return all;
 }
@@ -111,7 +111,8 @@ bool Shelves::forget_oldest() {
 /// The shelf's lock is held.
 void Shelves::remove_front(Shelf& shelf, Chunks& removed) {
   if (shelf.chunks.front()->full()) full_.fetch_sub(1, std::memory_order_relaxed);
-  removed.push_back(std::move(shelf.chunks.front()));
+  const std::size_t size = shelf.chunks.front()->size;
+  removed.push_back({std::move(shelf.chunks.front()), size});
   shelf.chunks.pop_front();
 }
 

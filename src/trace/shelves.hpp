@@ -29,7 +29,12 @@ struct Chunk {
   Time latest = std::numeric_limits<Time>::min();  ///< end
 };
 
-using Chunks = std::deque<std::shared_ptr<const Chunk>>;
+/// The first events of a chunk, which do not change any more; others may be added behind them.
+struct Filled {
+  std::shared_ptr<const Chunk> chunk;
+  std::size_t size = 0;
+};
+using Chunks = std::vector<Filled>;
 
 /// Any thread.
 class Shelves {
@@ -46,7 +51,7 @@ class Shelves {
   /// Nothing more will be kept.
   bool is_full() const { return last_ == 0 && added_.load(std::memory_order_relaxed) >= bound_; }
 
-  /// All events. What was full is shared, the rest copied: threads wait for the copy of one chunk.
+  /// All events so far, which are shared and not copied: a thread waits for microseconds.
   Chunks share();
   /// All events, which are here no longer.
   Chunks take();

@@ -4,6 +4,7 @@
 // What the examples of docs/trace.md and of penstock::trace's headers take for granted. Compiled
 // only: a process has one session, and each of these examples wants it.
 
+#include <chrono>
 #include <iostream>
 #include <penstock/trace/findings.hpp>
 #include <penstock/trace/recording.hpp>
@@ -23,6 +24,7 @@ struct Bare {
 
 void step() {}
 void run_my_loop() {}
+void serve() {}
 void clean_up() {}
 
 #define REQUIRE(condition) \

@@ -64,6 +64,7 @@ void write_recordings(const Corpus& corpus) {
                    {at + 420, at + 600});
     builder.call(main, "cudaStreamSynchronize", {at + 140, at + 610});
   }
+  builder.origin().excerpt = "the last 30 s; 1 event is cut to it";
   builder.drop(2);
   save(builder.timeline(), corpus.path("recording", "training"));
   penstock::test::TimelineBuilder overlapping;

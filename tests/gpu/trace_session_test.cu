@@ -10,6 +10,7 @@
 #include <penstock/trace/session.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -297,4 +298,52 @@ TEST_CASE("a warm prefetcher's loop has nothing that blocks or allocates", "[gpu
         trace::Rule::allocation, trace::Rule::blocking_call})
     CHECK(trace::none_of(findings, rule));
   CHECK(torn.read().front() == 0);
+}
+
+// ---- The last moments
+
+TEST_CASE("the last moments of a loop, again and again", "[gpu][trace][last]") {
+  constexpr int kRounds = 3, kKernels = 20'000;  // more than a buffer of CUPTI's holds
+  TestStream stream;
+  const DeviceMemory<unsigned char> memory(kBytes);
+  SessionOptions options;
+  options.last = std::chrono::hours(1);
+  Session session(options);
+  for (int round = 1; round <= kRounds; ++round) {
+    for (int i = 0; i < kKernels; ++i) launch_add(memory, stream);
+    REQUIRE_CUDA(cudaStreamSynchronize(stream));
+    const Timeline timeline = session.recent();
+    check_order(timeline);
+    CHECK(timeline.dropped == 0);
+    const std::vector<Event> kernels = of_kind(timeline, Kind::kernel);
+    REQUIRE(kernels.size() == static_cast<std::size_t>(round * kKernels));
+    const auto call = call_of(timeline, kernels.back());
+    REQUIRE(call);
+    CHECK(timeline.track(*call).id == thread_id());
+  }
+  CHECK(of_kind(session.stop(), Kind::kernel).size() == kRounds * kKernels);
+}
+
+TEST_CASE("the last moments wait for no kernel, and later ones are recorded",
+          "[gpu][trace][last]") {
+  TestStream busy, stream;
+  const DeviceMemory<unsigned char> memory(kBytes);
+  SessionOptions options;
+  options.last = std::chrono::milliseconds(300);
+  Session session(options);
+  launch_add(memory, stream);
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  launch_spin(2'000'000'000, busy);
+  for (int i = 0; i < 5; ++i) launch_add(memory, stream);
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  const Timeline timeline = session.recent();
+  CHECK(cudaStreamQuery(busy) == cudaErrorNotReady);
+  CHECK(of_kind(timeline, Kind::kernel).size() == 5);  // neither the first nor the one that runs
+  CHECK(timeline.dropped == 0);
+  REQUIRE_CUDA(cudaStreamSynchronize(busy));
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  for (int i = 0; i < 7; ++i) launch_add(memory, stream);
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  CHECK(of_kind(session.recent(), Kind::kernel).size() == 7);
 }

@@ -213,6 +213,62 @@ TEST_CASE("records without times are counted, as those that CUPTI dropped", "[cu
   CHECK(timeline.dropped == 7);
 }
 
+TEST_CASE("what the device has done so far is handed over, without a wait", "[cupti]") {
+  Recording recording;
+  const int waited = fake::synchronisations();
+  fake::record(kernel("ended", 10, 20));
+  fake::record(kernel("runs", 15, 0));
+  recording.backend->hand_over();
+  CHECK(fake::synchronisations() == waited);
+  fake::record(kernel("later", 30, 40));
+  detail::RangesUnderWay none;
+  none.moment = 100;
+  const Timeline timeline = recording.sink.copy(0, 100, none);
+  CHECK(names(timeline) == std::vector<std::string>{"ended"});
+  CHECK(timeline.dropped == 0);  // What runs is no loss.
+  fake::record(kernel("no_memory_for_its_times", 0, 0));
+  const Timeline all = recording.take();
+  CHECK(names(all) == std::vector<std::string>{"ended", "later"});
+  CHECK(all.dropped == 1);
+}
+
+namespace {
+std::atomic<Time> the_time{0};
+}
+
+TEST_CASE("names are right in each era of a sink that keeps the last events", "[cupti]") {
+  constexpr Time kSecond = 1'000'000'000;
+  the_time = 100 * kSecond;
+  EventSink sink(
+      1000, kSecond, +[] { return the_time.load(); });
+  const auto backend = make_cupti_backend(
+      sink, {}, [](void*, bool) {}, nullptr);
+  backend->resume();
+  std::optional<penstock::markers::StreamName> stream(
+      std::in_place, reinterpret_cast<cudaStream_t>(13), "compute");
+  detail::start_names(sink, *backend);
+  for (int era = 0; era < 8; ++era) {
+    the_time += 2 * kSecond;
+    sink.name("request " + std::to_string(era));  // begins the next one
+    fake::record(kernel("k", the_time - 10, the_time));
+    fake::runtime_call(kCopyCall);
+    detail::tell_names_again();
+    backend->hand_over();
+    detail::RangesUnderWay none;
+    none.moment = the_time;
+    const Timeline timeline = sink.copy(the_time - kSecond, the_time, none);
+    const std::vector<Event> kernels = of_kind(timeline, Kind::kernel);
+    REQUIRE(kernels.size() == 1);
+    CHECK(timeline.name(kernels[0]) == "k");
+    CHECK(timeline.track(kernels[0]).id == 13);
+  }
+  const Timeline all = sink.take(0, detail::now() + 1000 * kSecond);
+  const std::vector<Event> calls = of_kind(all, Kind::call);
+  REQUIRE(calls.size() >= 1);
+  CHECK(all.name(calls.back()) == "cudaMemcpyAsync");
+  detail::stop_names();
+}
+
 TEST_CASE("times of CUPTI's own clock are brought to CLOCK_MONOTONIC", "[cupti]") {
   timespec wall{};
   clock_gettime(CLOCK_REALTIME, &wall);
