@@ -108,7 +108,7 @@ struct Origin {
   /// What to add to a Time for nanoseconds since 1970, when it was recorded.
   std::int64_t wall_clock = 0;
   /// Which part of the run this is, and why, in words; empty: all of what was recorded.
-  std::string excerpt;
+  std::string excerpt = {};
 };
 
 /// What happened in a process between two moments. Plain data.
