@@ -32,7 +32,21 @@ def migration():
     return migration_table.picture(json.loads((ROOT / "examples/migration/measured.json").read_text()))
 
 
+def peers():
+    """The same of benchmarks/peers/measured.json."""
+    sys.path.insert(0, str(ROOT / "benchmarks/peers"))
+    import table
+
+    with tempfile.TemporaryDirectory() as folder:
+        picture = pathlib.Path(folder) / "picture.svg"
+        if not table.draw(table.load(table.STORE), picture):
+            raise SystemExit("docs: no matplotlib: scripts/setup docs installs it")
+        return picture.read_text()
+
+
 PICTURES = {"docs/route.svg": route.draw, "docs/migration.svg": migration, "examples/resnet/ladder-table.svg": ladder}
+if (ROOT / "benchmarks/peers/measured.json").exists():
+    PICTURES["docs/peers.svg"] = peers
 
 
 def drawn():

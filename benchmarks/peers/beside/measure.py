@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How benchmarks/peers/run measures: each peer in a process of its own for each task, all of them by turns."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+
+import data
+import peers
+
+# What a unit is, and whether more than the rate is a figure of the task.
+TASKS = {
+    "jpeg_folder": {"title": "JPEG folder: decode, random resized crop 224", "unit": "images", "long": 2},
+    "tar_sequential": {"title": "Tar shards, in their order: bytes and labels", "unit": "files"},
+    "tar_shuffled": {"title": "Tar shards, shuffled: bytes and labels", "unit": "files"},
+    "records_cached": {"title": "Records of 12 kB, shuffled, page cache", "unit": "records"},
+    "records_cold": {"title": "Records of 12 kB, shuffled, cold", "unit": "records"},
+    "storage": {"title": "MLPerf Storage's ResNet-50: accelerators at 90 %", "unit": "accelerators"},
+    "tokens": {"title": "Texts of 1 to 2,048 tokens, packed into batches", "unit": "tokens"},
+    "slow_sample": {"title": "One sample in 500 takes 100 ms, the others 1 ms; 8 workers", "unit": "samples"},
+    "loop": {"title": "The loop alone: batches of one number", "unit": "batches"},
+}
+# Who has a part in which. WebDataset is for tar files, FFCV for images and records of its own format; DALI has no reader
+# for plain records of this kind; Grain and LitData read no tar files; of oneTBB only the pipeline is a peer.
+PARTS = {
+    "jpeg_folder": ["penstock", "torch", "spdl", "dali", "ffcv", "tf", "grain", "litdata"],
+    "tar_sequential": ["penstock", "spdl", "dali", "webdataset"],
+    "tar_shuffled": ["penstock", "spdl", "dali", "webdataset"],
+    "records_cached": ["penstock", "torch", "spdl", "ffcv", "tf", "grain", "litdata"],
+    "records_cold": ["penstock", "torch", "ffcv", "tf", "grain", "litdata"],
+    "storage": ["penstock", "torch", "ffcv", "tf", "grain"],
+    "tokens": ["penstock", "torch", "spdl", "tf", "grain"],
+    "slow_sample": ["penstock", "torch", "spdl", "dali", "tf", "grain", "tbb"],
+    "loop": ["penstock", "torch", "spdl", "dali", "tf", "grain", "tbb"],
+}  # fmt: skip
+# MLPerf Storage: a batch of 400 samples, 0.224 s of computing for each, and the use that counts.
+STORAGE = {"batches": 6, "compute": 0.224, "use": 0.9, "batch": 400}
+
+
+def own_settings(peer, task, cores):
+    """penstock's and oneTBB's: the C++ programs take what they are given."""
+    if peer == "tbb":
+        return [{"threads": 8 if task == "slow_sample" else 2, "depth": depth} for depth in (8, 16)]
+    if task == "slow_sample":
+        return [{"workers": 8, "depth": depth} for depth in (4, 8, 16)]
+    if task == "loop":
+        return [{"workers": 1, "depth": depth} for depth in (16, 64)]
+    if task == "storage":
+        return [{"workers": 1}, {"workers": 1, "map": True}, {"workers": 2}]
+    if task == "records_cached":
+        return [{"workers": workers, "map": map} for workers in (max(1, cores - 1), cores) for map in (False, True)]
+    if task == "records_cold":
+        blocks = {"block": 64, "window": 64, "ahead": 16}
+        return [{"workers": cores, "ahead": 8}, {"workers": 8, "ahead": 0}, {"workers": cores, **blocks}]
+    return [{"workers": workers} for workers in sorted({max(1, cores - 1), cores, 2 * cores})]
+
+
+class Failed(Exception):
+    pass
+
+
+class Process:
+    """A peer's program at one task. It waits while others have their turn."""
+
+    def __init__(self, command, cores, log):
+        self.log = open(log, "ab")
+        self.process = subprocess.Popen(
+            [str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log,
+            start_new_session=True, preexec_fn=lambda: os.sched_setaffinity(0, cores))  # fmt: skip
+
+    def ask(self, timeout, **command):
+        try:
+            self.process.stdin.write(json.dumps(command).encode() + b"\n")
+            self.process.stdin.flush()
+            ready, _, _ = select.select([self.process.stdout], [], [], timeout)
+        except BrokenPipeError:
+            ready = [None]
+        line = self.process.stdout.readline() if ready else None
+        if line is None:
+            self.end()
+            raise Failed(f"no answer in {timeout:.0f} s")
+        if not line:
+            raise Failed(f"the program has ended: see {self.log.name}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise Failed(answer["error"])
+        return answer
+
+    def end(self):
+        """With the processes that it has started."""
+        self.process.stdin.close()
+        try:
+            self.process.wait(3)
+        except subprocess.TimeoutExpired:
+            pass
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+        self.log.close()
+
+
+class Contestant:
+    """A peer at one task: its settings, its turns, and the row of the table that comes of them."""
+
+    def __init__(self, task, peer, option, truth):
+        self.task, self.peer, self.option, self.truth = task, peer, option, truth
+        self.row = {"task": task, "peer": peer}
+        self.turns, self.process, self.setting = [], None, None
+
+    def tell(self, text):
+        print(f"  {peers.PEERS[self.peer]['title']:20} {text}", flush=True)
+
+    def attempt(self, step, *arguments):
+        """Runs the step unless an earlier one has failed."""
+        if "failed" in self.row or "missing" in self.row:
+            return
+        try:
+            step(*arguments)
+        except peers.Missing as missing:
+            self.row["missing"] = str(missing)
+            self.tell(str(missing))
+        except Failed as failed:
+            self.row["failed"] = str(failed)
+            self.tell(f"failed: {failed}")
+
+    def start(self):
+        command = self.option.places.command(self.peer, self.task, self.option.data)
+        self.process = Process(command, self.option.cpus, self.option.log)
+        if self.peer in peers.PROGRAMS:
+            self.row["with"], self.settings = self.option.versions[self.peer], own_settings(self.peer, self.task, self.cores)
+        else:
+            about = self.process.ask(300, do="about", cores=self.cores)
+            self.row["with"], self.settings = about["versions"], about["settings"]
+
+    @property
+    def cores(self):
+        return len(self.option.cpus)
+
+    def once(self, setting, seconds):
+        if self.task == "records_cold":
+            drop_from_cache(cold_files(self.option.data))
+            return self.process.ask(120, do="epoch", setting=setting)
+        if self.task == "storage":
+            answer = self.process.ask(60, do="accelerators", setting=setting, number=self.cores, compute=0.0, batches=8)
+            rate = sum(8 / taken for taken in answer["seconds"])
+            return {"units": rate, "seconds": 1}
+        return self.process.ask(60, do="measure", setting=setting, warm=0.3, seconds=seconds)
+
+    def search(self):
+        """The setting with the highest rate; what fails with one may work with another."""
+        best, why = 0, "there is no setting"
+        for setting in self.settings:
+            try:
+                result = self.once(setting, self.option.search_seconds)
+            except Failed as failed:
+                why = str(failed)
+                if self.process.process.poll() is not None:
+                    break
+                continue
+            if result["units"] / result["seconds"] > best:
+                best, self.setting = result["units"] / result["seconds"], setting
+        if not self.setting:
+            raise Failed(why)
+        self.row["setting"], self.best = self.setting, best
+
+    def check(self):
+        """An epoch, of which each value counts."""
+        if self.task == "storage":
+            return
+        answer = self.process.ask(300, do="epoch", setting=self.setting, check=True)
+        if self.task == "jpeg_folder" and "mean" not in self.truth["jpeg_folder"]:  # penstock's: it is the first
+            self.truth["jpeg_folder"].update(mean=answer["digest"]["mean"], variance=answer["digest"]["variance"])
+        if why := data.wrong(self.task, answer["digest"], self.truth):
+            raise Failed(f"it delivers something else: {why}")
+
+    def turn(self):
+        if self.task == "storage":
+            self.turns.append({"number": self.accelerators()})
+        else:
+            self.turns.append(self.once(self.setting, self.option.seconds * TASKS[self.task].get("long", 1)))
+
+    def keeps_up(self, number):
+        more = {name: STORAGE[name] for name in ("batches", "compute")}
+        answer = self.process.ask(120, do="accelerators", setting=self.setting, number=number, **more)
+        uses = [STORAGE["compute"] * STORAGE["batches"] / seconds for seconds in answer["seconds"]]
+        return sum(uses) / number >= STORAGE["use"]
+
+    def accelerators(self):
+        """How many keep up: from where the rate, or the turn before, lets expect it."""
+        number = self.turns[-1]["number"] if self.turns else int(self.best * STORAGE["compute"] / STORAGE["use"])
+        room = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+        most = max(1, room // (6 * STORAGE["batch"] * self.option.sizes["storage_bytes"]))
+        number = min(max(number, 1), most)
+        step = max(1, number // 16)
+        if self.keeps_up(number):
+            while number + step <= most and self.keeps_up(number + step):
+                number += step
+            return number
+        while number > 0:
+            number = max(0, number - step)
+            if number and self.keeps_up(number):
+                return number
+        return 0
+
+    def finish(self):
+        if self.process:
+            self.process.end()
+        if not self.turns or "failed" in self.row:
+            return self.row
+        if self.task == "storage":
+            self.row["rates"] = [turn["number"] for turn in self.turns]
+        else:
+            self.row["rates"] = [turn["units"] / turn["seconds"] for turn in self.turns]
+            self.row["a_core"] = [turn["units"] / max(turn["cpu"], 1e-3) for turn in self.turns]
+            self.row["first"] = [turn["first"] for turn in self.turns]
+            self.row["memory"] = [turn["memory"] for turn in self.turns]
+        return self.row
+
+
+def cold_files(folder):
+    """The records, in all their formats."""
+    return [path for path in sorted(folder.glob("records*")) if path.is_file()] + [
+        path for path in sorted(folder.glob("records*/*")) if path.is_file()]  # fmt: skip
+
+
+def drop_from_cache(paths):
+    """Of these files no page stays in memory; Failed if some do."""
+    for path in paths:
+        file = os.open(path, os.O_RDONLY)
+        os.fdatasync(file)
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(file)
+    done = subprocess.run(["fincore", "--bytes", "--noheadings", "--output", "RES", *paths], capture_output=True, text=True)
+    cached, there = sum(map(int, done.stdout.split())), sum(path.stat().st_size for path in paths)
+    if cached > there / 50:
+        raise Failed(f"{100 * cached / there:.0f} % of the files stay in the page cache")
+
+
+def run_task(task, names, option, truth):
+    """The rows of these peers at this task."""
+    print(f"\n{TASKS[task]['title']}", flush=True)
+    began, all_of_it = time.monotonic(), [Contestant(task, peer, option, truth) for peer in names]
+    for one in all_of_it:
+        one.attempt(one.start)
+        one.attempt(one.search)
+        one.attempt(one.check)
+    for turn in range(option.repeat):
+        for one in all_of_it[turn % len(all_of_it) :] + all_of_it[: turn % len(all_of_it)]:
+            one.attempt(one.turn)
+    rows = []
+    for one in all_of_it:
+        row = one.finish()
+        rows.append(row)
+        if "rates" in row:
+            middle = sorted(row["rates"])[len(row["rates"]) // 2]
+            one.tell(f"{middle:14,.0f} {TASKS[task]['unit']}{'' if task == 'storage' else '/s'}  {row['setting']}")
+    print(f"  {time.monotonic() - began:.0f} s", flush=True)
+    return rows

@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+table.py: makes the tables of docs/peers.md and the picture docs/peers.svg from measured.json, which `run` beside it has
+written. `run --table` does the same.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import sys
+
+sys.dont_write_bytecode = True
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks/peers/beside"))
+from measure import PARTS, STORAGE, TASKS
+from peers import PEERS
+
+STORE, PAGE, PICTURE = ROOT / "benchmarks/peers/measured.json", ROOT / "docs/peers.md", ROOT / "docs/peers.svg"
+BEGIN, END = "<!-- peers: made by benchmarks/peers/table.py -->", "<!-- peers: end -->"
+NOTHING = "Not measured yet. `benchmarks/peers/run` measures it."
+OURS = "penstock"
+# Why penstock is not first, where that happens.
+NOTES = {
+    "jpeg_folder": "Who is faster decodes with another library or resizes by another rule: the table under \"How each is set up\" says by which.",
+    "loop": "oneTBB calls the consumer on the thread that filled the batch. The others, penstock too, hand each batch to the thread of "
+            "the loop, which is what a training loop needs.",
+    "records_cold": "Cold reads are the disk's. FFCV, TensorFlow and LitData read long runs and shuffle within a window.",
+    "records_cached": "`RecordFile` calls pread for each record; a mapped file needs no call.",
+}  # fmt: skip
+
+
+# ---- The store ---------------------------------------------------------------------------------------
+
+
+def load(path):
+    return json.loads(path.read_text())["rows"] if path.exists() else []
+
+
+def save(path, rows):
+    """In the order of the tables."""
+    tasks, names = list(TASKS), list(PEERS)
+    rows = sorted(rows, key=lambda row: (tasks.index(row["task"]), names.index(row["peer"])))
+    partial = path.with_name(path.name + ".partial")
+    lines = ",\n ".join(json.dumps(rounded(row)) for row in rows)
+    partial.write_text(f'{{"rows": [\n {lines}\n]}}\n')
+    os.replace(partial, path)
+
+
+def rounded(value):
+    """With five digits: more would not come again."""
+    if isinstance(value, float):
+        return float(f"{value:.5g}")
+    if isinstance(value, list):
+        return [rounded(one) for one in value]
+    return {key: rounded(one) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+# ---- Figures ------------------------------------------------------------------------------------------
+
+
+def median(values):
+    return sorted(values)[len(values) // 2]
+
+
+def number(value):
+    """With three digits at least; large ones in millions."""
+    if value >= 1e7:
+        return f"{value / 1e6:,.1f} M"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def spread(values):
+    low, high = number(min(values)), number(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def good(rows, task):
+    return [row for row in rows if row["task"] == task and "rates" in row]
+
+
+def decides(task):
+    """What the peers are compared by: where they wait for sleeps or for the disk, a core's work says nothing."""
+    return "rates" if task in ("storage", "slow_sample", "records_cold") else "a_core"
+
+
+def figure(row):
+    return median(row[decides(row["task"])])
+
+
+def of_ours(rows, task):
+    return next((row for row in good(rows, task) if row["peer"] == OURS), None)
+
+
+def ratio(ours, theirs):
+    if not ours or not theirs:
+        return ""
+    return f"{ours / theirs:.2f}" if ours < 100 * theirs else f"{ours / theirs:,.0f}"
+
+
+# ---- The page -----------------------------------------------------------------------------------------
+
+
+def table(head, lines):
+    rule = [":---" if i < head.count("") or i == 0 else "---:" for i in range(len(head))]
+    return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *lines))
+
+
+def summary(rows):
+    """A line for each task: ours, the best of the peers, and who is first."""
+    lines = []
+    for task, about in TASKS.items():
+        ours = of_ours(rows, task)
+        peers = [row for row in good(rows, task) if row["peer"] != OURS]
+        if not ours or not peers:
+            continue
+        best = max(peers, key=figure)
+        by = about["unit"] + ("" if task == "storage" else "/s" if decides(task) == "rates" else "/s a core")
+        share = ratio(figure(ours), figure(best))
+        place = 1 + sum(figure(row) > figure(ours) for row in peers)
+        lines.append([about["title"], by, number(figure(ours)), f"{number(figure(best))}, {PEERS[best['peer']]['title']}",
+                      share, "first" if place == 1 else f"**{place} of {len(peers) + 1}**"])  # fmt: skip
+    return table(["task", "compared by", "penstock", "best peer", "penstock / it", "penstock is"], lines)
+
+
+def told(setting):
+    return ", ".join(name if value is True else f"{name} {value}" for name, value in setting.items() if value is not False)
+
+
+def details(rows, task):
+    ours, lines = of_ours(rows, task), []
+    for row in sorted(good(rows, task), key=figure, reverse=True):
+        title = PEERS[row["peer"]]["title"]
+        core = [number(median(row["a_core"])), ratio(median(ours["a_core"]), median(row["a_core"])) if ours else "",
+                number(1000 * median(row["first"])), number(median(row["memory"]) / 2**20)] if "a_core" in row else []
+        lines.append([f"**{title}**" if row is ours else title, number(median(row["rates"])), spread(row["rates"]), *core,
+                      told(row["setting"])])  # fmt: skip
+    unit = TASKS[task]["unit"]
+    head = ["", unit + ("" if task == "storage" else "/s"), "lowest to highest"]
+    if task != "storage":
+        head += [f"{unit}/s a core", "penstock / it, a core", "first batch, ms", "memory, MiB"]
+    text = f"### {TASKS[task]['title']}\n\n{table([*head, 'setting'], lines)}"
+    if ours and any(figure(row) > figure(ours) for row in good(rows, task)) and task in NOTES:
+        text += f"\n\n{NOTES[task]}"
+    absent = [f"- {PEERS[row['peer']]['title']}: {row.get('missing') or row['failed']}." for row in rows
+              if row["task"] == task and "rates" not in row]  # fmt: skip
+    return text + ("\n\nWithout a figure:\n\n" + "\n".join(absent) if absent else "")
+
+
+def origins(rows):
+    """Where, of what commit and when, with the tasks if that differs."""
+    found = {}
+    for row in rows:
+        where = (row["machine"], row["cores"], row["commit"], row["date"], row["repeat"])
+        found.setdefault(where, []).append(row)
+    for (machine, cores, commit, date, repeat), its in found.items():
+        text = f"{machine}, {cores} cores, commit {commit}, {date}; medians of {repeat} turns"
+        if len(found) > 1:
+            text += ": " + ", ".join(dict.fromkeys(f"{row['task']} {row['peer']}" for row in its))
+        yield f"- {text}."
+    for peer in PEERS:
+        software = sorted({row["with"] for row in rows if row["peer"] == peer and "with" in row})
+        if software and peer != OURS:
+            yield f"- {PEERS[peer]['title']}: {'; '.join(software)}."
+
+
+def markdown(rows, picture):
+    measured = [task for task in TASKS if good(rows, task)]
+    if not measured:
+        return NOTHING
+    parts = [summary(rows)]
+    if picture:
+        parts.append(f"![What each loader delivers, by task]({picture})")
+    return "\n\n".join([*parts, *(details(rows, task) for task in measured), "### Machine and versions",
+                        "\n".join(origins(rows))])  # fmt: skip
+
+
+def put_between_markers(path, text):
+    old = path.read_text()
+    pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
+    if len(pattern.findall(old)) != 1:
+        sys.exit(f"table.py: {path} has not these two lines, once: {BEGIN} {END}")
+    path.write_text(pattern.sub(lambda _: f"{BEGIN}\n\n{text}\n\n{END}", old))
+
+
+# ---- The picture --------------------------------------------------------------------------------------
+
+
+def draw(rows, path):
+    """A panel for each task, a bar for each peer. False without matplotlib."""
+    try:
+        import matplotlib
+    except ImportError:
+        print(f"no picture: {sys.executable} has no matplotlib (scripts/setup full gets it: python3-matplotlib)")
+        return False
+    matplotlib.use("Agg")
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "penstock", "font.size": 8})  # The same bytes each time.
+    import matplotlib.pyplot as plt
+
+    tasks = [task for task in TASKS if good(rows, task)]
+    figure_, panels = plt.subplots((len(tasks) + 2) // 3, 3, squeeze=False, figsize=(12, 2.3 * ((len(tasks) + 2) // 3)))
+    for axes in panels.flat[len(tasks) :]:
+        axes.set_visible(False)
+    for axes, task in zip(panels.flat, tasks):
+        draw_task(axes, rows, task)
+    figure_.tight_layout()
+    figure_.savefig(path, metadata={"Date": None})
+    return True
+
+
+def draw_task(axes, rows, task):
+    its = sorted(good(rows, task), key=figure, reverse=True)
+    values = [figure(row) for row in its]
+    bars = axes.barh([PEERS[row["peer"]]["title"] for row in its], values,
+                     color=["#4c78a8" if row["peer"] == OURS else "#bab0ac" for row in its])  # fmt: skip
+    axes.bar_label(bars, [number(value) for value in values], padding=3)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.25 * max(values))
+    axes.set_xticks([])
+    by = TASKS[task]["unit"] + ("" if task == "storage" else "/s" if decides(task) == "rates" else "/s a core")
+    axes.set_title(f"{TASKS[task]['title']}\n{by}", fontsize=8, loc="left")
+    axes.spines[["top", "right", "bottom"]].set_visible(False)
+
+
+def make(store=STORE, page=PAGE, picture=PICTURE):
+    rows = load(store)
+    drawn = any(good(rows, task) for task in TASKS) and (draw(rows, picture) or picture.exists())
+    put_between_markers(page, markdown(rows, picture.name if drawn else ""))
+    return 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--store", type=pathlib.Path, default=STORE)
+    parser.add_argument("--page", type=pathlib.Path, default=PAGE)
+    parser.add_argument("--picture", type=pathlib.Path, default=PICTURE)
+    option = parser.parse_args()
+    return make(option.store, option.page, option.picture)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
