@@ -24,9 +24,9 @@ NOTHING = "Not measured yet. `benchmarks/peers/run` measures it."
 OURS = "penstock"
 # Why penstock is not first, where that happens.
 NOTES = {
-    "jpeg_folder": "Who is faster decodes with another library or resizes by another rule: the table under \"How each is set up\" says by which.",
-    "loop": "oneTBB calls the consumer on the thread that filled the batch. The others, penstock too, hand each batch to the thread of "
-            "the loop, which is what a training loop needs.",
+    "jpeg_folder": "Who is faster decodes with another library, or resizes by another rule: \"How each is set up\" says which.",
+    "loop": "oneTBB calls the consumer on the thread that filled the batch. penstock hands each batch to the thread of the loop, in "
+            "a block of memory that a copy may still read, with a ticket that names its samples.",
     "records_cold": "Cold reads are the disk's. FFCV, TensorFlow and LitData read long runs and shuffle within a window.",
     "records_cached": "`RecordFile` calls pread for each record; a mapped file needs no call.",
 }  # fmt: skip
@@ -196,7 +196,7 @@ def draw(rows, path):
         print(f"no picture: {sys.executable} has no matplotlib (scripts/setup full gets it: python3-matplotlib)")
         return False
     matplotlib.use("Agg")
-    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "penstock", "font.size": 8})  # The same bytes each time.
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "penstock", "font.size": 8})  # The same bytes
     import matplotlib.pyplot as plt
 
     tasks = [task for task in TASKS if good(rows, task)]

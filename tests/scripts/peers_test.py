@@ -36,7 +36,8 @@ def options(scratch, **more):
     cpus = sorted(os.sched_getaffinity(0))
     return types.SimpleNamespace(**{
         "cpus": cpus, "log": scratch / "log.txt", "data": scratch / "data", "repeat": 3, "seconds": 0.1, "search_seconds": 0.1,
-        "versions": {"penstock": "ours", "tbb": "theirs"}, "places": peers.Places(scratch, scratch, sys.executable), **more})  # fmt: skip
+        "versions": {"penstock": "ours", "tbb": "theirs"}, "places": peers.Places(scratch, scratch, sys.executable),
+        **more})  # fmt: skip
 
 
 def test_fakes(scratch):

@@ -23,21 +23,22 @@ TASKS = {
     "slow_sample": {"title": "One sample in 500 takes 100 ms, the others 1 ms; 8 workers", "unit": "samples"},
     "loop": {"title": "The loop alone: batches of one number", "unit": "batches"},
 }
-# Who has a part in which. WebDataset is for tar files, FFCV for images and records of its own format; DALI has no reader
-# for plain records of this kind; Grain and LitData read no tar files; of oneTBB only the pipeline is a peer.
+# Who has a part in which. WebDataset is for tar files; DALI has no reader for plain records; FFCV and LitData read their own
+# formats, and FFCV compiles for seconds in each process, of which "storage" has many; Grain reads no tar files; of oneTBB
+# only the pipeline is a peer.
 PARTS = {
     "jpeg_folder": ["penstock", "torch", "spdl", "dali", "ffcv", "tf", "grain", "litdata"],
     "tar_sequential": ["penstock", "spdl", "dali", "webdataset"],
     "tar_shuffled": ["penstock", "spdl", "dali", "webdataset"],
     "records_cached": ["penstock", "torch", "spdl", "ffcv", "tf", "grain", "litdata"],
     "records_cold": ["penstock", "torch", "ffcv", "tf", "grain", "litdata"],
-    "storage": ["penstock", "torch", "ffcv", "tf", "grain"],
+    "storage": ["penstock", "torch", "tf", "grain"],
     "tokens": ["penstock", "torch", "spdl", "tf", "grain"],
     "slow_sample": ["penstock", "torch", "spdl", "dali", "tf", "grain", "tbb"],
     "loop": ["penstock", "torch", "spdl", "dali", "tf", "grain", "tbb"],
 }  # fmt: skip
 # MLPerf Storage: a batch of 400 samples, 0.224 s of computing for each, and the use that counts.
-STORAGE = {"batches": 6, "compute": 0.224, "use": 0.9, "batch": 400}
+STORAGE = {"batches": 6, "compute": 0.224, "use": 0.9, "batch": 400, "limit": 9}
 
 
 def own_settings(peer, task, cores):
@@ -90,7 +91,9 @@ class Process:
         return answer
 
     def end(self):
-        """With the processes that it has started."""
+        """With the processes that it has started. May be called twice."""
+        if self.log.closed:
+            return
         self.process.stdin.close()
         try:
             self.process.wait(3)
@@ -167,6 +170,126 @@ class Contestant:
         if not self.setting:
             raise Failed(why)
         self.row["setting"], self.best = self.setting, best
+        self.tell(f"takes {self.setting}, the best of {len(self.settings)}")
+
+    def check(self):
+        """An epoch, of which each value counts."""
+        if self.task == "storage":
+            return
+        answer = self.process.ask(300, do="epoch", setting=self.setting, check=True)
+        if self.task == "jpeg_folder" and "mean" not in self.truth["jpeg_folder"]:  # penstock's: it is the first
+            self.truth["jpeg_folder"].update(mean=answer["digest"]["mean"], variance=answer["digest"]["variance"])
+        if why := data.wrong(self.task, answer["digest"], self.truth):
+            raise Failed(f"it delivers something else: {why}")
+
+    def turn(self):
+        if self.task == "storage":
+            self.turns.append({"number": self.accelerators()})
+        else:
+            self.turns.append(self.once(self.setting, self.option.seconds * TASKS[self.task].get("long", 1)))
+
+    def keeps_up(self, number):
+        more = {name: STORAGE[name] for name in ("batches", "compute")}
+        answer = self.process.ask(120, do="accelerators", setting=self.setting, number=number, **more)
+        uses = [STORAGE["compute"] * STORAGE["batches"] / seconds for seconds in answer["seconds"]]
+        return sum(uses) / number >= STORAGE["use"]
+
+    def accelerators(self):
+        """How many keep up: between one that does and one that does not, beginning where the rate, or the turn before,
+        lets expect it. Ends early where the processes take long to start."""
+        guess = self.turns[-1]["number"] if self.turns else int(self.best * STORAGE["compute"] / STORAGE["use"])
+        room = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+        most = max(1, room // (6 * STORAGE["batch"] * self.option.sizes["storage_bytes"]))
+        least, above, began = 0, most + 1, time.monotonic()
+        while above - least > max(1, above // 20) and time.monotonic() - began < STORAGE["limit"]:
+            guess = min(max(guess, least + 1), above - 1)
+            if self.keeps_up(guess):
+                least, guess = guess, guess + max(1, guess // 8)
+            else:
+                above, guess = guess, (least + guess) // 2 if least else guess * 3 // 4
+        return least
+
+    def end(self):
+        """With the processes that it has started. May be called twice."""
+        if self.log.closed:
+            return
+        self.process.stdin.close()
+        try:
+            self.process.wait(3)
+        except subprocess.TimeoutExpired:
+            pass
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+        self.log.close()
+
+
+class Contestant:
+    """A peer at one task: its settings, its turns, and the row of the table that comes of them."""
+
+    def __init__(self, task, peer, option, truth):
+        self.task, self.peer, self.option, self.truth = task, peer, option, truth
+        self.row = {"task": task, "peer": peer}
+        self.turns, self.process, self.setting = [], None, None
+
+    def tell(self, text):
+        print(f"  {peers.PEERS[self.peer]['title']:20} {text}", flush=True)
+
+    def attempt(self, step, *arguments):
+        """Runs the step unless an earlier one has failed."""
+        if "failed" in self.row or "missing" in self.row:
+            return
+        try:
+            step(*arguments)
+        except peers.Missing as missing:
+            self.row["missing"] = str(missing)
+            self.tell(str(missing))
+        except Failed as failed:
+            self.row["failed"] = str(failed)
+            self.tell(f"failed: {failed}")
+
+    def start(self):
+        command = self.option.places.command(self.peer, self.task, self.option.data)
+        self.process = Process(command, self.option.cpus, self.option.log)
+        if self.peer in peers.PROGRAMS:
+            self.row["with"], self.settings = self.option.versions[self.peer], own_settings(self.peer, self.task, self.cores)
+        else:
+            about = self.process.ask(300, do="about", cores=self.cores)
+            self.row["with"], self.settings = about["versions"], about["settings"]
+
+    @property
+    def cores(self):
+        return len(self.option.cpus)
+
+    def once(self, setting, seconds):
+        if self.task == "records_cold":
+            drop_from_cache(cold_files(self.option.data))
+            return self.process.ask(120, do="epoch", setting=setting)
+        if self.task == "storage":
+            answer = self.process.ask(60, do="accelerators", setting=setting, number=self.cores, compute=0.0, batches=8)
+            rate = sum(8 / taken for taken in answer["seconds"])
+            return {"units": rate, "seconds": 1}
+        return self.process.ask(60, do="measure", setting=setting, warm=0.3, seconds=seconds)
+
+    def search(self):
+        """The setting with the highest rate; what fails with one may work with another."""
+        best, why = 0, "there is no setting"
+        for setting in self.settings:
+            try:
+                result = self.once(setting, self.option.search_seconds)
+            except Failed as failed:
+                why = str(failed)
+                if self.process.process.poll() is not None:
+                    break
+                continue
+            if result["units"] / result["seconds"] > best:
+                best, self.setting = result["units"] / result["seconds"], setting
+        if not self.setting:
+            raise Failed(why)
+        self.row["setting"], self.best = self.setting, best
+        self.tell(f"takes {self.setting}, the best of {len(self.settings)}")
 
     def check(self):
         """An epoch, of which each value counts."""
@@ -207,9 +330,11 @@ class Contestant:
                 return number
         return 0
 
-    def finish(self):
+    def end(self):
         if self.process:
             self.process.end()
+
+    def finish(self):
         if not self.turns or "failed" in self.row:
             return self.row
         if self.task == "storage":
@@ -245,19 +370,21 @@ def run_task(task, names, option, truth):
     """The rows of these peers at this task."""
     print(f"\n{TASKS[task]['title']}", flush=True)
     began, all_of_it = time.monotonic(), [Contestant(task, peer, option, truth) for peer in names]
-    for one in all_of_it:
-        one.attempt(one.start)
-        one.attempt(one.search)
-        one.attempt(one.check)
-    for turn in range(option.repeat):
-        for one in all_of_it[turn % len(all_of_it) :] + all_of_it[: turn % len(all_of_it)]:
-            one.attempt(one.turn)
-    rows = []
-    for one in all_of_it:
-        row = one.finish()
-        rows.append(row)
+    try:
+        for one in all_of_it:
+            one.attempt(one.start)
+            one.attempt(one.search)
+            one.attempt(one.check)
+        for turn in range(option.repeat):
+            for one in all_of_it[turn % len(all_of_it) :] + all_of_it[: turn % len(all_of_it)]:
+                one.attempt(one.turn)
+    finally:
+        for one in all_of_it:
+            one.end()
+    rows = [one.finish() for one in all_of_it]
+    for one, row in zip(all_of_it, rows):
         if "rates" in row:
             middle = sorted(row["rates"])[len(row["rates"]) // 2]
-            one.tell(f"{middle:14,.0f} {TASKS[task]['unit']}{'' if task == 'storage' else '/s'}  {row['setting']}")
+            one.tell(f"{middle:14,.0f} {TASKS[task]['unit']}{'' if task == 'storage' else '/s'}")
     print(f"  {time.monotonic() - began:.0f} s", flush=True)
     return rows

@@ -49,7 +49,7 @@ def images(folder):
 
 def jpeg_folder(data, setting, epochs):
     def take(outputs, count):
-        return outputs[0].as_array()[:count], outputs[1].as_array()[:count]
+        return outputs[0].as_array()[:count], outputs[1].as_array()[:count, 0]
 
     definition = functools.partial(images, folder=data.jpegs)
     yield from run(definition, setting, 64, data.sizes["images"], epochs, take)

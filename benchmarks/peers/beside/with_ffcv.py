@@ -19,11 +19,9 @@ def versions():
 
 
 def SETTINGS(task, cores):
-    if task == "storage":
-        return [{"workers": workers, "ahead": 2, "order": "RANDOM"} for workers in (1, 2)]
     if task == "records_cold":
         return [{"workers": cores, "ahead": 2, "order": order} for order in ("RANDOM", "QUASI_RANDOM")]
-    return [{"workers": workers, "ahead": 2, "order": "RANDOM"} for workers in (1, cores, 2 * cores)]
+    return [{"workers": workers, "ahead": 2, "order": "RANDOM"} for workers in (cores, 2 * cores)]
 
 
 class Pictures:
@@ -97,7 +95,8 @@ def batches(path, size, setting, epochs, pipelines, **more):
 
 def jpeg_folder(data, setting, epochs):
     pipelines = {"image": [RandomResizedCropRGBImageDecoder((224, 224)), ToTensor()], "label": [IntDecoder(), ToTensor()]}
-    yield from batches(data.folder / "jpeg.beton", 64, setting, epochs, pipelines, custom_fields={"image": JpegField})
+    fields = {"image": JpegField}
+    yield from batches(data.folder / "jpeg.beton", 64, setting, epochs, pipelines, custom_fields=fields)
 
 
 def records(data, setting, epochs, name, size):
@@ -107,8 +106,6 @@ def records(data, setting, epochs, name, size):
 
 
 of_records = functools.partial(records, name="records", size=256)
-TASKS = {"jpeg_folder": jpeg_folder, "records_cached": of_records, "records_cold": of_records,
-         "storage": functools.partial(records, name="storage", size=400)}  # fmt: skip
+TASKS = {"jpeg_folder": jpeg_folder, "records_cached": of_records, "records_cold": of_records}
 PREPARE = {"jpeg_folder": write_pictures, "records_cached": lambda data: write_rows(data, "records", data.sizes["record_bytes"]),
-           "records_cold": lambda data: write_rows(data, "records", data.sizes["record_bytes"]),
-           "storage": lambda data: write_rows(data, "storage", data.sizes["storage_bytes"])}  # fmt: skip
+           "records_cold": lambda data: write_rows(data, "records", data.sizes["record_bytes"])}  # fmt: skip

@@ -56,21 +56,20 @@ def jpeg_folder(data, setting, epochs):
     yield from rounds(dataset, setting, epochs)
 
 
-def fixed(path, size, batch, setting, epochs):
-    dataset = tf.data.FixedLengthRecordDataset(str(path), size, buffer_size=8 << 20).shuffle(4096).batch(batch)
+def fixed(path, size, batch, shuffle, setting, epochs):
+    dataset = tf.data.FixedLengthRecordDataset(str(path), size, buffer_size=8 << 20).shuffle(shuffle).batch(batch)
     dataset = dataset.map(lambda rows: tf.reshape(tf.io.decode_raw(rows, tf.uint8, fixed_length=size), [-1, size]),
                           num_parallel_calls=setting["calls"])  # fmt: skip
     yield from rounds(dataset, setting, epochs)
 
 
 def records(data, setting, epochs):
-    yield from fixed(data.records, data.sizes["record_bytes"], 256, setting, epochs)
+    yield from fixed(data.records, data.sizes["record_bytes"], 256, 4096, setting, epochs)
 
 
 def storage(data, setting, epochs):
-    """In a file for each of the calls, as MLPerf Storage's TFRecords are read by interleaving."""
-    tf.config.threading.set_inter_op_parallelism_threads(2)
-    yield from fixed(data.storage, data.sizes["storage_bytes"], 400, {**setting}, epochs)
+    """With a small shuffle: each accelerator has a buffer of its own."""
+    yield from fixed(data.storage, data.sizes["storage_bytes"], 400, 800, setting, epochs)
 
 
 def tokens(data, setting, epochs):
