@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """SPDL: a pipeline of threads. FFmpeg decodes images, and its filters crop and resize them, as SPDL's image examples do."""
 
-import concurrent.futures
 import functools
 import importlib.metadata
 import math
@@ -27,8 +26,8 @@ def SETTINGS(task, cores):
     return [{"threads": threads} for threads in sorted({cores, 2 * cores, 4 * cores})]
 
 
-def stream(builder, setting, sink=4, threads=None):
-    pipeline = builder.add_sink(sink).build(num_threads=threads or setting["threads"])
+def stream(builder, setting, sink=4):
+    pipeline = builder.add_sink(sink).build(num_threads=setting["threads"] + 1)  # One reads the source.
     with pipeline.auto_stop():
         yield from pipeline
 
@@ -150,30 +149,23 @@ def tokens(data, setting, epochs):
     yield from stream(builder.pipe(pack, concurrency=setting["threads"]), setting)
 
 
-def number(i, slow):
-    if slow:
-        time.sleep(0.1 if i % 500 == 499 else 0.001)
+def wait(i):
+    time.sleep(0.1 if i % 500 == 499 else 0.001)
     return i
 
 
-def of_numbers(count, size, slow):
-    def batches(data, setting, epochs):
-        source = (i for batch in shuffled(data.sizes[count], 4096, epochs, slow) for i in batch.tolist())
-        executor = concurrent.futures.ThreadPoolExecutor(setting["threads"])
-        builder = PipelineBuilder().add_source(source)
-        if slow:
-            builder = builder.pipe(lambda i: number(i, True), concurrency=setting["threads"], executor=executor,
-                                   output_order=setting["order"])  # fmt: skip
-        else:
-            builder = builder.pipe(lambda i: i)
-        try:
-            yield from stream(builder.aggregate(size), setting, setting["buffer"])
-        finally:
-            executor.shutdown(wait=False)
+def slow_sample(data, setting, epochs):
+    batches = (batch.tolist() for batch in shuffled(data.sizes["slow_samples"], 64, epochs))
+    builder = PipelineBuilder().add_source(batches).disaggregate()
+    builder = builder.pipe(wait, concurrency=setting["threads"], output_order=setting["order"]).aggregate(64)
+    yield from stream(builder, setting, setting["buffer"])
 
-    return batches
+
+def loop(data, setting, epochs):
+    builder = PipelineBuilder().add_source(shuffled(data.sizes["loop_samples"], 1, epochs, shuffle=False))
+    yield from stream(builder, setting, setting["buffer"])
 
 
 TASKS = {"jpeg_folder": jpeg_folder, "tar_sequential": functools.partial(tar, shuffle=False),
          "tar_shuffled": functools.partial(tar, shuffle=True), "records_cached": records, "tokens": tokens,
-         "slow_sample": of_numbers("slow_samples", 64, True), "loop": of_numbers("loop_samples", 1, False)}  # fmt: skip
+         "slow_sample": slow_sample, "loop": loop}  # fmt: skip
