@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """
-table.py: makes the tables of docs/peers.md and the picture docs/peers.svg from measured.json, which `run` beside it has
-written. `run --table` does the same.
+table.py: makes the tables of docs/peers.md from measured.json, which `run` beside it has written, and from the results of other
+machines beside that (measured-*.json), and the picture docs/peers.svg from the first. `run --table` does the same.
 """
 
 import argparse
@@ -141,7 +141,7 @@ def details(rows, task):
     head = ["", unit + ("" if task == "storage" else "/s"), "lowest to highest"]
     if task != "storage":
         head += [f"{unit}/s a core", "penstock / it, a core", "first batch, ms", "memory, MiB"]
-    text = f"### {TASKS[task]['title']}\n\n{table([*head, 'setting'], lines)}"
+    text = f"#### {TASKS[task]['title']}\n\n{table([*head, 'setting'], lines)}"
     if ours and any(figure(row) > figure(ours) for row in good(rows, task)) and task in NOTES:
         text += f"\n\n{NOTES[task]}"
     absent = [f"- {PEERS[row['peer']]['title']}: {row.get('missing') or row['failed']}." for row in rows
@@ -166,19 +166,30 @@ def origins(rows):
             yield f"- {PEERS[peer]['title']}: {'; '.join(software)}."
 
 
-def markdown(rows, picture):
+def section(rows, picture):
+    """The tables of one machine."""
     measured = [task for task in TASKS if good(rows, task)]
-    if not measured:
-        return NOTHING
-    parts = [summary(rows)]
+    parts = [f"### {rows[0]['machine']}, {rows[0]['cores']} cores", summary(rows)]
     if picture:
         parts.append(f"![What each loader delivers, by task]({picture})")
-    return "\n\n".join([*parts, *(details(rows, task) for task in measured), "### Machine and versions",
-                        "\n".join(origins(rows))])  # fmt: skip
+    return "\n\n".join([*parts, *(details(rows, task) for task in measured), "\n".join(origins(rows))])
+
+
+def markdown(stores, picture):
+    """`stores`: the rows of each machine."""
+    stores = [rows for rows in stores if any(good(rows, task) for task in TASKS)]
+    sections = [section(rows, "" if i else picture) for i, rows in enumerate(stores)]
+    return "\n\n".join(sections) or NOTHING
+
+
+def all_stores(first):
+    """What that of this machine holds, and those of others beside it."""
+    return [load(first)] + [load(path) for path in sorted(first.parent.glob("measured-*.json")) if path != first]
 
 
 def put_between_markers(path, text):
-    old = path.read_text()
+    """A page that is not there is made."""
+    old = path.read_text() if path.exists() else f"{BEGIN}\n{END}\n"
     pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
     if len(pattern.findall(old)) != 1:
         sys.exit(f"table.py: {path} has not these two lines, once: {BEGIN} {END}")
@@ -225,9 +236,9 @@ def draw_task(axes, rows, task):
 
 
 def make(store=STORE, page=PAGE, picture=PICTURE):
-    rows = load(store)
+    rows = load(store)  # Of the first, as the picture has one machine.
     drawn = any(good(rows, task) for task in TASKS) and (draw(rows, picture) or picture.exists())
-    put_between_markers(page, markdown(rows, picture.name if drawn else ""))
+    put_between_markers(page, markdown(all_stores(store), picture.name if drawn else ""))
     return 0
 
 

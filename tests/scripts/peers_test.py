@@ -95,6 +95,11 @@ def test_table(scratch):
     assert "oneTBB calls the consumer" in text and "- DALI, CPU operators: it has ended." in text
     assert "| **penstock** | 1,800 | 1,620 to 1,980 | 900 | 1.00 | 250 | 2.00 | workers 2, map |" in text, text
     assert "A CPU, 2 cores, commit abc1234, 2026-11-23; medians of 3 turns." in text and "oneTBB: tbb 1." in text
+    other = {**row("loop", "penstock", 5.0), "machine": "B CPU", "cores": 16}
+    table.save(scratch / "measured-b.json", [other])
+    table.make(store, page, picture)
+    text = page.read_text()
+    assert text.index("### A CPU, 2 cores") < text.index("### B CPU, 16 cores"), text
     before = picture.read_bytes() if picture.exists() else b""
     table.make(store, page, picture)
     assert page.read_text() == text and (picture.read_bytes() if picture.exists() else b"") == before
@@ -110,7 +115,7 @@ def test_page(_):
     """The page is what the store gives."""
     page = table.PAGE.read_text()
     drawn = table.PICTURE.name if table.PICTURE.exists() else ""
-    assert table.markdown(table.load(table.STORE), drawn) in page, "docs/peers.md: run benchmarks/peers/run --table"
+    assert table.markdown(table.all_stores(table.STORE), drawn) in page, "docs/peers.md: run benchmarks/peers/run --table"
 
 
 def test_programs(scratch):
