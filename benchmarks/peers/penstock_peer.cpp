@@ -80,7 +80,7 @@ peers::Run jpeg_folder(const fs::path& data) {
   return [files = FileFolder(data / "jpeg/train")](const Json& setting, std::uint64_t epochs,
                                                    const peers::Consumer& consumer) {
     constexpr std::int64_t kBatch = 64;
-    constexpr images::ImageSize kSize{224, 224};
+    static constexpr images::ImageSize kSize{224, 224};
     const auto layout =
         Layout<Crops>{kBatch}.field(&Crops::pixels, {224, 224, 3}).field(&Crops::labels, {});
     const auto source = per_sample(per_worker([&files] {
