@@ -64,7 +64,7 @@ def fixed(path, size, batch, shuffle, setting, epochs):
 
 
 def records(data, setting, epochs):
-    yield from fixed(data.records, data.sizes["record_bytes"], 256, 4096, setting, epochs)
+    yield from fixed(data.records, data.sizes["record_bytes"], 256, 1024, setting, epochs)
 
 
 def storage(data, setting, epochs):
