@@ -27,7 +27,8 @@ NOTES = {
     "jpeg_folder": "Who is faster decodes with another library, or resizes by another rule: \"How each is set up\" says which.",
     "loop": "oneTBB calls the consumer on the thread that filled the batch. penstock hands each batch to the thread of the loop, in "
             "a block of memory that a copy may still read, with a ticket that names its samples.",
-    "records_cold": "Cold reads are the disk's. FFCV, TensorFlow and LitData read long runs and shuffle within a window.",
+    "records_cold": "Cold reads are the disk's. FFCV, TensorFlow and LitData read long runs and shuffle within a window; a mapped file is read "
+                    "ahead by the system. A turn is an epoch with its start, in which FFCV compiles.",
     "records_cached": "`RecordFile` calls pread for each record; a mapped file needs no call.",
 }  # fmt: skip
 

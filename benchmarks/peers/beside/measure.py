@@ -55,7 +55,8 @@ def own_settings(peer, task, cores):
         return [{"workers": workers, "map": map} for workers in (max(1, cores - 1), cores) for map in (False, True)]
     if task == "records_cold":
         blocks = {"block": 64, "window": 64, "ahead": 16}
-        return [{"workers": cores, "ahead": 8}, {"workers": 8, "ahead": 0}, {"workers": cores, **blocks}]
+        return [{"workers": cores, "ahead": 8}, {"workers": 8, "ahead": 0}, {"workers": cores, **blocks},
+                {"workers": cores, "map": True}, {"workers": 8, "map": True}]  # fmt: skip
     return [{"workers": workers} for workers in sorted({max(1, cores - 1), cores, 2 * cores})]
 
 

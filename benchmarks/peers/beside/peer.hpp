@@ -6,7 +6,7 @@
 // Python.
 //
 //   {"do": "measure", "setting": {...}, "warm": 0.3, "seconds": 1.5}     a rate
-//   {"do": "epoch", "setting": {...}, "check": true}  one epoch, from its first batch on
+//   {"do": "epoch", "setting": {...}, "check": true}  one epoch, with its start
 //   {"do": "accelerators", "setting": {...}, "number": 4, "batches": 8, "compute": 0.224}
 
 #include <sys/resource.h>
@@ -149,18 +149,13 @@ inline Json measure(const Run& run, const Json& command) {
 inline Json epoch(const Run& run, const Json& command) {
   Digest digest;
   std::int64_t units = 0;
-  double first = -1, cpu = 0;
+  double first = 0;
   std::uint64_t memory = 0;
-  auto begin = Clock::now();
+  const double cpu = cpu_seconds();
+  const auto begin = Clock::now();
   const auto add = [&](std::int64_t more) {
-    if (first >= 0) {
-      units += more;
-      return true;
-    }
-    first = seconds_since(begin);  // Starting is no part of the rate.
-    memory = private_bytes();
-    cpu = cpu_seconds();
-    begin = Clock::now();
+    if (units == 0) first = seconds_since(begin), memory = private_bytes();
+    units += more;
     return true;
   };
   const bool check = command.value("check", false);

@@ -178,16 +178,14 @@ def measure(start, task, command):
 
 def epoch(start, task, command):
     digest = Digest() if command.get("check") else None
-    begin, count, first = time.perf_counter(), 0, None
+    cpu, begin, count, first = cpu_seconds(), time.perf_counter(), 0, None
     for batch in start(command["setting"], 1):
-        if first is None:  # Compiling and starting workers are no part of the rate.
+        if first is None:
             first, memory = time.perf_counter() - begin, private_bytes()
-            cpu, measured = cpu_seconds(), time.perf_counter()
-        else:
-            count += units(task, batch)
+        count += units(task, batch)
         if digest:
             digest.add(task, batch)
-    result = {"units": count, "seconds": time.perf_counter() - measured, "cpu": cpu_seconds() - cpu, "first": first,
+    result = {"units": count, "seconds": time.perf_counter() - begin, "cpu": cpu_seconds() - cpu, "first": first,
               "memory": memory}  # fmt: skip
     return {**result, "digest": digest.json()} if digest else result
 
