@@ -29,8 +29,8 @@ class Backend {
   virtual void pause() = 0;
   /// Waits for all devices and puts what is still on its way into the sink. Not in a callback.
   virtual void flush() = 0;
-  /// Puts what the devices have done so far into the sink, and waits for none. What has begun on one
-  /// and has not ended may be lost by it. Not in a callback.
+  /// Puts what the devices have done so far into the sink, and waits for none. What has begun on
+  /// one and has not ended may be lost by it. Not in a callback.
   virtual void hand_over() {}
   /// Gives names their final text where that was not known, or too dear, while recording.
   virtual void complete(Timeline&) const {}

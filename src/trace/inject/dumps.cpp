@@ -183,7 +183,9 @@ bool Dumper::stall_is_due(bool anyhow) {
   if (for_stalls_ > 0 && now < last_for_stall_ + options_.last.count() && !anyhow) return false;
   requests_.take_stall();
   last_for_stall_ = now;
-  if (for_stalls_ < kMostForStalls && ++for_stalls_ == kMostForStalls)
+  if (for_stalls_ == kMostForStalls) return true;
+  ++for_stalls_;
+  if (for_stalls_ == kMostForStalls)
     tell("this is dump " + std::to_string(kMostForStalls) +
          " for a StallError, and the last one: further ones have to be asked for");
   return true;

@@ -28,7 +28,7 @@ constexpr int kPoliteness = 10;
 constexpr int kFoundSome = 3, kFailed = 1;  // exit codes of a reporter
 
 void complain(const std::string& what) {
-  std::cerr << "penstock-trace: " << what << std::endl;
+  std::cerr << "penstock-trace: " << what << '\n';  // never buffered
 }
 
 /// In a process of its own, whose memory is the system's again when it has ended.

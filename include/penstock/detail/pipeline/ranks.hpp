@@ -10,6 +10,7 @@ namespace penstock {
 namespace detail {
 
 // Header-only, where launchers.hpp comes first, this stands before its definition.
+// NOLINTNEXTLINE(readability-redundant-declaration)
 inline Ranks read_ranks(const std::function<const char*(const char*)>& lookup);
 
 }  // namespace detail
