@@ -7,14 +7,13 @@ machines beside that (measured-*.json), and the picture docs/peers.svg from the 
 
 import argparse
 import json
-import os
 import pathlib
-import re
 import sys
 
 sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks/peers/beside"))
+sys.path[:0] = [str(ROOT / "benchmarks/peers/beside"), str(ROOT / "scripts")]
+import measured_page
 from measure import PARTS, STORAGE, TASKS
 from peers import PEERS
 
@@ -44,10 +43,8 @@ def save(path, rows):
     """In the order of the tables."""
     tasks, names = list(TASKS), list(PEERS)
     rows = sorted(rows, key=lambda row: (tasks.index(row["task"]), names.index(row["peer"])))
-    partial = path.with_name(path.name + ".partial")
     lines = ",\n ".join(json.dumps(rounded(row)) for row in rows)
-    partial.write_text(f'{{"rows": [\n {lines}\n]}}\n')
-    os.replace(partial, path)
+    measured_page.replace(path, f'{{"rows": [\n {lines}\n]}}\n')
 
 
 def rounded(value):
@@ -67,10 +64,8 @@ def median(values):
 
 
 def number(value):
-    """With three digits at least; large ones in millions."""
-    if value >= 1e7:
-        return f"{value / 1e6:,.1f} M"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+    """Large ones in millions."""
+    return f"{value / 1e6:,.1f} M" if value >= 1e7 else measured_page.number(value)
 
 
 def spread(values):
@@ -191,10 +186,7 @@ def all_stores(first):
 def put_between_markers(path, text):
     """A page that is not there is made."""
     old = path.read_text() if path.exists() else f"{BEGIN}\n{END}\n"
-    pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
-    if len(pattern.findall(old)) != 1:
-        sys.exit(f"table.py: {path} has not these two lines, once: {BEGIN} {END}")
-    path.write_text(pattern.sub(lambda _: f"{BEGIN}\n\n{text}\n\n{END}", old))
+    path.write_text(measured_page.between_markers(path, old, BEGIN, END, text))
 
 
 # ---- The picture --------------------------------------------------------------------------------------
@@ -202,23 +194,16 @@ def put_between_markers(path, text):
 
 def draw(rows, path):
     """A panel for each task, a bar for each peer. False without matplotlib."""
-    try:
-        import matplotlib
-    except ImportError:
-        print(f"no picture: {sys.executable} has no matplotlib (scripts/setup full gets it: python3-matplotlib)")
+    plt = measured_page.pyplot(**{"font.size": 8})
+    if plt is None:
         return False
-    matplotlib.use("Agg")
-    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "penstock", "font.size": 8})  # The same bytes
-    import matplotlib.pyplot as plt
-
     tasks = [task for task in TASKS if good(rows, task)]
     figure_, panels = plt.subplots((len(tasks) + 2) // 3, 3, squeeze=False, figsize=(12, 2.3 * ((len(tasks) + 2) // 3)))
     for axes in panels.flat[len(tasks) :]:
         axes.set_visible(False)
     for axes, task in zip(panels.flat, tasks):
         draw_task(axes, rows, task)
-    figure_.tight_layout()
-    figure_.savefig(path, metadata={"Date": None})
+    measured_page.save_picture(figure_, path)
     return True
 
 

@@ -13,13 +13,15 @@ import argparse
 import importlib.machinery
 import importlib.util
 import json
-import os
 import pathlib
-import re
 import sys
 
 sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+import measured_page
+from measured_page import number
+
 EXAMPLE = ROOT / "examples/resnet"
 BEGIN, END = "<!-- ladder-table: made by scripts/gpu_check/ladder_table.py -->", "<!-- ladder-table: end -->"
 NOTHING = "Not measured yet on today's program. `scripts/gpu-check ladder-table` measures it."
@@ -62,9 +64,7 @@ def load(path):
 
 
 def save(path, rows):
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
-    os.replace(partial, path)
+    measured_page.replace(path, json.dumps({"rows": rows}, indent=1) + "\n")
 
 
 # ---- The table ------------------------------------------------------------------------------------
@@ -72,11 +72,6 @@ def save(path, rows):
 
 def measured(rows, model, side):
     return {row["rung"]: row for row in rows if (row["model"], row["side"]) == (model, side) and "failed" not in row}
-
-
-def number(value):
-    """With three digits at least."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def cells(row, before, first, peer):
@@ -164,36 +159,21 @@ def markdown(rows, picture):
     return "\n\n".join(parts)
 
 
-def put_between_markers(path, text):
-    old = path.read_text()
-    pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
-    if len(pattern.findall(old)) != 1:
-        sys.exit(f"ladder_table.py: {path} has not these two lines, once: {BEGIN} {END}")
-    path.write_text(pattern.sub(lambda _: f"{BEGIN}\n\n{text}\n\n{END}", old))
-
-
 # ---- The picture ----------------------------------------------------------------------------------
 
 
 def draw(rows, path):
     """Bars for ours, a mark for PyTorch's rung, a line for its best. False without matplotlib."""
-    try:
-        import matplotlib
-    except ImportError:
-        print(f"no picture: {sys.executable} has no matplotlib (scripts/setup full gets it: python3-matplotlib)")
+    plt = measured_page.pyplot()
+    if plt is None:
         return False
-    matplotlib.use("Agg")
-    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "penstock"})  # The same bytes each time.
-    import matplotlib.pyplot as plt
-
     models = [model for model in dict.fromkeys(row["model"] for row in rows) if measured(rows, model, "penstock")]
     heights = [len(measured(rows, model, "penstock")) for model in models]
     figure, panels = plt.subplots(len(models), squeeze=False, figsize=(9, 0.4 * sum(heights) + 1.3 * len(models)),
                                   height_ratios=heights)  # fmt: skip
     for (axes,), model in zip(panels, models):
         draw_model(axes, rows, model)
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
+    measured_page.save_picture(figure, path)
     return True
 
 
@@ -235,7 +215,8 @@ def main():
     if good:
         draw(rows, option.picture)
     has_picture = good and option.picture.exists()
-    put_between_markers(option.readme, markdown(rows, option.picture.name if has_picture else ""))
+    text = markdown(rows, option.picture.name if has_picture else "")
+    option.readme.write_text(measured_page.between_markers(option.readme, option.readme.read_text(), BEGIN, END, text))
     return 0
 
 

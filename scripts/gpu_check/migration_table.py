@@ -10,14 +10,16 @@ what the profile of each step said, and the timelines, docs/migration.svg. Needs
 
 import argparse
 import json
-import os
 import pathlib
-import re
 import sys
 import xml.sax.saxutils
 
 sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+import measured_page
+from measured_page import number
+
 STEPS = ["1_cpu", "2_kernels", "3_reuse", "4_streams", "5_pipeline"]
 KINDS = {"ppm": "PPM", "jpeg": "JPEG"}
 PICTURED = "ppm"  # the kind whose findings and timelines are shown
@@ -32,11 +34,6 @@ FINDINGS = {
     "5_pipeline": {"allocation": True, "synchronous-copy": True, "synchronous-fill": True, "pageable-copy": True,
                    "blocking-call": True},
 }  # fmt: skip
-
-
-def number(value):
-    """With three digits at least."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def rows_of(results, kind):
@@ -179,10 +176,7 @@ def put_into(page, found):
     text = page.read_text()
     for name, block in found.items():
         begin, end = f"<!-- migration: {name} -->", f"<!-- migration: {name} end -->"
-        pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
-        if len(pattern.findall(text)) != 1:
-            sys.exit(f"migration_table.py: {page} has not these two lines, once: {begin} {end}")
-        text = pattern.sub(lambda _: f"{begin}\n\n{block}\n\n{end}", text)
+        text = measured_page.between_markers(page, text, begin, end, block)
     page.write_text(text)
 
 
@@ -194,9 +188,7 @@ def main():
     parser.add_argument("--picture", type=pathlib.Path, default=ROOT / "docs/migration.svg")
     option = parser.parse_args()
     if option.results:
-        partial = option.store.with_name(option.store.name + ".partial")
-        partial.write_text(json.dumps(json.loads(option.results.read_text())) + "\n")
-        os.replace(partial, option.store)
+        measured_page.replace(option.store, json.dumps(json.loads(option.results.read_text())) + "\n")
     results = json.loads(option.store.read_text()) if option.store.exists() else {}
     drawn = picture(results)
     if drawn:

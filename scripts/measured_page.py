@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the pages of measured figures share: stores that are replaced at once, text between markers, numbers, pictures."""
+
+import os
+import re
+import sys
+
+
+def number(value):
+    """With three digits at least."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def replace(path, text):
+    """Writes a file beside `path` and renames it: a run that is stopped leaves the old one."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text)
+    os.replace(partial, path)
+
+
+def between_markers(page, text, begin, end, new):
+    """`text`, of the file `page`, with `new` between the lines `begin` and `end`."""
+    pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
+    if len(pattern.findall(text)) != 1:
+        sys.exit(f"{page} does not have these two lines exactly once: {begin} {end}")
+    return pattern.sub(lambda _: f"{begin}\n\n{new}\n\n{end}", text)
+
+
+def pyplot(**settings):
+    """matplotlib.pyplot, set so that the same data give the same bytes of SVG; None, and a message, without it."""
+    try:
+        import matplotlib
+    except ImportError:
+        print(f"no picture: {sys.executable} has no matplotlib (scripts/setup full gets it: python3-matplotlib)")
+        return None
+    matplotlib.use("Agg")
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "penstock", **settings})
+    import matplotlib.pyplot
+
+    return matplotlib.pyplot
+
+
+def save_picture(figure, path):
+    """Without the date: the same bytes each time."""
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
