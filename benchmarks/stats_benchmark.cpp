@@ -12,6 +12,7 @@
 #include <penstock/detail/measure/consumer_clock.hpp>
 #include <penstock/detail/measure/copy_watch.hpp>
 #include <penstock/detail/measure/take_watch.hpp>
+#include <penstock/detail/measure/wait_watch.hpp>
 #include <penstock/detail/measure/worker_trace.hpp>
 #include <penstock/prefetcher.hpp>
 
@@ -62,15 +63,18 @@ void copied_event(benchmark::State& state) {
 /// The device's side: that event, and what is recorded and read beside it.
 void device_side(benchmark::State& state, bool device_times) {
   const Stream copies, consumer;
-  detail::CopyWatch watch(8, device_times);
+  detail::CopyWatch watch(8, device_times, false);
   detail::TakeWatch takes(device_times ? 8 : 0);
+  detail::WaitWatch waits;
   const PartOfStep part(state);
   for (auto _ : state) {
     watch.begin(copies.get());
     benchmark::DoNotOptimize(watch.end(copies.get()));
+    if (!device_times) waits.record_request(consumer.get());
     takes.record_request(consumer.get());
     takes.record_issue(consumer.get());
     takes.record_take(consumer.get());
+    if (!device_times) waits.record_take(consumer.get());
     watch.sample();
   }
   consumer.synchronize();

@@ -3,6 +3,7 @@
 // What becomes of batches whose source fails, under each policy, and of sources that misbehave in
 // any way that the library can see without PENSTOCK_CHECKS.
 
+#include <penstock/batch_producer.hpp>
 #include <penstock/failure.hpp>
 #include <penstock/prefetcher.hpp>
 

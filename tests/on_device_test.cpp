@@ -9,6 +9,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <penstock/batch_producer.hpp>
 #include <penstock/emulation.hpp>
 #include <penstock/launch.hpp>
 #include <penstock/prefetcher.hpp>

@@ -3,6 +3,7 @@
 // What only the emulated runtime can tell of a prefetcher: which calls it makes, what it leaves
 // behind, what it does when a call fails, and which stage it blames on a machine of known speed.
 
+#include <penstock/batch_producer.hpp>
 #include <penstock/emulation.hpp>
 #include <penstock/launch.hpp>
 #include <penstock/prefetcher.hpp>

@@ -2,6 +2,7 @@
 
 // What a prefetcher's stats() tell of its stages. Runs emulated, and on a GPU.
 
+#include <penstock/batch_producer.hpp>
 #include <penstock/prefetcher.hpp>
 #include <penstock/stats_export.hpp>
 
@@ -32,13 +33,12 @@ using penstock::test::shuffled;
 using penstock::test::TestStream;
 using penstock::test::write_numbers;
 
-/// The ends of leases poll copies at most every 100 us.
+/// Copies are timed at most every 100 us.
 static void pass_sample_period() {
   std::this_thread::sleep_for(std::chrono::microseconds(200));
 }
 
-TEST_CASE("stats tell a copy that waits for the slot's readers from one that runs",
-          "[prefetcher]") {
+TEST_CASE("stats tell a copy that waits from one that runs", "[prefetcher]") {
   TestStream stream;
   Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(40, 4), write_numbers,
                                  {.workers = 1, .device_depth = 2});
@@ -47,33 +47,40 @@ TEST_CASE("stats tell a copy that waits for the slot's readers from one that run
     auto first = prefetcher.next(stream), second = prefetcher.next(stream);
     REQUIRE_CUDA(cudaStreamSynchronize(stream));  // Their copies are done.
     gate.hold(stream);
-    pass_sample_period();  // So that the beginning of the copy is recorded.
+    pass_sample_period();  // So that the copy is timed.
     first.release();       // Its slot's next copy waits at the gate.
     REQUIRE(eventually([&] { return prefetcher.stats().copy.batches == 3; }));
     pass_sample_period();
-    second.release();  // Polls that copy.
+    gate.open();
   }
-  CHECK(prefetcher.stats().copy.waiting_for_room.count() > 0);
-  gate.open();
+  REQUIRE_CUDA(cudaDeviceSynchronize());
+  // How much of it is for the slot is only known where the device gets to an idle stream's work at
+  // once (tests/verdict).
+  const auto waited = [&] {
+    const auto copy = prefetcher.stats().copy;
+    return copy.waiting_for_room + copy.waiting_for_input;
+  };
+  CHECK(eventually([&] { return waited().count() > 0; }));
 }
 
 TEST_CASE("stats tell that nothing is being copied", "[prefetcher]") {
   TestStream stream;
-  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(12, 4), write_numbers,
-                                 {.workers = 1, .device_depth = 3});
+  const auto write = [](const penstock::Ticket& ticket, Numbers& batch) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    write_numbers(ticket, batch);
+  };
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(32, 4), write, {.workers = 1});
   CHECK(prefetcher.stats().copy.busy.count() == 0);
   CHECK(prefetcher.stats().copy.queued == 0);
-  std::vector<Lease<Numbers>> leases;
-  while (auto batch = prefetcher.next(stream)) leases.push_back(std::move(batch));
-  REQUIRE_CUDA(cudaDeviceSynchronize());
-  for (auto& lease : leases) {
-    pass_sample_period();
-    lease.release();
-  }
-  const auto copy = prefetcher.stats().copy;
-  CHECK(copy.busy.count() == 0);
-  CHECK(copy.waiting_for_room.count() == 0);
-  CHECK(copy.waiting_for_input.count() > 0);
+  while (auto batch = prefetcher.next(stream)) REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  const penstock::Stats stats = prefetcher.stats();
+  CHECK(stats.copy.timed == 8);
+  CHECK(stats.copy.waiting_for_input.count() > 0);
+  CHECK(stats.waits.batches > 0);
+  CHECK(stats.waits.waiting.count() > 0);
+  CHECK(stats.worker_cpu < stats.source.busy);
+  CHECK(stats.setup.batches == 8);
+  CHECK(stats.setup.most_leased == 1);
 }
 
 TEST_CASE("stats tell memory, batches and bytes", "[prefetcher]") {
@@ -98,6 +105,56 @@ TEST_CASE("stats tell memory, batches and bytes", "[prefetcher]") {
   CHECK(stats.first_batch.count() > 0);
 }
 
+namespace {
+struct Mixed {
+  penstock::Tensor<float, 1> reals;
+  penstock::Tensor<double, 1> long_reals;
+  penstock::Tensor<std::uint8_t, 1> bytes;
+  penstock::Tensor<std::int16_t, 1> shorts;
+  penstock::Tensor<std::int32_t, 1> integers;
+};
+}  // namespace
+
+TEST_CASE("stats tell what the pipeline is made of", "[prefetcher]") {
+  const auto layout = penstock::Layout<Mixed>{10}
+                          .field(&Mixed::reals, {})
+                          .field(&Mixed::long_reals, {})
+                          .field(&Mixed::bytes, {})
+                          .field(&Mixed::shorts, {})
+                          .field(&Mixed::integers, {});
+  const Sampler sampler{{.samples = 100, .batch_size = 10}};
+  const auto no_batch = [](const penstock::Ticket&, Mixed&) {};
+  const penstock::PipelineSetup setup =
+      Prefetcher<Mixed>(layout, sampler, no_batch, {.workers = 1}).stats().setup;
+  CHECK(setup.batch_bytes == 10 * (4 + 8 + 1 + 2 + 4));
+  CHECK(setup.as_uint8_bytes == 10 * (1 + 1 + 1 + 2 + 4));
+  CHECK(setup.as_half_integers_bytes == 10 * (4 + 8 + 1 + 2 + 2));
+  CHECK(setup.deepens);
+  CHECK_FALSE((setup.unbounded || setup.per_sample || setup.transforms));
+  const auto no_sample = penstock::per_sample([](const penstock::Sample&, Mixed&) {});
+  CHECK(Prefetcher<Mixed>(layout, sampler, no_sample, {.workers = 1}).stats().setup.per_sample);
+}
+
+TEST_CASE("the CPU time of workers that have ended stays", "[prefetcher]") {
+  constexpr auto kBatch = std::chrono::milliseconds(2);
+  TestStream stream;
+  std::atomic<bool> computes{true};
+  const auto compute = [&](const penstock::Ticket& ticket, Numbers& batch) {
+    const auto end = std::chrono::steady_clock::now() + kBatch;
+    while (computes && std::chrono::steady_clock::now() < end) {
+    }
+    write_numbers(ticket, batch);
+  };
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(40, 4), compute, {.workers = 1});
+  const auto start = prefetcher.state();
+  while (prefetcher.next(stream)) {
+  }
+  const auto before = prefetcher.stats().worker_cpu;
+  computes = false;
+  prefetcher.restore(start);  // Its worker ends, and another one begins.
+  CHECK(prefetcher.stats().worker_cpu >= before);
+}
+
 /// The counters of a scrape, by name and labels.
 static std::map<std::string, double> counters(const Prefetcher<Numbers>& prefetcher) {
   std::map<std::string, double> found;
@@ -117,12 +174,14 @@ TEST_CASE("exported counters only grow, whatever the pipeline does", "[prefetche
                                  {.workers = 3, .device_times = device_times});
   const auto start = prefetcher.state();
   std::atomic<bool> done{false};
-  std::uint64_t scrapes = 0, shrunk = 0;
+  std::uint64_t scrapes = 0;
+  std::string shrunk;
   std::thread scraper([&] {
     auto before = counters(prefetcher);
     for (; !done; ++scrapes) {
       auto now = counters(prefetcher);
-      for (const auto& [name, value] : before) shrunk += now.at(name) < value ? 1 : 0;
+      for (const auto& [name, value] : before)
+        if (now.at(name) < value) shrunk += name + "; ";
       before = std::move(now);
     }
   });
@@ -135,5 +194,5 @@ TEST_CASE("exported counters only grow, whatever the pipeline does", "[prefetche
   scraper.join();
   REQUIRE_CUDA(cudaStreamSynchronize(stream));
   CHECK(scrapes > 0);
-  CHECK(shrunk == 0);
+  CHECK(shrunk == "");
 }

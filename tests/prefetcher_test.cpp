@@ -3,6 +3,7 @@
 // What a prefetcher delivers, in which order, and who may touch which memory when. Runs emulated,
 // under every schedule and sanitizer, and on a GPU.
 
+#include <penstock/batch_producer.hpp>
 #include <penstock/prefetcher.hpp>
 
 #include <algorithm>

@@ -3,9 +3,11 @@
 #include <penstock/detail/measure/worker_trace.hpp>
 #include <penstock/stats.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <sstream>
 #include <string>
+#include <thread>
 
 #include "support/catch.hpp"
 
@@ -35,7 +37,10 @@ Stats stats(std::chrono::milliseconds source_busy, std::chrono::milliseconds cop
 TEST_CASE("the verdict names the stage that does not wait", "[stats]") {
   CHECK(stats(990ms, 100ms, 0ms, 100ms).bottleneck() == Bottleneck::source);
   CHECK(stats(100ms, 950ms, 0ms, 5ms).bottleneck() == Bottleneck::copy);
-  CHECK(stats(100ms, 950ms, 0ms, 990ms).bottleneck() == Bottleneck::copy);  // waits on its stream
+  Stats waits_on_its_stream = stats(100ms, 950ms, 0ms, 990ms);
+  waits_on_its_stream.consumer.batches = 101;
+  waits_on_its_stream.waits = {.batches = 100, .waiting = 600ms};
+  CHECK(waits_on_its_stream.bottleneck() == Bottleneck::copy);
   CHECK(stats(100ms, 50ms, 900ms, 5ms).bottleneck() == Bottleneck::consumer);
   CHECK(stats(100ms, 50ms, 0ms, 999ms).bottleneck() == Bottleneck::consumer);
   CHECK(stats(990ms, 400ms, 0ms, 990ms).bottleneck() == Bottleneck::balanced);
@@ -66,7 +71,10 @@ TEST_CASE("statistics print as a short table with units and the verdict", "[stat
 TEST_CASE("every verdict has a name", "[stats]") {
   for (const auto& [verdict, name] :
        {std::pair{Bottleneck::source, "source"}, std::pair{Bottleneck::copy, "copy"},
-        std::pair{Bottleneck::consumer, "consumer"}, std::pair{Bottleneck::balanced, "balanced"}})
+        std::pair{Bottleneck::transform, "transform"}, std::pair{Bottleneck::consumer, "consumer"},
+        std::pair{Bottleneck::waiting_for_slot, "waiting_for_slot"},
+        std::pair{Bottleneck::waiting_for_data, "waiting_for_data"},
+        std::pair{Bottleneck::balanced, "balanced"}})
     CHECK(to_string(verdict) == std::string(name));
 }
 
@@ -82,6 +90,48 @@ TEST_CASE("an activity tells since when, also before the first batch", "[stats]"
   }
   trace.rest();
   CHECK(trace.activity().since > waited);
+}
+
+TEST_CASE("the longest fill is noted, whether a wait or the next batch ends it", "[stats]") {
+  using penstock::detail::WorkerTrace;
+  WorkerTrace trace;
+  CHECK(trace.longest() == 0ns);
+  trace.work_on(0);
+  std::this_thread::sleep_for(20ms);
+  trace.work_on(1);
+  CHECK(trace.longest() >= 10ms);
+  std::this_thread::sleep_for(40ms);
+  trace.rest();
+  CHECK(trace.longest() >= 30ms);
+  const auto longest = trace.longest();
+  std::this_thread::sleep_for(longest);
+  trace.work_on(2);  // It rested.
+  trace.rest();
+  CHECK(trace.longest() == longest);
+}
+
+TEST_CASE("CPU time is that of the threads between start and stop", "[stats]") {
+  penstock::detail::CpuWatch watch;
+  CHECK(watch.elapsed() == 0ns);
+  std::atomic<bool> over{false};
+  std::thread first([&] {
+    watch.start();
+    while (!over) {
+    }
+    watch.stop();
+  });
+  while (watch.elapsed() < 5ms) std::this_thread::yield();  // While it runs.
+  over = true;
+  first.join();
+  const auto stopped = watch.elapsed();
+  CHECK(stopped >= 5ms);
+  CHECK(watch.elapsed() == stopped);
+  std::thread([&] {
+    watch.start();
+    watch.stop();
+  }).join();
+  CHECK(watch.elapsed() >= stopped);
+  CHECK(watch.elapsed() < stopped + 1s);
 }
 
 TEST_CASE("a stopwatch adds up what it ran", "[stats]") {

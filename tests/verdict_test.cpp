@@ -79,9 +79,13 @@ TEST_CASE("a source at its limit needs as many workers as the next stage has tim
   CHECK(verdict.copy == 1ms);
   CHECK(verdict.consumer == 2500us);
   CHECK(verdict.starved == 0.75);
-  CHECK(verdict.enough_workers == 9);  // 19.8 ms of one worker in 0.9 x 2.5 ms
-  CHECK(says(verdict, "9 workers would be enough"));
-  CHECK(verdict.enough_host_depth == 0);
+  CHECK(verdict.enough_workers == 9);      // 19.8 ms of one worker in 0.9 x 2.5 ms
+  CHECK(verdict.enough_host_depth == 11);  // a block for each, and one for each slot
+  CHECK(says(verdict, "9 workers with host_depth 11 would be enough"));
+  Stats follows = timed({990, 100, 250});
+  follows.setup.deepens = true;
+  CHECK(follows.verdict().enough_host_depth == 0);
+  CHECK(says(follows.verdict(), "9 workers would be enough"));
   // The copy may leave less time than the consumer does.
   CHECK(timed({990, 500, 250}).verdict().enough_workers == 5);
   // One more, at least.
@@ -89,9 +93,53 @@ TEST_CASE("a source at its limit needs as many workers as the next stage has tim
 }
 
 TEST_CASE("a source is at its limit above nine tenths of its time", "[verdict]") {
-  CHECK(timed({901, 100, 250}).verdict().kind == VerdictKind::more_workers);
-  CHECK(timed({900, 100, 250}).verdict().kind == VerdictKind::deeper_ring);
-  CHECK(timed({900, 100, 250}).verdict().stage == Bottleneck::source);
+  CHECK(timed({901, 100, 830}).verdict().kind == VerdictKind::more_workers);
+  CHECK(timed({900, 100, 830}).verdict().kind == VerdictKind::deeper_ring);
+  CHECK(timed({900, 100, 830}).verdict().stage == Bottleneck::source);
+}
+
+TEST_CASE("a stage is at its limit, too, if longer queues would not halve the consumer's waits",
+          "[verdict]") {
+  // Always busy, the source would be 1.11 times as fast, and the consumer wait 37 % of its time.
+  CHECK(timed({900, 100, 570}).verdict().kind == VerdictKind::more_workers);
+  CHECK(timed({801, 100, 250}).verdict().kind == VerdictKind::more_workers);
+  CHECK(timed({800, 100, 250}).verdict().kind == VerdictKind::deeper_ring);
+  CHECK(timed({100, 801, 250}).verdict().kind == VerdictKind::smaller_bytes);
+  CHECK(timed({100, 801, 750}).verdict().kind == VerdictKind::deeper_ring);
+}
+
+TEST_CASE("more workers do not help alone where the consumer holds all slots", "[verdict]") {
+  Stats stats = timed({990, 100, 250});
+  stats.setup.most_leased = 2;
+  stats.host_bytes = 400;
+  stats.device_bytes = 20;
+  const Verdict verdict = stats.verdict();
+  CHECK(verdict.kind == VerdictKind::more_workers);
+  CHECK(verdict.enough_workers == 9);
+  CHECK(verdict.enough_device_depth == 3);
+  CHECK(verdict.enough_host_depth == 12);
+  CHECK(verdict.more_bytes == 810);
+  CHECK(says(verdict, "9 workers with host_depth 12 and device_depth 3 (810 B more) would be"));
+  CHECK(says(verdict, "it holds all device slots now"));
+  // The ring follows by itself, and is told as memory all the same.
+  stats.setup.deepens = true;
+  CHECK(stats.verdict().enough_host_depth == 0);
+  CHECK(stats.verdict().more_bytes == 810);
+  CHECK(says(stats.verdict(), "9 workers with device_depth 3 (810 B more) would be enough"));
+  stats.setup.most_leased = 1;
+  CHECK(stats.verdict().enough_device_depth == 0);
+  CHECK(stats.verdict().more_bytes == 700);
+  CHECK(says(stats.verdict(), "9 workers (700 B more) would be enough"));
+  CHECK_FALSE(says(stats.verdict(), "slots"));
+  // A run of two batches needs no third slot.
+  stats.setup.most_leased = 2;
+  stats.setup.per_sample = true;
+  stats.setup.batches = 2;
+  CHECK(stats.verdict().enough_device_depth == 0);
+  // The block of the new slot counts, too, where memory is short: 8 blocks.
+  stats.setup = {.batches = 1000, .host_limit = 800, .most_leased = 2};
+  CHECK(stats.verdict().enough_workers == 5);
+  CHECK(stats.verdict().enough_host_depth == 8);
 }
 
 TEST_CASE("without device times nobody knows how many workers are enough", "[verdict]") {
@@ -106,7 +154,7 @@ TEST_CASE("without device times nobody knows how many workers are enough", "[ver
   CHECK(says(verdict, "device_times"));
 }
 
-TEST_CASE("a copy at its limit needs smaller bytes, and up to four times that is uint8",
+TEST_CASE("a copy at its limit needs smaller bytes, and over four times it is the bus",
           "[verdict]") {
   const Verdict verdict = timed({100, 990, 300}).verdict();
   CHECK(verdict.stage == Bottleneck::copy);
@@ -118,7 +166,7 @@ TEST_CASE("a copy at its limit needs smaller bytes, and up to four times that is
   CHECK(timed({249, 1000, 100}).verdict().kind == VerdictKind::bus_bound);
   CHECK(says(timed({100, 990, 110}).verdict(), "bus-bound"));
   // Not at its limit, it waits for others by turns.
-  CHECK(timed({100, 900, 300}).verdict().kind == VerdictKind::deeper_ring);
+  CHECK(timed({100, 900, 830}).verdict().kind == VerdictKind::deeper_ring);
 }
 
 TEST_CASE("without device times nobody knows how small a batch has to be", "[verdict]") {
@@ -154,8 +202,12 @@ TEST_CASE("who waits though nobody is at the limit needs a deeper ring", "[verdi
   CHECK(stats.verdict().enough_host_depth == 18);
   // One more, at least.
   stats = timed({600, 100, 800});
-  stats.device->longest_wait = 0ns;
+  stats.device->longest_wait = 1ns;
   CHECK(stats.verdict().enough_host_depth == 5);
+  // Where the longest wait is unknown, four more.
+  stats.device->longest_wait = 0ns;
+  CHECK(stats.verdict().enough_host_depth == 8);
+  CHECK_FALSE(says(stats.verdict(), "at a time"));
 }
 
 TEST_CASE("a single slot comes before the ring on the host", "[verdict]") {
@@ -163,7 +215,7 @@ TEST_CASE("a single slot comes before the ring on the host", "[verdict]") {
   stats.device_depth = 1;
   const Verdict verdict = stats.verdict();
   CHECK(verdict.stage == Bottleneck::consumer);
-  CHECK(verdict.kind == VerdictKind::deeper_ring);
+  CHECK(verdict.kind == VerdictKind::more_slots);
   CHECK(verdict.enough_device_depth == 2);
   CHECK(verdict.enough_host_depth == 0);
   CHECK(says(verdict, "device_depth 2"));
@@ -208,7 +260,7 @@ TEST_CASE("an on_device source that only queues its work is judged by who waits 
   // A single slot is no exception.
   stats = timed_on_device(20, 800, 100);
   stats.device_depth = 1;
-  stats.device->longest_wait = 0ns;
+  stats.device->longest_wait = 1ns;
   CHECK(stats.verdict().stage == Bottleneck::consumer);
   CHECK(stats.verdict().kind == VerdictKind::more_slots);
   CHECK(stats.verdict().enough_device_depth == 4);
@@ -246,6 +298,233 @@ TEST_CASE("the table of an on_device source has no copies and no pinned memory",
   CHECK(text.str().find("a device slot") != std::string::npos);
   for (const char* part : {"\ncopy", "pinned", "room in the ring"})
     CHECK(text.str().find(part) == std::string::npos);
+}
+
+TEST_CASE("a transform at its limit is told from its copy", "[verdict]") {
+  Stats stats = timed({100, 50, 200});
+  stats.setup.transforms = true;
+  stats.transform = {.busy = 930ms, .batches = 100};
+  stats.copy.waiting_for_input = 20ms;
+  const Verdict verdict = stats.verdict();
+  CHECK(verdict.stage == Bottleneck::transform);
+  CHECK(verdict.kind == VerdictKind::faster_transform);
+  CHECK(verdict.transform == 9300us);
+  CHECK(verdict.copy == 500us);
+  CHECK(says(verdict, "9.30 ms a batch, beside 0.50 ms for the copy"));
+  // The copy has the time that the transform leaves of the next stage's.
+  stats.copy.busy = 800ms;
+  stats.transform.busy = 190ms;
+  stats.copy.waiting_for_input = 10ms;
+  stats.device->consuming = 590ms;
+  CHECK(stats.verdict().stage == Bottleneck::copy);
+  CHECK(stats.verdict().times_smaller == Approx(2));
+  CHECK(says(stats.verdict(), "beside 1.90 ms for the DeviceTransform"));
+  // Together they are at the limit, alone neither is.
+  stats.copy.busy = 480ms;
+  stats.transform.busy = 500ms;
+  CHECK(stats.verdict().kind == VerdictKind::faster_transform);
+  stats.copy.waiting_for_input = 300ms;
+  CHECK(stats.verdict().kind == VerdictKind::deeper_ring);
+}
+
+TEST_CASE("a narrower type is named where there is a field of a wide one", "[verdict]") {
+  Stats stats = timed({100, 990, 300});
+  CHECK_FALSE(says(stats.verdict(), "uint8"));
+  CHECK(says(stats.verdict(), "that a DeviceTransform expands"));
+  stats.setup.batch_bytes = stats.setup.as_uint8_bytes = stats.setup.as_half_integers_bytes = 1000;
+  CHECK_FALSE(says(stats.verdict(), "uint8"));
+  CHECK_FALSE(says(stats.verdict(), "integers"));
+  stats.setup.as_half_integers_bytes = 500;
+  CHECK(
+      says(stats.verdict(), "integers of half the width, where the values fit, make it 2.0 times"));
+  stats.setup.as_uint8_bytes = 400;
+  CHECK(says(stats.verdict(),
+             "uint8 in place of float, where 8 bits are enough, makes it 2.5 times"));
+  stats.setup.as_uint8_bytes = 990;  // A few floats among other bytes are not worth a word.
+  CHECK_FALSE(says(stats.verdict(), "uint8"));
+  stats.setup.as_half_integers_bytes = 1000;
+  stats.setup.transforms = true;
+  CHECK_FALSE(says(stats.verdict(), "DeviceTransform expands"));
+}
+
+TEST_CASE("a source of a stream that computes little waits for its data", "[verdict]") {
+  Stats stats = timed({990, 100, 250});
+  stats.workers = 1;
+  stats.source.busy /= 2;
+  stats.source.waiting_for_room /= 2;
+  stats.setup.unbounded = true;
+  stats.worker_cpu = 200ms;
+  const Verdict verdict = stats.verdict();
+  CHECK(verdict.stage == Bottleneck::waiting_for_data);
+  CHECK(verdict.kind == VerdictKind::waiting_for_data);
+  CHECK(says(verdict, "waiting for data: the source waits 80 % of its time, 9.90 ms a batch"));
+  CHECK(verdict.enough_workers == 0);
+  // Where it computes, another worker cannot be had all the same.
+  stats.worker_cpu = 900ms;
+  CHECK(stats.verdict().stage == Bottleneck::source);
+  CHECK(stats.verdict().kind == VerdictKind::cheaper_source);
+  stats.worker_cpu = 0ms;  // unknown
+  CHECK(stats.verdict().kind == VerdictKind::cheaper_source);
+}
+
+TEST_CASE("workers are bounded by cores, batches and memory", "[verdict]") {
+  Stats stats = timed({990, 100, 250});
+  stats.setup.cores = 4;
+  stats.worker_cpu = 990ms;  // of 1980 ms
+  CHECK(stats.verdict().enough_workers == 8);
+  stats.setup.cores = 1;
+  CHECK(stats.verdict().kind == VerdictKind::cheaper_source);
+  CHECK(says(stats.verdict(), "2 workers compute on 1 cores"));
+  stats.worker_cpu = 10ms;  // Who waits needs no core.
+  CHECK(stats.verdict().enough_workers == 9);
+  CHECK(says(stats.verdict(), "the source waits 99 % of its time"));
+  stats.setup.batches = 6;
+  CHECK(stats.verdict().enough_workers == 6);
+  stats.setup.batches = 1000;
+  stats.host_bytes = 400;
+  stats.setup.host_limit = 700;  // 7 blocks: 5 workers
+  CHECK(stats.verdict().enough_workers == 5);
+  CHECK(stats.verdict().enough_host_depth == 7);
+  CHECK(stats.verdict().more_bytes == 300);
+  CHECK(says(stats.verdict(), "5 workers with host_depth 7 (300 B more)"));
+  stats.setup.host_limit = 450;
+  CHECK(stats.verdict().kind == VerdictKind::cheaper_source);
+  CHECK(says(stats.verdict(), "max_host_bytes"));
+  stats.setup.per_sample = true;  // They share the blocks.
+  CHECK(stats.verdict().enough_workers == 9);
+}
+
+TEST_CASE("a depth is within the run and the memory", "[verdict]") {
+  Stats stats = timed({600, 100, 800});
+  stats.setup.batches = 7;
+  CHECK(stats.verdict().enough_host_depth == 7);
+  stats.setup.batches = 4;
+  CHECK(stats.verdict().enough_host_depth == 0);
+  stats.setup.batches = 0;
+  stats.host_bytes = 400;
+  stats.setup.host_limit = 600;
+  CHECK(stats.verdict().enough_host_depth == 6);
+  CHECK(stats.verdict().more_bytes == 200);
+  CHECK(says(stats.verdict(), "host_depth 6 in place of 4 (200 B more)"));
+  stats.setup.host_limit = 400;
+  CHECK(stats.verdict().enough_host_depth == 0);
+  CHECK(says(stats.verdict(), "max_host_bytes"));
+}
+
+TEST_CASE("copies that wait for slots need slots, not a ring", "[verdict]") {
+  Stats stats = timed({600, 100, 800});
+  std::swap(stats.copy.waiting_for_input, stats.copy.waiting_for_room);
+  CHECK(stats.verdict().kind == VerdictKind::more_slots);
+  CHECK(stats.verdict().enough_device_depth == 7);  // 2, and what 35 ms are in batches of 8
+  stats.setup.batches = 5;
+  CHECK(stats.verdict().enough_device_depth == 5);
+  stats.setup.batches = 0;
+  // The consumer has all of them: one more.
+  stats.setup.most_leased = 2;
+  stats.device_bytes = 200;
+  CHECK(stats.verdict().stage == Bottleneck::waiting_for_slot);
+  CHECK(stats.verdict().enough_device_depth == 3);
+  CHECK(says(stats.verdict(), "holds all device slots"));
+  CHECK(says(stats.verdict(), "device_depth 3 in place of 2 (100 B more)"));
+  // It does not miss them as long as it does not starve.
+  stats.device->consuming = 860ms;
+  stats.device->awaiting_batch = 140ms;
+  CHECK(stats.verdict().kind == VerdictKind::compute_bound);
+}
+
+TEST_CASE("a single wait is told as such", "[verdict]") {
+  Stats stats = timed({600, 100, 800});
+  stats.device->longest_wait = 170ms;  // of 200
+  const Verdict verdict = stats.verdict();
+  CHECK(verdict.kind == VerdictKind::one_late_batch);
+  CHECK(verdict.stage == Bottleneck::consumer);
+  CHECK(verdict.enough_host_depth == 0);
+  CHECK(verdict.starved == 0.2);
+  CHECK(says(verdict, "one batch came 170.00 ms late"));
+  CHECK(stats.bottleneck() == Bottleneck::consumer);
+  // The worker was held up for as long: it is not too slow.
+  stats = timed({950, 100, 800});
+  stats.device->longest_wait = stats.longest_fill = 170ms;
+  CHECK(stats.verdict().kind == VerdictKind::one_late_batch);
+  CHECK(stats.verdict().source < 9ms);
+  // A wait as long as batches take is none of these.
+  stats.device->longest_wait = 101ms;
+  stats.source.busy *= 10;
+  CHECK(stats.verdict().kind == VerdictKind::more_workers);
+  // Nor are two.
+  stats = timed({600, 100, 800});
+  stats.device->longest_wait = 100ms;
+  CHECK(stats.verdict().kind == VerdictKind::deeper_ring);
+  CHECK(stats.verdict().enough_host_depth == 17);
+  // Without it the consumer starves all the same: the numbers are of the rest.
+  stats = timed({600, 100, 300});
+  stats.device->longest_wait = 400ms;
+  CHECK(stats.verdict().kind == VerdictKind::deeper_ring);
+  CHECK(stats.verdict().starved == 0.5);
+  CHECK(stats.verdict().enough_host_depth == 8);  // How long the others were is unknown.
+  stats.device->longest_wait = 800ms;             // Of another interval.
+  CHECK(stats.verdict().starved == 0.7);
+}
+
+TEST_CASE("without device times a single wait is taken out of the samples, too", "[verdict]") {
+  Stats stats = timed({600, 100, 0});
+  stats.device.reset();
+  stats.consumer = {.busy = 700ms, .waiting_for_input = 300ms, .batches = 101};
+  stats.longest_wait = 200ms;
+  stats.waits = {.batches = 50, .waiting = 190ms};
+  CHECK(stats.verdict().kind == VerdictKind::one_late_batch);
+  CHECK(says(stats.verdict(), "one batch came 200.00 ms late"));
+  // The host waits for the device, too, and far longer.
+  stats.consumer.waiting_for_input = 600ms;
+  CHECK(stats.verdict().kind == VerdictKind::one_late_batch);
+  // The others waited as long.
+  stats.waits.waiting = 310ms;
+  CHECK(stats.verdict().kind == VerdictKind::deeper_ring);
+  stats.consumer.waiting_for_input = 300ms;
+  // It was not sampled: what the others waited remains.
+  stats.waits.waiting = 90ms;
+  CHECK(stats.verdict().kind == VerdictKind::deeper_ring);
+}
+
+TEST_CASE("short runs and loops that queue far ahead are judged by the device's pace",
+          "[verdict]") {
+  Stats stats = timed({990, 100, 0});
+  stats.device.reset();
+  // The workers never waited; but a batch came out in 5 ms.
+  stats.copy = {.busy = 10ms,
+                .waiting_for_input = 40ms,
+                .waiting_for_room = 45ms,
+                .batches = 10,
+                .timed = 10,
+                .bytes = 1000};
+  stats.source = {.busy = 20ms, .batches = 10};
+  stats.consumer.batches = 10;
+  stats.waits = {.batches = 10, .waiting = 1ms};
+  CHECK(stats.verdict().period == 1ms + 9444444ns);
+  CHECK(stats.verdict().kind == VerdictKind::compute_bound);
+  CHECK(stats.verdict().starved < 0.02);
+  // What the stream was found to wait, and not what the host did.
+  stats.waits.waiting = 60ms;
+  CHECK(stats.verdict().starved == Approx(0.57).margin(0.01));
+}
+
+TEST_CASE("an on_device source is judged by its work on the device", "[verdict]") {
+  Stats stats = timed_on_device(20, 250, 700);
+  stats.device_source = {.timed = 50, .busy = 980ms, .batches = 99, .span = 990ms};
+  // 19.6 ms for each, of two workers in 10 ms.
+  const Verdict verdict = stats.verdict();
+  CHECK(verdict.stage == Bottleneck::source);
+  CHECK(verdict.kind == VerdictKind::more_workers);
+  CHECK(verdict.source == 9800us);
+  CHECK(verdict.enough_workers == 9);
+  // Below the limit more slots would not help it.
+  stats.device_source.busy = 800ms;
+  CHECK(stats.verdict().stage == Bottleneck::source);
+  CHECK(stats.verdict().kind == VerdictKind::cheaper_source);
+  CHECK(says(stats.verdict(), "less on the device"));
+  // Workers that block do need slots.
+  stats.source.busy = 1600ms;
+  CHECK(stats.verdict().kind == VerdictKind::more_slots);
 }
 
 TEST_CASE("no stage is named that waits for over half of its time", "[verdict]") {
@@ -308,7 +587,11 @@ TEST_CASE("every kind of verdict has a name", "[verdict]") {
                                    std::pair{VerdictKind::smaller_bytes, "smaller_bytes"},
                                    std::pair{VerdictKind::bus_bound, "bus_bound"},
                                    std::pair{VerdictKind::compute_bound, "compute_bound"},
-                                   std::pair{VerdictKind::balanced, "balanced"}})
+                                   std::pair{VerdictKind::balanced, "balanced"},
+                                   std::pair{VerdictKind::cheaper_source, "cheaper_source"},
+                                   std::pair{VerdictKind::faster_transform, "faster_transform"},
+                                   std::pair{VerdictKind::waiting_for_data, "waiting_for_data"},
+                                   std::pair{VerdictKind::one_late_batch, "one_late_batch"}})
     CHECK(to_string(kind) == std::string(name));
 }
 
@@ -323,6 +606,10 @@ TEST_CASE("the last line of the statistics is the verdict", "[verdict]") {
 TEST_CASE("what happened since a snapshot", "[stats]") {
   Stats before = timed({990, 100, 250});
   before.skipped = 1;
+  before.transform = {.busy = 10ms, .batches = 90, .timed = 80};
+  before.device_source = {.timed = 10, .busy = 5ms, .batches = 20, .span = 50ms};
+  before.waits = {.batches = 40, .waiting = 4ms};
+  before.worker_cpu = 30ms;
   Stats now = timed({0, 0, 0});
   now.source = {.busy = 3s, .waiting_for_room = 1s, .batches = 300, .bytes = 300'000'000};
   now.copy = {.busy = 90ms, .waiting_for_input = 2s, .waiting_for_room = 1s, .batches = 150};
@@ -331,6 +618,10 @@ TEST_CASE("what happened since a snapshot", "[stats]") {
   now.source.queued = 2;
   before.copy.queued = 1.5;
   now.copy.queued = 1;
+  now.transform = {.busy = 30ms, .batches = 140, .timed = 130};
+  now.device_source = {.timed = 15, .busy = 8ms, .batches = 40, .span = 90ms};
+  now.waits = {.batches = 60, .waiting = 9ms};
+  now.worker_cpu = 70ms;
   now.skipped = 3;
   now.replaced = 2;
   now.device = DeviceTimes{.copies = 150,
@@ -352,6 +643,15 @@ TEST_CASE("what happened since a snapshot", "[stats]") {
   CHECK(since.source.queued == Approx(4));  // (150 x 2 - 100 x 1) / 50
   CHECK(since.copy.queued == 0);            // (141 x 1 - 101 x 1.5) / 40 is below 0
   CHECK(now.since(now).source.queued == 2);
+  CHECK(since.transform.busy == 20ms);
+  CHECK(since.transform.timed == 50);
+  CHECK(since.device_source.timed == 5);
+  CHECK(since.device_source.busy == 3ms);
+  CHECK(since.device_source.batches == 20);
+  CHECK(since.device_source.span == 40ms);
+  CHECK(since.waits.batches == 20);
+  CHECK(since.waits.waiting == 5ms);
+  CHECK(since.worker_cpu == 40ms);
   CHECK(since.skipped == 2);
   CHECK(since.replaced == 2);
   CHECK(since.device->copies == 50);

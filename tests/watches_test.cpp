@@ -1,19 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// CopyWatch and TakeWatch: one thread records, any thread reads.
+// CopyWatch, TakeWatch, WaitWatch, SourceWatch, DeviceClock: one thread records, any thread reads.
 
 #include <penstock/cuda.hpp>
 #include <penstock/detail/measure/copy_watch.hpp>
+#include <penstock/detail/measure/device_clock.hpp>
+#include <penstock/detail/measure/source_watch.hpp>
 #include <penstock/detail/measure/take_watch.hpp>
+#include <penstock/detail/measure/wait_watch.hpp>
+
+#include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <thread>
 
 #include "support/catch.hpp"
+#include "support/eventually.hpp"
+#include "support/handles.hpp"
 
+using namespace std::chrono_literals;
 using penstock::Stream;
 using penstock::detail::CopyWatch;
+using penstock::detail::DeviceClock;
+using penstock::detail::SourceWatch;
 using penstock::detail::TakeWatch;
+using penstock::detail::WaitWatch;
+using penstock::test::eventually;
 
 namespace {
 
@@ -54,20 +68,129 @@ TEST_CASE("batches that are taken are timed by whoever looks, one thread at a ti
 }
 
 TEST_CASE("copies are timed by whoever looks, one thread at a time", "[copy_watch]") {
-  const bool timed = GENERATE(false, true);
+  const bool exact = GENERATE(false, true), transforms = GENERATE(false, true);
   const Stream stream;
-  CopyWatch watch(4, timed);
-  record_while_reading(
-      [&] {
-        watch.queue(stream.get());
-        watch.begin(stream.get());
-        watch.end(stream.get());
-        stream.synchronize();
-        watch.sample();
-      },
-      [&] { watch.sample(); });
+  CopyWatch watch(4, exact, transforms);
+  const auto copy = [&] {
+    watch.lack_slot();
+    watch.begin(stream.get());
+    watch.arrive(stream.get());
+    watch.end(stream.get());
+    stream.synchronize();
+    watch.sample();
+  };
+  record_while_reading(copy, [&] { watch.collect(); });
   watch.collect();
   CHECK(watch.issued() == kWatched);
-  CHECK((watch.timed() > 0) == timed);
   CHECK(watch.timed() <= kWatched);
+  // What a stopped reader holds up is not timed. Without one, copies are.
+  CHECK(eventually([&] {
+    copy();
+    return watch.timed() > 0;
+  }));
+}
+
+TEST_CASE("the time of a transform is not that of its copy", "[copy_watch]") {
+  const Stream stream;
+  CopyWatch watch(4, true, true);
+  watch.begin(stream.get());
+  watch.arrive(stream.get());
+  REQUIRE_CUDA(cudaLaunchHostFunc(
+      stream.get(), [](void*) { std::this_thread::sleep_for(5ms); }, nullptr));
+  watch.end(stream.get());
+  stream.synchronize();
+  watch.collect();
+  CHECK(watch.timed() == 1);
+  CHECK(watch.transforming() >= 4ms);
+}
+
+TEST_CASE("a copy that lacked a slot waited for that, not for its batch", "[copy_watch]") {
+  const bool lacks_slot = GENERATE(false, true);
+  const Stream stream;
+  CopyWatch watch(4, true, false);
+  const auto copy = [&] {
+    if (lacks_slot) watch.lack_slot();
+    std::this_thread::sleep_for(2ms);
+    watch.begin(stream.get());
+    watch.end(stream.get());
+    REQUIRE_CUDA(cudaDeviceSynchronize());  // Of the device's clock, too.
+    watch.collect();
+  };
+  // The first copies come before the device's clock is known.
+  CHECK(eventually([&] {
+    copy();
+    return watch.timed() >= 20 && (watch.held() > watch.idle()) == lacks_slot;
+  }));
+}
+
+TEST_CASE("the clock of the device is set by one thread and read by another", "[device_clock]") {
+  const Stream stream;
+  penstock::Event event{cudaEventDefault};
+  event.record(stream.get());
+  DeviceClock clock;
+  const auto start = DeviceClock::Clock::now();
+  auto now = start;
+  record_while_reading(
+      [&] {
+        now += 1s;  // Longer than the time between two settings.
+        clock.set(now);
+        REQUIRE_CUDA(cudaDeviceSynchronize());
+      },
+      [&] { clock.since(start, event.get()); });
+  const auto since = clock.since(start, event.get());
+  REQUIRE(since);
+  CHECK(*since < 1s);
+  CHECK(*since > -1s);
+}
+
+TEST_CASE("waits are timed by whoever looks, one thread at a time", "[wait_watch]") {
+  const Stream stream;
+  WaitWatch watch;
+  record_while_reading(
+      [&] {
+        watch.record_request(stream.get());
+        watch.record_take(stream.get());
+        stream.synchronize();
+      },
+      [&] { watch.collect(); });
+  CHECK(watch.times().batches > 0);
+  CHECK(watch.times().batches <= kWatched);
+}
+
+TEST_CASE("work of a source is timed by whoever looks, one thread at a time", "[source_watch]") {
+  const Stream stream;
+  SourceWatch watch(stream.get());
+  std::uint64_t number = 0, marked = 0;
+  record_while_reading(
+      [&] {
+        SourceWatch::Mark* const mark = watch.begin(stream.get());
+        if (mark != nullptr) watch.end(*mark, number, stream.get());
+        marked += mark != nullptr ? 1 : 0;
+        ++number;
+        stream.synchronize();
+      },
+      [&] { watch.collect(); });
+  watch.collect();
+  CHECK(marked > 0);
+  CHECK(watch.times().timed == marked);
+  CHECK(watch.times().batches < kWatched);
+}
+
+TEST_CASE("the pace of a source is that of the batches from the first timed one to the last",
+          "[source_watch]") {
+  const Stream stream;
+  SourceWatch watch(stream.get());
+  for (const std::uint64_t number : {7u, 8u, 12u}) {
+    SourceWatch::Mark* mark = nullptr;
+    REQUIRE(eventually([&] { return (mark = watch.begin(stream.get())) != nullptr; }));
+    REQUIRE_CUDA(cudaLaunchHostFunc(
+        stream.get(), [](void*) { std::this_thread::sleep_for(2ms); }, nullptr));
+    watch.end(*mark, number, stream.get());
+  }
+  stream.synchronize();
+  watch.collect();
+  CHECK(watch.times().timed == 3);
+  CHECK(watch.times().busy >= 5ms);
+  CHECK(watch.times().batches == 5);
+  CHECK(watch.times().span >= 3ms);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // docs/recipes/workers-and-depths.md: run a little with one worker, do what the verdict says, and
-// run again, until there is nothing to change. Exit code 0: the loop waits less, or not at all.
+// run again, until there is nothing to change; then let a pipeline tune itself. Exit code 0: the
+// loop waits less, or not at all, and the tuned one has more workers.
 
 #include <chrono>
 #include <cstdint>
@@ -41,6 +42,15 @@ penstock::Stats run(std::uint64_t batches, const penstock::PrefetcherOptions& op
   return prefetcher.stats();
 }
 
+bool tunes_itself() {
+  penstock::PrefetcherOptions options{.workers = 1};
+  options.tune = penstock::Tune{.workers = 16};  // at most: the source waits, it needs no cores
+  const penstock::Stats stats = run(200, options);
+  std::cout << stats << '\n';
+  for (const penstock::TuneDecision& decision : stats.tuning->last) std::cout << decision << '\n';
+  return stats.workers > 1;
+}
+
 }  // namespace
 
 int main() {
@@ -51,17 +61,17 @@ int main() {
     std::cout << stats << "\n\n";
     last = stats.verdict();
     if (round == 1) first = last;
+    if (last.enough_workers == 0 && last.enough_host_depth == 0 && last.enough_device_depth == 0)
+      break;  // there is nothing to change
     if (last.enough_workers > 0)
       options.workers = last.enough_workers;  // host_depth follows: device_depth + workers
-    else if (last.enough_host_depth > 0)
-      options.host_depth = last.enough_host_depth;
-    else
-      break;  // there is nothing to change
+    if (last.enough_host_depth > 0) options.host_depth = last.enough_host_depth;
+    if (last.enough_device_depth > 0) options.device_depth = last.enough_device_depth;
   }
   const bool faster = 2 * last.period < first.period || last.starved < 0.1;
   if (first.kind != penstock::VerdictKind::more_workers || !faster) {
     std::cerr << "from " << first.sentence << "\nto " << last.sentence << '\n';
     return 1;
   }
-  return 0;
+  return tunes_itself() ? 0 : 1;
 }

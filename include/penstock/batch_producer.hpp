@@ -17,6 +17,7 @@
 #include <optional>
 #include <penstock/any_sampler.hpp>
 #include <penstock/cuda.hpp>
+#include <penstock/detail/default_workers.hpp>
 #include <penstock/detail/inline.hpp>
 #include <penstock/failure.hpp>
 #include <penstock/layout.hpp>
@@ -29,17 +30,10 @@
 
 namespace penstock {
 
-namespace detail {
-
-/// The number of cores that this process may use, minus one for the thread that feeds the device;
-/// at least 1.
-int default_workers();
-
-}  // namespace detail
-
 /// The settings of a BatchProducer.
 struct ProducerOptions {
   /// Threads that run the source; 0: one. Default: the cores that this process may use, less one.
+  /// Ranks on one machine that no launcher has bound to cores: an equal part of them, less one.
   int workers = detail::default_workers();
   /// Limit on batches that are filled or being filled. 0: workers + 2, or 4 for a per_sample
   /// source.
@@ -143,6 +137,8 @@ class HostBatch {
 
 /// Workers that fill batches in pinned memory ahead of the thread that takes them. One thread at a
 /// time may call `next`, `ready`, `at_end` and `seek`; any thread may call `stats` and `failures`.
+/// The workers run on the cores of the thread that starts them: only a Prefetcher, which knows the
+/// device of the batches, has a Placement.
 /// A forked child process may only destroy a producer.
 template <class Batch>
 class BatchProducer {

@@ -68,6 +68,13 @@ class BlockLayout {
     std::int64_t odd_extent;
   };
 
+  /// What a narrower type could save.
+  enum class Element : std::uint8_t { other, integer, floating };
+  template <class T>
+  static constexpr Element element_of = std::is_floating_point_v<T> ? Element::floating
+                                        : std::is_integral_v<T>     ? Element::integer
+                                                                    : Element::other;
+
   /// A type-erased field. A tensor is accessed by two functions. A ragged field has its offsets at
   /// `offset` in a block and its values at `values`.
   struct Field {
@@ -81,6 +88,8 @@ class BlockLayout {
     std::int64_t capacity = 0;  ///< values of a ragged field
     std::size_t values = 0;
     std::string name{};  ///< of the member; the number of the field if the name is unknown
+    Element element = Element::other;
+    std::size_t element_bytes = 0;  ///< of one value
 
     bool is_ragged() const noexcept { return read == nullptr; }
   };
@@ -95,7 +104,8 @@ class BlockLayout {
   BlockLayout(std::int64_t batch_size, const void* defaults, std::size_t batch_bytes,
               std::size_t batch_alignment, std::vector<BatchMember> members);
 
-  /// `field.sample_bytes` is the size of one element; add() sets offsets and name.
+  /// `field.sample_bytes` is the size of one element; add() sets the rest, but for the shape and
+  /// the kind of the elements.
   void add(Field field);
   /// Declares the view at this place of the batch a plain value.
   void add_value(std::size_t member) { plain_views_.push_back(member); }
@@ -233,7 +243,8 @@ class Layout {
                  .sample_bytes = sizeof(T),
                  .shape = {sample_shape.extents.begin(), sample_shape.extents.end()},
                  .write = &Functions::write,
-                 .read = &Functions::read});
+                 .read = &Functions::read,
+                 .element = detail::BlockLayout::element_of<T>});
     return *this;
   }
 
@@ -248,7 +259,8 @@ class Layout {
                  .shape = {},
                  .write = nullptr,
                  .read = nullptr,
-                 .capacity = capacity.values});
+                 .capacity = capacity.values,
+                 .element = detail::BlockLayout::element_of<T>});
     return *this;
   }
 

@@ -11,6 +11,9 @@
 //   struct Augment { static constexpr const char* message = "augment"; };   // your own name
 //   const penstock::ScopedRange inner(Augment{}, ticket.batch);
 //
+// A Prefetcher with PrefetcherOptions::tune marks each change, with the new number, as in "tune
+// workers: the source cannot keep up".
+//
 // Names are registered once per program or shared library; no text is formatted or copied.
 
 #include <driver_types.h>
@@ -76,6 +79,8 @@ using MarkerHandle = const void*;
 MarkerHandle register_marker(const char* name) noexcept;
 void begin_range(MarkerHandle name, std::uint64_t payload) noexcept;
 void end_range() noexcept;
+/// A moment on this thread's timeline.
+void mark(MarkerHandle name, std::uint64_t payload) noexcept;
 
 /// Marks the time from its construction to its destruction on this thread, with a name and a number
 /// (of a batch, for example). Ranges of a thread nest. Does not throw.

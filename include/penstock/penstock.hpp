@@ -33,6 +33,7 @@
 #include <penstock/error.hpp>         // what is thrown
 #include <penstock/failure.hpp>       // what becomes of batches that fail
 #include <penstock/markers.hpp>       // NVTX ranges
+#include <penstock/placement.hpp>     // cores of threads, place of pinned memory
 #include <penstock/ranks.hpp>         // which process of a job this one is
 #include <penstock/read_ahead.hpp>    // what storage is told of the batches that come later
 #include <penstock/state.hpp>         // where a run stands, as text
@@ -41,5 +42,7 @@
 #include <penstock/store.hpp>         // where the bytes of the samples are
 #include <penstock/stream_ref.hpp>    // how functions take a stream
 #include <penstock/tensor.hpp>        // the view of a field
+#include <penstock/tune.hpp>          // workers and depths that are found while it runs
+#include <penstock/tuning.hpp>        // what was found, and why
 #include <penstock/upstream.hpp>      // memory of yours for pools and arenas
 #include <penstock/verdict.hpp>       // what bounds a pipeline, and what to change

@@ -20,19 +20,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <penstock/any_sampler.hpp>
-#include <penstock/batch_producer.hpp>
 #include <penstock/cuda.hpp>
+#include <penstock/detail/default_workers.hpp>
 #include <penstock/detail/inline.hpp>
 #include <penstock/device_transform.hpp>
 #include <penstock/error.hpp>
 #include <penstock/failure.hpp>
 #include <penstock/layout.hpp>
-#include <penstock/pinned_pool.hpp>
+#include <penstock/placement.hpp>
 #include <penstock/read_ahead.hpp>
 #include <penstock/source.hpp>
 #include <penstock/state.hpp>
 #include <penstock/stats.hpp>
+#include <penstock/tune.hpp>
 #include <penstock/upstream.hpp>
 #include <utility>
 #include <vector>
@@ -42,6 +44,7 @@ namespace penstock {
 /// The settings of a Prefetcher.
 struct PrefetcherOptions {
   /// Threads that run the source; 0: one. Default: the cores that this process may use, less one.
+  /// Ranks on one machine that no launcher has bound to cores: an equal part of them, less one.
   int workers = detail::default_workers();
   /// Blocks of pinned memory, for one batch each. 0: device_depth + workers, or device_depth + 2
   /// for a per_sample source. Ignored for an on_device source, which needs none.
@@ -56,7 +59,9 @@ struct PrefetcherOptions {
   std::chrono::milliseconds stall_timeout{300'000};
   std::size_t max_host_bytes = 0;  ///< limit on pinned memory; 0: half of what this process may use
   unsigned host_flags = cudaHostAllocPortable;  ///< flags passed to cudaHostAlloc
-  int numa_node = -1;                           ///< NUMA node of the pinned memory; -1: any
+  int numa_node = -1;  ///< NUMA node of the pinned memory; -1: that of the placement, if any
+  /// Cores of the workers: near the device, where a machine has several NUMA nodes.
+  Placement placement = Placement::automatic();
   /// Where the memory comes from, instead of cudaHostAlloc and cudaMalloc. With host_memory,
   /// host_flags and numa_node have to be left as they are.
   Upstream host_memory = {}, device_memory = {};
@@ -65,9 +70,16 @@ struct PrefetcherOptions {
   /// start before those of a less urgent consumer that wait for a multiprocessor too.
   int copy_priority = 0;
   /// Measures with timed events how long a copy takes, what it waits for, and how long the
-  /// consumer's stream has no work: stats() returns the times. Costs five more event records for
-  /// each batch, and reading events that were reached: see docs/stats.md.
+  /// consumer's stream has no work: stats() returns the times. Costs four more event records for
+  /// each batch, and reading events that were reached: see docs/stats.md. Without, both are
+  /// sampled.
   bool device_times = false;
+  /// Finds the number of workers that run, and of batches ahead, while the pipeline runs, within
+  /// these bounds (see Tune). `workers` (as far as the bound allows), host_depth and device_depth
+  /// are then where it starts. All within the bounds is reserved at construction. Throws
+  /// std::invalid_argument where a bound is below host_depth or device_depth, or
+  /// over max_host_bytes.
+  std::optional<Tune> tune = {};
 };
 
 namespace detail {
@@ -249,7 +261,7 @@ class Prefetcher {
   void restore(const State& state) { prefetcher_->restore(state); }
 
   /// A snapshot of what each stage did since the construction. Any thread may call it; it does not
-  /// wait for the device.
+  /// wait for the device. With PrefetcherOptions::tune it allocates, for the list of decisions.
   Stats stats() const { return prefetcher_->stats(); }
   /// The first 256 failures that `on_failure` handled; stats() counts all of them.
   std::vector<Failure> failures() const { return prefetcher_->failures(); }

@@ -28,6 +28,7 @@
 #include <memory>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/inline.hpp>
+#include <penstock/placement.hpp>
 #include <span>
 #include <stdexcept>
 #include <type_traits>
@@ -57,7 +58,8 @@ class AnyReadback {
 };
 
 std::unique_ptr<AnyReadback> make_readback(std::size_t slots, std::size_t largest,
-                                           std::size_t value_bytes, CallbackTable table);
+                                           std::size_t value_bytes, CallbackTable table,
+                                           const Placement& placement);
 
 }  // namespace detail
 
@@ -77,11 +79,16 @@ class Readback {
   static_assert(std::is_trivially_copyable_v<Value>, "values are copied to the host as bytes");
 
   /// Allocates pinned and device memory for `slots` values, on the current device, and starts the
-  /// thread. Throws std::invalid_argument for 0 slots, PoolExhausted or CudaError.
-  explicit Readback(std::size_t slots) requires(!kArrays) : Readback(slots, 1, Callbacks()) {}
+  /// thread. `placement` is that of the thread and of the pinned memory. Throws
+  /// std::invalid_argument for 0 slots and cores that the thread may not run on, PoolExhausted or
+  /// CudaError.
+  explicit Readback(std::size_t slots,
+                    const Placement& placement = Placement::automatic()) requires(!kArrays)
+      : Readback(slots, 1, Callbacks(), placement) {}
   /// The same for `slots` arrays of at most `largest` values, at least 1.
-  Readback(std::size_t slots, std::size_t largest) requires(kArrays)
-      : Readback(slots, largest, Callbacks()) {}
+  Readback(std::size_t slots, std::size_t largest,
+           const Placement& placement = Placement::automatic()) requires(kArrays)
+      : Readback(slots, largest, Callbacks(), placement) {}
   Readback(Readback&&) noexcept = default;
   Readback& operator=(Readback&& other) noexcept {
     Readback taken(std::move(other));
@@ -121,10 +128,11 @@ class Readback {
  private:
   using Callbacks = std::vector<Callback>;  // by slot
 
-  Readback(std::size_t slots, std::size_t largest, Callbacks callbacks)
+  Readback(std::size_t slots, std::size_t largest, Callbacks callbacks, const Placement& placement)
       : callbacks_(std::make_unique<Callbacks>(std::move(callbacks))) {
     callbacks_->resize(slots);
-    line_ = detail::make_readback(slots, largest, sizeof(Value), {callbacks_.get(), &keep, &call});
+    line_ = detail::make_readback(slots, largest, sizeof(Value), {callbacks_.get(), &keep, &call},
+                                  placement);
   }
 
   void push_values(const Value* device, std::size_t count, cudaStream_t stream,

@@ -11,11 +11,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <iosfwd>
+#include <memory>
 #include <optional>
 #include <penstock/detail/inline.hpp>
 #include <penstock/verdict.hpp>
+#include <string>
 
 namespace penstock {
+
+struct Tuning;  // tuning.hpp
 
 /// What a stage of a pipeline did: times and sizes in sum.
 struct StageStats {
@@ -24,7 +28,8 @@ struct StageStats {
   std::chrono::nanoseconds waiting_for_input{0};
   std::chrono::nanoseconds waiting_for_room{0};  ///< time in which it waited for the stage after it
   std::uint64_t batches = 0;                     ///< batches that passed it
-  std::uint64_t bytes = 0;                       ///< bytes of these batches
+  std::uint64_t timed = 0;   ///< batches that the times are of, where that is not all; else 0
+  std::uint64_t bytes = 0;   ///< bytes of these batches
   double queued = 0;         ///< batches ready when the next stage took one, on average
   std::size_t capacity = 0;  ///< batches for which that queue has room
 
@@ -46,24 +51,72 @@ struct DeviceTimes {
   std::chrono::nanoseconds longest_wait{0};    ///< longest sum of the two, for one batch
 };
 
+/// How long the consumer's stream was out of work, measured on the device for some batches: all
+/// that take longer than a millisecond, of shorter ones one in a millisecond.
+struct SampledWaits {
+  std::uint64_t batches = 0;            ///< number of batches in `waiting`
+  std::chrono::nanoseconds waiting{0};  ///< until the batch was on the device
+};
+
+/// What an on_device source did on the device, measured by timed events of its workers' streams.
+struct SourceTimes {
+  std::uint64_t timed = 0;           ///< number of batches in `busy`, a sample of all
+  std::chrono::nanoseconds busy{0};  ///< from when a slot may be written until it was
+  std::uint64_t batches = 0;         ///< number of batches in `span`
+  std::chrono::nanoseconds span{0};  ///< from the end of the first timed batch to that of the last
+};
+
+/// What the pipeline is made of, so that advice names only what there is. Constant, but for
+/// `most_leased`.
+struct PipelineSetup {
+  bool unbounded = false;   ///< the data are a stream (see Unbounded): one worker calls the source
+  bool per_sample = false;  ///< several workers fill a batch together
+  bool transforms = false;  ///< there is a DeviceTransform
+  bool deepens = false;     ///< host_depth was left to follow the numbers of workers and slots
+  int cores = 0;            ///< cores that the process may use; 0: unknown
+  std::uint64_t batches = 0;    ///< batches of the whole run, all epochs; 0: unknown
+  std::size_t batch_bytes = 0;  ///< size of the fields of a full batch on the host
+  /// The same if the fields of float and double had 8 bits an element, and the fields of integers
+  /// of 4 and 8 bytes half of what they have. Equal to batch_bytes without such fields.
+  std::size_t as_uint8_bytes = 0, as_half_integers_bytes = 0;
+  std::size_t host_limit = 0;   ///< bytes that the batches on the host may take; 0: unknown
+  std::size_t most_leased = 0;  ///< the most leases that the consumer held at a time
+};
+
 /// A snapshot. `source` is the sum over the workers. `consumer` is measured on the host: time
 /// inside next(), and time between two calls; without the first batch, which fills the pipeline.
 ///
-/// `copy` is exact with device times. Otherwise it is sampled: the end of each lease polls the
-/// oldest unfinished copy and charges the elapsed time to the state it finds (running, waiting for
-/// the last readers of its slot, or nothing to copy).
+/// Copies and transforms are timed on the device, by timed events: each with device times,
+/// otherwise at most one in 100 us, which stands for those before it. What the copy stream waits
+/// for between them is exact with device times. Otherwise the end of each lease polls the oldest
+/// unfinished copy, and the time between two copies is split as these polls found it.
 struct Stats {
-  StageStats source;                         ///< the workers that run the source
-  StageStats copy;                           ///< the copies to the device
-  StageStats consumer;                       ///< the thread that calls next()
-  std::optional<DeviceTimes> device;         ///< only with PrefetcherOptions::device_times
+  StageStats source;                  ///< the workers that run the source
+  StageStats copy;                    ///< the copies to the device
+  StageStats transform;               ///< the DeviceTransform; all 0 without one
+  StageStats consumer;                ///< the thread that calls next()
+  std::optional<DeviceTimes> device;  ///< only with PrefetcherOptions::device_times
+  /// CPU time of the workers: little of source.busy means that the source waits (for a disk, a
+  /// network, a lock). 0: unknown.
+  std::chrono::nanoseconds worker_cpu{0};
+  std::chrono::nanoseconds longest_fill{
+      0};                     ///< longest uninterrupted time of a worker in the source
+  SampledWaits waits;         ///< only without device_times
+  SourceTimes device_source;  ///< only of an on_device source
   std::chrono::nanoseconds first_batch{0};   ///< from construction to the end of the first next()
   std::chrono::nanoseconds longest_wait{0};  ///< longest call of next(), without the first
   std::uint64_t skipped = 0, replaced = 0;   ///< batches handled by a FailurePolicy
-  int workers = 0;                           ///< threads that run the source
-  /// Batches in pinned memory (0: an on_device source, nothing is copied), on the device.
+  int workers = 0;  ///< threads that run the source; with PrefetcherOptions::tune, at present
+  /// Batches in pinned memory (0: an on_device source, nothing is copied), on the device; with
+  /// PrefetcherOptions::tune those in use at present.
   std::size_t host_depth = 0, device_depth = 0;
-  std::size_t host_bytes = 0, device_bytes = 0;  ///< memory used for them
+  std::size_t host_bytes = 0, device_bytes = 0;  ///< memory allocated for them
+  /// What PrefetcherOptions::tune has changed, as of this snapshot (see tuning.hpp). Null: without.
+  std::shared_ptr<const Tuning> tuning = {};
+  /// The cores that the Placement chose, and why; or why it chose none. One line, shared by all
+  /// snapshots. Null: there was nothing to choose, as on a machine with one NUMA node.
+  std::shared_ptr<const std::string> placement = {};
+  PipelineSetup setup;  ///< what the pipeline is made of
 
   /// The difference to `before`, an earlier snapshot of the same pipeline. The longest waits remain
   /// those of the whole run.
@@ -76,8 +129,9 @@ struct Stats {
   Verdict verdict() const;
 };
 
-/// A table of seven short lines (eight if batches failed, one less for an on_device source, which
-/// has no copies): the stages, the memory, and last the verdict.
+/// A table of seven short lines (one more each for a DeviceTransform, for failed batches, with
+/// tuning, and for the placement if there is one; one less for an on_device source, which has no
+/// copies): the stages, the memory, and last the verdict.
 std::ostream& operator<<(std::ostream& out, const Stats& stats);
 
 }  // namespace penstock

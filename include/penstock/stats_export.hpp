@@ -28,7 +28,8 @@ Labels::value_type rank_label(const Ranks& ranks);
 /// "text/plain; version=0.0.4". Without device times, the times of the copy are estimates.
 std::string to_prometheus(const Stats& stats, const Labels& labels = {});
 
-/// One JSON object on one line, verdict included. `device` is null without device times.
+/// One JSON object on one line, verdict included. `device` is null without device times,
+/// `placement` where there was nothing to choose.
 std::string to_json(const Stats& stats);
 
 }  // namespace penstock

@@ -19,8 +19,8 @@ namespace {
 std::string remedy_for(Cause cause) {
   switch (cause) {
     case Cause::input:
-      return "Load batches ahead with a Prefetcher; where there is one, give it more workers or a "
-             "deeper ring.";
+      return "Load batches ahead with a Prefetcher; where there is one, the verdict of its stats() "
+             "says what limits it.";
     case Cause::blocking_call:
       return "Do not wait for the device before its next work is submitted: take results with "
              "Readback, order streams by events.";

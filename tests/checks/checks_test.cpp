@@ -2,6 +2,7 @@
 
 // What PENSTOCK_CHECKS finds. This program is compiled with it.
 
+#include <penstock/batch_producer.hpp>
 #include <penstock/detail/memory/checks.hpp>
 #include <penstock/device_arena.hpp>
 #include <penstock/launch.hpp>

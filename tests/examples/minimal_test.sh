@@ -31,4 +31,5 @@ loss = float(re.search(r"^loss: (\S+)$", text, re.MULTILINE)[1])
 print("expected:", expected)
 assert math.isclose(loss, expected, rel_tol=1e-4), "the loss is another"
 assert re.search(r"^bottleneck: \w+$", text, re.MULTILINE), "no statistics"
+assert "in place of float" not in text, "advice for another program: its pixels are uint8"
 END

@@ -112,6 +112,9 @@ verdicts() {
   PENSTOCK_EMULATION=schedule=eager,host_to_device=5e6 \
     "$quickstart" --data data --batch 16 --workers 1 > out.txt 2> /dev/null
   grep --quiet '^bottleneck: copy' out.txt || fail "slow copy: $(cat out.txt)"
+  grep --quiet 'verdict: the copy cannot keep up, .* ms a batch of 4[0-9.]* KiB' out.txt || fail "no times: $(cat out.txt)"
+  # Its pixels are uint8 already.
+  if grep --quiet 'in place of float' out.txt; then fail "advice for another program: $(cat out.txt)"; fi
 }
 
 # Ctrl-C ends it within the batch, with the exit code of an interrupted program, and nothing on stdout.

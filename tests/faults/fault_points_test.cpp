@@ -8,6 +8,7 @@
 // for every batch: it was delivered, or an error came in its place; and a failure of a call whose
 // success something depends on is always reported.
 
+#include <penstock/batch_producer.hpp>
 #include <penstock/device_arena.hpp>
 #include <penstock/emulation.hpp>
 #include <penstock/prefetcher.hpp>

@@ -4,6 +4,7 @@
 // traffic: a hundred thousand batches, many streams, pipelines side by side, each value checked by
 // a kernel.
 
+#include <penstock/pinned_pool.hpp>
 #include <penstock/prefetcher.hpp>
 
 #include <atomic>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Model 3: workers that fill batches together: include/penstock/detail/pipeline/open_batches.hpp, and
- * ProducerCore::open_next, hand_on and make_source of batch_producer.hpp. A wait for room in the ring,
- * or for memory, is one that model 1 proves: it ends when that is there.
+ * Model 3: workers that fill batches together: include/penstock/detail/pipeline/open_batches.hpp,
+ * ProducerCore::open_next, hand_on and make_source of batch_producer.hpp, and lost_workers.hpp. A wait
+ * for room in the ring, or for memory, is one that model 1 proves: it ends when that is there.
  *
  *   ROWS of a batch; WHOLE: each worker opens batches for itself, as for a source of whole batches and
  *   for one on the device, where the BLOCKS are slots; LOSES: a worker may have no source.
@@ -211,7 +211,7 @@ proctype Worker(byte w) {
 #ifdef LOSES
   if
   :: true
-  :: atomic { lost_++; unreported_++ }; /* make_source */
+  :: atomic { lost_++; unreported_++ }; /* LostWorkers::add */
 #ifndef NO_NOTIFY_OF_LOSS
      notify_one(ready_);
 #endif

@@ -76,6 +76,8 @@ def check_prometheus(arguments, common):
     assert value("queued_batches", stage="source") == 0.125
     assert value("first_batch_seconds") == 0.0015
     assert value("longest_wait_seconds") == 0.025
+    assert value("worker_cpu_seconds_total") == 1.5
+    assert value("longest_fill_seconds") == 0.04
     assert value("failed_batches_total", action="skipped") == 3
     assert value("failed_batches_total", action="replaced") == 4
     assert value("workers") == 2
@@ -87,15 +89,21 @@ def check_prometheus(arguments, common):
     assert value("verdict", kind="more_workers") == 1
     for one_of in "penstock_bottleneck", "penstock_verdict":
         assert sum(number for (name, _), number in samples.items() if name == one_of) == 1
-    assert value("starved_ratio") == (0.8 if device else 0.75)
-    assert ("penstock_device_copies_total" in types) == device
-    if device:
+    assert round(value("starved_ratio"), 6) == (0.8 if device else 0.75)
+    assert ("penstock_device_copies_total" in types) == ("penstock_placement" in types) == device
+    assert ("penstock_sampled_batches_total" in types) == (not device)
+    if not device:
+        assert value("sampled_batches_total") == 97
+        assert value("sampled_waiting_seconds_total") == 0.75
+    else:
+        assert value("busy_seconds_total", stage="transform") == 0.05
         assert value("device_copies_total") == 97
         assert value("device_batches_total") == 96
         assert value("device_consuming_seconds_total") == 0.2
         assert value("device_waiting_seconds_total", **{"for": "batch"}) == 0.7
         assert value("device_waiting_seconds_total", **{"for": "copy"}) == 0.1
         assert value("device_longest_wait_seconds") == 0.03
+        assert value("placement", chosen="cores 0-3 of NUMA node 0") == 1
     if text_string_to_metric_families is not None:
         theirs = {(sample.name, frozenset(sample.labels.items())): sample.value
                   for family in text_string_to_metric_families(text) for sample in family.samples}
@@ -116,13 +124,17 @@ def check_json(arguments):
     verdict = stats["verdict"]
     assert verdict["stage"] == "source" and verdict["kind"] == "more_workers"
     assert verdict["source_seconds"] == 0.00995
+    assert (stats["worker_cpu_seconds"], stats["longest_fill_seconds"]) == (1.5, 0.04)
     if arguments:
+        assert stats["transform"]["busy_seconds"] == 0.05 and stats["sampled_batches"] == 0
         assert stats["device"] == {"copies": 97, "batches": 96, "consuming_seconds": 0.2, "awaiting_batch_seconds": 0.7,
                                    "awaiting_copy_seconds": 0.1, "longest_wait_seconds": 0.03}
+        assert stats["placement"] == "cores 0-3 of NUMA node 0"
         assert verdict["starved"] == 0.8 and verdict["enough_workers"] == 11  # 19.9 ms in 0.9 x 2.08 ms
-        assert "11 workers would be enough" in verdict["sentence"]
+        assert "11 workers with host_depth 17 (9.6 KiB more) would be enough" in verdict["sentence"]
     else:
-        assert stats["device"] is None
+        assert stats["device"] is None and stats["placement"] is None and "transform" not in stats
+        assert (stats["sampled_batches"], stats["sampled_waiting_seconds"]) == (97, 0.75)
         assert verdict["enough_workers"] == 0
 
 

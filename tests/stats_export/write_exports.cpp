@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <memory>
 #include <penstock/stats_export.hpp>
 #include <string>
 
@@ -26,8 +27,12 @@ penstock::Stats made_up(bool device) {
                 .queued = 1.5,
                 .capacity = 2};
   stats.consumer = {.busy = 250ms, .waiting_for_input = 750ms, .batches = 98, .bytes = 7};
+  stats.setup.transforms = device;
+  if (device) stats.transform = {.busy = 50ms, .waiting_for_input = 950ms, .batches = 99};
   stats.first_batch = 1500us;
   stats.longest_wait = 25ms;
+  stats.worker_cpu = 1500ms;
+  stats.longest_fill = 40ms;
   stats.skipped = 3;
   stats.replaced = 4;
   stats.workers = 2;
@@ -35,13 +40,17 @@ penstock::Stats made_up(bool device) {
   stats.device_depth = 6;
   stats.host_bytes = 4096;
   stats.device_bytes = 8192;
-  if (device)
-    stats.device = penstock::DeviceTimes{.copies = 97,
-                                         .batches = 96,
-                                         .consuming = 200ms,
-                                         .awaiting_batch = 700ms,
-                                         .awaiting_copy = 100ms,
-                                         .longest_wait = 30ms};
+  if (!device) {
+    stats.waits = {.batches = 97, .waiting = 750ms};
+    return stats;
+  }
+  stats.placement = std::make_shared<const std::string>("cores 0-3 of NUMA node 0");
+  stats.device = penstock::DeviceTimes{.copies = 97,
+                                       .batches = 96,
+                                       .consuming = 200ms,
+                                       .awaiting_batch = 700ms,
+                                       .awaiting_copy = 100ms,
+                                       .longest_wait = 30ms};
   return stats;
 }
 

@@ -4,6 +4,7 @@
 // Every call of penstock that takes a stream, given stream 0 by a source that is compiled for the
 // legacy default stream, and by one that is compiled for per-thread default streams.
 
+#include <penstock/batch_producer.hpp>
 #include <penstock/device_arena.hpp>
 #include <penstock/launch.hpp>
 #include <penstock/pinned_pool.hpp>

@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "function_name.hpp"
+#include "nvtx_attributes.hpp"
 #include "support/catch.hpp"
 #include "support/sanitized.hpp"
 #include "timelines.hpp"
@@ -26,15 +27,6 @@ using namespace penstock::trace;
 using namespace penstock::test;
 
 namespace {
-
-nvtxEventAttributes_t attributes(const char* text) {
-  nvtxEventAttributes_t attributes{};
-  attributes.version = NVTX_VERSION;
-  attributes.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
-  attributes.messageType = NVTX_MESSAGE_TYPE_ASCII;
-  attributes.message.ascii = text;
-  return attributes;
-}
 
 const Event& only(const Timeline& timeline, const char* name) {
   const Event* found = nullptr;

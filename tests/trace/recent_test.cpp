@@ -18,6 +18,7 @@
 #include <thread>
 #include <tuple>
 
+#include "nvtx_attributes.hpp"
 #include "ranges.hpp"
 #include "support/catch.hpp"
 #include "support/handles.hpp"
@@ -30,17 +31,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-void push(std::uint64_t number) {
-  nvtxEventAttributes_t attributes{};
-  attributes.version = NVTX_VERSION;
-  attributes.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
-  attributes.messageType = NVTX_MESSAGE_TYPE_ASCII;
-  attributes.message.ascii = "step";
-  attributes.payloadType = NVTX_PAYLOAD_TYPE_UNSIGNED_INT64;
-  attributes.payload.ullValue = number;
-  nvtxRangePushEx(&attributes);
-}
-
 /// Device memory, and steps that fill as many bytes of it as their number says.
 struct Stepper {
   Stepper() { REQUIRE_CUDA(cudaMalloc(&device, 1 << 20)); }
@@ -50,7 +40,7 @@ struct Stepper {
 
   void steps(std::uint64_t count) {
     for (const std::uint64_t end = number + count; number < end; ++number) {
-      push(number);
+      push_step(number);
       cudaMemsetAsync(device, 0, number + 1, stream);
       cudaStreamSynchronize(stream);
       nvtxRangePop();

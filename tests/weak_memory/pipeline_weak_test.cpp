@@ -43,6 +43,7 @@ template <class Source>
 Prefetcher<Values> make(std::uint64_t batches, Source source, PrefetcherOptions options = {}) {
   options.workers = 2;
   options.host_depth = 2;
+  options.placement = penstock::Placement::off();  // It would read files, each time.
   options.stall_timeout = std::chrono::milliseconds(0);
   return Prefetcher<Values>(penstock::Layout<Values>{1}.field(&Values::value, {}),
                             penstock::Sampler{{.samples = batches, .batch_size = 1}},

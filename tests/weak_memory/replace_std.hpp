@@ -16,6 +16,7 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <cuda/std/mdspan>
@@ -74,6 +75,11 @@ inline std::size_t weak_pthread_self() {
   return penstock::test::weak::Execution::current()->self();
 }
 
+/// Fibers have no CPU time of their own.
+inline int weak_pthread_getcpuclockid(std::size_t, clockid_t*) {
+  return ENOENT;
+}
+
 #define PENSTOCK_DISABLE_NVTX
 #define atomic weak_atomic
 #define atomic_flag weak_atomic_flag
@@ -86,3 +92,4 @@ inline std::size_t weak_pthread_self() {
 #define stop_callback weak_stop_callback
 #define this_thread weak_this_thread
 #define pthread_self weak_pthread_self
+#define pthread_getcpuclockid weak_pthread_getcpuclockid

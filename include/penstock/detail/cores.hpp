@@ -3,30 +3,18 @@
 
 // The default number of worker threads.
 
-#include <algorithm>
-#include <cmath>
-#include <fstream>
-#include <penstock/batch_producer.hpp>
-#include <string>
-#include <thread>
+#include <penstock/detail/default_workers.hpp>
+#include <penstock/detail/inline.hpp>
+#include <penstock/detail/local_rank.hpp>
+#include <penstock/detail/usable_cores.hpp>
 
 namespace penstock::detail {
 
-/// Cores that this process may use: those of its affinity mask, at most the quota of its control
-/// group.
-inline int usable_cores() {
-  // hardware_concurrency reads the affinity mask on Linux; it is 0 if the number is unknown.
-  auto cores = std::max(1.0, static_cast<double>(std::thread::hardware_concurrency()));
-  std::string quota;
-  double period = 0;
-  if (std::ifstream group("/sys/fs/cgroup/cpu.max"); group >> quota >> period && quota != "max")
-    cores = std::min(cores, std::stod(quota) / period);
-  return std::max(1, static_cast<int>(std::ceil(cores)));
-}
-
-/// One core is left for the thread that feeds the device.
 PENSTOCK_INLINE int default_workers() {
-  return std::max(1, usable_cores() - 1);
+  const int ranks = LocalRank::of_environment().size;
+  if (ranks == 1) return workers_of(usable_cores(), 1);  // Most programs: no file is read.
+  const bool shared = !is_bound(Topology(), CpuMask::of_this_thread().cpus());
+  return workers_of(usable_cores(), shared ? ranks : 1);
 }
 
 }  // namespace penstock::detail

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 #include <optional>
+#include <penstock/batch_producer.hpp>
 #include <penstock/device_arena.hpp>
 #include <semaphore>
 #include <utility>

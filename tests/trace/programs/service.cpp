@@ -25,6 +25,8 @@
 #include <string>
 #include <thread>
 
+#include "../nvtx_attributes.hpp"
+
 namespace {
 
 using namespace std::chrono_literals;
@@ -65,14 +67,7 @@ void serve_request(std::uint64_t number, const Buffers& buffers) {
 }
 
 void step(std::uint64_t number, const Buffers& buffers, cudaStream_t stream) {
-  nvtxEventAttributes_t attributes{};
-  attributes.version = NVTX_VERSION;
-  attributes.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
-  attributes.messageType = NVTX_MESSAGE_TYPE_ASCII;
-  attributes.message.ascii = "step";
-  attributes.payloadType = NVTX_PAYLOAD_TYPE_UNSIGNED_INT64;
-  attributes.payload.ullValue = number;
-  nvtxRangePushEx(&attributes);
+  penstock::test::push_step(number);
   check(
       cudaMemcpyAsync(buffers.device, buffers.host, 1000 + number, cudaMemcpyHostToDevice, stream));
   check(cudaStreamSynchronize(stream));

@@ -7,8 +7,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <penstock/cuda.hpp>
 #include <penstock/detail/measure/consumer_clock.hpp>
 #include <penstock/detail/measure/take_watch.hpp>
+#include <penstock/detail/measure/wait_watch.hpp>
 #include <penstock/detail/measure/worker_trace.hpp>
 #include <penstock/prefetcher.hpp>
 #include <penstock/stats.hpp>
@@ -18,20 +20,42 @@ namespace penstock::detail {
 class ConsumerWatch {
  public:
   explicit ConsumerWatch(const PrefetcherOptions& options)
-      : takes(options.device_times ? options.host_depth + options.device_depth : 0) {}
+      : exact_(options.device_times),
+        takes_(options.device_times ? options.host_depth + options.device_depth : 0) {}
+
+  // By the thread that takes a batch, in this order: when it asks for one, when there is one, and
+  // when the stream waits for its copy. They throw CudaError; the batch is not timed then.
+  void record_request(cudaStream_t consumer) {
+    if (exact_)
+      takes_.record_request(consumer);
+    else if (clock.first().count() != 0)  // The first one fills the pipeline.
+      waits_.record_request(consumer);
+  }
+  void record_issue(cudaStream_t consumer) { takes_.record_issue(consumer); }
+  void record_take(cudaStream_t consumer) {
+    if (exact_)
+      takes_.record_take(consumer);
+    else
+      waits_.record_take(consumer);
+  }
 
   /// By the thread that takes a batch, when `queued` batches are staged.
   void count_take(std::size_t queued) { add_alone(queued_, std::uint64_t{queued}); }
   void count_delivery() {
-    leased_.fetch_add(1, std::memory_order_relaxed);
+    const std::size_t leased = leased_.fetch_add(1, std::memory_order_relaxed) + 1;
+    if (leased > most_leased_.load(std::memory_order_relaxed))
+      most_leased_.store(leased, std::memory_order_relaxed);
     add_alone(delivered_, std::uint64_t{1});
   }
   /// Any thread.
   void count_end_of_lease() { leased_.fetch_sub(1, std::memory_order_relaxed); }
+  std::uint64_t delivered() const { return delivered_.load(std::memory_order_relaxed); }
   std::size_t leased() const { return leased_.load(std::memory_order_relaxed); }
 
+  /// With PrefetcherOptions::device_times.
+  DeviceTimes device_times() { return takes_.times(0); }
   /// Adds the numbers of the consumer to `stats`, whose other stages are complete.
-  void add_to(Stats& stats, std::uint64_t timed_copies, bool device_times) {
+  void add_to(Stats& stats, bool device_times) {
     const std::uint64_t delivered = delivered_.load(std::memory_order_relaxed);
     if (delivered > 0)
       stats.copy.queued = static_cast<double>(queued_.load(std::memory_order_relaxed)) /
@@ -40,17 +64,21 @@ class ConsumerWatch {
                                 .waiting_for_input = clock.waiting(),
                                 .batches = delivered,
                                 .bytes = stats.copy.bytes};
-    if (device_times) stats.device = takes.times(timed_copies);
+    stats.waits = waits_.times();
+    if (device_times) stats.device = takes_.times(stats.copy.timed);
+    stats.setup.most_leased = most_leased_.load(std::memory_order_relaxed);
     stats.first_batch = clock.first();
     stats.longest_wait = clock.longest();
   }
 
   ConsumerClock clock;
-  TakeWatch takes;
 
  private:
+  const bool exact_;  // device times
+  TakeWatch takes_;
+  WaitWatch waits_;  // without them
   std::atomic<std::uint64_t> delivered_{0}, queued_{0};
-  std::atomic<std::size_t> leased_{0};
+  std::atomic<std::size_t> leased_{0}, most_leased_{0};
 };
 
 }  // namespace penstock::detail

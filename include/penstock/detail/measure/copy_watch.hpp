@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// CopyWatch: records events at the beginning and the end of each copy on the copy stream, and
-// measures how long that stream copies, waits for the readers of a slot, or has nothing to copy.
-// Nothing here blocks.
+// CopyWatch: records timed events around each copy on the copy stream, and behind the transform of
+// its batch, and measures how long that stream copies, transforms, waits for a slot and its
+// readers, or has nothing to copy. Nothing here blocks.
 
 #include <algorithm>
 #include <atomic>
@@ -11,129 +11,125 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <penstock/cuda.hpp>
+#include <penstock/detail/measure/device_clock.hpp>
+#include <penstock/detail/measure/one_reader.hpp>
 #include <penstock/detail/measure/span_sums.hpp>
 #include <penstock/detail/measure/worker_trace.hpp>
-#include <vector>
 
 namespace penstock::detail {
 
 class CopyWatch {
  public:
   using Clock = std::chrono::steady_clock;
+  using Nanoseconds = std::chrono::nanoseconds;
 
-  /// `copies`: the most that are unfinished, or whose end may still be waited for, at a time.
-  /// `timed`: exact times, by timed events for each copy: costs two more records and some reads.
-  /// Without, sample() polls the oldest copy and charges the elapsed time to the state it finds;
-  /// the beginnings of copies are recorded, and samples taken, at most every kPeriod.
-  CopyWatch(std::size_t copies, bool timed) : timed_(timed) {
-    const unsigned flags = timed ? cudaEventDefault : cudaEventDisableTiming;
-    const std::size_t marks = timed ? copies + kBeside + 1 : copies;
-    for (std::size_t i = 0; i < marks; ++i) marks_.emplace_back(flags);
-    for (std::size_t i = 0; timed && i < marks_.size(); ++i) queued_.emplace_back(flags);
+  /// `copies`: the most that are unfinished, or whose end may still be waited for, at a time; 0:
+  /// nothing is ever copied.
+  /// `exact`: every copy is timed. Without, at most one in kPeriod, which stands for those before
+  /// it. `transforms`: one more record for each copy that is timed.
+  CopyWatch(std::size_t copies, bool exact, bool transforms)
+      : exact_(exact), transforms_(transforms) {
+    if (copies == 0) return;
+    clock_.emplace();
+    for (std::size_t i = 0; i < copies + kBeside + 1; ++i) marks_.emplace_back(transforms);
   }
 
   // ---- By the thread that issues copies -------------------------------------------------------
 
-  /// Call when the batch of the next copy is ready, before the stream waits for its slot. Repeated
-  /// calls do nothing.
-  void queue(cudaStream_t stream) {
-    if (!timed_ || is_queued_) return;
-    queued_[issued() % queued_.size()].record(stream);
-    is_queued_ = true;
+  /// Call when a batch is ready and there is no slot for it. Repeated calls do nothing.
+  void lack_slot() {
+    if (ready_at_ == Clock::time_point()) ready_at_ = Clock::now();
   }
-  /// Call immediately before and after a copy. The event that end() returns stays valid until
-  /// `copies` more copies have begun.
+  /// Call immediately before and after a copy, and after the transform behind it. The event that
+  /// end() returns stays valid until `copies` more copies have begun.
   void begin(cudaStream_t stream) {
-    queue(stream);
-    const bool records = timed_ || is_due(begun_at_, Clock::now());
-    next().has_begin.store(records, std::memory_order_relaxed);
-    if (records) next().begun.record(stream);
+    const auto now = Clock::now();
+    const bool is_timed = exact_ || now - begun_at_ >= kPeriod;
+    Mark& mark = next();
+    mark.is_timed.store(is_timed, std::memory_order_relaxed);
+    mark.ready_at.store(ready_at_ == Clock::time_point() ? now : ready_at_,
+                        std::memory_order_relaxed);
+    ready_at_ = {};
+    if (!is_timed) return;
+    begun_at_ = now;
+    clock_->set(now);
+    mark.begun.record(stream);
+  }
+  void arrive(cudaStream_t stream) {
+    if (transforms_ && next().is_timed.load(std::memory_order_relaxed))
+      next().arrived->record(stream);
   }
   cudaEvent_t end(cudaStream_t stream) {
     Mark& mark = next();
     mark.copied.record(stream);
-    is_queued_ = false;
     issued_.fetch_add(1, std::memory_order_release);
     return mark.copied.get();
   }
 
   // ---- By any thread --------------------------------------------------------------------------
 
-  /// Polls the oldest unfinished copy. Call at the end of a lease, before that makes a new copy
-  /// possible: a copy that was just issued is always found running, whatever the bottleneck. Does
-  /// nothing while another thread polls. Costs one reading of the clock; once in kPeriod two event
-  /// queries, and one more for each copy that ended since.
-  void sample() noexcept {
-    if (!enter()) return;
-    if (timed_)
-      pass_ended(CaptureModeGuard());
-    else if (const auto before = sampled_at_, now = Clock::now(); is_due(sampled_at_, now))
-      charge(before == Clock::time_point() ? Clock::duration() : now - before);
-    leave();
-  }
-  /// Adds up the timed copies that are done, without sampling.
+  /// Adds up the timed copies that are done. Does nothing while another thread is in it.
   void collect() noexcept {
-    if (timed_) sample();
+    if (!marks_.empty()) reader_.collect([this] { pass_ended(); });
+  }
+  /// The same, at most once in kPeriod.
+  void sample() noexcept {
+    if (!marks_.empty()) reader_.sample(kPeriod, [this] { pass_ended(); });
   }
 
   std::uint64_t issued() const { return issued_.load(std::memory_order_relaxed); }
-  /// Copies that were timed by events.
-  std::uint64_t timed() const { return sums_.count(); }
+  /// Copies that the times below are of, those included for which others stand.
+  std::uint64_t timed() const { return timed_.load(std::memory_order_relaxed); }
 
-  // How long the stream copied, waited for the readers of a slot, or had nothing to copy.
-  std::chrono::nanoseconds running() const { return load(running_) + sums_.lasts(); }
-  std::chrono::nanoseconds held() const { return load(held_) + sums_.middles(); }
-  std::chrono::nanoseconds idle() const { return load(idle_) + sums_.gaps(); }
+  // How long the stream copied, transformed, waited for a slot and its readers, or had nothing to
+  // copy.
+  Nanoseconds running() const { return load(running_); }
+  Nanoseconds transforming() const { return load(transforming_); }
+  Nanoseconds held() const { return load(held_); }
+  Nanoseconds idle() const { return load(idle_); }
 
  private:
-  // For timed copies: one is being recorded, one is the beginning of the next span. A copy's host
-  // memory may also be in use again before its end event is reached.
+  // One copy is being recorded, one is the beginning of the next span. A copy's host memory may
+  // also be in use again before its end event is reached.
   static constexpr std::size_t kBeside = 2;
 
-  // Between samples, so that batches of a few microseconds do not pay for their measurement.
+  // So that batches of a few microseconds do not pay for their measurement.
   static constexpr std::chrono::microseconds kPeriod{100};
 
   struct Mark {
-    explicit Mark(unsigned flags) : begun(flags), copied(flags) {}
-    Event begun, copied;
-    std::atomic<bool> has_begin{false};  // `begun` is of this copy
+    explicit Mark(bool transforms) {
+      if (transforms) arrived.emplace(cudaEventDefault);
+    }
+    Event begun{cudaEventDefault}, copied{cudaEventDefault};
+    std::optional<Event> arrived;  // between the copy and the transform
+    std::atomic<bool> is_timed{false};
+    std::atomic<Clock::time_point> ready_at{};  // the batch was, on the host
   };
 
-  static std::chrono::nanoseconds load(const std::atomic<Clock::rep>& value) {
-    return std::chrono::nanoseconds(value.load(std::memory_order_relaxed));
+  static Nanoseconds load(const std::atomic<Clock::rep>& value) {
+    return Nanoseconds(value.load(std::memory_order_relaxed));
   }
   static bool done(const Event& event, const CaptureModeGuard& guard) noexcept {
     return query(event.get(), guard) == cudaSuccess;
+  }
+  static Nanoseconds between(const Event& from, const Event& to) noexcept {
+    return std::max(elapsed(from.get(), to.get()).value_or(Nanoseconds(0)), Nanoseconds(0));
   }
 
   Mark& at(std::uint64_t copy) { return marks_[copy % marks_.size()]; }
   Mark& next() { return at(issued_.load(std::memory_order_relaxed)); }
 
-  /// kPeriod has passed since `last`, which becomes `now` then.
-  static bool is_due(Clock::time_point& last, Clock::time_point now) {
-    const bool due = now - last >= kPeriod;
-    if (due) last = now;
-    return due;
-  }
-
-  bool enter() noexcept {
-    // A query would hide an error that the user has not checked for yet.
-    return cudaPeekAtLastError() == cudaSuccess &&
-           !sampling_.test_and_set(std::memory_order_acquire);
-  }
-  void leave() noexcept { sampling_.clear(std::memory_order_release); }
-
-  /// Moves oldest_ past the copies that are done, and times them. Returns how many were issued.
-  std::uint64_t pass_ended(const CaptureModeGuard& guard) noexcept {
+  /// Moves oldest_ past the copies that are done, and times them.
+  void pass_ended() noexcept {
+    const CaptureModeGuard guard;
     const std::uint64_t issued = issued_.load(std::memory_order_acquire);
-    const std::uint64_t kept = marks_.size() - (timed_ ? kBeside : 0);
+    const std::uint64_t kept = marks_.size() - kBeside;
     if (issued > kept) oldest_ = std::max(oldest_, issued - kept);
-    if (timed_)
-      for (; oldest_ < issued && done(at(oldest_).copied, guard); ++oldest_) time(oldest_);
-    else
-      oldest_ = first_unfinished(oldest_, issued, guard);
-    return issued;
+    const std::uint64_t end = first_unfinished(oldest_, issued, guard);
+    for (; oldest_ < end; ++oldest_)
+      if (at(oldest_).is_timed.load(std::memory_order_relaxed)) time(oldest_);
   }
 
   /// Of the copies from `first` to before `last`, which end in this order; `last`: none.
@@ -149,34 +145,39 @@ class CopyWatch {
     return first;
   }
 
-  /// Adds `elapsed` to the state in which the oldest copy is found. Of a copy whose beginning was
-  /// not recorded only the end is known: what the last one did stands for it.
-  void charge(Clock::duration elapsed) noexcept {
-    const CaptureModeGuard guard;
-    if (pass_ended(guard) == oldest_) return add_alone(idle_, elapsed.count());
-    const Mark& oldest = at(oldest_);
-    if (oldest.has_begin.load(std::memory_order_relaxed)) began_ = done(oldest.begun, guard);
-    add_alone(began_ ? running_ : held_, elapsed.count());
-  }
-
   void time(std::uint64_t copy) noexcept {
     const Mark& mark = at(copy);
-    const cudaEvent_t before = copy == 0 ? nullptr : at(copy - 1).copied.get();
-    sums_.add(before, queued_[copy % queued_.size()].get(), mark.begun.get(), mark.copied.get());
+    const std::uint64_t before = timed();
+    const auto skipped = static_cast<Clock::rep>(copy - before);
+    const Nanoseconds copied = between(mark.begun, transforms_ ? *mark.arrived : mark.copied);
+    const Nanoseconds transformed =
+        transforms_ ? between(*mark.arrived, mark.copied) : Nanoseconds(0);
+    add_alone(running_, (copied * (skipped + 1)).count());
+    add_alone(transforming_, (transformed * (skipped + 1)).count());
+    // The copies that were skipped ran since the one that was timed before.
+    if (before > 0 && copy - before + 2 < marks_.size())
+      add_wait(between(at(before - 1).copied, mark.begun) - (copied + transformed) * skipped, mark);
+    timed_.store(copy + 1, std::memory_order_relaxed);
+  }
+  /// What went by before a copy without any other.
+  void add_wait(Nanoseconds gap, const Mark& mark) noexcept {
+    gap = std::max(gap, Nanoseconds(0));
+    const auto since_ready =
+        clock_->since(mark.ready_at.load(std::memory_order_relaxed), mark.begun.get());
+    const auto held = std::clamp(since_ready.value_or(Nanoseconds(0)), Nanoseconds(0), gap);
+    add_alone(held_, held.count());
+    add_alone(idle_, (gap - held).count());
   }
 
-  const bool timed_;
+  const bool exact_, transforms_;
   std::deque<Mark> marks_;
-  std::vector<Event> queued_;  // only for timed copies
+  std::optional<DeviceClock> clock_;
   std::atomic<std::uint64_t> issued_{0};
-  bool is_queued_ = false;  // this and the next: used by the thread that issues copies
-  Clock::time_point begun_at_{};
-  std::atomic_flag sampling_;  // guards what follows
-  std::uint64_t oldest_ = 0;   // the first copy that was not found done
-  Clock::time_point sampled_at_{};
-  bool began_ = true;  // the last unfinished copy that was asked
-  SpanSums sums_;
-  std::atomic<Clock::rep> running_{0}, held_{0}, idle_{0};
+  Clock::time_point begun_at_{}, ready_at_{};  // used by the thread that issues copies
+  OneReader reader_;                           // of what follows
+  std::uint64_t oldest_ = 0;                   // the first copy that was not found done
+  std::atomic<std::uint64_t> timed_{0};
+  std::atomic<Clock::rep> running_{0}, transforming_{0}, held_{0}, idle_{0};
 };
 
 }  // namespace penstock::detail

@@ -22,7 +22,7 @@ PENSTOCK_INLINE MarkerHandle register_marker(const char* name) noexcept {
   return nvtxDomainRegisterStringA(marker_domain(), name);
 }
 
-PENSTOCK_INLINE void begin_range(MarkerHandle name, std::uint64_t payload) noexcept {
+inline nvtxEventAttributes_t event_attributes(MarkerHandle name, std::uint64_t payload) noexcept {
   nvtxEventAttributes_t attributes{};
   attributes.version = NVTX_VERSION;
   attributes.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
@@ -30,7 +30,17 @@ PENSTOCK_INLINE void begin_range(MarkerHandle name, std::uint64_t payload) noexc
   attributes.payload.ullValue = payload;
   attributes.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
   attributes.message.registered = static_cast<nvtxStringHandle_t>(const_cast<void*>(name));
+  return attributes;
+}
+
+PENSTOCK_INLINE void begin_range(MarkerHandle name, std::uint64_t payload) noexcept {
+  const nvtxEventAttributes_t attributes = event_attributes(name, payload);
   nvtxDomainRangePushEx(marker_domain(), &attributes);
+}
+
+PENSTOCK_INLINE void mark(MarkerHandle name, std::uint64_t payload) noexcept {
+  const nvtxEventAttributes_t attributes = event_attributes(name, payload);
+  nvtxDomainMarkEx(marker_domain(), &attributes);
 }
 
 PENSTOCK_INLINE void end_range() noexcept {
@@ -77,6 +87,7 @@ PENSTOCK_INLINE detail::MarkerHandle detail::register_marker(const char*) noexce
 }
 PENSTOCK_INLINE void detail::begin_range(MarkerHandle, std::uint64_t) noexcept {}
 PENSTOCK_INLINE void detail::end_range() noexcept {}
+PENSTOCK_INLINE void detail::mark(MarkerHandle, std::uint64_t) noexcept {}
 
 PENSTOCK_INLINE void markers::name_this_thread(const char*) noexcept {}
 PENSTOCK_INLINE void markers::name_stream(StreamRef, const char*) noexcept {}

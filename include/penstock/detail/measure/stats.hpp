@@ -5,8 +5,9 @@
 #include <iomanip>
 #include <ostream>
 #include <penstock/detail/measure/units.hpp>
-#include <penstock/detail/measure/verdict_rules.hpp>
+#include <penstock/detail/measure/verdict_sentence.hpp>
 #include <penstock/stats.hpp>
+#include <penstock/tuning.hpp>
 #include <sstream>
 #include <string>
 
@@ -37,6 +38,7 @@ inline StageStats difference(StageStats now, const StageStats& before) {
   subtract(now.waiting_for_input, before.waiting_for_input);
   subtract(now.waiting_for_room, before.waiting_for_room);
   subtract(now.batches, before.batches);
+  subtract(now.timed, before.timed);
   subtract(now.bytes, before.bytes);
   return now;
 }
@@ -51,12 +53,64 @@ inline double mean_since(double mean, std::uint64_t count, double before,
   return std::max(0.0, rest / static_cast<double>(count - count_before));
 }
 
+inline Verdict judge(const Stats& stats) {
+  const Loads loads = loads_of(stats);
+  const StageTimes times = stage_times(stats);
+  Verdict verdict{.stage = stage_of(stats, loads),
+                  .sentence = {},
+                  .period = times.period,
+                  .source = times.source,
+                  .copy = times.copy,
+                  .transform = times.transform,
+                  .consumer = times.consumer,
+                  .starved = loads.starved};
+  if (verdict.stage == Bottleneck::copy) verdict.times_smaller = times_smaller(stats, times);
+  verdict.kind = kind_of(stats, loads, verdict);
+  if (verdict.kind == VerdictKind::more_workers) set_enough_workers(verdict, stats);
+  if (verdict.kind == VerdictKind::deeper_ring) set_enough_depth(verdict, stats);
+  if (verdict.kind == VerdictKind::more_slots) set_enough_slots(verdict, stats);
+  set_more_bytes(verdict, stats);
+  verdict.sentence = say(verdict, stats);
+  return verdict;
+}
+
+/// The consumer would not starve, were it not for one wait.
+inline bool is_late_once(const Stats& stats, const Stats& rest) {
+  return stats.consumer.batches >= kFewestBatches && starves(loads_of(stats)) &&
+         !starves(loads_of(rest));
+}
+
 }  // namespace detail
+
+PENSTOCK_INLINE Bottleneck Stats::bottleneck() const {
+  const Stats& usual = detail::without_hiccup(*this).value_or(*this);
+  return detail::stage_of(usual, detail::loads_of(usual));
+}
+
+PENSTOCK_INLINE Verdict Stats::verdict() const {
+  const auto rest = detail::without_hiccup(*this);
+  if (!rest) return detail::judge(*this);
+  Verdict verdict = detail::judge(*rest);
+  if (detail::is_late_once(*this, *rest)) {
+    verdict.kind = VerdictKind::one_late_batch;
+    verdict.starved = detail::loads_of(*this).starved;
+    verdict.sentence = detail::say(verdict, *this);
+  }
+  return verdict;
+}
 
 PENSTOCK_INLINE Stats Stats::since(const Stats& before) const {
   Stats stats = *this;
   stats.source = detail::difference(source, before.source);
   stats.copy = detail::difference(copy, before.copy);
+  stats.transform = detail::difference(transform, before.transform);
+  detail::subtract(stats.device_source.timed, before.device_source.timed);
+  detail::subtract(stats.device_source.busy, before.device_source.busy);
+  detail::subtract(stats.device_source.batches, before.device_source.batches);
+  detail::subtract(stats.device_source.span, before.device_source.span);
+  detail::subtract(stats.worker_cpu, before.worker_cpu);
+  detail::subtract(stats.waits.batches, before.waits.batches);
+  detail::subtract(stats.waits.waiting, before.waits.waiting);
   stats.consumer = detail::difference(consumer, before.consumer);
   stats.source.queued =
       detail::mean_since(source.queued, copy.batches, before.source.queued, before.copy.batches);
@@ -82,6 +136,8 @@ PENSTOCK_INLINE std::ostream& operator<<(std::ostream& out, const Stats& stats) 
   detail::print_stage(text, "source", stats.source, "-",
                       copies ? "room in the ring" : "a device slot");
   if (copies) detail::print_stage(text, "copy", stats.copy, "a ready batch", "readers of the slot");
+  if (stats.setup.transforms)
+    detail::print_stage(text, "transform", stats.transform, "a copied batch", "-");
   detail::print_stage(text, "consumer", stats.consumer, "a batch on the device", "-");
   if (stats.skipped + stats.replaced > 0)
     text << "failed batches: " << stats.skipped << " skipped, " << stats.replaced << " replaced\n";
@@ -90,8 +146,12 @@ PENSTOCK_INLINE std::ostream& operator<<(std::ostream& out, const Stats& stats) 
     text << stats.host_depth << " batches in pinned memory (" << detail::in_bytes(stats.host_bytes)
          << "), ";
   text << stats.device_depth << " on the device (" << detail::in_bytes(stats.device_bytes)
-       << "); first batch after " << detail::in_seconds(stats.first_batch) << '\n'
-       << "bottleneck: " << to_string(stats.bottleneck()) << '\n'
+       << "); first batch after " << detail::in_seconds(stats.first_batch) << '\n';
+  if (stats.placement) text << "placement: " << *stats.placement << '\n';
+  if (stats.tuning && !stats.tuning->last.empty())
+    text << "tuned: " << stats.tuning->decisions << " changes, the last at "
+         << stats.tuning->last.back() << '\n';
+  text << "bottleneck: " << to_string(stats.bottleneck()) << '\n'
        << "verdict: " << stats.verdict().sentence;
   return out << text.str();
 }

@@ -73,7 +73,10 @@ struct NamedStage {
 };
 
 inline std::vector<NamedStage> stages(const Stats& stats) {
-  return {{"source", stats.source}, {"copy", stats.copy}, {"consumer", stats.consumer}};
+  std::vector<NamedStage> stages{{"source", stats.source}, {"copy", stats.copy}};
+  if (stats.setup.transforms) stages.push_back({"transform", stats.transform});
+  stages.push_back({"consumer", stats.consumer});
+  return stages;
 }
 
 inline void add_stages(PrometheusText& text, const Stats& stats) {
@@ -109,11 +112,22 @@ inline void add_device(PrometheusText& text, const DeviceTimes& device) {
               "Longest time that the consumer's stream was out of work", device.longest_wait);
 }
 
+inline void add_waits(PrometheusText& text, const SampledWaits& waits) {
+  text.single("sampled_batches_total", "counter", "Batches whose waits were sampled",
+              waits.batches);
+  text.single("sampled_waiting_seconds_total", "counter",
+              "Time that the consumer's stream was out of work before these batches",
+              waits.waiting);
+}
+
 inline void add_pipeline(PrometheusText& text, const Stats& stats) {
   text.single("first_batch_seconds", "gauge", "From construction until the first batch was there",
               stats.first_batch);
   text.single("longest_wait_seconds", "gauge", "Longest call of next, after the first",
               stats.longest_wait);
+  text.single("worker_cpu_seconds_total", "counter", "CPU time of the workers", stats.worker_cpu);
+  text.single("longest_fill_seconds", "gauge", "Longest time of a worker in the source",
+              stats.longest_fill);
   text.family("failed_batches_total", "counter", "Batches that the failure policy dealt with");
   text.sample({{"action", "skipped"}}, stats.skipped);
   text.sample({{"action", "replaced"}}, stats.replaced);
@@ -124,6 +138,9 @@ inline void add_pipeline(PrometheusText& text, const Stats& stats) {
   text.family("memory_bytes", "gauge", "Memory that batches take");
   text.sample({{"memory", "host"}}, stats.host_bytes);
   text.sample({{"memory", "device"}}, stats.device_bytes);
+  if (!stats.placement) return;
+  text.family("placement", "gauge", "1; the label says which cores were chosen, and why");
+  text.sample({{"chosen", *stats.placement}}, 1);
 }
 
 inline void add_verdict(PrometheusText& text, const Verdict& verdict) {
@@ -131,7 +148,7 @@ inline void add_verdict(PrometheusText& text, const Verdict& verdict) {
   for (int i = 0; i <= static_cast<int>(Bottleneck::balanced); ++i)
     text.sample({{"stage", to_string(Bottleneck{i})}}, int{Bottleneck{i} == verdict.stage});
   text.family("verdict", "gauge", "1 for what is to be changed");
-  for (int i = 0; i <= static_cast<int>(VerdictKind::balanced); ++i)
+  for (int i = 0; i <= static_cast<int>(VerdictKind::one_late_batch); ++i)
     text.sample({{"kind", to_string(VerdictKind{i})}}, int{VerdictKind{i} == verdict.kind});
   text.single("starved_ratio", "gauge", "Part of its time that the consumer waits for input",
               verdict.starved);
@@ -168,11 +185,13 @@ inline void add(JsonText& json, const Verdict& verdict) {
       .member("period_seconds", seconds(verdict.period))
       .member("source_seconds", seconds(verdict.source))
       .member("copy_seconds", seconds(verdict.copy))
+      .member("transform_seconds", seconds(verdict.transform))
       .member("consumer_seconds", seconds(verdict.consumer))
       .member("starved", verdict.starved)
       .member("enough_workers", verdict.enough_workers)
       .member("enough_host_depth", verdict.enough_host_depth)
       .member("enough_device_depth", verdict.enough_device_depth)
+      .member("more_bytes", verdict.more_bytes)
       .member("times_smaller", verdict.times_smaller)
       .end_object();
 }
@@ -186,7 +205,10 @@ PENSTOCK_INLINE Labels::value_type rank_label(const Ranks& ranks) {
 PENSTOCK_INLINE std::string to_prometheus(const Stats& stats, const Labels& labels) {
   detail::PrometheusText text(labels);
   detail::add_stages(text, stats);
-  if (stats.device) detail::add_device(text, *stats.device);
+  if (stats.device)
+    detail::add_device(text, *stats.device);
+  else
+    detail::add_waits(text, stats.waits);
   detail::add_pipeline(text, stats);
   detail::add_verdict(text, stats.verdict());
   return text.take();
@@ -201,8 +223,12 @@ PENSTOCK_INLINE std::string to_json(const Stats& stats) {
     add(json, *stats.device);
   else
     json.value(nullptr);
-  json.member("first_batch_seconds", detail::seconds(stats.first_batch))
+  json.member("sampled_batches", stats.waits.batches)
+      .member("sampled_waiting_seconds", detail::seconds(stats.waits.waiting))
+      .member("first_batch_seconds", detail::seconds(stats.first_batch))
       .member("longest_wait_seconds", detail::seconds(stats.longest_wait))
+      .member("worker_cpu_seconds", detail::seconds(stats.worker_cpu))
+      .member("longest_fill_seconds", detail::seconds(stats.longest_fill))
       .member("skipped", stats.skipped)
       .member("replaced", stats.replaced)
       .member("workers", stats.workers)
@@ -210,6 +236,11 @@ PENSTOCK_INLINE std::string to_json(const Stats& stats) {
       .member("device_depth", stats.device_depth)
       .member("host_bytes", stats.host_bytes)
       .member("device_bytes", stats.device_bytes);
+  json.key("placement");
+  if (stats.placement)
+    json.value(*stats.placement);
+  else
+    json.value(nullptr);
   add(json.key("verdict"), stats.verdict());
   return json.end_object().text();
 }

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <penstock/cuda.hpp>
+#include <penstock/detail/measure/one_reader.hpp>
 #include <penstock/detail/measure/span_sums.hpp>
 #include <penstock/stats.hpp>
 #include <vector>
@@ -45,15 +46,7 @@ class TakeWatch {
   /// Adds the times of the batches that the device has reached. Does not block; does nothing while
   /// another thread is in this function.
   void collect() noexcept {
-    // Reading a time would replace an error that the user has not checked for yet.
-    if (marks_.empty() || cudaPeekAtLastError() != cudaSuccess ||
-        collecting_.test_and_set(std::memory_order_acquire))
-      return;
-    const std::uint64_t taken = taken_.load(std::memory_order_acquire);
-    const std::uint64_t kept = marks_.size() - kBeside;
-    if (taken > kept) seen_ = std::max(seen_, taken - kept);
-    while (seen_ < taken && add(seen_)) ++seen_;
-    collecting_.clear(std::memory_order_release);
+    if (!marks_.empty()) reader_.collect([this] { add_reached(); });
   }
 
   DeviceTimes times(std::uint64_t copies) {
@@ -77,6 +70,12 @@ class TakeWatch {
   Mark& at(std::uint64_t batch) { return marks_[batch % marks_.size()]; }
   Mark& next() { return at(taken_.load(std::memory_order_relaxed)); }
 
+  void add_reached() noexcept {
+    const std::uint64_t taken = taken_.load(std::memory_order_acquire);
+    const std::uint64_t kept = marks_.size() - kBeside;
+    if (taken > kept) seen_ = std::max(seen_, taken - kept);
+    while (seen_ < taken && add(seen_)) ++seen_;
+  }
   /// The first batch, which fills the pipeline, is not added: it is the beginning of the second
   /// span.
   bool add(std::uint64_t batch) noexcept {
@@ -88,8 +87,8 @@ class TakeWatch {
 
   std::vector<Mark> marks_;
   std::atomic<std::uint64_t> taken_{0};
-  std::atomic_flag collecting_;  // guards what follows
-  std::uint64_t seen_ = 0;       // the first batch that was not added
+  OneReader reader_;        // of what follows
+  std::uint64_t seen_ = 0;  // the first batch that was not added
   SpanSums sums_;
 };
 

@@ -2,299 +2,333 @@
 #pragma once
 
 // The rules of Stats::verdict(). The load of a stage is the fraction of its time that it works; the
-// stage with the highest load is the bottleneck. If that load is at its limit, the stage has to
-// become faster; otherwise the stages wait for each other in turn, and longer queues between them
-// help. docs/stats.md has the rules as a table.
+// stage with the highest load is the bottleneck. If it is at its limit, it has to become faster;
+// otherwise the stages wait for each other in turn, and longer queues between them help.
+// docs/stats.md has the rules as a table.
 
 #include <algorithm>
 #include <cmath>
-#include <iomanip>
-#include <penstock/detail/measure/units.hpp>
+#include <limits>
+#include <optional>
+#include <penstock/detail/measure/stage_times.hpp>
 #include <penstock/stats.hpp>
-#include <sstream>
-#include <string>
 
 namespace penstock::detail {
 
-inline constexpr double kAtItsLimit = 0.9;      // a load above this
-inline constexpr double kLetsOthersWait = 0.5;  // a stage with a load below this is no bottleneck
-inline constexpr double kNoise = 0.05;          // shorter waits, as a fraction of time, are ignored
-inline constexpr double kNoiseOfSamples = 0.1;  // the same for sampled times
-inline constexpr double kUint8Saves = 4;        // against float
+// Loads, as fractions of time.
+inline constexpr double kAtItsLimit = 0.9;      // A stage above this has no time left,
+inline constexpr double kNearItsLimit = 0.8;    // and one above this little.
+inline constexpr double kLetsOthersWait = 0.5;  // A stage below this is not the bottleneck.
+// Waits of the consumer, as fractions of its time.
+inline constexpr double kNoise = 0.05;       // Shorter waits are ignored.
+inline constexpr double kWorthwhile = 0.15;  // Longer queues are advised for waits above this.
+// Others.
+inline constexpr double kUint8Saves = 4;  // float is this many times larger than uint8.
+inline constexpr double kWaits = 0.3;     // A source that computes less of its time mostly waits.
+inline constexpr double kFarLonger = 4;   // A wait of more batch times than this is an outlier.
 inline constexpr std::uint64_t kFewestBatches = 8;
 
-inline double ratio(std::chrono::nanoseconds part, std::chrono::nanoseconds whole) {
-  return whole.count() <= 0
-             ? 0.0
-             : static_cast<double>(part.count()) / static_cast<double>(whole.count());
+inline bool starves(const Loads& loads) {
+  return loads.starved > kWorthwhile;
 }
 
-/// The source is an on_device one: it writes the slots, and nothing is copied.
-inline bool writes_slots(const Stats& stats) {
-  return stats.host_depth == 0;
+/// Longer queues cannot help much: they let the most loaded stage, which has this load, work all of
+/// its time, and at least half of the consumer's waits would remain.
+inline bool is_at_limit(double load, const Loads& loads) {
+  if (load > kAtItsLimit) return true;
+  return load > kNearItsLimit && 1 - loads.consumer / load > loads.starved / 2;
 }
 
-/// Fractions of their time that the stages work, 0 ... 1.
-struct Loads {
-  double source = 0, copy = 0, consumer = 0;
-  double starved = 0;  ///< the consumer waits for input: 1 - consumer
-  double noise = kNoise;
-};
+/// The fraction of its time in the source that a worker computes; nullopt: unknown.
+inline std::optional<double> computing(const Stats& stats) {
+  if (stats.worker_cpu.count() == 0 || stats.source.busy.count() == 0) return std::nullopt;
+  return std::min(1.0, ratio(stats.worker_cpu, stats.source.busy));
+}
+inline bool source_waits(const Stats& stats) {
+  return computing(stats).value_or(1) < kWaits;
+}
 
-inline Loads loads(const Stats& stats) {
-  const auto wall = stats.consumer.busy + stats.consumer.waiting_for_input;
-  Loads loads;
-  loads.source = stats.source.utilisation();
-  loads.copy = stats.copy.utilisation();
-  if (stats.device) {
-    const auto waiting = stats.device->awaiting_batch + stats.device->awaiting_copy;
-    const auto all = waiting + stats.device->consuming;
-    loads.starved = ratio(waiting, all);
-    // An on_device source may only queue its work. The consumer's stream then waits for that work.
-    if (writes_slots(stats))
-      loads.source = std::max(loads.source, ratio(stats.device->awaiting_copy, all));
-  } else {
-    // The host may wait in next() while the device still has work. It has none if the source never
-    // waits, or nothing is being copied.
-    const auto copying = stats.copy.busy + stats.copy.waiting_for_room;
-    const double nothing_copied = 1 - ratio(copying, copying + stats.copy.waiting_for_input);
-    loads.starved = ratio(stats.consumer.waiting_for_input, wall);
-    if (loads.source <= kAtItsLimit) loads.starved = std::min(loads.starved, nothing_copied);
-    loads.noise = kNoiseOfSamples;
-  }
-  loads.consumer = 1 - loads.starved;
-  return loads;
+// ---- The stage ----------------------------------------------------------------------------------
+
+inline Bottleneck slower_of_stream(const Loads& loads) {
+  return loads.transform > loads.copy ? Bottleneck::transform : Bottleneck::copy;
 }
 
 inline Bottleneck most_loaded(const Loads& loads) {
-  const double most = std::max({loads.source, loads.copy, loads.consumer});
+  const double most = std::max({loads.source, loads.stream(), loads.consumer});
   if (most < kLetsOthersWait) return Bottleneck::balanced;
   if (loads.source == most) return Bottleneck::source;
-  return loads.copy == most ? Bottleneck::copy : Bottleneck::consumer;
+  return loads.stream() == most ? slower_of_stream(loads) : Bottleneck::consumer;
 }
 
-/// A sampled copy is found running nearly always, or hardly ever. That shows which stage waits for
-/// another, but not its load.
-inline Bottleneck stage_by_samples(const Loads& loads) {
-  if (loads.source > kAtItsLimit)
-    return loads.starved > kNoise ? Bottleneck::source : Bottleneck::balanced;
-  if (loads.copy > kLetsOthersWait) return Bottleneck::copy;
-  return most_loaded({.source = loads.source, .consumer = loads.consumer});
+inline Bottleneck stage_of_copier(const Stats& stats, const Loads& loads) {
+  const double others = std::max(loads.source, loads.stream());
+  if (loads.starved <= kNoise)
+    return others > kAtItsLimit ? Bottleneck::balanced : Bottleneck::consumer;
+  const bool lacks_slots = slots_are_taken(stats) && loads.held >= loads.idle;
+  if (starves(loads) && others <= kAtItsLimit && lacks_slots) return Bottleneck::waiting_for_slot;
+  return most_loaded(loads);
+}
+
+/// An on_device source that blocks waits for the readers of its slot too: that it is busy says
+/// nothing, unless the consumer starves.
+inline Bottleneck stage_of_writer(const Loads& loads) {
+  return loads.starved > kNoise ? most_loaded(loads) : Bottleneck::consumer;
 }
 
 inline Bottleneck stage_of(const Stats& stats, const Loads& loads) {
   if ((stats.consumer.busy + stats.consumer.waiting_for_input).count() == 0)
     return Bottleneck::balanced;
-  // An on_device source that blocks waits for the readers of its slot too: that it is busy says
-  // nothing, unless the consumer starves.
-  if (writes_slots(stats) && loads.starved <= kNoise) return Bottleneck::consumer;
-  if (!stats.device) return stage_by_samples(loads);
-  if (loads.starved > kNoise) return most_loaded(loads);
-  return std::max(loads.source, loads.copy) > kAtItsLimit ? Bottleneck::balanced
-                                                          : Bottleneck::consumer;
+  const Bottleneck stage =
+      writes_slots(stats) ? stage_of_writer(loads) : stage_of_copier(stats, loads);
+  const bool is_late = stage == Bottleneck::source && is_at_limit(loads.source, loads);
+  if (is_late && stats.setup.unbounded && source_waits(stats)) return Bottleneck::waiting_for_data;
+  return stage;
 }
 
-inline VerdictKind kind_of_copy(const Stats& stats, const Loads& loads, double times_smaller) {
-  if (stats.device && loads.copy <= kAtItsLimit) return VerdictKind::deeper_ring;
-  return times_smaller > kUint8Saves ? VerdictKind::bus_bound : VerdictKind::smaller_bytes;
+// ---- What to change -----------------------------------------------------------------------------
+
+inline VerdictKind kind_of_copy(const Verdict& verdict) {
+  return verdict.times_smaller > kUint8Saves ? VerdictKind::bus_bound : VerdictKind::smaller_bytes;
+}
+
+/// Which queue is too short, where no stage is at its limit. More slots do not help a source that
+/// only queues its work: one worker may take them all.
+inline VerdictKind kind_of_queue(const Stats& stats, const Loads& loads) {
+  if (queues_work(stats)) return VerdictKind::cheaper_source;
+  return writes_slots(stats) || slots_are_taken(stats) || loads.held > loads.idle
+             ? VerdictKind::more_slots
+             : VerdictKind::deeper_ring;
+}
+
+inline bool source_is_at_limit(const Stats& stats, const Loads& loads) {
+  if (!writes_slots(stats)) return is_at_limit(loads.source, loads);
+  // Without times of the device the load includes what the consumer's stream waits for: then only
+  // the workers' own time tells whether more of them help.
+  const bool only_host = stats.device_source.timed == 0;
+  return (only_host ? stats.source.utilisation() : loads.source) > kAtItsLimit;
 }
 
 inline VerdictKind kind_of(const Stats& stats, const Loads& loads, const Verdict& verdict) {
-  const bool starving = loads.starved > loads.noise;
   if (stats.consumer.batches < kFewestBatches) return VerdictKind::too_early;
-  const VerdictKind more_room =
-      writes_slots(stats) ? VerdictKind::more_slots : VerdictKind::deeper_ring;
+  const VerdictKind queue = starves(loads) ? kind_of_queue(stats, loads) : VerdictKind::balanced;
   switch (verdict.stage) {
     case Bottleneck::source:
-      return stats.source.utilisation() > kAtItsLimit ? VerdictKind::more_workers : more_room;
+      return source_is_at_limit(stats, loads) ? VerdictKind::more_workers : queue;
     case Bottleneck::copy:
-      return kind_of_copy(stats, loads, verdict.times_smaller);
+      return is_at_limit(loads.stream(), loads) ? kind_of_copy(verdict) : queue;
+    case Bottleneck::transform:
+      return is_at_limit(loads.stream(), loads) ? VerdictKind::faster_transform : queue;
     case Bottleneck::consumer:
-      return starving ? more_room : VerdictKind::compute_bound;
+      return starves(loads) ? queue : VerdictKind::compute_bound;
+    case Bottleneck::waiting_for_slot:
+      return VerdictKind::more_slots;
+    case Bottleneck::waiting_for_data:
+      return VerdictKind::waiting_for_data;
     case Bottleneck::balanced:
-      return starving ? more_room : VerdictKind::balanced;
+      return queue;
   }
   return VerdictKind::balanced;
 }
 
-/// The times of each stage for one batch.
-inline void set_times(Verdict& verdict, const Stats& stats) {
-  const auto each = [](std::chrono::nanoseconds all, std::uint64_t count) {
-    return count == 0 ? all * 0 : all / static_cast<std::int64_t>(count);
-  };
-  const auto wall = stats.consumer.busy + stats.consumer.waiting_for_input;
-  // Between n batches there are n - 1 periods.
-  verdict.period = each(wall, stats.consumer.batches > 1 ? stats.consumer.batches - 1 : 0);
-  verdict.source = each(stats.source.busy, stats.source.batches) / std::max(1, stats.workers);
-  if (stats.device) {
-    verdict.copy = each(stats.copy.busy, stats.device->copies);
-    verdict.consumer = each(stats.device->consuming, stats.device->batches);
-  }
+/// The copy and the transform behind it share the copy stream, and have to be done in the time that
+/// the slower of source and consumer takes.
+inline double times_smaller(const Stats& stats, const StageTimes& times) {
+  const auto others = std::max(times.source, times.consumer) - times.transform;
+  return stats.device && others.count() > 0 ? ratio(times.copy, others) : 0;
 }
+
+// ---- Settings that suffice ----------------------------------------------------------------------
 
 /// all / one, rounded up.
-inline double times(std::chrono::nanoseconds all, std::chrono::nanoseconds one) {
-  return std::ceil(ratio(all, one));
+inline std::size_t count_in(Nanoseconds all, Nanoseconds one) {
+  return static_cast<std::size_t>(std::ceil(ratio(all, one)));
+}
+/// The same, of something that there are `count` of.
+inline std::size_t share_of(std::size_t all, std::size_t count) {
+  return count == 0 ? 0 : all / count;
+}
+/// A queue that is longer than all batches of the run is never full.
+inline std::size_t within_run(std::size_t depth, const Stats& stats) {
+  return stats.setup.batches == 0 ? depth : std::min<std::size_t>(depth, stats.setup.batches);
+}
+/// Batches for which the limit on host memory has room.
+inline std::size_t most_on_host(const Stats& stats) {
+  const std::size_t block = share_of(stats.host_bytes, stats.host_depth);
+  return block == 0 || stats.setup.host_limit == 0 ? std::numeric_limits<std::size_t>::max()
+                                                   : stats.setup.host_limit / block;
 }
 
-/// The smallest sufficient `device_depth`; 0: the present one suffices. Each worker writes a slot,
-/// one slot is leased, and one is ready.
+/// The slots with which a copy can run beside the consumer's work: one more where it holds all.
+inline std::size_t slots_beside_consumer(const Stats& stats) {
+  const std::size_t more = slots_are_taken(stats) ? within_run(stats.device_depth + 1, stats) : 0;
+  return std::max(stats.device_depth, more);
+}
+
+/// Workers beyond which there are no cores for their computing, batches for them, or memory.
+inline std::size_t most_workers(const Stats& stats) {
+  std::size_t most = std::numeric_limits<std::size_t>::max();
+  const double computes = computing(stats).value_or(0);
+  if (stats.setup.cores > 0 && computes > kNoise)
+    most = static_cast<std::size_t>(std::ceil(stats.setup.cores / computes));
+  if (stats.setup.unbounded) most = 1;
+  if (stats.setup.per_sample) return most;
+  most = within_run(most, stats);
+  if (!writes_slots(stats)) {
+    const std::size_t room = most_on_host(stats);
+    most = std::min(most, room - std::min(room, slots_beside_consumer(stats)));
+  }
+  return most;
+}
+
+/// The smallest sufficient `device_depth`; 0: the present one suffices. Of an on_device source each
+/// worker writes a slot, one slot is leased, and one is ready.
 inline std::size_t enough_slots(const Stats& stats, int workers) {
-  const std::size_t slots = static_cast<std::size_t>(workers) + 2;
+  const std::size_t slots =
+      writes_slots(stats) ? static_cast<std::size_t>(workers) + 2 : slots_beside_consumer(stats);
   return slots > stats.device_depth ? slots : 0;
+}
+/// The least `host_depth`: each worker fills a block, and each slot's copy reads one.
+inline std::size_t least_host_depth(const Stats& stats, int workers, std::size_t slots) {
+  return slots + (stats.setup.per_sample ? 2 : static_cast<std::size_t>(workers));
+}
+/// The smallest sufficient `host_depth`. 0: the present one suffices, it follows the other two by
+/// itself, or there is none.
+inline std::size_t enough_blocks(const Stats& stats, int workers) {
+  if (writes_slots(stats) || stats.setup.deepens) return 0;
+  const std::size_t blocks = least_host_depth(stats, workers, slots_beside_consumer(stats));
+  return blocks > stats.host_depth ? blocks : 0;
 }
 
 inline void set_enough_workers(Verdict& verdict, const Stats& stats) {
+  const std::size_t most = most_workers(stats);
+  if (most <= static_cast<std::size_t>(stats.workers)) {
+    verdict.kind = VerdictKind::cheaper_source;
+    return;
+  }
   // Workers at 0.9 of their limit do not limit the rate.
-  const auto needed = std::chrono::nanoseconds(static_cast<std::int64_t>(
-      kAtItsLimit * static_cast<double>(std::max(verdict.copy, verdict.consumer).count())));
+  const auto needed =
+      times(kAtItsLimit, std::max(verdict.copy + verdict.transform, verdict.consumer));
   if (!stats.device || needed.count() <= 0) return;
-  const auto one_worker = verdict.source * stats.workers;
-  verdict.enough_workers = std::max(stats.workers + 1, static_cast<int>(times(one_worker, needed)));
-  if (writes_slots(stats))
-    verdict.enough_device_depth = enough_slots(stats, verdict.enough_workers);
+  const std::size_t wanted =
+      std::max(static_cast<std::size_t>(stats.workers) + 1, count_in(worker_time(stats), needed));
+  verdict.enough_workers = static_cast<int>(std::min(wanted, most));
+  verdict.enough_device_depth = enough_slots(stats, verdict.enough_workers);
+  verdict.enough_host_depth = enough_blocks(stats, verdict.enough_workers);
 }
 
-inline std::chrono::nanoseconds longest_wait(const Stats& stats) {
+/// 0: unknown.
+inline Nanoseconds longest_wait(const Stats& stats) {
   return stats.device ? stats.device->longest_wait : stats.longest_wait;
 }
 
-/// The number of batches that the longest wait cost, at least 1.
+/// The number of batches that the longest wait cost, at least 1. Where it is unknown, as many as
+/// cost a wait that is no outlier yet.
 inline std::size_t missing_batches(const Verdict& verdict, const Stats& stats) {
-  const auto pace = std::max({verdict.consumer, verdict.source, verdict.copy});
-  return std::max<std::size_t>(1, static_cast<std::size_t>(times(longest_wait(stats), pace)));
+  const auto wait = longest_wait(stats);
+  if (wait.count() == 0) return static_cast<std::size_t>(kFarLonger);
+  const auto pace = std::max({verdict.consumer, verdict.source, verdict.copy + verdict.transform});
+  return std::max<std::size_t>(1, count_in(wait, pace));
 }
 
 inline void set_enough_depth(Verdict& verdict, const Stats& stats) {
-  if (stats.device_depth < 2) {
-    verdict.enough_device_depth = 2;  // One is written while the other is read.
-    return;
-  }
-  verdict.enough_host_depth = std::max(static_cast<std::size_t>(stats.workers) + stats.device_depth,
-                                       stats.host_depth + missing_batches(verdict, stats));
+  std::size_t depth = std::max(static_cast<std::size_t>(stats.workers) + stats.device_depth,
+                               stats.host_depth + missing_batches(verdict, stats));
+  depth = std::min(within_run(depth, stats), most_on_host(stats));
+  if (depth > stats.host_depth) verdict.enough_host_depth = depth;
 }
 
 inline void set_enough_slots(Verdict& verdict, const Stats& stats) {
-  verdict.enough_device_depth = std::max(enough_slots(stats, stats.workers),
-                                         stats.device_depth + missing_batches(verdict, stats));
+  std::size_t slots = stats.device_depth + 1;
+  if (writes_slots(stats)) slots = std::max(slots, static_cast<std::size_t>(stats.workers) + 2);
+  if (!slots_are_taken(stats))
+    slots = std::max(slots, stats.device_depth + missing_batches(verdict, stats));
+  slots = within_run(slots, stats);
+  if (slots > stats.device_depth) verdict.enough_device_depth = slots;
 }
 
-// ---- The sentence -------------------------------------------------------------------------------
-
-inline std::string in_percent(double part) {
-  return std::to_string(std::lround(100 * part)) + " %";
+/// `host_depth` with the settings of the verdict, which it may follow by itself; 0: as it is.
+inline std::size_t host_depth_then(const Verdict& verdict, const Stats& stats) {
+  if (writes_slots(stats) || !stats.setup.deepens) return verdict.enough_host_depth;
+  return std::max(verdict.enough_host_depth,
+                  least_host_depth(stats, std::max(stats.workers, verdict.enough_workers),
+                                   std::max(stats.device_depth, verdict.enough_device_depth)));
 }
 
-inline std::string say_workers(const Verdict& verdict, const Stats& stats) {
-  std::ostringstream text;
-  text << "the workers (" << stats.workers << ") cannot keep up, "
-       << in_milliseconds(verdict.source) << " a batch, and the consumer waits "
-       << in_percent(verdict.starved) << " of its time: ";
-  if (verdict.enough_workers == 0)
-    return text.str() + (writes_slots(stats)
-                             ? "more workers, if its stream waits too (device_times tells, and how "
-                               "many)"
-                             : "more workers (device_times tells how many)");
-  text << verdict.enough_workers << " workers ";
-  if (verdict.enough_device_depth > 0)
-    text << "with device_depth " << verdict.enough_device_depth << ' ';
-  text << "would be enough for its " << in_milliseconds(verdict.consumer);
-  if (writes_slots(stats)) text << ", if the device can do their work at the same time";
-  return text.str();
+inline void set_more_bytes(Verdict& verdict, const Stats& stats) {
+  const auto beyond = [](std::size_t depth, std::size_t present, std::size_t bytes) {
+    return depth > present ? (depth - present) * share_of(bytes, present) : 0;
+  };
+  verdict.more_bytes = beyond(host_depth_then(verdict, stats), stats.host_depth, stats.host_bytes) +
+                       beyond(verdict.enough_device_depth, stats.device_depth, stats.device_bytes);
 }
 
-inline std::string say_slots(const Verdict& verdict, const Stats& stats) {
-  return "the workers wait for free device slots, and the consumer waits " +
-         in_percent(verdict.starved) + " of its time: device_depth " +
-         std::to_string(verdict.enough_device_depth) + " in place of " +
-         std::to_string(stats.device_depth) +
-         "; if that does not help, the source's work on the device is the limit";
+// ---- A single wait ------------------------------------------------------------------------------
+
+inline void take_from(Nanoseconds& time, Nanoseconds taken) {
+  time -= std::min(time, taken);
 }
 
-inline std::string say_depth(const Verdict& verdict, const Stats& stats) {
-  const std::string why = "no stage is at its limit, yet the consumer waits " +
-                          in_percent(verdict.starved) + " of its time: deeper ring, ";
-  if (verdict.enough_device_depth > 0)
-    return why + "device_depth " + std::to_string(verdict.enough_device_depth) +
-           ", so that copies overlap";
-  return why + "host_depth " + std::to_string(verdict.enough_host_depth) + " in place of " +
-         std::to_string(stats.host_depth) +
-         " (its longest wait: " + in_milliseconds(longest_wait(stats)) + ')';
+/// What of its longest wait the consumer had no input for. Without device times that wait is the
+/// host's, and the device works meanwhile on what is in its slots.
+inline Nanoseconds starved_at_once(const Stats& stats) {
+  const auto wait = longest_wait(stats);
+  if (stats.device || stats.waits.batches == 0) return wait;
+  const auto in_slots = period_of(stats) * static_cast<std::int64_t>(stats.device_depth);
+  return wait - std::min(wait, in_slots);
 }
 
-inline std::string say_copy(const Verdict& verdict, const Stats& stats) {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(1) << "the copy cannot keep up";
-  if (verdict.copy.count() > 0 && stats.copy.batches > 0) {
-    const std::uint64_t bytes = stats.copy.bytes / stats.copy.batches;
-    const double rate =
-        static_cast<double>(bytes) * 1e9 / static_cast<double>(verdict.copy.count());
-    text << ", " << in_milliseconds(verdict.copy) << " a batch of " << in_bytes(bytes) << " ("
-         << in_bytes(static_cast<std::uint64_t>(rate)) << "/s)";
+/// The samples of the consumer's waits have this one.
+inline bool is_sampled(const Stats& stats, Nanoseconds wait) {
+  return stats.waits.batches > 1 && 2 * stats.waits.waiting > wait;
+}
+
+/// How long the consumer had no input in all, in which it once was `once`.
+inline Nanoseconds starved_in_all(const Stats& stats, Nanoseconds once) {
+  if (stats.device) return waiting_time(*stats.device);
+  if (!is_sampled(stats, once)) return stats.consumer.waiting_for_input;
+  const auto sampled = std::min(once, stats.waits.waiting);
+  const auto others = each(stats.waits.waiting - sampled, stats.waits.batches - 1);
+  return sampled + others * static_cast<std::int64_t>(stats.consumer.batches);
+}
+
+/// A worker that was held up for most of `wait` was not slow, but once.
+inline void remove_longest_fill(Stats& stats, Nanoseconds wait) {
+  if (2 * stats.longest_fill <= wait || stats.longest_fill > stats.source.busy) return;
+  stats.source.busy -= stats.longest_fill;
+  stats.source.batches -= std::min<std::uint64_t>(1, stats.source.batches);
+}
+
+/// `once`: what of it the consumer had no input for. The longest wait is unknown then.
+inline void remove_longest_wait(Stats& stats, Nanoseconds wait, Nanoseconds once) {
+  take_from(stats.consumer.waiting_for_input, wait);
+  take_from(stats.copy.waiting_for_input, wait);
+  stats.longest_wait = Nanoseconds(0);
+  if (is_sampled(stats, once)) {
+    take_from(stats.waits.waiting, once);
+    --stats.waits.batches;
   }
-  text << (verdict.kind == VerdictKind::bus_bound ? ": bus-bound, " : ": smaller bytes, ");
-  if (verdict.times_smaller > 0)
-    text << "a batch has to be " << verdict.times_smaller << " times smaller; ";
-  text << "uint8 in place of float is 4 times";
-  if (verdict.times_smaller == 0) text << " (device_times tells how small it has to be)";
-  return text.str();
+  if (!stats.device) return;
+  const auto before_issue = std::min(wait, stats.device->awaiting_batch);
+  stats.device->awaiting_batch -= before_issue;
+  take_from(stats.device->awaiting_copy, wait - before_issue);
+  stats.device->longest_wait = Nanoseconds(0);
 }
 
-inline std::string say_compute(const Verdict& verdict, const Stats& stats) {
-  if (verdict.consumer.count() == 0)
-    return writes_slots(stats)
-               ? "the consumer's thread has a batch whenever it asks (device_times tells whether "
-                 "its stream waits for the source's work on the device)"
-               : "compute-bound: the consumer has input whenever it asks";
-  const auto others = std::max(verdict.source, verdict.copy);
-  return "compute-bound: the consumer takes " + in_milliseconds(verdict.consumer) +
-         " a batch, the pipeline " + in_milliseconds(others);
-}
-
-inline std::string say(const Verdict& verdict, const Stats& stats) {
-  switch (verdict.kind) {
-    case VerdictKind::too_early:
-      return "too early to tell: fewer than " + std::to_string(kFewestBatches) + " batches";
-    case VerdictKind::more_workers:
-      return say_workers(verdict, stats);
-    case VerdictKind::deeper_ring:
-      return say_depth(verdict, stats);
-    case VerdictKind::more_slots:
-      return say_slots(verdict, stats);
-    case VerdictKind::smaller_bytes:
-    case VerdictKind::bus_bound:
-      return say_copy(verdict, stats);
-    case VerdictKind::compute_bound:
-      return say_compute(verdict, stats);
-    case VerdictKind::balanced:
-      return "balanced: the consumer hardly waits, and no other stage has time to spare";
-  }
-  return {};
+/// The same without its longest wait, if that is over half of all waiting and far longer than what
+/// a batch takes anywhere: a hiccup, from which nothing can be extrapolated. Else nullopt.
+inline std::optional<Stats> without_hiccup(const Stats& stats) {
+  const auto wait = longest_wait(stats), once = starved_at_once(stats);
+  const auto here = stats.device ? waiting_time(*stats.device) : stats.consumer.waiting_for_input;
+  if (wait > here) return std::nullopt;  // It was before these times began.
+  if (2 * once <= starved_in_all(stats, once)) return std::nullopt;
+  Stats rest = stats;
+  remove_longest_fill(rest, wait);
+  const StageTimes times = stage_times(rest);
+  const auto usual = std::max({worker_time(rest), times.copy, times.transform, times.consumer});
+  if (ratio(once, usual) <= kFarLonger) return std::nullopt;
+  remove_longest_wait(rest, wait, once);
+  return rest;
 }
 
 }  // namespace penstock::detail
-
-namespace penstock {
-
-PENSTOCK_INLINE Bottleneck Stats::bottleneck() const {
-  return detail::stage_of(*this, detail::loads(*this));
-}
-
-PENSTOCK_INLINE Verdict Stats::verdict() const {
-  const detail::Loads loads = detail::loads(*this);
-  Verdict verdict;
-  verdict.stage = detail::stage_of(*this, loads);
-  verdict.starved = loads.starved;
-  detail::set_times(verdict, *this);
-  const auto others = std::max(verdict.source, verdict.consumer);
-  if (verdict.stage == Bottleneck::copy && device && others.count() > 0)
-    verdict.times_smaller = detail::ratio(verdict.copy, others);
-  verdict.kind = detail::kind_of(*this, loads, verdict);
-  if (verdict.kind == VerdictKind::more_workers) detail::set_enough_workers(verdict, *this);
-  if (verdict.kind == VerdictKind::deeper_ring) detail::set_enough_depth(verdict, *this);
-  if (verdict.kind == VerdictKind::more_slots) detail::set_enough_slots(verdict, *this);
-  verdict.sentence = detail::say(verdict, *this);
-  return verdict;
-}
-
-}  // namespace penstock

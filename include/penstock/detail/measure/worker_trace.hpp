@@ -5,6 +5,7 @@
 // plain stores; any thread reads it. Between two batches without a wait the worker only reads a
 // cheap clock: for small batches, the precise clock would double the cost of a hand-over.
 
+#include <pthread.h>
 #include <time.h>
 
 #include <algorithm>
@@ -13,6 +14,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
+#include <optional>
 
 namespace penstock::detail {
 
@@ -30,7 +33,15 @@ class Stopwatch {
 
   bool running() const { return (load() & 1) != 0; }
   void start(Time now) { store((ticks(now) - (load() >> 1)) << 1 | 1); }
-  void stop(Time now) { store((ticks(now) - (load() >> 1)) << 1); }
+  void stop(Time now) {
+    const std::int64_t sum = ticks(now) - (load() >> 1);
+    store(sum << 1);
+    stopped_.store(sum, std::memory_order_relaxed);
+  }
+  /// What was elapsed when it was stopped for the last time.
+  std::chrono::nanoseconds stopped() const {
+    return std::chrono::nanoseconds(stopped_.load(std::memory_order_relaxed));
+  }
   std::chrono::nanoseconds elapsed() const {
     const std::int64_t value = load();
     const bool runs = (value & 1) != 0;
@@ -54,7 +65,46 @@ class Stopwatch {
   // While stopped, twice the sum. While running, twice the time at which a sum of 0 would have
   // started, plus 1. One word, so that a reader never sees half of a change.
   std::atomic<std::int64_t> value_{0};
+  std::atomic<std::int64_t> stopped_{0};
   mutable std::atomic<std::int64_t> read_{0};  // the most that a reader got
+};
+
+/// CPU time of the threads that start and stop it, one after the other. Any thread reads it, also
+/// while they run: only that costs anything. The result never decreases; it is 0 where the system
+/// does not tell.
+class CpuWatch {
+ public:
+  /// On the thread itself.
+  void start() {
+    clockid_t clock{};
+    if (pthread_getcpuclockid(pthread_self(), &clock) != 0) return;
+    const std::lock_guard lock(mutex_);
+    before_ = sum_ - read(clock);
+    clock_ = clock;
+  }
+  void stop() {
+    const std::lock_guard lock(mutex_);
+    sum_ = sum();
+    clock_.reset();
+  }
+  std::chrono::nanoseconds elapsed() const {
+    const std::lock_guard lock(mutex_);
+    return std::chrono::nanoseconds(sum());
+  }
+
+ private:
+  std::int64_t sum() const { return clock_ ? before_ + read(*clock_) : sum_; }
+
+  static std::int64_t read(clockid_t clock) {
+    timespec now{};
+    clock_gettime(clock, &now);  // Its thread has not ended: it stops first.
+    return std::chrono::nanoseconds(std::chrono::seconds(now.tv_sec)).count() + now.tv_nsec;
+  }
+
+  mutable std::mutex mutex_;
+  std::optional<clockid_t> clock_;  // of the thread that runs
+  std::int64_t sum_ = 0;            // of the threads that stopped
+  std::int64_t before_ = 0;         // sum_, less what the running thread's clock told at start
 };
 
 enum class WorkerState : int {
@@ -86,12 +136,15 @@ class alignas(64) WorkerTrace {
 
   /// The worker works on batch `number` until it waits or rests.
   void work_on(std::uint64_t number) {
-    if (!busy_.running()) {
+    const auto coarse = coarse_now();
+    if (busy_.running()) {
+      note_fill(coarse);
+    } else {
       const auto now = Clock::now();
       rest(now);
       busy_.start(now);
     }
-    enter(WorkerState::source, number, coarse_now());
+    enter(WorkerState::source, number, coarse);
   }
 
   /// The worker neither works nor waits: this time is not counted.
@@ -104,11 +157,14 @@ class alignas(64) WorkerTrace {
     waiting_.start(now);
   }
 
-  /// The worker rests when this object is destroyed.
+  /// The life of a worker's thread, on that thread: in the end it rests.
   class [[nodiscard]] Shift {
    public:
-    explicit Shift(WorkerTrace& trace) : trace_(trace) {}
-    ~Shift() { trace_.rest(); }
+    explicit Shift(WorkerTrace& trace) : trace_(trace) { trace_.cpu_.start(); }
+    ~Shift() {
+      trace_.rest();
+      trace_.cpu_.stop();
+    }
     Shift(const Shift&) = delete;
     Shift& operator=(const Shift&) = delete;
 
@@ -140,6 +196,12 @@ class alignas(64) WorkerTrace {
 
   std::chrono::nanoseconds busy() const { return busy_.elapsed(); }
   std::chrono::nanoseconds waiting() const { return waiting_.elapsed(); }
+  /// Without the batch (pieces without a wait between them) that the worker is in.
+  std::chrono::nanoseconds busy_until_its_last_rest() const { return busy_.stopped(); }
+  /// CPU time of the worker's thread.
+  std::chrono::nanoseconds cpu() const { return cpu_.elapsed(); }
+  /// The longest time on one batch without a wait (accurate to a few milliseconds).
+  std::chrono::nanoseconds longest() const { return std::chrono::nanoseconds(load(longest_)); }
   std::uint64_t batches() const { return load(batches_); }
   std::uint64_t bytes() const { return load(bytes_); }
 
@@ -168,8 +230,16 @@ class alignas(64) WorkerTrace {
     state_.store(state, std::memory_order_release);
   }
 
+  void note_fill(Clock::time_point now) {
+    const Clock::rep fill = now.time_since_epoch().count() - load(since_);
+    if (fill > load(longest_)) longest_.store(fill, std::memory_order_relaxed);
+  }
+
   void rest(Clock::time_point now) {
-    if (busy_.running()) busy_.stop(now);
+    if (busy_.running()) {
+      note_fill(now);
+      busy_.stop(now);
+    }
     if (waiting_.running()) waiting_.stop(now);
     since_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
     state_.store(WorkerState::idle, std::memory_order_relaxed);  // The number is not used.
@@ -179,6 +249,8 @@ class alignas(64) WorkerTrace {
   std::atomic<std::uint64_t> number_{0}, batches_{0}, bytes_{0};
   std::atomic<Clock::rep> since_{Clock::now().time_since_epoch().count()};
   Stopwatch busy_, waiting_;
+  CpuWatch cpu_;
+  std::atomic<Clock::rep> longest_{0};
 };
 
 }  // namespace penstock::detail

@@ -18,7 +18,7 @@
 #include <new>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/memory/upstream.hpp>
-#include <penstock/pinned_pool.hpp>
+#include <penstock/upstream.hpp>
 #include <stdexcept>
 #include <string>
 #include <system_error>

@@ -62,6 +62,7 @@ PENSTOCK_INLINE void BlockLayout::add(Field field) {
     if (earlier.member == field.member)
       reject_field(field.name, "is a member that was added before");
 
+  field.element_bytes = field.sample_bytes;
   auto sample_bytes = static_cast<std::int64_t>(field.sample_bytes);
   for (const std::int64_t extent : field.shape) {
     if (extent < 0) reject_field(field.name, "has a negative extent " + std::to_string(extent));

@@ -427,7 +427,7 @@ PENSTOCK_INLINE ProducedItem BatchFiller::finish(OpenBatch& open, WorkerTools& t
     failures.push_back(failure_of(open, tools.samples));
   }
   if (item.state == State::filled && open.filled.slot != nullptr) try {
-      open.filled.slot->written.record(targets_->stream(tools.worker));
+      targets_->record_written(*open.filled.slot, open.number, tools.worker);
     } catch (...) {  // CUDA's, not the source's: no policy covers it.
       item.state = State::failed;
       failures.clear();

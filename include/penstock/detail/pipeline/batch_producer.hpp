@@ -10,18 +10,22 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
-#include <limits>
-#include <mutex>
 #include <penstock/batch_producer.hpp>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/cores.hpp>
 #include <penstock/detail/measure/worker_trace.hpp>
 #include <penstock/detail/pipeline/announcer.hpp>
 #include <penstock/detail/pipeline/batch_filler.hpp>
+#include <penstock/detail/pipeline/batch_memory.hpp>
 #include <penstock/detail/pipeline/batch_ring.hpp>
 #include <penstock/detail/pipeline/device_targets.hpp>
 #include <penstock/detail/pipeline/failure_log.hpp>
+#include <penstock/detail/pipeline/lost_workers.hpp>
 #include <penstock/detail/pipeline/open_batches.hpp>
+#include <penstock/detail/pipeline/place.hpp>
+#include <penstock/detail/pipeline/producer_options.hpp>
+#include <penstock/detail/pipeline/tuner.hpp>
+#include <penstock/detail/pipeline/worker_permits.hpp>
 #include <penstock/detail/process.hpp>
 #include <penstock/error.hpp>
 #include <penstock/markers.hpp>
@@ -35,31 +39,13 @@
 
 namespace penstock::detail {
 
-/// a * b, or the largest number that a ring can count to.
-inline std::uint64_t saturated_product(std::uint64_t a, std::uint64_t b) {
-  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max() >> 1;
-  if (a != 0 && b > kMost / a) return kMost;
-  return std::min(a * b, kMost);
-}
-
-inline ProducerOptions checked(ProducerOptions options, const AnySampler& sampler,
-                               const ErasedSource& source) {
-  if (options.workers < 0)
-    throw std::invalid_argument("workers is " + std::to_string(options.workers) +
-                                ", must be 1 or more (or 0, for one)");
-  if (options.epochs == 0) throw std::invalid_argument("epochs is 0, must be at least 1");
-  if (options.workers == 0 || sampler.is_stream()) options.workers = 1;
-  if (options.depth == 0)
-    options.depth =
-        source.kind == SourceKind::sample ? 4 : static_cast<std::size_t>(options.workers) + 2;
-  return options;
-}
-
 class ProducerCore final : public AnyProducer {
  public:
-  /// `targets`: of a source that writes device memory, else nullptr.
+  /// `targets`: of a source that writes device memory, else nullptr. `placed` lives longer.
+  /// `start`: of the workers those that run, of the depth what is in use; by default all.
   ProducerCore(const BlockLayout& layout, AnySampler sampler, ErasedSource source, PinnedPool& pool,
-               ProducerOptions options, DeviceTargets* targets = nullptr);
+               ProducerOptions options, DeviceTargets* targets = nullptr,
+               const Placed* placed = nullptr, std::optional<TuneSettings> start = std::nullopt);
   ProducerCore(const ProducerCore&) = delete;
   ProducerCore& operator=(const ProducerCore&) = delete;
   ~ProducerCore() override { stop(); }
@@ -80,6 +66,15 @@ class ProducerCore final : public AnyProducer {
   std::uint64_t batches() const noexcept override { return batches_; }
   const ProducerOptions& options() const noexcept override { return options_; }
   StageStats stats() const override;
+  /// So many workers run, and so many batches have memory, from now on. Within what the options
+  /// reserve. Any thread.
+  void use(const TuneSettings& settings);
+  /// Adds what the workers did to `counts`.
+  void add_to(TuneCounts& counts) const;
+  /// Sets what is the workers'.
+  void add_to(Stats& stats) const;
+  /// Batches that are ready, up to `most`. For the consumer.
+  std::size_t queued(std::size_t most) const { return ring_.queued(most); }
   std::vector<Failure> failures() const override { return log_.kept(); }
   std::uint64_t skipped() const noexcept override { return log_.skipped(); }
   std::uint64_t replaced() const noexcept override { return log_.replaced(); }
@@ -87,11 +82,9 @@ class ProducerCore final : public AnyProducer {
   WorkerActivity oldest_activity() const;
 
   /// There is a WorkerError to be thrown.
-  bool has_lost_worker() const noexcept {
-    return unreported_.load(std::memory_order_relaxed) > 0 || no_worker_left();
-  }
+  bool has_lost_worker() const noexcept { return lost_.has_error(); }
   /// Throws it.
-  void throw_lost_worker();
+  void throw_lost_worker() { lost_.throw_error(); }
 
  private:
   using Piece = BatchFiller::Piece;
@@ -105,14 +98,10 @@ class ProducerCore final : public AnyProducer {
   Piece next_piece(WorkerTools& tools);
   OpenBatch* open_next(WorkerTools& tools);
   bool enter(WorkerTrace& trace);
-  bool acquire(FilledBatch& memory, WorkerTools& tools);
   void hand_on(OpenBatch& open, WorkerTools& tools);
   bool is_dealt_with(Item& item) noexcept;
   std::uint64_t asked(const Item& item) const;
   void sample_queue() noexcept;
-  bool no_worker_left() const noexcept {
-    return lost_.load(std::memory_order_relaxed) == static_cast<std::size_t>(options_.workers);
-  }
 
   // With batches that outlive this. Each counts itself in and out, next to the layout: so the
   // workers, who would have to fetch that cache line anew for each batch, have a copy of their own.
@@ -122,16 +111,16 @@ class ProducerCore final : public AnyProducer {
   const ErasedSource source_;
   BatchFiller filler_;
   Announcer announcer_;
-  PinnedPool& pool_;
-  DeviceTargets* const targets_;
+  const Placed* const placed_;
   const OwnerProcess process_;
   ProducerOptions options_;
   std::uint64_t batches_;  // of an epoch
   std::uint64_t total_;    // of all epochs
-  std::size_t block_bytes_;
   int device_;
 
   BatchRing<Item> ring_;
+  WorkerPermits permits_;
+  BatchMemory memory_;
   OpenBatches<OpenBatch> open_;
   FailureLog log_;
   std::atomic_flag in_next_;                             // some thread is
@@ -139,10 +128,7 @@ class ProducerCore final : public AnyProducer {
   std::atomic<std::uint64_t> samplings_{0}, queued_{0};  // of the queue; written by the consumer
   std::vector<WorkerTrace> traces_;
 
-  std::mutex lost_mutex_;
-  std::vector<std::exception_ptr> lost_workers_;  // of each worker that has no source
-  // Changed under the lock; looked at without.
-  std::atomic<std::size_t> lost_{0}, unreported_{0};
+  LostWorkers lost_;
 
   std::atomic<int> running_{0};  // workers; what they did is seen when they are joined
   EventCount stopped_;
@@ -162,30 +148,33 @@ PENSTOCK_INLINE std::unique_ptr<AnyProducer> make_producer(const BlockLayout& la
 
 PENSTOCK_INLINE ProducerCore::ProducerCore(const BlockLayout& layout, AnySampler sampler,
                                            ErasedSource source, PinnedPool& pool,
-                                           ProducerOptions options, DeviceTargets* targets)
+                                           ProducerOptions options, DeviceTargets* targets,
+                                           const Placed* placed, std::optional<TuneSettings> start)
     : shared_layout_(std::make_shared<const BlockLayout>(layout)),
       layout_(layout),
       sampler_(std::move(sampler)),
       source_(std::move(source)),
       filler_(layout_, sampler_, source_.kind, options.on_failure.action(), targets),
       announcer_(options.read_ahead, sampler_, static_cast<std::size_t>(layout_.batch_size())),
-      pool_(pool),
-      targets_(targets),
+      placed_(placed),
       options_(checked(std::move(options), sampler_, source_)),
       batches_(sampler_.batches()),
       total_(saturated_product(batches_, options_.epochs)),
-      block_bytes_(block_bytes(layout_)),
       device_(current_device()),
       ring_(options_.depth, options_.ordered),
+      permits_(options_.workers),
+      memory_(pool, block_bytes(layout_), targets, options_.depth),
       open_(static_cast<std::size_t>(options_.workers)),
       log_(options_.on_failure),
-      traces_(static_cast<std::size_t>(options_.workers)) {
+      traces_(static_cast<std::size_t>(options_.workers)),
+      lost_(static_cast<std::size_t>(options_.workers)) {
   if (batches_ == 0)
     throw std::invalid_argument("the sampler has no batch: its batches() must be at least 1");
   if (sampler_.start().batch_size > static_cast<std::uint64_t>(layout_.batch_size()))
     throw std::invalid_argument(
         "the sampler has batches of " + std::to_string(sampler_.start().batch_size) +
         " samples, the layout has room for " + std::to_string(layout_.batch_size()));
+  if (start) use(*start);
   seek(sampler_.start().epoch, sampler_.start().batch);
 }
 
@@ -211,7 +200,7 @@ PENSTOCK_INLINE void ProducerCore::start() {
 PENSTOCK_INLINE void ProducerCore::stop() noexcept {
   if (!process_.is_this()) return leak(std::move(workers_));
   for (auto& worker : workers_) worker.request_stop();
-  ring_.close();
+  ring_.close();  // Workers that are parked see it when one that runs ends.
   constexpr std::chrono::seconds kPatience(5);
   const auto none_runs = [this] { return running_.load(std::memory_order_relaxed) == 0; };
   if (!stopped_.wait_until(EventCount::Clock::now() + kPatience, none_runs)) {
@@ -233,9 +222,7 @@ PENSTOCK_INLINE void ProducerCore::seek(std::uint64_t epoch, std::uint64_t batch
   finished_ = false;
   ring_.reopen(first, total_);
   announcer_.restart(first, total_);
-  lost_workers_.clear();
-  lost_ = 0;
-  unreported_ = 0;
+  lost_.clear();
   start();
 }
 
@@ -243,6 +230,7 @@ PENSTOCK_INLINE void ProducerCore::seek(std::uint64_t epoch, std::uint64_t batch
 
 PENSTOCK_INLINE void ProducerCore::work(std::size_t worker, const std::stop_token& stop) noexcept {
   markers::name_this_thread("penstock worker");
+  if (placed_ != nullptr) placed_->bind_worker(worker);
   {
     // Captures on other threads forbid event queries to threads that have not opted out.
     const CaptureModeGuard capture_mode;
@@ -252,6 +240,7 @@ PENSTOCK_INLINE void ProducerCore::work(std::size_t worker, const std::stop_toke
     WorkerTools tools{worker, traces_[worker], stop, make_source(worker), BatchObject(layout_)};
     if (tools.source != nullptr) run(tools);
   }
+  permits_.wake();  // There are no more batches, or it was stopped: those that are parked end, too.
   running_.fetch_sub(1, std::memory_order_relaxed);
   stopped_.notify_one();
 }
@@ -259,45 +248,33 @@ PENSTOCK_INLINE void ProducerCore::work(std::size_t worker, const std::stop_toke
 /// nullptr: it could not be made, and `next` says so.
 PENSTOCK_INLINE std::unique_ptr<WorkerSource> ProducerCore::make_source(
     std::size_t worker) noexcept {
-  std::string why = "an exception that is no std::exception";
   try {
-    try {
-      return source_.make();
-    } catch (const std::exception& error) {
-      why = error.what();
-      throw;
-    }
+    return source_.make();
   } catch (...) {
-    const std::lock_guard lock(lost_mutex_);
-    lost_workers_.push_back(std::make_exception_ptr(WorkerError(static_cast<int>(worker), why)));
-    lost_.fetch_add(1, std::memory_order_relaxed);
-    unreported_.fetch_add(1, std::memory_order_relaxed);
+    lost_.add(worker);
   }
   ring_.wake();
   if (options_.on_ready) options_.on_ready();
   return nullptr;
 }
 
-PENSTOCK_INLINE void ProducerCore::throw_lost_worker() {
-  if (!has_lost_worker()) return;
-  std::exception_ptr error;
-  {
-    const std::lock_guard lock(lost_mutex_);
-    const std::size_t left = unreported_.load(std::memory_order_relaxed);
-    if (left > 0) unreported_.fetch_sub(1, std::memory_order_relaxed);
-    error = lost_workers_[lost_workers_.size() - std::max<std::size_t>(1, left)];
-  }
-  std::rethrow_exception(error);
-}
-
 PENSTOCK_INLINE void ProducerCore::run(WorkerTools& tools) {
   filler_.equip(tools);
-  while (const Piece piece = next_piece(tools)) {
+  const auto ended = [this] { return ring_.closed(); };
+  if (!permits_.take(ended)) return;
+  while (true) {
+    if (permits_.lose()) {  // Parked: this time is no part of what it did.
+      tools.trace.rest();
+      if (!permits_.take(ended)) return;
+    }
+    const Piece piece = next_piece(tools);
+    if (!piece) break;
     if (piece.rows > 0) tools.trace.work_on(piece.batch->number);
     if (piece.first == 0) announcer_.begun(piece.batch->number, tools.stop);  // It has opened it.
     if (piece.rows > 0) filler_.fill(piece, tools);
     if (piece.batch->count_filled(piece.rows)) hand_on(*piece.batch, tools);
   }
+  permits_.give_back();
 }
 
 PENSTOCK_INLINE auto ProducerCore::next_piece(WorkerTools& tools) -> Piece {
@@ -320,7 +297,7 @@ PENSTOCK_INLINE OpenBatch* ProducerCore::open_next(WorkerTools& tools) {
   FilledBatch memory;
   std::exception_ptr no_memory;
   try {
-    if (!acquire(memory, tools)) return nullptr;
+    if (!memory_.acquire(memory, tools, ring_.next_number())) return nullptr;
   } catch (...) {
     no_memory = std::current_exception();
   }
@@ -345,26 +322,6 @@ PENSTOCK_INLINE bool ProducerCore::enter(WorkerTrace& trace) {
   const WorkerTrace::Wait wait(trace, WorkerState::room, ring_.next_number());
   const ScopedRange range(markers::wait_for_room, ring_.next_number());
   return ring_.enter();
-}
-
-/// A pinned block, or a device slot; false: stop was requested.
-PENSTOCK_INLINE bool ProducerCore::acquire(FilledBatch& memory, WorkerTools& tools) {
-  const auto try_now = [&] {
-    if (targets_ != nullptr)
-      memory.slot.reset(targets_->try_acquire(tools.worker));
-    else
-      memory.block = pool_.try_acquire(block_bytes_);
-    return memory.slot != nullptr || memory.block;
-  };
-  if (try_now()) return true;
-  const WorkerState state = targets_ != nullptr ? WorkerState::slot : WorkerState::memory;
-  const WorkerTrace::Wait wait(tools.trace, state, ring_.next_number());
-  const ScopedRange range(markers::wait_for_memory, ring_.next_number());
-  if (targets_ != nullptr)
-    memory.slot.reset(targets_->acquire(tools.worker, tools.stop));
-  else
-    memory.block = pool_.acquire(block_bytes_, tools.stop);
-  return memory.slot != nullptr || memory.block;
 }
 
 // ---- From the workers to the consumer -----------------------------------------------------------
@@ -478,6 +435,30 @@ PENSTOCK_INLINE StageStats ProducerCore::stats() const {
   if (samplings > 0)
     stats.queued = static_cast<double>(queued_.load(std::memory_order_relaxed)) / samplings;
   return stats;
+}
+
+PENSTOCK_INLINE void ProducerCore::use(const TuneSettings& settings) {
+  memory_.use(settings.depth);
+  permits_.allow(settings.workers);
+}
+
+PENSTOCK_INLINE void ProducerCore::add_to(TuneCounts& counts) const {
+  // Workers that fill a batch together do not rest between two of them.
+  const bool together = source_.kind == SourceKind::sample;
+  for (const WorkerTrace& trace : traces_) {
+    counts.filling += together ? trace.busy() : trace.busy_until_its_last_rest();
+    counts.filled += trace.batches();
+    counts.workers_waiting += trace.waiting();
+    counts.cpu += trace.cpu();
+  }
+}
+
+PENSTOCK_INLINE void ProducerCore::add_to(Stats& stats) const {
+  stats.source = this->stats();
+  for (const WorkerTrace& trace : traces_) {
+    stats.worker_cpu += trace.cpu();
+    stats.longest_fill = std::max(stats.longest_fill, trace.longest());
+  }
 }
 
 PENSTOCK_INLINE WorkerActivity ProducerCore::oldest_activity() const {

@@ -12,15 +12,24 @@
 // one has claimed (published) before it or is the same, so claims (publications) acquire and
 // release.
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <penstock/detail/pipeline/event_count.hpp>
 #include <utility>
 
 namespace penstock::detail {
+
+/// a * b, or the largest number that a ring can count to.
+inline std::uint64_t saturated_product(std::uint64_t a, std::uint64_t b) {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max() >> 1;
+  if (a != 0 && b > kMost / a) return kMost;
+  return std::min(a * b, kMost);
+}
 
 template <class Item>
 class BatchRing {
@@ -119,10 +128,11 @@ class BatchRing {
   /// The position of the next item.
   std::uint64_t head() const { return taken_.load(std::memory_order_relaxed); }
 
-  /// Items that could be taken now without a wait. Looks at each.
-  std::size_t queued() const {
+  /// Items that could be taken now without a wait, up to `most`. Looks at each.
+  std::size_t queued(std::size_t most = ~std::size_t{0}) const {
     std::size_t items = 0;
-    while (full(head() + items)) ++items;  // After `depth` comes the head's own cell again.
+    // After `depth` comes the head's own cell again.
+    while (items < most && full(head() + items)) ++items;
     return items;
   }
 

@@ -15,8 +15,10 @@
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/pipeline/batch_producer.hpp>
 #include <penstock/detail/pipeline/device_targets.hpp>
+#include <penstock/detail/pipeline/held_back.hpp>
 #include <penstock/detail/pipeline/staged_queue.hpp>
 #include <penstock/detail/pipeline/transform_stage.hpp>
+#include <penstock/detail/pipeline/tuner.hpp>
 #include <penstock/device_arena.hpp>
 #include <penstock/markers.hpp>
 #include <penstock/prefetcher.hpp>
@@ -35,7 +37,9 @@ class DeviceStage {
         copy_stream_(options.copy_priority),
         transform_(layout_, std::move(transform), copy_stream_.get(), options.device_memory),
         arena_(transform_.make_slots(options.device_depth)),
-        watch_(options.host_depth + options.device_depth, options.device_times) {
+        held_back_(options.device_depth),
+        watch_(kind == SourceKind::device ? 0 : options.host_depth + options.device_depth,
+               options.device_times, transform_.transforms()) {
     if (kind == SourceKind::device)
       targets_.emplace(layout_, arena_, static_cast<std::size_t>(options.workers),
                        options.copy_priority);
@@ -50,15 +54,23 @@ class DeviceStage {
   /// Of an on_device source, else nullptr.
   DeviceTargets* targets() { return targets_ ? &*targets_ : nullptr; }
 
+  bool transforms() const { return transform_.transforms(); }
+
   // ---- On one thread at a time
 
   /// There is a slot for the next batch: one that was reserved, behind whose last readers the copy
   /// stream waits, or the batch's own. False: not now.
   bool reserve() {
     if (targets_) return true;
-    watch_.queue(copy_stream_.get());
-    if (!reserved_) reserved_ = arena_.try_acquire(copies_);
-    return reserved_.has_value();
+    while (!reserved_) {
+      reserved_ = arena_.try_acquire(copies_);
+      if (!reserved_) {
+        watch_.lack_slot();
+        return false;
+      }
+      if (held_back_.takes(*reserved_)) reserved_.reset();
+    }
+    return true;
   }
 
   /// Queues what brings `batch` into its slot. What fails, or has failed (`error`), takes the place
@@ -85,22 +97,44 @@ class DeviceStage {
 
   // ---- On any thread
 
-  /// At the end of a lease: see CopyWatch.
-  void sample_copies() noexcept { watch_.sample(); }
-
-  StageStats stats() {
-    watch_.collect();
-    return {.busy = watch_.running(),
-            .waiting_for_input = watch_.idle(),
-            .waiting_for_room = watch_.held(),
-            .batches = watch_.issued(),
-            .bytes = copied_bytes_.load(std::memory_order_relaxed),
-            .capacity = arena_.slots()};
+  /// So many slots are in use from now on, of those that copies fill. Then there may be one for the
+  /// next copy.
+  void use(std::size_t slots) { held_back_.want(arena_.slots() - slots); }
+  /// Adds what the copy stream did to `counts`.
+  void add_to(TuneCounts& counts) const {
+    counts.device_busy += watch_.running() + watch_.transforming() + watch_.held();
+    counts.device_idle += watch_.idle();
   }
-  /// Copies that were timed by events.
-  std::uint64_t timed() const { return watch_.timed(); }
-  std::size_t device_bytes() const {
-    return arena_.slots() * arena_.slot_bytes() + transform_.passage_bytes();
+
+  /// At the end of a lease: see CopyWatch, SourceWatch.
+  void sample() noexcept {
+    if (targets_)
+      targets_->watch().sample();
+    else
+      watch_.sample();
+  }
+
+  /// Sets what is this stage's.
+  void add_to(Stats& stats) {
+    watch_.collect();
+    stats.copy = {.busy = watch_.running(),
+                  .waiting_for_input = watch_.idle(),
+                  .waiting_for_room = watch_.held(),
+                  .batches = watch_.issued(),
+                  .timed = watch_.timed(),
+                  .bytes = copied_bytes_.load(std::memory_order_relaxed),
+                  .capacity = arena_.slots()};
+    if (transform_.transforms())
+      stats.transform = {.busy = watch_.transforming(),
+                         .waiting_for_input = watch_.idle() + watch_.held() + watch_.running(),
+                         .batches = watch_.issued(),
+                         .timed = watch_.timed(),
+                         .bytes = watch_.issued() * transform_.slot_bytes()};
+    if (targets_) {
+      targets_->watch().collect();
+      stats.device_source = targets_->watch().times();
+    }
+    stats.device_bytes = arena_.slots() * arena_.slot_bytes() + transform_.passage_bytes();
   }
 
  private:
@@ -122,6 +156,7 @@ class DeviceStage {
     transform_.take_over(batch.batch, staged);
     const std::size_t bytes = copy_to(batch, layout_, transform_.target(staged), copies_);
     add_alone(copied_bytes_, std::uint64_t{bytes});
+    watch_.arrive(stream);
     transform_.apply(batch.samples, staged, stream);
     staged.copied = watch_.end(stream);
   }
@@ -139,6 +174,7 @@ class DeviceStage {
   const TransformStage transform_;
   DeviceArena arena_;
   std::optional<DeviceTargets> targets_;
+  HeldBack<DeviceSlot> held_back_;
   CopyWatch watch_;
   std::vector<Staged> slots_;           // by slot index
   std::optional<DeviceSlot> reserved_;  // for the next copy

@@ -11,6 +11,7 @@
 #include <deque>
 #include <optional>
 #include <penstock/cuda.hpp>
+#include <penstock/detail/measure/source_watch.hpp>
 #include <penstock/detail/memory/batch_object.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/device_arena.hpp>
@@ -32,6 +33,7 @@ struct WrittenSlot {
   BatchObject object;
   std::vector<std::uint64_t> samples;  // that its ticket names
   Event written;                       // The worker's stream has come to the end of the batch.
+  SourceWatch::Mark* timed = nullptr;  // of a batch whose end is not recorded
 };
 
 class DeviceTargets {
@@ -42,17 +44,28 @@ class DeviceTargets {
     for (std::size_t i = 0; i < workers; ++i) streams_.emplace_back(priority);
     slots_.reserve(arena.slots());
     for (std::size_t i = 0; i < arena.slots(); ++i) slots_.emplace_back(layout);
+    watch_.emplace(stream(0));
   }
+
+  SourceWatch& watch() { return *watch_; }
 
   cudaStream_t stream(std::size_t worker) const { return streams_[worker].stream.get(); }
 
   /// A free slot; the worker's stream waits for its last readers. nullptr: there is none now.
   WrittenSlot* try_acquire(std::size_t worker) {
-    return keep(arena_.try_acquire(resolved(worker)));
+    return keep(arena_.try_acquire(resolved(worker)), worker);
   }
   /// The same, waiting for one. nullptr: stop was requested.
   WrittenSlot* acquire(std::size_t worker, const std::stop_token& stop) {
-    return keep(arena_.acquire(resolved(worker), stop));
+    return keep(arena_.acquire(resolved(worker), stop), worker);
+  }
+
+  /// The worker's stream has all of batch `number`.
+  void record_written(WrittenSlot& slot, std::uint64_t number, std::size_t worker) {
+    slot.written.record(stream(worker));
+    if (slot.timed == nullptr) return;
+    watch_->end(*slot.timed, number, stream(worker));
+    slot.timed = nullptr;
   }
 
  private:
@@ -65,16 +78,24 @@ class DeviceTargets {
 
   ResolvedStream resolved(std::size_t worker) const { return {stream(worker), arena_.device()}; }
 
-  WrittenSlot* keep(std::optional<DeviceSlot> slot) {
+  WrittenSlot* keep(std::optional<DeviceSlot> slot, std::size_t worker) {
     if (!slot) return nullptr;
     WrittenSlot& held = slots_[slot->index()];
     held.memory = std::move(*slot);
+    SourceWatch::drop(std::exchange(held.timed, nullptr));  // Of a batch that failed.
+    try {
+      held.timed = watch_->begin(stream(worker));
+    } catch (...) {
+      held.memory = DeviceSlot();
+      throw;
+    }
     return &held;
   }
 
   DeviceArena& arena_;
   std::deque<NamedStream> streams_;  // before the slots, which are released on them
   std::vector<WrittenSlot> slots_;   // by index
+  std::optional<SourceWatch> watch_;
 };
 
 }  // namespace penstock::detail

@@ -16,14 +16,17 @@
 #include <exception>
 #include <mutex>
 #include <optional>
+#include <penstock/detail/cores.hpp>
 #include <penstock/detail/measure/consumer_watch.hpp>
-#include <penstock/detail/memory/host_memory.hpp>
+#include <penstock/detail/pipeline/autotuner.hpp>
 #include <penstock/detail/pipeline/batch_producer.hpp>
 #include <penstock/detail/pipeline/device_stage.hpp>
+#include <penstock/detail/pipeline/place.hpp>
 #include <penstock/detail/pipeline/pump.hpp>
 #include <penstock/detail/pipeline/staged_queue.hpp>
 #include <penstock/detail/pipeline/state.hpp>
-#include <penstock/detail/usable_memory.hpp>
+#include <penstock/detail/pipeline/tune_plan.hpp>
+#include <penstock/pinned_pool.hpp>
 #include <penstock/prefetcher.hpp>
 #include <stdexcept>
 #include <string>
@@ -49,10 +52,13 @@ class HandOver final : public AnyPrefetcher {
   std::vector<Failure> failures() const override { return producer_->failures(); }
 
  private:
-  static PrefetcherOptions checked(PrefetcherOptions options, const AnySampler& sampler,
-                                   const ErasedSource& source, bool transforms);
+  static PipelinePlan planned(PrefetcherOptions options, const AnySampler& sampler,
+                              const ErasedSource& source, bool transforms, std::size_t block);
   static PinnedPoolOptions pool_options(const PrefetcherOptions& options, std::size_t block);
+  PipelineSetup make_setup(SourceKind kind, bool unbounded);
 
+  void tune();
+  void tune_slots();
   void pump() noexcept;
   bool stage_next() noexcept;
   Staged* first_staged();
@@ -61,11 +67,14 @@ class HandOver final : public AnyPrefetcher {
   void require_order() const;
 
   const OwnerProcess process_;
-  const PrefetcherOptions options_;
+  const bool deepens_;  // host_depth is not set
   const BlockLayout layout_;
+  const PipelinePlan plan_;
+  const PrefetcherOptions& options_ = plan_.options;
   const State start_;
   const std::uint64_t batches_;  // of an epoch
   const bool on_device_;         // the source is
+  const std::shared_ptr<const Placed> placed_;
 
   PinnedPool pool_;
   DeviceStage stage_;
@@ -75,6 +84,8 @@ class HandOver final : public AnyPrefetcher {
   std::mutex take_mutex_;                   // One thread at a time is in take(), and waits there.
   std::atomic<std::uint64_t> position_{0};  // number of the next batch, over all epochs
   ConsumerWatch watch_;
+  std::optional<Autotuner> tuner_;
+  const PipelineSetup setup_;  // as stats() tells it
 
   std::optional<ProducerCore> producer_;  // last: its workers pump
 };
@@ -127,26 +138,63 @@ PENSTOCK_INLINE LeasedBatch* HandOver::take(cudaStream_t consumer) {
   const ConsumerClock::Visit visit(watch_.clock);
   const ScopedRange range(markers::next, position_);
   watch_.count_take(queue_.size());
-  watch_.takes.record_request(consumer);
+  watch_.record_request(consumer);
 
   Staged* const staged = first_staged();
   if (staged == nullptr) return nullptr;
   if (staged->error) throw_in_place_of(*staged);
   // Where this throws, the batch stays the first.
-  watch_.takes.record_issue(consumer);
+  watch_.record_issue(consumer);
   check(cudaStreamWaitEvent(consumer, staged->copied, cudaEventWaitDefault), "cudaStreamWaitEvent");
-  watch_.takes.record_take(consumer);
+  watch_.record_take(consumer);
   staged->consumers.assign(1, stream);
   queue_.pop_first();
   position_ = staged->next;
   watch_.count_delivery();
+  if (tuner_) tune();
   return staged;
+}
+
+/// Of the thread that takes.
+PENSTOCK_INLINE void HandOver::tune() {
+  const std::size_t staged = queue_.size();
+  tuner_->note_ready([&](std::size_t most) {
+    return staged + (staged < most ? producer_->queued(most - staged) : 0);
+  });
+  if (!tuner_->count_take(watch_.clock.busy(), watch_.clock.waiting())) return;
+  TuneCounts counts{.delivered = watch_.delivered(),
+                    .consuming = watch_.clock.busy(),
+                    .waiting = watch_.clock.waiting()};
+  if (options_.device_times) {
+    const DeviceTimes times = watch_.device_times();
+    counts.consumed_on_device = times.batches;
+    counts.consuming_on_device = times.consuming;
+  }
+  producer_->add_to(counts);
+  if (!on_device_) stage_.add_to(counts);
+  if (tuner_->look(counts)) producer_->use(tuner_->settings());
+}
+
+/// A slot for the next batch where the consumer has leases of all that are in use, and one that is
+/// reserved in place of one that was lost.
+PENSTOCK_INLINE void HandOver::tune_slots() {
+  const DeviceArena& arena = stage_.arena();
+  const std::size_t lost = arena.lost_slots();
+  const std::size_t gone = watch_.leased() + arena.parked_slots() + lost;
+  const TuneReason reason = lost > 0 ? TuneReason::lost : TuneReason::leases;
+  if (gone < tuner_->slots() || !tuner_->add_slot(watch_.delivered(), reason)) return;
+  if (on_device_)
+    producer_->use(tuner_->settings());
+  else
+    stage_.use(tuner_->slots());
+  pump();
 }
 
 /// Waits for it; nullptr: the end.
 PENSTOCK_INLINE Staged* HandOver::first_staged() {
   producer_->throw_lost_worker();
-  stage_.arena().require_slot();   // It may give slots back, which the pump then fills.
+  stage_.arena().require_slot();  // It may give slots back, which the pump then fills.
+  if (tuner_) tune_slots();
   if (queue_.size() == 0) pump();  // A pump that failed is tried again.
   const auto has_news = [this] { return queue_.has_news() || producer_->has_lost_worker(); };
   if (!queue_.wait(options_.stall_timeout, has_news)) throw_stall();
@@ -161,7 +209,13 @@ PENSTOCK_INLINE void HandOver::throw_in_place_of(Staged& staged) {
   position_ = staged.next;
   staged.memory = DeviceSlot();  // Its next writer comes after whatever was copied.
   pump();
-  std::rethrow_exception(error);
+  if (!tuner_) std::rethrow_exception(error);
+  try {
+    std::rethrow_exception(error);
+  } catch (const CudaError&) {  // Maybe it has cost a block.
+    if (tuner_->add_depth(watch_.delivered(), TuneReason::lost)) producer_->use(tuner_->settings());
+    throw;
+  }
 }
 
 PENSTOCK_INLINE void HandOver::also_used_on(LeasedBatch& batch, cudaStream_t stream) {
@@ -176,7 +230,7 @@ PENSTOCK_INLINE void HandOver::also_used_on(LeasedBatch& batch, cudaStream_t str
 /// The end of a lease. What fails is reported by the next take().
 PENSTOCK_INLINE bool HandOver::give_back(LeasedBatch& batch, bool park) noexcept {
   auto& staged = static_cast<Staged&>(batch);
-  stage_.sample_copies();
+  stage_.sample();
   std::exception_ptr error;
   try {
     if (!staged.memory.try_release_after(staged.consumers, park)) return false;
@@ -192,7 +246,8 @@ PENSTOCK_INLINE bool HandOver::give_back(LeasedBatch& batch, bool park) noexcept
 PENSTOCK_INLINE void HandOver::throw_stall() const {
   std::string stage = "consumer";
   std::string why = "all " + std::to_string(options_.device_depth) +
-                    " device slots are leased: end a lease before next(), or raise device_depth";
+                    " device slots are leased: end a lease before next(), or raise " +
+                    (tuner_ ? "Tune::device_slots" : "device_depth");
   std::uint64_t number = position_;
   const std::size_t parked = stage_.arena().parked_slots();
   if (parked != 0)
@@ -215,34 +270,22 @@ PENSTOCK_INLINE void HandOver::throw_stall() const {
 // ---- Start, end, resume, statistics
 // ---------------------------------------------------------------
 
-PENSTOCK_INLINE PrefetcherOptions HandOver::checked(PrefetcherOptions options,
-                                                    const AnySampler& sampler,
-                                                    const ErasedSource& source, bool transforms) {
-  if (options.workers < 0)
-    throw std::invalid_argument("workers is " + std::to_string(options.workers) +
-                                ", must be 1 or more (or 0, for one)");
+PENSTOCK_INLINE PipelinePlan HandOver::planned(PrefetcherOptions options, const AnySampler& sampler,
+                                               const ErasedSource& source, bool transforms,
+                                               std::size_t block) {
   require_time_out("stall_timeout", options.stall_timeout);
-  if (options.device_depth == 0) throw std::invalid_argument("device_depth must be at least 1");
   if (transforms && source.kind == SourceKind::device)
     throw std::invalid_argument(
         "an on_device source writes the slots itself, so a DeviceTransform has nothing to read: "
         "let the "
         "source queue the transform's work on its stream");
-  if (options.workers == 0 || sampler.is_stream()) options.workers = 1;
-  if (source.kind == SourceKind::device)
-    options.host_depth = options.device_depth;
-  else if (options.host_depth == 0)
-    options.host_depth =
-        options.device_depth +
-        (source.kind == SourceKind::sample ? 2 : static_cast<std::size_t>(options.workers));
-  return options;
+  return plan(std::move(options), {source.kind, sampler.is_stream(), block});
 }
 
 /// Room for exactly host_depth blocks.
 PENSTOCK_INLINE PinnedPoolOptions HandOver::pool_options(const PrefetcherOptions& options,
                                                          std::size_t block) {
-  const std::size_t cap =
-      options.max_host_bytes == 0 ? usable_memory() / 2 : options.max_host_bytes;
+  const std::size_t cap = host_bytes_limit(options);
   if (block > cap / options.host_depth)
     throw PoolExhausted(std::to_string(options.host_depth) + " batches of " +
                             std::to_string(block) +
@@ -260,17 +303,28 @@ PENSTOCK_INLINE PinnedPoolOptions HandOver::pool_options(const PrefetcherOptions
 PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler,
                                    ErasedSource source, TransformStage::Transform transform,
                                    PrefetcherOptions options)
-    : options_(checked(std::move(options), sampler, source, transform.has_value())),
+    : deepens_(options.host_depth == 0),
       layout_(layout),
+      plan_(planned(std::move(options), sampler, source, transform.has_value(),
+                    block_bytes(layout_))),
       start_(sampler.start()),
       batches_(sampler.batches()),
       on_device_(source.kind == SourceKind::device),
+      placed_(std::make_shared<const Placed>(place(options_.placement, options_.numa_node))),
       pool_(pool_options(options_, block_bytes(layout_))),
       stage_(layout_, source.kind, std::move(transform), options_),
       queue_(options_.device_depth),
-      watch_(options_) {
+      watch_(options_),
+      setup_(make_setup(source.kind, sampler.is_stream())) {
   position_ = start_.epoch * batches_ + start_.batch;
-  if (!on_device_) pool_.reserve(options_.host_depth, block_bytes(layout_));
+  if (plan_.limits) {
+    tuner_.emplace(plan_);
+    if (!on_device_) stage_.use(plan_.device_depth);
+  }
+  if (!on_device_) {
+    const BoundHere near(placed_->cpus);
+    pool_.reserve(options_.host_depth, block_bytes(layout_));
+  }
   producer_.emplace(layout_, std::move(sampler), std::move(source), pool_,
                     ProducerOptions{.workers = options_.workers,
                                     .depth = options_.host_depth,
@@ -285,9 +339,30 @@ PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler
                                           if (!pump_.paused() && producer_->has_lost_worker())
                                             queue_.notify();
                                         }},
-                    stage_.targets());
+                    stage_.targets(), placed_.get(), plan_.start);
   pump_.end_pause();
   pump();
+}
+
+PENSTOCK_INLINE PipelineSetup HandOver::make_setup(SourceKind kind, bool unbounded) {
+  PipelineSetup setup{.unbounded = unbounded,
+                      .per_sample = kind == SourceKind::sample,
+                      .transforms = stage_.transforms(),
+                      .deepens = deepens_,
+                      .cores = usable_cores(),
+                      .batches = unbounded ? 0 : saturated_product(batches_, options_.epochs),
+                      .host_limit = host_bytes_limit(options_)};
+  for (const BlockLayout::Field& field : layout_.fields()) {
+    using Element = BlockLayout::Element;
+    const auto values = field.is_ragged() ? field.capacity : layout_.batch_size();
+    const std::size_t bytes = static_cast<std::size_t>(values) * field.sample_bytes;
+    const bool halves = field.element == Element::integer && field.element_bytes >= 4;
+    setup.batch_bytes += bytes;
+    setup.as_uint8_bytes +=
+        field.element == Element::floating ? bytes / field.element_bytes : bytes;
+    setup.as_half_integers_bytes += halves ? bytes / 2 : bytes;
+  }
+  return setup;
 }
 
 PENSTOCK_INLINE void HandOver::close() noexcept {
@@ -315,6 +390,7 @@ PENSTOCK_INLINE void HandOver::restore(const State& state) {
   pump_.pause();
   queue_.clear();
   position_ = state.epoch * batches_ + state.batch;
+  if (tuner_) tuner_->restart();
   try {
     producer_->seek(state.epoch, state.batch);
   } catch (...) {
@@ -327,16 +403,18 @@ PENSTOCK_INLINE void HandOver::restore(const State& state) {
 
 PENSTOCK_INLINE Stats HandOver::stats() {
   Stats stats;
-  stats.source = producer_->stats();
-  stats.copy = stage_.stats();
-  watch_.add_to(stats, stage_.timed(), options_.device_times);
+  stats.setup = setup_;
+  producer_->add_to(stats);
+  stage_.add_to(stats);
+  watch_.add_to(stats, options_.device_times);
   stats.skipped = producer_->skipped();
   stats.replaced = producer_->replaced();
   stats.workers = options_.workers;
   stats.host_depth = on_device_ ? 0 : options_.host_depth;
   stats.device_depth = options_.device_depth;
+  if (tuner_) tuner_->add_to(stats);
   stats.host_bytes = pool_.stats().bytes;
-  stats.device_bytes = stage_.device_bytes();
+  if (!placed_->report.empty()) stats.placement = {placed_, &placed_->report};
   return stats;
 }
 

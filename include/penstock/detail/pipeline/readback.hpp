@@ -9,6 +9,7 @@
 #include <mutex>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
+#include <penstock/detail/pipeline/place.hpp>
 #include <penstock/detail/process.hpp>
 #include <penstock/device_arena.hpp>
 #include <penstock/error.hpp>
@@ -25,8 +26,8 @@ namespace penstock::detail {
 /// the tail.
 class ReadbackLine final : public AnyReadback {
  public:
-  ReadbackLine(std::size_t slots, std::size_t largest, std::size_t value_bytes,
-               CallbackTable table);
+  ReadbackLine(std::size_t slots, std::size_t largest, std::size_t value_bytes, CallbackTable table,
+               const Placement& placement);
   ReadbackLine(const ReadbackLine&) = delete;
   ReadbackLine& operator=(const ReadbackLine&) = delete;
 
@@ -41,7 +42,7 @@ class ReadbackLine final : public AnyReadback {
   };
 
   void require_other_thread(const char* call) const;
-  std::size_t place(std::size_t index) const { return index * largest_ * value_bytes_; }
+  std::size_t place_of(std::size_t index) const { return index * largest_ * value_bytes_; }
   void queue_copies(std::size_t index, const void* device, cudaStream_t stream);
   void throw_error();
   void call_back_until(const std::stop_token& stop);
@@ -53,6 +54,7 @@ class ReadbackLine final : public AnyReadback {
   const std::size_t largest_;  // values of an entry
   const std::size_t value_bytes_;
   const CallbackTable table_;
+  const Placed placed_;
   Stream copies_;
   markers::StreamName copies_name_{copies_.get(), "penstock readback"};
   PinnedPool pool_;
@@ -72,17 +74,22 @@ class ReadbackLine final : public AnyReadback {
 
 PENSTOCK_INLINE std::unique_ptr<AnyReadback> make_readback(std::size_t slots, std::size_t largest,
                                                            std::size_t value_bytes,
-                                                           CallbackTable table) {
-  return std::make_unique<ReadbackLine>(slots, largest, value_bytes, table);
+                                                           CallbackTable table,
+                                                           const Placement& placement) {
+  return std::make_unique<ReadbackLine>(slots, largest, value_bytes, table, placement);
 }
 
 PENSTOCK_INLINE ReadbackLine::ReadbackLine(std::size_t slots, std::size_t largest,
-                                           std::size_t value_bytes, CallbackTable table)
-    : largest_(largest), value_bytes_(value_bytes), table_(table) {
+                                           std::size_t value_bytes, CallbackTable table,
+                                           const Placement& placement)
+    : largest_(largest), value_bytes_(value_bytes), table_(table), placed_(place(placement)) {
   if (slots == 0) throw std::invalid_argument("Readback: slots is 0, must be at least 1");
   if (largest == 0) throw std::invalid_argument("Readback: largest is 0, must be at least 1");
-  host_ = pool_.acquire(place(slots));
-  snapshots_ = DeviceArena(1, place(slots)).acquire(copies_.get());
+  {
+    const BoundHere near(placed_.cpus);
+    host_ = pool_.acquire(place_of(slots));
+  }
+  snapshots_ = DeviceArena(1, place_of(slots)).acquire(copies_.get());
   entries_.resize(slots);
   thread_ = std::jthread([this](const std::stop_token& stop) { call_back_until(stop); });
 }
@@ -117,14 +124,14 @@ PENSTOCK_INLINE void ReadbackLine::queue_copies(std::size_t index, const void* d
   constexpr const char* kCall = "Readback::push";
   const ResolvedStream pushed_on = resolve_usable(stream, kCall, device_);
   Entry& entry = entries_[index];
-  std::byte* const snapshot = snapshots_.data() + place(index);
+  std::byte* const snapshot = snapshots_.data() + place_of(index);
   const std::size_t bytes = entry.count * value_bytes_;
   try {
     check(cudaMemcpyAsync(snapshot, device, bytes, cudaMemcpyDeviceToDevice, stream),
           "cudaMemcpyAsync", bytes);
     entry.written.record(stream);
     entry.written.make_wait(copies_.get());
-    check(cudaMemcpyAsync(host_.data() + place(index), snapshot, bytes, cudaMemcpyDeviceToHost,
+    check(cudaMemcpyAsync(host_.data() + place_of(index), snapshot, bytes, cudaMemcpyDeviceToHost,
                           copies_.get()),
           "cudaMemcpyAsync", bytes);
     entry.copied.record(copies_.get());
@@ -163,6 +170,7 @@ PENSTOCK_INLINE void ReadbackLine::throw_error() {
 
 PENSTOCK_INLINE void ReadbackLine::call_back_until(const std::stop_token& stop) {
   markers::name_this_thread("penstock readback");
+  placed_.cpus.bind_this_thread();
   const CaptureModeGuard capture_mode;  // Captures on other threads would forbid event queries.
   cudaSetDevice(device_);
   for (;;) {
@@ -196,7 +204,7 @@ PENSTOCK_INLINE void ReadbackLine::call_back(std::uint64_t number) {
     throw;
   }
   const ScopedRange range(markers::readback, number);
-  table_.call(table_.callbacks, index, host_.data() + place(index), entries_[index].count);
+  table_.call(table_.callbacks, index, host_.data() + place_of(index), entries_[index].count);
 }
 
 /// Polls with increasing sleeps. cudaEventSynchronize would occupy a processor or block inside

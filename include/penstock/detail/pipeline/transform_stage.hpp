@@ -47,6 +47,7 @@ class TransformStage {
                    .acquire(copy_stream);
   }
 
+  bool transforms() const { return transform_.has_value(); }
   /// Of what the slots hold.
   const BlockLayout& slot_layout() const { return transform_ ? transform_->layout : layout_; }
   std::size_t slot_bytes() const { return at_least_one(slot_layout().bytes()); }

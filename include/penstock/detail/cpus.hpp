@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Sets of CPUs by Linux's numbers: their text in sysfs, and the CPUs that a thread may run on.
+
+#include <sched.h>
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cstddef>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+namespace penstock::detail {
+
+/// Sorted, each once.
+using Cpus = std::vector<int>;
+
+/// Of "0-3,8". What is not such a text has no CPUs.
+inline Cpus read_cpus(std::string_view text) {
+  Cpus cpus;
+  const char* place = text.data();
+  const char* const end = place + text.size();
+  while (place != end) {
+    int first = 0;
+    auto read = std::from_chars(place, end, first);
+    int last = first;
+    if (read.ec == std::errc() && read.ptr != end && *read.ptr == '-')
+      read = std::from_chars(read.ptr + 1, end, last);
+    if (read.ec != std::errc() || first < 0) return {};
+    for (int cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
+    if (read.ptr != end && *read.ptr != ',') return {};
+    place = read.ptr == end ? end : read.ptr + 1;
+  }
+  std::sort(cpus.begin(), cpus.end());
+  cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());
+  return cpus;
+}
+
+/// "0-3,8"
+inline std::string to_text(const Cpus& cpus) {
+  std::string text;
+  for (auto first = cpus.begin(); first != cpus.end();) {
+    auto last = first;
+    while (std::next(last) != cpus.end() && *std::next(last) == *last + 1) ++last;
+    if (!text.empty()) text += ',';
+    text += std::to_string(*first);
+    if (last != first) text.append(1, '-').append(std::to_string(*last));
+    first = std::next(last);
+  }
+  return text;
+}
+
+inline Cpus in_both(const Cpus& a, const Cpus& b) {
+  Cpus both;
+  std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(both));
+  return both;
+}
+
+inline Cpus without(const Cpus& cpus, const Cpus& others) {
+  Cpus rest;
+  std::set_difference(cpus.begin(), cpus.end(), others.begin(), others.end(),
+                      std::back_inserter(rest));
+  return rest;
+}
+
+/// The set as the kernel takes it, made once: to bind a thread allocates nothing.
+class CpuMask {
+ public:
+  CpuMask() = default;
+  explicit CpuMask(const Cpus& cpus) {
+    if (cpus.empty()) return;
+    words_.resize(static_cast<std::size_t>(cpus.back()) / kBits + 1);
+    for (const int cpu : cpus) {
+      const auto bit = static_cast<std::size_t>(cpu);
+      words_[bit / kBits] |= 1ul << bit % kBits;
+    }
+  }
+
+  /// Those that the calling thread may run on: of its affinity mask, which the kernel keeps within
+  /// the cpuset of the control group.
+  static CpuMask of_this_thread() {
+    constexpr std::size_t kMost = 8192;  // Linux is built for no more.
+    CpuMask mask;
+    mask.words_.resize(kMost / kBits);
+    auto* const set = reinterpret_cast<cpu_set_t*>(mask.words_.data());
+    if (sched_getaffinity(0, mask.bytes(), set) != 0) return {};
+    return mask;
+  }
+
+  bool empty() const noexcept { return words_.empty(); }
+  Cpus cpus() const {
+    Cpus cpus;
+    for (std::size_t i = 0; i != words_.size(); ++i)
+      for (unsigned long left = words_[i]; left != 0; left &= left - 1)
+        cpus.push_back(static_cast<int>(i * kBits) + std::countr_zero(left));
+    return cpus;
+  }
+
+  /// Binds the calling thread. An empty one, and one that the kernel refuses, changes nothing.
+  void bind_this_thread() const noexcept {
+    if (empty()) return;
+    sched_setaffinity(0, bytes(), reinterpret_cast<const cpu_set_t*>(words_.data()));
+  }
+
+ private:
+  static constexpr std::size_t kBits = 8 * sizeof(unsigned long);
+
+  std::size_t bytes() const noexcept { return words_.size() * sizeof(unsigned long); }
+
+  std::vector<unsigned long> words_;  // as in a cpu_set_t, of any number of CPUs
+};
+
+/// Binds the calling thread for a scope: memory that is allocated in it comes from the node of
+/// `mask`, while that has some.
+class [[nodiscard]] BoundHere {
+ public:
+  explicit BoundHere(const CpuMask& mask)
+      : before_(mask.empty() ? CpuMask() : CpuMask::of_this_thread()) {
+    mask.bind_this_thread();
+  }
+  ~BoundHere() { before_.bind_this_thread(); }
+  BoundHere(const BoundHere&) = delete;
+  BoundHere& operator=(const BoundHere&) = delete;
+
+ private:
+  const CpuMask before_;
+};
+
+}  // namespace penstock::detail

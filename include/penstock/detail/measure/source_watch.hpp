@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// SourceWatch: how long the work of an on_device source takes on the device, by timed events at its
+// beginning and its end on the stream of its worker. Of the batches of all workers at most one in
+// kPeriod is timed, and none while all marks are in use. Nothing here blocks.
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <penstock/cuda.hpp>
+#include <penstock/detail/measure/one_reader.hpp>
+#include <penstock/detail/measure/span_sums.hpp>
+#include <penstock/detail/measure/worker_trace.hpp>
+#include <penstock/stats.hpp>
+
+namespace penstock::detail {
+
+class SourceWatch {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Nanoseconds = std::chrono::nanoseconds;
+
+  /// A batch that is being timed.
+  class Mark {
+    friend SourceWatch;
+    enum class State { free, begun, ended };
+
+    Event begun_{cudaEventDefault}, ended_{cudaEventDefault};
+    std::uint64_t number_ = 0;
+    std::atomic<State> state_{State::free};
+  };
+
+  /// On the current device; `stream` is any of it.
+  explicit SourceWatch(cudaStream_t stream) { origin_.record(stream); }
+
+  // ---- By the workers
+
+  /// Call when `stream` waits for what has to be done before the batch. nullptr: this one is not
+  /// timed. Throws CudaError.
+  Mark* begin(cudaStream_t stream) {
+    const Clock::rep now = Clock::now().time_since_epoch().count();
+    Clock::rep last = begun_at_.load(std::memory_order_relaxed);
+    constexpr Clock::rep kTicks = Clock::duration(kPeriod).count();
+    if (now - last < kTicks ||
+        !begun_at_.compare_exchange_strong(last, now, std::memory_order_relaxed))
+      return nullptr;
+    for (Mark& mark : marks_) {
+      auto expected = Mark::State::free;
+      if (!mark.state_.compare_exchange_strong(expected, Mark::State::begun,
+                                               std::memory_order_acquire))
+        continue;
+      try {
+        mark.begun_.record(stream);
+      } catch (...) {
+        drop(&mark);
+        throw;
+      }
+      return &mark;
+    }
+    return nullptr;
+  }
+  /// Call behind the work on batch `number`. Throws CudaError; the mark is the caller's to drop
+  /// then.
+  void end(Mark& mark, std::uint64_t number, cudaStream_t stream) {
+    mark.number_ = number;
+    mark.ended_.record(stream);
+    mark.state_.store(Mark::State::ended, std::memory_order_release);
+  }
+  /// The batch is not to be timed after all. Does nothing for nullptr.
+  static void drop(Mark* mark) noexcept {
+    if (mark != nullptr) mark->state_.store(Mark::State::free, std::memory_order_release);
+  }
+
+  // ---- By any thread
+
+  /// Adds up the batches that are done, and frees their marks. Does nothing while another thread is
+  /// in it.
+  void collect() noexcept {
+    reader_.collect([this] { add_ended(); });
+  }
+  /// The same, at most once in kPeriod.
+  void sample() noexcept {
+    reader_.sample(kPeriod, [this] { add_ended(); });
+  }
+
+  SourceTimes times() const {
+    const auto ns = [](const auto& sum) {
+      return Nanoseconds(sum.load(std::memory_order_relaxed));
+    };
+    return {.timed = timed_.load(std::memory_order_relaxed),
+            .busy = ns(busy_),
+            .batches = batches_.load(std::memory_order_relaxed),
+            .span = ns(span_)};
+  }
+
+ private:
+  static constexpr std::chrono::microseconds kPeriod{100};
+  static constexpr std::size_t kMarks = 16;
+
+  void add_ended() noexcept {
+    for (Mark& mark : marks_)
+      if (mark.state_.load(std::memory_order_acquire) == Mark::State::ended) add(mark);
+  }
+  void add(Mark& mark) noexcept {
+    const auto busy = elapsed(mark.begun_.get(), mark.ended_.get());
+    const auto end = elapsed(origin_.get(), mark.ended_.get());
+    if (!busy || !end) return;  // not reached yet
+    add_alone(busy_, std::max(*busy, Nanoseconds(0)).count());
+    // Batches of several workers end in any order.
+    if (timed() == 0) first_number_ = mark.number_, first_end_ = *end;
+    if (mark.number_ > first_number_ && *end > first_end_ + span()) {
+      span_.store((*end - first_end_).count(), std::memory_order_relaxed);
+      batches_.store(mark.number_ - first_number_, std::memory_order_relaxed);
+    }
+    add_alone(timed_, std::uint64_t{1});
+    drop(&mark);
+  }
+  std::uint64_t timed() const { return timed_.load(std::memory_order_relaxed); }
+  Nanoseconds span() const { return Nanoseconds(span_.load(std::memory_order_relaxed)); }
+
+  std::array<Mark, kMarks> marks_;
+  Event origin_{cudaEventDefault};
+  std::atomic<Clock::rep> begun_at_{0};
+  OneReader reader_;  // of what follows
+  std::uint64_t first_number_ = 0;
+  Nanoseconds first_end_{0};
+  std::atomic<std::uint64_t> timed_{0}, batches_{0};
+  std::atomic<std::int64_t> busy_{0}, span_{0};
+};
+
+}  // namespace penstock::detail

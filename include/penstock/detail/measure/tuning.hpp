@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <ostream>
+#include <penstock/detail/measure/units.hpp>
+#include <penstock/tuning.hpp>
+#include <sstream>
+
+namespace penstock {
+namespace detail {
+
+PENSTOCK_INLINE const char* in_words(TuneReason reason) {
+  constexpr std::array words{
+      "the source cannot keep up",        "fewer workers keep up",
+      "the last step gave nothing",       "each batch takes longer, and more workers gave nothing",
+      "source and consumer wait in turn", "batches are ready that nobody needs",
+      "a batch for each worker",          "more leases are held",
+      "memory was lost to an error"};
+  return words.at(static_cast<std::size_t>(reason));
+}
+
+}  // namespace detail
+
+PENSTOCK_INLINE const char* to_string(TuneKnob knob) {
+  constexpr std::array names{"workers", "host_depth", "device_depth"};
+  return names.at(static_cast<std::size_t>(knob));
+}
+
+PENSTOCK_INLINE const char* to_string(TuneReason reason) {
+  constexpr std::array names{"source_bound", "spare_workers",   "no_gain", "contended", "in_turns",
+                             "unused",       "follows_workers", "leases",  "lost"};
+  return names.at(static_cast<std::size_t>(reason));
+}
+
+PENSTOCK_INLINE std::ostream& operator<<(std::ostream& out, const TuneDecision& decision) {
+  std::ostringstream text;
+  text << "batch " << decision.batch << ": " << to_string(decision.knob) << ' ' << decision.from
+       << " -> " << decision.to << ": " << detail::in_words(decision.reason);
+  if (decision.period.count() > 0)
+    text << " (a worker takes " << detail::in_milliseconds(decision.source)
+         << " a batch, the consumer " << detail::in_milliseconds(decision.consumer)
+         << ", a batch comes every " << detail::in_milliseconds(decision.period) << ')';
+  return out << text.str();
+}
+
+}  // namespace penstock

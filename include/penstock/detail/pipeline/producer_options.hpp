@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/any_sampler.hpp>
+#include <penstock/batch_producer.hpp>
+#include <penstock/source.hpp>
+#include <stdexcept>
+#include <string>
+
+namespace penstock::detail {
+
+/// Throws std::invalid_argument; replaces 0 by what it stands for.
+inline ProducerOptions checked(ProducerOptions options, const AnySampler& sampler,
+                               const ErasedSource& source) {
+  if (options.workers < 0)
+    throw std::invalid_argument("workers is " + std::to_string(options.workers) +
+                                ", must be 1 or more (or 0, for one)");
+  if (options.epochs == 0) throw std::invalid_argument("epochs is 0, must be at least 1");
+  if (options.workers == 0 || sampler.is_stream()) options.workers = 1;
+  if (options.depth == 0)
+    options.depth =
+        source.kind == SourceKind::sample ? 4 : static_cast<std::size_t>(options.workers) + 2;
+  return options;
+}
+
+}  // namespace penstock::detail

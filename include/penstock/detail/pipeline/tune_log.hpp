@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// TuneLog: the last decisions of a tuner, for stats(), and as NVTX marks.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <penstock/markers.hpp>
+#include <penstock/tuning.hpp>
+#include <string>
+
+namespace penstock::detail {
+
+class TuneLog {
+ public:
+  static constexpr std::size_t most_kept = 32;
+
+  TuneLog() {
+    for (std::size_t knob = 0; knob < marks_.size(); ++knob)
+      for (std::size_t reason = 0; reason < marks_[knob].size(); ++reason)
+        marks_[knob][reason] =
+            register_marker((std::string("tune ") + to_string(static_cast<TuneKnob>(knob)) + ": " +
+                             in_words(static_cast<TuneReason>(reason)))
+                                .c_str());
+  }
+
+  void add(const TuneDecision& decision) noexcept {
+    mark(marks_[static_cast<std::size_t>(decision.knob)][static_cast<std::size_t>(decision.reason)],
+         decision.to);
+    const std::lock_guard lock(mutex_);
+    kept_[made_++ % most_kept] = decision;
+  }
+
+  /// Adds them to `tuning`.
+  void add_to(Tuning& tuning) const {
+    const std::lock_guard lock(mutex_);
+    tuning.decisions = made_;
+    for (std::uint64_t i = made_ > most_kept ? made_ - most_kept : 0; i < made_; ++i)
+      tuning.last.push_back(kept_[i % most_kept]);
+  }
+
+ private:
+  static constexpr std::size_t kKnobs = 3, kReasons = 9;
+
+  std::array<std::array<MarkerHandle, kReasons>, kKnobs> marks_{};
+  mutable std::mutex mutex_;
+  std::array<TuneDecision, most_kept> kept_{};
+  std::uint64_t made_ = 0;
+};
+
+}  // namespace penstock::detail

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// plan(): what a prefetcher reserves, and where it starts: the same without
+// PrefetcherOptions::tune.
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <penstock/detail/pipeline/tuner.hpp>
+#include <penstock/detail/usable_cores.hpp>
+#include <penstock/detail/usable_memory.hpp>
+#include <penstock/prefetcher.hpp>
+#include <stdexcept>
+#include <string>
+
+namespace penstock::detail {
+
+struct PipelinePlan {
+  PrefetcherOptions options;         ///< the numbers are those that are reserved
+  TuneSettings start;                ///< workers, and batches that have memory
+  std::size_t device_depth;          ///< slots in use at the start
+  std::optional<TuneLimits> limits;  ///< with tune
+};
+
+/// Of the pipeline that is planned.
+struct Planned {
+  SourceKind kind;
+  bool is_stream;           ///< the sampler has no end
+  std::size_t block_bytes;  ///< of a batch in pinned memory
+};
+
+/// The options, where 0 is replaced by what it stands for.
+inline PrefetcherOptions without_zeros(PrefetcherOptions options, const Planned& planned) {
+  if (options.workers < 0)
+    throw std::invalid_argument("workers is " + std::to_string(options.workers) +
+                                ", must be 1 or more (or 0, for one)");
+  if (options.device_depth == 0) throw std::invalid_argument("device_depth must be at least 1");
+  if (options.workers == 0 || planned.is_stream) options.workers = 1;
+  if (planned.kind == SourceKind::device)
+    options.host_depth = options.device_depth;
+  else if (options.host_depth == 0)
+    options.host_depth =
+        options.device_depth +
+        (planned.kind == SourceKind::sample ? 2 : static_cast<std::size_t>(options.workers));
+  return options;
+}
+
+inline std::size_t host_bytes_limit(const PrefetcherOptions& options) {
+  return options.max_host_bytes == 0 ? usable_memory() / 2 : options.max_host_bytes;
+}
+
+inline void require_no_contradiction(const PrefetcherOptions& options, const Tune& tune) {
+  if (tune.workers < 0)
+    throw std::invalid_argument("Tune::workers is " + std::to_string(tune.workers) +
+                                ", must be 1 or more (or 0, for the cores of the process)");
+  if (tune.device_slots != 0 && tune.device_slots < options.device_depth)
+    throw std::invalid_argument("Tune::device_slots is " + std::to_string(tune.device_slots) +
+                                ", and device_depth, with which it starts, " +
+                                std::to_string(options.device_depth));
+  if (options.max_host_bytes != 0 && tune.host_bytes > options.max_host_bytes)
+    throw std::invalid_argument("Tune::host_bytes is " + std::to_string(tune.host_bytes) +
+                                ", over max_host_bytes, which is " +
+                                std::to_string(options.max_host_bytes));
+}
+
+/// Batches in pinned memory, at most.
+inline std::size_t most_host_depth(const PrefetcherOptions& options, const Tune& tune, int workers,
+                                   const Planned& planned) {
+  constexpr std::size_t kMostBatches = 1024, kForAllWorkers = 6;
+  if (tune.host_bytes != 0) {
+    const std::size_t room = std::min(tune.host_bytes / planned.block_bytes, kMostBatches);
+    if (room < std::max<std::size_t>(1, options.host_depth))
+      throw std::invalid_argument(
+          "Tune::host_bytes is " + std::to_string(tune.host_bytes) + ", room for " +
+          std::to_string(room) + " batches of " + std::to_string(planned.block_bytes) +
+          " bytes: it takes at least one, and host_depth where that is set, which is " +
+          std::to_string(options.host_depth));
+    return room;
+  }
+  const std::size_t usual =
+      options.device_depth +
+      (planned.kind == SourceKind::sample ? kForAllWorkers : 2 * static_cast<std::size_t>(workers));
+  const std::size_t room = host_bytes_limit(options) / planned.block_bytes;
+  return std::max({options.host_depth, std::min(usual, room), std::size_t{1}});
+}
+
+inline PipelinePlan plan_tuned(PrefetcherOptions options, const Tune& tune,
+                               const Planned& planned) {
+  require_no_contradiction(options, tune);
+  const bool on_device = planned.kind == SourceKind::device;
+  int workers = tune.workers == 0 ? usable_cores() : tune.workers;
+  if (planned.is_stream) workers = 1;
+  const auto for_workers = static_cast<std::size_t>(workers) + 2;
+
+  PrefetcherOptions start = options;
+  start.workers = std::min(options.workers, workers);
+  const std::size_t asked_depth = on_device ? 0 : options.host_depth;
+  start = without_zeros(start, planned);
+  options = start;
+  options.device_depth = tune.device_slots != 0 ? tune.device_slots
+                         : on_device            ? std::max(start.device_depth, for_workers)
+                                                : start.device_depth + 1;
+  PrefetcherOptions asked = start;
+  asked.host_depth = asked_depth;
+  options.host_depth =
+      on_device ? options.device_depth : most_host_depth(asked, tune, workers, planned);
+
+  const bool by_sample = planned.kind == SourceKind::sample;
+  TuneLimits limits{.most = {workers, options.host_depth},
+                    .depth_is = on_device ? TuneKnob::device_depth : TuneKnob::host_depth,
+                    .for_each_worker = by_sample ? 0U : 1U,
+                    .beside = on_device ? 2 : start.device_depth + (by_sample ? 2 : 0),
+                    .cores = usable_cores()};
+  // Each worker fills a batch of its own.
+  if (!by_sample)
+    limits.most.workers = static_cast<int>(
+        std::min<std::size_t>(static_cast<std::size_t>(workers), options.host_depth));
+  options.workers = limits.most.workers;
+  const TuneSettings settings{
+      std::min(start.workers, options.workers),
+      std::min(on_device ? std::max(start.device_depth, static_cast<std::size_t>(start.workers) + 2)
+                         : start.host_depth,
+               options.host_depth)};
+  return {options, settings, start.device_depth, limits};
+}
+
+inline PipelinePlan plan(PrefetcherOptions options, const Planned& planned) {
+  if (options.tune) {
+    const Tune tune = *options.tune;
+    return plan_tuned(std::move(options), tune, planned);
+  }
+  options = without_zeros(std::move(options), planned);
+  const TuneSettings all{options.workers, options.host_depth};
+  const std::size_t slots = options.device_depth;
+  return {std::move(options), all, slots, std::nullopt};
+}
+
+}  // namespace penstock::detail

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Topology: what Linux says of the machine's NUMA nodes, cores and PCI devices.
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <penstock/detail/cpus.hpp>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// Whatever cannot be read is not there. Reads files at each call.
+class Topology {
+ public:
+  /// Of the files below `root`: "/", or a tree that a test has made.
+  explicit Topology(std::filesystem::path root = "/") : root_(std::move(root)) {}
+
+  /// CPUs of each node that has some, by its number. Numbers may have gaps.
+  std::map<int, Cpus> nodes() const {
+    std::map<int, Cpus> nodes;
+    for (const auto& folder : folders("sys/devices/system/node")) {
+      int node = 0;
+      if (!folder.starts_with("node") || !is_number(folder.substr(4), node)) continue;
+      Cpus cpus = read_cpus(line("sys/devices/system/node/" + folder + "/cpulist"));
+      if (!cpus.empty()) nodes.emplace(node, std::move(cpus));
+    }
+    return nodes;
+  }
+
+  /// The CPUs that are one core with `cpu`: its hyper-threads.
+  Cpus core_of(int cpu) const {
+    const std::string folder = "sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
+    const Cpus core = read_cpus(line(folder + "thread_siblings_list"));
+    return core.empty() ? Cpus{cpu} : core;
+  }
+
+  /// Of a PCI device, as sysfs has it: "-1", where the firmware does not tell; "": no such device.
+  std::string node_of(const std::string& bus_id) const {
+    return line(kDevices + in_sysfs(bus_id) + "/numa_node");
+  }
+
+  /// Bus ids of NVIDIA's GPUs, in their order.
+  std::vector<std::string> gpus() const {
+    std::vector<std::string> gpus;
+    for (const std::string& device : folders(kDevices))
+      if (line(kDevices + device + "/vendor") == "0x10de" &&
+          line(kDevices + device + "/class").starts_with("0x03"))  // a display controller
+        gpus.push_back(device);
+    return gpus;
+  }
+
+  /// CPUs of a process that nobody has bound: those of its cpuset that the scheduler hands out.
+  Cpus unbound() const {
+    Cpus cpus = cpuset();
+    if (cpus.empty()) cpus = read_cpus(line("sys/devices/system/cpu/online"));
+    return without(cpus, read_cpus(line("sys/devices/system/cpu/isolated")));
+  }
+
+  /// "0000:1B:00.0", and "00000000:1B:00.0", as sysfs spells them.
+  static std::string in_sysfs(std::string bus_id) {
+    std::transform(bus_id.begin(), bus_id.end(), bus_id.begin(),
+                   [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+    constexpr std::size_t kDomain = 4;
+    while (bus_id.find(':') > kDomain && bus_id.starts_with('0')) bus_id.erase(0, 1);
+    return bus_id;
+  }
+
+ private:
+  static constexpr const char* kDevices = "sys/bus/pci/devices/";
+
+  static bool is_number(std::string_view text, int& number) {
+    const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
+    return read.ec == std::errc() && read.ptr == text.data() + text.size();
+  }
+
+  std::string line(const std::string& file) const {
+    std::string text;
+    std::ifstream stream(root_ / file);
+    std::getline(stream, text);
+    return text;
+  }
+
+  /// Names, sorted.
+  std::vector<std::string> folders(const char* folder) const {
+    std::vector<std::string> names;
+    std::error_code none;
+    for (std::filesystem::directory_iterator entry(root_ / folder, none), end;
+         !none && entry != end; entry.increment(none))
+      names.push_back(entry->path().filename().string());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  /// Of the control group (v2) of this process, or of the nearest one above that has a cpuset.
+  Cpus cpuset() const {
+    std::ifstream groups(root_ / "proc/self/cgroup");
+    for (std::string group; std::getline(groups, group);) {
+      if (!group.starts_with("0::/")) continue;
+      for (std::string path = group.substr(3);; path.erase(path.rfind('/'))) {
+        Cpus cpus = read_cpus(line("sys/fs/cgroup" + path + "/cpuset.cpus.effective"));
+        if (!cpus.empty() || path.empty()) return cpus;
+      }
+    }
+    return {};
+  }
+
+  std::filesystem::path root_;
+};
+
+}  // namespace penstock::detail

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Tune: a Prefetcher finds while it runs how many workers it needs, and how many batches ahead.
+//
+//   penstock::Prefetcher<Images> prefetcher{layout, sampler, source,
+//                                           {.tune = penstock::Tune{.workers = 16}}};
+//
+// What it has changed, and why, is in Stats::tuning (tuning.hpp).
+//
+// The method. Every few batches the consumer's thread looks at the times that stats() is made of.
+// Workers: a source that takes S of a worker's time for a batch, and a consumer that takes C, need
+// S / C workers (the utilisation law of operational analysis); so the number is computed and not
+// searched, as in Plumber (Kuchnik et al., MLSys 2022), which allocates by resource-accounted
+// rates. CPU time of the workers that would exceed the cores of the process is not planned for. A
+// step up that does not raise the rate is taken back, whatever the computation said: the cores, or
+// a disk, are then shared with somebody else. Depth: grows if source and consumer wait in turn,
+// which is the condition of the prefetch buffer of tf.data (Murray et al., VLDB 2021): full at one
+// time, empty at another; here by as many batches as the longest wait cost. Steps down need longer
+// evidence than steps up, twice as long after each one that had to be taken back: so the settings
+// do not oscillate.
+
+#include <cstddef>
+
+namespace penstock {
+
+/// The bounds within which a Prefetcher tunes itself (PrefetcherOptions::tune). Everything within
+/// them is reserved at construction: that many threads are started, of which those that are not
+/// needed are parked, and that much memory is allocated, of which only a part is in use. Later
+/// nothing is allocated, and no thread created. What is delivered, and its order, do not depend on
+/// it.
+struct Tune {
+  /// Threads that run the source, at most. 0: the cores that this process may use. Give a larger
+  /// number to a source that waits (for a disk, a network). An Unbounded sampler has one worker.
+  int workers = 0;
+  /// Bytes of pinned memory, at most; 1,024 batches of it are used at most. 0: that of device_depth
+  /// and two batches for each worker (a per_sample source: device_depth and 6), as far as
+  /// max_host_bytes allows. Of no meaning for an on_device source.
+  std::size_t host_bytes = 0;
+  /// Device slots, at most; at least device_depth. 0: device_depth + 1, or for an on_device source
+  /// two more than there are workers if that is more.
+  std::size_t device_slots = 0;
+};
+
+}  // namespace penstock

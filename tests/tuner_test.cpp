@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What a Tuner decides, under measurements that are made up: a model of a pipeline, in which time
+// is a number.
+
+#include <penstock/detail/pipeline/tuner.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "support/catch.hpp"
+
+using penstock::TuneDecision;
+using penstock::TuneKnob;
+using penstock::TuneReason;
+using penstock::detail::TuneChanges;
+using penstock::detail::TuneCounts;
+using penstock::detail::TuneLimits;
+using penstock::detail::Tuner;
+using penstock::detail::TuneSettings;
+
+namespace {
+
+std::chrono::nanoseconds milliseconds(double value) {
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(1e6 * value));
+}
+
+/// A steady pipeline: times in ms for a batch.
+struct Model {
+  double source = 1, consumer = 1;
+  double places = 1e9;           ///< sources that can work at a time; more share the time
+  double cpu = 0;                ///< of `source`
+  std::size_t needed_depth = 0;  ///< with less, a part of the time is lost to waits in turn
+  double downstream = 0;  ///< ms that the device takes, for which the consumer waits in next()
+
+  double source_with(int workers) const { return source * std::max(1.0, workers / places); }
+  double period(const TuneSettings& settings) const {
+    const double steady =
+        std::max({consumer, downstream, source_with(settings.workers) / settings.workers});
+    return settings.depth < needed_depth ? 1.5 * steady : steady;
+  }
+};
+
+/// Feeds a tuner with what a model's pipeline counts.
+class Run {
+ public:
+  explicit Run(const TuneLimits& limits, const TuneSettings& start = {1, 3})
+      : tuner(limits, start) {}
+
+  void take(const Model& model, int batches) {
+    for (int i = 0; i < batches; ++i) take_one(model);
+  }
+
+  int workers() const { return tuner.settings().workers; }
+  std::size_t depth() const { return tuner.settings().depth; }
+
+  Tuner tuner;
+  std::vector<TuneDecision> decisions;
+  std::size_t ready = 0;  ///< batches that are there at a take
+
+ private:
+  void take_one(const Model& model) {
+    const TuneSettings now = tuner.settings();
+    const double period = model.period(now), source = model.source_with(now.workers);
+    counts_.consuming += milliseconds(model.consumer);
+    counts_.waiting += milliseconds(period - model.consumer);
+    ++counts_.delivered;
+    ++counts_.filled;
+    counts_.filling += milliseconds(source);
+    counts_.cpu += milliseconds(model.cpu);
+    counts_.workers_waiting += milliseconds(std::max(0.0, now.workers * period - source));
+    if (model.downstream > 0)
+      counts_.device_busy += milliseconds(period);
+    else
+      counts_.device_idle += milliseconds(period);
+    tuner.note_ready([&](std::size_t most) { return std::min(most, ready); });
+    if (!tuner.count_take(counts_.consuming, counts_.waiting)) return;
+    const TuneChanges changes = tuner.look(counts_);
+    decisions.insert(decisions.end(), changes.made.begin(),
+                     changes.made.begin() + static_cast<std::ptrdiff_t>(changes.count));
+  }
+
+  TuneCounts counts_;
+};
+
+TuneLimits most(int workers, std::size_t depth = 64) {
+  return {.most = {workers, depth}, .for_each_worker = 1, .beside = 2, .cores = 64};
+}
+
+}  // namespace
+
+TEST_CASE("a slow source gets the workers that it needs, within 50 batches", "[tuner]") {
+  Run run(most(16));
+  run.take({.source = 8, .consumer = 2}, 50);
+  CHECK(run.workers() >= 4);
+  CHECK(run.workers() <= 5);
+  CHECK(run.depth() == static_cast<std::size_t>(run.workers()) + 2);
+  REQUIRE(run.decisions.size() >= 2);
+  CHECK(run.decisions[0].knob == TuneKnob::workers);
+  CHECK(run.decisions[0].reason == TuneReason::source_bound);
+  CHECK(run.decisions[0].from == 1);
+  CHECK(run.decisions[0].source == milliseconds(8));
+  CHECK(run.decisions[0].consumer == milliseconds(2));
+  CHECK(run.decisions[0].batch <= 10);
+  CHECK(run.decisions[1].knob == TuneKnob::host_depth);
+  CHECK(run.decisions[1].reason == TuneReason::follows_workers);
+}
+
+TEST_CASE("a tuner that has found its settings keeps them", "[tuner]") {
+  const double source = GENERATE(1.0, 3.0, 7.9, 8.0, 8.1, 31.0);
+  CAPTURE(source);
+  Run run(most(32));
+  run.take({.source = source, .consumer = 2}, 100);
+  const TuneSettings found = run.tuner.settings();
+  const std::size_t decisions = run.decisions.size();
+  run.take({.source = source, .consumer = 2}, 2000);
+  CHECK(run.tuner.settings() == found);
+  CHECK(run.decisions.size() == decisions);
+}
+
+TEST_CASE("workers stay within the bound", "[tuner]") {
+  Run run(most(6));
+  run.take({.source = 40, .consumer = 1}, 200);
+  CHECK(run.workers() == 6);
+}
+
+TEST_CASE("the depth stays within the bound", "[tuner]") {
+  Run run(most(16, 7));
+  run.take({.source = 8, .consumer = 1}, 200);
+  CHECK(run.depth() == 7);
+}
+
+TEST_CASE("workers that a consumer does not need are parked", "[tuner]") {
+  Run run(most(16), {12, 14});
+  run.take({.source = 6, .consumer = 4}, 50);
+  CHECK(run.workers() == 2);
+  CHECK(run.depth() == 4);
+  REQUIRE(!run.decisions.empty());
+  CHECK(run.decisions[0].reason == TuneReason::spare_workers);
+}
+
+TEST_CASE("waits for the device are none for data", "[tuner]") {
+  Run run(most(16), {4, 6});
+  run.take({.source = 2, .consumer = 0.01, .downstream = 4}, 60);
+  CHECK(run.workers() == 1);
+  for (const TuneDecision& decision : run.decisions) CHECK(decision.reason != TuneReason::in_turns);
+}
+
+TEST_CASE("a source that becomes 4 times slower gets 4 times the workers", "[tuner]") {
+  Run run(most(16));
+  run.take({.source = 4, .consumer = 2}, 100);
+  CHECK(run.workers() <= 3);
+  run.take({.source = 16, .consumer = 2}, 50);
+  CHECK(run.workers() >= 8);
+  CHECK(run.workers() <= 9);
+}
+
+TEST_CASE("workers that have to share what they work with are taken back", "[tuner]") {
+  Run run(most(16));
+  const Model disk{.source = 8, .consumer = 1, .places = 3};
+  run.take(disk, 50);
+  CHECK(run.workers() == 3);
+  int with_three = 0;
+  for (int i = 0; i < 500; ++i) {
+    run.take(disk, 1);
+    with_three += run.workers() == 3 ? 1 : 0;
+  }
+  CHECK(with_three >= 400);
+  const std::size_t before = run.decisions.size();
+  // It is tried again, ever more seldom.
+  run.take({.source = 8, .consumer = 1, .places = 3}, 1000);
+  const std::size_t early = run.decisions.size() - before;
+  run.take({.source = 8, .consumer = 1, .places = 3}, 1000);
+  CHECK(run.decisions.size() - before - early <= early);
+  CHECK(run.decisions.size() < before + 40);
+}
+
+TEST_CASE("workers are parked when somebody else takes half of the cores", "[tuner]") {
+  Run run(most(16));
+  run.take({.source = 12, .consumer = 1, .places = 8}, 100);
+  CHECK(run.workers() >= 8);
+  run.take({.source = 12, .consumer = 1, .places = 4}, 100);
+  CHECK(run.workers() == 4);
+  CHECK(std::count_if(run.decisions.begin(), run.decisions.end(), [](const auto& decision) {
+          return decision.reason == TuneReason::contended;
+        }) >= 1);
+}
+
+TEST_CASE("the CPU time of a source bounds its workers", "[tuner]") {
+  TuneLimits limits = most(16);
+  limits.cores = 4;
+  Run computes(limits), half_waits(limits);
+  computes.take({.source = 8, .consumer = 0.5, .cpu = 8}, 200);
+  CHECK(computes.workers() == 4);
+  half_waits.take({.source = 8, .consumer = 0.5, .cpu = 4}, 200);
+  CHECK(half_waits.workers() == 8);
+}
+
+TEST_CASE("depth grows where source and consumer wait in turn", "[tuner]") {
+  Run run(most(16), {4, 6});
+  run.take({.source = 4, .consumer = 2, .needed_depth = 7}, 60);
+  CHECK(run.depth() >= 5);
+  CHECK(std::any_of(run.decisions.begin(), run.decisions.end(), [](const auto& decision) {
+    return decision.knob == TuneKnob::host_depth && decision.reason == TuneReason::in_turns;
+  }));
+}
+
+TEST_CASE("depth that does not help is taken back", "[tuner]") {
+  Run run(most(16), {4, 6});
+  run.take({.source = 4, .consumer = 2, .needed_depth = 1000}, 200);
+  const auto took_back = [](const TuneDecision& decision) {
+    return decision.knob == TuneKnob::host_depth && decision.reason == TuneReason::no_gain;
+  };
+  CHECK(std::any_of(run.decisions.begin(), run.decisions.end(), took_back));
+  CHECK(run.depth() <= 6);
+}
+
+TEST_CASE("batches that are always ready give up their memory, but for one", "[tuner]") {
+  Run run(most(16), {2, 20});
+  run.ready = 17;
+  run.take({.source = 2, .consumer = 2}, 60);
+  CHECK(run.depth() == 4);
+  REQUIRE(!run.decisions.empty());
+  CHECK(run.decisions[0].reason == TuneReason::unused);
+  Run least(most(16), {2, 4});
+  least.ready = 17;
+  least.take({.source = 2, .consumer = 2}, 200);
+  CHECK(least.depth() >= 2);
+}
+
+TEST_CASE("memory that is kept or lost stays added", "[tuner]") {
+  Run run(most(16, 6), {1, 3});
+  const TuneChanges changes = run.tuner.add_depth(5, TuneReason::leases);
+  REQUIRE(changes.count == 1);
+  CHECK(changes.made[0].batch == 5);
+  CHECK(changes.made[0].from == 3);
+  CHECK(changes.made[0].to == 4);
+  CHECK(run.depth() == 4);
+  run.take({.source = 4, .consumer = 2}, 50);
+  CHECK(run.depth() == static_cast<std::size_t>(run.workers()) + 3);
+  while (run.tuner.add_depth(0, TuneReason::lost).count > 0) {
+  }
+  CHECK(run.depth() == 6);
+}
+
+TEST_CASE("a worker too many is parked, and comes back when it is missed", "[tuner]") {
+  Run run(most(16));
+  run.take({.source = 8, .consumer = 2}, 50);
+  run.take({.source = 4, .consumer = 2}, 100);
+  CHECK(run.workers() <= 3);
+  run.take({.source = 8, .consumer = 2}, 100);
+  CHECK(run.workers() >= 4);
+  CHECK(run.workers() <= 5);
+}
+
+TEST_CASE("settings that go to and fro change ever more seldom", "[tuner]") {
+  Run run(most(16));
+  const auto swing = [&](int times) {
+    const std::size_t before = run.decisions.size();
+    for (int i = 0; i < times; ++i) {
+      run.take({.source = 8, .consumer = 2}, 40);
+      run.take({.source = 2, .consumer = 2}, 40);
+    }
+    return run.decisions.size() - before;
+  };
+  const std::size_t first = swing(10);
+  swing(20);
+  CHECK(swing(10) < first);
+}
+
+TEST_CASE("a restart forgets the window, and keeps the settings", "[tuner]") {
+  Run run(most(16));
+  run.take({.source = 8, .consumer = 2}, 50);
+  const TuneSettings found = run.tuner.settings();
+  run.tuner.restart();
+  CHECK(run.tuner.settings() == found);
+  run.take({.source = 8, .consumer = 2}, 50);
+  CHECK(run.tuner.settings() == found);
+}
+
+TEST_CASE("nothing is decided before a batch was filled", "[tuner]") {
+  Tuner tuner(most(16), {1, 3});
+  TuneCounts counts;
+  for (int i = 0; i < 100; ++i) {
+    counts.waiting += milliseconds(5);
+    ++counts.delivered;
+    if (tuner.count_take(counts.consuming, counts.waiting)) CHECK(tuner.look(counts).count == 0);
+  }
+}
+
+TEST_CASE("fast batches are looked at every 10 ms, and not more often", "[tuner]") {
+  Tuner tuner(most(16), {1, 3});
+  TuneCounts counts;
+  int looks = 0;
+  for (int i = 0; i < 10'000; ++i) {  // of 10 us: 100 ms
+    counts.consuming += milliseconds(0.01);
+    counts.filling += milliseconds(0.005);
+    ++counts.filled;
+    ++counts.delivered;
+    if (!tuner.count_take(counts.consuming, counts.waiting)) continue;
+    tuner.look(counts);
+    ++looks;
+  }
+  CHECK(looks >= 9);
+  CHECK(looks <= 11);
+}
+
+TEST_CASE("a per_sample source needs no memory for each worker", "[tuner]") {
+  TuneLimits limits = most(16);
+  limits.for_each_worker = 0;
+  limits.beside = 4;
+  Run run(limits, {1, 4});
+  run.take({.source = 16, .consumer = 2}, 50);
+  CHECK(run.workers() >= 8);
+  CHECK(run.depth() == 4);
+}
+
+TEST_CASE("device times tell what a consumer takes that only queues its work", "[tuner]") {
+  Tuner tuner(most(16), {1, 3});
+  TuneCounts counts;
+  for (int i = 0; i < 12; ++i) {
+    counts.waiting += milliseconds(12);
+    counts.filling += milliseconds(12);
+    counts.consuming_on_device += milliseconds(4);
+    ++counts.consumed_on_device;
+    ++counts.filled;
+    ++counts.delivered;
+    if (tuner.count_take(counts.consuming, counts.waiting)) tuner.look(counts);
+  }
+  CHECK(tuner.settings().workers == 4);  // 12 / (0.95 x 4); without, it would be 5
+}
