@@ -143,10 +143,13 @@ void watch_forks_for_ranges() {
 
 std::atomic<void (*)()> at_stalls{nullptr};
 
-void tell_of_stall(const OpenRange& range) {
-  if (range.registered == nullptr || !range.registered->is_stall()) return;
-  const auto callback = at_stalls.load();
-  if (callback != nullptr && range.domain->text() == "penstock") callback();
+bool is_stall(const OpenRange& range) {
+  return range.registered != nullptr && range.registered->is_stall() &&
+         range.domain->text() == "penstock";
+}
+
+void tell_of_stall() {
+  if (const auto callback = at_stalls.load()) callback();
 }
 
 }  // namespace
@@ -156,14 +159,19 @@ void call_at_stalls(void (*callback)()) {
 }
 
 int push_range(OpenRange range) {
-  tell_of_stall(range);
   ThreadRanges* const thread = this_thread_ranges();
   if (thread == nullptr) return 0;
+  const bool stalls = is_stall(range);
   range.begin = ranges().window.time();
-  const std::lock_guard lock(thread->mutex);
-  forget_oldest(thread->stack);
-  thread->stack.push_back(std::move(range));
-  return static_cast<int>(thread->stack.size()) - 1;
+  int depth;
+  {
+    const std::lock_guard lock(thread->mutex);
+    forget_oldest(thread->stack);
+    thread->stack.push_back(std::move(range));
+    depth = static_cast<int>(thread->stack.size()) - 1;
+  }
+  if (stalls) tell_of_stall();  // behind the push, so that the dump has the range
+  return depth;
 }
 
 int pop_range(Text& domain) {

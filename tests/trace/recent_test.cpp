@@ -223,9 +223,10 @@ TEST_CASE("Session: no last moments where they are not kept", "[trace]") {
 }
 
 TEST_CASE("Session: a stall is told as it is about to be thrown", "[trace]") {
-  static std::atomic<int> stalls{0};
-  stalls = 0;
-  detail::call_at_stalls(+[] { ++stalls; });
+  static std::vector<std::size_t> open;  // ranges at each stall, with its own
+  open.clear();
+  Session session({.last = 1h});
+  detail::call_at_stalls(+[] { open.push_back(detail::open_ranges().events.size()); });
   {
     const penstock::ScopedRange other(penstock::markers::next, 0);
     const penstock::ScopedRange stall(penstock::markers::stall, 0);
@@ -239,7 +240,7 @@ TEST_CASE("Session: a stall is told as it is about to be thrown", "[trace]") {
   nvtxDomainRangePushEx(domain, &attributes);
   nvtxDomainRangePop(domain);
   detail::call_at_stalls(nullptr);
-  CHECK(stalls == 1);
+  CHECK(open == std::vector<std::size_t>{2});
 }
 
 TEST_CASE("NVTX: ranges that never end do not pile up", "[trace]") {
