@@ -131,6 +131,7 @@ class Contestant:
         except Failed as failed:
             self.row["failed"] = str(failed)
             self.tell(f"failed: {failed}")
+            self.end()
 
     def begin(self):
         command = self.option.places.command(self.peer, self.task, self.option.data)
@@ -150,10 +151,12 @@ class Contestant:
 
     def once(self, setting, seconds):
         if self.task == "records_cold":
-            self.process.end()  # What a process has mapped stays in memory.
+            self.process.end()
             self.begin()
             drop_from_cache(cold_files(self.option.data))
-            return self.process.ask(120, do="epoch", setting=setting)
+            answer = self.process.ask(120, do="epoch", setting=setting)
+            self.process.end()  # What a process has mapped stays in memory, at the others' turns too.
+            return answer
         if self.task == "storage":
             answer = self.process.ask(60, do="accelerators", setting=setting, number=self.cores, compute=0.0, batches=8)
             rate = sum(8 / taken for taken in answer["seconds"])
@@ -182,13 +185,15 @@ class Contestant:
         """An epoch, of which each value counts."""
         if self.task == "storage":
             return
+        if self.task == "records_cold":
+            self.begin()  # Each turn has ended its own.
         answer = self.process.ask(300, do="epoch", setting=self.setting, check=True)
         if self.task == "jpeg_folder" and "mean" not in self.truth["jpeg_folder"]:  # penstock's: it is the first
             self.truth["jpeg_folder"].update(mean=answer["digest"]["mean"], variance=answer["digest"]["variance"])
         if why := data.wrong(self.task, answer["digest"], self.truth):
             raise Failed(f"it delivers something else: {why}")
         if self.task == "records_cold":
-            self.process.end()  # As in once(): the others' turns come before its own.
+            self.process.end()
 
     def turn(self):
         if self.task == "storage":
