@@ -129,7 +129,7 @@ early() {
   start --last 10min --dump-when now --dump-signal RTMIN+3 -- "$service" steps
   says 'now was there before the program: removed' err.txt
   kill -RTMIN+3 "$pid" "$(service_pid)"
-  wait_for dump there_are 1
+  wait_for dump compgen -G 'out/dump-*-1/trace.html'  # and perhaps a second one, if both came apart
   sleep 0.3
   stop 0
   local directories=(out/dump-*)
