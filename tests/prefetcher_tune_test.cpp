@@ -24,6 +24,7 @@
 #include "support/eventually.hpp"
 #include "support/handles.hpp"
 #include "support/numbers.hpp"
+#include "support/thrown.hpp"
 
 using namespace std::chrono_literals;
 using penstock::AnySource;
@@ -38,11 +39,13 @@ using penstock::TuneDecision;
 using penstock::TuneKnob;
 using penstock::TuneReason;
 using penstock::test::eventually;
+using penstock::test::Mentions;
 using penstock::test::Numbers;
 using penstock::test::numbers_layout;
 using penstock::test::NumbersSink;
 using penstock::test::shuffled;
 using penstock::test::TestStream;
+using penstock::test::thrown;
 using penstock::test::write_numbers;
 
 namespace {
@@ -270,15 +273,20 @@ TEST_CASE("bounds that contradict the other settings are errors", "[prefetcher][
     Prefetcher<Numbers>(numbers_layout(kRows), shuffled(40, kRows), write_numbers,
                         std::move(options));
   };
-  using Invalid = std::invalid_argument;
+  const auto refused = [&](PrefetcherOptions options) {
+    return thrown<std::invalid_argument>([&] { construct(std::move(options)); });
+  };
   const std::size_t block = penstock::BatchProducer<Numbers>::block_bytes(numbers_layout(kRows));
-  CHECK_THROWS_AS(construct({.tune = Tune{.workers = -1}}), Invalid);
-  CHECK_THROWS_AS(construct({.device_depth = 3, .tune = Tune{.device_slots = 2}}), Invalid);
-  CHECK_THROWS_AS(construct({.host_depth = 5, .tune = Tune{.host_bytes = 4 * block}}), Invalid);
-  CHECK_THROWS_AS(construct({.tune = Tune{.host_bytes = block - 1}}), Invalid);
-  CHECK_THROWS_AS(construct({.max_host_bytes = 4 * block, .tune = Tune{.host_bytes = 5 * block}}),
-                  Invalid);
-  CHECK_THROWS_AS(construct({.workers = -1, .tune = Tune{}}), Invalid);
+  CHECK_THAT(refused({.tune = Tune{.workers = -1}}), Mentions("Tune::workers is -1"));
+  CHECK_THAT(refused({.device_depth = 3, .tune = Tune{.device_slots = 2}}),
+             Mentions("Tune::device_slots is 2, less than device_depth, with which it starts (3)"));
+  CHECK_THAT(
+      refused({.host_depth = 5, .tune = Tune{.host_bytes = 4 * block}}),
+      Mentions("room for 4 batches") && Mentions("raise it, or lower host_depth, which is 5"));
+  CHECK_THAT(refused({.tune = Tune{.host_bytes = block - 1}}), Mentions("give room for one"));
+  CHECK_THAT(refused({.max_host_bytes = 4 * block, .tune = Tune{.host_bytes = 5 * block}}),
+             Mentions("over max_host_bytes"));
+  CHECK_THAT(refused({.workers = -1, .tune = Tune{}}), Mentions("workers is -1"));
   CHECK_NOTHROW(construct({.host_depth = 5, .tune = Tune{.host_bytes = 5 * block}}));
 }
 

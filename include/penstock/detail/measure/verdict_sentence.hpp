@@ -43,12 +43,13 @@ inline std::string depths_for_workers(const Verdict& verdict) {
 
 inline std::string settings_of_workers(const Verdict& verdict, const Stats& stats) {
   if (verdict.enough_workers == 0)
-    return writes_slots(stats) && !stats.device
-               ? "more workers, if its stream waits too (device_times tells, and how many)"
-               : "more workers (device_times tells how many)";
+    return std::string("more workers") +
+           (writes_slots(stats) && !stats.device ? ", if its stream waits too" : "") + " (" +
+           (stats.tuning ? "Tune::workers; " : "") + "device_times tells how many)";
   std::ostringstream text;
-  text << verdict.enough_workers << " workers" << depths_for_workers(verdict)
-       << more_memory(verdict) << " would be enough for its " << in_milliseconds(verdict.consumer);
+  text << verdict.enough_workers << " workers" << (stats.tuning ? " (Tune::workers)" : "")
+       << depths_for_workers(verdict) << more_memory(verdict) << " would be enough for its "
+       << in_milliseconds(verdict.consumer);
   if (writes_slots(stats))
     text << ", if the device can do their work at the same time";
   else if (verdict.enough_device_depth > 0)

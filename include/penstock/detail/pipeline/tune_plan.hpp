@@ -56,8 +56,9 @@ inline void require_no_contradiction(const PrefetcherOptions& options, const Tun
                                 ", must be 1 or more (or 0, for the cores of the process)");
   if (tune.device_slots != 0 && tune.device_slots < options.device_depth)
     throw std::invalid_argument("Tune::device_slots is " + std::to_string(tune.device_slots) +
-                                ", and device_depth, with which it starts, " +
-                                std::to_string(options.device_depth));
+                                ", less than device_depth, with which it starts (" +
+                                std::to_string(options.device_depth) +
+                                "): raise the one or lower the other");
   if (options.max_host_bytes != 0 && tune.host_bytes > options.max_host_bytes)
     throw std::invalid_argument("Tune::host_bytes is " + std::to_string(tune.host_bytes) +
                                 ", over max_host_bytes, which is " +
@@ -73,9 +74,11 @@ inline std::size_t most_host_depth(const PrefetcherOptions& options, const Tune&
     if (room < std::max<std::size_t>(1, options.host_depth))
       throw std::invalid_argument(
           "Tune::host_bytes is " + std::to_string(tune.host_bytes) + ", room for " +
-          std::to_string(room) + " batches of " + std::to_string(planned.block_bytes) +
-          " bytes: it takes at least one, and host_depth where that is set, which is " +
-          std::to_string(options.host_depth));
+          std::to_string(room) + " batches of " + std::to_string(planned.block_bytes) + " bytes (" +
+          std::to_string(kMostBatches) + " at most): " +
+          (options.host_depth == 0
+               ? "give room for one"
+               : "raise it, or lower host_depth, which is " + std::to_string(options.host_depth)));
     return room;
   }
   const std::size_t usual =
