@@ -7,24 +7,19 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "support/allocations.hpp"
 #include "support/catch.hpp"
+#include "support/sampled.hpp"
 #include "support/thrown.hpp"
 
 namespace penstock {
 namespace {
 
+using test::batch_of;
 using test::Mentions;
+using test::Samples;
 using test::thrown;
-using Samples = std::vector<std::uint64_t>;
-
-Samples batch_of(const AnySampler& sampler, std::uint64_t epoch, std::uint64_t batch) {
-  Samples out;
-  sampler.samples(epoch, batch, out);
-  return out;
-}
 
 /// The same sample again and again; counts its copies. Has no seed.
 struct Repeat {

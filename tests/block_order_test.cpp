@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
-#include <numeric>
 #include <penstock/any_sampler.hpp>
 #include <penstock/sampler.hpp>
 #include <set>
@@ -16,31 +15,24 @@
 
 #include "support/allocations.hpp"
 #include "support/catch.hpp"
+#include "support/sampled.hpp"
 #include "support/thrown.hpp"
+#include "support/uniformity.hpp"
 
 namespace penstock {
 namespace {
 
 using test::allocations_of_this_thread;
+using test::batch_of;
+using test::epoch_of;
 using test::Mentions;
+using test::Samples;
 using test::thrown;
-using Samples = std::vector<std::uint64_t>;
-
-Samples batch_of(const Sampler& sampler, std::uint64_t epoch, std::uint64_t batch) {
-  Samples out;
-  sampler.samples(epoch, batch, out);
-  return out;
-}
+using test::uniformity;
 
 /// All samples of a rank in an epoch.
 Samples order_of(const SamplerOptions& options, std::uint64_t epoch) {
-  const Sampler sampler(options);
-  Samples all;
-  for (std::uint64_t batch = 0; batch < sampler.batches(); ++batch) {
-    const Samples samples = batch_of(sampler, epoch, batch);
-    all.insert(all.end(), samples.begin(), samples.end());
-  }
-  return all;
+  return epoch_of(Sampler(options), epoch);
 }
 
 /// Blocks of the shortest pieces of `order` that have whole blocks: what is left after such a piece
@@ -187,18 +179,6 @@ TEST_CASE("Sampler in blocks: of huge data sets, different places are different 
 }
 
 // ---- As random as it can be --------------------------------------------------------------------
-
-/// A chi-square statistic of `counts`, which should all be about equal, on the scale of standard
-/// deviations.
-double uniformity(const std::vector<double>& counts) {
-  const auto cells = static_cast<double>(counts.size());
-  const double expected = std::accumulate(counts.begin(), counts.end(), 0.0) / cells;
-  double chi_square = 0;
-  for (const double count : counts)
-    chi_square += (count - expected) * (count - expected) / expected;
-  const double spread = 2 / (9 * (cells - 1));  // Wilson and Hilferty
-  return (std::cbrt(chi_square / (cells - 1)) - (1 - spread)) / std::sqrt(spread);
-}
 
 /// `orders`: how many there should be.
 double uniformity_of_orders(SamplerOptions options, std::size_t orders) {
