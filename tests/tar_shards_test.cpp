@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include <sys/stat.h>
+// TarShards by the headers of its tars. By their indexes: tar_shards_index_test.cpp.
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <penstock/tar_shards.hpp>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -21,6 +17,7 @@
 #include "support/allocations.hpp"
 #include "support/catch.hpp"
 #include "support/files.hpp"
+#include "support/tar_shard.hpp"
 #include "support/tar_writer.hpp"
 #include "support/temporary_directory.hpp"
 #include "support/thrown.hpp"
@@ -30,51 +27,17 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::as_text;
+using test::content;
 using test::Mentions;
+using test::names;
+using test::numbered;
 using test::read_file;
+using test::Shard;
+using test::shard_failure;
 using test::TarWriter;
 using test::TemporaryDirectory;
 using test::thrown;
 using test::write_file;
-
-std::string content(const TarShards& shards, std::uint64_t index) {
-  std::vector<std::byte> scratch;
-  return as_text(shards.read(index, scratch));
-}
-std::string content(const TarShards& shards, std::uint64_t index, std::string_view extension) {
-  std::vector<std::byte> scratch;
-  return as_text(shards.read(index, extension, scratch));
-}
-
-std::vector<std::string> names(const TarShards& shards) {
-  std::vector<std::string> all;
-  for (std::uint64_t i = 0; i < shards.size(); ++i) all.push_back(shards.name(i));
-  return all;
-}
-
-/// What the constructor throws for one shard.
-std::string shard_failure(const fs::path& shard, TarShardsOptions options = {}) {
-  return thrown<StoreError>([&] { TarShards({shard}, options); });
-}
-
-/// A directory with one shard.
-struct Shard {
-  explicit Shard(const TarWriter& tar) { tar.save(path); }
-  TarShards open() const { return TarShards({path}); }
-  const TemporaryDirectory directory;
-  const fs::path path = directory / "a.tar";
-};
-
-/// `samples` of them: NUMBER.cls, a number, and NUMBER.jpg.
-TarWriter numbered(int first, int samples) {
-  TarWriter tar;
-  for (int i = first; i < first + samples; ++i) {
-    const std::string base = "dir/" + std::to_string(i);
-    tar.add(base + ".cls", std::to_string(i % 10) + "\n");
-    tar.add(base + ".jpg", std::string(static_cast<std::size_t>(100 * i % 1700 + 1), 'j') + base);
-  }
-  return tar;
-}
 
 TEST_CASE("TarShards numbers samples through its files, and reads their members", "[tar_shards]") {
   const TemporaryDirectory directory;
@@ -273,170 +236,6 @@ TEST_CASE("TarShards has no samples but its own", "[tar_shards]") {
   }
   shards.will_need(std::vector<std::uint64_t>{3, 0, 2, ~0ull});
   CHECK_THROWS_AS(TarShards(std::vector<fs::path>{}), std::invalid_argument);
-}
-
-// ---- Indexes ------------------------------------------------------------------------------------
-
-TEST_CASE("an index has the bytes that wds2idx writes", "[tar_shards]") {
-  const Shard shard(TarWriter()
-                        .add("d/", "", '5')
-                        .add("d/0.jpg", std::string(600, 'x'))
-                        .add("d/0.cls", "7")
-                        .add("d/1.seg.png", "y"));
-  shard.open().save_indexes();
-  CHECK(TarShards::index_path(shard.path) == shard.directory / "a.idx");
-  CHECK(read_file(shard.directory / "a.idx") ==
-        "v1.2 2\njpg 1024 600 d/0.jpg cls 2560 1 d/0.cls\nseg.png 3584 1 d/1.seg.png\n");
-}
-
-TEST_CASE("an index is used instead of the headers", "[tar_shards]") {
-  const TemporaryDirectory directory;
-  numbered(0, 30).save(directory / "a.tar");
-  numbered(30, 5).save(directory / "b.tar");
-  const std::vector<fs::path> paths{directory / "a.tar", directory / "b.tar"};
-  const TarShards scanned(paths);
-  scanned.save_indexes();
-  const TarShards indexed(paths);
-  CHECK(names(indexed) == names(scanned));
-  for (std::uint64_t i = 0; i < indexed.size(); ++i) {
-    CHECK(content(indexed, i) == content(scanned, i));
-    CHECK(indexed.label(i) == scanned.label(i));
-  }
-  write_file(directory / "b.idx", "v1.2 1\r\njpg 1536 3031 dir/30.jpg\r\n\n");  // is what it says
-  CHECK(TarShards(paths).size() == 31);
-  CHECK(TarShards(paths, {.use_indexes = false}).size() == 35);
-}
-
-/// What a shard with one member, a.jpg of 3 bytes at 512, and with this index throws.
-std::string index_failure(std::string_view index) {
-  const Shard shard(TarWriter().add("a.jpg", "abc"));
-  write_file(shard.directory / "a.idx", index);
-  CHECK(content(TarShards({shard.path}, {.use_indexes = false}), 0) == "abc");
-  return thrown<StoreError>([&] { shard.open(); });
-}
-
-TEST_CASE("an index that does not fit is an error that names it", "[tar_shards]") {
-  CHECK_THAT(index_failure(""), Mentions("a.idx: line 0: the index must begin with \"v1.2\""));
-  CHECK_THAT(index_failure("v1.1 1\njpg 512 3\n"), Mentions("begins with \"v1.1\""));
-  CHECK_THAT(index_failure("v1.2\n"), Mentions("line 1: there is no number of samples"));
-  CHECK_THAT(index_failure("v1.2 x\n"), Mentions("no number of samples"));
-  CHECK_THAT(index_failure("v1.2 2\njpg 512 3 a.jpg\n"), Mentions("2 samples, and has 1"));
-  CHECK_THAT(index_failure("v1.2 0\njpg 512 3 a.jpg\n"), Mentions("0 samples, and has 1"));
-  CHECK_THAT(index_failure("v1.2 0\n"), Mentions("a.tar: there is no sample in it"));
-  CHECK_THAT(index_failure("v1.2 1\njpg 512 3\n"), Mentions("line 2: a sample is groups"));
-  CHECK_THAT(index_failure("v1.2 1\njpg 512 3 a b.jpg\n"), Mentions("line 2: a sample is groups"));
-  CHECK_THAT(index_failure("v1.2 1\njpg 512 3 a.jpg \n \n"),
-             Mentions("line 3: a sample is groups"));
-  CHECK_THAT(index_failure("v1.2 1\njpg -512 3 a.jpg\n"), Mentions("line 2: a sample is groups"));
-  CHECK_THAT(index_failure("v1.2 1\njpg 513 3 a.jpg\n"),
-             Mentions("a.jpg cannot begin at byte 513"));
-  CHECK_THAT(index_failure("v1.2 1\njpg 0 3 a.jpg\n"), Mentions("a.jpg cannot begin at byte 0"));
-  CHECK_THAT(index_failure("v1.2 1\njpg 4096 3 a.jpg\n"),
-             Mentions("a.idx: line 2: member a.jpg, 3 bytes from byte 4096 on, does not fit into "
-                      "the tar's 2048"));
-  CHECK_THAT(index_failure("v1.2 1\njpg 512 9999 a.jpg\n"), Mentions("does not fit into"));
-  CHECK_THAT(index_failure("v1.2 1\njpg 512 18446744073709551615 a.jpg\n"),
-             Mentions("does not fit into"));
-  CHECK_THAT(index_failure("v1.2 1\njpg 512 18446744073709551616 a.jpg\n"), Mentions("groups of"));
-  CHECK_THAT(index_failure("v1.2 1\njpg 512 3 a.jpg cls 512 3 b.cls\n"),
-             Mentions("members a and b.cls are of two samples"));
-  CHECK_THAT(index_failure("v1.2 1\njpg 512 3 a.jp\n"),
-             Mentions("line 2: member a.jp has not the extension jpg"));
-  CHECK_THAT(index_failure("v1.2 1\njpg 512 3 a.jpg JPG 512 3 a.JPG\n"),
-             Mentions("line 2: member a.JPG: the sample has another member with this extension"));
-}
-
-TEST_CASE("an index that is older than its tar is an error", "[tar_shards]") {
-  const Shard shard(numbered(0, 2));
-  shard.open().save_indexes();
-  fs::last_write_time(
-      shard.path, fs::last_write_time(shard.directory / "a.idx") + std::chrono::milliseconds(1));
-  CHECK_THAT(shard_failure(shard.path), Mentions("a.idx: the index is older than its tar"));
-  CHECK(TarShards({shard.path}, {.use_indexes = false}).size() == 2);
-  fs::remove(shard.directory / "a.idx");
-  fs::create_directory(shard.directory / "a.idx");
-  fs::last_write_time(shard.path, fs::last_write_time(shard.directory / "a.idx"));
-  CHECK_THAT(shard_failure(shard.path), Mentions("a.idx: not a regular file"));
-}
-
-TEST_CASE("of an index that points to other bytes, reading is an error", "[tar_shards]") {
-  const Shard shard(TarWriter().add("a.jpg", "abc").add("b.jpg", "def").add("c.jpg", "ghij"));
-  const auto failure_with = [&](std::string_view line) {
-    write_file(shard.directory / "a.idx", "v1.2 1\n" + std::string(line) + "\n");
-    const TarShards shards = shard.open();
-    return thrown<StoreError>([&] { content(shards, 0); });
-  };
-  const auto wrong = Mentions("is lost: its header is not before its bytes");
-  CHECK_THAT(failure_with("jpg 1024 3 a.jpg"), wrong);   // no header
-  CHECK_THAT(failure_with("jpg 1536 3 a.jpg"), wrong);   // another member
-  CHECK_THAT(failure_with("jpg 512 4 a.jpg"), wrong);    // another size
-  CHECK_THAT(failure_with("jpg 512 3 x/a.jpg"), wrong);  // another name
-  CHECK_THAT(failure_with("jpg 512 3 \\303.jpg"),
-             Mentions("nothing was thrown"));  // not to be compared
-}
-
-TEST_CASE("names that pax gives to members of short names come back from an index",
-          "[tar_shards]") {
-  TarWriter tar;
-  for (const char* name : {"a.jpg", "b.jpg"})
-    tar.add_pax(TarWriter::pax_record("path", name) + TarWriter::pax_record("size", "5"),
-                TarWriter::header("other", 0), "bytes");
-  const Shard shard(tar.add("c.jpg", "plain"));
-  shard.open().save_indexes();
-  const TarShards shards = shard.open();
-  CHECK(content(shards, 0) == "bytes");
-  CHECK(content(shards, 1) == "bytes");
-  CHECK(content(shards, 2) == "plain");
-}
-
-TEST_CASE("what an index lists and belongs to no sample is skipped", "[tar_shards]") {
-  const Shard shard(TarWriter().add("README", "no sample").add("a.jpg", "abc"));
-  write_file(shard.directory / "a.idx", "v1.2 2\nREADME 512 9 README\njpg 1536 3 a.jpg\n");
-  const TarShards shards = shard.open();
-  REQUIRE(shards.size() == 1);
-  CHECK(content(shards, 0) == "abc");
-}
-
-TEST_CASE("a name with a space does not fit into an index", "[tar_shards]") {
-  const Shard shard(TarWriter().add("a.jpg", "a").add("b c.jpg", "bc"));
-  const TarShards shards = shard.open();
-  CHECK(content(shards, 1) == "bc");
-  CHECK_THAT(thrown<StoreError>([&] { shards.save_indexes(); }),
-             Mentions("a.tar: member b c.jpg: a name with a space"));
-  CHECK(std::distance(fs::directory_iterator(shard.directory / ""), {}) == 1);
-}
-
-TEST_CASE("long names and other characters come back from an index", "[tar_shards]") {
-  const std::string longer(300, 'n');
-  const Shard shard(TarWriter()
-                        .add_gnu(longer + ".jpg", "long")
-                        .add("\xC3\xA4.jpg", "umlaut")
-                        .raw(TarWriter::header("sample.jpg", 6, '0', "prefix"))
-                        .content("prefix"));
-  shard.open().save_indexes();
-  const TarShards shards = shard.open();
-  CHECK(shards.name(0) == "a.tar/" + longer + ".jpg");
-  CHECK(content(shards, 0) == "long");
-  CHECK(content(shards, 1) == "umlaut");
-  CHECK(shards.name(2) == "a.tar/prefix/sample.jpg");
-  CHECK(content(shards, 2) == "prefix");
-}
-
-TEST_CASE("a sample of two members takes 40 bytes and its base name at most", "[tar_shards]") {
-  constexpr std::size_t kSamples = 50'000, kNameBytes = 8;
-  const Shard shard(TarWriter().add("x.jpg", std::string(4000, 'x')));
-  {
-    std::ofstream index(shard.directory / "a.idx");
-    index << "v1.2 " << kSamples << '\n';
-    for (std::size_t i = 0; i < kSamples; ++i)
-      index << "jpg 512 4000 " << 10'000'000 + i << ".jpg cls 1024 1 " << 10'000'000 + i
-            << ".cls\n";
-  }
-  const std::int64_t before = test::bytes_of_this_thread();
-  const TarShards shards = shard.open();
-  const std::int64_t bytes = test::bytes_of_this_thread() - before;
-  CHECK(shards.size() == kSamples);
-  CHECK(bytes <= static_cast<std::int64_t>(kSamples * (40 + kNameBytes) + 4096));
 }
 
 // ---- What is wrong ------------------------------------------------------------------------------
