@@ -10,11 +10,15 @@
 #include <thread>
 
 #include "support/catch.hpp"
+#include "support/made_stats.hpp"
 
 using namespace std::chrono_literals;
 using penstock::Bottleneck;
+using penstock::DeviceTimes;
 using penstock::StageStats;
 using penstock::Stats;
+using penstock::test::timed;
+using penstock::test::timed_on_device;
 
 namespace {
 
@@ -66,6 +70,81 @@ TEST_CASE("statistics print as a short table with units and the verdict", "[stat
     INFO(text.str());
     CHECK(text.str().find(part) != std::string::npos);
   }
+}
+
+TEST_CASE("the table of an on_device source has no copies and no pinned memory", "[stats]") {
+  std::ostringstream text;
+  text << timed_on_device(20, 250, 700);
+  CHECK(text.str().find("a device slot") != std::string::npos);
+  for (const char* part : {"\ncopy", "pinned", "room in the ring"})
+    CHECK(text.str().find(part) == std::string::npos);
+}
+
+TEST_CASE("what happened since a snapshot", "[stats]") {
+  Stats before = timed({990, 100, 250});
+  before.skipped = 1;
+  before.transform = {.busy = 10ms, .batches = 90, .timed = 80};
+  before.device_source = {.timed = 10, .busy = 5ms, .batches = 20, .span = 50ms};
+  before.waits = {.batches = 40, .waiting = 4ms};
+  before.worker_cpu = 30ms;
+  Stats now = timed({0, 0, 0});
+  now.source = {.busy = 3s, .waiting_for_room = 1s, .batches = 300, .bytes = 300'000'000};
+  now.copy = {.busy = 90ms, .waiting_for_input = 2s, .waiting_for_room = 1s, .batches = 150};
+  now.consumer = {.busy = 20ms, .waiting_for_input = 1s, .batches = 141};
+  before.source.queued = 1;
+  now.source.queued = 2;
+  before.copy.queued = 1.5;
+  now.copy.queued = 1;
+  now.transform = {.busy = 30ms, .batches = 140, .timed = 130};
+  now.device_source = {.timed = 15, .busy = 8ms, .batches = 40, .span = 90ms};
+  now.waits = {.batches = 60, .waiting = 9ms};
+  now.worker_cpu = 70ms;
+  now.skipped = 3;
+  now.replaced = 2;
+  now.device = DeviceTimes{.copies = 150,
+                           .batches = 140,
+                           .consuming = 500ms,
+                           .awaiting_batch = 1s,
+                           .awaiting_copy = 7ms,
+                           .longest_wait = 60ms};
+  const Stats since = now.since(before);
+  CHECK(since.source.busy == 1020ms);
+  CHECK(since.source.waiting_for_room == 980ms);
+  CHECK(since.source.batches == 200);
+  CHECK(since.source.bytes == 200'000'000);
+  CHECK(since.copy.busy == 0ms);  // An estimate may become less; a time does not.
+  CHECK(since.copy.waiting_for_input == 1100ms);
+  CHECK(since.copy.waiting_for_room == 1s);
+  CHECK(since.consumer.busy == 10ms);
+  CHECK(since.consumer.batches == 40);
+  CHECK(since.source.queued == Approx(4));  // (150 x 2 - 100 x 1) / 50
+  CHECK(since.copy.queued == 0);            // (141 x 1 - 101 x 1.5) / 40 is below 0
+  CHECK(now.since(now).source.queued == 2);
+  CHECK(since.transform.busy == 20ms);
+  CHECK(since.transform.timed == 50);
+  CHECK(since.device_source.timed == 5);
+  CHECK(since.device_source.busy == 3ms);
+  CHECK(since.device_source.batches == 20);
+  CHECK(since.device_source.span == 40ms);
+  CHECK(since.waits.batches == 20);
+  CHECK(since.waits.waiting == 5ms);
+  CHECK(since.worker_cpu == 40ms);
+  CHECK(since.skipped == 2);
+  CHECK(since.replaced == 2);
+  CHECK(since.device->copies == 50);
+  CHECK(since.device->batches == 40);
+  CHECK(since.device->consuming == 250ms);
+  CHECK(since.device->awaiting_batch == 250ms);
+  CHECK(since.device->awaiting_copy == 7ms);
+  CHECK(since.device->longest_wait == 60ms);
+  CHECK(since.workers == 2);
+  CHECK_FALSE(before.since(before).device->batches);
+
+  Stats held = before;  // Time that the device consumed turns out to be time that it waited.
+  held.device->consuming -= 10ms;
+  held.device->awaiting_copy += 10ms;
+  CHECK(held.since(before).device->consuming == 0ms);
+  CHECK(held.since(before).device->awaiting_copy == 10ms);
 }
 
 TEST_CASE("every verdict has a name", "[stats]") {

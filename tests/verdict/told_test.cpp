@@ -15,6 +15,7 @@
 
 #include "pipeline.hpp"
 #include "support/catch.hpp"
+#include "support/made_stats.hpp"
 
 using namespace std::chrono_literals;
 using penstock::Bottleneck;
@@ -30,6 +31,7 @@ using penstock::test::Loop;
 using penstock::test::Outcome;
 using penstock::test::Pipeline;
 using penstock::test::run;
+using penstock::test::says;
 using penstock::test::Shape;
 
 namespace {
@@ -45,10 +47,6 @@ Verdict right_in_one_of_three(Run run, IsRight is_right) {
   INFO(verdict.sentence);
   CHECK(is_right(verdict));
   return verdict;
-}
-
-bool says(const Verdict& verdict, const char* part) {
-  return verdict.sentence.find(part) != std::string::npos;
 }
 
 bool asks_for_fewer_bytes(const Verdict& verdict) {
