@@ -11,6 +11,7 @@
 //   CHECK(sink.sample_numbers(0) == ...);         // and every payload was checked
 
 #include <cstdint>
+#include <penstock/batch_producer.hpp>
 #include <penstock/prefetcher.hpp>
 #include <vector>
 
@@ -119,6 +120,25 @@ class NumbersSink {
   PinnedMemory<std::uint32_t> payload_;
   std::vector<std::size_t> counts_;  // samples of each batch
 };
+
+/// The samples of a batch on the host; every payload is checked.
+inline std::vector<std::uint64_t> read_numbers(const HostBatch<Numbers>& batch) {
+  std::vector<std::uint64_t> samples;
+  for (std::int64_t i = 0; i < batch.samples(); ++i) {
+    samples.push_back(batch->sample(i));
+    for (std::int64_t j = 0; j < kPayload; ++j)
+      if (batch->payload(i, j) != payload_of(samples.back(), j)) FAIL("a torn batch");
+  }
+  return samples;
+}
+
+/// The samples of all batches that are left.
+inline std::vector<std::uint64_t> read_all(BatchProducer<Numbers>& producer) {
+  std::vector<std::uint64_t> all;
+  while (auto batch = producer.next())
+    for (const std::uint64_t sample : read_numbers(*batch)) all.push_back(sample);
+  return all;
+}
 
 /// What a plain loop over `sampler` would deliver.
 template <class S>

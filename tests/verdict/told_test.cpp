@@ -10,7 +10,6 @@
 
 #include <array>
 #include <chrono>
-#include <string>
 #include <thread>
 
 #include "pipeline.hpp"
