@@ -168,6 +168,7 @@ TEST_CASE("Event measures time only when asked to", "[cuda]") {
   gate.hold(stream.get());
   end.record(stream.get());
   gate.wait_until_reached();
+  // A sleep is never shorter than it says, so there are at least 5 ms between the events.
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   gate.open();
   stream.synchronize();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Time-outs count the time that this process runs. (A sleep is as good as a stop: it is never
-// shorter than it says.)
+// Time-outs count the time that this process runs. A sleep is as good as a stop: it is never
+// shorter than it says, so a deadline would have passed for certain; and a longer one counts as one
+// step, too.
 
 #include <penstock/detail/deadline.hpp>
 

@@ -6,19 +6,16 @@
 #define CUDA_API_PER_THREAD_DEFAULT_STREAM 1
 
 #include <atomic>
-#include <chrono>
 #include <thread>
 
 #include "support/catch.hpp"
+#include "support/eventually.hpp"
 
 namespace {
 
-/// A host function that waits until `open` is set, 20 seconds at most.
+/// A host function that waits until `open` is set.
 void CUDART_CB wait_until_open(void* open) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!static_cast<std::atomic<bool>*>(open)->load() &&
-         std::chrono::steady_clock::now() < deadline)
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  (void)penstock::test::eventually([&] { return static_cast<std::atomic<bool>*>(open)->load(); });
 }
 
 }  // namespace

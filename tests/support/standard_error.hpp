@@ -11,19 +11,17 @@
 
 #include <array>
 #include <cstdio>
+#include <stdexcept>
 #include <string>
-
-#include "catch.hpp"
 
 namespace penstock::test {
 
 class CapturedStandardError {
  public:
   CapturedStandardError() : file_(std::tmpfile()), before_(dup(STDERR_FILENO)) {
-    REQUIRE(file_ != nullptr);
-    REQUIRE(before_ >= 0);
     std::fflush(stderr);
-    REQUIRE(dup2(fileno(file_), STDERR_FILENO) >= 0);
+    if (file_ == nullptr || before_ < 0 || dup2(fileno(file_), STDERR_FILENO) < 0)
+      throw std::runtime_error("standard error cannot go to a file");
   }
   ~CapturedStandardError() {
     std::fflush(stderr);
