@@ -85,6 +85,15 @@ class Run {
   TuneCounts counts_;
 };
 
+/// Takes batches whose source takes `source` ms and whose consumer takes 2: how many workers there
+/// are then.
+void expect_workers(Run& run, double source, int batches, int least, int most) {
+  run.take({.source = source, .consumer = 2}, batches);
+  CAPTURE(source);
+  CHECK(run.workers() >= least);
+  CHECK(run.workers() <= most);
+}
+
 TuneLimits most(int workers, std::size_t depth = 64) {
   return {.most = {workers, depth}, .for_each_worker = 1, .beside = 2, .cores = 64};
 }
@@ -93,9 +102,7 @@ TuneLimits most(int workers, std::size_t depth = 64) {
 
 TEST_CASE("a slow source gets the workers that it needs, within 50 batches", "[tuner]") {
   Run run(most(16));
-  run.take({.source = 8, .consumer = 2}, 50);
-  CHECK(run.workers() >= 4);
-  CHECK(run.workers() <= 5);
+  expect_workers(run, 8, 50, 4, 5);
   CHECK(run.depth() == static_cast<std::size_t>(run.workers()) + 2);
   REQUIRE(run.decisions.size() >= 2);
   CHECK(run.decisions[0].knob == TuneKnob::workers);
@@ -150,11 +157,8 @@ TEST_CASE("waits for the device are none for data", "[tuner]") {
 
 TEST_CASE("a source that becomes 4 times slower gets 4 times the workers", "[tuner]") {
   Run run(most(16));
-  run.take({.source = 4, .consumer = 2}, 100);
-  CHECK(run.workers() <= 3);
-  run.take({.source = 16, .consumer = 2}, 50);
-  CHECK(run.workers() >= 8);
-  CHECK(run.workers() <= 9);
+  expect_workers(run, 4, 100, 2, 3);
+  expect_workers(run, 16, 50, 8, 9);
 }
 
 TEST_CASE("workers that have to share what they work with are taken back", "[tuner]") {
@@ -247,12 +251,9 @@ TEST_CASE("memory that is kept or lost stays added", "[tuner]") {
 
 TEST_CASE("a worker too many is parked, and comes back when it is missed", "[tuner]") {
   Run run(most(16));
-  run.take({.source = 8, .consumer = 2}, 50);
-  run.take({.source = 4, .consumer = 2}, 100);
-  CHECK(run.workers() <= 3);
-  run.take({.source = 8, .consumer = 2}, 100);
-  CHECK(run.workers() >= 4);
-  CHECK(run.workers() <= 5);
+  expect_workers(run, 8, 50, 4, 5);
+  expect_workers(run, 4, 100, 2, 3);
+  expect_workers(run, 8, 100, 4, 5);
 }
 
 TEST_CASE("settings that go to and fro change ever more seldom", "[tuner]") {
