@@ -48,14 +48,14 @@ namespace {
 constexpr std::int64_t kBatch = 4;
 constexpr std::uint64_t kBatches = 10;  // of an epoch
 
-Sampler shuffled() {
+Sampler shuffled_batches() {
   return Sampler{{.samples = kBatches * kBatch, .batch_size = kBatch, .shuffle = true, .seed = 5}};
 }
 
 /// The samples of one batch.
 std::vector<std::uint64_t> samples_of(std::uint64_t epoch, std::uint64_t batch) {
   std::vector<std::uint64_t> samples;
-  shuffled().samples(epoch, batch, samples);
+  shuffled_batches().samples(epoch, batch, samples);
   return samples;
 }
 
@@ -145,7 +145,7 @@ TEST_CASE("skip leaves failed batches out, and tells which samples", "[failure]"
   const int workers = GENERATE(0, 1, 4);
   const std::set<std::uint64_t> bad{3, 17};
   Prefetcher<Numbers> prefetcher(
-      numbers_layout(kBatch), shuffled(), failing_at(bad),
+      numbers_layout(kBatch), shuffled_batches(), failing_at(bad),
       {.workers = workers, .epochs = 3, .on_failure = FailurePolicy::skip()});
   const Delivery delivery = deliver(prefetcher, 3 * kBatches);
   CHECK(delivery.thrown.empty());
@@ -166,7 +166,7 @@ TEST_CASE("skip leaves failed batches out, and tells which samples", "[failure]"
 TEST_CASE("unordered, skip leaves the same batches out", "[failure]") {
   const std::set<std::uint64_t> bad{3, 17};
   Prefetcher<Numbers> prefetcher(
-      numbers_layout(kBatch), shuffled(), failing_at(bad),
+      numbers_layout(kBatch), shuffled_batches(), failing_at(bad),
       {.workers = 3, .epochs = 3, .ordered = false, .on_failure = FailurePolicy::skip()});
   Delivery delivery = deliver(prefetcher, 3 * kBatches);
   std::sort(delivery.batches.begin(), delivery.batches.end());
@@ -181,7 +181,7 @@ TEST_CASE("beyond a policy's limit each failure is thrown, in order", "[failure]
     write_numbers(ticket, batch);
   };
   Prefetcher<Numbers> prefetcher(
-      numbers_layout(kBatch), shuffled(), source,
+      numbers_layout(kBatch), shuffled_batches(), source,
       {.workers = workers, .epochs = 2, .on_failure = FailurePolicy::skip(3)});
   const Delivery delivery = deliver(prefetcher, 2 * kBatches);
   CHECK(delivery.batches == std::vector<std::uint64_t>{0, 2, 4, 6, 8, 10, 12, 14, 16, 18});
@@ -192,7 +192,7 @@ TEST_CASE("beyond a policy's limit each failure is thrown, in order", "[failure]
 TEST_CASE("what is thrown beyond the limit says so, and nests the cause", "[failure]") {
   PinnedPool pool;
   BatchProducer<Numbers> producer(
-      numbers_layout(kBatch), shuffled(),
+      numbers_layout(kBatch), shuffled_batches(),
       [](const Ticket&, Numbers&) { throw std::range_error("bad image"); }, pool,
       {.workers = 2, .on_failure = FailurePolicy::skip(1)});
   try {
@@ -213,7 +213,7 @@ TEST_CASE("a rate is counted over the batches so far", "[failure]") {
   };
   // One failure in four: the 2nd batch may fail, the 3rd may not, and the 9th may again.
   Prefetcher<Numbers> prefetcher(
-      numbers_layout(kBatch), shuffled(), source,
+      numbers_layout(kBatch), shuffled_batches(), source,
       {.workers = workers, .on_failure = FailurePolicy::skip(FailurePolicy::unlimited, 0.25)});
   const Delivery delivery = deliver(prefetcher, kBatches);
   CHECK(delivery.batches == std::vector<std::uint64_t>{0, 3, 4, 5, 6, 7, 9});
@@ -223,7 +223,7 @@ TEST_CASE("a rate is counted over the batches so far", "[failure]") {
 TEST_CASE("replace fills a failed batch with other samples, the same in every run", "[failure]") {
   const std::set<std::uint64_t> bad{3, 17};
   const auto run = [&](int workers, std::size_t depth) {
-    Prefetcher<Numbers> prefetcher(numbers_layout(kBatch), shuffled(), failing_at(bad),
+    Prefetcher<Numbers> prefetcher(numbers_layout(kBatch), shuffled_batches(), failing_at(bad),
                                    {.workers = workers,
                                     .host_depth = depth,
                                     .epochs = 3,
@@ -261,7 +261,7 @@ TEST_CASE("what cannot be replaced is thrown", "[failure]") {
     throw std::runtime_error("every time");
   };
   PinnedPool pool;
-  BatchProducer<Numbers> producer(numbers_layout(kBatch), shuffled(), source, pool,
+  BatchProducer<Numbers> producer(numbers_layout(kBatch), shuffled_batches(), source, pool,
                                   {.workers = workers, .on_failure = FailurePolicy::replace()});
   for (std::uint64_t i = 0; i < kBatches; ++i) CHECK_THROWS_AS(producer.next(), SourceError);
   CHECK_FALSE(producer.next());
@@ -288,7 +288,7 @@ TEST_CASE("replaced batches beyond the limit are thrown for, not delivered", "[f
       throw std::runtime_error("no");
     write_numbers(ticket, batch);
   };
-  Prefetcher<Numbers> prefetcher(numbers_layout(kBatch), shuffled(), source,
+  Prefetcher<Numbers> prefetcher(numbers_layout(kBatch), shuffled_batches(), source,
                                  {.workers = workers, .on_failure = FailurePolicy::replace(1)});
   const Delivery delivery = deliver(prefetcher, kBatches);
   CHECK(delivery.thrown == std::vector<std::uint64_t>{5});
@@ -309,11 +309,13 @@ TEST_CASE("a run that skips resumes at every position", "[failure]") {
       return static_cast<bool>(batch);
     };
     {
-      Prefetcher<Numbers> prefetcher(numbers_layout(kBatch), shuffled(), failing_at(bad), options);
+      Prefetcher<Numbers> prefetcher(numbers_layout(kBatch), shuffled_batches(), failing_at(bad),
+                                     options);
       for (std::size_t i = 0; i < stop; ++i) take(prefetcher);
       state = prefetcher.state();
     }
-    Prefetcher<Numbers> prefetcher(numbers_layout(kBatch), shuffled(), failing_at(bad), options);
+    Prefetcher<Numbers> prefetcher(numbers_layout(kBatch), shuffled_batches(), failing_at(bad),
+                                   options);
     prefetcher.restore(state);
     while (take(prefetcher)) {
     }
@@ -323,7 +325,7 @@ TEST_CASE("a run that skips resumes at every position", "[failure]") {
 
 TEST_CASE("failures can be asked for while they happen", "[failure]") {
   PinnedPool pool;
-  BatchProducer<Numbers> producer(numbers_layout(kBatch), shuffled(),
+  BatchProducer<Numbers> producer(numbers_layout(kBatch), shuffled_batches(),
                                   [](const Ticket&, Numbers&) { throw std::range_error("bad"); },
                                   pool,
                                   {.workers = 1, .epochs = 5, .on_failure = FailurePolicy::skip()});
@@ -341,7 +343,7 @@ TEST_CASE("failures can be asked for while they happen", "[failure]") {
   done = true;
   asks.join();
   CHECK_FALSE(shrank);
-  CHECK(producer.failures().size() == 5 * shuffled().batches());
+  CHECK(producer.failures().size() == 5 * shuffled_batches().batches());
 }
 
 TEST_CASE("a million failures take no memory beyond the first 256", "[failure]") {
@@ -419,7 +421,7 @@ TEST_CASE("a source that misbehaves at any one batch, or at all, harms no other 
       else
         write_numbers(ticket, batch);
     };
-    Prefetcher<Numbers> prefetcher(numbers_layout(kBatch), shuffled(), source,
+    Prefetcher<Numbers> prefetcher(numbers_layout(kBatch), shuffled_batches(), source,
                                    {.workers = workers});
     const Delivery delivery = deliver(prefetcher, kBatches);  // Checks every payload.
     if (misbehaviour.told == nullptr) {
@@ -439,8 +441,8 @@ TEST_CASE("a source that misbehaves at any one batch, or at all, harms no other 
   run(all);
   if (misbehaviour.told == nullptr) return;
   PinnedPool pool;
-  BatchProducer<Numbers> producer(numbers_layout(kBatch), shuffled(), misbehaviour.act, pool,
-                                  {.workers = workers});
+  BatchProducer<Numbers> producer(numbers_layout(kBatch), shuffled_batches(), misbehaviour.act,
+                                  pool, {.workers = workers});
   CHECK_THAT(thrown<SourceError>([&] { producer.next(); }), Mentions(misbehaviour.told));
 }
 
@@ -459,7 +461,7 @@ TEST_CASE("a source that takes no stop token holds up destruction until it retur
   const auto copies = std::make_shared<int>(0);
   std::atomic<bool> inside{false}, release{false}, gone{false};
   auto prefetcher = std::make_unique<Prefetcher<Numbers>>(
-      numbers_layout(kBatch), shuffled(), Source{copies, inside, release},
+      numbers_layout(kBatch), shuffled_batches(), Source{copies, inside, release},
       // More epochs than it gets to: a worker that comes to the end leaves, and its copy with it.
       PrefetcherOptions{.workers = 2, .host_depth = 6, .device_depth = 2, .epochs = 100});
   const struct LetsGo {  // Also when a check fails: a test that hangs tells nobody why.

@@ -38,13 +38,13 @@ using test::TemporaryDirectory;
 using test::thrown;
 using test::write_pack;
 
-constexpr std::uint64_t kRecords = 20;
+constexpr std::uint64_t kPartialRecords = 20;
 
-/// The partial file of a pack of kRecords records, all of which are in it.
+/// The partial file of a pack of kPartialRecords records, all of which are in it.
 std::string partial_content(const TemporaryDirectory& directory) {
   {
     PackedFileWriter writer(directory / "partial.pack", "a note");
-    append_records(writer, kRecords);
+    append_records(writer, kPartialRecords);
   }
   return content(directory / "partial.pack.partial");
 }
@@ -76,7 +76,7 @@ TEST_CASE("PackedFileWriter continues a partial file that was cut anywhere, to t
           "[packed_file_writer]") {
   const TemporaryDirectory directory;
   const auto path = directory / "a.pack", partial = directory / "a.pack.partial";
-  write_pack(path, kRecords);
+  write_pack(path, kPartialRecords);
   const std::string whole = content(path);
   const std::string all = partial_content(directory);
   REQUIRE(whole.substr(64, all.size() - 64) == all.substr(64));
@@ -89,11 +89,11 @@ TEST_CASE("PackedFileWriter continues a partial file that was cut anywhere, to t
     for (std::uint64_t i = 0; i < writer.size(); ++i)
       if (writer.name(i) != packed_name(i)) FAIL_CHECK(size << " bytes, record " << i);
     if (size % 97 != 0 && size + 9 < all.size()) continue;  // finish() waits for the disk.
-    append_records(writer, kRecords);
+    append_records(writer, kPartialRecords);
     writer.finish();
     if (content(path) != whole) FAIL_CHECK(size << " bytes: another file");
   }
-  CHECK(before == kRecords);
+  CHECK(before == kPartialRecords);
 }
 
 TEST_CASE("PackedFileWriter continues behind the shortest frame, and the longest",
@@ -111,7 +111,7 @@ std::vector<bool> meaningful_bytes() {
     meaningful.resize(meaningful.size() + bytes, true);
     meaningful.resize(detail::padded(meaningful.size()), false);
   };
-  for (std::uint64_t i = 0; i < kRecords; ++i) {
+  for (std::uint64_t i = 0; i < kPartialRecords; ++i) {
     add(40 + packed_name(i).size());
     add(packed_record(i).size());
   }
@@ -131,7 +131,7 @@ TEST_CASE("PackedFileWriter drops what is damaged, and continues before it",
     set_content(partial, bad);
     {
       PackedFileWriter writer(path, "a note");
-      append_records(writer, kRecords);
+      append_records(writer, kPartialRecords);
     }
     std::string now = content(partial);
     if (!meaningful[i]) now[i] = all[i];
@@ -145,7 +145,7 @@ TEST_CASE("PackedFileWriter takes records in their order only, and nothing behin
   const auto path = directory / "a.pack", partial = directory / "a.pack.partial";
   const std::string all = partial_content(directory);
   std::size_t begin = 0, end = 0;  // of record 5
-  for (std::uint64_t i = 0, place = 72; i < kRecords; ++i) {
+  for (std::uint64_t i = 0, place = 72; i < kPartialRecords; ++i) {
     if (i == 5) begin = place;
     place += detail::padded(40 + packed_name(i).size()) + detail::padded(packed_record(i).size());
     if (i == 5) end = place;
@@ -168,15 +168,15 @@ TEST_CASE("PackedFileWriter takes records in their order only, and nothing behin
 TEST_CASE("PackedFileWriter continues where finish() was interrupted", "[packed_file_writer]") {
   const TemporaryDirectory directory;
   const auto path = directory / "a.pack", partial = directory / "a.pack.partial";
-  write_pack(path, kRecords);
+  write_pack(path, kPartialRecords);
   const std::string whole = content(path);
   set_content(partial, whole);  // All was done but to rename it.
   PackedFileWriter writer(path, "a note");
-  CHECK(writer.size() == kRecords);
+  CHECK(writer.size() == kPartialRecords);
   CHECK(header_of(content(partial)).index == 0);
-  append_records(writer, kRecords + 1);
+  append_records(writer, kPartialRecords + 1);
   writer.finish();
-  CHECK(PackedFile(path).size() == kRecords + 1);
+  CHECK(PackedFile(path).size() == kPartialRecords + 1);
 }
 
 TEST_CASE("PackedFileWriter continues after its process was killed", "[packed_file_writer]") {
