@@ -168,13 +168,13 @@ TEST_CASE("Sampler: every pair of samples is as likely to come first, over the s
 }
 
 TEST_CASE("Sampler: neighbours in a rank's order are strangers in the data set", "[sampler]") {
-  struct Case {
+  struct Places {
     std::uint64_t samples;
     int ranks;  // Neighbours of one rank are so many places apart.
   };
-  const auto [n, ranks] = GENERATE(Case{4096, 1}, Case{10'000, 1}, Case{1'000'003, 1},
-                                   Case{1'000'000'000'000, 1}, Case{16'000'000, 8},
-                                   Case{1'000'000'000'000, 1024}, Case{1'000'000'000'000, 1 << 20});
+  const auto [n, ranks] = GENERATE(
+      Places{4096, 1}, Places{10'000, 1}, Places{1'000'003, 1}, Places{1'000'000'000'000, 1},
+      Places{16'000'000, 8}, Places{1'000'000'000'000, 1024}, Places{1'000'000'000'000, 1 << 20});
   const Sampler sampler({.samples = n,
                          .batch_size = 2001,
                          .shuffle = true,
