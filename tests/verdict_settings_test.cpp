@@ -3,8 +3,10 @@
 // The settings that a verdict calls enough: workers, depths, and the memory that they take.
 
 #include <penstock/stats.hpp>
+#include <penstock/tuning.hpp>
 
 #include <chrono>
+#include <memory>
 #include <utility>
 
 #include "support/catch.hpp"
@@ -36,6 +38,8 @@ TEST_CASE("a source at its limit needs as many workers as the next stage has tim
   follows.setup.deepens = true;
   CHECK(follows.verdict().enough_host_depth == 0);
   CHECK(says(follows.verdict(), "9 workers would be enough"));
+  follows.tuning = std::make_shared<penstock::Tuning>();
+  CHECK(says(follows.verdict(), "9 workers (Tune::workers) would be enough"));
   // The copy may leave less time than the consumer does.
   CHECK(timed({990, 500, 250}).verdict().enough_workers == 5);
   // One more, at least.
@@ -85,7 +89,9 @@ TEST_CASE("without device times nobody knows how many workers are enough", "[ver
   CHECK(verdict.enough_workers == 0);
   CHECK(verdict.copy == 0ns);
   CHECK(verdict.consumer == 0ns);
-  CHECK(says(verdict, "device_times"));
+  CHECK(says(verdict, "more workers (device_times tells how many)"));
+  stats.tuning = std::make_shared<penstock::Tuning>();
+  CHECK(says(stats.verdict(), "more workers (Tune::workers; device_times tells how many)"));
 }
 
 TEST_CASE("who waits though nobody is at the limit needs a deeper ring", "[verdict]") {
