@@ -227,9 +227,11 @@ void Host::look_once() {
 void Host::take_newcomers() {
   while (true) {
     Socket socket(::accept4(listener_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!socket && (errno == EMFILE || errno == ENFILE))
+    if (!socket && (errno == EMFILE || errno == ENFILE)) {
       last_refusal_ =
           "rank 0 cannot open more connections (" + reason(errno) + "): raise its limit, ulimit -n";
+      std::this_thread::sleep_for(milliseconds(50));  // They still wait: poll() would not.
+    }
     if (!socket) return;
     newcomers_.push_back({Connection(std::move(socket)), Clock::now() + kToSpeak});
     // All ranks may come at once: only more than they are pushes somebody out.
