@@ -174,6 +174,8 @@ class Guests:
     def connect(self, rank, channel):
         connection = socket.socket()
         connection.setblocking(False)
+        # Its end leaves no port behind that is taken for a minute: other tests look for free ones.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.connect_ex(("127.0.0.1", self.port))
         self.ready.register(connection, selectors.EVENT_WRITE, (rank, channel))
 
