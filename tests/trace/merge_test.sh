@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# penstock-trace merge on what scripts/launch and scripts/profile leave of three ranks, one of which waits for its
-# batches: merge_test.sh <scripts> <penstock-trace> <traced program>.
+# penstock-trace merge on what scripts/launch and scripts/profile leave of three ranks and of eight, one of which waits
+# for its batches: merge_test.sh <scripts> <penstock-trace> <traced program>.
 
 set -euo pipefail
 scripts=$1 trace=$2 traced=$3
@@ -28,28 +28,38 @@ says() {  # says <text> <file>
 }
 
 cat >rank.sh <<'END'
-case $RANK in 1) batch=20000 ;; *) batch=100 ;; esac
-exec "$1" input $batch
+[[ $RANK == "$1" ]] && batch=20000 || batch=100
+exec "$2" input $batch
 END
 
-# Each rank has a report of its own, whatever launches it.
-exits_with 0 "$scripts/launch" -n 3 -- "$scripts/profile" --whole --out job --tool trace -- bash rank.sh "$traced"
-for rank in 0 1 2; do
-  says "[$rank] measured: 19 steps" out.txt
-  [[ -s $(echo job/*.rank$rank/trace.html) ]] || fail "no report of rank $rank: $(ls -R job)"
-  says "(rank $rank, process" "$(echo job/*.rank$rank/report.txt)"
-done
+# A job of so many ranks, of which one is slow, in a directory.
+job_of() {  # job_of <ranks> <slow rank> <directory>
+  local rank
+  # Each rank has a report of its own, whatever launches it.
+  exits_with 0 "$scripts/launch" -n "$1" -- "$scripts/profile" --whole --out "$3" --tool trace -- bash rank.sh "$2" "$traced"
+  for ((rank = 0; rank < $1; ++rank)); do
+    says "[$rank] measured: 19 steps" out.txt
+    [[ -s $(echo "$3"/*.rank$rank/trace.html) ]] || fail "no report of rank $rank: $(ls -R "$3")"
+    says "(rank $rank, process" "$(echo "$3"/*.rank$rank/report.txt)"
+  done
 
-exits_with 0 "$trace" merge job
-diff out.txt job/ranks.txt || fail "the report is not what was printed"
-says 'penstock trace of 3 ranks of' out.txt
-says 'The slowest: rank 1 takes ' out.txt
-says "it waits for its batches: source-bound (in 'load'); its 'load' takes " out.txt
-says 'Its dearest finding: gap: ' out.txt
-says '"slowest":{"rank":1,' job/ranks.json
-says '"part":"waits for input"' job/ranks.json
-if grep NOTE out.txt; then fail "a note"; fi
-says '"title":"rank 2: ' job/ranks.html
+  exits_with 0 "$trace" merge "$3"
+  diff out.txt "$3/ranks.txt" || fail "the report is not what was printed"
+  says "penstock trace of $1 ranks of" out.txt
+  for ((rank = 0; rank < $1; ++rank)); do
+    grep --quiet "^ *$rank  *[0-9][0-9]*  *[0-9.]* " out.txt || fail "no line of rank $rank: $(cat out.txt)"
+    says "\"title\":\"rank $rank: " "$3/ranks.html"
+  done
+  says "The slowest: rank $2 takes " out.txt
+  says "it waits for its batches: source-bound (in 'load'); its 'load' takes " out.txt
+  says 'Its dearest finding: gap: ' out.txt
+  says "\"slowest\":{\"rank\":$2," "$3/ranks.json"
+  says '"part":"waits for input"' "$3/ranks.json"
+  if grep NOTE out.txt; then fail "a note"; fi
+}
+
+job_of 8 5 eight
+job_of 3 1 job
 says '"track":1,"evidence":"Rank 1: Device 0 did nothing' job/ranks.html
 
 # The same, of recordings by name, in any order.

@@ -25,6 +25,11 @@ using std::chrono::nanoseconds;
 
 constexpr milliseconds kToSayGoodbye{2000};
 
+/// Ten in a time-out at least. Rank 0 hears 500 beats a second at most, of however many ranks.
+milliseconds time_between_beats(milliseconds timeout, int world_size) {
+  return std::clamp(timeout / 10, milliseconds(10), milliseconds(std::max(500, 2 * world_size)));
+}
+
 std::string packed(const std::vector<std::string>& texts) {
   std::string all;
   for (const std::string& text : texts) {
@@ -53,7 +58,7 @@ std::vector<std::string> unpacked(const std::string& all) {
 Control::Control(const penstock::Ranks& ranks, milliseconds timeout, int channels)
     : ranks_(ranks),
       timeout_(timeout),
-      beat_(std::clamp(timeout / 10, milliseconds(10), milliseconds(500))),
+      beat_(time_between_beats(timeout, ranks.world_size)),
       grace_(std::clamp(timeout / 2, milliseconds(1000), milliseconds(30'000))),
       exceptions_(std::uncaught_exceptions()),
       meeting_(meet(ranks, timeout, channels)),
@@ -203,7 +208,8 @@ void Control::run() {
   while (true) {
     look_once();
     advance_time();
-    for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) hear(rank);
+    for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank)
+      if (std::exchange(peers_[static_cast<std::size_t>(rank)].readable, false)) hear(rank);
     if (rank() == 0) gather_if_complete();
     if (Clock::now() >= next_beat_) {
       next_beat_ = Clock::now() + beat_;
@@ -229,6 +235,9 @@ void Control::look_once() {
   ::poll(wanted.data(), wanted.size(), static_cast<int>(std::max(wait, milliseconds(0)).count()));
   std::uint64_t count = 0;
   static_cast<void>(!::read(wake_.descriptor(), &count, sizeof count));
+  std::size_t at = 1;
+  for (Peer& peer : peers_)
+    if (peer.connection && wanted[at++].revents != 0) peer.readable = true;
 }
 
 void Control::advance_time() {

@@ -81,6 +81,7 @@ class Control {
     Place place;
     std::chrono::nanoseconds moved{0}, heard{0};  ///< when, by time_
     bool left = false;
+    bool readable = true;  ///< it may have said something, also while the ranks met
   };
   struct Loss {
     int rank;

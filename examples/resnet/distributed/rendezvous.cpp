@@ -5,6 +5,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -34,7 +35,8 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kToConnect{1000}, kToAnswer{2000};
 constexpr milliseconds kToSpeak{5000};  // how long a connection may say nothing
-constexpr std::size_t kNewcomersAtMost = 256;
+constexpr std::size_t kStrangersAtMost = 256;
+constexpr std::size_t kOtherFiles = 512;  // of the program
 
 std::string reason(int error) {
   return std::error_code(error, std::generic_category()).message();
@@ -107,6 +109,14 @@ Socket listen_at(int port, bool loopback) {
   return {};
 }
 
+/// A connection is an open file, of which systems allow a process 1024 unless it asks for more.
+void allow_files(std::size_t count) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= count) return;
+  limit.rlim_cur = std::min(static_cast<rlim_t>(count), limit.rlim_max);
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 class Host {
  public:
   Host(const Ranks& ranks, milliseconds timeout, int channels);
@@ -125,12 +135,12 @@ class Host {
   void hear(Newcomer& newcomer);
   void answer(Newcomer& newcomer, const std::string& text);
   std::string refusal(const Hello& hello);
-  void drop_who_left();
   [[noreturn]] void give_up();
 
   const Ranks& ranks_;
   const milliseconds timeout_;
   const Clock::time_point until_ = Clock::now() + timeout_;
+  const std::size_t connections_;  ///< that there will be
   int port_ = 0;
   Socket listener_;
   std::list<Newcomer> newcomers_;
@@ -139,7 +149,11 @@ class Host {
 };
 
 Host::Host(const Ranks& ranks, milliseconds timeout, int channels)
-    : ranks_(ranks), timeout_(timeout) {
+    : ranks_(ranks),
+      timeout_(timeout),
+      connections_(static_cast<std::size_t>(channels) *
+                   static_cast<std::size_t>(ranks.world_size - 1)) {
+  allow_files(connections_ + kStrangersAtMost + kOtherFiles);
   const auto ports = ports_of(ranks);
   int error = 0;
   for (auto port = ports.begin(); port != ports.end() && !listener_; ++port) {
@@ -178,7 +192,6 @@ Meeting Host::wait() {
   while (!complete()) {
     if (Clock::now() >= until_) give_up();
     look_once();
-    drop_who_left();
   }
   for (auto& connection : meeting_.connections[0]) {
     if (!connection) continue;
@@ -188,15 +201,22 @@ Meeting Host::wait() {
   return std::move(meeting_);
 }
 
-/// Waits until somebody comes, says something or leaves, or a while.
+/// Waits until somebody comes, says something or leaves, or a while. A rank says nothing until all
+/// are there: what can be read from it is its end.
 void Host::look_once() {
   std::vector<pollfd> wanted{{listener_.descriptor(), POLLIN, 0}};
   for (const Newcomer& newcomer : newcomers_)
     wanted.push_back({newcomer.connection.descriptor(), POLLIN, 0});
-  for (const auto& channel : meeting_.connections)
-    for (const Connection& connection : channel)
-      if (connection) wanted.push_back({connection.descriptor(), POLLIN, 0});
+  std::vector<Connection*> welcome;
+  for (auto& channel : meeting_.connections)
+    for (Connection& connection : channel)
+      if (connection) welcome.push_back(&connection);
+  const std::size_t first = wanted.size();
+  for (const Connection* connection : welcome)
+    wanted.push_back({connection->descriptor(), POLLIN, 0});
   ::poll(wanted.data(), wanted.size(), milliseconds_until(until_, milliseconds(200)));
+  for (std::size_t i = 0; i < welcome.size(); ++i)
+    if (wanted[first + i].revents != 0) *welcome[i] = {};
   for (auto newcomer = newcomers_.begin(); newcomer != newcomers_.end();) {
     hear(*newcomer);
     newcomer = newcomer->connection ? std::next(newcomer) : newcomers_.erase(newcomer);
@@ -207,9 +227,15 @@ void Host::look_once() {
 void Host::take_newcomers() {
   while (true) {
     Socket socket(::accept4(listener_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!socket && (errno == EMFILE || errno == ENFILE)) {
+      last_refusal_ =
+          "rank 0 cannot open more connections (" + reason(errno) + "): raise its limit, ulimit -n";
+      std::this_thread::sleep_for(milliseconds(50));  // They still wait: poll() would not.
+    }
     if (!socket) return;
     newcomers_.push_back({Connection(std::move(socket)), Clock::now() + kToSpeak});
-    if (newcomers_.size() > kNewcomersAtMost) newcomers_.pop_front();
+    // All ranks may come at once: only more than they are pushes somebody out.
+    if (newcomers_.size() > connections_ + kStrangersAtMost) newcomers_.pop_front();
   }
 }
 
@@ -252,19 +278,13 @@ std::string Host::refusal(const Hello& hello) {
   if (hello.rank < 1 || hello.rank >= ranks_.world_size || hello.channel < 0 ||
       hello.channel >= static_cast<int>(meeting_.connections.size()))
     return who + "there is no such rank";
-  drop_who_left();
-  if (meeting_.connections[static_cast<std::size_t>(hello.channel)]
-                          [static_cast<std::size_t>(hello.rank)])
+  Connection& known = meeting_.connections[static_cast<std::size_t>(hello.channel)]
+                                          [static_cast<std::size_t>(hello.rank)];
+  if (known && readable_within(known.descriptor(), 0)) known = {};  // It has left.
+  if (known)
     return who + "this rank is here already, on " +
            meeting_.hosts[static_cast<std::size_t>(hello.rank)];
   return {};
-}
-
-/// A rank says nothing until all are there: what can be read from it is its end.
-void Host::drop_who_left() {
-  for (auto& channel : meeting_.connections)
-    for (Connection& connection : channel)
-      if (connection && readable_within(connection.descriptor(), 0)) connection = {};
 }
 
 void Host::give_up() {

@@ -7,6 +7,8 @@ different calls, nor on which rank a stream hangs; where all wait, nobody is nam
 import contextlib
 import os
 import random
+import resource
+import selectors
 import signal
 import socket
 import struct
@@ -21,6 +23,7 @@ PROGRAM = sys.argv[1]
 LONG = 60  # seconds that nothing here takes
 NCCL = sys.argv[3:] == ["--nccl"]
 MOST = 2 if NCCL else 4  # ranks of a job
+SIZES = (2,) if NCCL else (2, 4, 8)
 SHORT = 5 if NCCL else 2  # seconds to wait for a rank that does not come on; NCCL's start takes some
 
 
@@ -40,9 +43,11 @@ def by_hand(rank, size, port, address="127.0.0.1"):
 
 
 class Rank:
-    def __init__(self, variables, *arguments):
+    def __init__(self, variables, *arguments, files=None):
+        """`files`: how many it may have open, unless it asks for more; and how many then."""
         environment = NONE | {name: str(value) for name, value in variables.items()}
-        self.process = subprocess.Popen([PROGRAM, *map(str, arguments)], env=environment, text=True,
+        limit = files and (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, files))
+        self.process = subprocess.Popen([PROGRAM, *map(str, arguments)], env=environment, text=True, preexec_fn=limit,
                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # fmt: skip
         self.started = time.monotonic()
 
@@ -67,7 +72,7 @@ def job(size, *arguments, port=None):
 
 
 def sums():
-    for size in sorted({2, MOST}):
+    for size in SIZES:
         for rank in job(size, "sums", LONG):
             rank.ends(0, "done")
 
@@ -153,6 +158,90 @@ def strangers():
         for rank in zero, *others:
             rank.ends(0, "done")
         assert len(kept) == 3
+
+
+class Guests:
+    """Connections of all ranks but 0 to a real rank 0, with what ranks say there to begin; all come at the same time."""
+
+    def __init__(self, size, port, channels=2):
+        self.size, self.port = size, port
+        self.ready = selectors.DefaultSelector()
+        self.refused, self.welcome, self.started = [], set(), set()
+        for rank in range(1, size):
+            for channel in range(channels):
+                self.connect(rank, channel)
+
+    def connect(self, rank, channel):
+        connection = socket.socket()
+        connection.setblocking(False)
+        # Its end leaves no port behind that is taken for a minute: other tests look for free ones.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.connect_ex(("127.0.0.1", self.port))
+        self.ready.register(connection, selectors.EVENT_WRITE, (rank, channel))
+
+    def meet(self, zero):
+        """Until all know that all are there, or somebody is sent away, or rank 0 has ended and no more is to be read."""
+        while len(self.started) < self.size - 1 and not self.refused:
+            ready = self.ready.select(0.1)
+            if not ready and zero.process.poll() is not None:
+                break
+            for key, events in ready:
+                self.speak(key) if events & selectors.EVENT_WRITE else self.hear(key)
+
+    def speak(self, key):
+        rank, channel = key.data
+        self.ready.modify(key.fileobj, selectors.EVENT_READ, key.data)
+        hello = f"{self.size} {rank} {channel} there 127.0.0.1:{self.port}"
+        with contextlib.suppress(OSError):
+            key.fileobj.sendall(message(0, hello.encode()))
+
+    def hear(self, key):
+        said = b""
+        with contextlib.suppress(OSError):
+            said = key.fileobj.recv(1 << 16)
+        if not said:
+            self.ready.unregister(key.fileobj)
+            key.fileobj.close()
+            if key.data not in self.welcome:
+                self.refused.append(f"rank and channel {key.data}: pushed out")
+        while said:
+            kind, size = struct.unpack("=II", said[8:16])
+            if kind == 1:
+                self.welcome.add(key.data)
+            elif kind == 3:
+                self.started.add(key.data[0])
+            elif kind in (2, 4):  # refused, missing
+                self.refused.append(said[16 : 16 + size].decode())
+            said = said[16 + size :]
+
+    def close(self):
+        for key in list(self.ready.get_map().values()):
+            key.fileobj.close()
+        self.ready.close()
+
+
+def many():
+    """1,024 ranks find each other, each at its first try, though a process may have 1,024 files open. (Rank 0 is
+    real.) Where it may not have as many as it needs, it says so."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert most >= 4096, f"this test needs 4096 open files, and may have {most}: ulimit -Hn"
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, most))
+    for files, good in ((1024, most), True), ((64, 64), False):
+        size, port = 1024 if good else 64, free_ports()
+        zero = Rank(by_hand(0, size, port), "meet", LONG if good else SHORT, files=files)
+        said_to(port, b"").close()  # It is there.
+        guests = Guests(size, port)
+        begin = time.monotonic()
+        guests.meet(zero)
+        print(f"{size} ranks: {time.monotonic() - begin:.2f} s")
+        if good:
+            assert not guests.refused, (len(guests.refused), guests.refused[0])
+            assert guests.started == set(range(1, size)), len(guests.started)
+            guests.close()
+            zero.ends(0, "done")
+        else:
+            zero.ends(3, "of 64 did not come within 2 s", "rank 0 cannot open more connections", "ulimit -n")
+            guests.close()
 
 
 def two_jobs():
@@ -282,7 +371,7 @@ def leaves():
         rank.ends(3, "lost 1: rank 1 ")
 
 
-CASES = (sums, missing, strangers, two_jobs, launchers, killed, rank_0, stopped, suspended, hangs, throws, leaves)
+CASES = (sums, missing, strangers, many, two_jobs, launchers, killed, rank_0, stopped, suspended, hangs, throws, leaves)
 if NCCL:
     gpus_or_skip(MOST)
 begin = time.monotonic()

@@ -130,6 +130,24 @@ TEST_CASE("buckets cover all gradients once, from the last to the first", "[resn
                   last->sums) == weights);
 }
 
+TEST_CASE("the buckets of ResNet-50 are those that docs/many-gpus.md reckons with",
+          "[resnet][distributed]") {
+  // Elements have four bytes here and two there, and so have the limits; and no channel is added to
+  // the first convolution's input.
+  const std::size_t megabyte = kKilobyte * kKilobyte;
+  Rank rank(2, {2 * megabyte, 50 * megabyte},
+            {.architecture = architecture_of("resnet50", 10), .images = {1, 3, 32, 32}});
+  rank.step();
+  std::vector<std::int64_t> weights, others;
+  // The first two sums are the metrics and the wish to end.
+  for (std::size_t i = 2; i < last->sums.size(); i += 2) {
+    weights.push_back(last->sums[i].count);
+    others.push_back(last->sums[i + 1].count);
+  }
+  CHECK(weights == std::vector<std::int64_t>{4'476'928, 13'828'096, 5'173'504 - 64 * 49});
+  CHECK(others == std::vector<std::int64_t>{6'208, 25'600, 21'376});
+}
+
 TEST_CASE("the backward pass tells only of gradients that are there", "[resnet][distributed]") {
   Training training(small), told(small);
   training.gradients();

@@ -13,6 +13,7 @@ losses: rounding grows with each step, and after the 40 of RUN a perturbation is
 """
 
 import array
+import contextlib
 import fcntl
 import json
 import os
@@ -20,12 +21,13 @@ import pathlib
 import re
 import resource
 import signal
+import subprocess
 import sys
 import tempfile
 import termios
 import time
 
-from ranks import Job, gpus_or_skip, run
+from ranks import LONG, NONE, Job, gpus_or_skip, run
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "train"))
 from programs import F_SETPIPE_SZ, PAGE, SMALL, header_of, notes_of, require  # noqa: E402
@@ -141,12 +143,12 @@ def near_on_gpus():
 
 
 def near():
-    """2 and 4 ranks with synchronised batch norm train like one with the whole batch, and again the same bits."""
+    """2, 4 and 8 ranks with synchronised batch norm train like one with the whole batch, and again the same bits."""
     if NCCL:
         return near_on_gpus()
     alone, one = whole_run(1)
     require(len(alone) == 2, alone)
-    for ranks in (2, 4):
+    for ranks in (2, 4, 8):
         ours, name = whole_run(ranks, SYNC)
         print(alone, ours)
         require(distance(one, name) < ROUNDING, "too far from one rank")
@@ -240,7 +242,12 @@ def edge():
 def within():
     """So it does in the middle of an epoch: the ranks before and those after have each sample of it once."""
     alone, one = whole_run(1)
-    before, after = (2, 1) if NCCL else (2, 4)
+    for before, after in [(2, 1)] if NCCL else [(2, 4), (8, 4), (4, 8)]:
+        go_on_within(before, after, alone, one)
+        pathlib.Path("part").unlink()
+
+
+def go_on_within(before, after, alone, one):
     interrupt(before, of(before, WHOLE, "--checkpoint", "part", SYNC), 1)
     epoch, batch = position("part")
     require(batch > 0, f"not in the middle of an epoch: {epoch}, {batch}")
@@ -294,6 +301,38 @@ def killed():
         check_lost(job.end(), time.monotonic() - begin, rank, -signal.SIGKILL)
         check_intact()
         pathlib.Path("part").unlink()
+
+
+def process_of(rank):
+    """The one process of that rank whose working directory is the test's."""
+    found = []
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            variables = (folder / "environ").read_bytes().split(b"\0")
+            if f"RANK={rank}".encode() in variables and (folder / "cwd").samefile("."):
+                found.append(int(folder.name))
+    (process,) = found
+    return process
+
+
+def relaunched():
+    """One of 8 ranks is killed, and scripts/launch starts all again: they go on from the checkpoint, to the same bits as
+    a job that nobody disturbed. So they have trained on the same samples, each as often."""
+    command = [*RUN[:-1], 6]
+    _, name = whole_run(8, command=command)
+    launch = pathlib.Path(__file__).resolve().parents[4] / "scripts/launch"
+    words = [launch, "-n", 8, "--restarts", 1, "--", *of(8, WHOLE, "--checkpoint", "part", command=command)]
+    job = subprocess.Popen([str(word) for word in words], text=True, env=NONE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    end = time.monotonic() + 60
+    while not pathlib.Path("part").exists():
+        require(time.monotonic() < end and job.poll() is None, "no checkpoint")
+        time.sleep(0.002)
+    os.kill(process_of(5), signal.SIGKILL)
+    output, errors = job.communicate(timeout=LONG)
+    require(job.returncode == 0 and "launch: restart 1 of 1" in errors, (job.returncode, output, errors))
+    require(re.search(r"^launch: rank 5 .* was ended by signal 9", errors, re.MULTILINE), errors)
+    require(re.search(r"^\[0\] going on from part, behind [1-5] epochs", output, re.MULTILINE), output)
+    require(bytes_of("part") == bytes_of(name), "the job that was started again has other bits")
 
 
 def hangs():
