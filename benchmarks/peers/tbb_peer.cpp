@@ -12,6 +12,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <numeric>
+#include <random>
 
 #include "beside/peer.hpp"
 
@@ -24,15 +26,17 @@ struct Task {
   std::uint64_t samples;
   std::size_t batch;
   bool slow;
+  std::vector<std::uint64_t> order{};  // of the slow task: shuffled, the same in each epoch
 
   std::uint64_t batches() const { return (samples + batch - 1) / batch; }
   void fill(std::uint64_t number, Numbers& out) const {
     const std::uint64_t begin = number % batches() * batch;
     out.resize(std::min<std::uint64_t>(batch, samples - begin));
     const auto sample = [&](std::size_t i) {
+      const std::uint64_t index = slow ? order[begin + i] : begin + i;
       if (slow)
-        std::this_thread::sleep_for(std::chrono::milliseconds((begin + i) % 500 == 499 ? 100 : 1));
-      out[i] = static_cast<std::int64_t>(begin + i);
+        std::this_thread::sleep_for(std::chrono::milliseconds(index % 500 == 499 ? 100 : 1));
+      out[i] = static_cast<std::int64_t>(index);
     };
     if (!slow) return sample(0);
     tbb::parallel_for(std::size_t{0}, out.size(), sample, tbb::simple_partitioner());
@@ -74,7 +78,12 @@ void run(const Task& task, const Json& setting, std::uint64_t epochs,
 peers::Run task(const std::string& name, const Json& sizes) {
   const bool slow = name == "slow_sample";
   if (!slow && name != "loop") throw std::invalid_argument("no such task: " + name);
-  const Task its{sizes.at(slow ? "slow_samples" : "loop_samples"), slow ? 64u : 1u, slow};
+  Task its{sizes.at(slow ? "slow_samples" : "loop_samples"), slow ? 64u : 1u, slow};
+  if (slow) {
+    its.order.resize(its.samples);
+    std::iota(its.order.begin(), its.order.end(), std::uint64_t{0});
+    std::shuffle(its.order.begin(), its.order.end(), std::mt19937_64(7));
+  }
   return [its](const Json& setting, std::uint64_t epochs, const peers::Consumer& consumer) {
     run(its, setting, epochs, consumer);
   };

@@ -74,7 +74,7 @@ class ProducerCore final : public AnyProducer {
   /// Sets what is the workers'.
   void add_to(Stats& stats) const;
   /// Batches that are ready, up to `most`. For the consumer.
-  std::size_t queued(std::size_t most) const { return ring_.queued(most); }
+  std::size_t queued(std::size_t most) { return ring_.queued(most); }
   std::vector<Failure> failures() const override { return log_.kept(); }
   std::uint64_t skipped() const noexcept override { return log_.skipped(); }
   std::uint64_t replaced() const noexcept override { return log_.replaced(); }

@@ -128,12 +128,13 @@ class BatchRing {
   /// The position of the next item.
   std::uint64_t head() const { return taken_.load(std::memory_order_relaxed); }
 
-  /// Items that could be taken now without a wait, up to `most`. Looks at each.
-  std::size_t queued(std::size_t most = ~std::size_t{0}) const {
-    std::size_t items = 0;
+  /// Items that could be taken now without a wait, up to `most`. Looks at each once: what is there
+  /// stays until this thread takes it.
+  std::size_t queued(std::size_t most = ~std::size_t{0}) {
+    seen_full_ = std::max(seen_full_, head());
     // After `depth` comes the head's own cell again.
-    while (items < most && full(head() + items)) ++items;
-    return items;
+    while (seen_full_ - head() < most && full(seen_full_)) ++seen_full_;
+    return std::min<std::size_t>(seen_full_ - head(), most);
   }
 
   std::size_t depth() const { return depth_; }
@@ -147,6 +148,7 @@ class BatchRing {
     }
     end_.store(limit, std::memory_order_relaxed);
     taken_.store(first, std::memory_order_relaxed);
+    seen_full_ = first;
     seen_taken_.store(first, std::memory_order_relaxed);
     published_.store(first, std::memory_order_relaxed);
     entered_.store(first, std::memory_order_relaxed);
@@ -198,6 +200,7 @@ class BatchRing {
   EventCount ready_;
 
   alignas(64) std::atomic<std::uint64_t> taken_{0};  // by the consumer
+  std::uint64_t seen_full_{0};                       // its own: full up to here
   EventCount room_;
 };
 
