@@ -73,8 +73,9 @@ class ProducerCore final : public AnyProducer {
   void add_to(TuneCounts& counts) const;
   /// Sets what is the workers'.
   void add_to(Stats& stats) const;
-  /// Batches that are ready, up to `most`. For the consumer.
-  std::size_t queued(std::size_t most) { return ring_.queued(most); }
+  /// Batches that are ready, up to `most`. Any thread: the one that takes from a prefetcher is not
+  /// always the one that takes from its producer.
+  std::size_t queued(std::size_t most) const { return ring_.queued(most); }
   std::vector<Failure> failures() const override { return log_.kept(); }
   std::uint64_t skipped() const noexcept override { return log_.skipped(); }
   std::uint64_t replaced() const noexcept override { return log_.replaced(); }
@@ -419,7 +420,7 @@ PENSTOCK_INLINE std::uint64_t ProducerCore::asked(const Item& item) const {
 PENSTOCK_INLINE void ProducerCore::sample_queue() noexcept {
   constexpr std::uint64_t kTakesPerSample = 8;
   if (ring_.head() % kTakesPerSample != 0) return;
-  add_alone(queued_, std::uint64_t{ring_.queued()});
+  add_alone(queued_, std::uint64_t{ring_.count_queued()});
   add_alone(samplings_, std::uint64_t{1});
 }
 

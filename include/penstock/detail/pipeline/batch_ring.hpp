@@ -128,13 +128,20 @@ class BatchRing {
   /// The position of the next item.
   std::uint64_t head() const { return taken_.load(std::memory_order_relaxed); }
 
-  /// Items that could be taken now without a wait, up to `most`. Looks at each once: what is there
-  /// stays until this thread takes it.
-  std::size_t queued(std::size_t most = ~std::size_t{0}) {
-    seen_full_ = std::max(seen_full_, head());
+  /// Items that could be taken now without a wait, up to `most`. Looks at each. For any thread.
+  std::size_t queued(std::size_t most = ~std::size_t{0}) const {
+    std::size_t items = 0;
     // After `depth` comes the head's own cell again.
-    while (seen_full_ - head() < most && full(seen_full_)) ++seen_full_;
-    return std::min<std::size_t>(seen_full_ - head(), most);
+    while (items < most && full(head() + items)) ++items;
+    return items;
+  }
+
+  /// The same without a bound, for the consumer. Looks at each once, in however many calls: what is
+  /// there stays until it is taken.
+  std::size_t count_queued() {
+    seen_full_ = std::max(seen_full_, head());
+    while (full(seen_full_)) ++seen_full_;
+    return seen_full_ - head();
   }
 
   std::size_t depth() const { return depth_; }
