@@ -61,8 +61,10 @@ std::unique_ptr<PackedBatches> packed_batches(const TrainingData& data, const In
   if (augmentation.random)
     sampler = options.resumed ? penstock::Sampler(all, options.ranks, *options.resumed)
                               : penstock::Sampler(all, options.ranks);
-  penstock::PrefetcherOptions prefetch{
-      .workers = options.workers, .epochs = options.epochs, .device_times = options.device_times};
+  penstock::PrefetcherOptions prefetch;
+  prefetch.workers = options.workers;
+  prefetch.epochs = options.epochs;
+  prefetch.device_times = options.device_times;
   if (!data.has_images())
     return std::make_unique<Prefetched<Records>>(records_layout(input.extents.n), sampler,
                                                  RecordSource{&data.records()},
