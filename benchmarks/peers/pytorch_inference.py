@@ -12,9 +12,9 @@ random weights and 1000 classes, on float images. To be run on the same machine,
   half          the same in float16, channels_last
   max_autotune  torch.compile(mode="max-autotune"), which has CUDA graphs, float16, channels_last
 
-Each is measured twice. compute: on a batch that lies on the device. bus: batches of float32 in pinned memory, copied
+Each is measured three times. compute: on a batch that lies on the device. bus: batches of float32 in pinned memory, copied
 with non_blocking on a stream of their own while the batch before is computed (two device buffers), converted on the
-device; what a program that is fed by the CPU has. Milliseconds are of one batch: the median of --repeat rounds, each of
+device; what a program that is fed by the CPU has. bytes: the same with batches of uint8, a quarter to copy. Milliseconds are of one batch: the median of --repeat rounds, each of
 --seconds seconds in all divided by --repeat, timed on the host from a synchronised device to the next; compute_event_ms
 is the same by CUDA events.
 
@@ -110,8 +110,9 @@ class Measured:
         network = network.eval().to(self.device, self.type, memory_format=self.memory)
         self.network = torch.compile(network, mode="max-autotune") if mode == "max_autotune" else network
         shape = (batch, 3, option.image_size, option.image_size)
-        self.host = [torch.rand(shape, pin_memory=self.on_gpu) for _ in range(2)]
-        self.resident = self.converted(self.host[0].to(self.device))
+        self.floats = [torch.rand(shape, pin_memory=self.on_gpu) for _ in range(2)]
+        self.bytes = [torch.zeros(shape, dtype=torch.uint8, pin_memory=self.on_gpu).random_(256) for _ in range(2)]
+        self.resident = self.converted(self.floats[0].to(self.device))
 
     def converted(self, images):
         return images.to(self.type, memory_format=self.memory)
@@ -124,37 +125,37 @@ class Measured:
         for _ in range(count):
             self.network(self.resident)
 
-    def over_the_bus(self, count):
-        """Batch i + 1 is copied while batch i is computed: a device buffer's next copy waits until it was read."""
+    def over_the_bus(self, host):
+        """What computes some batches: i + 1 is copied while i is computed, and a device buffer's next copy waits until
+        it was read."""
         if not self.on_gpu:
-            for i in range(count):
-                self.network(self.converted(self.host[i % 2]))
-            return
-        if not hasattr(self, "copies"):
-            self.copies = torch.cuda.Stream()
-            self.device_images = [torch.empty_like(images, device=self.device) for images in self.host]
-            self.copied, self.read = ([torch.cuda.Event() for _ in range(2)] for _ in range(2))
-        current = torch.cuda.current_stream()
+            return lambda count: [self.network(self.converted(host[i % 2])) for i in range(count)]
+        copies = torch.cuda.Stream()
+        buffers = [torch.empty_like(images, device=self.device) for images in host]
+        copied, read = ([torch.cuda.Event() for _ in range(2)] for _ in range(2))
 
         def copy(i):
-            with torch.cuda.stream(self.copies):
-                self.copies.wait_event(self.read[i % 2])  # at first of no work: no wait
-                self.device_images[i % 2].copy_(self.host[i % 2], non_blocking=True)
-                self.copied[i % 2].record(self.copies)
+            with torch.cuda.stream(copies):
+                copies.wait_event(read[i % 2])  # at first of no work: no wait
+                buffers[i % 2].copy_(host[i % 2], non_blocking=True)
+                copied[i % 2].record(copies)
 
-        self.copies.wait_stream(current)
-        copy(0)
-        for i in range(count):
-            if i + 1 < count:
-                copy(i + 1)
-            current.wait_event(self.copied[i % 2])
-            images = self.converted(self.device_images[i % 2])
-            if self.type == torch.float32:  # `images` is the buffer itself: it is read by the network
+        def compute(count):
+            current = torch.cuda.current_stream()
+            copies.wait_stream(current)
+            copy(0)
+            for i in range(count):
+                if i + 1 < count:
+                    copy(i + 1)
+                current.wait_event(copied[i % 2])
+                images = self.converted(buffers[i % 2])
+                if images is not buffers[i % 2]:
+                    read[i % 2].record(current)
                 self.network(images)
-                self.read[i % 2].record(current)
-            else:
-                self.read[i % 2].record(current)
-                self.network(images)
+                if images is buffers[i % 2]:  # it is read by the network itself
+                    read[i % 2].record(current)
+
+        return compute
 
     def milliseconds(self, work, option):
         """Of one batch: each round's."""
@@ -191,7 +192,8 @@ def measure(model, batch, mode, option):
     measured.compute(WARMUP)
     measured.synchronize()
     result = {"source": measured.source, "ready_s": time.perf_counter() - begin}
-    for name, work in (("compute", measured.compute), ("bus", measured.over_the_bus)):
+    for name, work in (("compute", measured.compute), ("bus", measured.over_the_bus(measured.floats)),
+                       ("bytes", measured.over_the_bus(measured.bytes))):  # fmt: skip
         work(WARMUP)
         rounds = measured.milliseconds(work, option)
         median = statistics.median(rounds)
@@ -224,7 +226,8 @@ def measure_within_limit(configuration, seconds, option):
 
 def measure_all(option):
     results = []
-    print(f"{'model':10}{'batch':>6}  {'mode':14}{'compute ms':>11}{'images/s':>11}{'bus ms':>11}{'images/s':>11}")
+    print(f"{'model':10}{'batch':>6}  {'mode':14}{'compute ms':>11}{'images/s':>11}{'bus ms':>11}{'images/s':>11}"
+          f"{'bytes ms':>11}{'images/s':>11}")
     for configuration in ((m, b, mode) for m in option.models for b in option.batches for mode in option.modes):
         model, batch, mode = configuration
         if mode == option.modes[0]:
@@ -233,7 +236,8 @@ def measure_all(option):
                   "pytorch": torch.__version__, "device": option.device}  # fmt: skip
         result.update(measure_within_limit(configuration, end - time.monotonic(), option))
         figures = result.get("failed") or "".join(
-            f"{result[f'{what}_ms']:11.3f}{result[f'{what}_images_per_second']:11.1f}" for what in ("compute", "bus"))
+            f"{result[f'{what}_ms']:11.3f}{result[f'{what}_images_per_second']:11.1f}"
+            for what in ("compute", "bus", "bytes"))
         print(f"{model:10}{batch:6}  {mode:14}{figures}", flush=True)
         results.append(result)
         if option.json:

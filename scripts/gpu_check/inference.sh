@@ -67,7 +67,7 @@ our_batch() {
   local steps=$((40000 / $2))
   if [[ $steps -lt 100 ]]; then steps=100; fi
   if [[ $steps -gt 4000 ]]; then steps=4000; fi
-  infer_ladder "$folder/$1-$2" --only I7,I8 --repeat 3 --peer "$folder/$1-$2.json" -- --model "$1" --batches "$2" \
+  infer_ladder "$folder/$1-$2" --only I7,I8,I8u --repeat 3 --peer "$folder/$1-$2.json" -- --model "$1" --batches "$2" \
     --steps "$(scaled "$steps" 4)" --warmup "$(scaled 24 4)" --workers 4 --free-loading
 }
 

@@ -50,13 +50,12 @@ RESNET_HOST_DEVICE inline const std::uint8_t* plane_of(const std::uint8_t* recor
   return record + 1 + channel * cifar10::height * cifar10::width;
 }
 
-/// Of a record's plane as `view` shows it, 0 ... 255; black outside of the image.
-RESNET_HOST_DEVICE inline float shown(const std::uint8_t* plane, const View& view, std::int32_t y,
-                                      std::int32_t x) {
+/// Where a record's plane has what `view` shows at (y, x); -1 outside of the image.
+RESNET_HOST_DEVICE inline std::int32_t place_of(const View& view, std::int32_t y, std::int32_t x) {
   const std::int32_t in_y = y + view.dy;
   const std::int32_t in_x = (view.flip ? cifar10::width - 1 - x : x) + view.dx;
   const bool inside = in_y >= 0 && in_y < cifar10::height && in_x >= 0 && in_x < cifar10::width;
-  return inside ? static_cast<float>(plane[in_y * cifar10::width + in_x]) : 0.0f;
+  return inside ? in_y * cifar10::width + in_x : -1;
 }
 
 /// The two inputs that an output pixel lies between along one axis, and how near it is to the
@@ -103,20 +102,45 @@ RESNET_HOST_DEVICE inline View random_view(std::uint64_t seed, std::uint64_t epo
           (bits >> 32 & 1) != 0};
 }
 
+/// A pixel of the size x size image that a view makes of a record: what its channels have in
+/// common.
+class Pixel {
+ public:
+  /// `rows`: detail::neighbours() of y, which a row's pixels share.
+  RESNET_HOST_DEVICE Pixel(const View& view, std::int32_t size, const detail::Neighbours& rows,
+                           std::int32_t x)
+      : down_(rows.weight) {
+    const detail::Neighbours columns = detail::neighbours(x, size, cifar10::width);
+    right_ = columns.weight;
+    places_[0] = detail::place_of(view, rows.first, columns.first);
+    places_[1] = detail::place_of(view, rows.first, columns.second);
+    places_[2] = detail::place_of(view, rows.second, columns.first);
+    places_[3] = detail::place_of(view, rows.second, columns.second);
+  }
+
+  RESNET_HOST_DEVICE float normalised(const std::uint8_t* record, std::int32_t channel) const {
+    const std::uint8_t* plane = detail::plane_of(record, channel);
+    const float above = detail::between(shown(plane, 0), shown(plane, 1), right_);
+    const float below = detail::between(shown(plane, 2), shown(plane, 3), right_);
+    return detail::normalised(detail::between(above, below, down_), channel);
+  }
+
+ private:
+  /// 0 ... 255; black outside of the image.
+  RESNET_HOST_DEVICE float shown(const std::uint8_t* plane, int neighbour) const {
+    return places_[neighbour] < 0 ? 0.0f : static_cast<float>(plane[places_[neighbour]]);
+  }
+
+  std::int32_t places_[4];  ///< in a plane: two of the row above, two of the row below
+  float right_, down_;      ///< weights
+};
+
 /// The value at (channel, y, x) of the size x size image that `view` of `record` makes.
 RESNET_HOST_DEVICE inline float normalised_pixel(const std::uint8_t* record, const View& view,
                                                  std::int32_t size, std::int32_t channel,
                                                  std::int32_t y, std::int32_t x) {
-  using namespace detail;
-  const std::uint8_t* plane = plane_of(record, channel);
-  if (size == cifar10::width) return normalised(shown(plane, view, y, x), channel);
-  const Neighbours row = neighbours(y, size, cifar10::height);
-  const Neighbours column = neighbours(x, size, cifar10::width);
-  const float above = between(shown(plane, view, row.first, column.first),
-                              shown(plane, view, row.first, column.second), column.weight);
-  const float below = between(shown(plane, view, row.second, column.first),
-                              shown(plane, view, row.second, column.second), column.weight);
-  return normalised(between(above, below, row.weight), channel);
+  return Pixel(view, size, detail::neighbours(y, size, cifar10::height), x)
+      .normalised(record, channel);
 }
 
 }  // namespace resnet

@@ -23,7 +23,7 @@ using Plane = std::array<std::array<float, kSide>, kSide>;
 constexpr std::size_t kStripColumns = 128;
 using Strip = std::array<std::array<float, kStripColumns>, kSide>;
 
-/// What detail::shown gives, a plane at a time: a window of the image in its black margin, which a
+/// What Pixel reads, a plane at a time: a window of the image in its black margin, which a
 /// view does not leave.
 void show(const std::uint8_t* plane, const View& view, Plane& out) {
   constexpr std::size_t kMargin = crop_margin;

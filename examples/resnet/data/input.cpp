@@ -14,90 +14,124 @@
 namespace resnet {
 namespace {
 
-/// One index for each pixel: neighbouring threads write neighbouring addresses.
-struct Pixel {
-  std::int64_t sample, y, x;
+/// A pixel's colours.
+struct Colours {
+  float channel[cifar10::channels];
+};
 
-  RESNET_HOST_DEVICE Pixel(std::int64_t index, std::int64_t height, std::int64_t width)
-      : sample(index / (height * width)) {
+/// One index for V pixels of a row: neighbouring threads write neighbouring addresses.
+template <unsigned V>
+struct Place {
+  std::int64_t sample;
+  std::int32_t y, x;
+
+  RESNET_HOST_DEVICE Place(std::int64_t index, std::int64_t height, std::int64_t width) {
+    const auto row = static_cast<std::uint32_t>(width) / V;
+    const std::uint32_t image = static_cast<std::uint32_t>(height) * row;
     // 64 bits are slow to divide: only where they must be.
-    const auto pixel = static_cast<std::uint32_t>(index - sample * height * width);
-    const auto row = static_cast<std::uint32_t>(width);
-    y = pixel / row;
-    x = pixel % row;
+    sample = index >> 32 == 0 ? static_cast<std::uint32_t>(index) / image : index / image;
+    const auto pack = static_cast<std::uint32_t>(index - sample * image);
+    y = static_cast<std::int32_t>(pack / row);
+    x = static_cast<std::int32_t>(pack % row * V);
   }
 };
 
-/// Where a pixel's channels go.
-template <class T>
+/// Where pixels go, V neighbours of a row at a time.
+template <class T, unsigned V>
 struct Packing {
   T* out;
   std::int64_t channels, height, width;
   bool channels_last;
 
-  /// Writes value(c) for each of the image's channels, and zeros to the padding.
-  template <class F>
-  RESNET_HOST_DEVICE void write(const Pixel& at, const F& value) const {
+  /// Writes the colours, and zeros to the padding.
+  RESNET_HOST_DEVICE void write(const Place<V>& at, const Colours (&pixels)[V]) const {
     const std::int64_t pixel = at.y * width + at.x, plane = height * width;
-    if (channels_last && channels == 4) {  // As tensor cores want it: one store, not four.
-      struct alignas(4 * sizeof(T)) Four {
-        T channel[4];
-      };
-      static_assert(cifar10::channels == 3);
-      reinterpret_cast<Four*>(out)[at.sample * plane + pixel] = {
-          {static_cast<T>(value(0)), static_cast<T>(value(1)), static_cast<T>(value(2)),
-           static_cast<T>(0.0f)}};
-      return;
+    if (channels_last && channels == 4) return write_four(at.sample * plane + pixel, pixels);
+    for (unsigned i = 0; i < V; ++i)
+      for (std::int32_t c = 0; c < channels; ++c)
+        out[channels_last ? (at.sample * plane + pixel + i) * channels + c
+                          : (at.sample * channels + c) * plane + pixel + i] =
+            static_cast<T>(c < cifar10::channels ? pixels[i].channel[c] : 0.0f);
+  }
+
+ private:
+  /// As tensor cores want it: 16 bytes by a store, where the pixels have as many.
+  RESNET_HOST_DEVICE void write_four(std::int64_t pixel, const Colours (&pixels)[V]) const {
+    static_assert(cifar10::channels == 3);
+    constexpr unsigned together = V * 4 * sizeof(T) < 16 ? V : 16 / (4 * sizeof(T));
+    struct alignas(together * 4 * sizeof(T)) Stored {
+      T channel[together * 4];
+    };
+    for (unsigned first = 0; first < V; first += together) {
+      Stored stored;
+      for (unsigned i = 0; i < together; ++i) {
+        for (unsigned c = 0; c < 3; ++c)
+          stored.channel[4 * i + c] = static_cast<T>(pixels[first + i].channel[c]);
+        stored.channel[4 * i + 3] = static_cast<T>(0.0f);
+      }
+      *reinterpret_cast<Stored*>(out + (pixel + first) * 4) = stored;
     }
-    for (std::int32_t c = 0; c < channels; ++c)
-      out[channels_last ? (at.sample * plane + pixel) * channels + c
-                        : (at.sample * channels + c) * plane + pixel] =
-          static_cast<T>(c < cifar10::channels ? value(c) : 0.0f);
   }
 };
 
-template <class T>
+template <class T, unsigned V>
 struct PackImages {
   const float* pixels;  // sample x 3 x height x width
-  Packing<T> to;
+  Packing<T, V> to;
 
   RESNET_HOST_DEVICE void operator()(std::int64_t index) const {
-    const Pixel at(index, to.height, to.width);
-    to.write(at, [&](std::int32_t c) {
-      return pixels[((at.sample * cifar10::channels + c) * to.height + at.y) * to.width + at.x];
-    });
+    const Place<V> at(index, to.height, to.width);
+    Colours colours[V];
+    for (std::int32_t c = 0; c < cifar10::channels; ++c) {
+      struct alignas(V * sizeof(float)) Run {
+        float pixel[V];
+      };
+      const Run run = *reinterpret_cast<const Run*>(
+          pixels + ((at.sample * cifar10::channels + c) * to.height + at.y) * to.width + at.x);
+      for (unsigned i = 0; i < V; ++i) colours[i].channel[c] = run.pixel[i];
+    }
+    to.write(at, colours);
   }
 };
 
-template <class T>
+template <class T, unsigned V>
 struct PackRecords {
   Records records;
   std::uint64_t epoch;
   Augmentation augmentation;
-  Packing<T> to;
+  Packing<T, V> to;
   std::int32_t* labels;
 
   RESNET_HOST_DEVICE void operator()(std::int64_t index) const {
-    const Pixel at(index, to.height, to.width);
+    const Place<V> at(index, to.height, to.width);
     const std::uint8_t* record = &records.bytes(at.sample, 0);
     const View view = augmentation.random
                           ? random_view(augmentation.seed, epoch, records.numbers(at.sample))
                           : View{};
-    to.write(at, [&](std::int32_t c) {
-      return normalised_pixel(record, view, augmentation.size, c, static_cast<std::int32_t>(at.y),
-                              static_cast<std::int32_t>(at.x));
-    });
+    const detail::Neighbours rows = detail::neighbours(at.y, augmentation.size, cifar10::height);
+    Colours colours[V];
+    for (unsigned i = 0; i < V; ++i) {
+      const Pixel pixel(view, augmentation.size, rows, at.x + static_cast<std::int32_t>(i));
+      for (std::int32_t c = 0; c < cifar10::channels; ++c)
+        colours[i].channel[c] = pixel.normalised(record, c);
+    }
+    to.write(at, colours);
     if (at.y == 0 && at.x == 0) labels[at.sample] = record[0];
   }
 };
 
-/// Calls f(Packing<T>) with the T of the input's precision.
+/// Calls f(Packing<T, V>) with the T of the input's precision, and as many pixels at a time as a
+/// row can be divided into.
 template <class F>
 void with_packing(const InputFormat& input, void* out, F&& f) {
   const Extents& e = input.extents;
+  const bool last = input.format == Format::nhwc;
   const auto packing = [&](auto* typed) {
-    f(Packing<std::remove_pointer_t<decltype(typed)>>{typed, e.c, e.h, e.w,
-                                                      input.format == Format::nhwc});
+    using T = std::remove_pointer_t<decltype(typed)>;
+    if (e.w % 4 == 0)
+      f(Packing<T, 4>{typed, e.c, e.h, e.w, last});
+    else
+      f(Packing<T, 1>{typed, e.c, e.h, e.w, last});
   };
 #ifdef __CUDACC__  // The reference operations compute in float whatever the precision.
   if (input.precision == Precision::fp16) return packing(static_cast<__half*>(out));
@@ -148,19 +182,17 @@ void RecordSource::operator()(const penstock::Ticket& ticket, Records& batch) co
 
 void pack_images(const float* pixels, std::int64_t samples, const InputFormat& input, void* out,
                  cudaStream_t stream) {
-  with_packing(input, out, [&](auto packing) {
-    using T = std::remove_pointer_t<decltype(packing.out)>;
-    penstock::for_each(stream, samples * packing.height * packing.width,
-                       PackImages<T>{pixels, packing});
+  with_packing(input, out, [&]<class T, unsigned V>(const Packing<T, V>& packing) {
+    penstock::for_each(stream, samples * packing.height * packing.width / V,
+                       PackImages<T, V>{pixels, packing});
   });
 }
 
 void pack_records(const Records& records, std::uint64_t epoch, const Augmentation& augmentation,
                   const InputFormat& input, void* out, std::int32_t* labels, cudaStream_t stream) {
-  with_packing(input, out, [&](auto packing) {
-    using T = std::remove_pointer_t<decltype(packing.out)>;
-    penstock::for_each(stream, records.bytes.extent(0) * packing.height * packing.width,
-                       PackRecords<T>{records, epoch, augmentation, packing, labels});
+  with_packing(input, out, [&]<class T, unsigned V>(const Packing<T, V>& packing) {
+    penstock::for_each(stream, records.bytes.extent(0) * packing.height * packing.width / V,
+                       PackRecords<T, V>{records, epoch, augmentation, packing, labels});
   });
 }
 

@@ -35,8 +35,9 @@ InferenceContext::InferenceContext(const InferenceNetwork& network)
       bytes({network.image().n, layers.features.c, 1, 1}, network.input_precision()));
   logits_ = DeviceArray<float>(network.image().n * network.classes());
   std::int64_t largest = 0;
-  for (const InferenceNetwork::Layer& layer : network.convolutions_)
-    largest = std::max(largest, bytes(layer.convolution.shape.out(), layer.convolution.result));
+  for (std::size_t place = 0; place < network.convolutions_.size(); ++place)
+    largest = std::max(
+        largest, bytes(network.result_of(place), network.convolutions_[place].convolution.result));
   for (DeviceArray<std::byte>& buffer : buffers_) buffer = DeviceArray<std::byte>(largest);
 }
 
@@ -79,15 +80,8 @@ void InferenceContext::run_packed(const void* x, std::int64_t n, float* logits,
   n_ = network_.batch_for(n);
   const penstock::ScopedRange range(InferMarker{}, static_cast<std::uint64_t>(n));
   const Layers& layers = network_.layers_;
-  std::size_t place = 0;
-  x = run_convolution(place++, x, nullptr, buffers_[0].data(), stream);
-  if (layers.pool) {
-    PoolShape pool = *layers.pool;
-    pool.in.n = n_;
-    void* pooled = other_buffer(x, nullptr);
-    ops_->max_pool(pool, network_.precision_, x, pooled, stream);
-    x = pooled;
-  }
+  x = run_stem(x, stream);
+  std::size_t place = 1;
   for (const Block& block : layers.blocks) x = run_block(place, block, x, stream);
   ops_->average_pool(of_batch(layers.features, n_), network_.precision_, x,
                      network_.features_scale_, average_.data(), stream);
@@ -99,6 +93,26 @@ void InferenceContext::run_packed(const void* x, std::int64_t n, float* logits,
         cudaMemcpyAsync(logits, all, static_cast<std::size_t>(n * layers.classes) * sizeof(float),
                         cudaMemcpyDeviceToDevice, stream),
         "cudaMemcpyAsync");
+}
+
+/// The first convolution and the max pool, where there is one.
+const void* InferenceContext::run_stem(const void* x, cudaStream_t stream) {
+  const Layers& layers = network_.layers_;
+  if (!layers.pool) return run_convolution(0, x, nullptr, buffers_[0].data(), stream);
+  PoolShape pool = *layers.pool;
+  pool.in.n = n_;
+  void* pooled = buffers_[1].data();
+  if (!network_.pools_in_stem_) {
+    x = run_convolution(0, x, nullptr, buffers_[0].data(), stream);
+    ops_->max_pool(pool, network_.precision_, x, pooled, stream);
+    return pooled;
+  }
+  const auto& [convolution, operands] = network_.convolutions_[0];
+  InferenceConvolution what = convolution;
+  what.shape.in.n = n_;
+  ops_->convolution_and_max_pool(what, pool, x, operands, pooled, stream);
+  if (observer_) observer_(0, pooled, pool.out());
+  return pooled;
 }
 
 /// `place`: of the block's first convolution; of the next block's afterwards.

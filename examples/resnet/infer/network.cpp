@@ -128,10 +128,12 @@ InferenceNetwork::InferenceNetwork(const Model& model, const InferenceOptions& o
     throw std::invalid_argument("a model of " + std::to_string(model.convolutions.size()) +
                                 " convolutions, where " + model.architecture.name + " has " +
                                 std::to_string(convolutions_.size()));
+  pools_in_stem_ = layers_.pool && plans_->fuses(convolutions_[0].convolution, *layers_.pool);
   for (const std::int64_t batch : batches_)
-    for (Layer layer : convolutions_) {
-      layer.convolution.shape.in.n = batch;
-      plans_->prepare(layer.convolution);
+    for (std::size_t place = pools_in_stem_ ? 1 : 0; place < convolutions_.size(); ++place) {
+      InferenceConvolution convolution = convolutions_[place].convolution;
+      convolution.shape.in.n = batch;
+      plans_->prepare(convolution);
     }
   upload_weights(model, stream);
   upload_factors(model, stream);
@@ -143,6 +145,11 @@ InferenceConvolution InferenceNetwork::describe(const ConvolutionPlace& place) c
   const bool first = place.layer == &layers_.stem;
   return {place.layer->shape, first ? floating(precision_) : precision_, precision_, place.residual,
           place.relu};
+}
+
+Extents InferenceNetwork::result_of(std::size_t place) const {
+  return place == 0 && pools_in_stem_ ? layers_.pool->out()
+                                      : convolutions_[place].convolution.shape.out();
 }
 
 std::int64_t InferenceNetwork::bytes(std::int64_t count, Precision precision) const {
@@ -229,7 +236,8 @@ std::vector<std::pair<std::string, std::string>> InferenceNetwork::engines(
   for (std::size_t i = 0; i < places.size(); ++i) {
     InferenceConvolution what = convolutions_[i].convolution;
     what.shape.in.n = batch_for(batch);
-    all.emplace_back(places[i].layer->convolution, plans_->engine(what));
+    all.emplace_back(places[i].layer->convolution,
+                     i == 0 && pools_in_stem_ ? "fused, with the max pool" : plans_->engine(what));
   }
   return all;
 }

@@ -71,6 +71,8 @@ class InferenceNetwork {
   };
 
   InferenceConvolution describe(const ConvolutionPlace& place) const;
+  /// Of the convolution at a place, and of the max pool behind it where one kernel does both.
+  Extents result_of(std::size_t place) const;
   std::int64_t bytes(std::int64_t count, Precision precision) const;
   void put(const std::vector<float>& values, Precision precision, std::byte* to,
            cudaStream_t stream) const;
@@ -83,6 +85,7 @@ class InferenceNetwork {
   std::unique_ptr<InferencePlans> plans_;
   Layers layers_;
   std::vector<Layer> convolutions_;  // in the order of convolutions_of
+  bool pools_in_stem_ = false;       // one kernel for the first convolution and the max pool
   float features_scale_ = 1;         // of the last block's int8
   DeviceArray<std::byte> weights_;
   DeviceArray<float> factors_;  // biases and scales
@@ -95,7 +98,8 @@ class InferenceNetwork {
 /// destructor waits for the device.
 class InferenceContext {
  public:
-  /// What a convolution gave, by its place in the model: called when its work was enqueued.
+  /// What a convolution gave, by its place in the model: called when its work was enqueued. Of the
+  /// first one, what the max pool made of it, where one kernel does both (16 bits on a GPU).
   using Observer = std::function<void(std::size_t place, const void* y, const Extents&)>;
 
   /// `network` outlives this.
@@ -126,6 +130,7 @@ class InferenceContext {
  private:
   template <class T>
   void run_pixels(const ImageInput& images, const T* pixels, float* logits, cudaStream_t stream);
+  const void* run_stem(const void* x, cudaStream_t stream);
   const void* run_convolution(std::size_t place, const void* x, const void* residual, void* y,
                               cudaStream_t stream);
   const void* run_block(std::size_t& place, const Block& block, const void* x, cudaStream_t stream);

@@ -92,6 +92,13 @@ class InferenceOperations {
   /// Both in `precision`; y's scale is x's.
   virtual void max_pool(const PoolShape&, Precision precision, const void* x, void* y,
                         cudaStream_t) = 0;
+  /// convolution() without a residual, then max_pool(), in one kernel: what lies between is never
+  /// in memory. x is finite. Only where the plans fuse the two; y is not x.
+  virtual void convolution_and_max_pool(const InferenceConvolution&, const PoolShape&,
+                                        const void* /*x*/, const ConvolutionOperands&, void* /*y*/,
+                                        cudaStream_t) {
+    throw UnsupportedOperation("a convolution and a max pool in one kernel");
+  }
   /// y (n x c, floating(precision)) = the mean of x over height and width, times `scale`, which is
   /// x's in int8, and 1 elsewhere.
   virtual void average_pool(const Extents&, Precision precision, const void* x, float scale,
@@ -118,6 +125,9 @@ class InferencePlans {
   /// Finds the convolution's plan: the plan file's, or as settings().plans says. Blocks. Throws
   /// UnsupportedOperation, which names the shape; std::logic_error once operations were made.
   virtual void prepare(const InferenceConvolution&) = 0;
+  /// Whether operations have convolution_and_max_pool() for these two on the current device. The
+  /// convolution need not be prepared for it.
+  virtual bool fuses(const InferenceConvolution&, const PoolShape&) const { return false; }
   /// What runs a convolution that is prepared, in words: "fused: eng..." or "convolution eng...,
   /// then one kernel".
   virtual std::string engine(const InferenceConvolution&) const = 0;

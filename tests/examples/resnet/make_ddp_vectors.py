@@ -36,9 +36,9 @@ def local_step(network, batch, labels, ranks):
 
 
 def best_batch(ranks):
-    """As make_vectors.best_batch."""
+    """As make_vectors.best_batch, by the first step alone."""
     distances = {}
-    for seed in range(1, whole.BATCHES + 1):
+    for seed in range(1, whole.BATCHES[NAME] + 1):
         network = whole.start(NAME, torch.float64)
         whole.smallest[0] = math.inf
         local_step(network, whole.batch_of(network, seed), whole.labels_of(network), ranks)

@@ -14,7 +14,9 @@ parameter after the last step a few numbers: norm, mean, and four elements.
 
 ReLU is no smooth function: where its input is 0 but for rounding, gradients of two right computations
 differ a lot. So batch norm's biases push channels up and down in turn, and of several batches the
-one is taken whose inputs of ReLU stay furthest from 0. Batches are left out where a parameter has no gradient but
+one is taken whose inputs of ReLU stay furthest from 0 in all ten steps. (Of ResNet-50's 31 million
+inputs the closest is 3e-8 to 2e-6 from 0, which is about what rounding to float32 moves it by: 128 batches are
+tried, which takes ten minutes.) Batches are left out where a parameter has no gradient but
 for rounding: where ReLU passes all of each channel it passes, the next batch norm takes a bias away again, and the
 error of such a gradient has nothing to be compared with.
 
@@ -34,7 +36,7 @@ from torch import nn
 STEPS = 10
 MOMENTUM, DECAY = 0.9, 5e-4
 SAMPLED = 4
-BATCHES = 8  # tried
+BATCHES = {"resnet8": 8, "resnet18": 8, "resnet50": 128}  # tried
 SMALLEST_GRADIENT = 2e-3  # of a parameter, relative to the average
 
 smallest = [math.inf]  # distance of an input of ReLU from 0
@@ -250,13 +252,14 @@ def smallest_gradient(network):
 
 def best_batch(name):
     """Of the batches that give each parameter a gradient: the seed of the one whose inputs of ReLU stay furthest
-    from 0, and how far."""
+    from 0 until the last step, and how far."""
     distances = {}
-    for seed in range(1, BATCHES + 1):
+    for seed in range(1, BATCHES[name] + 1):
         network = start(name, torch.float64)
-        smallest[0] = math.inf
         nn.functional.cross_entropy(network(batch_of(network, seed)), labels_of(network)).backward()
         if smallest_gradient(network) >= SMALLEST_GRADIENT:
+            smallest[0] = math.inf
+            run(name, PRECISIONS["float64"], seed)
             distances[seed] = smallest[0]
     return max(distances.items(), key=lambda item: item[1])
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <penstock/cuda.hpp>
 #include <penstock/error.hpp>
 #include <string>
 #include <vector>
@@ -67,6 +68,15 @@ struct Context {
     return static_cast<T*>(workspace.data());
   }
 };
+
+/// Of the current device.
+inline int multiprocessors() {
+  int count = 0;
+  const int device = penstock::current_device();
+  penstock::detail::check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
+                          "cudaDeviceGetAttribute", device);
+  return count;
+}
 
 /// Of a kernel's launch. Does not synchronise: errors of the kernel's run come up later.
 inline void check_launch(const char* kernel) {

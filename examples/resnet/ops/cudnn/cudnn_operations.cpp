@@ -22,14 +22,6 @@ bool is_16_bits(Precision precision) {
   return precision == Precision::fp16 || precision == Precision::bf16;
 }
 
-int multiprocessors() {
-  int count = 0;
-  const int device = penstock::current_device();
-  penstock::detail::check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
-                          "cudaDeviceGetAttribute", device);
-  return count;
-}
-
 }  // namespace
 
 CudnnOperations::CudnnOperations(const Settings& settings)

@@ -7,6 +7,7 @@
 #include "elementwise.hpp"
 #include "inference_kernels.hpp"
 #include "pooling.hpp"
+#include "stem.hpp"
 
 namespace resnet {
 
@@ -122,6 +123,8 @@ CudnnInference::CudnnInference(const CudnnPlans& plans)
     : plans_(plans), handle_(make_handle()), sums_(allocate(plans.sums_bytes())) {
   context_.precision = floating(plans.settings().precision);
   context_.format = plans.settings().format;
+  context_.multiprocessors = multiprocessors();
+  prepare_stem();
   context_.workspace.reserve(plans.workspace_bytes());
 }
 
@@ -155,6 +158,13 @@ void CudnnInference::convolution(const InferenceConvolution& what, const void* x
 void CudnnInference::max_pool(const PoolShape& shape, Precision precision, const void* x, void* y,
                               cudaStream_t stream) {
   max_pool_values(shape, precision, context_.format, x, y, stream);
+}
+
+void CudnnInference::convolution_and_max_pool(const InferenceConvolution& what,
+                                              const PoolShape& pool, const void* x,
+                                              const ConvolutionOperands& operands, void* y,
+                                              cudaStream_t stream) {
+  stem(what, pool, x, operands, y, context_.multiprocessors, stream);
 }
 
 void CudnnInference::average_pool(const Extents& extents, Precision precision, const void* x,

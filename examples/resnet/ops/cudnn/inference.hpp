@@ -7,6 +7,9 @@
 //   narrow_bias   the same with a bias in 16 bits: some engines have it so alone
 //   separate      the convolution, and behind it one kernel of our own, or three (Fusion::none)
 //
+// In 16 bits and nhwc the first convolution of a network for large images has a kernel of our own,
+// with its max pool (stem.hpp).
+//
 // Engines with a residual, and those of int8, are compiled at run time: cuDNN has them only where
 // there is a device. `separate` is there for every convolution that has a plan at all. Where plans
 // are timed, so are the ways against each other; else it is the first that there is.
@@ -77,6 +80,7 @@ class CudnnPlans : public InferencePlans {
   void from_float(Precision, const float* in, void* out, std::int64_t count,
                   cudaStream_t) const override;
   void prepare(const InferenceConvolution&) override;
+  bool fuses(const InferenceConvolution&, const PoolShape&) const override;
   std::string engine(const InferenceConvolution&) const override;
   void save_plans() override { file_.save(); }
   std::unique_ptr<InferenceOperations> make_operations() override;
@@ -111,6 +115,8 @@ class CudnnInference : public InferenceOperations {
   void convolution(const InferenceConvolution&, const void* x, const ConvolutionOperands&,
                    const void* residual, void* y, cudaStream_t) override;
   void max_pool(const PoolShape&, Precision, const void* x, void* y, cudaStream_t) override;
+  void convolution_and_max_pool(const InferenceConvolution&, const PoolShape&, const void* x,
+                                const ConvolutionOperands&, void* y, cudaStream_t) override;
   void average_pool(const Extents&, Precision, const void* x, float scale, void* y,
                     cudaStream_t) override;
   void linear(std::int64_t n, std::int64_t features, std::int64_t classes, const void* x,

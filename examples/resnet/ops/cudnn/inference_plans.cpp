@@ -11,6 +11,7 @@
 #include "elementwise.hpp"
 #include "inference.hpp"
 #include "inference_kernels.hpp"
+#include "stem.hpp"
 #include "tuning.hpp"
 
 namespace resnet::cudnn {
@@ -166,6 +167,10 @@ void CudnnPlans::prepare(const InferenceConvolution& what) {
   workspace_bytes_ = std::max(workspace_bytes_, plan->plan.workspace());
   sums_bytes_ = std::max(sums_bytes_, cudnn::sums_bytes(what, plan->way));
   plans_.push_back(std::make_unique<const InferencePlan>(std::move(*plan)));
+}
+
+bool CudnnPlans::fuses(const InferenceConvolution& what, const PoolShape& pool) const {
+  return settings_.fusion == Fusion::full && stem_is_supported(what, settings_.format, pool);
 }
 
 std::optional<InferencePlan> CudnnPlans::saved(const InferenceConvolution& what) const {

@@ -125,6 +125,39 @@ __global__ void max_pool_gradient_kernel(Plane in, Plane out, Window window, std
   store<V>(x_gradient + place.offset(in, place.h, place.w), sum);
 }
 
+/// The same for four neighbours of a row, nchw, and windows of 3 x 3 at every second element, the
+/// first at -1: six windows at most, where four threads of the kernel above try nine each.
+template <class T>
+__global__ void max_pool_gradient_of_four(Plane in, Plane out, std::uint32_t packs,
+                                          const std::uint8_t* chosen, const T* gradient,
+                                          const T* more, T* x_gradient) {
+  const std::uint32_t pack = thread_index();
+  if (pack >= packs) return;
+  const std::uint32_t wide = in.w / 4, w = pack % wide, h = pack / wide % in.h,
+                      plane = pack / wide / in.h;
+  Floats<4> sum{};
+  const auto see_row = [&](std::uint32_t out_h, int r) {
+    if (out_h >= out.h) return;
+    const std::size_t row = (std::size_t{plane} * out.h + out_h) * out.w;
+#pragma unroll
+    for (int window = 2; window >= 0; --window) {
+      const std::uint32_t out_w = 2 * w + window;
+      if (out_w >= out.w) continue;
+      float value = to_float(gradient[row + out_w]);
+      if (more != nullptr) value += to_float(more[row + out_w]);
+      const int choice = chosen[row + out_w];
+#pragma unroll
+      for (int s = 0; s < 3; ++s) {
+        const int element = 2 * window - 1 + s;
+        if (element >= 0 && element < 4 && choice == 3 * r + s) sum[element] += value;
+      }
+    }
+  };
+  if (h % 2 == 1) see_row(h / 2 + 1, 0);
+  see_row(h / 2, h % 2 == 1 ? 2 : 1);
+  store<4>(x_gradient + std::size_t{pack} * 4, sum);
+}
+
 /// nhwc: a thread has V channels of one image.
 template <class T, int V>
 __global__ void average_rows(Plane in, std::uint32_t packs, const T* x, T* y) {
@@ -199,6 +232,17 @@ void max_pool(const Context& context, const PoolShape& shape, const void* x, voi
 void max_pool_gradient(const Context& context, const PoolShape& shape, const std::uint8_t* chosen,
                        const void* y_gradient, const void* more_y_gradient, void* x_gradient,
                        cudaStream_t stream) {
+  const bool usual = shape.kernel == 3 && shape.stride == 2 && shape.padding == 1;
+  if (context.format == Format::nchw && usual && shape.in.w % 4 == 0 && aligned({x_gradient})) {
+    const std::int64_t packs = shape.in.count() / 4;
+    dispatch(context.precision, false, [&]<class T, int V>() {
+      max_pool_gradient_of_four<<<blocks_for(packs), block_threads, 0, stream>>>(
+          Plane(shape.in), Plane(shape.out()), static_cast<std::uint32_t>(packs), chosen,
+          static_cast<const T*>(y_gradient), static_cast<const T*>(more_y_gradient),
+          static_cast<T*>(x_gradient));
+    });
+    return check_launch("max_pool_gradient");
+  }
   dispatch_packs(context, shape.in, {chosen, y_gradient, more_y_gradient, x_gradient},
                  [&]<class T, int V, Format F>(std::uint32_t packs) {
                    max_pool_gradient_kernel<T, V, F>

@@ -167,8 +167,8 @@ void check_linear(const Settings& settings, const reference::LinearShape& shape)
 TEST_CASE("max pool takes the first of equals, and gives it the gradient", "[gpu][resnet]") {
   const Settings settings = GENERATE(from_range(every_mode()));
   for (const bool with_more : {false, true})
-    for (const PoolShape& shape :
-         {PoolShape{{4, 64, 32, 32}}, PoolShape{{2, 5, 7, 9}}, PoolShape{{3, 8, 6, 6}, 2, 2, 0}})
+    for (const PoolShape& shape : {PoolShape{{4, 64, 32, 32}}, PoolShape{{2, 3, 9, 12}},
+                                   PoolShape{{2, 5, 7, 9}}, PoolShape{{3, 8, 6, 6}, 2, 2, 0}})
       check_max_pool(settings, shape, with_more);
 }
 

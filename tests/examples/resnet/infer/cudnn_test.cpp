@@ -145,10 +145,11 @@ Values computed(const InferenceConvolution& what, const Operands& operands, Fusi
   return y;
 }
 
+/// `pool`: behind the convolution, in one kernel.
 Values on_device(const InferenceConvolution& what, const Operands& operands,
-                 const Settings& settings) {
+                 const Settings& settings, const PoolShape* pool = nullptr) {
   const auto plans = make_inference_plans(settings);
-  plans->prepare(what);
+  if (pool == nullptr) plans->prepare(what);
   const auto operations = plans->make_operations();
   const Numbers x(what.precision, operands.x), weights(what.precision, operands.weights),
       residual(what.result, operands.residual), bias(Precision::fp32, operands.bias),
@@ -163,10 +164,15 @@ Values on_device(const InferenceConvolution& what, const Operands& operands,
     of.narrow_bias = narrow.data();
   }
   const penstock::test::TestStream stream;
-  operations->convolution(what, x.data(), of, what.residual ? residual.data() : nullptr, y.data(),
-                          stream);
+  if (pool != nullptr)
+    operations->convolution_and_max_pool(what, *pool, x.data(), of, y.data(), stream);
+  else
+    operations->convolution(what, x.data(), of, what.residual ? residual.data() : nullptr, y.data(),
+                            stream);
   REQUIRE_CUDA(cudaStreamSynchronize(stream));
-  return y.get();
+  Values values = y.get();
+  if (pool != nullptr) values.resize(size(pool->out().count()));
+  return values;
 }
 
 /// Stem, 3x3, strided and 1x1 convolutions.
@@ -226,6 +232,72 @@ TEST_CASE("inference on a GPU: convolutions with what follows them", "[resnet][c
   }
 }
 
+/// As Fusion::full has it, and pooled.
+template <class T, class Store>
+Values computed_and_pooled(const InferenceConvolution& what, const Operands& operands,
+                           const PoolShape& pool, const Store& store) {
+  Values between = computed<T>(what, operands, Fusion::full, store), y(size(pool.out().count()));
+  for (double& value : between) value = store(static_cast<T>(value));
+  std::vector<std::uint8_t> chosen(y.size());
+  reference::max_pool(pool, operands.format, between.data(), y.data(), chosen.data(), 1);
+  return y;
+}
+
+TEST_CASE("inference on a GPU: the first convolution and its max pool in one kernel",
+          "[resnet][cudnn]") {
+  const Settings settings{.precision = GENERATE(Precision::fp16, Precision::bf16),
+                          .format = Format::nhwc,
+                          .fusion = Fusion::full};
+  // As networks have it; odd; two and three tiles wide; one pixel; more images than strips.
+  const Extents in =
+      GENERATE(Extents{1, 4, 224, 224}, Extents{3, 4, 37, 51}, Extents{2, 4, 30, 300},
+               Extents{1, 4, 9, 901}, Extents{2, 4, 1, 1}, Extents{600, 4, 13, 18});
+  INFO(in.n << " x " << in.h << " x " << in.w);
+  const InferenceConvolution what{{in, 64, 7, 2, 3}, settings.precision, settings.precision};
+  const PoolShape pool{what.shape.out()};
+  REQUIRE(make_inference_plans(settings)->fuses(what, pool));
+  Operands operands(what, settings.format);
+  for (std::size_t i = 3; i < operands.weights.size(); i += 4) operands.weights[i] = 0;  // padding
+  const Values truth =
+      computed_and_pooled<double>(what, operands, pool, [](double v) { return v; });
+  const Values base = computed_and_pooled<float>(what, operands, pool, [&](float value) {
+    return static_cast<float>(rounded(what.precision, static_cast<double>(value)));
+  });
+  const Values y = on_device(what, operands, settings, &pool);
+  const double floor = unit_roundoff(what.precision) * rms(truth) / 4;
+  CHECK(rms_distance(truth, y) <= 3 * std::max(rms_distance(truth, base), floor));
+  double worst = 0;  // relative to the largest number
+  for (std::size_t i = 0; i < y.size(); ++i) worst = std::max(worst, std::abs(y[i] - truth[i]));
+  CHECK(worst <= 2 * unit_roundoff(what.precision) * *std::max_element(truth.begin(), truth.end()));
+}
+
+TEST_CASE("inference on a GPU: what has no kernel with the max pool", "[resnet][cudnn]") {
+  const auto fuses = [](const Settings& settings, const InferenceConvolution& what) {
+    return make_inference_plans(settings)->fuses(what, {what.shape.out()});
+  };
+  const Settings settings{
+      .precision = Precision::fp16, .format = Format::nhwc, .fusion = Fusion::full};
+  const InferenceConvolution what{{{2, 4, 64, 64}, 64, 7, 2, 3}, Precision::fp16, Precision::fp16};
+  REQUIRE(fuses(settings, what));
+  for (const auto change : std::initializer_list<void (*)(InferenceConvolution&)>{
+           [](InferenceConvolution& other) { other.shape.k = 32; },
+           [](InferenceConvolution& other) { other.shape.kernel = 5; },
+           [](InferenceConvolution& other) { other.relu = false; },
+           [](InferenceConvolution& other) { other.result = Precision::int8; },
+           [](InferenceConvolution& other) { other.shape.in.c = 8; }}) {
+    InferenceConvolution other = what;
+    change(other);
+    CHECK_FALSE(fuses(settings, other));
+  }
+  for (const auto change : std::initializer_list<void (*)(Settings&)>{
+           [](Settings& other) { other.fusion = Fusion::elementwise; },
+           [](Settings& other) { other.format = Format::nchw; }}) {
+    Settings other = settings;
+    change(other);
+    CHECK_FALSE(fuses(other, what));
+  }
+}
+
 TEST_CASE("inference on a GPU: plans that were saved are taken", "[resnet][cudnn]") {
   const penstock::test::TemporaryDirectory directory;
   const Settings settings{.precision = Precision::fp16,
@@ -275,20 +347,21 @@ TEST_CASE("inference on a GPU: pooling", "[resnet][cudnn]") {
         2 * unit_roundoff(floating(precision)) * std::max(1.0, rms(truth_means)));
 }
 
-TEST_CASE("inference on a GPU: images become what the first convolution reads", "[resnet][cudnn]") {
+TEMPLATE_TEST_CASE("inference on a GPU: images become what the first convolution reads",
+                   "[resnet][cudnn]", std::uint8_t, float) {
   const auto format = GENERATE(Format::nchw, Format::nhwc);
   const auto input_format = GENERATE(Format::nchw, Format::nhwc);
-  const Extents extents{3, 3, 9, 7};
+  const Extents extents = GENERATE(Extents{3, 3, 9, 7}, Extents{3, 3, 6, 10});  // by fours
   const auto plans = make_inference_plans({.precision = Precision::fp16, .format = format});
   const auto operations = plans->make_operations();
   const std::int64_t padded = plans->padded_channels(3), pixels = extents.h * extents.w;
   ImageInput input{extents, input_format};
   input.factor = {0.01f, 0.02f, 0.03f, 0};
   input.offset = {-1, 0.5f, 2, 0};
-  std::vector<std::uint8_t> bytes;
+  std::vector<TestType> bytes;
   for (std::int64_t i = 0; i < extents.count(); ++i)
     bytes.push_back(static_cast<std::uint8_t>(mix(static_cast<std::uint64_t>(i))));
-  const DeviceArrayOf<std::uint8_t> device(bytes.size());
+  const DeviceArrayOf<TestType> device(bytes.size());
   penstock::test::copy_and_wait(device, bytes.data());
   const Numbers x(Precision::fp16, Values(size(3 * padded * pixels), 99));
   const penstock::test::TestStream stream;
