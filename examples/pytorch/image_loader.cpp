@@ -67,8 +67,8 @@ ImageLoader::ImageLoader(const Options& options)
       penstock::PrefetcherOptions{.workers = options.workers,
                                   .device_depth = options.device_depth,
                                   .epochs = options.epochs,
-                                  .read_ahead = penstock::read_ahead(files_, 4),
-                                  .stall_timeout = 100ms});
+                                  .stall_timeout = 100ms,
+                                  .read_ahead = penstock::read_ahead(files_, 4)});
 }
 
 std::optional<Batch> ImageLoader::next(const std::function<void()>& while_waiting) {

@@ -53,7 +53,6 @@ struct PrefetcherOptions {
   std::uint64_t epochs = 1;      ///< times that all samples are delivered, at least 1
   bool ordered = true;           ///< batches come in their order; false: as they become ready
   FailurePolicy on_failure = FailurePolicy::abort();  ///< what to do with a batch that fails
-  ReadAhead read_ahead = {};  ///< tells a store of the batches that come later
   /// `next` throws StallError after this wait; 0 or milliseconds::max(): never. The time in which
   /// the process is stopped (SIGSTOP, a suspended machine) does not count.
   std::chrono::milliseconds stall_timeout{300'000};
@@ -80,6 +79,8 @@ struct PrefetcherOptions {
   /// std::invalid_argument where a bound is below host_depth or device_depth, or
   /// over max_host_bytes.
   std::optional<Tune> tune = {};
+  // Last: where an initialiser behind it may throw, g++ 12 and 13 take it for uninitialised at -O3.
+  ReadAhead read_ahead = {};  ///< tells a store of the batches that come later
 };
 
 namespace detail {

@@ -25,9 +25,9 @@ void train(Run& run) {
       {.workers = run.options().workers,
        .host_depth = 3,  // To page-lock 77 MB takes 25 ms, and the first batch waits for all.
        .epochs = run.epochs(),
-       .read_ahead = penstock::read_ahead(run.data().images(), 4),
        .copy_priority = resnet::kUrgent,
-       .device_times = run.options().watch});
+       .device_times = run.options().watch,
+       .read_ahead = penstock::read_ahead(run.data().images(), 4)});
   train_packed(run, prefetcher);
 }
 

@@ -27,9 +27,9 @@ void train(Run& run) {
                                  .totals = &decoded}),
       {.workers = run.options().workers,
        .epochs = run.epochs(),
-       .read_ahead = penstock::read_ahead(run.data().images(), 4),
        .copy_priority = resnet::kUrgent,
-       .device_times = run.options().watch});
+       .device_times = run.options().watch,
+       .read_ahead = penstock::read_ahead(run.data().images(), 4)});
   train_packed(run, prefetcher);
   std::printf("decoded by the engines: %llu, by the CPU: %llu\n",
               static_cast<unsigned long long>(decoded.hardware),
