@@ -46,6 +46,7 @@ enum class Kind : std::uint32_t {
   gather,
   gathered,
   lost,
+  mistaken,  // lost by a mistake of the user, that each rank makes
   bye
 };
 

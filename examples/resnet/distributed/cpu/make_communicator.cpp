@@ -79,7 +79,7 @@ class CpuCommunicator final : public Communicator {
     control_.throw_if_lost();
   }
 
-  void fail(const std::string& why) noexcept override { control_.fail(why); }
+  void fail(const std::string& why, bool mistake) noexcept override { control_.fail(why, mistake); }
 
  private:
   static void require_size(const char* call, std::int64_t size) {

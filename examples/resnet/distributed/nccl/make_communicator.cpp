@@ -145,8 +145,8 @@ class NcclCommunicator final : public Communicator {
     throw_if_lost();
   }
 
-  void fail(const std::string& why) noexcept override {
-    control_.fail(why);
+  void fail(const std::string& why, bool mistake) noexcept override {
+    control_.fail(why, mistake);
     abort();
   }
 
