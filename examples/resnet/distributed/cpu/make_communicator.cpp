@@ -30,7 +30,7 @@ class CpuCommunicator final : public Communicator {
   }
   /// What is still queued runs, and does nothing.
   ~CpuCommunicator() override {
-    if (std::uncaught_exceptions() > exceptions_) fail("an exception ended it");
+    if (std::uncaught_exceptions() > exceptions_) fail("an exception ended it", false);
     exchange_->close();
   }
 

@@ -77,14 +77,14 @@ class NcclCommunicator final : public Communicator {
       abort();
       throw;
     } catch (const std::exception& error) {
-      control_.fail(error.what());
+      control_.fail(error.what(), false);
       abort();
       throw;
     }
   }
 
   ~NcclCommunicator() override {
-    if (std::uncaught_exceptions() > exceptions_) fail("an exception ended it");
+    if (std::uncaught_exceptions() > exceptions_) fail("an exception ended it", false);
     try {
       finalise();
     } catch (const std::exception&) {
