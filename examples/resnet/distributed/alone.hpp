@@ -20,7 +20,7 @@ class Alone final : public Communicator {
   void synchronize(cudaStream_t stream) override {
     examples::check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   }
-  void fail(const std::string&, bool) noexcept override {}
+  void fail(const std::string&) noexcept override {}
 };
 
 }  // namespace resnet

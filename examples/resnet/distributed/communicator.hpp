@@ -28,15 +28,11 @@ namespace resnet {
 /// other.
 class RankError : public std::runtime_error {
  public:
-  RankError(int rank, const std::string& what, bool mistake = false)
-      : std::runtime_error(what), rank_(rank), mistake_(mistake) {}
+  RankError(int rank, const std::string& what) : std::runtime_error(what), rank_(rank) {}
   int rank() const noexcept { return rank_; }
-  /// Of the user, as fail() was told.
-  bool is_mistake() const noexcept { return mistake_; }
 
  private:
   int rank_;
-  bool mistake_;
 };
 
 struct CommunicatorOptions {
@@ -81,9 +77,8 @@ class Communicator {
   /// meanwhile.
   virtual void synchronize(cudaStream_t stream) = 0;
   /// Says to the others why this rank ends, so that they name it. Called where an exception ends
-  /// the program. `mistake`: of the user; the others end with the same exit status then, whether
-  /// they find it themselves or are told first.
-  virtual void fail(const std::string& why, bool mistake) noexcept = 0;
+  /// the program.
+  virtual void fail(const std::string& why) noexcept = 0;
 };
 
 /// With world_size 1 nothing is sent and nobody is waited for. Throws RankError when ranks are

@@ -46,7 +46,6 @@ enum class Kind : std::uint32_t {
   gather,
   gathered,
   lost,
-  mistaken,  // lost by a mistake of the user, that each rank makes
   bye
 };
 

@@ -72,7 +72,7 @@ Control::Control(const penstock::Ranks& ranks, milliseconds timeout, int channel
 }
 
 Control::~Control() {
-  if (std::uncaught_exceptions() > exceptions_) fail("an exception ended it", false);
+  if (std::uncaught_exceptions() > exceptions_) fail("an exception ended it");
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;
@@ -124,7 +124,7 @@ void Control::throw_if_lost() {
   if (!is_lost()) return;
   const std::lock_guard lock(mutex_);
   seen_ = true;
-  throw RankError(lost_->rank, lost_->why, lost_->mistake);
+  throw RankError(lost_->rank, lost_->why);
 }
 
 void Control::suspect(int rank, const std::string& why) {
@@ -138,11 +138,11 @@ void Control::lose(int rank, const std::string& why) {
   set_lost(rank, why, true);
 }
 
-void Control::fail(const std::string& why, bool mistake) noexcept try {
+void Control::fail(const std::string& why) noexcept try {
   std::unique_lock lock(mutex_);
   seen_ = true;
   if (lost_) return;
-  set_lost(rank(), "rank " + std::to_string(rank()) + " failed: " + why, true, mistake);
+  set_lost(rank(), "rank " + std::to_string(rank()) + " failed: " + why, true);
   changed_.wait_for(lock, kToSayGoodbye, [this] { return unsent_ == 0; });
 } catch (const std::exception&) {
   return;  // The others see the connection close.
@@ -185,14 +185,12 @@ void Control::wake() {
 }
 
 /// The lock is held. The first loss counts: the others follow from it.
-void Control::set_lost(int rank, const std::string& why, bool tell, bool mistake) {
+void Control::set_lost(int rank, const std::string& why, bool tell) {
   if (lost_) return;
-  lost_ = Loss{rank, why, mistake};
+  lost_ = Loss{rank, why};
   lost_flag_.store(true, std::memory_order_release);
   // Rank 0 tells the others; the others tell rank 0.
-  if (tell)
-    post(ranks_.rank == 0 ? -1 : 0, mistake ? Kind::mistaken : Kind::lost,
-         std::to_string(rank) + ' ' + why);
+  if (tell) post(ranks_.rank == 0 ? -1 : 0, Kind::lost, std::to_string(rank) + ' ' + why);
   changed_.notify_all();
   wake();
 }
@@ -305,9 +303,8 @@ void Control::take(int rank, const Message& message) {
     gathered_ = unpacked(message.text);
     ++gathers_;
     changed_.notify_all();
-  } else if (message.kind == Kind::lost || message.kind == Kind::mistaken) {
-    set_lost(std::atoi(message.text.c_str()), text_behind_number(), ranks_.rank == 0,
-             message.kind == Kind::mistaken);
+  } else if (message.kind == Kind::lost) {
+    set_lost(std::atoi(message.text.c_str()), text_behind_number(), ranks_.rank == 0);
   } else if (message.kind == Kind::bye) {
     peer.left = true;
   }

@@ -64,7 +64,7 @@ class Control {
   /// Waits until it is known who is lost; then it is `rank`, for this reason.
   void suspect(int rank, const std::string& why);
   void lose(int rank, const std::string& why);
-  void fail(const std::string& why, bool mistake) noexcept;
+  void fail(const std::string& why) noexcept;
   std::vector<std::string> all_gather(const std::string& text);
 
  private:
@@ -86,7 +86,6 @@ class Control {
   struct Loss {
     int rank;
     std::string why;
-    bool mistake;
   };
   struct Letter {
     int to;  ///< -1: all
@@ -113,7 +112,7 @@ class Control {
 
   Place place() const;
   void post(int to, Kind kind, const std::string& text);
-  void set_lost(int rank, const std::string& why, bool tell, bool mistake = false);
+  void set_lost(int rank, const std::string& why, bool tell);
   void wake();
 
   const penstock::Ranks ranks_;

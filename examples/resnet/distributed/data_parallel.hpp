@@ -94,7 +94,7 @@ class DataParallel {
   /// As cudaStreamSynchronize. Throws RankError.
   void synchronize(cudaStream_t stream) { communicator_->synchronize(stream); }
   void check() { communicator_->check(); }
-  void fail(const std::string& why, bool mistake) noexcept { communicator_->fail(why, mistake); }
+  void fail(const std::string& why) noexcept { communicator_->fail(why); }
 
  private:
   void sum(float* values, std::int64_t count, cudaStream_t stream);

@@ -38,6 +38,25 @@ void read_profile(const std::string& text, Options& options) {
     throw wrong();
 }
 
+/// Can the user put it right? Of a nested exception the inner one tells.
+bool is_mistake(const std::exception& error) {
+  const auto* outer = dynamic_cast<const std::nested_exception*>(&error);
+  if (outer != nullptr && outer->nested_ptr() != nullptr) {
+    try {
+      outer->rethrow_nested();
+    } catch (const std::exception& inner) {
+      return is_mistake(inner);
+    } catch (...) {
+      return false;
+    }
+  }
+  return dynamic_cast<const std::invalid_argument*>(&error) != nullptr ||
+         dynamic_cast<const cifar10::DataError*>(&error) != nullptr ||
+         dynamic_cast<const penstock::StoreError*>(&error) != nullptr ||
+         dynamic_cast<const BrokenImage*>(&error) != nullptr ||
+         dynamic_cast<const safetensors::FormatError*>(&error) != nullptr;
+}
+
 }  // namespace
 
 std::string to_string(Precision precision) {
@@ -92,25 +111,6 @@ void add_options(CLI::App& app, DistributedOptions& options) {
 
 int interrupted_exit_code() {
   return examples::interrupted() ? examples::interrupted_exit_code() : 128 + SIGINT;
-}
-
-bool is_mistake(const std::exception& error) {
-  const auto* outer = dynamic_cast<const std::nested_exception*>(&error);
-  if (outer != nullptr && outer->nested_ptr() != nullptr) {
-    try {
-      outer->rethrow_nested();
-    } catch (const std::exception& inner) {
-      return is_mistake(inner);
-    } catch (...) {
-      return false;
-    }
-  }
-  if (const auto* lost = dynamic_cast<const RankError*>(&error)) return lost->is_mistake();
-  return dynamic_cast<const std::invalid_argument*>(&error) != nullptr ||
-         dynamic_cast<const cifar10::DataError*>(&error) != nullptr ||
-         dynamic_cast<const penstock::StoreError*>(&error) != nullptr ||
-         dynamic_cast<const BrokenImage*>(&error) != nullptr ||
-         dynamic_cast<const safetensors::FormatError*>(&error) != nullptr;
 }
 
 int report(const std::string& program, const std::exception& error) {

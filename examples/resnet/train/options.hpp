@@ -59,9 +59,6 @@ int interrupted_exit_code();
 
 /// Tells the error, unless it is an interrupt. Returns the exit status.
 int report(const std::string& program, const std::exception& error);
-/// Can the user put it right? Of a nested exception the inner one tells, and of another rank's what
-/// it said.
-bool is_mistake(const std::exception& error);
 
 std::string to_string(Precision precision);
 std::string to_string(PlanChoice plans);

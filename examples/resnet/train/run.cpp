@@ -377,7 +377,7 @@ int run_on(DataParallel& ranks, const Rung& rung, const Options& options) try {
   if (!options.json.empty()) write_result(options.json, result_of(rung, run));
   return 0;
 } catch (const std::exception& error) {
-  ranks.fail(error.what(), is_mistake(error));
+  ranks.fail(error.what());
   return report(ranks.named(rung.name), error);
 }
 

@@ -123,7 +123,7 @@ int run_on(DataParallel& ranks, TrainOptions options, const SetOptions& made_up)
   if (options.data.empty() && options.images.empty()) options.data = make_data(made_up, ranks);
   return run(options, ranks);
 } catch (const std::exception& error) {
-  ranks.fail(error.what(), is_mistake(error));
+  ranks.fail(error.what());
   return report(ranks.named("train"), error);
 }
 

@@ -30,7 +30,7 @@ class CpuCommunicator final : public Communicator {
   }
   /// What is still queued runs, and does nothing.
   ~CpuCommunicator() override {
-    if (std::uncaught_exceptions() > exceptions_) fail("an exception ended it", false);
+    if (std::uncaught_exceptions() > exceptions_) fail("an exception ended it");
     exchange_->close();
   }
 
@@ -79,7 +79,7 @@ class CpuCommunicator final : public Communicator {
     control_.throw_if_lost();
   }
 
-  void fail(const std::string& why, bool mistake) noexcept override { control_.fail(why, mistake); }
+  void fail(const std::string& why) noexcept override { control_.fail(why); }
 
  private:
   static void require_size(const char* call, std::int64_t size) {

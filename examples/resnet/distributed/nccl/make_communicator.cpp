@@ -77,14 +77,14 @@ class NcclCommunicator final : public Communicator {
       abort();
       throw;
     } catch (const std::exception& error) {
-      control_.fail(error.what(), false);
+      control_.fail(error.what());
       abort();
       throw;
     }
   }
 
   ~NcclCommunicator() override {
-    if (std::uncaught_exceptions() > exceptions_) fail("an exception ended it", false);
+    if (std::uncaught_exceptions() > exceptions_) fail("an exception ended it");
     try {
       finalise();
     } catch (const std::exception&) {
@@ -145,8 +145,8 @@ class NcclCommunicator final : public Communicator {
     throw_if_lost();
   }
 
-  void fail(const std::string& why, bool mistake) noexcept override {
-    control_.fail(why, mistake);
+  void fail(const std::string& why) noexcept override {
+    control_.fail(why);
     abort();
   }
 

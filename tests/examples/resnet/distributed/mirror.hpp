@@ -50,7 +50,7 @@ class Mirror : public Communicator {
   void synchronize(cudaStream_t stream) override {
     examples::check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   }
-  void fail(const std::string&, bool) noexcept override {}
+  void fail(const std::string&) noexcept override {}
 
   std::vector<Sum> sums, broadcasts;
   std::string instead_of, said;

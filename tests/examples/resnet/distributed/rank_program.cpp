@@ -256,7 +256,7 @@ int main(int argc, char** argv) {
     return 3;
   } catch (const std::exception& error) {
     std::printf("failed: %s\n", error.what());
-    if (communicator) communicator->fail(error.what(), false);
+    if (communicator) communicator->fail(error.what());
     return 1;
   }
 }
