@@ -318,12 +318,12 @@ def process_of(rank):
 def relaunched():
     """One of 8 ranks is killed, and scripts/launch starts all again: they go on from the checkpoint, to the same bits as
     a job that nobody disturbed. So they have trained on the same samples, each as often."""
-    command = [*RUN[:-1], 6]
+    command = [train, *SMALL, "--seed", 6, "--records", 10 * WHOLE, "--test-records", 37, "--epochs", 4]
     _, name = whole_run(8, command=command)
     launch = pathlib.Path(__file__).resolve().parents[4] / "scripts/launch"
     words = [launch, "-n", 8, "--restarts", 1, "--", *of(8, WHOLE, "--checkpoint", "part", command=command)]
     job = subprocess.Popen([str(word) for word in words], text=True, env=NONE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    end = time.monotonic() + 60
+    end = time.monotonic() + LONG
     while not pathlib.Path("part").exists():
         require(time.monotonic() < end and job.poll() is None, "no checkpoint")
         time.sleep(0.002)
@@ -331,7 +331,7 @@ def relaunched():
     output, errors = job.communicate(timeout=LONG)
     require(job.returncode == 0 and "launch: restart 1 of 1" in errors, (job.returncode, output, errors))
     require(re.search(r"^launch: rank 5 .* was ended by signal 9", errors, re.MULTILINE), errors)
-    require(re.search(r"^\[0\] going on from part, behind [1-5] epochs", output, re.MULTILINE), output)
+    require(re.search(r"^\[0\] going on from part, behind [1-3] epochs", output, re.MULTILINE), output)
     require(bytes_of("part") == bytes_of(name), "the job that was started again has other bits")
 
 
