@@ -17,13 +17,16 @@
 #include "support/gate.hpp"
 #include "support/handles.hpp"
 #include "support/memory.hpp"
+#include "support/thrown.hpp"
 
 using namespace std::chrono_literals;
 using penstock::PinnedBlock;
 using penstock::PinnedPool;
 using penstock::PoolExhausted;
 using penstock::test::Gate;
+using penstock::test::Mentions;
 using penstock::test::TestStream;
+using penstock::test::thrown;
 
 static_assert(!std::is_copy_constructible_v<PinnedBlock> &&
               std::is_nothrow_move_constructible_v<PinnedBlock>);
@@ -213,6 +216,18 @@ TEST_CASE("blocks come from the NUMA node that is named", "[pinned_pool]") {
   PinnedBlock block = pool.acquire(100'000);
   CHECK(type_of(block.data()) == cudaMemoryTypeHost);
   std::memset(block.data(), 1, block.size());
+}
+
+TEST_CASE("a NUMA node takes the flags that registered memory can have", "[pinned_pool]") {
+  PinnedPool pool({.flags = cudaHostAllocPortable | cudaHostAllocMapped, .numa_node = 0});
+  PinnedBlock block = pool.acquire(4096);
+  void* on_device = nullptr;
+  REQUIRE_CUDA(cudaHostGetDevicePointer(&on_device, block.data(), 0));
+  CHECK(on_device != nullptr);
+  CHECK_THAT(thrown<std::invalid_argument>(
+                 [] { PinnedPool({.flags = cudaHostAllocWriteCombined, .numa_node = 0}); }),
+             Mentions("leave out the other flags"));
+  CHECK_NOTHROW(PinnedPool({.flags = cudaHostAllocWriteCombined}));
 }
 
 TEST_CASE("threads that acquire and release never share a block", "[pinned_pool]") {

@@ -27,7 +27,9 @@ struct PinnedPoolOptions {
   /// stopped (SIGSTOP, a suspended machine) does not count.
   std::chrono::milliseconds timeout{30'000};
   unsigned flags = cudaHostAllocPortable;  ///< passed to cudaHostAlloc
-  int numa_node = -1;                      ///< NUMA node of the blocks; -1: any
+  /// NUMA node of the blocks; -1: any. With a node, flags are cudaHostAllocPortable and
+  /// cudaHostAllocMapped alone: there is no write-combined memory on a given node.
+  int numa_node = -1;
   Upstream upstream = {};  ///< where page-locked memory comes from, instead of cudaHostAlloc
 };
 
@@ -117,8 +119,8 @@ class PinnedBlock {
 /// warm-up, neither acquire nor release allocates or makes a CUDA call that blocks the host.
 class PinnedPool {
  public:
-  /// Throws std::invalid_argument for a negative time-out, and for flags or a numa_node that an
-  /// upstream would not see.
+  /// Throws std::invalid_argument for a negative time-out, for flags or a numa_node that an
+  /// upstream would not see, and for flags that memory of a NUMA node cannot have.
   explicit PinnedPool(PinnedPoolOptions options = {});
   PinnedPool(const PinnedPool&) = delete;
   PinnedPool& operator=(const PinnedPool&) = delete;

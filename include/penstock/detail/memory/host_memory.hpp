@@ -43,6 +43,11 @@ class HostAllocation {
       allocate_pinned(bytes, flags);
   }
 
+  /// Whether memory with these flags of cudaHostAlloc can be bound to a node.
+  static bool binds_with(unsigned flags) {
+    return (flags & ~unsigned{cudaHostAllocPortable | cudaHostAllocMapped}) == 0;
+  }
+
   std::byte* data() const noexcept { return data_.get(); }
   std::size_t bytes() const noexcept { return data_.get_deleter().bytes; }
 
@@ -70,15 +75,16 @@ class HostAllocation {
     data_ = {static_cast<std::byte*>(data), Free{bytes, false, {}}};
   }
 
-  // Pages are bound to the node before they are touched, and then page-locked.
+  // Pages are bound to the node before they are touched, and then page-locked. `flags`: those of
+  // binds_with, which cudaHostRegister has too.
+  static_assert(cudaHostAllocPortable == cudaHostRegisterPortable &&
+                cudaHostAllocMapped == cudaHostRegisterMapped);
   void allocate_on_node(std::size_t bytes, unsigned flags, int node) {
     void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) throw std::bad_alloc();
     try {
       bind_to_node(data, bytes, node);
-      const unsigned registered =
-          (flags & cudaHostAllocPortable) != 0 ? cudaHostRegisterPortable : 0u;
-      check(cudaHostRegister(data, bytes, registered), "cudaHostRegister", bytes, registered);
+      check(cudaHostRegister(data, bytes, flags), "cudaHostRegister", bytes, flags);
     } catch (...) {
       munmap(data, bytes);
       throw;

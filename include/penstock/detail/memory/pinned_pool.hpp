@@ -36,6 +36,12 @@ class PinnedPoolCore {
           "a pinned pool with an upstream: flags and numa_node are for cudaHostAlloc; leave them "
           "as "
           "they are, and have the upstream place its memory");
+    if (options_.numa_node >= 0 && !HostAllocation::binds_with(options_.flags))
+      throw std::invalid_argument(
+          "a pinned pool on a NUMA node: its memory is registered, which can be neither "
+          "write-combined nor anything else but cudaHostAllocPortable and cudaHostAllocMapped; "
+          "leave out the other flags, or leave numa_node as it is and allocate on a thread of "
+          "that node");
     if (options_.max_bytes == 0) options_.max_bytes = usable_memory() / 2;
   }
   PinnedPoolCore(const PinnedPoolCore&) = delete;
