@@ -7,11 +7,12 @@
 //
 // --decisions: only runs it tuned, once, and prints what was decided.
 //
-// What is measured of a run are 192 batches from the 50th on, or 96 from the 150th on where
-// something changes at batch 100 (whole rounds of most numbers of workers; those that began
-// together come back together). So the tuner has 50 batches to find its settings. The search runs
-// every setting of a grid once, the best of them three times more; of those within 1 % of the best
-// median the smallest one counts as best. It and the tuned pipeline then run nine times, by turns.
+// What is measured of a run are the steps of 192 batches from the 50th on, or of 96 from the 150th
+// on where something changes at batch 100 (whole rounds of most numbers of workers; those that
+// began together come back together). So the tuner has 50 batches to find its settings. The search
+// runs every setting of a grid once, the best of them three times more; of those within 1 % of the
+// best median the smallest one counts as best. It and the tuned pipeline then run nine times, by
+// turns.
 
 #include <algorithm>
 #include <chrono>
@@ -184,16 +185,19 @@ Outcome run(const Pipeline& pipeline, const Setting& setting) {
                                source_of(pipeline, shared), options_of(pipeline, setting)};
   Outcome outcome;
   Clock::time_point begin{}, end{};
+  const std::uint64_t first = pipeline.first_measured(), last = first + pipeline.measured();
   while (const auto batch = prefetcher.next(stream.get())) {
     const std::uint64_t number = batch.ticket().batch;
-    if (number == pipeline.first_measured()) begin = Clock::now();
-    if (number == pipeline.first_measured() + pipeline.measured()) end = Clock::now();
-    if (end == Clock::time_point() && number >= pipeline.first_measured()) {
+    if (first <= number && number < last) {
       const Stats stats = prefetcher.stats();
       outcome.workers += stats.workers;
       outcome.batches += static_cast<double>(stats.host_depth + stats.device_depth);
     }
-    for_each(stream.get(), 1, [&, number](std::int64_t) { sleep(pipeline.step(number)); });
+    for_each(stream.get(), 1, [&, number](std::int64_t) {
+      if (number == first) begin = Clock::now();
+      if (number == last) end = Clock::now();
+      sleep(pipeline.step(number));
+    });
     if (pipeline.synchronous) stream.synchronize();
   }
   stream.synchronize();

@@ -181,6 +181,33 @@ TEST_CASE("workers that have to share what they work with are taken back", "[tun
   CHECK(run.decisions.size() < before + 40);
 }
 
+TEST_CASE("from where more workers gave nothing, steps up are small until one helps", "[tuner]") {
+  Run run(most(32));
+  Model disk{.source = 8, .consumer = 0.25, .places = 8};
+  run.take(disk, 300);
+  CHECK(run.workers() == 8);
+  const auto steps_up = [&](std::size_t since) {
+    std::vector<std::size_t> steps;
+    for (std::size_t i = since; i < run.decisions.size(); ++i)
+      if (const TuneDecision& decision = run.decisions[i];
+          decision.knob == TuneKnob::workers && decision.reason == TuneReason::source_bound)
+        steps.push_back(decision.to - decision.from);
+    return steps;
+  };
+  std::size_t since = run.decisions.size();
+  run.take(disk, 1000);
+  CHECK(run.workers() == 8);
+  const std::vector<std::size_t> in_vain = steps_up(since);
+  REQUIRE(!in_vain.empty());
+  CHECK(std::count(in_vain.begin(), in_vain.end(), 2U) == std::ssize(in_vain));
+  since = run.decisions.size();
+  disk.places = 1e9;
+  run.take(disk, 2000);
+  CHECK(run.workers() == 32);
+  REQUIRE(steps_up(since).size() >= 2);
+  CHECK(steps_up(since)[1] > 2);
+}
+
 TEST_CASE("workers are parked when somebody else takes half of the cores", "[tuner]") {
   Run run(most(16));
   run.take({.source = 12, .consumer = 1, .places = 8}, 100);
@@ -306,6 +333,47 @@ TEST_CASE("fast batches are looked at every 10 ms, and not more often", "[tuner]
   }
   CHECK(looks >= 9);
   CHECK(looks <= 11);
+}
+
+TEST_CASE("a window begins when all workers have filled a batch since the change", "[tuner]") {
+  TuneLimits limits = most(4);
+  const bool by_sample = GENERATE(false, true);
+  limits.for_each_worker = by_sample ? 0 : 1;
+  Run run(limits);
+  while (run.workers() == 1) run.take({.source = 16, .consumer = 2}, 1);
+  REQUIRE(run.workers() == 4);
+  TuneCounts counts;
+  const auto takes_to_look = [&] {
+    int takes = 0;
+    do {
+      ++takes;
+      ++counts.delivered;
+      counts.waiting += milliseconds(5);
+    } while (!run.tuner.count_take(counts.consuming, counts.waiting));
+    run.tuner.look(counts);
+    return takes;
+  };
+  CHECK(takes_to_look() == (by_sample ? 1 : 4));
+  CHECK(takes_to_look() == 8);
+}
+
+TEST_CASE("a per_sample source is looked at every few batches, with any number of workers",
+          "[tuner]") {
+  TuneLimits limits = most(11);
+  limits.for_each_worker = 0;
+  Tuner tuner(limits, {11, 4});
+  TuneCounts counts;
+  int takes = 0;
+  do {
+    ++takes;
+    counts.waiting += milliseconds(5);
+  } while (!tuner.count_take(counts.consuming, counts.waiting));
+  tuner.look(counts);
+  do {
+    ++takes;
+    counts.waiting += milliseconds(5);
+  } while (!tuner.count_take(counts.consuming, counts.waiting));
+  CHECK(takes == 9);
 }
 
 TEST_CASE("a per_sample source needs no memory for each worker", "[tuner]") {

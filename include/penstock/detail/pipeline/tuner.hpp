@@ -68,9 +68,8 @@ class Tuner {
     waiting_ = waiting;
     ++takes_;
     if (to_skip_ > 0) return takes_ >= to_skip_;
-    const std::uint64_t workers = static_cast<std::uint64_t>(now_.workers);
     // Workers that began together come back together: whole rounds of them make a steady rate.
-    return takes_ >= takes_wanted_ && takes_ % workers == 0 &&
+    return takes_ >= takes_wanted_ && takes_ % round(now_.workers) == 0 &&
            consuming + waiting - begun_at_ >= kShortest;
   }
   /// At each take: `count_ready(most)` batches, up to `most`, are there for the next ones.
@@ -174,6 +173,12 @@ class Tuner {
 
   // ---- Windows
 
+  /// Batches that are filled at a time.
+  std::uint64_t round(int workers) const {
+    return std::max<std::uint64_t>(1,
+                                   limits_.for_each_worker * static_cast<std::uint64_t>(workers));
+  }
+
   void open(const TuneCounts& counts) {
     begin_ = counts;
     begun_at_ = counts.consuming + counts.waiting;
@@ -186,9 +191,9 @@ class Tuner {
     takes_wanted_ = takes_ + kWindow;
     return true;
   }
-  /// The next batches were made before the change.
+  /// The next batches count for nothing.
   void skip(std::uint64_t takes) {
-    to_skip_ = std::max<std::uint64_t>(1, takes);
+    to_skip_ = takes;
     takes_ = 0;
   }
   void start_afresh() {
@@ -272,11 +277,13 @@ class Tuner {
         if (gained < 0.7 * hoped && waits && looks_twice()) return false;
         if (gained < 0.4 * hoped && waits) {
           up_.begin();
+          futile_from_ = trial.before.workers;
           return try_fewer(rates, trial, changes) ? false : take_back(rates, changes);
         }
         // It was the source that had become slower, and not the machine more crowded.
         if (rates.source < kSlower * trial.source)
           lone_source_ = std::min(trial.source, rates.source);
+        futile_from_ = 0;
         break;
       }
       case Trial::workers_for_slower_source:
@@ -291,11 +298,13 @@ class Tuner {
         if (rates.period > trial.period && looks_twice()) return false;
         if (rates.period > 1.08 * trial.period) {
           fewer_.begin();
+          futile_from_ = trial.before.workers;
           // The next time, half of the way.
           lone_source_ = 0.5 * (now_.workers + trial.before.workers) * trial.period;
           return take_back(rates, changes);
         }
         up_.begin();
+        futile_from_ = now_.workers;
         break;
       case Trial::depth:
         // Rare long waits are not in every window.
@@ -332,6 +341,8 @@ class Tuner {
     const bool regrets = since_spare_ < 4 * spare_.needed + 4;  // the last step down
     if (since_spare_ < 2 * spare_.needed + 2 && rates.source < kSlower * lone_source_)
       workers = std::min(workers, std::max(now_.workers + 1, before_spare_));
+    if (!jumped && now_.workers == futile_from_)
+      workers = std::min(workers, now_.workers + std::max(1, now_.workers / 4));
     if (workers > now_.workers && up_.left == 0) {
       if (regrets) spare_.lengthen();
       // The rate of a window in the middle of a change compares with nothing.
@@ -438,7 +449,8 @@ class Tuner {
     if (now_.depth != before.depth)
       note(limits_.depth_is, steps_workers ? TuneReason::follows_workers : reason, before.depth,
            now_.depth, rates, changes);
-    skip(static_cast<std::uint64_t>(before.workers));
+    // The next batches were made before the change, or are the first round after it.
+    skip(round(std::max(before.workers, workers)));
   }
   static void note(TuneKnob knob, TuneReason reason, std::size_t from, std::size_t to,
                    const Rates& rates, TuneChanges& changes) {
@@ -478,6 +490,7 @@ class Tuner {
   OnTrial trial_;
   double lone_source_ = 0;  // what a batch takes a worker that shares nothing with the others,
   int lone_workers_ = 0;    // which are so many
+  int futile_from_ = 0;     // workers: the last time, more gave nothing; a small step finds out
   Patience up_{6}, fewer_{2}, deeper_{8};  // after a step that was taken back
   Patience spare_{3}, unused_{4};          // before a step down
   int before_spare_ = 0;
