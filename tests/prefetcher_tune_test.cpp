@@ -301,7 +301,7 @@ TEST_CASE("what is reserved keeps to the bounds", "[prefetcher][tune]") {
   CHECK(bytes.host_bytes == 6 * block);
   CHECK(bytes.tuning->most_host_depth == 6);
   CHECK(bytes.tuning->most_workers == 6);  // Each fills a batch of its own.
-  CHECK(bytes.host_depth == 4);
+  CHECK(bytes.host_depth == 3);
   CHECK(bytes.workers == 2);
   const Stats usual = stats_of({.workers = 99, .tune = Tune{.workers = 3}});
   CHECK(usual.workers == 3);
@@ -310,5 +310,6 @@ TEST_CASE("what is reserved keeps to the bounds", "[prefetcher][tune]") {
   const Stats capped =
       stats_of({.workers = 1, .max_host_bytes = 5 * block, .tune = Tune{.workers = 8}});
   CHECK(capped.tuning->most_host_depth == 5);
+  CHECK(stats_of({.workers = 2, .host_depth = 7, .tune = Tune{.workers = 8}}).host_depth == 7);
   CHECK(stats_of({}).tuning == nullptr);
 }

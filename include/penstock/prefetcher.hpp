@@ -47,7 +47,8 @@ struct PrefetcherOptions {
   /// Ranks on one machine that no launcher has bound to cores: an equal part of them, less one.
   int workers = detail::default_workers();
   /// Blocks of pinned memory, for one batch each. 0: device_depth + workers, or device_depth + 2
-  /// for a per_sample source. Ignored for an on_device source, which needs none.
+  /// for a per_sample source; with `tune` it starts with workers + 1, or device_depth + 2. Ignored
+  /// for an on_device source, which needs none.
   std::size_t host_depth = 0;
   std::size_t device_depth = 2;  ///< device slots: batches on the device, leased ones included
   std::uint64_t epochs = 1;      ///< times that all samples are delivered, at least 1

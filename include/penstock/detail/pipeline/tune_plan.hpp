@@ -113,18 +113,22 @@ inline PipelinePlan plan_tuned(PrefetcherOptions options, const Tune& tune,
   TuneLimits limits{.most = {workers, options.host_depth},
                     .depth_is = on_device ? TuneKnob::device_depth : TuneKnob::host_depth,
                     .for_each_worker = by_sample ? 0U : 1U,
-                    .beside = on_device ? 2 : start.device_depth + (by_sample ? 2 : 0),
+                    .beside = on_device   ? 2U
+                              : by_sample ? start.device_depth + 2
+                                          : 1U,
                     .cores = usable_cores()};
   // Each worker fills a batch of its own.
   if (!by_sample)
     limits.most.workers = static_cast<int>(
         std::min<std::size_t>(static_cast<std::size_t>(workers), options.host_depth));
   options.workers = limits.most.workers;
-  const TuneSettings settings{
-      std::min(start.workers, options.workers),
-      std::min(on_device ? std::max(start.device_depth, static_cast<std::size_t>(start.workers) + 2)
-                         : start.host_depth,
-               options.host_depth)};
+  const std::size_t own =
+      limits.for_each_worker * static_cast<std::size_t>(start.workers) + limits.beside;
+  const std::size_t depth = on_device          ? std::max(start.device_depth, own)
+                            : asked_depth == 0 ? own
+                                               : asked_depth;
+  const TuneSettings settings{std::min(start.workers, options.workers),
+                              std::min(depth, options.host_depth)};
   return {options, settings, start.device_depth, limits};
 }
 
