@@ -34,14 +34,12 @@ class PinnedPoolCore {
         (options_.flags != PinnedPoolOptions().flags || options_.numa_node >= 0))
       throw std::invalid_argument(
           "a pinned pool with an upstream: flags and numa_node are for cudaHostAlloc; leave them "
-          "as "
-          "they are, and have the upstream place its memory");
+          "as they are, and have the upstream place its memory");
     if (options_.numa_node >= 0 && !HostAllocation::binds_with(options_.flags))
       throw std::invalid_argument(
-          "a pinned pool on a NUMA node: its memory is registered, which can be neither "
-          "write-combined nor anything else but cudaHostAllocPortable and cudaHostAllocMapped; "
-          "leave out the other flags, or leave numa_node as it is and allocate on a thread of "
-          "that node");
+          "a pinned pool on a NUMA node: registered memory takes the flags cudaHostAllocPortable "
+          "and cudaHostAllocMapped, and cannot be write-combined; leave out the other flags, or "
+          "leave numa_node as it is and allocate on a thread of that node");
     if (options_.max_bytes == 0) options_.max_bytes = usable_memory() / 2;
   }
   PinnedPoolCore(const PinnedPoolCore&) = delete;
