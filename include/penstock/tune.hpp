@@ -14,11 +14,11 @@
 // searched, as in Plumber (Kuchnik et al., MLSys 2022), which allocates by resource-accounted
 // rates. CPU time of the workers that would exceed the cores of the process is not planned for. A
 // step up that does not raise the rate is taken back, whatever the computation said: the cores, or
-// a disk, are then shared with somebody else; later steps from there add a quarter. Depth: grows if source and consumer wait in turn,
-// which is the condition of the prefetch buffer of tf.data (Murray et al., VLDB 2021): full at one
-// time, empty at another; here by as many batches as the longest wait cost. Steps down need longer
-// evidence than steps up, twice as long after each one that had to be taken back: so the settings
-// do not oscillate.
+// a disk, are then shared with somebody else; later steps from there add a quarter. Depth: grows if
+// source and consumer wait in turn, which is the condition of the prefetch buffer of tf.data
+// (Murray et al., VLDB 2021): full at one time, empty at another; here by as many batches as the
+// longest wait cost. Steps down need longer evidence than steps up, twice as long after each one
+// that had to be taken back: so the settings do not oscillate.
 
 #include <cstddef>
 
