@@ -27,8 +27,8 @@ struct PinnedPoolOptions {
   /// stopped (SIGSTOP, a suspended machine) does not count.
   std::chrono::milliseconds timeout{30'000};
   unsigned flags = cudaHostAllocPortable;  ///< passed to cudaHostAlloc
-  /// NUMA node of the blocks; -1: any. With a node, flags are cudaHostAllocPortable and
-  /// cudaHostAllocMapped alone: there is no write-combined memory on a given node.
+  /// NUMA node of the blocks; -1: any. With a node, `flags` may have cudaHostAllocPortable and
+  /// cudaHostAllocMapped only: such memory cannot be write-combined.
   int numa_node = -1;
   Upstream upstream = {};  ///< where page-locked memory comes from, instead of cudaHostAlloc
 };

@@ -59,8 +59,8 @@ struct PrefetcherOptions {
   std::chrono::milliseconds stall_timeout{300'000};
   std::size_t max_host_bytes = 0;  ///< limit on pinned memory; 0: half of what this process may use
   unsigned host_flags = cudaHostAllocPortable;  ///< flags passed to cudaHostAlloc
-  /// NUMA node of the pinned memory; -1: that of the placement, if any. With a node, host_flags are
-  /// those that PinnedPoolOptions::numa_node names.
+  /// NUMA node of the pinned memory; -1: that of the placement, if any. With a node,
+  /// host_flags may have cudaHostAllocPortable and cudaHostAllocMapped only.
   int numa_node = -1;
   /// Cores of the workers: near the device, where a machine has several NUMA nodes.
   Placement placement = Placement::automatic();

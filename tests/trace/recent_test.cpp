@@ -129,7 +129,7 @@ TEST_CASE("Session: the last moments again and again, and recording goes on", "[
 }
 
 TEST_CASE("Session: what is long past is not in the last moments", "[trace]") {
-  constexpr auto kLast = 400ms;  // The few calls between a step and a copy stay within it.
+  constexpr auto kLast = 400ms;  // Longer than a few calls take on a busy machine.
   Stepper stepper;
   Session session({.last = kLast});
   stepper.steps(10);

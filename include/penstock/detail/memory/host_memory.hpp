@@ -43,9 +43,14 @@ class HostAllocation {
       allocate_pinned(bytes, flags);
   }
 
-  /// Whether memory with these flags of cudaHostAlloc can be bound to a node.
-  static bool binds_with(unsigned flags) {
-    return (flags & ~unsigned{cudaHostAllocPortable | cudaHostAllocMapped}) == 0;
+  /// Memory on a node is registered. Throws std::invalid_argument for flags of cudaHostAlloc that
+  /// cudaHostRegister does not have.
+  static void require_flags_of_node(unsigned flags) {
+    if ((flags & ~unsigned{cudaHostAllocPortable | cudaHostAllocMapped}) != 0)
+      throw std::invalid_argument(
+          "pinned memory on a NUMA node takes the flags cudaHostAllocPortable and "
+          "cudaHostAllocMapped, and cannot be write-combined: leave out the other flags, or leave "
+          "numa_node at -1 and allocate on a thread of that node");
   }
 
   std::byte* data() const noexcept { return data_.get(); }
@@ -75,8 +80,8 @@ class HostAllocation {
     data_ = {static_cast<std::byte*>(data), Free{bytes, false, {}}};
   }
 
-  // Pages are bound to the node before they are touched, and then page-locked. `flags`: those of
-  // binds_with, which cudaHostRegister has too.
+  // Pages are bound to the node before they are touched, and then page-locked. cudaHostRegister
+  // has these flags with the same values.
   static_assert(cudaHostAllocPortable == cudaHostRegisterPortable &&
                 cudaHostAllocMapped == cudaHostRegisterMapped);
   void allocate_on_node(std::size_t bytes, unsigned flags, int node) {

@@ -35,11 +35,7 @@ class PinnedPoolCore {
       throw std::invalid_argument(
           "a pinned pool with an upstream: flags and numa_node are for cudaHostAlloc; leave them "
           "as they are, and have the upstream place its memory");
-    if (options_.numa_node >= 0 && !HostAllocation::binds_with(options_.flags))
-      throw std::invalid_argument(
-          "a pinned pool on a NUMA node: registered memory takes the flags cudaHostAllocPortable "
-          "and cudaHostAllocMapped, and cannot be write-combined; leave out the other flags, or "
-          "leave numa_node as it is and allocate on a thread of that node");
+    if (options_.numa_node >= 0) HostAllocation::require_flags_of_node(options_.flags);
     if (options_.max_bytes == 0) options_.max_bytes = usable_memory() / 2;
   }
   PinnedPoolCore(const PinnedPoolCore&) = delete;

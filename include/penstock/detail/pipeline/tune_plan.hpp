@@ -122,10 +122,10 @@ inline PipelinePlan plan_tuned(PrefetcherOptions options, const Tune& tune,
     limits.most.workers = static_cast<int>(
         std::min<std::size_t>(static_cast<std::size_t>(workers), options.host_depth));
   options.workers = limits.most.workers;
-  const std::size_t own =
+  const std::size_t usual =
       limits.for_each_worker * static_cast<std::size_t>(start.workers) + limits.beside;
-  const std::size_t depth = on_device          ? std::max(start.device_depth, own)
-                            : asked_depth == 0 ? own
+  const std::size_t depth = on_device          ? std::max(start.device_depth, usual)
+                            : asked_depth == 0 ? usual
                                                : asked_depth;
   const TuneSettings settings{std::min(start.workers, options.workers),
                               std::min(depth, options.host_depth)};

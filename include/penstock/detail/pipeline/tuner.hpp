@@ -175,8 +175,7 @@ class Tuner {
 
   /// Batches that are filled at a time.
   std::uint64_t round(int workers) const {
-    return std::max<std::uint64_t>(1,
-                                   limits_.for_each_worker * static_cast<std::uint64_t>(workers));
+    return limits_.for_each_worker == 0 ? 1 : static_cast<std::uint64_t>(workers);
   }
 
   void open(const TuneCounts& counts) {
@@ -191,7 +190,7 @@ class Tuner {
     takes_wanted_ = takes_ + kWindow;
     return true;
   }
-  /// The next batches count for nothing.
+  /// The next batches are not measured.
   void skip(std::uint64_t takes) {
     to_skip_ = takes;
     takes_ = 0;
@@ -277,13 +276,13 @@ class Tuner {
         if (gained < 0.7 * hoped && waits && looks_twice()) return false;
         if (gained < 0.4 * hoped && waits) {
           up_.begin();
-          futile_from_ = trial.before.workers;
+          gained_nothing_from_ = trial.before.workers;
           return try_fewer(rates, trial, changes) ? false : take_back(rates, changes);
         }
         // It was the source that had become slower, and not the machine more crowded.
         if (rates.source < kSlower * trial.source)
           lone_source_ = std::min(trial.source, rates.source);
-        futile_from_ = 0;
+        gained_nothing_from_ = 0;
         break;
       }
       case Trial::workers_for_slower_source:
@@ -298,13 +297,13 @@ class Tuner {
         if (rates.period > trial.period && looks_twice()) return false;
         if (rates.period > 1.08 * trial.period) {
           fewer_.begin();
-          futile_from_ = trial.before.workers;
+          gained_nothing_from_ = trial.before.workers;
           // The next time, half of the way.
           lone_source_ = 0.5 * (now_.workers + trial.before.workers) * trial.period;
           return take_back(rates, changes);
         }
         up_.begin();
-        futile_from_ = now_.workers;
+        gained_nothing_from_ = now_.workers;
         break;
       case Trial::depth:
         // Rare long waits are not in every window.
@@ -341,7 +340,7 @@ class Tuner {
     const bool regrets = since_spare_ < 4 * spare_.needed + 4;  // the last step down
     if (since_spare_ < 2 * spare_.needed + 2 && rates.source < kSlower * lone_source_)
       workers = std::min(workers, std::max(now_.workers + 1, before_spare_));
-    if (!jumped && now_.workers == futile_from_)
+    if (!jumped && now_.workers == gained_nothing_from_)
       workers = std::min(workers, now_.workers + std::max(1, now_.workers / 4));
     if (workers > now_.workers && up_.left == 0) {
       if (regrets) spare_.lengthen();
@@ -488,9 +487,9 @@ class Tuner {
   std::size_t least_ready_ = kMany;
 
   OnTrial trial_;
-  double lone_source_ = 0;  // what a batch takes a worker that shares nothing with the others,
-  int lone_workers_ = 0;    // which are so many
-  int futile_from_ = 0;     // workers: the last time, more gave nothing; a small step finds out
+  double lone_source_ = 0;       // what a batch takes a worker that shares nothing with the others,
+  int lone_workers_ = 0;         // which are so many
+  int gained_nothing_from_ = 0;  // so many workers, in the last step up; 0: it gained something
   Patience up_{6}, fewer_{2}, deeper_{8};  // after a step that was taken back
   Patience spare_{3}, unused_{4};          // before a step down
   int before_spare_ = 0;

@@ -323,7 +323,7 @@ def relaunched():
     launch = pathlib.Path(__file__).resolve().parents[4] / "scripts/launch"
     words = [launch, "-n", 8, "--restarts", 1, "--", *of(8, WHOLE, "--checkpoint", "part", command=command)]
     job = subprocess.Popen([str(word) for word in words], text=True, env=NONE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    end = time.monotonic() + LONG
+    end = time.monotonic() + 60
     while not pathlib.Path("part").exists():
         require(time.monotonic() < end and job.poll() is None, "no checkpoint")
         time.sleep(0.002)
