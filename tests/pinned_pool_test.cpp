@@ -8,6 +8,7 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -228,6 +229,15 @@ TEST_CASE("a NUMA node takes the flags that registered memory can have", "[pinne
                  [] { PinnedPool({.flags = cudaHostAllocWriteCombined, .numa_node = 0}); }),
              Mentions("leave out the other flags"));
   CHECK_NOTHROW(PinnedPool({.flags = cudaHostAllocWriteCombined}));
+}
+
+TEST_CASE("a NUMA node that there is none of is an error that says where they are listed",
+          "[pinned_pool]") {
+  const auto acquire_on = [](int node) { PinnedPool({.numa_node = node}).acquire(4096); };
+  CHECK_THAT(thrown<std::system_error>([&] { acquire_on(1023); }),
+             Mentions("NUMA node 1023: set numa_node to one that /sys/devices/system/node lists"));
+  CHECK_THAT(thrown<std::invalid_argument>([&] { acquire_on(1024); }),
+             Mentions("numa_node is 1024, must be below 1024"));
 }
 
 TEST_CASE("threads that acquire and release never share a block", "[pinned_pool]") {

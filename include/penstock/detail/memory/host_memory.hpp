@@ -102,12 +102,15 @@ class HostAllocation {
         2;  // MPOL_BIND of <numaif.h>, which is libnuma's header, not the kernel's
     constexpr int kMaxNodes = 1024;
     constexpr int kBits = 8 * sizeof(unsigned long);
-    if (node >= kMaxNodes) throw std::invalid_argument("NUMA node " + std::to_string(node));
+    if (node >= kMaxNodes)
+      throw std::invalid_argument("numa_node is " + std::to_string(node) + ", must be below " +
+                                  std::to_string(kMaxNodes));
     std::array<unsigned long, kMaxNodes / kBits> nodes{};
     nodes[static_cast<std::size_t>(node / kBits)] = 1ul << (node % kBits);
     if (syscall(SYS_mbind, data, bytes, kModeBind, nodes.data(), kMaxNodes, 0) != 0)
       throw std::system_error(errno, std::generic_category(),
-                              "cannot bind pinned memory to NUMA node " + std::to_string(node));
+                              "cannot bind pinned memory to NUMA node " + std::to_string(node) +
+                                  ": set numa_node to one that /sys/devices/system/node lists");
   }
 
   std::unique_ptr<std::byte, Free> data_;
