@@ -2,10 +2,10 @@
 #pragma once
 
 // From a CIFAR-10 record to what a network takes, one value at a time: random crop (4 pixels of
-// black around the image), random flip, bilinear resize, normalisation. A kernel on the copy stream
-// runs it as it stands (T14). The workers (T1 to T13) have ImageWriter, which takes the same steps
-// (detail::) for a whole image and comes to the same bits, so that all rungs train on the same
-// images.
+// black around the image), random flip, bilinear resize, normalisation. This is the definition.
+// The kernel of T13 and T14 (input.cpp) and the workers of T1 to T12 (ImageWriter) take the same
+// steps (detail::) for many values at once and come to the same bits, so that all rungs train on
+// the same images.
 //
 //   const View view = random_view(seed, epoch, sample);   // or View{}, to evaluate
 //   const float value = normalised_pixel(record, view, size, channel, y, x);
@@ -50,12 +50,13 @@ RESNET_HOST_DEVICE inline const std::uint8_t* plane_of(const std::uint8_t* recor
   return record + 1 + channel * cifar10::height * cifar10::width;
 }
 
-/// Where a record's plane has what `view` shows at (y, x); -1 outside of the image.
-RESNET_HOST_DEVICE inline std::int32_t place_of(const View& view, std::int32_t y, std::int32_t x) {
+/// What `view` shows of a record's plane at (y, x), 0 ... 255; black outside of the image.
+RESNET_HOST_DEVICE inline float shown(const std::uint8_t* plane, const View& view, std::int32_t y,
+                                      std::int32_t x) {
   const std::int32_t in_y = y + view.dy;
   const std::int32_t in_x = (view.flip ? cifar10::width - 1 - x : x) + view.dx;
   const bool inside = in_y >= 0 && in_y < cifar10::height && in_x >= 0 && in_x < cifar10::width;
-  return inside ? in_y * cifar10::width + in_x : -1;
+  return inside ? static_cast<float>(plane[in_y * cifar10::width + in_x]) : 0.0f;
 }
 
 /// The two inputs that an output pixel lies between along one axis, and how near it is to the
@@ -102,45 +103,19 @@ RESNET_HOST_DEVICE inline View random_view(std::uint64_t seed, std::uint64_t epo
           (bits >> 32 & 1) != 0};
 }
 
-/// A pixel of the size x size image that a view makes of a record: what its channels have in
-/// common.
-class Pixel {
- public:
-  /// `rows`: detail::neighbours() of y, which a row's pixels share.
-  RESNET_HOST_DEVICE Pixel(const View& view, std::int32_t size, const detail::Neighbours& rows,
-                           std::int32_t x)
-      : down_(rows.weight) {
-    const detail::Neighbours columns = detail::neighbours(x, size, cifar10::width);
-    right_ = columns.weight;
-    places_[0] = detail::place_of(view, rows.first, columns.first);
-    places_[1] = detail::place_of(view, rows.first, columns.second);
-    places_[2] = detail::place_of(view, rows.second, columns.first);
-    places_[3] = detail::place_of(view, rows.second, columns.second);
-  }
-
-  RESNET_HOST_DEVICE float normalised(const std::uint8_t* record, std::int32_t channel) const {
-    const std::uint8_t* plane = detail::plane_of(record, channel);
-    const float above = detail::between(shown(plane, 0), shown(plane, 1), right_);
-    const float below = detail::between(shown(plane, 2), shown(plane, 3), right_);
-    return detail::normalised(detail::between(above, below, down_), channel);
-  }
-
- private:
-  /// 0 ... 255; black outside of the image.
-  RESNET_HOST_DEVICE float shown(const std::uint8_t* plane, int neighbour) const {
-    return places_[neighbour] < 0 ? 0.0f : static_cast<float>(plane[places_[neighbour]]);
-  }
-
-  std::int32_t places_[4];  ///< in a plane: two of the row above, two of the row below
-  float right_, down_;      ///< weights
-};
-
 /// The value at (channel, y, x) of the size x size image that `view` of `record` makes.
 RESNET_HOST_DEVICE inline float normalised_pixel(const std::uint8_t* record, const View& view,
                                                  std::int32_t size, std::int32_t channel,
                                                  std::int32_t y, std::int32_t x) {
-  return Pixel(view, size, detail::neighbours(y, size, cifar10::height), x)
-      .normalised(record, channel);
+  const detail::Neighbours rows = detail::neighbours(y, size, cifar10::height);
+  const detail::Neighbours columns = detail::neighbours(x, size, cifar10::width);
+  const std::uint8_t* plane = detail::plane_of(record, channel);
+  const auto in_row = [&](std::int32_t row) {
+    return detail::between(detail::shown(plane, view, row, columns.first),
+                           detail::shown(plane, view, row, columns.second), columns.weight);
+  };
+  return detail::normalised(detail::between(in_row(rows.first), in_row(rows.second), rows.weight),
+                            channel);
 }
 
 }  // namespace resnet

@@ -94,29 +94,87 @@ struct PackImages {
   }
 };
 
+/// V neighbouring columns of the size x size image that a view makes of a record.
+template <unsigned V>
+class Columns {
+ public:
+  RESNET_HOST_DEVICE Columns(const std::uint8_t* record, const View& view, std::int32_t size,
+                             std::int32_t x)
+      : record_(record), view_(view) {
+    for (unsigned i = 0; i < V; ++i)
+      between_[i] = detail::neighbours(x + static_cast<std::int32_t>(i), size, cifar10::width);
+  }
+
+  /// Row `y` of the crop, resized along the row alone: 0 ... 255.
+  RESNET_HOST_DEVICE void row(std::int32_t y, Colours (&out)[V]) const {
+    for (std::int32_t c = 0; c < cifar10::channels; ++c) {
+      const std::uint8_t* plane = detail::plane_of(record_, c);
+      for (unsigned i = 0; i < V; ++i)
+        out[i].channel[c] =
+            detail::between(detail::shown(plane, view_, y, between_[i].first),
+                            detail::shown(plane, view_, y, between_[i].second), between_[i].weight);
+    }
+  }
+
+ private:
+  const std::uint8_t* record_;
+  View view_;
+  detail::Neighbours between_[V];
+};
+
+/// One index for kRows rows of V pixels: they lie between few rows of the record, which are resized
+/// once.
 template <class T, unsigned V>
 struct PackRecords {
+  static constexpr std::int64_t kRows = 8;
+
   Records records;
   std::uint64_t epoch;
   Augmentation augmentation;
   Packing<T, V> to;
   std::int32_t* labels;
 
+  static std::int64_t indices(std::int64_t samples, const Packing<T, V>& to) {
+    return samples * strips(to) * to.width / V;
+  }
+
   RESNET_HOST_DEVICE void operator()(std::int64_t index) const {
-    const Place<V> at(index, to.height, to.width);
-    const std::uint8_t* record = &records.bytes(at.sample, 0);
+    const Place<V> strip(index, strips(to), to.width);
+    const std::uint8_t* record = &records.bytes(strip.sample, 0);
     const View view = augmentation.random
-                          ? random_view(augmentation.seed, epoch, records.numbers(at.sample))
+                          ? random_view(augmentation.seed, epoch, records.numbers(strip.sample))
                           : View{};
-    const detail::Neighbours rows = detail::neighbours(at.y, augmentation.size, cifar10::height);
-    Colours colours[V];
-    for (unsigned i = 0; i < V; ++i) {
-      const Pixel pixel(view, augmentation.size, rows, at.x + static_cast<std::int32_t>(i));
-      for (std::int32_t c = 0; c < cifar10::channels; ++c)
-        colours[i].channel[c] = pixel.normalised(record, c);
+    write(strip, Columns<V>(record, view, augmentation.size, strip.x));
+    if (strip.y == 0 && strip.x == 0) labels[strip.sample] = record[0];
+  }
+
+ private:
+  RESNET_HOST_DEVICE static std::int64_t strips(const Packing<T, V>& to) {
+    return (to.height + kRows - 1) / kRows;
+  }
+
+  RESNET_HOST_DEVICE void write(const Place<V>& strip, const Columns<V>& columns) const {
+    Colours above[V], below[V], pixels[V];
+    std::int32_t first = -1, second = -1;  // the rows of the crop that these are
+    Place<V> at = strip;
+    for (std::int64_t row = 0; row < kRows; ++row) {
+      at.y = static_cast<std::int32_t>(strip.y * kRows + row);
+      if (at.y >= to.height) return;
+      const detail::Neighbours rows = detail::neighbours(at.y, augmentation.size, cifar10::height);
+      if (rows.first != first) {
+        if (rows.first == second)
+          for (unsigned i = 0; i < V; ++i) above[i] = below[i];
+        else
+          columns.row(rows.first, above);
+        first = rows.first;
+      }
+      if (rows.second != second) columns.row(second = rows.second, below);
+      for (unsigned i = 0; i < V; ++i)
+        for (std::int32_t c = 0; c < cifar10::channels; ++c)
+          pixels[i].channel[c] = detail::normalised(
+              detail::between(above[i].channel[c], below[i].channel[c], rows.weight), c);
+      to.write(at, pixels);
     }
-    to.write(at, colours);
-    if (at.y == 0 && at.x == 0) labels[at.sample] = record[0];
   }
 };
 
@@ -191,8 +249,9 @@ void pack_images(const float* pixels, std::int64_t samples, const InputFormat& i
 void pack_records(const Records& records, std::uint64_t epoch, const Augmentation& augmentation,
                   const InputFormat& input, void* out, std::int32_t* labels, cudaStream_t stream) {
   with_packing(input, out, [&]<class T, unsigned V>(const Packing<T, V>& packing) {
-    penstock::for_each(stream, records.bytes.extent(0) * packing.height * packing.width / V,
-                       PackRecords<T, V>{records, epoch, augmentation, packing, labels});
+    using Pack = PackRecords<T, V>;
+    penstock::for_each(stream, Pack::indices(records.bytes.extent(0), packing),
+                       Pack{records, epoch, augmentation, packing, labels});
   });
 }
 
