@@ -184,6 +184,27 @@ TEST_CASE("try_acquire takes what is at hand and never allocates", "[pinned_pool
 TEST_CASE("a reservation over the cap is refused", "[pinned_pool]") {
   PinnedPool pool({.max_bytes = 8192});
   CHECK_THROWS_AS(pool.reserve(3, 4096), PoolExhausted);
+  CHECK(pool.stats().blocks == 0);
+  pool.reserve(2, 4096);
+  CHECK_THROWS_AS(pool.reserve(1, 4096), PoolExhausted);
+}
+
+TEST_CASE("the first of reserved blocks is there while the others are not, and have their room",
+          "[pinned_pool]") {
+  PinnedPool pool({.max_bytes = 3 * 4096, .timeout = 0ms});
+  pool.reserve(3, 4096, [&] {
+    CHECK(pool.stats().bytes == 4096);
+    const PinnedBlock first = pool.acquire(4096);
+    CHECK_THROWS_AS(pool.acquire(4096), PoolExhausted);
+    CHECK_THROWS_AS(pool.reserve(1, 4096), PoolExhausted);
+  });
+  CHECK(pool.stats().blocks == 3);
+  // What throws leaves the room of those that are not there to others.
+  PinnedPool other({.max_bytes = 3 * 4096, .timeout = 0ms});
+  CHECK_THROWS_AS(other.reserve(3, 4096, [] { throw std::runtime_error("no"); }),
+                  std::runtime_error);
+  CHECK(other.stats().blocks == 1);
+  CHECK_NOTHROW(other.reserve(2, 4096));
 }
 
 TEST_CASE("a block may outlive its pool", "[pinned_pool]") {

@@ -342,6 +342,37 @@ TEST_CASE("an upstream that fails at its n-th call: its words, and nothing leaks
   }
 }
 
+TEST_CASE("workers fill the first block while the others are allocated", "[upstream]") {
+  struct AfterTheFirstBatch {
+    void* allocate(std::size_t bytes, std::size_t alignment) {
+      for (int i = 0; memory->allocations > 0 && !begun; ++i) {
+        if (i == 10'000) throw std::runtime_error("no batch was begun in 10 s");
+        std::this_thread::sleep_for(1ms);
+      }
+      return memory->take(bytes, alignment);
+    }
+    void deallocate(void* block, std::size_t bytes, std::size_t alignment) {
+      memory->put_back(block, bytes, alignment);
+    }
+    Memory* memory;
+    std::atomic<bool> begun{false};
+  };
+  Memory memory(Memory::Kind::host);
+  AfterTheFirstBatch resource{&memory};
+  {
+    penstock::Prefetcher<Numbers> prefetcher(numbers_layout(8), shuffled(400, 8),
+                                             [&](const penstock::Ticket& ticket, Numbers& batch) {
+                                               resource.begun = true;
+                                               write_numbers(ticket, batch);
+                                             },
+                                             {.workers = 4, .host_memory = &resource});
+    CHECK(memory.allocations == prefetcher.stats().host_depth);
+    CHECK(count_batches(prefetcher, 50) == 50);
+    CHECK(memory.allocations == prefetcher.stats().host_depth);
+  }
+  CHECK(memory.in_use == 0);
+}
+
 TEST_CASE("a MemoryError has the bytes and the upstream's exception", "[upstream]") {
   Memory memory(Memory::Kind::host);
   PmrResource resource(memory);

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/inline.hpp>
 #include <penstock/upstream.hpp>
@@ -140,8 +141,11 @@ class PinnedPool {
   PinnedBlock try_acquire(std::size_t bytes);
 
   /// Warm-up: allocates `count` more blocks of `bytes` bytes, and their events for streams of the
-  /// current device.
-  void reserve(std::size_t count, std::size_t bytes);
+  /// current device. Calls `after_first`, if there is one, when the first of them is there and the
+  /// others are not. Their room under the limit is theirs from the start: a thread that acquires
+  /// such a block meanwhile waits for one of them. Throws as `acquire` does, and what `after_first`
+  /// throws; the blocks that are there by then remain.
+  void reserve(std::size_t count, std::size_t bytes, const std::function<void()>& after_first = {});
 
   /// The options, where 0 is replaced by what it stands for.
   const PinnedPoolOptions& options() const noexcept;

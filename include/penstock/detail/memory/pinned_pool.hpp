@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <penstock/detail/deadline.hpp>
@@ -56,20 +57,12 @@ class PinnedPoolCore {
     return checked(acquire_slowly(rounded(bytes), stop));
   }
 
-  void reserve(std::size_t count, std::size_t bytes) {
-    for (std::size_t i = 0; i < count; ++i) {
-      std::unique_lock lock(mutex_);
-      if (!fits_cap(rounded(bytes)))
-        throw exhausted(
-            "cannot reserve " + std::to_string(count) + " blocks: the pool's cap is reached",
-            rounded(bytes));
-      struct GiveBack {  // also when no event can be made
-        ~GiveBack() { core->release(entry); }
-        PinnedPoolCore* core;
-        PinnedEntry* entry;
-      } const reserved{this, grow(rounded(bytes), lock)};
-      lock.unlock();
-      reserved.entry->prepare(current_device());
+  void reserve(std::size_t count, std::size_t bytes, const std::function<void()>& after_first) {
+    bytes = rounded(bytes);
+    for (Room room(*this, count, bytes); room.blocks() > 0;) {
+      const bool first = room.blocks() == count;
+      reserve_one(room);
+      if (first && after_first) after_first();
     }
   }
 
@@ -159,7 +152,55 @@ class PinnedPoolCore {
     return std::max(kGranule, (std::min(bytes, kMost) + kGranule - 1) / kGranule * kGranule);
   }
 
-  bool fits_cap(std::size_t bytes) const { return bytes <= options_.max_bytes - bytes_; }
+  bool fits_cap(std::size_t bytes) const {
+    return bytes <= options_.max_bytes - bytes_ - promised_;
+  }
+
+  /// Room under the cap for blocks that are to be reserved: nobody else gets it.
+  class Room {
+   public:
+    Room(PinnedPoolCore& core, std::size_t blocks, std::size_t bytes)
+        : core_(core), blocks_(blocks), bytes_(bytes) {
+      const std::lock_guard lock(core_.mutex_);
+      if (blocks > (core_.options_.max_bytes - core_.bytes_ - core_.promised_) / bytes)
+        throw core_.exhausted(
+            "cannot reserve " + std::to_string(blocks) + " blocks: the pool's cap is reached",
+            bytes);
+      core_.promised_ += blocks * bytes;
+    }
+    ~Room() {
+      if (blocks_ == 0) return;
+      const std::lock_guard lock(core_.mutex_);
+      core_.promised_ -= blocks_ * bytes_;
+      core_.returned_.notify_all();
+    }
+    Room(const Room&) = delete;
+    Room& operator=(const Room&) = delete;
+
+    std::size_t blocks() const { return blocks_; }
+    /// Of one block, which is there at once: `lock` is the core's.
+    PinnedEntry* fill(std::unique_lock<std::mutex>& lock) {
+      --blocks_;
+      core_.promised_ -= bytes_;
+      return core_.grow(bytes_, lock);
+    }
+
+   private:
+    PinnedPoolCore& core_;
+    std::size_t blocks_;
+    const std::size_t bytes_;
+  };
+
+  void reserve_one(Room& room) {
+    std::unique_lock lock(mutex_);
+    struct GiveBack {  // also when no event can be made
+      ~GiveBack() { core->release(entry); }
+      PinnedPoolCore* core;
+      PinnedEntry* entry;
+    } const reserved{this, room.fill(lock)};
+    lock.unlock();
+    reserved.entry->prepare(current_device());
+  }
 
   PinnedEntry* acquire_slowly(std::size_t bytes, const std::stop_token& stop) {
     if (bytes > options_.max_bytes)
@@ -404,8 +445,9 @@ class PinnedPoolCore {
   std::condition_variable returned_;
   std::vector<std::unique_ptr<PinnedEntry>> entries_;
   std::vector<PinnedEntry*> in_flight_, asked_, lost_;
-  SavedError lost_to_;  // the last of them
-  std::size_t bytes_ = 0;
+  SavedError lost_to_;        // the last of them
+  std::size_t bytes_ = 0;     // of the blocks that there are
+  std::size_t promised_ = 0;  // of those that are being reserved
   std::ptrdiff_t held_ =
       0;  // blocks out, once orphaned; before, minus those that came back since close
   std::size_t sleeping_ = 0;  // waiters that only a notification wakes
@@ -490,8 +532,9 @@ PENSTOCK_INLINE PinnedBlock PinnedPool::acquire(std::size_t bytes, const std::st
 PENSTOCK_INLINE PinnedBlock PinnedPool::try_acquire(std::size_t bytes) {
   return {core_, core_->try_acquire(bytes), bytes};
 }
-PENSTOCK_INLINE void PinnedPool::reserve(std::size_t count, std::size_t bytes) {
-  core_->reserve(count, bytes);
+PENSTOCK_INLINE void PinnedPool::reserve(std::size_t count, std::size_t bytes,
+                                         const std::function<void()>& after_first) {
+  core_->reserve(count, bytes, after_first);
 }
 PENSTOCK_INLINE const PinnedPoolOptions& PinnedPool::options() const noexcept {
   return core_->options();

@@ -321,27 +321,31 @@ PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler
     tuner_.emplace(plan_);
     if (!on_device_) stage_.use(plan_.device_depth);
   }
-  if (!on_device_) {
+  const auto start = [&] {
+    producer_.emplace(layout_, std::move(sampler), std::move(source), pool_,
+                      ProducerOptions{.workers = options_.workers,
+                                      .depth = options_.host_depth,
+                                      .epochs = options_.epochs,
+                                      .ordered = options_.ordered,
+                                      .on_failure = options_.on_failure,
+                                      .read_ahead = options_.read_ahead,
+                                      .on_ready =
+                                          [this] {
+                                            pump();
+                                            // Nobody else tells take() of a lost worker.
+                                            if (!pump_.paused() && producer_->has_lost_worker())
+                                              queue_.notify();
+                                          }},
+                      stage_.targets(), placed_.get(), plan_.start);
+    pump_.end_pause();
+    pump();
+  };
+  if (on_device_) {
+    start();
+  } else {  // To page-lock is slow: workers fill the first block while others are allocated.
     const BoundHere near(placed_->cpus);
-    pool_.reserve(options_.host_depth, block_bytes(layout_));
+    pool_.reserve(options_.host_depth, block_bytes(layout_), start);
   }
-  producer_.emplace(layout_, std::move(sampler), std::move(source), pool_,
-                    ProducerOptions{.workers = options_.workers,
-                                    .depth = options_.host_depth,
-                                    .epochs = options_.epochs,
-                                    .ordered = options_.ordered,
-                                    .on_failure = options_.on_failure,
-                                    .read_ahead = options_.read_ahead,
-                                    .on_ready =
-                                        [this] {
-                                          pump();
-                                          // Nobody else tells take() of a lost worker.
-                                          if (!pump_.paused() && producer_->has_lost_worker())
-                                            queue_.notify();
-                                        }},
-                    stage_.targets(), placed_.get(), plan_.start);
-  pump_.end_pause();
-  pump();
 }
 
 PENSTOCK_INLINE PipelineSetup HandOver::make_setup(SourceKind kind, bool unbounded) {
