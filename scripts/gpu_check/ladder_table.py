@@ -74,13 +74,18 @@ def measured(rows, model, side):
     return {row["rung"]: row for row in rows if (row["model"], row["side"]) == (model, side) and "failed" not in row}
 
 
+def comparable(row, other):
+    """Whether both are of one commit: else the ratio is not the rung's alone."""
+    return bool(other) and row["commit"] == other["commit"]
+
+
 def cells(row, before, first, peer):
     speed = row["images_per_second"]
     low, high = min(row["all"]), max(row["all"])
-    gain = f"{100 * (speed / before['images_per_second'] - 1):+.1f} %" if before else ""
+    gain = f"{100 * (speed / before['images_per_second'] - 1):+.1f} %" if comparable(row, before) else ""
     published = PUBLISHED.get(row["rung"], "")
     return [f"{row['rung']} {row['name']}", str(row["batch"]), number(speed), f"{number(low)} to {number(high)}", gain,
-            f"{published} %" if published else "", f"{speed / first['images_per_second']:.2f}" if first else "",
+            f"{published} %" if published else "", f"{speed / first['images_per_second']:.2f}" if comparable(row, first) else "",
             number(peer["images_per_second"]) if peer else "", number(row["load_ms"]), number(row["copy_ms"]),
             number(row["compute_ms"]), f"{100 * row['idle']:.1f} %"]  # fmt: skip
 

@@ -62,8 +62,8 @@ void supported(const fe::error_t& status, const std::string& what) {
 /// Engines that would not compute what the settings say. fp32 is meant to be fp32: neither rounded
 /// to TF32 on the way in, nor through transforms that lose digits. Winograd's for 4x4 results at a
 /// time lose half of one: their error is 3.8 times that of plain sums forward, 2.8 times in a
-/// weight gradient. (With fewer digits this is lost in what operands are rounded to.) Fourier's
-/// lose none in fp32.
+/// weight gradient. (With fewer digits this is lost in what operands are rounded to.) The FFT
+/// engines lose none in fp32: 0.1 to 0.9 times the error of plain sums.
 std::vector<fe::NumericalNote_t> unwanted(const GraphKey& key) {
   using Note = fe::NumericalNote_t;
   std::vector<Note> notes{Note::REDUCED_PRECISION_REDUCTION, Note::WINOGRAD_TILE_6x6,
