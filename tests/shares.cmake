@@ -15,8 +15,9 @@
 #
 #   0  AddressSanitizer: the examples but for inference     1  inference, penstock::images
 #   2  ThreadSanitizer: the examples but for inference      3  inference, penstock::images; CUDA 12 (.ci/run)
-#   4  the ResNet examples, ranks as processes; programs under nsys (scripts/setup nsys)
-#   5  whatever no test needs is compiled too; packages, long runs, a browser
+#   4  the ResNet examples, ranks as processes; their training and the faults under ThreadSanitizer;
+#      programs under nsys (scripts/setup nsys)
+#   5  whatever no test needs is compiled too; packages, long runs, a browser; benchmarks (.ci/run)
 #   6  further seeds and schedules everywhere; the rest under the sanitizers
 
 set(penstock_shares_plain
@@ -36,6 +37,7 @@ set(penstock_shares_plain
     "6 \\.random_[2-9]$")
 
 set(penstock_shares_address
+    "1 ^penstock_fault_tests\\.random_1$"
     "1 ^examples\\.resnet\\.(infer|prepare|agreement)"
     "1 ^penstock_images_"
     "0 ^examples\\."
@@ -50,6 +52,8 @@ set(penstock_shares_address
     "6 \\.random_[2-9]$")
 
 set(penstock_shares_thread
+    "4 ^penstock_fault_tests\\.random_1$"
+    "4 ^examples\\.resnet\\.(training|vectors)$"
     "3 ^examples\\.resnet\\.(infer|prepare|agreement)"
     "3 ^penstock_images_"
     "2 ^examples\\."
