@@ -24,6 +24,7 @@ using namespace std::chrono_literals;
 using penstock::PinnedBlock;
 using penstock::PinnedPool;
 using penstock::PoolExhausted;
+using penstock::test::eventually;
 using penstock::test::Gate;
 using penstock::test::Mentions;
 using penstock::test::TestStream;
@@ -205,6 +206,24 @@ TEST_CASE("the first of reserved blocks is there while the others are not, and h
                   std::runtime_error);
   CHECK(other.stats().blocks == 1);
   CHECK_NOTHROW(other.reserve(2, 4096));
+}
+
+TEST_CASE("who waits for a block is told of the room that a failed reservation leaves",
+          "[pinned_pool]") {
+  PinnedPool pool({.max_bytes = 2 * 4096, .timeout = std::chrono::milliseconds::max()});
+  PinnedBlock first;
+  std::atomic<bool> got{false};
+  std::jthread waiter;
+  const auto hold_the_first = [&] {
+    first = pool.acquire(4096);
+    waiter = std::jthread([&](const std::stop_token& stop) {
+      if (pool.acquire(4096, stop)) got = true;
+    });
+    std::this_thread::sleep_for(20ms);  // It waits by then. If not, the test shows less.
+    throw std::runtime_error("no");
+  };
+  CHECK_THROWS_AS(pool.reserve(2, 4096, hold_the_first), std::runtime_error);
+  CHECK(eventually([&] { return got.load(); }));
 }
 
 TEST_CASE("a block may outlive its pool", "[pinned_pool]") {

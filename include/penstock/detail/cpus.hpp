@@ -127,6 +127,9 @@ class [[nodiscard]] BoundHere {
   BoundHere(const BoundHere&) = delete;
   BoundHere& operator=(const BoundHere&) = delete;
 
+  /// The CPUs that the thread could run on before; empty where this binds nothing.
+  const CpuMask& before() const noexcept { return before_; }
+
  private:
   const CpuMask before_;
 };

@@ -58,11 +58,10 @@ class PinnedPoolCore {
   }
 
   void reserve(std::size_t count, std::size_t bytes, const std::function<void()>& after_first) {
-    bytes = rounded(bytes);
-    for (Room room(*this, count, bytes); room.blocks() > 0;) {
-      const bool first = room.blocks() == count;
-      reserve_one(room);
-      if (first && after_first) after_first();
+    Room room(*this, count, rounded(bytes));
+    for (std::size_t i = 0; i < count; ++i) {
+      room.reserve_one();
+      if (i == 0 && after_first) after_first();
     }
   }
 
@@ -156,7 +155,7 @@ class PinnedPoolCore {
     return bytes <= options_.max_bytes - bytes_ - promised_;
   }
 
-  /// Room under the cap for blocks that are to be reserved: nobody else gets it.
+  /// Room under the cap for blocks that are being reserved: nobody else gets it.
   class Room {
    public:
     Room(PinnedPoolCore& core, std::size_t blocks, std::size_t bytes)
@@ -168,8 +167,8 @@ class PinnedPoolCore {
             bytes);
       core_.promised_ += blocks * bytes;
     }
+    /// What was not used is anybody's.
     ~Room() {
-      if (blocks_ == 0) return;
       const std::lock_guard lock(core_.mutex_);
       core_.promised_ -= blocks_ * bytes_;
       core_.returned_.notify_all();
@@ -177,30 +176,27 @@ class PinnedPoolCore {
     Room(const Room&) = delete;
     Room& operator=(const Room&) = delete;
 
-    std::size_t blocks() const { return blocks_; }
-    /// Of one block, which is there at once: `lock` is the core's.
-    PinnedEntry* fill(std::unique_lock<std::mutex>& lock) {
+    void reserve_one() {
+      struct GiveBack {  // also when no event can be made
+        ~GiveBack() { core.release(entry); }
+        PinnedPoolCore& core;
+        PinnedEntry* entry;
+      } const reserved{core_, allocate()};
+      reserved.entry->prepare(current_device());
+    }
+
+   private:
+    PinnedEntry* allocate() {
+      std::unique_lock lock(core_.mutex_);
       --blocks_;
       core_.promised_ -= bytes_;
       return core_.grow(bytes_, lock);
     }
 
-   private:
     PinnedPoolCore& core_;
-    std::size_t blocks_;
+    std::size_t blocks_;  // that are to come
     const std::size_t bytes_;
   };
-
-  void reserve_one(Room& room) {
-    std::unique_lock lock(mutex_);
-    struct GiveBack {  // also when no event can be made
-      ~GiveBack() { core->release(entry); }
-      PinnedPoolCore* core;
-      PinnedEntry* entry;
-    } const reserved{this, room.fill(lock)};
-    lock.unlock();
-    reserved.entry->prepare(current_device());
-  }
 
   PinnedEntry* acquire_slowly(std::size_t bytes, const std::stop_token& stop) {
     if (bytes > options_.max_bytes)

@@ -344,7 +344,10 @@ PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler
     start();
   } else {  // To page-lock is slow: workers fill the first block while others are allocated.
     const BoundHere near(placed_->cpus);
-    pool_.reserve(options_.host_depth, block_bytes(layout_), start);
+    pool_.reserve(options_.host_depth, block_bytes(layout_), [&] {
+      const BoundHere anywhere(near.before());  // A new thread inherits the CPUs of its maker.
+      start();
+    });
   }
 }
 
