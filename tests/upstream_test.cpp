@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/eventually.hpp"
 #include "support/gate.hpp"
 #include "support/graphs.hpp"
 #include "support/handles.hpp"
@@ -36,6 +37,7 @@ using penstock::MemoryError;
 using penstock::PinnedBlock;
 using penstock::PinnedPool;
 using penstock::Upstream;
+using penstock::test::eventually;
 using penstock::test::Gate;
 using penstock::test::Mentions;
 using penstock::test::Numbers;
@@ -342,23 +344,28 @@ TEST_CASE("an upstream that fails at its n-th call: its words, and nothing leaks
   }
 }
 
+/// Gives a second block when the first one is being filled. Throws in place of it where told to.
+struct SecondWhileFilling {
+  void* allocate(std::size_t bytes, std::size_t alignment) {
+    if (memory->allocations > 0 && !eventually([&] { return begun.load(); }))
+      throw std::runtime_error("no batch was begun in time");
+    if (memory->allocations > 0 && fails) {
+      failed = true;
+      throw std::runtime_error("there is one block");
+    }
+    return memory->take(bytes, alignment);
+  }
+  void deallocate(void* block, std::size_t bytes, std::size_t alignment) {
+    memory->put_back(block, bytes, alignment);
+  }
+  Memory* memory;
+  bool fails = false;
+  std::atomic<bool> begun{false}, failed{false};
+};
+
 TEST_CASE("workers fill the first block while the others are allocated", "[upstream]") {
-  struct AfterTheFirstBatch {
-    void* allocate(std::size_t bytes, std::size_t alignment) {
-      for (int i = 0; memory->allocations > 0 && !begun; ++i) {
-        if (i == 10'000) throw std::runtime_error("no batch was begun in 10 s");
-        std::this_thread::sleep_for(1ms);
-      }
-      return memory->take(bytes, alignment);
-    }
-    void deallocate(void* block, std::size_t bytes, std::size_t alignment) {
-      memory->put_back(block, bytes, alignment);
-    }
-    Memory* memory;
-    std::atomic<bool> begun{false};
-  };
   Memory memory(Memory::Kind::host);
-  AfterTheFirstBatch resource{&memory};
+  SecondWhileFilling resource{&memory};
   {
     penstock::Prefetcher<Numbers> prefetcher(numbers_layout(8), shuffled(400, 8),
                                              [&](const penstock::Ticket& ticket, Numbers& batch) {
@@ -370,6 +377,24 @@ TEST_CASE("workers fill the first block while the others are allocated", "[upstr
     CHECK(count_batches(prefetcher, 50) == 50);
     CHECK(memory.allocations == prefetcher.stats().host_depth);
   }
+  CHECK(memory.in_use == 0);
+}
+
+TEST_CASE("an upstream that fails while workers run: they end before what they use", "[upstream]") {
+  Memory memory(Memory::Kind::host);
+  SecondWhileFilling resource{&memory, true};
+  const auto make = [&] {
+    penstock::Prefetcher<Numbers> prefetcher(
+        numbers_layout(8), shuffled(400, 8),
+        [&](const penstock::Ticket& ticket, Numbers& batch) {
+          resource.begun = true;
+          write_numbers(ticket, batch);
+          eventually([&] { return resource.failed.load(); });
+          std::this_thread::sleep_for(5ms);  // The constructor takes down what there is by then.
+        },
+        {.workers = 2, .host_memory = &resource});
+  };
+  CHECK_THAT(thrown<MemoryError>(make), Mentions("there is one block"));
   CHECK(memory.in_use == 0);
 }
 

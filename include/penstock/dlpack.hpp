@@ -339,10 +339,10 @@ class SharedLease {
 template <class T, int Rank>
 class Imported {
  public:
-  /// Takes `tensor`, whose memory is ready for use on your stream: who asks __dlpack__ for a stream
-  /// has that. Throws std::invalid_argument, and calls the deleter, if the tensor is of another
-  /// major version of DLPack, has another type or rank, lies elsewhere than `where` says, or is not
-  /// row-major; if it is read-only, unless T is const; and if it is not aligned as T is.
+  /// Takes `tensor`. Its memory must be ready on your stream: an exporter that was given the stream
+  /// by __dlpack__ ensures that. Throws std::invalid_argument, and calls the deleter, if it is of
+  /// another major version of DLPack, has another type or rank, lies elsewhere than `where` says,
+  /// or is not row-major; if it is read-only, unless T is const; and if it is not aligned as T is.
   Imported(OwnedTensor tensor, DeviceType where) : owned_(std::move(tensor)) {
     static_assert(data_type<std::remove_const_t<T>>.bits != 0, "DLPack has no type for T");
     if (owned_ == nullptr) throw std::invalid_argument("dlpack: there is no tensor to import");

@@ -149,6 +149,9 @@ void check(cudaError_t status, Call call, const Numbers&... numbers) {
     throw_cuda_error(status, call, {numbers...});
 }
 
+/// The message of the exception that is being handled.
+std::string what_is_handled();
+
 /// The contents of a CudaError, to be thrown several times: threads must not share an exception.
 struct SavedError {
   cudaError_t code = cudaErrorUnknown;

@@ -42,8 +42,8 @@ class ArenaAllocations;
 }  // namespace detail
 
 /// Page-locked memory of a PinnedPool, for the host and the device. An allocation is one block of
-/// the pool, of any size and alignment; beside its bytes it takes as many of the pool's cap as it
-/// is aligned to, and at least 256. Small ones (the nodes of a list or a map) belong behind
+/// the pool, of any size and alignment. It counts against the pool's cap with its bytes plus its
+/// alignment, or plus 256 if that is more. Small ones (the nodes of a list or a map) belong behind
 /// std::pmr::unsynchronized_pool_resource or monotonic_buffer_resource. Two resources are equal if
 /// they are of the same pool.
 ///

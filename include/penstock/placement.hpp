@@ -3,8 +3,8 @@
 
 // Placement: the cores that the threads of a pipeline run on, and with them the place of its pinned
 // memory. A machine with several NUMA nodes has each device beside one of them: from the cores and
-// the memory of that node the way to the device is short. This is chosen without being asked for;
-// the choice can be turned off, or made by hand:
+// the memory of that node the way to the device is short. This is the default. It can be turned
+// off, or the cores named:
 //
 //   penstock::PrefetcherOptions options;
 //   options.placement = penstock::Placement::off();

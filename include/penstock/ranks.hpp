@@ -46,8 +46,8 @@ struct Ranks {
 
   /// Reads the variables of the launcher; without one, this is rank 0 of 1. Throws
   /// std::invalid_argument that names the variables, with their values, when some of a launcher's
-  /// are missing, are no numbers, or contradict each other. An empty one is as one that is not set.
-  /// Not beside a thread that changes the environment.
+  /// are missing, are no numbers, or contradict each other. An empty variable counts as not set. No
+  /// other thread may change the environment meanwhile.
   static Ranks from_environment();
 };
 

@@ -51,8 +51,8 @@ struct DeviceTimes {
   std::chrono::nanoseconds longest_wait{0};    ///< longest sum of the two, for one batch
 };
 
-/// How long the consumer's stream was out of work, measured on the device for some batches: all
-/// that take longer than a millisecond, of shorter ones one in a millisecond.
+/// How long the consumer's stream had no work, measured on the device: before each batch that takes
+/// longer than a millisecond; of shorter ones, before one in a millisecond.
 struct SampledWaits {
   std::uint64_t batches = 0;            ///< number of batches in `waiting`
   std::chrono::nanoseconds waiting{0};  ///< until the batch was on the device
@@ -72,7 +72,7 @@ struct PipelineSetup {
   bool unbounded = false;   ///< the data are a stream (see Unbounded): one worker calls the source
   bool per_sample = false;  ///< several workers fill a batch together
   bool transforms = false;  ///< there is a DeviceTransform
-  bool deepens = false;     ///< host_depth was left to follow the numbers of workers and slots
+  bool deepens = false;     ///< host_depth was 0: it follows workers and device_depth
   int cores = 0;            ///< cores that the process may use; 0: unknown
   std::uint64_t batches = 0;    ///< batches of the whole run, all epochs; 0: unknown
   std::size_t batch_bytes = 0;  ///< size of the fields of a full batch on the host

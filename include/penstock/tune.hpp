@@ -33,9 +33,9 @@ struct Tune {
   /// Threads that run the source, at most. 0: the cores that this process may use. Give a larger
   /// number to a source that waits (for a disk, a network). An Unbounded sampler has one worker.
   int workers = 0;
-  /// Bytes of pinned memory, at most; 1,024 batches of it are used at most. 0: that of device_depth
-  /// and two batches for each worker (a per_sample source: device_depth and 6), as far as
-  /// max_host_bytes allows. Of no meaning for an on_device source.
+  /// Limit on pinned memory, in bytes; of it, at most 1,024 batches are used. 0: room for
+  /// device_depth + 2 * workers batches (a per_sample source: device_depth + 6), within
+  /// max_host_bytes. Ignored for an on_device source.
   std::size_t host_bytes = 0;
   /// Device slots, at most; at least device_depth. 0: device_depth + 1, or for an on_device source
   /// two more than there are workers if that is more.

@@ -70,12 +70,12 @@ class UpstreamOf final : public AnyUpstream {
 template <class Resource>
 concept MemoryResource = detail::AllocatesSync<Resource> || detail::Allocates<Resource>;
 
-/// Where memory comes from. It is asked when a pool, an arena or a prefetcher is made and when a
-/// PinnedPool grows or makes room, never between: the way of a batch does not meet it.
+/// Where memory comes from. It is called when a pool, an arena or a prefetcher is constructed or
+/// destroyed, and when a PinnedPool grows or frees blocks; never for a batch.
 ///
-/// What it gives has to be of use on every stream at once, and what it gets back no stream uses any
-/// more: these are the rules of cuda::mr's synchronous calls. Several threads may call it at the
-/// same time. What it throws comes as MemoryError; an exception of deallocate is ignored.
+/// Memory that it gives must be usable on every stream at once. No stream uses memory that it gets
+/// back. (These are the rules of cuda::mr's synchronous calls.) Several threads may call it at the
+/// same time. What allocate throws comes as MemoryError; an exception of deallocate is ignored.
 class Upstream {
  public:
   /// CUDA itself: cudaHostAlloc, cudaMalloc.

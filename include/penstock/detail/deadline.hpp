@@ -15,10 +15,9 @@ inline void require_time_out(const char* option, std::chrono::milliseconds time_
                                 " ms, must not be negative");
 }
 
-/// Counts a time-out down, from its construction on, by the time that this process runs. A deadline
-/// would also count the time in which the process is stopped (SIGSTOP, a suspended machine), though
-/// nothing that it waits for can happen then. So whoever waits does so in steps, and what is longer
-/// than a step counts as one.
+/// Counts a time-out down, from its construction on, while this process runs. A deadline would also
+/// count the time in which the process is stopped (SIGSTOP, a suspended machine). Wait in steps; a
+/// wait that takes longer than its step counts as one step.
 class TimeOut {
  public:
   using Clock = std::chrono::steady_clock;

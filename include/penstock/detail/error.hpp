@@ -84,6 +84,16 @@ PENSTOCK_INLINE void throw_cuda_error(cudaError_t status, const Call& call,
   throw CudaError(status, text);
 }
 
+PENSTOCK_INLINE std::string what_is_handled() {
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "an exception that is no std::exception";
+  }
+}
+
 PENSTOCK_INLINE SavedError SavedError::current() {
   try {
     throw;

@@ -232,7 +232,7 @@ inline void check_agreement(const Environment& environment, const Ranks& ranks) 
 inline std::optional<Ranks> read_ranks_alone(const Environment& environment) {
   const bool torchrun = environment.has("TORCHELASTIC_RUN_ID");
   const auto outer = torchrun ? std::nullopt : read_mpi_or_slurm(environment);
-  // Around one rank there is as good as no launcher: a shell by `srun -n 1 --pty bash`.
+  // A launcher of one rank is ignored: it may be around a shell, as in `srun -n 1 --pty bash`.
   if (outer && outer->world_size > 1) {
     check_agreement(environment, *outer);
     return outer;

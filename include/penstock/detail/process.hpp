@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// OwnerProcess: who made an object, after fork. A child process has a copy of every object, but
-// none of the threads that work on it, no CUDA, and locks in whatever state they were in. What a
-// destructor would join, lock or free there, it has to leave alone.
+// OwnerProcess: whether this process constructed an object. A forked child has a copy of every
+// object, but no other threads, no CUDA, and locks in any state: there, a destructor must not join,
+// lock or free.
 
 #include <pthread.h>
 

@@ -19,7 +19,7 @@
 
 namespace penstock::detail {
 
-/// Whatever cannot be read is not there. Reads files at each call.
+/// Reads files at each call. A file that cannot be read counts as empty.
 class Topology {
  public:
   /// Of the files below `root`: "/", or a tree that a test has made.

@@ -27,20 +27,17 @@ inline void print_stage(std::ostream& out, const char* name, const StageStats& s
       << queue.str() << '\n';
 }
 
-/// The result is at least 0, in whatever order the snapshots were taken.
-template <class T>
-void subtract(T& value, T earlier) {
-  value -= std::min(value, earlier);
+/// Subtracts those members of `before` from those of `now`. The result is at least 0, in whatever
+/// order the snapshots were taken.
+template <class T, class... Members>
+void subtract(T& now, const T& before, Members... members) {
+  ((now.*members -= std::min(now.*members, before.*members)), ...);
 }
 
-inline StageStats difference(StageStats now, const StageStats& before) {
-  subtract(now.busy, before.busy);
-  subtract(now.waiting_for_input, before.waiting_for_input);
-  subtract(now.waiting_for_room, before.waiting_for_room);
-  subtract(now.batches, before.batches);
-  subtract(now.timed, before.timed);
-  subtract(now.bytes, before.bytes);
-  return now;
+inline void subtract_stage(StageStats& now, const StageStats& before) {
+  subtract(now, before, &StageStats::busy, &StageStats::waiting_for_input,
+           &StageStats::waiting_for_room, &StageStats::batches, &StageStats::timed,
+           &StageStats::bytes);
 }
 
 /// The mean of the values after the first `count_before`, whose mean was `before`; `mean` is that
@@ -101,30 +98,21 @@ PENSTOCK_INLINE Verdict Stats::verdict() const {
 
 PENSTOCK_INLINE Stats Stats::since(const Stats& before) const {
   Stats stats = *this;
-  stats.source = detail::difference(source, before.source);
-  stats.copy = detail::difference(copy, before.copy);
-  stats.transform = detail::difference(transform, before.transform);
-  detail::subtract(stats.device_source.timed, before.device_source.timed);
-  detail::subtract(stats.device_source.busy, before.device_source.busy);
-  detail::subtract(stats.device_source.batches, before.device_source.batches);
-  detail::subtract(stats.device_source.span, before.device_source.span);
-  detail::subtract(stats.worker_cpu, before.worker_cpu);
-  detail::subtract(stats.waits.batches, before.waits.batches);
-  detail::subtract(stats.waits.waiting, before.waits.waiting);
-  stats.consumer = detail::difference(consumer, before.consumer);
+  for (StageStats Stats::*stage :
+       {&Stats::source, &Stats::copy, &Stats::transform, &Stats::consumer})
+    detail::subtract_stage(stats.*stage, before.*stage);
+  detail::subtract(stats.device_source, before.device_source, &SourceTimes::timed,
+                   &SourceTimes::busy, &SourceTimes::batches, &SourceTimes::span);
+  detail::subtract(stats.waits, before.waits, &SampledWaits::batches, &SampledWaits::waiting);
+  detail::subtract(stats, before, &Stats::worker_cpu, &Stats::skipped, &Stats::replaced);
   stats.source.queued =
       detail::mean_since(source.queued, copy.batches, before.source.queued, before.copy.batches);
   stats.copy.queued = detail::mean_since(copy.queued, consumer.batches, before.copy.queued,
                                          before.consumer.batches);
-  stats.skipped -= before.skipped;
-  stats.replaced -= before.replaced;
-  if (device && before.device) {
-    detail::subtract(stats.device->copies, before.device->copies);
-    detail::subtract(stats.device->batches, before.device->batches);
-    detail::subtract(stats.device->consuming, before.device->consuming);
-    detail::subtract(stats.device->awaiting_batch, before.device->awaiting_batch);
-    detail::subtract(stats.device->awaiting_copy, before.device->awaiting_copy);
-  }
+  if (device && before.device)
+    detail::subtract(*stats.device, *before.device, &DeviceTimes::copies, &DeviceTimes::batches,
+                     &DeviceTimes::consuming, &DeviceTimes::awaiting_batch,
+                     &DeviceTimes::awaiting_copy);
   return stats;
 }
 

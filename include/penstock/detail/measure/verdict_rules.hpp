@@ -283,7 +283,7 @@ inline bool is_sampled(const Stats& stats, Nanoseconds wait) {
   return stats.waits.batches > 1 && 2 * stats.waits.waiting > wait;
 }
 
-/// How long the consumer had no input in all, in which it once was `once`.
+/// All the time in which the consumer had no input, its longest single wait `once` included.
 inline Nanoseconds starved_in_all(const Stats& stats, Nanoseconds once) {
   if (stats.device) return waiting_time(*stats.device);
   if (!is_sampled(stats, once)) return stats.consumer.waiting_for_input;
@@ -299,7 +299,8 @@ inline void remove_longest_fill(Stats& stats, Nanoseconds wait) {
   stats.source.batches -= std::min<std::uint64_t>(1, stats.source.batches);
 }
 
-/// `once`: what of it the consumer had no input for. The longest wait is unknown then.
+/// Removes the longest wait, `wait`, of which the consumer had no input for `once`. The longest
+/// wait is unknown after it.
 inline void remove_longest_wait(Stats& stats, Nanoseconds wait, Nanoseconds once) {
   take_from(stats.consumer.waiting_for_input, wait);
   take_from(stats.copy.waiting_for_input, wait);

@@ -77,7 +77,7 @@ class DeviceArenaCore {
   /// The same, but waits for a slot; nullopt: stop was requested.
   std::optional<std::size_t> acquire(const ResolvedStream& writer, const std::stop_token& stop) {
     const std::stop_callback on_stop(stop, [this] {
-      { const std::lock_guard lock(mutex_); }  // No thread is between its check and its wait.
+      { const std::lock_guard lock(mutex_); }  // A thread that has checked `stop` waits by now.
       returned_.notify_all();
     });
     std::unique_lock lock(mutex_);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// IdleBlocks: the free list of a pool, divided into shards to avoid contention. A thread takes
-// blocks from the shard that is computed from its identity, and from other shards only if that one
-// is empty. A block returns to the shard of the thread that took it last. If another thread returns
-// it, it goes to a second list of the shard, whose contents the first thread moves to its own list
-// at once. So a worker that fills blocks and a consumer that returns them seldom share a cache
-// line.
+// IdleBlocks: the free list of a pool, in 16 shards to avoid contention. A thread takes blocks from
+// the shard that its id hashes to, and from other shards if that one is empty. A block returns to
+// the shard of the thread that took it last: to the list `own` if that thread returns it, else to
+// `returned`. When `own` is empty, all of `returned` moves there. So a worker that fills blocks and
+// a consumer that returns them seldom write the same cache line.
 
 #include <pthread.h>
 

@@ -20,8 +20,8 @@
 namespace penstock {
 namespace detail {
 
-/// An allocation begins so far behind its PinnedBlock, which is kept in the memory itself: no
-/// table, no lock, and any resource or thread may deallocate it.
+/// The PinnedBlock of an allocation is stored this many bytes before it: so deallocation needs no
+/// table and no lock, and any resource or thread may deallocate.
 inline constexpr std::size_t block_prefix = 256;
 static_assert(sizeof(PinnedBlock) <= block_prefix);
 

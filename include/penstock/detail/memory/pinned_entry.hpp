@@ -34,8 +34,8 @@ struct PinnedEntry : IdleLink<PinnedEntry> {
     event_device = device;
   }
 
-  /// Its copy is done, or nobody will ever know: asked twice, CUDA failed twice. One failure alone
-  /// says nothing about the copy.
+  /// Whether the copy is done, or the query of its event failed twice, which sets `failure`. One
+  /// failed query says nothing about the copy.
   bool has_landed(const CaptureModeGuard& guard) noexcept {
     cudaError_t status = query(event->get(), guard);
     if (status != cudaSuccess && status != cudaErrorNotReady) {

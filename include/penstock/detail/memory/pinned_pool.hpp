@@ -68,8 +68,8 @@ class PinnedPoolCore {
   void release(PinnedEntry* entry) noexcept {
     if (checks_ && process_.is_this()) mark_released(*entry);  // A child would write the parent's.
     bool wakes = false;
-    // Asked while the block's shard is locked: a waiter that this look misses has yet to announce
-    // itself, and will find the block. wakers_ keeps the core alive until the wake-up is through.
+    // Reads waiters_ under the shard's lock: a thread that begins to wait later finds the block.
+    // orphan() does not delete the core while wakers_ is not 0.
     const bool taken = idle_.push(
         entry,
         [&] {
@@ -137,7 +137,7 @@ class PinnedPoolCore {
   static constexpr std::size_t kGranule = 256;
   static constexpr std::chrono::microseconds kFirstPoll{20}, kLastPoll{200};
 
-  /// Of an event that failed twice nobody knows more than that its device did it.
+  /// For an event whose query failed twice: waits for the whole device.
   static void wait_for_device(int device) noexcept {
     try {
       const DeviceGuard guard(device);
@@ -147,7 +147,7 @@ class PinnedPoolCore {
   }
 
   static std::size_t rounded(std::size_t bytes) {
-    constexpr std::size_t kMost = ~(kGranule - 1);  // Too many are not to become few.
+    constexpr std::size_t kMost = ~(kGranule - 1);  // Rounding up does not overflow.
     return std::max(kGranule, (std::min(bytes, kMost) + kGranule - 1) / kGranule * kGranule);
   }
 
@@ -155,7 +155,7 @@ class PinnedPoolCore {
     return bytes <= options_.max_bytes - bytes_ - promised_;
   }
 
-  /// Room under the cap for blocks that are being reserved: nobody else gets it.
+  /// Keeps room under the cap for the blocks that reserve() has yet to allocate.
   class Room {
    public:
     Room(PinnedPoolCore& core, std::size_t blocks, std::size_t bytes)
@@ -167,7 +167,7 @@ class PinnedPoolCore {
             bytes);
       core_.promised_ += blocks * bytes;
     }
-    /// What was not used is anybody's.
+    /// Gives back the room that was not used, and wakes the threads that wait for room.
     ~Room() {
       const std::lock_guard lock(core_.mutex_);
       core_.promised_ -= blocks_ * bytes_;
@@ -278,7 +278,8 @@ class PinnedPoolCore {
   }
 
   /// Puts the blocks of asked_ whose copies are done behind the others; returns the first of them.
-  /// They were released in this order, so of a stream nothing is asked behind a copy under way.
+  /// They are in the order of their release: behind an unfinished copy, no other one of the same
+  /// stream is queried.
   std::vector<PinnedEntry*>::iterator move_landed_back() noexcept {
     const CaptureModeGuard guard;
     ResolvedStream busy;
@@ -304,8 +305,8 @@ class PinnedPoolCore {
   }
 
   /// Frees idle blocks of other sizes until `bytes` fit under the cap, or none is left. False:
-  /// there was none, and the lock was held all the time. After true the caller has to look again:
-  /// while the lock was open, a wake-up may have come that nobody waited for.
+  /// there was none, and the lock was held all the time. After true, look for a block again: one
+  /// may have been returned while the lock was open.
   bool evict(std::size_t bytes, std::unique_lock<std::mutex>& lock) {
     std::vector<std::unique_ptr<PinnedEntry>> victims;
     bool came_back = false;
@@ -384,8 +385,8 @@ class PinnedPoolCore {
   void keep(std::vector<PinnedEntry*>& list, PinnedEntry* entry) {
     std::unique_lock lock(mutex_);
     list.push_back(entry);  // Within the capacity that grow() reserved.
-    // Whoever polls finds the block by itself. Woken for a few blocks at a time only, it costs the
-    // threads that release them less.
+    // A thread that polls finds the block itself. So while fewer than a quarter of the blocks are
+    // in flight, only threads that sleep without polling are notified: a release costs less.
     const bool few = &list == &in_flight_ && 4 * list.size() < entries_.size();
     if (waiters_.load(std::memory_order_relaxed) != 0 && (!few || sleeping_ != 0))
       returned_.notify_all();
@@ -416,7 +417,7 @@ class PinnedPoolCore {
     wakers_.fetch_sub(1, std::memory_order_release);
   }
 
-  /// Counts this thread in for its life.
+  /// Adds 1 to `count` during its lifetime.
   class Announced {
    public:
     explicit Announced(std::atomic<int>& count) : count_(count) {
@@ -442,10 +443,10 @@ class PinnedPoolCore {
   std::vector<std::unique_ptr<PinnedEntry>> entries_;
   std::vector<PinnedEntry*> in_flight_, asked_, lost_;
   SavedError lost_to_;        // the last of them
-  std::size_t bytes_ = 0;     // of the blocks that there are
-  std::size_t promised_ = 0;  // of those that are being reserved
-  std::ptrdiff_t held_ =
-      0;  // blocks out, once orphaned; before, minus those that came back since close
+  std::size_t bytes_ = 0;     // of the blocks that are allocated
+  std::size_t promised_ = 0;  // of those that reserve() has yet to allocate
+  // After orphan(): blocks that are held. Before: minus the blocks returned since idle_.close().
+  std::ptrdiff_t held_ = 0;
   std::size_t sleeping_ = 0;  // waiters that only a notification wakes
   std::uint64_t allocated_ = 0, waits_ = 0;
   std::chrono::nanoseconds waiting_{0};

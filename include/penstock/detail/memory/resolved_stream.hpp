@@ -35,9 +35,8 @@ inline int created_stream_device(cudaStream_t stream, [[maybe_unused]] int assum
 #endif
 }
 
-/// Nothing may be queued on `stream` that is not meant for a graph: it is being captured, or it is
-/// the legacy default stream and another stream that it would wait for is. Asking does not disturb
-/// the capture; queueing would end it with an error.
+/// Whether `stream` is being captured, or is the legacy default stream while a blocking stream is.
+/// To queue other work on it would end that capture with an error. To ask does not.
 inline bool is_captured(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   const cudaError_t error = cudaStreamIsCapturing(stream, &status);
@@ -66,10 +65,9 @@ struct ResolvedStream {
     return number;
   }
 
-  /// Calls `f` with the handle by which this thread reaches the stream, the stream's device being
-  /// current where that matters. Another thread's cudaStreamPerThread has no name here; but it is a
-  /// blocking stream, and what is queued on the legacy default stream comes after all that such
-  /// streams hold.
+  /// Calls `f` with a handle that means this stream on the calling thread; for a default stream,
+  /// its device is current. Another thread's cudaStreamPerThread has no handle here: `f` gets the
+  /// legacy default stream, whose work comes after all that blocking streams hold.
   template <class F>
   auto with_handle(F f) const {
     if (!is_default()) return f(handle);

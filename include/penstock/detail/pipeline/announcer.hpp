@@ -38,8 +38,8 @@ class Announcer {
   void begun(std::uint64_t number, const std::stop_token& stop) noexcept {
     if (ahead_ == 0) return;
     want(number + 1 + std::min(ahead_, end_ - (number + 1)));
-    // In the one order of these atomics, whoever wants more and finds announcing_ set has wanted it
-    // before announcing_ is cleared: who clears it sees that.
+    // All of these operations are sequentially consistent. A worker that raises wanted_ and finds
+    // announcing_ set did so before it is cleared: the worker that clears it sees the new wanted_.
     while (next_ < wanted_ && !stop.stop_requested() && !announcing_.exchange(true)) {
       for (; next_ < wanted_ && !stop.stop_requested(); ++next_) announce(next_);
       announcing_ = false;

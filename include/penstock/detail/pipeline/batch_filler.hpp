@@ -39,8 +39,8 @@
 
 namespace penstock::detail {
 
-/// What became of a batch, for the consumer. With its cell's flags it fills two cache lines: each
-/// further one costs a hand-over as much as all of the rest.
+/// What became of a batch, for the consumer. With the flags of its cell it must fit two cache
+/// lines: each further line costs as much as the rest of a hand-over.
 struct ProducedItem {
   enum class State {
     filled,  ///< some rows may have failed
@@ -275,27 +275,20 @@ PENSTOCK_INLINE void BatchFiller::complete(OpenBatch& open, std::span<const std:
 /// Of the exception that is being handled.
 PENSTOCK_INLINE Failed BatchFiller::failure_of(const OpenBatch& open,
                                                std::vector<std::uint64_t> samples) const {
-  std::string what = "an exception that is no std::exception";
-  try {
-    throw;
-  } catch (const std::exception& error) {
-    what = error.what();
-  } catch (...) {
-  }
   return {std::current_exception(),
           std::make_unique<Failure>(Failure{open.number / batches_, open.number % batches_,
-                                            std::move(samples), std::move(what)})};
+                                            std::move(samples), what_is_handled()})};
 }
 
 // ---- Rows ---------------------------------------------------------------------------------------
 
-/// Fills the rows of a piece, and sets how many to take next: as many as take long against the cost
-/// of taking them.
+/// Fills the rows of a piece, and sets the size of the next one: about 50 us of work, long against
+/// the cost of taking a piece.
 PENSTOCK_INLINE void BatchFiller::fill_rows(const Piece& piece, WorkerTools& tools) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::nanoseconds kPiece = std::chrono::microseconds(50);
   OpenBatch& open = *piece.batch;
-  // The worker's own view: what one source sets in it is nothing that another one reads.
+  // Each worker has its own copy of the Batch object: no source reads what another one sets.
   std::memcpy(tools.batch.get(), open.filled.batch, layout_.batch_bytes());
   const auto begin = Clock::now();
   for (std::int64_t row = piece.first; row < piece.first + piece.rows; ++row) {
@@ -324,7 +317,7 @@ PENSTOCK_INLINE void BatchFiller::fill_row(OpenBatch& open, std::int64_t row, Wo
   try {
     tools.source->fill_row(sample, tools.batch.get(), tools.stop);
   } catch (const RaggedFull& error) {
-    fail_batch(open, error.what());  // Another order of the rows would blame another one.
+    fail_batch(open, error.what());  // Which row finds no room depends on the workers' order.
   } catch (...) {
     Failed failed = failure_of(open, {index});
     failed.row = row;

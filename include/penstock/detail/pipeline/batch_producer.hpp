@@ -104,8 +104,8 @@ class ProducerCore final : public AnyProducer {
   std::uint64_t asked(const Item& item) const;
   void sample_queue() noexcept;
 
-  // With batches that outlive this. Each counts itself in and out, next to the layout: so the
-  // workers, who would have to fetch that cache line anew for each batch, have a copy of their own.
+  // Shared with batches, which may outlive this. Its reference count changes with each batch, on
+  // the cache line of the layout: so the workers read a copy, layout_.
   const std::shared_ptr<const BlockLayout> shared_layout_;
   const BlockLayout layout_;
   const AnySampler sampler_;
@@ -196,8 +196,8 @@ PENSTOCK_INLINE void ProducerCore::start() {
   }
 }
 
-/// Says once, on stderr, for whom it waits for seconds: an exception that unwinds through here may
-/// reach nobody.
+/// Stops and joins the workers. After 5 s it prints on stderr, once, which worker it waits for: the
+/// exception that unwinds through here may not be reported until it returns.
 PENSTOCK_INLINE void ProducerCore::stop() noexcept {
   if (!process_.is_this()) return leak(std::move(workers_));
   for (auto& worker : workers_) worker.request_stop();
@@ -241,7 +241,7 @@ PENSTOCK_INLINE void ProducerCore::work(std::size_t worker, const std::stop_toke
     WorkerTools tools{worker, traces_[worker], stop, make_source(worker), BatchObject(layout_)};
     if (tools.source != nullptr) run(tools);
   }
-  permits_.wake();  // There are no more batches, or it was stopped: those that are parked end, too.
+  permits_.wake();  // The data have ended, or stop was requested: parked workers end, too.
   running_.fetch_sub(1, std::memory_order_relaxed);
   stopped_.notify_one();
 }
@@ -416,7 +416,7 @@ PENSTOCK_INLINE std::uint64_t ProducerCore::asked(const Item& item) const {
   return std::max<std::uint64_t>(1, item.batch.ticket.samples.size());
 }
 
-/// At some takes only: the answer is on a cache line that the workers write for each batch.
+/// At every eighth take: counting reads cache lines that the workers write for each batch.
 PENSTOCK_INLINE void ProducerCore::sample_queue() noexcept {
   constexpr std::uint64_t kTakesPerSample = 8;
   if (ring_.head() % kTakesPerSample != 0) return;
@@ -464,8 +464,8 @@ PENSTOCK_INLINE void ProducerCore::add_to(Stats& stats) const {
 
 PENSTOCK_INLINE WorkerActivity ProducerCore::oldest_activity() const {
   WorkerActivity oldest;
-  // A worker gets its number when it has all to fill the batch. Those that wait still name the one
-  // that came next when they began to: they are behind every batch that is being filled.
+  // A worker gets its number when it has all that it needs to fill the batch. One that waits shows
+  // the number that was next when its wait began: so workers inside the source count as older.
   const auto age = [](const WorkerActivity& activity) {
     return std::tuple(activity.state != WorkerState::source, activity.number, activity.since);
   };

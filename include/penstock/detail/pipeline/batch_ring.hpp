@@ -8,9 +8,8 @@
 // batch: so the oldest number is never held up by younger ones that took what it needs. A claimed
 // number is published exactly once. In order, number n goes into cell n % depth; as they come, the
 // n-th published one does. At most `depth` workers and items are inside, so a cell that is written
-// was emptied before. The worker that writes it need not be the one whose entry saw that: but that
-// one has claimed (published) before it or is the same, so claims (publications) acquire and
-// release.
+// was emptied before. Another worker than the one that writes it may have seen that when it
+// entered. It claimed (unordered: published) before, so claims (publications) acquire and release.
 
 #include <algorithm>
 #include <atomic>
@@ -144,8 +143,6 @@ class BatchRing {
     return seen_full_ - head();
   }
 
-  std::size_t depth() const { return depth_; }
-
   /// Empties the ring and opens it for the numbers first ... limit - 1. No thread may use it
   /// meanwhile.
   void reopen(std::uint64_t first, std::uint64_t limit) {
@@ -184,8 +181,8 @@ class BatchRing {
 
   bool has_room(std::uint64_t entered) {
     if (entered >= end_.load(std::memory_order_relaxed)) return false;
-    // Acquired from the worker that stored it, which had acquired it from the consumer: either way
-    // the cells below are seen empty. Another worker may have set it back: that only costs a look.
+    // seen_taken_ is a copy of taken_, released by a worker that had acquired taken_: the cells
+    // below it are empty. Another worker may store an older value: that only costs another read.
     if (entered < seen_taken_.load(std::memory_order_acquire) + depth_) return true;
     const std::uint64_t taken = taken_.load(std::memory_order_acquire);
     seen_taken_.store(taken, std::memory_order_release);
@@ -195,9 +192,8 @@ class BatchRing {
   const std::size_t depth_;
   const bool ordered_;
   const std::unique_ptr<Cell[]> cells_;
-  // A cache line that only changes when the ring is closed. What both sides write is on two others,
-  // and neither side reads the other's where its own tells enough: each such read costs both sides
-  // more than all the rest of a hand-over.
+  // This cache line changes only when the ring is closed. Workers and consumer each write another
+  // one, and seldom read the other side's: such a read costs more than the rest of a hand-over.
   std::atomic<std::uint64_t> end_{0};  // the first number that there will not be; below kClosed
 
   alignas(64) std::atomic<std::uint64_t> entered_{0};  // by workers

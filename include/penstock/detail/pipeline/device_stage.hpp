@@ -73,8 +73,8 @@ class DeviceStage {
     return true;
   }
 
-  /// Queues what brings `batch` into its slot. What fails, or has failed (`error`), takes the place
-  /// of the batch, slot included: so errors are bounded as batches are.
+  /// Queues the copy of `batch` into its slot, and the transform. An error, in `error` or new,
+  /// takes the place and the slot of its batch: so there are never more errors than slots.
   Staged& stage(FilledBatch batch, std::exception_ptr&& error) {
     // Once the batch is staged, another worker may have its slot.
     const WrittenSlot* const written = batch.slot.get();

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// HeldBack: memory that is reserved and not in use now. Whoever has just acquired some asks whether
-// it is to be held back; to bring it into use it is destroyed here, which gives it to whoever
-// waits.
+// HeldBack: keeps reserved memory out of use. A thread offers each block that it acquires to
+// takes(). want() with a smaller number destroys held blocks, which returns them to their pool.
 
 #include <atomic>
 #include <cstddef>
@@ -21,8 +20,8 @@ class HeldBack {
   /// `most`: that can be wanted.
   explicit HeldBack(std::size_t most) { held_.reserve(most); }
 
-  /// From now on so many are to be held back. Gives back what is held beyond, and returns whether
-  /// it did.
+  /// Sets how many blocks are held back. Gives back those that are held beyond, and returns whether
+  /// there were any.
   bool want(std::size_t count) {
     bool gave_back = false;
     while (next_beyond(count)) gave_back = true;  // Destroyed without the lock.

@@ -54,15 +54,6 @@ class LostWorkers {
   }
 
  private:
-  static std::string what_is_handled() {
-    try {
-      throw;
-    } catch (const std::exception& error) {
-      return error.what();
-    } catch (...) {
-      return "an exception that is no std::exception";
-    }
-  }
   bool no_worker_left() const noexcept {
     return lost_count_.load(std::memory_order_relaxed) == workers_;
   }

@@ -131,8 +131,8 @@ class OpenBatches {
 
   const std::size_t count_;
   const std::unique_ptr<Batch[]> batches_;
-  // Says where to look, and orders nothing: rows are taken from the batch's own count. Whoever
-  // looks in vain at what is out of date acquires opening_ next, and looks again.
+  // A hint where to look, relaxed: rows are taken from the batch's own count. A worker with an old
+  // value finds no rows, acquires opening_, and looks again.
   std::atomic<Batch*> offered_{nullptr};
   std::atomic<bool> opening_{false};  // A worker is.
   EventCount changed_;

@@ -14,6 +14,7 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <penstock/detail/cores.hpp>
@@ -55,6 +56,7 @@ class HandOver final : public AnyPrefetcher {
   static PipelinePlan planned(PrefetcherOptions options, const AnySampler& sampler,
                               const ErasedSource& source, bool transforms, std::size_t block);
   static PinnedPoolOptions pool_options(const PrefetcherOptions& options, std::size_t block);
+  void reserve_blocks(const std::function<void()>& start);
   PipelineSetup make_setup(SourceKind kind, bool unbounded);
 
   void tune();
@@ -90,8 +92,7 @@ class HandOver final : public AnyPrefetcher {
   std::optional<ProducerCore> producer_;  // last: its workers pump
 };
 
-// ---- From the workers to the queue
-// ----------------------------------------------------------------
+// ---- From the workers to the queue --------------------------------------------------------------
 
 PENSTOCK_INLINE void HandOver::pump() noexcept {
   pump_.run([this] { return stage_next(); });
@@ -104,7 +105,7 @@ PENSTOCK_INLINE bool HandOver::stage_next() noexcept {
     queue_.end();
     return false;
   }
-  // Errors are handed on outside of the handlers: the consumer's thread is their only owner then.
+  // Handed on outside of the catch block: then no other thread holds the exception.
   std::exception_ptr error;
   try {
     if (!producer_->ready() || !stage_.reserve()) return false;
@@ -127,8 +128,7 @@ PENSTOCK_INLINE bool HandOver::stage_next() noexcept {
   return true;
 }
 
-// ---- From the queue to the consumer, and back
-// -----------------------------------------------------
+// ---- From the queue to the consumer, and back ---------------------------------------------------
 
 /// The first staged batch, for `consumer`; nullptr at the end.
 PENSTOCK_INLINE LeasedBatch* HandOver::take(cudaStream_t consumer) {
@@ -175,8 +175,7 @@ PENSTOCK_INLINE void HandOver::tune() {
   if (tuner_->look(counts)) producer_->use(tuner_->settings());
 }
 
-/// A slot for the next batch where the consumer has leases of all that are in use, and one that is
-/// reserved in place of one that was lost.
+/// Takes one more slot into use if the consumer has leased all of them, or if one was lost.
 PENSTOCK_INLINE void HandOver::tune_slots() {
   const DeviceArena& arena = stage_.arena();
   const std::size_t lost = arena.lost_slots();
@@ -190,7 +189,7 @@ PENSTOCK_INLINE void HandOver::tune_slots() {
   pump();
 }
 
-/// Waits for it; nullptr: the end.
+/// Waits for the first staged batch. nullptr: all epochs are done.
 PENSTOCK_INLINE Staged* HandOver::first_staged() {
   producer_->throw_lost_worker();
   stage_.arena().require_slot();  // It may give slots back, which the pump then fills.
@@ -267,8 +266,7 @@ PENSTOCK_INLINE void HandOver::throw_stall() const {
   throw StallError(stage, number / batches_, number % batches_, options_.stall_timeout, why);
 }
 
-// ---- Start, end, resume, statistics
-// ---------------------------------------------------------------
+// ---- Start, end, resume, statistics -------------------------------------------------------------
 
 PENSTOCK_INLINE PipelinePlan HandOver::planned(PrefetcherOptions options, const AnySampler& sampler,
                                                const ErasedSource& source, bool transforms,
@@ -342,12 +340,22 @@ PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler
   };
   if (on_device_) {
     start();
-  } else {  // To page-lock is slow: workers fill the first block while others are allocated.
-    const BoundHere near(placed_->cpus);
+  } else {
+    reserve_blocks(start);
+  }
+}
+
+/// Page-locking is slow: the workers fill the first block while the others are allocated.
+PENSTOCK_INLINE void HandOver::reserve_blocks(const std::function<void()>& start) {
+  const BoundHere near(placed_->cpus);
+  try {
     pool_.reserve(options_.host_depth, block_bytes(layout_), [&] {
       const BoundHere anywhere(near.before());  // A new thread inherits the CPUs of its maker.
       start();
     });
+  } catch (...) {
+    close();  // Workers may run already, and pump.
+    throw;
   }
 }
 

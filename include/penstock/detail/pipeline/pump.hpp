@@ -31,7 +31,8 @@ class Pump {
     paused_.store(true);
     while (requests_.load() != 0) std::this_thread::yield();
   }
-  /// A thread that finds the pause over finds all that was done in it. Call run() behind it.
+  /// A thread that sees paused() == false sees what was written during the pause. Call run() next:
+  /// requests during the pause did nothing.
   void end_pause() noexcept { paused_.store(false, std::memory_order_release); }
 
   bool paused() const noexcept { return paused_.load(std::memory_order_acquire); }

@@ -82,10 +82,10 @@ class TransformStage {
       // Throws where somebody moved its tensors.
       staged.samples_in_batch =
           transform_->layout.samples(staged.object.get(), staged.memory.data());
-    } catch (const std::exception& error) {
-      fail(staged.ticket, before, error.what());
     } catch (...) {
-      fail(staged.ticket, before, "an exception that is no std::exception");
+      if (new_error(before) != cudaSuccess) cudaGetLastError();  // Reported here.
+      throw SourceError(staged.ticket.epoch, staged.ticket.batch, what_is_handled(),
+                        "the DeviceTransform");
     }
   }
 
@@ -95,11 +95,6 @@ class TransformStage {
   static cudaError_t new_error(cudaError_t before) noexcept {
     const cudaError_t now = cudaPeekAtLastError();
     return now == before ? cudaSuccess : now;
-  }
-  /// Nests the exception that is being handled.
-  [[noreturn]] static void fail(const Ticket& ticket, cudaError_t before, const char* why) {
-    if (new_error(before) != cudaSuccess) cudaGetLastError();  // Reported here.
-    throw SourceError(ticket.epoch, ticket.batch, why, "the DeviceTransform");
   }
 
   DeviceArena allocate(std::size_t slots, std::size_t bytes, const char* which) const {

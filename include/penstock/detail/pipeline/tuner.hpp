@@ -111,7 +111,8 @@ class Tuner {
 
  private:
   static constexpr double kStarved = 0.03;  // the consumer waits for more than this part of time
-  // The workers wait for less than the one, or work for more than the other.
+  // Workers are saturated if they wait for less than kHardlyIdle of their time, or if more than
+  // kSaturated of them are busy.
   static constexpr double kHardlyIdle = 0.12, kSaturated = 0.9;
   static constexpr double kTarget = 0.95;   // how busy workers are to be
   static constexpr double kSlower = 1.15;   // a batch takes longer, beyond noise
@@ -279,7 +280,8 @@ class Tuner {
           gained_nothing_from_ = trial.before.workers;
           return try_fewer(rates, trial, changes) ? false : take_back(rates, changes);
         }
-        // It was the source that had become slower, and not the machine more crowded.
+        // A batch takes no longer than before the step: the source was slower, not the machine
+        // fuller.
         if (rates.source < kSlower * trial.source)
           lone_source_ = std::min(trial.source, rates.source);
         gained_nothing_from_ = 0;
@@ -473,8 +475,8 @@ class Tuner {
   std::chrono::nanoseconds begun_at_{0}, waiting_{0};
   std::uint64_t takes_ = 0, takes_wanted_ = kWindow, to_skip_ = 1;
   double source_ = 0, cpu_ = 0;  // the last that were measured
-  double last_source_ = 0;       // in the window before,
-  int last_workers_ = 0;         // with so many
+  double last_source_ = 0;       // time of a batch in the window before
+  int last_workers_ = 0;         // workers in that window
 
   // Since the last change
   int calm_ = 0;  // windows in a row without a wait; least_ready_ is of these
@@ -487,9 +489,9 @@ class Tuner {
   std::size_t least_ready_ = kMany;
 
   OnTrial trial_;
-  double lone_source_ = 0;       // what a batch takes a worker that shares nothing with the others,
-  int lone_workers_ = 0;         // which are so many
-  int gained_nothing_from_ = 0;  // so many workers, in the last step up; 0: it gained something
+  double lone_source_ = 0;       // time of a batch while workers do not slow each other down
+  int lone_workers_ = 0;         // the most workers for which that held
+  int gained_nothing_from_ = 0;  // workers from which the last step up gained nothing; 0: it gained
   Patience up_{6}, fewer_{2}, deeper_{8};  // after a step that was taken back
   Patience spare_{3}, unused_{4};          // before a step down
   int before_spare_ = 0;

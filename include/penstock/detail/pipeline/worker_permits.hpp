@@ -21,7 +21,7 @@ class WorkerPermits {
     return taken;
   }
 
-  /// For a worker with a permit. True: it was one too many, and is gone.
+  /// For a worker with a permit. Gives it up if more workers run than may; true: it did.
   bool lose() {
     int running = running_.load(std::memory_order_relaxed);
     while (running > allowed_.load(std::memory_order_relaxed))
@@ -37,10 +37,9 @@ class WorkerPermits {
     allowed_.store(workers, std::memory_order_relaxed);
     changed_.notify_all();
   }
-  int allowed() const { return allowed_.load(std::memory_order_relaxed); }
   int running() const { return running_.load(std::memory_order_relaxed); }
 
-  /// Those that wait look again at what they wait for.
+  /// Threads in take() call `ended` again.
   void wake() { changed_.notify_all(); }
 
  private:
