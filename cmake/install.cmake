@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Installs the headers, the libraries, the emulated runtime, the trace, the images and the package that find_package(penstock)
-# finds. The installed tree can be moved: it holds no path of the machine that built it.
+# finds. The installed tree can be moved: neither the package nor the file names in messages hold a path of the machine that built
+# it (-fmacro-prefix-map in CMakeLists.txt). A build type with debug information has such paths there.
 
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/penstock)

@@ -44,6 +44,7 @@ inline const Loss loss;
 
 // clang-format off
 #include <penstock/penstock.hpp>
+#include <iostream>
 
 struct Images {                                  // one type: on the host, on the device, as a kernel argument
   penstock::Tensor<std::uint8_t, 4> pixels;      // sample x height x width x channel

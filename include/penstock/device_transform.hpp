@@ -5,11 +5,16 @@
 // data are copied (bytes, records, indices), and the consumer's kernels get the data that they
 // need:
 //
+//   struct Augment {  // draws from the seed in its record: the source wrote Sample::seed there
+//     Records records;
+//     Images images;
+//     __host__ __device__ void operator()(std::int64_t row) const { ... }
+//   };
 //   penstock::Prefetcher<Images, Records> prefetcher{
 //       records_layout, sampler, read_records,
-//       {images_layout, [](const penstock::Ticket& ticket, const Records& records, Images& images,
+//       {images_layout, [](const penstock::Ticket&, const Records& records, Images& images,
 //                          cudaStream_t stream) {
-//          augment<<<blocks, 256, 0, stream>>>(records, images, ticket.seed);
+//          penstock::for_each(stream, records.bytes.extent(0), Augment{records, images});
 //        }},
 //       {.workers = 8}};
 //   while (auto images = prefetcher.next(stream)) ...       // penstock::Lease<Images>
