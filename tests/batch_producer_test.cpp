@@ -349,6 +349,45 @@ TEST_CASE("a batch that is released behind a stream keeps its memory until the s
   CHECK(pool.acquire(bytes));
 }
 
+TEST_CASE("a batch that was released or moved from cannot be read", "[batch_producer]") {
+  TestStream stream;
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(4), sequential(8, 4), write_numbers, pool);
+  auto batch = producer.next();
+  REQUIRE(batch);
+  HostBatch<Numbers> moved = std::move(*batch);
+  CHECK_THROWS_AS(batch->ticket(), std::logic_error);
+  CHECK(moved.ticket().batch == 0);
+  moved.release_after(stream);
+  CHECK_THROWS_AS(*moved, std::logic_error);
+  CHECK_THROWS_AS(moved.ticket(), std::logic_error);
+}
+
+TEST_CASE("a source that stops its producer ends the data; it may not seek", "[batch_producer]") {
+  PinnedPool pool;
+  std::atomic<BatchProducer<Numbers>*> its{nullptr};
+  std::atomic<int> refused{0};
+  BatchProducer<Numbers> producer(numbers_layout(4), sequential(400, 4),
+                                  [&](const Ticket& ticket, Numbers& batch) {
+                                    eventually([&] { return its.load() != nullptr; });
+                                    try {
+                                      its.load()->seek(0, 0);
+                                    } catch (const std::logic_error&) {
+                                      ++refused;
+                                    }
+                                    write_numbers(ticket, batch);
+                                    its.load()->stop();
+                                  },
+                                  pool, {.workers = 2, .depth = 3});
+  its = &producer;
+  int batches = 0;
+  while (producer.next()) ++batches;
+  CHECK(batches >= 1);
+  CHECK(batches <= 3);
+  CHECK(refused == batches);
+  its = nullptr;
+}
+
 TEST_CASE("after stop, what is ready still comes, and nothing behind it", "[batch_producer]") {
   constexpr std::size_t kDepth = 2;
   PinnedPool pool;

@@ -27,6 +27,12 @@ static_assert(!std::is_copy_constructible_v<DeviceSlot> &&
               std::is_nothrow_move_constructible_v<DeviceSlot>);
 static_assert(std::is_nothrow_destructible_v<DeviceSlot>);
 
+TEST_CASE("an arena whose size is no number is refused", "[device_arena]") {
+  constexpr auto kMinusOne = ~std::size_t{0};
+  CHECK_THROWS_AS(DeviceArena(2, kMinusOne), std::invalid_argument);
+  CHECK_THROWS_AS(DeviceArena(std::size_t{1} << 20, std::size_t{1} << 44), std::invalid_argument);
+}
+
 TEST_CASE("slots are device memory at fixed, aligned, separate addresses", "[device_arena]") {
   TestStream stream;
   DeviceArena arena(3, 1000);

@@ -415,6 +415,13 @@ TEST_CASE("Layout names a tensor that is no field, unless it is said to be a pla
   layout.field(&Images::labels, {}).erased().require_fields();
 }
 
+TEST_CASE("Layout: what field() returns of a temporary may be kept by reference", "[layout]") {
+  const auto& layout =
+      Layout<Images>{4}.field(&Images::pixels, {2, 2, 1}).field(&Images::labels, {});
+  CHECK(layout.batch_size() == 4);
+  CHECK(layout.bytes() > 256);
+}
+
 TEST_CASE("Layout may be copied, and copies are independent", "[layout]") {
   Layout<Images> original{4};
   original.field(&Images::labels, {});

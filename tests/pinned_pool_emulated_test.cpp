@@ -39,6 +39,22 @@ TEST_CASE("a block whose copy nobody can ask about is never handed out again",
   emulation::reset(emulation::options());
 }
 
+TEST_CASE("the only block is lost while others are being reserved: they are waited for",
+          "[pinned_pool][emulated]") {
+  {
+    const penstock::Stream stream;
+    PinnedPool pool({.max_bytes = 2 * 4096, .timeout = std::chrono::milliseconds(0)});
+    pool.reserve(2, 4096, [&] {
+      pool.acquire(4096).release_after(stream.get());
+      for (const std::uint64_t nth : {1, 2})
+        emulation::fail_call("cudaEventQuery", cudaErrorInvalidResourceHandle, nth);
+      CHECK_THROWS_AS(pool.acquire(4096), penstock::PoolExhausted);
+    });
+    CHECK(pool.acquire(4096));
+  }
+  emulation::reset(emulation::options());
+}
+
 TEST_CASE("memory is refused to one thread while another one looks for some",
           "[pinned_pool][emulated]") {
   constexpr std::size_t kBytes = 4096;

@@ -64,6 +64,26 @@ TEST_CASE("a stall names its stage: every slot is leased", "[prefetcher]") {
   CHECK(next_after_stalls(prefetcher, stream).ticket().batch == 2);
 }
 
+TEST_CASE("a stall before the first batch names what a worker may be in", "[prefetcher]") {
+  TestStream stream;
+  std::atomic<bool> go{false};
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(40, 4), penstock::per_worker([&] {
+                                   while (!go) std::this_thread::yield();
+                                   return write_numbers;
+                                 }),
+                                 {.workers = 1, .stall_timeout = 30ms});
+  try {
+    prefetcher.next(stream);
+    FAIL("there was no source");
+  } catch (const StallError& error) {
+    const std::string what = error.what();
+    CHECK(what.find("per_worker") != std::string::npos);
+    CHECK(what.find("between batches") == std::string::npos);
+  }
+  go = true;
+  CHECK(next_after_stalls(prefetcher, stream));
+}
+
 TEST_CASE("a stall names its stage: the source does not return", "[prefetcher]") {
   TestStream stream;
   std::atomic<bool> go{false};

@@ -323,6 +323,13 @@ TEST_CASE("readback: bad arguments", "[readback]") {
   const DeviceMemory<int> value(1);
   Readback<int> readback(1);
   CHECK_THROWS_AS(readback.push(value.data(), stream, nullptr), std::invalid_argument);
+  constexpr auto kMinusOne = ~std::size_t{0};
+  CHECK_THAT(thrown<std::invalid_argument>([] { Readback<int> many(kMinusOne); }),
+             Mentions("larger than any memory"));
+  CHECK_THROWS_AS(Readback<int[]>(1, kMinusOne / 4 + 3), std::invalid_argument);
+  Readback<int> moved(std::move(readback));
+  CHECK_THROWS_AS(readback.drain(), std::logic_error);  // NOLINT(bugprone-use-after-move)
+  CHECK_THROWS_AS(readback.push(value.data(), stream, [](int) {}), std::logic_error);
 }
 
 }  // namespace

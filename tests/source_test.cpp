@@ -139,6 +139,16 @@ TEST_CASE("AnySource takes a std::function, a Source", "[source]") {
   CHECK(batch.values == std::vector<std::uint64_t>{9});
 }
 
+TEST_CASE("AnySource refuses what holds no function", "[source]") {
+  using Pointer = void (*)(const Ticket&, Listed&);
+  CHECK_THROWS_AS(AnySource<Listed>(Source<Listed>()), std::invalid_argument);
+  CHECK_THROWS_AS(AnySource<Listed>(Pointer{nullptr}), std::invalid_argument);
+  CHECK_THROWS_AS(AnySource<Listed>(per_sample(std::function<void(const Sample&, Listed&)>())),
+                  std::invalid_argument);
+  const AnySource<Listed> made_empty(per_worker([] { return Source<Listed>(); }));
+  CHECK_THROWS_AS(own(made_empty), std::invalid_argument);
+}
+
 TEST_CASE("AnySource lets exceptions through", "[source]") {
   AnySource<Listed> source = [](const Ticket&, Listed&) { throw std::runtime_error("bad image"); };
   Listed batch;

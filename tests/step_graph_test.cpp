@@ -159,6 +159,50 @@ TEST_CASE("step graph: a step may take the batch and the stream", "[step_graph]"
   CHECK(rows.values(stream) == serial_sample_numbers(sampler, 2));
 }
 
+TEST_CASE("step graph: two steps for one batch have a graph each", "[step_graph]") {
+  const TestStream stream;
+  Prefetcher<Values> prefetcher(values_layout<Values>(4), sequential(40, 4), write_values<Values>,
+                                {.workers = 1});
+  Copies forward, backward;
+  forward.from[0] = 1;
+  backward.from[0] = 2;
+  StepGraph graphs;
+  int batches = 0;
+  for (; auto batch = prefetcher.next(stream); ++batches) {
+    DeviceMemory<int>* const places[] = {&forward.to, &backward.to};
+    for (DeviceMemory<int>* place : places)
+      REQUIRE_CUDA(cudaMemsetAsync(place->data(), 0, place->bytes(), stream));
+    graphs.launch(batch, stream, [&] { forward(stream); });
+    graphs.launch(batch, stream, [&] { backward(stream); });
+    CHECK(forward.to.read().front() == 1);
+    CHECK(backward.to.read().front() == 2);
+  }
+  CHECK(batches == 10);
+  CHECK(forward.steps == 2);  // one for each slot
+  CHECK(backward.steps == 2);
+}
+
+TEST_CASE("step graph: the stream of a launch becomes a consumer of the batch", "[step_graph]") {
+  const TestStream stream, other;
+  const Sampler sampler = sequential(40, 4);
+  Prefetcher<Values> prefetcher(values_layout<Values>(4), sampler, write_values<Values>,
+                                {.workers = 1, .epochs = 4});
+  Rows rows(4 * sampler.batches(), 4);
+  StepGraph graphs;
+  while (auto batch = prefetcher.next(stream)) {
+    graphs.launch(batch, other, [&] { rows.copy(batch->value, other); });
+    rows.end_row(other);
+  }
+  CHECK(rows.values(other) == serial_sample_numbers(sampler, 4));
+}
+
+TEST_CASE("step graph: a number that is no index is refused", "[step_graph]") {
+  const TestStream stream;
+  StepGraph graphs;
+  const auto launch = [&] { graphs.launch_numbered(StepGraph::max_numbers, stream, [] {}); };
+  CHECK_THAT(thrown<std::invalid_argument>(launch), Mentions("must be below 65536"));
+}
+
 struct Words {
   Ragged<std::uint64_t> words;
 };

@@ -25,6 +25,7 @@
 #include <penstock/read_ahead.hpp>
 #include <penstock/source.hpp>
 #include <penstock/stats.hpp>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -104,12 +105,14 @@ class HostBatch {
   HostBatch(detail::FilledBatch host, std::shared_ptr<const detail::BlockLayout> layout)
       : host_(std::move(host)), layout_(std::move(layout)) {}
 
+  // The next three throw std::logic_error after copy_to, release_after or a move.
+
   /// The batch: views of pinned host memory.
-  const Batch& operator*() const noexcept { return *static_cast<const Batch*>(host_.batch); }
+  const Batch& operator*() const { return *static_cast<const Batch*>(held().batch); }
   /// The same.
-  const Batch* operator->() const noexcept { return static_cast<const Batch*>(host_.batch); }
+  const Batch* operator->() const { return static_cast<const Batch*>(held().batch); }
   /// Epoch, batch and sample numbers; valid until the memory is released.
-  const Ticket& ticket() const noexcept { return host_.ticket; }
+  const Ticket& ticket() const { return held().ticket; }
   /// Number of samples in the batch: that of the ticket, or less if the source resized the batch.
   std::int64_t samples() const noexcept { return host_.samples; }
   /// The block that the batch's tensors point into.
@@ -131,6 +134,14 @@ class HostBatch {
   [[gnu::always_inline]] void release_after(StreamRef stream) { host_.block.release_after(stream); }
 
  private:
+  const detail::FilledBatch& held() const {
+    if (!host_.block) [[unlikely]]
+      throw std::logic_error(
+          "HostBatch: its memory was released or moved from, and may hold another batch: read the "
+          "batch before");
+    return host_;
+  }
+
   detail::FilledBatch host_;
   std::shared_ptr<const detail::BlockLayout> layout_;
 };
@@ -173,10 +184,11 @@ class BatchProducer {
   bool at_end() noexcept { return producer_->at_end(); }
 
   /// Stops and joins the workers. Batches that are ready are kept. A batch that a per_sample source
-  /// has only begun is dropped, and the data end before it.
+  /// has only begun is dropped, and the data end before it. Called by a source, it joins nobody.
   void stop() noexcept { producer_->stop(); }
   /// Drops all batches that were not taken, and continues at batch `batch` of epoch `epoch`. Joins
-  /// the workers and starts them again, with new copies of the source.
+  /// the workers and starts them again, with new copies of the source. Throws std::logic_error if a
+  /// source calls it.
   void seek(std::uint64_t epoch, std::uint64_t batch) { producer_->seek(epoch, batch); }
 
   /// The number, over all epochs, of the batch after the last one that `next` returned or threw

@@ -230,7 +230,7 @@ class Layout {
   /// a field that was added before, and sizes beyond 63 bits.
   template <class T, class Extents>
   Layout& field(cuda::std::mdspan<T, Extents> Batch::*member,
-                const SampleShape<Extents::rank() - 1>& sample_shape) {
+                const SampleShape<Extents::rank() - 1>& sample_shape) & {
     static_assert(std::is_same_v<cuda::std::mdspan<T, Extents>, Tensor<T, int{Extents::rank()}>>,
                   "a field must be a penstock::Tensor: 64-bit run-time extents");
     static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>,
@@ -251,7 +251,7 @@ class Layout {
   /// Adds a ragged field with room for `capacity` values, of all samples of a batch together. Its
   /// offsets take another 8 bytes for each sample. Throws like the function above.
   template <class T>
-  Layout& field(Ragged<T> Batch::*member, Capacity capacity) {
+  Layout& field(Ragged<T> Batch::*member, Capacity capacity) & {
     static_assert(alignof(T) <= field_alignment, "the values of a field are over-aligned");
     erased_.add({.member = offset_of(member),
                  .offset = 0,
@@ -269,9 +269,26 @@ class Layout {
   /// declared here is an error at the construction of a producer or a prefetcher, since a source
   /// would write through a null pointer.
   template <class T>
-  Layout& value(T Batch::*member) {
+  Layout& value(T Batch::*member) & {
     erased_.add_value(offset_of(member));
     return *this;
+  }
+
+  /// The same of a temporary layout, which becomes the result.
+  template <class T, class Extents>
+  Layout field(cuda::std::mdspan<T, Extents> Batch::*member,
+               const SampleShape<Extents::rank() - 1>& sample_shape) && {
+    return std::move(field(member, sample_shape));
+  }
+  /// The same.
+  template <class T>
+  Layout field(Ragged<T> Batch::*member, Capacity capacity) && {
+    return std::move(field(member, capacity));
+  }
+  /// The same.
+  template <class T>
+  Layout value(T Batch::*member) && {
+    return std::move(value(member));
   }
 
   /// Size of a block in bytes: the end of the last field of a full batch.

@@ -49,6 +49,7 @@ struct PinnedPoolStats {
 class PinnedBlock;
 
 namespace detail {
+class HandOver;
 class PinnedPoolCore;
 struct PinnedEntry;
 struct ResolvedStream;
@@ -122,7 +123,7 @@ class PinnedPool {
  public:
   /// Throws std::invalid_argument for a negative time-out, for flags or a numa_node that an
   /// upstream would not see, and for flags that memory of a NUMA node cannot have.
-  explicit PinnedPool(PinnedPoolOptions options = {});
+  explicit PinnedPool(PinnedPoolOptions options = {}) : PinnedPool(std::move(options), true) {}
   PinnedPool(const PinnedPool&) = delete;
   PinnedPool& operator=(const PinnedPool&) = delete;
   /// Waits until the device has stopped reading released blocks. Blocks that are still held keep
@@ -153,6 +154,10 @@ class PinnedPool {
   PinnedPoolStats stats() const;
 
  private:
+  friend class detail::HandOver;
+  /// `grows`: acquire may allocate; otherwise only `reserve` does.
+  PinnedPool(PinnedPoolOptions options, bool grows);
+
   detail::PinnedPoolCore* core_;
 };
 

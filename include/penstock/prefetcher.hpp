@@ -102,6 +102,9 @@ class AnyPrefetcher {
   virtual ~AnyPrefetcher() = default;
   virtual LeasedBatch* take(cudaStream_t consumer) = 0;
   virtual void also_used_on(LeasedBatch& batch, cudaStream_t stream) = 0;
+  /// Whether `stream` is a consumer of the batch; false for a default stream, of which that depends
+  /// on the thread.
+  virtual bool is_used_on(const LeasedBatch& batch, cudaStream_t stream) const noexcept = 0;
   /// Ends a lease. False: a consumer's stream is being captured, and the lease continues. With
   /// `park` it always ends: the arena keeps the slot until the capture is over.
   virtual bool give_back(LeasedBatch& batch, bool park) noexcept = 0;
@@ -172,10 +175,10 @@ class Lease {
   /// StepGraph can capture a graph for it.
   std::size_t slot() const { return leased().slot; }
 
-  /// Adds `stream` to the consumers of the batch: work queued on it from now on sees the batch
-  /// complete, and the slot is not overwritten before the work that it holds at the release is
-  /// done. Does not block. Throws CudaError, and rejects the same streams as `next`.
-  [[gnu::always_inline]] void also_used_on(StreamRef stream) {
+  /// Adds `stream` to the consumers of the batch, unless it is one: work queued on it from now on
+  /// sees the batch complete, and the slot is not overwritten before the work that it holds at the
+  /// release is done. Does not block. Throws CudaError, and rejects the same streams as `next`.
+  [[gnu::always_inline]] void also_used_on(StreamRef stream) const {
     detail::LeasedBatch& batch = leased();
     owner_->also_used_on(batch, detail::named(stream));
   }
@@ -190,8 +193,10 @@ class Lease {
  private:
   template <class, class>
   friend class Prefetcher;
+  friend class StepGraph;
   Lease(detail::PrefetcherHandle owner, detail::LeasedBatch* leased)
       : owner_(std::move(owner)), leased_(leased) {}
+  bool is_used_on(cudaStream_t stream) const { return owner_->is_used_on(leased(), stream); }
   detail::LeasedBatch& leased() const {
     if (leased_ == nullptr) [[unlikely]]
       detail::throw_empty_lease();
@@ -205,7 +210,8 @@ class Lease {
 /// Makes batches and copies them to the device ahead of the consumer. Any thread may call any
 /// member. Threads that call `next` at the same time are served one after the other: each batch,
 /// and each exception in place of a batch, goes to one of them; all of them are told the end. After
-/// construction, no call allocates, creates CUDA objects, or blocks inside CUDA.
+/// construction, `next` and the end of a lease allocate nothing, create no CUDA objects, and do not
+/// block inside CUDA.
 ///
 /// A process that was forked from the one that constructed a prefetcher may only destroy it and its
 /// leases, which does nothing there: threads and CUDA do not survive a fork.
@@ -218,7 +224,8 @@ class Prefetcher {
   /// Allocates all pinned and device memory, for the current device, and starts the workers.
   /// Sampler and source run on the workers; each worker has its own copy of the source. Throws
   /// std::invalid_argument; PoolExhausted if pinned memory is over its limit or refused by the
-  /// system; MemoryError if an upstream fails; CudaError.
+  /// system; MemoryError if an upstream fails; std::system_error if a worker's thread cannot be
+  /// started; CudaError.
   Prefetcher(const Layout<Batch>& layout, AnySampler sampler, AnySource<Batch> source,
              PrefetcherOptions options = {}) requires std::same_as<Batch, Host>
       : prefetcher_(detail::make_prefetcher(layout.erased(), std::move(sampler),
@@ -259,7 +266,8 @@ class Prefetcher {
   /// Continues at `state`. The numbers of workers and the depths may differ from those of the run
   /// that `state` is from; at the start of an epoch, batch size and world size too. Leases stay
   /// valid. Waits for a call of `next` on another thread to return. Throws std::invalid_argument,
-  /// and changes nothing, if `state` does not fit this run (see why_incompatible). Throws
+  /// and changes nothing, if `state` does not fit this run (see why_incompatible); std::logic_error
+  /// if a source calls it, since it waits for the sources. Throws
   /// std::system_error if no thread can be started; `next` then returns empty leases until a
   /// `restore` succeeds.
   void restore(const State& state) { prefetcher_->restore(state); }

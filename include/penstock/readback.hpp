@@ -57,6 +57,8 @@ class AnyReadback {
   virtual bool forked() const noexcept = 0;
 };
 
+/// Throws std::invalid_argument for 0 slots or values, and for more than fits any memory.
+void require_readback_size(std::size_t slots, std::size_t largest, std::size_t value_bytes);
 std::unique_ptr<AnyReadback> make_readback(std::size_t slots, std::size_t largest,
                                            std::size_t value_bytes, CallbackTable table,
                                            const Placement& placement);
@@ -123,13 +125,14 @@ class Readback {
   /// Waits until the callbacks of all pushes have returned. Throws the first error since the last
   /// call of push or drain: an exception of a callback, or a CudaError for a value that could not
   /// be copied, whose callback is not called.
-  void drain() { line_->drain(); }
+  void drain() { line().drain(); }
 
  private:
   using Callbacks = std::vector<Callback>;  // by slot
 
   Readback(std::size_t slots, std::size_t largest, Callbacks callbacks, const Placement& placement)
       : callbacks_(std::make_unique<Callbacks>(std::move(callbacks))) {
+    detail::require_readback_size(slots, largest, sizeof(Value));
     callbacks_->resize(slots);
     line_ = detail::make_readback(slots, largest, sizeof(Value), {callbacks_.get(), &keep, &call},
                                   placement);
@@ -138,7 +141,12 @@ class Readback {
   void push_values(const Value* device, std::size_t count, cudaStream_t stream,
                    Callback& callback) {
     if (!callback) throw std::invalid_argument("Readback::push: the callback is empty");
-    line_->push(device, count, stream, &callback);
+    line().push(device, count, stream, &callback);
+  }
+
+  detail::AnyReadback& line() const {
+    if (line_ == nullptr) throw std::logic_error("Readback: it was moved from");
+    return *line_;
   }
 
   static void keep(void* callbacks, std::size_t slot, void* callback) {

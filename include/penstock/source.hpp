@@ -42,6 +42,7 @@
 #include <memory>
 #include <penstock/detail/mix.hpp>
 #include <span>
+#include <stdexcept>
 #include <stop_token>
 #include <type_traits>
 #include <utility>
@@ -172,6 +173,13 @@ auto own(const PerWorker<F>& fill) {
   F make = fill.make;
   return make();
 }
+/// Throws std::invalid_argument for an empty std::function and a null pointer to a function.
+template <class F>
+void require_callable(const F& fill) {
+  if constexpr (std::constructible_from<F, std::nullptr_t> && requires { fill == nullptr; })
+    if (fill == nullptr)
+      throw std::invalid_argument("the source is empty: it holds no function to call");
+}
 template <class F>
 using Own = decltype(detail::own(std::declval<const F&>()));
 template <class F>
@@ -241,6 +249,7 @@ template <class Batch>
 class AnySource {
  public:
   /// From a callable, or from what per_sample, on_device and per_worker return. Copies or moves it.
+  /// Throws std::invalid_argument for an empty std::function and a null pointer.
   template <class F>
   requires(!std::same_as<std::remove_cvref_t<F>, AnySource> &&
            detail::IsSource<std::decay_t<F>, Batch>)
@@ -259,9 +268,12 @@ class AnySource {
     static_assert(std::copy_constructible<decltype(inside)>,
                   "each worker copies its source: make one that cannot be copied with "
                   "penstock::per_worker");
+    detail::require_callable(inside);
     return {Traits::kind, [inside = std::move(inside)]() -> std::unique_ptr<detail::WorkerSource> {
               using Typed = detail::TypedSource<Traits::kind, Batch, detail::OwnOf<F>>;
-              return std::make_unique<Typed>(detail::own(inside));
+              auto own = detail::own(inside);
+              detail::require_callable(own);
+              return std::make_unique<Typed>(std::move(own));
             }};
   }
 

@@ -34,6 +34,7 @@
 #include <penstock/error.hpp>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -58,7 +59,8 @@ class StreamCapture {
  public:
   explicit StreamCapture(cudaStream_t stream) : stream_(stream) {
     check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
-          "cudaStreamBeginCapture");
+          "cudaStreamBeginCapture (the legacy default stream cannot be captured: create a "
+          "penstock::Stream)");
   }
   StreamCapture(const StreamCapture&) = delete;
   StreamCapture& operator=(const StreamCapture&) = delete;
@@ -92,18 +94,24 @@ class StepGraph {
  public:
   /// Graphs that are kept for a slot.
   static constexpr std::size_t max_variants = 4;
+  /// Numbers that launch_numbered takes.
+  static constexpr std::size_t max_numbers = 65'536;
 
   StepGraph() = default;
 
   /// Queues the work of `step` for the batch of `lease` on `stream`. `step` takes nothing, the
   /// stream, or (const Batch&, stream). Does not block.
   ///
-  /// The first launch for a slot and the contents of a batch (the bytes of the Batch object:
-  /// addresses, extents, plain members) calls `step` while this thread captures `stream`
-  /// (cudaStreamCaptureModeThreadLocal): it may not wait for the device. Later launches for the
-  /// same contents do not call `step`, and allocate nothing. If a slot has more than `max_variants`
-  /// contents, the least recently used graph is dropped. So a plain member that differs in every
-  /// batch, such as a seed, costs a capture each time: put it into a field instead.
+  /// The first launch for a slot, the contents of a batch (the bytes of the Batch object:
+  /// addresses, extents, plain members) and the type of `step` calls `step` while this thread
+  /// captures `stream` (cudaStreamCaptureModeThreadLocal): it may not wait for the device. Later
+  /// launches for the same do not call `step`, and allocate nothing. Each lambda has a type of its
+  /// own; two steps of one type, such as std::function, need a StepGraph each. If a slot has more
+  /// than `max_variants` graphs, the least recently used one is dropped. So a plain member that
+  /// differs in every batch, such as a seed, costs a capture each time: put it into a field
+  /// instead.
+  ///
+  /// `stream` becomes a consumer of the batch, as by Lease::also_used_on, unless it is one.
   ///
   /// If `stream` is being captured already, `step` is called and becomes a part of that capture,
   /// since CUDA cannot launch a graph into a capture. Throws std::invalid_argument for an empty
@@ -116,18 +124,18 @@ class StepGraph {
     launch_on(detail::named(stream), lease, step);
   }
 
-  /// Whether the next launch for this batch replays a graph.
+  /// Whether there is a graph for this batch, of any step.
   template <class Batch>
   bool captured(const Lease<Batch>& lease) const {
     if (!lease || lease.slot() >= slots_.size()) return false;
     const Variants& variants = slots_[lease.slot()];
-    return find(variants, std::as_bytes(std::span(&*lease, 1))) != variants.end();
+    return find(variants, nullptr, std::as_bytes(std::span(&*lease, 1))) != variants.end();
   }
 
   /// For steps that take no lease: the first launch with `number` captures, and later ones with it
   /// replay, whatever `step` would do now. The caller must know that the captured arguments are
-  /// right each time; launch(lease, ...) finds out. Memory grows with the largest `number`.
-  /// Otherwise as above.
+  /// right each time; launch(lease, ...) finds out. Memory grows with the largest `number`, which
+  /// is below `max_numbers`: others throw std::invalid_argument. Otherwise as above.
   template <class Step>
   requires std::invocable<Step&> || std::invocable<Step&, cudaStream_t>
   [[gnu::always_inline]] void launch_numbered(std::size_t number, StreamRef stream, Step&& step) {
@@ -141,25 +149,32 @@ class StepGraph {
   }
 
  private:
-  /// A graph, and the batch that it was captured with.
+  /// A graph, and the step and the batch that it was captured with.
   struct Variant {
+    const void* step;  // step_tag of its type
     std::vector<std::byte> contents;
     detail::GraphExec graph;
     std::uint64_t last_used = 0;  // in launches
   };
   using Variants = std::vector<Variant>;
 
+  /// Has another address for each type.
+  template <class Step>
+  static constexpr char step_tag = 0;
+
+  /// `step`: nullptr for any.
   template <class SomeVariants>
-  static auto find(SomeVariants& variants, std::span<const std::byte> contents) {
+  static auto find(SomeVariants& variants, const void* step, std::span<const std::byte> contents) {
     return std::find_if(variants.begin(), variants.end(), [&](const Variant& variant) {
-      return std::equal(contents.begin(), contents.end(), variant.contents.begin(),
+      return (step == nullptr || variant.step == step) &&
+             std::equal(contents.begin(), contents.end(), variant.contents.begin(),
                         variant.contents.end());
     });
   }
 
-  static Variants::iterator add(Variants& variants, std::span<const std::byte> contents,
-                                detail::GraphExec graph) {
-    Variant added{{contents.begin(), contents.end()}, std::move(graph)};
+  static Variants::iterator add(Variants& variants, const void* step,
+                                std::span<const std::byte> contents, detail::GraphExec graph) {
+    Variant added{step, {contents.begin(), contents.end()}, std::move(graph)};
     if (variants.size() < max_variants) return variants.insert(variants.end(), std::move(added));
     const auto oldest = std::min_element(
         variants.begin(), variants.end(),
@@ -178,13 +193,15 @@ class StepGraph {
         run_step(step, stream);
     };
     if (is_captured(stream)) return run();
+    if (!lease.is_used_on(stream)) lease.also_used_on(stream);
     const auto contents = std::as_bytes(std::span(&*lease, 1));
     if (lease.slot() >= slots_.size()) slots_.resize(lease.slot() + 1);
     Variants& variants = slots_[lease.slot()];
-    auto variant = find(variants, contents);
+    const void* const tag = &step_tag<std::remove_cv_t<Step>>;
+    auto variant = find(variants, tag, contents);
     if (variant == variants.end()) {
       detail::GraphExec graph = capture(run, stream);
-      variant = add(variants, contents, std::move(graph));
+      variant = add(variants, tag, contents, std::move(graph));
     }
     variant->last_used = ++launches_;
     replay(variant->graph, stream);
@@ -192,6 +209,10 @@ class StepGraph {
 
   template <class Step>
   void launch_numbered_on(cudaStream_t stream, std::size_t number, Step& step) {
+    if (number >= max_numbers)
+      throw std::invalid_argument("StepGraph::launch_numbered: number is " +
+                                  std::to_string(number) + ", must be below " +
+                                  std::to_string(max_numbers));
     const auto run = [&] { run_step(step, stream); };
     if (is_captured(stream)) return run();
     if (number >= numbered_.size()) numbered_.resize(number + 1);

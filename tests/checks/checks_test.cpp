@@ -41,6 +41,11 @@ namespace {
 
 constexpr std::int64_t kRows = 4;
 
+struct Words {
+  Ragged<std::uint16_t> words;
+  Tensor<std::int32_t, 1> numbers;
+};
+
 struct Pair {
   Tensor<std::uint8_t, 2> bytes;    // sample x 64: ends where a field may begin
   Tensor<std::int32_t, 1> numbers;  // sample
@@ -408,6 +413,35 @@ TEST_CASE("a released pinned block reads as poison", "[checks]") {
   const PinnedBlock again = pool.acquire(256);  // Its event was seen done.
   REQUIRE(again.data() == data);
   CHECK(data[0] == std::byte{penstock::detail::poison});
+}
+
+TEST_CASE("checks: a row that failed and was replaced is the replacement's alone", "[checks]") {
+  const bool forgets = GENERATE(false, true);  // one of the replacement's fields
+  const auto words =
+      Layout<Words>{kRows}.field(&Words::words, penstock::Capacity{64}).field(&Words::numbers, {});
+  PinnedPool pool;
+  const auto fill = [&](const penstock::Sample& sample, Words& batch) {
+    const std::vector<std::uint16_t> values(sample.index == 7 ? 9 : 5, 3);
+    batch.words.assign(sample.row, values);
+    if (sample.index == 7 || !forgets || sample.row != 3)
+      batch.numbers(sample.row) = static_cast<std::int32_t>(sample.index);
+    if (sample.index == 7) throw std::runtime_error("damaged, as it turns out");
+  };
+  const Sampler sampler{{.samples = 8, .batch_size = kRows}};
+  BatchProducer<Words> producer(words, sampler, penstock::per_sample(fill), pool,
+                                {.workers = 1, .on_failure = penstock::FailurePolicy::replace(1)});
+  if (forgets) {  // 4 bytes may match by chance, twice they do not.
+    CHECK_THROWS_AS(
+        [&] {
+          while (producer.next()) {
+          }
+        }(),
+        SourceError);
+    return;
+  }
+  CHECK(producer.next());
+  CHECK(producer.next());
+  CHECK(producer.replaced() == 1);
 }
 
 TEST_CASE("a lease that is used after its release reads poison", "[checks]") {

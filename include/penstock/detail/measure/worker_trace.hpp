@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <thread>
 
 namespace penstock::detail {
 
@@ -160,10 +161,14 @@ class alignas(64) WorkerTrace {
   /// The life of a worker's thread, on that thread: in the end it rests.
   class [[nodiscard]] Shift {
    public:
-    explicit Shift(WorkerTrace& trace) : trace_(trace) { trace_.cpu_.start(); }
+    explicit Shift(WorkerTrace& trace) : trace_(trace) {
+      trace_.thread_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+      trace_.cpu_.start();
+    }
     ~Shift() {
       trace_.rest();
       trace_.cpu_.stop();
+      trace_.thread_.store(std::thread::id(), std::memory_order_relaxed);
     }
     Shift(const Shift&) = delete;
     Shift& operator=(const Shift&) = delete;
@@ -205,6 +210,11 @@ class alignas(64) WorkerTrace {
   std::uint64_t batches() const { return load(batches_); }
   std::uint64_t bytes() const { return load(bytes_); }
 
+  /// Whether the worker runs on the calling thread.
+  bool is_of_this_thread() const {
+    return thread_.load(std::memory_order_relaxed) == std::this_thread::get_id();
+  }
+
   WorkerActivity activity() const {
     const WorkerState state = state_.load(std::memory_order_acquire);
     return {state, load(number_), Clock::time_point(Clock::duration(load(since_)))};
@@ -245,6 +255,7 @@ class alignas(64) WorkerTrace {
     state_.store(WorkerState::idle, std::memory_order_relaxed);  // The number is not used.
   }
 
+  std::atomic<std::thread::id> thread_{};  // while it runs
   std::atomic<WorkerState> state_{WorkerState::idle};
   std::atomic<std::uint64_t> number_{0}, batches_{0}, bytes_{0};
   std::atomic<Clock::rep> since_{Clock::now().time_since_epoch().count()};

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -170,6 +171,11 @@ class DeviceArenaCore {
     if (slots == 0 || slot_bytes == 0)
       throw std::invalid_argument("a device arena of " + std::to_string(slots) + " slots of " +
                                   std::to_string(slot_bytes) + " bytes");
+    constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max() / 2;
+    if (slot_bytes > kMost / slots - kAlignment)
+      throw std::invalid_argument("a device arena of " + std::to_string(slots) + " slots of " +
+                                  std::to_string(slot_bytes) +
+                                  " bytes is larger than any memory: fewer or smaller ones");
     return (slot_bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
 

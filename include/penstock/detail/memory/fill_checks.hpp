@@ -35,6 +35,9 @@ class Pattern {
       std::memcpy(block + at, &word, std::min(sizeof(word), bytes - at));
     }
   }
+  void fill(std::byte* block, std::size_t begin, std::size_t end) const {
+    for (; begin < end; ++begin) block[begin] = byte_at(begin);
+  }
   /// The first byte in [begin, end) that differs from the pattern; `end` if none does.
   std::size_t first_other(const std::byte* block, std::size_t begin, std::size_t end) const {
     while (begin < end && block[begin] == byte_at(begin)) ++begin;
@@ -68,6 +71,22 @@ class FillChecks {
     const std::uint64_t number = fills_.fetch_add(1, std::memory_order_relaxed);
     Pattern(number).fill(block, layout_.bytes());
     return number;
+  }
+
+  /// Fills one row as blank() did, before the room that a failed source took for it in ragged
+  /// fields is given back. Other workers write other rows meanwhile.
+  void blank_row(const void* batch, std::byte* block, std::int64_t row,
+                 std::uint64_t number) const {
+    const Pattern pattern(number);
+    for (const Field& field : layout_.fields()) {
+      std::size_t begin = row_at(field, row), bytes = field.sample_bytes;
+      if (field.is_ragged()) {
+        const RaggedRow filled = filled_row(layout_.ragged(field, batch), row);
+        begin = field.values + static_cast<std::size_t>(filled.begin) * field.sample_bytes;
+        bytes = static_cast<std::size_t>(filled.length) * field.sample_bytes;
+      }
+      pattern.fill(block, begin, begin + bytes);
+    }
   }
 
   /// The same for a device slot, whose source writes it on `stream`. Waits for the stream.

@@ -29,7 +29,8 @@ namespace penstock::detail {
 
 class PinnedPoolCore {
  public:
-  explicit PinnedPoolCore(PinnedPoolOptions options) : options_(std::move(options)) {
+  PinnedPoolCore(PinnedPoolOptions options, bool grows)
+      : grows_(grows), options_(std::move(options)) {
     require_time_out("PinnedPoolOptions::timeout", options_.timeout);
     if (options_.upstream &&
         (options_.flags != PinnedPoolOptions().flags || options_.numa_node >= 0))
@@ -151,6 +152,11 @@ class PinnedPoolCore {
     return std::max(kGranule, (std::min(bytes, kMost) + kGranule - 1) / kGranule * kGranule);
   }
 
+  /// No block is left, and none is being allocated.
+  bool all_lost() const {
+    return !entries_.empty() && lost_.size() == entries_.size() && promised_ + growing_ == 0;
+  }
+
   bool fits_cap(std::size_t bytes) const {
     return bytes <= options_.max_bytes - bytes_ - promised_;
   }
@@ -163,9 +169,12 @@ class PinnedPoolCore {
       const std::lock_guard lock(core_.mutex_);
       if (blocks > (core_.options_.max_bytes - core_.bytes_ - core_.promised_) / bytes)
         throw core_.exhausted(
-            "cannot reserve " + std::to_string(blocks) + " blocks: the pool's cap is reached",
+            "cannot reserve " + std::to_string(blocks) +
+                " blocks: the pool's cap is reached, with idle blocks and other reservations; "
+                "raise max_bytes",
             bytes);
       core_.promised_ += blocks * bytes;
+      if (!core_.polling_) core_.asked_.reserve(core_.entries_.size() + blocks);
     }
     /// Gives back the room that was not used, and wakes the threads that wait for room.
     ~Room() {
@@ -217,9 +226,9 @@ class PinnedPoolCore {
     for (auto pause = kFirstPoll; !stop.stop_requested(); pause = std::min(2 * pause, kLastPoll)) {
       if ((entry = idle_.pop(bytes)) != nullptr) break;
       if (poll_in_flight(lock)) continue;
-      if (fits_cap(bytes)) return grow(bytes, lock);
+      if (grows_ && fits_cap(bytes)) return grow(bytes, lock);
       if (evict(bytes, lock)) continue;
-      if (!entries_.empty() && lost_.size() == entries_.size()) lost_to_.raise();
+      if (all_lost()) lost_to_.raise();
       if (left.over()) throw timed_out(bytes);
       waited = true;
       // Only events need polling; blocks that the program holds come back with a notification.
@@ -334,14 +343,19 @@ class PinnedPoolCore {
   /// A new block, for the caller. Called with room under the cap; allocates without the lock.
   PinnedEntry* grow(std::size_t bytes, std::unique_lock<std::mutex>& lock) {
     bytes_ += bytes;
+    ++growing_;
     lock.unlock();
     try {
       auto entry = std::make_unique<PinnedEntry>(
           HostAllocation(bytes, options_.flags, options_.numa_node, options_.upstream));
       lock.lock();
+      --growing_;
       entries_.push_back(std::move(entry));
     } catch (...) {
-      if (!lock.owns_lock()) lock.lock();
+      if (!lock.owns_lock()) {
+        lock.lock();
+        --growing_;
+      }
       bytes_ -= bytes;
       returned_.notify_all();
       throw_refusal(bytes);
@@ -433,6 +447,7 @@ class PinnedPoolCore {
 
   const OwnerProcess process_;
   const bool checks_ = checks();
+  const bool grows_;  // in acquire; else by reserve() only
   PinnedPoolOptions options_;
   IdleBlocks<PinnedEntry> idle_;
   std::atomic<int> waiters_{0};  // threads in acquire_slowly
@@ -447,6 +462,7 @@ class PinnedPoolCore {
   std::size_t promised_ = 0;  // of those that reserve() has yet to allocate
   // After orphan(): blocks that are held. Before: minus the blocks returned since idle_.close().
   std::ptrdiff_t held_ = 0;
+  std::size_t growing_ = 0;   // threads that allocate a block
   std::size_t sleeping_ = 0;  // waiters that only a notification wakes
   std::uint64_t allocated_ = 0, waits_ = 0;
   std::chrono::nanoseconds waiting_{0};
@@ -514,8 +530,8 @@ PENSTOCK_INLINE void PinnedBlock::copy_to_named(void* device, std::size_t bytes,
   });
 }
 
-PENSTOCK_INLINE PinnedPool::PinnedPool(PinnedPoolOptions options)
-    : core_(new detail::PinnedPoolCore(std::move(options))) {}
+PENSTOCK_INLINE PinnedPool::PinnedPool(PinnedPoolOptions options, bool grows)
+    : core_(new detail::PinnedPoolCore(std::move(options), grows)) {}
 PENSTOCK_INLINE PinnedPool::~PinnedPool() {
   core_->orphan();
 }

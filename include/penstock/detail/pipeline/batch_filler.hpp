@@ -335,6 +335,8 @@ PENSTOCK_INLINE bool BatchFiller::replace_row(OpenBatch& open, Sample& sample, W
   for (std::uint64_t i = 0; i < kAttempts; ++i) try {
       sample.index = other_sample(failed, i, tools);
       if (sample.index == failed.index) continue;
+      if (checks_)
+        checks_->blank_row(open.filled.batch, open.filled.block.data(), sample.row, open.pattern);
       layout_.clear_row(open.filled.batch, sample.row);
       sample.seed = sample_seed(open.filled.ticket.run_seed, sample.epoch, sample.index);
       tools.source->fill_row(sample, tools.batch.get(), tools.stop);

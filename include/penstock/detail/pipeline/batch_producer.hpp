@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <functional>
 #include <penstock/batch_producer.hpp>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/cores.hpp>
@@ -32,6 +33,7 @@
 #include <stdexcept>
 #include <stop_token>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -66,6 +68,8 @@ class ProducerCore final : public AnyProducer {
   std::uint64_t batches() const noexcept override { return batches_; }
   const ProducerOptions& options() const noexcept override { return options_; }
   StageStats stats() const override;
+  /// Throws std::logic_error, which names `call`, on a thread of a worker: `call` waits for it.
+  void require_other_thread(const char* call) const;
   /// So many workers run, and so many batches have memory, from now on. Within what the options
   /// reserve. Any thread.
   void use(const TuneSettings& settings);
@@ -190,10 +194,25 @@ PENSTOCK_INLINE void ProducerCore::start() {
       workers_.emplace_back([this, i](const std::stop_token& stop) { work(i, stop); });
     }
   } catch (...) {
+    const std::size_t started = workers_.size();
     running_.fetch_sub(1, std::memory_order_relaxed);  // The one that could not be started.
     stop();
-    throw;
+    try {
+      throw;
+    } catch (const std::system_error& error) {
+      throw std::system_error(error.code(), "the thread of worker " + std::to_string(started) +
+                                                " of " + std::to_string(count) +
+                                                " cannot be started: lower workers, or raise the "
+                                                "limit on threads (ulimit -u, pids.max)");
+    }
   }
+}
+
+PENSTOCK_INLINE void ProducerCore::require_other_thread(const char* call) const {
+  if (std::any_of(traces_.begin(), traces_.end(), std::mem_fn(&WorkerTrace::is_of_this_thread)))
+    throw std::logic_error(std::string(call) +
+                           " was called by a source, for which it would wait: call it where the "
+                           "batches are taken. A source ends the data by returning false");
 }
 
 /// Stops and joins the workers. After 5 s it prints on stderr, once, which worker it waits for: the
@@ -202,6 +221,8 @@ PENSTOCK_INLINE void ProducerCore::stop() noexcept {
   if (!process_.is_this()) return leak(std::move(workers_));
   for (auto& worker : workers_) worker.request_stop();
   ring_.close();  // Workers that are parked see it when one that runs ends.
+  if (std::any_of(traces_.begin(), traces_.end(), std::mem_fn(&WorkerTrace::is_of_this_thread)))
+    return;  // A source called this. The destructor joins its thread.
   constexpr std::chrono::seconds kPatience(5);
   const auto none_runs = [this] { return running_.load(std::memory_order_relaxed) == 0; };
   if (!stopped_.wait_until(EventCount::Clock::now() + kPatience, none_runs)) {
@@ -218,6 +239,7 @@ PENSTOCK_INLINE void ProducerCore::stop() noexcept {
 }
 
 PENSTOCK_INLINE void ProducerCore::seek(std::uint64_t epoch, std::uint64_t batch) {
+  require_other_thread("BatchProducer::seek");
   stop();
   const std::uint64_t first = std::min(total_, saturated_product(batches_, epoch) + batch);
   finished_ = false;

@@ -43,6 +43,7 @@ class HandOver final : public AnyPrefetcher {
 
   LeasedBatch* take(cudaStream_t consumer) override;
   void also_used_on(LeasedBatch& batch, cudaStream_t stream) override;
+  bool is_used_on(const LeasedBatch& batch, cudaStream_t stream) const noexcept override;
   bool give_back(LeasedBatch& batch, bool park) noexcept override;
   void close() noexcept override;
   bool forked() const noexcept override { return !process_.is_this(); }
@@ -221,9 +222,18 @@ PENSTOCK_INLINE void HandOver::also_used_on(LeasedBatch& batch, cudaStream_t str
   constexpr const char* kCall = "Lease::also_used_on";
   auto& staged = static_cast<Staged&>(batch);
   const ResolvedStream user = resolve_usable(stream, kCall, stage_.arena().device());
-  check(cudaStreamWaitEvent(stream, staged.copied, cudaEventWaitDefault), "cudaStreamWaitEvent");
   auto& users = staged.consumers;
-  if (std::find(users.begin(), users.end(), user) == users.end()) users.push_back(user);
+  if (std::find(users.begin(), users.end(), user) != users.end()) return;  // It waits already.
+  check(cudaStreamWaitEvent(stream, staged.copied, cudaEventWaitDefault), "cudaStreamWaitEvent");
+  users.push_back(user);
+}
+
+PENSTOCK_INLINE bool HandOver::is_used_on(const LeasedBatch& batch,
+                                          cudaStream_t stream) const noexcept {
+  const auto& users = static_cast<const Staged&>(batch).consumers;
+  return std::any_of(users.begin(), users.end(), [&](const ResolvedStream& user) {
+    return user.handle == stream && !user.is_default();
+  });
 }
 
 /// The end of a lease. What fails is reported by the next take().
@@ -259,8 +269,11 @@ PENSTOCK_INLINE void HandOver::throw_stall() const {
     number = activity.state == WorkerState::idle ? number : activity.number;
     const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(
         WorkerTrace::Clock::now() - activity.since);
-    why = std::string("the worker with the oldest batch is ") + to_string(activity.state) +
-          ", for " + std::to_string(since.count()) + " ms";
+    why = activity.state == WorkerState::idle
+              ? "no worker is inside a batch: is one in the sampler, or in the function that makes "
+                "its source (per_worker)?"
+              : std::string("the worker with the oldest batch is ") + to_string(activity.state) +
+                    ", for " + std::to_string(since.count()) + " ms";
   }
   const ScopedRange range(markers::stall, number % batches_);  // asks penstock-trace for a dump
   throw StallError(stage, number / batches_, number % batches_, options_.stall_timeout, why);
@@ -309,7 +322,7 @@ PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler
       batches_(sampler.batches()),
       on_device_(source.kind == SourceKind::device),
       placed_(std::make_shared<const Placed>(place(options_.placement, options_.numa_node))),
-      pool_(pool_options(options_, block_bytes(layout_))),
+      pool_(pool_options(options_, block_bytes(layout_)), false),
       stage_(layout_, source.kind, std::move(transform), options_),
       queue_(options_.device_depth),
       watch_(options_),
@@ -320,21 +333,22 @@ PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler
     if (!on_device_) stage_.use(plan_.device_depth);
   }
   const auto start = [&] {
-    producer_.emplace(layout_, std::move(sampler), std::move(source), pool_,
-                      ProducerOptions{.workers = options_.workers,
-                                      .depth = options_.host_depth,
-                                      .epochs = options_.epochs,
-                                      .ordered = options_.ordered,
-                                      .on_failure = options_.on_failure,
-                                      .read_ahead = options_.read_ahead,
-                                      .on_ready =
-                                          [this] {
-                                            pump();
-                                            // Nobody else tells take() of a lost worker.
-                                            if (!pump_.paused() && producer_->has_lost_worker())
-                                              queue_.notify();
-                                          }},
-                      stage_.targets(), placed_.get(), plan_.start);
+    producer_.emplace(
+        layout_, std::move(sampler), std::move(source), pool_,
+        ProducerOptions{.workers = options_.workers,
+                        .depth = options_.host_depth,
+                        .epochs = options_.epochs,
+                        .ordered = options_.ordered,
+                        .on_failure = options_.on_failure,
+                        .read_ahead = options_.read_ahead,
+                        .on_ready =
+                            [this] {
+                              pump();
+                              // Nobody else tells take() of a lost worker.
+                              if (!pump_.paused() && producer_->has_lost_worker()) queue_.notify();
+                            }},
+        stage_.targets(), placed_.get(),
+        TuneSettings{plan_.start.workers, on_device_ ? plan_.start.depth : options_.host_depth});
     pump_.end_pause();
     pump();
   };
@@ -342,6 +356,7 @@ PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler
     start();
   } else {
     reserve_blocks(start);
+    producer_->use(plan_.start);  // With tune, the other blocks are held back from now on.
   }
 }
 
@@ -401,6 +416,7 @@ PENSTOCK_INLINE void HandOver::restore(const State& state) {
   if (const std::string why = why_incompatible(state, start_); !why.empty())
     throw std::invalid_argument(why);
   require_order();
+  producer_->require_other_thread("Prefetcher::restore");
   const std::lock_guard lock(take_mutex_);
   pump_.pause();
   queue_.clear();

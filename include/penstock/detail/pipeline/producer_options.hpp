@@ -9,6 +9,15 @@
 
 namespace penstock::detail {
 
+/// Throws std::invalid_argument unless least <= depth <= 2^20.
+inline void require_depth(const char* option, std::size_t depth, std::size_t least) {
+  constexpr std::size_t kMost = std::size_t{1} << 20;
+  if (depth < least || depth > kMost)
+    throw std::invalid_argument(std::string(option) + " is " + std::to_string(depth) +
+                                " batches, must be " + std::to_string(least) + " to " +
+                                std::to_string(kMost));
+}
+
 /// Throws std::invalid_argument; replaces 0 by what it stands for.
 inline ProducerOptions checked(ProducerOptions options, const AnySampler& sampler,
                                const ErasedSource& source) {
@@ -16,6 +25,7 @@ inline ProducerOptions checked(ProducerOptions options, const AnySampler& sample
     throw std::invalid_argument("workers is " + std::to_string(options.workers) +
                                 ", must be 1 or more (or 0, for one)");
   if (options.epochs == 0) throw std::invalid_argument("epochs is 0, must be at least 1");
+  require_depth("depth", options.depth, 0);
   if (options.workers == 0 || sampler.is_stream()) options.workers = 1;
   if (options.depth == 0)
     options.depth =

@@ -72,6 +72,18 @@ class ReadbackLine final : public AnyReadback {
   std::jthread thread_;  // last: joined before the other members are destroyed
 };
 
+PENSTOCK_INLINE void require_readback_size(std::size_t slots, std::size_t largest,
+                                           std::size_t value_bytes) {
+  if (slots == 0) throw std::invalid_argument("Readback: slots is 0, must be at least 1");
+  if (largest == 0) throw std::invalid_argument("Readback: largest is 0, must be at least 1");
+  constexpr std::size_t kMost = std::size_t{1} << 48;  // bytes: addresses of today's machines
+  if (slots > kMost / value_bytes / largest)
+    throw std::invalid_argument("Readback: " + std::to_string(slots) + " slots of " +
+                                std::to_string(largest) + " values of " +
+                                std::to_string(value_bytes) +
+                                " bytes are larger than any memory: use fewer or smaller ones");
+}
+
 PENSTOCK_INLINE std::unique_ptr<AnyReadback> make_readback(std::size_t slots, std::size_t largest,
                                                            std::size_t value_bytes,
                                                            CallbackTable table,
@@ -83,8 +95,6 @@ PENSTOCK_INLINE ReadbackLine::ReadbackLine(std::size_t slots, std::size_t larges
                                            std::size_t value_bytes, CallbackTable table,
                                            const Placement& placement)
     : largest_(largest), value_bytes_(value_bytes), table_(table), placed_(place(placement)) {
-  if (slots == 0) throw std::invalid_argument("Readback: slots is 0, must be at least 1");
-  if (largest == 0) throw std::invalid_argument("Readback: largest is 0, must be at least 1");
   {
     const BoundHere near(placed_.cpus);
     host_ = pool_.acquire(place_of(slots));

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <penstock/detail/pipeline/producer_options.hpp>
 #include <penstock/detail/pipeline/tuner.hpp>
 #include <penstock/detail/usable_cores.hpp>
 #include <penstock/detail/usable_memory.hpp>
@@ -35,7 +36,7 @@ inline PrefetcherOptions without_zeros(PrefetcherOptions options, const Planned&
   if (options.workers < 0)
     throw std::invalid_argument("workers is " + std::to_string(options.workers) +
                                 ", must be 1 or more (or 0, for one)");
-  if (options.device_depth == 0) throw std::invalid_argument("device_depth must be at least 1");
+  require_depth("device_depth", options.device_depth, 1);
   if (options.workers == 0 || planned.is_stream) options.workers = 1;
   if (planned.kind == SourceKind::device)
     options.host_depth = options.device_depth;
