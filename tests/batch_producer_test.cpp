@@ -275,6 +275,15 @@ TEST_CASE("options that make no sense are refused", "[batch_producer]") {
   CHECK_THROWS_AS(
       BatchProducer<Numbers>(penstock::Layout<Numbers>{4}, sampler, write_numbers, pool),
       std::invalid_argument);
+  constexpr std::size_t kMost = std::size_t{1} << 20;
+  const auto with_depth = [&](std::size_t depth) {
+    BatchProducer<Numbers>(numbers_layout(4), sampler, write_numbers, pool, {.depth = depth});
+  };
+  CHECK_NOTHROW(with_depth(kMost));
+  CHECK_THAT(thrown<std::invalid_argument>([&] { with_depth(kMost + 1); }),
+             Mentions("must be 0 to 1048576"));
+  CHECK_THAT(thrown<std::invalid_argument>([&] { with_depth(~std::size_t{0}); }),
+             Mentions("depth is"));
 }
 
 TEST_CASE("a host batch goes back after the copy that reads it", "[batch_producer]") {

@@ -31,6 +31,7 @@ TEST_CASE("an arena whose size is no number is refused", "[device_arena]") {
   constexpr auto kMinusOne = ~std::size_t{0};
   CHECK_THROWS_AS(DeviceArena(2, kMinusOne), std::invalid_argument);
   CHECK_THROWS_AS(DeviceArena(std::size_t{1} << 20, std::size_t{1} << 44), std::invalid_argument);
+  CHECK_THROWS_AS(DeviceArena(1, kMinusOne / 2 - 512), penstock::CudaError);  // as large as can be
 }
 
 TEST_CASE("slots are device memory at fixed, aligned, separate addresses", "[device_arena]") {

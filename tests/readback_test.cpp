@@ -327,6 +327,7 @@ TEST_CASE("readback: bad arguments", "[readback]") {
   CHECK_THAT(thrown<std::invalid_argument>([] { Readback<int> many(kMinusOne); }),
              Mentions("larger than any memory"));
   CHECK_THROWS_AS(Readback<int[]>(1, kMinusOne / 4 + 3), std::invalid_argument);
+  CHECK_THROWS_AS(Readback<int[]>(1, std::size_t{1} << 46), PoolExhausted);  // as large as can be
   Readback<int> moved(std::move(readback));
   CHECK_THROWS_AS(readback.drain(), std::logic_error);  // NOLINT(bugprone-use-after-move)
   CHECK_THROWS_AS(readback.push(value.data(), stream, [](int) {}), std::logic_error);

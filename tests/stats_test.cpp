@@ -138,6 +138,17 @@ TEST_CASE("what happened since a snapshot", "[stats]") {
   CHECK(since.device->awaiting_copy == 7ms);
   CHECK(since.device->longest_wait == 60ms);
   CHECK(since.workers == 2);
+  // What was the longest before is not of this time.
+  now.longest_wait = before.longest_wait = 70ms;
+  now.longest_fill = before.longest_fill = 80ms;
+  now.device->longest_wait = before.device->longest_wait;
+  CHECK(now.since(before).longest_wait == 0ms);
+  CHECK(now.since(before).longest_fill == 0ms);
+  CHECK(now.since(before).device->longest_wait == 0ms);
+  now.longest_wait = 71ms;
+  now.longest_fill = 81ms;
+  CHECK(now.since(before).longest_wait == 71ms);
+  CHECK(now.since(before).longest_fill == 81ms);
   CHECK_FALSE(before.since(before).device->batches);
 
   Stats held = before;  // Time that the device consumed turns out to be time that it waited.

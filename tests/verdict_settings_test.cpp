@@ -178,6 +178,9 @@ TEST_CASE("workers are bounded by cores, batches and memory", "[verdict]") {
   stats.setup.cores = 4;
   stats.worker_cpu = 990ms;  // of 1980 ms
   CHECK(stats.verdict().enough_workers == 8);
+  stats.worker_cpu = 1921ms;  // Four compute on 3.9 cores, a fifth has none.
+  CHECK(stats.verdict().enough_workers == 4);
+  stats.worker_cpu = 990ms;
   stats.setup.cores = 1;
   CHECK(stats.verdict().kind == VerdictKind::cheaper_source);
   CHECK(says(stats.verdict(), "2 workers compute on 1 cores"));
@@ -231,7 +234,18 @@ TEST_CASE("copies that wait for slots need slots, not a ring", "[verdict]") {
   CHECK(stats.verdict().stage == Bottleneck::waiting_for_slot);
   CHECK(stats.verdict().enough_device_depth == 3);
   CHECK(says(stats.verdict(), "holds all device slots"));
+  CHECK(
+      says(stats.verdict(), "device_depth 3 in place of 2 and host_depth 5 in place of 4 (100 B"));
+  // As far as the limit on host memory goes.
+  stats.host_bytes = 400;
+  stats.setup.host_limit = 400;
+  CHECK(stats.verdict().enough_device_depth == 3);
+  CHECK(stats.verdict().enough_host_depth == 0);
   CHECK(says(stats.verdict(), "device_depth 3 in place of 2 (100 B more)"));
+  stats.setup.deepens = true;  // A slot more would be a block more.
+  CHECK(stats.verdict().enough_device_depth == 0);
+  stats.setup.host_limit = 600;
+  CHECK(stats.verdict().enough_device_depth == 3);
   // It does not miss them as long as it does not starve.
   stats.device->consuming = 860ms;
   stats.device->awaiting_batch = 140ms;

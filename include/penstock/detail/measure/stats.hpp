@@ -105,14 +105,19 @@ PENSTOCK_INLINE Stats Stats::since(const Stats& before) const {
                    &SourceTimes::busy, &SourceTimes::batches, &SourceTimes::span);
   detail::subtract(stats.waits, before.waits, &SampledWaits::batches, &SampledWaits::waiting);
   detail::subtract(stats, before, &Stats::worker_cpu, &Stats::skipped, &Stats::replaced);
+  // What was the longest before is not of this time; the longest of this time is unknown.
+  for (std::chrono::nanoseconds Stats::*longest : {&Stats::longest_wait, &Stats::longest_fill})
+    if (this->*longest == before.*longest) stats.*longest = {};
   stats.source.queued =
       detail::mean_since(source.queued, copy.batches, before.source.queued, before.copy.batches);
   stats.copy.queued = detail::mean_since(copy.queued, consumer.batches, before.copy.queued,
                                          before.consumer.batches);
-  if (device && before.device)
+  if (device && before.device) {
     detail::subtract(*stats.device, *before.device, &DeviceTimes::copies, &DeviceTimes::batches,
                      &DeviceTimes::consuming, &DeviceTimes::awaiting_batch,
                      &DeviceTimes::awaiting_copy);
+    if (device->longest_wait == before.device->longest_wait) stats.device->longest_wait = {};
+  }
   return stats;
 }
 

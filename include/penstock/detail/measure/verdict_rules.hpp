@@ -96,9 +96,9 @@ inline VerdictKind kind_of_copy(const Verdict& verdict) {
 /// only queues its work: one worker may take them all.
 inline VerdictKind kind_of_queue(const Stats& stats, const Loads& loads) {
   if (queues_work(stats)) return VerdictKind::cheaper_source;
-  return writes_slots(stats) || slots_are_taken(stats) || loads.held > loads.idle
-             ? VerdictKind::more_slots
-             : VerdictKind::deeper_ring;
+  const bool takes_turns = stats.device_depth == 1 && slots_are_taken(stats);
+  return writes_slots(stats) || takes_turns || loads.held > loads.idle ? VerdictKind::more_slots
+                                                                       : VerdictKind::deeper_ring;
 }
 
 inline bool source_is_at_limit(const Stats& stats, const Loads& loads) {
@@ -170,7 +170,7 @@ inline std::size_t most_workers(const Stats& stats) {
   std::size_t most = std::numeric_limits<std::size_t>::max();
   const double computes = computing(stats).value_or(0);
   if (stats.setup.cores > 0 && computes > kNoise)
-    most = static_cast<std::size_t>(std::ceil(stats.setup.cores / computes));
+    most = std::max<std::size_t>(1, static_cast<std::size_t>(stats.setup.cores / computes + 0.1));
   if (stats.setup.unbounded) most = 1;
   if (stats.setup.per_sample) return most;
   most = within_run(most, stats);
@@ -184,20 +184,26 @@ inline std::size_t most_workers(const Stats& stats) {
 /// The smallest sufficient `device_depth`; 0: the present one suffices. Of an on_device source each
 /// worker writes a slot, one slot is leased, and one is ready.
 inline std::size_t enough_slots(const Stats& stats, int workers) {
-  const std::size_t slots =
-      writes_slots(stats) ? static_cast<std::size_t>(workers) + 2 : slots_beside_consumer(stats);
+  const std::size_t slots = writes_slots(stats)
+                                ? within_run(static_cast<std::size_t>(workers) + 2, stats)
+                                : slots_beside_consumer(stats);
   return slots > stats.device_depth ? slots : 0;
 }
 /// The least `host_depth`: each worker fills a block, and each slot's copy reads one.
 inline std::size_t least_host_depth(const Stats& stats, int workers, std::size_t slots) {
   return slots + (stats.setup.per_sample ? 2 : static_cast<std::size_t>(workers));
 }
+/// The same where the run and the memory have so many. 0: no more than the present ones.
+inline std::size_t blocks_for(const Stats& stats, int workers, std::size_t slots) {
+  const std::size_t blocks =
+      std::min(within_run(least_host_depth(stats, workers, slots), stats), most_on_host(stats));
+  return blocks > stats.host_depth ? blocks : 0;
+}
 /// The smallest sufficient `host_depth`. 0: the present one suffices, it follows the other two by
 /// itself, or there is none.
 inline std::size_t enough_blocks(const Stats& stats, int workers) {
   if (writes_slots(stats) || stats.setup.deepens) return 0;
-  const std::size_t blocks = least_host_depth(stats, workers, slots_beside_consumer(stats));
-  return blocks > stats.host_depth ? blocks : 0;
+  return blocks_for(stats, workers, slots_beside_consumer(stats));
 }
 
 inline void set_enough_workers(Verdict& verdict, const Stats& stats) {
@@ -227,7 +233,8 @@ inline Nanoseconds longest_wait(const Stats& stats) {
 inline std::size_t missing_batches(const Verdict& verdict, const Stats& stats) {
   const auto wait = longest_wait(stats);
   if (wait.count() == 0) return static_cast<std::size_t>(kFarLonger);
-  const auto pace = std::max({verdict.consumer, verdict.source, verdict.copy + verdict.transform});
+  auto pace = std::max({verdict.consumer, verdict.source, verdict.copy + verdict.transform});
+  if (!stats.device) pace = std::max(pace, verdict.period);  // The consumer's time is unknown.
   return std::max<std::size_t>(1, count_in(wait, pace));
 }
 
@@ -244,7 +251,15 @@ inline void set_enough_slots(Verdict& verdict, const Stats& stats) {
   if (!slots_are_taken(stats))
     slots = std::max(slots, stats.device_depth + missing_batches(verdict, stats));
   slots = within_run(slots, stats);
-  if (slots > stats.device_depth) verdict.enough_device_depth = slots;
+  if (!writes_slots(stats)) {  // Each slot's copy reads a block of its own.
+    const std::size_t beside = least_host_depth(stats, stats.workers, 0);
+    const std::size_t room = std::max(most_on_host(stats), stats.host_depth);
+    if (stats.setup.deepens) slots = std::min(slots, room - std::min(room, beside));
+  }
+  if (slots <= stats.device_depth) return;
+  verdict.enough_device_depth = slots;
+  if (!writes_slots(stats) && !stats.setup.deepens)
+    verdict.enough_host_depth = blocks_for(stats, stats.workers, slots);
 }
 
 /// `host_depth` with the settings of the verdict, which it may follow by itself; 0: as it is.

@@ -98,7 +98,11 @@ inline std::string say_slots(const Verdict& verdict, const Stats& stats) {
   std::string text = why + waits_of_consumer(verdict);
   if (verdict.enough_device_depth == 0) return text;
   text += ": device_depth " + std::to_string(verdict.enough_device_depth) + " in place of " +
-          std::to_string(stats.device_depth) + more_memory(verdict);
+          std::to_string(stats.device_depth);
+  if (verdict.enough_host_depth != 0)
+    text += " and host_depth " + std::to_string(verdict.enough_host_depth) + " in place of " +
+            std::to_string(stats.host_depth);
+  text += more_memory(verdict);
   if (writes_slots(stats))
     text += "; if that does not help, the source's work on the device is the limit";
   return text;

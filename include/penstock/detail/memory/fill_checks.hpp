@@ -36,7 +36,7 @@ class Pattern {
     }
   }
   void fill(std::byte* block, std::size_t begin, std::size_t end) const {
-    for (; begin < end; ++begin) block[begin] = byte_at(begin);
+    for (; begin != end; ++begin) block[begin] = byte_at(begin);
   }
   /// The first byte in [begin, end) that differs from the pattern; `end` if none does.
   std::size_t first_other(const std::byte* block, std::size_t begin, std::size_t end) const {
