@@ -16,7 +16,6 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
-#include <thread>
 
 namespace penstock::detail {
 
@@ -162,13 +161,13 @@ class alignas(64) WorkerTrace {
   class [[nodiscard]] Shift {
    public:
     explicit Shift(WorkerTrace& trace) : trace_(trace) {
-      trace_.thread_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+      trace_.thread_.store(this_thread(), std::memory_order_relaxed);
       trace_.cpu_.start();
     }
     ~Shift() {
       trace_.rest();
       trace_.cpu_.stop();
-      trace_.thread_.store(std::thread::id(), std::memory_order_relaxed);
+      trace_.thread_.store(kNoThread, std::memory_order_relaxed);
     }
     Shift(const Shift&) = delete;
     Shift& operator=(const Shift&) = delete;
@@ -212,7 +211,7 @@ class alignas(64) WorkerTrace {
 
   /// Whether the worker runs on the calling thread.
   bool is_of_this_thread() const {
-    return thread_.load(std::memory_order_relaxed) == std::this_thread::get_id();
+    return thread_.load(std::memory_order_relaxed) == this_thread();
   }
 
   WorkerActivity activity() const {
@@ -221,6 +220,9 @@ class alignas(64) WorkerTrace {
   }
 
  private:
+  static constexpr std::uint64_t kNoThread = ~std::uint64_t{0};
+  static std::uint64_t this_thread() { return static_cast<std::uint64_t>(pthread_self()); }
+
   template <class T>
   static T load(const std::atomic<T>& value) {
     return value.load(std::memory_order_relaxed);
@@ -255,7 +257,7 @@ class alignas(64) WorkerTrace {
     state_.store(WorkerState::idle, std::memory_order_relaxed);  // The number is not used.
   }
 
-  std::atomic<std::thread::id> thread_{};  // while it runs
+  std::atomic<std::uint64_t> thread_{kNoThread};  // while it runs
   std::atomic<WorkerState> state_{WorkerState::idle};
   std::atomic<std::uint64_t> number_{0}, batches_{0}, bytes_{0};
   std::atomic<Clock::rep> since_{Clock::now().time_since_epoch().count()};

@@ -3,20 +3,12 @@
 
 #include <penstock/any_sampler.hpp>
 #include <penstock/batch_producer.hpp>
+#include <penstock/detail/pipeline/require_depth.hpp>
 #include <penstock/source.hpp>
 #include <stdexcept>
 #include <string>
 
 namespace penstock::detail {
-
-/// Throws std::invalid_argument unless least <= depth <= 2^20.
-inline void require_depth(const char* option, std::size_t depth, std::size_t least) {
-  constexpr std::size_t kMost = std::size_t{1} << 20;
-  if (depth < least || depth > kMost)
-    throw std::invalid_argument(std::string(option) + " is " + std::to_string(depth) +
-                                " batches, must be " + std::to_string(least) + " to " +
-                                std::to_string(kMost));
-}
 
 /// Throws std::invalid_argument; replaces 0 by what it stands for.
 inline ProducerOptions checked(ProducerOptions options, const AnySampler& sampler,

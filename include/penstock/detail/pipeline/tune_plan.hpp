@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
-#include <penstock/detail/pipeline/producer_options.hpp>
+#include <penstock/detail/pipeline/require_depth.hpp>
 #include <penstock/detail/pipeline/tuner.hpp>
 #include <penstock/detail/usable_cores.hpp>
 #include <penstock/detail/usable_memory.hpp>
