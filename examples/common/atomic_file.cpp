@@ -80,6 +80,12 @@ void remove_left_files(const fs::path& target) {
     if (is_partial_of(name, entry->path().filename().string())) remove_if_left(entry->path());
 }
 
+/// A link is not followed.
+fs::file_type type_of(const fs::path& path) {
+  std::error_code none;
+  return fs::symlink_status(path, none).type();
+}
+
 /// The name of a file that was just renamed must not be lost when the power is.
 void synchronise_folder(const fs::path& path) {
   const fs::path folder = folder_of(path);
@@ -138,8 +144,7 @@ void AtomicFile::commit() {
 }
 
 void write_file(const fs::path& target, std::string_view text) {
-  std::error_code none;
-  const fs::file_type type = fs::symlink_status(target, none).type();
+  const fs::file_type type = type_of(target);
   if (type == fs::file_type::not_found || type == fs::file_type::regular) {
     AtomicFile file(target);
     file.write(text);
@@ -149,6 +154,17 @@ void write_file(const fs::path& target, std::string_view text) {
       ::open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOCTTY | O_CLOEXEC, 0666));
   if (file.get() < 0) fail_writing(target);
   write_all(file.get(), text.data(), text.size(), target);
+}
+
+void require_writable(const fs::path& target) {
+  const fs::file_type type = type_of(target);
+  if (type == fs::file_type::directory) {
+    errno = EISDIR;
+    fail_writing(target);
+  }
+  // Devices and pipes are opened when there is something for them.
+  if (type == fs::file_type::not_found || type == fs::file_type::regular)
+    static_cast<void>(AtomicFile(target));
 }
 
 }  // namespace examples

@@ -10,6 +10,7 @@
 //   file.commit();                                         // without this, nothing is changed
 //
 //   examples::write_file("result.json", text);
+//   examples::require_writable("result.json");             // at the start: can it be written later?
 //
 // The partial file is called <name>.partial-<16 hexadecimal digits>. Its writer holds a lock
 // (flock) on it: one that a dead process has left is removed by the next writer of the same name.
@@ -54,5 +55,9 @@ class AtomicFile {
 /// yet; devices, pipes and whatever a link leads to (/dev/stdout) are opened and written. Throws
 /// std::system_error.
 void write_file(const std::filesystem::path& target, std::string_view text);
+
+/// Before work that would be lost: throws the std::system_error that writing `target` would, where
+/// its folder does not exist, takes no files, or `target` is a folder. Changes nothing.
+void require_writable(const std::filesystem::path& target);
 
 }  // namespace examples

@@ -181,11 +181,17 @@ void require_sense(const Options& options) {
     throw std::invalid_argument("the number of classes is 1 to 1000");
   if ((p.width > 0) != (p.height > 0) || p.width < 0 || p.width > 65'500 || p.height > 65'500)
     throw std::invalid_argument("width and height are 1 to 65500");
+  constexpr std::int64_t most = 178'956'970;  // as much as readers of images take
+  if (std::int64_t{p.width} * p.height > most)
+    throw std::invalid_argument("pictures of " + std::to_string(p.width) + " x " +
+                                std::to_string(p.height) + " pixels: " + std::to_string(most) +
+                                " pixels at most");
 }
 
 }  // namespace
 
 void make(const fs::path& directory, const Options& options, const Progress& progress) {
+  if (directory.empty()) throw std::invalid_argument("no directory is named to write to");
   require_sense(options);
   if (fs::exists(directory))
     throw std::runtime_error(directory.string() + " exists: remove it, or name another directory");

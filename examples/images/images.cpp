@@ -13,6 +13,8 @@
 #include <penstock/images/crop.hpp>
 #include <penstock/images/decoded_images.hpp>
 #include <penstock/penstock.hpp>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 namespace images = penstock::images;
@@ -31,9 +33,13 @@ void run(const Store& files) {
   const auto make = [&] {  // the decoder and the memory of a worker
     return [&, decode = images::RowDecoder(), file = std::vector<std::byte>()](
                const penstock::Sample& sample, images::DecodedImages& batch) mutable {
-      decode(
-          files.read(sample.index, file),
-          [&](images::ImageSize size) { return crop(sample.seed, size); }, sample.row, batch);
+      try {
+        decode(
+            files.read(sample.index, file),
+            [&](images::ImageSize size) { return crop(sample.seed, size); }, sample.row, batch);
+      } catch (const images::ImageError& error) {  // which does not know the file
+        throw images::ImageError(files.name(sample.index) + ": " + error.what());
+      }
       batch.labels(sample.row) = files.label(sample.index);
     };
   };
@@ -52,14 +58,13 @@ void run(const Store& files) {
     count += batch->pixels.extent(0);  // your kernels on `stream`, on batch->pixels and labels
   stream.synchronize();
 
-  for (const penstock::Failure& failure : prefetcher.failures())
-    std::cout << files.name(failure.samples.front()) << ": " << failure.what << '\n';
+  for (const penstock::Failure& failure : prefetcher.failures()) std::cout << failure.what << '\n';
   std::cout << count << " images\n" << prefetcher.stats() << '\n';
 }
 
 int main(int argc, char** argv) {
   const std::vector<std::filesystem::path> paths(argv + 1, argv + argc);
-  if (paths.empty()) {
+  if (paths.empty() || (paths.size() > 1 && is_directory(paths.front()))) {
     std::fprintf(stderr, "images FOLDER, or images SHARD.tar...\n");
     return 2;
   }
@@ -68,6 +73,7 @@ int main(int argc, char** argv) {
       run(penstock::FileFolder(paths.front()));
     else
       run(penstock::TarShards(paths));
+    if (!std::cout.flush()) throw std::runtime_error("the standard output cannot be written");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "images: %s\n", error.what());
     return 1;

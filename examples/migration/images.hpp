@@ -10,12 +10,12 @@
 // With more IMAGES than files it begins again. The program prints images/s, without the first tenth
 // of them, and a checksum of all histograms. Exit codes: 0 done, 1 an error, 2 wrong arguments.
 
+#include <charconv>
 #include <chrono>
 #include <cinttypes>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <filesystem>
@@ -25,6 +25,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "pixels.hpp"
@@ -107,6 +108,17 @@ class Results {
   Clock::time_point begin_ = Clock::now(), end_ = begin_;
 };
 
+/// The number that a word is, all of it. Throws std::runtime_error for another.
+inline std::uint64_t images_of(const std::string& word) {
+  constexpr std::uint64_t most = 10'000'000;
+  std::uint64_t images = 0;
+  const char* const end = word.data() + word.size();
+  const auto [stop, error] = std::from_chars(word.data(), end, images);
+  if (error != std::errc() || stop != end || images < 1 || images > most)
+    throw std::runtime_error(word + ": IMAGES is a number from 1 to " + std::to_string(most));
+  return images;
+}
+
 /// main(): reads the arguments, calls `process`, prints its results.
 inline int run(int argc, char** argv, void (*process)(const penstock::FileFolder&, Results&)) {
   if (argc != 2 && argc != 3) {
@@ -115,9 +127,7 @@ inline int run(int argc, char** argv, void (*process)(const penstock::FileFolder
   }
   try {
     const penstock::FileFolder files(argv[1]);
-    const std::uint64_t images = argc == 3 ? std::strtoull(argv[2], nullptr, 10) : files.size();
-    if (images == 0)
-      throw std::runtime_error(std::string(argv[2]) + ": IMAGES is a number above 0");
+    const std::uint64_t images = argc == 3 ? images_of(argv[2]) : files.size();
     Results results(images);
     process(files, results);
     results.print();

@@ -24,6 +24,7 @@
 #include "../common/check.hpp"
 #include "../common/finite.hpp"
 #include "../common/interrupt.hpp"
+#include "../common/output.hpp"
 #include "../common/progress.hpp"
 #include "../common/watch.hpp"
 #include "../data/cifar10.hpp"
@@ -234,9 +235,11 @@ int run_all(const Options& options) {
   const std::optional<Summary> summary = run(options, files);
   if (!summary) return examples::interrupted_exit_code();
   print(*summary, names);
+  examples::finish_output();
   if (!options.verify) return 0;
   const bool equal = *summary == run_serially(files, options.pipeline.epochs);
   std::printf("verify: %s a serial loop\n", equal ? "equal to" : "DIFFERENT from");
+  examples::finish_output();
   return equal ? 0 : 1;
 }
 

@@ -46,10 +46,14 @@ double rounded(double value) {
 Region centre(ImageSize image, double min_ratio, double max_ratio) {
   Region region{.height = image.height, .width = image.width};
   const double ratio = static_cast<double>(image.width) / image.height;
+  // torchvision's may round to none.
+  const auto side = [](double length) {
+    return std::max(1, static_cast<std::int32_t>(rounded(length)));
+  };
   if (ratio < min_ratio)
-    region.height = static_cast<std::int32_t>(rounded(image.width / min_ratio));
+    region.height = side(image.width / min_ratio);
   else if (ratio > max_ratio)
-    region.width = static_cast<std::int32_t>(rounded(image.height * max_ratio));
+    region.width = side(image.height * max_ratio);
   region.top = (image.height - region.height) / 2;
   region.left = (image.width - region.width) / 2;
   return region;

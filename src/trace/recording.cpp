@@ -6,6 +6,7 @@
 #include <penstock/trace/recording.hpp>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -99,14 +100,25 @@ void write(Writer& out, const Event& event) {
 
 // ---- Reading
 
+/// Pipes and devices may have no end. Of a folder read() says that it is one.
+bool is_regular_or_folder(int file) {
+  struct stat status {};
+  return ::fstat(file, &status) == 0 && (S_ISREG(status.st_mode) || S_ISDIR(status.st_mode));
+}
+
 class Reader {
  public:
   explicit Reader(const std::filesystem::path& path) : path_(path) {
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever.
+    const int file = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (file < 0) refuse(std::strerror(errno));  // NOLINT(concurrency-mt-unsafe)
+    if (!is_regular_or_folder(file)) {
+      ::close(file);
+      refuse("no recording of penstock::trace: it is no regular file");
+    }
     std::string buffer(std::size_t{1} << 16, '\0');
     ::ssize_t got = 0;
-    // Some files have no end: what is no recording is not read on.
+    // What is no recording is not read on.
     while (begins_as_recording() && (got = ::read(file, buffer.data(), buffer.size())) > 0)
       data_.append(buffer.data(), static_cast<std::size_t>(got));
     const int error = errno;

@@ -17,6 +17,7 @@
 #include <functional>
 #include <iterator>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -24,6 +25,7 @@
 
 #include "../../examples/common/atomic_file.hpp"
 #include "../../examples/common/cache_directory.hpp"
+#include "../../examples/common/different_files.hpp"
 #include "../../examples/common/interrupt.hpp"
 #include "../../examples/common/read_file.hpp"
 #include "../../examples/data/cifar10.hpp"
@@ -91,6 +93,41 @@ TEST_CASE("an atomic file that cannot be written is told by its name") {
   fs::create_directory(directory / "folder");
   AtomicFile file(directory / "folder");
   CHECK_THROWS_WITH(file.commit(), contains("folder"));
+}
+
+TEST_CASE("that a file cannot be written is told before there is something for it") {
+  const TemporaryDirectory directory;
+  const fs::path path = directory / "file";
+  examples::require_writable(path);
+  CHECK(names_in(directory / "").empty());
+  std::ofstream(path) << "mine";
+  examples::require_writable(path);
+  CHECK(content(path) == "mine");
+  CHECK(names_in(directory / "") == std::vector<std::string>{"file"});
+  CHECK_THROWS_WITH(examples::require_writable(directory / "none/file"),
+                    contains("none/file: No such file"));
+  CHECK_THROWS_WITH(examples::require_writable(path / "in"), contains("file/in"));
+  CHECK_THROWS_WITH(examples::require_writable(directory / ""), contains("Is a directory"));
+  REQUIRE(mkfifo((directory / "pipe").c_str(), 0600) == 0);
+  examples::require_writable(directory / "pipe");  // and does not wait for a reader
+  examples::require_writable("/dev/null");
+}
+
+TEST_CASE("two names of one file are refused") {
+  using examples::require_different;
+  const TemporaryDirectory directory;
+  const fs::path a = directory / "a", b = directory / "b";
+  CHECK_THROWS_WITH(require_different({"--save", a}, {"--json", directory / "./a"}),
+                    contains("--save and --json are the same file"));
+  require_different({"--save", a}, {"--json", b});
+  require_different({"--save", {}}, {"--json", {}});
+  std::ofstream(a) << "mine";
+  fs::create_hard_link(a, b);
+  fs::create_symlink("a", directory / "c");
+  CHECK_THROWS_AS(require_different({"--save", a}, {"--json", b}), std::invalid_argument);
+  CHECK_THROWS_AS(require_different({"--save", directory / "c"}, {"--json", a}),
+                  std::invalid_argument);
+  require_different({"--answers", "/dev/null"}, {"--json", "/dev/null"});
 }
 
 TEST_CASE("an atomic file follows no link, and write_file follows all") {

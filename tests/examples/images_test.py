@@ -27,7 +27,15 @@ with tempfile.TemporaryDirectory() as scratch:
     broken = sorted(folder.glob("train/*/*"))[42]
     broken.write_bytes(b"no image")
     said = run(IMAGES, folder / "train").splitlines()
-    assert broken.name in said[0] and said[1] == "100 images", said
+    assert said[0].count(broken.name) == 1 and said[1] == "100 images", said
     assert "none" in run(IMAGES, folder / "none", status=1)
     assert "FOLDER" in run(IMAGES, status=2)
+    assert "FOLDER" in run(IMAGES, folder / "train", folder / "train", status=2)
+    with open("/dev/full", "w") as full:
+        lost = subprocess.run([IMAGES, folder / "train"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=300)
+    assert lost.returncode == 1 and "output cannot be written" in lost.stderr, lost
+    for path in folder.glob("train/*/*"):
+        path.write_bytes(b"no image")
+    said = run(IMAGES, folder / "train", status=1)  # more than are replaced
+    assert "train_000" in said and ".JPEG: " in said, said
 print("passed")

@@ -118,6 +118,10 @@ def test_refusals(scratch):
     for wrong in (["--width", "5"], ["--classes", "0"], ["--classes", "1001"], ["--train", "0", "--val", "0"]):
         result = run("--out", scratch / "none", *wrong)
         assert result.returncode == 2, (wrong, result)
+    result = run("--out", scratch / "none", "--width", 65500, "--height", 65500)
+    assert result.returncode == 2 and "178956970 pixels at most" in result.stderr, result
+    result = run("--out", "", "--train", 1)
+    assert result.returncode == 2 and "no directory" in result.stderr, result
     result = run("--out", "/proc/none/here", "--train", 1)
     assert result.returncode == 1 and "/proc/none" in result.stderr, result
 

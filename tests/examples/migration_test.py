@@ -84,7 +84,8 @@ def test_errors(scratch):
     for step in STEPS:
         assert "FOLDER [IMAGES]" in run(program(step), status=2)
         assert "none" in run(program(step), scratch / "none", status=1)
-        assert "IMAGES is a number" in run(program(step), folder, "many", status=1)
+        for images in ("many", "0", "-1", "12abc", "", " 1", "10000001", "18446744073709551617"):
+            assert "IMAGES is a number" in run(program(step), folder, images, status=1)
     victim = folder / "ring" / "train_00000001.ppm"
     good = victim.read_bytes()
     for bad, what in ((b"P6\n2 2\n255\n" + bytes(12), "size of the first"), (b"no image", "train_00000001")):

@@ -90,6 +90,15 @@ bad_input() {
   fi
 }
 
+# What is printed, and is lost, is an error.
+lost_output() {
+  make_data data 60
+  local exit_code=0
+  "$quickstart" --data data --batch 10 > /dev/full 2> err.txt || exit_code=$?
+  [[ $exit_code == 1 ]] || fail "exit code $exit_code: $(cat err.txt)"
+  grep --quiet 'output cannot be written' err.txt || fail "$(cat err.txt)"
+}
+
 # A damaged label is found on a worker; the error names the file and the record (12 in each file).
 bad_label() {
   make_data bad 60

@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <stdexcept>
+#include <utility>
 
 #include "pictures.hpp"
 #include "support/catch.hpp"
@@ -77,6 +78,19 @@ TEST_CASE("RandomResizedCrop: if nothing fits, the centre", "[images][crop]") {
   CHECK(crop(1, {40, 50}).region == Region{3, 0, 33, 50});
   crop.min_ratio = 0.5;
   CHECK(crop(1, {1, 10'000}).region == Region{0, 4999, 1, 2});
+}
+
+TEST_CASE("RandomResizedCrop: never of no pixels", "[images][crop]") {
+  for (const auto& [low, high] : {std::pair(3.0, 4.0), {0.1, 0.2}, {1e-6, 1e-6}, {1e6, 1e6}})
+    for (const ImageSize image : {ImageSize{1, 1}, {1, 2}, {2, 1}, {2, 2}, {1, 9}, {9, 1}})
+      for (std::uint64_t seed = 0; seed < 200; ++seed) {
+        const RandomResizedCrop crop{.min_ratio = low, .max_ratio = high};
+        const Region region = crop(seed, image).region;
+        REQUIRE(region.height >= 1);
+        REQUIRE(region.width >= 1);
+        REQUIRE(region.top + region.height <= image.height);
+        REQUIRE(region.left + region.width <= image.width);
+      }
 }
 
 TEST_CASE("RandomResizedCrop: the same for the same seed, another for another", "[images][crop]") {

@@ -82,6 +82,17 @@ again() {
   exits_with 0 "$trace" report out/trace.recording --host-to-device 1000000
   grep --quiet 'host to device, pinned .* 0\.0 %$' out.txt || fail "copies at full speed: $(cat out.txt)"
   exits_with 0 "$trace" report out/trace.recording --fail-on gap --gap 1000000
+  local value
+  for value in nan inf -1; do
+    exits_with 2 "$trace" report out/trace.recording --gap "$value"
+    exits_with 2 "$trace" report out/trace.recording --samples-per-step "$value"
+  done
+  says 'finite' err.txt
+  exits_with 1 sh -c "'$trace' report out/trace.recording > /dev/full"
+  says 'output cannot be written' err.txt
+  mkfifo pipe.recording
+  exits_with 1 timeout 60 "$trace" report pipe.recording
+  says 'pipe.recording: no recording of penstock::trace: it is no regular file' err.txt
   truncate --size=-1 out/trace.recording
   exits_with 1 "$trace" report out/trace.recording
   says 'out/trace.recording: a damaged recording' err.txt

@@ -6,6 +6,8 @@
 #include <map>
 #include <stdexcept>
 
+#include "../../common/different_files.hpp"
+
 namespace resnet {
 namespace {
 
@@ -55,6 +57,7 @@ void add_options(CLI::App& app, ModelChoice& choice) {
 }
 
 Model load(const ModelChoice& choice) {
+  examples::require_different({"--weights", choice.weights}, {"--plans", choice.plans});
   if (choice.prepared.empty()) {
     Model model = folded(choice);
     model.precision = choice.precision.value_or(Precision::fp16);

@@ -9,10 +9,12 @@
 #include <exception>
 #include <map>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <system_error>
 
 #include "../../common/atomic_file.hpp"
+#include "../../common/different_files.hpp"
 #include "../../common/interrupt.hpp"
 #include "../../common/progress.hpp"
 #include "../../data/cifar10.hpp"
@@ -116,7 +118,18 @@ void print(const Agreement& agreement, const InferenceNetwork& network) {
                 100 * agreement.wanted_accuracy());
 }
 
+/// Before there is work that would be lost.
+void check_out(const PrepareOptions& options) {
+  for (const fs::path& written : {options.out, plan_file_of(options.out)})
+    if (examples::same_file(written, options.weights))
+      throw std::invalid_argument(options.weights.string() +
+                                  " has the weights, and would be written over: name another "
+                                  "--out");
+  examples::require_writable(options.out);
+}
+
 void prepare(const PrepareOptions& options) {
+  check_out(options);
   const File weights = safetensors::read(options.weights);
   const Architecture architecture = architecture_of(options.model, classes_of(weights));
   const Model folded = fold(architecture, image_of(options), tensors_of(weights));

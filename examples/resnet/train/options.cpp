@@ -126,14 +126,15 @@ std::optional<int> parse(int argc, char** argv, const std::string& about, Option
   app.add_option("--image-size", options.image_size, "Height and width that images are resized to")
       ->check(CLI::Range(8, 4096));
   app.add_option("--batch", options.batch, "Samples in a batch")->check(CLI::Range(1, 1 << 20));
-  auto* const steps =
-      app.add_option("--steps", options.steps, "Measured steps")->check(CLI::Range(1, 1 << 30));
+  auto* const steps = app.add_option("--steps", options.steps, "Measured steps")
+                          ->check(CLI::Range(std::int64_t{1}, most_steps));
   app.add_option("--epochs", options.epochs, "Measured epochs, instead of --steps")
       ->check(CLI::Range(1, 1 << 20))
       ->excludes(steps);
   app.add_option("--warmup", options.warmup, "Steps before the measured ones")
-      ->check(CLI::Range(0, 1 << 30));
-  app.add_option("--seed", options.seed, "Of weights, order and augmentation");
+      ->check(CLI::Range(std::int64_t{0}, most_steps));
+  app.add_option("--seed", options.seed, "Of weights, order and augmentation")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--rate", options.rate,
                  "Learning rate behind the warm-up; else by batch and model, see schedule.hpp")
       ->check(examples::finite(1e-30, 1e30));

@@ -20,6 +20,9 @@ class App;
 
 namespace resnet {
 
+/// Of the rungs, which keep times and a loss of each.
+inline constexpr std::int64_t most_steps = 1'000'000;
+
 struct Options {
   std::string model;            ///< empty: resnet18, or resnet8 on the reference operations
   std::int32_t image_size = 0;  ///< 0: 224, or 32 on the reference operations

@@ -14,6 +14,7 @@
 
 #include "../../common/atomic_file.hpp"
 #include "../../common/check.hpp"
+#include "../../common/different_files.hpp"
 #include "../../common/interrupt.hpp"
 #include "../../common/progress.hpp"
 #include "../../data/cifar10.hpp"
@@ -37,6 +38,10 @@ Options completed(Options options, const Rung& rung, const DataParallel& ranks,
   if (options.epochs != 0)
     options.steps = options.epochs *
                     (static_cast<std::int64_t>(records) / (options.batch * ranks.world_size()));
+  if (options.steps > most_steps)
+    throw std::invalid_argument("--epochs: they are " + std::to_string(options.steps) +
+                                " steps, and a rung measures " + std::to_string(most_steps) +
+                                " at most");
   if (!ranks.is_first()) options.watch = false;
   return options;
 }
@@ -367,7 +372,23 @@ void print_result(const Rung& rung, const Run& run) {
               run.skipped().text().c_str());
 }
 
+void require_different_files(const Options& options) {
+  const examples::NamedFile save("--save", options.save), json("--json", options.json),
+      plans("--plans", options.plans), load("--load", options.load);
+  examples::require_different(save, json);
+  examples::require_different(save, plans);
+  examples::require_different(plans, json);
+  examples::require_different(load, json);
+  examples::require_different(load, plans);
+}
+
+void require_writable(const Options& options) {
+  for (const auto& path : {options.save, options.json})
+    if (!path.empty()) examples::require_writable(path);
+}
+
 int run_on(DataParallel& ranks, const Rung& rung, const Options& options) try {
+  if (ranks.is_first()) require_writable(options);
   Run run(rung, options, ranks);
   (options.synthetic ? train_synthetic : rung.train)(run);
   run.save();
@@ -391,6 +412,7 @@ int run_rung(const Rung& rung, int argc, char** argv) {
   try {
     if (options.watch && (!rung.prefetcher || options.synthetic))
       throw std::invalid_argument("--watch: there is no prefetcher; T12 and on have one");
+    require_different_files(options);
     DataParallel ranks(penstock::Ranks::from_environment(), options.distributed);
     // Only now: a launcher's SIGTERM ends a rank that waits for one that will not come.
     examples::watch_interrupts();

@@ -11,7 +11,10 @@
 #include <exception>
 #include <filesystem>
 #include <optional>
+#include <system_error>
 
+#include "../../common/atomic_file.hpp"
+#include "../../common/different_files.hpp"
 #include "../../common/finite.hpp"
 #include "../../common/interrupt.hpp"
 #include "../../common/progress.hpp"
@@ -66,6 +69,7 @@ std::optional<int> parse_options(int argc, char** argv, TrainOptions& options,
   app.add_option(
          "--broken", options.broken,
          "Image files that may be broken: others take their places, and they are listed at the end")
+      ->check(CLI::Range(0, 1 << 30))
       ->capture_default_str();
   app.add_option("--cache", made_up.cache,
                  "Where the synthetic set is kept: by default ~/.cache/penstock");
@@ -73,7 +77,8 @@ std::optional<int> parse_options(int argc, char** argv, TrainOptions& options,
       ->check(CLI::Range(5, 1 << 24));
   app.add_option("--test-records", made_up.set.test, "Test records of the synthetic set")
       ->check(CLI::Range(1, 1 << 24));
-  app.add_option("--seed", options.seed, "Of weights, order and augmentation");
+  app.add_option("--seed", options.seed, "Of weights, order and augmentation")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--workers", options.workers, "Threads that read")->check(CLI::Range(1, 1024));
   add_options(app, distributed);
   if (const auto status = parse(app, argc, argv)) return status;
@@ -118,8 +123,18 @@ int run(const TrainOptions& options, DataParallel& ranks) {
   return 0;
 }
 
+/// Before there is work that would be lost. What is there and no checkpoint, as a folder, is told
+/// by whoever reads it.
+void check_checkpoint(const TrainOptions& options) {
+  examples::require_different({"--checkpoint", options.checkpoint}, {"--plans", options.plans});
+  std::error_code none;
+  if (!options.checkpoint.empty() && !fs::is_directory(options.checkpoint, none))
+    examples::require_writable(options.checkpoint);
+}
+
 /// What goes wrong here is told to the other ranks.
 int run_on(DataParallel& ranks, TrainOptions options, const SetOptions& made_up) try {
+  if (ranks.is_first()) check_checkpoint(options);
   if (options.data.empty() && options.images.empty()) options.data = make_data(made_up, ranks);
   return run(options, ranks);
 } catch (const std::exception& error) {

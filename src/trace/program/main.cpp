@@ -2,11 +2,13 @@
 
 // penstock-trace: runs a program with the recording library injected, and shows where its time
 // went; or shows a recording again. Exit codes: the program's own; 3 when --fail-on found
-// something; 2 for wrong arguments; 1 when nothing was recorded; 126 and 127 as a shell.
+// something; 2 for wrong arguments; 1 when nothing was recorded, or what is printed cannot be
+// written; 126 and 127 as a shell.
 
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -37,6 +39,15 @@ struct Options {
   MergeOptions merge;
   std::string directory, recording, fail_on;
 };
+
+/// Results are in files too: whoever reads this program's output alone must not take a part of it
+/// for all.
+bool output_is_written() {
+  std::cout.flush();
+  return static_cast<bool>(std::cout);
+}
+
+constexpr const char* kLostOutput = "the standard output cannot be written";
 
 int complain(const std::string& what, int exit_code) {
   std::cerr << "penstock-trace: " << what << "\n";
@@ -146,7 +157,10 @@ int trace(const Options& options) {
                       ? "the program called no cudaProfilerStart, or nothing after it"
                       : "the program put no work on a device"),
              0);
+  const bool written = output_is_written();
+  if (!written) complain(kLostOutput, 0);
   if (ended.exit_code != 0) return ended.exit_code;
+  if (!written) return kNothingRecorded;
   return empty ? kNothingRecorded : found ? kFound : 0;
 }
 
@@ -156,6 +170,7 @@ int report(const Options& options) {
       options.directory.empty() ? file.parent_path() : fs::path(options.directory);
   const bool found =
       write_results(load(file), directory.empty() ? "." : directory, options.results);
+  if (!output_is_written()) return complain(kLostOutput, kNothingRecorded);
   return found ? kFound : 0;
 }
 
@@ -168,26 +183,37 @@ int merge_ranks(Options& options) {
   else
     return complain("merge: --out says where to write to", kWrongArguments);
   merge(merged);
-  return 0;
+  return output_is_written() ? 0 : complain(kLostOutput, kNothingRecorded);
 }
 
 // ---- The command line
+
+/// A check for numbers: CLI::NonNegativeNumber lets nan pass, which is not below 0, and infinity.
+CLI::Validator finite_from_zero() {
+  return {[](const std::string& input) {
+            double value = 0;
+            const bool good =
+                CLI::detail::lexical_cast(input, value) && std::isfinite(value) && value >= 0;
+            return good ? std::string() : "Value " + input + " is no finite number from 0 on";
+          },
+          "FLOAT from 0 on"};
+}
 
 void add_result_options(CLI::App& app, Options& options) {
   app.add_option("--step", options.results.step,
                  "Name of the NVTX range that is one step; else 'step', 'request', or penstock's "
                  "'next'");
   app.add_option("--samples-per-step", options.results.samples_per_step, "For samples a second")
-      ->check(CLI::NonNegativeNumber);
+      ->check(finite_from_zero());
   app.add_option("--host-to-device", options.results.host_to_device,
                  "GB/s that the machine's bus reaches, which copies are held against; else the "
                  "best copy of the recording")
-      ->check(CLI::NonNegativeNumber);
+      ->check(finite_from_zero());
   app.add_option("--device-to-host", options.results.device_to_host, "The same, the other way")
-      ->check(CLI::NonNegativeNumber);
+      ->check(finite_from_zero());
   app.add_option("--gap", options.results.gap,
                  "Per cent of a step: time without work on a device that is a finding")
-      ->check(CLI::NonNegativeNumber)
+      ->check(finite_from_zero())
       ->capture_default_str();
   app.add_option("--fail-on", options.fail_on,
                  "Exit with 3 when one of these is found: any, or rules with commas between them, "
@@ -250,7 +276,7 @@ void add_merge_options(CLI::App& app, Options& options) {
                  "Name of the NVTX range that is one step; else 'step', 'request', or penstock's "
                  "'next'");
   app.add_option("--samples-per-step", merged.samples_per_step, "Of one rank, for samples a second")
-      ->check(CLI::NonNegativeNumber);
+      ->check(finite_from_zero());
   app.add_flag("--quiet", merged.quiet, "Print nothing; write the files alone");
 }
 

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <penstock/detail/storage/escaped.hpp>
 #include <sstream>
 #include <stdexcept>
 
@@ -28,8 +29,10 @@ double seconds(Clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
+/// A name may have line breaks, and what a terminal obeys.
 std::string describe(const Input& input) {
-  return input.record < 0 ? input.path : input.path + ", record " + std::to_string(input.record);
+  const std::string path = penstock::detail::escaped(input.path);
+  return input.record < 0 ? path : path + ", record " + std::to_string(input.record);
 }
 
 /// A name that is no UTF-8 gets marks in its place.
@@ -129,8 +132,8 @@ bool Answers::answer(const Note& note, std::span<const float> logits) {
     const std::string name =
         options_.names.empty() ? "class " + std::to_string(index) : options_.names[index];
     json["top"].push_back({{"class", index}, {"name", name}, {"probability", probability}});
-    line +=
-        (index == guesses.front().index ? ": " : ", ") + name + text(" %.2f %%", 100 * probability);
+    line += (index == guesses.front().index ? ": " : ", ") + penstock::detail::escaped(name) +
+            text(" %.2f %%", 100 * probability);
   }
   lines_ += options_.json ? line_of(json) : line + '\n';
   return true;

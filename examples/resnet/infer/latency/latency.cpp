@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "../../../common/atomic_file.hpp"
+#include "../../../common/different_files.hpp"
 #include "../../../common/interrupt.hpp"
 #include "../../train/options.hpp"
 #include "options.hpp"
@@ -84,8 +85,18 @@ void write(const std::filesystem::path& path, const nlohmann::json& json) {
   examples::write_file(path, json.dump(1) + '\n');
 }
 
+/// Before there is work that would be lost.
+void check_json(const Options& options) {
+  const examples::NamedFile json("--json", options.json);
+  examples::require_different({"--weights", options.model.weights}, json);
+  examples::require_different({"--prepared", options.model.prepared}, json);
+  examples::require_different({"--plans", options.model.plans}, json);
+  if (!options.json.empty()) examples::require_writable(options.json);
+}
+
 /// Returns the exit status.
 int measure(const Options& options) {
+  check_json(options);
   const Model model = load(options.model);
   const penstock::Stream stream;
   const auto network = make_network(model, options.model, batches_of(options), stream.get());

@@ -25,7 +25,9 @@ void add_load_options(CLI::App& app, Options& options) {
   app.add_flag_callback(
       "--uniform", [&] { options.arrivals = ArrivalKind::uniform; },
       "Requests of open loops arrive one like the other; else at random (Poisson)");
-  app.add_option("--seed", options.seed, "Of random arrivals")->capture_default_str();
+  app.add_option("--seed", options.seed, "Of random arrivals")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   app.add_option("--requests", options.requests, "Measured requests of each loop")
       ->check(CLI::Range(1, 1 << 30))
       ->capture_default_str();

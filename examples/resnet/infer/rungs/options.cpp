@@ -48,10 +48,11 @@ void add_request_options(CLI::App& app, Options& options) {
                  "Images in a request, by turns, as 16,100,128: padded to the next batch size")
       ->delimiter(',')
       ->check(sizes);
-  app.add_option("--steps", options.steps, "Measured requests")->check(CLI::Range(1, 1 << 30));
+  app.add_option("--steps", options.steps, "Measured requests")
+      ->check(CLI::Range(std::int64_t{1}, most_steps));
   app.add_option("--warmup", options.warmup,
                  "Requests before the measured ones; two for each context, at least, from I8 on")
-      ->check(CLI::Range(0, 1 << 30));
+      ->check(CLI::Range(std::int64_t{0}, most_steps));
   app.add_option("--contexts", options.contexts, "Host threads that infer, from I8 on")
       ->check(CLI::Range(1, 64));
 }

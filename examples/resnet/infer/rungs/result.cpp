@@ -12,6 +12,7 @@
 
 #include "../../../common/atomic_file.hpp"
 #include "../../../common/check.hpp"
+#include "../../../common/different_files.hpp"
 #include "../../../common/interrupt.hpp"
 #include "../../train/options.hpp"
 #include "run.hpp"
@@ -105,6 +106,19 @@ void print_result(const Run& run, const Timing& timing, const Bound& bound) {
               100 * bound.milliseconds / timing.step);
 }
 
+/// Before there is work that would be lost.
+void check_files(const Options& options) {
+  using File = examples::NamedFile;
+  const File weights("--weights", options.weights), prepared("--prepared", options.prepared),
+      plans("--plans", options.plans), answers("--answers", options.answers),
+      json("--json", options.json);
+  for (const File& other : {weights, prepared, plans, answers})
+    examples::require_different(other, json);
+  for (const File& other : {weights, prepared, plans}) examples::require_different(other, answers);
+  for (const File& other : {weights, prepared}) examples::require_different(other, plans);
+  if (!options.json.empty()) examples::require_writable(options.json);
+}
+
 }  // namespace
 
 int run_rung(const Rung& rung, int argc, char** argv) {
@@ -114,6 +128,7 @@ int run_rung(const Rung& rung, int argc, char** argv) {
     return *status;
   examples::watch_interrupts();
   try {
+    check_files(options);
     Run run(rung, options);
     (options.uint8 ? rung.infer_records : rung.infer)(run);
     run.answers().close();

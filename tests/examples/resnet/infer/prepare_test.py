@@ -77,6 +77,12 @@ with tempfile.TemporaryDirectory() as name:
     fails(run(directory, "--weights", weights, "--out", out, "--precision", "int8", "--format", "nchw"), "nhwc")
     fails(run(directory, "--weights", fp32, "--out", out), "bn1.weight")
     fails(run(directory, "--weights", weights, "--out", directory / "none" / "out"), "none/out", status=1)
+    mine = directory / "mine.plans"
+    mine.write_bytes(pathlib.Path(weights).read_bytes())
+    (directory / "link").symlink_to(mine)
+    for same in (mine, directory / "." / mine.name, directory / "link", directory / "mine"):
+        fails(run(directory, "--weights", mine, "--out", same), "mine.plans has the weights", "name another --out")
+    assert mine.read_bytes() == pathlib.Path(weights).read_bytes()
     bad = directory / "bad.safetensors"
 
     def fails_with(values, *texts, status=2):

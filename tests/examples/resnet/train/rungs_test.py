@@ -138,15 +138,21 @@ def mistakes():
              (["--load", "text"], "text"), (["--profile", "3"], "3 is not START:COUNT"),
              (["--profile", "3:0"], "3:0 is not START:COUNT"), (["--profile", "-1:2"], "START:COUNT"),
              (["--profile", "1:2x"], "START:COUNT"), (["--workers", 0], "--workers"), (["--rate", -1], "--rate"), (["--image-size", 4], "--image-size"),
-             (["--no-such-option"], "--no-such-option"), (["--rate", "nan"], "--rate"))  # fmt: skip
+             (["--no-such-option"], "--no-such-option"), (["--rate", "nan"], "--rate"),
+             (["--steps", 1 << 30], "--steps"), (["--warmup", 1 << 30], "--warmup"), (["--seed", -1], "--seed"),
+             (["--epochs", 1 << 20], "1000000 at most"))  # fmt: skip
     for program in (rung(1), rung(14)):
         for words, why in wrong:
             _, errors = run([program, "--image-size", 16, "--records", 80, "--cache", ".", "--batch=8", *words]
                             if "--batch" not in words else [program, "--records", 80, "--cache", ".", *words], status=2)  # fmt: skip
             require(why in errors, f"{program.name} {words}: {errors}")
         for option in ("--save", "--json"):
-            _, errors = run([program, *OPTIONS, *STEPS, option, "no/such/folder"], status=1)
-            require("no/such/folder" in errors, errors)
+            _, errors = run([program, *OPTIONS, "--steps", 1_000_000, option, "no/such/folder"], status=1)
+            require("no/such/folder" in errors and "steps" not in errors, errors)  # before the first step
+        for one, other in (("--save", "--json"), ("--save", "--plans"), ("--plans", "--json"), ("--load", "--json")):
+            _, errors = run([program, *OPTIONS, *STEPS, one, "text", other, "./text"], status=2)
+            require(f"{one} and {other} are the same file" in errors, errors)
+        require(pathlib.Path("text").read_text() == "no checkpoint at all", "it is written over")
         output, _ = run([program, "--help"])
         require("--exhaustive" in output and "T6" in output, output)
 

@@ -172,10 +172,13 @@ def mistakes():
                        (["--data", "nowhere"], "nowhere"), (["--batch", 161], "a batch of 161"),
                        (["--no-such-option"], "--no-such-option"), (["--target", 2], "--target"),
                        (["--rate", "nan"], "--rate"), (["--rate", "inf"], "--rate"), (["--target", "nan"], "--target"),
-                       (["--epochs", "18446744073709551615"], "--epochs")):  # fmt: skip
+                       (["--epochs", "18446744073709551615"], "--epochs"), (["--broken", -1], "--broken"),
+                       (["--seed", -1], "--seed"), (["--checkpoint", "c", "--plans", "./c"], "same file")):  # fmt: skip
         _, errors = run([train, "--image-size", 16, "--cache", ".", "--records", 160, "--test-records", 40, *words],
                         status=2)  # fmt: skip
         require(why in errors, f"{words}: {errors}")
+    _, errors = run([*RUN, "--checkpoint", "no/such/folder"], status=1)
+    require("no/such/folder" in errors and "epoch" not in errors, errors)  # before the first
     (data,) = pathlib.Path().glob("penstock-shapes-*")  # of the run with too large a batch
     with open(data / "data_batch_2.bin", "r+b") as file:
         file.write(b"\x0a")  # the label of its first record

@@ -73,12 +73,17 @@ def mistakes():
     for words, why in ((["--clients", 0], "--clients"), (["--rate", 0], "--rate"), (["--deadline", "2h"], "--deadline"),
                        (["--deadline", -1], "--deadline"), (["--max-batch", 0], "--max-batch"),
                        (["--max-batch", 9, "--batches", "1,8"], "--max-batch: 9"), (["--weights", "none"], "none"),
-                       (["--requests", 0], "--requests"), (["--no-such-option"], "--no-such-option"),
+                       (["--requests", 0], "--requests"), (["--seed", -1], "--seed"), (["--no-such-option"], "--no-such-option"),
                        (["--model", "resnet9"], "resnet9")):  # fmt: skip
         _, errors = run([latency, *words], status=2)
         require(why in errors, f"{words}: {errors}")
     _, errors = run([latency, *TRAINED, "--requests", 1, "--clients", 1, "--json", "no/such/file"], status=1)
     require("no/such/file" in errors, errors)
+    for one in ("--weights", "--prepared", "--plans"):
+        pathlib.Path("mine").write_text("mine")
+        _, errors = run([latency, one, "mine", "--json", "mine"], status=2)
+        require(f"{one} and --json are the same file" in errors, errors)
+    require(pathlib.Path("mine").read_text() == "mine", "it is written over")
     output, _ = run([latency, "--help"])
     require("--rate" in output and "--clients" in output, output)
 

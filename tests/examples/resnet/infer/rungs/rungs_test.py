@@ -152,7 +152,7 @@ def mistakes():
              (["--data", "nowhere"], "nowhere"), (["--weights", "nowhere"], "nowhere"), (["--weights", "text"], "text"),
              (["--prepared", "text", "--model", "resnet8"], "excludes"), (["--workers", 0], "--workers"),
              (["--image-size", 4], "--image-size"), (["--requests", "2,5"], "--requests"),
-             (["--contexts", 0], "--contexts"), (["--no-such-option"], "--no-such-option"))  # fmt: skip
+             (["--contexts", 0], "--contexts"), (["--steps", 1 << 30], "--steps"), (["--no-such-option"], "--no-such-option"))  # fmt: skip
     few = ["--batches", 4, "--records", 40, "--cache", "."]
     for rung in ("01", "09"):
         for words, why in wrong:
@@ -164,6 +164,10 @@ def mistakes():
         for option in ("--answers", "--json"):
             _, errors = run([rungs[rung], *few, "--image-size", 16, "--steps", 1, option, "no/such/file"], status=1)
             require("no/such/file" in errors, errors)
+        for one, other in (("--weights", "--json"), ("--prepared", "--answers"), ("--answers", "--json"),
+                           ("--weights", "--plans")):  # fmt: skip
+            _, errors = run([rungs[rung], *few, one, "text", other, "text"], status=2)
+            require(f"{one} and {other} are the same file" in errors, errors)
         output, _ = run([rungs[rung], "--help"])
         require("--uint8" in output and "--answers" in output, output)
     _, errors = run([rungs["03"], "--batches", "4,8", *few[2:]], status=2)
