@@ -337,6 +337,26 @@ TEST_CASE("FileFolder follows links, and names one that leads back", "[file_fold
     CHECK_THAT(thrown<StoreError>([&] { content(files, 2); }),
                Mentions("bird/a.jpg: sample 2 is lost: cannot open: No such file"));
   }
+  SECTION("to nothing, in place of a class") {
+    fs::create_directory_symlink("nowhere", images.folder / "ape");
+    CHECK_THAT(folder_failure(images.folder),
+               Mentions("images/ape: is a link to nothing: remove it or mend it"));
+  }
+  SECTION("to nothing, below a class: it may have been a directory") {
+    fs::create_symlink("nowhere", images.folder / "cat/notes.md");
+    CHECK(FileFolder(images.folder).size() == 4);
+    fs::create_directory_symlink("nowhere", images.folder / "cat/more");
+    CHECK_THAT(folder_failure(images.folder),
+               Mentions("images/cat/more: is a link to nothing: remove it or mend it"));
+  }
+  SECTION("to what cannot be looked at") {
+    fs::create_directory_symlink("cat/b.jpg/in", images.folder / "ape");
+    CHECK_THAT(folder_failure(images.folder), Mentions("images/ape: cannot list: Not a directory"));
+    fs::remove(images.folder / "ape");
+    fs::create_directory_symlink("a.JPEG/in", images.folder / "cat/more");
+    CHECK_THAT(folder_failure(images.folder),
+               Mentions("images/cat/more: cannot list: Not a directory"));
+  }
 }
 
 TEST_CASE("FileFolder takes names that are no UTF-8; messages show their bytes", "[file_folder]") {

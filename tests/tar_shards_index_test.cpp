@@ -131,8 +131,105 @@ TEST_CASE("of an index that points to other bytes, reading is an error", "[tar_s
   CHECK_THAT(failure_with("jpg 1536 3 a.jpg"), wrong);   // another member
   CHECK_THAT(failure_with("jpg 512 4 a.jpg"), wrong);    // another size
   CHECK_THAT(failure_with("jpg 512 3 x/a.jpg"), wrong);  // another name
-  CHECK_THAT(failure_with("jpg 512 3 \\303.jpg"),
-             Mentions("nothing was thrown"));  // not to be compared
+  CHECK_THAT(failure_with("jpg 512 3 \\303.jpg"), wrong);
+  CHECK_THAT(failure_with("jpg 512 3 \\141.jpg"), Mentions("nothing was thrown"));  // is an a
+}
+
+/// Whatever two members of `shard` an index confuses, and whatever size it has for one, reading is
+/// an error.
+void require_right_places(const Shard& shard, std::uint64_t stride) {
+  shard.open().save_indexes();
+  const fs::path index = shard.directory / "a.idx";
+  const std::string right = read_file(index);
+  const auto failure_with = [&](std::uint64_t sample, std::uint64_t offset, std::uint64_t size) {
+    const TarShards shards = shard.open();
+    const std::string name = shards.name(sample).substr(std::string("a.tar/").size());
+    write_file(index, "v1.2 1\njpg " + std::to_string(offset) + " " + std::to_string(size) + " " +
+                          name + "\n");
+    const TarShards one = shard.open();
+    const std::string failure = thrown<StoreError>([&] { content(one, 0); });
+    write_file(index, right);
+    return failure;
+  };
+  const std::uint64_t first = stride - 512;  // a stride: notes, a header and a block of bytes
+  const auto wrong = Mentions("is lost: its header is not before its bytes");
+  for (std::uint64_t sample = 0; sample < 2; ++sample) {
+    CAPTURE(sample);
+    CHECK_THAT(failure_with(sample, first + stride * sample, 5), Mentions("nothing was thrown"));
+    CHECK_THAT(failure_with(sample, first + stride * (1 - sample), 5), wrong);
+    CHECK_THAT(failure_with(sample, first + stride * sample, 4), wrong);
+    CHECK_THAT(failure_with(sample, first + stride * sample, 6), wrong);
+  }
+}
+
+TEST_CASE("an index cannot confuse members whose names are not plain", "[tar_shards]") {
+  const std::string longer(300, 'n');
+  SECTION("other letters") {
+    require_right_places(
+        Shard(TarWriter().add("\xC3\xA4.jpg", "first").add("\xC3\xB6.jpg", "other")), 1024);
+  }
+  SECTION("a backslash") {
+    require_right_places(Shard(TarWriter().add("a\\1.jpg", "first").add("a\\2.jpg", "other")),
+                         1024);
+  }
+  SECTION("long names of GNU tar") {
+    require_right_places(
+        Shard(TarWriter().add_gnu(longer + "1.jpg", "first").add_gnu(longer + "2.jpg", "other")),
+        2048);
+  }
+  SECTION("names and sizes of pax") {
+    TarWriter tar;
+    for (const char* name : {"1.jpg", "2.jpg"})
+      tar.add_pax(TarWriter::pax_record("path", longer + name) + TarWriter::pax_record("size", "5"),
+                  TarWriter::header("same", 0), "bytes");
+    require_right_places(Shard(tar), 2048);
+  }
+  SECTION("short names of pax") {
+    TarWriter tar;
+    for (const char* name : {"1.jpg", "2.jpg"})
+      tar.add_pax(TarWriter::pax_record("path", name), TarWriter::header("same", 5), "bytes");
+    require_right_places(Shard(tar), 2048);
+  }
+  SECTION("a prefix") {
+    TarWriter tar;
+    for (const char* name : {"1.jpg", "2.jpg"})
+      tar.raw(TarWriter::header(name, 5, '0', std::string(120, 'p'))).content("bytes");
+    require_right_places(Shard(tar), 1024);
+  }
+}
+
+TEST_CASE("an index may have names as tar --list writes them", "[tar_shards]") {
+  const Shard shard(TarWriter().add("\xC3\xA4.jpg", "umlaut").add("\\\t\x7F.jpg", "others"));
+  write_file(shard.directory / "a.idx",
+             "v1.2 2\njpg 512 6 \\303\\244.jpg\njpg 1536 6 \\\\\\t\\177.jpg\n");
+  const TarShards shards = shard.open();
+  CHECK(content(shards, 0) == "umlaut");
+  CHECK(content(shards, 1) == "others");
+}
+
+TEST_CASE("names in large headers of pax come back from an index", "[tar_shards]") {
+  const std::string longer(300, 'n');
+  const Shard shard(TarWriter()
+                        .add("0.jpg", std::string(9000, '0'))
+                        .add_pax(TarWriter::pax_record("path", longer + ".jpg") +
+                                     TarWriter::pax_record("comment", std::string(20'000, 'c')),
+                                 TarWriter::header(longer, 5), "bytes"));
+  shard.open().save_indexes();
+  CHECK(content(shard.open(), 1) == "bytes");
+}
+
+TEST_CASE("two shards cannot have one index", "[tar_shards]") {
+  const TemporaryDirectory directory;
+  numbered(0, 2).save(directory / "s.000");
+  numbered(2, 2).save(directory / "s.001");
+  const TarShards shards({directory / "s.000", directory / "s.001"});
+  CHECK_THAT(thrown<StoreError>([&] { shards.save_indexes(); }),
+             Mentions("s.idx: it would be the index of both") && Mentions("s.000 and") &&
+                 Mentions("s.001: rename one of them"));
+  CHECK_FALSE(fs::exists(directory / "s.idx"));
+  const TarShards same({directory / "s.000", directory / "s.000"});
+  same.save_indexes();
+  CHECK(TarShards({directory / "s.000"}).size() == 2);
 }
 
 TEST_CASE("names that pax gives to members of short names come back from an index",

@@ -215,6 +215,17 @@ TEST_CASE("a label is the number in the member .cls", "[tar_shards]") {
   CHECK_THAT(failure_of(5), Mentions("a.tar: sample 5, f, has no member .cls"));
 }
 
+TEST_CASE("TarShards tells which members a sample has", "[tar_shards]") {
+  const Shard shard(TarWriter().add("a.jpg", "a").add("a.CLS", "").add("b.seg.png", "b"));
+  const TarShards shards = shard.open();
+  CHECK(shards.has(0, ".cls"));
+  CHECK(shards.has(0, "JPG"));
+  CHECK_FALSE(shards.has(0, ".seg.png"));
+  CHECK(shards.has(1, "seg.png"));
+  CHECK_FALSE(shards.has(1, ".cls"));
+  CHECK_THROWS_AS(shards.has(2, ".cls"), std::out_of_range);
+}
+
 TEST_CASE("an empty main member is an error, another one is not", "[tar_shards]") {
   const Shard shard(TarWriter().add("a.jpg", "").add("a.txt", ""));
   const TarShards shards = shard.open();

@@ -42,8 +42,8 @@ class FileFolder {
   ///
   /// Takes a system call for each directory and each link, not for each file; to list 10^7 files
   /// once and not at every start, see save_list(). Throws StoreError that names what is wrong: a
-  /// directory that is missing or unreadable, links that form a loop, a folder without directories,
-  /// a class without files.
+  /// directory that is missing or unreadable, links that form a loop, a link to nothing where a
+  /// directory may have been, a folder without directories, a class without files.
   explicit FileFolder(const std::filesystem::path& folder,
                       const std::vector<std::string>& extensions = {});
 

@@ -64,9 +64,10 @@ class TarShards {
   /// Reads the main member into `scratch`, which grows if it is too small, and returns its bytes;
   /// valid until `scratch` changes. The main member is the first one whose extension is that of an
   /// image (see FileFolder), else the first one. Does not allocate if `scratch` is large enough: it
-  /// takes 512 bytes more than the member, for the header, which is checked. Throws
-  /// std::out_of_range, and StoreError if the shard has changed, cannot be read, or if the member
-  /// is empty or larger than half of the memory.
+  /// takes 512 bytes more than the member, for the header, which is checked. (More than 7 KiB
+  /// of pax headers before it, which say its name, take memory too.) Throws std::out_of_range, and
+  /// StoreError if the shard has changed, cannot be read, or if the member is empty or larger than
+  /// half of the memory.
   std::span<const std::byte> read(std::uint64_t index, std::vector<std::byte>& scratch) const;
 
   /// Reads the member with this extension: all that is behind the first dot of its name, such as
@@ -74,6 +75,10 @@ class TarShards {
   /// Throws like read(), and StoreError if the sample has none.
   std::span<const std::byte> read(std::uint64_t index, std::string_view extension,
                                   std::vector<std::byte>& scratch) const;
+
+  /// Whether the sample has a member with this extension, as read() takes it. Reads nothing. Throws
+  /// std::out_of_range.
+  bool has(std::uint64_t index, std::string_view extension) const;
 
   /// The number in the member ".cls", which is text. Reads it at each call, and allocates nothing.
   /// Throws like read(), and StoreError if there is no such member or no such number in it.
@@ -87,7 +92,8 @@ class TarShards {
   static std::filesystem::path index_path(std::filesystem::path shard);
 
   /// Writes the index of each shard, in the format of DALI's wds2idx (v1.2), each whole or not at
-  /// all. Throws StoreError, also for a name with a space, which the format cannot have.
+  /// all. Throws StoreError, also for a name with a space, which the format cannot have, and for
+  /// two shards that would have one index: s.000 and s.001.
   void save_indexes() const;
 
  private:

@@ -18,7 +18,6 @@
 #include <string>
 #include <thread>
 
-#include "interrupt.hpp"
 #include "packing.hpp"
 #include "source.hpp"
 
@@ -84,7 +83,6 @@ int main(int argc, char** argv) try {
   Arguments arguments;
   arguments.options.threads = std::max(1u, std::thread::hardware_concurrency());
   if (const int status = parse(argc, argv, arguments); status >= 0) return status;
-  pack::watch_interrupts();
   return arguments.verify ? pack::verify_packs(arguments.options.sources, arguments.options.threads)
                           : pack::make_pack(arguments.options);
 } catch (const pack::UsageError& error) {

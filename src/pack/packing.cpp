@@ -62,17 +62,23 @@ std::string account(std::uint64_t records, std::uint64_t bytes, double seconds) 
          " records/s, " + in_bytes(static_cast<double>(bytes) / time) + "/s";
 }
 
-/// What the partial file has must be the first samples of the source.
+std::string named(std::string_view name, std::int32_t label) {
+  return std::string(name) + " with label " + std::to_string(label);
+}
+
+/// What the partial file has must be the first samples of the source, with their labels.
 void require_same_samples(const PackedFileWriter& writer, const Source& source,
                           const fs::path& output) {
   for (std::uint64_t i = 0; i < writer.size(); ++i)
-    if (i >= source.size() || writer.name(i) != source.name(i))
-      throw StoreError("penstock-pack", output.string() + ".partial",
-                       "record " + std::to_string(i) + " is " + std::string(writer.name(i)) +
-                           ", and the source has " +
-                           (i < source.size() ? source.name(i) : "no such sample") +
-                           " in its place: the source has changed. Remove the partial file to "
-                           "begin again");
+    if (i >= source.size() || writer.name(i) != source.name(i) ||
+        writer.label(i) != source.label(i))
+      throw StoreError(
+          "penstock-pack", output.string() + ".partial",
+          "record " + std::to_string(i) + " is " + named(writer.name(i), writer.label(i)) +
+              ", and the source has " +
+              (i < source.size() ? named(source.name(i), source.label(i)) : "no such sample") +
+              " in its place: the source has changed. Remove the partial file to "
+              "begin again");
 }
 
 /// A line for the note of a pack.
@@ -82,6 +88,12 @@ std::string described(const RecodeOptions& options) {
   if (options.max_side > 0) text = "max side " + std::to_string(options.max_side) + ", " + text;
   return text;
 }
+
+#ifdef PENSTOCK_PACK_WITH_IMAGES
+using ConversionStopped = penstock::images::DecodeStopped;
+#else
+struct ConversionStopped {};
+#endif
 
 /// What a thread does to the files that it has read.
 class Converter {
@@ -124,20 +136,23 @@ std::uint64_t append_samples(PackedFileWriter& writer, const Source& source,
       convert(made);
     };
   };
+  const auto append = [&](std::uint64_t number, const Made& made) {
+    const std::string name = source.name(number);
+    writer.append(made.bytes, made.label, name);
+    if (!made.remark.empty()) {
+      ++remarks;
+      std::fprintf(stderr, "%s is kept as it is: %s\n", penstock::detail::escaped(name).c_str(),
+                   made.remark.c_str());
+    }
+    ahead.reading(number);
+    progress.to(writer.size(), writer.record_bytes() - before);
+    return !interrupted();
+  };
   ahead.reading(writer.size());
-  in_order(writer.size(), source.size(), options.threads, make_worker,
-           [&](std::uint64_t number, const Made& made) {
-             const std::string name = source.name(number);
-             writer.append(made.bytes, made.label, name);
-             if (!made.remark.empty()) {
-               ++remarks;
-               std::fprintf(stderr, "%s is kept as it is: %s\n",
-                            penstock::detail::escaped(name).c_str(), made.remark.c_str());
-             }
-             ahead.reading(number);
-             progress.to(writer.size(), writer.record_bytes() - before);
-             return !interrupted();
-           });
+  try {
+    in_order(writer.size(), source.size(), options.threads, make_worker, append);
+  } catch (const ConversionStopped&) {  // interrupted
+  }
   return remarks;
 }
 
@@ -152,6 +167,7 @@ int make_pack(const PackOptions& options) {
   PackedFileWriter writer(options.output, make_note(source, described(options.recode)));
   require_same_samples(writer, source, options.output);
   const std::uint64_t kept = writer.size(), kept_bytes = writer.record_bytes();
+  watch_interrupts();  // Before this, nothing is lost if the program ends at once.
   std::fprintf(stderr, "%s of %s: %s records%s\n",
                penstock::detail::escaped(options.output.string()).c_str(), source.kind(),
                grouped(source.size()).c_str(),
@@ -181,8 +197,8 @@ int make_pack(const PackOptions& options) {
 
 namespace {
 
-/// How many records are damaged.
-std::uint64_t verify_pack(const fs::path& path, std::size_t threads) {
+/// How many records are damaged; 1 also for a pack that cannot be opened.
+std::uint64_t verify_pack(const fs::path& path, std::size_t threads) try {
   const PackedFile pack(path);
   std::uint64_t damaged = 0, bytes = 0, read = 0;
   double seconds = 0;
@@ -214,11 +230,15 @@ std::uint64_t verify_pack(const fs::path& path, std::size_t threads) {
               account(read, bytes, seconds).c_str(), read == pack.size() ? "" : "interrupted; ",
               damaged == 0 ? "none" : grouped(damaged).c_str());
   return damaged;
+} catch (const StoreError& error) {
+  std::fprintf(stderr, "penstock-pack: %s\n", error.what());
+  return 1;
 }
 
 }  // namespace
 
 int verify_packs(const std::vector<fs::path>& packs, std::size_t threads) {
+  watch_interrupts();
   std::uint64_t damaged = 0;
   for (const fs::path& path : packs) {
     if (!interrupted()) damaged += verify_pack(path, threads);

@@ -14,6 +14,8 @@
 //
 #include <jpeglib.h>
 
+#include "interrupt.hpp"
+
 namespace pack {
 namespace {
 
@@ -101,7 +103,7 @@ View whole(ImageSize image, std::int32_t max_side) {
 }  // namespace
 
 Recoder::Recoder(const RecodeOptions& options)
-    : options_(options), decoder_({.scaled_dct = false}) {}
+    : options_(options), decoder_({.scaled_dct = false, .interrupted = interrupted}) {}
 
 std::span<const std::byte> Recoder::operator()(std::span<const std::byte> file) {
   const ImageSize size = decoder_.open(file);

@@ -41,13 +41,7 @@ Source::Any Source::open(const std::vector<fs::path>& paths) {
 bool Source::find_labels() const {
   const auto* const shards = std::get_if<penstock::TarShards>(&store_);
   if (shards == nullptr) return true;
-  std::vector<std::byte> scratch;
-  try {
-    static_cast<void>(shards->read(0, ".cls", scratch));
-  } catch (const penstock::StoreError&) {
-    return false;
-  }
-  return true;
+  return shards->has(0, ".cls");
 }
 
 std::vector<std::string> Source::find_classes() const {

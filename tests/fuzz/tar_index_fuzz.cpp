@@ -40,7 +40,7 @@ void read(const TarShards& shards, std::uint64_t i, const std::string& tar) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   require(!text.empty() && tar.find(text) != std::string::npos, "bytes are the tar's");
   const std::string name = shards.name(i);
-  // A name with letters that wds2idx escapes is not compared with the header's.
+  // A name with letters that wds2idx escapes is compared as tar --list prints it.
   if (name == "a.tar/a.jpg") require(text == "jpeg of a", "a member has its own bytes");
   if (name == "a.tar/dir/b.jpg") require(text == "jpeg of dir/b", "a member has its own bytes");
   require(shards.label(i) == 7, "there is no other label");

@@ -61,6 +61,11 @@ tar_files() {
   grep --quiet "without labels" out.txt && fail "there are labels"
   (cd tars && tar -cf ../2.tar ./*.jpg)
   expect 0 "without labels" 2.tar -o b.pack
+  # A label that cannot be read is not one that is missing: the index has it at the image's place.
+  (cd tars && tar -cf ../3.tar 0000.jpg 0000.cls)
+  echo "v1.2 1
+jpg 512 8 0000.jpg cls 512 2 0000.cls" > 3.idx
+  expect 1 "member 0000.cls (of sample 0) is lost" 3.tar -o d.pack
   head -c 1500 0.tar > cut.tar
   expect 1 "cut.tar" cut.tar -o c.pack
 }
@@ -79,6 +84,31 @@ continues_after_an_error() {
   cmp a.pack good.pack
 }
 
+# A partial file is continued with the source that it was begun with, and no other.
+keeps_to_its_source() {
+  make_folder 300
+  mkdir tars
+  local i
+  for i in {100..199}; do
+    cp "images/cat/000$i.jpg" "tars/$i.jpg"
+    echo "$i" > "tars/$i.cls"
+  done
+  (cd tars && tar --sort=name -cf ../a.tar ./*)
+  expect 0 "100 records" a.tar -o a.pack
+  mv a.pack good.pack
+  head -c 60000 good.pack > begun
+  cp begun a.pack.partial
+  expect 0 "from before" a.tar -o a.pack
+  cmp a.pack good.pack
+  # Another label.
+  rm a.pack
+  cp begun a.pack.partial
+  echo 999 > tars/101.cls
+  (cd tars && tar --sort=name -cf ../a.tar ./*)
+  expect 1 "record 1 is a.tar/./101.jpg with label 101, and the source has a.tar/./101.jpg with label 999" \
+    a.tar -o a.pack
+}
+
 # Ctrl-C, and the same command again.
 continues_after_ctrl_c() {
   file_bytes=8000 make_folder 4000
@@ -87,7 +117,7 @@ continues_after_ctrl_c() {
   for _ in {1..10}; do
     "$pack" images -o a.pack --threads 1 > out.txt 2> err.txt &
     pid=$!
-    until [[ -s a.pack.partial || -e a.pack ]]; do sleep 0.002; done
+    until [[ (-s err.txt && -s a.pack.partial) || -e a.pack ]]; do sleep 0.002; done
     kill -INT "$pid" 2> /dev/null || true
     exit_code=0
     wait "$pid" || exit_code=$?
@@ -122,12 +152,14 @@ refuses() {
   rm images/cat/000005.jpg
   expect 1 "was made in another way" images -o a.pack  # another number of samples
   echo x > images/cat/0000001.jpg
-  expect 1 "record 1 is images/cat/000001.jpg, and the source has images/cat/0000001.jpg in its place" images -o a.pack
+  expect 1 "record 1 is images/cat/000001.jpg with label 0, and the source has images/cat/0000001.jpg with label 0 in its place" images -o a.pack
   rm a.pack.partial
   expect 0 "11 records" images -o a.pack
 }
 
 verifies() {
+  make_folder 10
+  expect 0 "11 records" images -o good.pack
   make_folder 100
   expect 0 "101 records" images -o a.pack
   python3 - << 'END'
@@ -144,6 +176,11 @@ END
   expect 1 "000007.jpg" a.pack -o b.pack  # What is damaged is not copied.
   head -c 5000 a.pack > cut.pack
   expect 1 "it was cut" --verify cut.pack
+  # One that is missing does not hide the next.
+  expect 1 "missing: cannot open" --verify good.pack missing a.pack
+  grep --quiet "^good.pack: 11 records.* none damaged" out.txt || fail "$(cat out.txt)"
+  grep --quiet "^a.pack: 101 records.* 2 damaged" out.txt || fail "$(cat out.txt)"
+  expect 1 "missing: cannot open" --verify missing good.pack
 }
 
 "$1"

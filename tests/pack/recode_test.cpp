@@ -3,11 +3,13 @@
 // What penstock-pack does with --max-side: in the process, as JPEG files are made here.
 
 #include <algorithm>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <pack/interrupt.hpp>
 #include <pack/packing.hpp>
 #include <pack/recode.hpp>
 #include <penstock/images/image_error.hpp>
@@ -141,6 +143,26 @@ TEST_CASE("make_pack with max_side: smaller files, and what cannot be decoded as
   CHECK(read(20) == foreign);
   CHECK(read(21) == tiny);
   CHECK(pack.label(21) == 1);
+}
+
+TEST_CASE("Recoder: an interrupt ends the image that is decoded, and the pack before it",
+          "[recode]") {
+  const TemporaryDirectory directory;
+  std::filesystem::create_directories(directory / "images/a");
+  const Bytes file = smooth_file(200, 100);
+  std::ofstream(directory / "images/a/0.jpg", std::ios::binary)
+      .write(reinterpret_cast<const char*>(file.data()), static_cast<std::streamsize>(file.size()));
+  const PackOptions options{.sources = {directory / "images"},
+                            .output = directory / "a.pack",
+                            .recode = {.max_side = 64}};
+  Recoder recode(options.recode);
+  interrupting_signal = SIGINT;
+  CHECK_THROWS_AS(recode(file), penstock::images::DecodeStopped);
+  CHECK(make_pack(options) == 130);
+  interrupting_signal = 0;
+  CHECK(std::filesystem::exists(directory / "a.pack.partial"));
+  CHECK(make_pack(options) == 0);
+  CHECK(penstock::PackedFile(directory / "a.pack").size() == 1);
 }
 
 TEST_CASE("Recoder: raw files have the pixels of the JPEG files", "[recode]") {

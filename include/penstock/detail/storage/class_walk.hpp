@@ -40,29 +40,39 @@ struct DirectoryListing {
       if (entry == nullptr) break;
       const std::string name = entry->d_name;
       if (name == "." || name == "..") continue;
-      (is_directory(path, ::dirfd(stream.get()), *entry) ? directories : files).push_back(name);
+      kind_of(path, ::dirfd(stream.get()), *entry).push_back(name);
     }
     if (errno != 0) fail(path, errno);
     std::sort(files.begin(), files.end());
     std::sort(directories.begin(), directories.end());
+    std::sort(links_to_nothing.begin(), links_to_nothing.end());
   }
 
-  std::vector<std::string> files, directories;  // a link counts as what it leads to
+  /// A link counts as what it leads to.
+  std::vector<std::string> files, directories, links_to_nothing;
   Identity identity;
 
  private:
-  static bool is_directory(const std::filesystem::path& path, int directory, const dirent& entry) {
-    if (entry.d_type != DT_LNK && entry.d_type != DT_UNKNOWN) return entry.d_type == DT_DIR;
+  /// The list that this belongs to.
+  std::vector<std::string>& kind_of(const std::filesystem::path& path, int directory,
+                                    const dirent& entry) {
+    if (entry.d_type != DT_LNK && entry.d_type != DT_UNKNOWN)
+      return entry.d_type == DT_DIR ? directories : files;
     struct stat status {};
-    if (::fstatat(directory, entry.d_name, &status, 0) == 0) return S_ISDIR(status.st_mode);
-    if (errno == ELOOP) fail(path / entry.d_name, ELOOP);
-    return false;  // Of a link that leads nowhere, reading tells.
+    if (::fstatat(directory, entry.d_name, &status, 0) == 0)
+      return S_ISDIR(status.st_mode) ? directories : files;
+    if (errno != ENOENT) fail(path / entry.d_name, errno);
+    return links_to_nothing;
   }
 
   [[noreturn]] static void fail(const std::filesystem::path& path, int error) {
     throw StoreError("FileFolder", path, "cannot list: " + std::generic_category().message(error));
   }
 };
+
+[[noreturn]] inline void fail_at_link_to_nothing(const std::filesystem::path& link) {
+  throw StoreError("FileFolder", link, "is a link to nothing: remove it or mend it");
+}
 
 class ClassWalk {
  public:
@@ -74,7 +84,8 @@ class ClassWalk {
             const std::vector<std::string>& extensions)
       : folder_(std::move(folder)), extensions_(extensions), above_{identity} {}
 
-  /// Throws StoreError for a directory that cannot be listed, and where links form a loop.
+  /// Throws StoreError for a directory that cannot be listed, for links that form a loop, and for
+  /// one that leads nowhere and may have led to a directory.
   Found files_of(const std::string& name) {
     found_.clear();
     enter(name);
@@ -88,6 +99,7 @@ class ClassWalk {
       throw StoreError("FileFolder", folder_ / directory,
                        "a loop of links: this is one of the directories above it");
     above_.push_back(listing.identity);
+    take_links_to_nothing(directory, listing);
     std::erase_if(listing.files,
                   [&](const std::string& file) { return !has_extension(file, extensions_); });
     if (!listing.files.empty()) found_.emplace(directory, std::move(listing.files));
@@ -96,6 +108,18 @@ class ClassWalk {
       enter(below.append("/").append(name));
     }
     above_.pop_back();
+  }
+
+  /// Of one that has the name of a sample, reading tells. One without an extension may be a
+  /// directory with samples.
+  void take_links_to_nothing(const std::string& directory, DirectoryListing& listing) const {
+    for (const std::string& name : listing.links_to_nothing) {
+      const bool is_sample = has_extension(name, extensions_);
+      if (!is_sample && !std::filesystem::path(name).has_extension())
+        fail_at_link_to_nothing(folder_ / directory / name);
+      if (is_sample) listing.files.push_back(name);
+    }
+    std::sort(listing.files.begin(), listing.files.end());
   }
 
   std::filesystem::path folder_;

@@ -40,6 +40,7 @@ inline FileList list_folder(const std::filesystem::path& folder,
                             const std::vector<std::string>& given) {
   const std::vector<std::string> extensions = chosen_extensions(given);
   const DirectoryListing top(folder);
+  if (!top.links_to_nothing.empty()) fail_at_link_to_nothing(folder / top.links_to_nothing.front());
   if (top.directories.empty())
     throw StoreError("FileFolder", folder,
                      "there is no directory in it: a folder has one for each class. Files without "

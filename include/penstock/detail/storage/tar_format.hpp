@@ -19,6 +19,8 @@
 namespace penstock::detail {
 
 inline constexpr std::uint64_t kTarBlock = 512;
+/// Of a long name or a header of pax.
+inline constexpr std::size_t kLongestTarNote = std::size_t{1} << 20;
 
 /// A size in a tar file, with the zeros that fill its last block.
 constexpr std::uint64_t in_tar_blocks(std::uint64_t bytes) {
@@ -73,6 +75,14 @@ class TarHeader {
   std::string_view prefix() const {
     return text_.substr(257, 6) == std::string_view("ustar\0", 6) ? string_at(345, 155)
                                                                   : std::string_view();
+  }
+  /// Both, in `room`.
+  static constexpr std::size_t kLongestName = 155 + 1 + 100;
+  std::string_view whole_name(std::span<char, kLongestName> room) const {
+    char* end = std::copy(prefix().begin(), prefix().end(), room.data());
+    if (end != room.data()) *end++ = '/';
+    end = std::copy(name().begin(), name().end(), end);
+    return {room.data(), static_cast<std::size_t>(end - room.data())};
   }
 
  private:

@@ -91,8 +91,7 @@ class TarIndexReader {
       if (base.empty()) samples_.begin_sample(base = parts->base);
       if (parts->base != base)
         fail("members " + std::string(base) + " and " + std::string(name) + " are of two samples");
-      const bool is_plain = is_in_header(name, *size);
-      if (const char* why = samples_.add_member(extension, *offset, *size, is_plain))
+      if (const char* why = samples_.add_member(extension, *offset, *size))
         fail("member " + std::string(name) + ": " + why);
     }
   }
@@ -104,16 +103,6 @@ class TarIndexReader {
       fail("member " + std::string(name) + ", " + std::to_string(size) + " bytes from byte " +
            std::to_string(offset) + " on, does not fit into the tar's " +
            std::to_string(tar_bytes_) + ": it is the index of another tar, or the tar is cut");
-  }
-
-  /// Does the header of such a member say all of this, mostly? (See TarMember.) wds2idx writes what
-  /// `tar --list` prints: other characters as numbers behind a backslash.
-  static bool is_in_header(std::string_view name, std::uint64_t size) {
-    constexpr std::size_t kLongest = 100;
-    constexpr std::uint64_t kLargest = (std::uint64_t{1} << 33) - 1;
-    for (const char letter : name)
-      if (letter <= ' ' || letter >= '\x7F' || letter == '\\') return false;
-    return name.size() <= kLongest && size <= kLargest;
   }
 
   const std::filesystem::path path_;

@@ -28,7 +28,6 @@ struct TarMember {
   std::uint32_t size_low;
   std::uint16_t extension;
   std::uint8_t size_high;
-  bool is_plain;  // Its header says its name and its size, or another one before that header does.
 };
 
 class TarSamples {
@@ -72,8 +71,7 @@ class TarSamples {
     ends_.push_back(members_.size());
   }
   /// nullptr, or why the member cannot be added.
-  const char* add_member(std::string_view extension, std::uint64_t offset, std::uint64_t size,
-                         bool is_plain) {
+  const char* add_member(std::string_view extension, std::uint64_t offset, std::uint64_t size) {
     if (offset / kTarBlock > std::numeric_limits<std::uint32_t>::max() || size >> 40 != 0)
       return "tar files of more than 2 TiB and members of 1 TiB are not supported";
     const std::optional<std::uint16_t> number = number_of(extension);
@@ -85,7 +83,7 @@ class TarSamples {
         return "the sample has another member with this extension";
     members_.push_back({static_cast<std::uint32_t>(offset / kTarBlock),
                         static_cast<std::uint32_t>(size), *number,
-                        static_cast<std::uint8_t>(size >> 32), is_plain});
+                        static_cast<std::uint8_t>(size >> 32)});
     ends_.back() = members_.size();
     return nullptr;
   }

@@ -25,7 +25,6 @@ class TarScan {
   struct Member {
     TarName name;                // valid until the next call
     std::uint64_t offset, size;  // of its bytes in the tar
-    bool is_plain;               // Its header alone says its name and its size.
   };
 
   /// The file has to outlive this.
@@ -47,7 +46,6 @@ class TarScan {
         note(header.type(), at, *size);
         continue;
       }
-      const bool is_plain = name_.empty() && !pax_size_;
       take_name(header);
       pax_size_.reset();
       at_ = at + kTarBlock;
@@ -55,12 +53,12 @@ class TarScan {
       if (!is_file(header.type(), name.has_value())) continue;
       require_inside(*size);
       at_ += in_tar_blocks(*size);
-      if (name) return Member{*name, at + kTarBlock, *size, is_plain};
+      if (name) return Member{*name, at + kTarBlock, *size};
     }
   }
 
  private:
-  static constexpr std::size_t kWindow = 8 * kTarBlock, kLongestNote = std::size_t{1} << 20;
+  static constexpr std::size_t kWindow = 8 * kTarBlock;
 
   [[noreturn]] void fail(const std::string& why) const {
     throw StoreError("TarShards", path_, why);
@@ -138,7 +136,7 @@ class TarScan {
     current_ = type == 'L' || type == 'K' ? "(a long name)" : "(a header of pax)";
     require_inside(size);
     if (type == 'L' || type == 'x') {
-      if (size > kLongestNote)
+      if (size > kLongestTarNote)
         fail("at byte " + std::to_string(at) + ": a name or header of " + std::to_string(size) +
              " bytes");
       note_.resize(static_cast<std::size_t>(size));

@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <map>
 #include <optional>
 #include <penstock/detail/storage/image_extensions.hpp>
 #include <penstock/detail/storage/read_only_file.hpp>
@@ -12,6 +13,7 @@
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/detail/storage/tar_format.hpp>
 #include <penstock/detail/storage/tar_index.hpp>
+#include <penstock/detail/storage/tar_notes.hpp>
 #include <penstock/detail/storage/tar_samples.hpp>
 #include <penstock/detail/storage/tar_scan.hpp>
 #include <penstock/detail/storage/whole_file.hpp>
@@ -69,8 +71,8 @@ struct TarShard {
       const bool is_first = samples.size() == first;
       if (is_first || samples.base(samples.size() - 1) != member->name.base)
         samples.begin_sample(member->name.base);
-      if (const char* why = samples.add_member(member->name.extension, member->offset, member->size,
-                                               member->is_plain))
+      if (const char* why =
+              samples.add_member(member->name.extension, member->offset, member->size))
         throw StoreError("TarShards", path,
                          "member " + std::string(member->name.base) + "." +
                              std::string(member->name.extension) + ": " + why);
@@ -83,39 +85,16 @@ struct TarSet {
   TarSamples samples;
 };
 
-/// Does this header say the member's name and size?
-inline bool is_plain_header(std::span<const std::byte> block, std::string_view base,
-                            std::string_view extension, std::uint64_t size) {
-  const TarHeader header(block);
-  if (header.size() != size) return false;
-  std::string_view name = header.name();
-  if (!header.prefix().empty()) {
-    if (!base.starts_with(header.prefix())) return false;
-    base.remove_prefix(header.prefix().size());
-    if (!base.starts_with('/')) return false;
-    base.remove_prefix(1);
+/// Throws StoreError for two shards with one index, such as s.000 and s.001.
+inline void require_own_indexes(const std::vector<TarShard>& shards) {
+  std::map<std::filesystem::path, const std::filesystem::path*> shard_of;
+  for (const TarShard& shard : shards) {
+    const auto [other, is_new] = shard_of.emplace(TarShards::index_path(shard.path), &shard.path);
+    if (!is_new && *other->second != shard.path)
+      throw StoreError("TarShards", other->first,
+                       "it would be the index of both " + other->second->string() + " and " +
+                           shard.path.string() + ": rename one of them");
   }
-  if (!name.starts_with(base)) return false;
-  name.remove_prefix(base.size());
-  return name.starts_with('.') && name.substr(1) == extension;
-}
-
-/// Is there a header of pax or of GNU tar before the one at byte `at`, which says more of the same
-/// member, or has another such header before it?
-inline bool has_note_before(const ReadOnlyFile& file, std::uint64_t at) {
-  std::array<std::byte, 16 * kTarBlock> memory;
-  const std::size_t most = static_cast<std::size_t>(std::min<std::uint64_t>(at, memory.size()));
-  const std::span<std::byte> before = std::span(memory).first(most);
-  if (file.read(at - most, before) < most) return false;
-  for (std::size_t bytes = kTarBlock; bytes <= most; bytes += kTarBlock) {
-    const TarHeader header(before.last(bytes).first(kTarBlock));
-    const bool is_note = std::string_view("xgLK").find(header.type()) != std::string_view::npos;
-    const std::optional<std::uint64_t> size = header.size();
-    if (is_note && size && *size < bytes && in_tar_blocks(*size) + kTarBlock == bytes &&
-        header.has_right_checksum())
-      return true;
-  }
-  return false;
 }
 
 }  // namespace detail
@@ -158,11 +137,9 @@ struct TarShards::Place {
 
   /// Is this the block before the member's bytes?
   bool is_header_of(std::span<const std::byte> block, const detail::TarMember& member) const {
-    if (!detail::TarHeader(block).has_right_checksum()) return false;
-    return !member.is_plain ||
-           detail::is_plain_header(block, samples.base(index), samples.extension(member).text,
-                                   member.size()) ||
-           detail::has_note_before(shard.file, member.offset() - detail::kTarBlock);
+    return detail::is_tar_header_of(
+        block, shard.file, member.offset() - detail::kTarBlock,
+        {samples.base(index), samples.extension(member).text, member.size()});
   }
 
   /// Its line in an index file.
@@ -182,10 +159,15 @@ struct TarShards::Place {
     return line += '\n';
   }
 
+  /// nullptr: there is none. `extension` may begin with its dot.
+  const detail::TarMember* find(std::string_view extension) const {
+    if (extension.starts_with('.')) extension.remove_prefix(1);
+    return samples.member(index, detail::lower_case(extension));
+  }
   /// Throws StoreError if there is none.
   const detail::TarMember& member(std::string_view extension) const {
     if (extension.starts_with('.')) extension.remove_prefix(1);
-    const detail::TarMember* const found = samples.member(index, detail::lower_case(extension));
+    const detail::TarMember* const found = find(extension);
     if (found != nullptr) return *found;
     throw StoreError("TarShards", shard.path,
                      "sample " + std::to_string(index) + ", " + std::string(samples.base(index)) +
@@ -244,6 +226,10 @@ PENSTOCK_INLINE std::span<const std::byte> TarShards::read(std::uint64_t index,
                     [&](std::uint64_t bytes) { return detail::room_in(scratch, bytes); });
 }
 
+PENSTOCK_INLINE bool TarShards::has(std::uint64_t index, std::string_view extension) const {
+  return place_of(index).find(extension) != nullptr;
+}
+
 PENSTOCK_INLINE std::int32_t TarShards::label(std::uint64_t index) const {
   const Place place = place_of(index);
   const detail::TarMember& member = place.member("cls");
@@ -278,6 +264,7 @@ PENSTOCK_INLINE std::filesystem::path TarShards::index_path(std::filesystem::pat
 }
 
 PENSTOCK_INLINE void TarShards::save_indexes() const {
+  detail::require_own_indexes(set_->shards);
   for (std::uint64_t i = 0, shard = 0; shard < set_->shards.size(); ++shard) {
     const bool is_last = shard + 1 == set_->shards.size();
     const std::uint64_t end = is_last ? size() : set_->shards[shard + 1].first;
