@@ -5,6 +5,7 @@
 #include <penstock/prefetcher.hpp>
 #include <penstock/step_graph.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <set>
@@ -180,6 +181,22 @@ TEST_CASE("step graph: two steps for one batch have a graph each", "[step_graph]
   CHECK(batches == 10);
   CHECK(forward.steps == 2);  // one for each slot
   CHECK(backward.steps == 2);
+}
+
+TEST_CASE("step graph: each step keeps graphs of its own, however many steps there are",
+          "[step_graph]") {
+  const TestStream stream;
+  Prefetcher<Values> prefetcher(values_layout<Values>(4), sequential(40, 4), write_values<Values>,
+                                {.workers = 1});
+  constexpr std::size_t kSteps = StepGraph::max_variants + 1;
+  std::array<int, kSteps> captures{};
+  StepGraph graphs;
+  while (const auto batch = prefetcher.next(stream))
+    [&]<std::size_t... i>(std::index_sequence<i...>) {
+      (graphs.launch(batch, stream, [&] { ++captures[i]; }), ...);
+    }
+  (std::make_index_sequence<kSteps>());
+  for (const int count : captures) CHECK(count == 2);  // one for each slot
 }
 
 TEST_CASE("step graph: the stream of a launch becomes a consumer of the batch", "[step_graph]") {

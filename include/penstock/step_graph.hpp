@@ -92,7 +92,7 @@ class StreamCapture {
 /// use it. Move-only. Graphs may be dropped while they run.
 class StepGraph {
  public:
-  /// Graphs that are kept for a slot.
+  /// Graphs that are kept for a slot and a type of step.
   static constexpr std::size_t max_variants = 4;
   /// Numbers that launch_numbered takes.
   static constexpr std::size_t max_numbers = 65'536;
@@ -107,7 +107,7 @@ class StepGraph {
   /// captures `stream` (cudaStreamCaptureModeThreadLocal): it may not wait for the device. Later
   /// launches for the same do not call `step`, and allocate nothing. Each lambda has a type of its
   /// own; two steps of one type, such as std::function, need a StepGraph each. If a slot has more
-  /// than `max_variants` graphs, the least recently used one is dropped. So a plain member that
+  /// than `max_variants` of a step, the least recently used one is dropped. So a plain member that
   /// differs in every batch, such as a seed, costs a capture each time: put it into a field
   /// instead.
   ///
@@ -175,10 +175,14 @@ class StepGraph {
   static Variants::iterator add(Variants& variants, const void* step,
                                 std::span<const std::byte> contents, detail::GraphExec graph) {
     Variant added{step, {contents.begin(), contents.end()}, std::move(graph)};
-    if (variants.size() < max_variants) return variants.insert(variants.end(), std::move(added));
-    const auto oldest = std::min_element(
-        variants.begin(), variants.end(),
-        [](const Variant& a, const Variant& b) { return a.last_used < b.last_used; });
+    const auto is_older = [&](const Variant& a, const Variant& b) {
+      return std::pair(a.step != step, a.last_used) < std::pair(b.step != step, b.last_used);
+    };
+    const auto kept = std::count_if(variants.begin(), variants.end(),
+                                    [&](const Variant& variant) { return variant.step == step; });
+    if (static_cast<std::size_t>(kept) < max_variants)
+      return variants.insert(variants.end(), std::move(added));
+    const auto oldest = std::min_element(variants.begin(), variants.end(), is_older);
     *oldest = std::move(added);
     return oldest;
   }
