@@ -58,7 +58,7 @@ has_arguments() {
 RANK=3 PATH=$PWD/tools:$PATH exits_with 6 "profile" --out mine --tool nsys -- "$traced" clean
 has_arguments --capture-range=cudaProfilerApi --capture-range-end=stop --trace=cuda,nvtx,osrt "--output=mine/$(hostname)\.[0-9]+\.rank3" \
   "$traced" clean
-grep --quiet 'no report: .* needs --whole' out.txt || fail "nothing is said of the report that is missing: $(cat out.txt)"
+grep --quiet 'no report: .* use --whole' out.txt || fail "nothing is said of the report that is missing: $(cat out.txt)"
 PATH=$PWD/tools:$PATH exits_with 6 "--output=mine/$(hostname)." --whole --out mine --tool nsys -- "$traced"
 if grep --quiet capture-range out.txt; then fail "a capture range, though --whole: $(cat out.txt)"; fi
 # Of an emulated program there is no work of the driver, and no cudaProfilerStart.
