@@ -41,7 +41,8 @@ concept BatchSampler = requires(const T& sampler, std::uint64_t number,
   sampler.samples(number, number, out);
 };
 
-/// Any BatchSampler. Copies are cheap: they share one immutable sampler. A move is a copy.
+/// Any BatchSampler. Copies are cheap: they share one immutable sampler. A moved-from object can
+/// only be assigned to or destroyed.
 class AnySampler {
  public:
   /// Copies or moves `sampler`, a BatchSampler, into this object. Allocates.
@@ -51,9 +52,6 @@ class AnySampler {
       // NOLINTNEXTLINE(google-explicit-constructor): a sampler is an AnySampler.
       AnySampler(T&& sampler)
       : sampler_(std::make_shared<Model<std::remove_cvref_t<T>>>(std::forward<T>(sampler))) {}
-
-  AnySampler(const AnySampler&) = default;
-  AnySampler& operator=(const AnySampler&) = default;
 
   /// The sampler's batches(): batches of one epoch.
   std::uint64_t batches() const { return sampler_->batches(); }
