@@ -37,8 +37,8 @@ IMAGENET = "[ImageNet](https://www.image-net.org/challenges/LSVRC/2012/)"
 Figure = collections.namedtuple("Figure", "value unit kind what source")
 FIGURES = {
     "batch": Figure(256, "images", "measured", "batch of a GPU", GPU_TABLE),
-    "one_gpu": Figure(7383, "images/s", "measured", "T13 on one GPU, one batch on the device", GPU_TABLE),
-    "two_gpus": Figure(14494, "images/s", "measured", "on two", GPU_TABLE),
+    "one_gpu": Figure(8949, "images/s", "measured", "T13 on one GPU, one batch on the device", GPU_TABLE),
+    "two_gpus": Figure(17501, "images/s", "measured", "on two", GPU_TABLE),
     "bus": Figure(289.7, "GB/s", "measured", "all-reduce on two GPUs: from 8 MiB in 47 us to 97.5 MiB in 371 us", GPU_TABLE),
     "wait_of_two": Figure(0.25, "ms", "measured", "a step is longer where two ranks wait for each other: 0.2 to 0.3", GPU_TABLE),
     "sums_cost": Figure(0.23, "ms", "measured", "kernels of a step take longer beside the sums of two GPUs", GPU_TABLE),

@@ -202,9 +202,10 @@ TEST_CASE("the default stream of a thread is a blocking stream", "[rules][defaul
 }
 
 // The same sentence; nothing takes it back for another thread, or for one that has ended (an H100
-// agrees).
+// agrees). (Under compute-sanitizer a call here waits for the gate, maybe the end of that thread's
+// stream: scripts/gpu-check leaves this out there.)
 TEST_CASE("an event of the legacy stream comes after the default stream of any thread",
-          "[rules][default-stream]") {
+          "[rules][default-stream][not-under-compute-sanitizer]") {
   const TestEvent event;
   Gate gate;
   std::thread([&] { gate.hold(cudaStreamPerThread); }).join();
