@@ -71,7 +71,7 @@ void device_side(benchmark::State& state, bool device_times) {
     watch.begin(copies.get());
     benchmark::DoNotOptimize(watch.end(copies.get()));
     if (!device_times) waits.record_request(consumer.get());
-    takes.record_request(consumer.get());
+    takes.record_request(consumer.get(), false);
     takes.record_issue(consumer.get());
     takes.record_take(consumer.get());
     if (!device_times) waits.record_take(consumer.get());

@@ -6,6 +6,7 @@
 #include <penstock/prefetcher.hpp>
 #include <penstock/stats_export.hpp>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -22,6 +23,7 @@
 #include "support/handles.hpp"
 #include "support/numbers.hpp"
 
+using namespace std::chrono_literals;
 using penstock::Lease;
 using penstock::Prefetcher;
 using penstock::Sampler;
@@ -129,10 +131,66 @@ TEST_CASE("stats tell what the pipeline is made of", "[prefetcher]") {
   CHECK(setup.batch_bytes == 10 * (4 + 8 + 1 + 2 + 4));
   CHECK(setup.as_uint8_bytes == 10 * (1 + 1 + 1 + 2 + 4));
   CHECK(setup.as_half_integers_bytes == 10 * (4 + 8 + 1 + 2 + 2));
+  CHECK_FALSE(setup.doubles);  // Not all of them.
   CHECK(setup.deepens);
   CHECK_FALSE((setup.unbounded || setup.per_sample || setup.transforms));
   const auto no_sample = penstock::per_sample([](const penstock::Sample&, Mixed&) {});
   CHECK(Prefetcher<Mixed>(layout, sampler, no_sample, {.workers = 1}).stats().setup.per_sample);
+}
+
+namespace {
+/// Statistics after all batches; `held` of them are held at a time.
+penstock::PipelineSetup leases(std::size_t held) {
+  TestStream stream;
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(32, 4), write_numbers,
+                                 {.workers = 1, .device_depth = 3});
+  std::array<penstock::Lease<Numbers>, 2> leases;
+  for (std::size_t i = 0; (leases.at(i % held) = prefetcher.next(stream)); ++i) {
+  }
+  return prefetcher.stats().setup;
+}
+}  // namespace
+
+TEST_CASE("a lease that is replaced by the next one does not count beside it", "[prefetcher]") {
+  CHECK(leases(1).most_leased == 1);
+  CHECK(leases(2).most_leased == 2);
+}
+
+TEST_CASE("stats tell of a second stream that reads batches", "[prefetcher]") {
+  TestStream stream, second;
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(32, 4), write_numbers, {.workers = 1});
+  auto batch = prefetcher.next(stream);
+  batch.also_used_on(stream);
+  CHECK_FALSE(prefetcher.stats().setup.second_stream);
+  batch.also_used_on(second);
+  CHECK(prefetcher.stats().setup.second_stream);
+}
+
+TEST_CASE("stats tell what workers and copies waited for before the first step was over",
+          "[prefetcher]") {
+  TestStream stream;
+  const bool device_times = GENERATE(false, true);
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(400, 4), write_numbers,
+                                 {.workers = 1, .device_times = device_times});
+  const auto waits = [&] { return prefetcher.stats().pauses.source; };
+  CHECK(eventually([&] { return waits() > 20ms; }));
+  { const auto first = prefetcher.next(stream); }
+  const auto before = waits();
+  CHECK(before > 20ms);
+  CHECK(eventually([&] { return waits() > before + 20ms; }));
+  for (int i = 0; i < 20; ++i) {
+    const auto batch = prefetcher.next(stream);
+    REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  }
+  const penstock::Stats stats = prefetcher.stats();
+  CHECK(stats.pauses.source <= stats.source.waiting_for_room);
+  CHECK(stats.pauses.copy > 20ms);
+  CHECK(stats.pauses.copy <= stats.copy.waiting_for_room);
+  CHECK(stats.pauses.consumer > 20ms);
+  CHECK(stats.pauses.consumer <= stats.consumer.busy);
+  if (!device_times) return;
+  CHECK(stats.pauses.device > 20ms);
+  CHECK(stats.pauses.device <= stats.device->consuming);
 }
 
 TEST_CASE("the CPU time of workers that have ended stays", "[prefetcher]") {

@@ -248,6 +248,16 @@ TEST_CASE("depth that does not help is taken back", "[tuner]") {
   CHECK(run.depth() <= 6);
 }
 
+TEST_CASE("depth that makes batches come sooner is kept, though the consumer still waits",
+          "[tuner]") {
+  // It waits for 87 % of its time, and then for 80 %.
+  Run run(most(4), {4, 6});
+  run.take({.source = 4, .consumer = 0.2, .needed_depth = 7}, 400);
+  CHECK(run.depth() >= 7);
+  CHECK(std::none_of(run.decisions.begin(), run.decisions.end(),
+                     [](const auto& decision) { return decision.reason == TuneReason::no_gain; }));
+}
+
 TEST_CASE("batches that are always ready give up their memory, but for one", "[tuner]") {
   Run run(most(16), {2, 20});
   run.ready = 17;

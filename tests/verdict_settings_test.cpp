@@ -195,12 +195,70 @@ TEST_CASE("workers are bounded by cores, batches and memory", "[verdict]") {
   CHECK(stats.verdict().enough_workers == 5);
   CHECK(stats.verdict().enough_host_depth == 7);
   CHECK(stats.verdict().more_bytes == 300);
-  CHECK(says(stats.verdict(), "5 workers with host_depth 7 (300 B more)"));
+  CHECK(says(stats.verdict(),
+             "5 workers with host_depth 7 (300 B more) are all that the bytes of "
+             "max_host_bytes allow; 9 would be enough for its 2.50 ms"));
   stats.setup.host_limit = 450;
   CHECK(stats.verdict().kind == VerdictKind::cheaper_source);
-  CHECK(says(stats.verdict(), "max_host_bytes"));
+  CHECK(says(stats.verdict(), "the bytes of max_host_bytes allow no more workers"));
+  stats.setup.cores = 4;
+  stats.worker_cpu = 1000ms;  // The cores would do for eight.
+  CHECK(says(stats.verdict(), "the bytes of max_host_bytes allow no more workers"));
+  stats.setup.host_limit = 0;
+  stats.setup.batches = 6;
+  CHECK(says(stats.verdict(), "6 workers with host_depth 6 (200 B more) are all that the batches"));
+  stats.setup.batches = 2;
+  CHECK(says(stats.verdict(), "the batches of the run allow no more workers"));
+  stats.setup = {.batches = 1000, .host_limit = 450};
+  stats.worker_cpu = 10ms;
   stats.setup.per_sample = true;  // They share the blocks.
   CHECK(stats.verdict().enough_workers == 9);
+}
+
+namespace {
+/// With these bounds.
+std::shared_ptr<const penstock::Tuning> tuning(int workers, std::size_t host_depth,
+                                               std::size_t device_depth) {
+  penstock::Tuning tuning;
+  tuning.most_workers = workers;
+  tuning.most_host_depth = host_depth;
+  tuning.most_device_depth = device_depth;
+  return std::make_shared<const penstock::Tuning>(tuning);
+}
+}  // namespace
+
+TEST_CASE("with tune, the number of workers has changed, and memory is reserved", "[verdict]") {
+  // 7 workers at the end, and all of them busy; but fewer for most of the time.
+  Stats stats = timed({990, 100, 250});
+  stats.workers = 7;
+  CHECK(stats.verdict().kind == VerdictKind::deeper_ring);
+  stats.tuning = tuning(7, 40, 4);
+  CHECK(stats.verdict().stage == Bottleneck::source);
+  CHECK(stats.verdict().kind == VerdictKind::more_workers);
+  // 40 blocks are allocated, though 4 are in use.
+  stats = timed({600, 100, 800});
+  stats.tuning = tuning(2, 8, 4);
+  stats.host_bytes = 800;
+  CHECK(stats.verdict().enough_host_depth == 9);
+  CHECK(stats.verdict().more_bytes == 100);
+  CHECK(says(stats.verdict(), "host_depth 9 in place of 4 (Tune::host_bytes) (100 B more)"));
+  stats.setup.host_limit = 850;
+  CHECK(stats.verdict().enough_host_depth == 8);
+  stats = timed_on_device(600, 700, 0);
+  stats.tuning = tuning(2, 0, 4);
+  stats.device_bytes = 400;
+  CHECK(says(stats.verdict(), "(Tune::device_slots)"));
+  CHECK(stats.verdict().more_bytes == 100 * (stats.verdict().enough_device_depth - 4));
+}
+
+TEST_CASE("a type is named that the program has", "[verdict]") {
+  Stats stats = timed({100, 990, 300});
+  stats.setup.batch_bytes = 800;
+  stats.setup.as_uint8_bytes = 100;
+  stats.setup.as_half_integers_bytes = 800;
+  CHECK(says(stats.verdict(), "uint8 in place of float, "));
+  stats.setup.doubles = true;
+  CHECK(says(stats.verdict(), "uint8 in place of double, "));
 }
 
 TEST_CASE("a depth is within the run and the memory", "[verdict]") {

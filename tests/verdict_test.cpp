@@ -164,6 +164,51 @@ TEST_CASE("a source of a stream that computes little waits for its data", "[verd
   CHECK(stats.verdict().kind == VerdictKind::cheaper_source);
 }
 
+TEST_CASE("a stream whose data come in bursts waits for them", "[verdict]") {
+  Stats stats = timed({600, 100, 800});
+  stats.setup.unbounded = true;
+  stats.worker_cpu = 500ms;  // of 1200
+  CHECK(stats.verdict().stage == Bottleneck::consumer);
+  CHECK(stats.verdict().kind == VerdictKind::waiting_for_data);
+  CHECK(says(stats.verdict(), "waiting for data: the source waits 58 %"));
+  CHECK(says(stats.verdict(), "a deeper ring helps"));
+  CHECK(stats.verdict().enough_host_depth == 0);
+  stats.device->longest_wait = 170ms;  // No hiccup: that is how they come.
+  CHECK(stats.verdict().kind == VerdictKind::waiting_for_data);
+  stats = timed({800, 100, 600});
+  stats.setup.unbounded = true;
+  stats.worker_cpu = 1ms;
+  CHECK(stats.verdict().stage == Bottleneck::waiting_for_data);
+  // Who has input all the time waits for nothing; a copy at its limit is the limit.
+  stats = timed({500, 100, 950});
+  stats.setup.unbounded = true;
+  stats.worker_cpu = 1ms;
+  CHECK(stats.verdict().kind == VerdictKind::compute_bound);
+  stats = timed({100, 990, 300});
+  stats.setup.unbounded = true;
+  stats.worker_cpu = 1ms;
+  CHECK(stats.verdict().kind == VerdictKind::smaller_bytes);
+  // Where it computes, the queue is too short.
+  stats = timed({600, 100, 800});
+  stats.setup.unbounded = true;
+  stats.worker_cpu = 700ms;
+  CHECK(stats.verdict().kind == VerdictKind::deeper_ring);
+}
+
+TEST_CASE("a second stream that reads the slots is the consumer", "[verdict]") {
+  Stats stats = timed({100, 100, 250});
+  stats.copy.waiting_for_input = 100ms;
+  stats.copy.waiting_for_room = 800ms;
+  CHECK(stats.verdict().kind == VerdictKind::more_slots);
+  stats.setup.second_stream = true;
+  CHECK(stats.verdict().stage == Bottleneck::consumer);
+  CHECK(stats.verdict().kind == VerdictKind::compute_bound);
+  CHECK(says(stats.verdict(), "also_used_on"));
+  CHECK(says(stats.verdict(), "its first one waits 75 % of its time"));
+  stats.setup.most_leased = 2;  // They are held by leases.
+  CHECK(stats.verdict().kind == VerdictKind::more_slots);
+}
+
 TEST_CASE("a single wait is told as such", "[verdict]") {
   Stats stats = timed({600, 100, 800});
   stats.device->longest_wait = 170ms;  // of 200

@@ -21,6 +21,7 @@
 #include "support/handles.hpp"
 
 using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
 using penstock::Stream;
 using penstock::detail::CopyWatch;
 using penstock::detail::DeviceClock;
@@ -54,7 +55,7 @@ TEST_CASE("batches that are taken are timed by whoever looks, one thread at a ti
   TakeWatch watch(4);
   record_while_reading(
       [&] {
-        watch.record_request(stream.get());
+        watch.record_request(stream.get(), false);
         watch.record_issue(stream.get());
         watch.record_take(stream.get());
         stream.synchronize();
@@ -121,6 +122,55 @@ TEST_CASE("a copy that lacked a slot waited for that, not for its batch", "[copy
     copy();
     return watch.timed() >= 20 && (watch.held() > watch.idle()) == lacks_slot;
   }));
+}
+
+TEST_CASE("what a copy waited for while the consumer was away is told apart", "[copy_watch]") {
+  const Stream stream;
+  CopyWatch watch(4, true, false);
+  const auto copy = [&](bool pauses) {
+    watch.lack_slot();
+    std::this_thread::sleep_for(2ms);
+    if (pauses) watch.note_pause({Clock::now() - 1ms, Clock::now()});
+    watch.begin(stream.get());
+    watch.end(stream.get());
+    REQUIRE_CUDA(cudaDeviceSynchronize());
+    watch.collect();
+  };
+  REQUIRE(eventually([&] {  // The device's clock is known.
+    copy(false);
+    return watch.held() >= 2ms;
+  }));
+  CHECK(watch.paused() == 0ns);
+  copy(true);
+  CHECK(watch.paused() >= 1ms);
+  CHECK(watch.paused() < watch.held());
+  // A pause before the batch was ready is none of its.
+  const auto before = watch.paused();
+  watch.note_pause({Clock::now() - 1s, Clock::now()});
+  copy(false);
+  CHECK(watch.paused() == before);
+}
+
+TEST_CASE("the consumer's stream is told apart in a pause", "[take_watch]") {
+  const Stream stream;
+  TakeWatch watch(4);
+  const auto take = [&](bool pauses) {
+    REQUIRE_CUDA(cudaLaunchHostFunc(
+        stream.get(), [](void*) { std::this_thread::sleep_for(2ms); }, nullptr));
+    watch.record_request(stream.get(), pauses);
+    watch.record_issue(stream.get());
+    watch.record_take(stream.get());
+    stream.synchronize();
+    watch.collect();
+  };
+  take(true);  // begins the second's span
+  take(false);
+  CHECK(watch.paused() == 0ns);
+  const auto before = watch.times(0).consuming;
+  CHECK(before >= 1ms);
+  take(true);
+  CHECK(watch.paused() >= 1ms);
+  CHECK(watch.paused() == watch.times(0).consuming - before);
 }
 
 TEST_CASE("the clock of the device is set by one thread and read by another", "[device_clock]") {
@@ -193,4 +243,29 @@ TEST_CASE("the pace of a source is that of the batches from the first timed one 
   CHECK(watch.times().busy >= 5ms);
   CHECK(watch.times().batches == 5);
   CHECK(watch.times().span >= 3ms);
+}
+
+TEST_CASE("the pace of a source goes on after a restart", "[source_watch]") {
+  const Stream stream;
+  SourceWatch watch(stream.get());
+  const auto write = [&](std::uint64_t number) {
+    SourceWatch::Mark* mark = nullptr;
+    REQUIRE(eventually([&] { return (mark = watch.begin(stream.get())) != nullptr; }));
+    REQUIRE_CUDA(cudaLaunchHostFunc(
+        stream.get(), [](void*) { std::this_thread::sleep_for(2ms); }, nullptr));
+    watch.end(*mark, number, stream.get());
+    stream.synchronize();
+  };
+  write(100);
+  write(101);
+  watch.restart();
+  const auto before = watch.times().span;
+  CHECK(watch.times().batches == 1);
+  std::this_thread::sleep_for(50ms);  // No part of it.
+  write(0);
+  write(3);
+  watch.collect();
+  CHECK(watch.times().batches == 4);
+  CHECK(watch.times().span >= before + 1ms);
+  CHECK(watch.times().span < before + 40ms);
 }

@@ -94,6 +94,7 @@ struct LeasedBatch {
   Ticket ticket;
   std::size_t slot;
   std::int64_t samples_in_batch = 0;
+  bool replaced = false;  ///< its lease ends because another one is assigned to it
 };
 
 /// The implementation of Prefetcher, independent of the type of the batches.
@@ -150,6 +151,7 @@ class Lease {
     Lease taken(std::move(other));
     std::swap(owner_, taken.owner_);
     std::swap(leased_, taken.leased_);
+    if (taken.leased_ != nullptr) taken.leased_->replaced = leased_ != nullptr;
     return *this;
   }
   /// Same as release(). If a consumer's stream is being captured into a graph, the slot stays in

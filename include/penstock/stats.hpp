@@ -66,8 +66,18 @@ struct SourceTimes {
   std::chrono::nanoseconds span{0};  ///< from the end of the first timed batch to that of the last
 };
 
-/// What the pipeline is made of, so that advice names only what there is. Constant, but for
-/// `most_leased`.
+/// The parts of the times of Stats that fall into the consumer's pauses, in which the others only
+/// wait for it: the time until the second call of next(), and later each time between two calls
+/// that is over 32 times the mean (a validation, a checkpoint). The verdict leaves them out.
+struct Pauses {
+  std::chrono::nanoseconds source{0};    ///< of source.waiting_for_room
+  std::chrono::nanoseconds copy{0};      ///< of copy.waiting_for_room
+  std::chrono::nanoseconds consumer{0};  ///< of consumer.busy
+  std::chrono::nanoseconds device{0};    ///< of device->consuming
+};
+
+/// What the pipeline is made of, so that advice names only what there is. Constant, but for the
+/// last two members.
 struct PipelineSetup {
   bool unbounded = false;   ///< the data are a stream (see Unbounded): one worker calls the source
   bool per_sample = false;  ///< several workers fill a batch together
@@ -80,7 +90,9 @@ struct PipelineSetup {
   /// of 4 and 8 bytes half of what they have. Equal to batch_bytes without such fields.
   std::size_t as_uint8_bytes = 0, as_half_integers_bytes = 0;
   std::size_t host_limit = 0;   ///< bytes that the batches on the host may take; 0: unknown
+  bool doubles = false;         ///< its fields of floating-point numbers are of double
   std::size_t most_leased = 0;  ///< the most leases that the consumer held at a time
+  bool second_stream = false;   ///< a lease was also_used_on another stream
 };
 
 /// A snapshot. `source` is the sum over the workers. `consumer` is measured on the host: time
@@ -99,8 +111,10 @@ struct Stats {
   /// CPU time of the workers: little of source.busy means that the source waits (for a disk, a
   /// network, a lock). 0: unknown.
   std::chrono::nanoseconds worker_cpu{0};
-  std::chrono::nanoseconds longest_fill{
-      0};                     ///< longest uninterrupted time of a worker in the source
+  /// Longest uninterrupted time of a worker in the source, but for its first batch; and the time
+  /// that all workers together took for their first.
+  std::chrono::nanoseconds longest_fill{0}, first_fills{0};
+  Pauses pauses;              ///< parts of the times above that the verdict leaves out
   SampledWaits waits;         ///< only without device_times
   SourceTimes device_source;  ///< only of an on_device source
   std::chrono::nanoseconds first_batch{0};   ///< from construction to the end of the first next()

@@ -25,9 +25,10 @@ class ConsumerWatch {
 
   // By the thread that takes a batch, in this order: when it asks for one, when there is one, and
   // when the stream waits for its copy. They throw CudaError; the batch is not timed then.
-  void record_request(cudaStream_t consumer) {
+  void record_request(cudaStream_t consumer, bool pauses) {
+    note_leased();
     if (exact_)
-      takes_.record_request(consumer);
+      takes_.record_request(consumer, pauses);
     else if (clock.first().count() != 0)  // The first one fills the pipeline.
       waits_.record_request(consumer);
   }
@@ -42,13 +43,16 @@ class ConsumerWatch {
   /// By the thread that takes a batch, when `queued` batches are staged.
   void count_take(std::size_t queued) { add_alone(queued_, std::uint64_t{queued}); }
   void count_delivery() {
-    const std::size_t leased = leased_.fetch_add(1, std::memory_order_relaxed) + 1;
-    if (leased > most_leased_.load(std::memory_order_relaxed))
-      most_leased_.store(leased, std::memory_order_relaxed);
+    leased_.fetch_add(1, std::memory_order_relaxed);
     add_alone(delivered_, std::uint64_t{1});
   }
-  /// Any thread.
-  void count_end_of_lease() { leased_.fetch_sub(1, std::memory_order_relaxed); }
+  /// Any thread. `replaced`: by a lease that was taken a moment ago, in `lease = next(stream)`: no
+  /// work was queued while there were both.
+  void count_end_of_lease(bool replaced) {
+    if (!replaced) note_leased();
+    leased_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  void note_second_stream() { second_stream_.store(true, std::memory_order_relaxed); }
   std::uint64_t delivered() const { return delivered_.load(std::memory_order_relaxed); }
   std::size_t leased() const { return leased_.load(std::memory_order_relaxed); }
 
@@ -67,6 +71,9 @@ class ConsumerWatch {
     stats.waits = waits_.times();
     if (device_times) stats.device = takes_.times(stats.copy.timed);
     stats.setup.most_leased = most_leased_.load(std::memory_order_relaxed);
+    stats.setup.second_stream = second_stream_.load(std::memory_order_relaxed);
+    stats.pauses.consumer = clock.paused();
+    stats.pauses.device = takes_.paused();
     stats.first_batch = clock.first();
     stats.longest_wait = clock.longest();
   }
@@ -74,11 +81,18 @@ class ConsumerWatch {
   ConsumerClock clock;
 
  private:
+  void note_leased() {
+    const std::size_t leased = this->leased();
+    if (leased > most_leased_.load(std::memory_order_relaxed))
+      most_leased_.store(leased, std::memory_order_relaxed);
+  }
+
   const bool exact_;  // device times
   TakeWatch takes_;
   WaitWatch waits_;  // without them
   std::atomic<std::uint64_t> delivered_{0}, queued_{0};
   std::atomic<std::size_t> leased_{0}, most_leased_{0};
+  std::atomic<bool> second_stream_{false};
 };
 
 }  // namespace penstock::detail

@@ -40,7 +40,13 @@ class CopyWatch {
 
   /// Call when a batch is ready and there is no slot for it. Repeated calls do nothing.
   void lack_slot() {
-    if (ready_at_ == Clock::time_point()) ready_at_ = Clock::now();
+    if (ready_at_ != Clock::time_point()) return;
+    ready_at_ = Clock::now();
+    pauses_before_ = load(pauses_);
+  }
+  /// The consumer was away: what the stream waited for a slot meanwhile is known by itself.
+  void note_pause(const TimeSpan& pause) {
+    pauses_.fetch_add(pause.length().count(), std::memory_order_relaxed);
   }
   /// Call immediately before and after a copy, and after the transform behind it. The event that
   /// end() returns stays valid until `copies` more copies have begun.
@@ -49,8 +55,10 @@ class CopyWatch {
     const bool is_timed = exact_ || now - begun_at_ >= kPeriod;
     Mark& mark = next();
     mark.is_timed.store(is_timed, std::memory_order_relaxed);
-    mark.ready_at.store(ready_at_ == Clock::time_point() ? now : ready_at_,
-                        std::memory_order_relaxed);
+    const bool has_waited = ready_at_ != Clock::time_point();
+    mark.ready_at.store(has_waited ? ready_at_ : now, std::memory_order_relaxed);
+    mark.paused.store(has_waited ? (load(pauses_) - pauses_before_).count() : 0,
+                      std::memory_order_relaxed);
     ready_at_ = {};
     if (!is_timed) return;
     begun_at_ = now;
@@ -83,6 +91,8 @@ class CopyWatch {
   /// Copies that the times below are of, those included for which others stand.
   std::uint64_t timed() const { return timed_.load(std::memory_order_relaxed); }
 
+  /// The part of held() in pauses.
+  Nanoseconds paused() const { return load(paused_); }
   // How long the stream copied, transformed, waited for a slot and its readers, or had nothing to
   // copy.
   Nanoseconds running() const { return load(running_); }
@@ -106,6 +116,7 @@ class CopyWatch {
     std::optional<Event> arrived;  // between the copy and the transform
     std::atomic<bool> is_timed{false};
     std::atomic<Clock::time_point> ready_at{};  // the batch was, on the host
+    std::atomic<Clock::rep> paused{0};          // pauses that have ended since
   };
 
   static Nanoseconds load(const std::atomic<Clock::rep>& value) {
@@ -162,22 +173,25 @@ class CopyWatch {
   /// What went by before a copy without any other.
   void add_wait(Nanoseconds gap, const Mark& mark) noexcept {
     gap = std::max(gap, Nanoseconds(0));
-    const auto since_ready =
-        clock_->since(mark.ready_at.load(std::memory_order_relaxed), mark.begun.get());
+    const auto ready_at = mark.ready_at.load(std::memory_order_relaxed);
+    const auto since_ready = clock_->since(ready_at, mark.begun.get());
     const auto held = std::clamp(since_ready.value_or(Nanoseconds(0)), Nanoseconds(0), gap);
     add_alone(held_, held.count());
     add_alone(idle_, (gap - held).count());
+    add_alone(paused_, std::min(held, load(mark.paused)).count());
   }
 
   const bool exact_, transforms_;
   std::deque<Mark> marks_;
   std::optional<DeviceClock> clock_;
   std::atomic<std::uint64_t> issued_{0};
+  std::atomic<Clock::rep> pauses_{0};          // all that the consumer made
   Clock::time_point begun_at_{}, ready_at_{};  // used by the thread that issues copies
+  Nanoseconds pauses_before_{0};               // the same, when the batch was ready
   OneReader reader_;                           // of what follows
   std::uint64_t oldest_ = 0;                   // the first copy that was not found done
   std::atomic<std::uint64_t> timed_{0};
-  std::atomic<Clock::rep> running_{0}, transforming_{0}, held_{0}, idle_{0};
+  std::atomic<Clock::rep> running_{0}, transforming_{0}, held_{0}, idle_{0}, paused_{0};
 };
 
 }  // namespace penstock::detail

@@ -75,6 +75,13 @@ class SourceWatch {
     if (mark != nullptr) mark->state_.store(Mark::State::free, std::memory_order_release);
   }
 
+  /// The consumer was away, or the numbers of the batches start anew: the span goes on with the
+  /// next batch that ends.
+  void restart() noexcept {
+    collect();
+    restarts_.store(true, std::memory_order_relaxed);
+  }
+
   // ---- By any thread
 
   /// Adds up the batches that are done, and frees their marks. Does nothing while another thread is
@@ -111,23 +118,29 @@ class SourceWatch {
     if (!busy || !end) return;  // not reached yet
     add_alone(busy_, std::max(*busy, Nanoseconds(0)).count());
     // Batches of several workers end in any order.
-    if (timed() == 0) first_number_ = mark.number_, first_end_ = *end;
-    if (mark.number_ > first_number_ && *end > first_end_ + span()) {
-      span_.store((*end - first_end_).count(), std::memory_order_relaxed);
-      batches_.store(mark.number_ - first_number_, std::memory_order_relaxed);
+    if (restarts_.exchange(false, std::memory_order_relaxed))
+      first_ = {mark.number_, *end, batches_.load(std::memory_order_relaxed), span()};
+    if (mark.number_ > first_.number && *end - first_.end > span() - first_.span) {
+      span_.store((first_.span + *end - first_.end).count(), std::memory_order_relaxed);
+      batches_.store(first_.batches + mark.number_ - first_.number, std::memory_order_relaxed);
     }
     add_alone(timed_, std::uint64_t{1});
     drop(&mark);
   }
-  std::uint64_t timed() const { return timed_.load(std::memory_order_relaxed); }
   Nanoseconds span() const { return Nanoseconds(span_.load(std::memory_order_relaxed)); }
 
   std::array<Mark, kMarks> marks_;
   Event origin_{cudaEventDefault};
   std::atomic<Clock::rep> begun_at_{0};
+  std::atomic<bool> restarts_{true};
   OneReader reader_;  // of what follows
-  std::uint64_t first_number_ = 0;
-  Nanoseconds first_end_{0};
+  struct First {
+    std::uint64_t number = 0;
+    Nanoseconds end{0};
+    std::uint64_t batches = 0;  // before it
+    Nanoseconds span{0};
+  };
+  First first_;  // since the last restart
   std::atomic<std::uint64_t> timed_{0}, batches_{0};
   std::atomic<std::int64_t> busy_{0}, span_{0};
 };

@@ -102,6 +102,7 @@ struct Loads {
 /// workers never wait, and only the second one tells.
 inline double source_load(const Stats& stats, const StageTimes& times) {
   const double by_rate = ratio(times.source, times.period), by_waits = stats.source.utilisation();
+  if (stats.tuning) return by_waits;  // The number of workers was not the same all the time.
   if (writes_slots(stats) && stats.device_source.timed > 0) return std::min(1.0, by_rate);
   const double load = by_rate > 0 ? std::min(by_rate, by_waits) : by_waits;
   if (!writes_slots(stats) || !stats.device) return load;

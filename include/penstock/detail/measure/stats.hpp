@@ -80,18 +80,20 @@ inline bool is_late_once(const Stats& stats, const Stats& rest) {
 }  // namespace detail
 
 PENSTOCK_INLINE Bottleneck Stats::bottleneck() const {
-  const Stats& usual = detail::without_hiccup(*this).value_or(*this);
+  const Stats all = detail::without_start_and_pauses(*this);
+  const Stats usual = detail::without_hiccup(all).value_or(all);
   return detail::stage_of(usual, detail::loads_of(usual));
 }
 
 PENSTOCK_INLINE Verdict Stats::verdict() const {
-  const auto rest = detail::without_hiccup(*this);
-  if (!rest) return detail::judge(*this);
+  const Stats all = detail::without_start_and_pauses(*this);
+  const auto rest = detail::without_hiccup(all);
+  if (!rest) return detail::judge(all);
   Verdict verdict = detail::judge(*rest);
-  if (detail::is_late_once(*this, *rest)) {
+  if (detail::is_late_once(all, *rest)) {
     verdict.kind = VerdictKind::one_late_batch;
-    verdict.starved = detail::loads_of(*this).starved;
-    verdict.sentence = detail::say(verdict, *this);
+    verdict.starved = detail::loads_of(all).starved;
+    verdict.sentence = detail::say(verdict, all);
   }
   return verdict;
 }
@@ -104,7 +106,10 @@ PENSTOCK_INLINE Stats Stats::since(const Stats& before) const {
   detail::subtract(stats.device_source, before.device_source, &SourceTimes::timed,
                    &SourceTimes::busy, &SourceTimes::batches, &SourceTimes::span);
   detail::subtract(stats.waits, before.waits, &SampledWaits::batches, &SampledWaits::waiting);
-  detail::subtract(stats, before, &Stats::worker_cpu, &Stats::skipped, &Stats::replaced);
+  detail::subtract(stats, before, &Stats::worker_cpu, &Stats::first_fills, &Stats::skipped,
+                   &Stats::replaced);
+  detail::subtract(stats.pauses, before.pauses, &Pauses::source, &Pauses::copy, &Pauses::consumer,
+                   &Pauses::device);
   // What was the longest before is not of this time; the longest of this time is unknown.
   for (std::chrono::nanoseconds Stats::*longest : {&Stats::longest_wait, &Stats::longest_fill})
     if (this->*longest == before.*longest) stats.*longest = {};

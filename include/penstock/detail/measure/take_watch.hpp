@@ -9,11 +9,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/measure/one_reader.hpp>
 #include <penstock/detail/measure/span_sums.hpp>
 #include <penstock/stats.hpp>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -29,9 +29,11 @@ class TakeWatch {
       for (std::size_t i = 0; i < batches + 1 + kBeside; ++i) marks_.emplace_back();
   }
 
-  void record_request(cudaStream_t consumer) {
+  /// `pauses`: the consumer comes back from a pause.
+  void record_request(cudaStream_t consumer, bool pauses) {
     if (marks_.empty()) return;
     collect();
+    next().ends_pause.store(pauses, std::memory_order_relaxed);
     next().requested.record(consumer);
   }
   void record_issue(cudaStream_t consumer) {
@@ -49,6 +51,10 @@ class TakeWatch {
     if (!marks_.empty()) reader_.collect([this] { add_reached(); });
   }
 
+  /// The part of DeviceTimes::consuming in pauses.
+  std::chrono::nanoseconds paused() const {
+    return std::chrono::nanoseconds(paused_.load(std::memory_order_relaxed));
+  }
   DeviceTimes times(std::uint64_t copies) {
     collect();
     return {.copies = copies,
@@ -65,6 +71,7 @@ class TakeWatch {
 
   struct Mark {
     Event requested{cudaEventDefault}, issued{cudaEventDefault}, taken{cudaEventDefault};
+    std::atomic<bool> ends_pause{false};
   };
 
   Mark& at(std::uint64_t batch) { return marks_[batch % marks_.size()]; }
@@ -81,15 +88,21 @@ class TakeWatch {
   bool add(std::uint64_t batch) noexcept {
     if (batch == 0) return elapsed(at(0).issued.get(), at(0).taken.get()).has_value();
     const Mark& mark = at(batch);
-    return sums_.add(at(batch - 1).taken.get(), mark.requested.get(), mark.issued.get(),
-                     mark.taken.get());
+    const std::chrono::nanoseconds before = sums_.gaps();
+    if (!sums_.add(at(batch - 1).taken.get(), mark.requested.get(), mark.issued.get(),
+                   mark.taken.get()))
+      return false;
+    if (mark.ends_pause.load(std::memory_order_relaxed))
+      add_alone(paused_, (sums_.gaps() - before).count());
+    return true;
   }
 
-  std::vector<Mark> marks_;
+  std::deque<Mark> marks_;
   std::atomic<std::uint64_t> taken_{0};
   OneReader reader_;        // of what follows
   std::uint64_t seen_ = 0;  // the first batch that was not added
   SpanSums sums_;
+  std::atomic<std::int64_t> paused_{0};
 };
 
 }  // namespace penstock::detail

@@ -12,6 +12,8 @@
 #include <optional>
 #include <penstock/detail/measure/stage_times.hpp>
 #include <penstock/stats.hpp>
+#include <penstock/tuning.hpp>
+#include <utility>
 
 namespace penstock::detail {
 
@@ -23,9 +25,10 @@ inline constexpr double kLetsOthersWait = 0.5;  // A stage below this is not the
 inline constexpr double kNoise = 0.05;       // Shorter waits are ignored.
 inline constexpr double kWorthwhile = 0.15;  // Longer queues are advised for waits above this.
 // Others.
-inline constexpr double kUint8Saves = 4;  // float is this many times larger than uint8.
-inline constexpr double kWaits = 0.3;     // A source that computes less of its time mostly waits.
-inline constexpr double kFarLonger = 4;   // A wait of more batch times than this is an outlier.
+inline constexpr double kUint8Saves = 4;    // float is this many times larger than uint8.
+inline constexpr double kWaits = 0.3;       // A source that computes less of its time mostly waits;
+inline constexpr double kAwaitsData = 0.5;  // that of a stream, for its data.
+inline constexpr double kFarLonger = 4;     // A wait of more batch times than this is an outlier.
 inline constexpr std::uint64_t kFewestBatches = 8;
 
 inline bool starves(const Loads& loads) {
@@ -47,6 +50,16 @@ inline std::optional<double> computing(const Stats& stats) {
 inline bool source_waits(const Stats& stats) {
   return computing(stats).value_or(1) < kWaits;
 }
+inline bool awaits_data(const Stats& stats) {
+  return stats.setup.unbounded && computing(stats).value_or(1) < kAwaitsData;
+}
+
+/// The copies wait for the readers of their slots, though the consumer holds few leases and its
+/// stream waits too: so the readers are on other streams.
+inline bool is_held_by_second_stream(const Stats& stats, const Loads& loads) {
+  return stats.setup.second_stream && !slots_are_taken(stats) && starves(loads) &&
+         loads.held > kLetsOthersWait;
+}
 
 // ---- The stage ----------------------------------------------------------------------------------
 
@@ -65,6 +78,7 @@ inline Bottleneck stage_of_copier(const Stats& stats, const Loads& loads) {
   const double others = std::max(loads.source, loads.stream());
   if (loads.starved <= kNoise)
     return others > kAtItsLimit ? Bottleneck::balanced : Bottleneck::consumer;
+  if (is_held_by_second_stream(stats, loads)) return Bottleneck::consumer;
   const bool lacks_slots = slots_are_taken(stats) && loads.held >= loads.idle;
   if (starves(loads) && others <= kAtItsLimit && lacks_slots) return Bottleneck::waiting_for_slot;
   return most_loaded(loads);
@@ -81,9 +95,7 @@ inline Bottleneck stage_of(const Stats& stats, const Loads& loads) {
     return Bottleneck::balanced;
   const Bottleneck stage =
       writes_slots(stats) ? stage_of_writer(loads) : stage_of_copier(stats, loads);
-  const bool is_late = stage == Bottleneck::source && is_at_limit(loads.source, loads);
-  if (is_late && stats.setup.unbounded && source_waits(stats)) return Bottleneck::waiting_for_data;
-  return stage;
+  return stage == Bottleneck::source && awaits_data(stats) ? Bottleneck::waiting_for_data : stage;
 }
 
 // ---- What to change -----------------------------------------------------------------------------
@@ -111,7 +123,10 @@ inline bool source_is_at_limit(const Stats& stats, const Loads& loads) {
 
 inline VerdictKind kind_of(const Stats& stats, const Loads& loads, const Verdict& verdict) {
   if (stats.consumer.batches < kFewestBatches) return VerdictKind::too_early;
-  const VerdictKind queue = starves(loads) ? kind_of_queue(stats, loads) : VerdictKind::balanced;
+  const VerdictKind queue = !starves(loads)      ? VerdictKind::balanced
+                            : awaits_data(stats) ? VerdictKind::waiting_for_data
+                                                 : kind_of_queue(stats, loads);
+  const bool others_read = is_held_by_second_stream(stats, loads);
   switch (verdict.stage) {
     case Bottleneck::source:
       return source_is_at_limit(stats, loads) ? VerdictKind::more_workers : queue;
@@ -120,7 +135,7 @@ inline VerdictKind kind_of(const Stats& stats, const Loads& loads, const Verdict
     case Bottleneck::transform:
       return is_at_limit(loads.stream(), loads) ? VerdictKind::faster_transform : queue;
     case Bottleneck::consumer:
-      return starves(loads) ? queue : VerdictKind::compute_bound;
+      return starves(loads) && !others_read ? queue : VerdictKind::compute_bound;
     case Bottleneck::waiting_for_slot:
       return VerdictKind::more_slots;
     case Bottleneck::waiting_for_data:
@@ -152,9 +167,18 @@ inline std::size_t share_of(std::size_t all, std::size_t count) {
 inline std::size_t within_run(std::size_t depth, const Stats& stats) {
   return stats.setup.batches == 0 ? depth : std::min<std::size_t>(depth, stats.setup.batches);
 }
+/// Blocks and slots that are allocated; with PrefetcherOptions::tune not all of them are in use.
+inline std::size_t blocks_allocated(const Stats& stats) {
+  return stats.tuning ? std::max(stats.host_depth, stats.tuning->most_host_depth)
+                      : stats.host_depth;
+}
+inline std::size_t slots_allocated(const Stats& stats) {
+  return stats.tuning ? std::max(stats.device_depth, stats.tuning->most_device_depth)
+                      : stats.device_depth;
+}
 /// Batches for which the limit on host memory has room.
 inline std::size_t most_on_host(const Stats& stats) {
-  const std::size_t block = share_of(stats.host_bytes, stats.host_depth);
+  const std::size_t block = share_of(stats.host_bytes, blocks_allocated(stats));
   return block == 0 || stats.setup.host_limit == 0 ? std::numeric_limits<std::size_t>::max()
                                                    : stats.setup.host_limit / block;
 }
@@ -165,18 +189,29 @@ inline std::size_t slots_beside_consumer(const Stats& stats) {
   return std::max(stats.device_depth, more);
 }
 
-/// Workers beyond which there are no cores for their computing, batches for them, or memory.
-inline std::size_t most_workers(const Stats& stats) {
-  std::size_t most = std::numeric_limits<std::size_t>::max();
+/// Workers beyond which something is missing for one more.
+struct MostWorkers {
+  static constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
+  std::size_t by_cores = kNoLimit;   // for their computing
+  std::size_t by_run = kNoLimit;     // batches
+  std::size_t by_memory = kNoLimit;  // blocks
+
+  std::size_t in_all() const { return std::min({by_cores, by_run, by_memory}); }
+};
+
+inline MostWorkers most_workers(const Stats& stats) {
+  MostWorkers most;
   const double computes = computing(stats).value_or(0);
   if (stats.setup.cores > 0 && computes > kNoise)
-    most = std::max<std::size_t>(1, static_cast<std::size_t>(stats.setup.cores / computes + 0.1));
-  if (stats.setup.unbounded) most = 1;
+    most.by_cores =
+        std::max<std::size_t>(1, static_cast<std::size_t>(stats.setup.cores / computes + 0.1));
+  if (stats.setup.unbounded) most.by_run = 1;
   if (stats.setup.per_sample) return most;
-  most = within_run(most, stats);
+  most.by_run = within_run(most.by_run, stats);
   if (!writes_slots(stats)) {
     const std::size_t room = most_on_host(stats);
-    most = std::min(most, room - std::min(room, slots_beside_consumer(stats)));
+    if (room != MostWorkers::kNoLimit)
+      most.by_memory = room - std::min(room, slots_beside_consumer(stats));
   }
   return most;
 }
@@ -206,18 +241,24 @@ inline std::size_t enough_blocks(const Stats& stats, int workers) {
   return blocks_for(stats, workers, slots_beside_consumer(stats));
 }
 
+/// Workers with which the source keeps up; 0: unknown. At 0.9 of their limit they do not limit the
+/// rate.
+inline std::size_t workers_that_keep_up(const Verdict& verdict, const Stats& stats) {
+  const auto needed =
+      times(kAtItsLimit, std::max(verdict.copy + verdict.transform, verdict.consumer));
+  if (!stats.device || needed.count() <= 0) return 0;
+  return std::max(static_cast<std::size_t>(stats.workers) + 1,
+                  count_in(worker_time(stats), needed));
+}
+
 inline void set_enough_workers(Verdict& verdict, const Stats& stats) {
-  const std::size_t most = most_workers(stats);
+  const std::size_t most = most_workers(stats).in_all();
   if (most <= static_cast<std::size_t>(stats.workers)) {
     verdict.kind = VerdictKind::cheaper_source;
     return;
   }
-  // Workers at 0.9 of their limit do not limit the rate.
-  const auto needed =
-      times(kAtItsLimit, std::max(verdict.copy + verdict.transform, verdict.consumer));
-  if (!stats.device || needed.count() <= 0) return;
-  const std::size_t wanted =
-      std::max(static_cast<std::size_t>(stats.workers) + 1, count_in(worker_time(stats), needed));
+  const std::size_t wanted = workers_that_keep_up(verdict, stats);
+  if (wanted == 0) return;
   verdict.enough_workers = static_cast<int>(std::min(wanted, most));
   verdict.enough_device_depth = enough_slots(stats, verdict.enough_workers);
   verdict.enough_host_depth = enough_blocks(stats, verdict.enough_workers);
@@ -274,15 +315,48 @@ inline void set_more_bytes(Verdict& verdict, const Stats& stats) {
   const auto beyond = [](std::size_t depth, std::size_t present, std::size_t bytes) {
     return depth > present ? (depth - present) * share_of(bytes, present) : 0;
   };
-  verdict.more_bytes = beyond(host_depth_then(verdict, stats), stats.host_depth, stats.host_bytes) +
-                       beyond(verdict.enough_device_depth, stats.device_depth, stats.device_bytes);
+  verdict.more_bytes =
+      beyond(host_depth_then(verdict, stats), blocks_allocated(stats), stats.host_bytes) +
+      beyond(verdict.enough_device_depth, slots_allocated(stats), stats.device_bytes);
 }
 
-// ---- A single wait ------------------------------------------------------------------------------
+// ---- What is not usual
+// ----------------------------------------------------------------------------
 
 inline void take_from(Nanoseconds& time, Nanoseconds taken) {
   time -= std::min(time, taken);
 }
+
+/// Without the consumer's pauses.
+inline void remove_pauses(Stats& stats) {
+  const Pauses pauses = std::exchange(stats.pauses, {});
+  take_from(stats.source.waiting_for_room, pauses.source);
+  take_from(stats.copy.waiting_for_room, pauses.copy);
+  take_from(stats.consumer.busy, pauses.consumer);
+  if (stats.device) take_from(stats.device->consuming, pauses.device);
+}
+
+/// Without the first batch of each worker, where these took far longer than the others: the source
+/// opened files, or filled a cache.
+inline void remove_first_fills(Stats& stats) {
+  constexpr std::chrono::milliseconds kAccuracy{8};
+  const auto workers =
+      std::min<std::uint64_t>(static_cast<std::uint64_t>(stats.workers), stats.source.batches);
+  const Nanoseconds first = std::exchange(stats.first_fills, {});
+  if (workers == stats.source.batches || first > stats.source.busy) return;
+  const Nanoseconds usual = each(stats.source.busy - first, stats.source.batches - workers);
+  if (each(first, workers) <= times(kFarLonger, usual) + kAccuracy) return;
+  stats.source.busy -= first;
+  if (!stats.setup.per_sample) stats.source.batches -= workers;
+}
+
+inline Stats without_start_and_pauses(Stats stats) {
+  remove_pauses(stats);
+  remove_first_fills(stats);
+  return stats;
+}
+
+// ---- A single wait ------------------------------------------------------------------------------
 
 /// What of its longest wait the consumer had no input for. Without device times that wait is the
 /// host's, and the device works meanwhile on what is in its slots.
@@ -337,6 +411,7 @@ inline std::optional<Stats> without_hiccup(const Stats& stats) {
   const auto wait = longest_wait(stats), once = starved_at_once(stats);
   const auto here = stats.device ? waiting_time(*stats.device) : stats.consumer.waiting_for_input;
   if (wait > here) return std::nullopt;  // It was before these times began.
+  if (awaits_data(stats)) return std::nullopt;
   if (2 * once <= starved_in_all(stats, once)) return std::nullopt;
   Stats rest = stats;
   remove_longest_fill(rest, wait);

@@ -41,6 +41,13 @@ inline std::string depths_for_workers(const Verdict& verdict) {
   return text;
 }
 
+/// What there is not enough of for more workers.
+inline const char* what_limits(const Stats& stats) {
+  const MostWorkers most = most_workers(stats);
+  if (most.in_all() == most.by_cores) return "cores";
+  return most.in_all() == most.by_run ? "batches of the run" : "bytes of max_host_bytes";
+}
+
 inline std::string settings_of_workers(const Verdict& verdict, const Stats& stats) {
   if (verdict.enough_workers == 0)
     return std::string("more workers") +
@@ -48,8 +55,11 @@ inline std::string settings_of_workers(const Verdict& verdict, const Stats& stat
            (stats.tuning ? "Tune::workers; " : "") + "device_times tells how many)";
   std::ostringstream text;
   text << verdict.enough_workers << " workers" << (stats.tuning ? " (Tune::workers)" : "")
-       << depths_for_workers(verdict) << more_memory(verdict) << " would be enough for its "
-       << in_milliseconds(verdict.consumer);
+       << depths_for_workers(verdict) << more_memory(verdict);
+  const std::size_t wanted = workers_that_keep_up(verdict, stats);
+  if (wanted > static_cast<std::size_t>(verdict.enough_workers))
+    text << " are all that the " << what_limits(stats) << " allow; " << wanted;
+  text << " would be enough for its " << in_milliseconds(verdict.consumer);
   if (writes_slots(stats))
     text << ", if the device can do their work at the same time";
   else if (verdict.enough_device_depth > 0)
@@ -73,20 +83,23 @@ inline std::string say_cheaper_source(const Verdict& verdict, const Stats& stats
   if (queues_work(stats)) return text + ": let it do less on the device";
   if (stats.setup.unbounded)
     return text + ": it is a stream, which one worker reads, so give that worker less to do";
-  if (computing(stats).value_or(0) > kNoise && stats.setup.cores > 0)
+  const MostWorkers most = most_workers(stats);
+  if (most.in_all() == most.by_cores)
     return text + ": its " + std::to_string(stats.workers) + " workers compute on " +
            std::to_string(stats.setup.cores) +
            " cores, and more of them would not: let it compute less, beforehand or on the device";
-  return text + (writes_slots(stats)
-                     ? ": for more workers there are no batches"
-                     : ": for more workers there are no batches or no memory (max_host_bytes)");
+  return text + ": the " + what_limits(stats) + " allow no more workers";
 }
 
 inline std::string say_data(const Verdict& verdict, const Stats& stats) {
-  return "waiting for data: the source waits " + in_percent(1 - computing(stats).value_or(0)) +
-         " of its time, " + in_milliseconds(verdict.source) +
-         " a batch; the rest of the pipeline takes " +
-         in_milliseconds(std::max(verdict.copy + verdict.transform, verdict.consumer));
+  std::string text = "waiting for data: the source waits " +
+                     in_percent(1 - computing(stats).value_or(0)) + " of its time, " +
+                     in_milliseconds(verdict.source) + " a batch; the rest of the pipeline takes " +
+                     in_milliseconds(std::max(verdict.copy + verdict.transform, verdict.consumer));
+  if (stats.source.utilisation() < kAtItsLimit)
+    text += std::string("; where they come in bursts from something that has them already, a ") +
+            (writes_slots(stats) ? "higher device_depth" : "deeper ring") + " helps";
+  return text;
 }
 
 inline std::string say_slots(const Verdict& verdict, const Stats& stats) {
@@ -99,6 +112,7 @@ inline std::string say_slots(const Verdict& verdict, const Stats& stats) {
   if (verdict.enough_device_depth == 0) return text;
   text += ": device_depth " + std::to_string(verdict.enough_device_depth) + " in place of " +
           std::to_string(stats.device_depth);
+  if (stats.tuning) text += " (Tune::device_slots)";
   if (verdict.enough_host_depth != 0)
     text += " and host_depth " + std::to_string(verdict.enough_host_depth) + " in place of " +
             std::to_string(stats.host_depth);
@@ -115,7 +129,8 @@ inline std::string say_depth(const Verdict& verdict, const Stats& stats) {
   if (verdict.enough_host_depth == 0)
     return text + ": there is no room for a deeper ring (max_host_bytes)";
   return text + ": deeper ring, host_depth " + std::to_string(verdict.enough_host_depth) +
-         " in place of " + std::to_string(stats.host_depth) + more_memory(verdict);
+         " in place of " + std::to_string(stats.host_depth) +
+         (stats.tuning ? " (Tune::host_bytes)" : "") + more_memory(verdict);
 }
 
 /// Which narrower type makes a batch of these fields noticeably smaller; empty: none.
@@ -125,8 +140,8 @@ inline std::string say_narrower(const PipelineSetup& setup) {
     return bytes == 0 ? 1 : static_cast<double>(setup.batch_bytes) / static_cast<double>(bytes);
   };
   if (const double times = factor(setup.as_uint8_bytes); times >= kNoticeable)
-    return "uint8 in place of float, where 8 bits are enough, makes it " + with_one_decimal(times) +
-           " times smaller";
+    return std::string("uint8 in place of ") + (setup.doubles ? "double" : "float") +
+           ", where 8 bits are enough, makes it " + with_one_decimal(times) + " times smaller";
   if (const double times = factor(setup.as_half_integers_bytes); times >= kNoticeable)
     return "integers of half the width, where the values fit, make it " + with_one_decimal(times) +
            " times smaller";
@@ -177,6 +192,10 @@ inline std::string say_transform(const Verdict& verdict) {
 }
 
 inline std::string say_compute(const Verdict& verdict, const Stats& stats) {
+  if (verdict.starved > kWorthwhile)
+    return "compute-bound: the copies wait for the consumer's other streams (also_used_on), which "
+           "read the slots, while its first one waits " +
+           in_percent(verdict.starved) + " of its time";
   if (verdict.consumer.count() == 0)
     return writes_slots(stats)
                ? "the consumer's thread has a batch whenever it asks (device_times tells whether "

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 namespace penstock::detail {
 
@@ -24,6 +25,22 @@ template <class T>
 void add_alone(std::atomic<T>& sum, T value) {
   sum.store(sum.load(std::memory_order_relaxed) + value, std::memory_order_relaxed);
 }
+
+/// The time of the last timer interrupt, on the same clock as steady_clock: costs a tenth of its
+/// now().
+inline std::chrono::steady_clock::time_point coarse_now() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return std::chrono::steady_clock::time_point(std::chrono::seconds(now.tv_sec) +
+                                               std::chrono::nanoseconds(now.tv_nsec));
+}
+
+/// A time on the host's clock.
+struct TimeSpan {
+  std::chrono::steady_clock::time_point from, to;
+
+  std::chrono::nanoseconds length() const { return to - from; }
+};
 
 /// Adds up the time between start and stop. One thread starts and stops it. Any thread reads it;
 /// the result never decreases.
@@ -204,10 +221,19 @@ class alignas(64) WorkerTrace {
   std::chrono::nanoseconds busy_until_its_last_rest() const { return busy_.stopped(); }
   /// CPU time of the worker's thread.
   std::chrono::nanoseconds cpu() const { return cpu_.elapsed(); }
-  /// The longest time on one batch without a wait (accurate to a few milliseconds).
+  /// The longest time on one batch without a wait, and that on the first one, which is not among
+  /// them (both accurate to a few milliseconds).
   std::chrono::nanoseconds longest() const { return std::chrono::nanoseconds(load(longest_)); }
+  std::chrono::nanoseconds first() const { return std::chrono::nanoseconds(load(first_)); }
   std::uint64_t batches() const { return load(batches_); }
   std::uint64_t bytes() const { return load(bytes_); }
+
+  /// How long the worker has waited, within `span`, in the wait that it is in. `span` ends now.
+  std::chrono::nanoseconds present_wait(const TimeSpan& span) const {
+    const WorkerActivity now = activity();
+    if (now.state == WorkerState::idle || now.state == WorkerState::source) return {};
+    return std::max(Clock::duration(0), span.to - std::max(span.from, now.since));
+  }
 
   /// Whether the worker runs on the calling thread.
   bool is_of_this_thread() const {
@@ -228,14 +254,6 @@ class alignas(64) WorkerTrace {
     return value.load(std::memory_order_relaxed);
   }
 
-  /// The time of the last timer interrupt, on the same clock: costs a tenth of Clock::now().
-  static Clock::time_point coarse_now() {
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return Clock::time_point(std::chrono::seconds(now.tv_sec) +
-                             std::chrono::nanoseconds(now.tv_nsec));
-  }
-
   void enter(WorkerState state, std::uint64_t number, Clock::time_point now) {
     number_.store(number, std::memory_order_relaxed);
     since_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
@@ -244,7 +262,10 @@ class alignas(64) WorkerTrace {
 
   void note_fill(Clock::time_point now) {
     const Clock::rep fill = now.time_since_epoch().count() - load(since_);
-    if (fill > load(longest_)) longest_.store(fill, std::memory_order_relaxed);
+    if (!std::exchange(has_filled_, true))
+      first_.store(fill, std::memory_order_relaxed);
+    else if (fill > load(longest_))
+      longest_.store(fill, std::memory_order_relaxed);
   }
 
   void rest(Clock::time_point now) {
@@ -263,7 +284,8 @@ class alignas(64) WorkerTrace {
   std::atomic<Clock::rep> since_{Clock::now().time_since_epoch().count()};
   Stopwatch busy_, waiting_;
   CpuWatch cpu_;
-  std::atomic<Clock::rep> longest_{0};
+  std::atomic<Clock::rep> first_{0}, longest_{0};
+  bool has_filled_ = false;  // by the worker
 };
 
 }  // namespace penstock::detail

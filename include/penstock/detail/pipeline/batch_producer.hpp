@@ -77,6 +77,8 @@ class ProducerCore final : public AnyProducer {
   void add_to(TuneCounts& counts) const;
   /// Sets what is the workers'.
   void add_to(Stats& stats) const;
+  /// How long all workers together have waited, within `span`, in the waits that they are in.
+  std::chrono::nanoseconds present_waits(const TimeSpan& span) const;
   /// Batches that are ready, up to `most`. Any thread: the one that takes from a prefetcher is not
   /// always the one that takes from its producer.
   std::size_t queued(std::size_t most) const { return ring_.queued(most); }
@@ -481,7 +483,14 @@ PENSTOCK_INLINE void ProducerCore::add_to(Stats& stats) const {
   for (const WorkerTrace& trace : traces_) {
     stats.worker_cpu += trace.cpu();
     stats.longest_fill = std::max(stats.longest_fill, trace.longest());
+    stats.first_fills += trace.first();
   }
+}
+
+PENSTOCK_INLINE std::chrono::nanoseconds ProducerCore::present_waits(const TimeSpan& span) const {
+  std::chrono::nanoseconds sum{0};
+  for (const WorkerTrace& trace : traces_) sum += trace.present_wait(span);
+  return sum;
 }
 
 PENSTOCK_INLINE WorkerActivity ProducerCore::oldest_activity() const {

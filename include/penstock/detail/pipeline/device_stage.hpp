@@ -106,6 +106,16 @@ class DeviceStage {
     counts.device_idle += watch_.idle();
   }
 
+  /// The consumer was away.
+  void note_pause(const TimeSpan& pause) {
+    watch_.note_pause(pause);
+    restart();
+  }
+  /// The numbers of the batches start anew.
+  void restart() {
+    if (targets_) targets_->watch().restart();
+  }
+
   /// At the end of a lease: see CopyWatch, SourceWatch.
   void sample() noexcept {
     if (targets_)
@@ -124,6 +134,7 @@ class DeviceStage {
                   .timed = watch_.timed(),
                   .bytes = copied_bytes_.load(std::memory_order_relaxed),
                   .capacity = arena_.slots()};
+    stats.pauses.copy = watch_.paused();
     if (transform_.transforms())
       stats.transform = {.busy = watch_.transforming(),
                          .waiting_for_input = watch_.idle() + watch_.held() + watch_.running(),

@@ -74,6 +74,7 @@ class DeviceTargets {
 
     Stream stream;
     markers::StreamName name{stream.get(), "penstock source"};
+    bool is_new = true;  // by its worker: the first batch, which may take far longer, is not timed
   };
 
   ResolvedStream resolved(std::size_t worker) const { return {stream(worker), arena_.device()}; }
@@ -84,7 +85,8 @@ class DeviceTargets {
     held.memory = std::move(*slot);
     SourceWatch::drop(std::exchange(held.timed, nullptr));  // Of a batch that failed.
     try {
-      held.timed = watch_->begin(stream(worker));
+      if (!std::exchange(streams_[worker].is_new, false))
+        held.timed = watch_->begin(stream(worker));
     } catch (...) {
       held.memory = DeviceSlot();
       throw;

@@ -60,6 +60,7 @@ class HandOver final : public AnyPrefetcher {
   void reserve_blocks(const std::function<void()>& start);
   PipelineSetup make_setup(SourceKind kind, bool unbounded);
 
+  void note_pause(const TimeSpan& pause);
   void tune();
   void tune_slots();
   void pump() noexcept;
@@ -87,6 +88,8 @@ class HandOver final : public AnyPrefetcher {
   std::mutex take_mutex_;                   // One thread at a time is in take(), and waits there.
   std::atomic<std::uint64_t> position_{0};  // number of the next batch, over all epochs
   ConsumerWatch watch_;
+  std::atomic<std::chrono::nanoseconds::rep> workers_paused_{0};  // their waits in pauses,
+  std::atomic<WorkerTrace::Clock::time_point> paused_until_{};    // until then
   std::optional<Autotuner> tuner_;
   const PipelineSetup setup_;  // as stats() tells it
 
@@ -139,7 +142,9 @@ PENSTOCK_INLINE LeasedBatch* HandOver::take(cudaStream_t consumer) {
   const ConsumerClock::Visit visit(watch_.clock);
   const ScopedRange range(markers::next, position_);
   watch_.count_take(queue_.size());
-  watch_.record_request(consumer);
+  const auto pause = visit.pause();
+  if (pause) note_pause(*pause);
+  watch_.record_request(consumer, pause.has_value());
 
   Staged* const staged = first_staged();
   if (staged == nullptr) return nullptr;
@@ -149,11 +154,20 @@ PENSTOCK_INLINE LeasedBatch* HandOver::take(cudaStream_t consumer) {
   check(cudaStreamWaitEvent(consumer, staged->copied, cudaEventWaitDefault), "cudaStreamWaitEvent");
   watch_.record_take(consumer);
   staged->consumers.assign(1, stream);
+  staged->replaced = false;
   queue_.pop_first();
   position_ = staged->next;
   watch_.count_delivery();
   if (tuner_) tune();
   return staged;
+}
+
+/// Any thread, while `pause` lasts or when it has ended: of it what was not noted yet.
+PENSTOCK_INLINE void HandOver::note_pause(const TimeSpan& pause) {
+  const TimeSpan rest{std::max(pause.from, paused_until_.exchange(pause.to)), pause.to};
+  if (rest.length().count() <= 0) return;
+  workers_paused_.fetch_add(producer_->present_waits(rest).count(), std::memory_order_relaxed);
+  stage_.note_pause(rest);
 }
 
 /// Of the thread that takes.
@@ -226,6 +240,7 @@ PENSTOCK_INLINE void HandOver::also_used_on(LeasedBatch& batch, cudaStream_t str
   if (std::find(users.begin(), users.end(), user) != users.end()) return;  // It waits already.
   check(cudaStreamWaitEvent(stream, staged.copied, cudaEventWaitDefault), "cudaStreamWaitEvent");
   users.push_back(user);
+  watch_.note_second_stream();
 }
 
 PENSTOCK_INLINE bool HandOver::is_used_on(const LeasedBatch& batch,
@@ -239,6 +254,8 @@ PENSTOCK_INLINE bool HandOver::is_used_on(const LeasedBatch& batch,
 /// The end of a lease. What fails is reported by the next take().
 PENSTOCK_INLINE bool HandOver::give_back(LeasedBatch& batch, bool park) noexcept {
   auto& staged = static_cast<Staged&>(batch);
+  // Before the copies that have waited for this slot go on.
+  if (const auto pause = watch_.clock.present_pause(coarse_now())) note_pause(*pause);
   stage_.sample();
   std::exception_ptr error;
   try {
@@ -246,7 +263,7 @@ PENSTOCK_INLINE bool HandOver::give_back(LeasedBatch& batch, bool park) noexcept
   } catch (...) {
     error = std::current_exception();
   }
-  watch_.count_end_of_lease();
+  watch_.count_end_of_lease(staged.replaced);
   if (error) queue_.fail(std::move(error));
   pump();
   return true;
@@ -382,16 +399,20 @@ PENSTOCK_INLINE PipelineSetup HandOver::make_setup(SourceKind kind, bool unbound
                       .cores = usable_cores(),
                       .batches = unbounded ? 0 : saturated_product(batches_, options_.epochs),
                       .host_limit = host_bytes_limit(options_)};
+  bool any_float = false;
   for (const BlockLayout::Field& field : layout_.fields()) {
     using Element = BlockLayout::Element;
     const auto values = field.is_ragged() ? field.capacity : layout_.batch_size();
     const std::size_t bytes = static_cast<std::size_t>(values) * field.sample_bytes;
     const bool halves = field.element == Element::integer && field.element_bytes >= 4;
+    const bool floats = field.element == Element::floating;
+    any_float |= floats && field.element_bytes < 8;
+    setup.doubles |= floats && field.element_bytes == 8;
     setup.batch_bytes += bytes;
-    setup.as_uint8_bytes +=
-        field.element == Element::floating ? bytes / field.element_bytes : bytes;
+    setup.as_uint8_bytes += floats ? bytes / field.element_bytes : bytes;
     setup.as_half_integers_bytes += halves ? bytes / 2 : bytes;
   }
+  setup.doubles &= !any_float;
   return setup;
 }
 
@@ -422,6 +443,7 @@ PENSTOCK_INLINE void HandOver::restore(const State& state) {
   queue_.clear();
   position_ = state.epoch * batches_ + state.batch;
   if (tuner_) tuner_->restart();
+  stage_.restart();
   try {
     producer_->seek(state.epoch, state.batch);
   } catch (...) {
@@ -438,6 +460,10 @@ PENSTOCK_INLINE Stats HandOver::stats() {
   producer_->add_to(stats);
   stage_.add_to(stats);
   watch_.add_to(stats, options_.device_times);
+  stats.pauses.source = std::chrono::nanoseconds(workers_paused_.load(std::memory_order_relaxed));
+  if (const auto pause = watch_.clock.present_pause(WorkerTrace::Clock::now()))
+    stats.pauses.source +=
+        producer_->present_waits({std::max(pause->from, paused_until_.load()), pause->to});
   stats.skipped = producer_->skipped();
   stats.replaced = producer_->replaced();
   stats.workers = options_.workers;

@@ -134,7 +134,9 @@ class Tuner {
     TuneSettings before{};
     std::ptrdiff_t extra = 0;
     double period = 0, predicted = 0, starved = 0, source = 0;
-    int windows = 0;  ///< that it has been on trial
+    // Sums over the windows that it has been on trial.
+    int windows = 0;
+    double waited = 0, took = 0;
   };
   /// How many windows of evidence a step needs; twice as many after one that was taken back.
   struct Patience {
@@ -256,6 +258,7 @@ class Tuner {
     most_demand_ = std::max(most_demand_, rates.demand);
     turns_.waited += rates.starved;
     turns_.idle += rates.idle;
+    turns_.took += rates.period;
     if (rates.starved <= kStarved) {
       jumps(rates);
       return go_down(rates, changes);
@@ -308,9 +311,8 @@ class Tuner {
         gained_nothing_from_ = now_.workers;
         break;
       case Trial::depth:
-        // Rare long waits are not in every window.
-        if (++trial_.windows < 2) return false;
-        if (rates.starved > 0.75 * trial.starved && rates.starved > kStarved) {
+        if (goes_on_trying_depth(rates)) return false;
+        if (depth_gained_nothing()) {
           deeper_.begin();
           return take_back(rates, changes);
         }
@@ -320,6 +322,17 @@ class Tuner {
     }
     trial_ = {};
     return true;
+  }
+
+  /// Rare long waits are not in every window: two of them are judged together.
+  bool goes_on_trying_depth(const Rates& rates) {
+    trial_.waited += rates.starved;
+    trial_.took += rates.period;
+    return ++trial_.windows < 2;
+  }
+  bool depth_gained_nothing() const {
+    const double starved = trial_.waited / trial_.windows, period = trial_.took / trial_.windows;
+    return starved > kStarved && starved > 0.75 * trial_.starved && period > 0.9 * trial_.period;
   }
 
   /// With so many more workers, a batch takes longer by nearly as much: they share something.
@@ -394,8 +407,11 @@ class Tuner {
     const double missing = std::ceil(ratio(static_cast<double>(longest_wait_.count()), pace));
     const auto more = static_cast<std::ptrdiff_t>(std::clamp(missing, 1.0, 1e6));
     if (since_unused_ < 2 * unused_.needed + 8) unused_.lengthen();
-    trial_ = {
-        .what = Trial::depth, .before = now_, .extra = extra_, .starved = turns_.waited / windows};
+    trial_ = {.what = Trial::depth,
+              .before = now_,
+              .extra = extra_,
+              .period = turns_.took / windows,
+              .starved = turns_.waited / windows};
     set(now_.workers, difference(now_.depth, base(now_.workers)) + more, TuneReason::in_turns,
         rates, changes);
     return true;
@@ -482,7 +498,7 @@ class Tuner {
   int calm_ = 0;  // windows in a row without a wait; least_ready_ is of these
   double most_demand_ = 0;
   struct Turns {
-    double waited = 0, idle = 0;
+    double waited = 0, idle = 0, took = 0;
   } turns_;  // sums over windows
   int windows_ = 0, demand_windows_ = 0;
   std::chrono::nanoseconds longest_wait_{0};
