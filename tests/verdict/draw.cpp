@@ -76,6 +76,15 @@ void draw_times(Pipeline& pipeline, Draw& draw, Slow slow) {
   if (slow == Slow::source) pipeline.fill.shape = draw_shape(draw);
 }
 
+/// What has nothing to do with the batches that come later.
+void draw_start(Pipeline& pipeline, Draw& draw) {
+  const auto some = [&] { return draw.one_in(5) ? draw.between(80, 200) : 0; };
+  pipeline.start = some();
+  pipeline.first_fill = some();
+  if (pipeline.loop != Loop::queues) pipeline.first_step = some();
+  pipeline.replaces = pipeline.leases == 1 && pipeline.device_depth > 1 && draw.one_in(3);
+}
+
 }  // namespace
 
 Pipeline draw(std::uint64_t seed, std::uint64_t number) {
@@ -97,6 +106,7 @@ Pipeline draw(std::uint64_t seed, std::uint64_t number) {
     pipeline.batches = 40;
     pipeline.epochs = 1;
   }
+  draw_start(pipeline, draw);
   return pipeline;
 }
 

@@ -146,27 +146,37 @@ class Run {
     const auto fill = [this](std::uint64_t batch, double part) {
       fills_.add(sleep(pipeline_.fill.of(batch) * part));
     };
+    const auto warm_up = [this] {
+      static thread_local bool is_cold = true;  // a worker of this run, or its stream
+      if (std::exchange(is_cold, false)) sleep(pipeline_.first_fill);
+    };
     switch (pipeline_.source) {
       case Source::batch:
-        return [this, fill](const Ticket& ticket, Batch& batch) {
+        return [this, warm_up, fill](const Ticket& ticket, Batch& batch) {
           if (ticket.batch >= per_epoch() && pipeline_.unbounded) return false;
+          warm_up();
           fill(number(ticket.epoch, ticket.batch), 1);
           assign_rows(batch, 0, kSamples);
           return true;
         };
       case Source::sample:
-        return per_sample([this, fill](const Sample& sample, Batch& batch) {
+        return per_sample([this, warm_up, fill](const Sample& sample, Batch& batch) {
+          warm_up();
           fill(number(sample.epoch, sample.batch), 1.0 / kSamples);
           assign_rows(batch, sample.row, 1);
         });
       case Source::device:
-        return on_device([this, fill](const Ticket& ticket, Batch&, cudaStream_t) {
+        return on_device([this, warm_up, fill](const Ticket& ticket, Batch&, cudaStream_t) {
+          warm_up();
           fill(number(ticket.epoch, ticket.batch), 1);
         });
       case Source::device_queues:
-        return on_device([this, fill](const Ticket& ticket, Batch&, cudaStream_t stream) {
+        return on_device([this, warm_up, fill](const Ticket& ticket, Batch&, cudaStream_t stream) {
           const std::uint64_t batch = number(ticket.epoch, ticket.batch);
-          for_each(stream, 1, [fill, batch](std::int64_t) { fill(batch, 1); });
+          for_each(stream, 1, [warm_up, fill, batch](std::int64_t) {
+            warm_up();
+            fill(batch, 1);
+          });
         });
     }
     throw std::logic_error("no such source");
@@ -176,14 +186,19 @@ class Run {
   Outcome consume(Prefetcher& prefetcher) {
     const Stream stream;
     std::deque<decltype(prefetcher.next(stream.get()))> held;
-    for (std::uint64_t batch = 0; auto lease = prefetcher.next(stream.get()); ++batch) {
-      held.push_back(std::move(lease));
-      const double step = pipeline_.step.of(batch);
+    sleep(pipeline_.start);
+    for (std::uint64_t batch = 0;; ++batch) {
+      if (pipeline_.replaces && batch > 0)
+        held.front() = prefetcher.next(stream.get());
+      else
+        held.push_back(prefetcher.next(stream.get()));
+      if (!held.back()) break;
+      const double step = pipeline_.step.of(batch) + (batch == 0 ? pipeline_.first_step : 0);
       if (pipeline_.loop != Loop::works)
         for_each(stream.get(), 1, [this, step](std::int64_t) { steps_.push_back(sleep(step)); });
       if (pipeline_.loop != Loop::queues) stream.synchronize();
       if (pipeline_.loop == Loop::works) steps_.push_back(sleep(step));
-      if (held.size() == pipeline_.leases) held.pop_front();
+      if (held.size() == pipeline_.leases && !pipeline_.replaces) held.pop_front();
     }
     held.clear();
     stream.synchronize();
@@ -260,6 +275,10 @@ std::string Pipeline::text() const {
           ", device_depth " + std::to_string(device_depth) + ", leases " + std::to_string(leases) +
           ", batches " + std::to_string(batches) + ", epochs " + std::to_string(epochs);
   say(device_times, ", device_times");
+  if (start > 0) text += ", starts after " + number(start);
+  if (first_fill > 0) text += ", first fill " + number(first_fill);
+  if (first_step > 0) text += ", first step " + number(first_step);
+  say(replaces, ", replaces its lease");
   return text;
 }
 

@@ -52,6 +52,9 @@ struct Pipeline {
   std::size_t host_depth = 0, device_depth = 2, leases = 1;  ///< leases that the loop holds
   std::uint64_t batches = 60, epochs = 1;                    ///< batches of all epochs
   bool device_times = true;
+  /// ms: before the loop begins; more for each worker's first batch; more for the first step.
+  double start = 0, first_fill = 0, first_step = 0;
+  bool replaces = false;  ///< lease = next(stream): the old one ends when there is a new one
 
   std::string text() const;
 };
