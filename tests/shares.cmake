@@ -67,10 +67,23 @@ set(penstock_shares_thread
     "6 \\.eager$"
     "6 \\.random_[2-9]$")
 
+# What is left of it to each day: the core's GPU tests, CUDA's rules, the quickstart. The last line: what the
+# emulated preset runs each day, compiled the same way.
+set(penstock_shares_cuda
+    "25 ^penstock_(trace|images)_gpu_tests$"
+    "36 ^examples\\.(minimal|tokens|cccl|tensorrt|recipes|migration)\\.(.*\\.)?gpu$"
+    "25 ^examples\\.(pytorch|libtorch)"
+    "14 ^examples\\.(resnet|ranks)\\."
+    "0 ^package\\."
+    "3 ^(compile\\.(layout|source|markers)|examples\\.(make_|program_text|recipes\\.pages$)|fuzz|headers|pack|scripts)"
+    "3 ^(configure\\.(without_(headers|packages|png)|library|another)|penstock_(emulation_rule|weak)|stats_export$)")
+
 if(PENSTOCK_THREAD_SANITIZER)
   set(penstock_shares ${penstock_shares_thread})
 elseif(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
   set(penstock_shares ${penstock_shares_address})
+elseif(PENSTOCK_WITH_CUDA AND NOT PENSTOCK_WITH_EMULATION)
+  set(penstock_shares ${penstock_shares_cuda})
 else()
   set(penstock_shares ${penstock_shares_plain})
 endif()
@@ -79,13 +92,15 @@ endif()
 function(penstock_label_tests)
   get_property(tests DIRECTORY PROPERTY TESTS)
   foreach(test IN LISTS tests)
+    set(labels quick)
     foreach(line IN LISTS penstock_shares)
-      string(REGEX MATCH "^([0-6]) (.*)$" matched "${line}")
-      set(share ${CMAKE_MATCH_1})
+      string(REGEX MATCH "^([0-6]+) (.*)$" matched "${line}")
+      set(shares ${CMAKE_MATCH_1})
       if(test MATCHES "${CMAKE_MATCH_2}")
-        set_property(TEST ${test} APPEND PROPERTY LABELS full share_${share})
+        string(REGEX REPLACE "([0-6])" ";share_\\1" labels full${shares})
         break()
       endif()
     endforeach()
+    set_property(TEST ${test} APPEND PROPERTY LABELS ${labels})
   endforeach()
 endfunction()
