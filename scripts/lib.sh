@@ -178,10 +178,11 @@ test_share() {
 # only_gpu_tests LABEL: they are compiled, and there is nothing to run. The preset leaves them out.
 only_gpu_tests() { [[ $(ctest --preset cuda -N --no-tests=ignore --label-regex "$1") == *"Total Tests: 0"* ]]; }
 
-# build_rest PRESET: what no test needs. Behind a share, which has configured it.
+# build_rest PRESET: what no test needs, of a preset that is configured already.
 build_rest() {
   local rest
-  mapfile -t rest < <(python3 -B scripts/test_tools.py rest "build/$1")
+  rest=$(python3 -B scripts/test_tools.py rest "build/$1") || return
+  mapfile -t rest <<<"$rest"
   cmake --build --preset "$1" --target "${rest[@]}" -- -k 0
 }
 
@@ -189,8 +190,9 @@ build_rest() {
 # include penstock.hpp, which includes the others.
 build_headers() {
   local sources
-  mapfile -t sources < <(ninja -C "build/$1" -t targets all | sed -nE 's/^(.*header_(tests|options)[a-z_]*\.dir\/.*\.o): .*/\1/p' |
-    sort | awk -v third="$2" '/\/penstock_(alone|poisoned)/ || NR % 3 == third')
+  mapfile -t sources < <(ninja -C "build/$1" -t targets all |
+    sed -nE 's/^(.*header_(tests|options)[a-z_]*\.dir\/.*\.o): .*/\1/p' | sort |
+    awk -v third="$2" '/\/penstock_(alone|poisoned)/ || NR % 3 == third')
   [[ ${#sources[@]} -gt 0 ]] && cmake --build --preset "$1" --target "${sources[@]}" -- -k 0
 }
 
@@ -204,13 +206,17 @@ has_tests() {
 
 # check_shares: each test of --full, and of the cuda preset, is quick or of a share.
 check_shares() {
-  local preset options pairs=()
+  local preset quick options pairs=()
   for preset in emulated asan tsan cuda; do
-    mapfile -t options < <(quick_options "$preset")
-    cmake --preset "$preset" -B "build/shares/quick/$preset" "${options[@]}" >/dev/null || return
+    quick=full
     mapfile -t options < <(share_options "$preset")
     cmake --preset "$preset" -B "build/shares/full/$preset" "${options[@]}" >/dev/null || return
-    pairs+=("build/shares/quick/$preset=build/shares/full/$preset")
+    if [[ $(quick_options "$preset") != $(share_options "$preset") ]]; then
+      quick=quick
+      mapfile -t options < <(quick_options "$preset")
+      cmake --preset "$preset" -B "build/shares/quick/$preset" "${options[@]}" >/dev/null || return
+    fi
+    pairs+=("build/shares/$quick/$preset=build/shares/full/$preset")
   done
   python3 -B scripts/test_tools.py shares "${pairs[@]}"
 }
