@@ -16,14 +16,14 @@
 # The figure is about how many seconds of the CPU a share takes: of 2 and 3 the examples and of 6 ThreadSanitizer's
 # part were measured (2 cores, 24 November 2026), the rest is estimated by what the same programs took elsewhere.
 #
-#   0  1,350  AddressSanitizer but for what is in 1; packages over the CUDA runtime
-#   1  1,350  AddressSanitizer: inference, penstock::images, faults; the release build with benchmarks, and
+#   0  1,300  AddressSanitizer but for what is in 1; packages over the CUDA runtime
+#   1  1,400  AddressSanitizer: inference, penstock::images, faults; the release build with benchmarks, and
 #             with nvcc the ResNet and what no test needs (.ci/run)
-#   2  1,350  ThreadSanitizer: the examples but for what is in 3; faults; fuzzing (.ci/run)
+#   2  1,400  ThreadSanitizer: the examples but for what is in 3; faults; fuzzing (.ci/run)
 #   3  1,400  ThreadSanitizer: inference, penstock::images, ranks as processes; CUDA 12.4 (.ci/run)
-#   4  1,350  the ResNet examples, ranks as processes; training under ThreadSanitizer; programs under nsys
+#   4  1,400  the ResNet examples, ranks as processes; training under ThreadSanitizer; programs under nsys
 #             (scripts/setup nsys); CUDA 12.9 (.ci/run)
-#   5  1,350  of the emulated preset all is compiled, source by source; packages, long runs, a browser; the
+#   5  1,400  of the emulated preset all is compiled, source by source; packages, long runs, a browser; the
 #             site (.ci/run)
 #   6  1,450  further seeds and schedules; the rest under ThreadSanitizer; fuzzing (.ci/run)
 
