@@ -105,13 +105,28 @@ build_and_test() {
 
 # ---- The tests by their labels: tests/shares.cmake says which are left to the shares ------------------
 
+# Not empty (.ci/run, once a week): the emulated preset compiles all there is, source by source, as each has to
+# include what it needs, and each rung of a ladder as a program of its own.
+apart=
+
 # What tells how the tests of a preset are built: a ladder is one program, and under a sanitizer there are
-# no examples in the quick run.
+# no examples in the quick run. With nvcc the kernels are optimised, and what the host runs is not: without a
+# GPU nothing of it runs for long.
 quick_options() {
-  echo -DPENSTOCK_LADDER_IN_ONE=ON
-  case $1 in asan | tsan) echo -DPENSTOCK_BUILD_EXAMPLES=OFF ;; *) echo -DPENSTOCK_BUILD_EXAMPLES=ON ;; esac
+  case $1 in
+    asan | tsan) printf '%s\n' -DPENSTOCK_LADDER_IN_ONE=ON -DPENSTOCK_BUILD_EXAMPLES=OFF ;;
+    *) share_options "$1" ;;
+  esac
 }
-share_options() { printf '%s\n' -DPENSTOCK_LADDER_IN_ONE=ON -DPENSTOCK_BUILD_EXAMPLES=ON; }
+share_options() {
+  echo -DPENSTOCK_BUILD_EXAMPLES=ON
+  if [[ $1 == emulated && -n $apart ]]; then
+    printf '%s\n' -DPENSTOCK_LADDER_IN_ONE=OFF -DCMAKE_UNITY_BUILD=OFF
+  else
+    echo -DPENSTOCK_LADDER_IN_ONE=ON
+  fi
+  if [[ $1 == cuda ]]; then echo '-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O0 -DNDEBUG'; fi
+}
 
 # build_for_tests PRESET OPTIONS CTEST_OPTION...: what these tests run. OPTIONS: a function that prints
 # CMake's.
@@ -139,45 +154,69 @@ test_and_count() {
 test_quickly() {
   local preset
   for preset in "$@"; do
-    step "build: $preset" build_for_tests "$preset" quick_options --label-exclude '^full$'
-    test_and_count "$preset" "tests: $preset" tests.xml --label-exclude '^full$'
+    step "build: $preset" build_for_tests "$preset" quick_options --label-regex '^quick$'
+    test_and_count "$preset" "tests: $preset" tests.xml --label-regex '^quick$'
   done
 }
 
-# test_share NUMBER: of each preset what has the label. With share 5, whatever no test needs is compiled,
-# each rung as a program of its own.
+# test_share NUMBER: of each preset what has the label.
 test_share() {
-  local share=$1 preset label="^share_$1\$"
-  for preset in emulated asan tsan; do
+  local share=$1 preset options label="^share_$1\$"
+  for preset in emulated asan tsan cuda; do
     if ! has_tests "$preset" "$label"; then continue; fi
-    if [[ $preset == emulated && $share == 5 ]]; then
-      # Source by source: each includes what it needs.
-      step "build: $preset, all" build_preset "$preset" -DPENSTOCK_LADDER_IN_ONE=OFF -DPENSTOCK_BUILD_EXAMPLES=ON \
-        -DCMAKE_UNITY_BUILD=OFF
+    if [[ $preset == emulated && -n $apart ]]; then
+      mapfile -t options < <(share_options "$preset")
+      step "build: $preset, all" build_preset "$preset" "${options[@]}"
     else
       step "build: $preset, share $share" build_for_tests "$preset" share_options --label-regex "$label"
     fi
+    if [[ $preset == cuda ]] && only_gpu_tests "$label"; then continue; fi
     test_and_count "$preset" "tests: $preset, share $share" share.xml --label-regex "$label"
   done
+}
+
+# only_gpu_tests LABEL: they are compiled, and there is nothing to run. The preset leaves them out.
+only_gpu_tests() { [[ $(ctest --preset cuda -N --no-tests=ignore --label-regex "$1") == *"Total Tests: 0"* ]]; }
+
+# build_rest PRESET: what no test needs, of a preset that is configured already.
+build_rest() {
+  local rest
+  rest=$(python3 -B scripts/test_tools.py rest "build/$1") || return
+  mapfile -t rest <<<"$rest"
+  cmake --build --preset "$1" --target "${rest[@]}" -- -k 0
+}
+
+# build_headers PRESET THIRD: a third of the sources that include one header alone (0, 1 or 2), and all that
+# include penstock.hpp, which includes the others.
+build_headers() {
+  local sources
+  mapfile -t sources < <(ninja -C "build/$1" -t targets all |
+    sed -nE 's/^(.*header_(tests|options)[a-z_]*\.dir\/.*\.o): .*/\1/p' | sort |
+    awk -v third="$2" '/\/penstock_(alone|poisoned)/ || NR % 3 == third')
+  [[ ${#sources[@]} -gt 0 ]] && cmake --build --preset "$1" --target "${sources[@]}" -- -k 0
 }
 
 # has_tests PRESET LABEL: configures the preset with everything.
 has_tests() {
   local options
-  mapfile -t options < <(share_options)
+  mapfile -t options < <(share_options "$1")
   cmake --preset "$1" "${unity[@]}" "${options[@]}" >/dev/null || return 0  # It will be seen.
   [[ $(ctest --test-dir "build/$1" -N --label-regex "$2") != *"Total Tests: 0"* ]]
 }
 
-# check_shares: each test of --full is quick, or one share's.
+# check_shares: each test of --full, and of the cuda preset, is quick or of a share.
 check_shares() {
-  local preset options pairs=()
-  for preset in emulated asan tsan; do
-    mapfile -t options < <(quick_options "$preset")
-    cmake --preset "$preset" -B "build/shares/quick/$preset" "${options[@]}" >/dev/null || return
-    mapfile -t options < <(share_options)
+  local preset quick options pairs=()
+  for preset in emulated asan tsan cuda; do
+    quick=full
+    mapfile -t options < <(share_options "$preset")
     cmake --preset "$preset" -B "build/shares/full/$preset" "${options[@]}" >/dev/null || return
-    pairs+=("build/shares/quick/$preset=build/shares/full/$preset")
+    if [[ $(quick_options "$preset") != $(share_options "$preset") ]]; then
+      quick=quick
+      mapfile -t options < <(quick_options "$preset")
+      cmake --preset "$preset" -B "build/shares/quick/$preset" "${options[@]}" >/dev/null || return
+    fi
+    pairs+=("build/shares/$quick/$preset=build/shares/full/$preset")
   done
   python3 -B scripts/test_tools.py shares "${pairs[@]}"
 }

@@ -4,12 +4,14 @@
 What scripts/test and .ci/run ask about builds and tests:
 
   test_tools.py programs BUILD [CTEST_OPTION...]   what has to be built for these tests, a file a line
+  test_tools.py rest BUILD                         what `all` compiles and links and no test needs, a file a line;
+                                                   without the sources that include one header alone
   test_tools.py slowest SINCE BUILD... -- REPORT...  the ten slowest tests of these JUnit files, and the
                                                    ten slowest sources compiled since then (Unix time)
   test_tools.py skipped REPORT...                  how many were skipped, and which
   test_tools.py shares QUICK=FULL...               for each pair of build folders, one as the quick run
                                                    configures it and one with everything: is each test
-                                                   either quick or in one of the seven shares?
+                                                   either quick or in shares, of which there are seven?
 """
 
 import collections
@@ -21,6 +23,7 @@ import sys
 import xml.etree.ElementTree
 
 SHARES = {f"share_{day}" for day in range(7)}
+HEADER_TESTS = r"header_(tests|options)[a-z_]*\.dir/.*\.o$"  # scripts/lib.sh compiles them by thirds
 PROGRAM_RULES = ("EXECUTABLE_LINKER", "SHARED_LIBRARY_LINKER", "MODULE_LIBRARY_LINKER", "STATIC_LIBRARY_LINKER")
 
 
@@ -42,7 +45,12 @@ def cmake_words(text):
     return [bracket or quoted or plain for _, bracket, quoted, plain in words]
 
 
-def programs(build, *options):
+def named(build, text):
+    """The files and folders of the build folder that the text names, relative to it."""
+    return re.findall(re.escape(build) + r"/([^;,:\s\"]+)", text)
+
+
+def programs_of(build, *options):
     """Whatever the commands name in the build folder, the programs in folders too."""
     build = str(pathlib.Path(build).resolve())
     listed = subprocess.run(["ninja", "-C", build, "-t", "targets", "all"], check=True, stdout=subprocess.PIPE, text=True)
@@ -62,14 +70,29 @@ def programs(build, *options):
     for test in list_tests(build, *options):
         words = commands[test["name"]]
         if any(word.endswith(f"BUILD_DIR={build}") for word in words):  # to be installed
-            wanted.add("all")
+            for script in pathlib.Path(build).rglob("cmake_install.cmake"):
+                wanted |= outputs.intersection(named(build, script.read_text()))
         for before, word in zip(["", *words], words):
-            for path in re.findall(re.escape(build) + r"/([^;,:\s]+)", word):
+            for path in named(build, word):
                 if path in outputs:
                     wanted.add(path)
                 if not before.startswith("--"):
                     wanted |= folders[path.rstrip("/")]  # Where a test looks for programs.
-    print("\n".join(sorted(wanted)))
+    return wanted
+
+
+def programs(build, *options):
+    print("\n".join(sorted(programs_of(build, *options))))
+
+
+def rest(build):
+    def outputs(*targets):
+        command = ["ninja", "-C", build, "-t", "commands", *targets]
+        commands = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        return set(re.findall(r" -o (\S+)", commands))
+
+    unneeded = outputs("all") - outputs(*programs_of(build))
+    print("\n".join(sorted(path for path in unneeded if not re.search(HEADER_TESTS, path))))
 
 
 def cases(reports):
@@ -119,24 +142,24 @@ def shares(*pairs):
     for pair in pairs:
         quick_build, full_build = pair.split("=")
         preset = pathlib.Path(quick_build).name
-        quick = {test["name"] for test in list_tests(quick_build) if "full" not in labels(test)}
+        quick = {test["name"] for test in list_tests(quick_build) if "quick" in labels(test)}
         everything = {test["name"]: labels(test) for test in list_tests(full_build)}
         for name, its in everything.items():
             own = its & SHARES
-            if (name in quick) + len(own) != 1 or ("full" in its) != bool(own):
+            if (name in quick) == bool(own) or ("full" in its) != bool(own):
                 problems.append(f"{preset}: {name} is {'' if name in quick else 'not '}quick, and of {own or 'no share'}")
-            counts[(preset, min(own) if own else "quick")] += 1
+            counts.update((preset, share) for share in own or {"quick"})
         problems += [f"{preset}: {name} is quick, but not of all" for name in quick - everything.keys()]
     for preset, share in sorted(counts):
         print(f"{preset:10} {share:8} {counts[preset, share]:4} tests")
     missing = SHARES - {share for _, share in counts}
     problems += [f"{share} has no test" for share in sorted(missing)]
-    print("\n".join(problems) if problems else "Each test is quick or in one of the seven shares.")
+    print("\n".join(problems) if problems else "Each test is quick, or in one of the seven shares or more.")
     return 1 if problems else 0
 
 
 if __name__ == "__main__":
-    commands = {f.__name__: f for f in (programs, skipped, slowest, shares)}
+    commands = {f.__name__: f for f in (programs, rest, skipped, slowest, shares)}
     if len(sys.argv) < 2 or sys.argv[1] not in commands:
         sys.exit(__doc__.strip())
     sys.exit(commands[sys.argv[1]](*sys.argv[2:]))

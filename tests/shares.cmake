@@ -1,59 +1,69 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Which tests are left to `scripts/test --full`, and in which share of them CI runs each: this is the one
+# Which tests are left to `scripts/test --full`, and in which shares of them CI runs each: this is the one
 # place that says so. A test that is not named here is quick, and runs every time.
 #
-# The budget: all that is quick takes 20 minutes of the CPU, with the compilation of what it needs; a
-# share at most 20 more. So left to the shares is what is long (more than half a minute of the CPU), what
-# repeats (further seeds of the random schedule), what needs a browser, and what needs many sources
-# that nothing else needs. What guards the library itself is quick: its mutants are killed by
-# penstock_tests, penstock_ending_tests, penstock_checks_tests, penstock_emulation_tests and
-# penstock_weak_memory_tests under eager, lazy and random_1, and lazy and random_1 of ThreadSanitizer.
+# The budget: all that is quick takes 20 minutes of the CPU, with the compilation of what it needs; what CI
+# has beside it each day (.ci/run: nvcc, headers alone, clang-tidy) 10, and a share at most 25 more, so that
+# 2 cores are done in 35 minutes. So left to the shares is what is long (more than half a minute of the CPU),
+# what repeats (further seeds of the random schedule), what needs a browser, and what needs many sources that
+# nothing else needs. What guards the library itself is quick: its mutants are killed by penstock_tests,
+# penstock_ending_tests, penstock_checks_tests, penstock_emulation_tests and penstock_weak_memory_tests under
+# eager, lazy and random_1, and lazy and random_1 of ThreadSanitizer.
 #
-# Each line: a share, and tests, by a regular expression. The first line that fits counts. They become
-# the labels full and share_<n>; .ci/run runs share n on weekday n, 0 being Sunday (UTC).
+# Each line: shares, and tests, by a regular expression. The first line that fits counts. They become
+# the labels full and share_<n> (the others: quick); .ci/run runs share n on weekday n, 0 being Sunday (UTC).
+# The figure is about how many seconds of the CPU a share takes: of 2 and 3 the examples and of 6 ThreadSanitizer's
+# part were measured (2 cores, 24 November 2026), the rest is estimated by what the same programs took elsewhere.
 #
-#   0  AddressSanitizer: the examples but for inference     1  inference, penstock::images
-#   2  ThreadSanitizer: the examples but for inference      3  inference, penstock::images; CUDA 12 (.ci/run)
-#   4  the ResNet examples, ranks as processes; their training and the faults under ThreadSanitizer;
-#      programs under nsys (scripts/setup nsys)
-#   5  whatever no test needs is compiled too; packages, long runs, a browser; benchmarks (.ci/run)
-#   6  further seeds and schedules everywhere; the rest under the sanitizers
+#   0  1,300  AddressSanitizer but for what is in 1; packages over the CUDA runtime
+#   1  1,400  AddressSanitizer: inference, penstock::images, faults; the release build with benchmarks, and
+#             with nvcc the ResNet and what no test needs (.ci/run)
+#   2  1,400  ThreadSanitizer: the examples but for what is in 3; faults; fuzzing (.ci/run)
+#   3  1,400  ThreadSanitizer: inference, penstock::images, ranks as processes; CUDA 12.4 (.ci/run)
+#   4  1,400  the ResNet examples, ranks as processes; training under ThreadSanitizer; programs under nsys
+#             (scripts/setup nsys); CUDA 12.9 (.ci/run)
+#   5  1,400  of the emulated preset all is compiled, source by source; packages, long runs, a browser; the
+#             site (.ci/run)
+#   6  1,450  further seeds and schedules; the rest under ThreadSanitizer; fuzzing (.ci/run)
 
 set(penstock_shares_plain
     "4 ^examples\\.resnet\\.(agreement|training|vectors)$"
     "4 ^examples\\.(resnet|ranks)\\."
     "4 ^nsys\\."
+    "1 ^scripts\\.peers"
     "5 ^package\\."
     "5 ^scripts\\.docs$"
     "5 ^examples\\.(pytorch|libtorch)"
     "5 ^headers\\..*\\+\\+$"
     "5 ^penstock_(trace_page|soak|resume_test|verdict_drawn|shared_test)$"
     "5 ^penstock_(load|device_soak_emulated|slow_disk)\\."
-    "6 ^penstock_fault_tests\\.lazy$"
+    "6 ^penstock_fault_tests\\.(lazy|random_1)$"
     "6 ^ending\\..*\\.lazy$"
     "6 ^penstock_trace_session_tests\\.lazy$"
     "6 ^examples\\.(quickstart|minimal)\\..*(eager|lazy)$"
     "6 \\.random_[2-9]$")
 
 set(penstock_shares_address
-    "1 ^penstock_fault_tests\\.random_1$"
+    "1 ^penstock_fault_tests\\."
     "1 ^examples\\.resnet\\.(infer|prepare|agreement)"
     "1 ^penstock_images_"
     "0 ^examples\\."
-    "0 ^penstock_trace\\.(example|interrupt|minimal)$"
-    "6 ^penstock_(soak|resume_test|verdict_drawn|shared_test|trace)"
-    "6 ^penstock_(load|clock|disk|device_soak_emulated)\\."
-    "6 ^ending\\.(fork_checks|waits)"
-    "6 ^(penstock_)?pack"
-    "6 ^fuzz\\."
-    "6 ^penstock_(tests|fault_tests|emulation_tests)\\.eager$"
-    "6 \\.lazy$"
-    "6 \\.random_[2-9]$")
+    "0 ^penstock_(soak|resume_test|verdict_drawn|shared_test|trace)"
+    "0 ^penstock_(load|clock|disk|device_soak_emulated)\\."
+    "0 ^ending\\.(fork_checks|waits)"
+    "0 ^(penstock_)?pack"
+    "0 ^fuzz\\."
+    "0 ^penstock_(tests|emulation_tests)\\.eager$"
+    "0 \\.lazy$"
+    "0 \\.random_[2-9]$")
 
 set(penstock_shares_thread
     "4 ^penstock_fault_tests\\.random_1$"
+    "3 ^penstock_fault_tests\\.random_2$"
+    "2 ^penstock_fault_tests\\.(eager|lazy)$"
     "4 ^examples\\.resnet\\.(training|vectors)$"
+    "3 ^examples\\.(ranks|resnet\\.distributed)\\."
     "3 ^examples\\.resnet\\.(infer|prepare|agreement)"
     "3 ^penstock_images_"
     "2 ^examples\\."
@@ -63,14 +73,27 @@ set(penstock_shares_thread
     "6 ^ending\\.(fork_checks|waits)"
     "6 ^(penstock_)?pack"
     "6 ^fuzz\\."
-    "6 ^penstock_fault_tests\\.lazy$"
     "6 \\.eager$"
     "6 \\.random_[2-9]$")
+
+# Over the CUDA runtime: without a GPU most of it is only compiled, and that twice a week. Each day: the core's
+# GPU tests, CUDA's rules, the quickstart. Of the last three lines the emulated preset has the same each day.
+set(penstock_shares_cuda
+    "25 ^penstock_(trace|images)_gpu_tests$"
+    "25 ^examples\\.(pytorch|libtorch)"
+    "03 ^examples\\.(minimal|tokens|cccl|tensorrt|recipes|migration)\\.(.*\\.)?gpu$"
+    "14 ^examples\\.(resnet|ranks)\\."
+    "0 ^package\\."
+    "3 ^penstock_weak_memory_tests$"
+    "4 ^(compile\\.(layout|source|markers)|configure\\.(without_(headers|packages|png)|library|another))"
+    "4 ^(examples\\.(make_|program_text|recipes\\.pages)|fuzz|headers|pack|scripts|stats_export|penstock_emulation_rule)")
 
 if(PENSTOCK_THREAD_SANITIZER)
   set(penstock_shares ${penstock_shares_thread})
 elseif(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
   set(penstock_shares ${penstock_shares_address})
+elseif(PENSTOCK_WITH_CUDA AND NOT PENSTOCK_WITH_EMULATION)
+  set(penstock_shares ${penstock_shares_cuda})
 else()
   set(penstock_shares ${penstock_shares_plain})
 endif()
@@ -79,13 +102,15 @@ endif()
 function(penstock_label_tests)
   get_property(tests DIRECTORY PROPERTY TESTS)
   foreach(test IN LISTS tests)
+    set(labels quick)
     foreach(line IN LISTS penstock_shares)
-      string(REGEX MATCH "^([0-6]) (.*)$" matched "${line}")
-      set(share ${CMAKE_MATCH_1})
+      string(REGEX MATCH "^([0-6]+) (.*)$" matched "${line}")
+      set(shares ${CMAKE_MATCH_1})
       if(test MATCHES "${CMAKE_MATCH_2}")
-        set_property(TEST ${test} APPEND PROPERTY LABELS full share_${share})
+        string(REGEX REPLACE "([0-6])" ";share_\\1" labels full${shares})
         break()
       endif()
     endforeach()
+    set_property(TEST ${test} APPEND PROPERTY LABELS ${labels})
   endforeach()
 endfunction()

@@ -45,8 +45,9 @@ struct Pipeline {
   Source source = Source::batch;
   bool unbounded = false, ragged = false, floats = false, transforms = false;
   Loop loop = Loop::queues;
-  /// `fill`: of one worker for a batch; `step`: of the loop.
-  Work fill, step;
+  /// `fill`: of one worker for a batch; `step`: of the loop. Without `= {}` g++ warns where a case
+  /// leaves one out.
+  Work fill = {}, step = {};
   double copy = 0.5, transform = 0;  ///< ms on the emulated bus, of page-locked memory; behind it
   int workers = 1;
   std::size_t host_depth = 0, device_depth = 2, leases = 1;  ///< leases that the loop holds
