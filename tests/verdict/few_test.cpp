@@ -28,7 +28,10 @@ TEST_CASE("every kind of pipeline is watched and judged", "[verdict]") {
   CHECK(outcome.stats.consumer.batches == 20);
   CHECK(outcome.stats.device.has_value() == device_times);
   if (device_times) {
-    CHECK(outcome.stats.device->batches == 19);
+    // A source and a loop that only queue are further ahead of the device than batches are timed.
+    const bool is_ahead = pipeline.source == Source::device_queues && pipeline.loop == Loop::queues;
+    CHECK(outcome.stats.device->batches > 0);
+    CHECK((outcome.stats.device->batches == 19 || is_ahead));
     CHECK(outcome.stats.device->copies == (on_device ? 0 : 20));
   }
   CHECK((outcome.stats.device_source.timed > 0) == on_device);
