@@ -115,6 +115,10 @@ struct Mixed {
   penstock::Tensor<std::int16_t, 1> shorts;
   penstock::Tensor<std::int32_t, 1> integers;
 };
+struct Doubles {
+  penstock::Tensor<double, 1> reals;
+  penstock::Tensor<std::int64_t, 1> integers;
+};
 }  // namespace
 
 TEST_CASE("stats tell what the pipeline is made of", "[prefetcher]") {
@@ -132,6 +136,10 @@ TEST_CASE("stats tell what the pipeline is made of", "[prefetcher]") {
   CHECK(setup.as_uint8_bytes == 10 * (1 + 1 + 1 + 2 + 4));
   CHECK(setup.as_half_integers_bytes == 10 * (4 + 8 + 1 + 2 + 2));
   CHECK_FALSE(setup.doubles);  // Not all of them.
+  const auto doubles =
+      penstock::Layout<Doubles>{10}.field(&Doubles::reals, {}).field(&Doubles::integers, {});
+  const auto none = [](const penstock::Ticket&, Doubles&) {};
+  CHECK(Prefetcher<Doubles>(doubles, sampler, none, {.workers = 1}).stats().setup.doubles);
   CHECK(setup.deepens);
   CHECK_FALSE((setup.unbounded || setup.per_sample || setup.transforms));
   const auto no_sample = penstock::per_sample([](const penstock::Sample&, Mixed&) {});

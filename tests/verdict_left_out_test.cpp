@@ -97,7 +97,7 @@ TEST_CASE("until the second call of next, the consumer is in a pause", "[consume
   CHECK(present_pause(clock).has_value());
   {
     const ConsumerClock::Visit visit(clock);
-    CHECK(visit.pause().has_value());
+    CHECK(visit.ended_pause().has_value());
     CHECK_FALSE(present_pause(clock).has_value());
   }
   std::this_thread::sleep_for(2ms);
@@ -105,11 +105,15 @@ TEST_CASE("until the second call of next, the consumer is in a pause", "[consume
   CHECK(present_pause(clock)->length() >= 2ms);
   {
     const ConsumerClock::Visit visit(clock);
-    CHECK(visit.pause()->length() >= 2ms);
+    CHECK(visit.ended_pause()->length() >= 2ms);
   }
   CHECK(clock.paused() == clock.busy());
   CHECK(clock.paused() >= 2ms);
+  // With no other step to compare it with, the next one is none.
+  std::this_thread::sleep_for(2ms);
   CHECK_FALSE(present_pause(clock).has_value());
+  next(clock);
+  CHECK(clock.paused() < clock.busy());
 }
 
 TEST_CASE("a step far longer than the others is a pause", "[consumer_clock]") {
@@ -121,10 +125,19 @@ TEST_CASE("a step far longer than the others is a pause", "[consumer_clock]") {
   CHECK(present_pause(clock)->length() >= 1s);
   {
     const ConsumerClock::Visit visit(clock);
-    CHECK(visit.pause()->length() >= 1s);
+    CHECK(visit.ended_pause()->length() >= 1s);
   }
   CHECK(clock.paused() - before >= 1s);
-  // It counts for the mean: half of it is no pause any more.
+  // It counts for the mean.
   std::this_thread::sleep_for(10ms);
   CHECK_FALSE(present_pause(clock).has_value());
+}
+
+TEST_CASE("the first step is not among those that others are compared with", "[consumer_clock]") {
+  ConsumerClock clock;
+  next(clock);
+  std::this_thread::sleep_for(500ms);
+  for (int i = 0; i < 40; ++i) next(clock);
+  std::this_thread::sleep_for(100ms);  // 8 times the mean that the first step would make
+  CHECK(present_pause(clock).has_value());
 }

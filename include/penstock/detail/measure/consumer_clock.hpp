@@ -29,7 +29,7 @@ class ConsumerClock {
     Visit& operator=(const Visit&) = delete;
 
     /// The pause that this call has ended; nullopt: there was none.
-    std::optional<TimeSpan> pause() const {
+    std::optional<TimeSpan> ended_pause() const {
       const TimeSpan gap{clock_.left_, entered_};
       return clock_.is_pause(gap) ? std::optional(gap) : std::nullopt;
     }

@@ -142,7 +142,7 @@ PENSTOCK_INLINE LeasedBatch* HandOver::take(cudaStream_t consumer) {
   const ConsumerClock::Visit visit(watch_.clock);
   const ScopedRange range(markers::next, position_);
   watch_.count_take(queue_.size());
-  const auto pause = visit.pause();
+  const auto pause = visit.ended_pause();
   if (pause) note_pause(*pause);
   watch_.record_request(consumer, pause.has_value());
 
@@ -164,7 +164,8 @@ PENSTOCK_INLINE LeasedBatch* HandOver::take(cudaStream_t consumer) {
 
 /// Any thread, while `pause` lasts or when it has ended: of it what was not noted yet.
 PENSTOCK_INLINE void HandOver::note_pause(const TimeSpan& pause) {
-  const TimeSpan rest{std::max(pause.from, paused_until_.exchange(pause.to)), pause.to};
+  const TimeSpan rest{
+      std::max(pause.from, paused_until_.exchange(pause.to, std::memory_order_relaxed)), pause.to};
   if (rest.length().count() <= 0) return;
   workers_paused_.fetch_add(producer_->present_waits(rest).count(), std::memory_order_relaxed);
   stage_.note_pause(rest);
@@ -462,8 +463,8 @@ PENSTOCK_INLINE Stats HandOver::stats() {
   watch_.add_to(stats, options_.device_times);
   stats.pauses.source = std::chrono::nanoseconds(workers_paused_.load(std::memory_order_relaxed));
   if (const auto pause = watch_.clock.present_pause(WorkerTrace::Clock::now()))
-    stats.pauses.source +=
-        producer_->present_waits({std::max(pause->from, paused_until_.load()), pause->to});
+    stats.pauses.source += producer_->present_waits(
+        {std::max(pause->from, paused_until_.load(std::memory_order_relaxed)), pause->to});
   stats.skipped = producer_->skipped();
   stats.replaced = producer_->replaced();
   stats.workers = options_.workers;
