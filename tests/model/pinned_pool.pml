@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * include/penstock/detail/memory/pinned_pool.hpp, for blocks of one size that were all reserved beforehand.
+ * include/penstock/detail/memory/pinned_pool_core.hpp, for blocks of one size that were all reserved beforehand.
  * A block is a bit. IdleBlocks is one list here: its shards are the business of its own tests.
  */
 
