@@ -144,8 +144,11 @@ class PinnedPool {
   /// Warm-up: allocates `count` more blocks of `bytes` bytes, and their events for streams of the
   /// current device. Calls `after_first`, if there is one, when the first of them is there and the
   /// others are not. Their room under the limit is theirs from the start: a thread that acquires
-  /// such a block meanwhile waits for one of them. Throws as `acquire` does, and what `after_first`
-  /// throws; the blocks that are there by then remain.
+  /// such a block meanwhile waits for one of them. Where the limit is in the way, idle blocks of
+  /// other sizes are freed, as by `acquire`. It waits for no block. Throws PoolExhausted if the
+  /// blocks do not fit under the limit then, and if the system refuses memory; MemoryError if an
+  /// upstream fails; CudaError; and what `after_first` throws. The blocks that are there by then
+  /// remain.
   void reserve(std::size_t count, std::size_t bytes, const std::function<void()>& after_first = {});
 
   /// The options, where 0 is replaced by what it stands for.

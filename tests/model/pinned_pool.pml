@@ -103,8 +103,7 @@ inline acquire_slowly(block, exhausted) {
      poll_in_flight();
      if
      :: found != 0 -> found = 0
-     :: found == 0 && idle != 0 /* evict: it came back just now */
-     :: found == 0 && idle == 0 ->
+     :: else -> /* Even where a block came back just now: who brought it wakes this thread. */
 #ifndef WAITS_FOR_LOST_BLOCKS
         if
         :: lost == ALL_BLOCKS -> exhausted = true; break

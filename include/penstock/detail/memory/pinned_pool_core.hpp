@@ -175,12 +175,12 @@ class PinnedPoolCore {
    public:
     Room(PinnedPoolCore& core, std::size_t blocks, std::size_t bytes)
         : core_(core), blocks_(blocks), bytes_(bytes) {
-      const std::lock_guard lock(core_.mutex_);
-      if (blocks > (core_.options_.max_bytes - core_.bytes_ - core_.promised_) / bytes)
+      std::unique_lock lock(core_.mutex_);
+      if (!core_.make_room(blocks, bytes, lock))
         throw core_.exhausted(
             "cannot reserve " + std::to_string(blocks) +
-                " blocks: the pool's cap is reached, with idle blocks and other reservations; "
-                "raise max_bytes",
+                " blocks: the pool's cap is reached, with idle blocks of this size, blocks that a "
+                "copy may still read, and other reservations; raise max_bytes",
             bytes);
       core_.promised_ += blocks * bytes;
       if (!core_.polling_) core_.asked_.reserve(core_.entries_.size() + blocks);
@@ -236,7 +236,7 @@ class PinnedPoolCore {
       if ((entry = idle_.pop(bytes)) != nullptr) break;
       if (poll_in_flight(lock)) continue;
       if (grows_ && fits_cap(bytes)) return grow(bytes, lock);
-      if (evict(bytes, lock)) continue;
+      if (evict(bytes, bytes, lock)) continue;
       if (all_lost()) lost_to_.raise();
       if (left.over()) throw timed_out(bytes);
       waited = true;
@@ -322,27 +322,30 @@ class PinnedPoolCore {
                                    "; the page-locked block is lost, a copy may still read it"};
   }
 
-  /// Frees idle blocks of other sizes until `bytes` fit under the cap, or none is left. False:
-  /// there was none, and the lock was held all the time. After true, look for a block again: one
-  /// may have been returned while the lock was open.
-  bool evict(std::size_t bytes, std::unique_lock<std::mutex>& lock) {
+  /// Frees idle blocks of other sizes until `blocks` blocks of `bytes` bytes fit under the cap. It
+  /// waits for none. False: they do not fit.
+  bool make_room(std::size_t blocks, std::size_t bytes, std::unique_lock<std::mutex>& lock) {
+    if (blocks > options_.max_bytes / bytes) return false;
+    while (!fits_cap(blocks * bytes))
+      if (!poll_in_flight(lock) && !evict(blocks * bytes, bytes, lock)) return false;
+    return true;
+  }
+
+  /// Frees idle blocks of other sizes than `bytes` until `room` bytes fit under the cap, or none is
+  /// left. False: there was none, and the lock was held all the time. After true, look for a block
+  /// again: one may have been returned while the lock was open.
+  bool evict(std::size_t room, std::size_t bytes, std::unique_lock<std::mutex>& lock) {
     std::vector<std::unique_ptr<PinnedEntry>> victims;
-    bool came_back = false;
-    while (!fits_cap(bytes)) {
-      PinnedEntry* victim = idle_.pop_any();
+    while (!fits_cap(room)) {
+      PinnedEntry* victim = idle_.pop_other(bytes);
       if (victim == nullptr) break;
-      if (victim->bytes() >= bytes && victim->bytes() - bytes <= bytes / 8) {
-        idle_.push(victim, [] {});  // It came back just now, and is what the caller wants.
-        came_back = true;
-        break;
-      }
       bytes_ -= victim->bytes();
       const auto owner = std::find_if(entries_.begin(), entries_.end(),
                                       [&](const auto& entry) { return entry.get() == victim; });
       victims.push_back(std::move(*owner));
       entries_.erase(owner);
     }
-    if (victims.empty()) return came_back;
+    if (victims.empty()) return false;
     lock.unlock();
     victims.clear();  // Calls CUDA.
     lock.lock();
