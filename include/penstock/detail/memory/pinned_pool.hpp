@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/memory/copy_from.hpp>
 #include <penstock/detail/memory/pinned_entry.hpp>
@@ -89,8 +88,8 @@ PENSTOCK_INLINE PinnedBlock PinnedPool::try_acquire(std::size_t bytes) {
   return {core_, core_->try_acquire(bytes), bytes};
 }
 PENSTOCK_INLINE void PinnedPool::reserve(std::size_t count, std::size_t bytes,
-                                         const std::function<void()>& after_first) {
-  core_->reserve(count, bytes, after_first);
+                                         void (*after_first)(void*), void* object) {
+  core_->reserve(count, bytes, after_first, object);
 }
 PENSTOCK_INLINE const PinnedPoolOptions& PinnedPool::options() const noexcept {
   return core_->options();

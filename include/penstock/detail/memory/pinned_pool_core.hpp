@@ -13,7 +13,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -67,11 +66,11 @@ class PinnedPoolCore {
     return checked(acquire_slowly(rounded(bytes), stop));
   }
 
-  void reserve(std::size_t count, std::size_t bytes, const std::function<void()>& after_first) {
+  void reserve(std::size_t count, std::size_t bytes, void (*after_first)(void*), void* object) {
     Room room(*this, count, rounded(bytes));
     for (std::size_t i = 0; i < count; ++i) {
       room.reserve_one();
-      if (i == 0 && after_first) after_first();
+      if (i == 0 && after_first != nullptr) after_first(object);
     }
   }
 
