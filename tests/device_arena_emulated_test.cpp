@@ -8,6 +8,7 @@
 #include <penstock/error.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -15,16 +16,21 @@
 
 #include "support/catch.hpp"
 #include "support/eventually.hpp"
+#include "support/thrown.hpp"
 
 namespace emulation = penstock::emulation;
+using namespace std::chrono_literals;
 using penstock::CudaError;
 using penstock::DeviceArena;
 using penstock::DeviceSlot;
+using penstock::PoolExhausted;
+using penstock::test::Mentions;
+using penstock::test::thrown;
 
 TEST_CASE("a slot whose readers nobody can know is lost, and others see it",
           "[device_arena][emulated]") {
   const penstock::Stream stream;
-  DeviceArena arena(2, 64);
+  DeviceArena arena(2, 64, {}, 0ms);
   bool seen = false;
   std::thread asks(
       [&] { seen = penstock::test::eventually([&] { return arena.lost_slots() == 1; }); });
@@ -35,6 +41,9 @@ TEST_CASE("a slot whose readers nobody can know is lost, and others see it",
   asks.join();
   CHECK(seen);
   CHECK(arena.free_slots() == 1);
+  slot = arena.acquire(stream.get());
+  CHECK_THAT(thrown<PoolExhausted>([&] { arena.acquire(stream.get()); }),
+             Mentions("1 of 2 are held, 1 are lost: release"));
 }
 
 TEST_CASE("a slot whose readers the writer cannot wait for stays free",
@@ -84,6 +93,21 @@ TEST_CASE("whoever asks whether there will be a slot asks while others park them
   asker.join();
   arena.require_slot();
   CHECK(arena.free_slots() == 2);
+}
+
+TEST_CASE("a wait while a slot is parked has its time-out, too", "[device_arena][emulated]") {
+  const penstock::Stream stream, other;
+  DeviceArena arena(2, 64, {}, 20ms);
+  DeviceSlot captured = arena.acquire(stream.get());
+  const DeviceSlot held = arena.acquire(other.get());
+  cudaGraph_t graph = nullptr;
+  REQUIRE_CUDA(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
+  captured = DeviceSlot();  // Its writer is being captured.
+  CHECK_THAT(thrown<PoolExhausted>([&] { arena.acquire(other.get()); }),
+             Mentions("1 of 2 are held, 1 wait for the end of a capture: release"));
+  REQUIRE_CUDA(cudaStreamEndCapture(stream.get(), &graph));
+  REQUIRE_CUDA(cudaGraphDestroy(graph));
+  CHECK(arena.acquire(other.get()));
 }
 
 TEST_CASE("threads that ask for a parked slot at the same time get it, one after the other",

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <set>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -16,11 +18,15 @@
 #include "support/gate.hpp"
 #include "support/handles.hpp"
 #include "support/host_log.hpp"
+#include "support/thrown.hpp"
 
+using namespace std::chrono_literals;
 using penstock::DeviceArena;
 using penstock::DeviceSlot;
+using penstock::PoolExhausted;
 using penstock::test::Gate;
 using penstock::test::HostLog;
+using penstock::test::Mentions;
 using penstock::test::TestStream;
 
 static_assert(!std::is_copy_constructible_v<DeviceSlot> &&
@@ -124,6 +130,43 @@ TEST_CASE("with every slot held, try_acquire is empty and acquire waits for a re
   waiter.join();
   CHECK(got);
   CHECK(arena.free_slots() == 1);
+}
+
+TEST_CASE("a thread that holds every slot itself is told so after the time-out", "[device_arena]") {
+  TestStream stream;
+  DeviceArena arena(2, 64, {}, 20ms);
+  DeviceSlot first = arena.acquire(stream), second = arena.acquire(stream);
+  try {
+    arena.acquire(stream);
+    FAIL("there was no slot");
+  } catch (const PoolExhausted& error) {
+    CHECK(error.asked() == 64);
+    CHECK(error.in_use() == 128);
+    CHECK(error.cap() == 128);
+    CHECK_THAT(std::string(error.what()),
+               Mentions("no slot came back in 20 ms, 2 of 2 are held: release slots earlier, make "
+                        "more of them, or use try_acquire"));
+  }
+  first.release_after(stream);
+  CHECK(arena.acquire(stream));  // The arena goes on.
+}
+
+TEST_CASE("the time-out of an arena: for ever, at once, or not a time at all", "[device_arena]") {
+  TestStream stream;
+  DeviceArena patient(1, 64, {}, std::chrono::milliseconds::max());
+  DeviceSlot held = patient.acquire(stream);
+  std::atomic<bool> got{false};
+  std::thread waiter([&] { got = static_cast<bool>(patient.acquire(stream)); });
+  std::this_thread::sleep_for(20ms);  // It waits by then. If not, the test shows less.
+  CHECK_FALSE(got);
+  held.release_after(stream);
+  waiter.join();
+  CHECK(got);
+
+  DeviceArena impatient(1, 64, {}, 0ms);
+  held = impatient.acquire(stream);
+  CHECK_THROWS_AS(impatient.acquire(stream), PoolExhausted);
+  CHECK_THROWS_AS(DeviceArena(1, 64, {}, -1ms), std::invalid_argument);
 }
 
 TEST_CASE("a slot may outlive its arena", "[device_arena]") {

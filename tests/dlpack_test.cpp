@@ -228,6 +228,12 @@ struct TokenRows {
   Tensor<float, 1> table;  // not a field
 };
 
+struct WithNothing {
+  Tensor<float, 2> values;
+  Tensor<std::int32_t, 2> none;
+  penstock::Ragged<std::int32_t> no_tokens;
+};
+
 }  // namespace
 
 TEST_CASE("a ragged field is two tensors; what a plain value points to is not the lease's",
@@ -263,6 +269,26 @@ TEST_CASE("a ragged field is two tensors; what a plain value points to is not th
   CHECK(thrown<std::invalid_argument>([&] {
           shared.tensor(&TokenRows::table, stream);
         }).find("no CUDA device's") != std::string::npos);
+}
+
+TEST_CASE("a field of 0 bytes is on the device that the others are on", "[dlpack]") {
+  TestStream stream;
+  // The last one's place is the end of the 512 bytes of the others, and of the device's memory.
+  const bool ragged_last = GENERATE(false, true);
+  penstock::Layout<WithNothing> layout(2);
+  if (!ragged_last) layout.field(&WithNothing::no_tokens, penstock::Capacity{0});
+  layout.field(&WithNothing::values, {32});
+  if (ragged_last) layout.field(&WithNothing::no_tokens, penstock::Capacity{0});
+  layout.field(&WithNothing::none, {0});
+  Prefetcher<WithNothing> prefetcher(layout, sequential(2, 2), [](const Ticket&, WithNothing&) {},
+                                     {.workers = 1, .device_depth = 1});
+  const dlpack::SharedLease<WithNothing> shared(prefetcher.next(stream));
+  const OwnedTensor none = shared.tensor(&WithNothing::none, stream);
+  CHECK(none->dl_tensor.device == dlpack::Device{DeviceType::cuda, penstock::current_device()});
+  CHECK((none->dl_tensor.shape[0] == 2 && none->dl_tensor.shape[1] == 0));
+  const OwnedTensor tokens = shared.values(&WithNothing::no_tokens, stream);
+  CHECK(tokens->dl_tensor.device == none->dl_tensor.device);
+  CHECK(tokens->dl_tensor.shape[0] == 0);
 }
 
 // ---- Import -------------------------------------------------------------------------------------

@@ -38,6 +38,19 @@ TEST_CASE("a block that wastes more than an eighth does not fit", "[idle_blocks]
   CHECK(idle.try_pop(800) == nullptr);
 }
 
+TEST_CASE("a block of another size is found where one that fits is not", "[idle_blocks]") {
+  IdleBlocks<Block> idle;
+  std::array<Block, 3> blocks{Block(512), Block(4096), Block(512)};
+  idle.reserve(blocks.size());
+  for (Block& block : blocks) REQUIRE(idle.push(&block, no_hook));
+  CHECK(idle.pop_other(512) == &blocks[1]);
+  CHECK(idle.pop_other(512) == nullptr);
+  CHECK(idle.pop_other(456) == nullptr);
+  CHECK(idle.count() == 2);
+  CHECK(idle.pop_other(455) != nullptr);  // 512 is more than an eighth larger.
+  CHECK(idle.count() == 1);
+}
+
 TEST_CASE("blocks that another thread gives back are found again, the last one first",
           "[idle_blocks]") {
   IdleBlocks<Block> idle;

@@ -257,6 +257,9 @@ TEST_CASE("Layout: fields of no bytes are allowed and never copied", "[layout]")
   const auto layout = Layout<Sparse>{4}.field(&Sparse::none, {0}).field(&Sparse::some, {});
   CHECK(layout.bytes() == 16);
   CHECK(ranges(layout, 3) == Ranges{{0, 12}});
+  const auto none_last = Layout<Sparse>{4}.field(&Sparse::some, {}).field(&Sparse::none, {0});
+  CHECK(none_last.bytes() == 256 + 1);  // Its place is in the block.
+  CHECK(ranges(none_last, 4) == Ranges{{0, 16}});
   const auto only_none = Layout<Sparse>{4}.field(&Sparse::none, {0});
   CHECK(ranges(only_none, 4).empty());
 }

@@ -190,6 +190,37 @@ TEST_CASE("a reservation over the cap is refused", "[pinned_pool]") {
   CHECK_THROWS_AS(pool.reserve(1, 4096), PoolExhausted);
 }
 
+TEST_CASE("idle blocks of another size make room for a reservation", "[pinned_pool]") {
+  PinnedPool pool({.max_bytes = 8192});
+  pool.acquire(8192);
+  pool.reserve(2, 4096);
+  CHECK(pool.stats().blocks == 2);
+  CHECK(pool.stats().bytes == 8192);
+  // No more than are needed go, and none that are held or of the size that is reserved.
+  PinnedBlock held = pool.acquire(4096);
+  CHECK_THROWS_AS(pool.reserve(1, 4096), PoolExhausted);
+  CHECK(pool.stats().blocks == 2);
+  pool.reserve(4, 1024);
+  CHECK(pool.stats().bytes == 8192);
+  pool.reserve(1, 2048);
+  CHECK(pool.stats().bytes == 4096 + 2 * 1024 + 2048);
+}
+
+TEST_CASE("blocks of another size make room for a reservation when their copies are done",
+          "[pinned_pool]") {
+  Gate gate;
+  TestStream stream;
+  PinnedPool pool({.max_bytes = 8192});
+  PinnedBlock block = pool.acquire(8192);
+  gate.hold(stream);
+  block.release_after(stream);
+  CHECK_THROWS_AS(pool.reserve(1, 4096), PoolExhausted);  // A copy may still read it.
+  gate.open();
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  pool.reserve(2, 4096);
+  CHECK(pool.stats().blocks == 2);
+}
+
 TEST_CASE("the first of reserved blocks is there while the others are not, and have their room",
           "[pinned_pool]") {
   PinnedPool pool({.max_bytes = 3 * 4096, .timeout = 0ms});

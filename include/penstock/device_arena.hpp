@@ -15,6 +15,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -100,14 +101,19 @@ class DeviceArena {
  public:
   /// `slots` buffers of `slot_bytes` in one allocation on the current device, of cudaMalloc or an
   /// upstream. That gets it back with the last slot, on this device; but not if a slot is lost or
-  /// parked then. Throws CudaError; MemoryError if an upstream fails; std::invalid_argument for 0
-  /// slots or bytes.
-  DeviceArena(std::size_t slots, std::size_t slot_bytes, const Upstream& upstream = {});
+  /// parked then. `timeout` limits the wait of `acquire`; milliseconds::max(): no limit. The time
+  /// in which the process is stopped (SIGSTOP, a suspended machine) does not count. Throws
+  /// CudaError; MemoryError if an upstream fails; std::invalid_argument for 0 slots or bytes, and
+  /// for a negative time-out.
+  DeviceArena(std::size_t slots, std::size_t slot_bytes, const Upstream& upstream = {},
+              std::chrono::milliseconds timeout = std::chrono::seconds(30));
 
   /// The slot that has been free for longest. Work that is queued on `writer` from now on waits for
-  /// the slot's last readers. Blocks this thread only while every slot is in use. Throws
-  /// std::invalid_argument for a stream of another device; std::logic_error for one that is being
-  /// captured, and if every slot waits for the end of a capture.
+  /// the slot's last readers. Blocks this thread only while every slot is in use, until some thread
+  /// releases one. Throws PoolExhausted after the time-out, as where this thread itself holds every
+  /// slot: release one before, make more slots, or call try_acquire. Throws std::invalid_argument
+  /// for a stream of another device; std::logic_error for one that is being captured, and if every
+  /// slot waits for the end of a capture.
   [[gnu::always_inline]] DeviceSlot acquire(StreamRef writer) {
     return acquire_named(detail::named(writer));
   }

@@ -291,7 +291,8 @@ class Layout {
     return std::move(value(member));
   }
 
-  /// Size of a block in bytes: the end of the last field of a full batch.
+  /// Size of a block in bytes: the end of the last field of a full batch, or one byte behind its
+  /// place if it has 0 bytes.
   std::size_t bytes() const noexcept { return erased_.bytes(); }
 
   /// Samples in a full batch.

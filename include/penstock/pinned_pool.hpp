@@ -9,9 +9,9 @@
 //   block.copy_to(device, bytes, stream);   // back at once; its next owner gets it after the copy
 
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/inline.hpp>
 #include <penstock/upstream.hpp>
@@ -142,11 +142,19 @@ class PinnedPool {
   PinnedBlock try_acquire(std::size_t bytes);
 
   /// Warm-up: allocates `count` more blocks of `bytes` bytes, and their events for streams of the
-  /// current device. Calls `after_first`, if there is one, when the first of them is there and the
-  /// others are not. Their room under the limit is theirs from the start: a thread that acquires
-  /// such a block meanwhile waits for one of them. Throws as `acquire` does, and what `after_first`
-  /// throws; the blocks that are there by then remain.
-  void reserve(std::size_t count, std::size_t bytes, const std::function<void()>& after_first = {});
+  /// current device. Their room under the limit is theirs from the start: a thread that acquires
+  /// such a block meanwhile waits for one of them. Where the limit is in the way, idle blocks of
+  /// other sizes are freed, as by `acquire`. It waits for no block. Throws PoolExhausted if the
+  /// blocks do not fit under the limit then, and if the system refuses memory; MemoryError if an
+  /// upstream fails; CudaError. The blocks that are there by then remain.
+  void reserve(std::size_t count, std::size_t bytes) { reserve(count, bytes, nullptr, nullptr); }
+  /// The same, and calls `after_first()` on this thread when the first of the blocks is there and
+  /// the others are not; not for a `count` of 0. Throws what it throws, too.
+  template <std::invocable AfterFirst>
+  void reserve(std::size_t count, std::size_t bytes, AfterFirst after_first) {
+    const auto call = [](void* object) { (*static_cast<AfterFirst*>(object))(); };
+    reserve(count, bytes, call, &after_first);
+  }
 
   /// The options, where 0 is replaced by what it stands for.
   const PinnedPoolOptions& options() const noexcept;
@@ -157,6 +165,8 @@ class PinnedPool {
   friend class detail::HandOver;
   /// `grows`: acquire may allocate; otherwise only `reserve` does.
   PinnedPool(PinnedPoolOptions options, bool grows);
+  /// Calls `after_first(object)`, unless it is nullptr.
+  void reserve(std::size_t count, std::size_t bytes, void (*after_first)(void*), void* object);
 
   detail::PinnedPoolCore* core_;
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * include/penstock/detail/memory/pinned_pool.hpp, for blocks of one size that were all reserved beforehand.
+ * include/penstock/detail/memory/pinned_pool_core.hpp, for blocks of one size that were all reserved beforehand.
  * A block is a bit. IdleBlocks is one list here: its shards are the business of its own tests.
  */
 
@@ -103,8 +103,7 @@ inline acquire_slowly(block, exhausted) {
      poll_in_flight();
      if
      :: found != 0 -> found = 0
-     :: found == 0 && idle != 0 /* evict: it came back just now */
-     :: found == 0 && idle == 0 ->
+     :: else -> /* Even where a block came back just now: who brought it wakes this thread. */
 #ifndef WAITS_FOR_LOST_BLOCKS
         if
         :: lost == ALL_BLOCKS -> exhausted = true; break

@@ -4,6 +4,8 @@
 //
 #include <penstock/device_arena.hpp>
 
+#include <chrono>
+
 #include "instant_cuda.hpp"
 
 using penstock::DeviceArena;
@@ -14,10 +16,17 @@ using penstock::test::weak::explore;
 using penstock::test::weak::note_access;
 using penstock::test::weak::wait_until_others_wait;
 
+namespace {
+
+/// A wait that ends by itself would hide that nobody woke it.
+constexpr std::chrono::milliseconds kNever = std::chrono::milliseconds::max();
+
+}  // namespace
+
 TEST_CASE("weak: threads wait for each other's slots, and write them one after the other",
           "[device_arena]") {
   explore([] {
-    DeviceArena arena(1, 64);
+    DeviceArena arena(1, 64, {}, kNever);
     const auto use = [&] {
       for (int i = 0; i < 2; ++i) {
         const DeviceSlot slot = arena.acquire(nullptr);
@@ -34,7 +43,7 @@ TEST_CASE("weak: threads wait for each other's slots, and write them one after t
 
 TEST_CASE("weak: a thread that waits for a slot sleeps", "[device_arena]") {
   explore([] {
-    DeviceArena arena(1, 64);
+    DeviceArena arena(1, 64, {}, kNever);
     DeviceSlot held = arena.acquire(nullptr);
     std::thread waiter([&] { expect(static_cast<bool>(arena.acquire(nullptr)), "the slot"); });
     wait_until_others_wait();
@@ -46,7 +55,7 @@ TEST_CASE("weak: a thread that waits for a slot sleeps", "[device_arena]") {
 TEST_CASE("weak: a wait for a slot ends when it is asked to stop", "[device_arena]") {
   explore([] {
     // DeviceArena::acquire itself takes no stop token.
-    penstock::detail::DeviceArenaCore arena(1, 64, {});
+    penstock::detail::DeviceArenaCore arena(1, 64, {}, kNever);
     const auto writer = arena.resolve_writer(nullptr, "acquire");
     std::stop_source stop;
     expect(arena.acquire(writer, stop.get_token()).has_value(), "the slot");
@@ -59,7 +68,7 @@ TEST_CASE("weak: a wait for a slot ends when it is asked to stop", "[device_aren
 TEST_CASE("weak: when every slot is lost, whoever waits for one is told", "[device_arena]") {
   explore([] {
     penstock::test::weak::fail_no_calls();
-    DeviceArena arena(2, 64);
+    DeviceArena arena(2, 64, {}, kNever);
     DeviceSlot first = arena.acquire(nullptr), second = arena.acquire(nullptr);
     bool told = false;
     std::thread waiter([&] {

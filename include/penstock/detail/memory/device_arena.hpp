@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -9,11 +10,13 @@
 #include <mutex>
 #include <optional>
 #include <penstock/cuda.hpp>
+#include <penstock/detail/deadline.hpp>
 #include <penstock/detail/memory/checks.hpp>
 #include <penstock/detail/memory/device_memory.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/process.hpp>
 #include <penstock/device_arena.hpp>
+#include <penstock/error.hpp>
 #include <span>
 #include <stdexcept>
 #include <stop_token>
@@ -26,11 +29,14 @@ namespace penstock::detail {
 /// Owns the memory until the arena and every slot are gone.
 class DeviceArenaCore {
  public:
-  DeviceArenaCore(std::size_t slots, std::size_t slot_bytes, const Upstream& upstream)
+  DeviceArenaCore(std::size_t slots, std::size_t slot_bytes, const Upstream& upstream,
+                  std::chrono::milliseconds time_out)
       : device_(current_device()),
         slot_bytes_(slot_bytes),
         stride_(stride(slots, slot_bytes)),
+        time_out_(time_out),
         memory_(slots * stride_, upstream) {
+    require_time_out("DeviceArena: timeout", time_out);
     const CaptureModeGuard guard;
     slots_.resize(slots);
     free_.reserve(slots);
@@ -75,22 +81,24 @@ class DeviceArenaCore {
     return take_oldest(lock, writer);
   }
 
-  /// The same, but waits for a slot; nullopt: stop was requested.
+  /// The same, but waits for a slot until the time-out.
+  std::size_t acquire(const ResolvedStream& writer) {
+    std::unique_lock lock(mutex_);
+    retry_parked(lock);
+    if (free_.empty()) wait_for_slot(lock, {}, time_out_);
+    return take_oldest(lock, writer);
+  }
+
+  /// The same, but waits until there is a slot; nullopt: stop was requested.
   std::optional<std::size_t> acquire(const ResolvedStream& writer, const std::stop_token& stop) {
     const std::stop_callback on_stop(stop, [this] {
       { const std::lock_guard lock(mutex_); }  // A thread that has checked `stop` waits by now.
       returned_.notify_all();
     });
     std::unique_lock lock(mutex_);
-    for (retry_parked(lock); free_.empty(); retry_parked(lock)) {
-      if (stop.stop_requested()) return std::nullopt;
-      require_slot_locked();
-      constexpr std::chrono::milliseconds kPoll(1);  // The end of a capture wakes no thread.
-      if (parked_ == 0)
-        returned_.wait(lock);
-      else
-        returned_.wait_until(lock, std::chrono::steady_clock::now() + kPoll);
-    }
+    retry_parked(lock);
+    if (free_.empty() && !wait_for_slot(lock, stop, std::chrono::milliseconds::max()))
+      return std::nullopt;
     return take_oldest(lock, writer);
   }
 
@@ -177,6 +185,36 @@ class DeviceArenaCore {
                                   std::to_string(slot_bytes) +
                                   " bytes is larger than any memory: fewer or smaller ones");
     return (slot_bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+
+  /// Waits until there is a free slot. False: stop was requested. Throws after the time-out. Who
+  /// holds the slots cannot be known: a slot may be acquired by one thread and released by another.
+  bool wait_for_slot(std::unique_lock<std::mutex>& lock, const std::stop_token& stop,
+                     std::chrono::milliseconds time_out) {
+    for (TimeOut left(time_out); free_.empty(); retry_parked(lock)) {
+      if (stop.stop_requested()) return false;
+      require_slot_locked();
+      if (left.over()) throw timed_out();
+      constexpr std::chrono::milliseconds kPoll(1);  // The end of a capture wakes no thread.
+      auto until = left.next_step();
+      if (parked_ != 0) until = std::min(until, TimeOut::Clock::now() + kPoll);
+      if (until == TimeOut::Clock::time_point::max())
+        returned_.wait(lock);
+      else
+        returned_.wait_until(lock, until);
+    }
+    return true;
+  }
+
+  PoolExhausted timed_out() const {
+    const std::size_t used = slots_.size() - lost_ - parked_;
+    std::string why = "DeviceArena::acquire: no slot came back in " +
+                      std::to_string(time_out_.count()) + " ms, " + std::to_string(used) + " of " +
+                      std::to_string(slots_.size()) + " are held";
+    if (parked_ != 0) why += ", " + std::to_string(parked_) + " wait for the end of a capture";
+    if (lost_ != 0) why += ", " + std::to_string(lost_) + " are lost";
+    return {why + ": release slots earlier, make more of them, or use try_acquire", slot_bytes_,
+            slots_.size() * slot_bytes_, slots_.size() * slot_bytes_};
   }
 
   std::size_t take_oldest(std::unique_lock<std::mutex>& lock, const ResolvedStream& writer) {
@@ -276,6 +314,7 @@ class DeviceArenaCore {
   const bool checks_ = checks();
   int device_;
   std::size_t slot_bytes_, stride_;
+  std::chrono::milliseconds time_out_;
   DeviceAllocation memory_;
   std::vector<Slot> slots_;
 
@@ -332,11 +371,12 @@ PENSTOCK_INLINE void DeviceSlot::release() noexcept {
 }
 
 PENSTOCK_INLINE DeviceArena::DeviceArena(std::size_t slots, std::size_t slot_bytes,
-                                         const Upstream& upstream)
-    : core_(std::make_shared<detail::DeviceArenaCore>(slots, slot_bytes, upstream)) {}
+                                         const Upstream& upstream,
+                                         std::chrono::milliseconds timeout)
+    : core_(std::make_shared<detail::DeviceArenaCore>(slots, slot_bytes, upstream, timeout)) {}
 
 PENSTOCK_INLINE DeviceSlot DeviceArena::acquire_named(cudaStream_t writer) {
-  return *acquire(core_->resolve_writer(writer, "DeviceArena::acquire"), {});
+  return {core_, core_->acquire(core_->resolve_writer(writer, "DeviceArena::acquire"))};
 }
 
 PENSTOCK_INLINE std::optional<DeviceSlot> DeviceArena::acquire(const detail::ResolvedStream& writer,

@@ -59,11 +59,12 @@ class IdleBlocks {
     });
   }
 
-  /// Takes any block.
-  Block* pop_any() {
+  /// Takes a block that try_pop(bytes) would not take.
+  Block* pop_other(std::size_t bytes) {
     Block* block = nullptr;
     for_each_list([&](List& list) {
-      if (block == nullptr && !list.blocks.empty()) block = list.remove(list.blocks.size() - 1);
+      for (std::size_t i = list.blocks.size(); i-- > 0 && block == nullptr;)
+        if (!fits(*list.blocks[i], bytes)) block = list.remove(i);
     });
     return block;
   }
@@ -129,6 +130,10 @@ class IdleBlocks {
  private:
   static constexpr std::size_t kShards = 16;
 
+  static bool fits(const Block& block, std::size_t bytes) {
+    return block.bytes() >= bytes && block.bytes() - bytes <= bytes / 8;
+  }
+
   struct alignas(64) List {
     /// Spins for about as long as a running thread needs to push or pop.
     bool try_lock() {
@@ -166,8 +171,7 @@ class IdleBlocks {
     Block* take_and_unlock(std::size_t bytes) {
       Block* block = nullptr;
       for (std::size_t i = blocks.size(); i-- > 0 && block == nullptr;)
-        if (blocks[i]->bytes() >= bytes && blocks[i]->bytes() - bytes <= bytes / 8)
-          block = remove(i);
+        if (fits(*blocks[i], bytes)) block = remove(i);
       if (block != nullptr) ++hits;
       unlock();
       return block;

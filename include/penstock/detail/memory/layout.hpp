@@ -101,8 +101,11 @@ PENSTOCK_INLINE std::size_t BlockLayout::next_offset(std::size_t end) const noex
   return (end + guard_ + field_alignment - 1) / field_alignment * field_alignment;
 }
 
+/// The place of a last field of 0 bytes is in the block, too: whose memory it is can be asked then.
 PENSTOCK_INLINE std::size_t BlockLayout::bytes() const noexcept {
-  return fields_.empty() ? 0 : end(fields_.back()) + guard_;
+  if (fields_.empty()) return 0;
+  const Field& last = fields_.back();
+  return std::max(end(last), (last.is_ragged() ? last.values : last.offset) + 1) + guard_;
 }
 
 PENSTOCK_INLINE void BlockLayout::bind(void* batch, std::byte* block, std::int64_t samples) const {

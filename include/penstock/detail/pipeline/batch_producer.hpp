@@ -27,14 +27,13 @@
 #include <penstock/detail/pipeline/producer_options.hpp>
 #include <penstock/detail/pipeline/tuner.hpp>
 #include <penstock/detail/pipeline/worker_permits.hpp>
+#include <penstock/detail/pipeline/worker_threads.hpp>
 #include <penstock/detail/process.hpp>
 #include <penstock/error.hpp>
 #include <penstock/markers.hpp>
 #include <stdexcept>
 #include <stop_token>
 #include <string>
-#include <system_error>
-#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -137,9 +136,7 @@ class ProducerCore final : public AnyProducer {
 
   LostWorkers lost_;
 
-  std::atomic<int> running_{0};  // workers; what they did is seen when they are joined
-  EventCount stopped_;
-  std::vector<std::jthread> workers_;  // last: joined before anything they use goes away
+  WorkerThreads threads_;  // last: joined before anything they use goes away
 };
 
 PENSTOCK_INLINE std::unique_ptr<AnyProducer> make_producer(const BlockLayout& layout,
@@ -188,25 +185,12 @@ PENSTOCK_INLINE ProducerCore::ProducerCore(const BlockLayout& layout, AnySampler
 // ---- Start and stop -----------------------------------------------------------------------------
 
 PENSTOCK_INLINE void ProducerCore::start() {
-  const auto count = static_cast<std::size_t>(options_.workers);
-  workers_.reserve(count);
   try {
-    for (std::size_t i = 0; i < count; ++i) {
-      running_.fetch_add(1, std::memory_order_relaxed);
-      workers_.emplace_back([this, i](const std::stop_token& stop) { work(i, stop); });
-    }
+    threads_.start(static_cast<std::size_t>(options_.workers),
+                   [this](std::size_t worker, const std::stop_token& stop) { work(worker, stop); });
   } catch (...) {
-    const std::size_t started = workers_.size();
-    running_.fetch_sub(1, std::memory_order_relaxed);  // The one that could not be started.
     stop();
-    try {
-      throw;
-    } catch (const std::system_error& error) {
-      throw std::system_error(error.code(), "the thread of worker " + std::to_string(started) +
-                                                " of " + std::to_string(count) +
-                                                " cannot be started: lower workers, or raise the "
-                                                "limit on threads (ulimit -u, pids.max)");
-    }
+    throw;
   }
 }
 
@@ -220,14 +204,13 @@ PENSTOCK_INLINE void ProducerCore::require_other_thread(const char* call) const 
 /// Stops and joins the workers. After 5 s it prints on stderr, once, which worker it waits for: the
 /// exception that unwinds through here may not be reported until it returns.
 PENSTOCK_INLINE void ProducerCore::stop() noexcept {
-  if (!process_.is_this()) return leak(std::move(workers_));
-  for (auto& worker : workers_) worker.request_stop();
+  if (!process_.is_this()) return threads_.leak();
+  threads_.request_stop();
   ring_.close();  // Workers that are parked see it when one that runs ends.
   if (std::any_of(traces_.begin(), traces_.end(), std::mem_fn(&WorkerTrace::is_of_this_thread)))
     return;  // A source called this. The destructor joins its thread.
   constexpr std::chrono::seconds kPatience(5);
-  const auto none_runs = [this] { return running_.load(std::memory_order_relaxed) == 0; };
-  if (!stopped_.wait_until(EventCount::Clock::now() + kPatience, none_runs)) {
+  if (!threads_.wait_for_ends(kPatience)) {
     const WorkerActivity activity = oldest_activity();
     std::fprintf(
         stderr,
@@ -237,7 +220,7 @@ PENSTOCK_INLINE void ProducerCore::stop() noexcept {
         static_cast<unsigned long long>(activity.number / batches_),
         static_cast<unsigned long long>(activity.number % batches_), to_string(activity.state));
   }
-  workers_.clear();
+  threads_.join();
 }
 
 PENSTOCK_INLINE void ProducerCore::seek(std::uint64_t epoch, std::uint64_t batch) {
@@ -266,8 +249,6 @@ PENSTOCK_INLINE void ProducerCore::work(std::size_t worker, const std::stop_toke
     if (tools.source != nullptr) run(tools);
   }
   permits_.wake();  // The data have ended, or stop was requested: parked workers end, too.
-  running_.fetch_sub(1, std::memory_order_relaxed);
-  stopped_.notify_one();
 }
 
 /// nullptr: it could not be made, and `next` says so.
