@@ -59,7 +59,7 @@ class ConsumerClock {
  private:
   static constexpr Clock::rep kInside = 0;
   // What comes once in fewer batches than this belongs to the consumer's work.
-  static constexpr Clock::rep kFarLonger = 32;
+  static constexpr double kFarLonger = 32;
   static constexpr std::chrono::milliseconds kShort{1};
 
   static std::chrono::nanoseconds load(const std::atomic<Clock::rep>& value) {
@@ -69,10 +69,12 @@ class ConsumerClock {
   /// Before the first batch and in the first step the consumer gets ready. Later on a pause is far
   /// longer than the mean, to which pauses belong too.
   bool is_pause(const TimeSpan& gap) const {
-    const auto steps = static_cast<Clock::rep>(steps_.load(std::memory_order_relaxed));
+    const std::uint64_t steps = steps_.load(std::memory_order_relaxed);
     if (steps == 0) return true;
-    const auto all = (busy() - load(first_step_)).count();
-    return gap.length() > kShort && gap.length().count() * (steps - 1) > kFarLonger * all;
+    if (gap.length() < kShort) return false;
+    const auto others = static_cast<double>(steps - 1);
+    const auto all = static_cast<double>((busy() - load(first_step_)).count());
+    return static_cast<double>(gap.length().count()) * others > kFarLonger * all;
   }
 
   void leave(Clock::time_point entered) {

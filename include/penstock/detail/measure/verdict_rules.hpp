@@ -320,8 +320,7 @@ inline void set_more_bytes(Verdict& verdict, const Stats& stats) {
       beyond(verdict.enough_device_depth, slots_allocated(stats), stats.device_bytes);
 }
 
-// ---- What is not usual
-// ----------------------------------------------------------------------------
+// ---- What is not usual --------------------------------------------------------------------------
 
 inline void take_from(Nanoseconds& time, Nanoseconds taken) {
   time -= std::min(time, taken);
