@@ -182,8 +182,9 @@ TEST_CASE("an activity tells since when, also before the first batch", "[stats]"
   CHECK(trace.activity().since > waited);
 }
 
-TEST_CASE("the first fill is noted, and the longest after it, whether a wait or the next batch ends it",
-          "[stats]") {
+TEST_CASE(
+    "the first fill is noted, and the longest after it, whether a wait or the next batch ends it",
+    "[stats]") {
   using penstock::detail::WorkerTrace;
   WorkerTrace trace;
   CHECK(trace.longest() == 0ns);
