@@ -429,7 +429,7 @@ bool sleeps(pid_t thread) {
 TEST_CASE("a thread that sleeps until there is a slot asks again and again once one is parked",
           "[streams][capture]") {
   const TestStream stream, other;
-  DeviceArena arena(2, 64);
+  DeviceArena arena(2, 64, {}, std::chrono::milliseconds::max());  // It wakes for no other reason.
   DeviceSlot kept = arena.acquire(other);
   std::optional<DeviceSlot> slot = arena.acquire(stream);
   std::atomic<pid_t> id{0};
