@@ -255,6 +255,7 @@ PENSTOCK_INLINE bool HandOver::is_used_on(const LeasedBatch& batch,
 /// The end of a lease. What fails is reported by the next take().
 PENSTOCK_INLINE bool HandOver::give_back(LeasedBatch& batch, bool park) noexcept {
   auto& staged = static_cast<Staged&>(batch);
+  const bool replaced = staged.replaced;  // Once the slot is released, another lease may have it.
   // Before the copies that have waited for this slot go on.
   if (const auto pause = watch_.clock.present_pause(coarse_now())) note_pause(*pause);
   stage_.sample();
@@ -264,7 +265,7 @@ PENSTOCK_INLINE bool HandOver::give_back(LeasedBatch& batch, bool park) noexcept
   } catch (...) {
     error = std::current_exception();
   }
-  watch_.count_end_of_lease(staged.replaced);
+  watch_.count_end_of_lease(replaced);
   if (error) queue_.fail(std::move(error));
   pump();
   return true;
