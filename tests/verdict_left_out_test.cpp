@@ -136,8 +136,8 @@ TEST_CASE("a step far longer than the others is a pause", "[consumer_clock]") {
 TEST_CASE("the first step is not among those that others are compared with", "[consumer_clock]") {
   ConsumerClock clock;
   next(clock);
-  std::this_thread::sleep_for(500ms);
+  std::this_thread::sleep_for(1s);
   for (int i = 0; i < 40; ++i) next(clock);
-  std::this_thread::sleep_for(100ms);  // 8 times the mean that the first step would make
+  std::this_thread::sleep_for(400ms);  // 16 times the mean that the first step would make
   CHECK(present_pause(clock).has_value());
 }

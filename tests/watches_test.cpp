@@ -141,8 +141,10 @@ TEST_CASE("what a copy waited for while the consumer was away is told apart", "[
     return watch.held() >= 2ms;
   }));
   CHECK(watch.paused() == 0ns);
-  copy(true);
-  CHECK(watch.paused() >= 1ms);
+  CHECK(eventually([&] {
+    copy(true);
+    return watch.paused() >= 1ms;
+  }));
   CHECK(watch.paused() < watch.held());
   // A pause before the batch was ready is none of its.
   const auto before = watch.paused();
@@ -262,10 +264,11 @@ TEST_CASE("the pace of a source goes on after a restart", "[source_watch]") {
   const auto before = watch.times().span;
   CHECK(watch.times().batches == 1);
   std::this_thread::sleep_for(50ms);  // No part of it.
+  const auto restarted = Clock::now();
   write(0);
   write(3);
   watch.collect();
   CHECK(watch.times().batches == 4);
   CHECK(watch.times().span >= before + 1ms);
-  CHECK(watch.times().span < before + 40ms);
+  CHECK(watch.times().span - before <= Clock::now() - restarted);
 }
