@@ -47,6 +47,12 @@ def save(path, rows):
     measured_page.replace(path, f'{{"rows": [\n {lines}\n]}}\n')
 
 
+def add(path, rows):
+    """Replaces what the store has of these peers at these tasks."""
+    new = {(row["task"], row["peer"]) for row in rows}
+    save(path, [row for row in load(path) if (row["task"], row["peer"]) not in new] + rows)
+
+
 def rounded(value):
     """With five digits: more would not come again."""
     if isinstance(value, float):
@@ -104,21 +110,27 @@ def table(head, lines):
     return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *lines))
 
 
+def against(ours, peers, what):
+    """Ours, the best of the peers, and the ratio, by "rates" or by "a_core"; the ratio is bold where a peer is first."""
+    best = max(peers, key=lambda row: median(row[what]))
+    us, it = median(ours[what]), median(best[what])
+    share = ratio(us, it)
+    return [number(us), f"{number(it)}, {PEERS[best['peer']]['title']}", f"**{share}**" if us < it else share]
+
+
 def summary(rows):
-    """A line for each task: ours, the best of the peers, and who is first."""
+    """A line for each task: ours beside the best of the peers; all cores together, and by what a core's time brings."""
     lines = []
     for task, about in TASKS.items():
         ours = of_ours(rows, task)
         peers = [row for row in good(rows, task) if row["peer"] != OURS]
         if not ours or not peers:
             continue
-        best = max(peers, key=figure)
-        by = about["unit"] + ("" if task == "storage" else "/s" if decides(task) == "rates" else "/s a core")
-        share = ratio(figure(ours), figure(best))
-        place = 1 + sum(figure(row) > figure(ours) for row in peers)
-        lines.append([about["title"], by, number(figure(ours)), f"{number(figure(best))}, {PEERS[best['peer']]['title']}",
-                      share, "first" if place == 1 else f"**{place} of {len(peers) + 1}**"])  # fmt: skip
-    return table(["task", "compared by", "penstock", "best peer", "penstock / it", "penstock is"], lines)
+        title = f"{about['title']}; {about['unit']}" + ("" if task == "storage" else "/s")
+        core = against(ours, peers, "a_core") if decides(task) == "a_core" else [""] * 3
+        lines.append([title, *against(ours, peers, "rates"), *core])
+    share = "penstock / it"
+    return table(["task; unit", "penstock", "best peer", share, "penstock, a core", "best peer, a core", share], lines)
 
 
 def told(setting):
@@ -138,7 +150,8 @@ def details(rows, task):
     if task != "storage":
         head += [f"{unit}/s a core", "penstock / it, a core", "first batch, ms", "memory, MiB"]
     text = f"#### {TASKS[task]['title']}\n\n{table([*head, 'setting'], lines)}"
-    if ours and any(figure(row) > figure(ours) for row in good(rows, task)) and task in NOTES:
+    by = {"rates", decides(task)}
+    if ours and any(median(row[what]) > median(ours[what]) for row in good(rows, task) for what in by) and task in NOTES:
         text += f"\n\n{NOTES[task]}"
     absent = [f"- {PEERS[row['peer']]['title']}: {row.get('missing') or row['failed']}." for row in rows
               if row["task"] == task and "rates" not in row]  # fmt: skip
@@ -233,7 +246,12 @@ def main():
     parser.add_argument("--store", type=pathlib.Path, default=STORE)
     parser.add_argument("--page", type=pathlib.Path, default=PAGE)
     parser.add_argument("--picture", type=pathlib.Path, default=PICTURE)
+    parser.add_argument("--add", type=pathlib.Path, nargs="+", help="put these files' results into the store, and no more")
     option = parser.parse_args()
+    if option.add:
+        for path in option.add:
+            add(option.store, load(path))
+        return 0
     return make(option.store, option.page, option.picture)
 
 

@@ -3,6 +3,8 @@
 """peers_test.py PEERS [PENSTOCK_PEER TBB_PEER MAKE_IMAGES]: benchmarks/peers/run with peers that are made up: one that does it
 right, and some that do not. With the programs: penstock's and oneTBB's deliver what there is at each task, of tiny data."""
 
+import importlib.machinery
+import importlib.util
 import json
 import os
 import pathlib
@@ -16,6 +18,7 @@ import data
 import measure
 import peers
 import table
+from workers import counts
 
 FAKE = '''
 import os, time
@@ -35,8 +38,8 @@ WHAT = {"right": "range(begin, begin + 10)", "twice": "[begin] * 10", "gone": "o
 def options(scratch, **more):
     cpus = sorted(os.sched_getaffinity(0))
     return types.SimpleNamespace(**{
-        "cpus": cpus, "log": scratch / "log.txt", "data": scratch / "data", "repeat": 3, "seconds": 0.1, "search_seconds": 0.1,
-        "versions": {"penstock": "ours", "tbb": "theirs"}, "places": peers.Places(scratch, scratch, sys.executable),
+        "cpus": cpus, "log": scratch / "log.txt", "data": scratch / "data", "repeat": 3, "end": None,
+        "seconds": 0.1, "search_seconds": 0.1, "versions": {"penstock": "ours", "tbb": "theirs"}, "places": peers.Places(scratch, scratch, sys.executable),
         **more})  # fmt: skip
 
 
@@ -53,6 +56,8 @@ def test_fakes(scratch):
     ask = measure.Process.ask
     measure.Process.ask = lambda self, timeout, **command: ask(self, min(timeout, 2), **command)
     rows = measure.run_task("slow_sample", [*WHAT, "absent"], options(scratch), truth)
+    late = measure.run_task("slow_sample", ["right"], options(scratch, end=1), truth)[0]
+    assert len(late["rates"]) == late["repeat"] == 1, late
     measure.Process.ask = ask
     by = {row["peer"]: row for row in rows}
     assert by["right"]["setting"] == {"speed": 4} and by["right"]["with"] == "fake 1", by["right"]
@@ -89,14 +94,18 @@ def test_table(scratch):
     table.make(store, page, picture)
     text = page.read_text()
     assert text.startswith("before\n") and text.endswith("\nbehind\n")
-    assert "| images/s a core | 900 | 400, PyTorch DataLoader | 2.25 | first |" in text, text
-    assert "| batches/s a core | 1,000 | 4,000, oneTBB | 0.25 | **2 of 2** |" in text, text
-    assert "| accelerators | 30.0 | 10.0, PyTorch DataLoader | 3.00 | first |" in text, text
+    both = "| 1,800 | 800, PyTorch DataLoader | 2.25 | 900 | 400, PyTorch DataLoader | 2.25 |"
+    assert f"224; images/s {both}" in text, text
+    assert "; batches/s | 2,000 | 8,000, oneTBB | **0.25** | 1,000 | 4,000, oneTBB | **0.25** |" in text, text
+    assert "; accelerators | 30.0 | 10.0, PyTorch DataLoader | 3.00 |  |  |  |" in text, text
     assert "oneTBB calls the consumer" in text and "- DALI, CPU operators: it has ended." in text
     assert "| **penstock** | 1,800 | 1,620 to 1,980 | 900 | 1.00 | 250 | 2.00 | workers 2, map |" in text, text
     assert "A CPU, 2 cores, commit abc1234, 2026-11-23; medians of 3 turns." in text and "oneTBB: tbb 1." in text
     other = {**row("loop", "penstock", 5.0), "machine": "B CPU", "cores": 16}
-    table.save(scratch / "measured-b.json", [other])
+    table.save(scratch / "other.json", [other])
+    table.save(scratch / "measured-b.json", [{**other, "rates": [1, 1, 1]}, {**other, "task": "tokens"}])
+    table.add(scratch / "measured-b.json", table.load(scratch / "other.json"))
+    assert table.load(scratch / "measured-b.json") == [{**other, "task": "tokens"}, other]
     table.make(store, page, picture)
     text = page.read_text()
     assert text.index("### A CPU, 2 cores") < text.index("### B CPU, 16 cores"), text
@@ -121,9 +130,15 @@ def test_page(_):
 def test_programs(scratch):
     """Each task, with two settings, of tiny data."""
     penstock, tbb, make_images = sys.argv[2:]
-    tiny = {"images": 100, "records": 700, "record_bytes": 12_296, "storage_samples": 30, "storage_bytes": 114_660,
+    tiny = {"images": 100, "shards": 8, "records": 700, "record_bytes": 12_296, "storage_samples": 30, "storage_bytes": 114_660,
             "texts": 500, "slow_samples": 130, "loop_samples": 1000}  # fmt: skip
-    about = data.make(scratch / "data", make_images, tiny)
+    about = data.make(scratch / "data", make_images, tiny, ["tokens"])
+    assert list(about["truth"]) == ["tokens"] and not (scratch / "data/jpeg").exists()
+    about = data.make(scratch / "data", make_images, tiny, list(measure.TASKS))
+    written = (scratch / "data/tokens.bin").stat().st_mtime_ns
+    assert data.make(scratch / "data", make_images, tiny, list(measure.TASKS)) == about
+    assert (scratch / "data/tokens.bin").stat().st_mtime_ns == written, "it was made anew"
+    assert len(list((scratch / "data/tar").iterdir())) == 9, "shards of 12"
     places = types.SimpleNamespace(command=lambda peer, task, where: [{"penstock": penstock, "tbb": tbb}[peer], task, where])
     option = options(scratch, places=places, repeat=1, seconds=0.02, search_seconds=0.02, sizes=tiny)
     measure.STORAGE.update(batches=1, compute=0.01)
@@ -136,7 +151,33 @@ def test_programs(scratch):
     assert data.wrong("records_cached", wrong, about["truth"]), "a wrong sum is not seen"
 
 
-tests = [test_fakes, test_table, test_page] if len(sys.argv) == 2 else [test_programs]
+def test_settings(_):
+    """More cores, more to choose from; none of them for more processes than two a core."""
+    assert counts(1) == [1, 2] and counts(2) == [1, 2, 4] and counts(16, 0) == [0, 4, 8, 15, 16, 32]
+    for task in measure.TASKS:
+        for cores in (1, 2, 16):
+            settings = measure.own_settings("penstock", task, cores)
+            assert all(0 < setting["workers"] <= max(8, 2 * cores) for setting in settings), settings
+
+
+def test_clock(_):
+    """Tasks that would end too late are left out; what the others took corrects the estimate."""
+    loader = importlib.machinery.SourceFileLoader("run", str(folder / "run"))
+    run = importlib.util.module_from_spec(importlib.util.spec_from_loader("run", loader))
+    loader.exec_module(run)
+    plan = {"loop": ["penstock"], "tokens": ["penstock", "torch"]}
+    option = types.SimpleNamespace(repeat=1, seconds=1.2, end=None)
+    clock = run.Clock(plan, option)
+    assert clock.has_time_for("tokens") and clock.cost == {"loop": 10, "tokens": 20}
+    option.end = run.time.monotonic() + 15
+    clock = run.Clock(plan, option)
+    assert clock.has_time_for("loop") and not clock.has_time_for("tokens")
+    clock.began -= 100  # "loop" has taken ten times as long.
+    clock.ended("loop")
+    assert clock.seconds(["tokens"]) > 199 and not clock.has_time_for("loop")
+
+
+tests = [test_fakes, test_table, test_page, test_settings, test_clock] if len(sys.argv) == 2 else [test_programs]
 for test in tests:
     with tempfile.TemporaryDirectory() as name:
         test(pathlib.Path(name))

@@ -4,15 +4,22 @@
 import array
 import collections
 import json
+import multiprocessing
+import os
 import pathlib
 import random
 import shutil
 import subprocess
 
-SIZES = {"images": 2000, "records": 30_000, "record_bytes": 12_296, "storage_samples": 4000, "storage_bytes": 114_660,
-         "texts": 60_000, "slow_samples": 2000, "loop_samples": 100_000}  # fmt: skip
-SMALL = {"images": 200, "records": 600, "record_bytes": 12_296, "storage_samples": 800, "storage_bytes": 114_660,
+SMALL = {"images": 200, "shards": 8, "records": 600, "record_bytes": 12_296, "storage_samples": 800, "storage_bytes": 114_660,
          "texts": 600, "slow_samples": 100, "loop_samples": 1000}  # fmt: skip
+
+
+def sizes(cores):
+    """More for more cores, as some loaders start anew with each epoch, and give each of their workers shards of its own."""
+    return {"images": 1500 * max(2, cores), "shards": 4 * max(2, cores), "records": 7_500 * max(4, cores),
+            "record_bytes": 12_296, "storage_samples": 4000, "storage_bytes": 114_660, "texts": 15_000 * max(4, cores), "slow_samples": 20_000,
+            "loop_samples": 100_000}  # fmt: skip
 
 
 def numbers(count):
@@ -20,11 +27,19 @@ def numbers(count):
     return {"samples": count, "numbers": sum(range(count)), "squares": sum(i * i for i in range(count)) % 2**64}
 
 
-def make_images(folder, make, count):
+def bytes_of(path):
+    """How many a file has, and their sum."""
+    content = path.read_bytes()
+    return len(content), sum(content)
+
+
+def make_images(folder, make, count, shards):
     """The same pictures, as files in folders and in tar files. 100 labels."""
     common = ["--train", str(count), "--val", "0", "--classes", "100", "--plain", "--width", "500", "--height", "375"]
-    for name, more in (("jpeg", []), ("shards", ["--shards-of", str(max(1, count // 8))])):
-        subprocess.run([make, "--out", folder / name, *common, *more], check=True)
+    for name, more in (("jpeg", []), ("shards", ["--shards-of", str(max(1, count // shards))])):
+        done = subprocess.run([make, "--out", folder / name, *common, *more], capture_output=True, text=True)
+        if done.returncode:
+            raise SystemExit(f"run: {make}: {done.stderr}")
     (folder / "tar").mkdir()
     for shard in sorted((folder / "shards").rglob("*.tar")):
         shard.rename(folder / "tar" / shard.name)
@@ -32,10 +47,10 @@ def make_images(folder, make, count):
     files = sorted((folder / "jpeg/train").rglob("*.JPEG"))
     counts = collections.Counter(path.parent.name for path in files)
     labels = [[label, counts[name]] for label, name in enumerate(sorted(counts))]
-    contents = [path.read_bytes() for path in files]
-    return {"jpeg_folder": {"samples": count, "labels": labels, "values": count * 224 * 224 * 3},
-            "tar": {"samples": count, "bytes": sum(map(len, contents)), "numbers": sum(map(sum, contents)),
-                    "counts": sorted(counts.values())}}  # fmt: skip
+    with multiprocessing.Pool(len(os.sched_getaffinity(0))) as pool:
+        lengths, sums = zip(*pool.map(bytes_of, files, chunksize=64))
+    tar = {"samples": count, "bytes": sum(lengths), "numbers": sum(sums), "counts": sorted(counts.values())}
+    return {"jpeg_folder": {"samples": count, "labels": labels, "values": count * 224 * 224 * 3}, "tar": tar}
 
 
 def make_records(path, count, size):
@@ -66,27 +81,45 @@ def make_tokens(folder, count):
     return {"samples": count, "squares": squares, "values": sum(values), "units": len(values)}
 
 
-def make(folder, make_images_program, sizes):
-    """Writes all into `folder` unless it is there. Returns the sizes and what is true of them."""
+def makers(program, sizes):
+    """What there is to make: a function of the folder, which returns what is true of it; and the tasks that need it."""
+    return [
+        (("jpeg_folder", "tar_sequential", "tar_shuffled"),
+         lambda folder: make_images(folder, program, sizes["images"], sizes["shards"])),
+        (("records_cached", "records_cold"),
+         lambda folder: {"records": make_records(folder / "records.bin", sizes["records"], sizes["record_bytes"])}),
+        (("storage",),
+         lambda folder: {"storage": make_records(folder / "storage.bin", sizes["storage_samples"], sizes["storage_bytes"])}),
+        (("tokens",), lambda folder: {"tokens": make_tokens(folder, sizes["texts"])}),
+        (("slow_sample",), lambda _: {"slow_sample": numbers(sizes["slow_samples"])}),
+        (("loop",), lambda _: {"loop": numbers(sizes["loop_samples"])}),
+    ]  # fmt: skip
+
+
+def make(folder, program, sizes, tasks):
+    """Writes into `folder` what these tasks need, unless it is there. Returns the sizes and what is true of the data."""
     folder = pathlib.Path(folder)
-    about = folder / "data.json"
-    if about.exists():
-        known = json.loads(about.read_text())
-        if known["sizes"] == sizes:
-            return known
+    about, partial = folder / "data.json", folder / "partial"
+    known = json.loads(about.read_text()) if about.exists() else {"sizes": sizes, "truth": {}, "made": []}
+    if known["sizes"] != sizes:
         raise SystemExit(f"run: {folder} has data of other sizes: remove it, or name another folder with --data")
-    print(f"making the data in {folder}, once ...", flush=True)
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    truth = make_images(partial, make_images_program, sizes["images"])
-    truth["records"] = make_records(partial / "records.bin", sizes["records"], sizes["record_bytes"])
-    truth["storage"] = make_records(partial / "storage.bin", sizes["storage_samples"], sizes["storage_bytes"])
-    truth["tokens"] = make_tokens(partial, sizes["texts"])
-    truth["slow_sample"], truth["loop"] = numbers(sizes["slow_samples"]), numbers(sizes["loop_samples"])
-    (partial / "data.json").write_text(json.dumps({"sizes": sizes, "truth": truth}) + "\n")
-    partial.rename(folder)
-    return json.loads(about.read_text())
+    for its, make_it in makers(program, sizes):
+        if its[0] in known["made"] or not set(its) & set(tasks):
+            continue
+        print(f"making the data of {', '.join(its)} in {folder}, once ...", flush=True)
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        known["truth"].update(make_it(partial))
+        known["made"] += its
+        for path in sorted(partial.iterdir()):  # Of an earlier try there may be something.
+            if (folder / path.name).is_dir():
+                shutil.rmtree(folder / path.name)
+            path.rename(folder / path.name)
+        partial.rmdir()
+        written = about.with_suffix(".partial")
+        written.write_text(json.dumps(known) + "\n")
+        written.rename(about)
+    return known
 
 
 # ---- Is what a peer delivered what there is? -------------------------------------------------------------

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How benchmarks/peers/run measures: each peer in a process of its own for each task, all of them by turns."""
 
+import ctypes
 import json
+import mmap
 import os
 import select
 import signal
@@ -10,6 +12,7 @@ import time
 
 import data
 import peers
+from workers import counts
 
 # What a unit is, and whether more than the rate is a figure of the task.
 TASKS = {
@@ -44,7 +47,8 @@ STORAGE = {"batches": 6, "compute": 0.224, "use": 0.9, "batch": 400, "limit": 14
 def own_settings(peer, task, cores):
     """penstock's and oneTBB's: the C++ programs take what they are given."""
     if peer == "tbb":
-        return [{"threads": 8 if task == "slow_sample" else 2, "depth": depth} for depth in (8, 16, 32)]
+        threads = (8,) if task == "slow_sample" else (1, 2)
+        return [{"threads": number, "depth": depth} for number in threads for depth in (8, 16, 32)]
     if task == "slow_sample":
         return [{"workers": 8, "depth": depth} for depth in (8, 16, 32)]
     if task == "loop":
@@ -52,12 +56,13 @@ def own_settings(peer, task, cores):
     if task == "storage":
         return [{"workers": 1}, {"workers": 1, "map": True}, {"workers": 2}]
     if task == "records_cached":
-        return [{"workers": workers, "map": map} for workers in (max(1, cores - 1), cores) for map in (False, True)]
+        return [{"workers": workers, "map": map} for workers in counts(cores) if workers <= cores
+                for map in (False, True)]  # fmt: skip
     if task == "records_cold":
-        blocks = {"block": 64, "window": 64, "ahead": 16}
-        return [{"workers": cores, "ahead": 8}, {"workers": 8, "ahead": 0}, {"workers": cores, **blocks},
-                {"workers": cores, "map": True}, {"workers": 8, "map": True}]  # fmt: skip
-    return [{"workers": workers} for workers in sorted({max(1, cores - 1), cores, 2 * cores})]
+        blocks, many = {"block": 64, "window": 64, "ahead": 16}, max(8, 2 * cores)
+        return [{"workers": cores, "ahead": 8}, {"workers": many, "ahead": 0}, {"workers": cores, **blocks},
+                {"workers": cores, "map": True}, {"workers": many, "map": True}]  # fmt: skip
+    return [{"workers": workers} for workers in counts(cores)]
 
 
 class Failed(Exception):
@@ -231,6 +236,7 @@ class Contestant:
     def finish(self):
         if not self.turns or "failed" in self.row:
             return self.row
+        self.row["repeat"] = len(self.turns)
         if self.task == "storage":
             self.row["rates"] = [turn["number"] for turn in self.turns]
         else:
@@ -247,6 +253,22 @@ def cold_files(folder):
         path for path in sorted(folder.glob("records*/*")) if path.is_file()]  # fmt: skip
 
 
+def cached_bytes(path):
+    """Of this file, in the page cache."""
+    size, page = path.stat().st_size, mmap.PAGESIZE
+    if not size:
+        return 0
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open(path, "r+b") as file, mmap.mmap(file.fileno(), size) as memory:
+        pages = (ctypes.c_ubyte * ((size + page - 1) // page))()
+        first = ctypes.c_ubyte.from_buffer(memory)  # Which must be gone before the mapping is.
+        failed = libc.mincore(ctypes.c_void_p(ctypes.addressof(first)), ctypes.c_size_t(size), pages)
+        del first
+    if failed:
+        raise Failed(f"mincore: {os.strerror(ctypes.get_errno())}")
+    return page * sum(byte & 1 for byte in pages)
+
+
 def drop_from_cache(paths):
     """Of these files no page stays in memory; Failed if some do."""
     for path in paths:
@@ -254,8 +276,7 @@ def drop_from_cache(paths):
         os.fdatasync(file)
         os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(file)
-    done = subprocess.run(["fincore", "--bytes", "--noheadings", "--output", "RES", *paths], capture_output=True, text=True)
-    cached, there = sum(map(int, done.stdout.split())), sum(path.stat().st_size for path in paths)
+    cached, there = sum(map(cached_bytes, paths)), sum(path.stat().st_size for path in paths)
     if cached > there / 50:
         raise Failed(f"{100 * cached / there:.0f} % of the files stay in the page cache")
 
@@ -270,6 +291,8 @@ def run_task(task, names, option, truth):
             one.attempt(one.search)
             one.attempt(one.check)
         for turn in range(option.repeat):
+            if turn and option.end and time.monotonic() > option.end:
+                break
             for one in all_of_it[turn % len(all_of_it) :] + all_of_it[: turn % len(all_of_it)]:
                 one.attempt(one.turn)
     finally:

@@ -7,6 +7,7 @@ import time
 
 import numpy
 from nvidia.dali import fn, pipeline_def, types
+from workers import counts
 
 
 def versions():
@@ -24,7 +25,7 @@ def has(package):
 def SETTINGS(task, cores):
     if task == "slow_sample":
         return [{"threads": 1, "processes": 8, "queue": queue} for queue in (2, 4)]
-    return [{"threads": threads, "queue": queue} for threads, queue in ((cores, 2), (cores, 4), (2 * cores, 2))]
+    return [{"threads": threads, "queue": queue} for threads in counts(cores) for queue in (2, 4)]
 
 
 def run(definition, setting, size, samples, epochs, take, **more):

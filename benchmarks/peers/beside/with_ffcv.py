@@ -4,6 +4,7 @@ as its guide on performance advises."""
 
 import functools
 import importlib.metadata
+import os
 
 import numpy
 import torch
@@ -12,6 +13,7 @@ from ffcv.fields.decoders import IntDecoder, NDArrayDecoder, RandomResizedCropRG
 from ffcv.loader import Loader, OrderOption
 from ffcv.transforms import ToTensor
 from ffcv.writer import DatasetWriter
+from workers import counts
 
 
 def versions():
@@ -21,7 +23,7 @@ def versions():
 def SETTINGS(task, cores):
     if task == "records_cold":
         return [{"workers": cores, "ahead": 2, "order": order} for order in ("RANDOM", "QUASI_RANDOM")]
-    return [{"workers": workers, "ahead": 2, "order": "RANDOM"} for workers in (cores, 2 * cores)]
+    return [{"workers": workers, "ahead": 2, "order": "RANDOM"} for workers in counts(cores) if workers <= cores]
 
 
 class Pictures:
@@ -53,7 +55,7 @@ def write(data, name, dataset, fields):
     if path.exists():
         return
     partial = path.with_suffix(".partial")
-    DatasetWriter(str(partial), fields, num_workers=2).from_indexed_dataset(dataset)
+    DatasetWriter(str(partial), fields, num_workers=len(os.sched_getaffinity(0))).from_indexed_dataset(dataset)
     partial.rename(path)
 
 

@@ -10,6 +10,7 @@ import time
 
 import grain
 import numpy
+from workers import counts
 
 
 def versions():
@@ -25,10 +26,15 @@ def SETTINGS(task, cores):
     if task == "storage":
         return [{"threads": threads, "buffer": 2 * threads, "workers": 0} for threads in (1, 2)]
     if task == "jpeg_folder":
-        return [{"threads": threads, "buffer": 128, "workers": 0} for threads in (cores, 4 * cores)] + [
-            {"threads": 1, "buffer": 64, "workers": cores}]  # fmt: skip
-    return [{"threads": cores, "buffer": 2 * cores, "workers": 0}, {"threads": 2 * cores, "buffer": 2 * cores, "workers": 0},
-            {"threads": 1, "buffer": 2, "workers": cores}]  # fmt: skip
+        return [{"threads": threads, "buffer": 128, "workers": 0} for threads in counts(cores, 4 * cores)] + [
+            {"threads": 1, "buffer": 64, "workers": workers} for workers in processes(cores)]  # fmt: skip
+    return [{"threads": threads, "buffer": 2 * max(threads, cores), "workers": 0} for threads in counts(cores)] + [
+        {"threads": 1, "buffer": 2, "workers": workers} for workers in processes(cores)]  # fmt: skip
+
+
+def processes(cores):
+    """Few, as each takes seconds to start."""
+    return sorted({max(1, cores // 2), cores})
 
 
 def rounds(dataset, setting, epochs, batch=None):

@@ -9,6 +9,7 @@ import litdata
 import numpy
 import torch
 from litdata.streaming import Cache
+from workers import counts
 
 
 def versions():
@@ -16,7 +17,7 @@ def versions():
 
 
 def SETTINGS(task, cores):
-    return [{"workers": workers} for workers in sorted({0, max(1, cores - 1), cores, 2 * cores})]
+    return [{"workers": workers} for workers in counts(cores, 0)]
 
 
 def write(data, name, samples):

@@ -9,11 +9,14 @@ import time
 
 import numpy
 import spdl.io
+import spdl.io.utils
 from spdl.pipeline import PipelineBuilder
+from workers import counts
 
 
 def versions():
-    return f"spdl-io {importlib.metadata.version('spdl-io')}, with Debian's FFmpeg"
+    codecs = ".".join(map(str, spdl.io.utils.get_ffmpeg_versions()["libavcodec"]))
+    return f"spdl-io {importlib.metadata.version('spdl-io')}, with FFmpeg's libavcodec {codecs}"
 
 
 def SETTINGS(task, cores):
@@ -22,8 +25,9 @@ def SETTINGS(task, cores):
     if task == "loop":
         return [{"threads": 1, "order": "input", "buffer": buffer} for buffer in (4, 64)]
     if task.startswith("tar_"):
-        return [{"threads": threads, "whole": whole} for threads in (1, cores) for whole in (True, False)]
-    return [{"threads": threads} for threads in sorted({cores, 2 * cores, 4 * cores})]
+        return [{"threads": threads, "whole": whole} for threads in sorted({1, *counts(cores)} - {2 * cores})
+                for whole in (True, False)]  # fmt: skip
+    return [{"threads": threads} for threads in counts(cores, 4 * cores)]
 
 
 def stream(builder, setting, sink=4):

@@ -8,6 +8,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 import numpy
 import tensorflow as tf
+from workers import counts
 
 
 def versions():
@@ -21,7 +22,7 @@ def SETTINGS(task, cores):
         return [{"ahead": ahead} for ahead in (0, 16)]
     if task == "storage":
         return [{"calls": 1, "ahead": 2}, {"calls": 2, "ahead": 2}]
-    return [{"calls": calls, "ahead": 2} for calls in (-1, cores, 2 * cores)]  # -1: AUTOTUNE
+    return [{"calls": -1, "ahead": -1}] + [{"calls": calls, "ahead": 2} for calls in counts(cores, -1)]  # -1: AUTOTUNE
 
 
 def options(dataset):

@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision.datasets import ImageFolder
 from torchvision.io import ImageReadMode, decode_jpeg, read_file
 from torchvision.transforms import v2
+from workers import counts
 
 
 def versions():
@@ -23,7 +24,7 @@ def SETTINGS(task, cores):
         return [{"workers": 1}, {"workers": 2}]
     if task == "loop":
         return [{"workers": 0}, {"workers": 1}]
-    return [{"workers": workers} for workers in sorted({0, max(1, cores - 1), cores, 2 * cores})]
+    return [{"workers": workers} for workers in counts(cores, 0)]
 
 
 def one_thread(_):

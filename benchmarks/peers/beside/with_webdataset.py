@@ -5,6 +5,7 @@ import functools
 
 import numpy
 import webdataset
+from workers import counts
 
 
 def versions():
@@ -14,7 +15,7 @@ def versions():
 
 
 def SETTINGS(task, cores):
-    return [{"workers": workers} for workers in sorted({0, max(1, cores - 1), cores, 2 * cores})]
+    return [{"workers": workers} for workers in counts(cores, 0)]
 
 
 def pictures_and_labels(samples):
