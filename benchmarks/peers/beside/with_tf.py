@@ -17,7 +17,7 @@ def versions():
 
 def SETTINGS(task, cores):
     if task == "slow_sample":
-        return [{"calls": 8, "deterministic": kept, "ahead": 4} for kept in (True, False)]
+        return [{"calls": 8, "threads": 8, "deterministic": kept, "ahead": 4} for kept in (True, False)]
     if task == "loop":
         return [{"ahead": ahead} for ahead in (0, 16)]
     if task == "storage":
@@ -25,16 +25,20 @@ def SETTINGS(task, cores):
     return [{"calls": -1, "ahead": -1}] + [{"calls": calls, "ahead": 2} for calls in counts(cores, -1)]  # -1: AUTOTUNE
 
 
-def options(dataset):
+def options(dataset, threads):
+    """`threads`: where they sleep, more than the cores, of which TensorFlow has one each."""
     settings = tf.data.Options()
     settings.autotune.enabled = True
+    if threads:
+        settings.threading.private_threadpool_size = threads
     return dataset.with_options(settings)
 
 
 def rounds(dataset, setting, epochs):
     """Epoch after epoch without a stop between them."""
     repeated = dataset if epochs == 1 else dataset.repeat()
-    yield from options(repeated.prefetch(setting["ahead"]) if setting["ahead"] else repeated)
+    ahead = repeated.prefetch(setting["ahead"]) if setting["ahead"] else repeated
+    yield from options(ahead, setting.get("threads"))
 
 
 def load(path, label):
