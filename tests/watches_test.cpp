@@ -6,6 +6,7 @@
 #include <penstock/detail/measure/copy_watch.hpp>
 #include <penstock/detail/measure/device_clock.hpp>
 #include <penstock/detail/measure/source_watch.hpp>
+#include <penstock/detail/measure/stream_turns.hpp>
 #include <penstock/detail/measure/take_watch.hpp>
 #include <penstock/detail/measure/wait_watch.hpp>
 
@@ -26,6 +27,7 @@ using penstock::Stream;
 using penstock::detail::CopyWatch;
 using penstock::detail::DeviceClock;
 using penstock::detail::SourceWatch;
+using penstock::detail::StreamTurns;
 using penstock::detail::TakeWatch;
 using penstock::detail::WaitWatch;
 using penstock::test::eventually;
@@ -55,7 +57,7 @@ TEST_CASE("batches that are taken are timed by whoever looks, one thread at a ti
   TakeWatch watch(4);
   record_while_reading(
       [&] {
-        watch.record_request(stream.get(), false);
+        watch.record_request(stream.get(), 1, false);
         watch.record_issue(stream.get());
         watch.record_take(stream.get());
         stream.synchronize();
@@ -153,13 +155,102 @@ TEST_CASE("what a copy waited for while the consumer was away is told apart", "[
   CHECK(watch.paused() == before);
 }
 
+TEST_CASE("a queue that was full and is empty is an underrun", "[copy_watch]") {
+  const Stream stream;
+  CopyWatch watch(4, true, false);
+  CHECK(eventually([&] {
+    for (const bool lacks_slot : {true, false}) {
+      if (lacks_slot) watch.lack_slot();
+      std::this_thread::sleep_for(2ms);
+      watch.begin(stream.get());
+      watch.end(stream.get());
+      REQUIRE_CUDA(cudaDeviceSynchronize());
+      watch.collect();
+    }
+    return watch.underruns() > 0;
+  }));
+  CHECK(2 * watch.underruns() <= watch.timed());
+}
+
+TEST_CASE("a stream's turns are counted in batches", "[stream_turns]") {
+  const Stream first, second;
+  StreamTurns turns;
+  CHECK(turns.since(nullptr) == 0);
+  CHECK(turns.since(first.get()) == 0);
+  turns.note(first.get());
+  CHECK(turns.since(first.get()) == 1);
+  CHECK(turns.since(nullptr) == 0);
+  turns.note(second.get());
+  CHECK(turns.since(first.get()) == 2);
+  turns.note(first.get());
+  CHECK(turns.since(first.get()) == 1);
+  CHECK(turns.since(second.get()) == 2);
+  for (std::uint64_t i = 2; i < StreamTurns::kMost; ++i) turns.note(first.get());
+  CHECK(turns.since(second.get()) == StreamTurns::kMost);
+  turns.note(first.get());
+  CHECK(turns.since(second.get()) == 0);
+}
+
+namespace {
+
+void work(cudaStream_t stream) {
+  REQUIRE_CUDA(cudaLaunchHostFunc(
+      stream, [](void*) { std::this_thread::sleep_for(4ms); }, nullptr));
+}
+
+/// Two streams take ten batches in turn. Returns how long all took.
+template <class Request, class Take>
+std::chrono::nanoseconds take_in_turn(Request request, Take take) {
+  const Stream streams[2];
+  StreamTurns turns;
+  const auto begun = Clock::now();
+  for (int i = 0; i < 10; ++i) {
+    const Stream& stream = streams[i % 2];
+    request(stream.get(), turns.since(stream.get()));
+    take(stream.get());
+    turns.note(stream.get());
+  }
+  REQUIRE_CUDA(cudaDeviceSynchronize());
+  return Clock::now() - begun;
+}
+
+}  // namespace
+
+TEST_CASE("streams that take batches in turn have one time together", "[take_watch]") {
+  TakeWatch watch(10);
+  const auto all = take_in_turn(
+      [&](cudaStream_t stream, std::uint64_t turns) { watch.record_request(stream, turns, false); },
+      [&](cudaStream_t stream) {
+        watch.record_issue(stream);
+        watch.record_take(stream);
+        work(stream);
+      });
+  const penstock::DeviceTimes times = watch.times(0);
+  CHECK(times.batches == 8);  // Each stream's first one begins a span.
+  CHECK(times.consuming >= 15ms);
+  CHECK(times.consuming + times.awaiting_batch + times.awaiting_copy <= all);
+}
+
+TEST_CASE("of streams that take batches in turn each one's wait is a part", "[wait_watch]") {
+  WaitWatch watch;
+  const auto all = take_in_turn(
+      [&](cudaStream_t stream, std::uint64_t turns) { watch.record_request(stream, turns); },
+      [&](cudaStream_t stream) {
+        work(stream);
+        watch.record_take(stream);
+      });
+  CHECK(watch.times().batches == 8);
+  CHECK(watch.times().waiting >= 15ms);
+  CHECK(watch.times().waiting <= all);
+}
+
 TEST_CASE("the consumer's stream is told apart in a pause", "[take_watch]") {
   const Stream stream;
   TakeWatch watch(4);
   const auto take = [&](bool pauses) {
     REQUIRE_CUDA(cudaLaunchHostFunc(
         stream.get(), [](void*) { std::this_thread::sleep_for(2ms); }, nullptr));
-    watch.record_request(stream.get(), pauses);
+    watch.record_request(stream.get(), 1, pauses);
     watch.record_issue(stream.get());
     watch.record_take(stream.get());
     stream.synchronize();
@@ -200,7 +291,7 @@ TEST_CASE("waits are timed by whoever looks, one thread at a time", "[wait_watch
   WaitWatch watch;
   record_while_reading(
       [&] {
-        watch.record_request(stream.get());
+        watch.record_request(stream.get(), 1);
         watch.record_take(stream.get());
         stream.synchronize();
       },
@@ -226,6 +317,20 @@ TEST_CASE("work of a source is timed by whoever looks, one thread at a time", "[
   CHECK(marked > 0);
   CHECK(watch.times().timed == marked);
   CHECK(watch.times().batches < kWatched);
+}
+
+TEST_CASE("quick batches of a source are timed as well as the slow one before them",
+          "[source_watch]") {
+  const Stream stream;
+  SourceWatch watch(stream.get());
+  for (std::uint64_t number = 0; number < 32; ++number) {
+    SourceWatch::Mark* const mark = watch.begin(stream.get());
+    REQUIRE(mark != nullptr);
+    watch.end(*mark, number, stream.get());
+  }
+  stream.synchronize();
+  watch.collect();
+  CHECK(watch.times().timed == 32);
 }
 
 TEST_CASE("the pace of a source is that of the batches from the first timed one to the last",

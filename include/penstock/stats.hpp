@@ -56,6 +56,7 @@ struct DeviceTimes {
 struct SampledWaits {
   std::uint64_t batches = 0;            ///< number of batches in `waiting`
   std::chrono::nanoseconds waiting{0};  ///< until the batch was on the device
+  std::chrono::nanoseconds longest{0};  ///< the longest of them
 };
 
 /// What an on_device source did on the device, measured by timed events of its workers' streams.

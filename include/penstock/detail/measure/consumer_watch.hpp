@@ -10,6 +10,7 @@
 #include <penstock/cuda.hpp>
 #include <penstock/detail/measure/consumer_clock.hpp>
 #include <penstock/detail/measure/take_watch.hpp>
+#include <penstock/detail/measure/stream_turns.hpp>
 #include <penstock/detail/measure/wait_watch.hpp>
 #include <penstock/detail/measure/worker_trace.hpp>
 #include <penstock/prefetcher.hpp>
@@ -28,9 +29,9 @@ class ConsumerWatch {
   void record_request(cudaStream_t consumer, bool pauses) {
     note_leased();
     if (exact_)
-      takes_.record_request(consumer, pauses);
-    else if (clock.first().count() != 0)  // The first one fills the pipeline.
-      waits_.record_request(consumer);
+      takes_.record_request(consumer, turns_.since(consumer), pauses);
+    else
+      waits_.record_request(consumer, turns_.since(consumer));
   }
   void record_issue(cudaStream_t consumer) { takes_.record_issue(consumer); }
   void record_take(cudaStream_t consumer) {
@@ -40,6 +41,7 @@ class ConsumerWatch {
       waits_.record_take(consumer);
   }
 
+    turns_.note(consumer);
   /// By the thread that takes a batch, when `queued` batches are staged.
   void count_take(std::size_t queued) { add_alone(queued_, std::uint64_t{queued}); }
   void count_delivery() {
@@ -92,6 +94,7 @@ class ConsumerWatch {
   WaitWatch waits_;  // without them
   std::atomic<std::uint64_t> delivered_{0}, queued_{0};
   std::atomic<std::size_t> leased_{0}, most_leased_{0};
+  StreamTurns turns_;
   std::atomic<bool> second_stream_{false};
 };
 

@@ -99,6 +99,8 @@ class CopyWatch {
   Nanoseconds transforming() const { return load(transforming_); }
   Nanoseconds held() const { return load(held_); }
   Nanoseconds idle() const { return load(idle_); }
+  /// Times that it had nothing to copy after it had waited for a slot.
+  std::uint64_t underruns() const { return underruns_.load(std::memory_order_relaxed); }
 
  private:
   // One copy is being recorded, one is the beginning of the next span. A copy's host memory may
@@ -178,7 +180,15 @@ class CopyWatch {
     const auto held = std::clamp(since_ready.value_or(Nanoseconds(0)), Nanoseconds(0), gap);
     add_alone(held_, held.count());
     add_alone(idle_, (gap - held).count());
+    count_underrun(gap, 2 * held > gap);
     add_alone(paused_, std::min(held, load(mark.paused)).count());
+  }
+
+  /// `full`: the stream waited for a slot, so that the batches before it lay ready.
+  void count_underrun(Nanoseconds gap, bool full) noexcept {
+    if (gap.count() == 0) return;
+    if (!full && was_full_) add_alone(underruns_, std::uint64_t{1});
+    was_full_ = full;
   }
 
   const bool exact_, transforms_;
@@ -189,8 +199,9 @@ class CopyWatch {
   Clock::time_point begun_at_{}, ready_at_{};  // used by the thread that issues copies
   Nanoseconds pauses_before_{0};               // the same, when the batch was ready
   OneReader reader_;                           // of what follows
-  std::uint64_t oldest_ = 0;                   // the first copy that was not found done
-  std::atomic<std::uint64_t> timed_{0};
+  bool was_full_ = false;
+  std::uint64_t oldest_ = 0;  // the first copy that was not found done
+  std::atomic<std::uint64_t> timed_{0}, underruns_{0};
   std::atomic<Clock::rep> running_{0}, transforming_{0}, held_{0}, idle_{0}, paused_{0};
 };
 

@@ -2,8 +2,8 @@
 #pragma once
 
 // SourceWatch: how long the work of an on_device source takes on the device, by timed events at its
-// beginning and its end on the stream of its worker. Of the batches of all workers at most one in
-// kPeriod is timed, and none while all marks are in use. Nothing here blocks.
+// beginning and its end on the stream of its worker. Of the batches of all workers on average at
+// most one in kPeriod is timed, and none while all marks are in use. Nothing here blocks.
 
 #include <algorithm>
 #include <array>
@@ -42,11 +42,14 @@ class SourceWatch {
   /// Call when `stream` waits for what has to be done before the batch. nullptr: this one is not
   /// timed. Throws CudaError.
   Mark* begin(cudaStream_t stream) {
+    // A budget, not a fixed interval: else a slow batch that follows quick ones would never be
+    // timed.
     const Clock::rep now = Clock::now().time_since_epoch().count();
-    Clock::rep last = begun_at_.load(std::memory_order_relaxed);
-    constexpr Clock::rep kTicks = Clock::duration(kPeriod).count();
-    if (now - last < kTicks ||
-        !begun_at_.compare_exchange_strong(last, now, std::memory_order_relaxed))
+    Clock::rep spent = spent_until_.load(std::memory_order_relaxed);
+    constexpr Clock::rep kEach = Clock::duration(kPeriod).count(),
+                         kMost = Clock::rep{kMarks} * kEach;
+    const Clock::rep then = std::max(spent, now - kMost) + kEach;
+    if (then > now || !spent_until_.compare_exchange_strong(spent, then, std::memory_order_relaxed))
       return nullptr;
     for (Mark& mark : marks_) {
       auto expected = Mark::State::free;
@@ -106,7 +109,8 @@ class SourceWatch {
 
  private:
   static constexpr std::chrono::microseconds kPeriod{100};
-  static constexpr std::size_t kMarks = 16;
+  // Where source and loop only queue their work, the device is any number of batches behind.
+  static constexpr std::size_t kMarks = 64;
 
   void add_ended() noexcept {
     for (Mark& mark : marks_)
@@ -131,7 +135,7 @@ class SourceWatch {
 
   std::array<Mark, kMarks> marks_;
   Event origin_{cudaEventDefault};
-  std::atomic<Clock::rep> begun_at_{0};
+  std::atomic<Clock::rep> spent_until_{0};  // the budget
   std::atomic<bool> restarts_{true};
   OneReader reader_;  // of what follows
   struct First {

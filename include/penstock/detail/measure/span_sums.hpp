@@ -32,17 +32,16 @@ class SpanSums {
  public:
   using Nanoseconds = std::chrono::nanoseconds;
 
-  /// Adds the times between `before`, `first`, `second` and `third`, recorded in this order;
-  /// without `before`, those from `first` on. False if `third` is not reached yet: nothing is
-  /// added.
-  bool add(cudaEvent_t before, cudaEvent_t first, cudaEvent_t second, cudaEvent_t third) noexcept {
+  /// Adds a part, one in `streams`, of the times between `before`, `first`, `second` and `third`,
+  /// recorded in this order. False if `third` is not reached yet: nothing is added.
+  bool add(cudaEvent_t before, cudaEvent_t first, cudaEvent_t second, cudaEvent_t third,
+           std::int64_t streams) noexcept {
     const auto last = elapsed(second, third);
     if (!last) return false;
-    const Nanoseconds gap = before == nullptr ? Nanoseconds(0) : or_none(elapsed(before, first));
     const Nanoseconds middle = or_none(elapsed(first, second));
-    add_alone(gaps_, gap.count());
-    add_alone(middles_, middle.count());
-    add_alone(lasts_, or_none(last).count());
+    add_alone(gaps_, or_none(elapsed(before, first)).count() / streams);
+    add_alone(middles_, middle.count() / streams);
+    add_alone(lasts_, or_none(last).count() / streams);
     const auto both = (middle + or_none(last)).count();
     longest_.store(std::max(both, longest_.load(std::memory_order_relaxed)),
                    std::memory_order_relaxed);

@@ -13,6 +13,7 @@
 #include <penstock/cuda.hpp>
 #include <penstock/detail/measure/one_reader.hpp>
 #include <penstock/detail/measure/span_sums.hpp>
+#include <penstock/detail/measure/stream_turns.hpp>
 #include <penstock/stats.hpp>
 
 namespace penstock::detail {
@@ -26,13 +27,15 @@ class TakeWatch {
   explicit TakeWatch(std::size_t batches) {
     // At the request of a batch, its copy is not issued yet: the device may be one more behind.
     if (batches > 0)
-      for (std::size_t i = 0; i < batches + 1 + kBeside; ++i) marks_.emplace_back();
+      for (std::size_t i = 0; i < std::max(batches + 1, kFewest) + kBeside; ++i)
+        marks_.emplace_back();
   }
 
-  /// `pauses`: the consumer comes back from a pause.
-  void record_request(cudaStream_t consumer, bool pauses) {
+  /// `pauses`: the consumer comes back from a pause. `turns`: of the stream, see StreamTurns.
+  void record_request(cudaStream_t consumer, std::uint64_t turns, bool pauses) {
     if (marks_.empty()) return;
     collect();
+    next().turns.store(turns, std::memory_order_relaxed);
     next().ends_pause.store(pauses, std::memory_order_relaxed);
     next().requested.record(consumer);
   }
@@ -66,11 +69,15 @@ class TakeWatch {
   }
 
  private:
-  // One mark is being recorded, and one is the beginning of the next span.
-  static constexpr std::size_t kBeside = 2;
+  // One mark is being recorded, and these are the beginnings of the next spans.
+  static constexpr std::size_t kBeside = 1 + StreamTurns::kMost;
+  // Where an on_device source and the loop only queue their work, the device is any number of
+  // batches behind.
+  static constexpr std::size_t kFewest = 64;
 
   struct Mark {
     Event requested{cudaEventDefault}, issued{cudaEventDefault}, taken{cudaEventDefault};
+    std::atomic<std::uint64_t> turns{0};
     std::atomic<bool> ends_pause{false};
   };
 
@@ -83,14 +90,16 @@ class TakeWatch {
     if (taken > kept) seen_ = std::max(seen_, taken - kept);
     while (seen_ < taken && add(seen_)) ++seen_;
   }
-  /// The first batch, which fills the pipeline, is not added: it is the beginning of the second
-  /// span.
+  /// The first batch of a stream, which fills the pipeline, is not added: it is the beginning of
+  /// the next span.
   bool add(std::uint64_t batch) noexcept {
-    if (batch == 0) return elapsed(at(0).issued.get(), at(0).taken.get()).has_value();
     const Mark& mark = at(batch);
+    const std::uint64_t turns = mark.turns.load(std::memory_order_relaxed);
+    if (turns == 0 || turns > batch)
+      return elapsed(mark.issued.get(), mark.taken.get()).has_value();
     const std::chrono::nanoseconds before = sums_.gaps();
-    if (!sums_.add(at(batch - 1).taken.get(), mark.requested.get(), mark.issued.get(),
-                   mark.taken.get()))
+    if (!sums_.add(at(batch - turns).taken.get(), mark.requested.get(), mark.issued.get(),
+                   mark.taken.get(), static_cast<std::int64_t>(turns)))
       return false;
     if (mark.ends_pause.load(std::memory_order_relaxed))
       add_alone(paused_, (sums_.gaps() - before).count());

@@ -26,8 +26,11 @@ class WaitWatch {
 
   // ---- By the thread that takes a batch. If one of them throws CudaError, it is not timed.
 
-  void record_request(cudaStream_t consumer) {
+  /// `turns`: of the stream, see StreamTurns. Its first batch, which fills the pipeline, is not
+  /// timed.
+  void record_request(cudaStream_t consumer, std::uint64_t turns) {
     is_pending_ = false;
+    if (turns == 0) return;
     // A budget, not a fixed interval: after a long wait the next batches come quickly, and if only
     // the slow one were timed, it would stand for all of them.
     const auto now = Clock::now();
@@ -40,6 +43,7 @@ class WaitWatch {
       if (mark.is_recorded.load(std::memory_order_acquire)) return;
     }
     budget_ -= kPeriod;
+    mark.turns = static_cast<std::int64_t>(turns);
     mark.requested.record(consumer);
     is_pending_ = true;
   }
@@ -64,7 +68,8 @@ class WaitWatch {
   SampledWaits times() {
     collect();
     return {.batches = batches_.load(std::memory_order_relaxed),
-            .waiting = std::chrono::nanoseconds(waiting_.load(std::memory_order_relaxed))};
+            .waiting = std::chrono::nanoseconds(waiting_.load(std::memory_order_relaxed)),
+            .longest = std::chrono::nanoseconds(longest_.load(std::memory_order_relaxed))};
   }
 
  private:
@@ -74,13 +79,17 @@ class WaitWatch {
 
   struct Mark {
     Event requested{cudaEventDefault}, taken{cudaEventDefault};
+    std::int64_t turns = 1;
     std::atomic<bool> is_recorded{false};  // both are, and were not added
   };
 
   void add(Mark& mark) noexcept {
     const auto wait = elapsed(mark.requested.get(), mark.taken.get());
     if (!wait) return;  // not reached yet
-    add_alone(waiting_, std::max(*wait, std::chrono::nanoseconds(0)).count());
+    const std::int64_t part = std::max(*wait, std::chrono::nanoseconds(0)).count() / mark.turns;
+    add_alone(waiting_, part);
+    longest_.store(std::max(part, longest_.load(std::memory_order_relaxed)),
+                   std::memory_order_relaxed);
     add_alone(batches_, std::uint64_t{1});
     mark.is_recorded.store(false, std::memory_order_release);
   }
@@ -92,7 +101,7 @@ class WaitWatch {
   bool is_pending_ = false;  // the next mark's request is recorded
   std::uint64_t next_ = 0;
   OneReader reader_;  // of what follows
-  std::atomic<std::int64_t> waiting_{0};
+  std::atomic<std::int64_t> waiting_{0}, longest_{0};
   std::atomic<std::uint64_t> batches_{0};
 };
 
