@@ -4,6 +4,7 @@
 // behind, what it does when a call fails, and which stage it blames on a machine of known speed.
 
 #include <penstock/batch_producer.hpp>
+#include <penstock/device_arena.hpp>
 #include <penstock/emulation.hpp>
 #include <penstock/launch.hpp>
 #include <penstock/prefetcher.hpp>
@@ -228,6 +229,23 @@ TEST_CASE("device memory that is not there is an error with numbers, and what to
                                   " bytes, for batches of 65536 samples, with 1048576 of 1048576 "
                                   "bytes free: lower device_depth or the batch size") &&
                              Mentions("cudaMalloc("));
+}
+
+TEST_CASE("stats tell how much device memory the batches may take", "[prefetcher][emulated]") {
+  reset([](emulation::Options& options) { options.machine.device_bytes = 1 << 20; });
+  const auto limit = [](std::size_t others) {
+    const penstock::DeviceArena arena(1, others);
+    return Prefetcher<Numbers>(numbers_layout(64), sequential(640, 64), write_numbers,
+                               {.workers = 1})
+        .stats()
+        .setup.device_limit;
+  };
+  CHECK(limit(512) < 1 << 20);
+  CHECK(limit(512) > (1 << 20) - (1 << 13));
+  CHECK(limit(512) - limit(512 + (1 << 19)) == 1 << 19);
+  emulation::fail_call("cudaMemGetInfo", cudaErrorUnknown);
+  CHECK(limit(512) == 0);
+  CHECK(cudaGetLastError() == cudaSuccess);
 }
 
 TEST_CASE("the slot of an error is filled again at once, not when the next batch is asked for",

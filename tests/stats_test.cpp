@@ -85,7 +85,7 @@ TEST_CASE("what happened since a snapshot", "[stats]") {
   before.skipped = 1;
   before.transform = {.busy = 10ms, .batches = 90, .timed = 80};
   before.device_source = {.timed = 10, .busy = 5ms, .batches = 20, .span = 50ms};
-  before.waits = {.batches = 40, .waiting = 4ms};
+  before.waits = {.batches = 40, .waiting = 4ms, .longest = 1ms};
   before.worker_cpu = 30ms;
   Stats now = timed({0, 0, 0});
   now.source = {.busy = 3s, .waiting_for_room = 1s, .batches = 300, .bytes = 300'000'000};
@@ -97,7 +97,7 @@ TEST_CASE("what happened since a snapshot", "[stats]") {
   now.copy.queued = 1;
   now.transform = {.busy = 30ms, .batches = 140, .timed = 130};
   now.device_source = {.timed = 15, .busy = 8ms, .batches = 40, .span = 90ms};
-  now.waits = {.batches = 60, .waiting = 9ms};
+  now.waits = {.batches = 60, .waiting = 9ms, .longest = 1ms};
   now.worker_cpu = 70ms;
   now.skipped = 3;
   now.replaced = 2;
@@ -128,6 +128,7 @@ TEST_CASE("what happened since a snapshot", "[stats]") {
   CHECK(since.device_source.span == 40ms);
   CHECK(since.waits.batches == 20);
   CHECK(since.waits.waiting == 5ms);
+  CHECK(since.waits.longest == 0ms);
   CHECK(since.worker_cpu == 40ms);
   CHECK(since.skipped == 2);
   CHECK(since.replaced == 2);

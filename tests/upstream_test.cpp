@@ -203,6 +203,7 @@ TEST_CASE("a prefetcher over upstreams: the same batches, and no call of them on
     CHECK(allocations == 4);  // host_depth
     CHECK(device.allocations == 1);
     CHECK(prefetcher.stats().host_bytes == host.in_use.load());
+    CHECK(prefetcher.stats().setup.device_limit == 0);  // What an upstream has is unknown.
     CHECK(count_batches(prefetcher, 100) == 100);
     CHECK(host.allocations == allocations);
     CHECK(device.allocations == 1);

@@ -48,7 +48,7 @@ TEST_CASE("a source at its limit needs as many workers as the next stage has tim
 
 TEST_CASE("more workers do not help alone where the consumer holds all slots", "[verdict]") {
   Stats stats = timed({990, 100, 250});
-  stats.setup.most_leased = 2;
+  stats.leased = 2;
   stats.host_bytes = 400;
   stats.device_bytes = 20;
   const Verdict verdict = stats.verdict();
@@ -64,18 +64,18 @@ TEST_CASE("more workers do not help alone where the consumer holds all slots", "
   CHECK(stats.verdict().enough_host_depth == 0);
   CHECK(stats.verdict().more_bytes == 810);
   CHECK(says(stats.verdict(), "9 workers with device_depth 3 (810 B more) would be enough"));
-  stats.setup.most_leased = 1;
+  stats.leased = 1;
   CHECK(stats.verdict().enough_device_depth == 0);
   CHECK(stats.verdict().more_bytes == 700);
   CHECK(says(stats.verdict(), "9 workers (700 B more) would be enough"));
   CHECK_FALSE(says(stats.verdict(), "slots"));
   // A run of two batches needs no third slot.
-  stats.setup.most_leased = 2;
+  stats.leased = 2;
   stats.setup.per_sample = true;
   stats.setup.batches = 2;
   CHECK(stats.verdict().enough_device_depth == 0);
   // The block of the new slot counts, too, where memory is short: 8 blocks.
-  stats.setup = {.batches = 1000, .host_limit = 800, .most_leased = 2};
+  stats.setup = {.batches = 1000, .host_limit = 800};
   CHECK(stats.verdict().enough_workers == 5);
   CHECK(stats.verdict().enough_host_depth == 8);
 }
@@ -110,11 +110,50 @@ TEST_CASE("who waits though nobody is at the limit needs a deeper ring", "[verdi
   // One more, at least.
   stats = timed({600, 100, 800});
   stats.device->longest_wait = 1ns;
+  stats.underruns = 100;
   CHECK(stats.verdict().enough_host_depth == 5);
   // Where the longest wait is unknown, four more.
   stats.device->longest_wait = 0ns;
   CHECK(stats.verdict().enough_host_depth == 8);
   CHECK_FALSE(says(stats.verdict(), "at a time"));
+  // Batches that are late one after the other: 200 ms of waits in 4 underruns.
+  stats = timed({600, 100, 800});
+  stats.underruns = 4;
+  CHECK(stats.verdict().enough_host_depth == 11);
+  stats.host_depth = 3;  // Workers also waited for each other's blocks.
+  CHECK(stats.verdict().enough_host_depth == 8);
+}
+
+TEST_CASE("no more slots are advised than the device has memory for", "[verdict]") {
+  Stats stats = timed_on_device(990, 250, 0);
+  stats.device_bytes = 200;  // of two slots
+  stats.setup.device_limit = 599;
+  CHECK(stats.verdict().enough_workers == 3);
+  CHECK(stats.verdict().enough_device_depth == 5);
+  CHECK(stats.verdict().more_bytes == 300);
+  CHECK(says(stats.verdict(), "are all that the bytes of the device's memory allow; 9 would be"));
+  stats.setup.device_limit = 499;  // The two workers have all that there is.
+  CHECK(stats.verdict().kind == VerdictKind::cheaper_source);
+  CHECK(says(stats.verdict(), "bytes of the device's memory allow no more workers"));
+  // An on_device source that waits for slots.
+  stats = timed_on_device(600, 500, 0);
+  stats.device_bytes = 200;
+  CHECK(stats.verdict().enough_device_depth > 3);
+  stats.setup.device_limit = 300;
+  CHECK(stats.verdict().enough_device_depth == 3);
+  // Copies that do, and a consumer that holds all slots.
+  stats = timed({600, 100, 800});
+  std::swap(stats.copy.waiting_for_input, stats.copy.waiting_for_room);
+  stats.device_bytes = 200;
+  stats.setup.device_limit = 400;
+  CHECK(stats.verdict().enough_device_depth == 4);
+  stats.setup.device_limit = 200;
+  CHECK(stats.verdict().enough_device_depth == 0);
+  stats = timed({990, 100, 250});
+  stats.leased = 2;
+  CHECK(stats.verdict().enough_device_depth == 3);
+  stats.device_bytes = stats.setup.device_limit = 200;
+  CHECK(stats.verdict().enough_device_depth == 0);
 }
 
 TEST_CASE("a single slot comes before the ring on the host", "[verdict]") {
@@ -287,7 +326,7 @@ TEST_CASE("copies that wait for slots need slots, not a ring", "[verdict]") {
   CHECK(stats.verdict().enough_device_depth == 5);
   stats.setup.batches = 0;
   // The consumer has all of them: one more.
-  stats.setup.most_leased = 2;
+  stats.leased = 2;
   stats.device_bytes = 200;
   CHECK(stats.verdict().stage == Bottleneck::waiting_for_slot);
   CHECK(stats.verdict().enough_device_depth == 3);

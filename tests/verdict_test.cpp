@@ -195,6 +195,29 @@ TEST_CASE("a stream whose data come in bursts waits for them", "[verdict]") {
   CHECK(stats.verdict().kind == VerdictKind::deeper_ring);
 }
 
+TEST_CASE("an on_device source of a stream waits for its data on the host", "[verdict]") {
+  Stats stats = timed_on_device(920, 570, 0);
+  stats.device_source = {.timed = 20, .busy = 60ms, .batches = 100, .span = 1s};
+  stats.setup.unbounded = true;
+  stats.worker_cpu = 1ms;
+  CHECK(stats.verdict().stage == Bottleneck::waiting_for_data);
+  CHECK(stats.verdict().source == 9200us);
+}
+
+TEST_CASE(
+    "an on_device source that is busy on the host while its slot is read keeps others waiting",
+    "[verdict]") {
+  Stats stats = timed_on_device(990, 840, 0);
+  stats.device_source = {.timed = 20, .busy = 60ms, .batches = 100, .span = 1s};
+  CHECK(stats.verdict().kind == VerdictKind::more_workers);
+  CHECK(stats.verdict().source == 9900us);
+  // It may wait for the readers, too: while the consumer has input, nobody knows.
+  stats = timed_on_device(990, 850, 0);
+  stats.device_source = {.timed = 20, .busy = 60ms, .batches = 100, .span = 1s};
+  CHECK(stats.verdict().stage == Bottleneck::consumer);
+  CHECK(stats.verdict().source == 1500us);
+}
+
 TEST_CASE("a second stream that reads the slots is the consumer", "[verdict]") {
   Stats stats = timed({100, 100, 250});
   stats.copy.waiting_for_input = 100ms;
@@ -205,8 +228,46 @@ TEST_CASE("a second stream that reads the slots is the consumer", "[verdict]") {
   CHECK(stats.verdict().kind == VerdictKind::compute_bound);
   CHECK(says(stats.verdict(), "also_used_on"));
   CHECK(says(stats.verdict(), "its first one waits 75 % of its time"));
-  stats.setup.most_leased = 2;  // They are held by leases.
+  stats.leased = 1.5;
+  CHECK(stats.verdict().kind == VerdictKind::compute_bound);
+  stats.leased = 1.6;  // In most steps they are held by leases.
   CHECK(stats.verdict().kind == VerdictKind::more_slots);
+}
+
+TEST_CASE("one slot is too few where copy and consumer fill the time by turns", "[verdict]") {
+  Stats stats = timed({600, 390, 511});
+  stats.device_depth = 1;
+  CHECK(stats.verdict().kind == VerdictKind::more_slots);
+  stats.copy = timed({600, 389, 511}).copy;
+  CHECK(stats.verdict().kind == VerdictKind::deeper_ring);
+}
+
+TEST_CASE("queues that are seldom full and then empty are not too short", "[verdict]") {
+  Stats stats = timed({600, 100, 800});
+  stats.underruns = 4;
+  CHECK(stats.verdict().kind == VerdictKind::deeper_ring);
+  stats.underruns = 3;  // in 100 batches
+  const Verdict verdict = stats.verdict();
+  CHECK(verdict.kind == VerdictKind::varies);
+  CHECK(verdict.stage == Bottleneck::consumer);
+  CHECK(verdict.enough_host_depth == 0);
+  CHECK(says(verdict, "yet the consumer waits 20 % of its time"));
+  CHECK(says(verdict, "stats().since(earlier)"));
+  std::swap(stats.copy.waiting_for_input, stats.copy.waiting_for_room);
+  CHECK(stats.verdict().kind == VerdictKind::varies);
+  // Workers that wait for each other's blocks are another matter.
+  stats.host_depth = 3;
+  CHECK(stats.verdict().kind == VerdictKind::deeper_ring);
+  // So is a stage at its limit.
+  stats = timed({990, 100, 250});
+  stats.underruns = 0;
+  CHECK(stats.verdict().kind == VerdictKind::more_workers);
+}
+
+TEST_CASE("an underrun before a snapshot is none after it", "[verdict]") {
+  Stats before, after = timed({600, 100, 800});
+  before.underruns = 7;
+  CHECK(after.since(before).underruns == 3);
 }
 
 TEST_CASE("a single wait is told as such", "[verdict]") {
@@ -243,23 +304,42 @@ TEST_CASE("a single wait is told as such", "[verdict]") {
   CHECK(stats.verdict().starved == 0.7);
 }
 
+TEST_CASE("a single wait that decides what the slowest stage is says nothing of the others",
+          "[verdict]") {
+  Stats stats = timed({500, 400, 460});
+  stats.device->longest_wait = stats.longest_fill = 400ms;  // of 540
+  const Verdict verdict = stats.verdict();
+  CHECK(verdict.kind == VerdictKind::one_late_batch);
+  CHECK(verdict.starved == 0.54);
+  CHECK(says(verdict, "400.00 ms late, longer than all other waits"));
+  // There are many others.
+  stats = timed({500, 400, 440});
+  stats.device->longest_wait = stats.longest_fill = 400ms;
+  CHECK(stats.verdict().kind != VerdictKind::one_late_batch);
+  // It decides nothing.
+  stats = timed({300, 700, 460});
+  stats.device->longest_wait = 400ms;
+  CHECK(stats.verdict().kind != VerdictKind::one_late_batch);
+}
+
 TEST_CASE("without device times a single wait is taken out of the samples, too", "[verdict]") {
   Stats stats = timed({600, 100, 0});
   stats.device.reset();
   stats.consumer = {.busy = 700ms, .waiting_for_input = 300ms, .batches = 101};
   stats.longest_wait = 200ms;
-  stats.waits = {.batches = 50, .waiting = 190ms};
+  stats.waits = {.batches = 50, .waiting = 190ms, .longest = 180ms};
   CHECK(stats.verdict().kind == VerdictKind::one_late_batch);
   CHECK(says(stats.verdict(), "one batch came 200.00 ms late"));
   // The host waits for the device, too, and far longer.
   stats.consumer.waiting_for_input = 600ms;
   CHECK(stats.verdict().kind == VerdictKind::one_late_batch);
   // The others waited as long.
-  stats.waits.waiting = 310ms;
+  stats.waits.waiting = 320ms;
   CHECK(stats.verdict().kind == VerdictKind::deeper_ring);
   stats.consumer.waiting_for_input = 300ms;
   // It was not sampled: what the others waited remains.
   stats.waits.waiting = 90ms;
+  stats.waits.longest = 4ms;
   CHECK(stats.verdict().kind == VerdictKind::deeper_ring);
 }
 

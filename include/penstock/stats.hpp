@@ -78,7 +78,7 @@ struct Pauses {
 };
 
 /// What the pipeline is made of, so that advice names only what there is. Constant, but for the
-/// last two members.
+/// last member.
 struct PipelineSetup {
   bool unbounded = false;   ///< the data are a stream (see Unbounded): one worker calls the source
   bool per_sample = false;  ///< several workers fill a batch together
@@ -90,10 +90,12 @@ struct PipelineSetup {
   /// The same if the fields of float and double had 8 bits an element, and the fields of integers
   /// of 4 and 8 bytes half of what they have. Equal to batch_bytes without such fields.
   std::size_t as_uint8_bytes = 0, as_half_integers_bytes = 0;
-  std::size_t host_limit = 0;   ///< bytes that the batches on the host may take; 0: unknown
-  bool doubles = false;         ///< its fields of floating-point numbers are of double
-  std::size_t most_leased = 0;  ///< the most leases that the consumer held at a time
-  bool second_stream = false;   ///< a lease was also_used_on another stream
+  std::size_t host_limit = 0;  ///< bytes that the batches on the host may take; 0: unknown
+  bool doubles = false;        ///< its fields of floating-point numbers are of double
+  /// Bytes of the device that the batches may take: theirs, and what was free when the pipeline was
+  /// constructed. 0: unknown.
+  std::size_t device_limit = 0;
+  bool second_stream = false;  ///< a lease was also_used_on another stream
 };
 
 /// A snapshot. `source` is the sum over the workers. `consumer` is measured on the host: time
@@ -121,7 +123,11 @@ struct Stats {
   std::chrono::nanoseconds first_batch{0};   ///< from construction to the end of the first next()
   std::chrono::nanoseconds longest_wait{0};  ///< longest call of next(), without the first
   std::uint64_t skipped = 0, replaced = 0;   ///< batches handled by a FailurePolicy
-  int workers = 0;  ///< threads that run the source; with PrefetcherOptions::tune, at present
+  /// Times that the copy stream had nothing to copy after batches had waited for slots: so often
+  /// longer queues would have helped. 0 for an on_device source.
+  std::uint64_t underruns = 0;
+  double leased = 0;  ///< most leases that the consumer held at a time, on average of its steps
+  int workers = 0;    ///< threads that run the source; with PrefetcherOptions::tune, at present
   /// Batches in pinned memory (0: an on_device source, nothing is copied), on the device; with
   /// PrefetcherOptions::tune those in use at present.
   std::size_t host_depth = 0, device_depth = 0;

@@ -40,6 +40,7 @@ enum class VerdictKind {
   faster_transform,  ///< the DeviceTransform cannot keep up
   waiting_for_data,  ///< nothing: the source of a stream waits for its data to come in
   one_late_batch,    ///< nothing: but for a single wait the consumer has input whenever it asks
+  varies,  ///< nothing: another stage is the slowest in each part of the run (see Stats::since)
 };
 
 /// The stage that limits the rate of a pipeline, and what to change.

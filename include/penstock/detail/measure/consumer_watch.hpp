@@ -4,13 +4,14 @@
 // ConsumerWatch: how long the consumer works and waits, measured on the host and (with
 // PrefetcherOptions::device_times) on the device, and how many batches it got.
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/measure/consumer_clock.hpp>
-#include <penstock/detail/measure/take_watch.hpp>
 #include <penstock/detail/measure/stream_turns.hpp>
+#include <penstock/detail/measure/take_watch.hpp>
 #include <penstock/detail/measure/wait_watch.hpp>
 #include <penstock/detail/measure/worker_trace.hpp>
 #include <penstock/prefetcher.hpp>
@@ -28,6 +29,7 @@ class ConsumerWatch {
   // when the stream waits for its copy. They throw CudaError; the batch is not timed then.
   void record_request(cudaStream_t consumer, bool pauses) {
     note_leased();
+    add_alone(most_leased_, std::uint64_t{peak_.exchange(0, std::memory_order_relaxed)});
     if (exact_)
       takes_.record_request(consumer, turns_.since(consumer), pauses);
     else
@@ -39,9 +41,9 @@ class ConsumerWatch {
       takes_.record_take(consumer);
     else
       waits_.record_take(consumer);
+    turns_.note(consumer);
   }
 
-    turns_.note(consumer);
   /// By the thread that takes a batch, when `queued` batches are staged.
   void count_take(std::size_t queued) { add_alone(queued_, std::uint64_t{queued}); }
   void count_delivery() {
@@ -63,16 +65,18 @@ class ConsumerWatch {
   /// Adds the numbers of the consumer to `stats`, whose other stages are complete.
   void add_to(Stats& stats, bool device_times) {
     const std::uint64_t delivered = delivered_.load(std::memory_order_relaxed);
-    if (delivered > 0)
-      stats.copy.queued = static_cast<double>(queued_.load(std::memory_order_relaxed)) /
-                          static_cast<double>(delivered);
+    const auto mean = [&](const std::atomic<std::uint64_t>& sum) {
+      return static_cast<double>(sum.load(std::memory_order_relaxed)) /
+             static_cast<double>(std::max<std::uint64_t>(1, delivered));
+    };
+    stats.copy.queued = mean(queued_);
+    stats.leased = mean(most_leased_);
     stats.consumer = StageStats{.busy = clock.busy(),
                                 .waiting_for_input = clock.waiting(),
                                 .batches = delivered,
                                 .bytes = stats.copy.bytes};
     stats.waits = waits_.times();
     if (device_times) stats.device = takes_.times(stats.copy.timed);
-    stats.setup.most_leased = most_leased_.load(std::memory_order_relaxed);
     stats.setup.second_stream = second_stream_.load(std::memory_order_relaxed);
     stats.pauses.consumer = clock.paused();
     stats.pauses.device = takes_.paused();
@@ -85,16 +89,17 @@ class ConsumerWatch {
  private:
   void note_leased() {
     const std::size_t leased = this->leased();
-    if (leased > most_leased_.load(std::memory_order_relaxed))
-      most_leased_.store(leased, std::memory_order_relaxed);
+    if (leased > peak_.load(std::memory_order_relaxed))
+      peak_.store(leased, std::memory_order_relaxed);
   }
 
   const bool exact_;  // device times
+  StreamTurns turns_;
   TakeWatch takes_;
   WaitWatch waits_;  // without them
   std::atomic<std::uint64_t> delivered_{0}, queued_{0};
-  std::atomic<std::size_t> leased_{0}, most_leased_{0};
-  StreamTurns turns_;
+  std::atomic<std::size_t> leased_{0}, peak_{0};  // now; at most, since the last request
+  std::atomic<std::uint64_t> most_leased_{0};     // the sum of these
   std::atomic<bool> second_stream_{false};
 };
 

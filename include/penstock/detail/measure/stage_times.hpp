@@ -7,11 +7,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <penstock/stats.hpp>
 
 namespace penstock::detail {
 
 using Nanoseconds = std::chrono::nanoseconds;
+
+/// Waits of the consumer above this fraction of its time are worth a change.
+inline constexpr double kWorthwhile = 0.15;
 
 inline double ratio(Nanoseconds part, Nanoseconds whole) {
   return whole.count() <= 0
@@ -58,12 +62,26 @@ inline Nanoseconds period_of(const Stats& stats) {
   return each(wall, stats.consumer.batches > 1 ? stats.consumer.batches - 1 : 0);
 }
 
+/// The fraction of its time that the consumer's stream had no work, as the device tells; nullopt:
+/// unknown.
+inline std::optional<double> measured_starvation(const Stats& stats) {
+  if (stats.device) {
+    const auto waiting = waiting_time(*stats.device);
+    return ratio(waiting, waiting + stats.device->consuming);
+  }
+  if (stats.waits.batches == 0) return std::nullopt;
+  return std::min(1.0, ratio(each(stats.waits.waiting, stats.waits.batches), period_of(stats)));
+}
+
 /// The time that one worker takes for a batch. Of an on_device source it includes its work on the
-/// device, and not its wait for a slot's readers.
+/// device. While that waits for a slot's readers, the host may be at work on the batch, or wait for
+/// these too: only if the consumer starves, the host's time counts.
 inline Nanoseconds worker_time(const Stats& stats) {
-  if (writes_slots(stats) && stats.device_source.timed > 0)
-    return each(stats.device_source.busy, stats.device_source.timed);
-  return each(stats.source.busy, stats.source.batches);
+  const auto on_host = each(stats.source.busy, stats.source.batches);
+  if (!writes_slots(stats) || stats.device_source.timed == 0) return on_host;
+  const auto on_device = each(stats.device_source.busy, stats.device_source.timed);
+  const bool starves = measured_starvation(stats).value_or(0) > kWorthwhile;
+  return starves ? std::max(on_host, on_device) : on_device;
 }
 
 /// An on_device source that only queues its work: the worker needs less than half of the time that
@@ -111,18 +129,16 @@ inline double source_load(const Stats& stats, const StageTimes& times) {
                               waiting_time(*stats.device) + stats.device->consuming));
 }
 
-/// The consumer held leases of all slots at a time, so that nothing could be copied meanwhile.
+/// In most of its steps the consumer held leases of all slots at a time, so that nothing could be
+/// copied meanwhile.
 inline bool slots_are_taken(const Stats& stats) {
   return !writes_slots(stats) && stats.device_depth > 0 &&
-         std::max<std::size_t>(1, stats.setup.most_leased) >= stats.device_depth;
+         std::max(1.0, stats.leased) + 0.5 > static_cast<double>(stats.device_depth);
 }
 
-/// Without device times: by samples, or, where there are none, by the host's waits. A loop that
-/// only queues work also waits in next() while the device is busy, so the host's waits count at
-/// most for the time in which the copy stream has nothing to copy.
-inline double sampled_starvation(const Stats& stats, const Loads& loads) {
-  if (stats.waits.batches > 0)
-    return std::min(1.0, ratio(each(stats.waits.waiting, stats.waits.batches), period_of(stats)));
+/// The host's waits. A loop that only queues work also waits in next() while the device is busy, so
+/// they count at most for the time in which the copy stream has nothing to copy.
+inline double starvation_on_host(const Stats& stats, const Loads& loads) {
   const auto wall = stats.consumer.busy + stats.consumer.waiting_for_input;
   const double waits = ratio(stats.consumer.waiting_for_input, wall);
   constexpr double kBusy = 0.9;
@@ -138,12 +154,8 @@ inline Loads loads_of(const Stats& stats) {
   loads.transform = ratio(stats.transform.busy, all);
   loads.held = ratio(stats.copy.waiting_for_room, all);
   loads.idle = ratio(stats.copy.waiting_for_input, all);
-  if (stats.device) {
-    const auto waiting = waiting_time(*stats.device);
-    loads.starved = ratio(waiting, waiting + stats.device->consuming);
-  } else {
-    loads.starved = sampled_starvation(stats, loads);
-  }
+  const auto measured = measured_starvation(stats);
+  loads.starved = measured ? *measured : starvation_on_host(stats, loads);
   loads.consumer = 1 - loads.starved;
   return loads;
 }

@@ -71,10 +71,14 @@ inline Verdict judge(const Stats& stats) {
   return verdict;
 }
 
-/// The consumer would not starve, were it not for one wait.
+/// The consumer would not starve, were it not for one wait; or it is that wait which decides what
+/// the most loaded stage is, and the others are few.
 inline bool is_late_once(const Stats& stats, const Stats& rest) {
-  return stats.consumer.batches >= kFewestBatches && starves(loads_of(stats)) &&
-         !starves(loads_of(rest));
+  const Loads all = loads_of(stats), others = loads_of(rest);
+  if (stats.consumer.batches < kFewestBatches || !starves(all)) return false;
+  const double once = all.starved * ratio(starved_at_once(stats), starved_in_all(stats));
+  return !starves(others) ||
+         (all.starved - once <= kWorthwhile && stage_of(stats, all) != stage_of(rest, others));
 }
 
 }  // namespace detail
@@ -92,8 +96,8 @@ PENSTOCK_INLINE Verdict Stats::verdict() const {
   Verdict verdict = detail::judge(*rest);
   if (detail::is_late_once(all, *rest)) {
     verdict.kind = VerdictKind::one_late_batch;
+    verdict.sentence = detail::say(verdict, all);  // It speaks of the other waits.
     verdict.starved = detail::loads_of(all).starved;
-    verdict.sentence = detail::say(verdict, all);
   }
   return verdict;
 }
@@ -106,17 +110,20 @@ PENSTOCK_INLINE Stats Stats::since(const Stats& before) const {
   detail::subtract(stats.device_source, before.device_source, &SourceTimes::timed,
                    &SourceTimes::busy, &SourceTimes::batches, &SourceTimes::span);
   detail::subtract(stats.waits, before.waits, &SampledWaits::batches, &SampledWaits::waiting);
-  detail::subtract(stats, before, &Stats::worker_cpu, &Stats::first_fills, &Stats::skipped,
-                   &Stats::replaced);
+  detail::subtract(stats, before, &Stats::worker_cpu, &Stats::first_fills, &Stats::underruns,
+                   &Stats::skipped, &Stats::replaced);
   detail::subtract(stats.pauses, before.pauses, &Pauses::source, &Pauses::copy, &Pauses::consumer,
                    &Pauses::device);
   // What was the longest before is not of this time; the longest of this time is unknown.
   for (std::chrono::nanoseconds Stats::*longest : {&Stats::longest_wait, &Stats::longest_fill})
     if (this->*longest == before.*longest) stats.*longest = {};
+  if (waits.longest == before.waits.longest) stats.waits.longest = {};
   stats.source.queued =
       detail::mean_since(source.queued, copy.batches, before.source.queued, before.copy.batches);
   stats.copy.queued = detail::mean_since(copy.queued, consumer.batches, before.copy.queued,
                                          before.consumer.batches);
+  stats.leased =
+      detail::mean_since(leased, consumer.batches, before.leased, before.consumer.batches);
   if (device && before.device) {
     detail::subtract(*stats.device, *before.device, &DeviceTimes::copies, &DeviceTimes::batches,
                      &DeviceTimes::consuming, &DeviceTimes::awaiting_batch,

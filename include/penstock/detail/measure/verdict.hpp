@@ -12,10 +12,10 @@ namespace detail {
 // In the order of the enumerators.
 inline constexpr std::array bottleneck_names{
     "source", "copy", "transform", "consumer", "waiting_for_slot", "waiting_for_data", "balanced"};
-inline constexpr std::array verdict_names{"too_early",        "more_workers",     "deeper_ring",
-                                          "more_slots",       "smaller_bytes",    "bus_bound",
-                                          "compute_bound",    "balanced",         "cheaper_source",
-                                          "faster_transform", "waiting_for_data", "one_late_batch"};
+inline constexpr std::array verdict_names{
+    "too_early",        "more_workers",   "deeper_ring", "more_slots",     "smaller_bytes",
+    "bus_bound",        "compute_bound",  "balanced",    "cheaper_source", "faster_transform",
+    "waiting_for_data", "one_late_batch", "varies"};
 
 }  // namespace detail
 

@@ -22,17 +22,20 @@ inline constexpr double kAtItsLimit = 0.9;      // A stage above this has no tim
 inline constexpr double kNearItsLimit = 0.8;    // and one above this little.
 inline constexpr double kLetsOthersWait = 0.5;  // A stage below this is not the bottleneck.
 // Waits of the consumer, as fractions of its time.
-inline constexpr double kNoise = 0.05;       // Shorter waits are ignored.
-inline constexpr double kWorthwhile = 0.15;  // Longer queues are advised for waits above this.
+inline constexpr double kNoise = 0.05;  // Shorter waits are ignored.
 // Others.
 inline constexpr double kUint8Saves = 4;    // float is this many times larger than uint8.
 inline constexpr double kWaits = 0.3;       // A source that computes less of its time mostly waits;
 inline constexpr double kAwaitsData = 0.5;  // that of a stream, for its data.
 inline constexpr double kFarLonger = 4;     // A wait of more batch times than this is an outlier.
 inline constexpr std::uint64_t kFewestBatches = 8;
+inline constexpr std::uint64_t kBatchesInTurn =
+    32;  // What changes less often is no matter of queues.
 
-inline bool starves(const Loads& loads) {
-  return loads.starved > kWorthwhile;
+/// Of Loads or a Verdict.
+template <class Measured>
+bool starves(const Measured& measured) {
+  return measured.starved > kWorthwhile;
 }
 
 /// Longer queues cannot help much: they let the most loaded stage, which has this load, work all of
@@ -98,19 +101,37 @@ inline Bottleneck stage_of(const Stats& stats, const Loads& loads) {
   return stage == Bottleneck::source && awaits_data(stats) ? Bottleneck::waiting_for_data : stage;
 }
 
+/// The least `host_depth`: each worker fills a block, and each slot's copy reads one.
+inline std::size_t least_host_depth(const Stats& stats, int workers, std::size_t slots) {
+  return slots + (stats.setup.per_sample ? 2 : static_cast<std::size_t>(workers));
+}
+/// The workers and the copies wait for blocks of each other.
+inline bool lacks_blocks(const Stats& stats) {
+  return stats.host_depth < least_host_depth(stats, stats.workers, stats.device_depth);
+}
+
 // ---- What to change -----------------------------------------------------------------------------
 
 inline VerdictKind kind_of_copy(const Verdict& verdict) {
   return verdict.times_smaller > kUint8Saves ? VerdictKind::bus_bound : VerdictKind::smaller_bytes;
 }
 
+/// The queues are full, and then empty, so seldom that the stages are not late by turns: which of
+/// them is slower changes in the course of the run.
+inline bool varies(const Stats& stats) {
+  return stats.copy.batches > kBatchesInTurn * stats.underruns;
+}
+
 /// Which queue is too short, where no stage is at its limit. More slots do not help a source that
 /// only queues its work: one worker may take them all.
 inline VerdictKind kind_of_queue(const Stats& stats, const Loads& loads) {
   if (queues_work(stats)) return VerdictKind::cheaper_source;
-  const bool takes_turns = stats.device_depth == 1 && slots_are_taken(stats);
-  return writes_slots(stats) || takes_turns || loads.held > loads.idle ? VerdictKind::more_slots
-                                                                       : VerdictKind::deeper_ring;
+  const bool takes_turns = stats.device_depth == 1 && slots_are_taken(stats) &&
+                           loads.stream() + loads.consumer > kAtItsLimit;
+  if (writes_slots(stats) || takes_turns) return VerdictKind::more_slots;
+  if (lacks_blocks(stats)) return VerdictKind::deeper_ring;
+  if (varies(stats)) return VerdictKind::varies;
+  return loads.held > loads.idle ? VerdictKind::more_slots : VerdictKind::deeper_ring;
 }
 
 inline bool source_is_at_limit(const Stats& stats, const Loads& loads) {
@@ -176,16 +197,31 @@ inline std::size_t slots_allocated(const Stats& stats) {
   return stats.tuning ? std::max(stats.device_depth, stats.tuning->most_device_depth)
                       : stats.device_depth;
 }
-/// Batches for which the limit on host memory has room.
+/// Batches of `bytes` for which a limit on memory has room; 0: it is unknown.
+inline std::size_t room_for(std::size_t bytes, std::size_t limit) {
+  return bytes == 0 || limit == 0 ? std::numeric_limits<std::size_t>::max() : limit / bytes;
+}
 inline std::size_t most_on_host(const Stats& stats) {
-  const std::size_t block = share_of(stats.host_bytes, blocks_allocated(stats));
-  return block == 0 || stats.setup.host_limit == 0 ? std::numeric_limits<std::size_t>::max()
-                                                   : stats.setup.host_limit / block;
+  return room_for(share_of(stats.host_bytes, blocks_allocated(stats)), stats.setup.host_limit);
+}
+inline std::size_t most_on_device(const Stats& stats) {
+  return room_for(share_of(stats.device_bytes, slots_allocated(stats)), stats.setup.device_limit);
+}
+/// As many slots as the run and the device have room for.
+inline std::size_t possible_slots(std::size_t slots, const Stats& stats) {
+  return std::min(within_run(slots, stats), most_on_device(stats));
+}
+
+/// Of an on_device source each worker writes a slot, one slot is leased, and one is ready.
+inline constexpr std::size_t kSlotsBesideWorkers = 2;
+inline std::size_t slots_of_writers(const Stats& stats, int workers) {
+  return possible_slots(static_cast<std::size_t>(workers) + kSlotsBesideWorkers, stats);
 }
 
 /// The slots with which a copy can run beside the consumer's work: one more where it holds all.
 inline std::size_t slots_beside_consumer(const Stats& stats) {
-  const std::size_t more = slots_are_taken(stats) ? within_run(stats.device_depth + 1, stats) : 0;
+  const std::size_t more =
+      slots_are_taken(stats) ? possible_slots(stats.device_depth + 1, stats) : 0;
   return std::max(stats.device_depth, more);
 }
 
@@ -195,8 +231,9 @@ struct MostWorkers {
   std::size_t by_cores = kNoLimit;   // for their computing
   std::size_t by_run = kNoLimit;     // batches
   std::size_t by_memory = kNoLimit;  // blocks
+  std::size_t by_slots = kNoLimit;   // that an on_device source writes
 
-  std::size_t in_all() const { return std::min({by_cores, by_run, by_memory}); }
+  std::size_t in_all() const { return std::min({by_cores, by_run, by_memory, by_slots}); }
 };
 
 inline MostWorkers most_workers(const Stats& stats) {
@@ -208,25 +245,21 @@ inline MostWorkers most_workers(const Stats& stats) {
   if (stats.setup.unbounded) most.by_run = 1;
   if (stats.setup.per_sample) return most;
   most.by_run = within_run(most.by_run, stats);
-  if (!writes_slots(stats)) {
-    const std::size_t room = most_on_host(stats);
-    if (room != MostWorkers::kNoLimit)
-      most.by_memory = room - std::min(room, slots_beside_consumer(stats));
-  }
+  const auto beside = [](std::size_t room, std::size_t others) {
+    return room == MostWorkers::kNoLimit ? room : room - std::min(room, others);
+  };
+  if (writes_slots(stats))
+    most.by_slots = beside(most_on_device(stats), kSlotsBesideWorkers);
+  else
+    most.by_memory = beside(most_on_host(stats), slots_beside_consumer(stats));
   return most;
 }
 
-/// The smallest sufficient `device_depth`; 0: the present one suffices. Of an on_device source each
-/// worker writes a slot, one slot is leased, and one is ready.
+/// The smallest sufficient `device_depth`; 0: the present one suffices.
 inline std::size_t enough_slots(const Stats& stats, int workers) {
-  const std::size_t slots = writes_slots(stats)
-                                ? within_run(static_cast<std::size_t>(workers) + 2, stats)
-                                : slots_beside_consumer(stats);
+  const std::size_t slots =
+      writes_slots(stats) ? slots_of_writers(stats, workers) : slots_beside_consumer(stats);
   return slots > stats.device_depth ? slots : 0;
-}
-/// The least `host_depth`: each worker fills a block, and each slot's copy reads one.
-inline std::size_t least_host_depth(const Stats& stats, int workers, std::size_t slots) {
-  return slots + (stats.setup.per_sample ? 2 : static_cast<std::size_t>(workers));
 }
 /// The same where the run and the memory have so many. 0: no more than the present ones.
 inline std::size_t blocks_for(const Stats& stats, int workers, std::size_t slots) {
@@ -272,8 +305,12 @@ inline Nanoseconds longest_wait(const Stats& stats) {
 /// The number of batches that the longest wait cost, at least 1. Where it is unknown, as many as
 /// cost a wait that is no outlier yet.
 inline std::size_t missing_batches(const Verdict& verdict, const Stats& stats) {
-  const auto wait = longest_wait(stats);
+  auto wait = longest_wait(stats);
   if (wait.count() == 0) return static_cast<std::size_t>(kFarLonger);
+  // Several slow batches in a row are waited for one by one.
+  const auto waits =
+      static_cast<std::int64_t>(stats.copy.batches) * times(verdict.starved, verdict.period);
+  if (!lacks_blocks(stats)) wait = std::max(wait, each(waits, stats.underruns));
   auto pace = std::max({verdict.consumer, verdict.source, verdict.copy + verdict.transform});
   if (!stats.device) pace = std::max(pace, verdict.period);  // The consumer's time is unknown.
   return std::max<std::size_t>(1, count_in(wait, pace));
@@ -288,10 +325,10 @@ inline void set_enough_depth(Verdict& verdict, const Stats& stats) {
 
 inline void set_enough_slots(Verdict& verdict, const Stats& stats) {
   std::size_t slots = stats.device_depth + 1;
-  if (writes_slots(stats)) slots = std::max(slots, static_cast<std::size_t>(stats.workers) + 2);
+  if (writes_slots(stats)) slots = std::max(slots, slots_of_writers(stats, stats.workers));
   if (!slots_are_taken(stats))
     slots = std::max(slots, stats.device_depth + missing_batches(verdict, stats));
-  slots = within_run(slots, stats);
+  slots = possible_slots(slots, stats);
   if (!writes_slots(stats)) {  // Each slot's copy reads a block of its own.
     const std::size_t beside = least_host_depth(stats, stats.workers, 0);
     const std::size_t room = std::max(most_on_host(stats), stats.host_depth);
@@ -358,26 +395,19 @@ inline Stats without_start_and_pauses(Stats stats) {
 // ---- A single wait ------------------------------------------------------------------------------
 
 /// What of its longest wait the consumer had no input for. Without device times that wait is the
-/// host's, and the device works meanwhile on what is in its slots.
+/// host's, and the device works meanwhile on what it has.
 inline Nanoseconds starved_at_once(const Stats& stats) {
   const auto wait = longest_wait(stats);
-  if (stats.device || stats.waits.batches == 0) return wait;
-  const auto in_slots = period_of(stats) * static_cast<std::int64_t>(stats.device_depth);
-  return wait - std::min(wait, in_slots);
+  return stats.device || stats.waits.batches == 0 ? wait : std::min(wait, stats.waits.longest);
 }
 
-/// The samples of the consumer's waits have this one.
-inline bool is_sampled(const Stats& stats, Nanoseconds wait) {
-  return stats.waits.batches > 1 && 2 * stats.waits.waiting > wait;
-}
-
-/// All the time in which the consumer had no input, its longest single wait `once` included.
-inline Nanoseconds starved_in_all(const Stats& stats, Nanoseconds once) {
+/// All the time in which the consumer had no input, its longest single wait included.
+inline Nanoseconds starved_in_all(const Stats& stats) {
   if (stats.device) return waiting_time(*stats.device);
-  if (!is_sampled(stats, once)) return stats.consumer.waiting_for_input;
-  const auto sampled = std::min(once, stats.waits.waiting);
-  const auto others = each(stats.waits.waiting - sampled, stats.waits.batches - 1);
-  return sampled + others * static_cast<std::int64_t>(stats.consumer.batches);
+  if (stats.waits.batches == 0) return stats.consumer.waiting_for_input;
+  const auto once = starved_at_once(stats);
+  const auto others = each(stats.waits.waiting - once, stats.waits.batches - 1);
+  return once + others * static_cast<std::int64_t>(stats.consumer.batches);
 }
 
 /// A worker that was held up for most of `wait` was not slow, but once.
@@ -393,7 +423,7 @@ inline void remove_longest_wait(Stats& stats, Nanoseconds wait, Nanoseconds once
   take_from(stats.consumer.waiting_for_input, wait);
   take_from(stats.copy.waiting_for_input, wait);
   stats.longest_wait = Nanoseconds(0);
-  if (is_sampled(stats, once)) {
+  if (stats.waits.batches > 0) {
     take_from(stats.waits.waiting, once);
     --stats.waits.batches;
   }
@@ -411,7 +441,7 @@ inline std::optional<Stats> without_hiccup(const Stats& stats) {
   const auto here = stats.device ? waiting_time(*stats.device) : stats.consumer.waiting_for_input;
   if (wait > here) return std::nullopt;  // It was before these times began.
   if (awaits_data(stats)) return std::nullopt;
-  if (2 * once <= starved_in_all(stats, once)) return std::nullopt;
+  if (2 * once <= starved_in_all(stats)) return std::nullopt;
   Stats rest = stats;
   remove_longest_fill(rest, wait);
   const StageTimes times = stage_times(rest);

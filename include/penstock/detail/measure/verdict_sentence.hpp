@@ -45,7 +45,8 @@ inline std::string depths_for_workers(const Verdict& verdict) {
 inline const char* what_limits(const Stats& stats) {
   const MostWorkers most = most_workers(stats);
   if (most.in_all() == most.by_cores) return "cores";
-  return most.in_all() == most.by_run ? "batches of the run" : "bytes of max_host_bytes";
+  if (most.in_all() == most.by_run) return "batches of the run";
+  return writes_slots(stats) ? "bytes of the device's memory" : "bytes of max_host_bytes";
 }
 
 inline std::string settings_of_workers(const Verdict& verdict, const Stats& stats) {
@@ -94,8 +95,10 @@ inline std::string say_cheaper_source(const Verdict& verdict, const Stats& stats
 inline std::string say_data(const Verdict& verdict, const Stats& stats) {
   std::string text = "waiting for data: the source waits " +
                      in_percent(1 - computing(stats).value_or(0)) + " of its time, " +
-                     in_milliseconds(verdict.source) + " a batch; the rest of the pipeline takes " +
-                     in_milliseconds(std::max(verdict.copy + verdict.transform, verdict.consumer));
+                     in_milliseconds(verdict.source) + " a batch";
+  if (stats.device)
+    text += "; the rest of the pipeline takes " +
+            in_milliseconds(std::max(verdict.copy + verdict.transform, verdict.consumer));
   if (stats.source.utilisation() < kAtItsLimit)
     text += std::string("; where they come in bursts from something that has them already, a ") +
             (writes_slots(stats) ? "higher device_depth" : "deeper ring") + " helps";
@@ -192,7 +195,7 @@ inline std::string say_transform(const Verdict& verdict) {
 }
 
 inline std::string say_compute(const Verdict& verdict, const Stats& stats) {
-  if (verdict.starved > kWorthwhile)
+  if (starves(verdict))
     return "compute-bound: the copies wait for the consumer's other streams (also_used_on), which "
            "read the slots, while its first one waits " +
            in_percent(verdict.starved) + " of its time";
@@ -229,7 +232,12 @@ inline std::string say(const Verdict& verdict, const Stats& stats) {
       return say_compute(verdict, stats);
     case VerdictKind::one_late_batch:
       return "one batch came " + in_milliseconds(longest_wait(stats)) +
-             " late; but for that the consumer has input whenever it needs it";
+             (starves(verdict) ? " late, longer than all other waits of the consumer together"
+                               : " late; but for that the consumer has input whenever it needs it");
+    case VerdictKind::varies:
+      return "no stage is at its limit all the time, yet " + waits_of_consumer(verdict) +
+             ", and not by turns: the slowest stage changes in the course of the run, so that "
+             "longer queues do not help; stats().since(earlier) tells its parts apart";
     case VerdictKind::balanced:
       return "balanced: the consumer hardly waits, and no other stage has time to spare";
   }

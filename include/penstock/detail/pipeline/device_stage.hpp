@@ -56,6 +56,19 @@ class DeviceStage {
 
   bool transforms() const { return transform_.transforms(); }
 
+  std::size_t bytes() const {
+    return arena_.slots() * arena_.slot_bytes() + transform_.passage_bytes();
+  }
+  /// The same, and what is free now. 0: unknown, as it is of an upstream.
+  std::size_t bytes_limit() const noexcept {
+    if (transform_.has_upstream()) return 0;
+    const CaptureModeGuard guard;
+    std::size_t free = 0, total = 0;
+    if (cudaMemGetInfo(&free, &total) == cudaSuccess) return bytes() + free;
+    cudaGetLastError();
+    return 0;
+  }
+
   // ---- On one thread at a time
 
   /// There is a slot for the next batch: one that was reserved, behind whose last readers the copy
@@ -134,6 +147,7 @@ class DeviceStage {
                   .timed = watch_.timed(),
                   .bytes = copied_bytes_.load(std::memory_order_relaxed),
                   .capacity = arena_.slots()};
+    stats.underruns = watch_.underruns();
     stats.pauses.copy = watch_.paused();
     if (transform_.transforms())
       stats.transform = {.busy = watch_.transforming(),
@@ -145,7 +159,7 @@ class DeviceStage {
       targets_->watch().collect();
       stats.device_source = targets_->watch().times();
     }
-    stats.device_bytes = arena_.slots() * arena_.slot_bytes() + transform_.passage_bytes();
+    stats.device_bytes = bytes();
   }
 
  private:

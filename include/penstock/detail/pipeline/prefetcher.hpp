@@ -400,7 +400,8 @@ PENSTOCK_INLINE PipelineSetup HandOver::make_setup(SourceKind kind, bool unbound
                       .deepens = deepens_,
                       .cores = usable_cores(),
                       .batches = unbounded ? 0 : saturated_product(batches_, options_.epochs),
-                      .host_limit = host_bytes_limit(options_)};
+                      .host_limit = host_bytes_limit(options_),
+                      .device_limit = stage_.bytes_limit()};
   bool any_float = false;
   for (const BlockLayout::Field& field : layout_.fields()) {
     using Element = BlockLayout::Element;

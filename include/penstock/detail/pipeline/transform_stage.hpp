@@ -48,6 +48,8 @@ class TransformStage {
   }
 
   bool transforms() const { return transform_.has_value(); }
+  /// Memory comes from there.
+  bool has_upstream() const { return static_cast<bool>(upstream_); }
   /// Of what the slots hold.
   const BlockLayout& slot_layout() const { return transform_ ? transform_->layout : layout_; }
   std::size_t slot_bytes() const { return at_least_one(slot_layout().bytes()); }
