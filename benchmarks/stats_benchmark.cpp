@@ -11,6 +11,7 @@
 #include <limits>
 #include <penstock/detail/measure/consumer_clock.hpp>
 #include <penstock/detail/measure/copy_watch.hpp>
+#include <penstock/detail/measure/stream_turns.hpp>
 #include <penstock/detail/measure/take_watch.hpp>
 #include <penstock/detail/measure/wait_watch.hpp>
 #include <penstock/detail/measure/worker_trace.hpp>
@@ -66,15 +67,18 @@ void device_side(benchmark::State& state, bool device_times) {
   detail::CopyWatch watch(8, device_times, false);
   detail::TakeWatch takes(device_times ? 8 : 0);
   detail::WaitWatch waits;
+  detail::StreamTurns turns;
   const PartOfStep part(state);
   for (auto _ : state) {
     watch.begin(copies.get());
     benchmark::DoNotOptimize(watch.end(copies.get()));
-    if (!device_times) waits.record_request(consumer.get());
-    takes.record_request(consumer.get(), false);
+    const std::uint64_t ago = turns.since(consumer.get());
+    if (!device_times) waits.record_request(consumer.get(), ago);
+    takes.record_request(consumer.get(), ago, false);
     takes.record_issue(consumer.get());
     takes.record_take(consumer.get());
     if (!device_times) waits.record_take(consumer.get());
+    turns.note(consumer.get());
     watch.sample();
   }
   consumer.synchronize();

@@ -17,11 +17,11 @@ class StreamTurns {
  public:
   static constexpr std::uint64_t kMost = 8;
 
-  /// 1: `stream` took the last batch. 0: it has not taken any of the last kMost.
+  /// 1: `stream` took the last batch, or none of the last kMost. 0: there was no batch yet.
   std::uint64_t since(cudaStream_t stream) const {
     for (std::uint64_t ago = 1; ago <= count_; ++ago)
       if (streams_[ago - 1] == stream) return ago;
-    return 0;
+    return std::min<std::uint64_t>(count_, 1);
   }
   void note(cudaStream_t stream) {
     std::move_backward(streams_.begin(), streams_.end() - 1, streams_.end());

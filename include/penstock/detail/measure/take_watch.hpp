@@ -90,8 +90,8 @@ class TakeWatch {
     if (taken > kept) seen_ = std::max(seen_, taken - kept);
     while (seen_ < taken && add(seen_)) ++seen_;
   }
-  /// The first batch of a stream, which fills the pipeline, is not added: it is the beginning of
-  /// the next span.
+  /// The first batch, which fills the pipeline, is not added: it is the beginning of the second
+  /// span.
   bool add(std::uint64_t batch) noexcept {
     const Mark& mark = at(batch);
     const std::uint64_t turns = mark.turns.load(std::memory_order_relaxed);

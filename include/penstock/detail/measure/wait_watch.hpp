@@ -26,7 +26,7 @@ class WaitWatch {
 
   // ---- By the thread that takes a batch. If one of them throws CudaError, it is not timed.
 
-  /// `turns`: of the stream, see StreamTurns. Its first batch, which fills the pipeline, is not
+  /// `turns`: of the stream, see StreamTurns. The first batch, which fills the pipeline, is not
   /// timed.
   void record_request(cudaStream_t consumer, std::uint64_t turns) {
     is_pending_ = false;
