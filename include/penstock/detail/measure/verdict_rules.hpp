@@ -29,8 +29,7 @@ inline constexpr double kWaits = 0.3;       // A source that computes less of it
 inline constexpr double kAwaitsData = 0.5;  // that of a stream, for its data.
 inline constexpr double kFarLonger = 4;     // A wait of more batch times than this is an outlier.
 inline constexpr std::uint64_t kFewestBatches = 8;
-inline constexpr std::uint64_t kBatchesInTurn =
-    32;  // What changes less often is no matter of queues.
+inline constexpr std::uint64_t kBatchesInTurn = 32;  // Queues bridge what changes more often.
 
 /// Of Loads or a Verdict.
 template <class Measured>
