@@ -73,7 +73,7 @@ void device_side(benchmark::State& state, bool device_times) {
     watch.begin(copies.get());
     benchmark::DoNotOptimize(watch.end(copies.get()));
     const std::uint64_t ago = turns.since(consumer.get());
-    if (!device_times) waits.record_request(consumer.get(), ago);
+    if (!device_times) waits.record_request(consumer.get(), ago, std::chrono::steady_clock::now());
     takes.record_request(consumer.get(), ago, false);
     takes.record_issue(consumer.get());
     takes.record_take(consumer.get());

@@ -172,13 +172,10 @@ TEST_CASE("workers that have to share what they work with are taken back", "[tun
     with_three += run.workers() == 3 ? 1 : 0;
   }
   CHECK(with_three >= 400);
-  const std::size_t before = run.decisions.size();
   // It is tried again, ever more seldom.
-  run.take({.source = 8, .consumer = 1, .places = 3}, 1000);
-  const std::size_t early = run.decisions.size() - before;
-  run.take({.source = 8, .consumer = 1, .places = 3}, 1000);
-  CHECK(run.decisions.size() - before - early <= early);
-  CHECK(run.decisions.size() < before + 40);
+  const std::size_t early = run.decisions.size();
+  run.take(disk, 550);
+  CHECK(run.decisions.size() < early + early / 2);
 }
 
 TEST_CASE("from where more workers gave nothing, steps up are small until one helps", "[tuner]") {
@@ -238,14 +235,11 @@ TEST_CASE("depth grows where source and consumer wait in turn", "[tuner]") {
   }));
 }
 
-TEST_CASE("depth that does not help is taken back", "[tuner]") {
+TEST_CASE("where batches are ready, a wait is no reason for depth", "[tuner]") {
   Run run(most(16), {4, 6});
+  run.ready = 1;
   run.take({.source = 4, .consumer = 2, .needed_depth = 1000}, 200);
-  const auto took_back = [](const TuneDecision& decision) {
-    return decision.knob == TuneKnob::host_depth && decision.reason == TuneReason::no_gain;
-  };
-  CHECK(std::any_of(run.decisions.begin(), run.decisions.end(), took_back));
-  CHECK(run.depth() <= 6);
+  CHECK(run.depth() == 6);
 }
 
 TEST_CASE("depth that makes batches come sooner is kept, though the consumer still waits",
@@ -260,8 +254,10 @@ TEST_CASE("depth that makes batches come sooner is kept, though the consumer sti
 
 TEST_CASE("batches that are always ready give up their memory, but for one", "[tuner]") {
   Run run(most(16), {2, 20});
-  run.ready = 17;
-  run.take({.source = 2, .consumer = 2}, 60);
+  for (int i = 0; i < 400; ++i) {
+    run.ready = run.depth() - 3;
+    run.take({.source = 2, .consumer = 2}, 1);
+  }
   CHECK(run.depth() == 4);
   REQUIRE(!run.decisions.empty());
   CHECK(run.decisions[0].reason == TuneReason::unused);
@@ -396,14 +392,14 @@ TEST_CASE("a per_sample source needs no memory for each worker", "[tuner]") {
   CHECK(run.depth() == 4);
 }
 
-TEST_CASE("device times tell what a consumer takes that only queues its work", "[tuner]") {
+TEST_CASE("timed batches tell what a consumer takes that only queues its work", "[tuner]") {
   Tuner tuner(most(16), {1, 3});
   TuneCounts counts;
   for (int i = 0; i < 12; ++i) {
     counts.waiting += milliseconds(12);
     counts.filling += milliseconds(12);
-    counts.consuming_on_device += milliseconds(4);
-    ++counts.consumed_on_device;
+    counts.timed_consuming += milliseconds(4);
+    ++counts.timed;
     ++counts.filled;
     ++counts.delivered;
     if (tuner.count_take(counts.consuming, counts.waiting)) tuner.look(counts);

@@ -233,12 +233,13 @@ TEST_CASE("streams that take batches in turn have one time together", "[take_wat
 
 TEST_CASE("of streams that take batches in turn each one's wait is a part", "[wait_watch]") {
   WaitWatch watch;
-  const auto all = take_in_turn(
-      [&](cudaStream_t stream, std::uint64_t turns) { watch.record_request(stream, turns); },
-      [&](cudaStream_t stream) {
-        work(stream);
-        watch.record_take(stream);
-      });
+  const auto all =
+      take_in_turn([&](cudaStream_t stream,
+                       std::uint64_t turns) { watch.record_request(stream, turns, Clock::now()); },
+                   [&](cudaStream_t stream) {
+                     work(stream);
+                     watch.record_take(stream);
+                   });
   CHECK(watch.times().batches == 9);
   CHECK(watch.times().waiting >= 15ms);
   CHECK(watch.times().longest >= 4ms);          // That first one.
@@ -292,13 +293,40 @@ TEST_CASE("waits are timed by whoever looks, one thread at a time", "[wait_watch
   WaitWatch watch;
   record_while_reading(
       [&] {
-        watch.record_request(stream.get(), 1);
+        watch.record_request(stream.get(), 1, Clock::now());
         watch.record_take(stream.get());
         stream.synchronize();
       },
       [&] { watch.collect(); });
   CHECK(watch.times().batches > 0);
   CHECK(watch.times().batches <= kWatched);
+}
+
+TEST_CASE("what is left of the time from batch to batch is the consumer's own", "[wait_watch]") {
+  constexpr int kBatches = 5;
+  const Stream stream;
+  WaitWatch watch;
+  const auto begin = Clock::now();
+  auto left = begin;
+  const auto take = [&](bool with_copy) {
+    watch.record_request(stream.get(), 1, left);
+    if (with_copy)
+      REQUIRE_CUDA(cudaLaunchHostFunc(
+          stream.get(), [](void*) { std::this_thread::sleep_for(3ms); }, nullptr));
+    watch.record_take(stream.get());
+    left = Clock::now();
+    stream.synchronize();
+  };
+  for (int i = 0; i < kBatches; ++i) {
+    take(true);
+    std::this_thread::sleep_for(2ms);
+  }
+  take(false);
+  const auto times = watch.times();
+  REQUIRE(times.batches == kBatches + 1);
+  CHECK(times.waiting >= kBatches * 3ms);
+  CHECK(watch.consuming() >= kBatches * 2ms - 1ms);
+  CHECK(watch.consuming() <= Clock::now() - begin - times.waiting);
 }
 
 TEST_CASE("work of a source is timed by whoever looks, one thread at a time", "[source_watch]") {

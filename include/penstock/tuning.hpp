@@ -26,15 +26,16 @@ enum class TuneKnob {
 
 /// Why a TuneDecision was made.
 enum class TuneReason {
-  source_bound,     ///< up: the consumer waits, and the workers that run are busy
-  spare_workers,    ///< down: fewer workers keep up
-  no_gain,          ///< back: the step before did not do what it was made for
-  contended,        ///< down, on trial: more workers gave nothing, and each batch takes longer
-  in_turns,         ///< up: source and consumer wait in turn
-  unused,           ///< down: some batches were always ready and never needed
-  follows_workers,  ///< each running worker needs memory for a batch
-  leases,           ///< up: the consumer holds more leases at a time
-  lost,             ///< up: memory was lost to a CUDA error
+  source_bound,      ///< up: the consumer waits, and the workers that run are busy
+  spare_workers,     ///< down: fewer workers keep up
+  no_gain,           ///< back: the step before did not do what it was made for
+  contended,         ///< down, on trial: more workers gave nothing, and each batch takes longer
+  in_turns,          ///< up: source and consumer wait in turn
+  unused,            ///< down: some batches were always ready and never needed
+  follows_workers,   ///< each running worker needs memory for a batch
+  replaces_workers,  ///< up: with batches ahead, fewer workers keep up with an uneven consumer
+  leases,            ///< up: the consumer holds more leases at a time
+  lost,              ///< up: memory was lost to a CUDA error
 };
 
 /// A change of a setting, with the measurements that it was made on.

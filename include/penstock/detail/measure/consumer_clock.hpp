@@ -45,6 +45,8 @@ class ConsumerClock {
   std::chrono::nanoseconds paused() const { return load(paused_); }
   /// From construction to the end of the first call; 0 before that.
   std::chrono::nanoseconds first() const { return load(first_); }
+  /// The end of the last call. For the thread that calls.
+  Clock::time_point left() const { return left_; }
   /// The longest call after the first.
   std::chrono::nanoseconds longest() const { return load(longest_); }
 

@@ -14,6 +14,7 @@
 #include <penstock/detail/measure/take_watch.hpp>
 #include <penstock/detail/measure/wait_watch.hpp>
 #include <penstock/detail/measure/worker_trace.hpp>
+#include <penstock/detail/pipeline/tune_sums.hpp>
 #include <penstock/prefetcher.hpp>
 #include <penstock/stats.hpp>
 
@@ -33,7 +34,7 @@ class ConsumerWatch {
     if (exact_)
       takes_.record_request(consumer, turns_.since(consumer), pauses);
     else
-      waits_.record_request(consumer, turns_.since(consumer));
+      waits_.record_request(consumer, turns_.since(consumer), clock.left());
   }
   void record_issue(cudaStream_t consumer) { takes_.record_issue(consumer); }
   void record_take(cudaStream_t consumer) {
@@ -60,8 +61,20 @@ class ConsumerWatch {
   std::uint64_t delivered() const { return delivered_.load(std::memory_order_relaxed); }
   std::size_t leased() const { return leased_.load(std::memory_order_relaxed); }
 
-  /// With PrefetcherOptions::device_times.
-  DeviceTimes device_times() { return takes_.times(0); }
+  /// Adds the times of the consumer to `counts`.
+  void add_to(TuneCounts& counts) {
+    counts.delivered = delivered();
+    counts.consuming = clock.busy();
+    counts.waiting = clock.waiting();
+    if (exact_) {
+      const DeviceTimes times = takes_.times(0);
+      counts.timed = times.batches;
+      counts.timed_consuming = times.consuming;
+    } else {
+      counts.timed = waits_.times().batches;
+      counts.timed_consuming = waits_.consuming();
+    }
+  }
   /// Adds the numbers of the consumer to `stats`, whose other stages are complete.
   void add_to(Stats& stats, bool device_times) {
     const std::uint64_t delivered = delivered_.load(std::memory_order_relaxed);

@@ -11,12 +11,16 @@ namespace penstock {
 namespace detail {
 
 PENSTOCK_INLINE const char* in_words(TuneReason reason) {
-  constexpr std::array words{
-      "the source cannot keep up",        "fewer workers keep up",
-      "the last step gave nothing",       "each batch takes longer, and more workers gave nothing",
-      "source and consumer wait in turn", "batches are ready that nobody needs",
-      "a batch for each worker",          "more leases are held",
-      "memory was lost to an error"};
+  constexpr std::array words{"the source cannot keep up",
+                             "fewer workers keep up",
+                             "the last step gave nothing",
+                             "each batch takes longer, and more workers gave nothing",
+                             "source and consumer wait in turn",
+                             "batches are ready that nobody needs",
+                             "a batch for each worker",
+                             "batches ahead in place of workers",
+                             "more leases are held",
+                             "memory was lost to an error"};
   return words.at(static_cast<std::size_t>(reason));
 }
 
@@ -28,8 +32,9 @@ PENSTOCK_INLINE const char* to_string(TuneKnob knob) {
 }
 
 PENSTOCK_INLINE const char* to_string(TuneReason reason) {
-  constexpr std::array names{"source_bound", "spare_workers",   "no_gain", "contended", "in_turns",
-                             "unused",       "follows_workers", "leases",  "lost"};
+  constexpr std::array names{"source_bound", "spare_workers", "no_gain",         "contended",
+                             "in_turns",     "unused",        "follows_workers", "replaces_workers",
+                             "leases",       "lost"};
   return names.at(static_cast<std::size_t>(reason));
 }
 

@@ -3,7 +3,7 @@
 
 // WaitWatch: how long the consumer's stream has no work until the next batch is on the device, by
 // two timed events, for some batches: as many as have a free mark, on average at most one in
-// kPeriod. Nothing here blocks.
+// kPeriod. What is left of the time from batch to batch is the consumer's own. Nothing here blocks.
 
 #include <algorithm>
 #include <array>
@@ -26,9 +26,9 @@ class WaitWatch {
 
   // ---- By the thread that takes a batch. If one of them throws CudaError, it is not timed.
 
-  /// `turns`: of the stream, see StreamTurns. The first batch, which fills the pipeline, is not
-  /// timed.
-  void record_request(cudaStream_t consumer, std::uint64_t turns) {
+  /// `turns`: of the stream, see StreamTurns. `left`: when the thread left with the batch before.
+  /// The first batch, which fills the pipeline, is not timed.
+  void record_request(cudaStream_t consumer, std::uint64_t turns, Clock::time_point left) {
     is_pending_ = false;
     if (turns == 0) return;
     // A budget, not a fixed interval: after a long wait the next batches come quickly, and if only
@@ -45,12 +45,14 @@ class WaitWatch {
     budget_ -= kPeriod;
     mark.turns = static_cast<std::int64_t>(turns);
     mark.requested.record(consumer);
+    mark.left = left;
     is_pending_ = true;
   }
   void record_take(cudaStream_t consumer) {
     if (!std::exchange(is_pending_, false)) return;
     Mark& mark = marks_[next_ % marks_.size()];
     mark.taken.record(consumer);
+    mark.period = Clock::now() - mark.left;
     mark.is_recorded.store(true, std::memory_order_release);
     ++next_;
   }
@@ -71,6 +73,10 @@ class WaitWatch {
             .waiting = std::chrono::nanoseconds(waiting_.load(std::memory_order_relaxed)),
             .longest = std::chrono::nanoseconds(longest_.load(std::memory_order_relaxed))};
   }
+  /// The consumer's own time for these batches: from one to the next, without the waits.
+  std::chrono::nanoseconds consuming() const {
+    return std::chrono::nanoseconds(consuming_.load(std::memory_order_relaxed));
+  }
 
  private:
   // Batches that take longer are all timed.
@@ -80,15 +86,18 @@ class WaitWatch {
   struct Mark {
     Event requested{cudaEventDefault}, taken{cudaEventDefault};
     std::int64_t turns = 1;
+    Clock::time_point left{};              // when the thread left with the batch before
+    Clock::duration period{0};             // until it had this one
     std::atomic<bool> is_recorded{false};  // both are, and were not added
   };
 
   void add(Mark& mark) noexcept {
     const auto wait = elapsed(mark.requested.get(), mark.taken.get());
     if (!wait) return;  // not reached yet
-    const std::int64_t part = std::max(*wait, std::chrono::nanoseconds(0)).count() / mark.turns;
-    add_alone(waiting_, part);
-    longest_.store(std::max(part, longest_.load(std::memory_order_relaxed)),
+    const auto part = std::max(*wait, std::chrono::nanoseconds(0)) / mark.turns;
+    add_alone(waiting_, part.count());
+    add_alone(consuming_, (std::chrono::nanoseconds(mark.period) - part).count());
+    longest_.store(std::max(part.count(), longest_.load(std::memory_order_relaxed)),
                    std::memory_order_relaxed);
     add_alone(batches_, std::uint64_t{1});
     mark.is_recorded.store(false, std::memory_order_release);
@@ -101,7 +110,7 @@ class WaitWatch {
   bool is_pending_ = false;  // the next mark's request is recorded
   std::uint64_t next_ = 0;
   OneReader reader_;  // of what follows
-  std::atomic<std::int64_t> waiting_{0}, longest_{0};
+  std::atomic<std::int64_t> waiting_{0}, longest_{0}, consuming_{0};
   std::atomic<std::uint64_t> batches_{0};
 };
 

@@ -178,14 +178,8 @@ PENSTOCK_INLINE void HandOver::tune() {
     return staged + (staged < most ? producer_->queued(most - staged) : 0);
   });
   if (!tuner_->count_take(watch_.clock.busy(), watch_.clock.waiting())) return;
-  TuneCounts counts{.delivered = watch_.delivered(),
-                    .consuming = watch_.clock.busy(),
-                    .waiting = watch_.clock.waiting()};
-  if (options_.device_times) {
-    const DeviceTimes times = watch_.device_times();
-    counts.consumed_on_device = times.batches;
-    counts.consuming_on_device = times.consuming;
-  }
+  TuneCounts counts;
+  watch_.add_to(counts);
   producer_->add_to(counts);
   if (!on_device_) stage_.add_to(counts);
   if (tuner_->look(counts)) producer_->use(tuner_->settings());

@@ -42,7 +42,7 @@ class TuneLog {
   }
 
  private:
-  static constexpr std::size_t kKnobs = 3, kReasons = 9;
+  static constexpr std::size_t kKnobs = 3, kReasons = 10;
 
   std::array<std::array<MarkerHandle, kReasons>, kKnobs> marks_{};
   mutable std::mutex mutex_;

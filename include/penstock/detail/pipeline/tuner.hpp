@@ -16,6 +16,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <penstock/detail/pipeline/tune_sums.hpp>
 #include <penstock/tuning.hpp>
 #include <utility>
 
@@ -35,20 +36,6 @@ struct TuneLimits {
   int cores = 1;  ///< that the process may use
 };
 
-/// Sums since the construction.
-struct TuneCounts {
-  using Nanoseconds = std::chrono::nanoseconds;
-  std::uint64_t delivered = 0;           ///< batches
-  Nanoseconds consuming{0}, waiting{0};  ///< of the consumer
-  std::uint64_t filled = 0;              ///< batches
-  Nanoseconds filling{0};                ///< of all workers, for the batches in `filled`
-  Nanoseconds workers_waiting{0};        ///< of those that run, for memory
-  Nanoseconds cpu{0};                    ///< of all workers
-  std::uint64_t consumed_on_device = 0;  ///< batches; 0: their times are not known
-  Nanoseconds consuming_on_device{0};
-  Nanoseconds device_busy{0}, device_idle{0};  ///< of the copy stream, by samples; 0: not known
-};
-
 /// The changes of one look: of the workers, of the depth, or of both.
 struct TuneChanges {
   std::array<TuneDecision, 2> made;
@@ -66,11 +53,13 @@ class Tuner {
   bool count_take(std::chrono::nanoseconds consuming, std::chrono::nanoseconds waiting) {
     longest_wait_ = std::max(longest_wait_, waiting - waiting_);
     waiting_ = waiting;
+    take_times_.add(consuming + waiting - taken_at_);
+    taken_at_ = consuming + waiting;
     ++takes_;
     if (to_skip_ > 0) return takes_ >= to_skip_;
     // Workers that began together come back together: whole rounds of them make a steady rate.
-    return takes_ >= takes_wanted_ && takes_ % round(now_.workers) == 0 &&
-           consuming + waiting - begun_at_ >= kShortest;
+    return takes_ >= kWindow && takes_ % round(now_.workers) == 0 &&
+           taken_at_ - opened_at_ >= kShortest;
   }
   /// At each take: `count_ready(most)` batches, up to `most`, are there for the next ones.
   template <class CountReady>
@@ -79,16 +68,16 @@ class Tuner {
   }
 
   TuneChanges look(const TuneCounts& counts) {
-    TuneChanges changes;
-    if (to_skip_ == 0) {
-      decide(rates(counts), changes);
-      // Nothing was changed.
-      if (to_skip_ == 0 && takes_wanted_ <= takes_) open(counts);
-    } else {
+    changes_ = {};
+    if (to_skip_ > 0) {
       start_afresh();
-      open(counts);
+    } else {
+      add_window(TuneSums(opened_, counts));
+      batch_ = counts.delivered;
+      decide();
     }
-    return changes;
+    if (changes_.count == 0) open(counts);
+    return changes_;
   }
   /// Memory for one more batch, for good: the consumer keeps one, or it was lost.
   TuneChanges add_depth(std::uint64_t delivered, TuneReason reason) {
@@ -110,33 +99,28 @@ class Tuner {
   }
 
  private:
-  static constexpr double kStarved = 0.03;  // the consumer waits for more than this part of time
-  // Workers are saturated if they wait for less than kHardlyIdle of their time, or if more than
-  // kSaturated of them are busy.
-  static constexpr double kHardlyIdle = 0.12, kSaturated = 0.9;
+  static constexpr double kStarved = 0.03;  // the consumer has no work for more of its time
+  static constexpr double kMissed = 0.1;    // and so for lack of workers that were parked
+  static constexpr double kIdle = 0.08;     // the workers wait for memory for more of their time
   static constexpr double kTarget = 0.95;   // how busy workers are to be
   static constexpr double kSlower = 1.15;   // a batch takes longer, beyond noise
+  static constexpr double kFarSlower = 1.4;
+  static constexpr double kWorse = 1.08;        // a batch comes later, beyond noise
+  static constexpr double kClearlyWorse = 1.3;  // one window is enough to see it
+  // What a window counts for when the next one is there: for quick answers, and for those that have
+  // time.
+  static constexpr double kSoon = 0.6, kSlowly = 0.85;
   static constexpr int kMostPatience = 64;  // windows
   static constexpr std::uint64_t kWindow = 8;
   static constexpr std::chrono::nanoseconds kShortest = std::chrono::milliseconds(10);
+  static constexpr std::size_t kMany = ~std::size_t{0};
 
-  /// Of a window; times in ns for a batch.
-  struct Rates {
-    std::uint64_t batch = 0;
-    double period = 0, consumer = 0, source = 0, cpu = 0;
-    double starved = 0;  ///< part of its time that the consumer waited while the device had no work
-    double demand = 0;   ///< workers that were busy, on average
-    double idle = 0;     ///< part of their time that the workers waited for memory
-  };
-  enum class Trial { none, workers, workers_for_slower_source, fewer_workers, depth };
+  enum class Trial { none, more_workers, sharing, fewer_workers, spare_workers };
   struct OnTrial {
     Trial what = Trial::none;
     TuneSettings before{};
     std::ptrdiff_t extra = 0;
-    double period = 0, predicted = 0, starved = 0, source = 0;
-    // Sums over the windows that it has been on trial.
-    int windows = 0;
-    double waited = 0, took = 0;
+    double period = 0, source = 0, predicted = 0;
   };
   /// How many windows of evidence a step needs; twice as many after one that was taken back.
   struct Patience {
@@ -152,9 +136,8 @@ class Tuner {
   static std::ptrdiff_t difference(std::size_t a, std::size_t b) {
     return static_cast<std::ptrdiff_t>(a) - static_cast<std::ptrdiff_t>(b);
   }
-  static double ratio(double part, double whole) { return whole <= 0 ? 0 : part / whole; }
-  bool is_saturated(const Rates& rates) const {
-    return rates.idle <= kHardlyIdle || rates.demand >= kSaturated * now_.workers;
+  static std::ptrdiff_t whole(double batches) {
+    return static_cast<std::ptrdiff_t>(std::ceil(std::clamp(batches, 0.0, 1e6)));
   }
   static int rounded_up(double workers) {
     return static_cast<int>(std::ceil(std::clamp(workers, 1.0, 1e6)));
@@ -173,6 +156,7 @@ class Tuner {
     const auto fewest = static_cast<std::ptrdiff_t>(least(workers));
     return std::min(limits_.most.depth, static_cast<std::size_t>(std::max(wanted, fewest)));
   }
+  std::ptrdiff_t present_extra() const { return difference(now_.depth, base(now_.workers)); }
 
   // ---- Windows
 
@@ -180,18 +164,10 @@ class Tuner {
   std::uint64_t round(int workers) const {
     return limits_.for_each_worker == 0 ? 1 : static_cast<std::uint64_t>(workers);
   }
-
   void open(const TuneCounts& counts) {
-    begin_ = counts;
-    begun_at_ = counts.consuming + counts.waiting;
+    opened_ = counts;
+    opened_at_ = counts.consuming + counts.waiting;
     to_skip_ = takes_ = 0;
-    takes_wanted_ = kWindow;
-  }
-  /// True: this window goes on, once.
-  bool looks_twice() {
-    if (takes_wanted_ > kWindow) return false;
-    takes_wanted_ = takes_ + kWindow;
-    return true;
   }
   /// The next batches are not measured.
   void skip(std::uint64_t takes) {
@@ -199,318 +175,272 @@ class Tuner {
     takes_ = 0;
   }
   void start_afresh() {
-    calm_ = 0;
-    most_demand_ = 0;
-    turns_ = {};
-    windows_ = demand_windows_ = 0;
+    windows_ = calm_ = 0;
+    recent_ = since_ = {};
+    take_times_.clear();
     longest_wait_ = {};
     least_ready_ = kMany;
   }
+  void add_window(const TuneSums& window) {
+    window_ = window;
+    recent_.add(window, kSoon);
+    since_.add(window, kSlowly);
+    work_.add(window, kSoon);
+    ++windows_;
+  }
 
-  Rates rates(const TuneCounts& now) {
-    const auto since = [](auto later, auto earlier) {
-      return static_cast<double>(std::max((later - earlier).count(), std::int64_t{0}));
-    };
-    const double batches =
-        static_cast<double>(std::max<std::uint64_t>(1, now.delivered - begin_.delivered));
-    const double consuming = since(now.consuming, begin_.consuming);
-    const double waiting = since(now.waiting, begin_.waiting);
-    if (now.filled > begin_.filled) {
-      const auto filled = static_cast<double>(now.filled - begin_.filled);
-      source_ = since(now.filling, begin_.filling) / filled;
-      cpu_ = since(now.cpu, begin_.cpu) / filled;
-    }
-    Rates rates{.batch = now.delivered,
-                .period = std::max(1.0, (consuming + waiting) / batches),
-                .consumer = consuming / batches,
-                .source = source_,
-                .cpu = cpu_};
-    if (now.consumed_on_device > begin_.consumed_on_device)
-      rates.consumer =
-          std::max(rates.consumer,
-                   since(now.consuming_on_device, begin_.consuming_on_device) /
-                       static_cast<double>(now.consumed_on_device - begin_.consumed_on_device));
-    rates.demand = source_ / rates.period;
-    rates.starved = ratio(waiting, consuming + waiting);
-    rates.idle = ratio(since(now.workers_waiting, begin_.workers_waiting),
-                       (consuming + waiting) * now_.workers);
-    const double idle = since(now.device_idle, begin_.device_idle);
-    const double busy = since(now.device_busy, begin_.device_busy);
-    // With time to spare in the source, the consumer's thread waits for the device, not for data.
-    if (idle + busy > 0 && !is_saturated(rates))
-      rates.starved = std::min(rates.starved, idle / (idle + busy));
-    return rates;
+  bool is_saturated(const TuneSums& sums) const { return sums.idle(now_.workers) <= kIdle; }
+  /// With time to spare in the source, the consumer may wait for the device, and not for data.
+  bool is_starved(const TuneSums& sums) const {
+    const double limit = is_saturated(sums) ? 1 : sums.device_idle();
+    return std::min(sums.starved(), limit) > kStarved;
   }
 
   // ---- Rules
 
-  void decide(const Rates& rates, TuneChanges& changes) {
-    for (Patience* patience : {&up_, &fewer_, &deeper_}) patience->pass();
+  void decide() {
+    for (Patience* patience : {&up_, &fewer_}) patience->pass();
     ++since_spare_;
     ++since_unused_;
-    if (rates.source <= 0) return;  // No batch was filled yet.
-    if (lone_source_ <= 0 || rates.source < lone_source_) lone_source_ = rates.source;
-    if (rates.source < kSlower * lone_source_)
-      lone_workers_ = std::max(lone_workers_, now_.workers);
-    if (trial_.what != Trial::none && !passed(rates, changes)) return;
-    ++windows_;
-    ++demand_windows_;
-    most_demand_ = std::max(most_demand_, rates.demand);
-    turns_.waited += rates.starved;
-    turns_.idle += rates.idle;
-    turns_.took += rates.period;
-    if (rates.starved <= kStarved) {
-      jumps(rates);
-      return go_down(rates, changes);
-    }
+    if (!work_.knows_source()) return;
+    if (lone_source_ <= 0 || work_.source() < lone_source_) lone_source_ = work_.source();
+    if (trial_.what != Trial::none && !is_over()) return;
+    if (!is_starved(recent_)) return go_down();
     calm_ = 0;
-    least_ready_ = kMany;
-    if (is_saturated(rates)) return more_workers(rates, changes);
-    if (!more_depth(rates, changes)) fewer_workers(rates, changes);
+    is_saturated(window_) ? more_workers() : more_depth();
+    if (changes_.count == 0) least_ready_ = kMany;
   }
 
-  /// False: it is not over yet, or it was taken back.
-  bool passed(const Rates& rates, TuneChanges& changes) {
-    const OnTrial trial = trial_;
-    switch (trial.what) {
-      case Trial::workers: {
-        const double hoped = trial.period - trial.predicted, gained = trial.period - rates.period;
-        // Workers that wait for memory wait for depth, which is the next to be tried.
-        const bool waits = rates.starved > kStarved && is_saturated(rates);
-        if (gained < 0.7 * hoped && waits && looks_twice()) return false;
-        if (gained < 0.4 * hoped && waits) {
-          up_.begin();
-          gained_nothing_from_ = trial.before.workers;
-          return try_fewer(rates, trial, changes) ? false : take_back(rates, changes);
-        }
-        // A batch takes no longer than before the step: the source was slower, not the machine
-        // fuller.
-        if (rates.source < kSlower * trial.source)
-          lone_source_ = std::min(trial.source, rates.source);
-        gained_nothing_from_ = 0;
-        break;
-      }
-      case Trial::workers_for_slower_source:
-        if (slows_with_workers(rates)) {
-          up_.begin();
-          return try_fewer(rates, trial, changes) ? false : take_back(rates, changes);
-        }
-        lone_source_ = rates.source;
-        lone_workers_ = now_.workers;
-        break;
+  /// False: the trial goes on, or it has ended with a change.
+  bool is_over() {
+    switch (trial_.what) {
+      case Trial::more_workers:
+        return more_workers_are_over();
+      case Trial::sharing:
+        return sharing_is_over();
       case Trial::fewer_workers:
-        if (rates.period > trial.period && looks_twice()) return false;
-        if (rates.period > 1.08 * trial.period) {
-          fewer_.begin();
-          gained_nothing_from_ = trial.before.workers;
-          // The next time, half of the way.
-          lone_source_ = 0.5 * (now_.workers + trial.before.workers) * trial.period;
-          return take_back(rates, changes);
-        }
-        up_.begin();
-        gained_nothing_from_ = now_.workers;
-        break;
-      case Trial::depth:
-        if (goes_on_trying_depth(rates)) return false;
-        if (depth_gained_nothing()) {
-          deeper_.begin();
-          return take_back(rates, changes);
-        }
-        break;
-      case Trial::none:
-        break;
+        return fewer_workers_are_over();
+      default:
+        return spare_workers_are_over();
     }
+  }
+  bool end_trial() {
     trial_ = {};
     return true;
   }
 
-  /// Rare long waits are not in every window: two of them are judged together.
-  bool goes_on_trying_depth(const Rates& rates) {
-    trial_.waited += rates.starved;
-    trial_.took += rates.period;
-    return ++trial_.windows < 2;
-  }
-  bool depth_gained_nothing() const {
-    const double starved = trial_.waited / trial_.windows, period = trial_.took / trial_.windows;
-    return starved > kStarved && starved > 0.75 * trial_.starved && period > 0.9 * trial_.period;
-  }
+  // A step up, after which each batch takes longer: either the workers share something, a disk or
+  // the cores, or the source has become slower by itself. So many as are useful if they share are
+  // the control: if they do as much, they share.
 
-  /// With so many more workers, a batch takes longer by nearly as much: they share something.
-  bool slows_with_workers(const Rates& rates) const {
-    const double more = static_cast<double>(now_.workers) / trial_.before.workers;
-    return more >= 2 && rates.source >= (1 + 0.6 * (more - 1)) * trial_.source;
-  }
-
-  void more_workers(const Rates& rates, TuneChanges& changes) {
-    const bool jumped = jumps(rates);
-    // They are more than at the time when a batch took less: they share something.
-    if (!jumped && now_.workers > lone_workers_ &&
-        try_fewer(rates, {.before = now_, .extra = extra_}, changes))
-      return;
-    // The time that the slowest of the others takes for a batch; a step is fourfold at most.
-    const double others =
-        std::max({rates.consumer, rates.cpu / limits_.cores, rates.source / (4.0 * now_.workers)});
-    const int wanted = std::max(now_.workers + 1, rounded_up(rates.source / (kTarget * others)));
-    int workers = std::min({wanted, limits_.most.workers, cores_allow(rates)});
-    const bool regrets = since_spare_ < 4 * spare_.needed + 4;  // the last step down
-    if (since_spare_ < 2 * spare_.needed + 2 && rates.source < kSlower * lone_source_)
-      workers = std::min(workers, std::max(now_.workers + 1, before_spare_));
-    if (!jumped && now_.workers == gained_nothing_from_)
-      workers = std::min(workers, now_.workers + std::max(1, now_.workers / 4));
-    if (workers > now_.workers && up_.left == 0) {
-      if (regrets) spare_.lengthen();
-      // The rate of a window in the middle of a change compares with nothing.
-      trial_ = {.what = jumped ? Trial::workers_for_slower_source : Trial::workers,
-                .before = now_,
-                .extra = extra_,
-                .period = rates.period,
-                .predicted = std::max(others, rates.source / workers),
-                .source = rates.source};
-      return set(workers, extra_, TuneReason::source_bound, rates, changes);
+  bool more_workers_are_over() {
+    const double period = since_.period();
+    if (!is_starved(since_) || !is_saturated(since_) ||
+        since_.source() <= kSlower * trial_.source) {
+      lone_source_ = work_.source();
+      gained_nothing_from_ = 0;
+      return end_trial();
     }
-    if (!jumped) try_fewer(rates, {.before = now_, .extra = extra_}, changes);
+    const double most_of_the_gain = trial_.period - 0.7 * (trial_.period - trial_.predicted);
+    if (windows_ < 2 && period > most_of_the_gain) return false;
+    gained_nothing_from_ = 0;
+    const int useful =
+        std::max(trial_.before.workers, static_cast<int>(std::lround(trial_.source / period)));
+    if (useful >= now_.workers) return end_trial();
+    const std::ptrdiff_t extra = trial_.extra;
+    trial_ = {.what = Trial::sharing,
+              .before = now_,
+              .extra = extra_,
+              .period = period,
+              .source = since_.source()};
+    set(useful, extra, TuneReason::contended);
+    return false;
   }
 
-  /// The source has become slower, with as many workers.
-  bool jumps(const Rates& rates) {
-    const double before = std::exchange(last_source_, rates.source);
-    return std::exchange(last_workers_, now_.workers) == now_.workers &&
-           before < rates.source / kSlower;
+  bool sharing_is_over() {
+    const double period = since_.period();
+    if (windows_ < 2 && period < kClearlyWorse * trial_.period) return false;
+    // Those that share take less time for a batch where they are fewer.
+    const double fewer = static_cast<double>(now_.workers) / trial_.before.workers;
+    const bool share = since_.source() < 0.5 * (1 + fewer) * trial_.source;
+    if (share && period <= kWorse * trial_.period) {
+      up_.begin();
+      gained_nothing_from_ = now_.workers;
+    } else {
+      work_ = since_;
+      lone_source_ = since_.source();
+    }
+    return end_trial();
   }
 
-  /// Where each batch takes longer than it did, and no more workers can be had or they gave
-  /// nothing: fewer than `before` had. False: no.
-  bool try_fewer(const Rates& rates, const OnTrial& before, TuneChanges& changes) {
-    const int fewer = std::max(1, static_cast<int>(std::lround(lone_source_ / rates.period)));
-    if (rates.source < kSlower * lone_source_ || fewer >= before.before.workers || fewer_.left > 0)
-      return false;
-    trial_ = {.what = Trial::fewer_workers,
-              .before = before.before,
-              .extra = before.extra,
-              .period = rates.period};
-    set(fewer, before.extra, TuneReason::contended, rates, changes);
-    return true;
+  bool fewer_workers_are_over() {
+    const double period = since_.period();
+    if (period > trial_.period && windows_ < 2) return false;
+    if (period > kWorse * trial_.period) {
+      fewer_.begin();
+      gained_nothing_from_ = trial_.before.workers;
+      // The next time, half of the way.
+      lone_source_ = 0.5 * (now_.workers + trial_.before.workers) * trial_.period;
+      return take_back();
+    }
+    up_.begin();
+    gained_nothing_from_ = now_.workers;
+    return end_trial();
+  }
+
+  bool spare_workers_are_over() {
+    if (windows_ < 3) return false;  // The batches ahead have to be filled first.
+    if (since_.starved() <= kMissed) return end_trial();
+    spare_.lengthen();
+    return take_back();
+  }
+
+  void more_workers() {
+    // The time that the slowest of the others takes for a batch; a step is fourfold at most.
+    const double others = std::max(
+        {work_.consumer(), work_.cpu() / limits_.cores, work_.source() / (4.0 * now_.workers)});
+    const int wanted = std::max(now_.workers + 1, rounded_up(work_.source() / (kTarget * others)));
+    int workers = std::min({wanted, limits_.most.workers, cores_allow()});
+    if (now_.workers == gained_nothing_from_)
+      workers = std::min(workers, now_.workers + std::max(1, now_.workers / 4));
+    if (workers <= now_.workers || up_.left > 0) return try_fewer();
+    if (since_spare_ < 4 * spare_.needed + 4) spare_.lengthen();
+    trial_ = {.what = Trial::more_workers,
+              .before = now_,
+              .extra = extra_,
+              .period = recent_.period(),
+              .source = window_.source(),
+              .predicted = std::max(others, work_.source() / workers)};
+    set(workers, extra_, TuneReason::source_bound);
+  }
+
+  /// No more workers can be had, or they gave nothing, and each batch takes far longer than it did:
+  /// somebody else has a part of what they share.
+  void try_fewer() {
+    if (windows_ < 2 || fewer_.left > 0 || recent_.source() <= kFarSlower * lone_source_) return;
+    const int fewer = rounded_up(lone_source_ / window_.period() - 0.25);
+    if (fewer >= now_.workers) return;
+    trial_ = {
+        .what = Trial::fewer_workers, .before = now_, .extra = extra_, .period = window_.period()};
+    set(fewer, extra_, TuneReason::contended);
   }
 
   /// Workers with which the cores are busy: of a worker's time in the source, the CPU's part.
-  int cores_allow(const Rates& rates) const {
-    if (rates.cpu <= 0) return limits_.most.workers;
-    const double workers = limits_.cores * rates.source / rates.cpu;
+  int cores_allow() const {
+    if (work_.cpu() <= 0) return limits_.most.workers;
+    const double workers = limits_.cores * work_.source() / work_.cpu();
     return std::max(now_.workers, static_cast<int>(std::min(workers + 0.1, 1e6)));
   }
 
-  bool more_depth(const Rates& rates, TuneChanges& changes) {
-    const double windows = windows_;
-    if (windows_ < 2 || deeper_.left > 0 || now_.depth >= limits_.most.depth) return false;
-    if (turns_.waited <= kStarved * windows || turns_.idle <= kHardlyIdle * windows) return false;
-    const double pace = std::max(rates.consumer, rates.source / now_.workers);
-    const double missing = std::ceil(ratio(static_cast<double>(longest_wait_.count()), pace));
-    const auto more = static_cast<std::ptrdiff_t>(std::clamp(missing, 1.0, 1e6));
+  /// Workers wait for memory, and the consumer for batches: the one at one time, the other at
+  /// another.
+  void more_depth() {
+    if (windows_ < 2 || now_.depth >= limits_.most.depth) return;
+    if (least_ready_ > 0 || !is_starved(since_)) return;
+    const double pace = std::max(work_.consumer(), work_.source() / now_.workers);
+    const std::ptrdiff_t missing =
+        std::max({whole(static_cast<double>(longest_wait_.count()) / pace),
+                  static_cast<std::ptrdiff_t>(now_.depth / 2), std::ptrdiff_t{1}});
     if (since_unused_ < 2 * unused_.needed + 8) unused_.lengthen();
-    trial_ = {.what = Trial::depth,
-              .before = now_,
-              .extra = extra_,
-              .period = turns_.took / windows,
-              .starved = turns_.waited / windows};
-    set(now_.workers, difference(now_.depth, base(now_.workers)) + more, TuneReason::in_turns,
-        rates, changes);
-    return true;
+    set(now_.workers, present_extra() + missing, TuneReason::in_turns);
   }
 
-  /// In a window in which the consumer did not wait.
-  void go_down(const Rates& rates, TuneChanges& changes) {
+  /// The consumer does not wait.
+  void go_down() {
     ++calm_;
-    if (fewer_workers(rates, changes)) return;
-    if (calm_ < unused_.needed) return;
+    if (fewer_workers() || calm_ < unused_.needed) return;
     const std::size_t ready = std::exchange(least_ready_, kMany);
     calm_ = 0;
     if (ready == kMany || ready < 2) return;
-    const auto less = static_cast<std::ptrdiff_t>(ready - 1);
-    const std::ptrdiff_t extra = difference(now_.depth, base(now_.workers)) - less;
-    if (depth(now_.workers, extra) >= now_.depth) return;
+    const auto half = static_cast<std::ptrdiff_t>(ready / 2);
+    if (depth(now_.workers, present_extra() - half) >= now_.depth) return;
     since_unused_ = 0;
-    set(now_.workers, extra, TuneReason::unused, rates, changes);
+    set(now_.workers, present_extra() - half, TuneReason::unused);
   }
 
-  /// If so many were not busy in any window for some time.
-  bool fewer_workers(const Rates& rates, TuneChanges& changes) {
-    if (demand_windows_ < spare_.needed) return false;
-    const int enough = rounded_up(most_demand_ / kTarget);
-    most_demand_ = 0;
-    demand_windows_ = 0;
+  /// If so many were not busy on average, with as many batches ahead as make up for that.
+  bool fewer_workers() {
+    if (windows_ < spare_.needed) return false;
+    const int enough = rounded_up(since_.demand() / kTarget);
     if (enough >= now_.workers) return false;
+    const std::ptrdiff_t ahead = whole(take_times_.batches_ahead(enough, since_.source()));
     since_spare_ = 0;
-    before_spare_ = now_.workers;
-    set(enough, extra_, TuneReason::spare_workers, rates, changes);
+    trial_ = {
+        .what = Trial::spare_workers, .before = now_, .extra = extra_, .period = since_.period()};
+    set(enough, std::max(extra_, ahead), TuneReason::spare_workers);
     return true;
   }
 
   // ---- Changes
 
-  bool take_back(const Rates& rates, TuneChanges& changes) {
-    const OnTrial trial = trial_;
-    trial_ = {};
-    set(trial.before.workers, trial.extra, TuneReason::no_gain, rates, changes);
+  /// False, as the end of a trial.
+  bool take_back() {
+    const OnTrial trial = std::exchange(trial_, {});
+    set(trial.before.workers, trial.extra, TuneReason::no_gain);
     return false;
   }
 
-  void set(int workers, std::ptrdiff_t extra, TuneReason reason, const Rates& rates,
-           TuneChanges& changes) {
-    const TuneSettings before = now_;
+  void set(int workers, std::ptrdiff_t extra, TuneReason reason) {
+    const TuneSettings before = std::exchange(now_, {workers, depth(workers, extra)});
     extra_ = extra;
-    now_ = {workers, depth(workers, extra)};
     const bool steps_workers = workers != before.workers;
     if (steps_workers)
       note(TuneKnob::workers, reason, static_cast<std::size_t>(before.workers),
-           static_cast<std::size_t>(workers), rates, changes);
-    if (now_.depth != before.depth)
-      note(limits_.depth_is, steps_workers ? TuneReason::follows_workers : reason, before.depth,
-           now_.depth, rates, changes);
+           static_cast<std::size_t>(workers));
+    if (now_.depth != before.depth) {
+      const bool make_up = now_.depth > before.depth && workers < before.workers;
+      note(limits_.depth_is,
+           make_up         ? TuneReason::replaces_workers
+           : steps_workers ? TuneReason::follows_workers
+                           : reason,
+           before.depth, now_.depth);
+    }
     // The next batches were made before the change, or are the first round after it.
     skip(round(std::max(before.workers, workers)));
   }
-  static void note(TuneKnob knob, TuneReason reason, std::size_t from, std::size_t to,
-                   const Rates& rates, TuneChanges& changes) {
+  void note(TuneKnob knob, TuneReason reason, std::size_t from, std::size_t to) {
     const auto time = [](double value) {
       return std::chrono::nanoseconds(static_cast<std::int64_t>(value));
     };
-    changes.made[changes.count++] = {
-        rates.batch,       knob, reason, from, to, time(rates.source), time(rates.consumer),
-        time(rates.period)};
+    changes_.made[changes_.count++] = {.batch = batch_,
+                                       .knob = knob,
+                                       .reason = reason,
+                                       .from = from,
+                                       .to = to,
+                                       .source = time(work_.source()),
+                                       .consumer = time(work_.consumer()),
+                                       .period = time(recent_.period())};
   }
-
-  static constexpr std::size_t kMany = ~std::size_t{0};
 
   const TuneLimits limits_;
   TuneSettings now_;
   std::size_t kept_ = 0;      // batches whose memory does not come back
   std::ptrdiff_t extra_ = 0;  // depth beyond base()
 
+  // Of this look
+  TuneChanges changes_;
+  std::uint64_t batch_ = 0;
+
   // The window
-  TuneCounts begin_;
-  std::chrono::nanoseconds begun_at_{0}, waiting_{0};
-  std::uint64_t takes_ = 0, takes_wanted_ = kWindow, to_skip_ = 1;
-  double source_ = 0, cpu_ = 0;  // the last that were measured
-  double last_source_ = 0;       // time of a batch in the window before
-  int last_workers_ = 0;         // workers in that window
+  TuneCounts opened_;
+  std::chrono::nanoseconds opened_at_{0}, taken_at_{0}, waiting_{0};
+  std::uint64_t takes_ = 0, to_skip_ = 1;
+  TuneSums window_;
+  TuneSums work_;  // of the last windows, whatever the settings: times of source and consumer
 
   // Since the last change
-  int calm_ = 0;  // windows in a row without a wait; least_ready_ is of these
-  double most_demand_ = 0;
-  struct Turns {
-    double waited = 0, idle = 0, took = 0;
-  } turns_;  // sums over windows
-  int windows_ = 0, demand_windows_ = 0;
+  TuneSums recent_, since_;  // the last windows, and more of them
+  TakeTimes take_times_;
+  int windows_ = 0;
+  int calm_ = 0;                     // windows in a row without a wait
+  std::size_t least_ready_ = kMany;  // in these windows, or in this one
   std::chrono::nanoseconds longest_wait_{0};
-  std::size_t least_ready_ = kMany;
 
   OnTrial trial_;
   double lone_source_ = 0;       // time of a batch while workers do not slow each other down
-  int lone_workers_ = 0;         // the most workers for which that held
   int gained_nothing_from_ = 0;  // workers from which the last step up gained nothing; 0: it gained
-  Patience up_{6}, fewer_{2}, deeper_{8};  // after a step that was taken back
-  Patience spare_{3}, unused_{4};          // before a step down
-  int before_spare_ = 0;
+  Patience up_{6}, fewer_{2};    // after a step that was taken back
+  Patience spare_{4}, unused_{6};  // before a step down
   int since_spare_ = kMostPatience * 4, since_unused_ = kMostPatience * 4;
 };
 
