@@ -289,6 +289,26 @@ TEST_CASE("a worker too many is parked, and comes back when it is missed", "[tun
   expect_workers(run, 8, 100, 4, 5);
 }
 
+TEST_CASE("batches ahead replace workers that only a fast consumer keeps busy", "[tuner]") {
+  Run run(most(16));
+  const auto find = [&](TuneReason reason) {
+    return std::find_if(run.decisions.begin(), run.decisions.end(),
+                        [&](const TuneDecision& decision) { return decision.reason == reason; });
+  };
+  // It takes 1 ms for a batch, and 30 ms for one of 16: 2.8 on average.
+  for (int batch = 0; find(TuneReason::replaces_workers) == run.decisions.end(); ++batch) {
+    REQUIRE(batch < 60);
+    run.take({.source = 5, .consumer = batch % 16 == 15 ? 30.0 : 1.0}, 1);
+  }
+  CHECK(run.workers() == 2);
+  const TuneDecision replaces = *find(TuneReason::replaces_workers);
+  CHECK(replaces.knob == TuneKnob::host_depth);
+  CHECK(replaces.to >= 2 + 9);  // of 15 batches two workers fill 6 while they are taken
+  // In this model batches that are ahead are of no use: the consumer waits, and they are given up.
+  run.take({.source = 5, .consumer = 1}, 40);
+  CHECK(find(TuneReason::no_gain) != run.decisions.end());
+}
+
 TEST_CASE("settings that go to and fro change ever more seldom", "[tuner]") {
   Run run(most(16));
   const auto swing = [&](int times) {
