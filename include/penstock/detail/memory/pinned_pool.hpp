@@ -23,8 +23,9 @@ PENSTOCK_INLINE PinnedBlock::PinnedBlock(detail::PinnedPoolCore* core, detail::P
                                          std::size_t size)
     : core_(core), entry_(entry) {
   if (entry == nullptr) return;
-  entry->asked = size;
-  entry->refused = false;
+  // Mostly both are so: unwritten, the cache line stays shared with the thread that returns blocks.
+  if (entry->asked != size) entry->asked = size;
+  if (entry->refused) entry->refused = false;
 }
 
 PENSTOCK_INLINE std::size_t PinnedBlock::size() const noexcept {
