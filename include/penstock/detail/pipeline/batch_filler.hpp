@@ -81,6 +81,7 @@ struct WorkerTools {
   std::vector<std::uint64_t> samples{};
   std::vector<std::int64_t> dropped{};
   std::vector<std::byte> spare{};  // to put rows in order
+  FilledBatch memory{};            // for the batch that it opens; empty between two of them
   std::int64_t rows_at_once = 1;
 };
 
@@ -405,7 +406,7 @@ PENSTOCK_INLINE void BatchFiller::drop_from_ticket(FilledBatch& filled,
 PENSTOCK_INLINE ProducedItem BatchFiller::finish(OpenBatch& open, WorkerTools& tools) {
   const bool by_sample = kind_ == SourceKind::sample;
   using State = ProducedItem::State;
-  ProducedItem item;
+  State state = State::filled;
   std::vector<Failed>& failures = open.failures;
   const auto is_there = [&] {
     if (by_sample && !open.filled.ticket.samples.empty()) return finish_rows(open, tools);
@@ -413,27 +414,27 @@ PENSTOCK_INLINE ProducedItem BatchFiller::finish(OpenBatch& open, WorkerTools& t
   };
   try {
     if (open.ended.load(std::memory_order_relaxed))
-      item.state = State::ended;
+      state = State::ended;
     else if (!is_there())
-      item.state = State::failed;
+      state = State::failed;
   } catch (...) {
-    item.state = State::failed;
+    state = State::failed;
     failures.clear();
     failures.push_back(failure_of(open, tools.samples));
   }
-  if (item.state == State::filled && open.filled.slot != nullptr) try {
+  if (state == State::filled && open.filled.slot != nullptr) try {
       targets_->record_written(*open.filled.slot, open.number, tools.worker);
     } catch (...) {  // CUDA's, not the source's: no policy covers it.
-      item.state = State::failed;
+      state = State::failed;
       failures.clear();
       failures.push_back({std::current_exception(), nullptr});
     }
-  if (!failures.empty()) item.failures = std::make_unique<std::vector<Failed>>(std::move(failures));
-  if (item.state == State::filled) tools.trace.count_batch(copied_bytes(open.filled, layout_));
+  if (state == State::filled) tools.trace.count_batch(copied_bytes(open.filled, layout_));
   // A failed batch keeps its slot, in which the error is staged.
-  if (item.state != State::filled) open.filled.block = PinnedBlock();
-  if (item.state == State::ended) open.filled.slot.reset();
-  item.batch = std::move(open.filled);
+  if (state != State::filled) open.filled.block = PinnedBlock();
+  if (state == State::ended) open.filled.slot.reset();
+  ProducedItem item{std::move(open.filled), state};
+  if (!failures.empty()) item.failures = std::make_unique<std::vector<Failed>>(std::move(failures));
   return item;
 }
 

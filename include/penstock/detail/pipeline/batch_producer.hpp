@@ -300,10 +300,9 @@ PENSTOCK_INLINE auto ProducerCore::next_piece(WorkerTools& tools) -> Piece {
 PENSTOCK_INLINE OpenBatch* ProducerCore::open_next(WorkerTools& tools) {
   if (!enter(tools.trace)) return nullptr;
   // The memory comes before the number, so that the oldest number always has some.
-  FilledBatch memory;
   std::exception_ptr no_memory;
   try {
-    if (!memory_.acquire(memory, tools, ring_.next_number())) return nullptr;
+    if (!memory_.acquire(tools.memory, tools, ring_.next_number())) return nullptr;
   } catch (...) {
     no_memory = std::current_exception();
   }
@@ -312,7 +311,7 @@ PENSTOCK_INLINE OpenBatch* ProducerCore::open_next(WorkerTools& tools) {
 
   OpenBatch& open = open_.open(tools.worker);
   open.number = *number;
-  open.filled = std::move(memory);
+  open.filled = std::move(tools.memory);
   open.ended.store(false, std::memory_order_relaxed);
   open.failures.clear();
   open.set_rows(0);
