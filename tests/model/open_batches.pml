@@ -91,7 +91,7 @@ inline open_next(b) {
   if
   :: !has -> b = NONE
   :: else ->
-     atomic { /* OpenBatches::open: there is one, since no more are open than workers */
+     atomic { /* OpenBatches::open: there is one, since no more are open than workers; own: one */
        for (i : 0 .. WORKERS - 1) {
          if
          :: b == NONE && !batches[i].open -> b = i

@@ -101,6 +101,8 @@ class ProducerCore final : public AnyProducer {
   void run(WorkerTools& tools);
   std::unique_ptr<WorkerSource> make_source(std::size_t worker) noexcept;
 
+  /// Several workers fill one batch.
+  bool together() const { return source_.kind == SourceKind::sample; }
   Piece next_piece(WorkerTools& tools);
   OpenBatch* open_next(WorkerTools& tools);
   bool enter(WorkerTrace& trace);
@@ -284,7 +286,7 @@ PENSTOCK_INLINE void ProducerCore::run(WorkerTools& tools) {
 }
 
 PENSTOCK_INLINE auto ProducerCore::next_piece(WorkerTools& tools) -> Piece {
-  if (source_.kind != SourceKind::sample) {
+  if (!together()) {
     OpenBatch* const open = open_next(tools);
     return open == nullptr ? Piece{} : open_.whole(*open);
   }
@@ -309,7 +311,7 @@ PENSTOCK_INLINE OpenBatch* ProducerCore::open_next(WorkerTools& tools) {
   const std::optional<std::uint64_t> number = ring_.claim();
   if (!number) return nullptr;
 
-  OpenBatch& open = open_.open(tools.worker);
+  OpenBatch& open = together() ? open_.open(tools.worker) : open_.own(tools.worker);
   open.number = *number;
   open.filled = std::move(tools.memory);
   open.ended.store(false, std::memory_order_relaxed);
@@ -334,7 +336,7 @@ PENSTOCK_INLINE bool ProducerCore::enter(WorkerTrace& trace) {
 PENSTOCK_INLINE void ProducerCore::hand_on(OpenBatch& open, WorkerTools& tools) {
   const std::uint64_t number = open.number;
   Item item = filler_.finish(open, tools);
-  open_.close(open);
+  if (together()) open_.close(open);
   if (item.state == Item::State::ended) ring_.close();
   ring_.publish(number, std::move(item));
   if (options_.on_ready) {
@@ -416,7 +418,7 @@ PENSTOCK_INLINE FilledBatch ProducerCore::take(std::exception_ptr& error) {
 /// What the policy counts: batches, or the samples of a per_sample source, but for those that were
 /// left out.
 PENSTOCK_INLINE std::uint64_t ProducerCore::asked(const Item& item) const {
-  if (source_.kind != SourceKind::sample) return 1;
+  if (!together()) return 1;
   return std::max<std::uint64_t>(1, item.batch.ticket.samples.size());
 }
 
@@ -449,9 +451,8 @@ PENSTOCK_INLINE void ProducerCore::use(const TuneSettings& settings) {
 
 PENSTOCK_INLINE void ProducerCore::add_to(TuneCounts& counts) const {
   // Workers that fill a batch together do not rest between two of them.
-  const bool together = source_.kind == SourceKind::sample;
   for (const WorkerTrace& trace : traces_) {
-    counts.filling += together ? trace.busy() : trace.busy_until_its_last_rest();
+    counts.filling += together() ? trace.busy() : trace.busy_until_its_last_rest();
     counts.filled += trace.batches();
     counts.workers_waiting += trace.waiting();
     counts.cpu += trace.cpu();

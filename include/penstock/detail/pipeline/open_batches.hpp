@@ -80,6 +80,9 @@ class OpenBatches {
         return batches_[i];
     }
   }
+  /// The batch of a worker that fills all its batches alone: nobody else may open() any, so this
+  /// needs no atomic operation, and no close().
+  Batch& own(std::size_t worker) { return batches_[worker]; }
   /// It is used no more.
   void close(Batch& batch) { batch.open_.store(false, std::memory_order_release); }
 
