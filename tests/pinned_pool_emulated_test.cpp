@@ -55,6 +55,16 @@ TEST_CASE("the only block is lost while others are being reserved: they are wait
   emulation::reset(emulation::options());
 }
 
+TEST_CASE("a block that came back behind a stream is any block to its next holder",
+          "[pinned_pool][emulated]") {
+  const penstock::Stream stream;
+  PinnedPool pool({.max_bytes = 4096, .timeout = std::chrono::milliseconds(0)});
+  pool.acquire(4096).release_after(stream.get());
+  stream.synchronize();
+  pool.acquire(4000).release();
+  CHECK(pool.acquire(4096).size() == 4096);
+}
+
 TEST_CASE("memory is refused to one thread while another one looks for some",
           "[pinned_pool][emulated]") {
   constexpr std::size_t kBytes = 4096;
