@@ -99,13 +99,13 @@ class Tuner {
   }
 
  private:
-  static constexpr double kStarved = 0.03;  // the consumer has no work for more of its time
-  static constexpr double kMissed = 0.1;    // and so for lack of workers that were parked
-  static constexpr double kIdle = 0.08;     // the workers wait for memory for more of their time
-  static constexpr double kTarget = 0.95;   // how busy workers are to be
-  static constexpr double kSlower = 1.15;   // a batch takes longer, beyond noise
-  static constexpr double kFarSlower = 1.4;
-  static constexpr double kWorse = 1.08;        // a batch comes later, beyond noise
+  static constexpr double kStarved = 0.03;   // the consumer has no work for more of its time
+  static constexpr double kMissed = 0.1;     // the same, after workers were parked
+  static constexpr double kIdle = 0.08;      // the workers wait for memory for more of their time
+  static constexpr double kTarget = 0.95;    // how busy workers are to be
+  static constexpr double kSlower = 1.15;    // a batch takes longer, beyond noise
+  static constexpr double kFarSlower = 1.4;  // the same, without any step of the tuner's
+  static constexpr double kWorse = 1.08;     // a batch comes later, beyond noise
   static constexpr double kClearlyWorse = 1.3;  // one window is enough to see it
   // What a window counts for when the next one is there: for quick answers, and for those that have
   // time.
