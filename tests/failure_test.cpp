@@ -7,6 +7,7 @@
 #include <penstock/failure.hpp>
 #include <penstock/prefetcher.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -24,6 +25,7 @@
 #include "support/numbers.hpp"
 #include "support/thrown.hpp"
 
+using penstock::AnySource;
 using penstock::BatchProducer;
 using penstock::Failure;
 using penstock::FailurePolicy;
@@ -34,6 +36,7 @@ using penstock::Sampler;
 using penstock::SourceError;
 using penstock::State;
 using penstock::Ticket;
+using penstock::Unbounded;
 using penstock::test::eventually;
 using penstock::test::Mentions;
 using penstock::test::Numbers;
@@ -123,10 +126,33 @@ TEST_CASE("limits of a policy", "[failure]") {
   CHECK_THROWS_AS(FailurePolicy::replace(1, std::nan("")), std::invalid_argument);
 }
 
+TEST_CASE("a rate is the decimal fraction that was written", "[failure]") {
+  // Each of these products is a whole number, and most are not as binary numbers.
+  for (std::uint64_t percent = 0; percent <= 100; ++percent)
+    for (const std::uint64_t hundreds : {1u, 3u, 7u, 10u, 1'000u, 10'000'000u}) {
+      const FailurePolicy policy =
+          FailurePolicy::skip(FailurePolicy::unlimited, static_cast<double>(percent) / 100);
+      const std::uint64_t most = percent * hundreds, batches = 100 * hundreds;
+      if (most > 0) CHECK(policy.tolerates(most, batches));
+      CHECK_FALSE(policy.tolerates(most + 1, batches));
+      if (percent > 0) CHECK(policy.tolerates(most + 1, batches + 1));
+    }
+  CHECK_FALSE(FailurePolicy::skip(FailurePolicy::unlimited, 0.07).tolerates(8, 100));
+  CHECK(FailurePolicy::skip(FailurePolicy::unlimited, 1.0 / 3).tolerates(1, 3));
+  CHECK_FALSE(FailurePolicy::skip(FailurePolicy::unlimited, 1.0 / 3).tolerates(2, 3));
+  CHECK_FALSE(FailurePolicy::skip(FailurePolicy::unlimited, 5.0 / 7).tolerates(6, 7));
+  CHECK_FALSE(FailurePolicy::skip(FailurePolicy::unlimited, 0.001).tolerates(2, 1000));
+  CHECK(FailurePolicy::skip(FailurePolicy::unlimited, 0.001).tolerates(2, 1001));
+  CHECK_FALSE(FailurePolicy::skip(FailurePolicy::unlimited, 0).tolerates(1, 1'000'000));
+  CHECK(FailurePolicy::skip(FailurePolicy::unlimited, 1e-12).tolerates(1, 1));
+  CHECK_FALSE(FailurePolicy::skip(FailurePolicy::unlimited, 1e-12).tolerates(2, 1'000'000'000));
+}
+
 TEST_CASE("a policy tells its limits, and those alone that it has", "[failure]") {
   CHECK(FailurePolicy::skip().limits() == "any number");
   CHECK(FailurePolicy::skip(3).limits() == "at most 3");
   CHECK_THAT(FailurePolicy::skip(3, 0.5).limits(), Mentions("at most 3, and a part of 0.5"));
+  CHECK(FailurePolicy::skip(3, 1e-7).limits() == "at most 3, and a part of 1e-07");
 }
 
 TEST_CASE("a failure shows its samples, the first eight of more", "[failure]") {
@@ -200,7 +226,8 @@ TEST_CASE("what is thrown beyond the limit says so, and nests the cause", "[fail
     FAIL("the second failure is one too many");
   } catch (const SourceError& error) {
     CHECK(error.batch() == 1);
-    CHECK_THAT(error.what(), Mentions("bad image") && Mentions("at most 1"));
+    CHECK_THAT(error.what(), Mentions("bad image") && Mentions("one too many") &&
+                                 Mentions("at most 1") && !Mentions("replaced"));
     CHECK_THROWS_AS(std::rethrow_if_nested(error), std::range_error);
   }
 }
@@ -263,10 +290,127 @@ TEST_CASE("what cannot be replaced is thrown", "[failure]") {
   PinnedPool pool;
   BatchProducer<Numbers> producer(numbers_layout(kBatch), shuffled_batches(), source, pool,
                                   {.workers = workers, .on_failure = FailurePolicy::replace()});
-  for (std::uint64_t i = 0; i < kBatches; ++i) CHECK_THROWS_AS(producer.next(), SourceError);
+  for (std::uint64_t i = 0; i < kBatches; ++i)
+    CHECK_THAT(thrown<SourceError>([&] { producer.next(); }),
+               Mentions("could not be replaced: three other batches failed too") &&
+                   !Mentions("one too many"));
   CHECK_FALSE(producer.next());
   CHECK(producer.failures().empty());
   CHECK(calls == (1 + 3) * kBatches);
+}
+
+/// Records of an archive: those behind its end are none, and one of them is damaged.
+constexpr std::uint64_t kRecords = 400, kDamaged = 40;
+
+bool read_archive(const Ticket& ticket, Numbers& batch) {
+  if (ticket.samples[0] >= kRecords) return false;
+  if (ticket.samples[0] == kDamaged) throw std::runtime_error("record 40 is damaged");
+  if (batch.sample.data_handle() != nullptr) write_numbers(ticket, batch);
+  return true;
+}
+
+TEST_CASE("a batch that fails does not end data of unknown length", "[failure]") {
+  const int workers = GENERATE(0, 3);
+  const bool on_device = GENERATE(false, true);
+  AnySource<Numbers> source = read_archive;
+  if (on_device)
+    source = penstock::on_device([](const Ticket& ticket, Numbers&, cudaStream_t) {
+      Numbers none;
+      return read_archive(ticket, none);
+    });
+  const auto policy = GENERATE(0, 1) == 0 ? FailurePolicy::skip(5) : FailurePolicy::replace(5);
+  Prefetcher<Numbers> prefetcher(numbers_layout(kBatch), Unbounded::indexed(kBatch), source,
+                                 {.workers = workers, .on_failure = policy});
+  TestStream stream;
+  std::vector<std::uint64_t> batches, thrown_for;
+  std::string why;
+  for (bool more = true; more;) try {
+      const auto batch = prefetcher.next(stream);
+      more = static_cast<bool>(batch);
+      if (more) batches.push_back(batch.ticket().batch);
+    } catch (const SourceError& error) {
+      thrown_for.push_back(error.batch());
+      why = error.what();
+    }
+  std::vector<std::uint64_t> expected;
+  for (std::uint64_t batch = 0; batch < kRecords / kBatch; ++batch)
+    if (batch != kDamaged / kBatch) expected.push_back(batch);
+  CHECK(batches == expected);
+  if (policy.action() == FailurePolicy::Action::skip) {
+    CHECK(thrown_for.empty());
+    CHECK(prefetcher.stats().skipped == 1);
+    return;
+  }
+  CHECK(thrown_for == std::vector<std::uint64_t>{kDamaged / kBatch});
+  CHECK_THAT(why, Mentions("record 40 is damaged") && Mentions("could not be replaced") &&
+                      Mentions("the source has no data for it"));
+  CHECK(prefetcher.stats().replaced == 0);
+}
+
+TEST_CASE("a stream ends where its source says so, also behind a batch that failed", "[failure]") {
+  // The source of a stream reads on when it is called again: the failed batch is replaced by what
+  // follows.
+  const std::uint64_t good_behind = GENERATE(0u, 1u, 2u);
+  int calls = 0;
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(kBatch), Unbounded(kBatch),
+                                  [&](const Ticket& ticket, Numbers& batch) {
+                                    if (++calls == 3) throw std::runtime_error("a broken message");
+                                    if (calls > 3 + static_cast<int>(good_behind)) return false;
+                                    write_numbers(ticket, batch);
+                                    return true;
+                                  },
+                                  pool, {.workers = 1, .on_failure = FailurePolicy::replace()});
+  CHECK(producer.next());
+  CHECK(producer.next());
+  if (good_behind == 0)
+    CHECK_THROWS_AS(producer.next(), SourceError);
+  else
+    for (std::uint64_t i = 0; i < good_behind; ++i) CHECK(producer.next());
+  CHECK_FALSE(producer.next());
+}
+
+TEST_CASE("in an epoch that is continued, a failed batch is replaced by one that there is",
+          "[failure]") {
+  const int workers = GENERATE(0, 2);
+  penstock::SamplerOptions options{.samples = 1000, .batch_size = 10, .shuffle = true, .seed = 7};
+  State state = Sampler(options).start();
+  state.batch = GENERATE(90u, 97u);
+  options.world_size = 2;
+  options.batch_size = 5;
+  const Sampler rest(options, state);
+  const auto samples_of_batch = [&](std::uint64_t epoch, std::uint64_t batch) {
+    std::vector<std::uint64_t> samples;
+    rest.samples(epoch, batch, samples);
+    return samples;
+  };
+  const std::uint64_t first = rest.start().part_batch, end = rest.batches();
+  REQUIRE(first > 0);
+  for (std::uint64_t number = first; number < end + first; ++number) {  // Some of the next epoch.
+    const std::uint64_t epoch = number / end, bad = number % end;
+    const auto bad_samples = samples_of_batch(epoch, bad);
+    const auto source = [&](const Ticket& ticket, Numbers& batch) {
+      if (std::ranges::equal(ticket.samples, bad_samples)) throw std::runtime_error("bad");
+      write_numbers(ticket, batch);
+    };
+    PinnedPool pool;
+    BatchProducer<Numbers> producer(
+        numbers_layout(5), rest, source, pool,
+        {.workers = workers, .epochs = 2, .on_failure = FailurePolicy::replace()});
+    if (epoch == 1) producer.seek(epoch, bad);
+    std::vector<std::uint64_t> found;
+    while (const auto batch = producer.next()) {
+      if (batch->ticket().epoch > epoch) break;
+      if (batch->ticket().batch != bad) continue;
+      found.assign(batch->ticket().samples.begin(), batch->ticket().samples.end());
+    }
+    REQUIRE(producer.replaced() == 1);
+    bool of_the_rest = false;
+    for (std::uint64_t other = epoch == 0 ? first : 0; other < end; ++other)
+      of_the_rest = of_the_rest || (other != bad && found == samples_of_batch(epoch, other));
+    CHECK(of_the_rest);
+    if (number > end + 2) break;
+  }
 }
 
 TEST_CASE("in an epoch of one batch there is nothing to replace it with", "[failure]") {
@@ -275,7 +419,8 @@ TEST_CASE("in an epoch of one batch there is nothing to replace it with", "[fail
       numbers_layout(kBatch), Sampler{{.samples = kBatch, .batch_size = kBatch}},
       [](const Ticket&, Numbers&) { throw std::runtime_error("every time"); }, pool,
       {.workers = 1, .on_failure = FailurePolicy::replace()});
-  CHECK_THROWS_AS(producer.next(), SourceError);
+  CHECK_THAT(thrown<SourceError>([&] { producer.next(); }),
+             Mentions("could not be replaced: the epoch has no other batch"));
   CHECK_FALSE(producer.next());
 }
 

@@ -3,6 +3,7 @@
 // Sources that are asked for one sample at a time, by all workers together.
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -324,20 +325,176 @@ TEST_CASE("per_sample: ragged rows lie in row order, without those that are skip
   CHECK(producer.skipped() == 7);
 }
 
-TEST_CASE("per_sample, replace: a row that failed after it was assigned gives its room back",
+TEST_CASE("per_sample, replace: a row that failed after it was assigned keeps its room",
           "[per_sample][ragged]") {
   const std::uint64_t bad = GENERATE(0u, 1u);  // the first values of the batch, or later ones
+  const bool fits = GENERATE(false, true);
   PinnedPool pool;
-  BatchProducer<Texts> producer(Layout<Texts>{2}.field(&Texts::tokens, Capacity{6}),
+  BatchProducer<Texts> producer(Layout<Texts>{2}.field(&Texts::tokens, Capacity{fits ? 9 : 8}),
                                 sequential(20, 2),
                                 per_sample([&](const Sample& sample, Texts& batch) {
                                   batch.tokens.assign(sample.row, std::vector<std::int32_t>(3));
                                   if (sample.index == bad) throw std::runtime_error("no");
                                 }),
                                 pool, {.workers = 1, .on_failure = FailurePolicy::replace()});
-  const auto batch = producer.next();
-  REQUIRE(batch);
-  CHECK((*batch)->tokens.total() == 6);
+  if (fits) {
+    const auto batch = producer.next();
+    REQUIRE(batch);
+    CHECK((*batch)->tokens.total() == 6);
+  } else {
+    CHECK_THAT(
+        thrown<SourceError>([&] { producer.next(); }),
+        Mentions("3 of them in attempts that failed and were replaced") && Mentions("room for 8"));
+  }
+}
+
+struct TwoTexts {
+  Ragged<std::int32_t> first;
+  Ragged<std::int32_t> second;
+};
+
+/// Rows of which some fail, before, between and behind their assignments; what they ask for.
+struct Demand {
+  static constexpr std::uint64_t batches = 8;
+  static constexpr std::int64_t rows = 16;
+  std::array<std::atomic<std::int64_t>, batches> first{}, second{};
+
+  void fill(const Sample& sample, TwoTexts& batch) {
+    const auto index = static_cast<std::int32_t>(sample.index);
+    const auto assign = [&](const Ragged<std::int32_t>& field, std::int64_t length, auto& sum) {
+      sum.at(sample.batch) += length;
+      std::this_thread::yield();
+      for (std::int32_t& value : field.allocate(sample.row, length)) value = index;
+    };
+    if (index % 11 == 1) throw std::runtime_error("before");
+    assign(batch.first, index % 7, first);
+    if (index % 5 == 2) throw std::runtime_error("between");
+    assign(batch.second, index % 3, second);
+    if (index % 13 == 4) throw std::runtime_error("behind");
+  }
+};
+
+TEST_CASE("per_sample, replace: which batches find room does not depend on the workers",
+          "[per_sample][ragged]") {
+  const auto run = [](std::int64_t first, std::int64_t second, int workers, Demand& demand) {
+    PinnedPool pool;
+    BatchProducer<TwoTexts> producer(
+        Layout<TwoTexts>{Demand::rows}
+            .field(&TwoTexts::first, Capacity{first})
+            .field(&TwoTexts::second, Capacity{second}),
+        shuffled(Demand::batches * Demand::rows, Demand::rows),
+        per_sample([&](const Sample& sample, TwoTexts& batch) { demand.fill(sample, batch); }),
+        pool, {.workers = workers, .on_failure = FailurePolicy::replace()});
+    std::vector<std::vector<std::uint64_t>> samples;  // of each batch; none: it was thrown for
+    for (bool more = true; more;) try {
+        const auto batch = producer.next();
+        more = batch.has_value();
+        if (!more) break;
+        samples.emplace_back(batch->ticket().samples.begin(), batch->ticket().samples.end());
+        for (std::int64_t row = 0; row < Demand::rows; ++row) {
+          const std::uint64_t index = samples.back()[static_cast<std::size_t>(row)];
+          CHECK((*batch)->first.values(row).size() == index % 7);
+          for (const std::int32_t value : (*batch)->first.values(row))
+            CHECK(value == static_cast<std::int32_t>(index));
+        }
+      } catch (const SourceError&) {
+        samples.emplace_back();
+      }
+    return samples;
+  };
+  Demand demand;
+  const auto all = run(1000, 1000, 1, demand);
+  REQUIRE(all.size() == Demand::batches);
+  // Just enough for the k-th batch, or one value less, of either field.
+  for (std::uint64_t k = 0; k < Demand::batches; ++k)
+    for (const std::int64_t less : {0, 1})
+      for (const bool of_first : {true, false}) {
+        const std::int64_t first = of_first ? demand.first.at(k) - less : 1000;
+        const std::int64_t second = of_first ? 1000 : demand.second.at(k) - less;
+        std::vector<std::vector<std::uint64_t>> expected;
+        for (std::uint64_t i = 0; i < Demand::batches; ++i) {
+          const bool fits = demand.first.at(i) <= first && demand.second.at(i) <= second;
+          expected.push_back(fits ? all[i] : std::vector<std::uint64_t>());
+        }
+        for (const int workers : {1, 2, 4, 8}) {
+          Demand again;
+          CHECK(run(first, second, workers, again) == expected);
+        }
+      }
+}
+
+TEST_CASE("per_sample: a row without room fails its batch, also where the source hides it",
+          "[per_sample][ragged]") {
+  const bool throws_another = GENERATE(false, true);
+  const auto policy =
+      std::array{FailurePolicy::abort(), FailurePolicy::skip(), FailurePolicy::replace()}.at(
+          static_cast<std::size_t>(GENERATE(0, 1, 2)));
+  PinnedPool pool;
+  BatchProducer<Texts> producer(
+      Layout<Texts>{4}.field(&Texts::tokens, Capacity{10}), sequential(8, 4),
+      per_sample([&](const Sample& sample, Texts& batch) {
+        try {
+          batch.tokens.assign(sample.row, std::vector<std::int32_t>(sample.batch == 0 ? 3 : 2));
+        } catch (const std::exception& error) {
+          if (throws_another) throw std::runtime_error(std::string("file 7: ") + error.what());
+        }
+      }),
+      pool, {.workers = 2, .on_failure = policy});
+  CHECK_THAT(thrown<SourceError>([&] { producer.next(); }),
+             Mentions("field tokens") && Mentions("Capacity"));
+  CHECK(producer.next()->ticket().batch == 1);
+  CHECK(producer.skipped() + producer.replaced() == 0);
+}
+
+/// A continued epoch of 40 batches, of which 3 are left; it does not say how large the data set is.
+struct LastOfForty {
+  std::uint64_t batches() const { return 40; }
+  State start() const {
+    return {.epoch = 1, .batch = 37, .batches = 40, .part_batch = 37, .part_samples = 148};
+  }
+  void samples(std::uint64_t epoch, std::uint64_t batch, std::vector<std::uint64_t>& out) const {
+    if (epoch == 1 && batch < 37) throw std::out_of_range("this batch was delivered before");
+    FourBatches().samples(epoch, batch, out);
+  }
+};
+
+TEST_CASE("per_sample, replace: of the batches that a continued epoch has", "[per_sample]") {
+  for (std::uint64_t bad = 148; bad < 160; ++bad) {
+    PinnedPool pool;
+    BatchProducer<Numbers> producer(
+        numbers_layout(4), LastOfForty(), per_sample([&](const Sample& sample, Numbers& batch) {
+          if (sample.index == bad) throw std::runtime_error("no");
+          write_row(sample, batch);
+        }),
+        pool, {.workers = 1, .epochs = 2, .on_failure = FailurePolicy::replace()});
+    std::uint64_t batches = 0;
+    while (const auto batch = producer.next()) {
+      ++batches;
+      for (const std::uint64_t sample : batch->ticket().samples) {
+        CHECK(sample >= 148);
+        CHECK(sample != bad);
+      }
+    }
+    CHECK(batches == 3);
+    CHECK(producer.replaced() == 1);
+  }
+}
+
+TEST_CASE("per_sample, replace: where there is another sample, one is found", "[per_sample]") {
+  // A draw of the sample that failed is none of the three.
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    PinnedPool pool;
+    BatchProducer<Numbers> producer(numbers_layout(2),
+                                    Sampler{{.samples = 2, .batch_size = 2, .seed = seed}},
+                                    per_sample([&](const Sample& sample, Numbers& batch) {
+                                      if (sample.index == 1) throw std::runtime_error("no");
+                                      write_row(sample, batch);
+                                    }),
+                                    pool, {.workers = 1, .on_failure = FailurePolicy::replace()});
+    const auto batch = producer.next();
+    REQUIRE(batch);
+    CHECK(batch->ticket().samples[1] == 0);
+  }
 }
 
 TEST_CASE("per_sample: a batch that does not fit its ragged field fails whole, whatever the policy",

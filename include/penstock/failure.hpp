@@ -53,15 +53,18 @@ class FailurePolicy {
   /// The default: next() throws every failure.
   static FailurePolicy abort() { return {Action::abort, 0, 0}; }
   /// Leaves out failed batches, as long as there are at most `at_most` of them, and at most the
-  /// fraction `rate` (0 to 1) of the batches so far, rounded up. next() throws every failure
-  /// beyond. Throws std::invalid_argument for another rate.
+  /// fraction `rate` (0 to 1) of the batches so far, rounded up: 0.07 of 100 batches is 7, of 101
+  /// it is 8. next() throws every failure beyond. Throws std::invalid_argument for another rate.
   static FailurePolicy skip(std::uint64_t at_most = unlimited, double rate = 1) {
     return {Action::skip, at_most, rate};
   }
   /// Like skip, but fills the failed batch with the samples of another batch of the same epoch,
   /// chosen by its seed, or the failed row with another sample of the data set, chosen by (run
   /// seed, epoch, index). So every rank makes the same number of steps. If three replacements fail
-  /// too, next() throws the failure.
+  /// too, next() throws the failure; a batch for which the source says that there is no more data
+  /// is one that fails. Of an epoch that a Sampler continues, only the batches that are left are
+  /// drawn. In a Ragged field, the room of an attempt that failed is not given back: its Capacity
+  /// has to hold those values too.
   static FailurePolicy replace(std::uint64_t at_most = unlimited, double rate = 1) {
     return {Action::replace, at_most, rate};
   }

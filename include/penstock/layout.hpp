@@ -136,9 +136,11 @@ class BlockLayout {
   /// Like bind(), with every row of the ragged fields unassigned.
   void bind_for_source(void* batch, std::byte* block, std::byte* scratch,
                        std::int64_t samples) const;
-  /// Undoes the assignments to `row`, so that the source can fill it with another sample. Other
-  /// threads may assign other rows meanwhile.
+  /// Undoes the assignments to `row`, so that the source can fill it with another sample. Their
+  /// room is not given back. Other threads may assign other rows meanwhile.
   void clear_row(void* batch, std::int64_t row) const;
+  /// The name of a ragged field in which a row found no room; nullptr: there is none.
+  const char* refused_room(const void* batch) const;
   /// Ends the fill, when no source writes any more: removes the rows in `dropped`, in ascending
   /// order, from every field, sorts ragged rows and writes their offsets. `spare` is a buffer to be
   /// kept for the next call; it grows to the largest ragged field if rows have to be moved. Returns

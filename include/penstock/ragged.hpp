@@ -66,8 +66,10 @@ struct RaggedFill {
     return sizeof(RaggedFill) + static_cast<std::size_t>(rows) * sizeof(RaggedRow);
   }
 
-  std::int64_t used;  ///< values
-  const char* name;   ///< of the field
+  std::int64_t used;         ///< values that were given out
+  const char* name;          ///< of the field
+  std::int64_t cleared = 0;  ///< of those that were given out, the values of rows that were cleared
+  std::int64_t refused = 0;  ///< not 0: a row found no room
 };
 
 /// A type-erased Ragged.

@@ -73,19 +73,14 @@ class FillChecks {
     return number;
   }
 
-  /// Fills one row as blank() did, before the room that a failed source took for it in ragged
-  /// fields is given back. Other workers write other rows meanwhile.
-  void blank_row(const void* batch, std::byte* block, std::int64_t row,
-                 std::uint64_t number) const {
+  /// Fills one row of the tensors as blank() did, after a source has failed for it. Other workers
+  /// write other rows meanwhile.
+  void blank_row(std::byte* block, std::int64_t row, std::uint64_t number) const {
     const Pattern pattern(number);
     for (const Field& field : layout_.fields()) {
-      std::size_t begin = row_at(field, row), bytes = field.sample_bytes;
-      if (field.is_ragged()) {
-        const RaggedRow filled = filled_row(layout_.ragged(field, batch), row);
-        begin = field.values + static_cast<std::size_t>(filled.begin) * field.sample_bytes;
-        bytes = static_cast<std::size_t>(filled.length) * field.sample_bytes;
-      }
-      pattern.fill(block, begin, begin + bytes);
+      if (field.is_ragged()) continue;  // The next attempt gets other values.
+      const std::size_t begin = row_at(field, row);
+      pattern.fill(block, begin, begin + field.sample_bytes);
     }
   }
 
@@ -230,7 +225,7 @@ class FillChecks {
     if (!pattern.is_all(block, field.offset, field.offset + offsets))
       throw std::logic_error("the source wrote the offsets of field " + field.name +
                              ", which are made of what it assigns");
-    const std::int64_t used = filled_total(parts);
+    const std::int64_t used = parts.fill->used;
     if (!pattern.is_all(block, value_at(used), value_at(field.capacity)))
       throw std::logic_error("the source wrote behind the " + std::to_string(used) +
                              " values that it assigned to field " + field.name);

@@ -221,6 +221,12 @@ PENSTOCK_INLINE void BlockLayout::clear_row(void* batch, std::int64_t row) const
     if (field.is_ragged()) clear_filled_row(ragged(field, batch), row);
 }
 
+PENSTOCK_INLINE const char* BlockLayout::refused_room(const void* batch) const {
+  for (const Field& field : fields_)
+    if (field.is_ragged() && ragged(field, batch).fill->refused != 0) return field.name.c_str();
+  return nullptr;
+}
+
 PENSTOCK_INLINE std::int64_t BlockLayout::finish(void* batch, std::byte* block,
                                                  std::span<const std::int64_t> dropped,
                                                  std::vector<std::byte>& spare) const {

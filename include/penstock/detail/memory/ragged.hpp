@@ -26,18 +26,27 @@ PENSTOCK_INLINE std::int64_t load_relaxed(std::int64_t& number) {
   return std::atomic_ref(number).load(std::memory_order_relaxed);
 }
 
+[[noreturn]] PENSTOCK_INLINE void throw_full(const RaggedParts& ragged, std::int64_t row,
+                                             std::int64_t length, std::int64_t used) {
+  std::atomic_ref(ragged.fill->refused).store(1, std::memory_order_relaxed);
+  const std::int64_t cleared = load_relaxed(ragged.fill->cleared);
+  throw RaggedFull("Ragged::assign: row " + std::to_string(row) + " of field " + ragged.fill->name +
+                   " has " + std::to_string(length) + " values, those assigned so far have " +
+                   std::to_string(used) +
+                   (cleared == 0 ? ""
+                                 : " (" + std::to_string(cleared) +
+                                       " of them in attempts that failed and were replaced)") +
+                   ", and a batch has room for " + std::to_string(ragged.capacity) +
+                   ": raise the field's Capacity");
+}
+
 /// Allocates `length` values of those that are left.
 PENSTOCK_INLINE std::int64_t take_room(const RaggedParts& ragged, std::int64_t row,
                                        std::int64_t length) {
   const std::atomic_ref used(ragged.fill->used);
   std::int64_t begin = used.load(std::memory_order_relaxed);
   do {
-    if (length > ragged.capacity - begin)
-      throw RaggedFull("Ragged::assign: row " + std::to_string(row) + " of field " +
-                       ragged.fill->name + " has " + std::to_string(length) +
-                       " values, those assigned so far have " + std::to_string(begin) +
-                       ", and a batch has room for " + std::to_string(ragged.capacity) +
-                       ": raise the field's Capacity");
+    if (length > ragged.capacity - begin) throw_full(ragged, row, length, begin);
   } while (!used.compare_exchange_weak(begin, begin + length, std::memory_order_relaxed));
   return begin;
 }
@@ -79,16 +88,15 @@ PENSTOCK_INLINE RaggedRow filled_row(const RaggedParts& ragged, std::int64_t row
 }
 
 PENSTOCK_INLINE std::int64_t filled_total(const RaggedParts& ragged) {
-  return load_relaxed(ragged.fill->used);
+  return load_relaxed(ragged.fill->used) - load_relaxed(ragged.fill->cleared);
 }
 
-/// Makes `row` unassigned again. Its values are free again only if they were the last ones.
+/// Makes `row` unassigned again. Its values stay in use: were they free again, whether another row
+/// finds room would depend on the order in which workers fill rows.
 PENSTOCK_INLINE void clear_filled_row(const RaggedParts& ragged, std::int64_t row) {
   RaggedRow& place = ragged.fill->rows()[row];
-  std::int64_t end = place.begin + place.length;
   if (place.begin >= 0)
-    std::atomic_ref(ragged.fill->used)
-        .compare_exchange_strong(end, place.begin, std::memory_order_relaxed);
+    std::atomic_ref(ragged.fill->cleared).fetch_add(place.length, std::memory_order_relaxed);
   place = {RaggedFill::unassigned, 0};
 }
 

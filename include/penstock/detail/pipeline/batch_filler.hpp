@@ -117,10 +117,12 @@ class BatchFiller {
  private:
   void prepare(OpenBatch& open, std::uint64_t samples_of, WorkerTools& tools);
   void fill_whole(OpenBatch& open, WorkerTools& tools);
+  void replace_batch(OpenBatch& open, Failed& failed, WorkerTools& tools);
+  std::uint64_t first_batch(std::uint64_t epoch) const;
   std::optional<Failed> attempt(OpenBatch& open, std::uint64_t samples_of, WorkerTools& tools);
   void fill_rows(const Piece& piece, WorkerTools& tools);
   void fill_row(OpenBatch& open, std::int64_t row, WorkerTools& tools);
-  bool replace_row(OpenBatch& open, Sample& sample, WorkerTools& tools);
+  bool replace_row(OpenBatch& open, Sample& sample, std::string& why_not, WorkerTools& tools);
   std::uint64_t other_sample(const Sample& failed, std::uint64_t attempt, WorkerTools& tools) const;
   void fail_batch(OpenBatch& open, const char* why) const;
   bool finish_rows(OpenBatch& open, WorkerTools& tools);
@@ -151,20 +153,21 @@ PENSTOCK_INLINE void BatchFiller::equip(WorkerTools& tools) const {
 PENSTOCK_INLINE void BatchFiller::begin(OpenBatch& open, WorkerTools& tools) {
   if (kind_ != SourceKind::sample) return open.set_rows(1);
   try {
-    prepare(open, open.number, tools);
+    prepare(open, open.number % batches_, tools);
     open.set_rows(static_cast<std::int64_t>(open.filled.ticket.samples.size()));
   } catch (...) {
     open.fail(failure_of(open, tools.samples));
   }
 }
 
-/// Gives the batch its ticket, with the samples of batch `samples_of`, and binds it to its memory.
+/// Gives the batch its ticket, with the samples of batch `samples_of` of its epoch, and binds it to
+/// its memory.
 PENSTOCK_INLINE void BatchFiller::prepare(OpenBatch& open, std::uint64_t samples_of,
                                           WorkerTools& tools) {
   const std::uint64_t epoch = open.number / batches_, batch = open.number % batches_;
   std::vector<std::uint64_t>& samples = tools.samples;
   samples.clear();
-  sampler_.samples(epoch, samples_of % batches_, samples);
+  sampler_.samples(epoch, samples_of, samples);
   if (samples.empty() || samples.size() > static_cast<std::size_t>(layout_.batch_size()))
     throw std::length_error("the sampler names " + std::to_string(samples.size()) +
                             " samples, the layout has room for 1 to " +
@@ -209,24 +212,45 @@ PENSTOCK_INLINE void BatchFiller::fill(const Piece& piece, WorkerTools& tools) {
 // ---- Whole batches ------------------------------------------------------------------------------
 
 PENSTOCK_INLINE void BatchFiller::fill_whole(OpenBatch& open, WorkerTools& tools) {
-  std::optional<Failed> failed = attempt(open, open.number, tools);
+  std::optional<Failed> failed = attempt(open, open.number % batches_, tools);
   if (!failed) return;
-  if (failed->failure && on_failure_ == FailurePolicy::Action::replace) {
-    // In its place, other batches of the epoch.
-    constexpr std::uint64_t kAttempts = 3;
-    const std::uint64_t first = open.number - open.number % batches_;
-    const std::uint64_t seed =
-        batch_seed(sampler_.seed(), open.number / batches_, open.number % batches_);
-    for (std::uint64_t i = 0; i < kAttempts && batches_ > 1 && !failed->failure->replaced; ++i) {
-      const std::uint64_t step = 1 + mix64(seed + i) % (batches_ - 1);
-      const std::uint64_t other = first + (open.number - first + step) % batches_;
-      failed->failure->replaced = !attempt(open, other, tools);
-    }
-  }
+  if (on_failure_ == FailurePolicy::Action::replace) replace_batch(open, *failed, tools);
   open.fail(std::move(*failed));
 }
 
-/// Fills the batch with the samples of batch `samples_of`; returns what failed.
+/// Fills the batch with the samples of another one that its epoch has.
+PENSTOCK_INLINE void BatchFiller::replace_batch(OpenBatch& open, Failed& failed,
+                                                WorkerTools& tools) {
+  constexpr std::uint64_t kAttempts = 3;
+  const std::uint64_t epoch = open.number / batches_, batch = open.number % batches_;
+  const std::uint64_t begin = first_batch(epoch), number = batches_ - begin;
+  const std::uint64_t seed = batch_seed(sampler_.seed(), epoch, batch);
+  failed.why_not_replaced = "the epoch has no other batch";
+  for (std::uint64_t i = 0; i < kAttempts && number > 1; ++i) {
+    const std::uint64_t step = 1 + mix64(seed + i) % (number - 1);
+    const std::uint64_t other = begin + (batch - begin + step) % number;
+    const std::optional<Failed> again = attempt(open, other, tools);
+    const bool ended = open.ended.load(std::memory_order_relaxed);
+    if (ended && tools.stop.stop_requested()) return;
+    if (!again && !ended) {
+      failed.failure->replaced = true;
+      return;
+    }
+    // The end of the data is behind this batch, whatever the source says of another one.
+    open.ended.store(false, std::memory_order_relaxed);
+    failed.why_not_replaced = "three other batches failed too, the last, batch " +
+                              std::to_string(other) + ": " +
+                              (again ? again->failure->what : "the source has no data for it");
+  }
+}
+
+/// The number of the first batch that the epoch has: not 0 where the sampler continues it.
+PENSTOCK_INLINE std::uint64_t BatchFiller::first_batch(std::uint64_t epoch) const {
+  const State& start = sampler_.start();
+  return epoch == start.epoch ? std::min(start.part_batch, batches_ - 1) : 0;
+}
+
+/// Fills the batch with the samples of batch `samples_of` of its epoch; returns what failed.
 PENSTOCK_INLINE std::optional<Failed> BatchFiller::attempt(OpenBatch& open,
                                                            std::uint64_t samples_of,
                                                            WorkerTools& tools) {
@@ -323,21 +347,23 @@ PENSTOCK_INLINE void BatchFiller::fill_row(OpenBatch& open, std::int64_t row, Wo
     Failed failed = failure_of(open, {index});
     failed.row = row;
     failed.failure->what = "sample " + std::to_string(index) + ": " + failed.failure->what;
-    failed.failure->replaced =
-        on_failure_ == FailurePolicy::Action::replace && replace_row(open, sample, tools);
+    failed.failure->replaced = on_failure_ == FailurePolicy::Action::replace &&
+                               replace_row(open, sample, failed.why_not_replaced, tools);
     open.fail(std::move(failed));
   }
 }
 
-/// Fills the row with another sample; false: three of them failed too, or there is none.
-PENSTOCK_INLINE bool BatchFiller::replace_row(OpenBatch& open, Sample& sample, WorkerTools& tools) {
+/// Fills the row with another sample. False: three of them failed too, or there is none; `why_not`
+/// says so.
+PENSTOCK_INLINE bool BatchFiller::replace_row(OpenBatch& open, Sample& sample, std::string& why_not,
+                                              WorkerTools& tools) {
   constexpr std::uint64_t kAttempts = 3;
   const Sample failed = sample;
+  why_not = "there is no other sample";
   for (std::uint64_t i = 0; i < kAttempts; ++i) try {
       sample.index = other_sample(failed, i, tools);
       if (sample.index == failed.index) continue;
-      if (checks_)
-        checks_->blank_row(open.filled.batch, open.filled.block.data(), sample.row, open.pattern);
+      if (checks_) checks_->blank_row(open.filled.block.data(), sample.row, open.pattern);
       layout_.clear_row(open.filled.batch, sample.row);
       sample.seed = sample_seed(open.filled.ticket.run_seed, sample.epoch, sample.index);
       tools.source->fill_row(sample, tools.batch.get(), tools.stop);
@@ -349,24 +375,43 @@ PENSTOCK_INLINE bool BatchFiller::replace_row(OpenBatch& open, Sample& sample, W
       fail_batch(open, error.what());
       return false;
     } catch (...) {  // The first failure is the one that is reported.
+      why_not = "three others failed too, the last, sample " + std::to_string(sample.index) + ": " +
+                what_is_handled();
     }
   return false;
 }
 
-/// A pure function of (run seed, epoch, index) and `attempt`: any sample of the data set, or, where
-/// the sampler does not say how large that is, of the epoch's batches.
+/// A pure function of (run seed, epoch, index) and `attempt`: any other sample of the data set, or,
+/// where the sampler does not say how large that is, of the epoch's batches. The failed one: there
+/// is no other.
 PENSTOCK_INLINE std::uint64_t BatchFiller::other_sample(const Sample& failed, std::uint64_t attempt,
                                                         WorkerTools& tools) const {
   const std::uint64_t draw = mix64(failed.seed + attempt);
-  if (const std::uint64_t all = sampler_.start().samples; all > 0) return draw % all;
-  tools.samples.clear();
-  sampler_.samples(failed.epoch, draw % batches_, tools.samples);
-  return tools.samples.at(mix64(draw) % std::max<std::size_t>(tools.samples.size(), 1));
+  if (const std::uint64_t all = sampler_.start().samples; all > 0) {
+    const std::uint64_t other = draw % all;
+    return other != failed.index ? other : (other + 1) % all;
+  }
+  const std::uint64_t begin = first_batch(failed.epoch);
+  std::vector<std::uint64_t>& samples = tools.samples;
+  samples.clear();
+  sampler_.samples(failed.epoch, begin + draw % (batches_ - begin), samples);
+  const std::size_t at = mix64(draw) % std::max<std::size_t>(samples.size(), 1);
+  return samples.at(at) != failed.index ? samples[at] : samples[(at + 1) % samples.size()];
 }
 
 /// After the last row: leaves out what failed. False: there is no batch.
 PENSTOCK_INLINE bool BatchFiller::finish_rows(OpenBatch& open, WorkerTools& tools) {
   std::vector<Failed>& failures = open.failures;
+  const bool is_fatal = std::any_of(failures.begin(), failures.end(),
+                                    [](const Failed& failed) { return !failed.failure; });
+  if (const char* const field = layout_.refused_room(open.filled.batch);
+      field != nullptr && !is_fatal)
+    fail_batch(open,
+               (std::string("the ragged field ") + field +
+                " had no room for a row, and the source did not pass on the std::length_error "
+                "that says so. Which row it is depends on the order of the workers: raise "
+                "the field's Capacity")
+                   .c_str());
   std::stable_sort(failures.begin(), failures.end(),
                    [](const Failed& a, const Failed& b) { return a.row < b.row; });
   const bool skips = on_failure_ == FailurePolicy::Action::skip;

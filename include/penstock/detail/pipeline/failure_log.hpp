@@ -22,14 +22,17 @@ struct Failed {
   std::exception_ptr cause;
   std::unique_ptr<Failure> failure;  ///< nullptr: not of the source, so that no policy covers it
   std::int64_t row = 0;              ///< of a per_sample source
+  std::string why_not_replaced{};    ///< where the policy is to replace
 
   /// The cause, or a SourceError that nests it.
   std::exception_ptr as_error(const FailurePolicy& policy) const {
     if (!failure) return cause;
     std::string why = failure->what;
-    if (policy.action() != FailurePolicy::Action::abort)
-      why += "; it is one too many for the failure policy, or could not be replaced: " +
-             policy.limits();
+    if (policy.action() == FailurePolicy::Action::replace && !failure->replaced) {
+      if (!why_not_replaced.empty()) why += "; it could not be replaced: " + why_not_replaced;
+    } else if (policy.action() != FailurePolicy::Action::abort) {
+      why += "; it is one too many for the failure policy: " + policy.limits();
+    }
     try {
       std::rethrow_exception(cause);
     } catch (...) {  // SourceError nests what is being handled.
