@@ -205,6 +205,14 @@ TEST_CASE("seek goes on at any batch", "[batch_producer]") {
   }
   producer.seek(3, 0);
   CHECK_FALSE(producer.next());
+  // Nor is there a batch behind the end, however far.
+  constexpr std::uint64_t kFar = UINT64_MAX;
+  for (const std::uint64_t epoch : {std::uint64_t{0}, std::uint64_t{1}, kFar / 10, kFar})
+    for (const std::uint64_t batch : {std::uint64_t{30}, kFar - 10 * epoch, kFar / 2, kFar}) {
+      if (epoch == 0 && batch < 30) continue;
+      producer.seek(epoch, batch);
+      CHECK_FALSE(producer.next());
+    }
 }
 
 TEST_CASE("on_ready follows every batch", "[batch_producer]") {

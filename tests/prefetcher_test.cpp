@@ -27,10 +27,13 @@
 #include "support/thrown.hpp"
 
 using namespace std::chrono_literals;
+using penstock::BatchProducer;
 using penstock::Lease;
+using penstock::PinnedPool;
 using penstock::Prefetcher;
 using penstock::PrefetcherOptions;
 using penstock::Sampler;
+using penstock::SamplerOptions;
 using penstock::SourceError;
 using penstock::State;
 using penstock::Ticket;
@@ -381,6 +384,55 @@ TEST_CASE("within an epoch a run goes on with other ranks and batch sizes, twice
   run(1, 8, 0);
   CHECK(saved.epoch == 2);
   CHECK(delivered == std::vector<std::uint64_t>(2 * 61, 1));
+}
+
+TEST_CASE("a state behind the end of the run is refused, with what epochs counts", "[prefetcher]") {
+  TestStream stream;
+  const SamplerOptions options{.samples = 80, .batch_size = 8};
+  const std::uint64_t epochs = GENERATE(1u, 3u);
+  const auto check_refusal = [&](auto call) {
+    CHECK_THAT(thrown<std::invalid_argument>(call),
+               Mentions("behind the end of the run") &&
+                   Mentions("epochs is " + std::to_string(epochs)) && Mentions("from epoch 0 on") &&
+                   Mentions("must be at least 4"));
+  };
+  State state = Sampler(options).start();
+  state.epoch = 3, state.batch = 2;
+  Prefetcher<Numbers> prefetcher(numbers_layout(8), Sampler(options), write_numbers,
+                                 {.workers = 1, .epochs = epochs});
+  prefetcher.next(stream);
+  check_refusal([&] { prefetcher.restore(state); });
+  CHECK(prefetcher.state().batch == 1);  // Nothing has changed.
+  CHECK(deliver(prefetcher, 8, 10 * epochs, stream).size() == 80 * epochs - 8);
+
+  const Sampler rest(options, state);
+  check_refusal(
+      [&] { Prefetcher<Numbers>(numbers_layout(8), rest, write_numbers, {.epochs = epochs}); });
+  PinnedPool pool;
+  check_refusal([&] {
+    BatchProducer<Numbers>(numbers_layout(8), rest, write_numbers, pool, {.epochs = epochs});
+  });
+
+  Prefetcher<Numbers> resumed(numbers_layout(8), rest, write_numbers, {.epochs = 4});
+  CHECK(deliver(resumed, 8, 8, stream).size() == 64);
+}
+
+TEST_CASE("a run that has finished is restored, and is at its end", "[prefetcher]") {
+  TestStream stream;
+  const SamplerOptions options{.samples = 80, .batch_size = 8};
+  Prefetcher<Numbers> first(numbers_layout(8), Sampler(options), write_numbers, {.epochs = 2});
+  deliver(first, 8, 20, stream);
+  const State end = first.state();
+  CHECK(end.epoch == 2);
+  Prefetcher<Numbers> again(numbers_layout(8), Sampler(options), write_numbers, {.epochs = 2});
+  again.restore(end);
+  CHECK_FALSE(again.next(stream));
+  CHECK(again.state() == end);
+  Prefetcher<Numbers> rest(numbers_layout(8), Sampler(options, end), write_numbers, {.epochs = 2});
+  CHECK_FALSE(rest.next(stream));
+  Prefetcher<Numbers> longer(numbers_layout(8), Sampler(options), write_numbers, {.epochs = 3});
+  longer.restore(end);
+  CHECK(deliver(longer, 8, 10, stream).size() == 80);
 }
 
 TEST_CASE("a state that does not fit is refused, and the run goes on", "[prefetcher]") {

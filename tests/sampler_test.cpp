@@ -352,6 +352,12 @@ TEST_CASE("Sampler refuses a state that it cannot continue, and says why", "[sam
   CHECK_THAT(refusal([](O&, State& s) { s.part_batch = 4, s.part_samples = 10; }),
              Mentions("cannot have been delivered"));
   CHECK_THAT(refusal([](O& o, State&) { o.rank = 2; }), Mentions("rank is 2"));
+  // Numbers of samples that are 8 modulo 2^64.
+  constexpr std::uint64_t kHalf = std::uint64_t{1} << 63;
+  CHECK_THAT(refusal([](O&, State& s) { s.batch = 1, s.batch_size = kHalf + 4; }),
+             Mentions("cannot have been delivered"));
+  CHECK_THAT(refusal([](O&, State& s) { s.part_samples = 0 - std::uint64_t{16}; }),
+             Mentions("cannot have been delivered"));
 
   SamplerOptions blocks = options;
   blocks.block = 4, blocks.window = 2;

@@ -29,14 +29,15 @@ penstock::SamplerOptions options(std::int64_t batch_size, std::uint64_t seed = 7
 
 /// A pipeline over the sampler: its workers number the samples.
 struct Pipeline {
-  explicit Pipeline(const penstock::Sampler& sampler, int workers = 2)
+  explicit Pipeline(const penstock::Sampler& sampler, int workers = 2,
+                    std::uint64_t epochs = kEpochs)
       : prefetcher(penstock::Layout<Numbers>{sampler.batch_size()}.field(&Numbers::number, {}),
                    sampler,
                    [](const penstock::Ticket& ticket, Numbers& batch) {
                      for (std::size_t i = 0; i < ticket.samples.size(); ++i)
                        batch.number(static_cast<std::int64_t>(i)) = ticket.samples[i];
                    },
-                   {.workers = workers, .epochs = kEpochs}) {}
+                   {.workers = workers, .epochs = epochs}) {}
 
   /// The samples of at most `batches` batches, in order.
   std::vector<std::uint64_t> take(std::uint64_t batches) {
@@ -102,15 +103,18 @@ int main() {
   }
   const bool each_once = had == std::vector<int>(kSamples, 1);
 
-  // A state of another run is refused.
-  bool refused = false;
-  try {
-    Pipeline other(penstock::Sampler(options(kBatch, 8)));
-    other.prefetcher.restore(saved);
-  } catch (const std::invalid_argument& error) {
-    std::printf("%s\n", error.what());
-    refused = true;
-  }
+  // A state of another run is refused, and one that is behind the end of the run.
+  const auto is_refused = [&](std::uint64_t seed, std::uint64_t epochs) {
+    try {
+      Pipeline other(penstock::Sampler(options(kBatch, seed)), 2, epochs);
+      other.prefetcher.restore(saved);
+      return false;
+    } catch (const std::invalid_argument& error) {
+      std::printf("%s\n", error.what());
+      return true;
+    }
+  };
+  const bool refused = is_refused(8, kEpochs) && is_refused(7, 1);
   std::printf("checkpoints: %s, %s, %s\n", exact ? "exact" : "NOT exact",
               each_once ? "each sample once" : "NOT each sample once",
               refused ? "refused" : "NOT refused");

@@ -39,8 +39,10 @@ struct ProducerOptions {
   /// Limit on batches that are filled or being filled. 0: workers + 2, or 4 for a per_sample
   /// source.
   std::size_t depth = 0;
-  std::uint64_t epochs = 1;  ///< times that all samples are delivered, at least 1
-  bool ordered = true;       ///< batches come in their order; false: as they become ready
+  /// Epochs of the whole run, at least 1: times that all samples are delivered. It counts from
+  /// epoch 0, also where the sampler continues a run.
+  std::uint64_t epochs = 1;
+  bool ordered = true;  ///< batches come in their order; false: as they become ready
   FailurePolicy on_failure = FailurePolicy::abort();  ///< what to do with a batch that fails
   ReadAhead read_ahead = {};  ///< tells a store of the batches that come later
   /// Called by a worker after each batch; may not throw or wait.
@@ -157,7 +159,8 @@ class BatchProducer {
   /// Starts the workers. They use up to `depth` blocks of the pool, not counting batches that were
   /// taken; a pool with room for one block suffices. Sampler and source run on the workers; each
   /// worker has its own copy of the source. Throws std::invalid_argument, also for an on_device
-  /// source, which only a Prefetcher takes.
+  /// source, which only a Prefetcher takes, and for a sampler that continues a run behind its end
+  /// (see ProducerOptions::epochs).
   BatchProducer(const Layout<Batch>& layout, AnySampler sampler, AnySource<Batch> source,
                 PinnedPool& pool, ProducerOptions options = {})
       : producer_(detail::make_producer(layout.erased(), std::move(sampler),
@@ -186,9 +189,9 @@ class BatchProducer {
   /// Stops and joins the workers. Batches that are ready are kept. A batch that a per_sample source
   /// has only begun is dropped, and the data end before it. Called by a source, it joins nobody.
   void stop() noexcept { producer_->stop(); }
-  /// Drops all batches that were not taken, and continues at batch `batch` of epoch `epoch`. Joins
-  /// the workers and starts them again, with new copies of the source. Throws std::logic_error if a
-  /// source calls it.
+  /// Drops all batches that were not taken, and continues at batch `batch` of epoch `epoch`; at or
+  /// behind the end of the run, `next` returns nullopt. Joins the workers and starts them again,
+  /// with new copies of the source. Throws std::logic_error if a source calls it.
   void seek(std::uint64_t epoch, std::uint64_t batch) { producer_->seek(epoch, batch); }
 
   /// The number, over all epochs, of the batch after the last one that `next` returned or threw

@@ -51,8 +51,11 @@ struct PrefetcherOptions {
   /// for an on_device source, which needs none.
   std::size_t host_depth = 0;
   std::size_t device_depth = 2;  ///< device slots: batches on the device, leased ones included
-  std::uint64_t epochs = 1;      ///< times that all samples are delivered, at least 1
-  bool ordered = true;           ///< batches come in their order; false: as they become ready
+  /// Epochs of the whole run, at least 1: times that all samples are delivered. It counts from
+  /// epoch 0, also where the run is resumed: from a state at epoch 3 on, 10 delivers the rest of
+  /// epoch 3 and epochs 4 to 9.
+  std::uint64_t epochs = 1;
+  bool ordered = true;  ///< batches come in their order; false: as they become ready
   FailurePolicy on_failure = FailurePolicy::abort();  ///< what to do with a batch that fails
   /// `next` throws StallError after this wait; 0 or milliseconds::max(): never. The time in which
   /// the process is stopped (SIGSTOP, a suspended machine) does not count.
@@ -225,7 +228,8 @@ class Prefetcher {
  public:
   /// Allocates all pinned and device memory, for the current device, and starts the workers.
   /// Sampler and source run on the workers; each worker has its own copy of the source. Throws
-  /// std::invalid_argument; PoolExhausted if pinned memory is over its limit or refused by the
+  /// std::invalid_argument, also for a sampler that continues a run behind its end (see
+  /// PrefetcherOptions::epochs); PoolExhausted if pinned memory is over its limit or refused by the
   /// system; MemoryError if an upstream fails; std::system_error if a worker's thread cannot be
   /// started; CudaError.
   Prefetcher(const Layout<Batch>& layout, AnySampler sampler, AnySource<Batch> source,
@@ -267,11 +271,12 @@ class Prefetcher {
   State state() const { return prefetcher_->state(); }
   /// Continues at `state`. The numbers of workers and the depths may differ from those of the run
   /// that `state` is from; at the start of an epoch, batch size and world size too. Leases stay
-  /// valid. Waits for a call of `next` on another thread to return. Throws std::invalid_argument,
-  /// and changes nothing, if `state` does not fit this run (see why_incompatible); std::logic_error
-  /// if a source calls it, since it waits for the sources. Throws
-  /// std::system_error if no thread can be started; `next` then returns empty leases until a
-  /// `restore` succeeds.
+  /// valid. Waits for a call of `next` on another thread to return. A state at the very end is that
+  /// of a run that has finished: `next` returns an empty lease at once. Throws
+  /// std::invalid_argument, and changes nothing, if `state` does not fit this run (see
+  /// why_incompatible) or is behind its end (see PrefetcherOptions::epochs); std::logic_error if a
+  /// source calls it, since it waits for the sources. Throws std::system_error if no thread can be
+  /// started; `next` then returns empty leases until a `restore` succeeds.
   void restore(const State& state) { prefetcher_->restore(state); }
 
   /// A snapshot of what each stage did since the construction. Any thread may call it; it does not

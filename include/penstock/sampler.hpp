@@ -15,7 +15,10 @@
 //
 //   const penstock::State saved = prefetcher.state();  // on 8 ranks, in the middle of an epoch
 //   penstock::Sampler rest{{.samples = 600, .batch_size = 64}, ranks, saved};  // on 6
-//   penstock::Prefetcher<Images> resumed(layout, rest, source);  // begins where the others ended
+//   penstock::Prefetcher<Images> resumed(layout, rest, source, {.epochs = 10});  // of all the run
+//
+// The resumed pipeline begins where the others ended. Its `epochs` counts from epoch 0, so it is
+// that of the run before.
 //
 // Samples are divided among ranks as PyTorch's DistributedSampler and DataLoader do: see
 // SamplerOptions.
@@ -73,9 +76,10 @@ class Sampler {
   /// before. Both parts of the epoch together then have each of its samples once, but for those
   /// that SamplerOptions repeats or leaves out at the end of the second. The batches that are left
   /// are the last of the epoch: they are numbered up to batches() - 1. Where drop_last leaves no
-  /// batch, it begins at the next epoch. Throws std::invalid_argument, too, if seed or samples are
-  /// not those of `resumed`, and in the middle of an epoch if the order is another, or if block and
-  /// window are set and ranks or batch size differ.
+  /// batch, it begins at the next epoch. `epochs` of the pipeline counts those before, too. Throws
+  /// std::invalid_argument, too, if seed or samples are not those of `resumed`, and in the middle
+  /// of an epoch if the order is another, or if block and window are set and ranks or batch size
+  /// differ.
   Sampler(SamplerOptions options, const State& resumed);
   /// The same with rank and world size of `ranks`.
   Sampler(SamplerOptions options, const Ranks& ranks, const State& resumed);

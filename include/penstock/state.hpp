@@ -7,7 +7,7 @@
 //   std::ofstream(file) << prefetcher.state() << '\n';
 //
 //   std::getline(std::ifstream(file), line);                    // in another process, days later
-//   prefetcher.restore(penstock::State::parse(line));
+//   prefetcher.restore(penstock::State::parse(line));           // made with the same `epochs`
 
 #include <cstdint>
 #include <iosfwd>

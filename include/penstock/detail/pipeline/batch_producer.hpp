@@ -228,7 +228,7 @@ PENSTOCK_INLINE void ProducerCore::stop() noexcept {
 PENSTOCK_INLINE void ProducerCore::seek(std::uint64_t epoch, std::uint64_t batch) {
   require_other_thread("BatchProducer::seek");
   stop();
-  const std::uint64_t first = std::min(total_, saturated_product(batches_, epoch) + batch);
+  const std::uint64_t first = std::min(total_, batch_number(batches_, epoch, batch));
   finished_ = false;
   ring_.reopen(first, total_);
   announcer_.restart(first, total_);

@@ -23,11 +23,19 @@
 
 namespace penstock::detail {
 
-/// a * b, or the largest number that a ring can count to.
+/// The largest number that a ring can count to.
+inline constexpr std::uint64_t most_batches = std::numeric_limits<std::uint64_t>::max() >> 1;
+
+/// a * b, or most_batches.
 inline std::uint64_t saturated_product(std::uint64_t a, std::uint64_t b) {
-  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max() >> 1;
-  if (a != 0 && b > kMost / a) return kMost;
-  return std::min(a * b, kMost);
+  if (a != 0 && b > most_batches / a) return most_batches;
+  return std::min(a * b, most_batches);
+}
+
+/// The number over all epochs of batch `batch` of epoch `epoch`, where an epoch has `batches`; or
+/// most_batches.
+inline std::uint64_t batch_number(std::uint64_t batches, std::uint64_t epoch, std::uint64_t batch) {
+  return std::min(saturated_product(batches, epoch) + std::min(batch, most_batches), most_batches);
 }
 
 template <class Item>

@@ -340,7 +340,7 @@ PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler
       queue_(options_.device_depth),
       watch_(options_),
       setup_(make_setup(source.kind, sampler.is_stream())) {
-  position_ = start_.epoch * batches_ + start_.batch;
+  position_ = batch_number(batches_, start_.epoch, start_.batch);
   if (plan_.limits) {
     tuner_.emplace(plan_);
     if (!on_device_) stage_.use(plan_.device_depth);
@@ -433,12 +433,13 @@ PENSTOCK_INLINE State HandOver::state() const {
 PENSTOCK_INLINE void HandOver::restore(const State& state) {
   if (const std::string why = why_incompatible(state, start_); !why.empty())
     throw std::invalid_argument(why);
+  require_not_behind_end(state, options_.epochs);
   require_order();
   producer_->require_other_thread("Prefetcher::restore");
   const std::lock_guard lock(take_mutex_);
   pump_.pause();
   queue_.clear();
-  position_ = state.epoch * batches_ + state.batch;
+  position_ = batch_number(batches_, state.epoch, state.batch);
   if (tuner_) tuner_->restart();
   stage_.restart();
   try {

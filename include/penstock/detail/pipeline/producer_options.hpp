@@ -4,6 +4,7 @@
 #include <penstock/any_sampler.hpp>
 #include <penstock/batch_producer.hpp>
 #include <penstock/detail/pipeline/require_depth.hpp>
+#include <penstock/detail/pipeline/state.hpp>
 #include <penstock/source.hpp>
 #include <stdexcept>
 #include <string>
@@ -17,6 +18,7 @@ inline ProducerOptions checked(ProducerOptions options, const AnySampler& sample
     throw std::invalid_argument("workers is " + std::to_string(options.workers) +
                                 ", must be 1 or more (or 0, for one)");
   if (options.epochs == 0) throw std::invalid_argument("epochs is 0, must be at least 1");
+  require_not_behind_end(sampler.start(), options.epochs);
   require_depth("depth", options.depth, 0);
   if (options.workers == 0 || sampler.is_stream()) options.workers = 1;
   if (options.depth == 0)

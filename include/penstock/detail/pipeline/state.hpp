@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 #include <cstddef>
+#include <limits>
 #include <ostream>
 #include <penstock/state.hpp>
 #include <stdexcept>
@@ -72,10 +73,16 @@ inline bool read_number(std::string_view text, std::uint64_t& number) {
   return error == std::errc() && stop == end;
 }
 
-/// Samples of the epoch before the next batch, over all ranks.
+/// Samples of the epoch before the next batch, over all ranks; UINT64_MAX for a state whose numbers
+/// are beyond 64 bits.
 inline std::uint64_t delivered(const State& state) {
-  return state.part_samples +
-         (state.batch - state.part_batch) * state.batch_size * state.world_size;
+  std::uint64_t samples = 0;
+  if (__builtin_sub_overflow(state.batch, state.part_batch, &samples) ||
+      __builtin_mul_overflow(samples, state.batch_size, &samples) ||
+      __builtin_mul_overflow(samples, state.world_size, &samples) ||
+      __builtin_add_overflow(samples, state.part_samples, &samples))
+    return std::numeric_limits<std::uint64_t>::max();
+  return samples;
 }
 
 /// The position of a run that began at `start`, before a batch.
@@ -88,6 +95,18 @@ inline State state_at(const State& start, std::uint64_t epoch, std::uint64_t bat
 
 inline bool is_within_epoch(const State& state) {
   return state.batch != 0 || state.part_samples != 0;
+}
+
+/// Throws std::invalid_argument for a state behind the end of a run of so many epochs. At its end
+/// is the state of a run that is finished.
+inline void require_not_behind_end(const State& state, std::uint64_t epochs) {
+  if (state.epoch < epochs || (state.epoch == epochs && !is_within_epoch(state))) return;
+  throw std::invalid_argument(
+      "the state is behind the end of the run: it is at epoch " + std::to_string(state.epoch) +
+      ", batch " + std::to_string(state.batch) + ", and epochs is " + std::to_string(epochs) +
+      ". epochs counts all epochs of the run from epoch 0 on, also those before the state: it must "
+      "be at least " +
+      std::to_string(state.epoch + 1) + " to go on");
 }
 
 }  // namespace detail
