@@ -8,11 +8,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <stdexcept>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -25,6 +27,7 @@
 #include "support/thrown.hpp"
 
 using namespace std::chrono_literals;
+using penstock::AnySource;
 using penstock::BatchProducer;
 using penstock::HostBatch;
 using penstock::PinnedPool;
@@ -292,6 +295,101 @@ TEST_CASE("options that make no sense are refused", "[batch_producer]") {
              Mentions("must be 0 to 1048576"));
   CHECK_THAT(thrown<std::invalid_argument>([&] { with_depth(~std::size_t{0}); }),
              Mentions("depth is"));
+}
+
+/// A pool with room for `blocks` batches of 4, that waits so long.
+PinnedPool small_pool(std::size_t blocks, std::chrono::milliseconds timeout) {
+  return PinnedPool{{.max_bytes = blocks * BatchProducer<Numbers>::block_bytes(numbers_layout(4)),
+                     .timeout = timeout}};
+}
+
+/// The next batch. Only a pool without any patience may say meanwhile that it has no memory.
+std::optional<HostBatch<Numbers>> next_of(BatchProducer<Numbers>& producer,
+                                          std::chrono::milliseconds timeout) {
+  while (true) try {
+      return producer.next();
+    } catch (const penstock::PoolExhausted&) {
+      if (timeout != 0ms) throw;
+    }
+}
+
+TEST_CASE("a consumer that pauses longer than the pool's time-out loses no batch",
+          "[batch_producer]") {
+  const int workers = GENERATE(1, 3);
+  const std::size_t blocks = GENERATE(1u, 2u);
+  const auto timeout = GENERATE(0ms, 10ms);
+  const bool by_sample = GENERATE(false, true);
+  AnySource<Numbers> source = write_numbers;
+  if (by_sample)
+    source = penstock::per_sample([](const penstock::Sample& sample, Numbers& batch) {
+      batch.sample(sample.row) = sample.index;
+    });
+  PinnedPool pool = small_pool(blocks, timeout);
+  BatchProducer<Numbers> producer(numbers_layout(4), Sampler{{.samples = 40, .batch_size = 4}},
+                                  source, pool, {.workers = workers, .depth = 4});
+  std::this_thread::sleep_for(3 * timeout + 10ms);  // All memory is filled, and workers wait.
+  for (std::uint64_t number = 0; number < 10; ++number) {
+    auto batch = next_of(producer, timeout);
+    REQUIRE(batch);
+    CHECK(batch->ticket().batch == number);
+    if (number % 4 == 1) std::this_thread::sleep_for(3 * timeout + 10ms);  // The batch is held.
+    if (number % 4 == 2) batch.reset(), std::this_thread::sleep_for(3 * timeout + 10ms);
+  }
+  CHECK_FALSE(next_of(producer, timeout));
+  CHECK(producer.skipped() == 0);
+}
+
+TEST_CASE("a pool without memory for the batch that a consumer waits for is an error each time",
+          "[batch_producer]") {
+  const int workers = GENERATE(1, 3);
+  const bool of_the_consumer = GENERATE(false, true);  // or somebody else's
+  const auto timeout = GENERATE(0ms, 20ms);
+  PinnedPool pool = small_pool(1, timeout);
+  penstock::PinnedBlock taken;
+  if (!of_the_consumer) taken = pool.acquire(1);
+  BatchProducer<Numbers> producer(numbers_layout(4), Sampler{{.samples = 40, .batch_size = 4}},
+                                  write_numbers, pool, {.workers = workers, .depth = 4});
+  std::optional<HostBatch<Numbers>> held;
+  if (of_the_consumer) held = next_of(producer, timeout);
+  for (int i = 0; i < 3; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    CHECK_THAT(thrown<penstock::PoolExhausted>([&] { producer.next(); }),
+               Mentions("no block came back"));
+    CHECK(std::chrono::steady_clock::now() - begin >= timeout * 9 / 10);
+  }
+  const std::uint64_t first = held ? 1 : 0;
+  held.reset();
+  taken.release();
+  for (std::uint64_t number = first; number < 10; ++number) {
+    const auto batch = next_of(producer, timeout);
+    REQUIRE(batch);
+    CHECK(batch->ticket().batch == number);
+  }
+  CHECK_FALSE(producer.next());
+}
+
+TEST_CASE("the pool's time-out counts from where the consumer waits", "[batch_producer]") {
+  constexpr auto kTimeout = 400ms;
+  PinnedPool pool = small_pool(1, kTimeout);
+  BatchProducer<Numbers> producer(numbers_layout(4), Sampler{{.samples = 8, .batch_size = 4}},
+                                  write_numbers, pool, {.workers = 1});
+  auto held = producer.next();
+  REQUIRE(held);
+  std::this_thread::sleep_for(kTimeout - kTimeout / 8);  // The worker waits that long already.
+  std::thread releaser([&] {
+    std::this_thread::sleep_for(kTimeout / 2);
+    held.reset();
+  });
+  CHECK(producer.next()->ticket().batch == 1);
+  releaser.join();
+}
+
+TEST_CASE("workers that wait for memory end with their producer", "[batch_producer]") {
+  PinnedPool pool = small_pool(1, std::chrono::milliseconds::max());
+  const penstock::PinnedBlock taken = pool.acquire(1);
+  const BatchProducer<Numbers> producer(numbers_layout(4), Sampler{{.samples = 8, .batch_size = 4}},
+                                        write_numbers, pool, {.workers = 3});
+  std::this_thread::sleep_for(5ms);
 }
 
 TEST_CASE("a host batch goes back after the copy that reads it", "[batch_producer]") {

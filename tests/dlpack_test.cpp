@@ -7,6 +7,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -339,7 +340,7 @@ TEST_CASE("strides may be left out; those of extents of 1 count for nothing; byt
   foreign.tensor.dl_tensor.strides = nullptr;
   CHECK((*foreign.import())(0, 3) == 6);
   foreign.shape = {0, 4};
-  foreign.tensor.dl_tensor.data = nullptr;
+  foreign.tensor.dl_tensor.data = nullptr;  // Nor is its offset added to it.
   CHECK(foreign.import()->size() == 0);
   CHECK(foreign.deleted == 3);
 }
@@ -391,6 +392,25 @@ TEST_CASE("a tensor that is not what was expected is refused, and given back", "
   SECTION("negative") {
     foreign.shape[1] = -3;
     message = "extent 1 is -3";
+  }
+  SECTION("more elements than 63 bits count") {
+    foreign.shape = {std::numeric_limits<std::int64_t>::max(), 3};
+    foreign.strides = {3, 1};
+    message = "beyond 63 bits at extent 0, which is 9223372036854775807";
+  }
+  SECTION("more elements, that are 0 modulo 2^64") {
+    foreign.shape = {std::int64_t{1} << 32, std::int64_t{1} << 32};
+    foreign.tensor.dl_tensor.strides = nullptr;
+    message = "beyond 63 bits at extent 1";
+  }
+  SECTION("more bytes than 63 bits count") {
+    foreign.shape = {std::int64_t{1} << 59, 4};
+    foreign.tensor.dl_tensor.strides = nullptr;
+    message = "times 4 bytes of an element, are beyond 63 bits";
+  }
+  SECTION("a place beyond all memory") {
+    foreign.tensor.dl_tensor.byte_offset = std::numeric_limits<std::uint64_t>::max();
+    message = "byte_offset is 18446744073709551615";
   }
   SECTION("no memory") {
     foreign.tensor.dl_tensor.data = nullptr;

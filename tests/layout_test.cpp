@@ -10,6 +10,8 @@
 #include <penstock/layout.hpp>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -300,6 +302,21 @@ TEST_CASE("Layout rejects what cannot be laid out, with the numbers", "[layout]"
                }),
                Mentions("field pixels ends at byte"));
   }
+  SECTION("a tensor of 0 bytes whose strides are beyond 63 bits") {
+    CHECK_THAT(thrown<std::invalid_argument>([&] {
+                 layout.field(&Images::pixels, {0, huge, 3});
+               }),
+               Mentions("field pixels overflows"));
+    CHECK_THAT(thrown<std::invalid_argument>([&] {
+                 layout.field(&Images::pixels, {huge, 3, 0});
+               }),
+               Mentions("field pixels overflows"));
+  }
+  SECTION("more samples than there can be numbers of") {
+    CHECK_THAT(thrown<std::invalid_argument>([&] { Layout<Images>{huge}; }),
+               Mentions("batch_size is " + std::to_string(huge)) && Mentions("at most 2^48"));
+    CHECK_NOTHROW(Layout<Images>{std::int64_t{1} << 48});
+  }
   SECTION("a number of samples outside the batch") {
     CHECK_THAT(thrown<std::invalid_argument>([&] { layout.bind(nullptr, 257); }),
                Mentions("257 samples in a batch of at most 256"));
@@ -416,6 +433,66 @@ TEST_CASE("Layout names a tensor that is no field, unless it is said to be a pla
   Layout<Images> plain = layout;
   plain.value(&Images::labels).erased().require_fields();
   layout.field(&Images::labels, {}).erased().require_fields();
+}
+
+struct Deep {
+  int before[3];
+  struct {
+    std::array<Tensor<float, 1>, 2> views;
+  } inner;
+};
+struct BitsAndView {
+  unsigned kind : 3;
+  Ragged<int> view;
+};
+struct AfterMany {
+  cuda::std::array<float, 16> matrix;
+  const char* name;
+  std::string_view text;
+  Tensor<std::uint8_t, 4> view;
+};
+struct DerivedView : Images {
+  int more;
+};
+struct NoView {
+  int kind : 3;
+  float matrix[4][4];
+  std::array<double, 300> many;
+  std::optional<int> maybe;
+  std::uint8_t* memory;
+  enum class Colour { red } colour;
+  union {
+    int number;
+    float value;
+  };
+};
+template <class Member>
+struct Nested {
+  Tensor<float, 1> values;
+  Member member;
+};
+
+TEST_CASE("Layout names a struct that has a tensor in it, unless it is said to be a plain value",
+          "[layout]") {
+  const auto refusal = []<class Member>(std::type_identity<Member>) {
+    using Batch = Nested<Member>;
+    Layout<Batch> layout{4};
+    layout.field(&Batch::values, {});
+    auto plain = layout;
+    plain.value(&Batch::member).erased().require_fields();
+    return thrown<std::invalid_argument>([&] { layout.erased().require_fields(); });
+  };
+  const auto check = [](const std::string& message) {
+    CHECK_THAT(message, Mentions("member is a struct with a Tensor or a Ragged in it") &&
+                            Mentions("value()"));
+  };
+  check(refusal(std::type_identity<Images>()));
+  check(refusal(std::type_identity<Deep>()));
+  check(refusal(std::type_identity<BitsAndView>()));
+  check(refusal(std::type_identity<AfterMany>()));
+  check(refusal(std::type_identity<DerivedView>()));
+  Layout<Nested<NoView>> layout{4};
+  layout.field(&Nested<NoView>::values, {}).erased().require_fields();
 }
 
 TEST_CASE("Layout: what field() returns of a temporary may be kept by reference", "[layout]") {

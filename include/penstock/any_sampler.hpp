@@ -20,6 +20,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <penstock/detail/inline.hpp>
 #include <penstock/sampler.hpp>
@@ -51,7 +52,18 @@ class AnySampler {
            BatchSampler<std::remove_cvref_t<T>>)
       // NOLINTNEXTLINE(google-explicit-constructor): a sampler is an AnySampler.
       AnySampler(T&& sampler)
-      : sampler_(std::make_shared<Model<std::remove_cvref_t<T>>>(std::forward<T>(sampler))) {}
+      : sampler_(std::make_shared<Model<std::remove_cvref_t<T>>>(std::forward<T>(sampler))) {
+    static_assert(std::constructible_from<std::remove_cvref_t<T>, T>,
+                  "the sampler cannot be copied: give it with std::move");
+  }
+  /// Nothing else is a sampler. A Prefetcher and a BatchProducer say why.
+  template <class T>
+  requires(!std::derived_from<std::remove_cvref_t<T>, AnySampler> &&
+           !BatchSampler<std::remove_cvref_t<T>>)
+      // clang-format off
+      // NOLINTNEXTLINE(google-explicit-constructor): the same.
+      AnySampler(T&&) = delete;  // a sampler has batches() and samples(epoch, batch, out), both const
+  // clang-format on
 
   /// The sampler's batches(): batches of one epoch.
   std::uint64_t batches() const { return sampler_->batches(); }
@@ -146,6 +158,24 @@ class Unbounded {
   std::uint64_t seed_;
   bool is_stream_ = true;
 };
+
+namespace detail {
+
+/// `sampler` for a pipeline; what is none does not compile, and the message says why.
+template <class T>
+AnySampler as_sampler(T&& sampler) {
+  static_assert(std::is_convertible_v<T, AnySampler>,
+                "a sampler has batches() and samples(epoch, batch, out), both const: the number of "
+                "batches of an epoch, and the sample numbers of one of them, which it writes to a "
+                "std::vector<std::uint64_t>&. To make a penstock::Sampler, write its name: "
+                "penstock::Sampler{{.samples = ..., .batch_size = ...}}");
+  if constexpr (std::is_convertible_v<T, AnySampler>)
+    return AnySampler(std::forward<T>(sampler));
+  else
+    std::terminate();
+}
+
+}  // namespace detail
 
 static_assert(BatchSampler<Sampler> && BatchSampler<Unbounded> && BatchSampler<AnySampler>);
 

@@ -157,14 +157,17 @@ template <class Batch>
 class BatchProducer {
  public:
   /// Starts the workers. They use up to `depth` blocks of the pool, not counting batches that were
-  /// taken; a pool with room for one block suffices. Sampler and source run on the workers; each
-  /// worker has its own copy of the source. Throws std::invalid_argument, also for an on_device
-  /// source, which only a Prefetcher takes, and for a sampler that continues a run behind its end
-  /// (see ProducerOptions::epochs).
-  BatchProducer(const Layout<Batch>& layout, AnySampler sampler, AnySource<Batch> source,
+  /// taken; a pool with room for one block suffices. They wait for memory as long as it takes.
+  /// Sampler and source run on the workers; each worker has its own copy of the source. Throws
+  /// std::invalid_argument, also for an on_device source, which only a Prefetcher takes, and for a
+  /// sampler that continues a run behind its end (see ProducerOptions::epochs).
+  template <class AnySampler, class AnySource>
+  BatchProducer(const Layout<Batch>& layout, AnySampler&& sampler, AnySource&& source,
                 PinnedPool& pool, ProducerOptions options = {})
-      : producer_(detail::make_producer(layout.erased(), std::move(sampler),
-                                        std::move(source).erased(), pool, std::move(options))) {}
+      : producer_(detail::make_producer(
+            layout.erased(), detail::as_sampler(std::forward<AnySampler>(sampler)),
+            detail::as_source<Batch>(std::forward<AnySource>(source)).erased(), pool,
+            std::move(options))) {}
   BatchProducer(const BatchProducer&) = delete;
   BatchProducer& operator=(const BatchProducer&) = delete;
   /// Requests stop from the sources, joins the workers, and drops batches that were not taken.
@@ -173,8 +176,12 @@ class BatchProducer {
   /// The next batch; blocks until it is ready. nullopt: all epochs are done, or the source has said
   /// that there is no more data. Throws SourceError (or PoolExhausted, CudaError) in place of a
   /// batch that failed and that the failure policy does not cover; the next call returns the batch
-  /// after it. Throws WorkerError once for each worker whose source could not be made, and at every
-  /// call if no worker has a source. Throws std::logic_error if another thread is inside `next`.
+  /// after it. Throws PoolExhausted, too, if it has waited for the time-out of the pool, all
+  /// batches that were filled have been taken, and the pool has no memory for another one: no batch
+  /// is lost then, and the next call waits again. A batch that is still held may have the only
+  /// block that there is: release it first. Throws WorkerError once for each worker whose
+  /// source could not be made, and at every call if no worker has a source. Throws std::logic_error
+  /// if another thread is inside `next`.
   std::optional<HostBatch<Batch>> next() {
     std::optional<detail::FilledBatch> host = producer_->next();
     if (!host) return std::nullopt;

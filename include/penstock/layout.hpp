@@ -42,11 +42,21 @@ inline constexpr std::size_t field_alignment = 256;
 template <std::size_t Rank>
 struct SampleShape {
   /// `Rank` integers, none for a sample of one value.
-  template <std::integral... Integers>
-  requires(sizeof...(Integers) == Rank)
+  template <class... Integers>
+  requires(sizeof...(Integers) != 1 ||
+           (!std::is_convertible_v<Integers, std::array<std::int64_t, Rank>> && ...))
       // NOLINTNEXTLINE(google-explicit-constructor): {32, 32, 3} is a shape.
       constexpr SampleShape(Integers... integers)
-      : extents{static_cast<std::int64_t>(integers)...} {}
+      : extents{} {
+    static_assert((std::integral<Integers> && ...),
+                  "the shape of one sample is integers, such as {32, 32, 3}; a penstock::Capacity "
+                  "is for a Ragged");
+    static_assert(sizeof...(Integers) == Rank,
+                  "the shape of one sample has one extent less than the Tensor's rank, whose first "
+                  "extent counts samples: {} for a Tensor<T, 1>, {32, 32, 3} for a Tensor<T, 4>");
+    if constexpr (sizeof...(Integers) == Rank && (std::integral<Integers> && ...))
+      extents = {static_cast<std::int64_t>(integers)...};
+  }
   /// An array of `Rank` integers.
   // NOLINTNEXTLINE(google-explicit-constructor)
   constexpr SampleShape(const std::array<std::int64_t, Rank>& array) : extents(array) {}
@@ -56,6 +66,13 @@ struct SampleShape {
 };
 
 namespace detail {
+
+/// Whatever is given as the shape of a member that is no field.
+struct AnyShape {
+  template <class... T>
+  // NOLINTNEXTLINE(google-explicit-constructor): a braced list is one.
+  constexpr AnyShape(const T&...) {}
+};
 
 /// The implementation of Layout<Batch>, independent of the type of the batches: they are void*.
 class BlockLayout {
@@ -107,6 +124,9 @@ class BlockLayout {
   /// `field.sample_bytes` is the size of one element; add() sets the rest, but for the shape and
   /// the kind of the elements.
   void add(Field field);
+  /// Reserves room for the numbers of the samples of a full batch. Throws std::runtime_error, with
+  /// the batch size, where there is no memory.
+  void reserve_samples(std::vector<std::uint64_t>& numbers) const;
   /// Declares the view at this place of the batch a plain value.
   void add_value(std::size_t member) { plain_views_.push_back(member); }
   /// Throws std::invalid_argument if there are no fields, or a view is neither a field nor a plain
@@ -224,7 +244,7 @@ class Layout {
   static_assert(alignof(Batch) <= field_alignment, "Batch is over-aligned");
 
  public:
-  /// Throws std::invalid_argument unless `batch_size`, in samples, is at least 1.
+  /// Throws std::invalid_argument unless `batch_size`, in samples, is 1 to 2^48.
   explicit Layout(std::int64_t batch_size) : Layout(batch_size, Batch{}) {}
 
   /// Adds a field behind the present ones. `sample_shape` is the shape of one sample; the shape of
@@ -266,10 +286,33 @@ class Layout {
     return *this;
   }
 
-  /// Declares that `member`, a Tensor or a Ragged, is a plain value and not a field: the source
-  /// sets it, and the memory that it points to is not copied. A view that is neither a field nor
-  /// declared here is an error at the construction of a producer or a prefetcher, since a source
-  /// would write through a null pointer.
+  /// Does not compile, and the message says why: a Ragged has a Capacity.
+  template <class T, std::integral Integer>
+  Layout& field(Ragged<T> Batch::*, Integer) {
+    static_assert(!std::is_same_v<T, T>,
+                  "the room of a Ragged is a Capacity, the values of all samples of a batch "
+                  "together: field(&Batch::member, penstock::Capacity{values})");
+    return *this;
+  }
+  /// Does not compile, and the message says why: the member is no field of this layout.
+  template <class T, class Other>
+  requires(!detail::is_view<T> ||
+           !std::is_same_v<Other, Batch>) Layout& field(T Other::*, const detail::AnyShape&) {
+    static_assert(
+        detail::is_view<T>,
+        "a field is a penstock::Tensor or a penstock::Ragged: a source sets other members "
+        "of the batch itself, and the layout does not name them");
+    static_assert(
+        !detail::is_view<T> || std::is_same_v<Other, Batch>,
+        "the field is a member of another struct than the layout's Batch; a base class is "
+        "another one");
+    return *this;
+  }
+
+  /// Declares that `member`, a Tensor or a Ragged, or a struct with one in it, is a plain value and
+  /// not a field: the source sets it, and the memory that it points to is not copied. A view that
+  /// is neither a field nor declared here is an error at the construction of a producer or a
+  /// prefetcher, since a source would write through a null pointer.
   template <class T>
   Layout& value(T Batch::*member) & {
     erased_.add_value(offset_of(member));

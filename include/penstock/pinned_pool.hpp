@@ -25,7 +25,8 @@ struct PinnedPoolOptions {
   /// Limit on all blocks together; 0: half the memory this process may use.
   std::size_t max_bytes = 0;
   /// Limit on the wait of `acquire`; milliseconds::max(): none. The time in which the process is
-  /// stopped (SIGSTOP, a suspended machine) does not count.
+  /// stopped (SIGSTOP, a suspended machine) does not count. Workers that fill batches ahead wait
+  /// without a limit: theirs begins when BatchProducer::next waits for a block, too.
   std::chrono::milliseconds timeout{30'000};
   unsigned flags = cudaHostAllocPortable;  ///< passed to cudaHostAlloc
   /// NUMA node of the blocks; -1: any. With a node, `flags` may have cudaHostAllocPortable and
@@ -49,10 +50,12 @@ struct PinnedPoolStats {
 class PinnedBlock;
 
 namespace detail {
+class BatchMemory;
 class HandOver;
 class PinnedPoolCore;
 struct PinnedEntry;
 struct ResolvedStream;
+class WaitAhead;
 template <class Queue>
 void copy_from(PinnedBlock& block, const ResolvedStream& stream, Queue queue);
 }  // namespace detail
@@ -162,9 +165,12 @@ class PinnedPool {
   PinnedPoolStats stats() const;
 
  private:
+  friend class detail::BatchMemory;
   friend class detail::HandOver;
   /// `grows`: acquire may allocate; otherwise only `reserve` does.
   PinnedPool(PinnedPoolOptions options, bool grows);
+  /// As acquire(), but the time-out is told to `ahead`.
+  PinnedBlock acquire(std::size_t bytes, const std::stop_token& stop, detail::WaitAhead& ahead);
   /// Calls `after_first(object)`, unless it is nullptr.
   void reserve(std::size_t count, std::size_t bytes, void (*after_first)(void*), void* object);
 

@@ -232,16 +232,21 @@ class Prefetcher {
   /// PrefetcherOptions::epochs); PoolExhausted if pinned memory is over its limit or refused by the
   /// system; MemoryError if an upstream fails; std::system_error if a worker's thread cannot be
   /// started; CudaError.
-  Prefetcher(const Layout<Batch>& layout, AnySampler sampler, AnySource<Batch> source,
+  template <class AnySampler, class AnySource>
+  Prefetcher(const Layout<Batch>& layout, AnySampler&& sampler, AnySource&& source,
              PrefetcherOptions options = {}) requires std::same_as<Batch, Host>
-      : prefetcher_(detail::make_prefetcher(layout.erased(), std::move(sampler),
-                                            std::move(source).erased(), std::move(options))) {}
+      : prefetcher_(detail::make_prefetcher(
+            layout.erased(), detail::as_sampler(std::forward<AnySampler>(sampler)),
+            detail::as_source<Batch>(std::forward<AnySource>(source)).erased(),
+            std::move(options))) {}
   /// With a transform on the device; its layout is that of the slots.
-  Prefetcher(const Layout<Host>& layout, AnySampler sampler, AnySource<Host> source,
+  template <class AnySampler, class AnySource>
+  Prefetcher(const Layout<Host>& layout, AnySampler&& sampler, AnySource&& source,
              const DeviceTransform<Host, Batch>& transform, PrefetcherOptions options = {})
-      : prefetcher_(detail::make_prefetcher(layout.erased(), std::move(sampler),
-                                            std::move(source).erased(), transform.erased(),
-                                            std::move(options))) {}
+      : prefetcher_(detail::make_prefetcher(
+            layout.erased(), detail::as_sampler(std::forward<AnySampler>(sampler)),
+            detail::as_source<Host>(std::forward<AnySource>(source)).erased(), transform.erased(),
+            std::move(options))) {}
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
   /// Requests stop from the sources, joins the workers, waits until no copy reads pinned memory,

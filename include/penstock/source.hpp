@@ -38,6 +38,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <penstock/detail/mix.hpp>
@@ -130,6 +131,10 @@ auto on_device(F fill) {
 /// `next` throws a WorkerError, and the other workers continue.
 template <class F>
 auto per_worker(F make) {
+  static_assert(std::invocable<F&>,
+                "per_worker takes a function without arguments, which returns the function that "
+                "fills: per_worker([] { return [](const penstock::Ticket&, Batch&) { ... }; }). "
+                "per_sample and on_device stand outside: per_sample(per_worker(make))");
   return detail::PerWorker<F>{std::move(make)};
 }
 
@@ -256,6 +261,14 @@ class AnySource {
       // NOLINTNEXTLINE(google-explicit-constructor): a lambda is a source.
       AnySource(F&& source)
       : source_(erase(std::decay_t<F>(std::forward<F>(source)))) {}
+  /// Nothing else is a source. A Prefetcher and a BatchProducer say why.
+  template <class F>
+  requires(!std::derived_from<std::remove_cvref_t<F>, AnySource> &&
+           !detail::IsSource<std::decay_t<F>, Batch>)
+      // clang-format off
+      // NOLINTNEXTLINE(google-explicit-constructor): the same.
+      AnySource(F&&) = delete;  // a source is a function of (const penstock::Ticket&, Batch&); in per_sample: of (const penstock::Sample&, Batch&); in on_device: of (const penstock::Ticket&, Batch&, cudaStream_t)
+  // clang-format on
 
   /// The same source, type-erased.
   detail::ErasedSource erased() && { return std::move(source_); }
@@ -279,5 +292,94 @@ class AnySource {
 
   detail::ErasedSource source_;
 };
+
+namespace detail {
+
+/// In the place of an argument: converts to a reference to anything.
+struct AnyArgument {
+  // NOLINTNEXTLINE(google-explicit-constructor): that is what it is for.
+  template <class T>
+  operator T&() const noexcept;
+};
+
+template <class F>
+inline constexpr bool is_any_source = false;
+template <class Batch>
+inline constexpr bool is_any_source<AnySource<Batch>> = true;
+
+/// What is wrong with a function that is no source of its kind.
+enum class SourceFault { signature, wants_per_sample, wants_on_device, wants_no_wrapper, batch };
+
+/// Of `F`, which is no source of `Batch`.
+template <class F, class Batch>
+constexpr SourceFault source_fault() {
+  if constexpr (is_any_source<F>) {
+    return SourceFault::batch;
+  } else {
+    using Function = OwnOf<F>;
+    constexpr SourceKind kind = SourceTraits<F>::kind;
+    if constexpr (kind != SourceKind::batch && Fills<Function, const Ticket&, Batch&>)
+      return SourceFault::wants_no_wrapper;
+    else if constexpr (kind != SourceKind::sample && Fills<Function, const Sample&, Batch&>)
+      return SourceFault::wants_per_sample;
+    else if constexpr (kind != SourceKind::device &&
+                       Fills<Function, const Ticket&, Batch&, cudaStream_t>)
+      return SourceFault::wants_on_device;
+    else if constexpr ((kind == SourceKind::batch && Fills<Function, const Ticket&, AnyArgument>) ||
+                       (kind == SourceKind::sample &&
+                        Fills<Function, const Sample&, AnyArgument>) ||
+                       (kind == SourceKind::device &&
+                        Fills<Function, const Ticket&, AnyArgument, cudaStream_t>))
+      return SourceFault::batch;
+    else
+      return SourceFault::signature;
+  }
+}
+
+/// Does not compile, and says why `F` is no source of `Batch`.
+template <class F, class Batch>
+constexpr void explain_source() {
+  constexpr SourceFault fault = source_fault<F, Batch>();
+  constexpr SourceKind kind = SourceTraits<F>::kind;
+  static_assert(
+      fault != SourceFault::wants_per_sample,
+      "a source is a function of (const penstock::Ticket&, Batch&). This one is of (const "
+      "penstock::Sample&, Batch&): wrap it in penstock::per_sample");
+  static_assert(
+      fault != SourceFault::wants_on_device,
+      "a source is a function of (const penstock::Ticket&, Batch&). This one is of (const "
+      "penstock::Ticket&, Batch&, cudaStream_t): wrap it in penstock::on_device");
+  static_assert(fault != SourceFault::wants_no_wrapper || kind != SourceKind::sample,
+                "a source in per_sample: of (const penstock::Sample&, Batch&). This one is of "
+                "(const penstock::Ticket&, Batch&): it is a source without per_sample");
+  static_assert(fault != SourceFault::wants_no_wrapper || kind != SourceKind::device,
+                "a source in on_device: of (const penstock::Ticket&, Batch&, cudaStream_t). This "
+                "one is of (const penstock::Ticket&, Batch&): it is a source without on_device");
+  static_assert(fault != SourceFault::batch,
+                "the source's Batch is not the layout's: its second argument has to be a reference "
+                "to the struct that the Layout describes");
+  static_assert(fault != SourceFault::signature || kind != SourceKind::batch,
+                "a source is a function of (const penstock::Ticket&, Batch&), and of a "
+                "std::stop_token behind them if it wants one");
+  static_assert(fault != SourceFault::signature || kind != SourceKind::sample,
+                "a source in per_sample: of (const penstock::Sample&, Batch&), and of a "
+                "std::stop_token behind them if it wants one");
+  static_assert(fault != SourceFault::signature || kind != SourceKind::device,
+                "a source in on_device: of (const penstock::Ticket&, Batch&, cudaStream_t), and of "
+                "a std::stop_token behind them if it wants one");
+}
+
+/// `source` for a pipeline; what is none does not compile, and the message says why.
+template <class Batch, class F>
+AnySource<Batch> as_source(F&& source) {
+  if constexpr (std::is_convertible_v<F, AnySource<Batch>>) {
+    return AnySource<Batch>(std::forward<F>(source));
+  } else {
+    explain_source<std::decay_t<F>, Batch>();
+    std::terminate();
+  }
+}
+
+}  // namespace detail
 
 }  // namespace penstock

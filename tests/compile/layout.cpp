@@ -16,6 +16,10 @@ struct Element {
 #endif
 };
 
+struct Other {
+  penstock::Tensor<float, 2> field;
+};
+
 struct Batch {
 #if PENSTOCK_TEST_CASE == 1
   Batch() {}
@@ -41,6 +45,26 @@ struct Batch {
 #endif
 };
 
+struct Texts {
+  int number;
+  penstock::Ragged<float> values;
+};
+
 std::size_t bytes() {
-  return penstock::Layout<Batch>{8}.field(&Batch::field, {3}).bytes();
+#if PENSTOCK_TEST_CASE == 8
+  return penstock::Layout<Batch>{8}.field(&Batch::field, {}).bytes();
+#elif PENSTOCK_TEST_CASE == 9
+  return penstock::Layout<Batch>{8}.field(&Batch::field, {3, 2}).bytes();
+#elif PENSTOCK_TEST_CASE == 10
+  return penstock::Layout<Batch>{8}.field(&Batch::field, penstock::Capacity{3}).bytes();
+#elif PENSTOCK_TEST_CASE == 11
+  return penstock::Layout<Texts>{8}.field(&Texts::number, {}).bytes();
+#elif PENSTOCK_TEST_CASE == 12
+  return penstock::Layout<Batch>{8}.field(&Other::field, {3}).bytes();
+#elif PENSTOCK_TEST_CASE == 13
+  return penstock::Layout<Texts>{8}.field(&Texts::values, 3).bytes();
+#else
+  return penstock::Layout<Batch>{8}.field(&Batch::field, {3}).bytes() +
+         penstock::Layout<Texts>{8}.field(&Texts::values, penstock::Capacity{3}).bytes();
+#endif
 }

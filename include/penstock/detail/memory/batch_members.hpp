@@ -25,6 +25,7 @@ namespace detail {
 struct BatchMember {
   std::size_t offset;
   bool is_view;      ///< a Tensor or a Ragged
+  bool holds_view;   ///< a struct or an array with one in it
   const char* text;  ///< ends with its name and brackets
 };
 
@@ -34,6 +35,20 @@ template <class T, class Extents>
 inline constexpr bool is_view<cuda::std::mdspan<T, Extents>> = true;
 template <class T>
 inline constexpr bool is_view<Ragged<T>> = true;
+
+template <class T>
+constexpr bool holds_view();
+
+/// Converts to a view, and to what holds one. Nothing else than an initialisation is asked of it:
+/// so structs may have members that a structured binding does not take.
+struct AnyView {
+  // clang-format off
+  // NOLINTNEXTLINE(google-explicit-constructor): it converts to members.
+  template <class T> requires(is_view<T> || holds_view<T>()) operator T() const noexcept {
+    __builtin_unreachable();  // Nobody calls it; clang wants a body.
+  }
+  // clang-format on
+};
 
 inline constexpr std::size_t most_members = 12;
 
@@ -49,6 +64,28 @@ struct Initialiser {
 };
 template <class Batch, std::size_t = 0>
 using Any = Initialiser<Batch>;
+
+/// Whether a view can be one of the initialisers of T from the At-th on.
+template <class T, std::size_t... At>
+constexpr bool takes_view(std::index_sequence<At...>) {
+  constexpr std::size_t most = 64;
+  if constexpr (requires { T{Any<T, At>{}..., AnyView{}}; })
+    return true;
+  else if constexpr (sizeof...(At) < most && requires { T{Any<T, At>{}..., Any<T>{}}; })
+    return takes_view<T>(std::index_sequence<At..., sizeof...(At)>{});
+  else
+    return false;
+}
+
+/// Whether one of the first 64 members of a struct, or elements of its arrays, is a view or holds
+/// one.
+template <class T>
+constexpr bool holds_view() {
+  if constexpr (std::is_class_v<T> && std::is_aggregate_v<T> && !is_view<T>)
+    return takes_view<T>(std::index_sequence<>{});
+  else
+    return false;
+}
 
 /// The number of initialisers of a batch: one for each member, or for each element of an array.
 /// 0: too many, or a member that cannot be initialised so.
@@ -150,7 +187,9 @@ std::vector<BatchMember> batch_members(std::index_sequence<At...>) {
     return static_cast<std::size_t>(static_cast<const std::byte*>(member) -
                                     reinterpret_cast<const std::byte*>(&specimen<Batch>));
   };
-  return {BatchMember{offset(std::get<At>(at)), is_view<std::decay_t<decltype(*std::get<At>(at))>>,
+  return {BatchMember{offset(std::get<At>(at)),
+                      is_view<std::remove_cvref_t<decltype(*std::get<At>(at))>>,
+                      holds_view<std::remove_cvref_t<decltype(*std::get<At>(at))>>(),
                       text_with_name<MemberPointer{std::get<At>(at)}>()}...};
 }
 

@@ -50,13 +50,18 @@ PENSTOCK_INLINE std::string text(DeviceType type) {
   throw std::invalid_argument("dlpack: cannot import the tensor: " + why);
 }
 
-/// Throws unless the tensor's elements lie one behind the other. Returns their number.
-PENSTOCK_INLINE std::int64_t require_row_major(const TensorView& tensor) {
-  std::int64_t elements = 1;
+/// Throws unless the tensor's elements, of so many bytes, lie one behind the other. Returns their
+/// number. An extent of 0 hides no overflow of the others: strides are made of those.
+PENSTOCK_INLINE std::int64_t require_row_major(const TensorView& tensor, std::int64_t bytes) {
+  std::int64_t elements = 1, all = bytes;
   for (std::int32_t i = 0; i < tensor.ndim; ++i) {
-    if (tensor.shape[i] < 0)
-      reject_import("extent " + std::to_string(i) + " is " + std::to_string(tensor.shape[i]));
-    elements *= tensor.shape[i];
+    const std::int64_t extent = tensor.shape[i];
+    if (extent < 0) reject_import("extent " + std::to_string(i) + " is " + std::to_string(extent));
+    if (extent != 0 && __builtin_mul_overflow(all, extent, &all))
+      reject_import("its extents, times " + std::to_string(bytes) +
+                    " bytes of an element, are beyond 63 bits at extent " + std::to_string(i) +
+                    ", which is " + std::to_string(extent));
+    elements = extent == 0 ? 0 : elements * extent;
   }
   if (elements == 0 || tensor.strides == nullptr) return elements;
   std::int64_t stride = 1;
@@ -86,10 +91,17 @@ PENSTOCK_INLINE void* require_importable(const ManagedTensor& tensor, DataType t
     reject_import("it is on " + text(view.device.device_type) + ", expected on " + text(where));
   if (writable && (tensor.flags & read_only) != 0)
     reject_import("it is read-only: import it as a tensor of const elements");
-  const std::int64_t elements = require_row_major(view);
+  const std::int64_t elements = require_row_major(view, (type.bits + 7) / 8 * type.lanes);
+  if (view.data == nullptr) {
+    if (elements != 0) reject_import("it has elements, and no memory");
+    return nullptr;
+  }
+  std::uintptr_t end = 0;
+  if (__builtin_add_overflow(reinterpret_cast<std::uintptr_t>(view.data), view.byte_offset, &end))
+    reject_import("its byte_offset is " + std::to_string(view.byte_offset) +
+                  ", beyond the end of all memory");
   std::byte* const first = static_cast<std::byte*>(view.data) + view.byte_offset;
   if (elements == 0) return first;
-  if (view.data == nullptr) reject_import("it has elements, and no memory");
   if (reinterpret_cast<std::uintptr_t>(first) % alignment != 0)
     reject_import("its memory is not aligned to " + std::to_string(alignment) + " bytes");
   return first;

@@ -47,9 +47,12 @@ PENSTOCK_INLINE BlockLayout::BlockLayout(std::int64_t batch_size, const void* de
       batch_alignment_(batch_alignment),
       defaults_(batch_bytes),
       members_(std::move(members)) {
-  if (batch_size < 1)
+  // Beside the fields lie the numbers of the samples, and the rows of ragged fields.
+  constexpr std::int64_t kMost = std::int64_t{1} << 48;
+  if (batch_size < 1 || batch_size > kMost)
     throw std::invalid_argument("Layout: batch_size is " + std::to_string(batch_size) +
-                                ", must be at least 1");
+                                " samples, must be at least 1" +
+                                (batch_size < 1 ? "" : ", and at most 2^48"));
   std::memcpy(defaults_.data(), defaults, batch_bytes);
 }
 
@@ -63,11 +66,15 @@ PENSTOCK_INLINE void BlockLayout::add(Field field) {
       reject_field(field.name, "is a member that was added before");
 
   field.element_bytes = field.sample_bytes;
+  // An extent of 0 hides no overflow of the others: the strides of a tensor are made of those.
   auto sample_bytes = static_cast<std::int64_t>(field.sample_bytes);
+  bool is_empty = false;
   for (const std::int64_t extent : field.shape) {
     if (extent < 0) reject_field(field.name, "has a negative extent " + std::to_string(extent));
-    sample_bytes = checked_product(field.name, sample_bytes, extent);
+    is_empty |= extent == 0;
+    if (extent != 0) sample_bytes = checked_product(field.name, sample_bytes, extent);
   }
+  if (is_empty) sample_bytes = 0;
   if (field.capacity < 0)
     reject_field(field.name, "has a negative capacity " + std::to_string(field.capacity));
   checked_product(field.name, sample_bytes, field.is_ragged() ? field.capacity : batch_size_);
@@ -82,6 +89,14 @@ PENSTOCK_INLINE void BlockLayout::add(Field field) {
   fields_.push_back(std::move(field));
 }
 
+PENSTOCK_INLINE void BlockLayout::reserve_samples(std::vector<std::uint64_t>& numbers) const try {
+  numbers.reserve(static_cast<std::size_t>(batch_size_));
+} catch (const std::exception& error) {
+  throw std::runtime_error(
+      "Layout: there is no memory for the numbers of the samples of a batch: " +
+      std::to_string(batch_size_) + " samples (batch_size), 8 bytes each (" + error.what() + ")");
+}
+
 PENSTOCK_INLINE void BlockLayout::require_fields() const {
   if (fields_.empty()) throw std::invalid_argument("the layout has no field: call field()");
   const auto is_known = [this](std::size_t offset) {
@@ -89,11 +104,15 @@ PENSTOCK_INLINE void BlockLayout::require_fields() const {
                        [=](const Field& field) { return field.member == offset; }) ||
            std::find(plain_views_.begin(), plain_views_.end(), offset) != plain_views_.end();
   };
-  for (const BatchMember& member : members_)
-    if (member.is_view && !is_known(member.offset))
-      throw std::invalid_argument("Layout: " + member_name(member.text) +
-                                  " is a Tensor or a Ragged, and no field: add it with field(), or "
-                                  "say with value() that the source points it at something");
+  for (const BatchMember& member : members_) {
+    if ((!member.is_view && !member.holds_view) || is_known(member.offset)) continue;
+    throw std::invalid_argument(
+        "Layout: " + member_name(member.text) +
+        (member.is_view ? " is a Tensor or a Ragged, and no field: add it with field(), or "
+                        : " is a struct with a Tensor or a Ragged in it, which can be no field: "
+                          "make it a member of the batch itself, or ") +
+        "say with value() that the source points it at something");
+  }
 }
 
 /// The offset of the part of a block that follows one that ends at `end`.

@@ -85,6 +85,10 @@ PENSTOCK_INLINE PinnedBlock PinnedPool::acquire(std::size_t bytes) {
 PENSTOCK_INLINE PinnedBlock PinnedPool::acquire(std::size_t bytes, const std::stop_token& stop) {
   return {core_, core_->acquire(bytes, stop), bytes};
 }
+PENSTOCK_INLINE PinnedBlock PinnedPool::acquire(std::size_t bytes, const std::stop_token& stop,
+                                                detail::WaitAhead& ahead) {
+  return {core_, core_->acquire(bytes, stop, &ahead), bytes};
+}
 PENSTOCK_INLINE PinnedBlock PinnedPool::try_acquire(std::size_t bytes) {
   return {core_, core_->try_acquire(bytes), bytes};
 }

@@ -16,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/deadline.hpp>
 #include <penstock/detail/memory/checks.hpp>
@@ -23,6 +24,7 @@
 #include <penstock/detail/memory/idle_blocks.hpp>
 #include <penstock/detail/memory/pinned_entry.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
+#include <penstock/detail/memory/wait_ahead.hpp>
 #include <penstock/detail/process.hpp>
 #include <penstock/detail/usable_memory.hpp>
 #include <penstock/error.hpp>
@@ -60,10 +62,10 @@ class PinnedPoolCore {
 
   PinnedEntry* try_acquire(std::size_t bytes) { return checked(idle_.try_pop(rounded(bytes))); }
 
-  /// nullptr: stop was requested.
-  PinnedEntry* acquire(std::size_t bytes, const std::stop_token& stop) {
+  /// nullptr: stop was requested. With `ahead` nothing is thrown after the time-out.
+  PinnedEntry* acquire(std::size_t bytes, const std::stop_token& stop, WaitAhead* ahead = nullptr) {
     if (PinnedEntry* entry = try_acquire(bytes)) return entry;
-    return checked(acquire_slowly(rounded(bytes), stop));
+    return checked(acquire_slowly(rounded(bytes), stop, ahead));
   }
 
   void reserve(std::size_t count, std::size_t bytes, void (*after_first)(void*), void* object) {
@@ -144,7 +146,7 @@ class PinnedPoolCore {
  private:
   using Clock = std::chrono::steady_clock;
   static constexpr std::size_t kGranule = 256;
-  static constexpr std::chrono::microseconds kFirstPoll{20}, kLastPoll{200};
+  static constexpr std::chrono::microseconds kFirstPoll{20}, kLastPoll{200}, kLeastStep{1000};
 
   /// For an event whose query failed twice: waits for the whole device.
   static void wait_for_device(int device) noexcept {
@@ -215,7 +217,7 @@ class PinnedPoolCore {
     const std::size_t bytes_;
   };
 
-  PinnedEntry* acquire_slowly(std::size_t bytes, const std::stop_token& stop) {
+  PinnedEntry* acquire_slowly(std::size_t bytes, const std::stop_token& stop, WaitAhead* ahead) {
     if (bytes > options_.max_bytes)
       throw PoolExhausted(
           "a block is larger than the pool's cap: raise max_bytes or make batches smaller", bytes,
@@ -229,6 +231,7 @@ class PinnedPoolCore {
     std::unique_lock lock(mutex_);
     const auto begin = Clock::now();
     TimeOut left(options_.timeout);
+    std::optional<std::uint64_t> held_up;  // as it was when the time-out began, with `ahead`
     bool waited = false;
     PinnedEntry* entry = nullptr;
     for (auto pause = kFirstPoll; !stop.stop_requested(); pause = std::min(2 * pause, kLastPoll)) {
@@ -237,11 +240,20 @@ class PinnedPoolCore {
       if (grows_ && fits_cap(bytes)) return grow(bytes, lock);
       if (evict(bytes, bytes, lock)) continue;
       if (all_lost()) lost_to_.raise();
-      if (left.over()) throw timed_out(bytes);
+      if (ahead != nullptr) {
+        const auto before = std::exchange(held_up, ahead->held_up());
+        if (held_up != before) left = TimeOut(options_.timeout);
+      }
+      if (left.over()) {
+        if (ahead == nullptr) throw timed_out(bytes);
+        if (held_up) ahead->timed_out(timed_out(bytes));
+        left = TimeOut(options_.timeout);
+      }
       waited = true;
       // Only events need polling; blocks that the program holds come back with a notification.
       const bool polls = polling_ || !in_flight_.empty();
-      const auto step = left.next_step();
+      auto step = left.next_step();
+      if (ahead != nullptr) step = std::max(step, Clock::now() + kLeastStep);
       sleep(lock, polls ? std::min(step, Clock::now() + pause) : step, polls);
     }
     if (waited) {

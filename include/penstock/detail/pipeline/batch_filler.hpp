@@ -145,7 +145,7 @@ class BatchFiller {
 
 PENSTOCK_INLINE void BatchFiller::equip(WorkerTools& tools) const {
   const auto rows = static_cast<std::size_t>(layout_.batch_size());
-  tools.samples.reserve(rows);
+  layout_.reserve_samples(tools.samples);
   if (kind_ == SourceKind::sample) tools.dropped.reserve(rows);
   tools.spare.reserve(layout_.spare_bytes());
 }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <penstock/detail/measure/worker_trace.hpp>
+#include <penstock/detail/memory/wait_ahead.hpp>
 #include <penstock/detail/pipeline/batch_filler.hpp>
 #include <penstock/detail/pipeline/device_targets.hpp>
 #include <penstock/detail/pipeline/held_back.hpp>
@@ -17,9 +18,16 @@ namespace penstock::detail {
 
 class BatchMemory {
  public:
-  /// For `most` batches. `targets`: of an on_device source, else nullptr.
-  BatchMemory(PinnedPool& pool, std::size_t block_bytes, DeviceTargets* targets, std::size_t most)
-      : pool_(pool), block_bytes_(block_bytes), targets_(targets), most_(most), held_back_(most) {}
+  /// For `most` batches. `targets`: of an on_device source, else nullptr. `ahead` is told of the
+  /// pool's time-outs.
+  BatchMemory(PinnedPool& pool, std::size_t block_bytes, DeviceTargets* targets, std::size_t most,
+              WaitAhead& ahead)
+      : pool_(pool),
+        block_bytes_(block_bytes),
+        targets_(targets),
+        most_(most),
+        ahead_(ahead),
+        held_back_(most) {}
 
   /// Memory for a batch, maybe of the number `next`; waits for it. False: stop was requested.
   bool acquire(FilledBatch& memory, WorkerTools& tools, std::uint64_t next) {
@@ -50,7 +58,7 @@ class BatchMemory {
     if (targets_ != nullptr)
       memory.slot.reset(targets_->acquire(tools.worker, tools.stop));
     else
-      memory.block = pool_.acquire(block_bytes_, tools.stop);
+      memory.block = pool_.acquire(block_bytes_, tools.stop, ahead_);
     return has_any(memory);
   }
 
@@ -58,6 +66,7 @@ class BatchMemory {
   const std::size_t block_bytes_;
   DeviceTargets* const targets_;
   const std::size_t most_;
+  WaitAhead& ahead_;
   HeldBack<FilledBatch> held_back_;
 };
 

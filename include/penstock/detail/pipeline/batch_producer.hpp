@@ -23,6 +23,7 @@
 #include <penstock/detail/pipeline/failure_log.hpp>
 #include <penstock/detail/pipeline/lost_workers.hpp>
 #include <penstock/detail/pipeline/open_batches.hpp>
+#include <penstock/detail/pipeline/pending_error.hpp>
 #include <penstock/detail/pipeline/place.hpp>
 #include <penstock/detail/pipeline/producer_options.hpp>
 #include <penstock/detail/pipeline/tuner.hpp>
@@ -40,7 +41,7 @@
 
 namespace penstock::detail {
 
-class ProducerCore final : public AnyProducer {
+class ProducerCore final : public AnyProducer, private WaitAhead {
  public:
   /// `targets`: of a source that writes device memory, else nullptr. `placed` lives longer.
   /// `start`: of the workers those that run, of the depth what is in use; by default all.
@@ -96,9 +97,14 @@ class ProducerCore final : public AnyProducer {
   using Piece = BatchFiller::Piece;
   using Item = ProducedItem;
 
+  // Of WaitAhead: of a Prefetcher, whose pool has no time-out, nobody is ever in next().
+  std::optional<std::uint64_t> held_up() const noexcept override;
+  void timed_out(const PoolExhausted& error) noexcept override;
+
   void start();
   void work(std::size_t worker, const std::stop_token& stop) noexcept;
   void run(WorkerTools& tools);
+  bool equip(WorkerTools& tools) noexcept;
   std::unique_ptr<WorkerSource> make_source(std::size_t worker) noexcept;
 
   /// Several workers fill one batch.
@@ -132,11 +138,13 @@ class ProducerCore final : public AnyProducer {
   OpenBatches<OpenBatch> open_;
   FailureLog log_;
   std::atomic_flag in_next_;                             // some thread is
+  std::atomic<std::uint64_t> calls_{0};                  // of next(); written by the consumer
   bool finished_ = false;                                // of the consumer
   std::atomic<std::uint64_t> samplings_{0}, queued_{0};  // of the queue; written by the consumer
   std::vector<WorkerTrace> traces_;
 
   LostWorkers lost_;
+  PendingError no_memory_;
 
   WorkerThreads threads_;  // last: joined before anything they use goes away
 };
@@ -169,7 +177,7 @@ PENSTOCK_INLINE ProducerCore::ProducerCore(const BlockLayout& layout, AnySampler
       device_(current_device()),
       ring_(options_.depth, options_.ordered),
       permits_(options_.workers),
-      memory_(pool, block_bytes(layout_), targets, options_.depth),
+      memory_(pool, block_bytes(layout_), targets, options_.depth, *this),
       open_(static_cast<std::size_t>(options_.workers)),
       log_(options_.on_failure),
       traces_(static_cast<std::size_t>(options_.workers)),
@@ -266,8 +274,21 @@ PENSTOCK_INLINE std::unique_ptr<WorkerSource> ProducerCore::make_source(
   return nullptr;
 }
 
+/// False: there is no memory for what the worker needs, and `next` says so.
+PENSTOCK_INLINE bool ProducerCore::equip(WorkerTools& tools) noexcept {
+  try {
+    filler_.equip(tools);
+    return true;
+  } catch (...) {
+    lost_.add(tools.worker);
+  }
+  ring_.wake();
+  if (options_.on_ready) options_.on_ready();
+  return false;
+}
+
 PENSTOCK_INLINE void ProducerCore::run(WorkerTools& tools) {
-  filler_.equip(tools);
+  if (!equip(tools)) return;
   const auto ended = [this] { return ring_.closed(); };
   if (!permits_.take(ended)) return;
   while (true) {
@@ -394,15 +415,30 @@ PENSTOCK_INLINE std::optional<FilledBatch> ProducerCore::next() {
     std::atomic_flag& flag;
   } const leave{in_next_};
   throw_lost_worker();
+  add_alone(calls_, std::uint64_t{1});
+  no_memory_.clear();  // Of a call before this one.
   while (!ready()) {
     if (at_end()) return std::nullopt;
-    ring_.wait([this] { return has_lost_worker(); });
+    ring_.wait([this] { return has_lost_worker() || no_memory_.any(); });
     throw_lost_worker();
+    if (!ring_.full()) no_memory_.throw_error();
   }
   std::exception_ptr error;
   FilledBatch batch = take(error);
   if (error) std::rethrow_exception(error);
   return batch;
+}
+
+/// A worker waits for memory, has no number yet, and all batches with numbers were taken.
+PENSTOCK_INLINE std::optional<std::uint64_t> ProducerCore::held_up() const noexcept {
+  if (!in_next_.test(std::memory_order_relaxed) || ring_.next_number() != ring_.head())
+    return std::nullopt;
+  return calls_.load(std::memory_order_relaxed);
+}
+
+PENSTOCK_INLINE void ProducerCore::timed_out(const PoolExhausted& error) noexcept {
+  no_memory_.set(std::make_exception_ptr(error));
+  ring_.wake();
 }
 
 PENSTOCK_INLINE FilledBatch ProducerCore::take(std::exception_ptr& error) {

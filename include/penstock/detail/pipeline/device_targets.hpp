@@ -26,7 +26,7 @@ namespace penstock::detail {
 /// A slot that a worker holds, until it is staged.
 struct WrittenSlot {
   explicit WrittenSlot(const BlockLayout& layout) : object(layout) {
-    samples.reserve(static_cast<std::size_t>(layout.batch_size()));
+    layout.reserve_samples(samples);
   }
 
   DeviceSlot memory;

@@ -28,7 +28,7 @@ struct Staged : LeasedBatch {
   Staged(const BlockLayout& layout, std::size_t number)
       : LeasedBatch{nullptr, {}, number}, object(layout) {
     batch = object.get();
-    samples.reserve(static_cast<std::size_t>(layout.batch_size()));
+    layout.reserve_samples(samples);
     consumers.reserve(8);
   }
 

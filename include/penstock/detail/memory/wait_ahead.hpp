@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// WaitAhead: how a thread waits for a block of a pool that it wants ahead of a consumer: as long as
+// it takes. The pool's time-out counts only while the consumer waits for that block, too.
+
+#include <cstdint>
+#include <optional>
+#include <penstock/error.hpp>
+
+namespace penstock::detail {
+
+class WaitAhead {
+ public:
+  /// The number of the consumer's call that waits, and that nothing but a block can bring on;
+  /// nullopt: there is none. The pool asks again and again, with its lock.
+  virtual std::optional<std::uint64_t> held_up() const noexcept = 0;
+  /// That was the same call for as long as the pool's time-out. The wait goes on.
+  virtual void timed_out(const PoolExhausted& error) noexcept = 0;
+
+ protected:
+  ~WaitAhead() = default;
+};
+
+}  // namespace penstock::detail
