@@ -42,21 +42,22 @@ inline constexpr std::size_t field_alignment = 256;
 template <std::size_t Rank>
 struct SampleShape {
   /// `Rank` integers, none for a sample of one value.
-  template <class... Integers>
-  requires(sizeof...(Integers) != 1 ||
-           (!std::is_convertible_v<Integers, std::array<std::int64_t, Rank>> && ...))
+  template <std::integral... Integers>
+  requires(sizeof...(Integers) == Rank)
       // NOLINTNEXTLINE(google-explicit-constructor): {32, 32, 3} is a shape.
       constexpr SampleShape(Integers... integers)
-      : extents{} {
-    static_assert((std::integral<Integers> && ...),
-                  "the shape of one sample is integers, such as {32, 32, 3}; a penstock::Capacity "
-                  "is for a Ragged");
-    static_assert(sizeof...(Integers) == Rank,
-                  "the shape of one sample has one extent less than the Tensor's rank, whose first "
-                  "extent counts samples: {} for a Tensor<T, 1>, {32, 32, 3} for a Tensor<T, 4>");
-    if constexpr (sizeof...(Integers) == Rank && (std::integral<Integers> && ...))
-      extents = {static_cast<std::int64_t>(integers)...};
-  }
+      : extents{static_cast<std::int64_t>(integers)...} {}
+  // The compiler shows the line of what is deleted, with its comment.
+  // clang-format off
+  /// Another number of integers.
+  template <std::integral... Integers>
+  requires(sizeof...(Integers) != Rank)
+  constexpr SampleShape(Integers...) = delete;  // the shape of one sample has one extent less than the Tensor's rank, whose first extent counts samples: {} for a Tensor<T, 1>, {32, 32, 3} for a Tensor<T, 4>
+  /// Something else.
+  template <class... Others>
+  requires(!(std::integral<Others> && ...) && (!std::is_convertible_v<Others, std::array<std::int64_t, Rank>> && ...))
+  constexpr SampleShape(Others...) = delete;  // the shape of one sample is integers, such as {32, 32, 3}; a penstock::Capacity is for a Ragged
+  // clang-format on
   /// An array of `Rank` integers.
   // NOLINTNEXTLINE(google-explicit-constructor)
   constexpr SampleShape(const std::array<std::int64_t, Rank>& array) : extents(array) {}
