@@ -158,7 +158,8 @@ class BatchProducer {
  public:
   /// Starts the workers. They use up to `depth` blocks of the pool, not counting batches that were
   /// taken; a pool with room for one block suffices. They wait for memory as long as it takes.
-  /// Sampler and source run on the workers; each worker has its own copy of the source. Throws
+  /// `sampler` converts to AnySampler, `source` to AnySource<Batch>. Both run on the workers; each
+  /// worker has its own copy of the source. Throws
   /// std::invalid_argument, also for an on_device source, which only a Prefetcher takes, and for a
   /// sampler that continues a run behind its end (see ProducerOptions::epochs).
   template <class AnySampler, class AnySource>

@@ -227,7 +227,8 @@ template <class Batch, class Host = Batch>
 class Prefetcher {
  public:
   /// Allocates all pinned and device memory, for the current device, and starts the workers.
-  /// Sampler and source run on the workers; each worker has its own copy of the source. Throws
+  /// `sampler` converts to AnySampler, `source` to AnySource<Host>. Both run on the workers; each
+  /// worker has its own copy of the source. Throws
   /// std::invalid_argument, also for a sampler that continues a run behind its end (see
   /// PrefetcherOptions::epochs); PoolExhausted if pinned memory is over its limit or refused by the
   /// system; MemoryError if an upstream fails; std::system_error if a worker's thread cannot be

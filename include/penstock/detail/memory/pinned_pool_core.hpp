@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -246,7 +247,11 @@ class PinnedPoolCore {
       }
       if (left.over()) {
         if (ahead == nullptr) throw timed_out(bytes);
-        if (held_up) ahead->timed_out(timed_out(bytes));
+        if (held_up) {
+          // Handed on alone: then no other thread holds a copy, which would share the message.
+          std::exception_ptr error = std::make_exception_ptr(timed_out(bytes));
+          ahead->timed_out(std::move(error));
+        }
         left = TimeOut(options_.timeout);
       }
       waited = true;

@@ -5,8 +5,8 @@
 // it takes. The pool's time-out counts only while the consumer waits for that block, too.
 
 #include <cstdint>
+#include <exception>
 #include <optional>
-#include <penstock/error.hpp>
 
 namespace penstock::detail {
 
@@ -15,8 +15,9 @@ class WaitAhead {
   /// The number of the consumer's call that waits, and that nothing but a block can bring on;
   /// nullopt: there is none. The pool asks again and again, with its lock.
   virtual std::optional<std::uint64_t> held_up() const noexcept = 0;
-  /// That was the same call for as long as the pool's time-out. The wait goes on.
-  virtual void timed_out(const PoolExhausted& error) noexcept = 0;
+  /// That was the same call for as long as the pool's time-out: `error` is a PoolExhausted. The
+  /// wait goes on.
+  virtual void timed_out(std::exception_ptr error) noexcept = 0;
 
  protected:
   ~WaitAhead() = default;

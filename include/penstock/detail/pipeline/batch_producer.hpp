@@ -99,7 +99,7 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
 
   // Of WaitAhead: of a Prefetcher, whose pool has no time-out, nobody is ever in next().
   std::optional<std::uint64_t> held_up() const noexcept override;
-  void timed_out(const PoolExhausted& error) noexcept override;
+  void timed_out(std::exception_ptr error) noexcept override;
 
   void start();
   void work(std::size_t worker, const std::stop_token& stop) noexcept;
@@ -436,8 +436,8 @@ PENSTOCK_INLINE std::optional<std::uint64_t> ProducerCore::held_up() const noexc
   return calls_.load(std::memory_order_relaxed);
 }
 
-PENSTOCK_INLINE void ProducerCore::timed_out(const PoolExhausted& error) noexcept {
-  no_memory_.set(std::make_exception_ptr(error));
+PENSTOCK_INLINE void ProducerCore::timed_out(std::exception_ptr error) noexcept {
+  no_memory_.set(std::move(error));
   ring_.wake();
 }
 
