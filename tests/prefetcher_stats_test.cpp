@@ -4,13 +4,16 @@
 
 #include <penstock/batch_producer.hpp>
 #include <penstock/prefetcher.hpp>
+#include <penstock/record_file.hpp>
 #include <penstock/stats_export.hpp>
 
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -22,6 +25,7 @@
 #include "support/gate.hpp"
 #include "support/handles.hpp"
 #include "support/numbers.hpp"
+#include "support/temporary_directory.hpp"
 
 using namespace std::chrono_literals;
 using penstock::Lease;
@@ -216,6 +220,42 @@ TEST_CASE("the CPU time of workers that have ended stays", "[prefetcher]") {
   computes = false;
   prefetcher.restore(start);  // Its worker ends, and another one begins.
   CHECK(prefetcher.stats().worker_cpu >= before);
+}
+
+TEST_CASE("stats count what the workers read, and the verdict names reads of a few bytes",
+          "[prefetcher]") {
+  const penstock::test::TemporaryDirectory directory;
+  const penstock::RecordFile rows{{directory.records("table.bin", 0, 4096, 16)}, 16};
+  const bool at_once = GENERATE(false, true);
+  const auto read = [&](const penstock::Ticket& ticket, Numbers& batch) {
+    std::vector<std::byte> bytes(ticket.samples.size() * 16);
+    if (at_once) {
+      rows.read_many(ticket.samples, bytes);
+    } else {
+      for (std::size_t i = 0; i < ticket.samples.size(); ++i)
+        rows.read_into(ticket.samples[i], std::span(bytes).subspan(16 * i, 16));
+    }
+    batch.sample(0) = std::to_integer<std::uint64_t>(bytes[0]);
+  };
+  TestStream stream;
+  Prefetcher<Numbers> prefetcher(numbers_layout(512), shuffled(4096, 512), read,
+                                 {.workers = 2, .epochs = 4});
+  const auto start = prefetcher.state();
+  while (auto batch = prefetcher.next(stream)) REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  const penstock::Stats stats = prefetcher.stats();
+  prefetcher.restore(start);  // What its workers have read is not lost when they end.
+  const penstock::Stats later = prefetcher.stats();
+  if (!stats.source_reads || !later.source_reads) return;  // The system does not tell.
+  // The runtime may read, too.
+  CHECK(stats.source_reads->calls >= (at_once ? 32 : 4 * 4096));
+  if (at_once) CHECK(stats.source_reads->calls < 1000);
+  CHECK(stats.source_reads->bytes >= 4 * 4096 * 16);
+  CHECK(later.source_reads->calls >= stats.source_reads->calls);
+  CHECK(to_prometheus(stats).find("penstock_source_reads_total " +
+                                  std::to_string(stats.source_reads->calls)) != std::string::npos);
+  // Where the source is not the slowest stage, its reads are no matter.
+  if (at_once || stats.bottleneck() != penstock::Bottleneck::source)
+    CHECK(stats.verdict().sentence.find("reads of") == std::string::npos);
 }
 
 /// The counters of a scrape, by name and labels.

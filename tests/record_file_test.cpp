@@ -5,12 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <penstock/detail/measure/read_watch.hpp>
 #include <penstock/record_file.hpp>
 #include <penstock/sampler.hpp>
 #include <span>
@@ -25,6 +27,7 @@
 #include "support/allocations.hpp"
 #include "support/catch.hpp"
 #include "support/eventually.hpp"
+#include "support/numbered_rows.hpp"
 #include "support/temporary_directory.hpp"
 #include "support/thrown.hpp"
 
@@ -33,6 +36,8 @@ namespace {
 
 using test::is_record;
 using test::Mentions;
+using test::numbered_rows;
+using test::rows_of;
 using test::TemporaryDirectory;
 using test::thrown;
 
@@ -263,6 +268,149 @@ TEST_CASE("RecordFile::will_need reads what is asked for, and changes nothing", 
   if (cold) CHECK(test::eventually([&] { return cached_bytes(path) >= 7 * 16384; }));
   for (const std::uint64_t i : wanted)
     if (i < records.size()) CHECK(is_record(records[i], i));
+}
+
+// ---- Many records by one call -------------------------------------------------------------------
+
+/// What read_many brings: the numbers of its rows.
+std::vector<std::uint64_t> many(const RecordFile& records,
+                                const std::vector<std::uint64_t>& indices) {
+  std::vector<std::byte> target(indices.size() * records.record_bytes());
+  records.read_many(indices, target);
+  return rows_of(target, records.record_bytes());
+}
+
+TEST_CASE("RecordFile::read_many reads any records, in the order of their indices",
+          "[record_file]") {
+  const TemporaryDirectory directory;
+  const std::size_t bytes = GENERATE(8u, 16u, 100u, 3000u, 4096u, 5000u);
+  const auto a = numbered_rows(directory / "a.bin", 0, 700, bytes);
+  const auto b = numbered_rows(directory / "b.bin", 700, 1, bytes);
+  const auto c = numbered_rows(directory / "c.bin", 701, 900, bytes);
+  const RecordFile records{{a, b, c}, bytes};
+  CAPTURE(bytes);
+  CHECK(many(records, {}).empty());
+  for (const std::vector<std::uint64_t>& some : {std::vector<std::uint64_t>{5},
+                                                 {5, 6, 7, 8},
+                                                 {8, 7, 6},
+                                                 {698, 699, 700, 701, 702},
+                                                 {702, 698, 701, 700, 699},
+                                                 {3, 3, 3, 4, 3},
+                                                 {0, 1600, 0, 1600},
+                                                 {9, 11, 13, 15, 400, 1599}})
+    CHECK(many(records, some) == some);
+
+  std::vector<std::uint64_t> all(records.size());
+  for (std::uint64_t i = 0; i < all.size(); ++i) all[i] = i;
+  CHECK(many(records, all) == all);
+  std::ranges::reverse(all);
+  CHECK(many(records, all) == all);
+  const Sampler sampler{
+      {.samples = records.size(), .batch_size = 1601, .shuffle = true, .seed = 3}};
+  sampler.samples(0, 0, all);
+  CHECK(many(records, all) == all);
+  all.insert(all.end(), all.begin(),
+             all.end());  // Each one twice, and more than are sorted at once.
+  CHECK(many(records, all) == all);
+}
+
+TEST_CASE("RecordFile::read_many refuses what does not fit, before it reads", "[record_file]") {
+  const TemporaryDirectory directory;
+  const RecordFile records{{numbered_rows(directory / "a.bin", 0, 3, 8)}, 8};
+  std::vector<std::byte> memory(100, std::byte{0xEE});
+  const std::span<std::byte> target = memory;
+  const std::vector<std::uint64_t> two{0, 1}, beyond{0, 3}, far{~0ull, 0};
+  CHECK_THAT(thrown<std::invalid_argument>([&] { records.read_many(two, target.first(15)); }),
+             Mentions("read_many: a target of 15 bytes for 2 records of 8"));
+  CHECK_THAT(thrown<std::invalid_argument>([&] { records.read_many(two, target.first(24)); }),
+             Mentions("a target of 24 bytes for 2 records of 8"));
+  CHECK_THAT(thrown<std::out_of_range>([&] { records.read_many(beyond, target.first(16)); }),
+             Mentions("there is no record 3, but 3, numbered from 0"));
+  CHECK_THAT(thrown<std::out_of_range>([&] { records.read_many(far, target.first(16)); }),
+             Mentions("there is no record 18446744073709551615"));
+  CHECK(memory == std::vector<std::byte>(100, std::byte{0xEE}));
+}
+
+/// Calls of read and the like that `work` makes on this thread; nullopt: the system does not tell.
+template <class Work>
+std::optional<std::uint64_t> reads(const Work& work) {
+  const auto count = [] { return detail::reads_of_thread(detail::this_thread_id()); };
+  const auto before = count();
+  const auto counting = count();  // Counting reads, too.
+  work();
+  const auto after = count();
+  if (!after) return std::nullopt;
+  return (after->calls - counting->calls) - (counting->calls - before->calls);
+}
+
+TEST_CASE("RecordFile::read_many makes one system call for records that lie together",
+          "[record_file]") {
+  const TemporaryDirectory directory;
+  const auto a = numbered_rows(directory / "a.bin", 0, 2000, 16);
+  const auto b = numbered_rows(directory / "b.bin", 2000, 2000, 16);
+  const RecordFile records{{a, b}, 16};
+  std::vector<std::uint64_t> run(512), rest(512);
+  for (std::uint64_t i = 0; i < run.size(); ++i) {
+    run[i] = 1000 + i;
+    rest[i] = 3999 - i;
+  }
+  std::vector<std::byte> target(run.size() * 16);
+  const auto once = reads([&] { records.read_many(run, target); });
+  if (!once) return;  // The system does not tell.
+  CHECK(once == 1);
+  CHECK(reads([&] { records.read_many(rest, target); }) == 1);  // backwards
+  const Sampler shuffle{{.samples = 512, .batch_size = 512, .shuffle = true, .seed = 1}};
+  shuffle.samples(0, 0, run);
+  CHECK(reads([&] { records.read_many(run, target); }) == 1);  // the same ones, shuffled
+  const std::vector<std::uint64_t> few{0, 257, 515, 1999, 2000, 2000};
+  const auto their = std::span(target).first(few.size() * 16);
+  // A gap of 256 rows is read over, one of 257 is not. Each file has a call, and so has a
+  // record that is asked for again.
+  CHECK(reads([&] { records.read_many(few, their); }) == 5);
+  CHECK(rows_of(their, 16) == few);
+}
+
+TEST_CASE("RecordFile::read_many may be called by many threads, and does not allocate",
+          "[record_file]") {
+  const TemporaryDirectory directory;
+  const RecordFile records{{numbered_rows(directory / "a.bin", 0, 3000, 24)}, 24};
+  std::vector<std::uint64_t> wrong(4), allocated(4);
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      const Sampler sampler{{.samples = 3000, .batch_size = 3000, .shuffle = true, .seed = t}};
+      std::vector<std::uint64_t> samples;
+      sampler.samples(0, 0, samples);
+      std::vector<std::byte> target(samples.size() * 24);
+      const std::uint64_t before = test::allocations_of_this_thread();
+      records.read_many(samples, target);
+      allocated[t] = test::allocations_of_this_thread() - before;
+      wrong[t] = rows_of(target, 24) != samples ? 1 : 0;
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == std::vector<std::uint64_t>(4, 0));
+  CHECK(allocated == std::vector<std::uint64_t>(4, 0));
+}
+
+TEST_CASE("of many records in a file that is cut, the lost one is named", "[record_file]") {
+  const TemporaryDirectory directory;
+  const auto a = numbered_rows(directory / "a.bin", 0, 100, 16);
+  const auto b = numbered_rows(directory / "b.bin", 100, 100, 16);
+  const RecordFile records{{a, b}, 16};
+  std::filesystem::resize_file(b, 50 * 16 + 3);
+  const std::vector<std::uint64_t> left{149, 100, 5, 148};
+  CHECK(many(records, left) == left);
+  for (const std::vector<std::uint64_t>& some :
+       {std::vector<std::uint64_t>{150}, {149, 150}, {7, 152, 150, 149, 100}}) {
+    try {
+      many(records, some);
+      FAIL("nothing was thrown");
+    } catch (const StoreError& error) {
+      CHECK_THAT(error.what(), Mentions("b.bin: record 50 (of all files: 150) is lost: the file "
+                                        "has 803 bytes, and had 1600"));
+      CHECK(error.sample() == 150);
+    }
+  }
 }
 
 // ---- Files that change --------------------------------------------------------------------------

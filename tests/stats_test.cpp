@@ -1,16 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <penstock/detail/measure/read_watch.hpp>
 #include <penstock/detail/measure/worker_trace.hpp>
 #include <penstock/stats.hpp>
 
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <future>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
 
 #include "support/catch.hpp"
 #include "support/made_stats.hpp"
+#include "support/temporary_directory.hpp"
 
 using namespace std::chrono_literals;
 using penstock::Bottleneck;
@@ -87,6 +95,7 @@ TEST_CASE("what happened since a snapshot", "[stats]") {
   before.device_source = {.timed = 10, .busy = 5ms, .batches = 20, .span = 50ms};
   before.waits = {.batches = 40, .waiting = 4ms, .longest = 1ms};
   before.worker_cpu = 30ms;
+  before.source_reads = penstock::ReadCounts{.calls = 10, .bytes = 160};
   Stats now = timed({0, 0, 0});
   now.source = {.busy = 3s, .waiting_for_room = 1s, .batches = 300, .bytes = 300'000'000};
   now.copy = {.busy = 90ms, .waiting_for_input = 2s, .waiting_for_room = 1s, .batches = 150};
@@ -99,6 +108,7 @@ TEST_CASE("what happened since a snapshot", "[stats]") {
   now.device_source = {.timed = 15, .busy = 8ms, .batches = 40, .span = 90ms};
   now.waits = {.batches = 60, .waiting = 9ms, .longest = 1ms};
   now.worker_cpu = 70ms;
+  now.source_reads = penstock::ReadCounts{.calls = 30, .bytes = 1160};
   now.skipped = 3;
   now.replaced = 2;
   now.device = DeviceTimes{.copies = 150,
@@ -130,6 +140,9 @@ TEST_CASE("what happened since a snapshot", "[stats]") {
   CHECK(since.waits.waiting == 5ms);
   CHECK(since.waits.longest == 0ms);
   CHECK(since.worker_cpu == 40ms);
+  REQUIRE(since.source_reads);
+  CHECK(since.source_reads->calls == 20);
+  CHECK(since.source_reads->bytes == 1000);
   CHECK(since.skipped == 2);
   CHECK(since.replaced == 2);
   CHECK(since.device->copies == 50);
@@ -151,6 +164,9 @@ TEST_CASE("what happened since a snapshot", "[stats]") {
   CHECK(now.since(before).longest_wait == 71ms);
   CHECK(now.since(before).longest_fill == 81ms);
   CHECK_FALSE(before.since(before).device->batches);
+
+  before.source_reads.reset();
+  CHECK_FALSE(now.since(before).source_reads);
 
   Stats held = before;  // Time that the device consumed turns out to be time that it waited.
   held.device->consuming -= 10ms;
@@ -229,6 +245,62 @@ TEST_CASE("CPU time is that of the threads between start and stop", "[stats]") {
   }).join();
   CHECK(watch.elapsed() >= stopped);
   CHECK(watch.elapsed() < stopped + 1s);
+}
+
+TEST_CASE("reads are those of the threads between start and stop", "[stats]") {
+  penstock::detail::ReadWatch watch;
+  REQUIRE(watch.counts());
+  CHECK(watch.counts()->calls == 0);
+  const penstock::test::TemporaryDirectory directory;
+  const auto path = directory.records("a.bin", 0, 100, 10);
+  const auto read = [&](int count) {
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    std::array<char, 10> target{};
+    for (int i = 0; i < count; ++i)
+      REQUIRE(::pread(file, target.data(), target.size(), i * 10) == 10);
+    ::close(file);
+  };
+  std::promise<void> has_read, over;
+  std::thread first([&] {
+    watch.start();
+    read(100);
+    has_read.set_value();
+    over.get_future().wait();
+    watch.stop();
+  });
+  has_read.get_future().wait();
+  const auto running = watch.counts();
+  over.set_value();
+  first.join();
+  if (!running) return;  // This system does not tell.
+  CHECK(running->calls == 100);
+  CHECK(running->bytes == 1000);
+  read(5);  // Of another thread.
+  CHECK(watch.counts()->calls == 100);
+  std::thread([&] {
+    watch.start();
+    read(7);
+    watch.stop();
+  }).join();
+  CHECK(watch.counts()->calls == 107);
+  CHECK(watch.counts()->bytes == 1070);
+}
+
+TEST_CASE("reads are unknown where a thread's are", "[stats]") {
+  using penstock::ReadCounts;
+  CHECK_FALSE(penstock::detail::reads_of_thread(-1));
+  CHECK(penstock::detail::number_behind("rchar: 12\nsyscr: 34\n", "syscr: ") == 34);
+  CHECK_FALSE(penstock::detail::number_behind("rchar: 12\n", "syscr: "));
+  CHECK_FALSE(penstock::detail::number_behind("syscr: x", "syscr: "));
+  std::optional<ReadCounts> sum = ReadCounts{1, 10};
+  penstock::detail::add_known(sum, ReadCounts{2, 20});
+  REQUIRE(sum);
+  CHECK(sum->calls == 3);
+  CHECK(sum->bytes == 30);
+  penstock::detail::add_known(sum, std::nullopt);
+  CHECK_FALSE(sum);
+  penstock::detail::add_known(sum, ReadCounts{2, 20});
+  CHECK_FALSE(sum);
 }
 
 TEST_CASE("a stopwatch adds up what it ran", "[stats]") {

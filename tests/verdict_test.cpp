@@ -436,6 +436,51 @@ TEST_CASE("the host waits in next() while the device has work: the looks tell", 
   CHECK(stats.verdict().kind == VerdictKind::compute_bound);
 }
 
+TEST_CASE("a source that reads a few bytes at a time is told so", "[verdict]") {
+  using penstock::ReadCounts;
+  Stats stats = timed({990, 100, 250});
+  stats.worker_cpu = 1900ms;  // of 1980 ms in the source
+  const std::string reads =
+      "the source spends its time in reads of 16 bytes, 10240 a batch, one in "
+      "1.9 us of its computing: ";
+  stats.source_reads = ReadCounts{.calls = 1'024'000, .bytes = 16 * 1'024'000};
+  CHECK(stats.verdict().kind == VerdictKind::more_workers);
+  CHECK(says(stats.verdict(), "9 workers"));
+  CHECK(says(stats.verdict(), reads + "read many rows by one call (RecordFile::read_many), or map "
+                                      "the file (MappedRecords)"));
+  stats.setup.cores = 2;
+  CHECK(stats.verdict().kind == VerdictKind::cheaper_source);
+  CHECK(says(stats.verdict(), reads));
+  stats.setup.per_sample = true;
+  CHECK(says(stats.verdict(), reads + "map the file (MappedRecords), or let a source of whole"));
+  stats.setup = {.unbounded = true};
+  CHECK(says(stats.verdict(), reads + "read more by one call"));
+  stats.setup = {.batches = 2};
+  CHECK(says(stats.verdict(), reads));
+
+  const auto is_silent = [&] { return !says(stats.verdict(), "reads of"); };
+  stats.setup = {};
+  stats.source_reads.reset();  // It is unknown.
+  CHECK(is_silent());
+  stats.source_reads = ReadCounts{};
+  CHECK(is_silent());
+  stats.source_reads = ReadCounts{.calls = 1'024'000, .bytes = 513 * 1'024'000};  // not small
+  CHECK(is_silent());
+  stats.source_reads = ReadCounts{.calls = 1'024'000, .bytes = 512 * 1'024'000};
+  CHECK(says(stats.verdict(), "reads of 512 bytes"));
+  stats.source_reads = ReadCounts{.calls = 500'000, .bytes = 8'000'000};  // seldom, 3.8 us apart
+  CHECK(is_silent());
+  stats.source_reads = ReadCounts{.calls = 1'024'000, .bytes = 16 * 1'024'000};
+  stats.worker_cpu = 300ms;  // It waits, for something else or for the disk.
+  CHECK(is_silent());
+  stats.worker_cpu = 0ms;
+  CHECK(is_silent());
+  stats = timed({100, 990, 250});  // Another stage is the slow one.
+  stats.worker_cpu = 190ms;
+  stats.source_reads = ReadCounts{.calls = 1'024'000, .bytes = 16 * 1'024'000};
+  CHECK(is_silent());
+}
+
 TEST_CASE("every kind of verdict has a name", "[verdict]") {
   for (const auto& [kind, name] : {std::pair{VerdictKind::too_early, "too_early"},
                                    std::pair{VerdictKind::more_workers, "more_workers"},

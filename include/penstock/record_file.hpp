@@ -6,6 +6,9 @@
 //   penstock::RecordFile records{{"data_batch_1.bin", "data_batch_2.bin"}, 3073};
 //   std::vector<std::byte> scratch;                                     // one for each thread
 //   std::span<const std::byte> image = records.read(ticket.samples[i], scratch);
+//
+// Each read of a record is a system call. Rows of some bytes are read many at a time, by
+// read_many(), or from a mapping of the files (mapped_records.hpp).
 
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +24,9 @@ namespace penstock {
 
 namespace detail {
 struct RecordPart;
-}
+struct WantedRecord;
+}  // namespace detail
+class MappedRecords;  // mapped_records.hpp
 
 /// Records of fixed size, numbered through one or more files. Any number of threads may use one
 /// object. The files stay open while it or a copy of it exists. A file that is renamed, removed or
@@ -47,12 +52,20 @@ class RecordFile {
   /// StoreError if the file has become too short or the system cannot read it.
   void read_into(std::uint64_t index, std::span<std::byte> target) const;
 
+  /// Reads records into `target`, one behind the other in the order of `indices`, in which an index
+  /// may occur more than once. `target` has indices.size() x record_bytes() bytes, for example a
+  /// field of a batch. Of up to 1,024 indices at a time, those whose records lie together in a
+  /// file, or at most 4 KiB apart, are one system call, in whatever order they stand. Does not
+  /// allocate. Throws like read_into(), std::out_of_range before anything is read. After another
+  /// exception `target` has any bytes.
+  void read_many(std::span<const std::uint64_t> indices, std::span<std::byte> target) const;
+
   /// Reads a record into `scratch`, which is resized, and returns it; valid until `scratch`
   /// changes. Allocates only if the capacity of `scratch` is too small. Throws like read_into().
   std::span<const std::byte> read(std::uint64_t index, std::vector<std::byte>& scratch) const;
 
-  /// A copy of a record. Each call allocates: use read() or read_into() in a loop. Throws like
-  /// read_into().
+  /// A copy of a record. Each call allocates: use read(), read_into() or read_many() in a loop.
+  /// Throws like read_into().
   [[nodiscard]] std::vector<std::byte> operator[](std::uint64_t index) const;
 
   /// For messages, such as "data_batch_2.bin, record 12", where 12 is the number in that file.
@@ -65,7 +78,16 @@ class RecordFile {
   void will_need(std::span<const std::uint64_t> indices) const noexcept;
 
  private:
+  friend MappedRecords;
+
+  /// Reads records that are sorted by their index, to where each belongs.
+  void read_sorted(std::span<const detail::WantedRecord> wanted) const;
+  /// Throws std::invalid_argument for a target of another size, and std::out_of_range.
+  void check_many(const char* function, std::span<const std::uint64_t> indices,
+                  std::span<const std::byte> target) const;
+  /// Throws std::out_of_range.
   const detail::RecordPart& part_of(std::uint64_t index) const;
+  [[noreturn]] void throw_no_record(std::uint64_t index) const;
 
   std::size_t record_bytes_;
   std::uint64_t size_ = 0;

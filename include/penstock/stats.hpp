@@ -67,6 +67,12 @@ struct SourceTimes {
   std::chrono::nanoseconds span{0};  ///< from the end of the first timed batch to that of the last
 };
 
+/// Calls of read, pread and the like, and the bytes that they brought.
+struct ReadCounts {
+  std::uint64_t calls = 0;  ///< number of calls
+  std::uint64_t bytes = 0;  ///< bytes of all of them
+};
+
 /// The parts of the times of Stats that fall into the consumer's pauses, in which the others only
 /// wait for it: the time until the second call of next(), and later each time between two calls
 /// that is over 32 times the mean (a validation, a checkpoint). The verdict leaves them out.
@@ -114,6 +120,10 @@ struct Stats {
   /// CPU time of the workers: little of source.busy means that the source waits (for a disk, a
   /// network, a lock). 0: unknown.
   std::chrono::nanoseconds worker_cpu{0};
+  /// What the workers read from files and pipes, as Linux counts it for each thread
+  /// (/proc/self/task/*/io). What is read from a mapping is not among it. nullopt: unknown, where
+  /// the system does not tell, or has no descriptor left.
+  std::optional<ReadCounts> source_reads;
   /// Longest uninterrupted time of a worker in the source, but for its first batch; and the time
   /// that all workers together took for their first.
   std::chrono::nanoseconds longest_fill{0}, first_fills{0};

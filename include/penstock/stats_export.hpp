@@ -29,7 +29,7 @@ Labels::value_type rank_label(const Ranks& ranks);
 std::string to_prometheus(const Stats& stats, const Labels& labels = {});
 
 /// One JSON object on one line, verdict included. `device` is null without device times,
-/// `placement` where there was nothing to choose.
+/// `placement` where there was nothing to choose, `source_reads` where they are unknown.
 std::string to_json(const Stats& stats);
 
 }  // namespace penstock

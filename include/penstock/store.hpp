@@ -8,7 +8,8 @@
 // - TarShards: tar files, some members of which are a sample (tar_shards.hpp)
 // - PackedFile: one file with an index and checksums (packed_file.hpp)
 //
-// All of them read with pread: a file that another process cuts is an error, not a SIGBUS.
+// All of them read with pread: a file that another process cuts is an error, not a SIGBUS. Who
+// prefers a mapping, for a table of small rows, has MappedRecords (mapped_records.hpp).
 
 #include <concepts>
 #include <cstddef>

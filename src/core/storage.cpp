@@ -3,6 +3,7 @@
 // The room detail/storage, compiled.
 
 #include <penstock/detail/storage/file_folder.hpp>
+#include <penstock/detail/storage/mapped_records.hpp>
 #include <penstock/detail/storage/packed_file.hpp>
 #include <penstock/detail/storage/packed_file_writer.hpp>
 #include <penstock/detail/storage/record_file.hpp>

@@ -92,11 +92,13 @@ def check_prometheus(arguments, common):
     assert round(value("starved_ratio"), 6) == (0.8 if device else 0.75)
     assert ("penstock_device_copies_total" in types) == ("penstock_placement" in types) == device
     assert ("penstock_sampled_batches_total" in types) == (not device)
+    assert ("penstock_source_reads_total" in types) == ("penstock_source_read_bytes_total" in types) == device
     if not device:
         assert value("sampled_batches_total") == 97
         assert value("sampled_waiting_seconds_total") == 0.75
     else:
         assert value("busy_seconds_total", stage="transform") == 0.05
+        assert value("source_reads_total") == 12 and value("source_read_bytes_total") == 192
         assert value("device_copies_total") == 97
         assert value("device_batches_total") == 96
         assert value("device_consuming_seconds_total") == 0.2
@@ -130,10 +132,12 @@ def check_json(arguments):
         assert stats["device"] == {"copies": 97, "batches": 96, "consuming_seconds": 0.2, "awaiting_batch_seconds": 0.7,
                                    "awaiting_copy_seconds": 0.1, "longest_wait_seconds": 0.03}
         assert stats["placement"] == "cores 0-3 of NUMA node 0"
+        assert stats["source_reads"] == {"calls": 12, "bytes": 192}
         assert verdict["starved"] == 0.8 and verdict["enough_workers"] == 11  # 19.9 ms in 0.9 x 2.08 ms
         assert "11 workers with host_depth 17 (9.6 KiB more) would be enough" in verdict["sentence"]
     else:
         assert stats["device"] is None and stats["placement"] is None and "transform" not in stats
+        assert stats["source_reads"] is None
         assert (stats["sampled_batches"], stats["sampled_waiting_seconds"]) == (97, 0.75)
         assert verdict["enough_workers"] == 0
 

@@ -33,6 +33,7 @@ penstock::Stats made_up(bool device) {
   stats.longest_wait = 25ms;
   stats.worker_cpu = 1500ms;
   stats.longest_fill = 40ms;
+  if (device) stats.source_reads = penstock::ReadCounts{.calls = 12, .bytes = 192};
   stats.skipped = 3;
   stats.replaced = 4;
   stats.workers = 2;

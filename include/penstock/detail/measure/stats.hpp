@@ -112,6 +112,11 @@ PENSTOCK_INLINE Stats Stats::since(const Stats& before) const {
   detail::subtract(stats.waits, before.waits, &SampledWaits::batches, &SampledWaits::waiting);
   detail::subtract(stats, before, &Stats::worker_cpu, &Stats::first_fills, &Stats::underruns,
                    &Stats::skipped, &Stats::replaced);
+  if (stats.source_reads && before.source_reads)
+    detail::subtract(*stats.source_reads, *before.source_reads, &ReadCounts::calls,
+                     &ReadCounts::bytes);
+  else
+    stats.source_reads.reset();
   detail::subtract(stats.pauses, before.pauses, &Pauses::source, &Pauses::copy, &Pauses::consumer,
                    &Pauses::device);
   // What was the longest before is not of this time; the longest of this time is unknown.

@@ -126,6 +126,12 @@ inline void add_pipeline(PrometheusText& text, const Stats& stats) {
   text.single("longest_wait_seconds", "gauge", "Longest call of next, after the first",
               stats.longest_wait);
   text.single("worker_cpu_seconds_total", "counter", "CPU time of the workers", stats.worker_cpu);
+  if (stats.source_reads) {
+    text.single("source_reads_total", "counter", "Calls of read and the like by the workers",
+                stats.source_reads->calls);
+    text.single("source_read_bytes_total", "counter", "Bytes that these brought",
+                stats.source_reads->bytes);
+  }
   text.single("longest_fill_seconds", "gauge", "Longest time of a worker in the source",
               stats.longest_fill);
   text.family("failed_batches_total", "counter", "Batches that the failure policy dealt with");
@@ -164,6 +170,14 @@ inline void add(JsonText& json, const StageStats& stage) {
       .member("queued", stage.queued)
       .member("capacity", stage.capacity)
       .end_object();
+}
+
+inline void add_reads(JsonText& json, const std::optional<ReadCounts>& reads) {
+  json.key("source_reads");
+  if (!reads)
+    json.value(nullptr);
+  else
+    json.begin_object().member("calls", reads->calls).member("bytes", reads->bytes).end_object();
 }
 
 inline void add(JsonText& json, const DeviceTimes& device) {
@@ -228,8 +242,9 @@ PENSTOCK_INLINE std::string to_json(const Stats& stats) {
       .member("first_batch_seconds", detail::seconds(stats.first_batch))
       .member("longest_wait_seconds", detail::seconds(stats.longest_wait))
       .member("worker_cpu_seconds", detail::seconds(stats.worker_cpu))
-      .member("longest_fill_seconds", detail::seconds(stats.longest_fill))
-      .member("skipped", stats.skipped)
+      .member("longest_fill_seconds", detail::seconds(stats.longest_fill));
+  detail::add_reads(json, stats.source_reads);
+  json.member("skipped", stats.skipped)
       .member("replaced", stats.replaced)
       .member("workers", stats.workers)
       .member("host_depth", stats.host_depth)

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <penstock/detail/measure/read_watch.hpp>
 #include <utility>
 
 namespace penstock::detail {
@@ -180,9 +181,11 @@ class alignas(64) WorkerTrace {
     explicit Shift(WorkerTrace& trace) : trace_(trace) {
       trace_.thread_.store(this_thread(), std::memory_order_relaxed);
       trace_.cpu_.start();
+      trace_.reads_.start();
     }
     ~Shift() {
       trace_.rest();
+      trace_.reads_.stop();
       trace_.cpu_.stop();
       trace_.thread_.store(kNoThread, std::memory_order_relaxed);
     }
@@ -221,6 +224,8 @@ class alignas(64) WorkerTrace {
   std::chrono::nanoseconds busy_until_its_last_rest() const { return busy_.stopped(); }
   /// CPU time of the worker's thread.
   std::chrono::nanoseconds cpu() const { return cpu_.elapsed(); }
+  /// What the worker's thread reads from files; nullopt: unknown.
+  std::optional<ReadCounts> reads() const { return reads_.counts(); }
   /// The longest time on one batch without a wait, and that on the first one, which is not among
   /// them (both accurate to a few milliseconds).
   std::chrono::nanoseconds longest() const { return std::chrono::nanoseconds(load(longest_)); }
@@ -284,6 +289,7 @@ class alignas(64) WorkerTrace {
   std::atomic<Clock::rep> since_{Clock::now().time_since_epoch().count()};
   Stopwatch busy_, waiting_;
   CpuWatch cpu_;
+  ReadWatch reads_;
   std::atomic<Clock::rep> first_{0}, longest_{0};
   bool has_filled_ = false;  // by the worker
 };

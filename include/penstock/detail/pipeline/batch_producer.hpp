@@ -497,7 +497,9 @@ PENSTOCK_INLINE void ProducerCore::add_to(TuneCounts& counts) const {
 
 PENSTOCK_INLINE void ProducerCore::add_to(Stats& stats) const {
   stats.source = this->stats();
+  stats.source_reads = ReadCounts{};
   for (const WorkerTrace& trace : traces_) {
+    add_known(stats.source_reads, trace.reads());
     stats.worker_cpu += trace.cpu();
     stats.longest_fill = std::max(stats.longest_fill, trace.longest());
     stats.first_fills += trace.first();

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// ReadOnlyFile: a regular file that is open for reading, by any number of threads. It is read and
-// never mapped: of a file that another process cuts, a read brings fewer bytes, and a mapping ends
-// this process with SIGBUS.
+// ReadOnlyFile: a regular file that is open for reading, by any number of threads. The stores read
+// it: of a file that another process cuts, a read brings fewer bytes, and a mapping ends this
+// process with SIGBUS. Only MappedRecords maps it.
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -55,12 +56,23 @@ class ReadOnlyFile {
     return done;
   }
 
+  /// The same to several places, by one system call. Returns how many bytes came; fewer also where
+  /// the system cannot read.
+  std::size_t read(std::uint64_t offset, std::span<const ::iovec> targets) const noexcept {
+    const ::ssize_t count =
+        ::preadv(descriptor_.number, targets.data(), static_cast<int>(targets.size()),
+                 static_cast<::off_t>(offset));
+    return count > 0 ? static_cast<std::size_t>(count) : 0;
+  }
+
   /// Asks the system to have these bytes in memory soon; 0 bytes: all up to the end. A hint: it has
   /// no errors.
   void will_need(std::uint64_t offset, std::uint64_t bytes) const noexcept {
     ::posix_fadvise(descriptor_.number, static_cast<::off_t>(offset), static_cast<::off_t>(bytes),
                     POSIX_FADV_WILLNEED);
   }
+
+  int descriptor() const noexcept { return descriptor_.number; }
 
  private:
   struct Descriptor {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <penstock/detail/storage/gathered_read.hpp>
 #include <penstock/detail/storage/read_only_file.hpp>
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/record_file.hpp>
@@ -37,10 +39,22 @@ struct RecordPart {
                      index);
   }
 
+  std::string shorter_by_now(std::uint64_t bytes_now) const {
+    return "the file has " + std::to_string(bytes_now) + " bytes, and had " +
+           std::to_string(bytes) + " when it was opened";
+  }
+  std::uint64_t end(std::size_t record_bytes) const { return first + bytes / record_bytes; }
+
   std::filesystem::path path;
   std::uint64_t first;  // number of its first record
   ReadOnlyFile file;
   std::uint64_t bytes;  // when it was opened
+};
+
+/// One of the records that read_many() is asked for.
+struct WantedRecord {
+  std::uint64_t index;
+  std::byte* target;
 };
 
 }  // namespace detail
@@ -66,12 +80,46 @@ PENSTOCK_INLINE void RecordFile::read_into(std::uint64_t index, std::span<std::b
   std::string why;
   try {
     if (part.file.read((index - part.first) * record_bytes_, target) == target.size()) return;
-    why = "the file has " + std::to_string(part.file.size()) + " bytes, and had " +
-          std::to_string(part.bytes) + " when it was opened";
+    why = part.shorter_by_now(part.file.size());
   } catch (const std::system_error& error) {
     why = error.what();
   }
   part.throw_unreadable(index, why);
+}
+
+PENSTOCK_INLINE void RecordFile::read_many(std::span<const std::uint64_t> indices,
+                                           std::span<std::byte> target) const {
+  check_many("RecordFile::read_many", indices, target);
+  std::array<detail::WantedRecord, 1024> memory;
+  std::byte* place = target.data();
+  while (!indices.empty()) {
+    const std::size_t count = std::min(indices.size(), memory.size());
+    for (std::size_t i = 0; i < count; ++i, place += record_bytes_) memory[i] = {indices[i], place};
+    indices = indices.subspan(count);
+    const auto wanted = std::span(memory).first(count);
+    std::ranges::sort(wanted, {}, &detail::WantedRecord::index);
+    read_sorted(wanted);
+  }
+}
+
+PENSTOCK_INLINE void RecordFile::read_sorted(std::span<const detail::WantedRecord> wanted) const {
+  for (std::size_t i = 0, next = 0; i < wanted.size(); i = next) {
+    const detail::RecordPart& part = part_of(wanted[i].index);
+    const std::uint64_t end = part.end(record_bytes_);
+    detail::GatheredRead together((wanted[i].index - part.first) * record_bytes_);
+    together.add({wanted[i].target, record_bytes_});
+    for (next = i + 1; next < wanted.size() && together.has_room(); ++next) {
+      const std::uint64_t index = wanted[next].index, before = wanted[next - 1].index;
+      if (index >= end || index == before) break;
+      if (index - before - 1 > detail::GatheredRead::kMostGap / record_bytes_) break;
+      together.skip(static_cast<std::size_t>(index - before - 1) * record_bytes_);
+      together.add({wanted[next].target, record_bytes_});
+    }
+    // The reads of the single records find the one that is lost, and say why.
+    if (!together.read(part.file))
+      for (const auto& [index, target] : wanted.subspan(i, next - i))
+        read_into(index, {target, record_bytes_});
+  }
 }
 
 PENSTOCK_INLINE std::span<const std::byte> RecordFile::read(std::uint64_t index,
@@ -105,13 +153,27 @@ PENSTOCK_INLINE void RecordFile::will_need(std::span<const std::uint64_t> indice
 }
 
 PENSTOCK_INLINE const detail::RecordPart& RecordFile::part_of(std::uint64_t index) const {
-  if (index >= size_)
-    throw std::out_of_range("RecordFile: there is no record " + std::to_string(index) + ", but " +
-                            std::to_string(size_) + ", numbered from 0");
+  if (index >= size_) throw_no_record(index);
   const auto after = std::upper_bound(
       parts_->begin(), parts_->end(), index,
       [](std::uint64_t i, const detail::RecordPart& part) { return i < part.first; });
   return *(after - 1);
+}
+
+PENSTOCK_INLINE void RecordFile::check_many(const char* function,
+                                            std::span<const std::uint64_t> indices,
+                                            std::span<const std::byte> target) const {
+  if (target.size() % record_bytes_ != 0 || target.size() / record_bytes_ != indices.size())
+    throw std::invalid_argument(
+        std::string(function) + ": a target of " + std::to_string(target.size()) + " bytes for " +
+        std::to_string(indices.size()) + " records of " + std::to_string(record_bytes_));
+  for (const std::uint64_t index : indices)
+    if (index >= size_) throw_no_record(index);
+}
+
+PENSTOCK_INLINE void RecordFile::throw_no_record(std::uint64_t index) const {
+  throw std::out_of_range("RecordFile: there is no record " + std::to_string(index) + ", but " +
+                          std::to_string(size_) + ", numbered from 0");
 }
 
 }  // namespace penstock

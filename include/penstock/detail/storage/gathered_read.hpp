@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// GatheredRead: one system call that reads a stretch of a file to several places in memory, and
+// leaves out the gaps between them.
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <penstock/detail/storage/read_only_file.hpp>
+#include <span>
+
+namespace penstock::detail {
+
+class GatheredRead {
+ public:
+  /// A longer gap costs more time than another system call.
+  static constexpr std::size_t kMostGap = 4096;
+
+  explicit GatheredRead(std::uint64_t offset) : offset_(offset) {}
+
+  /// Whether a gap and a target still fit.
+  bool has_room() const { return count_ + 2 <= pieces_.size(); }
+
+  /// The next `bytes` bytes of the file, at most kMostGap, are not wanted.
+  void skip(std::size_t bytes) {
+    if (bytes > 0) pieces_[count_++] = {gap_.data(), bytes};
+  }
+  /// The next bytes of the file belong to `target`.
+  void add(std::span<std::byte> target) {
+    if (count_ > 0) {
+      ::iovec& last = pieces_[count_ - 1];
+      if (static_cast<std::byte*>(last.iov_base) + last.iov_len == target.data()) {
+        last.iov_len += target.size();
+        return;
+      }
+    }
+    pieces_[count_++] = {target.data(), target.size()};
+  }
+
+  /// Returns whether all bytes came. If not, the targets have any bytes.
+  bool read(const ReadOnlyFile& file) const noexcept {
+    std::size_t bytes = 0;
+    for (const ::iovec& piece : std::span(pieces_).first(count_)) bytes += piece.iov_len;
+    return file.read(offset_, std::span(pieces_).first(count_)) == bytes;
+  }
+
+ private:
+  const std::uint64_t offset_;
+  std::size_t count_ = 0;
+  std::array<::iovec, 1024> pieces_;  // as many as the system takes; only the first have values
+  std::array<std::byte, kMostGap> gap_;
+};
+
+}  // namespace penstock::detail
