@@ -87,7 +87,7 @@ std::optional<JpegHeader> read_jpeg_header(std::span<const std::byte> file) {
     const Bytes contents = segments.contents();
     if (is_frame(segments.marker())) {
       frame.emplace(segments.marker(), contents);
-    } else if (segments.marker() == 0xe1 && !oriented && begins_with(contents, "Exif")) {
+    } else if (segments.marker() == 0xe1 && !oriented && is_exif(contents)) {
       header.orientation = exif_orientation(contents);
       oriented = true;
     } else if (segments.marker() == 0xee && begins_with(contents, "Adobe")) {

@@ -142,6 +142,12 @@ bool JpegDecoder::Reader::try_read_inks(std::uint8_t* inks, std::uint8_t* out, J
   return true;
 }
 
+bool JpegDecoder::Reader::try_finish() {
+  if (setjmp(errors_.back) != 0) return false;
+  jpeg_finish_decompress(&info_);
+  return true;
+}
+
 // ---- An image -----------------------------------------------------------------------------------
 
 void JpegDecoder::Reader::fail() {
@@ -186,8 +192,8 @@ void JpegDecoder::Reader::require_file_bytes() const {
 
 Orientation JpegDecoder::Reader::stored_orientation() const {
   for (const jpeg_marker_struct* marker = info_.marker_list; marker; marker = marker->next) {
-    const Orientation found = exif_orientation({marker->data, marker->data_length});
-    if (found != Orientation{}) return found;
+    const std::span<const std::uint8_t> contents(marker->data, marker->data_length);
+    if (is_exif(contents)) return exif_orientation(contents);
   }
   return {};
 }
@@ -281,6 +287,9 @@ Pixels JpegDecoder::Reader::read(const Region& part) {
   const bool inks = info_.out_color_space == JCS_CMYK;
   if (inks ? !try_read_inks(inks_.room(std::size_t{4} * info_.output_width), out, rows)
            : !try_read_rows(out, stride, rows))
+    fail();
+  // What is left up to the end of the image has no pixels, but may be damaged.
+  if (options_.warnings_are_errors && info_.output_scanline == info_.output_height && !try_finish())
     fail();
   return {out + std::size_t{3} * (static_cast<std::size_t>(part.left) - left),
           {part.height, part.width},

@@ -65,6 +65,8 @@ class JpegDecoder::Reader {
   bool try_crop(JDIMENSION* left, JDIMENSION* width);
   bool try_skip(JDIMENSION rows);
   bool try_read_rows(std::uint8_t* out, std::size_t stride, JDIMENSION rows);
+  /// Reads up to the mark of the image's end.
+  bool try_finish();
   bool try_read_inks(std::uint8_t* inks, std::uint8_t* out, JDIMENSION rows);
 
   const JpegOptions options_;

@@ -15,6 +15,7 @@ class Tiff {
   explicit Tiff(std::span<const std::uint8_t> bytes)
       : bytes_(bytes), little_(bytes.size() >= 8 && bytes[0] == 'I') {}
 
+  std::uint32_t one(std::size_t at) const { return at < bytes_.size() ? bytes_[at] : 0; }
   std::uint32_t two(std::size_t at) const {
     if (at + 2 > bytes_.size()) return 0;
     const std::uint32_t first = bytes_[at], second = bytes_[at + 1];
@@ -29,6 +30,28 @@ class Tiff {
   std::span<const std::uint8_t> bytes_;
   bool little_;
 };
+
+constexpr std::array<std::uint8_t, 6> kExif{'E', 'x', 'i', 'f', 0, 0};
+
+/// The first value of the directory's entry at `at`. EXIF wants one SHORT here; writers use the
+/// other integers, too. 0: it is none of these, or its values lie elsewhere.
+std::uint32_t value_of_entry(const Tiff& tiff, std::size_t at) {
+  const std::uint32_t type = tiff.two(at + 2), count = tiff.four(at + 4);
+  const auto is_here = [count](std::uint32_t bytes) { return count >= 1 && count <= 4 / bytes; };
+  switch (type) {
+    case 1:  // BYTE, SBYTE
+    case 6:
+      return is_here(1) ? tiff.one(at + 8) : 0;
+    case 3:  // SHORT, SSHORT
+    case 8:
+      return is_here(2) ? tiff.two(at + 8) : 0;
+    case 4:  // LONG, SLONG
+    case 9:
+      return is_here(4) ? tiff.four(at + 8) : 0;
+    default:
+      return 0;
+  }
+}
 
 /// Of one direction: a region from `begin` on, and `outputs` pixels from `origin` on.
 void mirror(std::int32_t& begin, std::int32_t length, double& origin, double step,
@@ -59,17 +82,19 @@ View transposed(const Orientation& orientation, View view) {
 
 }  // namespace
 
+bool is_exif(std::span<const std::uint8_t> app1) {
+  return app1.size() >= kExif.size() && std::equal(kExif.begin(), kExif.end(), app1.begin());
+}
+
 Orientation exif_orientation(std::span<const std::uint8_t> app1) {
-  constexpr std::array<std::uint8_t, 6> kExif{'E', 'x', 'i', 'f', 0, 0};
-  if (app1.size() < kExif.size() || !std::equal(kExif.begin(), kExif.end(), app1.begin()))
-    return {};
+  if (!is_exif(app1)) return {};
   const Tiff tiff(app1.subspan(kExif.size()));
   if (tiff.two(2) != 42) return {};
   const std::size_t directory = tiff.four(4), entries = tiff.two(directory);
-  constexpr std::uint32_t kOrientation = 0x0112, kShort = 3;
+  constexpr std::uint32_t kOrientation = 0x0112;
   for (std::size_t entry = 0; entry < entries; ++entry) {
     const std::size_t at = directory + 2 + 12 * entry;
-    if (tiff.two(at) != kOrientation || tiff.two(at + 2) != kShort) continue;
+    if (tiff.two(at) != kOrientation) continue;
     constexpr std::array<Orientation, 9> kOrientations{{{},
                                                         {},
                                                         {false, true, false},
@@ -79,7 +104,7 @@ Orientation exif_orientation(std::span<const std::uint8_t> app1) {
                                                         {true, false, true},
                                                         {true, true, true},
                                                         {false, true, true}}};
-    const std::uint32_t value = tiff.two(at + 8);
+    const std::uint32_t value = value_of_entry(tiff, at);
     return value < kOrientations.size() ? kOrientations[value] : Orientation{};
   }
   return {};

@@ -18,6 +18,9 @@ struct Orientation {
   friend bool operator==(const Orientation&, const Orientation&) = default;
 };
 
+/// Whether the contents of an APP1 marker are EXIF data. The first such marker of a file counts.
+bool is_exif(std::span<const std::uint8_t> app1);
+
 /// Of the contents of an APP1 marker: as its EXIF data say; as stored, where they say nothing or
 /// are broken.
 Orientation exif_orientation(std::span<const std::uint8_t> app1);

@@ -12,9 +12,13 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "jpeg_files.hpp"
+#include "jpeg_header.hpp"
 #include "needed.hpp"
+#include "orientation.hpp"
 #include "support/catch.hpp"
 #include "support/little_memory.hpp"
 
@@ -368,9 +372,80 @@ TEST_CASE("JpegDecoder: EXIF's orientation, if it is asked for", "[images][jpeg_
          cut(shown, {2, 0, image.pixels.size.height, image.pixels.size.width})));
 }
 
+/// As the CPU's decoder shows it; read_jpeg_header() has to agree.
+ImageSize size_shown(const Bytes& file) {
+  const ImageSize size = JpegDecoder({.apply_orientation = true}).open(file);
+  const auto header = read_jpeg_header(file);
+  REQUIRE(header);
+  CHECK(shown_size(header->orientation, header->size) == size);
+  return size;
+}
+
+TEST_CASE("JpegDecoder: EXIF's orientation is an integer of any type", "[images][jpeg_decoder]") {
+  const bool little = GENERATE(false, true);
+  const auto type = static_cast<std::uint8_t>(GENERATE(1, 3, 4, 6, 8, 9));
+  const auto orientation = static_cast<std::uint8_t>(GENERATE(range(1, 9)));
+  auto marker = exif(little, 0, 0x12, type);
+  const std::size_t value = marker.size() - 8;
+  const std::size_t bytes = type == 1 || type == 6 ? 1 : type == 3 || type == 8 ? 2 : 4;
+  marker[value + (little ? 0 : bytes - 1)] = orientation;
+  CAPTURE(little, int{type}, int{orientation});
+  const std::vector<std::uint8_t> shorts = exif(little, orientation);
+  CHECK((exif_orientation(marker) == exif_orientation(shorts)));
+  const Bytes file = jpeg_file(test::smooth_pixels(9, 5, 3), 9, 5, {.app1 = marker});
+  CHECK(size_shown(file) == (orientation < 5 ? ImageSize{5, 9} : ImageSize{9, 5}));
+
+  // More values than have room in the entry lie elsewhere: what is here is their place.
+  const std::size_t count = value - (little ? 4 : 1);
+  marker[count] = 2;
+  CHECK((exif_orientation(marker) == (bytes < 4 ? exif_orientation(shorts) : Orientation{})));
+  marker[count] = 5;
+  CHECK((exif_orientation(marker) == Orientation{}));
+  marker[count] = 0;
+  CHECK((exif_orientation(marker) == Orientation{}));
+  marker[count] = 1;
+  // Two other kinds: ASCII and FLOAT.
+  for (const std::uint8_t other : {std::uint8_t{2}, std::uint8_t{11}}) {
+    marker[value - (little ? 8 : 7)] = other;
+    CHECK((exif_orientation(marker) == Orientation{}));
+  }
+}
+
+TEST_CASE("JpegDecoder: the first EXIF block counts", "[images][jpeg_decoder]") {
+  const auto pixels = test::smooth_pixels(9, 5, 3);
+  const auto with = [&](const std::vector<std::vector<std::uint8_t>>& markers) {
+    Bytes file = jpeg_file(pixels, 9, 5);
+    std::size_t at = 2;
+    for (const auto& marker : markers) {
+      const std::size_t length = marker.size() + 2;
+      const std::array head{std::byte{0xff}, std::byte{0xe1}, static_cast<std::byte>(length >> 8),
+                            static_cast<std::byte>(length & 0xff)};
+      const auto* bytes = reinterpret_cast<const std::byte*>(marker.data());
+      const auto place = file.begin() + static_cast<std::ptrdiff_t>(at);
+      file.insert(file.insert(place, head.begin(), head.end()) + 4, bytes, bytes + marker.size());
+      at += 4 + marker.size();
+    }
+    return file;
+  };
+  const std::string xmp = "http://ns.adobe.com/xap/1.0/";
+  const std::vector<std::uint8_t> other(xmp.begin(), xmp.end());
+  const std::vector<std::uint8_t> cut{'E', 'x', 'i', 'f'}, broken{'E', 'x', 'i', 'f', 0, 0, 'I'};
+  CHECK(size_shown(with({exif(true, 6)})) == ImageSize{9, 5});
+  CHECK(size_shown(with({exif(true, 6), exif(true, 1)})) == ImageSize{9, 5});
+  CHECK(size_shown(with({exif(true, 1), exif(true, 6)})) == ImageSize{5, 9});
+  CHECK(size_shown(with({exif(true, 6, 0x13), exif(true, 6)})) == ImageSize{5, 9});
+  CHECK(size_shown(with({broken, exif(true, 6)})) == ImageSize{5, 9});
+  CHECK(size_shown(with({other, cut, exif(false, 8), exif(true, 1)})) == ImageSize{9, 5});
+}
+
 TEST_CASE("JpegDecoder: EXIF data that say nothing, or are broken", "[images][jpeg_decoder]") {
   std::vector<std::vector<std::uint8_t>> markers{exif(true, 0), exif(true, 9), exif(false, 6, 0x13),
-                                                 exif(true, 6, 0x12, 4)};
+                                                 exif(true, 6, 0x12, 5)};
+  for (const std::size_t place : {10u, 11u, 12u, 13u}) {  // The directory is anywhere.
+    auto marker = exif(true, 6);
+    marker[place] = 0xff;
+    markers.push_back(std::move(marker));
+  }
   const auto good = exif(true, 6);
   for (std::size_t size = 1; size + 12 < good.size(); ++size)
     markers.emplace_back(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(size));
@@ -422,6 +497,43 @@ TEST_CASE("JpegDecoder: damage is worked around or an error, as one likes",
   cut_and_closed.insert(cut_and_closed.end(), {std::byte{0xff}, std::byte{0xd9}});
   CHECK(refusal(cut_and_closed) == "none");
   CHECK(contains(refusal(cut_and_closed, {.warnings_are_errors = true}), "premature end"));
+}
+
+TEST_CASE("JpegDecoder: damage behind the last row is a warning, too", "[images][jpeg_decoder]") {
+  const bool progressive = GENERATE(false, true);
+  const int channels = GENERATE(1, 3, 4);
+  CAPTURE(progressive, channels);
+  const Bytes good = jpeg_file(test::noisy_pixels(64, 48, channels), 64, 48,
+                               {.channels = channels, .progressive = progressive});
+  const JpegOptions strict{.warnings_are_errors = true};
+  Bytes more = good;  // Bytes between the last row and the mark of the end.
+  more.insert(more.end() - 2, 100, std::byte{0x55});
+  const Bytes open(good.begin(), good.end() - 2);  // without that mark
+  CHECK(refusal(good, strict) == "none");
+  CHECK(refusal(more) == "none");
+  CHECK(contains(refusal(more, strict), "extraneous bytes before marker 0xd9"));
+  CHECK(contains(refusal(open, strict), "Premature end"));
+
+  Bytes behind = good;  // Behind the mark may be anything, such as the frames of a film.
+  behind.insert(behind.end(), 100, std::byte{0x55});
+  CHECK(refusal(behind, strict) == "none");
+
+  // The decoder is ready for the same image, for another one, and for a part.
+  JpegDecoder decoder(strict);
+  CHECK_THROWS_AS(decoder.decode(whole(decoder.open(more))), ImageError);
+  const auto wanted = decoded(good);
+  for (int i = 0; i < 2; ++i) {
+    decoder.open(good);
+    for (int j = 0; j < 2; ++j)
+      CHECK((packed(decoder.decode(part({0, 0, 48, 64})).pixels) == wanted));
+  }
+  decoder.open(more);
+  if (progressive)
+    CHECK_THROWS_AS(decoder.decode(part({0, 0, 40, 64})), ImageError);
+  else  // Rows below the view are not read.
+    CHECK_NOTHROW(decoder.decode(part({0, 0, 40, 64})));
+  decoder.open(more);
+  CHECK_THROWS_AS(decoder.decode(part({40, 5, 8, 20})), ImageError);
 }
 
 TEST_CASE("JpegDecoder: any damage ends in pixels or an ImageError, and nothing stays of it",

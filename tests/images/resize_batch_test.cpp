@@ -120,6 +120,23 @@ TEST_CASE("resize_batch: bytes are rounded, black and white stay", "[images][res
   }
 }
 
+TEST_CASE("resize_batch: no float is below 0 or above 1", "[images][resize_batch]") {
+  TestImage image = test_image({40, 37}, 6);
+  for (const std::uint8_t value : {std::uint8_t{0}, std::uint8_t{255}}) {
+    std::fill(image.bytes.begin(), image.bytes.end(), value);
+    float least = 1, most = 0;
+    for (std::int32_t side = 1; side < 60; ++side)
+      for (const float out :
+           resized<float>(image, crop_view({1, 2, 33, 31}, {side, 60 - side}), {})) {
+        least = std::min(least, out);
+        most = std::max(most, out);
+      }
+    CHECK(least >= static_cast<float>(value) / 255 - 1e-6f);
+    CHECK(least >= 0);
+    CHECK(most <= static_cast<float>(value) / 255);
+  }
+}
+
 TEST_CASE("resize_batch: the order of the values, and padded channels", "[images][resize_batch]") {
   const PixelOrder order = GENERATE(PixelOrder::nhwc, PixelOrder::nchw);
   const int channels = GENERATE(3, 4, 8);

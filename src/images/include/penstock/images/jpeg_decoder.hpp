@@ -29,7 +29,8 @@ namespace penstock::images {
 struct JpegOptions {
   /// Turns and mirrors the image as its EXIF data say. torchvision and Pillow do so only if asked.
   bool apply_orientation = false;
-  /// Damage that libjpeg can work around is an ImageError. An early end of the file always is one.
+  /// Damage that libjpeg can work around is an ImageError, also behind the last row of an image
+  /// (an end mark that is missing, too). An early end of the file always is one.
   bool warnings_are_errors = false;
   /// Uses libjpeg's faster and less exact inverse DCT.
   bool fast_dct = false;

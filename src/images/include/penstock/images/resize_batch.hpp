@@ -141,13 +141,17 @@ PENSTOCK_HOST_DEVICE inline Rgb mean_of(const std::uint8_t* pixels, std::int64_t
     total += weight * row_total;
   }
   const float scale = total > 0 ? 1 / total : 0;
-  return {sum.red * scale, sum.green * scale, sum.blue * scale};
+  const auto mean = [scale](float of_all) {
+    const float value = of_all * scale;
+    return value < 255 ? value : 255;  // Of white pixels it may be rounded up.
+  };
+  return {mean(sum.red), mean(sum.green), mean(sum.blue)};
 }
 
 template <class T>
 PENSTOCK_HOST_DEVICE T output_value(float value) {
   if constexpr (std::is_same_v<T, std::uint8_t>)
-    return static_cast<T>(value < 0 ? 0 : value > 255 ? 255 : value + 0.5f);
+    return static_cast<T>(value + 0.5f);
   else
     return T(value);
 }
