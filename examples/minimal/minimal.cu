@@ -62,8 +62,9 @@ int main() {
 
   penstock::Prefetcher<Images> prefetcher{
       layout, sampler,
-      [&](const penstock::Ticket& ticket, Images& batch) {       // runs on the workers, fills pinned memory
-        for (std::size_t i = 0; i < ticket.samples.size(); ++i) decode(records[ticket.samples[i]], batch, i);
+      [&, scratch = std::vector<std::byte>()](const penstock::Ticket& ticket, Images& batch) mutable {
+        for (std::size_t i = 0; i < ticket.samples.size(); ++i)  // runs on the workers, fills pinned memory
+          decode(records.read(ticket.samples[i], scratch), batch, i);
       },
       {.workers = 8, .epochs = 10}};
 

@@ -5,17 +5,18 @@
 //
 // A batch at a time, by one worker. A Ticket names the samples of the batch:
 //
-//   [&](const penstock::Ticket& ticket, Images& batch) {
+//   [&, scratch = std::vector<std::byte>()](const penstock::Ticket& ticket, Images& batch) mutable {
 //     for (std::size_t i = 0; i < ticket.samples.size(); ++i)
-//       decode(records[ticket.samples[i]], batch, i);
+//       decode(records.read(ticket.samples[i], scratch), batch, i);
 //   }
 //
 // A sample at a time, by all workers together, the oldest unfinished batch first. Choose it if a
 // sample takes long (compressed images): the first batch is ready after (time of a batch) /
 // workers, and pinned memory does not grow with the number of workers:
 //
-//   penstock::per_sample([&](const penstock::Sample& sample, Images& batch) {
-//     decode(records[sample.index], batch, static_cast<std::size_t>(sample.row));
+//   penstock::per_sample([&, scratch = std::vector<std::byte>()](const penstock::Sample& sample,
+//                                                                Images& batch) mutable {
+//     decode(records.read(sample.index, scratch), batch, static_cast<std::size_t>(sample.row));
 //   })
 //
 // A batch at a time, written to device memory without a copy. Choose it for hardware decoders,

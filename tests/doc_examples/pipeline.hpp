@@ -108,9 +108,10 @@ struct Pipeline : Bare {
       penstock::Layout<Records>{256}.field(&Records::bytes, {3073});
   penstock::Sampler sampler{{.samples = 600, .batch_size = 256}};
 
-  penstock::Source<Images> source = [this](const penstock::Ticket& ticket, Images& batch) {
+  penstock::Source<Images> source = [this, memory = std::vector<std::byte>()](
+                                        const penstock::Ticket& ticket, Images& batch) mutable {
     for (std::size_t i = 0; i < ticket.samples.size(); ++i)
-      decode(records[ticket.samples[i]], batch, i);
+      decode(records.read(ticket.samples[i], memory), batch, i);
   };
   penstock::Source<Images> decode_batch = source;
   penstock::Source<Records> read_records = [](const penstock::Ticket&, Records&) {};
