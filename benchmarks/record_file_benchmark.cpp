@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A batch of records of 3073 bytes out of the page cache, in random order: by RecordFile, and by
-// nothing but pread.
+// A batch of records out of the page cache, by RecordFile, by MappedRecords, and by nothing but
+// pread or mmap: records of 3073 bytes as CIFAR-10 has them, and a table's rows of 16 bytes. In a
+// random order, in one that keeps blocks together (SamplerOptions::block), and in that of the file.
 
 #include <benchmark/benchmark.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
+#include <penstock/mapped_records.hpp>
 #include <penstock/record_file.hpp>
 #include <penstock/sampler.hpp>
 #include <span>
@@ -22,16 +28,15 @@ namespace {
 
 using namespace penstock;
 
-constexpr std::size_t kRecordBytes = 3073;
-constexpr std::uint64_t kRecords = 50'000;  // 154 MB, as CIFAR-10
-constexpr std::size_t kBatch = 256;
+constexpr std::size_t kFileBytes = 160'000'000;  // as CIFAR-10
+constexpr std::size_t kBatch = 1024;
 
 /// A file of its own, removed at exit.
 struct DataFile {
   DataFile() : path(std::filesystem::temp_directory_path() / "penstock_record_file_benchmark.bin") {
     std::ofstream file(path, std::ios::binary);
-    for (std::uint64_t i = 0; i < kRecords; ++i)
-      file << std::string(kRecordBytes, static_cast<char>(i & 0x7f));
+    const std::string block(1'000'000, 'x');
+    for (std::size_t i = 0; i < kFileBytes / block.size(); ++i) file << block;
   }
   ~DataFile() { std::filesystem::remove(path); }
   const std::filesystem::path path;
@@ -41,62 +46,150 @@ const std::filesystem::path& data_file() {
   return file.path;
 }
 
-struct BarePread {
-  ~BarePread() { ::close(file); }
-  void operator()(std::uint64_t index, std::span<std::byte> target) const {
-    benchmark::DoNotOptimize(
-        ::pread(file, target.data(), kRecordBytes, static_cast<off_t>(index * kRecordBytes)));
+/// The whole records of the data file.
+struct Table {
+  explicit Table(std::size_t bytes) : record_bytes(bytes) {
+    std::filesystem::resize_file(data_file(), kFileBytes / bytes * bytes);
   }
-  const int file = ::open(data_file().c_str(), O_RDONLY | O_CLOEXEC);
-};
-struct ReadInto {
-  void operator()(std::uint64_t index, std::span<std::byte> target) const {
-    records.read_into(index, target);
-  }
-  const RecordFile records{{data_file()}, kRecordBytes};
-};
-/// By way of scratch memory, as a decoder reads.
-struct Read {
-  void operator()(std::uint64_t index, std::span<std::byte> target) {
-    std::ranges::copy(records.read(index, scratch), target.begin());
-  }
-  const RecordFile records{{data_file()}, kRecordBytes};
-  std::vector<std::byte> scratch;
-};
-struct Subscript {
-  void operator()(std::uint64_t index, std::span<std::byte> target) const {
-    std::ranges::copy(records[index], target.begin());
-  }
-  const RecordFile records{{data_file()}, kRecordBytes};
+  std::uint64_t records() const { return kFileBytes / record_bytes; }
+  const std::size_t record_bytes;
 };
 
+using Indices = std::span<const std::uint64_t>;
+using Target = std::span<std::byte>;
+
+// ---- Ways to read: each fills a batch -----------------------------------------------------------
+
+struct BarePread {
+  explicit BarePread(const Table& all) : table(all) {}
+  BarePread(const BarePread&) = delete;
+  BarePread& operator=(const BarePread&) = delete;
+  ~BarePread() { ::close(file); }
+  void operator()(Indices indices, Target target) const {
+    for (std::size_t i = 0; i < indices.size(); ++i)
+      benchmark::DoNotOptimize(::pread(file, target.data() + i * table.record_bytes,
+                                       table.record_bytes,
+                                       static_cast<off_t>(indices[i] * table.record_bytes)));
+  }
+  const Table table;
+  const int file = ::open(data_file().c_str(), O_RDONLY | O_CLOEXEC);
+};
+struct BareMapping {
+  explicit BareMapping(const Table& all) : table(all) {
+    const int file = ::open(data_file().c_str(), O_RDONLY | O_CLOEXEC);
+    data =
+        static_cast<const std::byte*>(::mmap(nullptr, kFileBytes, PROT_READ, MAP_SHARED, file, 0));
+    ::close(file);
+  }
+  BareMapping(const BareMapping&) = delete;
+  BareMapping& operator=(const BareMapping&) = delete;
+  ~BareMapping() { ::munmap(const_cast<std::byte*>(data), kFileBytes); }
+  void operator()(Indices indices, Target target) const {
+    for (std::size_t i = 0; i < indices.size(); ++i)
+      std::memcpy(target.data() + i * table.record_bytes, data + indices[i] * table.record_bytes,
+                  table.record_bytes);
+  }
+  const Table table;
+  const std::byte* data;
+};
+struct OfRecords {
+  explicit OfRecords(const Table& table) : records({data_file()}, table.record_bytes) {}
+  Target place(Target target, std::size_t i) const {
+    return target.subspan(i * records.record_bytes(), records.record_bytes());
+  }
+  const RecordFile records;
+};
+struct ReadInto : OfRecords {
+  using OfRecords::OfRecords;
+  void operator()(Indices indices, Target target) const {
+    for (std::size_t i = 0; i < indices.size(); ++i)
+      records.read_into(indices[i], place(target, i));
+  }
+};
+/// By way of scratch memory, as a decoder reads.
+struct Read : OfRecords {
+  using OfRecords::OfRecords;
+  void operator()(Indices indices, Target target) {
+    for (std::size_t i = 0; i < indices.size(); ++i)
+      std::ranges::copy(records.read(indices[i], scratch), place(target, i).begin());
+  }
+  std::vector<std::byte> scratch;
+};
+struct Subscript : OfRecords {
+  using OfRecords::OfRecords;
+  void operator()(Indices indices, Target target) const {
+    for (std::size_t i = 0; i < indices.size(); ++i)
+      std::ranges::copy(records[indices[i]], place(target, i).begin());
+  }
+};
+struct ReadMany : OfRecords {
+  using OfRecords::OfRecords;
+  void operator()(Indices indices, Target target) const { records.read_many(indices, target); }
+};
+struct MappedSubscript : OfRecords {
+  using OfRecords::OfRecords;
+  void operator()(Indices indices, Target target) const {
+    for (std::size_t i = 0; i < indices.size(); ++i)
+      std::memcpy(place(target, i).data(), rows[indices[i]].data(), records.record_bytes());
+  }
+  const MappedRecords rows{records};
+};
+struct MappedMany : OfRecords {
+  using OfRecords::OfRecords;
+  void operator()(Indices indices, Target target) const { rows.read_many(indices, target); }
+  const MappedRecords rows{records};
+};
+
+// ---- Orders -------------------------------------------------------------------------------------
+
+enum Order { shuffled, in_blocks, in_order };
+constexpr std::array kOrderNames{"shuffled", "blocks of 64, windows of 16", "in order"};
+
 /// The samples of an epoch, in the order of its batches.
-std::vector<std::uint64_t> shuffled_samples() {
-  const Sampler sampler{{.samples = kRecords, .batch_size = kRecords, .shuffle = true, .seed = 1}};
-  std::vector<std::uint64_t> samples;
-  sampler.samples(0, 0, samples);
+std::vector<std::uint64_t> samples_of(const Table& table, Order order) {
+  std::vector<std::uint64_t> samples(table.records());
+  std::iota(samples.begin(), samples.end(), std::uint64_t{0});
+  if (order == in_order) return samples;
+  SamplerOptions options{.samples = table.records(),
+                         .batch_size = static_cast<std::int64_t>(table.records()),
+                         .shuffle = true,
+                         .seed = 1};
+  if (order == in_blocks) options.block = 64, options.window = 16;
+  Sampler(options).samples(0, 0, samples);
   return samples;
 }
 
 template <class Reader>
 void read_batch(benchmark::State& state) {
-  Reader read;
-  const std::vector<std::uint64_t> samples = shuffled_samples();
-  std::vector<std::byte> batch(kBatch * kRecordBytes);
+  const Table table(static_cast<std::size_t>(state.range(0)));
+  const auto order = static_cast<Order>(state.range(1));
+  Reader read(table);
+  const std::vector<std::uint64_t> samples = samples_of(table, order);
+  std::vector<std::byte> batch(kBatch * table.record_bytes);
   std::size_t first = 0;
   for (auto _ : state) {
-    for (std::size_t i = 0; i < kBatch; ++i)
-      read(samples[first + i], std::span(batch).subspan(i * kRecordBytes, kRecordBytes));
+    read(Indices(samples).subspan(first, kBatch), batch);
     first = first + 2 * kBatch > samples.size() ? 0 : first + kBatch;
     benchmark::ClobberMemory();
   }
+  state.SetLabel(kOrderNames.at(static_cast<std::size_t>(order)));
   state.SetItemsProcessed(static_cast<std::int64_t>(kBatch) * state.iterations());
 }
 
-BENCHMARK(read_batch<BarePread>);
-BENCHMARK(read_batch<ReadInto>);
-BENCHMARK(read_batch<Read>);
-BENCHMARK(read_batch<Subscript>);
+void sizes_and_orders(benchmark::internal::Benchmark* benchmark) {
+  benchmark->ArgNames({"bytes", "order"});
+  for (const int bytes : {16, 3073})
+    for (const Order order : {shuffled, in_blocks, in_order}) benchmark->Args({bytes, order});
+}
+
+BENCHMARK(read_batch<BarePread>)->Apply(sizes_and_orders);
+BENCHMARK(read_batch<Subscript>)->Apply(sizes_and_orders);
+BENCHMARK(read_batch<Read>)->Apply(sizes_and_orders);
+BENCHMARK(read_batch<ReadInto>)->Apply(sizes_and_orders);
+BENCHMARK(read_batch<ReadMany>)->Apply(sizes_and_orders);
+BENCHMARK(read_batch<BareMapping>)->Apply(sizes_and_orders);
+BENCHMARK(read_batch<MappedSubscript>)->Apply(sizes_and_orders);
+BENCHMARK(read_batch<MappedMany>)->Apply(sizes_and_orders);
 
 }  // namespace
 

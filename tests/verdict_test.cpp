@@ -475,6 +475,14 @@ TEST_CASE("a source that reads a few bytes at a time is told so", "[verdict]") {
   CHECK(is_silent());
   stats.worker_cpu = 0ms;
   CHECK(is_silent());
+  stats = timed({700, 100, 250});  // The source is the slowest stage, and not at its limit.
+  stats.worker_cpu = 1300ms;
+  stats.source_reads = ReadCounts{.calls = 1'024'000, .bytes = 16 * 1'024'000};
+  CHECK(stats.verdict().kind == VerdictKind::deeper_ring);
+  CHECK(says(stats.verdict(), "reads of 16 bytes, 10240 a batch, one in 1.3 us"));
+  stats.consumer.batches = 7;
+  CHECK(stats.verdict().kind == VerdictKind::too_early);
+  CHECK(is_silent());
   stats = timed({100, 990, 250});  // Another stage is the slow one.
   stats.worker_cpu = 190ms;
   stats.source_reads = ReadCounts{.calls = 1'024'000, .bytes = 16 * 1'024'000};

@@ -68,29 +68,6 @@ inline std::string settings_of_workers(const Verdict& verdict, const Stats& stat
   return text.str();
 }
 
-/// How a source reads more bytes by one call.
-inline const char* larger_reads(const PipelineSetup& setup) {
-  if (setup.unbounded) return "read more by one call";
-  return setup.per_sample
-             ? "map the file (MappedRecords), or let a source of whole batches read many rows by "
-               "one call (RecordFile::read_many)"
-             : "read many rows by one call (RecordFile::read_many), or map the file "
-               "(MappedRecords)";
-}
-
-/// Of a source that reads a few bytes at a time; empty: it does not.
-inline std::string say_small_reads(const Stats& stats) {
-  const auto reads = small_reads(stats);
-  if (!reads) return {};
-  const double between =
-      static_cast<double>(each(stats.worker_cpu, reads->calls).count()) / 1000;  // us
-  std::ostringstream text;
-  text << "; the source spends its time in reads of " << reads->bytes / reads->calls << " bytes, "
-       << reads->calls / std::max<std::uint64_t>(1, stats.source.batches) << " a batch, one in "
-       << with_one_decimal(between) << " us of its computing: " << larger_reads(stats.setup);
-  return text.str();
-}
-
 inline std::string say_workers(const Verdict& verdict, const Stats& stats) {
   std::string text = "the workers (" + std::to_string(stats.workers) + ") cannot keep up, " +
                      in_milliseconds(verdict.source) + " a batch, and " +
@@ -98,7 +75,7 @@ inline std::string say_workers(const Verdict& verdict, const Stats& stats) {
   if (source_waits(stats) && !writes_slots(stats))
     text += "; the source waits " + in_percent(1 - computing(stats).value_or(0)) +
             " of its time: if all workers wait for the same lock or connection, more do not help";
-  return text + say_small_reads(stats);
+  return text;
 }
 
 inline std::string say_cheaper_source(const Verdict& verdict, const Stats& stats) {
@@ -106,15 +83,13 @@ inline std::string say_cheaper_source(const Verdict& verdict, const Stats& stats
                            " a batch, and " + waits_of_consumer(verdict);
   if (queues_work(stats)) return text + ": let it do less on the device";
   if (stats.setup.unbounded)
-    return text + ": it is a stream, which one worker reads, so give that worker less to do" +
-           say_small_reads(stats);
+    return text + ": it is a stream, which one worker reads, so give that worker less to do";
   const MostWorkers most = most_workers(stats);
   if (most.in_all() == most.by_cores)
     return text + ": its " + std::to_string(stats.workers) + " workers compute on " +
            std::to_string(stats.setup.cores) +
-           " cores, and more of them would not: let it compute less, beforehand or on the device" +
-           say_small_reads(stats);
-  return text + ": the " + what_limits(stats) + " allow no more workers" + say_small_reads(stats);
+           " cores, and more of them would not: let it compute less, beforehand or on the device";
+  return text + ": the " + what_limits(stats) + " allow no more workers";
 }
 
 inline std::string say_data(const Verdict& verdict, const Stats& stats) {
@@ -234,7 +209,30 @@ inline std::string say_compute(const Verdict& verdict, const Stats& stats) {
          " a batch, the pipeline " + in_milliseconds(others);
 }
 
-inline std::string say(const Verdict& verdict, const Stats& stats) {
+/// How a source reads more bytes by one call.
+inline const char* larger_reads(const PipelineSetup& setup) {
+  if (setup.unbounded) return "read more by one call";
+  return setup.per_sample
+             ? "map the file (MappedRecords), or let a source of whole batches read many rows by "
+               "one call (RecordFile::read_many)"
+             : "read many rows by one call (RecordFile::read_many), or map the file "
+               "(MappedRecords)";
+}
+
+/// Of a source that reads a few bytes at a time; empty: it does not.
+inline std::string say_small_reads(const Stats& stats) {
+  const auto reads = small_reads(stats);
+  if (!reads) return {};
+  const double between =
+      static_cast<double>(each(stats.worker_cpu, reads->calls).count()) / 1000;  // us
+  std::ostringstream text;
+  text << "; the source spends its time in reads of " << reads->bytes / reads->calls << " bytes, "
+       << reads->calls / std::max<std::uint64_t>(1, stats.source.batches) << " a batch, one in "
+       << with_one_decimal(between) << " us of its computing: " << larger_reads(stats.setup);
+  return text.str();
+}
+
+inline std::string say_kind(const Verdict& verdict, const Stats& stats) {
   switch (verdict.kind) {
     case VerdictKind::too_early:
       return "too early to tell: fewer than " + std::to_string(kFewestBatches) + " batches";
@@ -267,6 +265,14 @@ inline std::string say(const Verdict& verdict, const Stats& stats) {
       return "balanced: the consumer hardly waits, and no other stage has time to spare";
   }
   return {};
+}
+
+inline std::string say(const Verdict& verdict, const Stats& stats) {
+  const std::string text = say_kind(verdict, stats);
+  const bool is_of_source = verdict.stage == Bottleneck::source &&
+                            verdict.kind != VerdictKind::too_early &&
+                            verdict.kind != VerdictKind::one_late_batch;
+  return is_of_source ? text + say_small_reads(stats) : text;
 }
 
 }  // namespace penstock::detail

@@ -42,9 +42,10 @@ class GatheredRead {
 
   /// Returns whether all bytes came. If not, the targets have any bytes.
   bool read(const ReadOnlyFile& file) const noexcept {
+    const auto pieces = std::span(pieces_).first(count_);
     std::size_t bytes = 0;
-    for (const ::iovec& piece : std::span(pieces_).first(count_)) bytes += piece.iov_len;
-    return file.read(offset_, std::span(pieces_).first(count_)) == bytes;
+    for (const ::iovec& piece : pieces) bytes += piece.iov_len;
+    return file.read(offset_, pieces) == bytes;
   }
 
  private:

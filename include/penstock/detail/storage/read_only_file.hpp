@@ -59,9 +59,11 @@ class ReadOnlyFile {
   /// The same to several places, by one system call. Returns how many bytes came; fewer also where
   /// the system cannot read.
   std::size_t read(std::uint64_t offset, std::span<const ::iovec> targets) const noexcept {
+    const auto begin = static_cast<::off_t>(offset);
     const ::ssize_t count =
-        ::preadv(descriptor_.number, targets.data(), static_cast<int>(targets.size()),
-                 static_cast<::off_t>(offset));
+        targets.size() == 1
+            ? ::pread(descriptor_.number, targets[0].iov_base, targets[0].iov_len, begin)
+            : ::preadv(descriptor_.number, targets.data(), static_cast<int>(targets.size()), begin);
     return count > 0 ? static_cast<std::size_t>(count) : 0;
   }
 

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// docs/recipes/tables.md: a table of rows of 16 bytes, read in a random order, in three ways: a row
+// at a time, the rows of a batch by one call, and from a mapping of the files. Writes the table to
+// the working directory. Each way has to bring every row; the program prints its statistics.
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <penstock/penstock.hpp>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+constexpr std::uint64_t kRows = 200'000;
+constexpr std::int64_t kBatch = 1024;
+
+/// As the files have it, and the device gets it.
+struct Row {
+  std::int32_t id;
+  float x, y, z;
+};
+
+struct Rows {
+  penstock::Tensor<Row, 1> rows;  // sample
+};
+
+/// The bytes of the batch's rows, for functions that read.
+std::span<std::byte> bytes_of(Rows& batch, std::size_t samples) {
+  return std::as_writable_bytes(std::span(batch.rows.data_handle(), samples));
+}
+
+std::vector<std::filesystem::path> write_table() {
+  std::vector<std::filesystem::path> files;
+  for (std::uint64_t part = 0; part < 2; ++part) {
+    std::vector<Row> rows;
+    for (std::uint64_t i = part * kRows / 2; i < (part + 1) * kRows / 2; ++i)
+      rows.push_back({static_cast<std::int32_t>(i), static_cast<float>(i % 7), 1, 2});
+    files.emplace_back("table-" + std::to_string(part) + ".bin");
+    std::ofstream(files.back(), std::ios::binary)
+        .write(reinterpret_cast<const char*>(rows.data()),
+               static_cast<std::streamsize>(rows.size() * sizeof(Row)));
+  }
+  return files;
+}
+
+/// Stands for a model: what it computes of each row goes to the row's own place.
+struct Sum {
+  Rows batch;
+  float* sums;
+
+  __host__ __device__ void operator()(std::int64_t i) const {
+    const Row row = batch.rows(i);
+    sums[row.id] += row.x + row.y + row.z;
+  }
+};
+
+/// Two epochs. Ends the program if a row is missing.
+void train(const char* way, penstock::Source<Rows> source) {
+  const auto layout = penstock::Layout<Rows>{kBatch}.field(&Rows::rows, {});
+  const penstock::Sampler sampler{
+      {.samples = kRows, .batch_size = kBatch, .shuffle = true, .seed = 7}};
+  penstock::Prefetcher<Rows> prefetcher{
+      layout, sampler, std::move(source), {.workers = 2, .epochs = 2}};
+
+  const penstock::Stream stream;
+  float* sums = nullptr;
+  cudaMalloc(reinterpret_cast<void**>(&sums), kRows * sizeof(float));
+  cudaMemsetAsync(sums, 0, kRows * sizeof(float), stream.get());
+  while (const auto batch = prefetcher.next(stream.get()))
+    penstock::for_each(stream.get(), batch.samples(), Sum{*batch, sums});
+  std::vector<float> found(kRows);
+  cudaMemcpyAsync(found.data(), sums, kRows * sizeof(float), cudaMemcpyDeviceToHost, stream.get());
+  stream.synchronize();
+  cudaFree(sums);
+
+  std::cout << way << ":\n" << prefetcher.stats() << "\n\n";
+  for (std::uint64_t i = 0; i < kRows; ++i) {
+    if (found[i] == 2 * (static_cast<float>(i % 7) + 3)) continue;
+    std::fprintf(stderr, "tables: row %d is wrong\n", static_cast<int>(i));
+    std::exit(1);
+  }
+}
+
+}  // namespace
+
+int main() {
+  const penstock::RecordFile table{write_table(), sizeof(Row)};
+
+  const auto one_by_one = [&table](const penstock::Ticket& ticket, Rows& batch) {
+    for (std::size_t i = 0; i < ticket.samples.size(); ++i)
+      table.read_into(ticket.samples[i],
+                      bytes_of(batch, ticket.samples.size()).subspan(i * sizeof(Row), sizeof(Row)));
+  };
+  train("a row at a time", one_by_one);
+
+  const auto many = [&table](const penstock::Ticket& ticket, Rows& batch) {
+    table.read_many(ticket.samples, bytes_of(batch, ticket.samples.size()));
+  };
+  train("read_many", many);
+
+  const penstock::MappedRecords mapped(table);
+  const auto from_memory = [&mapped](const penstock::Ticket& ticket, Rows& batch) {
+    mapped.read_many(ticket.samples, bytes_of(batch, ticket.samples.size()));
+  };
+  train("MappedRecords", from_memory);
+  return 0;
+}
