@@ -10,10 +10,10 @@
 
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <mutex>
 #include <optional>
 #include <penstock/stats.hpp>
@@ -65,39 +65,44 @@ inline void add_known(std::optional<ReadCounts>& sum, const std::optional<ReadCo
 }
 
 /// Of the threads that start and stop it, one after the other. Any thread reads it, also while they
-/// run: only that costs anything.
+/// run: only that costs anything, some microseconds at most once in kPeriod.
 class ReadWatch {
  public:
   /// On the thread itself, which has read nothing yet.
   void start() {
     const std::lock_guard lock(mutex_);
     thread_ = this_thread_id();
+    looked_ = {};
   }
   /// On the thread itself, before it ends.
   void stop() {
     const std::lock_guard lock(mutex_);
-    ended_ = sum();
+    add_known(ended_, reads_of_thread(thread_));
     thread_ = kNone;
   }
   /// nullopt: unknown.
   std::optional<ReadCounts> counts() const {
     const std::lock_guard lock(mutex_);
-    return sum();
+    std::optional<ReadCounts> sum = ended_;
+    if (thread_ == kNone) return sum;
+    if (const auto now = Clock::now(); now - looked_ >= kPeriod) {
+      running_ = reads_of_thread(thread_);
+      looked_ = now;
+    }
+    add_known(sum, running_);
+    return sum;
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kPeriod{10};
   static constexpr long kNone = -1;
-
-  std::optional<ReadCounts> sum() const {
-    if (thread_ == kNone || !ended_) return ended_;
-    auto counts = reads_of_thread(thread_);
-    add_known(counts, ended_);
-    return counts;
-  }
 
   mutable std::mutex mutex_;
   long thread_ = kNone;                             // the one that runs
   std::optional<ReadCounts> ended_ = ReadCounts{};  // of the threads that stopped
+  mutable std::optional<ReadCounts> running_;       // of the one that runs, when `looked_` was
+  mutable Clock::time_point looked_;
 };
 
 }  // namespace penstock::detail

@@ -3,7 +3,7 @@
 
 #include <cstring>
 #include <penstock/detail/storage/file_mapping.hpp>
-#include <penstock/detail/storage/record_file.hpp>
+#include <penstock/detail/storage/record_part.hpp>
 #include <penstock/mapped_records.hpp>
 #include <system_error>
 #include <utility>
