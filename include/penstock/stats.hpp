@@ -120,8 +120,8 @@ struct Stats {
   /// CPU time of the workers: little of source.busy means that the source waits (for a disk, a
   /// network, a lock). 0: unknown.
   std::chrono::nanoseconds worker_cpu{0};
-  /// What the workers read from files and pipes, as Linux counts it for each thread
-  /// (/proc/self/task/*/io); at most 10 ms old. What is read from a mapping is not among it.
+  /// What the workers read from files and pipes, as Linux counts it for each thread (in
+  /// /proc/self/task); at most 10 ms old. What is read from a mapping is not among it.
   /// nullopt: unknown, where the system does not tell, or has no descriptor left.
   std::optional<ReadCounts> source_reads;
   /// Longest uninterrupted time of a worker in the source, but for its first batch; and the time
