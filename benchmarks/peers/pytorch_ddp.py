@@ -6,8 +6,8 @@ scripts/launch -n 2 -- python3 benchmarks/peers/pytorch_ddp.py [--model resnet50
 
 PyTorch's DistributedDataParallel, beside T13: the same model, batch and precision (float16 autocast, GradScaler,
 channels_last), torch.compile unless --eager, on one batch that lies on the device. Runs under any launcher that
-sets torchrun's variables; without one it is one rank. Rank 0 prints images/s of all ranks together, and keeps them in
-FILE. --device cpu, with gloo, tries it without a GPU: no figure of it says anything. Needs torch.
+sets torchrun's variables; without one it is one rank. Rank 0 prints images/s of all ranks together and its last loss, and
+keeps them in FILE. A rank whose loss is not finite fails. --device cpu, with gloo, tries it without a GPU: no figure of it says anything. Needs torch.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def model_of(option, device):
 def measure(option, device):
     torch.backends.cudnn.benchmark = True
     model, loss_of = model_of(option, device), torch.nn.CrossEntropyLoss()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4, fused=True)
+    optimizer = pytorch_ladder.sgd(model)
     scaler = torch.amp.GradScaler(option.device)
     size = option.image_size
     images = torch.randn(option.batch, 3, size, size, device=device).contiguous(memory_format=torch.channels_last)
@@ -50,6 +50,7 @@ def measure(option, device):
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
+        return loss.detach()
 
     wait = torch.cuda.synchronize if option.device == "cuda" else lambda: None
     for _ in range(option.warmup):
@@ -57,9 +58,9 @@ def measure(option, device):
     wait()
     begin = time.perf_counter()
     for _ in range(option.steps):
-        step()
+        loss = step()
     wait()
-    return time.perf_counter() - begin
+    return time.perf_counter() - begin, loss.item()
 
 
 def main():
@@ -79,11 +80,14 @@ def main():
         torch.cuda.set_device(device)
     if ranks > 1:
         torch.distributed.init_process_group("nccl" if option.device == "cuda" else "gloo")
-    seconds = measure(option, device)
+    seconds, loss = measure(option, device)
+    result = pytorch_ladder.with_loss({"images_per_second": ranks * option.batch * option.steps / seconds, "ranks": ranks,
+                                       "batch": option.batch, "torch": torch.__version__}, loss)  # fmt: skip
+    if "failed" in result:
+        sys.exit(f"rank {rank}: {result['failed']}")
     if rank == 0:
-        result = {"images_per_second": ranks * option.batch * option.steps / seconds, "ranks": ranks,
-                  "batch": option.batch, "torch": torch.__version__}  # fmt: skip
-        print(f"PyTorch {torch.__version__}, {ranks} ranks: {result['images_per_second']:.1f} images/s", flush=True)
+        print(f"PyTorch {torch.__version__}, {ranks} ranks: {result['images_per_second']:.1f} images/s, loss {loss:.4f}",
+              flush=True)  # fmt: skip
         if option.json:
             option.json.write_text(json.dumps(result) + "\n")
     if ranks > 1:

@@ -13,8 +13,9 @@ each class (make_images writes one), on the same machine, from a warm page cache
                                     device; torch.compile (default), float16 autocast, GradScaler, channels_last
   resnet50-free, resnet18-free      the same with one batch that lies on the device
 
-Each is a process of its own, ended after --limit. Prints images/s of the measured steps as they come, and keeps them
-in FILE. Exit status 1 when one failed. --device cpu tries it without a GPU: no figure of it says anything.
+Each is a process of its own, ended after --limit. Prints images/s of the measured steps, and the last loss, as they
+come, and keeps them in FILE. Training whose loss is not finite has failed. Exit status 1 when one failed. --device cpu
+tries it without a GPU: no figure of it says anything.
 Needs torch and torchvision; loader-pillow also Pillow.
 """
 
@@ -84,7 +85,7 @@ def measure_training(name, option):
     model = pytorch_ladder.resnet(model_name, len(data.classes)).to(device, memory_format=torch.channels_last)
     forward = torch.compile(model) if on_gpu else model
     loss_of = torch.nn.CrossEntropyLoss()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4, fused=True)
+    optimizer = pytorch_ladder.sgd(model)
     scaler = torch.amp.GradScaler(option.device)
     mean = torch.tensor(MEAN, device=device).view(1, 3, 1, 1) * 255
     scale = 1 / (torch.tensor(DEVIATION, device=device).view(1, 3, 1, 1) * 255)
@@ -100,6 +101,7 @@ def measure_training(name, option):
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
+        return loss.detach()
 
     batches = pytorch_ladder.forever(loader_of(data, batch, option))
     fixed = to_device(next(batches)) if free else None
@@ -110,9 +112,10 @@ def measure_training(name, option):
     wait()
     begin = time.perf_counter()
     for _ in range(option.steps):
-        step(*get())
+        loss = step(*get())
     wait()
-    return {"images_per_second": batch * option.steps / (time.perf_counter() - begin), "batch": batch}
+    speed = batch * option.steps / (time.perf_counter() - begin)
+    return pytorch_ladder.with_loss({"images_per_second": speed, "batch": batch}, loss.item())
 
 
 def measure(name, option):
@@ -168,8 +171,9 @@ def main():
     results = {}
     for name in option.only:
         results[name] = run_within_limit(name, option)
-        speed = results[name].get("images_per_second")
-        print(f"{name:16}" + (f"{speed:10.1f} images/s" if speed else results[name]["failed"]), flush=True)
+        speed, loss = (results[name].get(key) for key in ("images_per_second", "loss"))
+        told = f"{speed:10.1f} images/s" if speed else results[name]["failed"]
+        print(f"{name:16}{told}" + (f", loss {loss:.4f}" if loss is not None else ""), flush=True)
         if option.json:
             option.json.write_text(json.dumps(results, indent=1) + "\n")
     return any("failed" in result for result in results.values())

@@ -17,8 +17,9 @@ run on the same machine, right before or after `examples/resnet/train/ladder`.
 
 Each rung keeps what the one before has, and is a process of its own, ended when it takes longer than --limit
 (torch.compile's max-autotune may take many minutes; --compile default, or reduce-overhead, takes fewer): then the
-others go on, and the limit is told in its place. Prints images/s of the measured steps, median of --repeat, as
-they come, and keeps them in FILE, which `ladder --peer FILE` shows beside ours. Exit status 1 when a rung failed.
+others go on, and the limit is told in its place. Prints images/s of the measured steps, median of --repeat, and the
+last loss, as they come, and keeps them in FILE, which `ladder --peer FILE` shows beside ours. A rung whose loss is not
+finite has failed. Exit status 1 when a rung failed.
 
 --device cpu, with a small model's image size and batch, tries the rungs on a machine without a GPU; its figures say
 nothing of one, and there is no copy stream.
@@ -26,6 +27,7 @@ nothing of one, and there is no copy stream.
 
 import argparse
 import json
+import math
 import os
 import pathlib
 import signal
@@ -77,6 +79,22 @@ def resnet(name, classes=10):
             layers.append(Block(width, channels, 2 if stage > 0 and block == 0 else 1, bottleneck))
             width = channels * (4 if bottleneck else 1)
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes))
+
+
+def sgd(model, fused=True):
+    """SGD whose momentum is zero before the first step. PyTorch 2.11 gives the momentum of fused SGD no value when
+    GradScaler skips the first step, and reads it in the second."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4, fused=fused)
+    for parameter in model.parameters():
+        optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+    return optimizer
+
+
+def with_loss(result, loss):
+    """The result with the last loss of its steps; a failure where that is not finite."""
+    if not math.isfinite(loss):
+        return {"failed": f"the loss of the last step is {loss}"}
+    return {**result, "loss": loss}
 
 
 # ---- The data -------------------------------------------------------------------------------------
@@ -145,7 +163,7 @@ def run(rung, option, data):
     device, on_gpu = torch.device(option.device), option.device == "cuda"
     model = resnet(option.model).to(device, memory_format=memory)
     loss_of = nn.CrossEntropyLoss()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4, fused=has(7))
+    optimizer = sgd(model, fused=has(7))
     scaler = torch.amp.GradScaler(option.device, enabled=has(8))
     forward = torch.compile(model, mode=option.compile) if has(7) else model
 
@@ -190,8 +208,8 @@ def run(rung, option, data):
         begin = time.perf_counter()
         loss = steps(option.steps)
         speeds.append(batch * option.steps / (time.perf_counter() - begin))
-    return {"images_per_second": statistics.median(speeds), "all": speeds, "loss": loss,
-            "with": f"PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}"}  # fmt: skip
+    versions = f"PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}"
+    return with_loss({"images_per_second": statistics.median(speeds), "all": speeds, "with": versions}, loss)
 
 
 # ---- All of them ----------------------------------------------------------------------------------
@@ -221,7 +239,8 @@ def run_all(option):
         result = {"rung": rung, "model": option.model, "image_size": option.image_size, "batch": batch}
         result.update(run_within_limit(rung, option))
         speed = result.get("images_per_second")
-        print(f"{rung:5} batch {batch:4} " + (f"{speed:10.1f} images/s" if speed else result["failed"]), flush=True)
+        told = f"{speed:10.1f} images/s, loss {result['loss']:.4f}" if speed else result["failed"]
+        print(f"{rung:5} batch {batch:4} {told}", flush=True)
         results.append(result)
         if option.json:
             option.json.write_text(json.dumps(results, indent=1) + "\n")

@@ -16,13 +16,15 @@ the GPU.
   train   ResNet-18: torch.compile, bfloat16 autocast, SGD
   free    the same with one batch that stays on the device: what training could reach
 
-Prints images/s as they come; at the end the medians of the rounds, and their ratios. --device cpu tries it with the
-emulated module: no figure of it says anything. Needs torch and torchvision.
+Prints images/s and the last loss as they come; at the end the medians of the rounds, and their ratios. A loss that is not
+finite is an error. --device cpu tries it with the emulated module: no figure of it says anything. Needs torch and
+torchvision.
 """
 
 import argparse
 import itertools
 import json
+import math
 import os
 import pathlib
 import statistics
@@ -34,6 +36,7 @@ import torchvision
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "benchmarks/peers"))
 import pytorch_images  # noqa: E402
+import pytorch_ladder  # noqa: E402
 
 
 def of_penstock(option):
@@ -68,7 +71,7 @@ class Training:
         device = torch.device(option.device)
         model = torchvision.models.resnet18(num_classes=classes).to(device, memory_format=torch.channels_last)
         self.forward = torch.compile(model) if option.compile else model
-        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4, fused=True)
+        self.optimizer = pytorch_ladder.sgd(model)
         self.device = device.type
 
     def __call__(self, images, labels):
@@ -77,22 +80,23 @@ class Training:
             loss = torch.nn.functional.cross_entropy(self.forward(images), labels)
         loss.backward()
         self.optimizer.step()
+        return loss.detach()
 
 
 def measure(batches, step, option):
-    """Images per second of the measured steps."""
+    """Images per second of the measured steps, and the last one's value: the loss, where it trains."""
     wait = torch.cuda.synchronize if option.device == "cuda" else lambda: None
     for number in range(option.warmup + option.steps):
         if number == option.warmup:
             wait()
             begin = time.perf_counter()
         images, labels = next(batches)
-        step(images, labels)
+        value = step(images, labels)
         del images, labels
     wait()
     seconds = time.perf_counter() - begin
     batches.close()
-    return option.batch * option.steps / seconds
+    return option.batch * option.steps / seconds, value.item()
 
 
 def table(results):
@@ -142,8 +146,12 @@ def main():
     results = {name: [] for name, _ in jobs}
     for number in range(option.rounds):
         for name, batches in jobs:
-            results[name].append(measure(batches(option), steps[name.split()[0]], option))
-            print(f"round {number + 1}: {name:20}{results[name][-1]:10.0f} images/s", flush=True)
+            rate, value = measure(batches(option), steps[name.split()[0]], option)
+            if not math.isfinite(value):
+                sys.exit(f"{name}: the last step's loss is {value}")
+            results[name].append(rate)
+            told = f", loss {value:.4f}" if name.startswith("train") else ""
+            print(f"round {number + 1}: {name:20}{rate:10.0f} images/s{told}", flush=True)
             if option.json:
                 option.json.write_text(json.dumps({**conditions, "images_per_second": results}, indent=1) + "\n")
     print(f"\n{table(results)}")
