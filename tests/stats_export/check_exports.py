@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks what the program given as argument exports of the statistics in write_exports.cpp.
 
-The grammar is that of Prometheus' text exposition format 0.0.4. Use: check_exports.py PROGRAM
+The grammar is that of Prometheus' text exposition format 0.0.4. Use: check_exports.py PROGRAM VERDICT_HEADER
 """
 import json
+import pathlib
 import re
 import subprocess
 import sys
@@ -18,6 +19,12 @@ NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 LABEL = r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"'
 SAMPLE = re.compile(rf"({NAME})(?:\{{({LABEL}(?:,{LABEL})*)\}})? (\S+)$")
 ODD = 'a\\b "c"\nd, é'
+
+
+def enumerators(name):
+    """Those of the header."""
+    body = re.search(rf"enum class {name} \{{(.*?)\n\}};", pathlib.Path(sys.argv[2]).read_text(), re.DOTALL)[1]
+    return set(re.findall(r"^  (\w+),", body, re.MULTILINE))
 
 
 def output(*arguments):
@@ -87,8 +94,10 @@ def check_prometheus(arguments, common):
     assert value("memory_bytes", memory="device") == 8192
     assert value("bottleneck", stage="source") == 1
     assert value("verdict", kind="more_workers") == 1
-    for one_of in "penstock_bottleneck", "penstock_verdict":
-        assert sum(number for (name, _), number in samples.items() if name == one_of) == 1
+    for one_of, label, all_of in (("bottleneck", "stage", "Bottleneck"), ("verdict", "kind", "VerdictKind")):
+        found = {dict(labels)[label]: number for (name, labels), number in samples.items() if name == f"penstock_{one_of}"}
+        assert sum(found.values()) == 1
+        assert found.keys() == enumerators(all_of), f"{one_of}: {found.keys() ^ enumerators(all_of)}"
     assert round(value("starved_ratio"), 6) == (0.8 if device else 0.75)
     assert ("penstock_device_copies_total" in types) == ("penstock_placement" in types) == device
     assert ("penstock_sampled_batches_total" in types) == (not device)

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <penstock/detail/measure/json.hpp>
+#include <penstock/detail/measure/verdict.hpp>
 #include <penstock/ranks.hpp>
 #include <penstock/stats_export.hpp>
 #include <string>
@@ -151,11 +152,11 @@ inline void add_pipeline(PrometheusText& text, const Stats& stats) {
 
 inline void add_verdict(PrometheusText& text, const Verdict& verdict) {
   text.family("bottleneck", "gauge", "1 for the stage that bounds the rate");
-  for (int i = 0; i <= static_cast<int>(Bottleneck::balanced); ++i)
-    text.sample({{"stage", to_string(Bottleneck{i})}}, int{Bottleneck{i} == verdict.stage});
+  for (const char* const name : bottleneck_names)
+    text.sample({{"stage", name}}, int{std::string_view(name) == to_string(verdict.stage)});
   text.family("verdict", "gauge", "1 for what is to be changed");
-  for (int i = 0; i <= static_cast<int>(VerdictKind::one_late_batch); ++i)
-    text.sample({{"kind", to_string(VerdictKind{i})}}, int{VerdictKind{i} == verdict.kind});
+  for (const char* const name : verdict_names)
+    text.sample({{"kind", name}}, int{std::string_view(name) == to_string(verdict.kind)});
   text.single("starved_ratio", "gauge", "Part of its time that the consumer waits for input",
               verdict.starved);
 }
