@@ -217,10 +217,13 @@ class Benchmark {
       for (std::size_t i = 0; i < ticket.samples.size(); ++i)
         batch.sum(static_cast<std::int64_t>(i)) = reader.sum(ticket.samples[i]);
     };
+    const auto layout = Layout<Sums>{kBatchSize}.field(&Sums::sum, {});
+    const std::size_t depth = static_cast<std::size_t>(workers) + 2;
     PinnedPool pool;
+    pool.reserve(depth + 1, BatchProducer<Sums>::block_bytes(layout));  // One is with the consumer.
     const auto begin = Clock::now();
-    BatchProducer<Sums> producer(Layout<Sums>{kBatchSize}.field(&Sums::sum, {}), sampler, source,
-                                 pool, {.workers = workers, .read_ahead = ahead});
+    BatchProducer<Sums> producer(layout, sampler, source, pool,
+                                 {.workers = workers, .depth = depth, .read_ahead = ahead});
     while (producer.next()) {
     }
     return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -237,8 +240,11 @@ int main(int argc, char** argv) {
   const fs::path directory = argc > 1 ? fs::path(argv[1]) : fs::temp_directory_path();
   const std::uint64_t samples = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 4000;
   const int runs = argc > 3 ? std::atoi(argv[3]) : 3;
-  if (samples < kBatchSize || runs < 1) {
-    std::fprintf(stderr, "use: store_benchmark [DIRECTORY [SAMPLES [RUNS]]]\n");
+  if (argc > 4 || !fs::is_directory(directory) || samples < kBatchSize || runs < 1) {
+    std::fprintf(stderr,
+                 "use: store_benchmark [DIRECTORY [SAMPLES [RUNS]]]: a directory that exists, at "
+                 "least %lld samples, at least 1 run\n",
+                 static_cast<long long>(kBatchSize));
     return 2;
   }
   const Data data(directory, samples);

@@ -183,7 +183,11 @@ void compare(const Case& what, Machine& machine, int rounds) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int rounds = argc > 1 ? std::max(1, std::atoi(argv[1])) : 7;
+  const int rounds = argc > 1 ? std::atoi(argv[1]) : 7;
+  if (argc > 2 || rounds < 1) {
+    std::fprintf(stderr, "use: trace_overhead_benchmark [ROUNDS]\n");
+    return 2;
+  }
   try {
     Machine machine;
     compare({"1 ms step", "step", kSteps, steps}, machine, rounds);

@@ -313,14 +313,22 @@ void show_decisions(const Pipeline& pipeline) {
 
 int main(int argc, char** argv) {
   const bool decisions = argc > 1 && std::strcmp(argv[1], "--decisions") == 0;
-  const char* const which = argc > (decisions ? 2 : 1) ? argv[argc - 1] : nullptr;
+  const int words = decisions ? 2 : 1;
+  const char* const which = argc > words ? argv[words] : nullptr;
+  std::vector<Pipeline> wanted = pipelines();
+  if (which != nullptr)
+    std::erase_if(wanted, [&](const Pipeline& one) { return std::strcmp(which, one.name) != 0; });
+  if (wanted.empty() || argc > words + 1) {
+    std::fprintf(stderr,
+                 "use: tune_benchmark_emulated [--decisions] [PIPELINE], which is one of:\n");
+    for (const Pipeline& pipeline : pipelines()) std::fprintf(stderr, "  %s\n", pipeline.name);
+    return 2;
+  }
   if (!decisions)
     std::printf(
         "| pipeline | best static setting: workers, host_depth, device_depth: batches/s | tuned: "
         "batches/s | tuned / best (least to most of 9) | workers, / best | batches in memory, / "
         "best | "
         "reserved |\n|---|---|---|---|---|---|---|\n");
-  for (const Pipeline& pipeline : pipelines())
-    if (which == nullptr || std::strcmp(which, pipeline.name) == 0)
-      (decisions ? show_decisions : compare)(pipeline);
+  for (const Pipeline& pipeline : wanted) (decisions ? show_decisions : compare)(pipeline);
 }

@@ -20,7 +20,8 @@ exchange() {
 }
 
 # Each source of benchmarks/ has a program: over the real runtime, or over the emulated one where only that makes
-# sense. Each has its share of the time that is left, or half a minute; the results are by its name.
+# sense. Each has its share of the time that is left, or half a minute; the results are by its name. A dry run tells
+# which of them need a GPU, and goes on.
 benchmarks() {
   local source name program left share result=0 sources=(benchmarks/*_benchmark.{cpp,cu})
   left=${#sources[@]}
@@ -28,7 +29,9 @@ benchmarks() {
     name=$(basename "${source%.*}")
     program=$build/benchmarks/$name
     if [[ ! -x $program ]]; then program+=_emulated; fi
-    if [[ ! -x $program ]]; then
+    if [[ ! -x $program && -n $dry_run && $source == *.cu ]]; then
+      echo "$name needs a GPU: not tried"
+    elif [[ ! -x $program ]]; then
       echo "FAILED: $name was not built" && result=1
     else
       share=$(($(time_left) / left))
@@ -40,17 +43,21 @@ benchmarks() {
   return "$result"
 }
 
-# benchmark NAME PROGRAM SECONDS: a tenth of a second for each case, three times; what sleeps known times needs no
-# repetition.
+# benchmark NAME PROGRAM SECONDS. Some have options of their own. The others are Google Benchmark's: a tenth of a second
+# for each case, three times; what sleeps known times needs no repetition.
 benchmark() {
-  local into=$folder/$1.json options=(--benchmark_min_time="$(scaled 0.1 0.001)")
+  local into=$folder/$1 times=3 words=()
   case $1 in
-    trace_overhead_benchmark) limited "$3" "$2" 1 | tee "$folder/$1.txt" && return ;;
-    batch_norm_benchmark) limited "$3" "$2" | tee "$folder/$1.csv" && return ;;
-    overlap_benchmark | per_sample_benchmark) ;;
-    *) options+=(--benchmark_repetitions="$(scaled 3 1)") ;;
+    trace_overhead_benchmark) words=(1) ;;
+    batch_norm_benchmark) ;;
+    store_benchmark) words=("$build" "$(scaled 1000 64)" "$(scaled 3 1)") ;;
+    tune_benchmark) words=(--decisions) && if [[ -n $dry_run ]]; then words+=(source); fi ;;
+    *)
+      if [[ -n $dry_run || $1 =~ ^(overlap|per_sample)_ ]]; then times=1; fi
+      words=(--benchmark_min_time="$(scaled 0.1 0.001)" --benchmark_repetitions="$times" --benchmark_out="$into.json")
+      ;;
   esac
-  limited "$3" "$2" "${options[@]}" --benchmark_out="$into" && return
-  rm -f "$into"
+  limited "$3" "$2" "${words[@]}" | tee "$into.txt" && return
+  rm -f "$into".*
   return 1
 }
