@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // ---- App: the recording, what of it is seen and marked ---------------------------------------------
 //
 // What is marked is a target: {event, relatives}, or of a gap {device, place}.

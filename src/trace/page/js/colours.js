@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // ---- Colours: one for each stage, everywhere the same ----------------------------------------------
 
 // Told apart by people who see red and green alike; red itself is kept for idle time.

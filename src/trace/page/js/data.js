@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // ---- The recording: columns of numbers, one entry for each event -----------------------------------
 //
 // Events are in the order of their begins. Times are nanoseconds since the recording's begin.

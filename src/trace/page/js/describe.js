@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // ---- What an event or a gap is, in words: for the tooltip and the details --------------------------
 
 // {title, subtitle, colour, facts: [[what, text]...], relatives: events}

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // ---- The head of the page: where the recording is from, and its headline figures -------------------
 
 function showOrigin(recording) {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // ---- Pointer and keys ------------------------------------------------------------------------------
 
 const CLICK = 4;  // CSS pixels: a shorter drag is a click

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // ---- Lanes: events that do not overlap, prepared for drawing at any zoom ---------------------------
 //
 // A frame asks a lane for each pixel at most a few times, and each answer takes O(log n): what is the

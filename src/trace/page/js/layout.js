@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // ---- Rows: what stands where, from top to bottom ---------------------------------------------------
 
 const RULER = 26;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // ---- Overview: the whole recording in one strip, with the view as a window on it -------------------
 
 class Overview {

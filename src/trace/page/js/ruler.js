@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // ---- The ruler over the tracks: times, steps, matches of the search, the selection's length --------
 
 // 1, 2 or 5 times a power of ten.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // ---- Search: by what a class of events is called; so a million events cost a few milliseconds ------
 
 // Every part of a query must be true: a "name in quotes" is the whole of a name; another word stands

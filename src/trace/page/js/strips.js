@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // ---- Strips: the events that are too short for a box, one pixel high for each lane -----------------
 //
 // A pixel shows the colour of its longest event, as strong as the pixel is covered. Pixels stand on a

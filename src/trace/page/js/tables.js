@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // ---- Findings and tables ---------------------------------------------------------------------------
 
 const MOST_ROWS = 1000;  // of a table at once

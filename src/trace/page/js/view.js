@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // ---- The view: which stretch of time is seen, and how far down -------------------------------------
 
 const SHORTEST = 20;  // nanoseconds across the whole view
