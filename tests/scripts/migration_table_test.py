@@ -5,6 +5,7 @@ the store gives, so nobody has typed a figure; and a story that is not true is f
 
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -73,6 +74,16 @@ def test_page(scratch):
     assert drawn.exists() == kept.exists() and (not drawn.exists() or drawn.read_text() == kept.read_text())
 
 
+def test_remedies(_):
+    """The page shows what penstock-trace says today: its remedies are the store's."""
+    sources = "\n".join(path.read_text() for path in (ROOT / "src/trace").glob("rules*.cpp"))
+    said = re.sub(r'"\s*\n\s*"', "", sources)  # the parts of a literal
+    store = ROOT / "examples/migration/measured.json"
+    for row in json.loads(store.read_text())["rows"] if store.exists() else []:
+        for finding in row.get("findings", []):
+            assert finding["remedy"] in said, f"no rule of src/trace says: {finding['remedy']}"
+
+
 def wrong(change):
     """What check_story says of results that are changed."""
     measurement = migration_measure.Measurement(types.SimpleNamespace(seconds=1))
@@ -91,7 +102,7 @@ def test_story(_):
         lambda rows: rows["ppm", "4_streams"]["findings"].append(allocation))
 
 
-for test in (test_tables, test_page, test_story):
+for test in (test_tables, test_page, test_remedies, test_story):
     with tempfile.TemporaryDirectory() as folder:
         test(pathlib.Path(folder))
     print(f"{test.__name__}: passed")
