@@ -13,6 +13,7 @@ import argparse
 import importlib.machinery
 import importlib.util
 import json
+import math
 import pathlib
 import sys
 
@@ -79,6 +80,14 @@ def comparable(row, other):
     return bool(other) and row["commit"] == other["commit"]
 
 
+def trained_on_nan(row):
+    return not math.isfinite(row.get("last_loss") or 0)
+
+
+def peer_speed(row):
+    return number(row["images_per_second"]) + (", loss NaN" if trained_on_nan(row) else "")
+
+
 def cells(row, before, first, peer):
     speed = row["images_per_second"]
     low, high = min(row["all"]), max(row["all"])
@@ -86,7 +95,7 @@ def cells(row, before, first, peer):
     published = PUBLISHED.get(row["rung"], "")
     return [f"{row['rung']} {row['name']}", str(row["batch"]), number(speed), f"{number(low)} to {number(high)}", gain,
             f"{published} %" if published else "", f"{speed / first['images_per_second']:.2f}" if comparable(row, first) else "",
-            number(peer["images_per_second"]) if peer else "", number(row["load_ms"]), number(row["copy_ms"]),
+            peer_speed(peer) if peer else "", number(row["load_ms"]), number(row["copy_ms"]),
             number(row["compute_ms"]), f"{100 * row['idle']:.1f} %"]  # fmt: skip
 
 
@@ -114,8 +123,11 @@ def table(rows, model):
 
 
 def best_lines(rows, model, ours):
-    """PyTorch with its data on the device from the start, by how it was compiled; and ours over the best of them."""
+    """PyTorch with its data on the device from the start, by how it was compiled; and ours over the best of them that is
+    of the same machine."""
     lines, speeds = [], []
+    last = list(ours.values())[-1] if ours else None
+    machine = lambda row: (row["machine"], row["cores"], row["driver"])
     for row in rows:
         if (row["model"], row["side"]) != (model, "pytorch") or row["rung"] not in ("best", "max-autotune"):
             continue
@@ -123,11 +135,11 @@ def best_lines(rows, model, ours):
         if "failed" in row:
             lines.append(f"- PyTorch, `torch.compile` {mode}: {row['failed']}.")
             continue
-        speeds.append(row["images_per_second"])
+        if last and machine(row) == machine(last):
+            speeds.append(row["images_per_second"])
         lines.append(f"- PyTorch, `torch.compile` {mode}, one batch of {row['batch']} that lies on the device: "
-                     f"{number(speeds[-1])} images/s.")  # fmt: skip
-    last = list(ours.values())[-1] if ours else None
-    if speeds and last:
+                     f"{number(row['images_per_second'])} images/s{', loss NaN' if trained_on_nan(row) else ''}.")  # fmt: skip
+    if speeds:
         ratio = last["images_per_second"] / max(speeds)
         lines.append(f"- {last['rung']}, which loads its data, over the best of these: {ratio:.2f}.")
     return ["", *lines] if lines else []
@@ -156,6 +168,10 @@ def markdown(rows, picture):
     parts = ["Medians of three runs. *Gain* is over the rung before. *PyTorch* is its own rung with the same optimization "
              "and batch: eager up to\nT6, `torch.compile` (default) from T7 on, autocast to float16 from T8 on, "
              "`channels_last` from T9 on.\n\n" + "\n".join(origins(rows))]  # fmt: skip
+    if any(trained_on_nan(row) for row in good):
+        parts[0] += ("\n\n*Loss NaN*: PyTorch's loss had become NaN, so that GradScaler skipped its steps. PyTorch 2.11 gives the "
+                     "momentum of fused SGD no value\nwhen the first step is skipped, and reads it in the second. The peers now "
+                     "begin with a momentum of zero, and a loss that is not finite is a failure.")  # fmt: skip
     for model in dict.fromkeys(row["model"] for row in good):
         size = next(row["image_size"] for row in good if row["model"] == model)
         parts.append(f"### {TITLES.get(model, model)}, {size} x {size}\n\n{table(rows, model)}")

@@ -104,6 +104,16 @@ def table():
     picture()
     require(render()[0] == 0 and readme.read_text() == text, "the same results, another table")
 
+    require("NaN" not in text, text)
+    nan = [row("T2", 1300.0, "pytorch", last_loss=float("nan")), row("T1", 950.0, "pytorch", last_loss=2.3),
+           row("best", 26000.0, "pytorch", machine="GPU-B", last_loss=float("nan"))]  # fmt: skip
+    ladder_table.save(pathlib.Path("nan.json"), nan)
+    require(render("nan.json")[0] == 0, "results with NaN")
+    text = readme.read_text()
+    require("| 1,300, loss NaN |" in lines_of("T2")[0] and "950 |" in lines_of("T1")[0], "a loss of NaN is not told")
+    require("26,000 images/s, loss NaN." in text and "*Loss NaN*" in text, text)
+    require("over the best of these" not in text, "a ratio of two machines")
+
     require(render("nowhere.json")[0] == 1, "results that are not there")
     readme.write_text("no markers")
     status, output = render()
