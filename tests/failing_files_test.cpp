@@ -110,6 +110,21 @@ TEST_CASE("TarShards: a tar that is cut between two reads of a header is an erro
   CHECK(TarShards({tar}).name(0) == "a.tar/" + name);
 }
 
+TEST_CASE("TarShards: to open a shard by its index takes few reads of headers", "[failing_files]") {
+  const TemporaryDirectory directory;
+  const auto path = directory / "a.tar";
+  TarWriter tar;
+  for (int i = 0; i < 5000; ++i)
+    tar.add_pax(TarWriter::pax_record("mtime", "1.5"),
+                TarWriter::header(std::to_string(i) + ".jpg", 5), "bytes");
+  tar.save(path);
+  const auto open = [&] { TarShards({path}); };
+  CHECK(failure("pread", EIO, 2000, open) != kNothing);  // 4 blocks a sample, 8 by each read
+  TarShards({path}).save_indexes();
+  CHECK(failure("pread", EIO, 128 + 10, open) == kNothing);  // 128 headers, the index and the end
+  CHECK(failure("pread", EIO, 128, open) != kNothing);
+}
+
 // ---- Packs
 
 /// A pack of which all records are in its partial file.

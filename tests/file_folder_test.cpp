@@ -264,6 +264,113 @@ TEST_CASE("a sample of FileFolder takes 40 bytes and its name at most", "[file_f
   CHECK(bytes <= static_cast<std::int64_t>(kFiles * (20 + kNameBytes)));  // half of what may be
 }
 
+TEST_CASE("a path that begins with ./ and slashes is relative", "[file_folder]") {
+  // Below the folder there is another file with the path of `absolute`.
+  const TemporaryDirectory directory, other;
+  const fs::path absolute = other / "x.jpg";
+  write_file(absolute, "absolute");
+  write_file(directory / absolute.relative_path().c_str(), "relative");
+  const std::string path = absolute.string();
+  const fs::path before = fs::current_path();
+  fs::current_path(directory / "");
+  for (const std::string start : {"./", ".//", ".///", "././/", "././/", ".//./"}) {
+    CAPTURE(start);
+    write_file(directory / "list", start + path.substr(1) + "\t3\n" + path + "\n");
+    for (const FileFolder& files :
+         {FileFolder::from_files({start + path.substr(1), path}, {3, -1}),
+          FileFolder::from_list("list"), FileFolder::from_list(directory / "list")}) {
+      CHECK(content(files, 0) == "relative");
+      CHECK(content(files, 1) == "absolute");
+      CHECK(files.name(0) == (directory / "").parent_path().filename().string() + path);
+      CHECK(files.label(0) == 3);
+    }
+  }
+  fs::current_path(before);
+  for (const char* path_of_nothing : {"./", ".//", "././/"})
+    CHECK_THAT(thrown<std::invalid_argument>([&] { FileFolder::from_files({path_of_nothing}); }),
+               Mentions("is no path of a file"));
+}
+
+TEST_CASE("a list may begin with a byte order mark", "[file_folder]") {
+  const ImageFolder images;
+  const fs::path list = images.folder / "list.txt";
+  const std::string mark = "\xEF\xBB\xBF";
+  write_file(list, mark + "cat/b.jpg\t7\r\ncat/a.JPEG\t8\r\n");
+  const FileFolder files = FileFolder::from_list(list);
+  CHECK(names(files) == std::vector<std::string>{"images/cat/b.jpg", "images/cat/a.JPEG"});
+  CHECK(content(files, 0) == "b.jpg");
+  write_file(list, mark + "#class\tcat\ncat/b.jpg\t0\n");
+  CHECK(FileFolder::from_list(list).classes() == std::vector<std::string>{"cat"});
+  write_file(list, mark + "# a comment\n" + mark + "cat/b.jpg\n");
+  CHECK(FileFolder::from_list(list).name(0) == "images/" + mark + "cat/b.jpg");  // not the first
+  write_file(list, mark);
+  CHECK_THAT(thrown<StoreError>([&] { FileFolder::from_list(list); }),
+             Mentions("the list names no file"));
+}
+
+TEST_CASE("a list that is something else is an error that says what", "[file_folder]") {
+  const TemporaryDirectory directory;
+  const auto failure = [&](std::string_view bytes) {
+    write_file(directory / "list", bytes);
+    return thrown<StoreError>([&] { FileFolder::from_list(directory / "list"); });
+  };
+  CHECK_THAT(failure("\x1F\x8B\x08 gzip\n"),
+             Mentions("list: it is no list: it is compressed with gzip: decompress it (gunzip)"));
+  CHECK_THAT(failure("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"),
+             Mentions("it is no list: it is a Git-LFS pointer"));
+  CHECK_THAT(failure("<!DOCTYPE html>\n<html>\n"), Mentions("it is no list: it is a page in HTML"));
+  CHECK_THAT(failure(std::string("\xFF\xFE"
+                                 "a\0.\0j\0p\0g\0\n\0",
+                                 14)),
+             Mentions("it is no list: it is text in UTF-16: save it in UTF-8"));
+  CHECK(failure("\xFF\xFE.jpg\n") == "(nothing was thrown)");  // a name need not be UTF-8
+}
+
+TEST_CASE("a file of no bytes is a sample where the options say so", "[file_folder]") {
+  const TemporaryDirectory directory;
+  write_file(directory / "f/c/a.jpg", "");
+  write_file(directory / "f/c/b.jpg", "b");
+  write_file(directory / "list", "f/c/a.jpg\nf/c/b.jpg\n");
+  const std::vector<fs::path> paths{directory / "f/c/a.jpg", directory / "f/c/b.jpg"};
+  for (const FileFolder& files : {FileFolder(directory / "f"), FileFolder::from_files(paths),
+                                  FileFolder::from_list(directory / "list")}) {
+    CHECK_THAT(thrown<StoreError>([&] { content(files, 0); }),
+               Mentions("a.jpg: sample 0 is lost: the file is empty") &&
+                   Mentions("set FileFolderOptions::allow_empty"));
+    CHECK(content(files, 1) == "b");
+  }
+  constexpr FileFolderOptions kEmptyToo{.allow_empty = true};
+  for (const FileFolder& files :
+       {FileFolder(directory / "f", {}, kEmptyToo), FileFolder::from_files(paths, {}, kEmptyToo),
+        FileFolder::from_list(directory / "list", {}, kEmptyToo)}) {
+    CHECK(content(files, 0).empty());
+    CHECK(content(files, 1) == "b");
+  }
+}
+
+TEST_CASE("what Jupyter and macOS leave in a folder is no sample and no class", "[file_folder]") {
+  const ImageFolder images;
+  const std::vector<std::string> right = names(FileFolder(images.folder));
+  CHECK(FileFolder(images.folder).ignored() == 0);
+  write_file(images.folder / "cat/._b.jpg", "of macOS");
+  write_file(images.folder / "cat/._notes.txt", "no image anyway");
+  write_file(images.folder / "cat/.ipynb_checkpoints/b-checkpoint.jpg", "of Jupyter");
+  write_file(images.folder / ".ipynb_checkpoints/b-checkpoint.jpg", "of Jupyter");
+  write_file(images.folder / "__MACOSX/cat/._b.jpg", "of macOS");
+  const FileFolder files(images.folder);
+  CHECK(names(files) == right);
+  CHECK(files.classes() == std::vector<std::string>{"bird", "cat"});
+  CHECK(files.ignored() == 4);
+  // A list has what it names.
+  const FileFolder listed = FileFolder::from_files({images.folder / "cat/._b.jpg"});
+  CHECK(listed.size() == 1);
+  CHECK(listed.ignored() == 0);
+  fs::remove_all(images.folder / "bird");
+  fs::remove_all(images.folder / "cat");
+  CHECK_THAT(thrown<StoreError>([&] { FileFolder{images.folder}; }),
+             Mentions("there is no directory in it"));
+}
+
 // ---- What is wrong ------------------------------------------------------------------------------
 
 std::string folder_failure(const fs::path& folder) {

@@ -15,6 +15,7 @@
 #include "support/allocations.hpp"
 #include "support/catch.hpp"
 #include "support/packs.hpp"
+#include "support/tar_writer.hpp"
 #include "support/temporary_directory.hpp"
 #include "support/thrown.hpp"
 
@@ -89,6 +90,22 @@ TEST_CASE("PackedFile may have no records, or one of no bytes", "[packed_file]")
   CHECK(PackedFile(directory / "none.pack").info().note.empty());
   write_pack(directory / "one.pack", 1);
   CHECK(read(PackedFile(directory / "one.pack"), 0).empty());
+  {
+    PackedFileWriter writer(directory / "some.pack");
+    for (const std::string_view bytes : {"", "a", "", "", "b", ""})
+      writer.append(std::as_bytes(std::span(bytes)), 1, "name");
+    writer.finish();
+  }
+  const PackedFile some(directory / "some.pack");
+  REQUIRE(some.size() == 6);
+  some.will_need(std::vector<std::uint64_t>{0, 1, 2, 3, 4, 5});
+  std::string all;
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    all += read(some, i) + "|";
+    CHECK(some.name(i) == "name");
+    CHECK(some.label(i) == 1);
+  }
+  CHECK(all == "|a|||b||");
 }
 
 TEST_CASE("PackedFile: some records may be without a name, and a note as long as may be",
@@ -245,7 +262,24 @@ TEST_CASE("PackedFile says what is wrong with a file", "[packed_file]") {
   }
   SECTION("foreign") {
     set_content(path, std::string(1000, 'x'));
-    CHECK_THAT(pack_refusal(path), Mentions("is no pack") && Mentions("penstock-pack"));
+    CHECK_THAT(pack_refusal(path),
+               Mentions("the file is no pack") &&
+                   Mentions("it begins with \"" + std::string(32, 'x') + "\"") &&
+                   Mentions("penstock-pack"));
+    const auto refusal_of = [&](std::string_view bytes) {
+      set_content(path, bytes);
+      return pack_refusal(path);
+    };
+    const std::string rest(GENERATE(20u, 3000u), 'z');
+    CHECK_THAT(refusal_of("\x1F\x8B\x08" + rest),
+               Mentions("is no pack") && Mentions("it is compressed with gzip: decompress it"));
+    CHECK_THAT(refusal_of("PK\x03\x04" + rest), Mentions("it is a zip archive: unpack it"));
+    CHECK_THAT(refusal_of("version https://git-lfs.github.com/spec/v1\n" + rest),
+               Mentions("it is a Git-LFS pointer in place of the file"));
+    CHECK_THAT(refusal_of("<html>" + rest), Mentions("it is a page in HTML or XML"));
+    CHECK_THAT(refusal_of(test::TarWriter().add("a.jpg", rest).bytes()),
+               Mentions("it is a tar: open it with TarShards"));
+    CHECK_THAT(refusal_of("xyz"), Mentions("is no pack") && Mentions("it begins with \"xyz\""));
   }
   SECTION("a newer version") {
     PackHeader header = header_of(good);

@@ -141,6 +141,22 @@ TEST_CASE("RecordFile names the file that it cannot use, and why", "[record_file
     const auto empty = directory.records("empty.bin", 0, 0, 10);
     CHECK_THAT(failure({empty, good}, 10), Mentions("empty.bin: 0 bytes") && Mentions("is empty"));
   }
+  SECTION("another kind of file") {
+    const auto failure_of = [&](std::string_view bytes) {
+      std::ofstream(directory / "other.bin", std::ios::binary) << bytes;
+      return failure({directory / "other.bin"}, 10);
+    };
+    CHECK_THAT(
+        failure_of("\x1F\x8B\x08 some gzip"),
+        Mentions("3 bytes are left over. It is compressed with gzip: decompress it (gunzip)"));
+    CHECK_THAT(failure_of("<html>404</html>."), Mentions("left over. It is a page in HTML or XML"));
+    CHECK(failure_of("\x1F\x8B\x08 whole.") == "(nothing was thrown)");  // may be a record
+    const std::string pointer =
+        "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n";
+    CHECK_THAT(failure_of(pointer), Mentions("left over. It is a Git-LFS pointer"));
+    CHECK_THAT(failure_of(pointer + std::string(10 - pointer.size() % 10, ' ')),
+               Mentions("other.bin: there are no records in it. It is a Git-LFS pointer"));
+  }
   SECTION("a directory") {
     CHECK_THAT(failure({directory / ""}, 10), Mentions("not a regular file"));
   }

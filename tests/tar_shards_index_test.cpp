@@ -62,7 +62,7 @@ TEST_CASE("an index is used instead of the headers", "[tar_shards]") {
     CHECK(content(indexed, i) == content(scanned, i));
     CHECK(indexed.label(i) == scanned.label(i));
   }
-  write_file(directory / "b.idx", "v1.2 1\r\njpg 1536 3031 dir/30.jpg\r\n\n");  // is what it says
+  write_file(directory / "b.idx", "v1.2 1\r\njpg 1536 1307 dir/30.jpg\r\n\n");  // is what it says
   CHECK(TarShards(paths).size() == 31);
   CHECK(TarShards(paths, {.use_indexes = false}).size() == 35);
 }
@@ -76,8 +76,11 @@ std::string index_failure(std::string_view index) {
 }
 
 TEST_CASE("an index that does not fit is an error that names it", "[tar_shards]") {
-  CHECK_THAT(index_failure(""), Mentions("a.idx: line 0: the index must begin with \"v1.2\""));
-  CHECK_THAT(index_failure("v1.1 1\njpg 512 3\n"), Mentions("begins with \"v1.1\""));
+  CHECK_THAT(index_failure(""), Mentions("a.idx: line 0: the index must begin with \"v1.2\" or "
+                                         "\"v1.1\", and begins with \"\". Remove the index"));
+  CHECK_THAT(index_failure("v1.0 1\njpg 512 3\n"), Mentions("begins with \"v1.0\""));
+  CHECK_THAT(index_failure("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"),
+             Mentions("a.idx: line 1: it is no index: it is a Git-LFS pointer"));
   CHECK_THAT(index_failure("v1.2\n"), Mentions("line 1: there is no number of samples"));
   CHECK_THAT(index_failure("v1.2 x\n"), Mentions("no number of samples"));
   CHECK_THAT(index_failure("v1.2 2\njpg 512 3 a.jpg\n"), Mentions("2 samples, and has 1"));
@@ -106,27 +109,97 @@ TEST_CASE("an index that does not fit is an error that names it", "[tar_shards]"
              Mentions("line 2: member a.JPG: the sample has another member with this extension"));
 }
 
-TEST_CASE("an index that is older than its tar is an error", "[tar_shards]") {
+TEST_CASE("an index may be older than its tar, as copies make it", "[tar_shards]") {
   const Shard shard(numbered(0, 2));
   shard.open().save_indexes();
-  fs::last_write_time(
-      shard.path, fs::last_write_time(shard.directory / "a.idx") + std::chrono::milliseconds(1));
-  CHECK_THAT(shard_failure(shard.path), Mentions("a.idx: the index is older than its tar"));
-  CHECK(TarShards({shard.path}, {.use_indexes = false}).size() == 2);
-  fs::remove(shard.directory / "a.idx");
-  fs::create_directory(shard.directory / "a.idx");
-  fs::last_write_time(shard.path, fs::last_write_time(shard.directory / "a.idx"));
-  CHECK_THAT(shard_failure(shard.path), Mentions("a.idx: not a regular file"));
+  const auto make_older = [&] {
+    fs::last_write_time(
+        shard.path, fs::last_write_time(shard.directory / "a.idx") + std::chrono::milliseconds(1));
+  };
+  make_older();
+  const TarShards shards = shard.open();
+  REQUIRE(shards.size() == 2);
+  CHECK(content(shards, 1) == content(TarShards({shard.path}, {.use_indexes = false}), 1));
+  SECTION("not if the tar has more samples now") {
+    numbered(0, 3).save(shard.path);
+    make_older();
+    CHECK_THAT(shard_failure(shard.path),
+               Mentions("a.idx: the index is older than its tar, and does not have member "
+                        "dir/2.cls, whose bytes begin at byte ") &&
+                   Mentions("Touch the index") && Mentions("Remove the index"));
+    fs::last_write_time(shard.directory / "a.idx", fs::last_write_time(shard.path));
+    CHECK(shard.open().size() == 2);  // An index says which samples there are.
+  }
+  SECTION("nor if the tar is another one") {
+    numbered(1, 2).save(shard.path);
+    make_older();
+    CHECK_THAT(shard_failure(shard.path), Mentions("a.idx: ") && Mentions("Remove the index"));
+  }
+  SECTION("and must be a file") {
+    fs::remove(shard.directory / "a.idx");
+    fs::create_directory(shard.directory / "a.idx");
+    CHECK_THAT(shard_failure(shard.path), Mentions("a.idx: not a regular file"));
+  }
 }
 
-TEST_CASE("of an index that points to other bytes, reading is an error", "[tar_shards]") {
+TEST_CASE("an index of wds2idx v1.1 is read, with the names of the tar", "[tar_shards]") {
+  const std::string longer(300, 'n');
+  const Shard shard(TarWriter()
+                        .add("README", "no sample")
+                        .add("a.jpg", "abc")
+                        .add("a.cls", "1")
+                        .add_gnu(longer + ".jpg", "long")
+                        .add_pax(TarWriter::pax_record("path", "b.jpg") +
+                                     TarWriter::pax_record("size", "5") +
+                                     TarWriter::pax_record("comment", std::string(20'000, 'c')),
+                                 TarWriter::header("cut", 0), "bytes")
+                        .add(".hidden.jpg", "no sample"));
+  const fs::path index = shard.directory / "a.idx";
+  const TarShards scanned = shard.open();
+  scanned.save_indexes();
+  std::string lines = "v1.1 5\nREADME 512 9\n";  // which wds2idx lists
+  for (std::uint64_t i = 0; i < scanned.size(); ++i) {
+    std::string line = read_file(index);
+    for (std::uint64_t skip = 0; skip <= i; ++skip) line.erase(0, line.find('\n') + 1);
+    line.resize(line.find('\n'));
+    const std::string name = scanned.name(i).substr(6), base = name.substr(0, name.rfind('.'));
+    for (std::size_t at = line.find(" " + base); at != std::string::npos;
+         at = line.find(" " + base))
+      line.erase(at, base.size() + 5);
+    lines += line + "\n";
+  }
+  write_file(index, lines + "jpg " + std::to_string(fs::file_size(shard.path) - 1536) + " 9\n");
+  const TarShards shards = shard.open();
+  CHECK(names(shards) == names(scanned));
+  for (std::uint64_t i = 0; i < scanned.size(); ++i)
+    CHECK(content(shards, i) == content(scanned, i));
+  CHECK(shards.label(0) == 1);
+
+  const auto failure_with = [&](std::string_view line) {
+    write_file(index, "v1.1 1\n" + std::string(line) + "\n");
+    return shard_failure(shard.path);
+  };
+  CHECK_THAT(failure_with("jpg 1536 4"),
+             Mentions("a.idx: line 2: member of extension jpg, 4 bytes from byte 1536 on, has no "
+                      "header there") &&
+                 Mentions("Remove the index"));
+  CHECK_THAT(failure_with("jpg 2048 3"), Mentions("has no header there"));
+  CHECK_THAT(failure_with("jpg 0 3"), Mentions("cannot begin at byte 0"));
+  CHECK_THAT(failure_with("png 1536 3"), Mentions("member a.jpg has not the extension png"));
+  CHECK_THAT(failure_with("jpg 1536"), Mentions("groups of \"extension offset size\""));
+  CHECK_THAT(failure_with("jpg 1536 3 a.jpg"), Mentions("groups of \"extension offset size\""));
+}
+
+TEST_CASE("an index that points to other bytes is an error, which says to remove it",
+          "[tar_shards]") {
   const Shard shard(TarWriter().add("a.jpg", "abc").add("b.jpg", "def").add("c.jpg", "ghij"));
   const auto failure_with = [&](std::string_view line) {
     write_file(shard.directory / "a.idx", "v1.2 1\n" + std::string(line) + "\n");
-    const TarShards shards = shard.open();
-    return thrown<StoreError>([&] { content(shards, 0); });
+    return shard_failure(shard.path);
   };
-  const auto wrong = Mentions("is lost: its header is not before its bytes");
+  const auto wrong = Mentions(
+      "of the tar: it is the index of another tar, or the tar has changed. "
+      "Remove the index");
   CHECK_THAT(failure_with("jpg 1024 3 a.jpg"), wrong);   // no header
   CHECK_THAT(failure_with("jpg 1536 3 a.jpg"), wrong);   // another member
   CHECK_THAT(failure_with("jpg 512 4 a.jpg"), wrong);    // another size
@@ -135,8 +208,117 @@ TEST_CASE("of an index that points to other bytes, reading is an error", "[tar_s
   CHECK_THAT(failure_with("jpg 512 3 \\141.jpg"), Mentions("nothing was thrown"));  // is an a
 }
 
-/// Whatever two members of `shard` an index confuses, and whatever size it has for one, reading is
-/// an error.
+/// The index of `tar`, with names, where each place is what wds2idx takes for it that knows no
+/// headers before a member's own: behind the first of them.
+std::string index_of_first_headers(const TarWriter& tar, int samples) {
+  std::string index = "v1.2 " + std::to_string(samples) + "\n";
+  const std::string bytes = tar.bytes();
+  bool is_first = true;
+  std::size_t first = 0;
+  for (std::size_t at = 0; bytes[at] != '\0';) {
+    if (is_first) first = at;
+    const std::size_t size = std::stoul(bytes.substr(at + 124, 11), nullptr, 8);
+    is_first = bytes[at + 156] == '0';
+    if (is_first) {
+      const std::string name = bytes.substr(at, bytes.find('\0', at) - at);
+      index +=
+          "jpg " + std::to_string(first + 512) + " " + std::to_string(size) + " " + name + "\n";
+    }
+    at += 512 + (size + 511) / 512 * 512;
+  }
+  return index;
+}
+
+TEST_CASE("an index of old wds2idx over a tar with pax headers is refused when it is opened",
+          "[tar_shards]") {
+  constexpr int kSamples = 1000;
+  const int first = GENERATE(0, 137, 998), of_pax = GENERATE(1, 2, 1000);
+  TarWriter tar;
+  for (int i = 0; i < kSamples; ++i) {
+    const std::string name = std::to_string(i) + ".jpg";
+    if (i >= first && i < first + of_pax)
+      tar.add_pax(TarWriter::pax_record("mtime", "1.5"), TarWriter::header(name, 5), "bytes");
+    else
+      tar.add(name, "bytes");
+  }
+  const Shard shard(tar);
+  write_file(shard.directory / "a.idx", index_of_first_headers(tar, kSamples));
+  CHECK_THAT(shard_failure(shard.path),
+             Mentions("a.idx: member ") && Mentions("where a header of pax or GNU tar lies") &&
+                 Mentions("Remove the index") && Mentions("--ignore-index"));
+  CHECK(TarShards({shard.path}, {.use_indexes = false}).size() == kSamples);
+  fs::remove(shard.directory / "a.idx");
+  shard.open().save_indexes();
+  CHECK(shard.open().size() == kSamples);
+}
+
+TEST_CASE("what an index says about a member is compared when that is read", "[tar_shards]") {
+  constexpr int kSamples = 200;
+  TarWriter tar;
+  for (int i = 0; i < kSamples; ++i) tar.add(std::to_string(i) + ".jpg", "bytes");
+  const Shard shard(tar);
+  shard.open().save_indexes();
+  std::string index = read_file(shard.directory / "a.idx");
+  int wrong = 0;
+  for (int i = 0; i < kSamples; ++i) {
+    const std::string line = std::to_string(i * 1024 + 512) + " 5 " + std::to_string(i) + ".jpg\n";
+    std::string changed = index;
+    changed[changed.find(" " + line) + line.find(" 5 ") + 2] = '4';
+    write_file(shard.directory / "a.idx", changed);
+    try {
+      const TarShards shards = shard.open();
+      CHECK_THAT(thrown<StoreError>([&] { content(shards, static_cast<std::uint64_t>(i)); }),
+                 Mentions("is lost: its header is not before its bytes"));
+    } catch (const StoreError& error) {
+      CHECK_THAT(error.what(), Mentions("is not at byte"));
+      ++wrong;
+    }
+  }
+  CHECK(wrong == 64);
+}
+
+TEST_CASE("an index is not blamed where its tar is none", "[tar_shards]") {
+  const Shard shard(TarWriter().add("a.jpg", "abc"));
+  shard.open().save_indexes();
+  const auto failure_of = [&](std::string_view bytes) {
+    write_file(shard.path, bytes);
+    return shard_failure(shard.path);
+  };
+  CHECK_THAT(failure_of("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"),
+             Mentions("a.tar: the file is no tar: it is a Git-LFS pointer"));
+  CHECK_THAT(failure_of("\x1F\x8B\x08" + std::string(4000, 'z')), Mentions("is compressed"));
+  const std::string good = TarWriter().add("a.jpg", "abc").bytes();
+  CHECK_THAT(failure_of(good + TarWriter().add("b.jpg", "abc").bytes()),
+             Mentions("a.tar: the tar ends at byte 1024, and there is more behind it"));
+  CHECK_THAT(failure_of(good.substr(0, 1024)), Mentions("a.tar: the tar has no end"));
+}
+
+TEST_CASE("an index does not list links, and is read beside them", "[tar_shards]") {
+  const Shard shard(TarWriter().add("a.jpg", "", '2').add("b.jpg", "abc").add("c.jpg", "", '1'));
+  write_file(shard.directory / "a.idx", "v1.2 1\njpg 1024 3 b.jpg\n");
+  CHECK(names(shard.open()) == std::vector<std::string>{"a.tar/b.jpg"});
+}
+
+TEST_CASE("names and sizes of a global header come back from an index", "[tar_shards]") {
+  const Shard shard(
+      TarWriter().add("g", TarWriter::pax_record("path", "ab.jpg"), 'g').add("one.jpg", "bytes"));
+  CHECK(names(shard.open()) == std::vector<std::string>{"a.tar/ab.jpg"});
+  shard.open().save_indexes();
+  CHECK(read_file(shard.directory / "a.idx") == "v1.2 1\njpg 1536 5 ab.jpg\n");
+  CHECK(content(shard.open(), 0) == "bytes");
+  write_file(shard.directory / "a.idx", "v1.1 1\njpg 1536 5\n");
+  CHECK(names(shard.open()) == std::vector<std::string>{"a.tar/ab.jpg"});
+  CHECK(content(shard.open(), 0) == "bytes");
+}
+
+TEST_CASE("an index may begin with a byte order mark", "[tar_shards]") {
+  const Shard shard(TarWriter().add("a.jpg", "abc"));
+  write_file(shard.directory / "a.idx", "\xEF\xBB\xBFv1.2 1\r\njpg 512 3 a.jpg\r\n");
+  CHECK(content(shard.open(), 0) == "abc");
+}
+
+/// Whatever two members of `shard` an index confuses, and whatever size it has for one, it is an
+/// error.
 void require_right_places(const Shard& shard, std::uint64_t stride) {
   shard.open().save_indexes();
   const fs::path index = shard.directory / "a.idx";
@@ -146,13 +328,14 @@ void require_right_places(const Shard& shard, std::uint64_t stride) {
     const std::string name = shards.name(sample).substr(std::string("a.tar/").size());
     write_file(index, "v1.2 1\njpg " + std::to_string(offset) + " " + std::to_string(size) + " " +
                           name + "\n");
-    const TarShards one = shard.open();
-    const std::string failure = thrown<StoreError>([&] { content(one, 0); });
+    const std::string failure = thrown<StoreError>([&] { content(shard.open(), 0); });
     write_file(index, right);
     return failure;
   };
   const std::uint64_t first = stride - 512;  // a stride: notes, a header and a block of bytes
-  const auto wrong = Mentions("is lost: its header is not before its bytes");
+  const auto wrong = Mentions(
+      "of the tar: it is the index of another tar, or the tar has changed. "
+      "Remove the index");
   for (std::uint64_t sample = 0; sample < 2; ++sample) {
     CAPTURE(sample);
     CHECK_THAT(failure_with(sample, first + stride * sample, 5), Mentions("nothing was thrown"));
@@ -280,17 +463,23 @@ TEST_CASE("long names and other characters come back from an index", "[tar_shard
 }
 
 TEST_CASE("a sample of two members takes 40 bytes and its base name at most", "[tar_shards]") {
-  constexpr std::size_t kSamples = 50'000, kNameBytes = 8;
-  const Shard shard(TarWriter().add("x.jpg", std::string(4000, 'x')));
+  constexpr std::size_t kSamples = 20'000, kNameBytes = 8;
+  const TemporaryDirectory directory;
   {
-    std::ofstream index(shard.directory / "a.idx");
+    std::ofstream tar(directory / "a.tar", std::ios::binary);
+    std::ofstream index(directory / "a.idx");
     index << "v1.2 " << kSamples << '\n';
-    for (std::size_t i = 0; i < kSamples; ++i)
-      index << "jpg 512 4000 " << 10'000'000 + i << ".jpg cls 1024 1 " << 10'000'000 + i
-            << ".cls\n";
+    for (std::size_t i = 0; i < kSamples; ++i) {
+      const std::string base = std::to_string(10'000'000 + i);
+      tar << TarWriter::header(base + ".jpg", 0) << TarWriter::header(base + ".cls", 0);
+      index << "jpg " << 1024 * i + 512 << " 0 " << base << ".jpg cls " << 1024 * i + 1024 << " 0 "
+            << base << ".cls\n";
+    }
+    tar << std::string(1024, '\0');
   }
+  const bool use_indexes = GENERATE(true, false);
   const std::int64_t before = test::bytes_of_this_thread();
-  const TarShards shards = shard.open();
+  const TarShards shards({directory / "a.tar"}, {.use_indexes = use_indexes});
   const std::int64_t bytes = test::bytes_of_this_thread() - before;
   CHECK(shards.size() == kSamples);
   CHECK(bytes <= static_cast<std::int64_t>(kSamples * (40 + kNameBytes) + 4096));

@@ -2,6 +2,7 @@
 
 // TarShards by the headers of its tars. By their indexes: tar_shards_index_test.cpp.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -95,10 +96,83 @@ TEST_CASE("what belongs to no sample is skipped", "[tar_shards]") {
                         .add("ends.", "d")
                         .add("pipe.jpg", "", '6')
                         .add("device.jpg", "", '3')
-                        .add("global", test::TarWriter::pax_record("path", "no.jpg"), 'g')
+                        .add("global", test::TarWriter::pax_record("comment", "no.jpg"), 'g')
+                        .add("._a.jpg", "of macOS")
+                        .add("x/._a.jpg", "of macOS")
+                        .add("__MACOSX/x/a.jpg", "of macOS")
+                        .add("x/.ipynb_checkpoints/a-checkpoint.jpg", "of Jupyter")
+                        .add(".ipynb_checkpoints/a.jpg", "of Jupyter")
                         .add("link", "", '2')
                         .add("a.jpg", "image"));
   CHECK(names(shard.open()) == std::vector<std::string>{"a.tar/a.jpg"});
+  CHECK(shard.open().ignored() == 5);
+  write_file(shard.directory / "a.idx",
+             "v1.2 2\njpg 10240 10 x/.ipynb_checkpoints/a-checkpoint.jpg\n"
+             "jpg 12800 5 a.jpg\n");
+  CHECK(names(shard.open()) == std::vector<std::string>{"a.tar/a.jpg"});
+  CHECK(shard.open().ignored() == 1);
+}
+
+TEST_CASE("has() and read() take the same extensions", "[tar_shards]") {
+  const Shard shard(TarWriter().add("n..json", "j").add("n..jpg", "jj").add("m.jpg", "m"));
+  const TarShards shards = shard.open();
+  REQUIRE(shards.size() == 2);
+  for (const char* extension : {"..json", "..JSON", "..jpg", ".json", "json", "...json", ".", ""}) {
+    CAPTURE(extension);
+    const std::string expected = shards.has(0, extension) ? "(nothing was thrown)" : "no member";
+    CHECK_THAT(thrown<StoreError>([&] { content(shards, 0, extension); }), Mentions(expected));
+  }
+  CHECK(content(shards, 0, "..json") == "j");
+  CHECK(content(shards, 0, "..jpg") == "jj");
+  CHECK_FALSE(shards.has(0, ".json"));
+  CHECK_FALSE(shards.has(0, "...json"));
+  CHECK(shards.has(1, ".jpg"));
+  CHECK(shards.has(1, "jpg"));
+  CHECK_FALSE(shards.has(1, "..jpg"));
+  CHECK_THAT(thrown<StoreError>([&] { content(shards, 1, "..jpg"); }),
+             Mentions("sample 1, m, has no member ..jpg"));
+  CHECK_THAT(thrown<StoreError>([&] { content(shards, 1, "cls"); }), Mentions("no member .cls"));
+}
+
+TEST_CASE("a global header of pax counts until another one", "[tar_shards]") {
+  const auto global = [](std::string_view key, std::string_view value) {
+    return TarWriter::pax_record(key, value);
+  };
+  const Shard shard(
+      TarWriter()
+          .add("g", global("path", "x/ab.jpg"), 'g')
+          .add("one.jpg", "first")
+          .add("two.cls", "", '5')
+          .add_pax(TarWriter::pax_record("path", "own.jpg"), TarWriter::header("cut", 5), "other")
+          .add_pax(TarWriter::pax_record("path", ""), TarWriter::header("header.jpg", 5), "third")
+          .add_gnu("long.jpg", "fourth")
+          .add("g", global("comment", "of no use"), 'g')
+          .add("five.jpg", "fifth")
+          .add("g", global("path", "") + global("size", "6"), 'g')
+          .raw(TarWriter::header("six.jpg", 1))
+          .content("sixth!")
+          .add_pax(TarWriter::pax_record("size", "7"), TarWriter::header("seven.jpg", 1),
+                   "seventh"));
+  const TarShards shards = shard.open();
+  CHECK(names(shards) == std::vector<std::string>{"a.tar/x/ab.jpg", "a.tar/own.jpg",
+                                                  "a.tar/header.jpg", "a.tar/long.jpg",
+                                                  "a.tar/x/ab.jpg", "a.tar/six.jpg",
+                                                  "a.tar/seven.jpg"});
+  const char* const expected[] = {"first", "other",  "third",  "fourth",
+                                  "fifth", "sixth!", "seventh"};
+  for (std::uint64_t i = 0; i < 7; ++i) CHECK(content(shards, i) == expected[i]);
+}
+
+TEST_CASE("a member of no bytes is a sample where the options say so", "[tar_shards]") {
+  const Shard shard(TarWriter().add("a.jpg", "").add("a.cls", "1").add("b.jpg", "b"));
+  const TarShards strict = shard.open(), shards({shard.path}, {.allow_empty = true});
+  CHECK_THAT(thrown<StoreError>([&] { content(strict, 0); }),
+             Mentions("a.tar: member a.jpg (of sample 0) is lost: it is empty") &&
+                 Mentions("set TarShardsOptions::allow_empty"));
+  CHECK(content(strict, 1) == "b");
+  CHECK(content(shards, 0).empty());
+  CHECK(shards.label(0) == 1);
+  CHECK(content(shards, 1) == "b");
 }
 
 TEST_CASE("TarShards reads each of the formats", "[tar_shards]") {
@@ -265,20 +339,67 @@ TEST_CASE("a tar that is wrong is an error that names file and member", "[tar_sh
     CHECK_THAT(shard_failure(directory / "none.tar"),
                Mentions("none.tar: cannot open: No such file"));
     CHECK_THAT(shard_failure(directory / ""), Mentions("not a regular file"));
-    CHECK_THAT(failure_of(std::string(2000, 'x')), Mentions("a.tar: at byte 0 is no header"));
-    CHECK_THAT(failure_of(""), Mentions("the file is cut: it ends at byte 0"));
+    CHECK_THAT(failure_of(std::string(2000, 'x')),
+               Mentions("a.tar: at byte 0 is no header") &&
+                   Mentions("or no tar. It begins with \"" + std::string(32, 'x') + "\""));
+    CHECK_THAT(failure_of(""), Mentions("the file is empty"));
+    CHECK_THAT(failure_of("404: Not Found\n"),
+               Mentions("or no tar: it has 15 bytes") && Mentions("\"404: Not Found\\x0A\""));
+    CHECK_THAT(failure_of(std::string(2048, '\0') + good), Mentions("the file begins with zeros"));
     CHECK_THAT(failure_of(std::string(1024, '\0')), Mentions("there is no sample in it"));
     CHECK_THAT(failure_of(TarWriter().add("README", "x").bytes()), Mentions("there is no sample"));
-    CHECK_THAT(failure_of("\x1F\x8B\x08" + std::string(1000, 'z')), Mentions("is compressed"));
-    CHECK_THAT(failure_of("\x28\xB5\x2F\xFD" + std::string(1000, 'z')), Mentions("is compressed"));
+  }
+  SECTION("what the bytes are, of a long and of a short file") {
+    const std::string rest(GENERATE(20u, 3000u), 'z');
+    const auto compressed = [](const std::string& remedy) {
+      return Mentions("a.tar: the tar is compressed: decompress it (" + remedy + ")");
+    };
+    CHECK_THAT(failure_of("\x1F\x8B\x08" + rest), compressed("gunzip"));
+    CHECK_THAT(failure_of("\x1F\x9D" + rest), compressed("uncompress"));
+    CHECK_THAT(failure_of("\x28\xB5\x2F\xFD" + rest), compressed("unzstd"));
+    CHECK_THAT(failure_of(std::string("\xFD\x37zXZ\0", 6) + rest), compressed("unxz"));
+    CHECK_THAT(failure_of("BZh91AY&SY" + rest), compressed("bunzip2"));
+    CHECK_THAT(failure_of("\x04\x22\x4D\x18" + rest), compressed("unlz4"));
+    CHECK_THAT(failure_of("LZIP\x01" + rest), compressed("lzip -d"));
+    const auto other = [](const std::string& what) {
+      return Mentions("a.tar: the file is no tar: it is " + what);
+    };
+    CHECK_THAT(failure_of("PK\x03\x04" + rest), other("a zip archive: unpack it"));
+    CHECK_THAT(failure_of("7z\xBC\xAF\x27\x1C" + rest), other("a 7z archive"));
+    CHECK_THAT(failure_of("Rar!\x1A\x07" + rest), other("a rar archive"));
+    CHECK_THAT(failure_of("PNSTPACK" + rest), other("a pack of penstock: open it with PackedFile"));
+    CHECK_THAT(
+        failure_of("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n" + rest),
+        other("a Git-LFS pointer in place of the file: fetch the file (git lfs pull)"));
+    CHECK_THAT(failure_of("/annex/objects/SHA256E-s9--0.tar" + rest), other("a git-annex pointer"));
+    for (const std::string page :
+         {"<html><body>404 Not Found</body></html>", "\n\n <!DOCTYPE html><p>", "<!doctype HTML>",
+          "\xEF\xBB\xBF<HTML>", "<?xml version=\"1.0\"?><Error><Code>AccessDenied</Code>"})
+      CHECK_THAT(failure_of(page + rest),
+                 other("a page in HTML or XML") && Mentions("(it begins with \""));
   }
   SECTION("cut anywhere") {
-    for (std::size_t bytes = 0; bytes < good.size() - 1024 + 512; ++bytes) {
+    std::vector<std::size_t> member_ends;
+    for (std::size_t at = 0; at < good.size() - 1024; member_ends.push_back(at))
+      at += 512 + (std::stoul(good.substr(at + 124, 11), nullptr, 8) + 511) / 512 * 512;
+    for (std::size_t bytes = 1; bytes < good.size() - 1024 + 512; ++bytes) {
       INFO(bytes);
       const std::string why = failure_of(good.substr(0, bytes));
-      if (why.find("the file is cut") == std::string::npos) FAIL_CHECK(why);
+      const bool is_end = std::count(member_ends.begin(), member_ends.end(), bytes) > 0;
+      const bool is_short = bytes < 512;
+      if (why.find(is_end     ? "the tar has no end: behind its last member, at byte "
+                   : is_short ? "the file is cut, or no tar"
+                              : "the file is cut") == std::string::npos)
+        FAIL_CHECK(why);
     }
     CHECK_THAT(failure_of(good.substr(0, 1200)), Mentions("the file is cut: it ends at byte 1200"));
+    CHECK_THAT(
+        failure_of(TarWriter()
+                       .add("PaxHeaders/x", TarWriter::pax_record("mtime", "1.5"), 'x')
+                       .bytes()
+                       .substr(0, 1024)),
+        Mentions("the file is cut: it ends at byte 1024, behind a header that says something "
+                 "about the next member"));
     CHECK_THAT(failure_of(good.substr(0, 514)),
                Mentions("member dir/0.cls") || Mentions("ends at byte 514"));
     CHECK_THAT(failure_of(good.substr(0, 513)),
@@ -321,6 +442,36 @@ TEST_CASE("a tar that is wrong is an error that names file and member", "[tar_sh
                    TarWriter::pax_record("GNU.sparse.major", "1")),
                Mentions("member s.jpg is sparse"));
     CHECK_THAT(pax(TarWriter::pax_record("size", "9999")), Mentions("member a.jpg, 9999 bytes"));
+    // As GNU tar writes them: versions 0.0 and 1.0 of its sparse format.
+    CHECK_THAT(pax(TarWriter::pax_record("GNU.sparse.size", "1048576") +
+                   TarWriter::pax_record("GNU.sparse.numblocks", "0")),
+               Mentions("member a.jpg is sparse: make the tar without --sparse"));
+    CHECK_THAT(pax(TarWriter::pax_record("GNU.sparse.major", "1") +
+                   TarWriter::pax_record("GNU.sparse.name", "x/b.jpg")),
+               Mentions("member x/b.jpg is sparse"));
+    const std::string member_of_no_sample =
+        TarWriter()
+            .add_pax(TarWriter::pax_record("GNU.sparse.name", "LOG"), TarWriter::header("a.jpg", 1),
+                     "x")
+            .add("b.jpg", "b")
+            .bytes();
+    CHECK(failure_of(member_of_no_sample) == "(nothing was thrown)");
+    CHECK_THAT(failure_of(TarWriter().add("g", "6 a=bc", 'g').bytes()),
+               Mentions("a header of pax that is damaged"));
+  }
+  SECTION("more behind the end") {
+    CHECK_THAT(failure_of(good + good),
+               Mentions("a.tar: the tar ends at byte " + std::to_string(good.size() - 1024) +
+                        ", and there is more behind it: members from byte " +
+                        std::to_string(good.size()) + " on, as cat of two tars leaves them") &&
+                   Mentions("tar --concatenate"));
+    CHECK_THAT(failure_of(good + std::string(102'400, '\0') + good), Mentions("members from byte"));
+    CHECK_THAT(failure_of(good.substr(0, good.size() - 512) + good), Mentions("members from byte"));
+    CHECK_THAT(failure_of(good + "x"),
+               Mentions("other bytes from byte " + std::to_string(good.size()) + " on") &&
+                   Mentions("truncate --size=" + std::to_string(good.size())));
+    CHECK(failure_of(good + std::string(1'000'000, '\0')) == "(nothing was thrown)");
+    CHECK(failure_of(good.substr(0, good.size() - 512)) == "(nothing was thrown)");  // one of zeros
   }
   SECTION("members whose bytes lie elsewhere") {
     CHECK_THAT(failure_of(TarWriter().add("a.jpg", "", '1').bytes()),
@@ -335,6 +486,30 @@ TEST_CASE("a tar that is wrong is an error that names file and member", "[tar_sh
     CHECK_THAT(failure_of(TarWriter().add("a.JPG", "x").add("a.jPG", "y").bytes()),
                Mentions("member a.jPG"));
   }
+}
+
+TEST_CASE("a tar without its end is one where the options say so", "[tar_shards]") {
+  const TemporaryDirectory directory;
+  const fs::path path = directory / "a.tar";
+  const std::string good = numbered(0, 3).bytes();
+  const auto open = [&](std::string_view bytes) {
+    write_file(path, bytes);
+    return shard_failure(path, {.allow_missing_end = true});
+  };
+  CHECK_THAT(
+      shard_failure((write_file(path, good.substr(0, good.size() - 1024)), path)),
+      Mentions("a.tar: the tar has no end") && Mentions("set TarShardsOptions::allow_missing_end"));
+  CHECK(open(good) == "(nothing was thrown)");
+  CHECK(open(good.substr(0, good.size() - 1024)) == "(nothing was thrown)");
+  const TarShards shards({path}, {.allow_missing_end = true});
+  REQUIRE(shards.size() == 3);
+  CHECK(content(shards, 2) == std::string(201, 'j') + "dir/2");
+  // The bytes are whole, but not the last block.
+  CHECK(open(good.substr(0, good.size() - 1024 - 512 + 206)) == "(nothing was thrown)");
+  CHECK(content(TarShards({path}, {.allow_missing_end = true}), 2) == content(shards, 2));
+  CHECK_THAT(open(good.substr(0, good.size() - 1024 - 512 + 205)), Mentions("the file is cut"));
+  CHECK_THAT(open(good.substr(0, good.size() - 1024 - 512)), Mentions("the file is cut"));
+  CHECK_THAT(open(good.substr(0, good.size() - 1024 - 600)), Mentions("the file is cut"));
 }
 
 TEST_CASE("a name is shown with the bytes that are no text", "[tar_shards]") {

@@ -27,6 +27,12 @@ namespace detail {
 struct FileList;
 }
 
+/// How FileFolder reads its files.
+struct FileFolderOptions {
+  /// A file of 0 bytes is a sample of 0 bytes; false: reading it throws StoreError.
+  bool allow_empty = false;
+};
+
 /// A file for each sample, a directory for each class. Any number of threads may use one object.
 /// Copies share the list of files, which takes 16 bytes for each sample and the last part of its
 /// name. A file is opened when it is read, so a folder of any size takes no descriptors.
@@ -39,27 +45,33 @@ class FileFolder {
   /// `extensions`, in letters of either case. None given: those of ImageFolder (.jpg, .jpeg, .png,
   /// .ppm, .bmp, .pgm, .tif, .tiff, .webp). Samples are numbered as ImageFolder numbers them: by
   /// class, then by directory, then by name. Names are compared byte by byte. Links are followed.
+  /// Unlike ImageFolder, this leaves out directories .ipynb_checkpoints and __MACOSX, and files
+  /// whose names begin with `._`: Jupyter and macOS leave them behind; ignored() counts them.
   ///
   /// Takes a system call for each directory and each link, not for each file; to list 10^7 files
   /// once and not at every start, see save_list(). Throws StoreError that names what is wrong: a
   /// directory that is missing or unreadable, links that form a loop, a link to nothing where a
   /// directory may have been, a folder without directories, a class without files.
   explicit FileFolder(const std::filesystem::path& folder,
-                      const std::vector<std::string>& extensions = {});
+                      const std::vector<std::string>& extensions = {},
+                      FileFolderOptions options = {});
 
   /// The files that a text file names, in its order. A line is `path`, or `path`, a tab and the
   /// label, a number. Paths are relative to `folder`, or to the list's own directory if it is
   /// empty. Lines that begin with # and empty ones are skipped; but for `#class`, a tab and a name,
-  /// which is the name of the next class. The files are not looked at, so they need not be there
-  /// yet. Throws StoreError, with the number of the line, for what is no such line, a list that
-  /// cannot be read, and one without files.
-  static FileFolder from_list(const std::filesystem::path& list, std::filesystem::path folder = {});
+  /// which is the name of the next class. The text is UTF-8 with or without a byte order mark, or
+  /// any bytes. The files are not looked at, so they need not be there yet. Throws StoreError, with
+  /// the number of the line, for what is no such line, a list that cannot be read, and one without
+  /// files.
+  static FileFolder from_list(const std::filesystem::path& list, std::filesystem::path folder = {},
+                              FileFolderOptions options = {});
 
   /// These files, in this order; relative to the current directory of now. `labels`: one for each
   /// file, or none. Throws std::invalid_argument for another number, for no files, and for a path
   /// that ends in a slash or has a character 0.
   static FileFolder from_files(const std::vector<std::filesystem::path>& files,
-                               const std::vector<std::int32_t>& labels = {});
+                               const std::vector<std::int32_t>& labels = {},
+                               FileFolderOptions options = {});
 
   /// Writes the list that from_list reads, for the same samples, labels and classes; whole, or not
   /// at all. Pass this folder to from_list if the list lies elsewhere. Throws StoreError, also
@@ -68,6 +80,10 @@ class FileFolder {
 
   /// Number of samples.
   std::uint64_t size() const noexcept;
+
+  /// How many directories .ipynb_checkpoints and __MACOSX, and files `._x.jpg`, were left out when
+  /// the folder was listed; 0 for a list of files, which has what it names.
+  std::uint64_t ignored() const noexcept;
 
   /// The class of a sample, or what the list says; -1 if that says nothing. Throws
   /// std::out_of_range.
@@ -82,8 +98,9 @@ class FileFolder {
 
   /// Reads a file into `scratch`, which grows if it is too small, and returns its bytes; valid
   /// until `scratch` changes. Does not allocate if `scratch` is large enough. Throws
-  /// std::out_of_range, and StoreError for a file that is gone, cannot be read, is empty, becomes
-  /// shorter meanwhile, or is larger than half of the memory.
+  /// std::out_of_range, and StoreError for a file that is gone, cannot be read, becomes shorter
+  /// meanwhile, is larger than half of the memory, or is empty without
+  /// FileFolderOptions::allow_empty.
   std::span<const std::byte> read(std::uint64_t index, std::vector<std::byte>& scratch) const;
 
   /// Asks the system to read these files ahead. It does not wait for their bytes, but opens each of

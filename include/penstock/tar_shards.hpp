@@ -33,29 +33,45 @@ struct TarMember;
 /// How TarShards opens its files.
 struct TarShardsOptions {
   bool use_indexes = true;  ///< false: index files are ignored, and all headers are read
+  /// A main member of 0 bytes is a sample of 0 bytes; false: reading it throws StoreError.
+  bool allow_empty = false;
+  /// A tar may end behind any member, without the blocks of zeros that end a tar. It may then be
+  /// cut between two members without an error.
+  bool allow_missing_end = false;
 };
 
 /// Samples in tar files: members with the same name up to the first dot. Any number of threads may
 /// use one object. Copies share the files, which stay open while one exists, and the index, which
 /// takes 40 bytes and the base name for each sample of two members.
 ///
-/// Formats: ustar, GNU (long names, sizes in base 256) and pax (path, size), not compressed.
-/// Members without an extension or that begin with a dot, directories, devices and pipes are
-/// skipped. Sparse members and links are errors, as their bytes lie elsewhere. Behind the first
-/// block of zeros nothing is read.
+/// Formats: ustar, GNU (long names, sizes in base 256) and pax (path, size; also in global
+/// headers), not compressed. Members without an extension or that begin with a dot, directories,
+/// devices and pipes are skipped. So is what Jupyter and macOS leave behind, as by FileFolder: see
+/// ignored(). Sparse members and links are errors, as their bytes lie elsewhere. Behind the zeros
+/// that end a tar, only zeros may follow.
 class TarShards {
  public:
   /// Opens all files; sample 0 is the first of the first file. If `index_path(shard)` exists, it
   /// says where the members are; else the header of each member is read. Throws StoreError that
-  /// names file and member for a file that is missing, unreadable, no tar, compressed, cut or
-  /// damaged, for one without samples and for a sample that has two members with one extension. An
-  /// index is an error, and named, if it is older than its shard, or does not fit it. Throws
-  /// std::invalid_argument for no files.
+  /// names file and member for a file that is missing, unreadable, no tar (it says what the bytes
+  /// are, such as a Git-LFS pointer or compressed data), cut or damaged, for a tar without its end
+  /// or with more behind it, for one without samples and for a sample that has two members with one
+  /// extension. Throws std::invalid_argument for no files.
+  ///
+  /// Indexes are those of DALI's wds2idx, v1.2, or v1.1, for which the headers of its members are
+  /// read. Of a v1.2 index, the headers of at most 128 members are compared with it: of 64 that are
+  /// spread through the shard, and of 64 beside gaps, where an index is wrong that ignores pax. The
+  /// others are compared when they are read. An index that does not fit its shard is an error that
+  /// names it, as is one that is older than its shard and does not have the samples at its end.
   explicit TarShards(const std::vector<std::filesystem::path>& shards,
                      TarShardsOptions options = {});
 
   /// Number of samples.
   std::uint64_t size() const noexcept;
+
+  /// Number of members that are no samples, though they have the names of some: ._x.jpg of macOS,
+  /// and what lies in a directory .ipynb_checkpoints or __MACOSX. An index may not list them.
+  std::uint64_t ignored() const noexcept;
 
   /// The shard's name and that of the sample's main member in it, such as
   /// "train-0001.tar/000017.jpg". Throws std::out_of_range.
@@ -66,8 +82,8 @@ class TarShards {
   /// image (see FileFolder), else the first one. Does not allocate if `scratch` is large enough: it
   /// takes 512 bytes more than the member, for the header, which is checked. (More than 7 KiB
   /// of pax headers before it, which say its name, take memory too.) Throws std::out_of_range, and
-  /// StoreError if the shard has changed, cannot be read, or if the member is empty or larger than
-  /// half of the memory.
+  /// StoreError if the shard has changed, cannot be read, or if the member is larger than half of
+  /// the memory, or empty without TarShardsOptions::allow_empty.
   std::span<const std::byte> read(std::uint64_t index, std::vector<std::byte>& scratch) const;
 
   /// Reads the member with this extension: all that is behind the first dot of its name, such as

@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <penstock/detail/storage/image_extensions.hpp>
+#include <penstock/detail/storage/left_by_tools.hpp>
 #include <penstock/store.hpp>
 #include <string>
 #include <system_error>
@@ -46,6 +47,11 @@ struct DirectoryListing {
     std::sort(files.begin(), files.end());
     std::sort(directories.begin(), directories.end());
     std::sort(links_to_nothing.begin(), links_to_nothing.end());
+  }
+
+  /// Drops what Jupyter and macOS have left; returns how many.
+  std::uint64_t drop_directories_of_tools() {
+    return std::erase_if(directories, is_directory_of_tools);
   }
 
   /// A link counts as what it leads to.
@@ -91,6 +97,8 @@ class ClassWalk {
     enter(name);
     return std::move(found_);
   }
+  /// How many files and directories so far Jupyter or macOS have left.
+  std::uint64_t ignored() const noexcept { return ignored_; }
 
  private:
   void enter(const std::string& directory) {
@@ -102,6 +110,8 @@ class ClassWalk {
     take_links_to_nothing(directory, listing);
     std::erase_if(listing.files,
                   [&](const std::string& file) { return !has_extension(file, extensions_); });
+    ignored_ += std::erase_if(listing.files, is_file_of_tools);
+    ignored_ += listing.drop_directories_of_tools();
     if (!listing.files.empty()) found_.emplace(directory, std::move(listing.files));
     for (const std::string& name : listing.directories) {
       std::string below = directory;
@@ -126,6 +136,7 @@ class ClassWalk {
   const std::vector<std::string>& extensions_;
   std::vector<DirectoryListing::Identity> above_;  // the directories that the walk is in
   Found found_;
+  std::uint64_t ignored_ = 0;
 };
 
 }  // namespace penstock::detail

@@ -2,15 +2,18 @@
 #pragma once
 
 #include <charconv>
+#include <optional>
 #include <penstock/detail/storage/class_walk.hpp>
 #include <penstock/detail/storage/file_list.hpp>
 #include <penstock/detail/storage/image_extensions.hpp>
+#include <penstock/detail/storage/known_bytes.hpp>
 #include <penstock/detail/storage/line_reader.hpp>
 #include <penstock/detail/storage/read_only_file.hpp>
 #include <penstock/detail/storage/scratch.hpp>
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/detail/storage/whole_file.hpp>
 #include <penstock/file_folder.hpp>
+#include <span>
 #include <stdexcept>
 #include <string_view>
 #include <system_error>
@@ -39,7 +42,8 @@ inline std::string joined(const std::vector<std::string>& words) {
 inline FileList list_folder(const std::filesystem::path& folder,
                             const std::vector<std::string>& given) {
   const std::vector<std::string> extensions = chosen_extensions(given);
-  const DirectoryListing top(folder);
+  DirectoryListing top(folder);
+  std::uint64_t ignored = top.drop_directories_of_tools();
   if (!top.links_to_nothing.empty()) fail_at_link_to_nothing(folder / top.links_to_nothing.front());
   if (top.directories.empty())
     throw StoreError("FileFolder", folder,
@@ -58,6 +62,7 @@ inline FileList list_folder(const std::filesystem::path& folder,
       for (const std::string& file : files) builder.add(directory + "/", file, label);
     ++label;
   }
+  builder.set_ignored(ignored + walk.ignored());
   return builder.take();
 }
 
@@ -78,6 +83,10 @@ inline FileList read_list(const std::filesystem::path& list,
   LineReader lines(list);
   bool empty = true;
   while (const auto line = lines.next()) {
+    if (lines.number() == 1) {
+      const std::optional<KnownBytes> known = known_bytes(std::as_bytes(std::span(*line)));
+      if (known) throw StoreError("FileFolder", list, "it is no list: it is " + known->text());
+    }
     if (line->starts_with(kClassLine)) builder.add_class(line->substr(kClassLine.size()));
     if (line->empty() || line->front() == '#') continue;
     empty = false;
@@ -91,6 +100,11 @@ inline FileList read_list(const std::filesystem::path& list,
   return builder.take();
 } catch (const std::system_error& error) {
   throw StoreError("FileFolder", list, error.what());
+}
+
+inline std::shared_ptr<const FileList> shared_list(FileList files, FileFolderOptions options) {
+  files.allow_empty = options.allow_empty;
+  return std::make_shared<const FileList>(std::move(files));
 }
 
 inline ReadOnlyFile open_file(const FileList& files, std::uint64_t index) {
@@ -107,17 +121,20 @@ PENSTOCK_INLINE FileFolder::FileFolder(std::shared_ptr<const detail::FileList> f
     : files_(std::move(files)) {}
 
 PENSTOCK_INLINE FileFolder::FileFolder(const std::filesystem::path& folder,
-                                       const std::vector<std::string>& extensions)
-    : files_(std::make_shared<const detail::FileList>(detail::list_folder(folder, extensions))) {}
+                                       const std::vector<std::string>& extensions,
+                                       FileFolderOptions options)
+    : files_(detail::shared_list(detail::list_folder(folder, extensions), options)) {}
 
 PENSTOCK_INLINE FileFolder FileFolder::from_list(const std::filesystem::path& list,
-                                                 std::filesystem::path folder) {
+                                                 std::filesystem::path folder,
+                                                 FileFolderOptions options) {
   if (folder.empty()) folder = absolute(list).parent_path();
-  return FileFolder(std::make_shared<const detail::FileList>(detail::read_list(list, folder)));
+  return FileFolder(detail::shared_list(detail::read_list(list, folder), options));
 }
 
 PENSTOCK_INLINE FileFolder FileFolder::from_files(const std::vector<std::filesystem::path>& files,
-                                                  const std::vector<std::int32_t>& labels) {
+                                                  const std::vector<std::int32_t>& labels,
+                                                  FileFolderOptions options) {
   if (files.empty()) throw std::invalid_argument("FileFolder: the list of files is empty");
   if (!labels.empty() && labels.size() != files.size())
     throw std::invalid_argument("FileFolder: " + std::to_string(labels.size()) + " labels for " +
@@ -127,7 +144,7 @@ PENSTOCK_INLINE FileFolder FileFolder::from_files(const std::vector<std::filesys
     if (!builder.add(files[i].native(), labels.empty() ? -1 : labels[i]))
       throw std::invalid_argument("FileFolder: \"" + detail::escaped(files[i].native()) +
                                   "\" is no path of a file");
-  return FileFolder(std::make_shared<const detail::FileList>(builder.take()));
+  return FileFolder(detail::shared_list(builder.take(), options));
 }
 
 PENSTOCK_INLINE void FileFolder::save_list(const std::filesystem::path& list) const try {
@@ -168,6 +185,10 @@ PENSTOCK_INLINE std::uint64_t FileFolder::size() const noexcept {
   return files_->size();
 }
 
+PENSTOCK_INLINE std::uint64_t FileFolder::ignored() const noexcept {
+  return files_->ignored;
+}
+
 PENSTOCK_INLINE std::int32_t FileFolder::label(std::uint64_t index) const {
   return files_with(index).label[index];
 }
@@ -191,8 +212,9 @@ PENSTOCK_INLINE std::span<const std::byte> FileFolder::read(std::uint64_t index,
     const std::uint64_t bytes = file.size();
     const std::span<std::byte> target = detail::room_in(scratch, bytes);
     const std::size_t count = file.read(0, target);
-    if (count == bytes && bytes > 0) return target;
-    why = bytes == 0 ? "the file is empty"
+    if (count == bytes && (bytes > 0 || files.allow_empty)) return target;
+    why = bytes == 0 ? "the file is empty. If samples may be empty, set "
+                       "FileFolderOptions::allow_empty"
                      : "the file has " + std::to_string(count) + " bytes, and had " +
                            std::to_string(bytes) + " when it was opened";
   } catch (const std::system_error& error) {

@@ -6,6 +6,7 @@
 
 #include <linux/limits.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
@@ -62,6 +63,8 @@ struct FileList {
   NameArena names;        // of each file, without its directory
   std::vector<std::uint32_t> directory;  // of each file
   std::vector<std::int32_t> label;       // of each file
+  std::uint64_t ignored = 0;             // what Jupyter and macOS have left
+  bool allow_empty = false;
 };
 
 /// Fills a FileList.
@@ -69,11 +72,14 @@ class FileListBuilder {
  public:
   explicit FileListBuilder(const std::filesystem::path& root) : list_(root) {}
 
+  void set_ignored(std::uint64_t ignored) { list_.ignored = ignored; }
+
   void add_class(std::string_view name) { list_.classes.emplace_back(name); }
 
   /// False: the path names no file.
   bool add(std::string_view path, std::int32_t label) {
-    while (path.starts_with("./")) path.remove_prefix(2);
+    while (path.starts_with("./"))  // Without its slashes ".//x" would be another file's "/x".
+      path.remove_prefix(std::min(path.find_first_not_of('/', 1), path.size()));
     const std::size_t slash = path.rfind('/');
     const std::size_t end = slash == std::string_view::npos ? 0 : slash + 1;
     if (end == path.size() || path.find('\0') != std::string_view::npos) return false;

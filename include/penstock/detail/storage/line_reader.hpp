@@ -22,7 +22,8 @@ class LineReader {
  public:
   explicit LineReader(const std::filesystem::path& path) : file_(path), buffer_(kBuffer) {}
 
-  /// The next line, without \n or \r\n; valid until the next call. nullopt: there is none.
+  /// The next line, without \n or \r\n, the first one without the byte order mark of UTF-8; valid
+  /// until the next call. nullopt: there is none.
   std::optional<std::string_view> next() {
     while (true) {
       char* const begin = buffer_.data() + begin_;
@@ -44,6 +45,7 @@ class LineReader {
     std::string_view line(buffer_.data() + begin_, length);
     begin_ += length + end;
     ++number_;
+    if (number_ == 1 && line.starts_with("\xEF\xBB\xBF")) line.remove_prefix(3);
     if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
     return line;
   }

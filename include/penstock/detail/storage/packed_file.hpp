@@ -2,6 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstring>
+#include <penstock/detail/storage/known_bytes.hpp>
 #include <penstock/detail/storage/packed_format.hpp>
 #include <penstock/detail/storage/read_only_file.hpp>
 #include <penstock/detail/storage/scratch.hpp>
@@ -9,6 +12,7 @@
 #include <penstock/detail/usable_memory.hpp>
 #include <penstock/packed_file.hpp>
 #include <stdexcept>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -76,13 +80,18 @@ struct Pack {
   }
 
   void read_header() {
+    std::array<std::byte, kKnownBytes> room;
+    const auto start = std::span(room).first(
+        static_cast<std::size_t>(std::min<std::uint64_t>(bytes, room.size())));
+    read_at(0, start);
+    const std::string_view text(reinterpret_cast<const char*>(start.data()), start.size());
+    const std::string_view magic(kPackMagic.data(), kPackMagic.size());
+    if (!text.starts_with(magic.substr(0, text.size())))
+      refuse("the file is no pack: it does not begin with PNSTPACK; " + what_they_are(start) +
+             ". Make one with penstock-pack");
     if (bytes < sizeof(header))
-      refuse(std::to_string(bytes) +
-             " bytes are too few for a pack: it was cut, or is of another "
-             "format. Make it with penstock-pack");
-    read_at(0, std::as_writable_bytes(std::span(&header, 1)));
-    if (header.magic != kPackMagic)
-      refuse("the file is no pack: it does not begin with PNSTPACK. Make one with penstock-pack");
+      refuse(std::to_string(bytes) + " bytes are too few for a pack: it was cut. Make it again");
+    std::memcpy(&header, start.data(), sizeof(header));
     if (header.checksum != checksum_of(header))
       refuse("the header is damaged: its checksum is another. Copy or make the file again");
     if (header.version > kPackVersion)

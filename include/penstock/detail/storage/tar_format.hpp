@@ -12,6 +12,7 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <penstock/detail/storage/left_by_tools.hpp>
 #include <span>
 #include <string_view>
 #include <system_error>
@@ -94,11 +95,18 @@ class TarHeader {
   std::string_view text_;
 };
 
-/// What the extended header of pax says about the member behind it.
+/// Headers that say something about other members, or about nothing that is of use: long names of
+/// GNU tar, and what pax says about the next member or about all.
+constexpr bool is_tar_note(char type) {
+  return type == 'L' || type == 'K' || type == 'x' || type == 'g';
+}
+
+/// What an extended header of pax says about the member behind it, or a global one about all.
 struct PaxHeader {
-  std::string_view path;  // empty: nothing
+  std::optional<std::string_view> path;  // empty: the one in the member's own header
   std::optional<std::uint64_t> size;
   bool sparse = false;
+  std::string_view sparse_name;  // empty: it is the path
 };
 
 /// Of the records "LENGTH KEY=VALUE\n". nullopt: they are none.
@@ -118,6 +126,7 @@ inline std::optional<PaxHeader> parse_pax(std::string_view records) {
     const std::string_view key = record.substr(0, equals), value = record.substr(equals + 1);
     if (key == "path") header.path = value;
     if (key.starts_with("GNU.sparse.")) header.sparse = true;
+    if (key == "GNU.sparse.name") header.sparse_name = value;
     if (key == "size") {
       std::uint64_t size = 0;
       const auto parsed = std::from_chars(value.data(), value.data() + value.size(), size);
@@ -137,6 +146,7 @@ struct TarName {
 
 /// nullopt: the member belongs to no sample.
 inline std::optional<TarName> split_tar_name(std::string_view name) {
+  if (is_left_by_tools(name)) return std::nullopt;
   const std::size_t slash = name.rfind('/');
   const std::size_t begin = slash == std::string_view::npos ? 0 : slash + 1;
   const std::size_t dot = name.find('.', begin);

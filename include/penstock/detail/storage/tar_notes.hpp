@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// is_tar_header_of(): whether a block of a tar is the header of a certain member, also where
-// headers of pax or of GNU tar before it say the member's name or size.
+// TarHeaders: looks at the header of a certain member, also where headers of pax or of GNU tar
+// before it say the member's name or size.
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,9 @@
 #include <optional>
 #include <penstock/detail/storage/read_only_file.hpp>
 #include <penstock/detail/storage/tar_format.hpp>
+#include <penstock/detail/storage/tar_globals.hpp>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -74,14 +76,23 @@ class TarNotes {
   }
 
   bool found() const { return found_; }
+  bool damaged() const { return damaged_; }
 
-  /// Do the notes and the header behind them say the member's name and size?
-  bool are_of(const TarHeader& header, const ExpectedTarMember& member) const {
-    if (damaged_) return false;
-    if (size_ ? *size_ != member.size : header.size() != member.size) return false;
-    if (!name_.empty()) return is_tar_name_of(name_, member);
+  /// Do they and the header behind them say the member's name and size?
+  bool are_of(const TarHeader& header, const TarGlobal& global,
+              const ExpectedTarMember& member) const {
+    if (damaged_ || size(header, global) != member.size) return false;
     std::array<char, TarHeader::kLongestName> room;
-    return is_tar_name_of(header.whole_name(room), member);
+    return is_tar_name_of(name(header, global, room), member);
+  }
+  std::optional<std::uint64_t> size(const TarHeader& header, const TarGlobal& global) const {
+    return size_ ? size_ : global.size ? global.size : header.size();
+  }
+  /// May lie in `room`.
+  std::string_view name(const TarHeader& header, const TarGlobal& global,
+                        std::span<char, TarHeader::kLongestName> room) const {
+    const std::string_view said = name_ ? *name_ : global.path;
+    return said.empty() ? header.whole_name(room) : said;
   }
 
  private:
@@ -89,7 +100,7 @@ class TarNotes {
   static std::size_t last_note(std::span<const std::byte> before) {
     for (std::size_t bytes = kTarBlock; bytes <= before.size(); bytes += kTarBlock) {
       const TarHeader header(before.last(bytes).first(kTarBlock));
-      if (std::string_view("xgLK").find(header.type()) == std::string_view::npos) continue;
+      if (!is_tar_note(header.type())) continue;
       const std::optional<std::uint64_t> size = header.size();
       if (size && *size < bytes && in_tar_blocks(*size) + kTarBlock == bytes &&
           header.has_right_checksum())
@@ -103,7 +114,7 @@ class TarNotes {
     const TarHeader header(note.first(kTarBlock));
     const std::string_view text(reinterpret_cast<const char*>(note.data()) + kTarBlock,
                                 static_cast<std::size_t>(header.size().value_or(0)));
-    if (header.type() == 'L' && name_.empty()) name_ = text.substr(0, text.find('\0'));
+    if (header.type() == 'L' && !name_) name_ = text.substr(0, text.find('\0'));
     if (header.type() == 'x') take_pax(text);
   }
 
@@ -111,40 +122,76 @@ class TarNotes {
     const std::optional<PaxHeader> pax = parse_pax(text);
     if (!pax) damaged_ = true;
     if (!pax) return;
-    if (name_.empty()) name_ = pax->path;
+    if (!name_) name_ = pax->path;
     if (!has_pax_) size_ = pax->size;
     has_pax_ = true;
   }
 
   bool found_ = false, has_pax_ = false, damaged_ = false;
-  std::string_view name_;
+  std::optional<std::string_view> name_;
   std::optional<std::uint64_t> size_;
 };
 
-/// nullopt: there are no notes in the `room.size()` bytes before the header, which is at byte `at`.
-inline std::optional<bool> notes_say(const TarHeader& header, const ReadOnlyFile& file,
-                                     std::uint64_t at, const ExpectedTarMember& member,
-                                     std::span<std::byte> room) {
-  const std::size_t most = static_cast<std::size_t>(std::min<std::uint64_t>(at, room.size()));
-  const std::span<std::byte> before = room.first(most);
-  if (file.read(at - most, before) < most) return std::nullopt;
-  const TarNotes notes(before);
-  if (!notes.found()) return std::nullopt;
-  return notes.are_of(header, member);
-}
+/// The headers of the members of a tar. Any number of threads may use one object.
+class TarHeaders {
+ public:
+  /// Both have to outlive this.
+  TarHeaders(const ReadOnlyFile& file, const TarGlobals& globals)
+      : file_(file), globals_(globals) {}
 
-/// Whether `block`, which is at byte `at` of the file, is the header of this member. Allocates only
-/// where its own name or size is another one, and no notes are in the 8 KiB before it.
-inline bool is_tar_header_of(std::span<const std::byte> block, const ReadOnlyFile& file,
-                             std::uint64_t at, const ExpectedTarMember& member) {
-  const TarHeader header(block);
-  if (!header.has_right_checksum()) return false;
-  if (TarNotes(std::span<const std::byte>()).are_of(header, member)) return true;
-  std::array<std::byte, 16 * kTarBlock> few;
-  if (const auto answer = notes_say(header, file, at, member, few)) return *answer;
-  if (at <= few.size()) return false;
-  std::vector<std::byte> many(kLongestTarNote + 16 * kTarBlock);
-  return notes_say(header, file, at, member, many).value_or(false);
-}
+  /// Whether `block`, which is at byte `at` of the file, is the header of this member. Allocates
+  /// only where its own name or size is another one, and no notes are in the 8 KiB before it.
+  bool is_of(std::span<const std::byte> block, std::uint64_t at,
+             const ExpectedTarMember& member) const {
+    const TarHeader header(block);
+    if (!header.has_right_checksum()) return false;
+    const TarGlobal& global = globals_.at(at);
+    if (TarNotes(std::span<const std::byte>()).are_of(header, global, member)) return true;
+    std::array<std::byte, kFew> few;
+    TarNotes notes = notes_before(at, few);
+    if (notes.found()) return notes.are_of(header, global, member);
+    if (at <= few.size()) return false;
+    std::vector<std::byte> many(kLongestTarNote + kFew);
+    notes = notes_before(at, many);
+    return notes.found() && notes.are_of(header, global, member);
+  }
+
+  /// The same for the block at this byte.
+  bool has(std::uint64_t at, const ExpectedTarMember& member) const {
+    std::array<std::byte, kTarBlock> block;
+    return file_.read(at, block) == block.size() && is_of(block, at, member);
+  }
+
+  /// The name of the member of `size` bytes whose header is at byte `at`. `from`: where the member
+  /// before it ends. nullopt: there is no such header.
+  std::optional<std::string> name_at(std::uint64_t at, std::uint64_t size,
+                                     std::uint64_t from) const {
+    std::array<std::byte, kTarBlock> block;
+    if (file_.read(at, block) < block.size()) return std::nullopt;
+    const TarHeader header(block);
+    if (!header.has_right_checksum() || is_tar_note(header.type())) return std::nullopt;
+    const std::uint64_t room_before = from <= at ? at - from : kFew;
+    std::vector<std::byte> before(
+        static_cast<std::size_t>(std::min<std::uint64_t>(room_before, kLongestTarNote + kFew)));
+    const TarNotes notes = notes_before(at, before);
+    const TarGlobal& global = globals_.at(at);
+    std::array<char, TarHeader::kLongestName> room;
+    if (notes.damaged() || notes.size(header, global) != size) return std::nullopt;
+    return std::string(notes.name(header, global, room));
+  }
+
+ private:
+  static constexpr std::size_t kFew = 16 * kTarBlock;
+
+  /// Those in the `room.size()` bytes before byte `at`.
+  TarNotes notes_before(std::uint64_t at, std::span<std::byte> room) const {
+    const std::size_t most = static_cast<std::size_t>(std::min<std::uint64_t>(at, room.size()));
+    const std::span<std::byte> before = room.first(most);
+    return TarNotes(file_.read(at - most, before) < most ? before.first(0) : before);
+  }
+
+  const ReadOnlyFile& file_;
+  const TarGlobals& globals_;
+};
 
 }  // namespace penstock::detail

@@ -38,6 +38,8 @@ class TarSamples {
     std::uint16_t same;  // the first extension that differs in the case of its letters at most
   };
 
+  std::uint64_t ignored = 0;  // members that Jupyter or macOS have left
+
   std::uint64_t size() const noexcept { return ends_.size(); }
   std::string_view base(std::uint64_t i) const { return bases_[i]; }
   std::span<const TarMember> members(std::uint64_t i) const {

@@ -4,20 +4,31 @@
 // TarScan: the members of a tar file, one after the other. Reads the headers and skips what is
 // between them.
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <penstock/detail/storage/known_bytes.hpp>
+#include <penstock/detail/storage/left_by_tools.hpp>
 #include <penstock/detail/storage/read_only_file.hpp>
 #include <penstock/detail/storage/tar_format.hpp>
+#include <penstock/detail/storage/tar_globals.hpp>
 #include <penstock/store.hpp>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace penstock::detail {
+
+struct TarScanOptions {
+  bool allow_missing_end = false;  // the tar may end behind any member
+  bool skip_links = false;         // else one that has the name of a sample is an error
+  std::uint64_t from = 0;          // byte of the first header
+};
 
 class TarScan {
  public:
@@ -27,35 +38,52 @@ class TarScan {
     std::uint64_t offset, size;  // of its bytes in the tar
   };
 
-  /// The file has to outlive this.
-  TarScan(std::filesystem::path path, const ReadOnlyFile& file)
-      : path_(std::move(path)), file_(file), bytes_(file.size()) {}
+  /// `globals` has what the tar says about all members, and gets more of it. File and globals have
+  /// to outlive this.
+  TarScan(std::filesystem::path path, const ReadOnlyFile& file, TarGlobals& globals,
+          const TarScanOptions& options)
+      : path_(std::move(path)),
+        file_(file),
+        globals_(globals),
+        options_(options),
+        bytes_(file.size()),
+        at_(options.from) {}
 
   /// nullopt: there is none any more. Throws StoreError, and std::system_error if the file cannot
   /// be read.
   std::optional<Member> next() {
-    while (true) {
+    while (!at_end()) {
       const std::uint64_t at = at_;
       const TarHeader header(block(at));
-      if (header.is_zero()) return std::nullopt;
+      if (header.is_zero()) {
+        require_nothing_behind(at);
+        return std::nullopt;
+      }
       if (!header.has_right_checksum()) fail_checksum(at);
-      const bool is_note = is_about_next(header.type());
-      const std::optional<std::uint64_t> size = pax_size_ && !is_note ? pax_size_ : header.size();
+      const bool is_note = is_tar_note(header.type());
+      const std::optional<std::uint64_t> size = is_note ? header.size() : size_of(header, at);
       if (!size) fail("the header at byte " + std::to_string(at) + " has no size");
       if (is_note) {
         note(header.type(), at, *size);
         continue;
       }
-      take_name(header);
+      take_name(header, at);
       pax_size_.reset();
+      has_note_ = false;
       at_ = at + kTarBlock;
       const std::optional<TarName> name = split_tar_name(current_);
+      if (std::exchange(sparse_, false) && name) fail_sparse();
       if (!is_file(header.type(), name.has_value())) continue;
       require_inside(*size);
       at_ += in_tar_blocks(*size);
       if (name) return Member{*name, at + kTarBlock, *size};
+      if (is_left_by_tools(current_)) ++left_by_tools_;
     }
+    return std::nullopt;
   }
+
+  /// Members so far that Jupyter or macOS have left.
+  std::uint64_t left_by_tools() const noexcept { return left_by_tools_; }
 
  private:
   static constexpr std::size_t kWindow = 8 * kTarBlock;
@@ -64,21 +92,74 @@ class TarScan {
     throw StoreError("TarShards", path_, why);
   }
 
-  [[noreturn]] void fail_checksum(std::uint64_t at) {
-    const auto* const magic = reinterpret_cast<const char*>(block(at).data());
-    const std::string_view start(magic, 4);
-    if (at == 0 && (start.starts_with("\x1F\x8B") || start == "\x28\xB5\x2F\xFD" ||
-                    start == "\xFD"
-                             "7zX" ||
-                    start.starts_with("BZh")))
-      fail("the tar is compressed: its samples cannot be read in any order. Decompress it");
-    fail("at byte " + std::to_string(at) +
-         " is no header of a member (its checksum is wrong): the file is damaged, or no tar");
+  /// Whether the tar ends here without the zeros that end it, and may.
+  bool at_end() const {
+    if (at_ == 0 || at_ < bytes_) return false;
+    if (has_note_) fail_cut("behind a header that says something about the next member");
+    if (options_.allow_missing_end) return true;
+    if (at_ > bytes_) fail_cut("within the zeros that fill the last block of a member");
+    fail("the tar has no end: behind its last member, at byte " + std::to_string(at_) +
+         ", the file is over, without the zeros that end a tar. Members may be missing, if it was "
+         "not copied or written to its end. If it was made like this, set "
+         "TarShardsOptions::allow_missing_end (penstock-pack: --allow-missing-end)");
+  }
+  [[noreturn]] void fail_cut(const std::string& where) const {
+    fail("the file is cut: it ends at byte " + std::to_string(bytes_) + ", " + where);
   }
 
-  /// Headers that say something about the member behind them, or about nothing that is of use.
-  static bool is_about_next(char type) {
-    return type == 'L' || type == 'K' || type == 'x' || type == 'g';
+  /// Behind the zeros at this byte there are only zeros.
+  void require_nothing_behind(std::uint64_t zeros) {
+    std::vector<std::byte> some(std::size_t{1} << 16);
+    for (std::uint64_t at = zeros + kTarBlock; at < bytes_; at += some.size()) {
+      const std::span<std::byte> read = std::span(some).first(file_.read(at, some));
+      const auto found = std::find_if(read.begin(), read.end(),
+                                      [](std::byte byte) { return byte != std::byte{0}; });
+      if (found == read.end()) continue;
+      if (zeros == 0)
+        fail("the file begins with zeros, and is no tar: it may not be copied or downloaded whole");
+      const std::uint64_t place =
+          (at + static_cast<std::uint64_t>(found - read.begin())) / kTarBlock * kTarBlock;
+      std::array<std::byte, kTarBlock> header;
+      const bool is_tar =
+          file_.read(place, header) == kTarBlock && TarHeader(header).has_right_checksum();
+      fail("the tar ends at byte " + std::to_string(zeros) + ", and there is more behind it: " +
+           (is_tar ? "members from byte " + std::to_string(place) +
+                         " on, as cat of two tars leaves them. Join tars with tar --concatenate, "
+                         "or give them as two"
+                   : "other bytes from byte " + std::to_string(place) +
+                         " on. If they are of no use, cut them off (truncate --size=" +
+                         std::to_string(zeros + 2 * kTarBlock) + "); else make the tar again"));
+    }
+  }
+
+  [[noreturn]] void fail_checksum(std::uint64_t at) {
+    const std::span<const std::byte> start = block(at);
+    if (at == 0) fail_if_known(start);
+    fail("at byte " + std::to_string(at) +
+         " is no header of a member (its checksum is wrong): the file is damaged, or no tar" +
+         (at == 0 ? ". " + how_it_begins(start) : ""));
+  }
+  static std::string how_it_begins(std::span<const std::byte> start) {
+    std::string text = how_they_begin(start);
+    text.front() = 'I';
+    return text;
+  }
+  /// For the first bytes of a file that is no tar.
+  void fail_if_known(std::span<const std::byte> start) const {
+    if (start.empty()) fail("the file is empty");
+    const std::optional<KnownBytes> known = known_bytes(start);
+    if (!known || known->what == "a tar") return;
+    if (known->is_compressed)
+      fail("the tar is compressed: " + std::string(known->remedy) +
+           ". The samples of a compressed tar cannot be read in any order");
+    fail("the file is no tar: " + what_they_are(start));
+  }
+
+  /// Of the bytes behind a member's header at byte `at`.
+  std::optional<std::uint64_t> size_of(const TarHeader& header, std::uint64_t at) const {
+    if (pax_size_) return pax_size_;
+    const TarGlobal& global = globals_.at(at);
+    return global.size ? global.size : header.size();
   }
 
   /// Does such a member have bytes behind its header?
@@ -90,7 +171,7 @@ class TarScan {
         return true;
       case '1':
       case '2':
-        if (has_name)
+        if (has_name && !options_.skip_links)
           fail("member " + current_ +
                " is a link, whose bytes lie elsewhere: make the tar with --dereference "
                "--hard-dereference");
@@ -117,10 +198,16 @@ class TarScan {
       window_at_ = at;
       window_bytes_ = file_.read(at, window_);
     }
-    if (window_bytes_ < kTarBlock + (at - window_at_))
-      fail("the file is cut: it ends at byte " + std::to_string(bytes_) +
-           ", without the zeros that end a tar");
-    return std::span(window_).subspan(static_cast<std::size_t>(at - window_at_), kTarBlock);
+    const auto rest = std::span<const std::byte>(window_)
+                          .first(window_bytes_)
+                          .subspan(static_cast<std::size_t>(at - window_at_));
+    if (rest.size() >= kTarBlock) return rest.first(kTarBlock);
+    if (at == 0) {
+      fail_if_known(rest);
+      fail("the file is cut, or no tar: it has " + std::to_string(rest.size()) +
+           " bytes, fewer than the header of a member. " + how_it_begins(rest));
+    }
+    fail_cut("within a header, or the zeros that end a tar");
   }
 
   /// `size` bytes from at_ on lie in the file.
@@ -135,7 +222,7 @@ class TarScan {
     at_ = at + kTarBlock;
     current_ = type == 'L' || type == 'K' ? "(a long name)" : "(a header of pax)";
     require_inside(size);
-    if (type == 'L' || type == 'x') {
+    if (type != 'K') {
       if (size > kLongestTarNote)
         fail("at byte " + std::to_string(at) + ": a name or header of " + std::to_string(size) +
              " bytes");
@@ -145,25 +232,30 @@ class TarScan {
       if (type == 'L')
         name_ = note_.substr(0, note_.find('\0'));
       else
-        note_pax(at);
+        note_pax(type, at);
     }
+    has_note_ = has_note_ || type != 'g';
     at_ += in_tar_blocks(size);
   }
 
-  void note_pax(std::uint64_t at) {
+  void note_pax(char type, std::uint64_t at) {
     const std::optional<PaxHeader> pax = parse_pax(note_);
     if (!pax) fail("at byte " + std::to_string(at) + ": a header of pax that is damaged");
-    if (pax->path.find('\0') != std::string_view::npos)
+    if (pax->path && pax->path->find('\0') != std::string_view::npos)
       fail("at byte " + std::to_string(at) + ": a name with a character 0");
-    current_ = pax->path;
-    if (pax->sparse) fail_sparse();
-    if (!pax->path.empty()) name_ = pax->path;
+    if (type == 'g') {
+      globals_.add(at, *pax);
+      return;
+    }
+    if (pax->path) name_ = *pax->path;
+    if (!pax->sparse_name.empty()) name_ = pax->sparse_name;
+    sparse_ = pax->sparse;
     pax_size_ = pax->size;
   }
 
-  void take_name(const TarHeader& header) {
-    current_.clear();
-    std::swap(current_, name_);
+  void take_name(const TarHeader& header, std::uint64_t at) {
+    current_ = name_ ? *name_ : globals_.at(at).path;
+    name_.reset();
     if (!current_.empty()) return;
     current_ = header.prefix();
     if (!current_.empty()) current_ += '/';
@@ -172,15 +264,20 @@ class TarScan {
 
   const std::filesystem::path path_;
   const ReadOnlyFile& file_;
+  TarGlobals& globals_;
+  const TarScanOptions options_;
   const std::uint64_t bytes_;
-  std::uint64_t at_ = 0;  // of the next header
+  std::uint64_t at_;  // of the next header
   std::array<std::byte, kWindow> window_;
   std::uint64_t window_at_ = 0;
   std::size_t window_bytes_ = 0;
   std::string note_;
-  std::string name_;  // of the next member, if a header before it says so
+  // What headers before the next member say about it.
+  std::optional<std::string> name_;
   std::optional<std::uint64_t> pax_size_;
+  bool has_note_ = false, sparse_ = false;
   std::string current_;  // of the member that is looked at
+  std::uint64_t left_by_tools_ = 0;
 };
 
 }  // namespace penstock::detail

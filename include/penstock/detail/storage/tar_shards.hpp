@@ -12,6 +12,7 @@
 #include <penstock/detail/storage/scratch.hpp>
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/detail/storage/tar_format.hpp>
+#include <penstock/detail/storage/tar_globals.hpp>
 #include <penstock/detail/storage/tar_index.hpp>
 #include <penstock/detail/storage/tar_notes.hpp>
 #include <penstock/detail/storage/tar_samples.hpp>
@@ -38,12 +39,12 @@ struct TarShard {
   }
 
   /// Adds the samples that the index names, or that the headers do.
-  void list(bool use_index, TarSamples& samples) const try {
+  void list(const TarShardsOptions& options, TarSamples& samples) try {
     const std::filesystem::path index = TarShards::index_path(path);
-    if (use_index && exists(index))
-      list_by_index(index, samples);
+    if (options.use_indexes && exists(index))
+      list_by_index(index, options, samples);
     else
-      list_by_headers(samples);
+      list_by_headers(options, samples);
     if (samples.size() == first) throw StoreError("TarShards", path, "there is no sample in it");
   } catch (const std::system_error& error) {
     throw StoreError("TarShards", path, error.what());
@@ -53,20 +54,117 @@ struct TarShard {
   std::uint64_t first;  // number of its first sample
   ReadOnlyFile file;
   std::uint64_t bytes;  // when it was opened
+  TarGlobals globals;
 
  private:
-  void list_by_index(const std::filesystem::path& index, TarSamples& samples) const try {
-    if (last_write_time(index) < last_write_time(path))
-      throw StoreError(
-          "TarShards", index,
-          "the index is older than its tar: make it again, or touch it if it is right");
-    TarIndexReader(index, bytes, samples).read();
+  void list_by_index(const std::filesystem::path& index, const TarShardsOptions& options,
+                     TarSamples& samples) try {
+    look_at_start();
+    TarIndexReader(index, bytes, TarHeaders(file, globals), samples).read();
+    check_places(index, samples);
+    check_end(index, options, samples);
   } catch (const std::system_error& error) {
     throw StoreError("TarShards", index, error.what());
   }
 
-  void list_by_headers(TarSamples& samples) const {
-    TarScan scan(path, file);
+  /// Throws for what is no tar, so that its index is not blamed. Takes a global header of pax
+  /// there.
+  void look_at_start() {
+    std::array<std::byte, kTarBlock> block;
+    const bool is_header =
+        file.read(0, block) == block.size() && TarHeader(block).has_right_checksum();
+    if (!is_header || TarHeader(block).type() == 'g')
+      TarScan(path, file, globals, {.skip_links = true}).next();
+  }
+
+  struct Listed {
+    std::uint64_t sample;
+    const TarMember* member;
+  };
+
+  /// Calls use(listed) for each member of this shard, in the order of the index.
+  template <class Use>
+  void for_each_member(const TarSamples& samples, const Use& use) const {
+    for (std::uint64_t i = first; i < samples.size(); ++i)
+      for (const TarMember& member : samples.members(i)) use(Listed{i, &member});
+  }
+
+  /// Compares the headers of some members with the index: of 64 that are spread through it, and of
+  /// 64 of those that are beside a gap, where an index is wrong that counts other headers as bytes.
+  void check_places(const std::filesystem::path& index, const TarSamples& samples) const {
+    std::vector<Listed> beside_gaps;
+    std::uint64_t members = 0, end = 0;
+    Listed before{};
+    for_each_member(samples, [&](const Listed& listed) {
+      if (listed.member->offset() != end + kTarBlock) {
+        if (before.member != nullptr) beside_gaps.push_back(before);
+        beside_gaps.push_back(listed);
+      }
+      before = listed;
+      end = listed.member->offset() + in_tar_blocks(listed.member->size());
+      ++members;
+    });
+    std::uint64_t number = 0;
+    for_each_member(samples, [&](const Listed& listed) {
+      if (is_among(kCompared, number++, members)) check_place(index, samples, listed);
+    });
+    for (number = 0; number < beside_gaps.size(); ++number)
+      if (is_among(kCompared, number, beside_gaps.size()))
+        check_place(index, samples, beside_gaps[number]);
+  }
+  static constexpr std::uint64_t kCompared = 64;
+
+  /// Whether `number`, below `all`, is one of `chosen` that are spread evenly from the first to the
+  /// last.
+  static bool is_among(std::uint64_t chosen, std::uint64_t number, std::uint64_t all) {
+    const auto step = [&](std::uint64_t i) { return i * (chosen - 1) / (all - 1); };
+    return number == 0 || step(number) != step(number - 1);
+  }
+
+  void check_place(const std::filesystem::path& index, const TarSamples& samples,
+                   const Listed& listed) const {
+    const TarMember& member = *listed.member;
+    const std::string& extension = samples.extension(member).text;
+    const std::uint64_t at = member.offset() - kTarBlock;
+    if (TarHeaders(file, globals).has(at, {samples.base(listed.sample), extension, member.size()}))
+      return;
+    std::array<std::byte, kTarBlock> block;
+    const bool is_note = file.read(at, block) == block.size() &&
+                         TarHeader(block).has_right_checksum() &&
+                         is_tar_note(TarHeader(block).type());
+    throw StoreError(
+        "TarShards", index,
+        "member " + std::string(samples.base(listed.sample)) + "." + extension + ", " +
+            std::to_string(member.size()) + " bytes, is not at byte " +
+            std::to_string(member.offset()) + " of the tar" +
+            (is_note ? ", where a header of pax or GNU tar lies: the program that made the index "
+                       "did not know such headers"
+                     : ": it is the index of another tar, or the tar has changed") +
+            std::string(kTarIndexRemedy));
+  }
+
+  /// Behind the last member of the index the tar is at its end. If the index is not older than the
+  /// tar, it may leave samples out.
+  void check_end(const std::filesystem::path& index, const TarShardsOptions& options,
+                 const TarSamples& samples) {
+    std::uint64_t end = 0;
+    for_each_member(samples, [&](const Listed& listed) {
+      end = std::max(end, listed.member->offset() + in_tar_blocks(listed.member->size()));
+    });
+    TarScan scan(path, file, globals,
+                 {.allow_missing_end = options.allow_missing_end, .skip_links = true, .from = end});
+    const std::optional<TarScan::Member> more = scan.next();
+    if (more && last_write_time(index) < last_write_time(path))
+      throw StoreError("TarShards", index,
+                       "the index is older than its tar, and does not have member " +
+                           std::string(more->name.base) + "." + std::string(more->name.extension) +
+                           ", whose bytes begin at byte " + std::to_string(more->offset) +
+                           ". Touch the index if it leaves samples out on purpose" +
+                           std::string(kTarIndexRemedy));
+  }
+
+  void list_by_headers(const TarShardsOptions& options, TarSamples& samples) {
+    TarScan scan(path, file, globals, {.allow_missing_end = options.allow_missing_end});
     while (const std::optional<TarScan::Member> member = scan.next()) {
       const bool is_first = samples.size() == first;
       if (is_first || samples.base(samples.size() - 1) != member->name.base)
@@ -77,10 +175,12 @@ struct TarShard {
                          "member " + std::string(member->name.base) + "." +
                              std::string(member->name.extension) + ": " + why);
     }
+    samples.ignored += scan.left_by_tools();
   }
 };
 
 struct TarSet {
+  bool allow_empty;
   std::vector<TarShard> shards;
   TarSamples samples;
 };
@@ -137,9 +237,9 @@ struct TarShards::Place {
 
   /// Is this the block before the member's bytes?
   bool is_header_of(std::span<const std::byte> block, const detail::TarMember& member) const {
-    return detail::is_tar_header_of(
-        block, shard.file, member.offset() - detail::kTarBlock,
-        {samples.base(index), samples.extension(member).text, member.size()});
+    return detail::TarHeaders(shard.file, shard.globals)
+        .is_of(block, member.offset() - detail::kTarBlock,
+               {samples.base(index), samples.extension(member).text, member.size()});
   }
 
   /// Its line in an index file.
@@ -166,12 +266,12 @@ struct TarShards::Place {
   }
   /// Throws StoreError if there is none.
   const detail::TarMember& member(std::string_view extension) const {
-    if (extension.starts_with('.')) extension.remove_prefix(1);
     const detail::TarMember* const found = find(extension);
     if (found != nullptr) return *found;
     throw StoreError("TarShards", shard.path,
                      "sample " + std::to_string(index) + ", " + std::string(samples.base(index)) +
-                         ", has no member ." + std::string(extension),
+                         ", has no member " + (extension.starts_with('.') ? "" : ".") +
+                         std::string(extension),
                      index);
   }
 
@@ -184,9 +284,10 @@ PENSTOCK_INLINE TarShards::TarShards(const std::vector<std::filesystem::path>& s
                                      TarShardsOptions options) {
   if (shards.empty()) throw std::invalid_argument("TarShards: the list of files is empty");
   auto set = std::make_shared<detail::TarSet>();
+  set->allow_empty = options.allow_empty;
   set->shards.reserve(shards.size());
   for (const std::filesystem::path& path : shards)
-    set->shards.emplace_back(path, set->samples.size()).list(options.use_indexes, set->samples);
+    set->shards.emplace_back(path, set->samples.size()).list(options, set->samples);
   set->samples.shrink_to_fit();
   set_ = std::move(set);
 }
@@ -205,6 +306,10 @@ PENSTOCK_INLINE std::uint64_t TarShards::size() const noexcept {
   return set_->samples.size();
 }
 
+PENSTOCK_INLINE std::uint64_t TarShards::ignored() const noexcept {
+  return set_->samples.ignored;
+}
+
 PENSTOCK_INLINE std::string TarShards::name(std::uint64_t index) const {
   const Place place = place_of(index);
   return place.shard.path.filename().string() + "/" + place.name(place.samples.main_member(index));
@@ -214,7 +319,8 @@ PENSTOCK_INLINE std::span<const std::byte> TarShards::read(std::uint64_t index,
                                                            std::vector<std::byte>& scratch) const {
   const Place place = place_of(index);
   const detail::TarMember& member = place.samples.main_member(index);
-  if (member.size() == 0) place.fail(member, "it is empty");
+  if (member.size() == 0 && !set_->allow_empty)
+    place.fail(member, "it is empty. If samples may be empty, set TarShardsOptions::allow_empty");
   return place.read(member, [&](std::uint64_t bytes) { return detail::room_in(scratch, bytes); });
 }
 
