@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <optional>
+#include <penstock/store.hpp>
 #include <span>
 #include <string>
 #include <thread>
@@ -21,7 +23,8 @@ struct Made {
   std::vector<std::byte> memory;
   std::span<const std::byte> bytes;  // may lie in `memory`
   std::int32_t label = -1;
-  std::string remark;  // what is to be said about it, or nothing
+  std::string remark;                           // what is to be said about it, or nothing
+  std::optional<penstock::StoreError> failure;  // why it cannot be read
 };
 
 class OrderedWork {

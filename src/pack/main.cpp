@@ -42,6 +42,22 @@ int parse(int argc, char** argv, Arguments& arguments) {
   app.add_flag("--verify", arguments.verify,
                "read all records of packs and compare their checksums")
       ->excludes(output);
+  app.add_option(
+         "--skip", arguments.options.skip,
+         "at most this many samples that cannot be read, or are empty, are left out; each is "
+         "named, and all are counted")
+      ->capture_default_str()
+      ->excludes("--verify");
+  app.add_flag("--allow-empty", arguments.options.source.allow_empty,
+               "an empty file is a record without bytes, not an error")
+      ->excludes("--verify");
+  app.add_flag("--ignore-index", arguments.options.source.ignore_index,
+               "the headers of tar files are read, and not the indexes beside them")
+      ->excludes("--verify");
+  app.add_flag(
+         "--allow-missing-end", arguments.options.source.allow_missing_end,
+         "a tar may end without the zeros that end one; it may then be cut between two members")
+      ->excludes("--verify");
 #ifdef PENSTOCK_PACK_WITH_IMAGES
   auto* const side =
       app.add_option("--max-side", arguments.options.recode.max_side,

@@ -66,19 +66,72 @@ std::string named(std::string_view name, std::int32_t label) {
   return std::string(name) + " with label " + std::to_string(label);
 }
 
-/// What the partial file has must be the first samples of the source, with their labels.
-void require_same_samples(const PackedFileWriter& writer, const Source& source,
-                          const fs::path& output) {
-  for (std::uint64_t i = 0; i < writer.size(); ++i)
-    if (i >= source.size() || writer.name(i) != source.name(i) ||
-        writer.label(i) != source.label(i))
+/// Where a run is: samples of the source that are done, and how many of them were left out.
+struct Position {
+  std::uint64_t samples = 0, left_out = 0;
+};
+
+/// Leaves out a sample that cannot be read, or throws `failure` if there are too many of them.
+void leave_out(const StoreError& failure, const std::string& name, std::uint64_t most,
+               Position& position) {
+  if (!failure.sample() || most == 0) throw failure;
+  if (position.left_out == most)
+    throw StoreError("penstock-pack", name,
+                     std::string("more than ") + grouped(most) +
+                         " samples cannot be read, as --skip allows. This one: " + failure.what());
+  ++position.left_out;
+  std::fprintf(stderr, "%s is left out: %s\n", penstock::detail::escaped(name).c_str(),
+               failure.what());
+}
+
+/// Why the sample cannot be read, or nothing.
+std::optional<StoreError> failure_of(const Source& source, std::uint64_t sample,
+                                     std::vector<std::byte>& scratch) {
+  try {
+    source.read(sample, scratch);
+    source.label(sample);
+  } catch (const StoreError& error) {
+    return error;
+  }
+  return std::nullopt;
+}
+
+bool is_record_of(const PackedFileWriter& writer, std::uint64_t record, const Source& source,
+                  std::uint64_t sample) {
+  if (sample >= source.size() || writer.name(record) != source.name(sample)) return false;
+  try {
+    return writer.label(record) == source.label(sample);
+  } catch (const StoreError&) {  // It has none that can be read, so it was left out.
+    return false;
+  }
+}
+
+/// What the partial file has must be the first samples of the source, with their labels, but for
+/// those that cannot be read. Returns where it ends.
+Position find_position(const PackedFileWriter& writer, const Source& source,
+                       const PackOptions& options) {
+  Position position;
+  std::vector<std::byte> scratch;
+  for (std::uint64_t i = 0; i < writer.size(); ++i, ++position.samples)
+    for (; !is_record_of(writer, i, source, position.samples); ++position.samples) {
+      const std::uint64_t sample = position.samples;
+      std::optional<StoreError> failure;
+      if (options.skip > 0 && sample < source.size()) failure = failure_of(source, sample, scratch);
+      if (failure) {
+        leave_out(*failure, source.name(sample), options.skip, position);
+        continue;
+      }
       throw StoreError(
-          "penstock-pack", output.string() + ".partial",
+          "penstock-pack", options.output.string() + ".partial",
           "record " + std::to_string(i) + " is " + named(writer.name(i), writer.label(i)) +
               ", and the source has " +
-              (i < source.size() ? named(source.name(i), source.label(i)) : "no such sample") +
-              " in its place: the source has changed. Remove the partial file to "
-              "begin again");
+              (sample < source.size() ? named(source.name(sample), source.label(sample))
+                                      : "no such sample") +
+              " in its place: the source has changed, or samples were left out with --skip that "
+              "could not be read then. Give --skip again, or remove the partial file to begin "
+              "again");
+    }
+  return position;
 }
 
 /// A line for the note of a pack.
@@ -121,39 +174,64 @@ class Converter {
 #endif
 };
 
-/// Appends what the writer does not have yet, until it is done or interrupted. Returns how many
-/// files were kept because they cannot be decoded.
+/// Appends the samples from `position` on, until all are done or it is interrupted. Returns how
+/// many files were kept because they cannot be decoded.
 std::uint64_t append_samples(PackedFileWriter& writer, const Source& source,
-                             const PackOptions& options, Progress& progress) {
+                             const PackOptions& options, Position& position, Progress& progress) {
   const std::uint64_t before = writer.record_bytes();
   std::uint64_t remarks = 0;
-  ReadAhead<Source> ahead(source, writer.size());
+  ReadAhead<Source> ahead(source, position.samples);
   const auto make_worker = [&] {
     return [&, convert = Converter(options.recode)](std::uint64_t number, Made& made) mutable {
       made.remark.clear();
-      made.bytes = source.read(number, made.memory);
-      made.label = source.label(number);
+      made.failure.reset();
+      try {
+        made.bytes = source.read(number, made.memory);
+        made.label = source.label(number);
+      } catch (const StoreError& error) {
+        made.failure.emplace(error);
+        return;
+      }
       convert(made);
     };
   };
   const auto append = [&](std::uint64_t number, const Made& made) {
     const std::string name = source.name(number);
-    writer.append(made.bytes, made.label, name);
+    if (made.failure)
+      leave_out(*made.failure, name, options.skip, position);
+    else
+      writer.append(made.bytes, made.label, name);
+    ++position.samples;
     if (!made.remark.empty()) {
       ++remarks;
       std::fprintf(stderr, "%s is kept as it is: %s\n", penstock::detail::escaped(name).c_str(),
                    made.remark.c_str());
     }
     ahead.reading(number);
-    progress.to(writer.size(), writer.record_bytes() - before);
+    progress.to(position.samples, writer.record_bytes() - before);
     return !interrupted();
   };
-  ahead.reading(writer.size());
+  ahead.reading(position.samples);
   try {
-    in_order(writer.size(), source.size(), options.threads, make_worker, append);
+    in_order(position.samples, source.size(), options.threads, make_worker, append);
   } catch (const ConversionStopped&) {  // interrupted
   }
   return remarks;
+}
+
+/// What a user should know about the samples, each part with "; " before it.
+std::string notes(const Source& source, const Position& position, std::uint64_t remarks) {
+  std::string text;
+  if (const std::uint64_t none = source.unlabelled(); none == source.size())
+    text += "; without labels: no sample has a .cls";
+  else if (none > 0)
+    text += "; label -1, as they have no .cls: " + grouped(none);
+  if (remarks > 0) text += "; kept as they are: " + grouped(remarks);
+  if (position.left_out > 0)
+    text += "; left out, as they cannot be read: " + grouped(position.left_out);
+  if (source.ignored() > 0)
+    text += "; ignored, as Jupyter or macOS left them: " + grouped(source.ignored());
+  return text;
 }
 
 }  // namespace
@@ -163,9 +241,9 @@ int make_pack(const PackOptions& options) {
   if (fs::exists(fs::symlink_status(options.output, none)))
     throw UsageError(options.output.string() +
                      " is there already: remove it, or choose another name");
-  const Source source(options.sources);
+  const Source source(options.sources, options.source);
   PackedFileWriter writer(options.output, make_note(source, described(options.recode)));
-  require_same_samples(writer, source, options.output);
+  Position position = find_position(writer, source, options);
   const std::uint64_t kept = writer.size(), kept_bytes = writer.record_bytes();
   watch_interrupts();  // Before this, nothing is lost if the program ends at once.
   std::fprintf(stderr, "%s of %s: %s records%s\n",
@@ -175,23 +253,24 @@ int make_pack(const PackOptions& options) {
   double seconds = 0;
   std::uint64_t remarks = 0;
   {
-    Progress progress(kept, source.size());
-    remarks = append_samples(writer, source, options, progress);
-    if (writer.size() == source.size()) writer.finish();
+    Progress progress(position.samples, source.size());
+    remarks = append_samples(writer, source, options, position, progress);
+    if (position.samples == source.size() && writer.size() == 0)
+      throw StoreError("penstock-pack", options.output, "no sample could be read");
+    if (position.samples == source.size()) writer.finish();
     seconds = progress.seconds();
   }
   const std::string done =
       account(writer.size() - kept, writer.record_bytes() - kept_bytes, seconds);
   const std::string name = penstock::detail::escaped(options.output.string());
-  if (writer.size() < source.size()) {
+  if (position.samples < source.size()) {
     std::printf("%s.partial: interrupted with %s of %s records. The same command continues it\n",
                 name.c_str(), grouped(writer.size()).c_str(), grouped(source.size()).c_str());
     return interrupted_exit_code();
   }
-  std::printf("%s: %s%s%s%s\n", name.c_str(), done.c_str(),
+  std::printf("%s: %s%s%s\n", name.c_str(), done.c_str(),
               kept == 0 ? "" : (", and " + grouped(kept) + " from before").c_str(),
-              source.has_labels() ? "" : "; without labels: the first sample has no .cls",
-              remarks == 0 ? "" : ("; kept as they are: " + grouped(remarks)).c_str());
+              notes(source, position, remarks).c_str());
   return 0;
 }
 

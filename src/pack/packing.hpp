@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <vector>
 
+#include "source.hpp"
+
 namespace pack {
 
 struct RecodeOptions {
@@ -21,6 +23,8 @@ struct RecodeOptions {
 struct PackOptions {
   std::vector<std::filesystem::path> sources;
   std::filesystem::path output;
+  SourceOptions source;
+  std::uint64_t skip = 0;  ///< at most so many samples that cannot be read are left out
   std::size_t threads = 1;
   RecodeOptions recode;  ///< only in a program that was built with penstock::images
 };

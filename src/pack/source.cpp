@@ -3,9 +3,14 @@
 #include "source.hpp"
 
 #include <algorithm>
+#include <array>
+#include <penstock/detail/storage/image_extensions.hpp>
+#include <penstock/detail/storage/known_bytes.hpp>
+#include <penstock/detail/storage/read_only_file.hpp>
 #include <sstream>
 #include <stdexcept>
 #include <string_view>
+#include <system_error>
 
 namespace pack {
 namespace {
@@ -14,34 +19,44 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kClass = "class ";
 
-bool ends_in(const fs::path& path, std::string_view extension) {
-  return path.extension() == extension;
+/// By its name, also of one that is compressed, which TarShards says; or by its first bytes.
+bool is_tar(const fs::path& path) {
+  const std::string name = penstock::detail::lower_case(path.filename().string());
+  for (const std::string_view extension : {".tar", ".tgz", ".tbz2", ".txz", ".tzst"})
+    if (name.ends_with(extension)) return true;
+  if (name.find(".tar.") != std::string::npos) return true;
+  try {
+    std::array<std::byte, penstock::detail::kKnownBytes> start;
+    const std::size_t count = penstock::detail::ReadOnlyFile(path).read(0, start);
+    const auto known = penstock::detail::known_bytes(std::span(start).first(count));
+    return known && known->what == "a tar";
+  } catch (const std::system_error&) {  // Whoever opens it is told.
+    return false;
+  }
 }
 
 }  // namespace
 
-Source::Source(const std::vector<fs::path>& paths)
-    : store_(open(paths)), has_labels_(find_labels()), classes_(find_classes()) {}
+Source::Source(const std::vector<fs::path>& paths, const SourceOptions& options)
+    : options_(options), store_(open(paths, options)), classes_(find_classes()) {}
 
-Source::Any Source::open(const std::vector<fs::path>& paths) {
+Source::Any Source::open(const std::vector<fs::path>& paths, const SourceOptions& options) {
   const fs::path& first = paths.front();
-  const bool all_tar =
-      std::all_of(paths.begin(), paths.end(), [](const auto& p) { return ends_in(p, ".tar"); });
-  if (all_tar) return penstock::TarShards(paths);
+  std::error_code none;
+  const bool is_folder = paths.size() == 1 && fs::is_directory(first, none);
+  if (!is_folder && std::all_of(paths.begin(), paths.end(), is_tar))
+    return penstock::TarShards(paths, {.use_indexes = !options.ignore_index,
+                                       .allow_empty = true,
+                                       .allow_missing_end = options.allow_missing_end});
   if (paths.size() > 1)
     throw UsageError(
-        "several sources must be tar files, whose names end in .tar; there is one "
-        "output, and one directory or pack can be its source");
-  std::error_code none;
-  if (fs::is_directory(first, none)) return penstock::FileFolder(first);
-  if (ends_in(first, ".tar")) return penstock::TarShards({first});
+        "several sources must be tar files; there is one output, and one directory or pack can be "
+        "its source");
+  if (options.ignore_index || options.allow_missing_end)
+    throw UsageError("--ignore-index and --allow-missing-end are for tar files, and " +
+                     first.string() + " is none");
+  if (is_folder) return penstock::FileFolder(first, {}, {.allow_empty = true});
   return penstock::PackedFile(first);
-}
-
-bool Source::find_labels() const {
-  const auto* const shards = std::get_if<penstock::TarShards>(&store_);
-  if (shards == nullptr) return true;
-  return shards->has(0, ".cls");
 }
 
 std::vector<std::string> Source::find_classes() const {
@@ -58,7 +73,18 @@ std::uint64_t Source::size() const {
 
 std::span<const std::byte> Source::read(std::uint64_t index,
                                         std::vector<std::byte>& scratch) const {
-  return std::visit([&](const auto& store) { return store.read(index, scratch); }, store_);
+  const std::span<const std::byte> bytes =
+      std::visit([&](const auto& store) { return store.read(index, scratch); }, store_);
+  const auto fail = [&](const std::string& why) {
+    throw penstock::StoreError(store_name(), name(index),
+                               "sample " + std::to_string(index) + " is lost: " + why, index);
+  };
+  if (bytes.empty() && !options_.allow_empty && !is_pack())
+    fail("the file is empty. Keep empty files with --allow-empty, or leave them out with --skip");
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (penstock::detail::is_lfs_pointer(text))
+    fail("it is a Git-LFS pointer in place of the file: fetch the file (git lfs pull)");
+  return bytes;
 }
 
 std::string Source::name(std::uint64_t index) const {
@@ -70,8 +96,31 @@ void Source::will_need(std::span<const std::uint64_t> indices) const noexcept {
 }
 
 std::int32_t Source::label(std::uint64_t index) const {
-  if (!has_labels_) return -1;
+  const auto* const shards = std::get_if<penstock::TarShards>(&store_);
+  if (shards != nullptr && !shards->has(index, ".cls")) return -1;
   return std::visit([&](const auto& store) { return store.label(index); }, store_);
+}
+
+std::uint64_t Source::unlabelled() const {
+  const auto* const shards = std::get_if<penstock::TarShards>(&store_);
+  if (shards == nullptr) return 0;
+  std::uint64_t count = 0;
+  for (std::uint64_t i = 0; i < shards->size(); ++i)
+    if (!shards->has(i, ".cls")) ++count;
+  return count;
+}
+
+std::uint64_t Source::ignored() const noexcept {
+  if (const auto* const folder = std::get_if<penstock::FileFolder>(&store_))
+    return folder->ignored();
+  if (const auto* const shards = std::get_if<penstock::TarShards>(&store_))
+    return shards->ignored();
+  return 0;
+}
+
+const char* Source::store_name() const noexcept {
+  constexpr const char* kNames[] = {"FileFolder", "TarShards", "PackedFile"};
+  return kNames[store_.index()];
 }
 
 const char* Source::kind() const noexcept {

@@ -20,20 +20,32 @@ class UsageError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// How the source is opened and read.
+struct SourceOptions {
+  bool allow_empty = false;   ///< an empty file or member is a record of no bytes, not an error
+  bool ignore_index = false;  ///< of tar files
+  bool allow_missing_end = false;  ///< of tar files
+};
+
 class Source {
  public:
   /// A directory (FileFolder), one or more tar files, or a pack. Throws UsageError and StoreError.
-  explicit Source(const std::vector<std::filesystem::path>& paths);
+  Source(const std::vector<std::filesystem::path>& paths, const SourceOptions& options);
 
   std::uint64_t size() const;
+  /// Throws StoreError also for a sample that is a Git-LFS pointer, and for an empty one unless the
+  /// options allow it or the source is a pack.
   std::span<const std::byte> read(std::uint64_t index, std::vector<std::byte>& scratch) const;
   std::string name(std::uint64_t index) const;
   void will_need(std::span<const std::uint64_t> indices) const noexcept;
 
-  /// -1 where has_labels() is false.
+  /// -1 for a sample of tar files without a member .cls. Throws StoreError for one that is no
+  /// number.
   std::int32_t label(std::uint64_t index) const;
-  /// Tar files have labels if the first sample has one; each must have one then.
-  bool has_labels() const noexcept { return has_labels_; }
+  /// How many samples have no member .cls. Takes time proportional to the number of samples.
+  std::uint64_t unlabelled() const;
+  /// How many files Jupyter and macOS have left, which are no samples.
+  std::uint64_t ignored() const noexcept;
   /// Names of the labels 0, 1, ...; empty if the source has none.
   const std::vector<std::string>& classes() const noexcept { return classes_; }
   /// For messages: "a folder", "tar files" or "a pack".
@@ -41,12 +53,13 @@ class Source {
 
  private:
   using Any = std::variant<penstock::FileFolder, penstock::TarShards, penstock::PackedFile>;
-  static Any open(const std::vector<std::filesystem::path>& paths);
-  bool find_labels() const;
+  static Any open(const std::vector<std::filesystem::path>& paths, const SourceOptions& options);
   std::vector<std::string> find_classes() const;
+  bool is_pack() const noexcept { return std::holds_alternative<penstock::PackedFile>(store_); }
+  const char* store_name() const noexcept;
 
+  SourceOptions options_;
   Any store_;
-  bool has_labels_;
   std::vector<std::string> classes_;
 };
 

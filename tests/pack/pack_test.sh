@@ -58,7 +58,7 @@ tar_files() {
   done
   (cd tars && tar --sort=name -cf ../0.tar 0000.* 0001.* && tar --sort=name -cf ../1.tar 0002.* 0003.*)
   expect 0 "a.pack: 4 records, 32 B in" 0.tar 1.tar -o a.pack
-  grep --quiet "without labels" out.txt && fail "there are labels"
+  grep --quiet "label" out.txt && fail "there are labels"
   (cd tars && tar -cf ../2.tar ./*.jpg)
   expect 0 "without labels" 2.tar -o b.pack
   # A label that cannot be read is not one that is missing: the index has it at the image's place.
@@ -70,13 +70,176 @@ jpg 512 8 0000.jpg cls 512 2 0000.cls" > 3.idx
   expect 1 "cut.tar" cut.tar -o c.pack
 }
 
+# labels_of PACK: the labels of its records.
+labels_of() {
+  python3 - "$1" << 'END'
+import struct, sys
+pack = open(sys.argv[1], "rb").read()
+records, index = struct.unpack_from("<QQ", pack, 16)
+print(*[struct.unpack_from("<QQIi", pack, index + 24 * i)[3] for i in range(records)])
+END
+}
+
+# make_tar [NUMBER...]: a.tar of 0.jpg to 4.jpg, without labels for the numbers that are given.
+make_tar() {
+  rm -rf tars
+  mkdir tars
+  local i
+  for i in 0 1 2 3 4; do
+    echo "image $i" > "tars/$i.jpg"
+    [[ " $* " == *" $i "* ]] || echo "$i" > "tars/$i.cls"
+  done
+  (cd tars && tar --sort=name -cf ../a.tar -- *)
+}
+
+# A sample without a label has -1, wherever it is, and is counted.
+labels() {
+  make_tar
+  expect 0 "5 records" a.tar -o a.pack
+  grep --quiet "label" out.txt && fail "there are labels: $(cat out.txt)"
+  [[ $(labels_of a.pack) == "0 1 2 3 4" ]] || fail "$(labels_of a.pack)"
+  make_tar 0
+  expect 0 "; label -1, as they have no .cls: 1" a.tar -o b.pack
+  [[ $(labels_of b.pack) == "-1 1 2 3 4" ]] || fail "$(labels_of b.pack)"
+  make_tar 2 4
+  expect 0 "; label -1, as they have no .cls: 2" a.tar -o c.pack
+  [[ $(labels_of c.pack) == "0 1 -1 3 -1" ]] || fail "$(labels_of c.pack)"
+  make_tar 0 1 2 3 4
+  expect 0 "; without labels: no sample has a .cls" a.tar -o d.pack
+  [[ $(labels_of d.pack) == "-1 -1 -1 -1 -1" ]] || fail "$(labels_of d.pack)"
+}
+
+empty_samples() {
+  make_folder 10
+  expect 0 "11 records" images -o good.pack
+  : > images/cat/000003.jpg
+  expect 1 "images/cat/000003.jpg: sample 3 is lost: the file is empty. Keep empty files with --allow-empty, or leave them out with --skip" \
+    images -o a.pack
+  expect 0 "8 records, 6.01 kB" images -o a.pack --allow-empty  # 3 are from before
+  grep --quiet "and 3 from before" out.txt || fail "$(cat out.txt)"
+  expect 0 "11 records, 9.01 kB" --verify a.pack
+  expect 0 "11 records" a.pack -o b.pack  # What is in a pack was allowed.
+  cmp a.pack b.pack
+  make_tar
+  : > tars/2.jpg
+  (cd tars && tar --sort=name -cf ../a.tar -- *)
+  expect 1 "a.tar/2.jpg: sample 2 is lost: the file is empty. Keep" a.tar -o c.pack
+  expect 0 "and 2 from before" a.tar -o c.pack --allow-empty
+  [[ $(labels_of c.pack) == "0 1 2 3 4" ]] || fail "$(labels_of c.pack)"
+}
+
+# Samples that cannot be read are left out, named and counted, up to a limit.
+leaves_out_samples() {
+  make_folder 30
+  : > images/cat/000000.jpg
+  : > images/cat/000007.jpg
+  echo "version https://git-lfs.github.com/spec/v1" > images/cat/000029.jpg
+  expect 1 "images/cat/000000.jpg: sample 0 is lost" images -o a.pack
+  rm a.pack.partial
+  expect 1 "images/cat/000029.jpg: more than 2 samples cannot be read, as --skip allows. This one: FileFolder: images/cat/000029.jpg: sample 29 is lost: it is a Git-LFS pointer" \
+    images -o a.pack --skip 2
+  [[ ! -e a.pack && -s a.pack.partial ]] || fail "there is no partial file"
+  # The same command with a higher limit continues, and names all of them.
+  expect 0 "1 records, 6 B" images -o a.pack --skip 3
+  grep --quiet "and 27 from before; left out, as they cannot be read: 3" out.txt || fail "$(cat out.txt)"
+  local name
+  for name in 000000 000007 000029; do
+    grep --quiet "^images/cat/$name.jpg is left out: FileFolder: .*is lost" err.txt || fail "$(cat err.txt)"
+  done
+  expect 0 "28 records, 27.0 kB" --verify a.pack
+  expect 0 "28 records" images -o b.pack --skip 100 --threads 7
+  cmp a.pack b.pack
+  # One that could not be read, and now can, is not left out in silence.
+  rm b.pack
+  head -c 20000 a.pack > a.pack.partial
+  mv a.pack good.pack
+  echo "mended" > images/cat/000007.jpg
+  expect 1 "record 6 is images/cat/000008.jpg with label 0, and the source has images/cat/000007.jpg with label 0 in its place" \
+    images -o a.pack --skip 3
+  : > images/cat/000007.jpg
+  expect 1 "Give --skip again" images -o a.pack
+  expect 0 "from before; left out, as they cannot be read: 3" images -o a.pack --skip 3
+  cmp a.pack good.pack
+  # Damage in a pack.
+  python3 - << 'END'
+pack = bytearray(open("good.pack", "rb").read())
+pack[pack.index(open("images/cat/000011.jpg", "rb").read()) + 5] ^= 1
+open("damaged.pack", "wb").write(pack)
+END
+  expect 1 "000011.jpg) is lost: its bytes have another checksum" damaged.pack -o c.pack
+  rm c.pack.partial
+  expect 0 "27 records" damaged.pack -o c.pack --skip 1
+  grep --quiet "left out, as they cannot be read: 1" out.txt || fail "$(cat out.txt)"
+  # A label that is no number.
+  make_tar
+  echo dog > tars/3.cls
+  (cd tars && tar --sort=name -cf ../a.tar -- *)
+  expect 1 "member 3.cls (of sample 3) is lost: \"dog\" is no number" a.tar -o d.pack
+  expect 0 "left out, as they cannot be read: 1" a.tar -o d.pack --skip 1
+  [[ $(labels_of d.pack) == "0 1 2 4" ]] || fail "$(labels_of d.pack)"
+  # Nothing is left.
+  rm images/dog/1.jpg images/cat/*
+  : > images/dog/1.jpg
+  : > images/cat/1.jpg
+  expect 1 "no sample could be read" images -o e.pack --skip 9
+}
+
+what_the_bytes_are() {
+  make_tar
+  gzip --keep a.tar
+  expect 1 "a.tar.gz: the tar is compressed: decompress it (gunzip)" a.tar.gz -o a.pack
+  cp a.tar.gz a.tgz
+  expect 1 "a.tgz: the tar is compressed" a.tgz -o a.pack
+  expect 1 "a.tar.gz: the tar is compressed" a.tar.gz a.tgz -o a.pack
+  cp a.tar shard
+  expect 0 "5 records" shard -o shard.pack  # by its bytes
+  gzip --keep shard
+  expect 1 "shard.gz: the file is no pack: it does not begin with PNSTPACK; it is compressed with gzip" \
+    shard.gz -o a.pack
+  printf 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n' > pointer.tar
+  cp pointer.tar pointer.pack
+  expect 1 "pointer.tar: the file is no tar: it is a Git-LFS pointer" pointer.tar -o a.pack
+  expect 1 "pointer.pack: the file is no pack" pointer.pack -o a.pack
+  grep --quiet "it is a Git-LFS pointer" err.txt || fail "$(cat err.txt)"
+  head -c $((10 * 1024)) a.tar > no_end.tar  # ten members of two blocks
+  expect 1 "no_end.tar: the tar has no end" no_end.tar -o a.pack
+  expect 0 "5 records" no_end.tar -o a.pack --allow-missing-end
+}
+
+indexes() {
+  make_tar
+  expect 0 "5 records" a.tar -o good.pack
+  echo "v1.2 1
+jpg 512 8 0.jpg" > a.idx
+  expect 1 "--ignore-index" a.tar -o a.pack  # It has not the right place.
+  grep --quiet "a.idx: member 0.jpg, 8 bytes, is not at byte 512 of the tar.*Remove the index" err.txt ||
+    fail "$(cat err.txt)"
+  expect 0 "5 records" a.tar -o a.pack --ignore-index
+  cmp a.pack good.pack
+}
+
+left_by_tools() {
+  make_folder 10
+  expect 0 "11 records" images -o good.pack
+  grep --quiet "ignored" out.txt && fail "$(cat out.txt)"
+  mkdir -p images/.ipynb_checkpoints images/cat/.ipynb_checkpoints
+  cp images/cat/000001.jpg images/cat/._000001.jpg
+  cp images/cat/000001.jpg images/cat/.ipynb_checkpoints/a.jpg
+  expect 0 "; ignored, as Jupyter or macOS left them: 3" images -o a.pack
+  cmp a.pack good.pack
+  (cd images/cat && tar -cf ../../a.tar 000001.jpg ._000001.jpg .ipynb_checkpoints/a.jpg)
+  expect 0 "1 records, 1.00 kB" a.tar -o b.pack
+  grep --quiet "; ignored, as Jupyter or macOS left them: 2" out.txt || fail "$(cat out.txt)"
+}
+
 # A file that cannot be read ends it. When it is mended, the same command continues, to the same bytes.
 continues_after_an_error() {
   make_folder 3000
   expect 0 "3,001 records" images -o good.pack
   mv images/cat/002000.jpg kept
   : > images/cat/002000.jpg
-  expect 1 "002000.jpg: sample 2000 is lost: the file is empty" images -o a.pack --threads 3
+  expect 1 "002000.jpg: sample 2000 is lost: the file is empty. Keep empty files with --allow-empty" \
+    images -o a.pack --threads 3
   [[ ! -e a.pack && -s a.pack.partial ]] || fail "there is no partial file"
   expect 1 "002000.jpg" images -o a.pack
   mv kept images/cat/002000.jpg
@@ -141,6 +304,10 @@ refuses() {
   expect 2 "--raw" images -o a.pack --raw --max-side 9 --quality 80
   expect 2 "--raw" a.pack --raw --verify
   expect 2 "several sources must be tar files" images images -o a.pack
+  expect 2 "are for tar files, and images is none" images -o a.pack --ignore-index
+  expect 2 "are for tar files, and images is none" images -o a.pack --allow-missing-end
+  expect 2 "--skip" images -o a.pack --skip -1
+  expect 2 "--skip" a.pack --skip 1 --verify
   expect 1 "missing: cannot open" missing -o a.pack
   expect 1 "is no pack" images/cat/000001.jpg -o a.pack
   expect 1 "cannot open it for writing" images -o no/a.pack

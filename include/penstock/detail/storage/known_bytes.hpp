@@ -94,7 +94,9 @@ inline std::string how_they_begin(std::span<const std::byte> bytes) {
 inline std::string what_they_are(std::span<const std::byte> bytes) {
   const std::optional<KnownBytes> known = known_bytes(bytes);
   if (!known) return how_they_begin(bytes);
-  return "it is " + known->text() + (known->is_text ? " (" + how_they_begin(bytes) + ")" : "");
+  return "it is " + std::string(known->what) +
+         (known->is_text ? " (" + how_they_begin(bytes) + ")" : "") + ": " +
+         std::string(known->remedy);
 }
 
 }  // namespace penstock::detail
