@@ -308,6 +308,19 @@ TEST_CASE("a list may begin with a byte order mark", "[file_folder]") {
              Mentions("the list names no file"));
 }
 
+TEST_CASE("a saved list may begin with names that look like something else", "[file_folder]") {
+  const TemporaryDirectory directory;
+  for (const std::string name :
+       {"\xEF\xBB\xBF.jpg", "<html>.jpg", "\x1F\x8B.jpg", "#.jpg", "PK\x03\x04", "/annex/objects/1.jpg"}) {
+    const FileFolder files = FileFolder::from_files({(directory / name.c_str())});
+    const FileFolder saved = FileFolder::from_files({name});
+    for (const FileFolder& one : {files, saved}) {
+      one.save_list(directory / "list");
+      CHECK(names(FileFolder::from_list(directory / "list", fs::current_path())) == names(one));
+    }
+  }
+}
+
 TEST_CASE("a list that is something else is an error that says what", "[file_folder]") {
   const TemporaryDirectory directory;
   const auto failure = [&](std::string_view bytes) {

@@ -29,7 +29,7 @@ bool is_tar(const fs::path& path) {
     std::array<std::byte, penstock::detail::kKnownBytes> start;
     const std::size_t count = penstock::detail::ReadOnlyFile(path).read(0, start);
     const auto known = penstock::detail::known_bytes(std::span(start).first(count));
-    return known && known->what == "a tar";
+    return known && known->what == penstock::detail::kTarBytes;
   } catch (const std::system_error&) {  // Whoever opens it is told.
     return false;
   }

@@ -66,6 +66,19 @@ inline FileList list_folder(const std::filesystem::path& folder,
   return builder.take();
 }
 
+/// What a file is that begins with this line, and is no list. An absolute path is one of a list.
+inline std::optional<KnownBytes> known_bytes_of_list(std::string_view line) {
+  if (line.starts_with('/')) return std::nullopt;
+  const std::optional<KnownBytes> known = known_bytes(std::as_bytes(std::span(line)));
+  return known && known->what != kTarBytes ? known : std::nullopt;  // A tar begins with a name.
+}
+
+/// Whether the list has to have `./` before this path, as its line would mean something else.
+inline bool needs_dot(std::string_view path) {
+  return path.starts_with('#') || path.starts_with(kByteOrderMark) ||
+         known_bytes_of_list(path).has_value();
+}
+
 /// `path`, or `path` and `<TAB>label`. False: it is neither.
 inline bool add_list_line(std::string_view line, FileListBuilder& builder) {
   const std::size_t tab = line.rfind('\t');
@@ -83,10 +96,9 @@ inline FileList read_list(const std::filesystem::path& list,
   LineReader lines(list);
   bool empty = true;
   while (const auto line = lines.next()) {
-    if (lines.number() == 1) {
-      const std::optional<KnownBytes> known = known_bytes(std::as_bytes(std::span(*line)));
-      if (known) throw StoreError("FileFolder", list, "it is no list: it is " + known->text());
-    }
+    if (lines.number() == 1)
+      if (const std::optional<KnownBytes> known = known_bytes_of_list(*line))
+        throw StoreError("FileFolder", list, "it is no list: it is " + known->text());
     if (line->starts_with(kClassLine)) builder.add_class(line->substr(kClassLine.size()));
     if (line->empty() || line->front() == '#') continue;
     empty = false;
@@ -164,7 +176,7 @@ PENSTOCK_INLINE void FileFolder::save_list(const std::filesystem::path& list) co
     const std::string_view directory = files.directory_of(i), name = files.names[i];
     require_line(files.path(i), directory);
     require_line(files.path(i), name);
-    if ((directory.empty() ? name : directory).starts_with('#')) out.write("./");
+    if (needs_dot(directory.empty() ? name : directory)) out.write("./");
     out.write(directory);
     out.write(name);
     out.write("\t" + std::to_string(files.label[i]) + "\n");

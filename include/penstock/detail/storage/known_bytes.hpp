@@ -19,6 +19,9 @@ namespace penstock::detail {
 /// How many bytes of a file known_bytes() looks at.
 inline constexpr std::size_t kKnownBytes = 512;
 
+inline constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // of UTF-8
+inline constexpr std::string_view kTarBytes = "a tar";
+
 struct KnownBytes {
   std::string_view what;    // "compressed with gzip"
   std::string_view remedy;  // "decompress it (gunzip)"
@@ -34,7 +37,7 @@ inline bool is_lfs_pointer(std::string_view start) {
 
 /// Text that begins like a page of a browser or a message of a server.
 inline bool is_markup(std::string_view start) {
-  if (start.starts_with("\xEF\xBB\xBF")) start.remove_prefix(3);
+  if (start.starts_with(kByteOrderMark)) start.remove_prefix(3);
   start.remove_prefix(std::min(start.find_first_not_of(" \t\r\n"), start.size()));
   const std::string lower = lower_case(start.substr(0, 9));
   return lower == "<!doctype" || lower.starts_with("<html") || lower.starts_with("<?xml");
@@ -79,7 +82,7 @@ inline std::optional<KnownBytes> known_bytes(std::span<const std::byte> bytes) {
       start.find('\0') != std::string_view::npos)
     return KnownBytes{"text in UTF-16", "save it in UTF-8"};
   if (start.size() >= 262 && start.substr(257, 5) == "ustar")
-    return KnownBytes{"a tar", "open it with TarShards"};
+    return KnownBytes{kTarBytes, "open it with TarShards"};
   return std::nullopt;
 }
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <penstock/detail/storage/known_bytes.hpp>
 #include <penstock/detail/storage/read_only_file.hpp>
 #include <span>
 #include <string_view>
@@ -45,7 +46,7 @@ class LineReader {
     std::string_view line(buffer_.data() + begin_, length);
     begin_ += length + end;
     ++number_;
-    if (number_ == 1 && line.starts_with("\xEF\xBB\xBF")) line.remove_prefix(3);
+    if (number_ == 1 && line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
     if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
     return line;
   }

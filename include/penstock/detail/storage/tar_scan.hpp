@@ -148,7 +148,7 @@ class TarScan {
   void fail_if_known(std::span<const std::byte> start) const {
     if (start.empty()) fail("the file is empty");
     const std::optional<KnownBytes> known = known_bytes(start);
-    if (!known || known->what == "a tar") return;
+    if (!known || known->what == kTarBytes) return;
     if (known->is_compressed)
       fail("the tar is compressed: " + std::string(known->remedy) +
            ". The samples of a compressed tar cannot be read in any order");
