@@ -31,6 +31,9 @@ class FailingCall {
   FailingCall& operator=(const FailingCall&) = delete;
   ~FailingCall() { only_ = nullptr; }
 
+  /// Whether the call came.
+  bool has_failed() const { return left_ <= 0; }
+
   static bool is(std::string_view function) {
     if (only_ == nullptr || only_->function_ != function || --only_->left_ != 0) return false;
     errno = only_->error_;

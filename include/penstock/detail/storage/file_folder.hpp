@@ -176,7 +176,7 @@ PENSTOCK_INLINE void FileFolder::save_list(const std::filesystem::path& list) co
     const std::string_view directory = files.directory_of(i), name = files.names[i];
     require_line(files.path(i), directory);
     require_line(files.path(i), name);
-    if (needs_dot(directory.empty() ? name : directory)) out.write("./");
+    if (detail::needs_dot(directory.empty() ? name : directory)) out.write("./");
     out.write(directory);
     out.write(name);
     out.write("\t" + std::to_string(files.label[i]) + "\n");

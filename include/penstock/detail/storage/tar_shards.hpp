@@ -59,12 +59,22 @@ struct TarShard {
  private:
   void list_by_index(const std::filesystem::path& index, const TarShardsOptions& options,
                      TarSamples& samples) try {
-    look_at_start();
+    where_readable([&] { look_at_start(); });
     TarIndexReader(index, bytes, TarHeaders(file, globals), samples).read();
     check_places(index, samples);
-    check_end(index, options, samples);
+    where_readable([&] { check_end(index, options, samples); });
   } catch (const std::system_error& error) {
     throw StoreError("TarShards", index, error.what());
+  }
+
+  /// Where the disk cannot read bytes of the tar, `check` is left out: reading a sample tells, and
+  /// a few bad sectors do not take all samples of the shard away.
+  template <class Check>
+  static void where_readable(const Check& check) {
+    try {
+      check();
+    } catch (const std::system_error&) {
+    }
   }
 
   /// Throws for what is no tar, so that its index is not blamed. Takes a global header of pax
@@ -106,11 +116,12 @@ struct TarShard {
     });
     std::uint64_t number = 0;
     for_each_member(samples, [&](const Listed& listed) {
-      if (is_among(kCompared, number++, members)) check_place(index, samples, listed);
+      if (is_among(kCompared, number++, members))
+        where_readable([&] { check_place(index, samples, listed); });
     });
     for (number = 0; number < beside_gaps.size(); ++number)
       if (is_among(kCompared, number, beside_gaps.size()))
-        check_place(index, samples, beside_gaps[number]);
+        where_readable([&] { check_place(index, samples, beside_gaps[number]); });
   }
   static constexpr std::uint64_t kCompared = 64;
 
