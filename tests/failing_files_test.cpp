@@ -136,13 +136,17 @@ TEST_CASE("TarShards: a bad sector of a tar that has an index is an error of its
   TarWriter().add("0.txt", "zero").add("1.txt", "one").save(path);
   TarShards({path}).save_indexes();
   bool has_failed = true;
+  int opened = 0;
   for (int number = 1; has_failed; ++number) {
     CAPTURE(number);
     const FailingCall failing("pread", EIO, number);
-    const std::string why = thrown<StoreError>([&] { CHECK(TarShards({path}).size() == 2); });
-    CHECK((why == kNothing || why.find("a.idx: cannot read") != std::string::npos));
+    std::uint64_t samples = 0;
+    const std::string why = thrown<StoreError>([&] { samples = TarShards({path}).size(); });
+    if (why.find("a.idx: cannot read") == std::string::npos) CHECK(samples == 2);
+    opened += samples == 2 ? 1 : 0;
     has_failed = failing.has_failed();
   }
+  CHECK(opened > 4);
 }
 
 // ---- Packs
