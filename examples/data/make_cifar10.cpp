@@ -9,8 +9,10 @@
 #include <filesystem>
 #include <string>
 
-#include "../common/interrupt.hpp"
 #include "../common/progress.hpp"
+#include "programs/command_line.hpp"
+#include "programs/interrupt.hpp"
+#include "programs/output_file.hpp"
 #include "synthetic.hpp"
 
 namespace {
@@ -25,7 +27,7 @@ void make_set(const Arguments& arguments) {
   examples::Progress progress("records", arguments.set.train + arguments.set.test);
   synthetic::make(arguments.out, arguments.set, [&](std::uint64_t done) {
     progress.to(done);
-    return !examples::interrupted();
+    return !penstock::programs::interrupted();
   });
 }
 
@@ -43,7 +45,7 @@ int main(int argc, char** argv) {
       "version.");
   app.add_option("--out", arguments.out, "Directory to write to; made when it is missing");
   app.add_option("--seed", arguments.set.seed, "The same seed gives the same bytes")
-      ->check(CLI::NonNegativeNumber)
+      ->transform(penstock::programs::whole_number())
       ->capture_default_str();
   app.add_option("--train", arguments.set.train, "Training records, over five files")
       ->check(CLI::Range(5, 1'000'000'000))
@@ -54,15 +56,11 @@ int main(int argc, char** argv) {
   app.add_flag("--force", arguments.force, "Replace files that are there");
   app.add_option("--picture", arguments.picture,
                  "Also draw a sheet of examples of each class, a PPM file");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+  if (const auto status = penstock::programs::parse(app, argc, argv)) return *status;
   if (arguments.out.empty() && arguments.picture.empty())
     return refuse("give --out DIR, --picture FILE or both");
 
-  examples::watch_interrupts();
+  penstock::programs::watch_interrupts();
   try {
     if (!arguments.out.empty()) {
       if (!arguments.force && synthetic::would_replace(arguments.out))
@@ -71,10 +69,11 @@ int main(int argc, char** argv) {
     }
     if (!arguments.picture.empty()) synthetic::write_picture(arguments.picture, arguments.set.seed);
   } catch (const synthetic::Interrupted&) {
-    return examples::interrupted_exit_code();
+    return penstock::programs::interrupted_exit_code();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "make_cifar10: %s\n", error.what());
-    return 1;
+    return penstock::programs::is_interrupt(error) ? penstock::programs::interrupted_exit_code()
+                                                   : 1;
   }
   return 0;
 }

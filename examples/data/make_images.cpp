@@ -9,9 +9,10 @@
 #include <filesystem>
 #include <stdexcept>
 
-#include "../common/interrupt.hpp"
 #include "../common/progress.hpp"
 #include "picture_set.hpp"
+#include "programs/command_line.hpp"
+#include "programs/interrupt.hpp"
 
 namespace {
 
@@ -37,7 +38,7 @@ void add_options(CLI::App& app, Arguments& arguments) {
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
   app.add_option("--seed", pictures.seed, "The same seed gives the same pixels")
-      ->check(CLI::NonNegativeNumber)
+      ->transform(penstock::programs::whole_number())
       ->capture_default_str();
   app.add_option("--quality", pictures.quality, "Of the JPEG files")
       ->check(CLI::Range(1, 100))
@@ -60,20 +61,16 @@ int main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app("Writes a synthetic data set of JPEG files that a network can learn.");
   add_options(app, arguments);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  examples::watch_interrupts();
+  if (const auto status = penstock::programs::parse(app, argc, argv)) return *status;
+  penstock::programs::watch_interrupts();
   try {
     examples::Progress progress("pictures", arguments.set.train + arguments.set.validation);
     picture_set::make(arguments.out, arguments.set, [&](std::uint64_t done) {
       progress.to(done);
-      return !examples::interrupted();
+      return !penstock::programs::interrupted();
     });
   } catch (const picture_set::Interrupted&) {
-    return examples::interrupted_exit_code();
+    return penstock::programs::interrupted_exit_code();
   } catch (const std::invalid_argument& error) {
     std::fprintf(stderr, "make_images: %s\n", error.what());
     return 2;

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "../common/atomic_file.hpp"
+#include "programs/output_file.hpp"
 #include "tar_writer.hpp"
 
 namespace picture_set {
@@ -197,7 +197,7 @@ void make(const fs::path& directory, const Options& options, const Progress& pro
     throw std::runtime_error(directory.string() + " exists: remove it, or name another directory");
   fs::path target = directory;
   if (!target.has_filename()) target = target.parent_path();  // "pictures/"
-  const fs::path partial = examples::partial_name(target);
+  const fs::path partial = penstock::programs::partial_name(target);
   try {
     Maker(partial, options).run(progress);
     fs::rename(partial, target);

@@ -16,15 +16,18 @@
 #include <thread>
 #include <vector>
 
-#include "../common/atomic_file.hpp"
 #include "../common/cache_directory.hpp"
 #include "cifar10.hpp"
+#include "programs/output_file.hpp"
 #include "shapes.hpp"
 
 namespace synthetic {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// In a folder that others could write once there may be links to files of the user's.
+constexpr penstock::programs::OutputOptions replacing_links{.follow_links = false};
 
 /// Of a set's folder, until the end of its life: of several programs that need the set, one makes
 /// it.
@@ -90,9 +93,7 @@ void draw_records(std::uint64_t seed, shapes::Split split, std::uint64_t first,
 void write_class_names(const fs::path& directory) {
   std::string text;
   for (const std::string name : shapes::names) text += name + "\n";
-  examples::AtomicFile file(directory / cifar10::class_names_name);
-  file.write(text);
-  file.commit();
+  penstock::programs::write_file(directory / cifar10::class_names_name, text, replacing_links);
 }
 
 bool is_complete(const fs::path& directory, const Options& options) {
@@ -117,7 +118,7 @@ void make(const fs::path& directory, const Options& options, const Progress& pro
   std::vector<std::byte> buffer(piece * cifar10::record_bytes);
   std::uint64_t all_done = 0;
   for (const Part& part : parts) {
-    examples::AtomicFile file(directory / part.name);
+    penstock::programs::OutputFile file(directory / part.name, replacing_links);
     for (std::uint64_t done = 0; done < part.records;) {
       const std::uint64_t now = std::min(piece, part.records - done);
       const std::span<std::byte> out(buffer.data(), now * cifar10::record_bytes);
@@ -171,7 +172,7 @@ void write_picture(const fs::path& file, std::uint64_t seed) {
   }
   std::string picture = "P6\n" + std::to_string(width) + " " + std::to_string(height) + "\n255\n";
   picture.append(reinterpret_cast<const char*>(sheet.data()), sheet.size());
-  examples::write_file(file, picture);
+  penstock::programs::write_file(file, picture);
 }
 
 }  // namespace synthetic

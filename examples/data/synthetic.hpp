@@ -31,8 +31,9 @@ class Interrupted : public std::runtime_error {
 };
 
 /// Writes the data set to `directory`, which is made when it is missing. Each file appears whole or
-/// not at all (examples::AtomicFile), so that two programs may do this at once. The bytes depend on
-/// `options` alone. Uses all cores. Throws std::runtime_error, naming the file, when writing fails.
+/// not at all (penstock::programs::OutputFile), so that two programs may do this at once. The bytes
+/// depend on `options` alone. Uses all cores. Throws std::runtime_error, naming the file, when
+/// writing fails.
 void make(const std::filesystem::path& directory, const Options& options,
           const Progress& progress = {});
 

@@ -22,13 +22,13 @@
 #include <vector>
 
 #include "../common/check.hpp"
-#include "../common/finite.hpp"
-#include "../common/interrupt.hpp"
-#include "../common/output.hpp"
 #include "../common/progress.hpp"
 #include "../common/watch.hpp"
 #include "../data/cifar10.hpp"
 #include "../data/synthetic.hpp"
+#include "programs/command_line.hpp"
+#include "programs/interrupt.hpp"
+#include "programs/output_file.hpp"
 #include "saved_run.hpp"
 #include "statistics.hpp"
 
@@ -119,7 +119,7 @@ bool add_up(penstock::Prefetcher<Images>& prefetcher, std::uint64_t done, std::u
   const auto watch = examples::watch_if(options.watch, prefetcher);
   std::optional<examples::Progress> progress;
   if (!watch) progress.emplace("batches", batches);
-  while (!examples::interrupted()) {
+  while (!penstock::programs::interrupted()) {
     const auto batch = prefetcher.next(stream);
     if (!batch) return true;
     const penstock::ScopedRange range(ComputeMarker{}, done);
@@ -177,7 +177,7 @@ std::optional<Summary> run(const Options& options, const std::vector<fs::path>& 
     std::fprintf(stderr, "the same command goes on from %s\n", options.resume.c_str());
     return std::nullopt;
   }
-  if (!options.resume.empty()) fs::remove(options.resume);
+  if (!options.resume.empty()) fs::remove(fs::canonical(options.resume));  // A link stays.
   std::cout << prefetcher.stats() << "\n\n";
   return summary;
 }
@@ -223,7 +223,7 @@ fs::path make_data(const Options& options) {
   examples::Progress progress("synthetic records", set.train + set.test);
   return synthetic::ensure(options.cache, set, [&](std::uint64_t done) {
     progress.to(done);
-    return !examples::interrupted();
+    return !penstock::programs::interrupted();
   });
 }
 
@@ -233,13 +233,11 @@ int run_all(const Options& options) {
   const std::vector<std::string> names = class_names(data);
   std::fprintf(stderr, "data: %s\n", data.c_str());
   const std::optional<Summary> summary = run(options, files);
-  if (!summary) return examples::interrupted_exit_code();
+  if (!summary) return penstock::programs::interrupted_exit_code();
   print(*summary, names);
-  examples::finish_output();
   if (!options.verify) return 0;
   const bool equal = *summary == run_serially(files, options.pipeline.epochs);
   std::printf("verify: %s a serial loop\n", equal ? "equal to" : "DIFFERENT from");
-  examples::finish_output();
   return equal ? 0 : 1;
 }
 
@@ -252,22 +250,24 @@ void describe(CLI::App& app, Options& options) {
   app.add_option("--records", options.records, "Training records of the synthetic set")
       ->check(CLI::Range(5, 1'000'000'000))
       ->capture_default_str();
-  app.add_option("--epochs", pipeline.epochs)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--epochs", pipeline.epochs)
+      ->transform(penstock::programs::whole_number(1))
+      ->capture_default_str();
   app.add_option("--batch", options.batch, "Samples in a batch")
-      ->check(CLI::PositiveNumber)
+      ->transform(penstock::programs::whole_number(1))
       ->capture_default_str();
   app.add_option("--workers", pipeline.workers, "Threads that decode; 0: one")
-      ->check(CLI::NonNegativeNumber)
+      ->transform(penstock::programs::whole_number())
       ->capture_default_str();
   app.add_option("--host-depth", pipeline.host_depth,
                  "Batches in pinned memory; 0: workers + device depth")
-      ->check(CLI::NonNegativeNumber)
+      ->transform(penstock::programs::whole_number())
       ->capture_default_str();
   app.add_option("--device-depth", pipeline.device_depth, "Batches on the device")
-      ->check(CLI::PositiveNumber)
+      ->transform(penstock::programs::whole_number(1))
       ->capture_default_str();
   app.add_option("--seed", options.seed, "Of the shuffle")
-      ->check(CLI::NonNegativeNumber)
+      ->transform(penstock::programs::whole_number())
       ->capture_default_str();
   app.add_flag("--shuffle", options.shuffle, "Another order in each epoch");
   auto* const unordered =
@@ -283,10 +283,10 @@ void describe(CLI::App& app, Options& options) {
                "times");
   app.add_option("--slow-source", options.slow_source,
                  "Milliseconds to add to the filling of a batch")
-      ->check(examples::finite(0, 1e6));
+      ->check(penstock::programs::finite(0, 1e6));
   app.add_option("--slow-compute", options.slow_compute,
                  "Milliseconds to add to the step of a batch")
-      ->check(examples::finite(0, 1e6));
+      ->check(penstock::programs::finite(0, 1e6));
 }
 
 int report(const std::exception& error, int exit_code) {
@@ -313,18 +313,14 @@ int main(int argc, char** argv) {
   CLI::App app(
       "Mean and standard deviation of every channel of a CIFAR-10 data set, and its class counts.");
   quickstart::describe(app, options);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+  if (const auto status = penstock::programs::parse(app, argc, argv)) return *status;
   options.pipeline.ordered = !options.unordered;
   options.pipeline.device_times = options.watch;
-  examples::watch_interrupts();
+  penstock::programs::watch_interrupts();
   try {
     return quickstart::run_all(options);
   } catch (const synthetic::Interrupted&) {
-    return examples::interrupted_exit_code();
+    return penstock::programs::interrupted_exit_code();
   } catch (const penstock::SourceError& error) {
     return quickstart::report(error, quickstart::from_data(error) ? 2 : 1);
   } catch (const cifar10::DataError& error) {
@@ -334,6 +330,7 @@ int main(int argc, char** argv) {
   } catch (const std::invalid_argument& error) {
     return quickstart::report(error, 2);
   } catch (const std::exception& error) {
-    return quickstart::report(error, 1);
+    const bool interrupted = penstock::programs::is_interrupt(error);
+    return quickstart::report(error, interrupted ? penstock::programs::interrupted_exit_code() : 1);
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fresh_memory.hpp"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -25,7 +26,11 @@ constexpr int kAccess = PROT_READ | PROT_WRITE;
 int make_file(unsigned char value) {
   rlimit limit{};  // A file beyond it would end the process by SIGXFSZ.
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < kFileBytes) return -1;
-  const int file = memfd_create("penstock fresh memory", MFD_CLOEXEC);
+  const int made = memfd_create("penstock fresh memory", MFD_CLOEXEC);
+  if (made < 0) return -1;
+  // A program whose standard input is closed must not read this in its place.
+  const int file = made > STDERR_FILENO ? made : fcntl(made, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  if (file != made) close(made);
   if (file < 0) return -1;
   void* const bytes = ftruncate(file, static_cast<off_t>(kFileBytes)) == 0
                           ? mmap(nullptr, kFileBytes, kAccess, MAP_SHARED, file, 0)

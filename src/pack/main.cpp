@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "packing.hpp"
+#include "programs/command_line.hpp"
 #include "source.hpp"
 
 namespace {
@@ -84,14 +85,10 @@ int parse(int argc, char** argv, Arguments& arguments) {
   app.footer(
       "Exit status: 0 done; 1 something cannot be read or written, or is damaged; 2 wrong "
       "arguments; 130 interrupted.");
-  try {
-    app.parse(argc, argv);
-    if (!arguments.verify && arguments.options.output.empty())
-      throw CLI::RequiredError("--output, or --verify,");
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  return -1;
+  if (const auto status = penstock::programs::parse(app, argc, argv)) return *status;
+  if (arguments.verify || !arguments.options.output.empty()) return -1;
+  app.exit(CLI::RequiredError("--output, or --verify,"));
+  return 2;
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "in_order.hpp"
-#include "interrupt.hpp"
+#include "programs/interrupt.hpp"
 #include "progress.hpp"
 #include "source.hpp"
 #ifdef PENSTOCK_PACK_WITH_IMAGES
@@ -28,6 +28,9 @@ namespace fs = std::filesystem;
 using penstock::PackedFile;
 using penstock::PackedFileWriter;
 using penstock::StoreError;
+using penstock::programs::interrupted;
+using penstock::programs::interrupted_exit_code;
+using penstock::programs::watch_interrupts;
 
 /// Asks a store for samples some way ahead of where it is read.
 template <class Store>

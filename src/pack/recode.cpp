@@ -14,7 +14,7 @@
 //
 #include <jpeglib.h>
 
-#include "interrupt.hpp"
+#include "programs/interrupt.hpp"
 
 namespace pack {
 namespace {
@@ -103,7 +103,8 @@ View whole(ImageSize image, std::int32_t max_side) {
 }  // namespace
 
 Recoder::Recoder(const RecodeOptions& options)
-    : options_(options), decoder_({.scaled_dct = false, .interrupted = interrupted}) {}
+    : options_(options),
+      decoder_({.scaled_dct = false, .interrupted = penstock::programs::interrupted}) {}
 
 std::span<const std::byte> Recoder::operator()(std::span<const std::byte> file) {
   const ImageSize size = decoder_.open(file);

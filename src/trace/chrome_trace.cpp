@@ -10,7 +10,7 @@
 #include "kernel_names.hpp"
 #include "labels.hpp"
 #include "nesting_rows.hpp"
-#include "output_file.hpp"
+#include "programs/output_file.hpp"
 
 // The format nests the complete events ("X") of a thread by their times, and has no other way to
 // show events that overlap. So a track becomes as many threads as its overlaps need: mostly one.
@@ -21,11 +21,11 @@ namespace {
 
 using detail::label;
 using detail::limited;
-using detail::OutputFile;
 using detail::readable_within_bounds;
 using penstock::detail::append_number;
 using penstock::detail::append_quoted;
 using penstock::detail::JsonText;
+using programs::OutputFile;
 
 /// Process and thread, as the format calls the row of an event.
 struct Row {
@@ -283,7 +283,7 @@ class ChromeTrace {
 }  // namespace
 
 void write_chrome_trace(const Timeline& timeline, const std::filesystem::path& path) {
-  OutputFile file(path);
+  OutputFile file(path, programs::can_be_made_again);
   ChromeTrace(timeline, file).write();
   file.commit();
 }

@@ -46,15 +46,29 @@ std::string command_line() {
   return text;
 }
 
-int rank_alone(const penstock::detail::Lookup& value) {
-  for (const char* name : {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "JOB_COMPLETION_INDEX"})
-    try {
-      const penstock::detail::Environment environment(value);
-      if (environment.has(name)) return environment.number(name);
-    } catch (const std::invalid_argument&) {
-      continue;  // The next one may be a number.
-    }
-  return -1;
+/// -1: the variable is no number.
+int number_in(const penstock::detail::Lookup& value, const char* name) {
+  try {
+    return penstock::detail::Environment(value).number(name);
+  } catch (const std::invalid_argument&) {
+    return -1;
+  }
+}
+
+/// Of variables that do not say all that a Ranks has.
+Place incomplete_place(const penstock::detail::Lookup& value) {
+  using penstock::detail::by_hand, penstock::detail::open_mpi;
+  struct Variables {
+    const char *rank, *size;
+  };
+  for (const Variables& names : {Variables{by_hand.rank, by_hand.size},
+                                 {"SLURM_PROCID", "SLURM_NTASKS"},
+                                 {open_mpi.rank, open_mpi.size},
+                                 {"JOB_COMPLETION_INDEX", "WORLD_SIZE"}}) {
+    const int rank = number_in(value, names.rank), size = number_in(value, names.size);
+    if (rank >= 0) return {.rank = rank, .world_size = size > rank ? size : 0};
+  }
+  return {};
 }
 
 /// "2026-11-23 07:15:30 UTC"
@@ -92,7 +106,7 @@ Place this_place() {
     const Ranks ranks = penstock::detail::read_ranks(value);
     if (!ranks.source.empty()) return {.rank = ranks.rank, .world_size = ranks.world_size};
   } catch (const std::invalid_argument&) {
-    return {.rank = rank_alone(value)};
+    return incomplete_place(value);
   }
   return {};
 }

@@ -19,9 +19,10 @@ struct Place {
   int world_size = 0;  ///< 0: not known
 };
 
-/// As Ranks has them. Where the variables contradict each other, or some are missing, the rank
-/// alone of RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK or JOB_COMPLETION_INDEX, whichever is set
-/// first: a recording is made all the same.
+/// As Ranks has them. Where the variables contradict each other, or some are missing, the rank is
+/// that of RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK or JOB_COMPLETION_INDEX, whichever is set
+/// first, and the size is that of the same launcher, if it is set and larger: a recording is made
+/// all the same.
 Place this_place();
 
 /// Name of this machine.

@@ -6,10 +6,10 @@
 #include <string_view>
 
 #include "activity.hpp"
-#include "output_file.hpp"
 #include "page/columns.hpp"
 #include "page/sources.hpp"
 #include "page/summary.hpp"
+#include "programs/output_file.hpp"
 #include "stages.hpp"
 
 namespace penstock::trace {
@@ -17,7 +17,7 @@ namespace penstock::trace {
 namespace {
 
 using detail::EventColumns;
-using detail::OutputFile;
+using programs::OutputFile;
 
 /// Data stand in elements that no browser runs or shows: nothing of them is ever code.
 void write_column(OutputFile& file, std::string_view name, const std::string& column) {
@@ -44,7 +44,7 @@ void write_data(OutputFile& file, const Timeline& timeline, const Report& report
 
 void write_page(const Timeline& timeline, const Report& report,
                 const std::vector<Finding>& findings, const std::filesystem::path& path) {
-  OutputFile file(path);
+  OutputFile file(path, programs::can_be_made_again);
   std::string_view rest = detail::kPage;
   const auto write_until = [&](std::string_view place) {
     const std::size_t at = rest.find(place);

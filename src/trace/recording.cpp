@@ -18,7 +18,7 @@
 #include <string>
 #include <type_traits>
 
-#include "output_file.hpp"
+#include "programs/output_file.hpp"
 #include "recording_hash.hpp"
 
 namespace penstock::trace {
@@ -39,7 +39,7 @@ constexpr Time kMostTime = Time{1} << 62;
 
 class Writer {
  public:
-  explicit Writer(const std::filesystem::path& path) : file_(path) {}
+  explicit Writer(const std::filesystem::path& path) : file_(path, programs::can_be_made_again) {}
 
   template <class Number>
   void number(Number value) {
@@ -52,7 +52,7 @@ class Writer {
   }
   void bytes(const char* data, std::size_t size) {
     hash_.add(data, size);
-    file_.write({data, size});
+    file_.write(data, size);
   }
 
   /// The file is there now.
@@ -62,7 +62,7 @@ class Writer {
   }
 
  private:
-  detail::OutputFile file_;
+  programs::OutputFile file_;
   detail::RecordingHash hash_;
 };
 

@@ -3,10 +3,13 @@
 // What memory holds before the program has written it: never zeros, and under each schedule
 // something else.
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <penstock/emulation.hpp>
 #include <set>
 #include <vector>
@@ -159,6 +162,29 @@ TEST_CASE("fresh memory differs from schedule to schedule", "[emulation][memory]
   CHECK(random.count(eager) + random.count(lazy) == 0);
   CHECK(random.size() > 4);
   CHECK(fresh_value(emulation::Schedule::random, 3) == fresh_value(emulation::Schedule::random, 3));
+}
+
+TEST_CASE("the runtime's files do not become a closed standard input", "[emulation][memory]") {
+  const int kept = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 100);
+  close(STDIN_FILENO);
+  const auto open_files = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+  };
+  const auto before = open_files();
+  for (std::uint64_t seed = 1000; seed < 1100; ++seed) {  // There is a file for each fresh value.
+    emulation::Options options;
+    options.schedule = emulation::Schedule::random;
+    options.seed = seed;
+    emulation::reset(options);
+    void* data = nullptr;
+    REQUIRE_CUDA(cudaMalloc(&data, kManyBytes));
+    CHECK_CUDA(cudaFree(data));
+  }
+  CHECK(open_files() > before);
+  CHECK(fcntl(STDIN_FILENO, F_GETFD) == -1);
+  if (kept < 0) return;
+  dup2(kept, STDIN_FILENO);
+  close(kept);
 }
 
 TEST_CASE("device memory that nobody touches takes no memory of the host", "[emulation][memory]") {

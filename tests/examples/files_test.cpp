@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Files that programs read and write: whole or not at all, by many writers, after signals and
-// deaths; caches that other users have been at.
+// Files that the examples read; caches that other users have been at.
 
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -23,95 +22,29 @@
 #include <thread>
 #include <vector>
 
-#include "../../examples/common/atomic_file.hpp"
 #include "../../examples/common/cache_directory.hpp"
 #include "../../examples/common/different_files.hpp"
-#include "../../examples/common/interrupt.hpp"
 #include "../../examples/common/read_file.hpp"
 #include "../../examples/data/cifar10.hpp"
 #include "../../examples/data/synthetic.hpp"
+#include "../programs/support.hpp"
 #include "../support/temporary_directory.hpp"
+#include "programs/interrupt.hpp"
+#include "programs/output_file.hpp"
 #include "resnet/matchers.hpp"
 
 namespace {
 
 namespace fs = std::filesystem;
-using examples::AtomicFile;
 using examples::CacheError;
 using examples::ReadError;
+using penstock::test::content;
+using penstock::test::names_in;
+using penstock::test::status_of;
 using penstock::test::TemporaryDirectory;
 using resnet::test::contains;
 
-std::string content(const fs::path& path) {
-  return std::string(examples::text_of(examples::read_file(path, 1 << 24)));
-}
-
-std::vector<std::string> names_in(const fs::path& directory) {
-  std::vector<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory))
-    names.push_back(entry.path().filename().string());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-/// In a process of its own, which ends with status 0 when `body` returns. Returns what waitpid
-/// says.
-int status_of(const std::function<void()>& body) {
-  const pid_t child = fork();
-  if (child == 0) {
-    body();
-    _exit(0);
-  }
-  int status = 0;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  return status;
-}
-
-// ---- Writing ------------------------------------------------------------------------------------
-
-TEST_CASE("an atomic file appears when it is committed, and leaves nothing otherwise") {
-  const TemporaryDirectory directory;
-  const fs::path path = directory / "file";
-  {
-    AtomicFile file(path);
-    file.write("one");
-    CHECK_FALSE(fs::exists(path));
-    file.commit();
-    CHECK(content(path) == "one");
-  }
-  {
-    AtomicFile file(path);
-    file.write("two");
-  }
-  CHECK(content(path) == "one");
-  CHECK(names_in(directory / "") == std::vector<std::string>{"file"});
-}
-
-TEST_CASE("an atomic file that cannot be written is told by its name") {
-  const TemporaryDirectory directory;
-  CHECK_THROWS_WITH(AtomicFile(directory / "none/file"), contains("none/file: No such file"));
-  fs::create_directory(directory / "folder");
-  AtomicFile file(directory / "folder");
-  CHECK_THROWS_WITH(file.commit(), contains("folder"));
-}
-
-TEST_CASE("that a file cannot be written is told before there is something for it") {
-  const TemporaryDirectory directory;
-  const fs::path path = directory / "file";
-  examples::require_writable(path);
-  CHECK(names_in(directory / "").empty());
-  std::ofstream(path) << "mine";
-  examples::require_writable(path);
-  CHECK(content(path) == "mine");
-  CHECK(names_in(directory / "") == std::vector<std::string>{"file"});
-  CHECK_THROWS_WITH(examples::require_writable(directory / "none/file"),
-                    contains("none/file: No such file"));
-  CHECK_THROWS_WITH(examples::require_writable(path / "in"), contains("file/in"));
-  CHECK_THROWS_WITH(examples::require_writable(directory / ""), contains("Is a directory"));
-  REQUIRE(mkfifo((directory / "pipe").c_str(), 0600) == 0);
-  examples::require_writable(directory / "pipe");  // and does not wait for a reader
-  examples::require_writable("/dev/null");
-}
+// ---- Names, and a data set that is not finished -------------------------------------------------
 
 TEST_CASE("two names of one file are refused") {
   using examples::require_different;
@@ -130,124 +63,10 @@ TEST_CASE("two names of one file are refused") {
   require_different({"--answers", "/dev/null"}, {"--json", "/dev/null"});
 }
 
-TEST_CASE("an atomic file follows no link, and write_file follows all") {
-  const TemporaryDirectory directory;
-  std::ofstream(directory / "victim") << "mine";
-  fs::create_symlink("victim", directory / "link");
-  examples::write_file(directory / "link", "yours");
-  CHECK(content(directory / "victim") == "yours");
-  AtomicFile file(directory / "link");
-  file.write("new");
-  file.commit();
-  CHECK(content(directory / "victim") == "yours");
-  CHECK(content(directory / "link") == "new");
-  CHECK(fs::is_regular_file(fs::symlink_status(directory / "link")));
-
-  REQUIRE(mkfifo((directory / "pipe").c_str(), 0600) == 0);
-  std::string read;
-  std::thread reader([&] { std::getline(std::ifstream(directory / "pipe"), read); });
-  examples::write_file(directory / "pipe", "through\n");
-  reader.join();
-  CHECK(read == "through");
-  CHECK(fs::is_fifo(directory / "pipe"));
-}
-
-TEST_CASE("many writers of one file: each succeeds, and readers see one of them, whole") {
-  const TemporaryDirectory directory;
-  const fs::path path = directory / "file";
-  constexpr std::size_t bytes = 300'000;
-  examples::write_file(path, std::string(bytes, 'x'));
-  std::atomic<int> failures{0}, working{4};
-  std::vector<std::thread> writers;
-  for (int writer = 0; writer < 4; ++writer)
-    writers.emplace_back([&, writer] {
-      for (int i = 0; i < 30; ++i) try {
-          AtomicFile file(path);
-          const std::string half(bytes / 2, static_cast<char>('a' + writer));
-          file.write(half);
-          file.write(half);
-          file.commit();
-        } catch (const std::exception&) {
-          ++failures;
-        }
-      --working;
-    });
-  int torn = 0, reads = 0;
-  while (working > 0) {
-    const std::string text = content(path);
-    torn += text.size() != bytes || text.find_first_not_of(text.front()) != std::string::npos;
-    ++reads;
-  }
-  for (std::thread& writer : writers) writer.join();
-  CHECK(failures == 0);
-  CHECK(torn == 0);
-  CHECK(reads > 0);
-  CHECK(names_in(directory / "") == std::vector<std::string>{"file"});
-}
-
-TEST_CASE("what a dead writer has left is removed, and what a living one writes is not") {
-  const TemporaryDirectory directory;
-  const fs::path path = directory / "file";
-  std::ofstream(directory / "file.partial-of-mine") << "no business of ours";
-  AtomicFile living(path);
-  const int status = status_of([&] {
-    AtomicFile file(path);
-    file.write("some");
-    raise(SIGKILL);
-  });
-  CHECK(WIFSIGNALED(status));
-  CHECK(names_in(directory / "").size() == 3);
-  AtomicFile next(path);
-  CHECK(names_in(directory / "").size() == 3);  // without the dead one's
-  living.write("all");
-  living.commit();
-  CHECK(content(path) == "all");
-  next.commit();
-  CHECK(names_in(directory / "") == std::vector<std::string>{"file", "file.partial-of-mine"});
-}
-
-TEST_CASE("a full disk leaves the old file") {
-  const TemporaryDirectory directory;
-  const fs::path path = directory / "file";
-  examples::write_file(path, "old");
-  const int status = status_of([&] {
-    const rlimit limit{1000, 1000};
-    std::signal(SIGXFSZ, SIG_IGN);
-    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(1);
-    try {
-      examples::write_file(path, std::string(100'000, 'x'));
-    } catch (const std::system_error& error) {
-      _exit(std::string(error.what()).find("file: File too large") != std::string::npos ? 7 : 2);
-    }
-  });
-  CHECK(WEXITSTATUS(status) == 7);
-  CHECK(content(path) == "old");
-  CHECK(names_in(directory / "") == std::vector<std::string>{"file"});
-}
-
-// ---- Signals ------------------------------------------------------------------------------------
-
-TEST_CASE("a second signal ends the program at once, and no partial file stays") {
-  const TemporaryDirectory directory;
-  const int second = GENERATE(SIGINT, SIGTERM);
-  const int status = status_of([&] {
-    examples::watch_interrupts();
-    AtomicFile file(directory / "file"), other(directory / "other");
-    file.write("some");
-    raise(SIGINT);
-    if (!examples::interrupted() || names_in(directory / "").size() != 2) _exit(1);
-    raise(second);
-    _exit(2);
-  });
-  REQUIRE(WIFSIGNALED(status));
-  CHECK(WTERMSIG(status) == second);
-  CHECK(names_in(directory / "").empty());
-}
-
 TEST_CASE("a second Ctrl-C within the writing of a data set leaves no partial file") {
   const TemporaryDirectory directory;
   const int status = status_of([&] {
-    examples::watch_interrupts();
+    penstock::programs::watch_interrupts();
     synthetic::make(directory / "set", {.train = 5000, .test = 1}, [](std::uint64_t) {
       raise(SIGINT);
       raise(SIGINT);
@@ -398,7 +217,7 @@ TEST_CASE("of many that need a data set, one makes it, and all can read it") {
 
 TEST_CASE("reading: regular files, and no more than is asked for") {
   const TemporaryDirectory directory;
-  examples::write_file(directory / "file", "12345");
+  penstock::programs::write_file(directory / "file", "12345");
   CHECK(content(directory / "file") == "12345");
   CHECK(examples::text_of(examples::read_head(directory / "file", 3)) == "123");
   CHECK(examples::text_of(examples::read_head(directory / "file", 9)) == "12345");

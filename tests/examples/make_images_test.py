@@ -121,7 +121,7 @@ def test_refusals(scratch):
     result = run("--out", scratch / "none", "--width", 65500, "--height", 65500)
     assert result.returncode == 2 and "178956970 pixels at most" in result.stderr, result
     result = run("--out", "", "--train", 1)
-    assert result.returncode == 2 and "no directory" in result.stderr, result
+    assert result.returncode == 2 and "--out: the value is empty" in result.stderr, result
     result = run("--out", "/proc/none/here", "--train", 1)
     assert result.returncode == 1 and "/proc/none" in result.stderr, result
 

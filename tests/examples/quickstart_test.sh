@@ -172,9 +172,60 @@ resume() {
   diff <(grep -A 99 samples$ expected.txt) <(grep -A 99 samples$ out.txt)
 
   echo nonsense > run.txt
-  expect_error 2 "run.txt is no saved run: " "${words[@]}" --resume run.txt
+  expect_error 2 "run.txt is no saved run: it has no checksum" "${words[@]}" --resume run.txt
   expect_error 2 "--unordered" "${words[@]}" --resume other.txt --unordered
   expect_error 1 "cannot write nowhere/run.txt" "${words[@]}" --resume nowhere/run.txt
+}
+
+# A run that a closed terminal (SIGHUP) has interrupted, in a file that a link names. A digit or bit of it that is
+# another is found, and the link stays.
+saved_run() {
+  make_data data 60
+  mkdir elsewhere
+  ln -s elsewhere/run.txt run.txt
+  mkfifo err
+  local words=(--data data --batch 1 --epochs 3) exit_code=0 line place size
+  "$quickstart" "${words[@]}" > expected.txt 2> err.txt || fail "$(cat err.txt)"
+  "$quickstart" "${words[@]}" --resume run.txt --slow-source 20 > out.txt 2> err &
+  local pid=$!
+  exec 3< err
+  for line in 1 2; do read -r _ <&3 || true; done
+  kill -HUP "$pid"
+  cat <&3 > /dev/null
+  wait "$pid" || exit_code=$?
+  exec 3<&-
+  [[ $exit_code == 129 && -L run.txt && -s elsewhere/run.txt ]] || fail "exit code $exit_code: $(ls -l . elsewhere)"
+  cp elsewhere/run.txt good.txt
+  size=$(wc --bytes < good.txt)
+  for ((place = 0; place < size; place += 7)); do
+    python3 - "$place" << 'END'
+import sys
+data, place = bytearray(open("good.txt", "rb").read()), int(sys.argv[1])
+data[place] = ord("0") + (data[place] - ord("0") + 1) % 10 if chr(data[place]).isdigit() else data[place] ^ 1
+open("elsewhere/run.txt", "wb").write(data)
+END
+    expect_error 2 "run.txt is no saved run: it " "${words[@]}" --resume run.txt
+    [[ $(head -n -1 err.txt) != *'batches'* ]] || fail "byte $place: it ran: $(cat err.txt)"
+  done
+  head --lines=2 good.txt > elsewhere/run.txt
+  expect_error 2 "run.txt is no saved run: it has no checksum: another version" "${words[@]}" --resume run.txt
+  cp good.txt elsewhere/run.txt
+  "$quickstart" "${words[@]}" --resume run.txt > out.txt 2> err.txt || fail "$(cat err.txt)"
+  diff <(grep -A 99 samples$ expected.txt) <(grep -A 99 samples$ out.txt)
+  [[ -L run.txt && ! -e elsewhere/run.txt ]] || fail "the link is gone, or its file is not: $(ls -l . elsewhere)"
+}
+
+# An empty value comes from a variable that is not set; a number of more than 64 bits is not another one.
+words() {
+  local option
+  for option in --data --cache --resume --seed --records --epochs --workers; do
+    expect_error 2 "$option: the value is empty" "$option" ""
+    expect_error 2 "$option: the value is empty" "$option="
+  done
+  for option in --seed --epochs --batch --workers; do
+    expect_error 2 "$option: Value 99999999999999999999999 is not a whole number" "$option" 99999999999999999999999
+    [[ $(wc --bytes < err.txt) -lt 300 ]] || fail "long: $(cat err.txt)"
+  done
 }
 
 # Without --data a synthetic set is made, once.

@@ -271,27 +271,57 @@ keeps_to_its_source() {
     a.tar -o a.pack
 }
 
-# Ctrl-C, and the same command again.
+# Ctrl-C, or a terminal that is closed, and the same command again.
 continues_after_ctrl_c() {
   file_bytes=8000 make_folder 4000
   expect 0 "4,001 records" images -o good.pack
+  continues_after INT 130
+  rm a.pack
+  continues_after HUP 129
+}
+continues_after() {  # continues_after <signal> <exit status>
   local pid exit_code
   for _ in {1..10}; do
     "$pack" images -o a.pack --threads 1 > out.txt 2> err.txt &
     pid=$!
     until [[ (-s err.txt && -s a.pack.partial) || -e a.pack ]]; do sleep 0.002; done
-    kill -INT "$pid" 2> /dev/null || true
+    kill "-$1" "$pid" 2> /dev/null || true
     exit_code=0
     wait "$pid" || exit_code=$?
     [[ $exit_code == 0 ]] || break
     rm a.pack  # It was done before the signal came.
   done
-  [[ $exit_code == 130 ]] || fail "exit code $exit_code: $(cat out.txt err.txt)"
+  [[ $exit_code == "$2" ]] || fail "exit code $exit_code: $(cat out.txt err.txt)"
   grep --quiet "a.pack.partial: interrupted with .* of 4,001 records. The same command continues it" out.txt ||
     fail "$(cat out.txt)"
   [[ ! -e a.pack ]] || fail "the pack is there"
   expect 0 "from before" images -o a.pack
   cmp a.pack good.pack
+}
+
+# A limit on file sizes is an error like a full disk, and the same command continues.
+continues_after_a_limit() {
+  make_folder 300
+  expect 0 "301 records" images -o good.pack
+  local exit_code=0
+  (ulimit -f 100 && "$pack" images -o a.pack > out.txt 2> err.txt) || exit_code=$?
+  [[ $exit_code == 1 ]] || fail "exit code $exit_code: $(cat err.txt)"
+  grep --quiet "a.pack.partial: cannot write: File too large" err.txt || fail "$(cat err.txt)"
+  [[ ! -e a.pack ]] || fail "the pack is there"
+  expect 0 "a.pack: " images -o a.pack
+  cmp a.pack good.pack
+}
+
+# An empty word comes from a variable that is not set.
+empty_words() {
+  make_folder 3
+  expect 2 "--output: the value is empty" images --output ""
+  expect 2 "--output: the value is empty" images --output=
+  expect 2 "-o: the value is empty" images -o ""
+  expect 2 "one of them is empty" images "" -o a.pack
+  expect 2 "one of them is empty" --verify ""
+  expect 2 "--threads: the value is empty" images -o a.pack --threads=
+  [[ ! -e a.pack && ! -e a.pack.partial ]] || fail "it began"
 }
 
 refuses() {

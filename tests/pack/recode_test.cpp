@@ -9,11 +9,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <pack/interrupt.hpp>
 #include <pack/packing.hpp>
 #include <pack/recode.hpp>
 #include <penstock/images/image_error.hpp>
 #include <penstock/packed_file.hpp>
+#include <programs/interrupt.hpp>
 #include <string>
 #include <vector>
 
@@ -156,10 +156,10 @@ TEST_CASE("Recoder: an interrupt ends the image that is decoded, and the pack be
                             .output = directory / "a.pack",
                             .recode = {.max_side = 64}};
   Recoder recode(options.recode);
-  interrupting_signal = SIGINT;
+  penstock::programs::detail::interrupting_signal = SIGINT;
   CHECK_THROWS_AS(recode(file), penstock::images::DecodeStopped);
   CHECK(make_pack(options) == 130);
-  interrupting_signal = 0;
+  penstock::programs::detail::interrupting_signal = 0;
   CHECK(std::filesystem::exists(directory / "a.pack.partial"));
   CHECK(make_pack(options) == 0);
   CHECK(penstock::PackedFile(directory / "a.pack").size() == 1);

@@ -162,6 +162,13 @@ names() {
   has_results "$(cat directories.txt)"
   RANK=3 exits_with 0 "$trace" --out 'run-%r-%h%%' -- "$traced" clean
   has_results "run-3-$(hostname)%"
+  # Not all that a launcher sets, and the number of ranks is among it.
+  local rank
+  for rank in 0 1; do
+    RANK=$rank WORLD_SIZE=4 exits_with 0 "$trace" --out "some/$rank" -- "$traced" clean
+  done
+  exits_with 0 "$trace" merge some
+  says 'of 4 ranks 2 left no recording: 2, 3' out.txt
 }
 
 # Each process of a program that starts others records what it does.
@@ -244,7 +251,74 @@ errors() {
   echo 'no device' > out/4711.error
   exits_with 1 "$trace" --out out -- true
   says 'nothing was recorded: no device' err.txt
+  [[ -d out && -z $(ls -A out) ]] || fail "left behind: $(ls -R out)"
+}
+
+# What was there before stays: an empty directory; a link among the files, whose target is replaced.
+own_files() {
+  mkdir mine
+  exits_with 1 "$trace" --out mine -- true
+  exits_with 127 "$trace" --out mine -- ./nowhere
+  [[ -d mine ]] || fail 'the directory is gone'
+  echo old > elsewhere.txt
+  ln -s ../elsewhere.txt mine/report.txt
+  exits_with 0 "$trace" --out mine -- "$traced" clean
+  [[ -L mine/report.txt ]] || fail 'the link is gone'
+  diff elsewhere.txt out.txt || fail 'the report is not where the link leads to'
+}
+
+# A program that has become another user says itself why there is no recording.
+other_user() {
+  if [[ $(id -u) != 0 ]]; then
+    echo 'skipped: only root can become another user'
+    exit 77
+  fi
+  chmod 755 .
+  exits_with 1 "$trace" --out out -- "$traced" drops_root
+  grep --quiet --extended-regexp 'process [0-9]+: nothing is recorded, as user 65534: cannot write .*: Permission denied' \
+    err.txt || fail "$(cat err.txt)"
+  says 'or became a user that cannot write to out' err.txt
   [[ ! -e out ]] || fail "left behind: $(ls -R out)"
+}
+
+# A limit on file sizes is told, by whom it stops, and leaves no partial file. Of the program it stays as it is.
+limits() {
+  exits_with 1 bash -c "ulimit -f 1; exec '$trace' --out out -- '$traced' clean"
+  says 'nothing was recorded: cannot write' err.txt
+  says '(ulimit -f): File too large' err.txt
+  [[ ! -e out ]] || fail "left behind: $(ls -R out)"
+  exits_with 9 bash -c "ulimit -f 1; exec '$trace' --out out -- '$traced' fails"
+  exits_with 153 "$trace" --out out -- bash -c 'ulimit -f 1; exec cat /dev/zero > large'
+  exits_with 0 "$trace" --out out -- "$traced" clean
+  exits_with 1 bash -c "ulimit -f 8; exec '$trace' report out/trace.recording --out again"
+  says 'again/trace.json, since files may have 8192 bytes (ulimit -f): File too large' err.txt
+  if compgen -G 'again/*'; then fail 'a partial file is left'; fi
+}
+
+# An empty value comes from a variable that is not set, and would turn off what was asked for.
+words() {
+  local option rules
+  for option in --out --step --fail-on --gap --samples-per-step --max-events --last --dump-signal --dump-when; do
+    exits_with 2 "$trace" "$option" "" -- "$traced" clean
+    says "$option: the value is empty" err.txt
+    exits_with 2 "$trace" "$option=" -- "$traced" clean
+    says "$option: the value is empty" err.txt
+  done
+  exits_with 2 "$trace" report ""
+  exits_with 2 "$trace" report out/trace.recording --fail-on ""
+  exits_with 2 "$trace" merge --out "" runs
+  for rules in any,slow slow,any 'gap,' ',gap' gap,,any ','; do
+    exits_with 2 "$trace" --fail-on "$rules" -- "$traced" clean
+    says "--fail-on: no rule '" err.txt
+  done
+  for option in 0 -1 1e6 99999999999999999999999 18446744073709551616; do
+    exits_with 2 "$trace" --max-events "$option" -- "$traced" clean
+    says "--max-events: Value $option is not a whole number from 1 to 9223372036854775807" err.txt
+    [[ $(wc --bytes < err.txt) -lt 300 ]] || fail "long: $(cat err.txt)"
+  done
+  # shellcheck disable=SC2016
+  exits_with 1 "$trace" --out none -- sh -c '[ $# = 2 ] && [ -z "$1" ] && [ -z "$2" ]' sh "" ""  # are the program's
+  says 'nothing was recorded' err.txt
 }
 
 # A launcher sends a signal to the whole process group: the program gets it once, as from a terminal.

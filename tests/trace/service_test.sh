@@ -191,6 +191,28 @@ directory() {
   if compgen -G 'out/dump-*'; then fail 'it made a dump'; fi
 }
 
+# What is no regular file is somebody else's, whether it is there before or comes later.
+no_file() {
+  local what
+  for what in fifo link; do
+    for when in before later; do
+      rm -rf out now
+      if [[ $when == before ]]; then make_"$what" now; fi
+      start --last 300ms --dump-when now -- "$service" steps
+      if [[ $when == later ]]; then make_"$what" now; fi
+      wait_for message grep --quiet 'now cannot be removed (it is no regular file), so it asks for no dump' err.txt
+      stop 0
+      [[ -p now || -L now ]] || fail "$what, $when: it is gone"
+      if compgen -G 'out/dump-*'; then fail 'it made a dump'; fi
+    done
+  done
+}
+make_fifo() { mkfifo "$1"; }
+make_link() {
+  touch target
+  ln -s target "$1"
+}
+
 killed() {
   start --last 300ms -- "$service" steps
   kill -USR2 "$pid"

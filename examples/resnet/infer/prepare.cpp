@@ -13,15 +13,16 @@
 #include <string>
 #include <system_error>
 
-#include "../../common/atomic_file.hpp"
 #include "../../common/different_files.hpp"
-#include "../../common/interrupt.hpp"
 #include "../../common/progress.hpp"
+#include "../../common/read_file.hpp"
 #include "../../data/cifar10.hpp"
 #include "../../data/synthetic.hpp"
 #include "../train/options.hpp"
 #include "preparation.hpp"
 #include "prepare_options.hpp"
+#include "programs/interrupt.hpp"
+#include "programs/output_file.hpp"
 
 namespace resnet {
 namespace {
@@ -42,7 +43,7 @@ fs::path data_of(const PrepareOptions& options) {
   examples::Progress progress("synthetic records", set.train + set.test);
   return synthetic::ensure(options.cache, set, [&](std::uint64_t done) {
     progress.to(done);
-    return !examples::interrupted();
+    return !penstock::programs::interrupted();
   });
 }
 
@@ -50,7 +51,7 @@ fs::path data_of(const PrepareOptions& options) {
 ImageProgress telling(examples::Progress& progress) {
   return [&](std::uint64_t done) {
     progress.to(done);
-    return !examples::interrupted();
+    return !penstock::programs::interrupted();
   };
 }
 
@@ -74,7 +75,7 @@ Model in_precision(Model model, const PrepareOptions& options, const fs::path& d
 /// asked for. It is gone at the end.
 struct FreshPlanFile {
   explicit FreshPlanFile(const fs::path& out)
-      : path(examples::partial_name(plan_file_of(out))), entered(path.string()) {}
+      : path(penstock::programs::partial_name(plan_file_of(out))), entered(path.string()) {}
   ~FreshPlanFile() {
     std::error_code none;
     fs::remove(path, none);
@@ -83,7 +84,7 @@ struct FreshPlanFile {
   FreshPlanFile& operator=(const FreshPlanFile&) = delete;
 
   const fs::path path;
-  const examples::PartialName entered;
+  const penstock::programs::PartialName entered;
 };
 
 /// How many convolutions of each batch size are run in which way.
@@ -118,14 +119,26 @@ void print(const Agreement& agreement, const InferenceNetwork& network) {
                 100 * agreement.wanted_accuracy());
 }
 
+/// What is at `to` may be a link, which stays.
+void move_plans(const fs::path& from, const fs::path& to) {
+  constexpr std::uint64_t most_bytes = std::uint64_t{1} << 32;
+  penstock::programs::write_file(to, examples::text_of(examples::read_file(from, most_bytes)));
+}
+
 /// Before there is work that would be lost.
 void check_out(const PrepareOptions& options) {
+  std::error_code none;
+  if (fs::exists(options.out, none) && !fs::is_regular_file(options.out, none))
+    throw std::invalid_argument(
+        "--out: " + options.out.string() +
+        " is no regular file, and a model is read again, with its plans beside it");
   for (const fs::path& written : {options.out, plan_file_of(options.out)})
     if (examples::same_file(written, options.weights))
       throw std::invalid_argument(options.weights.string() +
                                   " has the weights, and would be written over: name another "
                                   "--out");
-  examples::require_writable(options.out);
+  penstock::programs::require_writable(options.out);
+  penstock::programs::require_writable(plan_file_of(options.out));
 }
 
 void prepare(const PrepareOptions& options) {
@@ -147,10 +160,10 @@ void prepare(const PrepareOptions& options) {
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   std::printf("plans on %s, in %.1f s\n", operations_name().c_str(), took.count());
   print_engines(network);
-  if (examples::interrupted()) throw Interrupted();
+  if (penstock::programs::interrupted()) throw Interrupted();
   // The plans first: who finds the model finds them too.
   network.save_plans();
-  if (fs::exists(plans.path)) fs::rename(plans.path, plan_file_of(options.out));
+  if (fs::exists(plans.path)) move_plans(plans.path, plan_file_of(options.out));
   std::optional<Agreement> agreement;
   std::exception_ptr interrupt;
   try {  // Before it is saved: a network of no finite answers must not replace a good one.
@@ -170,11 +183,11 @@ void prepare(const PrepareOptions& options) {
 int main(int argc, char** argv) {
   resnet::PrepareOptions options;
   if (const std::optional<int> status = resnet::parse(argc, argv, options)) return *status;
-  examples::watch_interrupts();
+  penstock::programs::watch_interrupts();
   try {
     resnet::prepare(options);
   } catch (const std::exception& error) {
-    if (examples::interrupted()) return examples::interrupted_exit_code();
+    if (penstock::programs::interrupted()) return penstock::programs::interrupted_exit_code();
     return resnet::report("prepare", error);
   }
 }

@@ -5,7 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <map>
 
-#include "../train/options.hpp"
+#include "programs/command_line.hpp"
 
 namespace resnet {
 namespace {
@@ -79,7 +79,7 @@ std::optional<int> parse(int argc, char** argv, PrepareOptions& options) {
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();
   add_data_options(app, options);
-  return resnet::parse(app, argc, argv);
+  return penstock::programs::parse(app, argc, argv);
 }
 
 }  // namespace resnet

@@ -240,6 +240,7 @@ CheckpointNotes load_checkpoint(const File& file, Network& network, cudaStream_t
   }
   state.batches_tracked = read_tracked(file, table);
   CheckpointNotes notes = read_notes(file, state);
+  notes.has_checksum = file.has_checksum;
   network.set_state(state, stream);
   return notes;
 }

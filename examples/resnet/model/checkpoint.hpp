@@ -29,6 +29,7 @@ namespace resnet {
 struct CheckpointNotes {
   std::optional<SgdOptions> sgd;             ///< none in a file that PyTorch wrote
   std::map<std::string, std::string> texts;  ///< the program's own, by name
+  bool has_checksum = false;                 ///< of a file that was read: it was compared
 };
 
 /// The file appears whole or not at all, whoever else writes it at the same time. Waits for the
@@ -39,8 +40,9 @@ void save_checkpoint(const std::filesystem::path& path, const Network& network,
 
 /// Takes files of PyTorch too: then momenta and counters are as at the start. Values may be F32,
 /// F16, BF16 or F64. Throws safetensors::FormatError, and leaves the network as it was, for a file
-/// that is not whole, for a tensor that is missing, unknown, of another shape or type, or that has
-/// a value that is not finite, and for notes that are out of their range.
+/// that is not whole or has another checksum, for a tensor that is missing, unknown, of another
+/// shape or type, or that has a value that is not finite, and for notes that are out of their
+/// range.
 CheckpointNotes load_checkpoint(const std::filesystem::path& path, Network& network,
                                 cudaStream_t stream);
 /// The same of a file that was read.

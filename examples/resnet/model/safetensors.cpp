@@ -2,19 +2,22 @@
 #include "safetensors.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cctype>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <penstock/detail/storage/crc32c.hpp>
 #include <set>
 #include <utility>
 
-#include "../../common/atomic_file.hpp"
 #include "../../common/read_file.hpp"
 #include "json_fields.hpp"
+#include "programs/output_file.hpp"
 
 namespace resnet::safetensors {
 namespace {
@@ -24,6 +27,7 @@ static_assert(std::endian::native == std::endian::little, "the format is, and no
 using Json = nlohmann::json;
 constexpr std::uint64_t largest_header = 100'000'000;  // the format's own limit
 constexpr const char* metadata_key = "__metadata__";
+constexpr const char* checksum_key = "penstock.crc32c";
 
 /// Bytes of an element; nothing for a type that the format does not have.
 std::optional<std::uint64_t> element_bytes(const std::string& dtype) {
@@ -222,6 +226,58 @@ std::vector<float> File::floats(const Tensor& tensor) const {
   return values;
 }
 
+// ---- The checksum -------------------------------------------------------------------------------
+
+namespace {
+
+/// Of texts, numbers and bytes, one behind the other, with their lengths.
+class Checksum {
+ public:
+  void add(std::span<const std::byte> bytes) {
+    const std::uint64_t size = bytes.size();
+    sum_ = penstock::detail::crc32c(std::as_bytes(std::span(&size, 1)), sum_);
+    sum_ = penstock::detail::crc32c(bytes, sum_);
+  }
+  void add(const std::string& text) { add(std::as_bytes(std::span(text))); }
+  void add(const Tensor& tensor) {
+    add(tensor.name);
+    add(tensor.dtype);
+    add(std::as_bytes(std::span(tensor.shape)));
+    add(tensor.bytes);
+  }
+  std::string text() const {
+    std::array<char, 9> digits{};
+    std::snprintf(digits.data(), digits.size(), "%08x", static_cast<unsigned>(sum_));
+    return digits.data();
+  }
+
+ private:
+  std::uint32_t sum_ = 0;
+};
+
+/// `tensors` are in the order of their names.
+template <class Tensors>
+std::string checksum_of(const Metadata& metadata, const Tensors& tensors) {
+  Checksum sum;
+  for (const auto& [key, value] : metadata) {
+    sum.add(key);
+    sum.add(value);
+  }
+  for (const auto& [name, tensor] : tensors) sum.add(tensor);
+  return sum.text();
+}
+
+void check_checksum(File& file) {
+  const auto entry = file.metadata.extract(checksum_key);
+  file.has_checksum = !entry.empty();
+  if (!file.has_checksum || entry.mapped() == checksum_of(file.metadata, file.tensors)) return;
+  file.fail(std::string("is damaged: it has another checksum than when it was written. (If another "
+                        "program has changed it on purpose: remove \"") +
+            checksum_key + "\" from its metadata)");
+}
+
+}  // namespace
+
 // ---- Reading ------------------------------------------------------------------------------------
 
 namespace {
@@ -259,10 +315,11 @@ Places parse_header(File& file, std::uint64_t header_size, std::uint64_t data_by
   return places;
 }
 
-void find_tensors(File& file, const Places& places, std::uint64_t header_size) {
+void take_data(File& file, const Places& places, std::uint64_t header_size) {
   const auto data = std::span<const std::byte>(file.data).subspan(length_bytes + header_size);
   for (const auto& [place, name] : places)
     file.tensors[name].bytes = data.subspan(place.begin, place.end - place.begin);
+  check_checksum(file);
 }
 
 }  // namespace
@@ -274,7 +331,7 @@ File parse(std::vector<std::byte> bytes, const std::filesystem::path& name) {
   const std::uint64_t header_size = header_bytes(file, file.data.size());
   const Places places =
       parse_header(file, header_size, file.data.size() - length_bytes - header_size);
-  find_tensors(file, places, header_size);
+  take_data(file, places, header_size);
   return file;
 }
 
@@ -292,7 +349,7 @@ File read(const std::filesystem::path& path) {
     const Places places = parse_header(file, header_size, data_bytes);
     bytes.append(file.data, data_bytes);
     if (file.data.size() != bytes.size()) file.fail("became shorter while it was read");
-    find_tensors(file, places, header_size);
+    take_data(file, places, header_size);
   } catch (const examples::ReadError& error) {
     file.fail(std::string("cannot be read: ") + error.what());
   }
@@ -325,8 +382,12 @@ std::string make_header(const std::vector<Tensor>& tensors, const Metadata& meta
 
 void write(const std::filesystem::path& path, const std::vector<Tensor>& tensors,
            const Metadata& metadata) {
-  const std::string header = make_header(tensors, metadata);
-  examples::AtomicFile file(path);
+  std::map<std::string, Tensor> by_name;
+  for (const Tensor& tensor : tensors) by_name.emplace(tensor.name, tensor);
+  Metadata with_checksum = metadata;
+  with_checksum[checksum_key] = checksum_of(metadata, by_name);
+  const std::string header = make_header(tensors, with_checksum);
+  penstock::programs::OutputFile file(path);
   file.write(header);
   for (const Tensor& tensor : tensors) file.write(tensor.bytes.data(), tensor.bytes.size());
   file.commit();

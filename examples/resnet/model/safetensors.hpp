@@ -42,7 +42,8 @@ struct File {
   std::filesystem::path path;
   std::vector<std::byte> data;  ///< what the tensors' bytes are part of
   std::map<std::string, Tensor> tensors;
-  Metadata metadata;
+  Metadata metadata;  ///< without the checksum
+  bool has_checksum = false;
 
   /// Throws FormatError when it is not there.
   const Tensor& tensor(const std::string& name) const;
@@ -52,15 +53,18 @@ struct File {
   [[noreturn]] void fail(const std::string& why) const;
 };
 
-/// Throws FormatError for a file that is missing, cut short, or breaks a rule of the format. Takes
-/// no memory for data before the header is checked against the file's size.
+/// Throws FormatError for a file that is missing, cut short, breaks a rule of the format, or has
+/// another checksum than write() gave it. Takes no memory for data before the header is checked
+/// against the file's size.
 File read(const std::filesystem::path& path);
 
 /// The same of a file's bytes. `name` is for messages.
 File parse(std::vector<std::byte> bytes, const std::filesystem::path& name);
 
 /// The file appears whole or not at all, whoever else writes it at the same time
-/// (examples::AtomicFile). Throws std::system_error.
+/// (penstock::programs::OutputFile). Among its metadata is a CRC-32C of all that is read back: the
+/// other metadata, and each tensor's name, type, shape and bytes, in whatever order and places.
+/// Throws std::system_error.
 void write(const std::filesystem::path& path, const std::vector<Tensor>& tensors,
            const Metadata& metadata);
 

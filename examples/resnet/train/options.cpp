@@ -10,12 +10,13 @@
 #include <penstock/store.hpp>
 #include <stdexcept>
 
-#include "../../common/finite.hpp"
-#include "../../common/interrupt.hpp"
 #include "../../data/cifar10.hpp"
 #include "../../data/synthetic.hpp"
 #include "../data/jpeg_images.hpp"
 #include "../model/safetensors.hpp"
+#include "programs/command_line.hpp"
+#include "programs/interrupt.hpp"
+#include "programs/output_file.hpp"
 
 namespace resnet {
 namespace {
@@ -77,15 +78,6 @@ std::string to_string(PlanChoice plans) {
   return "?";
 }
 
-std::optional<int> parse(CLI::App& app, int argc, char** argv) {
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  return std::nullopt;
-}
-
 void add_options(CLI::App& app, DistributedOptions& options) {
   app.add_option_function<std::int64_t>(
          "--timeout",
@@ -101,7 +93,7 @@ void add_options(CLI::App& app, DistributedOptions& options) {
              bytes = number == 0 ? SIZE_MAX : static_cast<std::size_t>(number * (1 << 20));
            },
            about)
-        ->check(examples::finite(0, 1e6));
+        ->check(penstock::programs::finite(0, 1e6));
   };
   mebibytes("--first-bucket", options.buckets.first,
             "Several ranks: MiB of gradients that are summed first; 1");
@@ -110,13 +102,15 @@ void add_options(CLI::App& app, DistributedOptions& options) {
 }
 
 int interrupted_exit_code() {
-  return examples::interrupted() ? examples::interrupted_exit_code() : 128 + SIGINT;
+  return penstock::programs::interrupted() ? penstock::programs::interrupted_exit_code()
+                                           : 128 + SIGINT;
 }
 
 int report(const std::string& program, const std::exception& error) {
   if (dynamic_cast<const synthetic::Interrupted*>(&error) != nullptr)
-    return examples::interrupted_exit_code();
+    return penstock::programs::interrupted_exit_code();
   std::fprintf(stderr, "%s: %s\n", program.c_str(), error.what());
+  if (penstock::programs::is_interrupt(error)) return interrupted_exit_code();
   return is_mistake(error) ? 2 : 1;
 }
 
@@ -134,15 +128,15 @@ std::optional<int> parse(int argc, char** argv, const std::string& about, Option
   app.add_option("--warmup", options.warmup, "Steps before the measured ones")
       ->check(CLI::Range(std::int64_t{0}, most_steps));
   app.add_option("--seed", options.seed, "Of weights, order and augmentation")
-      ->check(CLI::NonNegativeNumber);
+      ->transform(penstock::programs::whole_number());
   app.add_option("--rate", options.rate,
                  "Learning rate behind the warm-up; else by batch and model, see schedule.hpp")
-      ->check(examples::finite(1e-30, 1e30));
+      ->check(penstock::programs::finite(1e-30, 1e30));
   app.add_option("--workers", options.workers, "Threads that load: 8, and 2 in T16")
       ->check(CLI::Range(1, 1024));
   app.add_option("--cpu-share", options.cpu_share,
                  "T16: of the images that the engines take, the share that the CPU decodes")
-      ->check(examples::finite(0, 1))
+      ->check(penstock::programs::finite(0, 1))
       ->capture_default_str();
   app.add_option("--cpu-threads", options.cpu_threads, "T16: threads of each worker that decode")
       ->check(CLI::Range(1, 1024))
@@ -179,7 +173,7 @@ std::optional<int> parse(int argc, char** argv, const std::string& about, Option
       "--profile", [&](const std::string& text) { read_profile(text, options); },
       "START:COUNT, the steps between cudaProfilerStart and Stop; else the measured ones");
   add_options(app, options.distributed);
-  return parse(app, argc, argv);
+  return penstock::programs::parse(app, argc, argv);
 }
 
 }  // namespace resnet

@@ -51,8 +51,6 @@ struct Options {
 /// Fills in what the command line says. Returns the exit status where the program is to end now:
 /// after --help, or a mistake, which is told.
 std::optional<int> parse(int argc, char** argv, const std::string& about, Options& options);
-/// The same for any command line.
-std::optional<int> parse(CLI::App& app, int argc, char** argv);
 
 /// What a launcher's ranks take.
 void add_options(CLI::App& app, DistributedOptions& options);

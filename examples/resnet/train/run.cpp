@@ -12,14 +12,14 @@
 #include <stdexcept>
 #include <utility>
 
-#include "../../common/atomic_file.hpp"
 #include "../../common/check.hpp"
 #include "../../common/different_files.hpp"
-#include "../../common/interrupt.hpp"
 #include "../../common/progress.hpp"
 #include "../../data/cifar10.hpp"
 #include "../../data/synthetic.hpp"
 #include "../model/checkpoint.hpp"
+#include "programs/interrupt.hpp"
+#include "programs/output_file.hpp"
 #include "schedule.hpp"
 
 namespace resnet {
@@ -54,7 +54,7 @@ TrainingData open_data(const Options& options) {
     examples::Progress progress("synthetic records", set.train + set.test);
     return synthetic::ensure(options.cache, set, [&](std::uint64_t done) {
       progress.to(done);
-      return !examples::interrupted();
+      return !penstock::programs::interrupted();
     });
   };
   const auto directory = options.data.empty() ? made_up() : options.data;
@@ -125,19 +125,21 @@ void Run::load() {
 /// What would make the ranks train otherwise, or wait for each other for ever.
 Facts Run::facts() const {
   const auto text = [](auto number) { return std::to_string(number); };
-  return {
-      {"rung", rung_.number},
-      {"--model", options_.model},
-      {"--image-size", text(options_.image_size)},
-      {"--batch", text(options_.batch)},
-      {"number of steps", text(losses_.size())},
-      {"--seed", text(options_.seed)},
-      {"--rate", text(sgd_.schedule.base)},
-      {"--precision", to_string(operations_->settings().precision)},
-      {"--synthetic", options_.synthetic ? "on" : "off"},
-      {"data set's fingerprint", data_.fingerprint()},
-      {"number of parameters", text(network_->table().all())},
-      {"checkpoint", options_.load.empty() ? "none" : fingerprint(network_->state(stream_.get()))}};
+  return {{"rung", rung_.number},
+          {"--model", options_.model},
+          {"--image-size", text(options_.image_size)},
+          {"--batch", text(options_.batch)},
+          {"number of steps", text(losses_.size())},
+          {"--warmup", text(options_.warmup)},
+          {"--seed", text(options_.seed)},
+          {"--rate", text(sgd_.schedule.base)},
+          {"--precision", to_string(operations_->settings().precision)},
+          {"--synthetic", options_.synthetic ? "on" : "off"},
+          {"--save", options_.save.empty() ? "none" : options_.save.lexically_normal().string()},
+          {"data set's fingerprint", data_.fingerprint()},
+          {"number of parameters", text(network_->table().all())},
+          {"content of --load",
+           options_.load.empty() ? "none" : fingerprint(network_->state(stream_.get()))}};
 }
 
 std::size_t Run::pixel_bytes() const {
@@ -165,7 +167,7 @@ void Run::for_each_step(const std::function<void(Step&)>& body) {
   const auto all = static_cast<std::int64_t>(losses_.size());
   StepsUnderWay& steps = ranks_.steps();
   std::int64_t number = 0;
-  for (; number < all && steps.before(examples::interrupted(), stream()); ++number) {
+  for (; number < all && steps.before(penstock::programs::interrupted(), stream()); ++number) {
     Step step(*this, number);
     if (number == options_.warmup) around.close();  // A profiler that starts now has whole ranges.
     profile(number);
@@ -354,7 +356,7 @@ nlohmann::json result_of(const Rung& rung, const Run& run) {
 }
 
 void write_result(const std::filesystem::path& path, const nlohmann::json& result) {
-  examples::write_file(path, result.dump(1) + '\n');
+  penstock::programs::write_file(path, result.dump(1) + '\n');
 }
 
 void print_result(const Rung& rung, const Run& run) {
@@ -384,7 +386,7 @@ void require_different_files(const Options& options) {
 
 void require_writable(const Options& options) {
   for (const auto& path : {options.save, options.json})
-    if (!path.empty()) examples::require_writable(path);
+    if (!path.empty()) penstock::programs::require_writable(path);
 }
 
 int run_on(DataParallel& ranks, const Rung& rung, const Options& options) try {
@@ -415,7 +417,7 @@ int run_rung(const Rung& rung, int argc, char** argv) {
     require_different_files(options);
     DataParallel ranks(penstock::Ranks::from_environment(), options.distributed);
     // Only now: a launcher's SIGTERM ends a rank that waits for one that will not come.
-    examples::watch_interrupts();
+    penstock::programs::watch_interrupts();
     return run_on(ranks, rung, options);
   } catch (const std::exception& error) {
     return report(rung.name, error);

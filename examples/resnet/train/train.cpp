@@ -11,15 +11,17 @@
 #include <exception>
 #include <filesystem>
 #include <optional>
+#include <sstream>
+#include <string>
 #include <system_error>
 
-#include "../../common/atomic_file.hpp"
 #include "../../common/different_files.hpp"
-#include "../../common/finite.hpp"
-#include "../../common/interrupt.hpp"
 #include "../../common/progress.hpp"
 #include "../../data/synthetic.hpp"
 #include "options.hpp"
+#include "programs/command_line.hpp"
+#include "programs/interrupt.hpp"
+#include "programs/output_file.hpp"
 
 namespace resnet {
 namespace {
@@ -46,10 +48,10 @@ std::optional<int> parse_options(int argc, char** argv, TrainOptions& options,
       ->capture_default_str();
   app.add_option("--rate", options.rate,
                  "Learning rate behind the warm-up; else by batch and model, see schedule.hpp")
-      ->check(examples::finite(1e-30, 1e30));
+      ->check(penstock::programs::finite(1e-30, 1e30));
   app.add_flag("--steps", options.steps, "A tenth of the rate at each third, not a cosine");
   app.add_option("--target", options.target, "Test accuracy at which to end, 0 ... 1")
-      ->check(examples::finite(0, 1));
+      ->check(penstock::programs::finite(0, 1));
   app.add_option("--checkpoint", options.checkpoint,
                  "safetensors file: gone on from if it is there, written after each epoch and at "
                  "Ctrl-C");
@@ -78,10 +80,10 @@ std::optional<int> parse_options(int argc, char** argv, TrainOptions& options,
   app.add_option("--test-records", made_up.set.test, "Test records of the synthetic set")
       ->check(CLI::Range(1, 1 << 24));
   app.add_option("--seed", options.seed, "Of weights, order and augmentation")
-      ->check(CLI::NonNegativeNumber);
+      ->transform(penstock::programs::whole_number());
   app.add_option("--workers", options.workers, "Threads that read")->check(CLI::Range(1, 1024));
   add_options(app, distributed);
-  if (const auto status = parse(app, argc, argv)) return status;
+  if (const auto status = penstock::programs::parse(app, argc, argv)) return status;
   const bool on_the_cpu = operations_name().starts_with("reference");
   if (options.model.empty()) options.model = on_the_cpu ? "resnet8" : "resnet18";
   if (options.image_size == 0) options.image_size = on_the_cpu ? 32 : 224;
@@ -95,7 +97,7 @@ fs::path make_data(const SetOptions& made_up, DataParallel& ranks) {
   return synthetic::ensure(made_up.cache, set, [&](std::uint64_t done) {
     progress.to(done);
     ranks.check();
-    return !examples::interrupted();
+    return !penstock::programs::interrupted();
   });
 }
 
@@ -129,11 +131,35 @@ void check_checkpoint(const TrainOptions& options) {
   examples::require_different({"--checkpoint", options.checkpoint}, {"--plans", options.plans});
   std::error_code none;
   if (!options.checkpoint.empty() && !fs::is_directory(options.checkpoint, none))
-    examples::require_writable(options.checkpoint);
+    penstock::programs::require_writable(options.checkpoint);
+}
+
+/// Options that have to be the same on all ranks: they are compared before anything is read.
+Facts option_facts(const TrainOptions& options, const synthetic::Options& set) {
+  const auto text = [](auto number) { return std::to_string(number); };
+  const auto number = [](double value) { return (std::ostringstream() << value).str(); };
+  const auto file = [](const fs::path& path) {
+    return path.empty() ? "none" : path.lexically_normal().string();
+  };
+  return {
+      {"--model", options.model},
+      {"--image-size", text(options.image_size)},
+      {"--batch", text(options.batch)},
+      {"--epochs", text(options.epochs)},
+      {"--rate", options.rate == 0 ? "the usual one" : number(static_cast<double>(options.rate))},
+      {"--steps", options.steps ? "on" : "off"},
+      {"--target", options.target == 0 ? "none" : number(options.target)},
+      {"--checkpoint", file(options.checkpoint)},
+      {"--classes", text(options.classes)},
+      {"--broken", text(options.broken)},
+      {"--records", text(set.train)},
+      {"--test-records", text(set.test)},
+      {"--seed", text(options.seed)}};
 }
 
 /// What goes wrong here is told to the other ranks.
 int run_on(DataParallel& ranks, TrainOptions options, const SetOptions& made_up) try {
+  if (ranks.world_size() > 1) ranks.agree(option_facts(options, made_up.set));
   if (ranks.is_first()) check_checkpoint(options);
   if (options.data.empty() && options.images.empty()) options.data = make_data(made_up, ranks);
   return run(options, ranks);
@@ -155,7 +181,7 @@ int main(int argc, char** argv) {
   try {
     resnet::DataParallel ranks(penstock::Ranks::from_environment(), distributed);
     // Only now: a launcher's SIGTERM ends a rank that waits for one that will not come.
-    examples::watch_interrupts();
+    penstock::programs::watch_interrupts();
     return resnet::run_on(ranks, options, made_up);
   } catch (const std::exception& error) {
     return resnet::report("train", error);

@@ -12,12 +12,12 @@
 #include <stdexcept>
 
 #include "../../common/check.hpp"
-#include "../../common/interrupt.hpp"
 #include "../../common/progress.hpp"
 #include "../../common/watch.hpp"
 #include "../../data/cifar10.hpp"
 #include "../model/safetensors.hpp"
 #include "options.hpp"
+#include "programs/interrupt.hpp"
 #include "ranges.hpp"
 #include "schedule.hpp"
 
@@ -123,7 +123,7 @@ Facts Training::facts() const {
   facts.insert(facts.end(), {{"precision", to_string(operations_->settings().precision)},
                              {"number of parameters", std::to_string(network_->table().all())},
                              {"size of the test set", std::to_string(test_data_.size())},
-                             {"checkpoint (--checkpoint)",
+                             {"content of --checkpoint",
                               resumed_ ? fingerprint(network_->state(stream_.get())) : "none"},
                              {"position in the data", to_string(batches_->state())}});
   return facts;
@@ -155,6 +155,9 @@ void Training::resume() {
   const std::string name = options_.checkpoint.string();
   const CheckpointNotes notes = load();
   resumed_ = true;
+  if (notes.sgd && !notes.has_checksum && ranks_.is_first())
+    std::printf("%s has no checksum, as checkpoints of earlier versions: damage is not found\n",
+                name.c_str());
   const auto note = [&](const std::string& key) {
     const auto found = notes.texts.find(key);
     return found == notes.texts.end() ? std::string() : found->second;
@@ -259,7 +262,8 @@ bool Training::train_epoch() {
     if (!watch && ranks_.is_first())
       progress.emplace("batches of epoch " + std::to_string(begin.epoch + 1), batches_per_epoch_);
     penstock::Readback<Metrics> results(16);
-    while (done < batches_per_epoch_ && steps.before(examples::interrupted(), stream_.get())) {
+    while (done < batches_per_epoch_ &&
+           steps.before(penstock::programs::interrupted(), stream_.get())) {
       const penstock::State position = batches_->state();
       const std::uint64_t number = position.epoch * batches_per_epoch_ + position.batch;
       const penstock::ScopedRange step_range(ranges::Step{}, number);
@@ -325,7 +329,7 @@ void Training::print_epoch(std::uint64_t epoch, std::uint64_t done, const Pace& 
 /// Counts what this rank has of the test set. Whether it came to its end.
 bool Training::evaluate(PackedBatches& test) {
   while (const penstock::Lease<Packed> batch = test.next(stream_.get())) {
-    if (examples::interrupted()) return false;
+    if (penstock::programs::interrupted()) return false;
     ranks_.check();
     network_->infer(batch->input.data_handle(), batch->labels.extent(0), stream_.get());
     network_->loss(batch->labels.data_handle(), stream_.get());

@@ -20,6 +20,7 @@
 #include "ranges.hpp"
 #include "settings.hpp"
 #include "signal_names.hpp"
+#include "tell.hpp"
 
 namespace penstock::trace::inject {
 
@@ -31,13 +32,6 @@ using detail::name_of_signal;
 constexpr long kLookEvery = 100'000'000;  // nanoseconds, for requests
 // A program that stalls again and again must not fill the disk.
 constexpr int kMostForStalls = 16;
-
-/// On the program's standard error, where nothing else can be told to anybody.
-void tell(const std::string& what) {
-  const std::string line =
-      "penstock-trace: process " + std::to_string(::getpid()) + ": " + what + "\n";
-  [[maybe_unused]] const ::ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
-}
 
 /// Who has asked since the last time. What signal handlers and other threads do of it does not
 /// wait, and does not allocate.

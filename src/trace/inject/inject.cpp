@@ -14,7 +14,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <penstock/trace/recording.hpp>
@@ -23,8 +22,10 @@
 
 #include "dumps.hpp"
 #include "emulated_runtime.hpp"
+#include "programs/output_file.hpp"
 #include "salvage.hpp"
 #include "settings.hpp"
+#include "tell.hpp"
 
 namespace penstock::trace::inject {
 
@@ -52,10 +53,14 @@ Injection*& injection() {
   return the_injection;
 }
 
+/// Where penstock-trace finds it; a process that cannot write there says it itself.
 void report_error(const Injection& here, const std::string& why) {
-  std::error_code ignored;
-  std::filesystem::create_directories(here.directory, ignored);
-  std::ofstream(here.file(kErrorSuffix)) << why << '\n';
+  try {
+    std::filesystem::create_directories(here.directory);
+    programs::write_file(here.file(kErrorSuffix), why + '\n', programs::can_be_made_again);
+  } catch (const std::exception&) {
+    tell("nothing is recorded, as user " + std::to_string(::geteuid()) + ": " + why);
+  }
 }
 
 void write(const Injection& here, const Timeline& timeline) {
@@ -79,13 +84,14 @@ void finish() {
 // ---- A process that is killed
 
 /// Signals that end a process. Where the program handles one, that is its own affair.
-constexpr std::array kFatal{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGSEGV,
-                            SIGBUS, SIGABRT, SIGFPE, SIGILL};
+constexpr std::array kFatal{SIGINT,  SIGTERM, SIGHUP, SIGQUIT, SIGSEGV, SIGBUS,
+                            SIGABRT, SIGFPE,  SIGILL, SIGXCPU, SIGXFSZ};
 
 void save_what_is_there() {
   try {
     if (const std::optional<Timeline> timeline = detail::salvage()) write(*injection(), *timeline);
-  } catch (...) {  // The process ends anyway.
+  } catch (const std::exception& error) {
+    report_error(*injection(), error.what());
   }
 }
 

@@ -17,6 +17,7 @@
 
 #include "inject/settings.hpp"
 #include "origin.hpp"
+#include "programs/standard_streams.hpp"
 #include "signal_names.hpp"
 
 namespace penstock::trace::program {
@@ -75,8 +76,9 @@ void set_environment(const ApplicationOptions& options, const std::string& direc
   set(inject::kDumpSignal, std::to_string(options.dumps.signal));
 }
 
-/// What the child tells when it could not become the program.
-struct Failure {
+/// What the child tells before it becomes the program, and when it could not.
+struct Told {
+  bool made_directory = false;  // It was not there before.
   int error = 0;
   bool of_directory = false;
 };
@@ -96,32 +98,51 @@ void leave_group(::pid_t parent) {
 }
 
 /// Becomes the program; returns when that fails.
-Failure become(const ApplicationOptions& options) {
-  std::error_code error;
-  const auto directory = std::filesystem::absolute(expand(options.directory, ::getpid()));
-  std::filesystem::create_directories(directory, error);
-  if (error) return {error.value(), true};
+void become(const ApplicationOptions& options, const std::filesystem::path& directory) {
   set_environment(options, directory);
   std::vector<char*> arguments;
   for (const std::string& word : options.command)
     arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   ::execvp(arguments[0], arguments.data());
-  return {errno, false};
 }
 
 [[noreturn]] void run_as_child(const ApplicationOptions& options, int pipe, ::pid_t parent) {
   leave_group(parent);
-  const Failure failure = become(options);
-  const bool told = ::write(pipe, &failure, sizeof failure) == sizeof failure;
-  ::_exit(told ? 0 : EXIT_FAILURE);
+  programs::restore_file_size_signal();
+  std::error_code error;
+  const auto directory = std::filesystem::absolute(expand(options.directory, ::getpid()));
+  Told told;
+  told.made_directory = !std::filesystem::exists(directory, error);
+  std::filesystem::create_directories(directory, error);
+  told.error = error.value();
+  told.of_directory = static_cast<bool>(error);
+  bool is_told = ::write(pipe, &told, sizeof told) == sizeof told;
+  if (is_told && !error) {
+    become(options, directory);
+    told.error = errno;
+    is_told = ::write(pipe, &told, sizeof told) == sizeof told;
+  }
+  ::_exit(is_told ? 0 : EXIT_FAILURE);
 }
 
-NotStarted not_started(const ApplicationOptions& options, const Failure& failure,
+/// The last that the child tells: the pipe is closed when it becomes the program.
+Told hear(int pipe) {
+  Told told;
+  while (true) {
+    Told more;
+    const ::ssize_t bytes = ::read(pipe, &more, sizeof more);
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes != sizeof more) return told;
+    told = more;
+  }
+}
+
+NotStarted not_started(const ApplicationOptions& options, const Told& told,
                        const std::string& directory) {
-  const std::string why = ": " + std::error_code(failure.error, std::generic_category()).message();
-  if (failure.of_directory) return {"cannot make the directory " + directory + why, 1};
-  return {"cannot run " + options.command.front() + why, failure.error == ENOENT ? 127 : 126};
+  const std::string why = ": " + std::error_code(told.error, std::generic_category()).message();
+  if (told.of_directory) return {"cannot make the directory " + directory + why, 1};
+  return {"cannot run " + options.command.front() + why, told.error == ENOENT ? 127 : 126};
 }
 
 /// Passes signals on until the process has ended; returns its status. The terminal's Ctrl-C has
@@ -188,26 +209,26 @@ Ended run(const ApplicationOptions& options, Dumps& dumps) {
     run_as_child(options, ends[1], parent);
   }
   ::close(ends[1]);
-  Failure failure;
-  const ::ssize_t told = ::read(ends[0], &failure, sizeof failure);  // 0: it is the program now
+  const Told told = hear(ends[0]);
   ::close(ends[0]);
   Ended ended;
+  ended.made_directory = told.made_directory;
   ended.directory = expand(options.directory, process);
   dumps.begin(ended.directory, expand(options.dumps.file, process));
   const int status = wait_for(process, signals, dumps);
-  if (told == sizeof failure) {
-    remove_empty(ended.directory);
-    throw not_started(options, failure, ended.directory);
+  if (told.error != 0) {
+    remove_if_unused(ended);
+    throw not_started(options, told, ended.directory);
   }
   ended.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   ended.exit_code = ended.signal != 0 ? 128 + ended.signal : WEXITSTATUS(status);
   return ended;
 }
 
-void remove_empty(const std::filesystem::path& directory) {
+void remove_if_unused(const Ended& ended) {
   std::error_code not_empty;
-  if (std::filesystem::is_directory(directory, not_empty))
-    std::filesystem::remove(directory, not_empty);
+  if (ended.made_directory && std::filesystem::is_directory(ended.directory, not_empty))
+    std::filesystem::remove(ended.directory, not_empty);
 }
 
 }  // namespace penstock::trace::program

@@ -35,6 +35,7 @@ struct Ended {
   int exit_code = 0;                ///< 128 + signal when a signal ended it
   int signal = 0;                   ///< 0: none did
   std::filesystem::path directory;  ///< is there, empty where nothing was recorded
+  bool made_directory = false;      ///< it was not there before
 };
 
 /// Blocks until the program ends. Signals that are sent to this process (by kill; not Ctrl-C, which
@@ -42,7 +43,8 @@ struct Ended {
 /// its own. The signal that asks for dumps stays here. Throws NotStarted, std::system_error.
 Ended run(const ApplicationOptions& options, Dumps& dumps);
 
-void remove_empty(const std::filesystem::path& directory);
+/// Removes the directory where it is empty, unless it was there before.
+void remove_if_unused(const Ended& ended);
 
 /// "%h" and "%r" as this machine and process have them, "%p" as given; "-%r" is nothing where there
 /// is no rank. "%%" is "%".

@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "inject/settings.hpp"
-#include "output_file.hpp"
+#include "programs/output_file.hpp"
 #include "signal_names.hpp"
 
 namespace penstock::trace::program {
@@ -93,16 +93,26 @@ Dumps::Dumps(DumpOptions options, ResultOptions results)
 void Dumps::begin(const fs::path& directory, const fs::path& file) {
   directory_ = directory;
   file_ = file;
+  if (file_.empty()) return;
   std::error_code none;
-  if (!file_.empty() && fs::is_regular_file(file_, none) && fs::remove(file_, none))
+  const fs::file_type there = fs::symlink_status(file_, none).type();
+  if (there == fs::file_type::regular && fs::remove(file_, none))
     complain(file_.string() + " was there before the program: removed, it asks for no dump");
+  else if (there != fs::file_type::not_found)
+    leave_file("it is no regular file");
+}
+
+void Dumps::leave_file(const std::string& why) {
+  complain(file_.string() + " cannot be removed (" + why + "), so it asks for no dump any more");
+  file_.clear();
 }
 
 void Dumps::ask(const std::string& cause) {
   try {
     fs::create_directories(directory_);
-    detail::write_text(directory_ / inject::kRequest,
-                       std::to_string(++requests_) + '\n' + cause + '\n');
+    programs::write_file(directory_ / inject::kRequest,
+                         std::to_string(++requests_) + '\n' + cause + '\n',
+                         programs::can_be_made_again);
   } catch (const std::exception& error) {
     complain("no dump for " + cause + ": " + error.what());
   }
@@ -112,13 +122,13 @@ void Dumps::ask(const std::string& cause) {
 void Dumps::look_for_file() {
   if (file_.empty()) return;
   std::error_code error;
-  if (!fs::exists(fs::symlink_status(file_, error))) return;
+  const fs::file_status there = fs::symlink_status(file_, error);
+  if (!fs::exists(there)) return;
+  // A device, a pipe or a link is somebody else's.
+  if (!fs::is_regular_file(there)) return leave_file("it is no regular file");
   if (::unlink(file_.c_str()) == 0) return ask("the file " + file_.string());
-  if (errno == ENOENT) return;  // Another penstock-trace was faster.
-  const std::error_code why(errno, std::generic_category());
-  complain(file_.string() + " cannot be removed (" + why.message() +
-           "), so it asks for no dump any more");
-  file_.clear();
+  if (errno != ENOENT)  // else another penstock-trace was faster
+    leave_file(std::error_code(errno, std::generic_category()).message());
 }
 
 void Dumps::look() {

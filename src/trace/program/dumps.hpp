@@ -49,6 +49,7 @@ class Dumps {
 
  private:
   void look_for_file();
+  void leave_file(const std::string& why);
   void start_next_report();
   void start_report(const std::filesystem::path& recording);
   void end_report(int status);

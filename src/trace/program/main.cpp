@@ -7,8 +7,9 @@
 
 #include <CLI/CLI.hpp>
 
+#include <unistd.h>
+
 #include <algorithm>
-#include <cmath>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -24,6 +25,7 @@
 #include "dumps.hpp"
 #include "inject/settings.hpp"
 #include "merge.hpp"
+#include "programs/command_line.hpp"
 #include "results.hpp"
 
 namespace penstock::trace::program {
@@ -37,17 +39,8 @@ struct Options {
   ApplicationOptions application;
   ResultOptions results;
   MergeOptions merge;
-  std::string directory, recording, fail_on;
+  std::string directory, recording;
 };
-
-/// Results are in files too: whoever reads this program's output alone must not take a part of it
-/// for all.
-bool output_is_written() {
-  std::cout.flush();
-  return static_cast<bool>(std::cout);
-}
-
-constexpr const char* kLostOutput = "the standard output cannot be written";
 
 int complain(const std::string& what, int exit_code) {
   std::cerr << "penstock-trace: " << what << "\n";
@@ -96,6 +89,13 @@ std::vector<std::pair<std::string, std::string>> take_errors(const fs::path& dir
   return errors;
 }
 
+/// Could the program have lost the right to write there, by becoming another user?
+bool others_are_shut_out(const fs::path& directory) {
+  std::error_code none;
+  return ::geteuid() == 0 &&
+         (fs::status(directory, none).permissions() & fs::perms::others_write) == fs::perms::none;
+}
+
 /// Why there is no recording, as far as it can be told.
 std::string explain(const Ended& ended) {
   for (const auto& [process, why] : take_errors(ended.directory))
@@ -103,7 +103,11 @@ std::string explain(const Ended& ended) {
   if (ended.signal != 0)
     return "the program was ended by signal " + std::to_string(ended.signal) + " (" +
            ::strsignal(ended.signal) + ") and left no recording";  // NOLINT(concurrency-mt-unsafe)
-  return "nothing was recorded: the program made no call of CUDA, or ended by _exit";
+  std::string why = "nothing was recorded: the program made no call of CUDA, or ended by _exit";
+  if (others_are_shut_out(ended.directory))
+    why += ", or became a user that cannot write to " + ended.directory.string() +
+           " (it says so then)";
+  return why;
 }
 
 std::string explain_dumps(const Ended& ended, const Dumps& dumps) {
@@ -138,7 +142,7 @@ int trace(const Options& options) {
   if (directories.empty()) {
     complain(explain(ended), 0);
     if (dumps.count() != 0) complain(explain_dumps(ended, dumps), 0);
-    remove_empty(ended.directory);
+    remove_if_unused(ended);
     if (ended.exit_code != 0) return ended.exit_code;
     return dumps.count() == 0 ? kNothingRecorded : dumps.found() ? kFound : 0;
   }
@@ -157,10 +161,7 @@ int trace(const Options& options) {
                       ? "the program called no cudaProfilerStart, or nothing after it"
                       : "the program put no work on a device"),
              0);
-  const bool written = output_is_written();
-  if (!written) complain(kLostOutput, 0);
   if (ended.exit_code != 0) return ended.exit_code;
-  if (!written) return kNothingRecorded;
   return empty ? kNothingRecorded : found ? kFound : 0;
 }
 
@@ -170,7 +171,6 @@ int report(const Options& options) {
       options.directory.empty() ? file.parent_path() : fs::path(options.directory);
   const bool found =
       write_results(load(file), directory.empty() ? "." : directory, options.results);
-  if (!output_is_written()) return complain(kLostOutput, kNothingRecorded);
   return found ? kFound : 0;
 }
 
@@ -183,56 +183,10 @@ int merge_ranks(Options& options) {
   else
     return complain("merge: --out says where to write to", kWrongArguments);
   merge(merged);
-  return output_is_written() ? 0 : complain(kLostOutput, kNothingRecorded);
+  return 0;
 }
 
 // ---- The command line
-
-/// A check for numbers: CLI::NonNegativeNumber lets nan pass, which is not below 0, and infinity.
-CLI::Validator finite_from_zero() {
-  return {[](const std::string& input) {
-            double value = 0;
-            const bool good =
-                CLI::detail::lexical_cast(input, value) && std::isfinite(value) && value >= 0;
-            return good ? std::string() : "Value " + input + " is no finite number from 0 on";
-          },
-          "FLOAT from 0 on"};
-}
-
-void add_result_options(CLI::App& app, Options& options) {
-  app.add_option("--step", options.results.step,
-                 "Name of the NVTX range that is one step; else 'step', 'request', or penstock's "
-                 "'next'");
-  app.add_option("--samples-per-step", options.results.samples_per_step, "For samples a second")
-      ->check(finite_from_zero());
-  app.add_option("--host-to-device", options.results.host_to_device,
-                 "GB/s that the machine's bus reaches, which copies are held against; else the "
-                 "best copy of the recording")
-      ->check(finite_from_zero());
-  app.add_option("--device-to-host", options.results.device_to_host, "The same, the other way")
-      ->check(finite_from_zero());
-  app.add_option("--gap", options.results.gap,
-                 "Per cent of a step: time without work on a device that is a finding")
-      ->check(finite_from_zero())
-      ->capture_default_str();
-  app.add_option("--fail-on", options.fail_on,
-                 "Exit with 3 when one of these is found: any, or rules with commas between them, "
-                 "as pageable-copy,synchronous-copy");
-  app.add_flag("--quiet", options.results.quiet, "Print nothing; write the files alone");
-}
-
-void add_trace_options(CLI::App& app, Options& options) {
-  app.add_option("--out", options.directory,
-                 "Directory to write to: %h is the machine, %p the process, %r its rank");
-  app.add_flag("--capture-range", options.application.capture_range,
-               "Record between cudaProfilerStart and cudaProfilerStop alone");
-  app.add_option("--max-events", options.application.max_events,
-                 "Bound of what is kept, 48 bytes each; later ones are counted")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_flag("--whole-graphs", options.application.whole_graphs,
-               "Launches of graphs as wholes, and not their nodes: cheaper");
-}
 
 /// A word of the command line by a function that refuses what it cannot read.
 template <class Parse, class Value>
@@ -248,6 +202,41 @@ CLI::Option* add_parsed(CLI::App& app, const std::string& name, Parse parse, Val
         }
       },
       help);
+}
+
+void add_result_options(CLI::App& app, Options& options) {
+  app.add_option("--step", options.results.step,
+                 "Name of the NVTX range that is one step; else 'step', 'request', or penstock's "
+                 "'next'");
+  app.add_option("--samples-per-step", options.results.samples_per_step, "For samples a second")
+      ->check(programs::finite(0));
+  app.add_option("--host-to-device", options.results.host_to_device,
+                 "GB/s that the machine's bus reaches, which copies are held against; else the "
+                 "best copy of the recording")
+      ->check(programs::finite(0));
+  app.add_option("--device-to-host", options.results.device_to_host, "The same, the other way")
+      ->check(programs::finite(0));
+  app.add_option("--gap", options.results.gap,
+                 "Per cent of a step: time without work on a device that is a finding")
+      ->check(programs::finite(0))
+      ->capture_default_str();
+  add_parsed(app, "--fail-on", parse_rules, options.results.fail_on,
+             "Exit with 3 when one of these is found: any, or rules with commas between them, "
+             "as pageable-copy,synchronous-copy");
+  app.add_flag("--quiet", options.results.quiet, "Print nothing; write the files alone");
+}
+
+void add_trace_options(CLI::App& app, Options& options) {
+  app.add_option("--out", options.directory,
+                 "Directory to write to: %h is the machine, %p the process, %r its rank");
+  app.add_flag("--capture-range", options.application.capture_range,
+               "Record between cudaProfilerStart and cudaProfilerStop alone");
+  app.add_option("--max-events", options.application.max_events,
+                 "Bound of what is kept, 48 bytes each; later ones are counted")
+      ->transform(programs::whole_number(1))
+      ->capture_default_str();
+  app.add_flag("--whole-graphs", options.application.whole_graphs,
+               "Launches of graphs as wholes, and not their nodes: cheaper");
 }
 
 void add_dump_options(CLI::App& app, DumpOptions& dumps) {
@@ -276,7 +265,7 @@ void add_merge_options(CLI::App& app, Options& options) {
                  "Name of the NVTX range that is one step; else 'step', 'request', or penstock's "
                  "'next'");
   app.add_option("--samples-per-step", merged.samples_per_step, "Of one rank, for samples a second")
-      ->check(finite_from_zero());
+      ->check(programs::finite(0));
   app.add_flag("--quiet", merged.quiet, "Print nothing; write the files alone");
 }
 
@@ -313,14 +302,10 @@ int run_program(std::vector<std::string> words) {
   CLI::App& ranks = *app.add_subcommand("merge", "Shows recordings of a job's ranks together");
   add_merge_options(ranks, options);
 
-  std::reverse(words.begin(), words.end());  // as CLI11 takes them
   try {
-    app.parse(words);
-    options.results.fail_on = parse_rules(options.fail_on);
+    programs::parse(app, std::move(words));
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kWrongArguments;
-  } catch (const std::invalid_argument& error) {
-    return complain(std::string("--fail-on: ") + error.what(), kWrongArguments);
   }
   if (again.parsed()) return report(options);
   if (ranks.parsed()) return merge_ranks(options);

@@ -20,7 +20,7 @@
 #include "inject/settings.hpp"
 #include "joined.hpp"
 #include "kernel_names.hpp"
-#include "output_file.hpp"
+#include "programs/output_file.hpp"
 #include "rank_times.hpp"
 #include "units.hpp"
 
@@ -350,8 +350,9 @@ void merge(const MergeOptions& options) {
 
   fs::create_directories(options.directory);
   const std::string text = text_of(job, joined.timeline.origin, ranks, slowest);
-  write_text(options.directory / "ranks.txt", text);
-  write_text(options.directory / "ranks.json", json_of(job, ranks, slowest));
+  programs::write_file(options.directory / "ranks.txt", text, programs::can_be_made_again);
+  programs::write_file(options.directory / "ranks.json", json_of(job, ranks, slowest),
+                       programs::can_be_made_again);
   write_page(joined.timeline, report_of(joined, report_options, ranks[slowest.index].report),
              findings_of(ranks, joined), options.directory / "ranks.html");
   if (!options.quiet) std::cout << text << std::flush;

@@ -8,7 +8,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "output_file.hpp"
+#include "programs/output_file.hpp"
 
 namespace penstock::trace::program {
 
@@ -60,9 +60,12 @@ bool write_results(const Timeline& timeline, const std::filesystem::path& direct
   write_chrome_trace(timeline, directory / "trace.json");
   write_page(timeline, report, findings, directory / "trace.html");
   const std::string text = text_of(report, findings);
-  detail::write_text(directory / "report.txt", text);
-  detail::write_text(directory / "report.json", json_of(report));
-  detail::write_text(directory / "findings.json", json_of(findings));
+  const auto write = [&](const char* name, const std::string& content) {
+    programs::write_file(directory / name, content, programs::can_be_made_again);
+  };
+  write("report.txt", text);
+  write("report.json", json_of(report));
+  write("findings.json", json_of(findings));
   if (!options.quiet) std::cout << text << std::flush;
   return std::any_of(options.fail_on.begin(), options.fail_on.end(),
                      [&](Rule rule) { return !none_of(findings, rule); });
@@ -70,12 +73,16 @@ bool write_results(const Timeline& timeline, const std::filesystem::path& direct
 
 std::vector<Rule> parse_rules(const std::string& text) {
   std::vector<Rule> asked;
-  std::istringstream words(text);
+  std::istringstream words(text + ',');  // An empty word at the end is one.
   for (std::string word; std::getline(words, word, ',');) {
-    if (word == "any") return all_rules();
-    const auto rule = rule_of(word);
-    if (!rule) refuse(word);
-    asked.push_back(*rule);
+    if (word == "any") {
+      const std::vector<Rule> all = all_rules();
+      asked.insert(asked.end(), all.begin(), all.end());
+    } else if (const auto rule = rule_of(word)) {
+      asked.push_back(*rule);
+    } else {
+      refuse(word);
+    }
   }
   return asked;
 }

@@ -27,7 +27,8 @@ struct ResultOptions {
 bool write_results(const Timeline& timeline, const std::filesystem::path& directory,
                    const ResultOptions& options);
 
-/// "pageable-copy,gap" or "any". Throws std::invalid_argument that lists what there is.
+/// "pageable-copy,gap" or "any". Throws std::invalid_argument, which lists what there is, for any
+/// word that is no rule.
 std::vector<Rule> parse_rules(const std::string& text);
 
 }  // namespace penstock::trace::program

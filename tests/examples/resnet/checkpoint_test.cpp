@@ -345,6 +345,52 @@ TEST_CASE("safetensors: memory is not taken for what the header does not describ
                     contains("name: is cut short"));
 }
 
+TEST_CASE("safetensors: a bit that is another is told, wherever it is") {
+  const TemporaryDirectory directory;
+  const std::vector<float> one{1, 2, 3}, two{4, 5};
+  safetensors::write(directory / "file",
+                     {{"a", "F32", {3}, std::as_bytes(std::span(one))},
+                      {"b", "F32", {1, 2}, std::as_bytes(std::span(two))}},
+                     {{"format", "pt"}, {"notes", "{\"step\": 17}"}});
+  const safetensors::File good = safetensors::read(directory / "file");
+  REQUIRE(good.has_checksum);
+  CHECK(good.metadata == safetensors::Metadata{{"format", "pt"}, {"notes", "{\"step\": 17}"}});
+  int told = 0, without = 0;
+  for (std::size_t place = 0; place < good.data.size(); ++place)
+    for (int bit = 0; bit < 8; ++bit) {
+      INFO("byte " << place << ", bit " << bit);
+      std::vector<std::byte> bytes = good.data;
+      bytes[place] ^= static_cast<std::byte>(1 << bit);
+      try {
+        const safetensors::File file = safetensors::parse(std::move(bytes), "name");
+        // The checksum's own name, or a blank between what the header says.
+        CHECK(file.floats(file.tensor("a")) == one);
+        CHECK(file.floats(file.tensor("b")) == two);
+        CHECK(file.metadata.at("notes") == good.metadata.at("notes"));
+        ++without;
+      } catch (const FormatError&) {
+        ++told;
+      }
+    }
+  CHECK(told > 1000);
+  CHECK(without < 8 * 20);
+}
+
+TEST_CASE("safetensors: tensors in another order, and other places, have the same checksum") {
+  const TemporaryDirectory directory;
+  const std::vector<float> one{1, 2, 3}, two{4, 5};
+  const safetensors::Tensor a{"a", "F32", {3}, std::as_bytes(std::span(one))},
+      b{"b", "F32", {2}, std::as_bytes(std::span(two))};
+  const auto checksum = [&](const std::vector<safetensors::Tensor>& tensors) {
+    safetensors::write(directory / "file", tensors, {{"format", "pt"}});
+    const safetensors::File file = safetensors::read(directory / "file");
+    const std::string text(reinterpret_cast<const char*>(file.data.data()), file.data.size());
+    return text.substr(text.find("penstock.crc32c"), 30);
+  };
+  CHECK(checksum({a, b}) == checksum({b, a}));
+  CHECK(checksum({a, b}) != checksum({a}));
+}
+
 TEST_CASE("safetensors: several writers of one file, and whoever reads it") {
   const TemporaryDirectory directory;
   const fs::path path = directory / "file";

@@ -123,6 +123,7 @@ int main(int argc, char** argv) {
   if (how == "session") return try_a_session();
   if (how == "quick") std::quick_exit(5);
   if (how == "unfinished") std::exit(0);  // its work is still in the stream
+  if (how == "drops_root" && ::setuid(65534) != 0) return 1;
   if (how == "fails") return 9;
   return 0;
 }

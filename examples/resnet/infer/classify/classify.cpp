@@ -18,10 +18,10 @@
 #include <stdexcept>
 #include <utility>
 
-#include "../../../common/interrupt.hpp"
 #include "../../train/options.hpp"
 #include "answers.hpp"
 #include "options.hpp"
+#include "programs/interrupt.hpp"
 
 namespace resnet::classify {
 namespace {
@@ -156,7 +156,7 @@ void classify_all(const Options& options, const Model& model, const InferenceNet
                              options.limits);
       }),
       pipeline);
-  while (!examples::interrupted()) {
+  while (!penstock::programs::interrupted()) {
     const penstock::Lease<Pictures> batch = prefetcher.next(stream.get());
     if (!batch) break;
     Notes notes = ledger.take(batch.ticket().batch);
@@ -181,7 +181,7 @@ int classify(const Options& options, Clock::time_point start) {
   Answers answers(std::move(printing), network->classes(), start);
   classify_all(options, model, *network, *inputs, answers);
   std::fputs(answers.summary().c_str(), stderr);
-  if (examples::interrupted()) return examples::interrupted_exit_code();
+  if (penstock::programs::interrupted()) return penstock::programs::interrupted_exit_code();
   return answers.answered() == 0 ? 2 : answers.skipped() > 0 ? 1 : 0;
 }
 
@@ -192,7 +192,7 @@ int main(int argc, char** argv) {
   const auto start = resnet::classify::Clock::now();
   resnet::classify::Options options;
   if (const auto status = resnet::classify::parse(argc, argv, options)) return *status;
-  examples::watch_interrupts();
+  penstock::programs::watch_interrupts();
   try {
     return resnet::classify::classify(options, start);
   } catch (const std::exception& error) {

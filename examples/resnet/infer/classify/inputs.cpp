@@ -7,8 +7,8 @@
 #include <cctype>
 #include <system_error>
 
-#include "../../../common/interrupt.hpp"
 #include "image_file.hpp"
+#include "programs/interrupt.hpp"
 
 namespace resnet::classify {
 namespace {
@@ -62,7 +62,7 @@ std::error_code list(const fs::path& directory, std::vector<Found>& images,
   std::error_code error, none;  // A link that leads nowhere is no directory.
   for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
        entry.increment(error)) {
-    if (examples::interrupted()) break;
+    if (penstock::programs::interrupted()) break;
     if (!entry->is_directory(none)) {
       if (is_image(entry->path())) images.push_back({entry->path(), {}});
     } else if (!entry->is_symlink(none)) {
@@ -77,7 +77,7 @@ void add_directory(const fs::path& directory, std::vector<Input>& files) {
   std::vector<fs::path> folders;
   if (const std::error_code error = list(directory, found, folders))
     throw std::invalid_argument("cannot look into " + directory.string() + ": " + error.message());
-  while (!folders.empty() && !examples::interrupted()) {
+  while (!folders.empty() && !penstock::programs::interrupted()) {
     const fs::path folder = std::move(folders.back());
     folders.pop_back();
     if (const std::error_code error = list(folder, found, folders))
@@ -141,7 +141,7 @@ std::unique_ptr<Inputs> list_files(const std::vector<fs::path>& paths) {
     else
       files.push_back({path.string()});
   }
-  if (files.empty() && !examples::interrupted())
+  if (files.empty() && !penstock::programs::interrupted())
     throw std::invalid_argument("there is no JPEG or PNG file in " + paths.front().string() +
                                 (paths.size() == 1 ? "" : ", nor in the others"));
   return std::make_unique<FileList>(std::move(files));

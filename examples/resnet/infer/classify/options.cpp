@@ -6,9 +6,8 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "../../../common/finite.hpp"
 #include "../../data/augment.hpp"
-#include "../../train/options.hpp"
+#include "programs/command_line.hpp"
 
 namespace resnet::classify {
 namespace {
@@ -43,11 +42,11 @@ void add_preprocessing_options(CLI::App& app, Options& options) {
   app.add_option("--mean", options.mean, "Of red, green and blue, from 0 to 1: 0.485,0.456,0.406")
       ->delimiter(',')
       ->expected(3)
-      ->check(examples::finite(0, 1));
+      ->check(penstock::programs::finite(0, 1));
   app.add_option("--std", options.deviation, "The same for the deviation: 0.229,0.224,0.225")
       ->delimiter(',')
       ->expected(3)
-      ->check(examples::finite(1e-3, 1e3));
+      ->check(penstock::programs::finite(1e-3, 1e3));
 }
 
 }  // namespace
@@ -78,10 +77,10 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
       ->capture_default_str();
   app.add_option("--max-seconds", options.limits.seconds,
                  "Images are skipped whose decoding takes more of the processor's time")
-      ->check(examples::finite(1e-3, 1e6))
+      ->check(penstock::programs::finite(1e-3, 1e6))
       ->capture_default_str();
   add_preprocessing_options(app, options);
-  if (const std::optional<int> status = resnet::parse(app, argc, argv)) return status;
+  if (const std::optional<int> status = penstock::programs::parse(app, argc, argv)) return status;
   const bool dash = std::count(options.inputs.begin(), options.inputs.end(), "-") > 0;
   std::erase(options.inputs, "-");
   options.standard_input |= dash;

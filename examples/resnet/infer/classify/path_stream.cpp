@@ -14,8 +14,8 @@
 #include <mutex>
 #include <system_error>
 
-#include "../../../common/interrupt.hpp"
 #include "inputs.hpp"
+#include "programs/interrupt.hpp"
 
 namespace resnet::classify {
 namespace {
@@ -57,7 +57,7 @@ class PathStream final : public Inputs {
     constexpr int patience = 50;  // milliseconds between looks at `stop`: it does not wake poll
     while (!readable(wait ? patience : 0)) {
       if (!wait) return false;
-      ended_ = stop.stop_requested() || examples::interrupted();
+      ended_ = stop.stop_requested() || penstock::programs::interrupted();
       if (ended_) return false;
     }
     std::array<char, 65536> bytes;

@@ -5,7 +5,7 @@
 #include <new>
 #include <utility>
 
-#include "../../../common/interrupt.hpp"
+#include "programs/interrupt.hpp"
 
 namespace resnet::classify {
 
@@ -18,7 +18,7 @@ penstock::images::JpegOptions jpeg_options(const DecodeLimits& limits) {
   return {.scaled_dct = false,
           .max_pixels = limits.pixels,
           .max_seconds = limits.seconds,
-          .interrupted = examples::interrupted};
+          .interrupted = penstock::programs::interrupted};
 }
 
 }  // namespace
@@ -56,7 +56,7 @@ bool PictureSource::operator()(const penstock::Ticket& ticket, Pictures& batch,
   notes.known = Clock::now();
   try {
     for (const Input& input : inputs) {
-      if (stop.stop_requested() || examples::interrupted()) return false;
+      if (stop.stop_requested() || penstock::programs::interrupted()) return false;
       add(input, batch, notes, stop);
     }
   } catch (const DecodeStopped&) {
@@ -124,7 +124,7 @@ void PictureSource::load_file(const Input& input, std::span<std::uint8_t> out,
     }
     case ImageKind::png:
       decode_png(file, picture_, limits_,
-                 [&] { return stop.stop_requested() || examples::interrupted(); });
+                 [&] { return stop.stop_requested() || penstock::programs::interrupted(); });
       frame_picture(out);
       if (std::ssize(picture_.rgb) > 3 * kept_pixels) picture_ = {};
       return;

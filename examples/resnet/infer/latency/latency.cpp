@@ -10,11 +10,11 @@
 #include <set>
 #include <stdexcept>
 
-#include "../../../common/atomic_file.hpp"
 #include "../../../common/different_files.hpp"
-#include "../../../common/interrupt.hpp"
 #include "../../train/options.hpp"
 #include "options.hpp"
+#include "programs/interrupt.hpp"
+#include "programs/output_file.hpp"
 #include "report.hpp"
 
 namespace resnet::latency {
@@ -82,7 +82,7 @@ nlohmann::json network_json(const Model& model, const InferenceNetwork& network)
 }
 
 void write(const std::filesystem::path& path, const nlohmann::json& json) {
-  examples::write_file(path, json.dump(1) + '\n');
+  penstock::programs::write_file(path, json.dump(1) + '\n');
 }
 
 /// Before there is work that would be lost.
@@ -91,7 +91,7 @@ void check_json(const Options& options) {
   examples::require_different({"--weights", options.model.weights}, json);
   examples::require_different({"--prepared", options.model.prepared}, json);
   examples::require_different({"--plans", options.model.plans}, json);
-  if (!options.json.empty()) examples::require_writable(options.json);
+  if (!options.json.empty()) penstock::programs::require_writable(options.json);
 }
 
 /// Returns the exit status.
@@ -115,7 +115,7 @@ int measure(const Options& options) {
   std::uint64_t wrong = 0;
   for (const Load& one : loads) {
     const Result result = run(server, images, one);
-    if (examples::interrupted()) return examples::interrupted_exit_code();
+    if (penstock::programs::interrupted()) return penstock::programs::interrupted_exit_code();
     wrong += result.wrong;
     std::fputs(table_row(result, options.contexts).c_str(), stdout);
     std::fflush(stdout);
@@ -131,7 +131,7 @@ int measure(const Options& options) {
 int main(int argc, char** argv) {
   resnet::latency::Options options;
   if (const auto status = resnet::latency::parse(argc, argv, options)) return *status;
-  examples::watch_interrupts();
+  penstock::programs::watch_interrupts();
   try {
     return resnet::latency::measure(options);
   } catch (const std::exception& error) {

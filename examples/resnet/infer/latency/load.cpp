@@ -9,8 +9,8 @@
 #include <string>
 #include <thread>
 
-#include "../../../common/interrupt.hpp"
 #include "../../data/augment.hpp"
+#include "programs/interrupt.hpp"
 
 namespace resnet::latency {
 namespace {
@@ -86,7 +86,7 @@ class Clients {
  private:
   bool send() {
     const std::lock_guard lock(mutex_);
-    if (sent_ == total_ || examples::interrupted()) return false;
+    if (sent_ == total_ || penstock::programs::interrupted()) return false;
     queue_.push(images_.request(sent_++, Clock::now()));
     return true;
   }
@@ -103,13 +103,13 @@ bool wait_until(Clock::time_point time) {
   constexpr std::chrono::microseconds awake(100);
   constexpr std::chrono::milliseconds nap(50);  // until the next look at interrupts
   for (Clock::time_point now = Clock::now(); now < time; now = Clock::now()) {
-    if (examples::interrupted()) return false;
+    if (penstock::programs::interrupted()) return false;
     if (time - now > awake)
       std::this_thread::sleep_until(std::min<Clock::time_point>(time - awake, now + nap));
     else
       std::this_thread::yield();
   }
-  return !examples::interrupted();
+  return !penstock::programs::interrupted();
 }
 
 }  // namespace

@@ -6,8 +6,7 @@
 #include <map>
 #include <string>
 
-#include "../../../common/finite.hpp"
-#include "../../train/options.hpp"
+#include "programs/command_line.hpp"
 
 namespace resnet::latency {
 namespace {
@@ -21,12 +20,12 @@ void add_load_options(CLI::App& app, Options& options) {
   app.add_option("--rate", options.rates,
                  "Open loops: requests a second, by a schedule; several as 100,200")
       ->delimiter(',')
-      ->check(examples::finite(1e-3, 1e7));
+      ->check(penstock::programs::finite(1e-3, 1e7));
   app.add_flag_callback(
       "--uniform", [&] { options.arrivals = ArrivalKind::uniform; },
       "Requests of open loops arrive one like the other; else at random (Poisson)");
   app.add_option("--seed", options.seed, "Of random arrivals")
-      ->check(CLI::NonNegativeNumber)
+      ->transform(penstock::programs::whole_number())
       ->capture_default_str();
   app.add_option("--requests", options.requests, "Measured requests of each loop")
       ->check(CLI::Range(1, 1 << 30))
@@ -43,7 +42,7 @@ void add_batch_options(CLI::App& app, Options& options) {
       ->transform(
           CLI::AsNumberWithUnit(std::map<std::string, double>{{"us", 1e-3}, {"ms", 1}, {"s", 1e3}},
                                 CLI::AsNumberWithUnit::CASE_SENSITIVE, "TIME"))
-      ->check(examples::finite(0, 1e6));
+      ->check(penstock::programs::finite(0, 1e6));
   app.add_option("--max-batch", options.max_batch,
                  "A batch is sent when it has so many requests: 32; in a closed loop also when all "
                  "clients wait")
@@ -75,7 +74,7 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   app.add_flag("--check", options.check,
                "Compares each answer with the one that its image has alone");
   app.add_option("--json", options.json, "Where the results go, for programs");
-  return resnet::parse(app, argc, argv);
+  return penstock::programs::parse(app, argc, argv);
 }
 
 }  // namespace resnet::latency

@@ -42,15 +42,12 @@ std::string in_hex(std::uint64_t digest) {
 Answers::Answers(const Requests& requests, std::int64_t classes, const std::filesystem::path& file)
     : requests_(requests),
       width_(classes),
-      path_(file),
       classes_(requests.images(), -1),
       digests_(requests.images()),
       progress_("requests", requests.count) {
   for (std::uint64_t request = 0; request < requests_.count; ++request)
     missing_.push_back(requests_.size(request));
-  if (path_.empty()) return;
-  file_.open(path_);
-  if (!file_) throw std::runtime_error("cannot write " + path_.string());
+  if (!file.empty()) file_.emplace(file);
 }
 
 void Answers::tell(std::uint64_t request, std::int64_t first, std::span<const float> logits) {
@@ -80,14 +77,14 @@ void Answers::tell_image(std::size_t image, std::span<const float> logits) {
 
 void Answers::write_next() {
   const std::uint64_t first = requests_.first_image(next_++);
-  if (file_.is_open())
+  if (file_)
     for (std::uint64_t image = first; image < requests_.first_image(next_); ++image)
-      file_ << image << ' ' << classes_[image] << '\n';
+      file_->write(std::to_string(image) + ' ' + std::to_string(classes_[image]) + '\n');
   progress_.to(next_);
 }
 
 void Answers::close() {
-  if (file_.is_open() && !file_.flush()) throw std::runtime_error("cannot write " + path_.string());
+  if (file_) file_->commit();
 }
 
 std::string Answers::logits_digest() const {

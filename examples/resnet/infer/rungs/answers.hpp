@@ -11,20 +11,21 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "../../../common/progress.hpp"
+#include "programs/output_file.hpp"
 #include "requests.hpp"
 
 namespace resnet::rungs {
 
 class Answers {
  public:
-  /// Throws std::runtime_error when the file cannot be written.
+  /// Throws std::system_error when the file cannot be written, as close() does.
   Answers(const Requests& requests, std::int64_t classes, const std::filesystem::path& file);
 
   /// `logits`: whole images of `request`, from its `first`-th on. Each image is told once. Throws
@@ -32,7 +33,7 @@ class Answers {
   /// told before or are not the request's.
   void tell(std::uint64_t request, std::int64_t first, std::span<const float> logits);
 
-  /// Throws std::runtime_error when the file could not be written.
+  /// The file is there now. Call it once.
   void close();
   bool complete() const { return next_ == requests_.count; }
 
@@ -47,13 +48,12 @@ class Answers {
 
   const Requests requests_;
   const std::int64_t width_;  // logits of an image
-  const std::filesystem::path path_;
   std::mutex mutex_;
   std::vector<std::int32_t> classes_;   // by image; -1: not told
   std::vector<std::uint64_t> digests_;  // the same
   std::vector<std::int64_t> missing_;   // images, by request
   std::uint64_t next_ = 0;              // the first request that is not written
-  std::ofstream file_;
+  std::optional<penstock::programs::OutputFile> file_;
   examples::Progress progress_;
 };
 

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "../../train/options.hpp"
+#include "programs/command_line.hpp"
 
 namespace resnet::rungs {
 namespace {
@@ -80,7 +81,7 @@ std::optional<int> parse(int argc, char** argv, const std::string& about, Option
   app.add_option("--answers", options.answers,
                  "Where each image's class goes, in the order of the requests");
   app.add_option("--json", options.json, "Where the result goes, for programs");
-  return resnet::parse(app, argc, argv);
+  return penstock::programs::parse(app, argc, argv);
 }
 
 }  // namespace resnet::rungs

@@ -10,11 +10,11 @@
 #include <stdexcept>
 #include <vector>
 
-#include "../../../common/atomic_file.hpp"
 #include "../../../common/check.hpp"
 #include "../../../common/different_files.hpp"
-#include "../../../common/interrupt.hpp"
 #include "../../train/options.hpp"
+#include "programs/interrupt.hpp"
+#include "programs/output_file.hpp"
 #include "run.hpp"
 
 namespace resnet::rungs {
@@ -84,7 +84,7 @@ nlohmann::json result_of(const Run& run, const Timing& timing, const Bound& boun
 }
 
 void write_result(const std::filesystem::path& path, const nlohmann::json& result) {
-  examples::write_file(path, result.dump(1) + '\n');
+  penstock::programs::write_file(path, result.dump(1) + '\n');
 }
 
 void print_result(const Run& run, const Timing& timing, const Bound& bound) {
@@ -116,7 +116,7 @@ void check_files(const Options& options) {
     examples::require_different(other, json);
   for (const File& other : {weights, prepared, plans}) examples::require_different(other, answers);
   for (const File& other : {weights, prepared}) examples::require_different(other, plans);
-  if (!options.json.empty()) examples::require_writable(options.json);
+  if (!options.json.empty()) penstock::programs::require_writable(options.json);
 }
 
 }  // namespace
@@ -126,13 +126,13 @@ int run_rung(const Rung& rung, int argc, char** argv) {
   if (const auto status =
           parse(argc, argv, rung.number + " " + rung.name + ": " + rung.change, options))
     return *status;
-  examples::watch_interrupts();
+  penstock::programs::watch_interrupts();
   try {
     check_files(options);
     Run run(rung, options);
     (options.uint8 ? rung.infer_records : rung.infer)(run);
     run.answers().close();
-    if (examples::interrupted()) return examples::interrupted_exit_code();
+    if (penstock::programs::interrupted()) return penstock::programs::interrupted_exit_code();
     if (!run.answers().complete()) throw std::logic_error("there are requests without an answer");
     const Timing timing = run.timing();
     const Bound bound = bound_of(run, timing);

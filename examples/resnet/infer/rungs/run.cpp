@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "../../../common/check.hpp"
-#include "../../../common/interrupt.hpp"
+#include "programs/interrupt.hpp"
 #include "source.hpp"
 
 namespace resnet::rungs {
@@ -146,7 +146,7 @@ ImageInput Run::images(std::int64_t n) const {
 }
 
 bool Run::claim() {
-  return !examples::interrupted() && !given_up_ && unclaimed_.fetch_sub(1) > 0;
+  return !penstock::programs::interrupted() && !given_up_ && unclaimed_.fetch_sub(1) > 0;
 }
 
 void Run::answered_before(std::size_t requests) {

@@ -6,13 +6,13 @@
 #include <functional>
 #include <numeric>
 
-#include "../../../common/interrupt.hpp"
 #include "../../../common/progress.hpp"
 #include "../../../data/cifar10.hpp"
 #include "../../../data/synthetic.hpp"
 #include "../../data/augment.hpp"
 #include "../../model/safetensors.hpp"
 #include "../../ops/ops.hpp"
+#include "programs/interrupt.hpp"
 
 namespace resnet::rungs {
 
@@ -65,7 +65,7 @@ std::unique_ptr<penstock::RecordFile> open_records(const Options& options) {
     examples::Progress progress("synthetic records", set.train + set.test);
     return synthetic::ensure(options.cache, set, [&](std::uint64_t done) {
       progress.to(done);
-      return !examples::interrupted();
+      return !penstock::programs::interrupted();
     });
   };
   const auto directory = options.data.empty() ? made_up() : options.data;

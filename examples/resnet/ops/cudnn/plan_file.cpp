@@ -8,8 +8,8 @@
 #include <system_error>
 #include <utility>
 
-#include "../../../common/atomic_file.hpp"
 #include "../../../common/read_file.hpp"
+#include "programs/output_file.hpp"
 
 namespace resnet::cudnn {
 
@@ -100,7 +100,7 @@ void PlanFile::put(const std::string& key, Bytes plan) {
 
 void PlanFile::save() {
   if (!changed_) return;
-  examples::AtomicFile file(path_);
+  penstock::programs::OutputFile file(path_);
   file.write(header_ + '\n');
   for (const auto& [key, plan] : plans_) {
     file.write(with_length(key.data(), key.size()));

@@ -34,8 +34,8 @@ class PlanFile {
   /// Null when there is none. Valid until the next put().
   const Bytes* find(const std::string& key) const;
   void put(const std::string& key, Bytes plan);
-  /// Replaces the file in one go (examples::AtomicFile): whoever reads it sees the old one or the
-  /// new one. Nothing is done when it would be the same. Throws std::system_error.
+  /// Replaces the file in one go (penstock::programs::OutputFile): whoever reads it sees the old
+  /// one or the new one. Nothing is done when it would be the same. Throws std::system_error.
   void save();
 
   using Plans = std::map<std::string, Bytes>;

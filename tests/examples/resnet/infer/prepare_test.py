@@ -6,6 +6,7 @@ prepare_test.py PREPARE WEIGHTS
 
 import json
 import math
+import os
 import pathlib
 import struct
 import subprocess
@@ -99,3 +100,30 @@ with tempfile.TemporaryDirectory() as name:
     # Each is finite, and what the network makes of them is not: nothing can be said of agreement.
     fails_with({"bn1.weight": 1e30, "layer1.0.bn1.weight": 1e30}, "the logits of image 0 are not finite", status=1)
     assert out.read_bytes() == first, "a mistake leaves what is there as it was"
+
+    # Links stay, and what they lead to is replaced; what is no regular file is refused.
+    elsewhere = directory / "elsewhere"
+    elsewhere.mkdir()
+    for end in ("", ".plans"):
+        (directory / f"linked{end}").symlink_to(elsewhere / f"model{end}")
+    int8 = ("--precision", "int8", "--batches", "4,1")
+    assert run(directory, "--weights", weights, "--out", directory / "linked", *int8).returncode == 0
+    assert (directory / "linked").is_symlink() and (elsewhere / "model").read_bytes() == first
+    assert not (directory / "linked.plans").exists() or (directory / "linked.plans").is_symlink()
+    os.mkfifo(directory / "pipe")
+    fails(run(directory, "--weights", weights, "--out", directory / "pipe", *int8), "pipe is no regular file")
+    assert (directory / "pipe").is_fifo() and not (directory / "pipe.plans").exists()
+
+    # A bit that is another in the weights is found.
+    good = pathlib.Path(weights).read_bytes()
+    data = 8 + struct.unpack("<Q", good[:8])[0]
+    for place in range(data, len(good), (len(good) - data) // 8):
+        damaged = bytearray(good)
+        damaged[place] ^= 1
+        bad.write_bytes(damaged)
+        fails(run(directory, "--weights", bad, "--out", directory / "other"), "bad.safetensors: is damaged")
+    assert not (directory / "other").exists()
+
+    fails(run(directory, "--weights", "", "--out", out), "--weights: the value is empty")
+    fails(run(directory, "--weights", weights, "--out", ""), "--out: the value is empty")
+    fails(run(directory, "--weights", weights, "--out", out, "--batches", "1,,4"), "an entry of 1,,4 is empty")

@@ -11,10 +11,11 @@ import pathlib
 import re
 import resource
 import signal
+import subprocess
 import sys
 import tempfile
 
-from programs import SMALL, interrupt, notes_of, require, run, with_value
+from programs import SMALL, header_of, interrupt, notes_of, require, run, with_value, without_checksum
 
 train = os.path.abspath(sys.argv[2])
 EPOCHS, BATCHES = 2, 20  # of 8 images
@@ -58,8 +59,8 @@ def resume():
     lines, expected = whole()
     require(len(lines) == 2 * EPOCHS, f"not {EPOCHS} epochs: {lines}")
     printed = []
-    for workers in (1, 3):
-        output = interrupt([*RUN, "--checkpoint", "part", "--workers", workers], room=60)
+    for workers, number in ((1, signal.SIGHUP), (3, signal.SIGINT)):
+        output = interrupt([*RUN, "--checkpoint", "part", "--workers", workers], room=60, number=number)
         epoch, batch = position(checkpoint("part"))
         require(0 < batch < BATCHES, f"not in the middle of an epoch: {epoch}, {batch}")
         partial = f"epoch {epoch + 1}, its first {batch} of {BATCHES} batches: loss "
@@ -91,18 +92,67 @@ def done():
 
 
 def killed_while_writing():
-    """A run that dies within the writing of its checkpoint (of a limit on file sizes) leaves the one before."""
+    """A run that is killed within the writing of its checkpoint leaves the one before."""
     lines, expected = whole()
     interrupt([*RUN, "--checkpoint", "part"], room=60)
     before = checkpoint("part").read_bytes()
-    limit = len(before) // 2
-    run([*RUN, "--checkpoint", "part"], status=-signal.SIGXFSZ,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))  # fmt: skip
-    (partial,) = pathlib.Path().glob("part.partial-*")
-    require(os.path.getsize(partial) == limit, "it did not die within writing")
+    child = subprocess.Popen([str(word) for word in [*RUN, "--checkpoint", "part"]], stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL)  # fmt: skip
+    while not list(pathlib.Path().glob("part.partial-*")):  # also at the start, where it looks whether it can write
+        require(child.poll() is None, "it ended before it was killed")
+    child.kill()
+    child.wait()
     require(checkpoint("part").read_bytes() == before, "the old checkpoint is lost")
     resume_and_compare(RUN, [], expected)
     require(not list(pathlib.Path().glob("*.partial*")), "what the dead run has left is still there")
+
+
+def limited():
+    """A limit on file sizes is an error like a full disk: it is told, and the checkpoint before stays."""
+    _, expected = whole()
+    interrupt([*RUN, "--checkpoint", "part"], room=60)
+    before = checkpoint("part").read_bytes()
+    limit = len(before) // 2
+    _, errors = run([*RUN, "--checkpoint", "part"], status=1,
+                    preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))  # fmt: skip
+    why = f"train: cannot write part, since files may have {limit} bytes (ulimit -f): File too large"
+    require(why in errors, errors)
+    require(checkpoint("part").read_bytes() == before, "the old checkpoint is lost")
+    require(not list(pathlib.Path().glob("*.partial*")), "a partial file is left")
+    resume_and_compare(RUN, [], expected)
+
+
+def linked():
+    """A link for a checkpoint stays, and what it leads to is written, where nothing is there, too."""
+    _, expected = whole()
+    os.mkdir("elsewhere")
+    os.symlink("elsewhere/file", "part")
+    interrupt([*RUN, "--checkpoint", "part"], room=60)
+    require(os.path.islink("part") and os.path.isfile("elsewhere/file"), os.listdir("."))
+    resume_and_compare(RUN, [], expected)
+    require(os.path.islink("part") and os.listdir("elsewhere") == ["file"], os.listdir("elsewhere"))
+    os.mkfifo("pipe")
+    _, errors = run([*RUN, "--checkpoint", "pipe"], status=2)
+    require("pipe: cannot be read: no regular file" in errors, errors)
+    require(pathlib.Path("pipe").is_fifo(), "it is no pipe any more")
+
+
+def damaged():
+    """A bit that is another in the data, or a digit in the notes, is told; without a checksum the file is taken."""
+    _, expected = whole()
+    _, data = header_of(expected)
+    places = [data + (len(expected) - data) * i // 17 for i in range(17)]
+    step = re.search(rb'step\\": ?(\d)', expected).start(1)
+    for place in (*places, step):
+        changed = bytearray(expected)
+        changed[place] ^= 1
+        checkpoint("part").write_bytes(changed)
+        _, errors = run([*RUN, "--checkpoint", "part"], status=2)
+        require("train: part: is damaged: it has another checksum" in errors, f"byte {place}: {errors}")
+        require(checkpoint("part").read_bytes() == changed, "it was written")
+    checkpoint("part").write_bytes(without_checksum(expected))
+    output, _ = run([*RUN, "--checkpoint", "part"])
+    require("part has no checksum, as checkpoints of earlier versions" in output, output)
 
 
 def refused():
@@ -112,8 +162,9 @@ def refused():
     checkpoint("text").write_text("no checkpoint at all")
     checkpoint("nan").write_bytes(with_value(expected, "layer1.0.conv1.weight", float("nan")))
     checkpoint("below").write_bytes(with_value(expected, "bn1.running_var", -1.0))
-    checkpoint("decay").write_bytes(expected.replace(b'\\"decay\\":0', b'\\"decay\\":7'))
-    checkpoint("totals").write_bytes(re.sub(rb'(totals\\+": *\\+"0x)1', rb"\g<1>x", expected))
+    bare = without_checksum(expected)
+    checkpoint("decay").write_bytes(bare.replace(b'\\"decay\\":0', b'\\"decay\\":7'))
+    checkpoint("totals").write_bytes(re.sub(rb'(totals\\+": *\\+"0x)1', rb"\g<1>x", bare))
 
     def refuse(path, why, option, value):
         before = checkpoint(path).read_bytes()
@@ -173,7 +224,10 @@ def mistakes():
                        (["--no-such-option"], "--no-such-option"), (["--target", 2], "--target"),
                        (["--rate", "nan"], "--rate"), (["--rate", "inf"], "--rate"), (["--target", "nan"], "--target"),
                        (["--epochs", "18446744073709551615"], "--epochs"), (["--broken", -1], "--broken"),
-                       (["--seed", -1], "--seed"), (["--checkpoint", "c", "--plans", "./c"], "same file")):  # fmt: skip
+                       (["--seed", -1], "--seed"), (["--checkpoint", "c", "--plans", "./c"], "same file"),
+                       (["--checkpoint", ""], "--checkpoint: the value is empty"), (["--target="], "--target: the value is empty"),
+                       (["--plans", ""], "--plans: the value is empty"), (["--data", ""], "--data: the value is empty"),
+                       (["--seed", "18446744073709551616"], "--seed: Value 18446744073709551616 is not a whole number")):  # fmt: skip
         _, errors = run([train, "--image-size", 16, "--cache", ".", "--records", 160, "--test-records", 40, *words],
                         status=2)  # fmt: skip
         require(why in errors, f"{words}: {errors}")

@@ -224,7 +224,7 @@ def interrupted():
     """After Ctrl-C, what is answered is whole and in order."""
     paths = make("photos", 3)
     command = [str(word) for word in [classify, *TRAINED, "--json", "-"]]
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         child = subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                  stderr=subprocess.PIPE)  # fmt: skip
         child.stdin.write("".join(path + "\n" for path in paths))
@@ -236,6 +236,15 @@ def interrupted():
         lines = answers_of(first + output)
         require([line["path"] for line in lines] == paths[: len(lines)], lines)
         require(f"{len(lines)} image" in errors, errors)
+
+
+def closed_input():
+    """A standard input that is closed has no paths, whatever other files the program opens."""
+    command = [str(word) for word in [classify, *TRAINED, "-"]]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60,
+                          preexec_fn=lambda: os.close(0))  # fmt: skip
+    require(done.returncode == 1 and "cannot read paths: Bad file descriptor" in done.stderr, done)
+    require("skipped" not in done.stderr and done.stdout == "", done)
 
 
 def mistakes():
@@ -252,6 +261,8 @@ def mistakes():
                        ([image, "--classes", "none"], "none"), ([image, "--top", 0], "--top"),
                        ([image, "--batch", 0], "--batch"), ([image, "--mean", "1,2"], "--mean"),
                        ([image, "--resize", 8], "--resize: 8 pixels, and the network reads 16"),
+                       ([image, "--classes", ""], "--classes: the value is empty"), (["", image], "one of them is empty"),
+                       ([image, "--mean", "1,,2,3"], "an entry of 1,,2,3 is empty"),
                        ([image, "--preset", "other"], "--preset"), ([image, "--no-such-option"], "--no-such-option"),
                        (["none.bin", "--records"], "none.bin")):  # fmt: skip
         output, errors = run([classify, *TRAINED, *words], status=2, stdin=subprocess.DEVNULL)

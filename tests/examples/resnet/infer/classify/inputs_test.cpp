@@ -23,13 +23,13 @@
 #include <thread>
 #include <vector>
 
-#include "../../../../../examples/common/interrupt.hpp"
 #include "../../../../../examples/resnet/infer/classify/answers.hpp"
 #include "../../../../../examples/resnet/infer/classify/picture_source.hpp"
 #include "../../../../support/catch.hpp"
 #include "../../../../support/temporary_directory.hpp"
 #include "../../matchers.hpp"
 #include "image_files.hpp"
+#include "programs/interrupt.hpp"
 
 namespace resnet::classify {
 namespace {
@@ -209,14 +209,14 @@ TEST_CASE("pictures: Ctrl-C is obeyed within an image", "[resnet][classify]") {
   const std::array<std::uint64_t, 1> samples{0};
   const pid_t child = fork();  // An interrupt is for the rest of a process's life.
   if (child == 0) {
-    examples::watch_interrupts();
+    penstock::programs::watch_interrupts();
     // When it has computed for 10 ms, of the 200 and more that the image takes: the machine's other
     // work does not matter.
     std::signal(SIGVTALRM, [](int) { raise(SIGINT); });
     const itimerval timer{{}, {0, 10'000}};
     if (setitimer(ITIMER_VIRTUAL, &timer, nullptr) != 0) _exit(3);
     const bool filled = source({.samples = samples}, batch, {});
-    _exit(examples::interrupted() ? (filled ? 1 : 0) : 2);
+    _exit(penstock::programs::interrupted() ? (filled ? 1 : 0) : 2);
   }
   int status = 0;
   REQUIRE(waitpid(child, &status, 0) == child);

@@ -6,8 +6,11 @@ WEIGHTS and the program PREPARE; a case is one of the functions below."""
 import json
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
+import threading
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "train"))
 from programs import interrupt, require, run  # noqa: E402
@@ -67,6 +70,11 @@ def prepared():
     require(result["precision"] == "int8" and result["batches"] == [1, 4], result)
     check_load(result["loads"][0], 30)
     require("int8" in output, output)
+    data = bytearray(pathlib.Path("int8").read_bytes())
+    data[-1] ^= 1
+    pathlib.Path("damaged").write_bytes(data)
+    _, errors = run([latency, "--prepared", "damaged"], status=2)
+    require("damaged: is damaged: it has another checksum" in errors, errors)
 
 
 def mistakes():
@@ -74,6 +82,9 @@ def mistakes():
                        (["--deadline", -1], "--deadline"), (["--max-batch", 0], "--max-batch"),
                        (["--max-batch", 9, "--batches", "1,8"], "--max-batch: 9"), (["--weights", "none"], "none"),
                        (["--requests", 0], "--requests"), (["--seed", -1], "--seed"), (["--no-such-option"], "--no-such-option"),
+                       (["--json", ""], "--json: the value is empty"), (["--plans="], "--plans: the value is empty"),
+                       (["--clients", "1,,2"], "an entry of 1,,2 is empty"),
+                       (["--seed", "99999999999999999999"], "--seed: Value 99999999999999999999 is not a whole number"),
                        (["--model", "resnet9"], "resnet9")):  # fmt: skip
         _, errors = run([latency, *words], status=2)
         require(why in errors, f"{words}: {errors}")
@@ -86,6 +97,27 @@ def mistakes():
     require(pathlib.Path("mine").read_text() == "mine", "it is written over")
     output, _ = run([latency, "--help"])
     require("--rate" in output and "--clients" in output, output)
+
+
+def pipe():
+    """The result goes through a pipe, which stays one. SIGTERM ends the wait for a reader."""
+    os.mkfifo("pipe")
+    command = [str(word) for word in [latency, *TRAINED, "--requests", 5, "--warmup", 0, "--clients", 1, "--json", "pipe"]]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    result = json.loads(pathlib.Path("pipe").read_text())
+    output, errors = child.communicate(timeout=60)
+    require(child.returncode == 0 and result["loads"][0]["requests"] == 5, errors)
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    end = threading.Timer(60, child.kill)  # It may wait for ever.
+    end.start()
+    while not child.stdout.readline().startswith(("closed", "1 client")):  # the loop's row: it is at the pipe next
+        require(child.poll() is None, "it ended")
+    time.sleep(0.3)
+    child.terminate()
+    _, errors = child.communicate(timeout=60)
+    end.cancel()
+    require(child.returncode == 143 and "cannot write pipe" in errors, (child.returncode, errors))
+    require(pathlib.Path("pipe").is_fifo(), "it is no pipe any more")
 
 
 with tempfile.TemporaryDirectory() as scratch:

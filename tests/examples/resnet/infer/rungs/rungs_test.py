@@ -144,6 +144,15 @@ def interrupted():
         require(numbers == list(range(len(numbers))) and 0 < len(numbers) < 16000, f"{rung}: {numbers}")
 
 
+def linked():
+    """A link for the answers stays, and the file that it leads to is replaced."""
+    pathlib.Path("elsewhere").write_text("old")
+    os.symlink("elsewhere", "answers.txt")
+    result = infer("01", *TRAINED, *SIXTY)
+    check_answers(result, 60)
+    require(os.path.islink("answers.txt") and len(pathlib.Path("elsewhere").read_text().splitlines()) == 60, "no link")
+
+
 def mistakes():
     """What is wrong is said, with exit status 2; what cannot be written, with 1."""
     pathlib.Path("text").write_text("no model at all")
@@ -152,7 +161,8 @@ def mistakes():
              (["--data", "nowhere"], "nowhere"), (["--weights", "nowhere"], "nowhere"), (["--weights", "text"], "text"),
              (["--prepared", "text", "--model", "resnet8"], "excludes"), (["--workers", 0], "--workers"),
              (["--image-size", 4], "--image-size"), (["--requests", "2,5"], "--requests"),
-             (["--contexts", 0], "--contexts"), (["--steps", 1 << 30], "--steps"), (["--no-such-option"], "--no-such-option"))  # fmt: skip
+             (["--answers", ""], "--answers: the value is empty"), (["--json="], "--json: the value is empty"),
+             (["--requests", "2,,5"], "an entry of 2,,5 is empty"), (["--contexts", 0], "--contexts"), (["--steps", 1 << 30], "--steps"), (["--no-such-option"], "--no-such-option"))  # fmt: skip
     few = ["--batches", 4, "--records", 40, "--cache", "."]
     for rung in ("01", "09"):
         for words, why in wrong:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Names of files that are being written, where a signal handler can remove them. AtomicFile enters
+// Names of files that are being written, where a signal handler can remove them. OutputFile enters
 // its partial file here; interrupt.hpp calls remove_partial_files() at a second Ctrl-C.
 
 #include <unistd.h>
@@ -13,7 +13,7 @@
 #include <cstring>
 #include <string>
 
-namespace examples {
+namespace penstock::programs {
 
 namespace detail {
 
@@ -25,7 +25,7 @@ struct PartialFile {
 static_assert(std::atomic<PartialFile::State>::is_always_lock_free);
 
 /// Memory that is there from the start: a signal handler may not allocate. A program that writes
-/// more files at a time leaves the others to AtomicFile, which removes them at its next write.
+/// more files at a time leaves the others to OutputFile, which removes them at its next write.
 inline constinit std::array<PartialFile, 16> partial_files;
 /// From now on the process only waits for its end: no name is entered or changed any more.
 inline std::atomic<bool> removing_partial_files{false};
@@ -78,4 +78,4 @@ inline void remove_partial_files() {
     if (place.state == detail::PartialFile::named) unlink(place.path.data());
 }
 
-}  // namespace examples
+}  // namespace penstock::programs

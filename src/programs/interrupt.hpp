@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Ctrl-C (or SIGTERM) asks a program to end after the step that it is at, so that files are closed
-// and threads joined. A second one ends it at once; files that were being written are removed.
+// Ctrl-C, SIGTERM, or SIGHUP (the terminal is closed) asks a program to end after the step that it
+// is at, so that files are closed and threads joined. A second one ends it at once; files that were
+// being written are removed.
 //
-//   examples::watch_interrupts();             // once, at the start of main
-//   while (more && !examples::interrupted()) step();
-//   if (examples::interrupted()) return examples::interrupted_exit_code();
+//   penstock::programs::watch_interrupts();             // once, at the start of main
+//   while (more && !penstock::programs::interrupted()) step();
+//   if (penstock::programs::interrupted()) return penstock::programs::interrupted_exit_code();
 
 #include <atomic>
 #include <csignal>
 
 #include "partial_files.hpp"
 
-namespace examples {
+namespace penstock::programs {
 
 namespace detail {
 // Atomic: the handler may run on any thread.
@@ -21,6 +22,7 @@ inline std::atomic<int> interrupting_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 }  // namespace detail
 
+/// SIGHUP stays ignored where whoever started the program ignores it, as nohup does.
 inline void watch_interrupts() {
   const auto note = [](int signal) {
     if (detail::interrupting_signal.exchange(signal) == 0) return;
@@ -30,6 +32,7 @@ inline void watch_interrupts() {
   };
   std::signal(SIGINT, note);
   std::signal(SIGTERM, note);
+  if (std::signal(SIGHUP, note) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
 }
 
 inline bool interrupted() {
@@ -41,4 +44,4 @@ inline int interrupted_exit_code() {
   return 128 + detail::interrupting_signal;
 }
 
-}  // namespace examples
+}  // namespace penstock::programs

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// tell(): a line on the program's standard error, where nothing else can be told to anybody.
+
+#include <unistd.h>
+
+#include <string>
+
+#include "programs/file_size_signal.hpp"
+
+namespace penstock::trace::inject {
+
+inline void tell(const std::string& what) {
+  const programs::FileSizeSignal blocked;
+  const std::string line =
+      "penstock-trace: process " + std::to_string(::getpid()) + ": " + what + "\n";
+  [[maybe_unused]] const ::ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+}  // namespace penstock::trace::inject
