@@ -17,6 +17,14 @@ fail() {
   exit 1
 }
 
+# An empty word comes from a variable that is not set, and would be taken for one that is left out. What
+# scripts/profile runs may take one.
+refuse_empty_words() {
+  local word
+  for word in "$@"; do [[ -n $word ]] || fail "one of the arguments is empty: is a variable not set?"; done
+}
+if [[ ${0##*/} != profile ]]; then refuse_empty_words "$@"; fi
+
 # The comment at the top of a script is its help.
 print_help() { sed -n '3,/^[^#]/{/^#/s/^# \{0,1\}//p}' "$0"; }
 

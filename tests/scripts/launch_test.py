@@ -273,6 +273,9 @@ class LaunchTest(unittest.TestCase):
             (("-n", "2", "--nonsense", "true"), "--nonsense"),
             (("-n", "2", "--restarts", "-1", "true"), "0 or more"),
             (("-n", "2", "--grace", "inf", "true"), "0 or more"),
+            (("-n", "", "true"), "argument -n: the value is empty"),
+            (("-n", "2", "--restarts", "", "true"), "argument --restarts: the value is empty"),
+            (("-n", "2", "--grace=", "true"), "argument --grace: the value is empty"),
         ]:
             status, out, err = self.launch(*words)
             self.assertEqual((status, out), (2, b""), words)
@@ -282,6 +285,7 @@ class LaunchTest(unittest.TestCase):
             self.assertEqual(status, wanted)
             self.assertRegex(err.decode(), f"^launch: cannot run {re.escape(words)}: .*\n$")
         self.assertIn(b"--restarts K", self.launch("--help")[1])
+        self.assertEqual(self.launch("-n", "1", "printf", "%s|", "", "a")[1], b"[0] |a|\n")  # A program's words may be.
         self.assertEqual(self.launch("-n", "1", "--", "bash", "-c", "echo $0", "--help")[1], b"[0] --help\n")
 
 

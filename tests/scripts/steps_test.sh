@@ -37,6 +37,14 @@ ends() {
   done
 }
 
+# An argument that is empty comes from a variable that is not set.
+for script in demo docs fuzz gpu-check model setup soak test; do
+  if output=$("$scripts/$script" "" 2>&1); then echo "FAILED: $script takes an empty argument" && exit 1; fi
+  if [[ $output != "$script: one of the arguments is empty: is a variable not set?" ]]; then
+    echo "FAILED: $script: $output" && exit 1
+  fi
+done
+
 ends 0 "1 passed, 0 failed, 0 skipped" -- 'step one true'
 ends 1 "FAILED" "0 passed, 1 failed, 0 skipped" -- 'step one false'
 ends 0 "skipped" "1 passed, 0 failed, 1 skipped" -- 'step one true; step two sh -c "exit 77"'

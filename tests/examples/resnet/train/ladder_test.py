@@ -95,3 +95,7 @@ with tempfile.TemporaryDirectory() as scratch:
     check_text(text, results)
     check_picture(text, pathlib.Path(scratch, "ladder.svg"), results)
     check_peer(scratch)
+    for words, why in ((["--only", ""], "--only: the value is empty"), (["--only", "T1,,T2"], "an entry of T1,,T2 is empty"),
+                       (["--only", "T1,T99"], "no rung T99; there are T1, T2"), (["--out="], "--out: the value is empty")):
+        done = subprocess.run([sys.executable, ladder, *words], text=True, capture_output=True)
+        require(done.returncode != 0 and why in done.stderr, done)
