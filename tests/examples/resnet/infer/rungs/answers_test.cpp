@@ -49,17 +49,20 @@ std::string text_of(const std::filesystem::path& path) {
 
 TEST_CASE("answers are written in the order of the requests, whoever is first", "[resnet][infer]") {
   const TemporaryDirectory directory;
-  Answers answers({{2, 1}, 3, 100}, 2, directory / "answers");
-  answers.tell(2, 1, logits({true}));
-  answers.tell(1, 0, logits({true}));
-  answers.tell(2, 0, logits({false}));
-  CHECK_FALSE(answers.complete());
-  answers.close();
-  CHECK(text_of(directory / "answers").empty());
-  answers.tell(0, 0, logits({false, true}));
-  CHECK(answers.complete());
-  answers.close();
-  CHECK(text_of(directory / "answers") == "0 0\n1 1\n2 1\n3 0\n4 1\n");
+  const std::filesystem::path file = directory / "answers";
+  for (const bool with_first : {false, true}) {
+    Answers answers({{2, 1}, 3, 100}, 2, file);
+    answers.tell(2, 1, logits({true}));
+    answers.tell(1, 0, logits({true}));
+    answers.tell(2, 0, logits({false}));
+    CHECK_FALSE(answers.complete());
+    if (with_first) answers.tell(0, 0, logits({false, true}));
+    CHECK(answers.complete() == with_first);
+    answers.close();
+    CHECK(text_of(file) == (with_first ? "0 0\n1 1\n2 1\n3 0\n4 1\n" : ""));
+  }
+  { const Answers not_closed({{2}, 1, 100}, 2, file); }
+  CHECK(text_of(file).size() == 20);
 }
 
 TEST_CASE("answers: equal digests for equal logits alone", "[resnet][infer]") {
