@@ -112,8 +112,9 @@ inline std::filesystem::path end_of_links(std::filesystem::path path) {
 inline int standard_output_that_is(const struct stat& status) {
   for (const int descriptor : {STDOUT_FILENO, STDERR_FILENO}) {
     struct stat its {};
-    if (fstat(descriptor, &its) == 0 && its.st_dev == status.st_dev && its.st_ino == status.st_ino)
-      return descriptor;
+    const bool same =
+        fstat(descriptor, &its) == 0 && its.st_dev == status.st_dev && its.st_ino == status.st_ino;
+    if (same && (fcntl(descriptor, F_GETFL) & O_ACCMODE) != O_RDONLY) return descriptor;
   }
   return -1;
 }

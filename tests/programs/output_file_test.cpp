@@ -260,6 +260,18 @@ TEST_CASE("the program's own standard output takes it behind what was printed") 
   }
 }
 
+TEST_CASE("a standard output that cannot be written is not taken for the target") {
+  const TemporaryDirectory directory;
+  const fs::path null = directory / "null";
+  if (!make_null_device(null)) return;
+  const int status = status_of([&] {
+    const int file = open(null.c_str(), O_RDONLY);
+    if (file < 0 || dup2(file, STDOUT_FILENO) < 0) _exit(1);
+    write_file(null, "nothing");
+  });
+  CHECK(status == 0);
+}
+
 // ---- Signals and limits
 // -----------------------------------------------------------------------------
 
