@@ -81,6 +81,9 @@ class AnyProducer {
   virtual bool ready() noexcept = 0;
   virtual bool at_end() noexcept = 0;
   virtual void stop() noexcept = 0;
+  /// Ends everything, for a destructor. False: this thread returns into the producer, which has to
+  /// be leaked.
+  virtual bool close() noexcept = 0;
   virtual void seek(std::uint64_t epoch, std::uint64_t batch) = 0;
   virtual std::uint64_t position() const noexcept = 0;
   virtual std::uint64_t batches() const noexcept = 0;
@@ -94,6 +97,8 @@ class AnyProducer {
 std::unique_ptr<AnyProducer> make_producer(const BlockLayout& layout, AnySampler sampler,
                                            ErasedSource source, PinnedPool& pool,
                                            ProducerOptions options);
+/// Destroys a producer.
+void close(std::unique_ptr<AnyProducer>& producer) noexcept;
 /// Bytes of pinned memory that a batch takes.
 std::size_t block_bytes(const BlockLayout& layout);
 
@@ -149,7 +154,8 @@ class HostBatch {
 };
 
 /// Workers that fill batches in pinned memory ahead of the thread that takes them. One thread at a
-/// time may call `next`, `ready`, `at_end` and `seek`; any thread may call `stats` and `failures`.
+/// time may call `next`, `ready`, `at_end` and `seek`; any thread may call `stop`, `stats` and
+/// `failures`.
 /// The workers run on the cores of the thread that starts them: only a Prefetcher, which knows the
 /// device of the batches, has a Placement.
 /// A forked child process may only destroy a producer.
@@ -171,8 +177,15 @@ class BatchProducer {
             std::move(options))) {}
   BatchProducer(const BatchProducer&) = delete;
   BatchProducer& operator=(const BatchProducer&) = delete;
-  /// Requests stop from the sources, joins the workers, and drops batches that were not taken.
-  ~BatchProducer() = default;
+  /// Requests stop from the sources, joins the workers, and drops batches that were not taken. One
+  /// thread may be inside `next`: it gets a batch that is ready, or nullopt, and the destructor
+  /// waits until it has left. No call may begin meanwhile: to end a loop of another thread, call
+  /// `stop` and join that thread first. If a function that a worker has called (a source, a
+  /// sampler) destroys its own producer, memory and thread are leaked, and a line on stderr says
+  /// so; if it calls std::exit while the producer is static, the process ends with that status.
+  ~BatchProducer() {
+    if (producer_ != nullptr) detail::close(producer_);
+  }
 
   /// The next batch; blocks until it is ready. nullopt: all epochs are done, or the source has said
   /// that there is no more data. Throws SourceError (or PoolExhausted, CudaError) in place of a
@@ -184,9 +197,10 @@ class BatchProducer {
   /// source could not be made, and at every call if no worker has a source. Throws std::logic_error
   /// if another thread is inside `next`.
   std::optional<HostBatch<Batch>> next() {
+    auto layout = producer_->layout();  // Behind producer_->next() the producer may be gone.
     std::optional<detail::FilledBatch> host = producer_->next();
     if (!host) return std::nullopt;
-    return HostBatch<Batch>(std::move(*host), producer_->layout());
+    return HostBatch<Batch>(std::move(*host), std::move(layout));
   }
 
   /// Whether a batch, or the error in its place, is ready: `next` will not wait.
@@ -194,8 +208,9 @@ class BatchProducer {
   /// Whether there will be no more batches. Does not wait.
   bool at_end() noexcept { return producer_->at_end(); }
 
-  /// Stops and joins the workers. Batches that are ready are kept. A batch that a per_sample source
-  /// has only begun is dropped, and the data end before it. Called by a source, it joins nobody.
+  /// Stops and joins the workers. Batches that are ready are kept: `next` returns them, then
+  /// nullopt, also on a thread that waits in it now. A batch that a per_sample source has only
+  /// begun is dropped, and the data end before it. Called by a source, it joins nobody. Any thread.
   void stop() noexcept { producer_->stop(); }
   /// Drops all batches that were not taken, and continues at batch `batch` of epoch `epoch`; at or
   /// behind the end of the run, `next` returns nullopt. Joins the workers and starts them again,

@@ -57,8 +57,9 @@ struct PrefetcherOptions {
   std::uint64_t epochs = 1;
   bool ordered = true;  ///< batches come in their order; false: as they become ready
   FailurePolicy on_failure = FailurePolicy::abort();  ///< what to do with a batch that fails
-  /// `next` throws StallError after this wait; 0 or milliseconds::max(): never. The time in which
-  /// the process is stopped (SIGSTOP, a suspended machine) does not count.
+  /// `next` throws StallError after this wait, which begins anew when another thread gets a batch;
+  /// 0 or milliseconds::max(): never. The time in which the process is stopped (SIGSTOP, a
+  /// suspended machine) does not count.
   std::chrono::milliseconds stall_timeout{300'000};
   std::size_t max_host_bytes = 0;  ///< limit on pinned memory; 0: half of what this process may use
   unsigned host_flags = cudaHostAllocPortable;  ///< flags passed to cudaHostAlloc
@@ -100,11 +101,21 @@ struct LeasedBatch {
   bool replaced = false;  ///< its lease ends because another one is assigned to it
 };
 
+class AnyPrefetcher;
+/// Shared by the prefetcher and its leases.
+using PrefetcherHandle = std::shared_ptr<AnyPrefetcher>;
+
+/// What a lease holds.
+struct Taken {
+  PrefetcherHandle owner;
+  LeasedBatch* leased = nullptr;
+};
+
 /// The implementation of Prefetcher, independent of the type of the batches.
 class AnyPrefetcher {
  public:
   virtual ~AnyPrefetcher() = default;
-  virtual LeasedBatch* take(cudaStream_t consumer) = 0;
+  virtual Taken take(cudaStream_t consumer) = 0;
   virtual void also_used_on(LeasedBatch& batch, cudaStream_t stream) = 0;
   /// Whether `stream` is a consumer of the batch; false for a default stream, of which that depends
   /// on the thread.
@@ -112,7 +123,10 @@ class AnyPrefetcher {
   /// Ends a lease. False: a consumer's stream is being captured, and the lease continues. With
   /// `park` it always ends: the arena keeps the slot until the capture is over.
   virtual bool give_back(LeasedBatch& batch, bool park) noexcept = 0;
-  virtual void close() noexcept = 0;
+  virtual void stop() noexcept = 0;
+  /// Ends everything, for a destructor. False: this thread returns into the prefetcher, which has
+  /// to be leaked.
+  virtual bool close() noexcept = 0;
   virtual bool forked() const noexcept = 0;
   virtual State state() const = 0;
   virtual void restore(const State& state) = 0;
@@ -120,15 +134,12 @@ class AnyPrefetcher {
   virtual std::vector<Failure> failures() const = 0;
 };
 
-/// Shared by the prefetcher and its leases.
-using PrefetcherHandle = std::shared_ptr<AnyPrefetcher>;
-
 PrefetcherHandle make_prefetcher(const BlockLayout& layout, AnySampler sampler, ErasedSource source,
                                  PrefetcherOptions options);
 PrefetcherHandle make_prefetcher(const BlockLayout& layout, AnySampler sampler, ErasedSource source,
                                  ErasedTransform transform, PrefetcherOptions options);
 /// Destroys a prefetcher; gives back a lease. Both do nothing in a forked child.
-void close(PrefetcherHandle prefetcher) noexcept;
+void close(PrefetcherHandle& prefetcher) noexcept;
 [[noreturn]] void throw_empty_lease();
 void give_back(PrefetcherHandle prefetcher, LeasedBatch& batch) noexcept;
 /// Throws std::logic_error, and changes nothing, while a consumer's stream is being captured.
@@ -214,7 +225,8 @@ class Lease {
 
 /// Makes batches and copies them to the device ahead of the consumer. Any thread may call any
 /// member. Threads that call `next` at the same time are served one after the other: each batch,
-/// and each exception in place of a batch, goes to one of them; all of them are told the end. After
+/// and each exception in place of a batch, goes to one of them; all of them are told the end, and a
+/// stall each after its own wait. After
 /// construction, `next` and the end of a lease allocate nothing, create no CUDA objects, and do not
 /// block inside CUDA.
 ///
@@ -252,7 +264,15 @@ class Prefetcher {
   Prefetcher& operator=(const Prefetcher&) = delete;
   /// Requests stop from the sources, joins the workers, waits until no copy reads pinned memory,
   /// and frees everything. Device memory is freed with the last lease.
-  ~Prefetcher() { detail::close(std::move(prefetcher_)); }
+  ///
+  /// Other threads may be inside its members when it begins: `next` returns an empty lease there,
+  /// and the destructor waits until all have left. No call may begin meanwhile: to end a loop of
+  /// another thread, call `stop` and join that thread first. Leases may end at any time.
+  ///
+  /// If a function that the pipeline has called (a source, a sampler, a transform) destroys it, it
+  /// returns into the pipeline: memory and thread are leaked, and a line on stderr says so. If it
+  /// calls std::exit while the pipeline is static, the process ends with that status.
+  ~Prefetcher() { detail::close(prefetcher_); }
 
   /// The next batch; work queued on `consumer` from now on sees it complete. The host waits until
   /// the batch's copy is issued, never for the copy itself. Returns an empty lease when all epochs
@@ -271,14 +291,20 @@ class Prefetcher {
     return take(detail::named(consumer));
   }
 
+  /// Ends the data: calls of `next`, those that wait now too, return empty leases, although batches
+  /// are ready. Requests stop from the sources, and waits for nobody. Leases stay valid, `state` is
+  /// the position behind the last batch that was delivered, and `restore` starts again. Any thread
+  /// may call it, also a source.
+  void stop() noexcept { prefetcher_->stop(); }
+
   /// The position after the last batch that next() delivered (or threw for). Batches that are ready
   /// but were not delivered will be filled again. Throws std::logic_error if `ordered` is false:
   /// there is no such position then.
   State state() const { return prefetcher_->state(); }
   /// Continues at `state`. The numbers of workers and the depths may differ from those of the run
   /// that `state` is from; at the start of an epoch, batch size and world size too. Leases stay
-  /// valid. Waits for a call of `next` on another thread to return. A state at the very end is that
-  /// of a run that has finished: `next` returns an empty lease at once. Throws
+  /// valid. A call of `next` that waits on another thread goes on with what comes then. A state at
+  /// the very end is that of a run that has finished: `next` returns an empty lease at once. Throws
   /// std::invalid_argument, and changes nothing, if `state` does not fit this run (see
   /// why_incompatible) or is behind its end (see PrefetcherOptions::epochs); std::logic_error if a
   /// source calls it, since it waits for the sources. Throws std::system_error if no thread can be
@@ -293,8 +319,9 @@ class Prefetcher {
 
  private:
   Lease<Batch> take(cudaStream_t consumer) {
-    detail::LeasedBatch* const leased = prefetcher_->take(consumer);
-    return leased == nullptr ? Lease<Batch>() : Lease<Batch>(prefetcher_, leased);
+    // The lease's owner comes along: behind prefetcher_->take() this object may be gone.
+    detail::Taken taken = prefetcher_->take(consumer);
+    return Lease<Batch>(std::move(taken.owner), taken.leased);
   }
 
   detail::PrefetcherHandle prefetcher_;

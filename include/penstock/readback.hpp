@@ -55,6 +55,10 @@ class AnyReadback {
   /// Whether this is a forked child. The thread that calls back is not in it, so nothing that the
   /// thread uses may be destroyed. Otherwise the destructor waits until everything is called back.
   virtual bool forked() const noexcept = 0;
+  /// For a destructor. True, at once, on any thread but the one that calls back. There it calls
+  /// back for everything that was pushed, and returns false: its callback returns into it, and it
+  /// has to be leaked.
+  virtual bool close() noexcept = 0;
 };
 
 /// Throws std::invalid_argument for 0 slots or values, and for more than fits any memory.
@@ -99,9 +103,11 @@ class Readback {
     return *this;
   }
   /// Waits, and calls back for everything that was pushed. Errors are lost; call drain() first to
-  /// get them.
+  /// get them. No thread may be inside a member. If a callback destroys its own Readback, it
+  /// returns into it: its memory and thread are leaked, and a line on stderr says so. If it calls
+  /// std::exit while the Readback is static, the process ends with that status.
   ~Readback() {
-    if (line_ == nullptr || !line_->forked()) return;
+    if (line_ == nullptr || (!line_->forked() && line_->close())) return;
     static_cast<void>(line_.release());
     static_cast<void>(callbacks_.release());
   }

@@ -159,6 +159,7 @@ class AtomicFlag {
     return set_.exchange(true, order);
   }
   void clear(std::memory_order order = std::memory_order_seq_cst) { set_.store(false, order); }
+  bool test(std::memory_order order = std::memory_order_seq_cst) const { return set_.load(order); }
 
  private:
   Atomic<bool> set_{false};

@@ -134,6 +134,7 @@ class Thread {
     Execution::current()->join(number_);
     joinable_ = false;
   }
+  void detach() { joinable_ = false; }
 
  private:
   std::size_t number_ = 0;

@@ -18,25 +18,29 @@ class ConsumerClock {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Lives as long as a call of next(). Reads the clock twice.
+  /// Lives as long as a call of next(). Reads the clock twice. Several may live at a time, one
+  /// for each thread that waits, but they begin and end under one lock: then the consumer waits
+  /// until the last of them ends, and each end counts what was waited up to it.
   class [[nodiscard]] Visit {
    public:
-    explicit Visit(ConsumerClock& clock) : clock_(clock), entered_(Clock::now()) {
+    explicit Visit(ConsumerClock& clock) : clock_(clock), is_first_(clock.visits_++ == 0) {
+      if (!is_first_) return;
+      clock_.entered_ = Clock::now();
       clock_.away_since_.store(kInside, std::memory_order_relaxed);
     }
-    ~Visit() { clock_.leave(entered_); }
+    ~Visit() { clock_.leave(); }
     Visit(const Visit&) = delete;
     Visit& operator=(const Visit&) = delete;
 
     /// The pause that this call has ended; nullopt: there was none.
     std::optional<TimeSpan> ended_pause() const {
-      const TimeSpan gap{clock_.left_, entered_};
-      return clock_.is_pause(gap) ? std::optional(gap) : std::nullopt;
+      const TimeSpan gap{clock_.left_, clock_.entered_};
+      return is_first_ && clock_.is_pause(gap) ? std::optional(gap) : std::nullopt;
     }
 
    private:
     ConsumerClock& clock_;
-    Clock::time_point entered_;
+    const bool is_first_;
   };
 
   std::chrono::nanoseconds busy() const { return load(busy_); }
@@ -79,18 +83,19 @@ class ConsumerClock {
     return static_cast<double>(gap.length().count()) * others > kFarLonger * all;
   }
 
-  void leave(Clock::time_point entered) {
+  void leave() {
     const auto now = Clock::now();
     if (first().count() == 0) {
       first_.store((now - constructed_).count(), std::memory_order_relaxed);
     } else {
-      count_step({left_, entered});
-      add_alone(waiting_, (now - entered).count());
-      longest_.store(std::max((now - entered).count(), longest().count()),
+      count_step({left_, entered_});
+      add_alone(waiting_, (now - entered_).count());
+      longest_.store(std::max((now - entered_).count(), longest().count()),
                      std::memory_order_relaxed);
     }
-    left_ = now;
-    away_since_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+    left_ = entered_ = now;
+    if (--visits_ == 0)
+      away_since_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
   }
   void count_step(const TimeSpan& step) {
     if (is_pause(step)) add_alone(paused_, step.length().count());
@@ -101,6 +106,9 @@ class ConsumerClock {
   }
 
   const Clock::time_point constructed_ = Clock::now();
+  // By the threads that call, under their lock:
+  int visits_ = 0;                         // that live
+  Clock::time_point entered_{};            // since then the consumer waits
   Clock::time_point left_ = constructed_;  // the end of the last call
   std::atomic<Clock::rep> away_since_{constructed_.time_since_epoch().count()};  // the same
   std::atomic<Clock::rep> busy_{0}, paused_{0}, waiting_{0}, first_{0}, longest_{0};

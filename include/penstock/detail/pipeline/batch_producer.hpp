@@ -5,12 +5,15 @@
 // rows left, or opens the next batch: memory first, then its number. Whoever fills the last row
 // hands the batch on. A source that is asked for whole batches has batches of one piece.
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <exception>
 #include <functional>
+#include <mutex>
 #include <penstock/batch_producer.hpp>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/cores.hpp>
@@ -20,6 +23,7 @@
 #include <penstock/detail/pipeline/batch_memory.hpp>
 #include <penstock/detail/pipeline/batch_ring.hpp>
 #include <penstock/detail/pipeline/device_targets.hpp>
+#include <penstock/detail/pipeline/event_count.hpp>
 #include <penstock/detail/pipeline/failure_log.hpp>
 #include <penstock/detail/pipeline/lost_workers.hpp>
 #include <penstock/detail/pipeline/open_batches.hpp>
@@ -35,6 +39,7 @@
 #include <stdexcept>
 #include <stop_token>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -59,6 +64,11 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
   bool ready() noexcept override;
   bool at_end() noexcept override;
   void stop() noexcept override;
+  /// The same without a join. Any thread.
+  void request_stop() noexcept;
+  /// Somebody has asked for it since the last start. Any thread.
+  bool stopped() const noexcept { return stopped_.load(std::memory_order_relaxed); }
+  bool close() noexcept override;
   void seek(std::uint64_t epoch, std::uint64_t batch) override;
 
   const std::shared_ptr<const BlockLayout>& layout() const noexcept override {
@@ -68,8 +78,22 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
   std::uint64_t batches() const noexcept override { return batches_; }
   const ProducerOptions& options() const noexcept override { return options_; }
   StageStats stats() const override;
+  /// Whether a worker runs on the calling thread.
+  bool is_of_this_thread() const noexcept;
   /// Throws std::logic_error, which names `call`, on a thread of a worker: `call` waits for it.
   void require_other_thread(const char* call) const;
+  /// For a destructor that runs inside a function which the pipeline has called: ends the other
+  /// workers as far as they end soon, and joins nobody. The pipeline must live for ever.
+  void abandon() noexcept;
+  /// Whether that was on the calling thread, which comes back only now: at the end of a process it
+  /// never does.
+  bool abandoned_here() const noexcept;
+  /// Says on stderr what has happened. From now on `next` ends.
+  void come_back() noexcept;
+  /// For a consumer: at the end of a process this never returns.
+  void wait_while_abandoned() {
+    returned_.wait([this] { return !abandoned(); });
+  }
   /// So many workers run, and so many batches have memory, from now on. Within what the options
   /// reserve. Any thread.
   void use(const TuneSettings& settings);
@@ -95,6 +119,7 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
 
  private:
   using Piece = BatchFiller::Piece;
+  static constexpr std::uint64_t kNobody = ~std::uint64_t{0}, kReturned = kNobody - 1;
   using Item = ProducedItem;
 
   // Of WaitAhead: of a Prefetcher, whose pool has no time-out, nobody is ever in next().
@@ -102,6 +127,9 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
   void timed_out(std::exception_ptr error) noexcept override;
 
   void start();
+  void end_run() noexcept;
+  void wait_for_workers(int left) noexcept;
+  void join() noexcept;
   void work(std::size_t worker, const std::stop_token& stop) noexcept;
   void run(WorkerTools& tools);
   bool equip(WorkerTools& tools) noexcept;
@@ -109,6 +137,10 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
 
   /// Several workers fill one batch.
   bool together() const { return source_.kind == SourceKind::sample; }
+  /// A destructor has run on a thread that has not come back from it yet.
+  bool abandoned() const noexcept {
+    return abandoned_by_.load(std::memory_order_relaxed) < kReturned;
+  }
   Piece next_piece(WorkerTools& tools);
   OpenBatch* open_next(WorkerTools& tools);
   bool enter(WorkerTrace& trace);
@@ -137,8 +169,14 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
   BatchMemory memory_;
   OpenBatches<OpenBatch> open_;
   FailureLog log_;
-  std::atomic_flag in_next_;                             // some thread is
-  std::atomic<std::uint64_t> calls_{0};                  // of next(); written by the consumer
+  std::atomic_flag in_next_;             // some thread is
+  std::atomic<std::uint64_t> calls_{0};  // of next(); written by the consumer
+  std::mutex end_mutex_;   // a new run against the end of the last one; never held in a join
+  std::stop_source stop_;  // of this run
+  std::atomic<bool> stopped_{false};
+  std::mutex join_mutex_;  // One thread at a time starts and joins workers.
+  std::atomic<std::uint64_t> abandoned_by_{kNobody};     // a thread
+  EventCount returned_;                                  // after that
   bool finished_ = false;                                // of the consumer
   std::atomic<std::uint64_t> samplings_{0}, queued_{0};  // of the queue; written by the consumer
   std::vector<WorkerTrace> traces_;
@@ -158,6 +196,13 @@ PENSTOCK_INLINE std::unique_ptr<AnyProducer> make_producer(const BlockLayout& la
         "BatchProducer fills page-locked memory: give an on_device source to a Prefetcher");
   return std::make_unique<ProducerCore>(layout, std::move(sampler), std::move(source), pool,
                                         std::move(options));
+}
+
+PENSTOCK_INLINE void close(std::unique_ptr<AnyProducer>& producer) noexcept {
+  if (producer->close())
+    producer.reset();
+  else
+    leak(std::move(producer));
 }
 
 PENSTOCK_INLINE ProducerCore::ProducerCore(const BlockLayout& layout, AnySampler sampler,
@@ -196,31 +241,50 @@ PENSTOCK_INLINE ProducerCore::ProducerCore(const BlockLayout& layout, AnySampler
 
 PENSTOCK_INLINE void ProducerCore::start() {
   try {
-    threads_.start(static_cast<std::size_t>(options_.workers),
+    threads_.start(static_cast<std::size_t>(options_.workers), stop_.get_token(),
                    [this](std::size_t worker, const std::stop_token& stop) { work(worker, stop); });
   } catch (...) {
-    stop();
+    end_run();
+    join();
     throw;
   }
 }
 
+PENSTOCK_INLINE bool ProducerCore::is_of_this_thread() const noexcept {
+  return std::any_of(traces_.begin(), traces_.end(), std::mem_fn(&WorkerTrace::is_of_this_thread));
+}
+
 PENSTOCK_INLINE void ProducerCore::require_other_thread(const char* call) const {
-  if (std::any_of(traces_.begin(), traces_.end(), std::mem_fn(&WorkerTrace::is_of_this_thread)))
+  if (is_of_this_thread())
     throw std::logic_error(std::string(call) +
                            " was called by a source, for which it would wait: call it where the "
                            "batches are taken. A source ends the data by returning false");
 }
 
-/// Stops and joins the workers. After 5 s it prints on stderr, once, which worker it waits for: the
-/// exception that unwinds through here may not be reported until it returns.
-PENSTOCK_INLINE void ProducerCore::stop() noexcept {
-  if (!process_.is_this()) return threads_.leak();
-  threads_.request_stop();
-  ring_.close();  // Workers that are parked see it when one that runs ends.
-  if (std::any_of(traces_.begin(), traces_.end(), std::mem_fn(&WorkerTrace::is_of_this_thread)))
-    return;  // A source called this. The destructor joins its thread.
+/// No batch is begun any more, and sources are asked to stop. Workers that are parked see it when
+/// one that runs ends.
+PENSTOCK_INLINE void ProducerCore::end_run() noexcept {
+  std::stop_source stop = [this] {
+    const std::lock_guard lock(end_mutex_);
+    ring_.close();
+    return stop_;
+  }();
+  stop.request_stop();  // It calls functions of the user's: not under the lock.
+}
+
+PENSTOCK_INLINE void ProducerCore::request_stop() noexcept {
+  {
+    const std::lock_guard lock(end_mutex_);
+    stopped_.store(true, std::memory_order_relaxed);
+  }
+  end_run();
+}
+
+/// Waits until no more than `left` workers run. After 5 s it prints on stderr, once, which worker
+/// it waits for: the exception that unwinds through here may not be reported until it returns.
+PENSTOCK_INLINE void ProducerCore::wait_for_workers(int left) noexcept {
   constexpr std::chrono::seconds kPatience(5);
-  if (!threads_.wait_for_ends(kPatience)) {
+  if (!threads_.wait_for_ends(kPatience, left)) {
     const WorkerActivity activity = oldest_activity();
     std::fprintf(
         stderr,
@@ -230,17 +294,78 @@ PENSTOCK_INLINE void ProducerCore::stop() noexcept {
         static_cast<unsigned long long>(activity.number / batches_),
         static_cast<unsigned long long>(activity.number % batches_), to_string(activity.state));
   }
+}
+
+PENSTOCK_INLINE void ProducerCore::join() noexcept {
+  wait_for_workers(0);
   threads_.join();
+}
+
+PENSTOCK_INLINE void ProducerCore::stop() noexcept {
+  if (!process_.is_this()) return threads_.leak();
+  request_stop();
+  if (is_of_this_thread()) return;  // A source called this. The destructor joins its thread.
+  const std::lock_guard lock(join_mutex_);
+  request_stop();  // A seek that was under way has started workers.
+  join();
+}
+
+/// False: a worker is on the stack of this thread, and returns into the producer, which must live
+/// for ever.
+PENSTOCK_INLINE bool ProducerCore::close() noexcept {
+  if (!process_.is_this()) return true;
+  if (is_of_this_thread()) {
+    abandon();
+    return false;
+  }
+  stop();
+  while (in_next_.test(std::memory_order_acquire)) std::this_thread::yield();
+  return true;
+}
+
+PENSTOCK_INLINE void ProducerCore::abandon() noexcept {
+  const bool is_worker = is_of_this_thread();
+  abandoned_by_.store(static_cast<std::uint64_t>(pthread_self()), std::memory_order_relaxed);
+  end_run();
+  // Whoever has the lock joins this thread, maybe.
+  const std::unique_lock lock(join_mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  wait_for_workers(is_worker ? 1 : 0);
+  threads_.detach();
+}
+
+PENSTOCK_INLINE bool ProducerCore::abandoned_here() const noexcept {
+  return abandoned_by_.load(std::memory_order_relaxed) ==
+         static_cast<std::uint64_t>(pthread_self());
+}
+
+PENSTOCK_INLINE void ProducerCore::come_back() noexcept {
+  std::fputs(
+      "penstock: a pipeline was destroyed by a function that it had called (its source, sampler, "
+      "transform ...), which returns into it: its memory is never freed. Destroy it where its "
+      "batches are taken; a source ends the data by returning false, or by stop()\n",
+      stderr);
+  abandoned_by_.store(kReturned, std::memory_order_relaxed);
+  request_stop();
+  returned_.notify_all();
+  if (options_.on_ready) options_.on_ready();
 }
 
 PENSTOCK_INLINE void ProducerCore::seek(std::uint64_t epoch, std::uint64_t batch) {
   require_other_thread("BatchProducer::seek");
-  stop();
+  const std::lock_guard one_at_a_time(join_mutex_);
+  end_run();
+  join();
   const std::uint64_t first = std::min(total_, batch_number(batches_, epoch, batch));
   finished_ = false;
-  ring_.reopen(first, total_);
   announcer_.restart(first, total_);
   lost_.clear();
+  {
+    const std::lock_guard lock(end_mutex_);
+    ring_.reopen(first, total_);
+    stop_ = std::stop_source();
+    stopped_.store(false, std::memory_order_relaxed);
+  }
   start();
 }
 
@@ -257,6 +382,7 @@ PENSTOCK_INLINE void ProducerCore::work(std::size_t worker, const std::stop_toke
     const WorkerTrace::Shift shift(traces_[worker]);
     WorkerTools tools{worker, traces_[worker], stop, make_source(worker), BatchObject(layout_)};
     if (tools.source != nullptr) run(tools);
+    if (abandoned_here()) come_back();
   }
   permits_.wake();  // The data have ended, or stop was requested: parked workers end, too.
 }
@@ -376,6 +502,9 @@ PENSTOCK_INLINE bool ProducerCore::ready() noexcept {
 
 PENSTOCK_INLINE bool ProducerCore::at_end() noexcept {
   if (ready()) return false;
+  // While a function of the pipeline ends the process, or destroys the pipeline, the consumer must
+  // not take that for the end of the data: it could end the process as if all were well.
+  if (abandoned()) return false;
   finished_ = finished_ || ring_.over();
   return finished_;
 }
@@ -420,6 +549,7 @@ PENSTOCK_INLINE std::optional<FilledBatch> ProducerCore::next() {
   while (!ready()) {
     if (at_end()) return std::nullopt;
     ring_.wait([this] { return has_lost_worker() || no_memory_.any(); });
+    wait_while_abandoned();
     throw_lost_worker();
     if (!ring_.full()) no_memory_.throw_error();
   }

@@ -15,12 +15,15 @@
 #include <chrono>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <penstock/detail/cores.hpp>
+#include <penstock/detail/deadline.hpp>
 #include <penstock/detail/measure/consumer_watch.hpp>
 #include <penstock/detail/pipeline/autotuner.hpp>
 #include <penstock/detail/pipeline/batch_producer.hpp>
+#include <penstock/detail/pipeline/callers.hpp>
 #include <penstock/detail/pipeline/device_stage.hpp>
 #include <penstock/detail/pipeline/place.hpp>
 #include <penstock/detail/pipeline/pump.hpp>
@@ -34,24 +37,28 @@
 
 namespace penstock::detail {
 
-class HandOver final : public AnyPrefetcher {
+class HandOver final : public AnyPrefetcher, public std::enable_shared_from_this<HandOver> {
  public:
   HandOver(const BlockLayout& layout, AnySampler sampler, ErasedSource source,
            TransformStage::Transform transform, PrefetcherOptions options);
   HandOver(const HandOver&) = delete;
   HandOver& operator=(const HandOver&) = delete;
 
-  LeasedBatch* take(cudaStream_t consumer) override;
+  Taken take(cudaStream_t consumer) override;
   void also_used_on(LeasedBatch& batch, cudaStream_t stream) override;
   bool is_used_on(const LeasedBatch& batch, cudaStream_t stream) const noexcept override;
   bool give_back(LeasedBatch& batch, bool park) noexcept override;
-  void close() noexcept override;
+  void stop() noexcept override;
+  bool close() noexcept override;
   bool forked() const noexcept override { return !process_.is_this(); }
 
   State state() const override;
   void restore(const State& state) override;
   Stats stats() override;
-  std::vector<Failure> failures() const override { return producer_->failures(); }
+  std::vector<Failure> failures() const override {
+    const Callers::Call call(callers_);
+    return producer_->failures();
+  }
 
  private:
   static PipelinePlan planned(PrefetcherOptions options, const AnySampler& sampler,
@@ -65,9 +72,17 @@ class HandOver final : public AnyPrefetcher {
   void tune_slots();
   void pump() noexcept;
   bool stage_next() noexcept;
-  Staged* first_staged();
+  bool stopped() const { return closed_ || producer_->stopped(); }
+  Taken take(const ResolvedStream& stream, cudaStream_t consumer);
+  Staged* first_staged(std::unique_lock<std::mutex>& lock);
+  bool wait_for_news(TimeOut& left, std::uint64_t& since, std::uint32_t calls);
   [[noreturn]] void throw_in_place_of(Staged& staged);
   [[noreturn]] void throw_stall() const;
+  /// 0 stands for none.
+  std::chrono::milliseconds stall_timeout() const {
+    constexpr auto kEver = std::chrono::milliseconds::max();
+    return options_.stall_timeout.count() == 0 ? kEver : options_.stall_timeout;
+  }
   void require_order() const;
 
   const OwnerProcess process_;
@@ -85,9 +100,12 @@ class HandOver final : public AnyPrefetcher {
   Pump pump_;
   StagedQueue queue_;  // from the thread that pumps to the consumer
 
-  std::mutex take_mutex_;                   // One thread at a time is in take(), and waits there.
+  mutable Callers callers_;  // of the members that a Prefetcher calls
+  std::atomic<bool> closed_{false};
+  std::mutex take_mutex_;                   // One thread at a time is in take(), but for its waits.
   std::atomic<std::uint64_t> position_{0};  // number of the next batch, over all epochs
   ConsumerWatch watch_;
+  const ConsumerClock::Visit* requested_by_ = nullptr;  // the last call that has told the watch
   std::atomic<std::chrono::nanoseconds::rep> workers_paused_{0};  // their waits in pauses,
   std::atomic<WorkerTrace::Clock::time_point> paused_until_{};    // until then
   std::optional<Autotuner> tuner_;
@@ -127,6 +145,7 @@ PENSTOCK_INLINE bool HandOver::stage_next() noexcept {
     return true;
   }
   Staged& staged = stage_.stage(std::move(batch), std::move(error));
+  if (producer_->abandoned_here()) producer_->come_back();  // A transform has destroyed this.
   staged.next = next;
   queue_.push(staged);
   return true;
@@ -134,21 +153,35 @@ PENSTOCK_INLINE bool HandOver::stage_next() noexcept {
 
 // ---- From the queue to the consumer, and back ---------------------------------------------------
 
-/// The first staged batch, for `consumer`; nullptr at the end.
-PENSTOCK_INLINE LeasedBatch* HandOver::take(cudaStream_t consumer) {
+/// The first staged batch, for `consumer`; none at the end.
+PENSTOCK_INLINE Taken HandOver::take(cudaStream_t consumer) {
+  const Callers::Call call(callers_);
   constexpr const char* kCall = "Prefetcher::next";
   const ResolvedStream stream = resolve_usable(consumer, kCall, stage_.arena().device());
-  const std::lock_guard lock(take_mutex_);
+  try {
+    return take(stream, consumer);
+  } catch (...) {
+    queue_.notify();  // If a batch has woken this thread, it is there for another one.
+    producer_->wait_while_abandoned();
+    throw;
+  }
+}
+
+PENSTOCK_INLINE Taken HandOver::take(const ResolvedStream& stream, cudaStream_t consumer) {
+  std::unique_lock lock(take_mutex_);
   const ConsumerClock::Visit visit(watch_.clock);
   const ScopedRange range(markers::next, position_);
   watch_.count_take(queue_.size());
   const auto pause = visit.ended_pause();
   if (pause) note_pause(*pause);
   watch_.record_request(consumer, pause.has_value());
+  requested_by_ = &visit;
 
-  Staged* const staged = first_staged();
-  if (staged == nullptr) return nullptr;
+  Staged* const staged = first_staged(lock);
+  if (staged == nullptr) return {};
   if (staged->error) throw_in_place_of(*staged);
+  // Another thread has made its request while this one waited: the marks are one thread's.
+  if (requested_by_ != &visit) watch_.record_request(consumer, false);
   // Where this throws, the batch stays the first.
   watch_.record_issue(consumer);
   check(cudaStreamWaitEvent(consumer, staged->copied, cudaEventWaitDefault), "cudaStreamWaitEvent");
@@ -159,7 +192,7 @@ PENSTOCK_INLINE LeasedBatch* HandOver::take(cudaStream_t consumer) {
   position_ = staged->next;
   watch_.count_delivery();
   if (tuner_) tune();
-  return staged;
+  return {shared_from_this(), staged};
 }
 
 /// Any thread, while `pause` lasts or when it has ended: of it what was not noted yet.
@@ -199,17 +232,40 @@ PENSTOCK_INLINE void HandOver::tune_slots() {
   pump();
 }
 
-/// Waits for the first staged batch. nullptr: all epochs are done.
-PENSTOCK_INLINE Staged* HandOver::first_staged() {
-  producer_->throw_lost_worker();
-  stage_.arena().require_slot();  // It may give slots back, which the pump then fills.
-  if (tuner_) tune_slots();
-  if (queue_.size() == 0) pump();  // A pump that failed is tried again.
-  const auto has_news = [this] { return queue_.has_news() || producer_->has_lost_worker(); };
-  if (!queue_.wait(options_.stall_timeout, has_news)) throw_stall();
-  queue_.throw_failure();
-  if (queue_.size() == 0) producer_->throw_lost_worker();
-  return queue_.first();
+/// Waits for the first staged batch, without the lock. nullptr: all epochs are done, or somebody
+/// has called stop().
+PENSTOCK_INLINE Staged* HandOver::first_staged(std::unique_lock<std::mutex>& lock) {
+  std::optional<TimeOut> left;
+  std::uint64_t since = position_;
+  while (true) {
+    const std::uint32_t calls = queue_.calls();
+    producer_->wait_while_abandoned();
+    if (stopped()) return nullptr;
+    producer_->throw_lost_worker();
+    stage_.arena().require_slot();  // It may give slots back, which the pump then fills.
+    if (tuner_) tune_slots();
+    if (queue_.size() == 0) pump();  // A pump that failed is tried again.
+    queue_.throw_failure();
+    const bool ended = queue_.ended();  // Before the look: the end comes behind the last batch.
+    if (Staged* const staged = queue_.first()) return staged;
+    if (ended) return nullptr;
+    if (!left) left.emplace(stall_timeout());
+    lock.unlock();
+    const bool any = wait_for_news(*left, since, calls);
+    lock.lock();
+    if (!any) throw_stall();
+  }
+}
+
+/// Counts `left` from the last time that any thread got a batch, with `since` the position then.
+PENSTOCK_INLINE bool HandOver::wait_for_news(TimeOut& left, std::uint64_t& since,
+                                             std::uint32_t calls) {
+  const auto is_served = [&] { return std::exchange(since, position_) != since; };
+  do {
+    if (is_served()) left = TimeOut(stall_timeout());
+    if (queue_.wait_until(left.next_step(), calls)) return true;
+  } while (is_served() || !left.over());
+  return false;
 }
 
 PENSTOCK_INLINE void HandOver::throw_in_place_of(Staged& staged) {
@@ -357,8 +413,10 @@ PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler
                         .on_ready =
                             [this] {
                               pump();
-                              // Nobody else tells take() of a lost worker.
-                              if (!pump_.paused() && producer_->has_lost_worker()) queue_.notify();
+                              if (pump_.paused()) return;
+                              // Nobody else tells take() of these.
+                              if (producer_->has_lost_worker() || producer_->stopped())
+                                queue_.call_all();
                             }},
         stage_.targets(), placed_.get(),
         TuneSettings{plan_.start.workers, on_device_ ? plan_.start.depth : options_.host_depth});
@@ -413,9 +471,26 @@ PENSTOCK_INLINE PipelineSetup HandOver::make_setup(SourceKind kind, bool unbound
   return setup;
 }
 
-PENSTOCK_INLINE void HandOver::close() noexcept {
+PENSTOCK_INLINE void HandOver::stop() noexcept {
+  const Callers::Call call(callers_);
+  producer_->request_stop();
+  queue_.call_all();
+}
+
+/// False: a function that the pipeline has called, on this thread, destroys it. It returns into the
+/// pipeline, which has to live for ever.
+PENSTOCK_INLINE bool HandOver::close() noexcept {
+  if (producer_ && (producer_->is_of_this_thread() || pump_.is_run_by_this_thread())) {
+    producer_->abandon();
+    return false;
+  }
+  closed_ = true;
+  if (producer_) producer_->request_stop();
+  queue_.call_all();
+  callers_.wait_until_left();
   pump_.pause();
   if (producer_) producer_->stop();
+  return true;
 }
 
 PENSTOCK_INLINE void HandOver::require_order() const {
@@ -425,17 +500,23 @@ PENSTOCK_INLINE void HandOver::require_order() const {
 }
 
 PENSTOCK_INLINE State HandOver::state() const {
+  const Callers::Call call(callers_);
   require_order();
   const std::uint64_t position = position_;
   return state_at(start_, position / batches_, position % batches_);
 }
 
 PENSTOCK_INLINE void HandOver::restore(const State& state) {
+  const Callers::Call call(callers_);
   if (const std::string why = why_incompatible(state, start_); !why.empty())
     throw std::invalid_argument(why);
   require_not_behind_end(state, options_.epochs);
   require_order();
   producer_->require_other_thread("Prefetcher::restore");
+  if (pump_.is_run_by_this_thread())
+    throw std::logic_error(
+        "Prefetcher::restore was called by a DeviceTransform, for which it would wait: call it "
+        "where the batches are taken");
   const std::lock_guard lock(take_mutex_);
   pump_.pause();
   queue_.clear();
@@ -453,6 +534,7 @@ PENSTOCK_INLINE void HandOver::restore(const State& state) {
 }
 
 PENSTOCK_INLINE Stats HandOver::stats() {
+  const Callers::Call call(callers_);
   Stats stats;
   stats.setup = setup_;
   producer_->add_to(stats);
@@ -493,11 +575,8 @@ PENSTOCK_INLINE PrefetcherHandle make_prefetcher(const BlockLayout& layout, AnyS
                                     std::move(transform), std::move(options));
 }
 
-PENSTOCK_INLINE void close(PrefetcherHandle prefetcher) noexcept {
-  if (prefetcher->forked())
-    leak(std::move(prefetcher));
-  else
-    prefetcher->close();
+PENSTOCK_INLINE void close(PrefetcherHandle& prefetcher) noexcept {
+  if (prefetcher->forked() || !prefetcher->close()) leak(std::move(prefetcher));
 }
 
 PENSTOCK_INLINE void give_back(PrefetcherHandle prefetcher, LeasedBatch& batch) noexcept {

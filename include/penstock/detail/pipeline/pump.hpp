@@ -5,6 +5,8 @@
 // asks while another one runs it leaves a request, and the other goes around once more: so nobody
 // waits, and what was asked for is done after the request.
 
+#include <pthread.h>
+
 #include <atomic>
 #include <cstdint>
 #include <thread>
@@ -20,8 +22,10 @@ class Pump {
     if (requests_.fetch_add(1) != 0) return;
     std::uint32_t served = 1;
     do {
+      runner_.store(this_thread(), std::memory_order_relaxed);
       while (!paused_.load() && step()) {
       }
+      runner_.store(kNobody, std::memory_order_relaxed);  // The next line may let another one run.
       served = requests_.fetch_sub(served) - served;
     } while (served != 0);
   }
@@ -37,7 +41,16 @@ class Pump {
 
   bool paused() const noexcept { return paused_.load(std::memory_order_acquire); }
 
+  /// Whether the calling thread is inside a `step`.
+  bool is_run_by_this_thread() const noexcept {
+    return runner_.load(std::memory_order_relaxed) == this_thread();
+  }
+
  private:
+  static constexpr std::uint64_t kNobody = ~std::uint64_t{0};
+  static std::uint64_t this_thread() { return static_cast<std::uint64_t>(pthread_self()); }
+
+  std::atomic<std::uint64_t> runner_{kNobody};  // the thread that is inside a step
   std::atomic<std::uint32_t> requests_{0};
   std::atomic<bool> paused_{true};
 };

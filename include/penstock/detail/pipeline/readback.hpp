@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <cstdio>
 #include <exception>
 #include <mutex>
 #include <penstock/cuda.hpp>
@@ -34,6 +35,7 @@ class ReadbackLine final : public AnyReadback {
   void push(const void* device, std::size_t count, cudaStream_t stream, void* callback) override;
   void drain() override;
   bool forked() const noexcept override { return !process_.is_this(); }
+  bool close() noexcept override;
 
  private:
   struct Entry {
@@ -68,6 +70,7 @@ class ReadbackLine final : public AnyReadback {
   std::condition_variable delivered_one_;
   std::uint64_t pushed_ = 0, delivered_ = 0;
   std::exception_ptr error_;  // the first since it was thrown
+  bool abandoned_ = false;    // by the thread that calls back: a callback has destroyed this
 
   std::jthread thread_;  // last: joined before the other members are destroyed
 };
@@ -178,6 +181,24 @@ PENSTOCK_INLINE void ReadbackLine::throw_error() {
 
 // ---- The thread that calls back -----------------------------------------------------------------
 
+PENSTOCK_INLINE bool ReadbackLine::close() noexcept {
+  if (std::this_thread::get_id() != thread_.get_id()) return true;
+  abandoned_ = true;
+  // Other threads hear of it when the callback has returned: at the end of a process it never does.
+  for (std::uint64_t next = delivered_ + 1;; ++next) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (next >= pushed_) break;
+    }
+    try {
+      call_back(next);
+    } catch (...) {  // Errors are lost.
+    }
+  }
+  thread_.detach();
+  return false;
+}
+
 PENSTOCK_INLINE void ReadbackLine::call_back_until(const std::stop_token& stop) {
   markers::name_this_thread("penstock readback");
   placed_.cpus.bind_this_thread();
@@ -194,12 +215,18 @@ PENSTOCK_INLINE void ReadbackLine::call_back_until(const std::stop_token& stop) 
     } catch (...) {
       error = std::current_exception();
     }
+    if (abandoned_)
+      std::fputs(
+          "penstock: a Readback was destroyed by a callback of its own, which returns into it: its "
+          "memory is never freed. Destroy it where results are pushed\n",
+          stderr);
     {
       const std::lock_guard lock(mutex_);
       if (error && !error_) error_ = std::move(error);
-      ++delivered_;
+      delivered_ = abandoned_ ? pushed_ : delivered_ + 1;
     }
     delivered_one_.notify_all();
+    if (abandoned_) return;
   }
 }
 

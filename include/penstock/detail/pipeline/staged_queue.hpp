@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
-#include <penstock/detail/deadline.hpp>
 #include <penstock/detail/memory/batch_object.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/pipeline/event_count.hpp>
@@ -41,7 +40,7 @@ struct Staged : LeasedBatch {
   std::uint64_t next = 0;                 // number of the batch behind it, over all epochs
 };
 
-/// Any thread may add; one thread at a time consumes. Nothing allocates within `capacity`.
+/// Any thread may add or wait; one thread at a time consumes. Nothing allocates within `capacity`.
 class StagedQueue {
  public:
   explicit StagedQueue(std::size_t capacity) { line_.reserve(capacity); }
@@ -58,7 +57,7 @@ class StagedQueue {
   /// No batch will come after those in line.
   void end() noexcept {
     ended_.store(true, std::memory_order_relaxed);
-    changed_.notify_one();
+    call_all();
   }
 
   /// The next call of throw_failure throws `error`; of several, the first.
@@ -68,7 +67,7 @@ class StagedQueue {
       if (!failure_) failure_ = std::move(error);
       failed_.store(true, std::memory_order_relaxed);  // Never without a failure to throw.
     }
-    changed_.notify_one();
+    call_all();  // One of them throws it; the others may have no slot to wait for any more.
   }
 
   void throw_failure() {
@@ -87,18 +86,20 @@ class StagedQueue {
     return size() != 0 || ended() || failed_.load(std::memory_order_relaxed);
   }
 
-  /// Waits until `condition` holds, which looks at this line or at what `notify` follows; false:
-  /// not within `time_out` (0: there is none) of this process's running.
-  template <class Condition>
-  bool wait(std::chrono::milliseconds time_out, Condition condition) {
-    if (condition()) return true;  // Mostly; no clock is read.
-    constexpr auto kEver = std::chrono::milliseconds::max();
-    TimeOut left(time_out.count() == 0 ? kEver : time_out);
-    while (!changed_.wait_until(left.next_step(), condition))
-      if (left.over()) return false;
-    return true;
+  /// Waits until there is news, or a call to all later than number `calls`. False: not before
+  /// `until`. Any number of threads may wait; that there is a batch wakes one of them.
+  bool wait_until(EventCount::Clock::time_point until, std::uint32_t calls) {
+    return changed_.wait_until(until, [&] { return has_news() || this->calls() != calls; });
   }
+  /// One that waits looks again: for a thread that was woken, and has not taken the batch.
   void notify() { changed_.notify_one(); }
+  /// All that wait look again at everything.
+  void call_all() noexcept {
+    calls_.fetch_add(1, std::memory_order_release);
+    changed_.notify_all();
+  }
+  /// Ask for it before you look: a thread that sees a call sees what came before it.
+  std::uint32_t calls() const noexcept { return calls_.load(std::memory_order_acquire); }
 
   /// nullptr: nobody is in line.
   Staged* first() const {
@@ -130,6 +131,7 @@ class StagedQueue {
   // Only hints at what is under the lock: they order nothing.
   std::atomic<std::size_t> size_{0};
   std::atomic<bool> ended_{false}, failed_{false};
+  std::atomic<std::uint32_t> calls_{0};
   EventCount changed_;
 };
 

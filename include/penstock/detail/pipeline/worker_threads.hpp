@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// WorkerThreads: the threads of a producer's workers: start them, ask them to stop, wait for them.
+// WorkerThreads: the threads of a producer's workers: start them, wait for them.
 
 #include <atomic>
 #include <chrono>
@@ -17,18 +17,18 @@
 
 namespace penstock::detail {
 
-/// One thread at a time may call the members. The destructor stops and joins the threads.
+/// One thread at a time may call the members. Join or detach the threads before the destructor.
 class WorkerThreads {
  public:
   /// Starts `count` threads that call `work(worker, stop)`, which throws nothing. If one cannot be
   /// started, those before it run; throws std::system_error, which says what to change.
   template <class Work>
-  void start(std::size_t count, Work work) {
+  void start(std::size_t count, const std::stop_token& stop, Work work) {
     threads_.reserve(count);
     try {
       for (std::size_t i = 0; i < count; ++i) {
         running_.fetch_add(1, std::memory_order_relaxed);
-        threads_.emplace_back([this, work, i](const std::stop_token& stop) {
+        threads_.emplace_back([this, work, i, stop] {
           work(i, stop);
           running_.fetch_sub(1, std::memory_order_relaxed);
           ended_.notify_one();
@@ -48,18 +48,23 @@ class WorkerThreads {
     }
   }
 
-  void request_stop() {
-    for (std::jthread& thread : threads_) thread.request_stop();
-  }
-
-  /// Waits until every thread has done its work. False: `patience` is over.
-  bool wait_for_ends(std::chrono::seconds patience) {
-    return ended_.wait_until(EventCount::Clock::now() + patience,
-                             [this] { return running_.load(std::memory_order_relaxed) == 0; });
+  /// Waits until no more than `left` threads are at work. False: `patience` is over.
+  bool wait_for_ends(std::chrono::seconds patience, int left = 0) {
+    return ended_.wait_until(EventCount::Clock::now() + patience, [this, left] {
+      return running_.load(std::memory_order_relaxed) <= left;
+    });
   }
 
   /// Joins the threads: what they did is seen then.
-  void join() { threads_.clear(); }
+  void join() {
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+  }
+  /// Nobody joins the threads any more: this object has to live on for them.
+  void detach() {
+    for (std::thread& thread : threads_) thread.detach();
+    threads_.clear();
+  }
 
   /// In a forked child there are no threads to join.
   void leak() noexcept { detail::leak(std::move(threads_)); }
@@ -67,7 +72,7 @@ class WorkerThreads {
  private:
   std::atomic<int> running_{0};
   EventCount ended_;
-  std::vector<std::jthread> threads_;
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace penstock::detail
