@@ -5,12 +5,16 @@
 
 #include <penstock/prefetcher.hpp>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "support/catch.hpp"
 #include "support/gate.hpp"
@@ -143,6 +147,132 @@ TEST_CASE("a stall names the batch that is late, in whatever order batches come"
   }
   go = true;
   CHECK(next_after_stalls(prefetcher, stream).ticket().batch == 0);
+}
+
+TEST_CASE("a stall names its stage: a store that is told of what comes later", "[prefetcher]") {
+  const bool by_sample = GENERATE(false, true);
+  TestStream stream;
+  std::atomic<bool> go{false};
+  penstock::AnySource<Numbers> source = write_numbers;
+  if (by_sample)
+    source = penstock::per_sample([](const penstock::Sample& sample, Numbers& batch) {
+      batch.sample(sample.row) = sample.index;
+    });
+  Prefetcher<Numbers> prefetcher(
+      numbers_layout(4), shuffled(40, 4), source,
+      {.workers = 1,
+       .stall_timeout = 100ms,
+       .read_ahead = {[&, calls = 0](std::span<const std::uint64_t>) mutable {
+                        while (calls == 2 && !go) std::this_thread::yield();
+                        ++calls;
+                      },
+                      1}});
+  for (int i = 0; i < 2; ++i) next_after_stalls(prefetcher, stream);
+  try {
+    prefetcher.next(stream);
+    FAIL("will_need was held");
+  } catch (const StallError& error) {
+    CHECK(error.stage() == "read ahead");
+    CHECK(error.batch() == 2);
+    CHECK(std::string(error.what()).find("will_need") != std::string::npos);
+  }
+  go = true;
+  for (std::uint64_t i = 2; i < 10; ++i)
+    CHECK(next_after_stalls(prefetcher, stream).ticket().batch == i);
+}
+
+TEST_CASE("a stall says what was skipped, how often and why", "[prefetcher]") {
+  const int kind = GENERATE(0, 1, 2);
+  TestStream stream;
+  std::atomic<bool> go{false};
+  const auto fail = [&](std::uint64_t epoch, std::uint64_t batch) {
+    if (!go && (epoch > 0 || batch > 2)) throw std::runtime_error("no such bucket");
+  };
+  penstock::AnySource<Numbers> source = [&](const Ticket& ticket, Numbers& batch) {
+    fail(ticket.epoch, ticket.batch);
+    write_numbers(ticket, batch);
+  };
+  if (kind == 1)
+    source = penstock::per_sample([&](const penstock::Sample& sample, Numbers& batch) {
+      fail(sample.epoch, sample.batch);
+      batch.sample(sample.row) = sample.index;
+    });
+  if (kind == 2)
+    source = penstock::on_device(
+        [&](const Ticket& ticket, Numbers&, cudaStream_t) { fail(ticket.epoch, ticket.batch); });
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(40, 4), source,
+                                 {.workers = 2,
+                                  .epochs = 1'000'000'000,
+                                  .on_failure = penstock::FailurePolicy::skip(),
+                                  .stall_timeout = 100ms});
+  for (int i = 0; i < 3; ++i) next_after_stalls(prefetcher, stream);
+  try {
+    prefetcher.next(stream);
+    FAIL("everything is skipped");
+  } catch (const StallError& error) {
+    const std::string what = error.what();
+    INFO(what);
+    CHECK(error.stage() == (kind == 2 ? "device source" : "source"));
+    CHECK(what.find(kind == 1 ? " samples" : " batches") != std::string::npos);
+    CHECK(what.find("has skipped ") != std::string::npos);
+    CHECK(what.find("no such bucket") != std::string::npos);
+    CHECK(what.find("waiting for room") == std::string::npos);
+  }
+  go = true;
+  CHECK(next_after_stalls(prefetcher, stream));
+}
+
+TEST_CASE("each of several threads waits one time-out, not those of the others too",
+          "[prefetcher]") {
+  constexpr auto kTimeOut = 500ms;
+  std::atomic<bool> go{false};
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(40, 4),
+                                 [&](const Ticket& ticket, Numbers& batch) {
+                                   while (!go) std::this_thread::sleep_for(1ms);
+                                   write_numbers(ticket, batch);
+                                 },
+                                 {.workers = 1, .stall_timeout = kTimeOut});
+  using Clock = std::chrono::steady_clock;
+  std::array<Clock::time_point, 4> told;
+  std::vector<std::thread> threads;
+  for (Clock::time_point& time : told)
+    threads.emplace_back([&] {
+      const TestStream stream;
+      try {
+        prefetcher.next(stream);
+      } catch (const StallError&) {
+        time = Clock::now();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  go = true;
+  CHECK(*std::min_element(told.begin(), told.end()) != Clock::time_point());
+  CHECK(*std::max_element(told.begin(), told.end()) - *std::min_element(told.begin(), told.end()) <
+        kTimeOut);
+}
+
+TEST_CASE("a thread beside which others are served is not told of a stall", "[prefetcher]") {
+  constexpr auto kTimeOut = 400ms;
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(80, 4),
+                                 [&](const Ticket& ticket, Numbers& batch) {
+                                   std::this_thread::sleep_for(kTimeOut / 5);
+                                   write_numbers(ticket, batch);
+                                 },
+                                 {.workers = 1, .stall_timeout = kTimeOut});
+  std::atomic<int> stalls{0}, batches{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i)
+    threads.emplace_back([&] {
+      const TestStream stream;
+      try {
+        while (prefetcher.next(stream)) ++batches;
+      } catch (const StallError&) {
+        ++stalls;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(stalls == 0);
+  CHECK(batches == 20);
 }
 
 // There is room for one batch. Of two workers one fills it, and the other one has waited for

@@ -89,7 +89,7 @@ TEST_CASE("each batch is announced so many batches ahead, before its own predece
           "[read_ahead]") {
   const std::uint64_t ahead = GENERATE(1u, 3u, 9u, 10u, 29u, 100u);
   const Sampler sampler = shuffled(50, 5);
-  constexpr std::uint64_t kAll = 30;
+  constexpr std::uint64_t kEpoch = 10, kAll = 3 * kEpoch;
   Log log;
   PinnedPool pool;
   BatchProducer<Numbers> producer(numbers_layout(5), sampler,
@@ -107,7 +107,7 @@ TEST_CASE("each batch is announced so many batches ahead, before its own predece
       ++announced;
       continue;
     }
-    wrong += announced == std::min(kAll, filled + ahead + 1) ? 0 : 1;
+    wrong += announced == std::min(kAll, filled + std::min(ahead, kEpoch) + 1) ? 0 : 1;
     ++filled;
   }
   CHECK(wrong == 0);
@@ -245,6 +245,39 @@ TEST_CASE("a worker that announces holds up no other one", "[read_ahead]") {
   CHECK(producer.next());
   CHECK_FALSE(producer.next());
   CHECK(calls == 9);  // What the others left to it was announced too.
+}
+
+TEST_CASE("\"everything\" is an epoch, of however many", "[read_ahead]") {
+  const bool by_sample = GENERATE(false, true);
+  constexpr std::uint64_t kEver = std::numeric_limits<std::uint64_t>::max();
+  const TestStream stream;
+  std::atomic<std::uint64_t> announced{0};
+  AnySource<Numbers> source = write_numbers;
+  if (by_sample)
+    source = per_sample(
+        [](const Sample& sample, Numbers& batch) { batch.sample(sample.row) = sample.index; });
+  {
+    Prefetcher<Numbers> prefetcher(
+        numbers_layout(8), sequential(80, 8), source,
+        {.workers = 2,
+         .epochs = kEver,
+         .read_ahead = {
+             [&](std::span<const std::uint64_t> samples) { announced += samples.size(); }, kEver}});
+    for (int i = 0; i < 25; ++i) REQUIRE(prefetcher.next(stream));
+  }
+  CHECK(announced >= 8 * (24 + 10));
+  CHECK(announced <= 8 * (24 + 10 + 8));  // What is filled ahead has its epoch behind it, too.
+}
+
+TEST_CASE("everything of an epoch without an end is refused", "[read_ahead]") {
+  const auto make = [](std::uint64_t ahead) {
+    PinnedPool pool;
+    const BatchProducer<Numbers> producer(
+        numbers_layout(4), Unbounded::indexed(4), write_numbers, pool,
+        {.workers = 1, .read_ahead = {[](std::span<const std::uint64_t>) {}, ahead}});
+  };
+  CHECK_THROWS_AS(make(std::numeric_limits<std::uint64_t>::max()), std::invalid_argument);
+  CHECK_NOTHROW(make(8));
 }
 
 TEST_CASE("a producer that goes does not announce the rest", "[read_ahead]") {

@@ -25,7 +25,9 @@ namespace penstock {
 struct ReadAhead {
   /// Gets the numbers of a batch's samples.
   std::function<void(std::span<const std::uint64_t>)> will_need = {};
-  std::uint64_t batches = 0;  ///< how far ahead; 0: nothing is announced
+  /// How far ahead; 0: nothing is announced. More than an epoch has is taken for one epoch. Where
+  /// an epoch has no end (Unbounded), it has to be a number that the storage can fetch ahead.
+  std::uint64_t batches = 0;
 };
 
 /// Announces to a store, of which it keeps a reference: the store must outlive the pipeline.

@@ -33,10 +33,11 @@ void all_are_announced(std::uint64_t ahead, int workers) {
   std::atomic<std::uint64_t> begun{0};
   const std::stop_source source;
   const auto work = [&] {
+    penstock::detail::WorkerTrace trace;
     while (true) {
       const std::uint64_t number = begun.fetch_add(1, std::memory_order_relaxed);
       if (number >= kBatches) return;
-      announcer.begun(number, source.get_token());
+      announcer.begun(number, source.get_token(), trace);
     }
   };
   std::thread first(work);

@@ -131,13 +131,22 @@ enum class WorkerState : int {
   memory,  ///< waiting for a pinned block
   slot,    ///< waiting for a device slot
   source,  ///< running the source
+  ahead,   ///< announcing batches that come later
 };
 
 inline const char* to_string(WorkerState state) {
-  constexpr std::array names{"between batches", "waiting for room in the ring",
+  constexpr std::array names{"between batches",
+                             "waiting for room in the ring",
                              "waiting for a pinned block that no copy reads",
-                             "waiting for a device slot: a lease has to end", "inside the source"};
+                             "waiting for a device slot: a lease has to end",
+                             "inside the source",
+                             "inside ReadAhead::will_need, or in the sampler for it"};
   return names.at(static_cast<std::size_t>(state));
+}
+
+/// Whether a worker has a batch, and does not wait.
+inline bool is_work(WorkerState state) {
+  return state == WorkerState::source || state == WorkerState::ahead;
 }
 
 /// What a worker is doing, for which batch, and since when (accurate to a few milliseconds).
@@ -213,6 +222,26 @@ class alignas(64) WorkerTrace {
     WorkerTrace& trace_;
   };
 
+  /// The worker, in its work on batch `number`, announces others while this object lives. The time
+  /// counts as work.
+  class [[nodiscard]] Announcing {
+   public:
+    Announcing(WorkerTrace& trace, std::uint64_t number)
+        : trace_(trace), before_(trace.state_.load(std::memory_order_relaxed)) {
+      if (before_ != WorkerState::idle)  // Else `since` tells when it began to rest.
+        trace.state_.store(WorkerState::ahead, std::memory_order_release);
+      else
+        trace.enter(WorkerState::ahead, number, coarse_now());
+    }
+    ~Announcing() { trace_.state_.store(before_, std::memory_order_release); }
+    Announcing(const Announcing&) = delete;
+    Announcing& operator=(const Announcing&) = delete;
+
+   private:
+    WorkerTrace& trace_;
+    const WorkerState before_;
+  };
+
   void count_batch(std::uint64_t bytes) {
     add_alone(batches_, std::uint64_t{1});
     add_alone(bytes_, bytes);
@@ -236,7 +265,7 @@ class alignas(64) WorkerTrace {
   /// How long the worker has waited, within `span`, in the wait that it is in. `span` ends now.
   std::chrono::nanoseconds present_wait(const TimeSpan& span) const {
     const WorkerActivity now = activity();
-    if (now.state == WorkerState::idle || now.state == WorkerState::source) return {};
+    if (now.state == WorkerState::idle || is_work(now.state)) return {};
     return std::max(Clock::duration(0), span.to - std::max(span.from, now.since));
   }
 

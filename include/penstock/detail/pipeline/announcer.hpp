@@ -9,9 +9,14 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <penstock/any_sampler.hpp>
+#include <penstock/detail/measure/worker_trace.hpp>
 #include <penstock/read_ahead.hpp>
+#include <span>
+#include <stdexcept>
 #include <stop_token>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -19,13 +24,20 @@ namespace penstock::detail {
 
 class Announcer {
  public:
-  /// `batch_size`: samples of a batch at most.
+  /// `batch_size`: samples of a batch at most. Throws std::invalid_argument where there would be no
+  /// end to what is announced.
   Announcer(ReadAhead read_ahead, AnySampler sampler, std::size_t batch_size)
       : will_need_(std::move(read_ahead.will_need)),
-        ahead_(will_need_ ? read_ahead.batches : 0),
         sampler_(std::move(sampler)),
-        batches_(sampler_.batches()) {
-    if (ahead_ > 0) samples_.reserve(batch_size);
+        batches_(sampler_.batches()),
+        ahead_(will_need_ ? std::min(read_ahead.batches, batches_) : 0) {
+    if (ahead_ == 0) return;
+    constexpr std::uint64_t kEndless = std::uint64_t{1} << 63;
+    if (ahead_ >= kEndless)
+      throw std::invalid_argument("read_ahead: batches is " + std::to_string(ahead_) +
+                                  ", and the sampler's epoch has no end: name a number of batches "
+                                  "that the storage can fetch ahead, such as 8");
+    samples_.reserve(batch_size);
   }
 
   /// The next batch to be begun is `first`, the last one is before `end`. No worker may run.
@@ -34,13 +46,15 @@ class Announcer {
     end_ = end;
   }
 
-  /// For the worker that has begun this batch. Returns early when stop is requested.
-  void begun(std::uint64_t number, const std::stop_token& stop) noexcept {
+  /// For the worker that has begun this batch, of which `trace` is. Returns early when stop is
+  /// requested.
+  void begun(std::uint64_t number, const std::stop_token& stop, WorkerTrace& trace) noexcept {
     if (ahead_ == 0) return;
     want(number + 1 + std::min(ahead_, end_ - (number + 1)));
     // All of these operations are sequentially consistent. A worker that raises wanted_ and finds
     // announcing_ set did so before it is cleared: the worker that clears it sees the new wanted_.
     while (next_ < wanted_ && !stop.stop_requested() && !announcing_.exchange(true)) {
+      const WorkerTrace::Announcing announcing(trace, number);
       for (; next_ < wanted_ && !stop.stop_requested(); ++next_) announce(next_);
       announcing_ = false;
     }
@@ -61,9 +75,9 @@ class Announcer {
   }
 
   const std::function<void(std::span<const std::uint64_t>)> will_need_;
-  const std::uint64_t ahead_;
   const AnySampler sampler_;
   const std::uint64_t batches_;  // of an epoch
+  const std::uint64_t ahead_;    // an epoch at most
   std::uint64_t end_ = 0;
   std::atomic<std::uint64_t> next_{0};    // to be announced
   std::atomic<std::uint64_t> wanted_{0};  // what is before it is to be announced

@@ -109,6 +109,9 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
   std::vector<Failure> failures() const override { return log_.kept(); }
   std::uint64_t skipped() const noexcept override { return log_.skipped(); }
   std::uint64_t replaced() const noexcept override { return log_.replaced(); }
+  /// The last failure that the policy has handled, in words.
+  std::string last_failure() const { return log_.last(); }
+  bool counts_samples() const { return together(); }
   /// What the worker with the oldest batch does, for StallError.
   WorkerActivity oldest_activity() const;
 
@@ -425,7 +428,8 @@ PENSTOCK_INLINE void ProducerCore::run(WorkerTools& tools) {
     const Piece piece = next_piece(tools);
     if (!piece) break;
     if (piece.rows > 0) tools.trace.work_on(piece.batch->number);
-    if (piece.first == 0) announcer_.begun(piece.batch->number, tools.stop);  // It has opened it.
+    if (piece.first == 0)
+      announcer_.begun(piece.batch->number, tools.stop, tools.trace);  // It has opened it.
     if (piece.rows > 0) filler_.fill(piece, tools);
     if (piece.batch->count_filled(piece.rows)) hand_on(*piece.batch, tools);
   }
@@ -647,7 +651,7 @@ PENSTOCK_INLINE WorkerActivity ProducerCore::oldest_activity() const {
   // A worker gets its number when it has all that it needs to fill the batch. One that waits shows
   // the number that was next when its wait began: so workers inside the source count as older.
   const auto age = [](const WorkerActivity& activity) {
-    return std::tuple(activity.state != WorkerState::source, activity.number, activity.since);
+    return std::tuple(!is_work(activity.state), activity.number, activity.since);
   };
   for (const WorkerTrace& trace : traces_) {
     const WorkerActivity activity = trace.activity();

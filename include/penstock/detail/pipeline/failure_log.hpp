@@ -11,6 +11,7 @@
 #include <mutex>
 #include <penstock/error.hpp>
 #include <penstock/failure.hpp>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -62,6 +63,12 @@ class FailureLog {
       return false;
     (replaced ? replaced_ : skipped_).fetch_add(1, std::memory_order_relaxed);
     const std::lock_guard lock(mutex_);
+    try {
+      std::ostringstream line;
+      line << *failed.failure;
+      last_ = std::move(line).str();
+    } catch (...) {  // For want of memory. It only helps a message.
+    }
     if (kept_.size() < most_kept) kept_.push_back(std::move(*failed.failure));
     return true;
   }
@@ -70,6 +77,11 @@ class FailureLog {
   std::vector<Failure> kept() const {
     const std::lock_guard lock(mutex_);
     return kept_;
+  }
+  /// The last one, in words.
+  std::string last() const {
+    const std::lock_guard lock(mutex_);
+    return last_;
   }
   std::uint64_t skipped() const noexcept { return skipped_.load(std::memory_order_relaxed); }
   std::uint64_t replaced() const noexcept { return replaced_.load(std::memory_order_relaxed); }
@@ -80,6 +92,7 @@ class FailureLog {
   std::atomic<std::uint64_t> skipped_{0}, replaced_{0};
   mutable std::mutex mutex_;
   std::vector<Failure> kept_;
+  std::string last_;
 };
 
 }  // namespace penstock::detail

@@ -78,6 +78,8 @@ class HandOver final : public AnyPrefetcher, public std::enable_shared_from_this
   bool wait_for_news(TimeOut& left, std::uint64_t& since, std::uint32_t calls);
   [[noreturn]] void throw_in_place_of(Staged& staged);
   [[noreturn]] void throw_stall() const;
+  static std::string why_busy(const WorkerActivity& activity);
+  std::string why_skipped() const;
   /// 0 stands for none.
   std::chrono::milliseconds stall_timeout() const {
     constexpr auto kEver = std::chrono::milliseconds::max();
@@ -104,6 +106,7 @@ class HandOver final : public AnyPrefetcher, public std::enable_shared_from_this
   std::atomic<bool> closed_{false};
   std::mutex take_mutex_;                   // One thread at a time is in take(), but for its waits.
   std::atomic<std::uint64_t> position_{0};  // number of the next batch, over all epochs
+  std::uint64_t skipped_before_ = 0;        // up to the last batch that was delivered
   ConsumerWatch watch_;
   const ConsumerClock::Visit* requested_by_ = nullptr;  // the last call that has told the watch
   std::atomic<std::chrono::nanoseconds::rep> workers_paused_{0};  // their waits in pauses,
@@ -147,6 +150,7 @@ PENSTOCK_INLINE bool HandOver::stage_next() noexcept {
   Staged& staged = stage_.stage(std::move(batch), std::move(error));
   if (producer_->abandoned_here()) producer_->come_back();  // A transform has destroyed this.
   staged.next = next;
+  staged.skipped = producer_->skipped();
   queue_.push(staged);
   return true;
 }
@@ -190,6 +194,7 @@ PENSTOCK_INLINE Taken HandOver::take(const ResolvedStream& stream, cudaStream_t 
   staged->replaced = false;
   queue_.pop_first();
   position_ = staged->next;
+  skipped_before_ = staged->skipped;
   watch_.count_delivery();
   if (tuner_) tune();
   return {shared_from_this(), staged};
@@ -260,12 +265,11 @@ PENSTOCK_INLINE Staged* HandOver::first_staged(std::unique_lock<std::mutex>& loc
 /// Counts `left` from the last time that any thread got a batch, with `since` the position then.
 PENSTOCK_INLINE bool HandOver::wait_for_news(TimeOut& left, std::uint64_t& since,
                                              std::uint32_t calls) {
-  const auto is_served = [&] { return std::exchange(since, position_) != since; };
-  do {
-    if (is_served()) left = TimeOut(stall_timeout());
+  while (true) {
+    if (std::exchange(since, position_) != since) left = TimeOut(stall_timeout());
     if (queue_.wait_until(left.next_step(), calls)) return true;
-  } while (is_served() || !left.over());
-  return false;
+    if (position_ == since && left.over()) return false;
+  }
 }
 
 PENSTOCK_INLINE void HandOver::throw_in_place_of(Staged& staged) {
@@ -322,30 +326,53 @@ PENSTOCK_INLINE bool HandOver::give_back(LeasedBatch& batch, bool park) noexcept
 }
 
 PENSTOCK_INLINE void HandOver::throw_stall() const {
-  std::string stage = "consumer";
-  std::string why = "all " + std::to_string(options_.device_depth) +
-                    " device slots are leased: end a lease before next(), or raise " +
-                    (tuner_ ? "Tune::device_slots" : "device_depth");
-  std::uint64_t number = position_;
   const std::size_t parked = stage_.arena().parked_slots();
-  if (parked != 0)
-    why += "; " + std::to_string(parked) + " of them wait for the end of a stream capture";
-  if (watch_.leased() + parked < options_.device_depth) {
-    const WorkerActivity activity = producer_->oldest_activity();
-    stage = activity.state == WorkerState::memory ? "copy"
-            : on_device_                          ? "device source"
-                                                  : "source";
-    number = activity.state == WorkerState::idle ? number : activity.number;
-    const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(
-        WorkerTrace::Clock::now() - activity.since);
-    why = activity.state == WorkerState::idle
-              ? "no worker is inside a batch: is one in the sampler, or in the function that makes "
-                "its source (per_worker)?"
-              : std::string("the worker with the oldest batch is ") + to_string(activity.state) +
-                    ", for " + std::to_string(since.count()) + " ms";
+  const bool has_slot = watch_.leased() + parked < options_.device_depth;
+  const WorkerActivity activity = has_slot ? producer_->oldest_activity() : WorkerActivity{};
+  const std::string skips = has_slot ? why_skipped() : std::string();
+  std::string stage = "consumer", why;
+  std::uint64_t number = position_;
+  if (!has_slot) {
+    why = "all " + std::to_string(options_.device_depth) +
+          " device slots are leased: end a lease before next(), or raise " +
+          (tuner_ ? "Tune::device_slots" : "device_depth");
+    if (parked != 0)
+      why += "; " + std::to_string(parked) + " of them wait for the end of a stream capture";
+  } else {
+    stage = activity.state == WorkerState::ahead && skips.empty()    ? "read ahead"
+            : activity.state == WorkerState::memory && skips.empty() ? "copy"
+            : on_device_                                             ? "device source"
+                                                                     : "source";
+    if (activity.state != WorkerState::idle) number = activity.number;
+    why = skips;
+    // Beside skips a worker that waits says nothing more: there is always one.
+    if (skips.empty() || is_work(activity.state)) {
+      if (!why.empty()) why += "; ";
+      why += why_busy(activity);
+    }
   }
   const ScopedRange range(markers::stall, number % batches_);  // asks penstock-trace for a dump
   throw StallError(stage, number / batches_, number % batches_, options_.stall_timeout, why);
+}
+
+PENSTOCK_INLINE std::string HandOver::why_busy(const WorkerActivity& activity) {
+  if (activity.state == WorkerState::idle)
+    return "no worker is inside a batch: is one in the sampler, or in the function that makes its "
+           "source (per_worker)?";
+  const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(
+      WorkerTrace::Clock::now() - activity.since);
+  return std::string("the worker with the oldest batch is ") + to_string(activity.state) +
+         ", for " + std::to_string(since.count()) + " ms";
+}
+
+/// What the failure policy has skipped behind the batch that was delivered last. Empty: nothing.
+PENSTOCK_INLINE std::string HandOver::why_skipped() const {
+  const std::uint64_t all = producer_->skipped(), before = skipped_before_;
+  if (all <= before) return {};
+  const char* const what = producer_->counts_samples() ? " samples" : " batches";
+  return "the failure policy has skipped " + std::to_string(all - before) + what +
+         (before == 0 ? " and nothing was left" : " since the last batch") +
+         ", the last time: " + producer_->last_failure();
 }
 
 // ---- Start, end, resume, statistics -------------------------------------------------------------

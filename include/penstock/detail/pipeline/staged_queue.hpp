@@ -38,6 +38,7 @@ struct Staged : LeasedBatch {
   std::vector<ResolvedStream> consumers;  // of the lease
   std::exception_ptr error;               // in place of a batch
   std::uint64_t next = 0;                 // number of the batch behind it, over all epochs
+  std::uint64_t skipped = 0;              // by the failure policy, up to this batch
 };
 
 /// Any thread may add or wait; one thread at a time consumes. Nothing allocates within `capacity`.
