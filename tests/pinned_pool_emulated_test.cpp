@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "support/catch.hpp"
 #include "support/gate.hpp"
@@ -63,6 +64,46 @@ TEST_CASE("a block that came back behind a stream is any block to its next holde
   stream.synchronize();
   pool.acquire(4000).release();
   CHECK(pool.acquire(4096).size() == 4096);
+}
+
+// However many threads wait, one of them asks, in sleeps that grow to 200 us.
+TEST_CASE("waiting for a copy makes few calls of CUDA", "[pinned_pool][emulated]") {
+  struct Counts {
+    std::atomic<std::uint64_t> queries{0}, modes{0};
+  } counts;
+  constexpr int kThreads = 6;
+  using Clock = std::chrono::steady_clock;
+  const penstock::Stream stream;
+  PinnedPool pool({.max_bytes = kThreads * 4096, .timeout = std::chrono::milliseconds::max()});
+  pool.reserve(kThreads, 4096);
+  std::vector<PinnedBlock> blocks;
+  for (int i = 0; i < kThreads; ++i) blocks.push_back(pool.acquire(4096));
+  penstock::test::Gate gate;
+  gate.hold(stream.get());
+  for (PinnedBlock& block : blocks) block.release_after(stream.get());
+  const emulation::Observer observer{&counts,
+                                     [](void* context, const emulation::ApiCall& call) {
+                                       auto& all = *static_cast<Counts*>(context);
+                                       const std::string name = call.name;
+                                       all.queries += name == "cudaEventQuery" ? 1 : 0;
+                                       all.modes +=
+                                           name == "cudaThreadExchangeStreamCaptureMode" ? 1 : 0;
+                                     },
+                                     [](void*, const emulation::Operation&) {}};
+  REQUIRE(emulation::observe(observer));
+  const auto begin = Clock::now();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) threads.emplace_back([&] { pool.acquire(4096); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  gate.open();
+  for (std::thread& thread : threads) thread.join();
+  const auto took = Clock::now() - begin;
+  emulation::stop_observing();
+  CHECK(counts.modes <= 2 * kThreads);
+  CHECK(counts.queries >= 1);
+  // Each thread may also ask once when it comes and for each block when they have landed.
+  CHECK(counts.queries <= static_cast<std::uint64_t>(took / std::chrono::microseconds(200)) + 10 +
+                              2 * kThreads + kThreads * kThreads);
 }
 
 TEST_CASE("memory is refused to one thread while another one looks for some",

@@ -3,10 +3,13 @@
 #include <penstock/pinned_pool.hpp>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <limits>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -168,6 +171,31 @@ TEST_CASE("a wait ends when it is asked to stop", "[pinned_pool]") {
   waiter.join();
   CHECK(empty);
   CHECK_FALSE(pool.acquire(4096, stop.get_token()));
+}
+
+TEST_CASE("of the threads that wait for a copy one polls, and another one when it leaves",
+          "[pinned_pool]") {
+  Gate gate;
+  TestStream stream;
+  PinnedPool pool({.max_bytes = 4096, .timeout = std::chrono::milliseconds::max()});
+  PinnedBlock block = pool.acquire(4096);
+  gate.hold(stream);
+  block.release_after(stream);
+  std::array<std::stop_source, 4> stops;
+  std::atomic<int> got{0}, left{0};
+  std::vector<std::thread> waiters;
+  for (std::stop_source& stop : stops)
+    waiters.emplace_back([&, token = stop.get_token()] {
+      const PinnedBlock mine = pool.acquire(4096, token);
+      ++(mine ? got : left);
+    });
+  for (int i = 0; i < 3; ++i) {  // The one that polls may be among them.
+    stops.at(static_cast<std::size_t>(i)).request_stop();
+    CHECK(eventually([&] { return left == i + 1; }));
+  }
+  gate.open();
+  CHECK(eventually([&] { return got == 1; }));
+  for (std::thread& waiter : waiters) waiter.join();
 }
 
 TEST_CASE("try_acquire takes what is at hand and never allocates", "[pinned_pool]") {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -199,15 +201,49 @@ std::vector<KernelTimes> kernel_times(const Activity& activity, const Interval& 
   return all;
 }
 
+/// When threads of penstock wait for copies, and poll them meanwhile: a worker in "wait for
+/// memory", the thread of a Readback outside of its ranges.
+class PollingTimes {
+ public:
+  explicit PollingTimes(const Timeline& timeline) : timeline_(timeline) {
+    std::map<std::uint32_t, std::vector<Interval>> waits, others;
+    for (const Event& event : timeline.events)
+      if (event.kind == Kind::range && timeline.domain(event) == "penstock")
+        (timeline.name(event) == "wait for memory" ? waits : others)[event.track].push_back(
+            {event.begin, event.end});
+    for (auto& [track, spans] : waits) waits_[track] = united(std::move(spans));
+    for (std::uint32_t track = 0; track < timeline.tracks.size(); ++track)
+      if (timeline.tracks[track].name == "penstock readback" &&
+          timeline.tracks[track].kind == Track::Kind::thread)
+        callbacks_[track] = united(std::move(others[track]));
+  }
+
+  bool has(const Event& call) const {
+    const std::string_view name = plain_name(timeline_.name(call));
+    if (name != "cudaEventQuery" && name != "cudaThreadExchangeStreamCaptureMode") return false;
+    if (const auto found = waits_.find(call.track); found != waits_.end())
+      return contains(found->second, call.begin);
+    const auto found = callbacks_.find(call.track);
+    return found != callbacks_.end() && !contains(found->second, call.begin);
+  }
+
+ private:
+  const Timeline& timeline_;
+  std::map<std::uint32_t, Intervals> waits_, callbacks_;  // by track
+};
+
 std::vector<CallTimes> call_times(const Timeline& timeline, const Interval& host) {
+  const PollingTimes polls(timeline);
   std::vector<CallTimes> all;
-  for (const auto& [name, sum] : sums_by_name(
-           timeline,
-           [&](const Event& event) {
-             return event.kind == Kind::call && host.contains(event.begin);
-           },
-           [&](const Event& event) { return std::string(plain_name(timeline.name(event))); }))
-    all.push_back({name, sum.count, sum.total, sum.longest});
+  for (const bool polling : {false, true})
+    for (const auto& [name, sum] : sums_by_name(
+             timeline,
+             [&](const Event& event) {
+               return event.kind == Kind::call && host.contains(event.begin) &&
+                      polls.has(event) == polling;
+             },
+             [&](const Event& event) { return std::string(plain_name(timeline.name(event))); }))
+      all.push_back({name, sum.count, sum.total, sum.longest, polling});
   sort_by_total(all);
   return all;
 }

@@ -31,7 +31,7 @@ void add(JsonText& json, const CopyTimes& copies) {
 
 void add(JsonText& json, const CallTimes& call) {
   json.member("name", call.name).member("count", call.count).member("total", call.total);
-  json.member("longest", call.longest);
+  json.member("longest", call.longest).member("polling", call.polling);
 }
 
 void add(JsonText& json, const DeviceTimes& device) {

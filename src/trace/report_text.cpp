@@ -183,9 +183,9 @@ void print_calls(std::ostream& out, const Report& report) {
       << "    what it may cost\n";
   for (const CallTimes& call : calls_to_show(report)) {
     const std::string cost = cost_of(call.name);
-    out << left("  " + call.name, 48) << right(std::to_string(call.count), 10)
-        << right(in_time(call.total), 12) << right(in_time(call.longest), 12)
-        << (cost.empty() ? "" : "    " + cost) << '\n';
+    out << left("  " + call.name + (call.polling ? " (polling)" : ""), 48)
+        << right(std::to_string(call.count), 10) << right(in_time(call.total), 12)
+        << right(in_time(call.longest), 12) << (cost.empty() ? "" : "    " + cost) << '\n';
   }
   if (report.calls.size() > kCalls)
     out << "  ... and " << report.calls.size() - kCalls << " more\n";

@@ -3,10 +3,12 @@
 // Report: figures of timelines whose figures are known.
 
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <penstock/trace/report.hpp>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "kernel_names.hpp"
 #include "support/catch.hpp"
@@ -165,6 +167,33 @@ TEST_CASE("Kernels, copies and calls by what they took") {
   CHECK(report.calls[0].name == "cudaLaunchKernel");
   CHECK(report.calls[0].count == 6);
   CHECK(report.calls[0].total == us(30));
+}
+
+TEST_CASE("Calls by which penstock polls its own copies are counted apart") {
+  TimelineBuilder builder;
+  const auto main = builder.thread(1, "main thread"), worker = builder.thread(2, "penstock worker"),
+             readback = builder.thread(3, "penstock readback");
+  builder.range(worker, "wait for memory", {10, 50}, "penstock");
+  builder.range(worker, "wait for memory", {60, 70}, "mine");
+  builder.range(readback, "readback", {100, 200}, "penstock");
+  for (const double at : {11, 20, 49}) builder.call(worker, "cudaEventQuery_v3020", {at, at + 1});
+  builder.call(worker, "cudaThreadExchangeStreamCaptureMode_v10010", {12, 13});
+  builder.call(worker, "cudaHostAlloc_v3020", {30, 31});   // It polls nothing.
+  builder.call(worker, "cudaEventQuery_v3020", {65, 66});  // by the user's source
+  builder.call(readback, "cudaEventQuery_v3020", {90, 91});
+  builder.call(readback, "cudaEventQuery_v3020", {110, 111});  // by the user's callback
+  builder.call(main, "cudaEventQuery_v3020", {20, 21});
+  const Report report(builder.timeline());
+  std::map<std::pair<std::string, bool>, std::uint64_t> counts;
+  for (const auto& call : report.calls) counts[{call.name, call.polling}] = call.count;
+  CHECK(counts == std::map<std::pair<std::string, bool>, std::uint64_t>{
+                      {{"cudaEventQuery", true}, 4},
+                      {{"cudaEventQuery", false}, 3},
+                      {{"cudaThreadExchangeStreamCaptureMode", true}, 1},
+                      {{"cudaHostAlloc", false}, 1}});
+  std::ostringstream text;
+  text << report;
+  CHECK(text.str().find("cudaThreadExchangeStreamCaptureMode (polling) ") != std::string::npos);
 }
 
 TEST_CASE("Copies are compared with the machine's best") {

@@ -229,7 +229,9 @@ class PinnedPoolCore {
       const std::lock_guard lock(mutex_);
       returned_.notify_all();
     });
+    const CaptureModeGuard guard;  // Once for the wait, not for each query.
     std::unique_lock lock(mutex_);
+    Poller poller(*this);
     const auto begin = Clock::now();
     TimeOut left(options_.timeout);
     std::optional<std::uint64_t> held_up;  // as it was when the time-out began, with `ahead`
@@ -237,7 +239,7 @@ class PinnedPoolCore {
     PinnedEntry* entry = nullptr;
     for (auto pause = kFirstPoll; !stop.stop_requested(); pause = std::min(2 * pause, kLastPoll)) {
       if ((entry = idle_.pop(bytes)) != nullptr) break;
-      if (poll_in_flight(lock)) continue;
+      if (poller.may_poll() && poll_in_flight(lock, guard)) continue;
       if (grows_ && fits_cap(bytes)) return grow(bytes, lock);
       if (evict(bytes, bytes, lock)) continue;
       if (all_lost()) lost_to_.raise();
@@ -256,10 +258,9 @@ class PinnedPoolCore {
       }
       waited = true;
       // Only events need polling; blocks that the program holds come back with a notification.
-      const bool polls = polling_ || !in_flight_.empty();
       auto step = left.next_step();
       if (ahead != nullptr) step = std::max(step, Clock::now() + kLeastStep);
-      sleep(lock, polls ? std::min(step, Clock::now() + pause) : step, polls);
+      sleep(lock, poller.polls() ? std::min(step, Clock::now() + pause) : step);
     }
     if (waited) {
       ++waits_;
@@ -268,13 +269,36 @@ class PinnedPoolCore {
     return entry;
   }
 
-  void sleep(std::unique_lock<std::mutex>& lock, Clock::time_point until, bool polls) {
-    if (!polls) ++sleeping_;
+  /// Of the threads that wait, one polls the copies that are in flight; it notifies the others. So
+  /// the calls of CUDA do not grow with the number of threads. All with the lock.
+  class Poller {
+   public:
+    explicit Poller(PinnedPoolCore& core) : core_(core) {}
+    /// Leaves it to another one, which a thread that polls no more, or was woken to do so, wakes.
+    ~Poller() {
+      if (mine_) core_.has_poller_ = false;
+      if (!core_.has_poller_ && !core_.in_flight_.empty()) core_.returned_.notify_one();
+    }
+    Poller(const Poller&) = delete;
+    Poller& operator=(const Poller&) = delete;
+
+    bool may_poll() const { return mine_ || !core_.has_poller_; }
+    /// Whether this thread does, in the sleep that comes next.
+    bool polls() {
+      if (!may_poll()) return false;
+      return mine_ = core_.has_poller_ = !core_.in_flight_.empty() || core_.polling_;
+    }
+
+   private:
+    PinnedPoolCore& core_;
+    bool mine_ = false;
+  };
+
+  void sleep(std::unique_lock<std::mutex>& lock, Clock::time_point until) {
     if (until == Clock::time_point::max())
       returned_.wait(lock);
     else
       returned_.wait_until(lock, until);
-    if (!polls) --sleeping_;
   }
 
   /// With PENSTOCK_CHECKS, nobody may write a block between its release and its next owner.
@@ -294,12 +318,12 @@ class PinnedPoolCore {
 
   /// Moves blocks whose copies are done to the idle ones; true if there were any. One thread at a
   /// time asks, without the lock: CUDA may take its time.
-  bool poll_in_flight(std::unique_lock<std::mutex>& lock) {
+  bool poll_in_flight(std::unique_lock<std::mutex>& lock, const CaptureModeGuard& guard) {
     if (polling_ || in_flight_.empty()) return false;
     asked_.assign(in_flight_.begin(), in_flight_.end());
     polling_ = true;  // From here on asked_ is this thread's, lock or no lock.
     lock.unlock();
-    const auto landed = move_landed_back();
+    const auto landed = move_landed_back(guard);
     lock.lock();
     polling_ = false;
     const bool any = landed != asked_.end();
@@ -314,8 +338,7 @@ class PinnedPoolCore {
   /// Puts the blocks of asked_ whose copies are done behind the others; returns the first of them.
   /// They are in the order of their release: behind an unfinished copy, no other one of the same
   /// stream is queried.
-  std::vector<PinnedEntry*>::iterator move_landed_back() noexcept {
-    const CaptureModeGuard guard;
+  std::vector<PinnedEntry*>::iterator move_landed_back(const CaptureModeGuard& guard) noexcept {
     ResolvedStream busy;
     auto in_flight = asked_.begin();
     for (PinnedEntry*& entry : asked_) {
@@ -342,8 +365,9 @@ class PinnedPoolCore {
   /// waits for none. False: they do not fit.
   bool make_room(std::size_t blocks, std::size_t bytes, std::unique_lock<std::mutex>& lock) {
     if (blocks > options_.max_bytes / bytes) return false;
+    const CaptureModeGuard guard;
     while (!fits_cap(blocks * bytes))
-      if (!poll_in_flight(lock) && !evict(blocks * bytes, bytes, lock)) return false;
+      if (!poll_in_flight(lock, guard) && !evict(blocks * bytes, bytes, lock)) return false;
     return true;
   }
 
@@ -428,9 +452,9 @@ class PinnedPoolCore {
     std::unique_lock lock(mutex_);
     list.push_back(entry);  // Within the capacity that grow() reserved.
     // A thread that polls finds the block itself. So while fewer than a quarter of the blocks are
-    // in flight, only threads that sleep without polling are notified: a release costs less.
+    // in flight, threads are notified only where none polls: a release costs less.
     const bool few = &list == &in_flight_ && 4 * list.size() < entries_.size();
-    if (waiters_.load(std::memory_order_relaxed) != 0 && (!few || sleeping_ != 0))
+    if (waiters_.load(std::memory_order_relaxed) != 0 && (!few || !has_poller_))
       returned_.notify_all();
     if (!orphaned_) return;
     --held_;
@@ -490,10 +514,10 @@ class PinnedPoolCore {
   std::size_t promised_ = 0;  // of those that reserve() has yet to allocate
   // After orphan(): blocks that are held. Before: minus the blocks returned since idle_.close().
   std::ptrdiff_t held_ = 0;
-  std::size_t growing_ = 0;   // threads that allocate a block
-  std::size_t sleeping_ = 0;  // waiters that only a notification wakes
+  std::size_t growing_ = 0;  // threads that allocate a block
   std::uint64_t allocated_ = 0, waits_ = 0;
   std::chrono::nanoseconds waiting_{0};
+  bool has_poller_ = false;  // of the waiters
   bool polling_ = false, orphaned_ = false;
 };
 

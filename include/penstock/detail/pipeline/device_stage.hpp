@@ -12,6 +12,7 @@
 #include <optional>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/measure/copy_watch.hpp>
+#include <penstock/detail/measure/name_number.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/pipeline/batch_producer.hpp>
 #include <penstock/detail/pipeline/device_targets.hpp>
@@ -42,7 +43,7 @@ class DeviceStage {
                options.device_times, transform_.transforms()) {
     if (kind == SourceKind::device)
       targets_.emplace(layout_, arena_, static_cast<std::size_t>(options.workers),
-                       options.copy_priority);
+                       options.copy_priority, number_.name("penstock source"));
     slots_.reserve(options.device_depth);
     for (std::size_t i = 0; i < options.device_depth; ++i)
       slots_.emplace_back(transform_.slot_layout(), i);
@@ -195,7 +196,9 @@ class DeviceStage {
   const BlockLayout layout_;
   Stream copy_stream_;
   const ResolvedStream copies_{copy_stream_.get(), current_device()};
-  markers::StreamName copy_stream_name_{copy_stream_.get(), "penstock copies"};
+  const NameNumber<DeviceStage> number_;
+  markers::StreamName copy_stream_name_{copy_stream_.get(),
+                                        number_.name("penstock copies").c_str()};
   const TransformStage transform_;
   DeviceArena arena_;
   std::optional<DeviceTargets> targets_;

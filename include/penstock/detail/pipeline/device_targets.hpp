@@ -18,6 +18,7 @@
 #include <penstock/layout.hpp>
 #include <penstock/markers.hpp>
 #include <stop_token>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -38,10 +39,12 @@ struct WrittenSlot {
 
 class DeviceTargets {
  public:
-  /// On the current device. `priority`: of the streams.
-  DeviceTargets(const BlockLayout& layout, DeviceArena& arena, std::size_t workers, int priority)
+  /// On the current device. `priority` and `name`: of the streams, which add their worker to it.
+  DeviceTargets(const BlockLayout& layout, DeviceArena& arena, std::size_t workers, int priority,
+                const std::string& name)
       : arena_(arena) {
-    for (std::size_t i = 0; i < workers; ++i) streams_.emplace_back(priority);
+    for (std::size_t i = 0; i < workers; ++i)
+      streams_.emplace_back(priority, name + ", worker " + std::to_string(i));
     slots_.reserve(arena.slots());
     for (std::size_t i = 0; i < arena.slots(); ++i) slots_.emplace_back(layout);
     watch_.emplace(stream(0));
@@ -70,10 +73,11 @@ class DeviceTargets {
 
  private:
   struct NamedStream {
-    explicit NamedStream(int priority) : stream(priority) {}
+    NamedStream(int priority, const std::string& its)
+        : stream(priority), name(stream.get(), its.c_str()) {}
 
     Stream stream;
-    markers::StreamName name{stream.get(), "penstock source"};
+    markers::StreamName name;
     bool is_new = true;  // by its worker: the first batch, which may take far longer, is not timed
   };
 

@@ -9,6 +9,7 @@
 #include <exception>
 #include <mutex>
 #include <penstock/cuda.hpp>
+#include <penstock/detail/measure/name_number.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/pipeline/place.hpp>
 #include <penstock/detail/process.hpp>
@@ -48,8 +49,8 @@ class ReadbackLine final : public AnyReadback {
   void queue_copies(std::size_t index, const void* device, cudaStream_t stream);
   void throw_error();
   void call_back_until(const std::stop_token& stop);
-  void call_back(std::uint64_t number);
-  void wait_for(const Event& event) const;
+  void call_back(std::uint64_t number, const CaptureModeGuard& guard);
+  static void wait_for(const Event& event, const CaptureModeGuard& guard);
 
   const OwnerProcess process_;
   const int device_ = current_device();
@@ -58,7 +59,8 @@ class ReadbackLine final : public AnyReadback {
   const CallbackTable table_;
   const Placed placed_;
   Stream copies_;
-  markers::StreamName copies_name_{copies_.get(), "penstock readback"};
+  const NameNumber<ReadbackLine> number_;
+  markers::StreamName copies_name_{copies_.get(), number_.name("penstock readback").c_str()};
   PinnedPool pool_;
   PinnedBlock host_;      // room for each entry
   DeviceSlot snapshots_;  // the same, on the device
@@ -191,7 +193,7 @@ PENSTOCK_INLINE bool ReadbackLine::close() noexcept {
       if (next >= pushed_) break;
     }
     try {
-      call_back(next);
+      call_back(next, CaptureModeGuard());
     } catch (...) {  // Errors are lost.
     }
   }
@@ -211,7 +213,7 @@ PENSTOCK_INLINE void ReadbackLine::call_back_until(const std::stop_token& stop) 
     }
     std::exception_ptr error;
     try {
-      call_back(delivered_);
+      call_back(delivered_, capture_mode);
     } catch (...) {
       error = std::current_exception();
     }
@@ -230,10 +232,10 @@ PENSTOCK_INLINE void ReadbackLine::call_back_until(const std::stop_token& stop) 
   }
 }
 
-PENSTOCK_INLINE void ReadbackLine::call_back(std::uint64_t number) {
+PENSTOCK_INLINE void ReadbackLine::call_back(std::uint64_t number, const CaptureModeGuard& guard) {
   const std::size_t index = number % entries_.size();
   try {
-    wait_for(entries_[index].copied);
+    wait_for(entries_[index].copied, guard);
   } catch (...) {
     // The copy may be under way all the same, and the entry is about to be used again.
     cudaEventSynchronize(entries_[index].copied.get());
@@ -246,10 +248,15 @@ PENSTOCK_INLINE void ReadbackLine::call_back(std::uint64_t number) {
 
 /// Polls with increasing sleeps. cudaEventSynchronize would occupy a processor or block inside
 /// CUDA, and neither would end if the stream waits for something that a callback does.
-PENSTOCK_INLINE void ReadbackLine::wait_for(const Event& event) const {
+PENSTOCK_INLINE void ReadbackLine::wait_for(const Event& event, const CaptureModeGuard& guard) {
   constexpr std::chrono::microseconds kLongest(200);
-  for (std::chrono::microseconds pause(5); !event.done(); pause = std::min(2 * pause, kLongest))
+  std::chrono::microseconds pause(5);
+  cudaError_t status = cudaSuccess;
+  while ((status = query(event.get(), guard)) == cudaErrorNotReady) {
     std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, kLongest);
+  }
+  check(status, "cudaEventQuery");
 }
 
 }  // namespace penstock::detail

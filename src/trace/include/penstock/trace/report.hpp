@@ -63,6 +63,9 @@ struct CallTimes {
   std::string name;             ///< name of the function, without the suffix of a version
   std::uint64_t count = 0;      ///< number of calls
   Time total = 0, longest = 0;  ///< nanoseconds on the host
+  /// They are penstock's own, which asks whether a copy is done while a thread of it waits for that
+  /// ("wait for memory", a result that is read back). They cost the program nothing.
+  bool polling = false;
 };
 
 /// Why the CPU was late with the work that ended a gap.
