@@ -98,7 +98,8 @@ class StallError : public std::runtime_error {
   /// `stage`, the batch and the time that was waited are added to the message.
   StallError(const std::string& stage, std::uint64_t epoch, std::uint64_t batch,
              std::chrono::milliseconds waited, const std::string& why);
-  /// The stage that the others wait for.
+  /// The stage that the others wait for: "source", "device source", "read ahead", "copy" or
+  /// "consumer".
   const std::string& stage() const noexcept { return stage_; }
   /// Epoch of the batch that did not come.
   std::uint64_t epoch() const noexcept { return epoch_; }

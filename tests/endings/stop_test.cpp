@@ -42,7 +42,7 @@ using penstock::test::write_numbers;
 
 namespace {
 
-constexpr std::uint64_t kRows = 4, kBatches = 25;
+constexpr std::uint64_t kRowsOfOne = 4, kBatchesOfAll = 25;
 
 /// A source of each kind that gives the first `ready` batches, and then waits until it is asked to
 /// stop.
@@ -100,8 +100,9 @@ TEST_CASE("a prefetcher can go while threads wait in next, which get empty lease
   const std::size_t threads = GENERATE(1u, 4u);
   for (int i = 0; i < 10; ++i) {
     std::optional<Prefetcher<Numbers>> prefetcher(
-        std::in_place, numbers_layout(kRows), sequential(kBatches * kRows, kRows),
-        waiting_source(kind, 0), PrefetcherOptions{.workers = 2, .stall_timeout = 0ms});
+        std::in_place, numbers_layout(kRowsOfOne),
+        sequential(kBatchesOfAll * kRowsOfOne, kRowsOfOne), waiting_source(kind, 0),
+        PrefetcherOptions{.workers = 2, .stall_timeout = 0ms});
     Waiting waiting(*prefetcher, threads);
     prefetcher.reset();
     CHECK(waiting.join() == 0);
@@ -110,8 +111,8 @@ TEST_CASE("a prefetcher can go while threads wait in next, which get empty lease
 
 TEST_CASE("a prefetcher can go while threads wait in next, all slots leased", "[endings]") {
   std::optional<Prefetcher<Numbers>> prefetcher(
-      std::in_place, numbers_layout(kRows), sequential(kBatches * kRows, kRows), write_numbers,
-      PrefetcherOptions{.workers = 2, .device_depth = 2, .stall_timeout = 0ms});
+      std::in_place, numbers_layout(kRowsOfOne), sequential(kBatchesOfAll * kRowsOfOne, kRowsOfOne),
+      write_numbers, PrefetcherOptions{.workers = 2, .device_depth = 2, .stall_timeout = 0ms});
   TestStream stream;
   const auto a = prefetcher->next(stream), b = prefetcher->next(stream);
   Waiting waiting(*prefetcher, 3);
@@ -123,7 +124,8 @@ TEST_CASE("stop wakes the threads that wait in next, and ends later calls", "[en
   const int kind = GENERATE(0, 1, 2);
   const std::size_t threads = GENERATE(1u, 4u);
   TestStream stream;
-  Prefetcher<Numbers> prefetcher(numbers_layout(kRows), sequential(kBatches * kRows, kRows),
+  Prefetcher<Numbers> prefetcher(numbers_layout(kRowsOfOne),
+                                 sequential(kBatchesOfAll * kRowsOfOne, kRowsOfOne),
                                  waiting_source(kind, 3), {.workers = 2, .stall_timeout = 0ms});
   for (int i = 0; i < 10; ++i) {
     for (std::uint64_t batch = 0; batch < 3; ++batch)
@@ -143,9 +145,10 @@ TEST_CASE("after stop nothing that is staged is delivered, leases stay, restore 
           "[endings]") {
   Gate gate;
   TestStream stream;
-  NumbersSink sink(kRows, kBatches);
-  Prefetcher<Numbers> prefetcher(numbers_layout(kRows), sequential(kBatches * kRows, kRows),
-                                 write_numbers, {.workers = 2, .device_depth = 3});
+  NumbersSink sink(kRowsOfOne, kBatchesOfAll);
+  Prefetcher<Numbers> prefetcher(numbers_layout(kRowsOfOne),
+                                 sequential(kBatchesOfAll * kRowsOfOne, kRowsOfOne), write_numbers,
+                                 {.workers = 2, .device_depth = 3});
   for (int i = 0; i < 5; ++i) sink.take(prefetcher.next(stream), stream);
   gate.hold(stream);
   auto held = prefetcher.next(stream);
@@ -162,15 +165,17 @@ TEST_CASE("after stop nothing that is staged is delivered, leases stay, restore 
   held.release();
   while (auto batch = prefetcher.next(stream)) sink.take(batch, stream);
   sink.wait(stream);
-  for (std::uint64_t i = 0; i < kBatches; ++i)
-    CHECK(sink.sample_numbers(i) ==
-          std::vector<std::uint64_t>{i * kRows, i * kRows + 1, i * kRows + 2, i * kRows + 3});
+  for (std::uint64_t i = 0; i < kBatchesOfAll; ++i)
+    CHECK(sink.sample_numbers(i) == std::vector<std::uint64_t>{i * kRowsOfOne, i * kRowsOfOne + 1,
+                                                               i * kRowsOfOne + 2,
+                                                               i * kRowsOfOne + 3});
 }
 
 TEST_CASE("a source may stop its prefetcher", "[endings]") {
   std::atomic<Prefetcher<Numbers>*> its{nullptr};
   TestStream stream;
-  Prefetcher<Numbers> prefetcher(numbers_layout(kRows), sequential(kBatches * kRows, kRows),
+  Prefetcher<Numbers> prefetcher(numbers_layout(kRowsOfOne),
+                                 sequential(kBatchesOfAll * kRowsOfOne, kRowsOfOne),
                                  [&](const Ticket& ticket, Numbers& batch) {
                                    eventually([&] { return its.load() != nullptr; });
                                    if (ticket.batch == 4) its.load()->stop();
@@ -189,7 +194,8 @@ TEST_CASE("stop while workers are parked, and while some wait for each stage", "
   for (int taken = 0; taken < 8; ++taken) {
     PrefetcherOptions options{.workers = 1, .stall_timeout = 0ms};
     options.tune = penstock::Tune{.workers = 4};
-    Prefetcher<Numbers> prefetcher(numbers_layout(kRows), sequential(kBatches * kRows, kRows),
+    Prefetcher<Numbers> prefetcher(numbers_layout(kRowsOfOne),
+                                   sequential(kBatchesOfAll * kRowsOfOne, kRowsOfOne),
                                    write_numbers, options);
     for (int i = 0; i < taken; ++i) prefetcher.next(stream);
     prefetcher.stop();
@@ -198,8 +204,8 @@ TEST_CASE("stop while workers are parked, and while some wait for each stage", "
 }
 
 TEST_CASE("stop beside restore, beside threads in next", "[endings][threads]") {
-  Prefetcher<Numbers> prefetcher(numbers_layout(kRows), sequential(kBatches * kRows, kRows),
-                                 write_numbers,
+  Prefetcher<Numbers> prefetcher(numbers_layout(kRowsOfOne),
+                                 sequential(kBatchesOfAll * kRowsOfOne, kRowsOfOne), write_numbers,
                                  {.workers = 2, .epochs = 1'000'000, .stall_timeout = 0ms});
   const auto start = prefetcher.state();
   std::atomic<bool> over{false};
@@ -219,15 +225,17 @@ TEST_CASE("stop beside restore, beside threads in next", "[endings][threads]") {
   for (std::thread& thread : threads) thread.join();
   prefetcher.restore(start);
   const TestStream stream;
-  for (std::uint64_t i = 0; i < 2 * kBatches; ++i)
-    REQUIRE(prefetcher.next(stream).ticket().batch == i % kBatches);
+  for (std::uint64_t i = 0; i < 2 * kBatchesOfAll; ++i)
+    REQUIRE(prefetcher.next(stream).ticket().batch == i % kBatchesOfAll);
 }
 
-TEST_CASE("restore does not wait for threads in next, and they are woken after it", "[endings][threads]") {
+TEST_CASE("restore does not wait for threads in next, and they are woken after it",
+          "[endings][threads]") {
   for (int i = 0; i < 20; ++i) {
     std::optional<Prefetcher<Numbers>> prefetcher(
-        std::in_place, numbers_layout(kRows), sequential(kBatches * kRows, kRows),
-        waiting_source(0, 1), PrefetcherOptions{.workers = 2, .stall_timeout = 0ms});
+        std::in_place, numbers_layout(kRowsOfOne),
+        sequential(kBatchesOfAll * kRowsOfOne, kRowsOfOne), waiting_source(0, 1),
+        PrefetcherOptions{.workers = 2, .stall_timeout = 0ms});
     TestStream stream;
     const auto lease = prefetcher->next(stream);
     const auto start = prefetcher->state();
@@ -245,8 +253,9 @@ TEST_CASE("a producer can be stopped, or go, while a thread waits in next", "[en
   for (int i = 0; i < 10; ++i) {
     penstock::PinnedPool pool;
     std::optional<BatchProducer<Numbers>> producer(
-        std::in_place, numbers_layout(kRows), sequential(kBatches * kRows, kRows),
-        waiting_source(kind, 0), pool, penstock::ProducerOptions{.workers = 2});
+        std::in_place, numbers_layout(kRowsOfOne),
+        sequential(kBatchesOfAll * kRowsOfOne, kRowsOfOne), waiting_source(kind, 0), pool,
+        penstock::ProducerOptions{.workers = 2});
     Waiter waiter;
     std::thread waiting([&] {
       waiter.enter();

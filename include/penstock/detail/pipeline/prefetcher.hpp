@@ -253,7 +253,10 @@ PENSTOCK_INLINE Staged* HandOver::first_staged(std::unique_lock<std::mutex>& loc
     queue_.throw_failure();
     const bool ended = queue_.ended();  // Before the look: the end comes behind the last batch.
     if (Staged* const staged = queue_.first()) return staged;
-    if (ended) return nullptr;
+    if (ended) {
+      producer_->throw_lost_worker();
+      return nullptr;
+    }
     if (!left) left.emplace(stall_timeout());
     lock.unlock();
     const bool any = wait_for_news(*left, since, calls);
