@@ -3,7 +3,7 @@
 # What penstock's own tests, examples and benchmarks are built with. A project that uses penstock
 # gets none of it.
 #
-#   penstock_warnings      link it PRIVATE: warnings, and each of them an error
+#   penstock_warnings      link it PRIVATE: warnings; with PENSTOCK_WARNINGS_AS_ERRORS each of them is an error
 #   penstock_all_warnings  and those that programs of users may turn on, who include the headers
 #   CMAKE_CUDA_COMPILER    set where CUDA C++ can be compiled, that is where .cu targets are defined
 #   PENSTOCK_LADDER_IN_ONE an option: one program for all the emulated rungs of a ladder, and for all recipes
@@ -12,16 +12,22 @@
 add_library(penstock_warnings INTERFACE)
 add_library(penstock_all_warnings INTERFACE)
 target_link_libraries(penstock_all_warnings INTERFACE penstock_warnings)
-if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)  # It takes each source for a header.
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)  # Where several sources are compiled together, it takes each for a header.
   target_compile_options(penstock_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
 endif()
+# Off for users, whose compilers may be newer than those that CI has.
+option(PENSTOCK_WARNINGS_AS_ERRORS "A warning is an error in what only this project builds" OFF)
 if(PROJECT_IS_TOP_LEVEL AND (PENSTOCK_BUILD_TESTS OR PENSTOCK_BUILD_EXAMPLES OR PENSTOCK_BUILD_BENCHMARKS))
   set(gcc_warnings -Wall -Wextra -Wshadow -Wconversion -Wnon-virtual-dtor)
   list(JOIN gcc_warnings "," host_warnings)
   target_compile_options(
     penstock_warnings
-    INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${gcc_warnings};-Wpedantic;-Werror>"
-              "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${host_warnings};--Werror=all-warnings>")
+    INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${gcc_warnings};-Wpedantic>"
+              "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${host_warnings}>")
+  if(PENSTOCK_WARNINGS_AS_ERRORS)
+    target_compile_options(penstock_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>
+                                                       $<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings>)
+  endif()
   target_compile_options(penstock_all_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wsign-conversion>)
 endif()
 
@@ -53,8 +59,13 @@ function(penstock_add_ladder_in_one name)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
     # What a rung includes is included before, outside of the rung's namespace.
     file(STRINGS ${source} lines REGEX "^#include ")
-    list(TRANSFORM lines REPLACE "\"(.*)\"" "\"${folder}/\\1\"")
-    list(APPEND includes ${lines})
+    foreach(line IN LISTS lines)
+      string(REGEX REPLACE "^#include \"(.*)\"$" "${folder}/\\1" file "${line}")
+      if(EXISTS ${file})  # else it is where the program finds it
+        set(line "#include \"${file}\"")
+      endif()
+      list(APPEND includes ${line})
+    endforeach()
     string(APPEND programs "namespace rung_${stem} {\n#include \"${source}\"\n}\n\n")
     string(APPEND table "    {\"${stem}${ladder_SUFFIX}\", &start<&rung_${stem}::main>},\n")
     list(APPEND links ${CMAKE_CURRENT_BINARY_DIR}/${stem}${ladder_SUFFIX})

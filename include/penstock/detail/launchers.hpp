@@ -35,7 +35,8 @@ class Environment {
 
   /// "RANK=3", for messages.
   std::string shown(const char* name) const {
-    return has(name) ? name + ("=" + text(name)) : name + std::string(" is not set");
+    std::string all = name;
+    return has(name) ? all.append("=").append(text(name)) : all.append(" is not set");
   }
 
   /// At least 0.
