@@ -8,6 +8,10 @@
 #       finds it. Without it a message says what is left out.
 #
 # Both are macros, as find_package sets variables: <package>_FOUND.
+#
+#   penstock_option(<option> <text> <found>)
+#       an option that is AUTO until somebody sets it to ON or OFF. AUTO is what `found` says in this run of CMake:
+#       a package that is installed later is used, without a fresh build folder.
 
 if(PROJECT_IS_TOP_LEVEL)
   set(penstock_setup scripts/setup)
@@ -26,7 +30,7 @@ set(penstock_bring_CLI11 "`${penstock_setup} demo` brings it (Debian: libcli11-d
 set(penstock_bring_nlohmann_json "`${penstock_setup} demo` brings it (Debian: nlohmann-json3-dev)")
 set(penstock_bring_PNG "`${penstock_setup} demo` brings it (Debian: libpng-dev)")
 set(penstock_bring_Python3 "`${penstock_setup} demo` brings it (Debian: python3)")
-set(penstock_bring_Catch2 "`${penstock_setup} test` brings it (Debian: catch2)")
+set(penstock_bring_Catch2 "`${penstock_setup} demo` brings it (Debian: catch2)")
 set(penstock_bring_benchmark "`${penstock_setup} test` brings it (Debian: libbenchmark-dev)")
 set(penstock_bring_TBB "`${penstock_setup} test` brings it (Debian: libtbb-dev)")
 set(penstock_bring_CudnnFrontend
@@ -38,6 +42,7 @@ set(penstock_bring_NvJpeg "It comes with a CUDA toolkit, or `${penstock_setup} t
 # The option that leaves out what needs it.
 set(penstock_without_CUDAToolkit -DPENSTOCK_WITH_CUDA=OFF)
 set(penstock_without_JPEG -DPENSTOCK_BUILD_IMAGES=OFF)
+set(penstock_without_NvJpeg -DPENSTOCK_IMAGES_WITH_NVJPEG=OFF)
 set(penstock_without_CLI11 -DPENSTOCK_BUILD_EXAMPLES=OFF)
 set(penstock_without_nlohmann_json "-DPENSTOCK_BUILD_EXAMPLES=OFF -DPENSTOCK_BUILD_TESTS=OFF")
 set(penstock_without_Python3 -DPENSTOCK_BUILD_TESTS=OFF)
@@ -78,5 +83,16 @@ macro(penstock_use package left_out)
   find_package(${package} ${ARGN} QUIET)
   if(NOT ${package}_FOUND)
     penstock_tell_missing(${package} "${left_out}")
+  endif()
+endmacro()
+
+macro(penstock_option name text found)
+  set(${name} AUTO CACHE STRING "${text}: ON, OFF, or AUTO for what this machine has")
+  set_property(CACHE ${name} PROPERTY STRINGS AUTO ON OFF)
+  if("${${name}}" STREQUAL "AUTO")
+    set(${name} OFF)
+    if("${found}")
+      set(${name} ON)
+    endif()
   endif()
 endmacro()

@@ -16,15 +16,15 @@
 # The figure is about how many seconds of the CPU a share takes: of 2 and 3 the examples and of 6 ThreadSanitizer's
 # part were measured (2 cores, 24 November 2026), the rest is estimated by what the same programs took elsewhere.
 #
-#   0  1,300  AddressSanitizer but for what is in 1; packages over the CUDA runtime
-#   1  1,400  AddressSanitizer: inference, penstock::images, faults; the release build with benchmarks, and
-#             with nvcc the ResNet and what no test needs (.ci/run)
+#   0  1,300  AddressSanitizer but for what is in 1; packages over the CUDA runtime; the commands of README.md
+#   1  1,400  AddressSanitizer: inference, penstock::images, faults; the release build with benchmarks, of which each
+#             other day compiles a sixth, and with nvcc the ResNet and what no test needs (.ci/run)
 #   2  1,400  ThreadSanitizer: the examples but for what is in 3; faults; fuzzing (.ci/run)
 #   3  1,400  ThreadSanitizer: inference, penstock::images, ranks as processes; CUDA 12.4 (.ci/run)
 #   4  1,400  the ResNet examples, ranks as processes; training under ThreadSanitizer; programs under nsys
 #             (scripts/setup nsys); CUDA 12.9 (.ci/run)
-#   5  1,400  of the emulated preset all is compiled, source by source; packages, long runs, a browser; the
-#             site (.ci/run)
+#   5  1,400  of the emulated preset all is compiled, source by source; packages, long runs, a browser; the commands of
+#             the other pages; the site (.ci/run)
 #   6  1,450  further seeds and schedules; the rest under ThreadSanitizer; fuzzing (.ci/run)
 
 set(penstock_shares_plain
@@ -34,6 +34,9 @@ set(penstock_shares_plain
     "4 ^nsys\\."
     "1 ^scripts\\.peers"
     "5 ^package\\."
+    "0 ^doc_commands\\.readme$"
+    "5 ^doc_commands\\.pages$"
+    "5 ^configure\\.(after_setup_demo|without_png)$"
     "5 ^scripts\\.docs$"
     "5 ^examples\\.(pytorch|libtorch)"
     "5 ^headers\\..*\\+\\+$"
@@ -86,7 +89,7 @@ set(penstock_shares_cuda
     "14 ^examples\\.(resnet|ranks)\\."
     "0 ^package\\."
     "3 ^penstock_weak_memory_tests$"
-    "4 ^(compile\\.(layout|source|markers)|configure\\.(without_(headers|packages|png)|library|another))"
+    "4 ^(compile\\.(layout|source|markers)|configure\\.(without_(headers|packages|png)|library|another|after|.*_later))"
     "4 ^(examples\\.(make_|program_text|recipes\\.pages)|fuzz|headers|pack|scripts|stats_export|penstock_emulation_rule)")
 
 if(PENSTOCK_THREAD_SANITIZER)
