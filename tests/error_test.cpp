@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <penstock/emulation.hpp>
 #include <penstock/error.hpp>
 #include <stdexcept>
 #include <string>
@@ -46,6 +47,44 @@ TEST_CASE("check without numbers, and the code of the error", "[error]") {
   } catch (const CudaError& error) {
     CHECK(error.code() == cudaErrorInvalidValue);
     CHECK_THAT(error.what(), Mentions("cudaStreamSynchronize() failed"));
+  }
+}
+
+TEST_CASE("where there is no GPU, the message looks at the facts and says what to do", "[error]") {
+  const std::string emulated = "link penstock::emulated in place of penstock::penstock";
+  const auto says = [](const detail::CudaFacts& facts, const std::string& cause) {
+    const std::string text = detail::remedy_without_device(facts);
+    CHECK_THAT(text, Mentions(cause));
+    return text;
+  };
+  CHECK_THAT(says({.driver = 0, .runtime = 13000}, "there is no NVIDIA driver"),
+             Mentions(emulated));
+  CHECK_THAT(says({.driver = 12040, .runtime = 13010},
+                  "the driver is for CUDA 12.4 and the program for CUDA 13.1: install a newer"),
+             Mentions(emulated));
+  CHECK_THAT(
+      says({.driver = 13010, .runtime = 13000, .visible = "-1"}, "CUDA_VISIBLE_DEVICES is \"-1\""),
+      Mentions(emulated));
+  CHECK_THAT(says({.driver = 13010, .runtime = 13000}, "`nvidia-smi -L`"), Mentions(emulated));
+  CHECK_THAT(says({.driver = 13000, .runtime = 13000, .emulated = true}, "devices=1"),
+             !Mentions("link"));
+  CHECK(detail::remedy_without_device({.devices = 1, .driver = 13000, .runtime = 13000}).empty());
+}
+
+TEST_CASE("a call that finds no device says so, and says nothing of it where there is one",
+          "[error]") {
+  const auto text_of = [](cudaError_t status) {
+    return thrown<CudaError>([&] { detail::check(status, "cudaGetDevice"); });
+  };
+  for (const cudaError_t status : {cudaErrorNoDevice, cudaErrorInsufficientDriver}) {
+    CHECK_THAT(text_of(status), !Mentions("devices=1"));
+    const emulation::Options before = emulation::options();
+    emulation::Options none = before;
+    none.machine.devices = 0;
+    emulation::reset(none);
+    CHECK_THAT(text_of(status), Mentions("(the emulated machine has no device: "
+                                         "PENSTOCK_EMULATION=devices=1"));
+    emulation::reset(before);
   }
 }
 

@@ -139,6 +139,18 @@ class Number {
   bool is_signed_;
 };
 
+/// What a process has of CUDA. Versions are 1000 x major + 10 x minor.
+struct CudaFacts {
+  int devices = 0;                ///< that the runtime finds
+  int driver = 0;                 ///< version that the driver is for; 0: there is no driver
+  int runtime = 0;                ///< version of the runtime
+  bool emulated = false;          ///< the runtime is penstock::emulated
+  const char* visible = nullptr;  ///< CUDA_VISIBLE_DEVICES; nullptr: it is not set
+};
+
+/// Why there is no device, and what to do; empty if there is one.
+std::string remedy_without_device(const CudaFacts& facts);
+
 [[noreturn]] void throw_cuda_error(cudaError_t status, const Call& call,
                                    std::initializer_list<Number> numbers);
 

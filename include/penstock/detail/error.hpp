@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdlib>
 #include <penstock/error.hpp>
 #include <utility>
+
+extern "C" [[gnu::weak]] void penstock_runtime_emulated();  // Only penstock::emulated has it.
 
 namespace penstock {
 
@@ -68,6 +71,38 @@ PENSTOCK_INLINE std::string Number::text() const {
   return is_signed_ ? std::to_string(static_cast<std::int64_t>(bits_)) : std::to_string(bits_);
 }
 
+inline std::string cuda_version_text(int version) {
+  return "CUDA " + std::to_string(version / 1000) + '.' + std::to_string(version % 1000 / 10);
+}
+
+PENSTOCK_INLINE std::string remedy_without_device(const CudaFacts& facts) {
+  if (facts.devices > 0) return "";
+  if (facts.emulated)
+    return "the emulated machine has no device: PENSTOCK_EMULATION=devices=1, or Machine::devices, "
+           "gives it one";
+  const std::string without =
+      "to run without a GPU, link penstock::emulated in place of penstock::penstock";
+  if (facts.driver == 0) return "there is no NVIDIA driver: install it; " + without;
+  if (facts.driver < facts.runtime)
+    return "the driver is for " + cuda_version_text(facts.driver) + " and the program for " +
+           cuda_version_text(facts.runtime) +
+           ": install a newer driver, or build with an older toolkit; " + without;
+  if (facts.visible != nullptr)
+    return std::string("CUDA_VISIBLE_DEVICES is \"") + facts.visible +
+           "\": set it to a GPU that `nvidia-smi -L` lists; " + without;
+  return "the driver finds no GPU that this process may use: see `nvidia-smi -L`; " + without;
+}
+
+inline CudaFacts cuda_facts() {
+  CudaFacts facts;
+  if (cudaGetDeviceCount(&facts.devices) != cudaSuccess) facts.devices = 0;
+  if (cudaDriverGetVersion(&facts.driver) != cudaSuccess) facts.driver = 0;
+  if (cudaRuntimeGetVersion(&facts.runtime) != cudaSuccess) facts.runtime = 0;
+  facts.emulated = penstock_runtime_emulated != nullptr;
+  facts.visible = std::getenv("CUDA_VISIBLE_DEVICES");  // NOLINT(concurrency-mt-unsafe)
+  return facts;
+}
+
 PENSTOCK_INLINE void throw_cuda_error(cudaError_t status, const Call& call,
                                       std::initializer_list<Number> numbers) {
   std::string text = call.name;
@@ -79,6 +114,10 @@ PENSTOCK_INLINE void throw_cuda_error(cudaError_t status, const Call& call,
   text += std::string(" failed: ") + cudaGetErrorName(status) + ", " + cudaGetErrorString(status);
   if (status == cudaErrorInvalidResourceHandle)
     text += " (has a stream been destroyed before the end of a lease that it is used for?)";
+  if (status == cudaErrorNoDevice || status == cudaErrorInsufficientDriver) {
+    const std::string remedy = remedy_without_device(cuda_facts());
+    if (!remedy.empty()) text += " (" + remedy + ')';
+  }
   text += std::string(" [") + call.file + ':' + std::to_string(call.line) + ']';
   cudaGetLastError();  // Reported here: a later check by the user must not find it again.
   throw CudaError(status, text);
