@@ -217,7 +217,7 @@ def report(runs, option):
 
 
 def options():
-    parser = argparse.ArgumentParser(usage=__doc__.strip())
+    parser = argparse.ArgumentParser(usage=__doc__.strip().replace("%", "%%"))
     parser.add_argument("--trace", type=pathlib.Path, help="the program penstock-trace")
     parser.add_argument("--loop", choices=list(LOOPS), default="memory")
     parser.add_argument("--rounds", type=int, default=5)

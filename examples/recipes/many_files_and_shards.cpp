@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "../data/tar_writer.hpp"
+#include "tar_writer.hpp"
 
 namespace {
 

@@ -42,22 +42,24 @@ double parse_number(const std::string& key, const std::string& value) {
 }
 
 /// The same without a fraction. Digits alone are read exactly, whatever their number.
-std::uint64_t parse_whole(const std::string& key, const std::string& value, std::uint64_t most) {
+std::uint64_t parse_whole(const std::string& key, const std::string& value, std::uint64_t least,
+                          std::uint64_t most) {
   const auto out_of_range = [&] {
-    reject(key + "=" + value + ": a whole number from 0 to " + std::to_string(most));
+    reject(key + "=" + value + ": a whole number from " + std::to_string(least) + " to " +
+           std::to_string(most));
   };
   const char* const end = value.data() + value.size();
   std::uint64_t exact = 0;
   const auto [stop, problem] = std::from_chars(value.data(), end, exact);
   if (stop == end && !value.empty()) {
-    if (problem != std::errc{} || exact > most) out_of_range();
+    if (problem != std::errc{} || exact < least || exact > most) out_of_range();
     return exact;
   }
   const double number = parse_number(key, value);
   constexpr double kTwoTo64 = 18446744073709551616.0;
   if (!(number >= 0 && number < kTwoTo64) || number != std::floor(number)) out_of_range();
   const auto whole = static_cast<std::uint64_t>(number);
-  if (whole > most) out_of_range();
+  if (whole < least || whole > most) out_of_range();
   return whole;
 }
 
@@ -74,7 +76,7 @@ void set(Options& options, const std::string& key, const std::string& value) {
     options.schedule = parse_schedule(value);
     return;
   }
-  const auto whole = [&](std::uint64_t most) { return parse_whole(key, value, most); };
+  const auto whole = [&](std::uint64_t most) { return parse_whole(key, value, 0, most); };
   if (key == "seed") {
     options.seed = whole(std::numeric_limits<std::uint64_t>::max());
   } else if (key == "devices") {
@@ -92,7 +94,7 @@ void set(Options& options, const std::string& key, const std::string& value) {
   } else if (key == "pageable_share") {
     machine.pageable_share = parse_number(key, value);
   } else if (key == "copy_engines") {
-    machine.copy_engines = static_cast<int>(whole(kMostEngines));
+    machine.copy_engines = static_cast<int>(parse_whole(key, value, 1, kMostEngines));
   } else if (key == "launch_latency_ns") {
     machine.launch_latency = std::chrono::nanoseconds(whole(kLongest.count()));
   } else if (key == "report_after_ms") {

@@ -40,9 +40,11 @@ TEST_CASE("a number of the environment that makes no sense ends the program", "[
     std::string text, message;
   };
   const auto setting = GENERATE(values<Setting>({
-      {"copy_engines=1000000000", "copy_engines=1000000000: a whole number from 0 to 64"},
-      {"copy_engines=0", "copy_engines=0: 1 to 64"},
-      {"copy_engines=1.5", "copy_engines=1.5: a whole number from 0 to 64"},
+      {"copy_engines=1000000000", "copy_engines=1000000000: a whole number from 1 to 64"},
+      {"copy_engines=65", "copy_engines=65: a whole number from 1 to 64"},
+      {"copy_engines=0", "copy_engines=0: a whole number from 1 to 64"},
+      {"copy_engines=0e3", "copy_engines=0e3: a whole number from 1 to 64"},
+      {"copy_engines=1.5", "copy_engines=1.5: a whole number from 1 to 64"},
       {"devices=65", "devices=65: a whole number from 0 to 64"},
       {"devices=-1", "devices=-1: a whole number from 0 to 64"},
       {"devices=4294967297", "devices=4294967297: a whole number from 0 to 64"},

@@ -6,6 +6,7 @@
   entry in docs/recipes/README.md; each program and each entry has a page.
 - Each ```cpp block of a page is in its program: consecutive lines, less an indentation that is common to them.
 - Links to files of the project lead to files.
+- A program that is copied finds what it includes in quotes beside it: it names no folder, and README.md names the file.
 """
 
 import pathlib
@@ -74,6 +75,9 @@ for name, page in sorted(pages.items()):
         wrong.append(f"{page}: has no program {program}")
         continue
     text, lines = page.read_text(), program.read_text().splitlines()
+    for included in re.findall(r'^#include "(.*)"', program.read_text(), re.MULTILINE):
+        if "/" in included or not re.search(rf"`{program.name}` with a copy of \[{re.escape(included)}\]", index):
+            wrong.append(f"{program}: includes {included}: README.md says to copy it beside the program, without folders")
     check_links(page, text)
     if f"(../../examples/recipes/{program.name})" not in text:
         wrong.append(f"{page}: has no link to ../../examples/recipes/{program.name}")

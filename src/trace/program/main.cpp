@@ -151,7 +151,8 @@ int trace(const Options& options) {
     const Timeline timeline = load(directory / "trace.recording");
     if (write_results(timeline, directory, options.results)) found = true;
     empty = empty && timeline.events.empty();
-    std::cerr << "penstock-trace: " << (directory / "trace.html").string() << "\n";
+    if (!options.results.quiet)
+      std::cerr << "penstock-trace: " << (directory / "trace.html").string() << "\n";
   }
   for (const auto& [process, why] : take_errors(ended.directory))
     std::cerr << "penstock-trace: process " << process << ": " << why << "\n";

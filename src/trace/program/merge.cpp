@@ -356,7 +356,8 @@ void merge(const MergeOptions& options) {
   write_page(joined.timeline, report_of(joined, report_options, ranks[slowest.index].report),
              findings_of(ranks, joined), options.directory / "ranks.html");
   if (!options.quiet) std::cout << text << std::flush;
-  std::cerr << "penstock-trace: " << (options.directory / "ranks.html").string() << "\n";
+  if (!options.quiet)
+    std::cerr << "penstock-trace: " << (options.directory / "ranks.html").string() << "\n";
 }
 
 }  // namespace penstock::trace::program

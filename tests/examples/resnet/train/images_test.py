@@ -116,6 +116,7 @@ def mistakes():
         (train, ["--images", "none"], "none"),
         (train, ["--images", "set/train", "--epochs", 1], "val"),
         (train, ["--images", "set", "--data", "."], "--data"),
+        (next(programs.glob("13_*_emulated")), ["--images", "set", "--batch", 8], "--images"),
         (next(programs.glob("14_*_emulated")), ["--images", "set", "--batch", 8], "--images"),
         (next(programs.glob("15_*_emulated")), ["--cache", ".", "--records", 50, "--batch", 8], "--images"),
         (next(programs.glob("15_*_emulated")), ["--images", "set", "--classes", 3, "--batch", 8], "label"),
