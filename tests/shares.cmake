@@ -36,7 +36,7 @@ set(penstock_shares_plain
     "5 ^package\\."
     "0 ^doc_commands\\.readme$"
     "5 ^doc_commands\\.pages$"
-    "5 ^configure\\.(after_setup_demo|without_png)$"
+    "5 ^configure\\.(after_setup_demo|pytorch_later|without_png)$"
     "5 ^scripts\\.docs$"
     "5 ^examples\\.(pytorch|libtorch)"
     "5 ^headers\\..*\\+\\+$"
