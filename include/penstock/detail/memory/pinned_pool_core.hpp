@@ -234,7 +234,7 @@ class PinnedPoolCore {
     Poller poller(*this);
     const auto begin = Clock::now();
     TimeOut left(options_.timeout);
-    std::optional<std::uint64_t> held_up;  // as it was when the time-out began, with `ahead`
+    std::uint64_t held_up = 0;  // as it was when the time-out began, with `ahead`
     bool waited = false;
     PinnedEntry* entry = nullptr;
     for (auto pause = kFirstPoll; !stop.stop_requested(); pause = std::min(2 * pause, kLastPoll)) {
@@ -244,12 +244,12 @@ class PinnedPoolCore {
       if (evict(bytes, bytes, lock)) continue;
       if (all_lost()) lost_to_.raise();
       if (ahead != nullptr) {
-        const auto before = std::exchange(held_up, ahead->held_up());
+        const std::uint64_t before = std::exchange(held_up, ahead->held_up());
         if (held_up != before) left = TimeOut(options_.timeout);
       }
       if (left.over()) {
         if (ahead == nullptr) throw timed_out(bytes);
-        if (held_up) {
+        if (held_up != 0) {
           // Handed on alone: then no other thread holds a copy, which would share the message.
           std::exception_ptr error = std::make_exception_ptr(timed_out(bytes));
           ahead->timed_out(std::move(error));

@@ -6,15 +6,14 @@
 
 #include <cstdint>
 #include <exception>
-#include <optional>
 
 namespace penstock::detail {
 
 class WaitAhead {
  public:
-  /// The number of the consumer's call that waits, and that nothing but a block can bring on;
-  /// nullopt: there is none. The pool asks again and again, with its lock.
-  virtual std::optional<std::uint64_t> held_up() const noexcept = 0;
+  /// The number of the consumer's call, from 1, that waits and that only a block can help; 0: there
+  /// is none. The pool asks again and again, with its lock.
+  virtual std::uint64_t held_up() const noexcept = 0;
   /// That was the same call for as long as the pool's time-out: `error` is a PoolExhausted. The
   /// wait goes on.
   virtual void timed_out(std::exception_ptr error) noexcept = 0;

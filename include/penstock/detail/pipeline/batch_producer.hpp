@@ -126,7 +126,7 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
   using Item = ProducedItem;
 
   // Of WaitAhead: of a Prefetcher, whose pool has no time-out, nobody is ever in next().
-  std::optional<std::uint64_t> held_up() const noexcept override;
+  std::uint64_t held_up() const noexcept override;
   void timed_out(std::exception_ptr error) noexcept override;
 
   void start();
@@ -564,9 +564,8 @@ PENSTOCK_INLINE std::optional<FilledBatch> ProducerCore::next() {
 }
 
 /// A worker waits for memory, has no number yet, and all batches with numbers were taken.
-PENSTOCK_INLINE std::optional<std::uint64_t> ProducerCore::held_up() const noexcept {
-  if (!in_next_.test(std::memory_order_relaxed) || ring_.next_number() != ring_.head())
-    return std::nullopt;
+PENSTOCK_INLINE std::uint64_t ProducerCore::held_up() const noexcept {
+  if (!in_next_.test(std::memory_order_relaxed) || ring_.next_number() != ring_.head()) return 0;
   return calls_.load(std::memory_order_relaxed);
 }
 
