@@ -17,6 +17,7 @@ namespace penstock::detail {
 template <class Of>
 class NameNumber {
  public:
+  NameNumber() {}  // Not trivial, so that a constant one needs no initialiser.
   static std::string name(const char* text) { return text; }
 };
 
