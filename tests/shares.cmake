@@ -4,8 +4,8 @@
 # place that says so. A test that is not named here is quick, and runs every time.
 #
 # The budget: all that is quick takes 20 minutes of the CPU, with the compilation of what it needs; what CI
-# has beside it each day (.ci/run: nvcc, headers alone, clang-tidy) 10, and a share at most 25 more, so that
-# 2 cores are done in 35 minutes. So left to the shares is what is long (more than half a minute of the CPU),
+# has beside it each day (.ci/run: nvcc, headers alone, clang-tidy, a part of the release build) 12, and a share
+# at most 31 more, so that 2 cores are done in 35 minutes. So left to the shares is what is long (more than half a minute of the CPU),
 # what repeats (further seeds of the random schedule), what needs a browser, and what needs many sources that
 # nothing else needs. What guards the library itself is quick: its mutants are killed by penstock_tests,
 # penstock_ending_tests, penstock_checks_tests, penstock_emulation_tests and penstock_weak_memory_tests under
@@ -14,16 +14,18 @@
 # Each line: shares, and tests, by a regular expression. The first line that fits counts. They become
 # the labels full and share_<n> (the others: quick); .ci/run runs share n on weekday n, 0 being Sunday (UTC).
 # The figure is about how many seconds of the CPU a share takes: of 2 and 3 the examples and of 6 ThreadSanitizer's
-# part were measured (2 cores, 24 November 2026), the rest is estimated by what the same programs took elsewhere.
+# part were measured (2 cores, 24 November 2026), the rest is estimated by what the same programs took elsewhere;
+# of the commands of the pages, by what they took beside other work, with an empty ccache (26 November).
 #
-#   0  1,300  AddressSanitizer but for what is in 1; packages over the CUDA runtime; the commands of README.md
+#   0  1,850  AddressSanitizer but for what is in 1; packages over the CUDA runtime; the commands of README.md
 #   1  1,400  AddressSanitizer: inference, penstock::images, faults; the release build with benchmarks, of which each
 #             other day compiles a sixth, and with nvcc the ResNet and what no test needs (.ci/run)
-#   2  1,400  ThreadSanitizer: the examples but for what is in 3; faults; fuzzing (.ci/run)
+#   2  1,770  ThreadSanitizer: the examples but for what is in 3; faults; fuzzing (.ci/run); the commands of the ResNet's
+#             pages
 #   3  1,400  ThreadSanitizer: inference, penstock::images, ranks as processes; CUDA 12.4 (.ci/run)
 #   4  1,400  the ResNet examples, ranks as processes; training under ThreadSanitizer; programs under nsys
 #             (scripts/setup nsys); CUDA 12.9 (.ci/run)
-#   5  1,400  of the emulated preset all is compiled, source by source; packages, long runs, a browser; the commands of
+#   5  1,810  of the emulated preset all is compiled, source by source; packages, long runs, a browser; the commands of
 #             the other pages; the site (.ci/run)
 #   6  1,450  further seeds and schedules; the rest under ThreadSanitizer; fuzzing (.ci/run)
 
@@ -35,6 +37,7 @@ set(penstock_shares_plain
     "1 ^scripts\\.peers"
     "5 ^package\\."
     "0 ^doc_commands\\.readme$"
+    "2 ^doc_commands\\.resnet$"
     "5 ^doc_commands\\.pages$"
     "5 ^configure\\.(after_setup_demo|pytorch_later|without_png)$"
     "5 ^scripts\\.docs$"

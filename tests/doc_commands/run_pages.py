@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""run_pages.py [--list] [--without PAGE] PROJECT WORK [PAGE...]: the commands of the pages work as they are printed
+"""run_pages.py [--list] [--without PAGE... --] PROJECT WORK [PAGE...]: the commands of the pages work as they are printed
 
 Each page of PROJECT (README.md, docs/*.md ...; without names all of them) has a fresh clone of its own, below WORK. There its
 ```sh blocks run, in their order, with an empty home directory. A command that fails, and a file that `git status` shows
@@ -134,7 +134,7 @@ def run_page(page, commands, project, work):
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--list", action="store_true")
-    parser.add_argument("--without")
+    parser.add_argument("--without", nargs="+", default=[])
     parser.add_argument("project", type=lambda text: pathlib.Path(text).resolve())
     parser.add_argument("work", type=lambda text: pathlib.Path(text).resolve())
     parser.add_argument("pages", nargs="*")
@@ -143,7 +143,7 @@ def main():
 
     wrong = []
     for page in words.pages or git(words.project, "ls-files", "*.md").split():
-        if page == words.without:
+        if page in words.without:
             continue
         commands = read_page(page, (words.project / page).read_text(), wrong)
         runs = [command for command in commands if not command.reason]
