@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "annotations.hpp"
 
+#include <algorithm>
+
 // NOLINTBEGIN(bugprone-reserved-identifier): the names that the sanitizers gave
 extern "C" {
 [[gnu::weak]] void AnnotateIgnoreSyncBegin(const char* file, int line);
@@ -11,6 +13,9 @@ extern "C" {
 [[gnu::weak]] void AnnotateIgnoreWritesEnd(const char* file, int line);
 [[gnu::weak]] void __tsan_acquire(void* address);
 [[gnu::weak]] void __tsan_release(void* address);
+[[gnu::weak]] void __tsan_read1(void* address);
+[[gnu::weak]] void __tsan_write1(void* address);
+[[gnu::weak]] void __tsan_write_range(void* address, unsigned long bytes);
 [[gnu::weak]] void __asan_poison_memory_region(const volatile void* data, std::size_t bytes);
 [[gnu::weak]] void __asan_unpoison_memory_region(const volatile void* data, std::size_t bytes);
 }
@@ -19,6 +24,8 @@ extern "C" {
 namespace penstock::emulation::detail {
 
 namespace {
+
+constexpr std::size_t kWrittenBytes = std::size_t{1} << 20;  // of a block, in less than 1 ms
 
 void hide() {
   if (!detects_races()) return;
@@ -65,6 +72,27 @@ void Edge::acquire() const noexcept {
   AnnotateIgnoreSyncEnd(__FILE__, __LINE__);
   __tsan_acquire(&address_);
   AnnotateIgnoreSyncBegin(__FILE__, __LINE__);
+}
+
+void Life::allocated(void* data, std::size_t bytes) noexcept {
+  write(data, bytes);
+}
+
+void Life::freed(void* data, std::size_t bytes) noexcept {
+  write(data, bytes);
+}
+
+void Life::write(void* data, std::size_t bytes) noexcept {
+  if (!detects_races()) return;
+  const Visible visible;
+  __tsan_write1(&state_);
+  __tsan_write_range(data, std::min(bytes, kWrittenBytes));
+}
+
+void Life::used() const noexcept {
+  if (!detects_races()) return;
+  const Visible visible;
+  __tsan_read1(&state_);
 }
 
 void poison(void* data, std::size_t bytes) {

@@ -60,6 +60,23 @@ inline TaskEdgesPtr make_task_edges() {
   return detects_races() ? std::make_shared<TaskEdges>() : nullptr;
 }
 
+/// The life of a piece of device memory, for race detection. A stream-ordered allocation and a
+/// stream-ordered free write it, and every copy and fill of the memory reads it: so each of them is
+/// in order with the two, or is reported. Functions of the program's touch the memory itself, of
+/// which the allocation and the free write the first bytes. To be used inside a `Hidden`; nothing
+/// unless the program detects races.
+class Life {
+ public:
+  void allocated(void* data, std::size_t bytes) noexcept;
+  void freed(void* data, std::size_t bytes) noexcept;
+  void used() const noexcept;
+
+ private:
+  void write(void* data, std::size_t bytes) noexcept;
+
+  alignas(8) mutable char state_ = 0;
+};
+
 /// Makes AddressSanitizer report every access to these bytes, until `unpoison`. Nothing without it.
 void poison(void* data, std::size_t bytes);
 void unpoison(void* data, std::size_t bytes);

@@ -147,7 +147,9 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
     if (status != cudaSuccess) return status;
     if (event->capture() != 0) return cudaErrorCapturedEvent;
     const Mark last = event->last();  // The event may be destroyed meanwhile.
-    return call.await(last);
+    const cudaError_t waited = call.await(last);
+    if (waited == cudaSuccess) call.runtime.trim_pools();
+    return waited;
   });
 }
 

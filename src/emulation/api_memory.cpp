@@ -21,12 +21,9 @@ cudaError_t allocate(Call& call, Origin origin, void** data, std::size_t bytes, 
   request.origin = origin;
   request.device = call.thread.device;
   request.flags = flags;
-  cudaError_t status = call.runtime.memory.allocate(request, data);
-  if (status == cudaErrorMemoryAllocation && origin == Origin::device) {
-    call.device().own_pool->trim(0);  // Cached memory is not in use.
-    status = call.runtime.memory.allocate(request, data);
-  }
-  return status;
+  Memory& memory = call.runtime.memory;
+  if (request.page_locked()) return memory.allocate(request, data);
+  return call.runtime.allocate_on(call.device(), [&] { return memory.allocate(request, data); });
 }
 
 /// Blocks until nothing that was queued so far can touch the allocation. CUDA does it without
@@ -57,16 +54,20 @@ cudaError_t release(Call& call, void* data, Origin one, Origin other) {
 
 /// Stream-ordered memory is freed at once: that nothing uses it any more is the program's concern.
 cudaError_t release_ordered(Call& call, const Allocation& allocation) {
-  const Memory& memory = call.runtime.memory;
   if (allocation.origin == Origin::graph) {
     const cudaError_t status = call.runtime.free_graph_memory(allocation.data);
-    if (status == cudaSuccess) memory.refresh(allocation.data, allocation.bytes);
-    return status;
+    if (status != cudaSuccess) return status;
   }
+  const Memory& memory = call.runtime.memory;
+  memory.renew(allocation.data, allocation.bytes);
+  memory.note_free(allocation.data, allocation.bytes);
+  if (allocation.origin == Origin::graph) return cudaSuccess;
+  Mark freed;  // by the host: whoever gets the memory next comes after this call
+  freed.edges = make_task_edges();
+  if (freed.edges) freed.edges->completed.release();
   // The pool forgets what `allocation` refers to.
-  const Allocation freed = allocation;  // NOLINT(performance-unnecessary-copy-initialization)
-  memory.refresh(freed.data, freed.bytes);
-  freed.pool->free(freed, Mark{});
+  const Allocation released = allocation;  // NOLINT(performance-unnecessary-copy-initialization)
+  released.pool->free(released, std::move(freed));
   return cudaSuccess;
 }
 

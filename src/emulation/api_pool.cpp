@@ -18,7 +18,8 @@ cudaError_t allocate_in_graph(Call& call, Stream& stream, std::size_t bytes, voi
   request.bytes = bytes;
   request.origin = Origin::graph;
   request.device = stream.device.index;
-  const cudaError_t status = call.runtime.memory.allocate(request, data);
+  const cudaError_t status = call.runtime.allocate_on(
+      stream.device, [&] { return call.runtime.memory.allocate(request, data); });
   if (status != cudaSuccess) return status;
   call.runtime.captures.add(stream, cudaGraphNodeTypeMemAlloc, AllocateWork{*data, bytes});
   stream.capture->graph->body()->memory.push_back(
@@ -37,11 +38,13 @@ cudaError_t allocate(Call& call, void** data, std::size_t bytes, Pool* pool, cud
   if (stream->capture != nullptr) return allocate_in_graph(call, *stream, bytes, data);
   if (pool == nullptr) pool = stream->device.pool.get();
   Mark after;
-  status = pool->allocate(bytes, *stream, data, &after);
+  const Device& device = *call.runtime.devices[static_cast<std::size_t>(pool->device())];
+  status = call.runtime.allocate_on(device,
+                                    [&] { return pool->allocate(bytes, *stream, data, &after); });
   if (status != cudaSuccess) return status;
   Task* const task = call.runtime.scheduler.task(call.name(), AllocateWork{*data, bytes});
-  if (after.stream) task->after.push_back(std::move(after));
-  call.runtime.scheduler.submit(*stream, task);
+  if (after.stream || after.edges) task->after.push_back(std::move(after));
+  call.runtime.memory.note_allocation(*data, call.runtime.scheduler.submit(*stream, task));
   return cudaSuccess;
 }
 

@@ -8,17 +8,38 @@
 
 #include <set>
 
+#include "annotations.hpp"
 #include "copy_engines.hpp"
 #include "pool.hpp"
 #include "stream.hpp"
 
 namespace penstock::emulation::detail {
 
+/// What the streams of a device did whose threads have ended, for race detection: a wait for the
+/// device or the legacy default stream comes after it.
+struct EndedStreams {
+  alignas(8) Edge blocking;
+  alignas(8) Edge others;
+
+  /// To be called on the stream's own thread, at its end.
+  void add(const Stream& stream) {
+    if (detects_races()) (stream.blocking() ? blocking : others).release();
+  }
+  void acquire_blocking() const {
+    if (detects_races()) blocking.acquire();
+  }
+  void acquire_all() const {
+    acquire_blocking();
+    if (detects_races()) others.acquire();
+  }
+};
+
 struct Device {
   Device(int number, const Machine& machine) : index(number), engines(machine.copy_engines) {}
 
   int index;
   CopyEngines engines;
+  EndedStreams ended;
   Ref<Stream> legacy;                 ///< the legacy default stream
   Ref<Pool> own_pool;                 ///< the default pool
   Ref<Pool> pool;                     ///< the pool that cudaMallocAsync takes from

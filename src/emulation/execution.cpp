@@ -63,6 +63,7 @@ void Scheduler::run(Stream& stream, Lock& lock) {
     task.edges->submitted.acquire();
     for (const Mark& mark : task.after)
       if (mark.edges) mark.edges->completed.acquire();
+    if (stream.legacy()) stream.device.ended.acquire_blocking();
   }
   const cudaError_t status = carry_out(stream, task, lock);
   if (status != cudaSuccess) stream.device.failure = status;
@@ -99,7 +100,7 @@ cudaError_t Scheduler::carry_out(Stream& stream, Task& task, Lock& lock) {
   if (std::holds_alternative<CopyWork>(task.work)) return copy(stream, task, lock);
   if (std::holds_alternative<FillWork>(task.work)) return fill(stream, task, lock);
   if (const auto* allocate = std::get_if<AllocateWork>(&task.work))
-    unpoison(allocate->data, allocate->bytes);
+    memory_.begin_use(allocate->data, allocate->bytes);
   if (std::holds_alternative<FreeWork>(task.work)) forget(std::get<FreeWork>(task.work), lock);
   return cudaSuccess;
 }
@@ -110,6 +111,8 @@ cudaError_t Scheduler::copy(Stream& stream, Task& task, Lock& lock) {
       (!memory_.accessible(copy.destination, extent(copy, copy.destination_pitch)) ||
        !memory_.accessible(copy.source, extent(copy, copy.source_pitch))))
     return cudaErrorIllegalAddress;
+  memory_.note_use(copy.destination);
+  memory_.note_use(copy.source);
   const auto duration = modelled_duration(options_.machine, copy);
   if (keeps_time() && stream.engine >= 0)
     task.begin = std::max(task.begin, stream.device.engines.free_at(stream));
@@ -125,6 +128,7 @@ cudaError_t Scheduler::fill(Stream& stream, Task& task, Lock& lock) {
   const FillWork& fill = std::get<FillWork>(task.work);
   if (memory_.unmappings() != task.unmappings && !memory_.accessible(fill.destination, fill.bytes))
     return cudaErrorIllegalAddress;
+  memory_.note_use(fill.destination);
   const auto duration = modelled_duration(options_.machine, fill);
   const auto move_bytes = [&] {
     lock.unlock();
@@ -154,9 +158,9 @@ cudaError_t Scheduler::occupy(Stream& stream, Task& task, Clock::duration durati
 /// Whoever gets the memory next finds nothing of what it held.
 void Scheduler::forget(FreeWork free, Lock& lock) {
   lock.unlock();
-  memory_.refresh(free.data, free.bytes);
-  poison(free.data, free.bytes);
+  memory_.renew(free.data, free.bytes);
   lock.lock();
+  memory_.note_free(free.data, free.bytes);
 }
 
 /// What the function throws ends the process: nobody is there to catch it.

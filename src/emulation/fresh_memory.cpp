@@ -19,7 +19,8 @@ namespace penstock::emulation::detail {
 
 namespace {
 
-constexpr std::size_t kFileBytes = std::size_t{1} << 20;  // 16 GiB are 16,384 mappings of it
+constexpr std::size_t kFileBytes = std::size_t{1} << 20;      // 16 GiB are 16,384 mappings of it
+constexpr std::size_t kFilledBytes = std::size_t{256} << 10;  // sooner filled than mapped anew
 constexpr int kAccess = PROT_READ | PROT_WRITE;
 
 /// A file in memory, full of `value`; -1 where the system has none.
@@ -82,8 +83,10 @@ bool FreshMemory::map(void* address, std::size_t bytes, int sharing) const {
   return true;
 }
 
-void FreshMemory::fill(void* data, std::size_t bytes) const {
+void FreshMemory::renew(void* data, std::size_t bytes) const {
   unpoison(data, bytes);
+  // Without the pages that were written, the memory shows the file again.
+  if (file_ >= 0 && bytes > kFilledBytes && madvise(data, bytes, MADV_DONTNEED) == 0) return;
   std::memset(data, value_, bytes);
 }
 

@@ -65,7 +65,7 @@ AddressSpace::AddressSpace(std::size_t bytes, int sharing, const FreshMemory& fr
 
 AddressSpace::~AddressSpace() {
   // Whoever maps these addresses next finds nothing poisoned.
-  for (const auto& [base, bytes] : mapped_) unpoison(pointer(base), whole_pages(bytes));
+  for (const auto& [base, mapping] : mapped_) unpoison(pointer(base), whole_pages(mapping.bytes));
   if (bytes_ != 0) munmap(pointer(base_), bytes_);
 }
 
@@ -93,7 +93,7 @@ void* AddressSpace::map(std::size_t bytes) {
   const std::size_t rest = gap->second - wanted;
   free_.erase(gap);
   if (rest != 0) free_[base + wanted] = rest;
-  mapped_[base] = bytes;
+  mapped_[base] = {bytes, detects_races() ? std::make_unique<Life>() : nullptr};
   poison(pointer(base + bytes), whole_pages(bytes) - bytes);
   return pointer(base);
 }
@@ -121,11 +121,21 @@ bool AddressSpace::holds(const void* address) const {
   return number(address) >= base_ && number(address) - base_ < bytes_;
 }
 
+AddressSpace::Mappings::const_iterator AddressSpace::find(const void* address) const {
+  const auto after = mapped_.upper_bound(number(address));
+  if (after == mapped_.begin()) return mapped_.end();
+  const auto before = std::prev(after);
+  return number(address) - before->first < before->second.bytes ? before : mapped_.end();
+}
+
 bool AddressSpace::mapped(const void* data, std::size_t bytes) const {
-  const auto after = mapped_.upper_bound(number(data));
-  if (after == mapped_.begin()) return false;
-  const auto [base, size] = *std::prev(after);
-  return number(data) - base < size && bytes <= size - (number(data) - base);
+  const auto found = find(data);
+  return found != mapped_.end() && bytes <= found->second.bytes - (number(data) - found->first);
+}
+
+Life* AddressSpace::life(const void* address) const {
+  const auto found = find(address);
+  return found == mapped_.end() ? nullptr : found->second.life.get();
 }
 
 // ---- Memory
@@ -166,6 +176,7 @@ cudaError_t Memory::allocate(Allocation request, void** data) {
   if (request.data == nullptr) return cudaErrorMemoryAllocation;
   used(request) += request.bytes;
   list(request);
+  if (request.origin == Origin::graph) poison(request.data, request.bytes);  // until begin_use
   *data = request.data;
   return cudaSuccess;
 }
@@ -214,18 +225,51 @@ Range Memory::classify(const void* data, std::size_t bytes) const {
   return {!reaches_into_one, nullptr};
 }
 
-void* Memory::map_for_pool(int device, std::size_t bytes) {
+bool Memory::reserve_for_pool(int device, std::size_t bytes) {
   const Allocation request{nullptr, bytes, Origin::pool, device};
-  if (!fits(request)) return nullptr;
-  void* data = space(Origin::pool, device).map(bytes);
-  if (data != nullptr) used(request) += bytes;
+  if (!fits(request)) return false;
+  used(request) += bytes;
+  return true;
+}
+
+void Memory::give_back_for_pool(int device, std::size_t bytes) {
+  device_used_[static_cast<std::size_t>(device)] -= bytes;
+}
+
+void* Memory::map_for_pool(int device, std::size_t bytes) {
+  void* const data = space(Origin::pool, device).map(bytes);
+  if (data != nullptr) poison(data, bytes);  // until begin_use
   return data;
 }
 
 void Memory::unmap_for_pool(int device, void* data, std::size_t bytes) {
   space(Origin::pool, device).unmap(data, bytes);
-  device_used_[static_cast<std::size_t>(device)] -= bytes;
   ++unmappings_;
+}
+
+void Memory::begin_use(void* data, std::size_t bytes) const {
+  unpoison(data, bytes);
+  if (Life* const of_block = life(data)) of_block->allocated(data, bytes);
+}
+
+void Memory::renew(void* data, std::size_t bytes) const {
+  fresh_.renew(data, bytes);
+  poison(data, bytes);
+}
+
+void Memory::note_free(void* data, std::size_t bytes) const {
+  if (Life* const of_block = life(data)) of_block->freed(data, bytes);
+}
+
+void Memory::note_use(const void* address) const {
+  if (const Life* const of_block = life(address)) of_block->used();
+}
+
+Life* Memory::life(const void* address) const {
+  if (!detects_races()) return nullptr;
+  for (const AddressSpace& of_device : device_spaces_)
+    if (of_device.holds(address)) return of_device.life(address);
+  return nullptr;
 }
 
 void Memory::list(const Allocation& allocation) {

@@ -12,11 +12,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <penstock/emulation.hpp>
+#include <utility>
 #include <vector>
 
+#include "annotations.hpp"
 #include "fresh_memory.hpp"
 #include "reference.hpp"
+#include "task.hpp"
 
 namespace penstock::emulation::detail {
 
@@ -38,14 +42,24 @@ class AddressSpace {
   /// Whether the range reserves this address, mapped or not.
   bool holds(const void* address) const;
   bool mapped(const void* data, std::size_t bytes) const;
+  /// Of the mapped memory that holds this address. Null when there is none, and unless the program
+  /// detects races.
+  Life* life(const void* address) const;
 
  private:
+  struct Mapping {
+    std::size_t bytes;
+    std::unique_ptr<Life> life;
+  };
+  using Mappings = std::map<std::uintptr_t, Mapping>;
+  Mappings::const_iterator find(const void* address) const;
+
   int sharing_;
   const FreshMemory* fresh_;
   std::uintptr_t base_ = 0;
   std::size_t bytes_ = 0;
-  std::map<std::uintptr_t, std::size_t> mapped_;  // bytes by address
-  std::map<std::uintptr_t, std::size_t> free_;    // bytes by address, never adjacent
+  Mappings mapped_;                             // by address
+  std::map<std::uintptr_t, std::size_t> free_;  // bytes by address, never adjacent
 };
 
 enum class Origin {
@@ -65,6 +79,7 @@ struct Allocation {
   unsigned flags = 0;
   Ref<Pool> pool{};        ///< of Origin::pool: a destroyed pool lasts while it has allocations
   std::size_t mapped = 0;  ///< of Origin::pool: size of the pool's block, at least `bytes`
+  Mark allocated{};        ///< of Origin::pool: where the allocation is executed
 
   bool page_locked() const { return origin == Origin::pinned || origin == Origin::registered; }
   bool on_device() const { return !page_locked(); }
@@ -93,15 +108,28 @@ class Memory {
   const Allocation* at(const void* address) const;
   Range classify(const void* data, std::size_t bytes) const;
 
-  /// Memory of a pool: it counts as used, mapped or cached, until it is given back.
+  /// Bytes of a device that a pool holds: they count as used until they are given back. False when
+  /// the device does not have as many.
+  bool reserve_for_pool(int device, std::size_t bytes);
+  void give_back_for_pool(int device, std::size_t bytes);
+  /// Addresses for bytes that the pool holds; null when there are none.
   void* map_for_pool(int device, std::size_t bytes);
   void unmap_for_pool(int device, void* data, std::size_t bytes);
   /// Lists or unlists a pool's memory as an allocation.
   void list(const Allocation& allocation);
+  void note_allocation(void* data, Mark executed) {
+    allocations_.at(reinterpret_cast<std::uintptr_t>(data)).allocated = std::move(executed);
+  }
   void unlist(void* data);
 
-  /// The program has freed this memory, and it stays mapped: it is as fresh memory from now on.
-  void refresh(void* data, std::size_t bytes) const { fresh_.fill(data, bytes); }
+  /// The program may touch this stream-ordered memory from here on.
+  void begin_use(void* data, std::size_t bytes) const;
+  /// It has freed the memory, which stays mapped: whoever gets it next finds nothing of what it
+  /// held. Needs no lock. `note_free` is to follow.
+  void renew(void* data, std::size_t bytes) const;
+  /// For race detection: the free was executed; the device works with what is at this address.
+  void note_free(void* data, std::size_t bytes) const;
+  void note_use(const void* address) const;
 
   /// How often memory was unmapped so far: while this stays, what was mapped still is.
   std::uint64_t unmappings() const { return unmappings_; }
@@ -114,6 +142,7 @@ class Memory {
   const std::map<std::uintptr_t, Allocation>& all() const { return allocations_; }
 
  private:
+  Life* life(const void* address) const;
   AddressSpace& space(Origin origin, int device);
   bool reserved(const void* address) const;
   std::size_t& used(const Allocation& allocation);

@@ -13,21 +13,32 @@ constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 }
 
 Pool::~Pool() {
-  for (Block& block : cached_) memory_.unmap_for_pool(device_, block.data, block.bytes);
+  for (const std::vector<Block>* blocks : {&cached_, &left_})
+    for (const Block& block : *blocks) memory_.unmap_for_pool(device_, block.data, block.bytes);
+  memory_.give_back_for_pool(device_, reserved_);
 }
 
 bool Pool::reusable(const Block& block, const Stream& stream) const {
-  return block.freed.stream.get() == &stream || (opportunistic_ != 0 && block.freed.reached());
+  return block.freed.stream.get() == &stream || block.settled ||
+         (opportunistic_ != 0 && block.freed.reached());
 }
 
-/// The smallest cached block that serves: not more than twice as large as asked for.
-std::size_t Pool::find(std::size_t bytes, const Stream& stream) const {
+/// The smallest cached block that can be used again and has `bytes`, but not more than `most`.
+std::size_t Pool::find(std::size_t bytes, std::size_t most, const Stream& stream) const {
   std::size_t best = kNone;
   for (std::size_t i = 0; i < cached_.size(); ++i) {
     const std::size_t size = cached_[i].bytes;
-    if (size < bytes || size / 2 > bytes || !reusable(cached_[i], stream)) continue;
+    if (size < bytes || size > most || !reusable(cached_[i], stream)) continue;
     if (best == kNone || size < cached_[best].bytes) best = i;
   }
+  return best;
+}
+
+std::size_t Pool::find_largest(const Stream& stream) const {
+  std::size_t best = kNone;
+  for (std::size_t i = 0; i < cached_.size(); ++i)
+    if (reusable(cached_[i], stream) && (best == kNone || cached_[i].bytes > cached_[best].bytes))
+      best = i;
   return best;
 }
 
@@ -35,7 +46,8 @@ cudaError_t Pool::allocate(std::size_t bytes, const Stream& stream, void** data,
   // The granularity lets allocations of nearly the same size share blocks.
   const std::size_t wanted = (bytes + 511) / 512 * 512;
   if (wanted < bytes) return cudaErrorMemoryAllocation;
-  const std::size_t cached = find(wanted, stream);
+  const std::size_t twice = wanted > kNone / 2 ? kNone : 2 * wanted;
+  const std::size_t cached = find(wanted, twice, stream);
   Allocation allocation{nullptr, bytes, Origin::pool, device_, 0, Ref<Pool>(this), wanted};
   if (cached != kNone) {
     allocation.data = cached_[cached].data;
@@ -43,16 +55,8 @@ cudaError_t Pool::allocate(std::size_t bytes, const Stream& stream, void** data,
     *after = std::move(cached_[cached].freed);
     cached_.erase(cached_.begin() + static_cast<std::ptrdiff_t>(cached));
   } else {
-    if (max_bytes_ != 0 && reserved_ + wanted > max_bytes_) trim(0);
-    if (max_bytes_ != 0 && reserved_ + wanted > max_bytes_) return cudaErrorMemoryAllocation;
-    allocation.data = memory_.map_for_pool(device_, wanted);
-    if (allocation.data == nullptr) {
-      trim(0);
-      allocation.data = memory_.map_for_pool(device_, wanted);
-    }
+    allocation.data = map(wanted, stream);
     if (allocation.data == nullptr) return cudaErrorMemoryAllocation;
-    reserved_ += wanted;
-    reserved_high_ = std::max(reserved_high_, reserved_);
   }
   used_ += allocation.mapped;
   used_high_ = std::max(used_high_, used_);
@@ -61,22 +65,78 @@ cudaError_t Pool::allocate(std::size_t bytes, const Stream& stream, void** data,
   return cudaSuccess;
 }
 
-void Pool::free(const Allocation& allocation, Mark freed) {
-  const Block block{allocation.data, allocation.mapped, std::move(freed)};
-  used_ -= block.bytes;
-  memory_.unlist(block.data);
-  cached_.push_back(block);
+/// A new block. Null when there is no room for it.
+void* Pool::map(std::size_t bytes, const Stream& stream) {
+  unmap_left();
+  if (!gather(bytes, stream)) {
+    trim(0);
+    if (!gather(bytes, stream)) return nullptr;
+  }
+  void* const data = memory_.map_for_pool(device_, bytes);
+  if (data != nullptr) spare_ -= bytes;
+  return data;
 }
 
-void Pool::trim(std::size_t keep) {
-  for (std::size_t i = 0; i < cached_.size() && reserved_ > keep;) {
-    if (!cached_[i].freed.reached()) {
+/// Makes so many bytes spare: of blocks that can be used again first, then of the device.
+bool Pool::gather(std::size_t bytes, const Stream& stream) {
+  while (spare_ < bytes) {
+    std::size_t block = find(bytes - spare_, kNone, stream);
+    if (block == kNone) block = find_largest(stream);
+    if (block == kNone) break;
+    take_apart(block);
+  }
+  const std::size_t missing = spare_ < bytes ? bytes - spare_ : 0;
+  if (max_bytes_ != 0 && (missing > max_bytes_ || reserved_ > max_bytes_ - missing)) return false;
+  if (!memory_.reserve_for_pool(device_, missing)) return false;
+  spare_ += missing;
+  reserved_ += missing;
+  reserved_high_ = std::max(reserved_high_, reserved_);
+  return true;
+}
+
+/// The bytes of a cached block become spare.
+void Pool::take_apart(std::size_t block) {
+  spare_ += cached_[block].bytes;
+  left_.push_back(std::move(cached_[block]));
+  cached_.erase(cached_.begin() + static_cast<std::ptrdiff_t>(block));
+  unmap_left();
+}
+
+void Pool::unmap_left() {
+  for (std::size_t i = 0; i < left_.size();) {
+    if (!left_[i].done()) {
       ++i;
       continue;
     }
-    memory_.unmap_for_pool(device_, cached_[i].data, cached_[i].bytes);
-    reserved_ -= cached_[i].bytes;
-    cached_.erase(cached_.begin() + static_cast<std::ptrdiff_t>(i));
+    memory_.unmap_for_pool(device_, left_[i].data, left_[i].bytes);
+    left_.erase(left_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
+void Pool::free(const Allocation& allocation, Mark freed) {
+  const bool settled = !freed.stream;
+  Block block{allocation.data, allocation.mapped, allocation.allocated, std::move(freed), settled};
+  used_ -= block.bytes;
+  memory_.unlist(block.data);
+  cached_.push_back(std::move(block));
+}
+
+void Pool::trim(std::size_t keep) {
+  unmap_left();
+  const auto give_back = [&](std::size_t bytes) {
+    memory_.give_back_for_pool(device_, bytes);
+    reserved_ -= bytes;
+    spare_ -= bytes;
+  };
+  if (reserved_ > keep) give_back(std::min(spare_, reserved_ - keep));
+  for (std::size_t i = 0; i < cached_.size() && reserved_ > keep;) {
+    if (!cached_[i].done()) {
+      ++i;
+      continue;
+    }
+    const std::size_t bytes = cached_[i].bytes;
+    take_apart(i);
+    give_back(bytes);
   }
 }
 

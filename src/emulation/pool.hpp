@@ -3,8 +3,10 @@
 
 // A memory pool of stream-ordered allocation. An address is given at submission. Memory that was
 // freed is used again at once in the stream that freed it, whose order makes that safe, and in
-// other streams when the free has been executed. What is cached beyond the release threshold goes
-// back at the next synchronisation. Used under the runtime's lock.
+// other streams when the free has been executed (cudaMemPoolReuseAllowOpportunistic) or the host
+// has waited for it. A block that fits is used again as it is; otherwise the bytes of blocks are
+// used again at another address, as a GPU maps its memory anew. What is cached beyond the release
+// threshold goes back at the next synchronisation. Used under the runtime's lock.
 
 #include <driver_types.h>
 
@@ -30,6 +32,12 @@ class Pool : public Counted {
   cudaError_t allocate(std::size_t bytes, const Stream& stream, void** data, Mark* after);
   /// The allocation is free from `freed` on.
   void free(const Allocation& allocation, Mark freed);
+  /// The host has waited for these frees: `covers(mark)` is true of where they were executed. Their
+  /// memory can be used again in every stream.
+  template <class Covers>
+  void settle(Covers covers) {
+    for (Block& block : cached_) block.settled = block.settled || covers(block.freed);
+  }
   /// Gives cached memory back until no more than `keep` bytes are mapped, as far as the frees have
   /// been executed.
   void trim(std::size_t keep);
@@ -42,15 +50,27 @@ class Pool : public Counted {
   struct Block {
     void* data;
     std::size_t bytes;
-    Mark freed;
+    Mark allocated, freed;
+    bool settled;  ///< the host has waited for the free
+
+    /// Nothing in a stream is about the memory any more: it can be unmapped. A program may have
+    /// freed it in another stream without waiting for the allocation.
+    bool done() const { return allocated.reached() && freed.reached(); }
   };
   bool reusable(const Block& block, const Stream& stream) const;
-  std::size_t find(std::size_t bytes, const Stream& stream) const;
+  std::size_t find(std::size_t bytes, std::size_t most, const Stream& stream) const;
+  std::size_t find_largest(const Stream& stream) const;
+  void* map(std::size_t bytes, const Stream& stream);
+  bool gather(std::size_t bytes, const Stream& stream);
+  void take_apart(std::size_t block);
+  void unmap_left();
 
   Memory& memory_;
   int device_;
   std::size_t max_bytes_;  // 0: as much as the device has
   std::vector<Block> cached_;
+  std::vector<Block> left_;  // mapped until they are freed; their bytes are used elsewhere
+  std::size_t spare_ = 0;    // reserved bytes that no block has
   std::uint64_t threshold_ = 0;
   std::uint64_t used_ = 0, used_high_ = 0, reserved_ = 0, reserved_high_ = 0;
   int follow_events_ = 1, opportunistic_ = 1, internal_dependencies_ = 1;

@@ -106,15 +106,38 @@ void Runtime::forget_thread(std::uint64_t thread) {
 }
 
 bool Runtime::await_idle(Lock& lock, const Device* device, bool acquire_order) {
+  const auto concerned = [&](const Device& one) { return device == nullptr || device == &one; };
+  for (const auto& one : devices)
+    if (acquire_order && concerned(*one)) settle_ended(*one, false);
   std::vector<Mark> ends;
   for (const Ref<Stream>& stream : scheduler.streams())
-    if (device == nullptr || &stream->device == device) ends.push_back(stream->end());
+    if (concerned(stream->device)) ends.push_back(stream->end());
   for (const Mark& end : ends) scheduler.demand(end);
   for (const Mark& end : ends) {
     if (!scheduler.await(lock, end)) return false;
-    if (acquire_order && end.edges) end.edges->completed.acquire();
+    if (acquire_order) settle(end);
   }
   return true;
+}
+
+void Runtime::settle(const Mark& mark) {
+  if (mark.edges) mark.edges->completed.acquire();
+  pools.for_each([&](Pool& pool) {
+    pool.settle([&](const Mark& freed) {
+      return freed.stream.get() == mark.stream.get() && freed.sequence <= mark.sequence;
+    });
+  });
+}
+
+void Runtime::settle_ended(const Device& device, bool blocking) {
+  blocking ? device.ended.acquire_blocking() : device.ended.acquire_all();
+  pools.for_each([&](Pool& pool) {
+    pool.settle([&](const Mark& freed) {
+      const Stream* const stream = freed.stream.get();
+      return stream != nullptr && &stream->device == &device && stream->closed &&
+             (stream->blocking() || !blocking) && freed.reached();
+    });
+  });
 }
 
 void Runtime::trim_pools() {

@@ -81,8 +81,23 @@ class Runtime {
   /// Blocks until the streams of `device` (null: of all) are at the end of what they hold now.
   /// False: the process unloads the runtime.
   bool await_idle(Lock& lock, const Device* device, bool acquire_order);
+  /// The host has waited for this place: memory that was freed before it can be used again.
+  void settle(const Mark& mark);
+  /// The host waits for the device, or (`blocking`) for its legacy default stream: that is also for
+  /// the streams that have ended.
+  void settle_ended(const Device& device, bool blocking);
   /// Cached memory of pools beyond their thresholds goes back.
   void trim_pools();
+  /// `allocate()`, and once more without the memory that the device's pools cache, if it is short.
+  template <class Allocate>
+  cudaError_t allocate_on(const Device& device, Allocate allocate) {
+    const cudaError_t status = allocate();
+    if (status != cudaErrorMemoryAllocation) return status;
+    pools.for_each([&](Pool& pool) {
+      if (pool.device() == device.index) pool.trim(0);
+    });
+    return allocate();
+  }
 
  private:
   std::uint64_t streams_created_ = 0;

@@ -213,6 +213,7 @@ void Scheduler::serve(Stream& stream) {
     }
   }
   stream.has_thread = false;
+  stream.device.ended.add(stream);
   retire(stream);
   --threads_;
   thread_ended_.notify_all();

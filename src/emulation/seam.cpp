@@ -104,12 +104,13 @@ cudaError_t Call::await_unordered(const Mark& mark) {
 
 cudaError_t Call::await(const Mark& mark) {
   const cudaError_t status = await_unordered(mark);
-  acquire(mark);
+  if (mark.reached()) runtime.settle(mark);
   return status;
 }
 
 cudaError_t Call::await_all(Stream& stream) {
   if (!stream.legacy()) return await(stream.end());
+  runtime.settle_ended(stream.device, true);
   std::vector<Mark> ends;
   for_each_part(stream, [&](Stream& part) { ends.push_back(part.end()); });
   for (const Mark& end : ends)
@@ -122,6 +123,7 @@ cudaError_t Call::query_all(Stream& stream) {
   for_each_part(stream, [&](const Stream& part) { done = done && part.drained(); });
   if (done) {
     for_each_part(stream, [&](Stream& part) { acquire(part.end()); });
+    if (stream.legacy()) stream.device.ended.acquire_blocking();
     return cudaSuccess;
   }
   if (++stream.unready_queries >= kQueriesThatDemand)

@@ -214,6 +214,57 @@ TEST_CASE("a pool holds on to memory up to its release threshold", "[rules][pool
   CHECK(attribute(pool, cudaMemPoolAttrReservedMemCurrent) == 0);
 }
 
+// CUDA Programming Guide, Stream-Ordered Memory Allocator, Synchronization API Actions: the driver
+// "checks the memory pool's release threshold ... and releases any excess physical memory that it
+// can", whatever the host waits for.
+TEST_CASE("a pool releases memory at a wait for a stream, an event or the device",
+          "[rules][pool]") {
+  const TestPool pool;
+  const TestStream stream;
+  const TestEvent freed;
+  const int kind = GENERATE(0, 1, 2);
+  void* memory = nullptr;
+  REQUIRE_CUDA(cudaMallocFromPoolAsync(&memory, kBytes, pool, stream));
+  REQUIRE_CUDA(cudaFreeAsync(memory, stream));
+  REQUIRE_CUDA(cudaEventRecord(freed, stream));
+  CHECK(attribute(pool, cudaMemPoolAttrReservedMemCurrent) >= kBytes);
+  REQUIRE_CUDA(kind == 0   ? cudaStreamSynchronize(stream)
+               : kind == 1 ? cudaEventSynchronize(freed)
+                           : cudaDeviceSynchronize());
+  CHECK(attribute(pool, cudaMemPoolAttrReservedMemCurrent) == 0);
+}
+
+// The same section: "the driver will determine what frees the synchronization guaranteed to be
+// completed. These allocations are made available for allocation regardless of specified stream or
+// disabled allocation policies."
+TEST_CASE("memory whose free the host has waited for is used again in any stream",
+          "[rules][pool]") {
+  constexpr std::size_t kBlock = std::size_t{64} << 20;
+  const TestPool pool;
+  const TestStream stream, other;
+  const TestEvent freed;
+  std::uint64_t keep_all = UINT64_MAX;
+  int off = 0;
+  REQUIRE_CUDA(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep_all));
+  for (const auto reuse :
+       {cudaMemPoolReuseFollowEventDependencies, cudaMemPoolReuseAllowOpportunistic,
+        cudaMemPoolReuseAllowInternalDependencies})
+    REQUIRE_CUDA(cudaMemPoolSetAttribute(pool, reuse, &off));
+  const int kind = GENERATE(0, 1, 2);
+  void* memory = nullptr;
+  REQUIRE_CUDA(cudaMallocFromPoolAsync(&memory, kBlock, pool, stream));
+  REQUIRE_CUDA(cudaFreeAsync(memory, stream));
+  REQUIRE_CUDA(cudaEventRecord(freed, stream));
+  REQUIRE_CUDA(kind == 0   ? cudaStreamSynchronize(stream)
+               : kind == 1 ? cudaEventSynchronize(freed)
+                           : cudaDeviceSynchronize());
+  const std::uint64_t reserved = attribute(pool, cudaMemPoolAttrReservedMemCurrent);
+  REQUIRE_CUDA(cudaMallocFromPoolAsync(&memory, kBlock, pool, other));
+  CHECK(attribute(pool, cudaMemPoolAttrReservedMemCurrent) == reserved);
+  REQUIRE_CUDA(cudaFreeAsync(memory, other));
+  REQUIRE_CUDA(cudaStreamSynchronize(other));
+}
+
 // CUDA Runtime API, Stream Ordered Memory Allocator, cudaMemPoolDestroy: "If any pointers obtained
 // from this pool haven't been freed ..., the function will return immediately and the resources
 // associated with the pool will be released automatically once there are no more outstanding

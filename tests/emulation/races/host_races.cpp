@@ -9,6 +9,7 @@
 #include "races.hpp"
 
 namespace races {
+namespace {
 
 void overwrite_source(Version version) {
   const Pinned host;
@@ -90,5 +91,15 @@ void overwrite_graph_source(Version version) {
   penstock::detail::check(cudaGraphExecDestroy(exec), "cudaGraphExecDestroy");
   penstock::detail::check(cudaGraphDestroy(graph), "cudaGraphDestroy");
 }
+
+}  // namespace
+
+const std::vector<Scenario> host_races{
+    {"overwrite_source", overwrite_source},
+    {"read_result", read_result},
+    {"stream_wait_for_host_wait", stream_wait_for_host_wait},
+    {"hand_to_other_thread", hand_to_other_thread},
+    {"overwrite_graph_source", overwrite_graph_source},
+};
 
 }  // namespace races

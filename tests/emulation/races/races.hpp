@@ -1,35 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Mistakes in the order of CUDA work. Each is a function that is right or wrong by one line; under
-// ThreadSanitizer over the emulated runtime the wrong version must be reported as a data race,
-// under every schedule, and the right one must not.
+// Programs whose CUDA work is ordered rightly, or wrongly by one line. Under ThreadSanitizer over
+// the emulated runtime the wrong version must be reported as a data race, under every schedule, and
+// the right one must not.
 
 #include <cuda_runtime_api.h>
 
+#include <chrono>
 #include <cstddef>
 #include <penstock/cuda.hpp>
+#include <thread>
+#include <vector>
 
 namespace races {
 
 enum class Version { right, wrong };
 
-// The host against the device.
-void overwrite_source(Version version);           ///< of a copy that may not have read it
-void read_result(Version version);                ///< of a copy that may not have written it
-void stream_wait_for_host_wait(Version version);  ///< takes the one for the other
-void hand_to_other_thread(Version version);       ///< and forget that a copy still reads
-void overwrite_graph_source(Version version);     ///< of a replay that may not have read it
+constexpr bool is_right(Version version) {
+  return version == Version::right;
+}
 
-// Stream against stream.
-void no_wait(Version version);                    ///< between the writing and the reading stream
-void record_before_copy(Version version);         ///< so that the event does not cover the copy
-void wait_before_record(Version version);         ///< so that there is nothing to wait for
-void host_function_beside_copy(Version version);  ///< that writes what the function reads
-void reuse_device_memory(Version version);        ///< that another stream may still read
-void free_while_used(Version version);  ///< by another stream, in stream order of the first
-void legacy_beside_non_blocking(Version version);         ///< streams, which do not synchronise
-void pageable_copy_beside_non_blocking(Version version);  ///< streams: the same, less visibly
+struct Scenario {
+  const char* name;
+  void (*run)(Version version);
+};
+
+extern const std::vector<Scenario> host_races;      ///< the host against the device
+extern const std::vector<Scenario> stream_races;    ///< stream against stream
+extern const std::vector<Scenario> ended_streams;   ///< that end before somebody waits for them
+extern const std::vector<Scenario> ordered_memory;  ///< of cudaMallocAsync, used and freed
+extern const std::vector<Scenario> pipelines;       ///< threads, events, graphs, host functions
 
 constexpr std::size_t size = 4096;  // bytes of every buffer
 
@@ -66,6 +67,16 @@ class Device {
  private:
   void* data_ = nullptr;
 };
+
+/// Throws when the call failed.
+inline void must(cudaError_t status) {
+  penstock::detail::check(status, "a call of CUDA");
+}
+
+/// Returns when all that was queued so far has ended, under every schedule, and orders nothing.
+inline void let_work_end() {
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+}
 
 inline void copy(const Device& to, const Pinned& from, cudaStream_t stream) {
   penstock::detail::check(

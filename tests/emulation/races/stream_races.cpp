@@ -25,8 +25,6 @@ struct HandOver {
   HandOver& operator=(const HandOver&) = delete;
 };
 
-}  // namespace
-
 void no_wait(Version version) {
   HandOver data;
   copy(data.device, data.source, data.writer.get());
@@ -129,5 +127,18 @@ void pageable_copy_beside_non_blocking(Version version) {
   copy(result, device, stream.get());
   stream.synchronize();
 }
+
+}  // namespace
+
+const std::vector<Scenario> stream_races{
+    {"no_wait", no_wait},
+    {"record_before_copy", record_before_copy},
+    {"wait_before_record", wait_before_record},
+    {"host_function_beside_copy", host_function_beside_copy},
+    {"reuse_device_memory", reuse_device_memory},
+    {"free_while_used", free_while_used},
+    {"legacy_beside_non_blocking", legacy_beside_non_blocking},
+    {"pageable_copy_beside_non_blocking", pageable_copy_beside_non_blocking},
+};
 
 }  // namespace races
