@@ -126,7 +126,15 @@ std::optional<int> attribute(const cudaDeviceProp& prop, cudaDeviceAttr which) {
     case cudaDevAttrGpuOverlap:
       return 1;
     case cudaDevAttrKernelExecTimeout:
+    case cudaDevAttrHostNativeAtomicSupported:
+    case cudaDevAttrPageableMemoryAccessUsesHostPageTables:
       return 0;
+    case cudaDevAttrClockRate:  // in kHz, both as of an H200
+      return 1'980'000;
+    case cudaDevAttrMemoryClockRate:
+      return 3'201'000;
+    case cudaDevAttrMemoryPoolSupportedHandleTypes:  // No pool can be exported.
+      return cudaMemHandleTypeNone;
     case cudaDevAttrComputeMode:
       return cudaComputeModeDefault;
     case cudaDevAttrNumaId:

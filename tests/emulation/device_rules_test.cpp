@@ -84,6 +84,24 @@ TEST_CASE("a device has attributes", "[rules][device]") {
   CHECK(cudaGetLastError() == cudaErrorInvalidDevice);
 }
 
+// The same description: "Peak clock frequency in kilohertz", "Peak memory clock frequency in
+// kilohertz", "Link between the device and the host supports native atomic operations", "Device
+// accesses pageable memory via the host's page tables", and a bitmask of handle types.
+TEST_CASE("a device tells its clocks and what it shares with the host", "[rules][device]") {
+  int value = 0;
+  for (const auto clock : {cudaDevAttrClockRate, cudaDevAttrMemoryClockRate}) {
+    REQUIRE_CUDA(cudaDeviceGetAttribute(&value, clock, 0));
+    CHECK(value > 0);
+  }
+  for (const auto flag :
+       {cudaDevAttrHostNativeAtomicSupported, cudaDevAttrPageableMemoryAccessUsesHostPageTables}) {
+    REQUIRE_CUDA(cudaDeviceGetAttribute(&value, flag, 0));
+    CHECK((value == 0 || value == 1));
+  }
+  REQUIRE_CUDA(cudaDeviceGetAttribute(&value, cudaDevAttrMemoryPoolSupportedHandleTypes, 0));
+  CHECK(value >= 0);
+}
+
 // CUDA Runtime API, Device Management, cudaGetDeviceProperties: "Returns in *prop the properties of
 // device device."
 TEST_CASE("a device has properties that agree with its attributes", "[rules][device]") {
