@@ -291,6 +291,27 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
   });
 }
 
+cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr which, int source,
+                                      int destination) {
+  return enter(Function::cudaDeviceGetP2PAttribute, [&](Call& call) {
+    if (value == nullptr) return cudaErrorInvalidValue;
+    if (!exists(call, source) || !exists(call, destination) || source == destination)
+      return cudaErrorInvalidDevice;
+    switch (which) {
+      case cudaDevP2PAttrAccessSupported:
+        *value = 1;
+        return cudaSuccess;
+      case cudaDevP2PAttrPerformanceRank:  // All links are equal.
+      case cudaDevP2PAttrNativeAtomicSupported:
+      case cudaDevP2PAttrCudaArrayAccessSupported:
+        *value = 0;
+        return cudaSuccess;
+      default:
+        return cudaErrorInvalidValue;
+    }
+  });
+}
+
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
   return enter(Function::cudaDeviceEnablePeerAccess, [&](Call& call) {
     if (flags != 0) return cudaErrorInvalidValue;

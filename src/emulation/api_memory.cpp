@@ -12,6 +12,9 @@ constexpr unsigned kHostAllocFlags =
     cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined;
 constexpr unsigned kHostRegisterFlags = cudaHostRegisterPortable | cudaHostRegisterMapped;
 
+constexpr std::size_t kPitchAlignment = 512;   // as cudaDevAttrTextureAlignment
+constexpr std::size_t kMaxPitch = 0x7fffffff;  // as cudaDevAttrMaxPitch
+
 cudaError_t allocate(Call& call, Origin origin, void** data, std::size_t bytes, unsigned flags) {
   if (data == nullptr) return cudaErrorInvalidValue;
   *data = nullptr;
@@ -24,6 +27,18 @@ cudaError_t allocate(Call& call, Origin origin, void** data, std::size_t bytes, 
   Memory& memory = call.runtime.memory;
   if (request.page_locked()) return memory.allocate(request, data);
   return call.runtime.allocate_on(call.device(), [&] { return memory.allocate(request, data); });
+}
+
+/// Rows of `width` bytes, each at a multiple of the pitch, which is chosen here.
+cudaError_t allocate_rows(Call& call, void** data, std::size_t* pitch, std::size_t width,
+                          std::size_t rows) {
+  if (data == nullptr || pitch == nullptr || width > kMaxPitch) return cudaErrorInvalidValue;
+  const std::size_t chosen = (width + kPitchAlignment - 1) / kPitchAlignment * kPitchAlignment;
+  std::size_t bytes = 0;
+  if (__builtin_mul_overflow(chosen, rows, &bytes)) return cudaErrorMemoryAllocation;
+  const cudaError_t status = allocate(call, Origin::device, data, bytes, 0);
+  if (status == cudaSuccess) *pitch = chosen;
+  return status;
 }
 
 /// Blocks until nothing that was queued so far can touch the allocation. CUDA does it without
@@ -104,6 +119,25 @@ extern "C" {
 cudaError_t cudaMalloc(void** data, std::size_t bytes) {
   return enter(Function::cudaMalloc,
                [&](Call& call) { return allocate(call, Origin::device, data, bytes, 0); });
+}
+
+cudaError_t cudaMallocPitch(void** data, std::size_t* pitch, std::size_t width,
+                            std::size_t height) {
+  return enter(Function::cudaMallocPitch,
+               [&](Call& call) { return allocate_rows(call, data, pitch, width, height); });
+}
+
+cudaError_t cudaMalloc3D(cudaPitchedPtr* memory, cudaExtent extent) {
+  return enter(Function::cudaMalloc3D, [&](Call& call) {
+    if (memory == nullptr) return cudaErrorInvalidValue;
+    std::size_t rows = 0, pitch = 0;
+    void* data = nullptr;
+    if (__builtin_mul_overflow(extent.height, extent.depth, &rows))
+      return cudaErrorMemoryAllocation;
+    const cudaError_t status = allocate_rows(call, &data, &pitch, extent.width, rows);
+    if (status == cudaSuccess) *memory = {data, pitch, extent.width, extent.height};
+    return status;
+  });
 }
 
 cudaError_t cudaMallocManaged(void** data, std::size_t bytes, unsigned flags) {

@@ -109,6 +109,26 @@ cudaError_t create(Call& call, cudaMemPool_t* handle, const cudaMemPoolProps* pr
   return cudaSuccess;
 }
 
+bool is_device(const Call& call, const cudaMemLocation& location) {
+  return location.type == cudaMemLocationTypeDevice && location.id >= 0 &&
+         location.id < static_cast<int>(call.runtime.devices.size());
+}
+
+/// Sets all of it, or nothing. The pool's own device keeps its access.
+cudaError_t set_access(const Call& call, Pool& pool, const cudaMemAccessDesc* list,
+                       std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const cudaMemAccessFlags flags = list[i].flags;
+    const bool known = flags == cudaMemAccessFlagsProtNone || flags == cudaMemAccessFlagsProtRead ||
+                       flags == cudaMemAccessFlagsProtReadWrite;
+    if (!known || !is_device(call, list[i].location) ||
+        (list[i].location.id == pool.device() && flags != cudaMemAccessFlagsProtReadWrite))
+      return cudaErrorInvalidValue;
+  }
+  for (std::size_t i = 0; i < count; ++i) pool.set_access(list[i].location.id, list[i].flags);
+  return cudaSuccess;
+}
+
 cudaError_t destroy(Call& call, Pool& pool) {
   Device& device = *call.runtime.devices[static_cast<std::size_t>(pool.device())];
   if (device.own_pool.get() == &pool) return cudaErrorInvalidValue;
@@ -186,6 +206,26 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t handle, cudaMemPoolAttr attrib
     const Pool* const pool = find_pool(call, handle);
     return pool == nullptr || value == nullptr ? cudaErrorInvalidValue
                                                : pool->get(attribute, value);
+  });
+}
+
+cudaError_t cudaMemPoolSetAccess(cudaMemPool_t handle, const cudaMemAccessDesc* list,
+                                 std::size_t count) {
+  return enter(Function::cudaMemPoolSetAccess, [&](Call& call) {
+    Pool* const pool = find_pool(call, handle);
+    return pool == nullptr || list == nullptr || count == 0 ? cudaErrorInvalidValue
+                                                            : set_access(call, *pool, list, count);
+  });
+}
+
+cudaError_t cudaMemPoolGetAccess(cudaMemAccessFlags* flags, cudaMemPool_t handle,
+                                 cudaMemLocation* location) {
+  return enter(Function::cudaMemPoolGetAccess, [&](Call& call) {
+    const Pool* const pool = find_pool(call, handle);
+    if (flags == nullptr || pool == nullptr || location == nullptr || !is_device(call, *location))
+      return cudaErrorInvalidValue;
+    *flags = pool->access(location->id);
+    return cudaSuccess;
   });
 }
 

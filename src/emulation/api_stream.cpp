@@ -117,6 +117,26 @@ cudaError_t cudaStreamGetId(cudaStream_t handle, unsigned long long* id) {
   });
 }
 
+/// The host and the device may touch managed memory at any time: so it only keeps its place in the
+/// stream.
+cudaError_t cudaStreamAttachMemAsync(cudaStream_t handle, void* data, std::size_t bytes,
+                                     unsigned flags) {
+  return enter(Function::cudaStreamAttachMemAsync, [&](Call& call) {
+    Stream* stream = nullptr;
+    const cudaError_t status = call.find(handle, &stream);
+    if (status != cudaSuccess) return status;
+    const Allocation* const allocation = call.runtime.memory.at(data);
+    const bool known =
+        flags == cudaMemAttachGlobal || flags == cudaMemAttachHost || flags == cudaMemAttachSingle;
+    if (!known || allocation == nullptr || allocation->origin != Origin::managed ||
+        (bytes != 0 && bytes != allocation->bytes) ||
+        (flags == cudaMemAttachSingle && stream->legacy()))
+      return cudaErrorInvalidValue;
+    if (stream->capture != nullptr) return call.runtime.captures.admit_wait(*stream);
+    return call.submit(*stream, GraphWork{});
+  });
+}
+
 cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* data) {
   return enter(Function::cudaLaunchHostFunc, [&](Call& call) {
     Stream* stream = nullptr;

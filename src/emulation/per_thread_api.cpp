@@ -106,6 +106,11 @@ cudaError_t cudaStreamWaitEvent_ptsz(cudaStream_t stream, cudaEvent_t event, uns
   return cudaStreamWaitEvent(own(stream), event, flags);
 }
 
+cudaError_t cudaStreamAttachMemAsync_ptsz(cudaStream_t stream, void* data, std::size_t bytes,
+                                          unsigned flags) {
+  return cudaStreamAttachMemAsync(own(stream), data, bytes, flags);
+}
+
 cudaError_t cudaStreamAddCallback_ptsz(cudaStream_t stream, cudaStreamCallback_t callback,
                                        void* data, unsigned flags) {
   return cudaStreamAddCallback(own(stream), callback, data, flags);

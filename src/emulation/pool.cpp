@@ -140,6 +140,12 @@ void Pool::trim(std::size_t keep) {
   }
 }
 
+cudaMemAccessFlags Pool::access(int device) const {
+  if (device == device_) return cudaMemAccessFlagsProtReadWrite;
+  const auto found = access_.find(device);
+  return found == access_.end() ? cudaMemAccessFlagsProtNone : found->second;
+}
+
 cudaError_t Pool::set(cudaMemPoolAttr attribute, const void* value) {
   switch (attribute) {
     case cudaMemPoolReuseFollowEventDependencies:

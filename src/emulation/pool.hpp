@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "memory.hpp"
@@ -43,6 +44,10 @@ class Pool : public Counted {
   void trim(std::size_t keep);
   void trim_to_threshold() { trim(threshold_); }
 
+  // ---- Access of devices: kept for the program, every device reaches the memory.
+  cudaMemAccessFlags access(int device) const;
+  void set_access(int device, cudaMemAccessFlags flags) { access_[device] = flags; }
+
   cudaError_t set(cudaMemPoolAttr attribute, const void* value);
   cudaError_t get(cudaMemPoolAttr attribute, void* value) const;
 
@@ -73,6 +78,7 @@ class Pool : public Counted {
   std::size_t spare_ = 0;    // reserved bytes that no block has
   std::uint64_t threshold_ = 0;
   std::uint64_t used_ = 0, used_high_ = 0, reserved_ = 0, reserved_high_ = 0;
+  std::map<int, cudaMemAccessFlags> access_;  // by device, where it was set
   int follow_events_ = 1, opportunistic_ = 1, internal_dependencies_ = 1;
 };
 

@@ -114,6 +114,24 @@ TEST_CASE("a device has properties that agree with its attributes", "[rules][dev
   CHECK(properties.multiProcessorCount == processors);
 }
 
+// CUDA Runtime API, Device Management, cudaDeviceGetP2PAttribute: "Queries attributes of the link
+// between two devices." "Returns cudaErrorInvalidDevice if srcDevice or dstDevice are not valid or
+// if they represent the same device."
+TEST_CASE("devices tell what links them", "[rules][device]") {
+  int value = -1;
+  CHECK(cudaDeviceGetP2PAttribute(&value, cudaDevP2PAttrAccessSupported, 0, 0) ==
+        cudaErrorInvalidDevice);
+  CHECK(cudaGetLastError() == cudaErrorInvalidDevice);
+  if (device_count() < 2) return;
+  for (const auto attribute : {cudaDevP2PAttrAccessSupported, cudaDevP2PAttrNativeAtomicSupported,
+                               cudaDevP2PAttrCudaArrayAccessSupported}) {
+    REQUIRE_CUDA(cudaDeviceGetP2PAttribute(&value, attribute, 0, 1));
+    CHECK((value == 0 || value == 1));
+  }
+  REQUIRE_CUDA(cudaDeviceGetP2PAttribute(&value, cudaDevP2PAttrPerformanceRank, 0, 1));
+  CHECK(value >= 0);
+}
+
 // CUDA Runtime API, Profiler Control: "If profiling is already enabled, then cudaProfilerStart()
 // has no effect." "If profiling is already disabled, then cudaProfilerStop() has no effect."
 TEST_CASE("the profiler can be started and stopped without a profiler", "[rules][device]") {

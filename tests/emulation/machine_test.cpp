@@ -279,3 +279,23 @@ TEST_CASE("page-locked memory is limited for the whole machine", "[emulation][ma
   REQUIRE_CUDA(cudaHostRegister(pageable.data(), pageable.size(), cudaHostRegisterDefault));
   REQUIRE_CUDA(cudaHostUnregister(pageable.data()));
 }
+
+TEST_CASE("pitched memory of no bytes is null", "[emulation]") {
+  int place = 0;
+  void* data = &place;
+  std::size_t pitch = 1;
+  CHECK_CUDA(cudaMallocPitch(&data, &pitch, 0, 5));
+  CHECK(data == nullptr);
+  CHECK(pitch == 0);
+}
+
+TEST_CASE("emulated devices reach each other, without atomic operations", "[emulation]") {
+  emulation::Options options;
+  options.machine.devices = 2;
+  emulation::reset(options);
+  int value = -1;
+  REQUIRE_CUDA(cudaDeviceGetP2PAttribute(&value, cudaDevP2PAttrAccessSupported, 1, 0));
+  CHECK(value == 1);
+  REQUIRE_CUDA(cudaDeviceGetP2PAttribute(&value, cudaDevP2PAttrNativeAtomicSupported, 1, 0));
+  CHECK(value == 0);
+}

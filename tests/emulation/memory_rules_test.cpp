@@ -227,3 +227,66 @@ TEST_CASE("an allocation of no bytes succeeds and is null", "[rules][memory]") {
   }
   CHECK(pointer == nullptr);
 }
+
+// CUDA Runtime API, Memory Management, cudaMallocPitch: "The function may pad the allocation to
+// ensure that corresponding pointers in any given row will continue to meet the alignment
+// requirements for coalescing as the address is updated from row to row."
+TEST_CASE("pitched memory holds its rows at its pitch", "[rules][memory]") {
+  constexpr std::size_t width = 100, height = 7;
+  void* data = nullptr;
+  std::size_t pitch = 0;
+  REQUIRE_CUDA(cudaMallocPitch(&data, &pitch, width, height));
+  CHECK(pitch >= width);
+  CHECK(pitch % 32 == 0);
+  std::vector<std::uint8_t> host(width * height), back(width * height);
+  for (std::size_t i = 0; i < host.size(); ++i) host[i] = static_cast<std::uint8_t>(i % 251);
+  REQUIRE_CUDA(
+      cudaMemcpy2D(data, pitch, host.data(), width, width, height, cudaMemcpyHostToDevice));
+  REQUIRE_CUDA(
+      cudaMemcpy2D(back.data(), width, data, pitch, width, height, cudaMemcpyDeviceToHost));
+  CHECK(back == host);
+  CHECK_CUDA(cudaFree(data));
+}
+
+// CUDA Runtime API, Memory Management, cudaMalloc3D: "The returned cudaPitchedPtr contains
+// additional fields xsize and ysize, the logical width and height of the allocation".
+TEST_CASE("a box of memory is rows at a pitch", "[rules][memory]") {
+  cudaPitchedPtr box{};
+  REQUIRE_CUDA(cudaMalloc3D(&box, cudaExtent{100, 5, 3}));
+  CHECK(box.pitch >= 100);
+  CHECK(box.xsize == 100);
+  CHECK(box.ysize == 5);
+  CHECK_CUDA(cudaMemset(box.ptr, 1, box.pitch * 5 * 3));
+  CHECK_CUDA(cudaFree(box.ptr));
+}
+
+// cudaErrorInvalidValue and cudaErrorMemoryAllocation are among its answers.
+TEST_CASE("rows wider than any pitch are an error", "[rules][memory]") {
+  void* data = nullptr;
+  std::size_t pitch = 0;
+  CHECK(cudaMallocPitch(&data, &pitch, std::size_t{1} << 40, 1) != cudaSuccess);
+  CHECK(cudaGetLastError() != cudaSuccess);
+  CHECK(cudaMallocPitch(&data, &pitch, std::size_t{1} << 20, ~std::size_t{0} >> 18) != cudaSuccess);
+  CHECK(cudaGetLastError() != cudaSuccess);
+}
+
+// CUDA Runtime API, Stream Management, cudaStreamAttachMemAsync: "Enqueues an operation in stream
+// to specify stream association of length bytes of memory starting from devPtr. This function is a
+// stream-ordered operation". "devPtr must point to ... memory declared using __managed__ or
+// allocated with cudaMallocManaged", and its length be "either zero ... or must match the size of
+// the original allocation".
+TEST_CASE("managed memory is attached whole, in the order of the stream", "[rules][memory]") {
+  const TestStream stream;
+  void *managed = nullptr, *device = nullptr;
+  REQUIRE_CUDA(cudaMallocManaged(&managed, 4096, cudaMemAttachGlobal));
+  REQUIRE_CUDA(cudaMalloc(&device, 4096));
+  CHECK_CUDA(cudaStreamAttachMemAsync(stream, managed, 0, cudaMemAttachSingle));
+  CHECK_CUDA(cudaStreamAttachMemAsync(stream, managed, 4096, cudaMemAttachGlobal));
+  CHECK(cudaStreamAttachMemAsync(stream, device, 0, cudaMemAttachGlobal) != cudaSuccess);
+  CHECK(cudaGetLastError() != cudaSuccess);
+  CHECK(cudaStreamAttachMemAsync(stream, managed, 0, 64) != cudaSuccess);
+  CHECK(cudaGetLastError() != cudaSuccess);
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  CHECK_CUDA(cudaFree(managed));
+  CHECK_CUDA(cudaFree(device));
+}

@@ -284,6 +284,46 @@ TEST_CASE("a pool can be destroyed before its memory is freed", "[rules][pool]")
   CHECK(host.all(5));
 }
 
+// CUDA Runtime API, Stream Ordered Memory Allocator, cudaMemPoolGetAccess: "Returns the
+// accessibility of the pool's memory from the specified location." cudaMemPoolCreate: "the memory
+// pool will be accessible from the device its allocations are on."
+TEST_CASE("a pool is accessible from its own device, and from those it is opened to",
+          "[rules][pool]") {
+  const TestPool pool;
+  const auto access = [&](int device) {
+    cudaMemLocation location{};
+    location.type = cudaMemLocationTypeDevice;
+    location.id = device;
+    cudaMemAccessFlags flags{};
+    REQUIRE_CUDA(cudaMemPoolGetAccess(&flags, pool, &location));
+    return flags;
+  };
+  CHECK(access(0) == cudaMemAccessFlagsProtReadWrite);
+  int count = 0, can = 0;
+  REQUIRE_CUDA(cudaGetDeviceCount(&count));
+  if (count < 2) return;
+  REQUIRE_CUDA(cudaDeviceCanAccessPeer(&can, 1, 0));
+  if (can == 0) return;
+  CHECK(access(1) == cudaMemAccessFlagsProtNone);
+  cudaMemAccessDesc open{};
+  open.location.type = cudaMemLocationTypeDevice;
+  open.location.id = 1;
+  open.flags = cudaMemAccessFlagsProtReadWrite;
+  REQUIRE_CUDA(cudaMemPoolSetAccess(pool, &open, 1));
+  CHECK(access(1) == cudaMemAccessFlagsProtReadWrite);
+}
+
+// CUDA Runtime API, Stream Ordered Memory Allocator, cudaMemPoolSetAccess: "Controls visibility of
+// pools between devices"; the device of the pool always sees it.
+TEST_CASE("the access of a pool's own device stays", "[rules][pool]") {
+  const TestPool pool;
+  cudaMemAccessDesc close{};
+  close.location.type = cudaMemLocationTypeDevice;
+  close.flags = cudaMemAccessFlagsProtNone;
+  CHECK(cudaMemPoolSetAccess(pool, &close, 1) != cudaSuccess);
+  CHECK(cudaGetLastError() != cudaSuccess);
+}
+
 // CUDA Runtime API, Stream Ordered Memory Allocator, cudaMallocAsync: cudaErrorOutOfMemory is among
 // its answers.
 TEST_CASE("too large a stream-ordered allocation is an error that passes", "[rules][pool]") {
