@@ -53,7 +53,7 @@ benchmark() {
     store_benchmark) words=("$build" "$(scaled 1000 64)" "$(scaled 3 1)") ;;
     tune_benchmark) words=(--decisions) && if [[ -n $dry_run ]]; then words+=(source); fi ;;
     *)
-      if [[ -n $dry_run || $1 =~ ^(overlap|per_sample)_ ]]; then times=1; fi
+      if [[ -n $dry_run || $1 =~ ^(overlap|per_sample|record_file)_ ]]; then times=1; fi
       words=(--benchmark_min_time="$(scaled 0.1 0.001)" --benchmark_repetitions="$times" --benchmark_out="$into.json")
       ;;
   esac

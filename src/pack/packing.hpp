@@ -23,10 +23,10 @@ struct RecodeOptions {
 struct PackOptions {
   std::vector<std::filesystem::path> sources;
   std::filesystem::path output;
-  SourceOptions source;
+  SourceOptions source = {};
   std::uint64_t skip = 0;  ///< at most so many samples that cannot be read are left out
   std::size_t threads = 1;
-  RecodeOptions recode;  ///< only in a program that was built with penstock::images
+  RecodeOptions recode = {};  ///< only in a program that was built with penstock::images
 };
 
 /// Makes `output` of the sources, or continues it. Prints what it has done. Returns the exit
