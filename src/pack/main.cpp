@@ -47,7 +47,7 @@ int parse(int argc, char** argv, Arguments& arguments) {
          "--skip", arguments.options.skip,
          "at most this many samples that cannot be read, or are empty, are left out; each is "
          "named, and all are counted")
-      ->check(CLI::NonNegativeNumber)
+      ->transform(penstock::programs::whole_number())
       ->capture_default_str()
       ->excludes("--verify");
   app.add_flag("--allow-empty", arguments.options.source.allow_empty,
