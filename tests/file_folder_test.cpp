@@ -310,8 +310,8 @@ TEST_CASE("a list may begin with a byte order mark", "[file_folder]") {
 
 TEST_CASE("a saved list may begin with names that look like something else", "[file_folder]") {
   const TemporaryDirectory directory;
-  for (const std::string name :
-       {"\xEF\xBB\xBF.jpg", "<html>.jpg", "\x1F\x8B.jpg", "#.jpg", "PK\x03\x04", "/annex/objects/1.jpg"}) {
+  for (const std::string name : {"\xEF\xBB\xBF.jpg", "<html>.jpg", "\x1F\x8B.jpg", "#.jpg",
+                                 "PK\x03\x04", "/annex/objects/1.jpg"}) {
     const FileFolder files = FileFolder::from_files({(directory / name.c_str())});
     const FileFolder saved = FileFolder::from_files({name});
     for (const FileFolder& one : {files, saved}) {
