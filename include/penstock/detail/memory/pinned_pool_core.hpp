@@ -239,7 +239,7 @@ class PinnedPoolCore {
     PinnedEntry* entry = nullptr;
     for (auto pause = kFirstPoll; !stop.stop_requested(); pause = std::min(2 * pause, kLastPoll)) {
       if ((entry = idle_.pop(bytes)) != nullptr) break;
-      if (poller.may_poll() && poll_in_flight(lock, guard)) continue;
+      if (poller.polls() && poll_in_flight(lock, guard)) continue;
       if (grows_ && fits_cap(bytes)) return grow(bytes, lock);
       if (evict(bytes, bytes, lock)) continue;
       if (all_lost()) lost_to_.raise();
@@ -282,11 +282,11 @@ class PinnedPoolCore {
     Poller(const Poller&) = delete;
     Poller& operator=(const Poller&) = delete;
 
-    bool may_poll() const { return mine_ || !core_.has_poller_; }
-    /// Whether this thread does, in the sleep that comes next.
+    /// Whether this thread is the one. It becomes it before it asks without the lock: what it is
+    /// not told meanwhile it sees after a short sleep.
     bool polls() {
-      if (!may_poll()) return false;
-      return mine_ = core_.has_poller_ = !core_.in_flight_.empty() || core_.polling_;
+      if (core_.has_poller_ && !mine_) return false;
+      return mine_ = core_.has_poller_ = !core_.in_flight_.empty();
     }
 
    private:

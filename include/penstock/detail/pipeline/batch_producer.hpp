@@ -172,17 +172,19 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
   BatchMemory memory_;
   OpenBatches<OpenBatch> open_;
   FailureLog log_;
-  std::atomic_flag in_next_;             // some thread is
-  std::atomic<std::uint64_t> calls_{0};  // of next(); written by the consumer
   std::mutex end_mutex_;   // a new run against the end of the last one; never held in a join
   std::stop_source stop_;  // of this run
   std::atomic<bool> stopped_{false};
   std::mutex join_mutex_;  // One thread at a time starts and joins workers.
-  std::atomic<std::uint64_t> abandoned_by_{kNobody};     // a thread
-  EventCount returned_;                                  // after that
-  bool finished_ = false;                                // of the consumer
-  std::atomic<std::uint64_t> samplings_{0}, queued_{0};  // of the queue; written by the consumer
-  std::vector<WorkerTrace> traces_;
+  std::atomic<std::uint64_t> abandoned_by_{kNobody};  // a thread
+  EventCount returned_;                               // after that
+
+  // The consumer writes these at each call of next().
+  alignas(64) std::atomic_flag in_next_;  // some thread is
+  std::atomic<std::uint64_t> calls_{0};
+  bool finished_ = false;
+  std::atomic<std::uint64_t> samplings_{0}, queued_{0};  // of the queue
+  alignas(64) std::vector<WorkerTrace> traces_;
 
   LostWorkers lost_;
   PendingError no_memory_;

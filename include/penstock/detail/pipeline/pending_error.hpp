@@ -20,8 +20,10 @@ class PendingError {
   }
   /// There is one. Any thread.
   bool any() const noexcept { return any_.load(std::memory_order_relaxed); }
-  /// It is not thrown any more.
-  void clear() noexcept { static_cast<void>(take()); }
+  /// It is not thrown any more. Takes the lock only where there is one.
+  void clear() noexcept {
+    if (any()) static_cast<void>(take());
+  }
   /// Throws it, if there is one.
   void throw_error() {
     if (!any()) return;
