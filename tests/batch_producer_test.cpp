@@ -322,6 +322,8 @@ TEST_CASE("a consumer that pauses longer than the pool's time-out loses no batch
   if (by_sample)
     source = penstock::per_sample([](const penstock::Sample& sample, Numbers& batch) {
       batch.sample(sample.row) = sample.index;
+      for (std::int64_t j = 0; j < penstock::test::kPayload; ++j)
+        batch.payload(sample.row, j) = penstock::test::payload_of(sample.index, j);
     });
   PinnedPool pool = small_pool(blocks, timeout);
   BatchProducer<Numbers> producer(numbers_layout(4), Sampler{{.samples = 40, .batch_size = 4}},

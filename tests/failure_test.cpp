@@ -314,9 +314,14 @@ TEST_CASE("a batch that fails does not end data of unknown length", "[failure]")
   const bool on_device = GENERATE(false, true);
   AnySource<Numbers> source = read_archive;
   if (on_device)
-    source = penstock::on_device([](const Ticket& ticket, Numbers&, cudaStream_t) {
+    source = penstock::on_device([](const Ticket& ticket, Numbers& batch, cudaStream_t stream) {
       Numbers none;
-      return read_archive(ticket, none);
+      if (!read_archive(ticket, none)) return false;
+      cudaMemsetAsync(batch.sample.data_handle(), 0, batch.sample.size() * sizeof(std::uint64_t),
+                      stream);
+      cudaMemsetAsync(batch.payload.data_handle(), 0, batch.payload.size() * sizeof(std::uint32_t),
+                      stream);
+      return true;
     });
   const auto policy = GENERATE(0, 1) == 0 ? FailurePolicy::skip(5) : FailurePolicy::replace(5);
   Prefetcher<Numbers> prefetcher(numbers_layout(kBatch), Unbounded::indexed(kBatch), source,

@@ -3,11 +3,15 @@
 
 // RecordPart: one of the files of a RecordFile, which is open for reading.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <penstock/detail/storage/known_bytes.hpp>
 #include <penstock/detail/storage/read_only_file.hpp>
 #include <penstock/store.hpp>
+#include <span>
 #include <string>
 #include <system_error>
 
@@ -23,9 +27,16 @@ struct RecordPart {
     const std::string sizes =
         std::to_string(bytes) + " bytes, in records of " + std::to_string(record_bytes) + " bytes";
     if (bytes == 0) throw StoreError("RecordFile", path, sizes + ": the file is empty");
+    std::array<std::byte, kKnownBytes> start;
+    const auto read = std::span(start).first(file.read(0, start));
+    const std::optional<KnownBytes> known = known_bytes(read);
+    const std::string what = known ? ". It is " + known->text() : "";
     if (rest != 0)
       throw StoreError("RecordFile", path,
-                       sizes + ": " + std::to_string(rest) + " bytes are left over");
+                       sizes + ": " + std::to_string(rest) + " bytes are left over" + what);
+    // Records may have any bytes, but for these.
+    if (is_lfs_pointer({reinterpret_cast<const char*>(read.data()), read.size()}))
+      throw StoreError("RecordFile", path, "there are no records in it" + what);
   } catch (const std::system_error& error) {
     throw StoreError("RecordFile", name, error.what());
   }
