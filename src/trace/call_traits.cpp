@@ -73,7 +73,7 @@ CallTraits traits_of(std::string_view name) {
                      starts_with_any(name, {"Launch", "Memset", "EventRecord", "GraphLaunch",
                                             "StreamWaitValue", "StreamWriteValue"}) ||
                      is_any(name, {"GraphUpload", "MemPrefetchAsync", "StreamAddCallback",
-                                   "StreamBatchMemOp", "StreamWaitEvent"});
+                                   "StreamAttachMemAsync", "StreamBatchMemOp", "StreamWaitEvent"});
   return traits;
 }
 

@@ -219,15 +219,20 @@ class PollingTimes {
   }
 
   bool has(const Event& call) const {
-    const std::string_view name = plain_name(timeline_.name(call));
-    if (name != "cudaEventQuery" && name != "cudaThreadExchangeStreamCaptureMode") return false;
+    return is_polling_time(call) && is_poll(plain_name(timeline_.name(call)));
+  }
+
+ private:
+  static bool is_poll(std::string_view name) {
+    return name == "cudaEventQuery" || name == "cudaThreadExchangeStreamCaptureMode";
+  }
+  bool is_polling_time(const Event& call) const {
     if (const auto found = waits_.find(call.track); found != waits_.end())
       return contains(found->second, call.begin);
     const auto found = callbacks_.find(call.track);
     return found != callbacks_.end() && !contains(found->second, call.begin);
   }
 
- private:
   const Timeline& timeline_;
   std::map<std::uint32_t, Intervals> waits_, callbacks_;  // by track
 };

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <penstock/detail/measure/json.hpp>
-#include <penstock/detail/measure/verdict.hpp>
+#include <penstock/detail/measure/verdict_names.hpp>
 #include <penstock/ranks.hpp>
 #include <penstock/stats_export.hpp>
 #include <string>
