@@ -24,6 +24,7 @@ cudaError_t allocate(Call& call, Origin origin, void** data, std::size_t bytes, 
   request.origin = origin;
   request.device = call.thread.device;
   request.flags = flags;
+  request.managed = origin == Origin::managed;
   Memory& memory = call.runtime.memory;
   if (request.page_locked()) return memory.allocate(request, data);
   return call.runtime.allocate_on(call.device(), [&] { return memory.allocate(request, data); });
@@ -100,7 +101,7 @@ cudaError_t describe(const Call& call, const void* data, cudaPointerAttributes& 
   attributes.devicePointer = address;
   if (allocation->page_locked())
     attributes.type = cudaMemoryTypeHost;
-  else if (allocation->origin == Origin::managed)
+  else if (allocation->managed)
     attributes.type = cudaMemoryTypeManaged;
   else
     attributes.type = cudaMemoryTypeDevice;

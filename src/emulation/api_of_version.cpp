@@ -12,6 +12,13 @@ cudaStream_t per_thread_if_0(cudaStream_t stream) {
   return stream == nullptr ? cudaStreamPerThread : stream;
 }
 
+#if CUDART_VERSION < 13000
+cudaMemLocation location_of(int device) {
+  if (device == cudaCpuDeviceId) return {cudaMemLocationTypeHost, 0};
+  return {cudaMemLocationTypeDevice, device};
+}
+#endif
+
 }  // namespace
 
 }  // namespace penstock::emulation::detail
@@ -33,6 +40,33 @@ cudaError_t cudaStreamGetCaptureInfo_ptsz(cudaStream_t stream, cudaStreamCapture
                                           const cudaGraphNode_t** dependencies,
                                           const cudaGraphEdgeData** edges, std::size_t* count) {
   return capture_info(per_thread_if_0(stream), status, id, graph, dependencies, edges, count);
+}
+
+cudaError_t cudaMemAdvise(const void* data, std::size_t bytes, cudaMemoryAdvise advice,
+                          cudaMemLocation location) {
+  return advise(data, bytes, advice, location);
+}
+
+cudaError_t cudaMemPrefetchAsync(const void* data, std::size_t bytes, cudaMemLocation location,
+                                 unsigned flags, cudaStream_t stream) {
+  return prefetch(data, bytes, location, flags, stream);
+}
+cudaError_t cudaMemPrefetchAsync_ptsz(const void* data, std::size_t bytes, cudaMemLocation location,
+                                      unsigned flags, cudaStream_t stream) {
+  return prefetch(data, bytes, location, flags, per_thread_if_0(stream));
+}
+
+cudaError_t cudaMemGetDefaultMemPool(cudaMemPool_t* pool, cudaMemLocation* location,
+                                     cudaMemAllocationType type) {
+  return default_pool(pool, location, type);
+}
+cudaError_t cudaMemGetMemPool(cudaMemPool_t* pool, cudaMemLocation* location,
+                              cudaMemAllocationType type) {
+  return current_pool(pool, location, type);
+}
+cudaError_t cudaMemSetMemPool(cudaMemLocation* location, cudaMemAllocationType type,
+                              cudaMemPool_t pool) {
+  return set_current_pool(location, type, pool);
 }
 
 #else
@@ -59,6 +93,33 @@ cudaError_t cudaStreamGetCaptureInfo_v3_ptsz(cudaStream_t stream, cudaStreamCapt
                                              const cudaGraphNode_t** dependencies,
                                              const cudaGraphEdgeData** edges, std::size_t* count) {
   return capture_info(per_thread_if_0(stream), status, id, graph, dependencies, edges, count);
+}
+
+cudaError_t cudaMemAdvise(const void* data, std::size_t bytes, cudaMemoryAdvise advice,
+                          int device) {
+  return advise(data, bytes, advice, location_of(device));
+}
+cudaError_t cudaMemAdvise_v2(const void* data, std::size_t bytes, cudaMemoryAdvise advice,
+                             cudaMemLocation location) {
+  return advise(data, bytes, advice, location);
+}
+
+cudaError_t cudaMemPrefetchAsync(const void* data, std::size_t bytes, int device,
+                                 cudaStream_t stream) {
+  return prefetch(data, bytes, location_of(device), 0, stream);
+}
+cudaError_t cudaMemPrefetchAsync_ptsz(const void* data, std::size_t bytes, int device,
+                                      cudaStream_t stream) {
+  return prefetch(data, bytes, location_of(device), 0, per_thread_if_0(stream));
+}
+cudaError_t cudaMemPrefetchAsync_v2(const void* data, std::size_t bytes, cudaMemLocation location,
+                                    unsigned flags, cudaStream_t stream) {
+  return prefetch(data, bytes, location, flags, stream);
+}
+cudaError_t cudaMemPrefetchAsync_v2_ptsz(const void* data, std::size_t bytes,
+                                         cudaMemLocation location, unsigned flags,
+                                         cudaStream_t stream) {
+  return prefetch(data, bytes, location, flags, per_thread_if_0(stream));
 }
 
 #endif

@@ -35,8 +35,10 @@ cudaError_t allocate(Call& call, void** data, std::size_t bytes, Pool* pool, cud
   *data = nullptr;
   status = call.runtime.captures.admit(*stream);
   if (status != cudaSuccess || bytes == 0) return status;
-  if (stream->capture != nullptr) return allocate_in_graph(call, *stream, bytes, data);
-  if (pool == nullptr) pool = stream->device.pool.get();
+  if (pool == nullptr) pool = stream->device.pools.current.get();
+  if (stream->capture != nullptr)
+    return pool->place().managed ? cudaErrorNotSupported
+                                 : allocate_in_graph(call, *stream, bytes, data);
   Mark after;
   const Device& device = *call.runtime.devices[static_cast<std::size_t>(pool->device())];
   status = call.runtime.allocate_on(device,
@@ -90,22 +92,44 @@ cudaError_t get_pool(Call& call, cudaMemPool_t* handle, int device, bool own) {
   if (handle == nullptr) return cudaErrorInvalidValue;
   if (device < 0 || device >= static_cast<int>(call.runtime.devices.size()))
     return cudaErrorInvalidDevice;
-  const Device& owner = *call.runtime.devices[static_cast<std::size_t>(device)];
-  *handle = reinterpret_cast<cudaMemPool_t>((own ? owner.own_pool : owner.pool)->handle);
+  const PoolChoice& choice = call.runtime.devices[static_cast<std::size_t>(device)]->pools;
+  *handle = reinterpret_cast<cudaMemPool_t>((own ? choice.own : choice.current)->handle);
+  return cudaSuccess;
+}
+
+/// What a pool of this type has its memory of.
+cudaError_t find_place(const Call& call, const cudaMemLocation& location,
+                       cudaMemAllocationType type, PoolPlace& place) {
+  place.managed = type == cudaMemAllocationTypeManaged;
+  if (!place.managed && type != cudaMemAllocationTypePinned) return cudaErrorInvalidValue;
+  if (location.type == cudaMemLocationTypeHostNumaCurrent) return cudaErrorInvalidValue;
+  // Its other name is cudaMemLocationTypeNone: managed memory need not prefer a location.
+  if (place.managed && location.type == cudaMemLocationTypeInvalid) return cudaSuccess;
+  const cudaError_t status = call.runtime.find_location(location, place.location);
+  if (status != cudaSuccess) return status;
+  return place.managed || location.type == cudaMemLocationTypeDevice ? cudaSuccess
+                                                                     : cudaErrorNotSupported;
+}
+
+cudaError_t get_pool(Call& call, cudaMemPool_t* handle, const cudaMemLocation* location,
+                     cudaMemAllocationType type, bool own) {
+  if (handle == nullptr || location == nullptr) return cudaErrorInvalidValue;
+  PoolPlace place;
+  const cudaError_t status = find_place(call, *location, type, place);
+  if (status != cudaSuccess) return status;
+  const PoolChoice& choice = call.runtime.pools_of(place);
+  *handle = reinterpret_cast<cudaMemPool_t>((own ? choice.own : choice.current)->handle);
   return cudaSuccess;
 }
 
 cudaError_t create(Call& call, cudaMemPool_t* handle, const cudaMemPoolProps* props) {
-  if (handle == nullptr || props == nullptr || props->allocType != cudaMemAllocationTypePinned ||
-      props->location.type != cudaMemLocationTypeDevice)
-    return cudaErrorInvalidValue;
+  if (handle == nullptr || props == nullptr) return cudaErrorInvalidValue;
+  PoolPlace place;
+  const cudaError_t status = find_place(call, props->location, props->allocType, place);
+  if (status != cudaSuccess) return status;
   if (props->handleTypes != cudaMemHandleTypeNone) return cudaErrorNotSupported;
-  const int device = props->location.id;
-  if (device < 0 || device >= static_cast<int>(call.runtime.devices.size()))
-    return cudaErrorInvalidDevice;
-  const Ref<Pool> pool(new Pool(call.runtime.memory, device, props->maxSize));
-  pool->handle = call.runtime.pools.add(pool);
-  *handle = reinterpret_cast<cudaMemPool_t>(pool->handle);
+  *handle =
+      reinterpret_cast<cudaMemPool_t>(call.runtime.create_pool(place, props->maxSize)->handle);
   return cudaSuccess;
 }
 
@@ -130,14 +154,40 @@ cudaError_t set_access(const Call& call, Pool& pool, const cudaMemAccessDesc* li
 }
 
 cudaError_t destroy(Call& call, Pool& pool) {
-  Device& device = *call.runtime.devices[static_cast<std::size_t>(pool.device())];
-  if (device.own_pool.get() == &pool) return cudaErrorInvalidValue;
-  if (device.pool.get() == &pool) device.pool = device.own_pool;
+  PoolChoice& choice = call.runtime.pools_of(pool.place());
+  if (choice.own.get() == &pool) return cudaErrorInvalidValue;
+  if (choice.current.get() == &pool) choice.current = choice.own;
   call.runtime.pools.remove(pool.handle);
   return cudaSuccess;
 }
 
 }  // namespace
+
+cudaError_t default_pool(cudaMemPool_t* pool, const cudaMemLocation* location,
+                         cudaMemAllocationType type) {
+  return enter(Function::cudaMemGetDefaultMemPool,
+               [&](Call& call) { return get_pool(call, pool, location, type, true); });
+}
+
+cudaError_t current_pool(cudaMemPool_t* pool, const cudaMemLocation* location,
+                         cudaMemAllocationType type) {
+  return enter(Function::cudaMemGetMemPool,
+               [&](Call& call) { return get_pool(call, pool, location, type, false); });
+}
+
+cudaError_t set_current_pool(const cudaMemLocation* location, cudaMemAllocationType type,
+                             cudaMemPool_t handle) {
+  return enter(Function::cudaMemSetMemPool, [&](Call& call) {
+    Pool* const pool = find_pool(call, handle);
+    if (pool == nullptr || location == nullptr) return cudaErrorInvalidValue;
+    PoolPlace place;
+    const cudaError_t status = find_place(call, *location, type, place);
+    if (status != cudaSuccess) return status;
+    if (pool->place() != place) return cudaErrorInvalidValue;
+    call.runtime.pools_of(place).current = Ref<Pool>(pool);
+    return cudaSuccess;
+  });
+}
 
 }  // namespace penstock::emulation::detail
 
@@ -176,8 +226,9 @@ cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int device) {
 cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t handle) {
   return enter(Function::cudaDeviceSetMemPool, [&](Call& call) {
     Pool* const pool = find_pool(call, handle);
-    if (pool == nullptr || pool->device() != device) return cudaErrorInvalidValue;
-    call.runtime.devices[static_cast<std::size_t>(device)]->pool = Ref<Pool>(pool);
+    if (pool == nullptr || pool->place().managed || pool->device() != device)
+      return cudaErrorInvalidValue;
+    call.runtime.pools_of(pool->place()).current = Ref<Pool>(pool);
     return cudaSuccess;
   });
 }

@@ -116,7 +116,7 @@ Live live() {
     live.graphs = runtime.graphs.size() - runtime.captures.active();
     live.graph_execs = runtime.graph_execs.size();
     live.user_objects = runtime.user_objects.size();
-    live.memory_pools = runtime.pools.size() - runtime.devices.size();  // Each has one of its own.
+    live.memory_pools = runtime.pools.size() - runtime.default_pools();
     for (const auto& [address, allocation] : runtime.memory.all()) {
       (allocation.page_locked() ? live.pinned_allocations : live.device_allocations) += 1;
       (allocation.page_locked() ? live.pinned_bytes : live.device_bytes) += allocation.bytes;

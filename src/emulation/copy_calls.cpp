@@ -14,8 +14,7 @@ constexpr std::size_t kStagedAtOnce = std::size_t{64} << 10;
 Place place_of(const Allocation* allocation) {
   if (allocation == nullptr) return {};
   if (allocation->page_locked()) return {cudaMemoryTypeHost, cudaInvalidDeviceId};
-  const bool managed = allocation->origin == Origin::managed;
-  return {managed ? cudaMemoryTypeManaged : cudaMemoryTypeDevice, allocation->device};
+  return {allocation->managed ? cudaMemoryTypeManaged : cudaMemoryTypeDevice, allocation->device};
 }
 
 bool pageable(const Place& place) {

@@ -19,13 +19,31 @@ cudaError_t capture_info(cudaStream_t handle, cudaStreamCaptureStatus* capture_s
                          const cudaGraphNode_t** dependencies, const cudaGraphEdgeData** edges,
                          std::size_t* count);
 
+/// cudaMemAdvise and cudaMemPrefetchAsync as CUDA 13 has them. In CUDA 12 they have the suffix _v2,
+/// and those without it take a device.
+cudaError_t advise(const void* data, std::size_t bytes, cudaMemoryAdvise advice,
+                   cudaMemLocation location);
+cudaError_t prefetch(const void* data, std::size_t bytes, cudaMemLocation location, unsigned flags,
+                     cudaStream_t handle);
+
+/// cudaMemGetDefaultMemPool, cudaMemGetMemPool and cudaMemSetMemPool, which are new in CUDA 13.
+cudaError_t default_pool(cudaMemPool_t* pool, const cudaMemLocation* location,
+                         cudaMemAllocationType type);
+cudaError_t current_pool(cudaMemPool_t* pool, const cudaMemLocation* location,
+                         cudaMemAllocationType type);
+cudaError_t set_current_pool(const cudaMemLocation* location, cudaMemAllocationType type,
+                             cudaMemPool_t handle);
+
 /// The nodes of memory of a device: members since CUDA 13.
 template <class Properties>
 void set_no_numa(Properties& prop) {
   if constexpr (requires { prop.deviceNumaId; }) prop.deviceNumaId = prop.hostNumaId = -1;
 }
 
-// Errors that the older headers do not name.
+// What the older headers do not name.
+#if CUDART_VERSION < 13000
+inline constexpr auto cudaMemAllocationTypeManaged = static_cast<cudaMemAllocationType>(2);
+#endif
 #if CUDART_VERSION < 12080
 inline constexpr auto cudaErrorContained = static_cast<cudaError_t>(226);
 inline constexpr auto cudaErrorTensorMemoryLeak = static_cast<cudaError_t>(721);

@@ -41,8 +41,7 @@ struct Device {
   CopyEngines engines;
   EndedStreams ended;
   Ref<Stream> legacy;                 ///< the legacy default stream
-  Ref<Pool> own_pool;                 ///< the default pool
-  Ref<Pool> pool;                     ///< the pool that cudaMallocAsync takes from
+  PoolChoice pools;                   ///< cudaMallocAsync takes from the current one
   cudaError_t failure = cudaSuccess;  ///< sticky: every later call on the device returns it
   unsigned flags = 0;
   std::set<int> peers;  ///< devices whose memory this one may access

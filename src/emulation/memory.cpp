@@ -277,7 +277,9 @@ void Memory::list(const Allocation& allocation) {
 }
 
 void Memory::unlist(void* data) {
-  allocations_.erase(number(data));
+  const auto found = allocations_.find(number(data));
+  if (found->second.managed) advice_.forget(data, found->second.bytes);
+  allocations_.erase(found);
 }
 
 bool Memory::accessible(const void* data, std::size_t bytes) const {

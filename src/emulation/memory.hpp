@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "advice.hpp"
 #include "annotations.hpp"
 #include "fresh_memory.hpp"
 #include "reference.hpp"
@@ -80,6 +81,7 @@ struct Allocation {
   Ref<Pool> pool{};        ///< of Origin::pool: a destroyed pool lasts while it has allocations
   std::size_t mapped = 0;  ///< of Origin::pool: size of the pool's block, at least `bytes`
   Mark allocated{};        ///< of Origin::pool: where the allocation is executed
+  bool managed = false;    ///< memory of the host and of every device
 
   bool page_locked() const { return origin == Origin::pinned || origin == Origin::registered; }
   bool on_device() const { return !page_locked(); }
@@ -122,6 +124,9 @@ class Memory {
   }
   void unlist(void* data);
 
+  /// What the program said about managed memory.
+  Advice& advice() { return advice_; }
+
   /// The program may touch this stream-ordered memory from here on.
   void begin_use(void* data, std::size_t bytes) const;
   /// It has freed the memory, which stays mapped: whoever gets it next finds nothing of what it
@@ -156,6 +161,7 @@ class Memory {
   std::size_t pinned_used_ = 0;
   std::uint64_t unmappings_ = 0;
   std::map<std::uintptr_t, Allocation> allocations_;
+  Advice advice_;
 };
 
 }  // namespace penstock::emulation::detail

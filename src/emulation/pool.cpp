@@ -49,6 +49,7 @@ cudaError_t Pool::allocate(std::size_t bytes, const Stream& stream, void** data,
   const std::size_t twice = wanted > kNone / 2 ? kNone : 2 * wanted;
   const std::size_t cached = find(wanted, twice, stream);
   Allocation allocation{nullptr, bytes, Origin::pool, device_, 0, Ref<Pool>(this), wanted};
+  allocation.managed = place_.managed;
   if (cached != kNone) {
     allocation.data = cached_[cached].data;
     allocation.mapped = cached_[cached].bytes;
@@ -61,6 +62,9 @@ cudaError_t Pool::allocate(std::size_t bytes, const Stream& stream, void** data,
   used_ += allocation.mapped;
   used_high_ = std::max(used_high_, used_);
   memory_.list(allocation);
+  if (place_.managed)
+    memory_.advice().change(allocation.data, bytes,
+                            [&](PageAdvice& pages) { pages.preferred = place_.location; });
   *data = allocation.data;
   return cudaSuccess;
 }
@@ -143,7 +147,8 @@ void Pool::trim(std::size_t keep) {
 cudaMemAccessFlags Pool::access(int device) const {
   if (device == device_) return cudaMemAccessFlagsProtReadWrite;
   const auto found = access_.find(device);
-  return found == access_.end() ? cudaMemAccessFlagsProtNone : found->second;
+  if (found != access_.end()) return found->second;
+  return place_.managed ? cudaMemAccessFlagsProtReadWrite : cudaMemAccessFlagsProtNone;
 }
 
 cudaError_t Pool::set(cudaMemPoolAttr attribute, const void* value) {

@@ -15,19 +15,31 @@
 #include <map>
 #include <vector>
 
+#include "advice.hpp"
 #include "memory.hpp"
 #include "task.hpp"
 
 namespace penstock::emulation::detail {
 
+/// What memory a pool has: of a device, or managed memory that prefers a location or none.
+struct PoolPlace {
+  bool managed = false;
+  PageLocation location;
+
+  auto operator<=>(const PoolPlace&) const = default;
+  /// The device whose bytes are taken: device 0 when the location is no device.
+  int device() const { return location.type == cudaMemLocationTypeDevice ? location.id : 0; }
+};
+
 class Pool : public Counted {
  public:
-  Pool(Memory& memory, int device, std::size_t max_bytes)
-      : memory_(memory), device_(device), max_bytes_(max_bytes) {}
+  Pool(Memory& memory, const PoolPlace& place, std::size_t max_bytes)
+      : memory_(memory), place_(place), device_(place.device()), max_bytes_(max_bytes) {}
   ~Pool() override;
 
   std::uint64_t handle = 0;
   int device() const { return device_; }
+  const PoolPlace& place() const { return place_; }
 
   /// Memory for use in `stream`. When it was used before, `after` is where that use ended.
   cudaError_t allocate(std::size_t bytes, const Stream& stream, void** data, Mark* after);
@@ -71,6 +83,7 @@ class Pool : public Counted {
   void unmap_left();
 
   Memory& memory_;
+  PoolPlace place_;
   int device_;
   std::size_t max_bytes_;  // 0: as much as the device has
   std::vector<Block> cached_;
@@ -80,6 +93,12 @@ class Pool : public Counted {
   std::uint64_t used_ = 0, used_high_ = 0, reserved_ = 0, reserved_high_ = 0;
   std::map<int, cudaMemAccessFlags> access_;  // by device, where it was set
   int follow_events_ = 1, opportunistic_ = 1, internal_dependencies_ = 1;
+};
+
+/// The pools of one place.
+struct PoolChoice {
+  Ref<Pool> own;      ///< the default pool
+  Ref<Pool> current;  ///< the pool that the program has set, or the default one
 };
 
 }  // namespace penstock::emulation::detail

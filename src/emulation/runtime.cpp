@@ -16,9 +16,8 @@ Runtime::Runtime(std::mutex& mutex, const Options& asked, std::uint64_t number)
     device.legacy = Ref<Stream>(new Stream(StreamKind::legacy, device, 0, cudaStreamDefault, 0));
     device.legacy->handle = cudaStreamLegacy;
     scheduler.adopt(device.legacy);
-    device.own_pool = Ref<Pool>(new Pool(memory, index, 0));
-    device.own_pool->handle = pools.add(device.own_pool);
-    device.pool = device.own_pool;
+    device.pools.own = create_pool({false, {cudaMemLocationTypeDevice, index}}, 0);
+    device.pools.current = device.pools.own;
   }
 }
 
@@ -33,6 +32,38 @@ Ref<Stream> Runtime::create_branch_stream(Device& device) {
   Ref<Stream> stream(new Stream(StreamKind::branch, device, 0, cudaStreamNonBlocking, 0));
   scheduler.adopt(stream);
   return stream;
+}
+
+Ref<Pool> Runtime::create_pool(const PoolPlace& place, std::size_t max_bytes) {
+  Ref<Pool> pool(new Pool(memory, place, max_bytes));
+  pool->handle = pools.add(pool);
+  return pool;
+}
+
+PoolChoice& Runtime::pools_of(const PoolPlace& place) {
+  if (!place.managed) return devices[static_cast<std::size_t>(place.device())]->pools;
+  PoolChoice& choice = managed_pools_[place];
+  if (!choice.own) choice.own = choice.current = create_pool(place, 0);
+  return choice;
+}
+
+cudaError_t Runtime::find_location(const cudaMemLocation& asked, PageLocation& found) const {
+  found = {asked.type, asked.id};
+  switch (asked.type) {
+    case cudaMemLocationTypeDevice:
+      return asked.id >= 0 && asked.id < static_cast<int>(devices.size()) ? cudaSuccess
+                                                                          : cudaErrorInvalidDevice;
+    case cudaMemLocationTypeHost:
+      found.id = 0;
+      return cudaSuccess;
+    case cudaMemLocationTypeHostNuma:
+      return asked.id == 0 ? cudaSuccess : cudaErrorInvalidValue;
+    case cudaMemLocationTypeHostNumaCurrent:
+      found = {cudaMemLocationTypeHostNuma, 0};
+      return cudaSuccess;
+    default:
+      return cudaErrorInvalidValue;
+  }
 }
 
 Ref<Graph> Runtime::create_graph() {

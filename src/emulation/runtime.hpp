@@ -65,6 +65,14 @@ class Runtime {
   /// The thread ends: its default streams go when they are empty.
   void forget_thread(std::uint64_t thread);
 
+  Ref<Pool> create_pool(const PoolPlace& place, std::size_t max_bytes);
+  /// Of managed memory they are made on first use.
+  PoolChoice& pools_of(const PoolPlace& place);
+  /// How many pools are none of the program's.
+  std::size_t default_pools() const { return devices.size() + managed_pools_.size(); }
+  /// The place that the program names. The host is one node of memory, with number 0.
+  cudaError_t find_location(const cudaMemLocation& asked, PageLocation& found) const;
+
   Ref<Graph> create_graph();
   /// Drops references; with the last one the program's object is destroyed, on another thread.
   cudaError_t release_user_object(UserObject& object, unsigned count);
@@ -101,6 +109,7 @@ class Runtime {
 
  private:
   std::uint64_t streams_created_ = 0;
+  std::map<PoolPlace, PoolChoice> managed_pools_;
   std::map<std::pair<std::uint64_t, int>, Ref<Stream>> per_thread_;  // by thread and device
 };
 

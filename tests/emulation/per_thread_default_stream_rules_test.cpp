@@ -50,3 +50,34 @@ TEST_CASE("stream 0 is the thread's own where a program is compiled so",
   CHECK_CUDA(cudaStreamSynchronize(nullptr));
   CHECK_CUDA(cudaFree(memory));
 }
+
+// The same of a prefetch. The fill behind it would wait for the legacy stream, which waits for the
+// first thread's.
+TEST_CASE("a prefetch in stream 0 is in the thread's own where a program is compiled so",
+          "[rules][default-stream][managed]") {
+  int concurrent = 0;
+  REQUIRE_CUDA(cudaDeviceGetAttribute(&concurrent, cudaDevAttrConcurrentManagedAccess, 0));
+  if (concurrent == 0) return;
+  void* memory = nullptr;
+  REQUIRE_CUDA(cudaMallocManaged(&memory, 64, cudaMemAttachGlobal));
+  std::atomic<bool> open{false};
+  REQUIRE_CUDA(cudaLaunchHostFunc(nullptr, &wait_until_open, &open));
+  cudaError_t prefetch = cudaErrorUnknown, fill = cudaErrorUnknown, wait = cudaErrorUnknown;
+  std::thread([&] {
+#if CUDART_VERSION >= 13000
+    prefetch = cudaMemPrefetchAsync(memory, 64, {cudaMemLocationTypeDevice, 0}, 0, nullptr);
+#else
+    prefetch = cudaMemPrefetchAsync(memory, 64, 0, nullptr);
+#endif
+    fill = cudaMemsetAsync(memory, 7, 64, nullptr);
+    wait = cudaStreamSynchronize(nullptr);
+  }).join();
+  CHECK(prefetch == cudaSuccess);
+  CHECK(fill == cudaSuccess);
+  CHECK(wait == cudaSuccess);
+  CHECK(cudaStreamQuery(nullptr) == cudaErrorNotReady);
+
+  open = true;
+  CHECK_CUDA(cudaStreamSynchronize(nullptr));
+  CHECK_CUDA(cudaFree(memory));
+}

@@ -34,4 +34,22 @@ inline cudaError_t capture_info(cudaStream_t stream, cudaStreamCaptureStatus* st
 #endif
 }
 
+/// cudaMemAdvise and cudaMemPrefetchAsync with a location, which CUDA 12 calls _v2.
+inline cudaError_t advise(const void* data, std::size_t bytes, cudaMemoryAdvise advice,
+                          cudaMemLocation location) {
+#if CUDART_VERSION >= 13000
+  return cudaMemAdvise(data, bytes, advice, location);
+#else
+  return cudaMemAdvise_v2(data, bytes, advice, location);
+#endif
+}
+inline cudaError_t prefetch(const void* data, std::size_t bytes, cudaMemLocation location,
+                            cudaStream_t stream, unsigned flags = 0) {
+#if CUDART_VERSION >= 13000
+  return cudaMemPrefetchAsync(data, bytes, location, flags, stream);
+#else
+  return cudaMemPrefetchAsync_v2(data, bytes, location, flags, stream);
+#endif
+}
+
 }  // namespace penstock::test

@@ -92,6 +92,20 @@ void overwrite_graph_source(Version version) {
   penstock::detail::check(cudaGraphDestroy(graph), "cudaGraphDestroy");
 }
 
+/// Managed memory may be written during its prefetch, and not while the device writes it.
+void write_during_prefetch(Version version) {
+  const penstock::Stream stream;
+  void* memory = nullptr;
+  must(cudaMallocManaged(&memory, size, cudaMemAttachGlobal));
+  if (is_right(version))
+    must(cudaMemPrefetchAsync(memory, size, {cudaMemLocationTypeDevice, 0}, 0, stream.get()));
+  else
+    must(cudaMemsetAsync(memory, 1, size, stream.get()));
+  for (std::size_t i = 0; i < size; ++i) static_cast<volatile unsigned char*>(memory)[i] = 2;
+  stream.synchronize();
+  must(cudaFree(memory));
+}
+
 }  // namespace
 
 const std::vector<Scenario> host_races{
@@ -100,6 +114,7 @@ const std::vector<Scenario> host_races{
     {"stream_wait_for_host_wait", stream_wait_for_host_wait},
     {"hand_to_other_thread", hand_to_other_thread},
     {"overwrite_graph_source", overwrite_graph_source},
+    {"write_during_prefetch", write_during_prefetch},
 };
 
 }  // namespace races

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// What the program has said about the pages of managed memory: advice, and where it had them
+// prefetched to. It moves nothing here, and is there to be asked for. Used under the runtime's
+// lock.
+
+#include <driver_types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <vector>
+
+namespace penstock::emulation::detail {
+
+/// A device, the host, or a node of the host's memory; by default none of them.
+struct PageLocation {
+  cudaMemLocationType type = cudaMemLocationTypeInvalid;
+  int id = cudaInvalidDeviceId;  ///< of a device or a node; 0 for the host
+
+  auto operator<=>(const PageLocation&) const = default;
+  /// The device, or cudaCpuDeviceId, or cudaInvalidDeviceId.
+  int device() const;
+};
+
+struct PageAdvice {
+  bool read_mostly = false;
+  PageLocation preferred{};
+  PageLocation prefetched{};  ///< to here, the last time
+  std::set<int> accessed_by;  ///< devices, and cudaCpuDeviceId
+
+  bool operator==(const PageAdvice&) const = default;
+};
+
+class Advice {
+ public:
+  /// `change(advice)` for all pages that the bytes touch.
+  template <class Change>
+  void change(const void* data, std::size_t bytes, Change change) {
+    const Pages pages = pages_of(data, bytes);
+    const auto end = split(pages.end);
+    for (auto run = split(pages.begin); run != end; ++run) change(run->second);
+    merge(pages);
+  }
+  /// The memory is freed.
+  void forget(const void* data, std::size_t bytes) {
+    change(data, bytes, [](PageAdvice& advice) { advice = PageAdvice{}; });
+  }
+  /// One entry for each run of pages that share their advice; at least one.
+  std::vector<const PageAdvice*> of(const void* data, std::size_t bytes) const;
+
+ private:
+  struct Pages {
+    std::uintptr_t begin, end;
+  };
+  using Runs = std::map<std::uintptr_t, PageAdvice>;
+  static Pages pages_of(const void* data, std::size_t bytes);
+  Runs::iterator split(std::uintptr_t address);
+  void merge(Pages pages);
+
+  Runs runs_{{0, {}}};  // by first address; each ends where the next one begins
+};
+
+}  // namespace penstock::emulation::detail
