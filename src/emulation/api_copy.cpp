@@ -63,14 +63,63 @@ cudaError_t cudaMemcpyPeerAsync(void* destination, int destination_device, const
   });
 }
 
+cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* params) {
+  return enter(Function::cudaMemcpy3D, [&](Call& call) {
+    CopyRequest request{};
+    const cudaError_t status = box_copy(params, request);
+    return status == cudaSuccess ? copy_and_wait(call, cudaStreamLegacy, request) : status;
+  });
+}
+
+cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* params, cudaStream_t stream) {
+  return enter(Function::cudaMemcpy3DAsync, [&](Call& call) {
+    CopyRequest request{};
+    const cudaError_t status = box_copy(params, request);
+    return status == cudaSuccess ? copy_async(call, stream, request) : status;
+  });
+}
+
 cudaError_t cudaMemset(void* data, int value, std::size_t bytes) {
-  return enter(Function::cudaMemset,
-               [&](Call& call) { return fill(call, cudaStreamLegacy, data, value, bytes, true); });
+  return enter(Function::cudaMemset, [&](Call& call) {
+    return fill(call, cudaStreamLegacy, {data, value, bytes}, true);
+  });
 }
 
 cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t stream) {
-  return enter(Function::cudaMemsetAsync,
-               [&](Call& call) { return fill(call, stream, data, value, bytes, false); });
+  return enter(Function::cudaMemsetAsync, [&](Call& call) {
+    return fill(call, stream, {data, value, bytes}, false);
+  });
+}
+
+cudaError_t cudaMemset2D(void* data, std::size_t pitch, int value, std::size_t width,
+                         std::size_t height) {
+  return enter(Function::cudaMemset2D, [&](Call& call) {
+    return fill(call, cudaStreamLegacy, {data, value, width, height, 1, pitch}, true);
+  });
+}
+
+cudaError_t cudaMemset2DAsync(void* data, std::size_t pitch, int value, std::size_t width,
+                              std::size_t height, cudaStream_t stream) {
+  return enter(Function::cudaMemset2DAsync, [&](Call& call) {
+    return fill(call, stream, {data, value, width, height, 1, pitch}, false);
+  });
+}
+
+cudaError_t cudaMemset3D(cudaPitchedPtr memory, int value, cudaExtent extent) {
+  return enter(Function::cudaMemset3D, [&](Call& call) {
+    FillRequest request{};
+    const cudaError_t status = box_fill(memory, value, extent, request);
+    return status == cudaSuccess ? fill(call, cudaStreamLegacy, request, true) : status;
+  });
+}
+
+cudaError_t cudaMemset3DAsync(cudaPitchedPtr memory, int value, cudaExtent extent,
+                              cudaStream_t stream) {
+  return enter(Function::cudaMemset3DAsync, [&](Call& call) {
+    FillRequest request{};
+    const cudaError_t status = box_fill(memory, value, extent, request);
+    return status == cudaSuccess ? fill(call, stream, request, false) : status;
+  });
 }
 
 }  // extern "C"

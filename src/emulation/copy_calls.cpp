@@ -49,9 +49,33 @@ bool fits(const Place& destination, const Place& source, cudaMemcpyKind& kind) {
 }
 
 /// From the first byte to behind the last one; false when no memory is that large.
-bool extent(std::size_t pitch, const CopyRequest& request, std::size_t& bytes) {
-  return !__builtin_mul_overflow(request.height - 1, pitch, &bytes) &&
+template <class Request>
+bool extent(const Request& request, std::size_t pitch, std::size_t slice, std::size_t& bytes) {
+  std::size_t rows = 0;
+  return !__builtin_mul_overflow(request.depth - 1, slice, &bytes) &&
+         !__builtin_mul_overflow(request.height - 1, pitch, &rows) &&
+         !__builtin_add_overflow(bytes, rows, &bytes) &&
          !__builtin_add_overflow(bytes, request.width, &bytes);
+}
+
+/// A box of bytes inside a pitched one: where it begins, and its slices. False when it does not
+/// lie inside.
+bool locate(const cudaPitchedPtr& memory, const cudaPos& at, const cudaExtent& box, void** begin,
+            std::size_t* slice) {
+  std::size_t right = 0, bottom = 0, offset = 0, above = 0;
+  if (__builtin_add_overflow(at.x, box.width, &right) ||
+      __builtin_add_overflow(at.y, box.height, &bottom) ||
+      __builtin_mul_overflow(memory.pitch, memory.ysize, slice) ||
+      __builtin_mul_overflow(at.z, *slice, &offset) ||
+      __builtin_mul_overflow(at.y, memory.pitch, &above) ||
+      __builtin_add_overflow(offset, above, &offset) ||
+      __builtin_add_overflow(offset, at.x, &offset))
+    return false;
+  const bool several_rows = box.height > 1 || box.depth > 1;
+  if ((several_rows && right > memory.pitch) || (box.depth > 1 && bottom > memory.ysize))
+    return false;
+  *begin = static_cast<std::byte*>(memory.ptr) + offset;
+  return true;
 }
 
 /// Checks the request against the memory; an empty one is left with a width of 0.
@@ -61,18 +85,21 @@ cudaError_t make_work(const Memory& memory, const CopyRequest& request, CopyWork
   work = {
       request.destination, request.source, request.destination_pitch, request.source_pitch, 0, 0,
       request.kind,        false};
-  if (request.width == 0 || request.height == 0) return cudaSuccess;
+  if (request.width == 0 || request.height == 0 || request.depth == 0) return cudaSuccess;
   if (request.width > request.destination_pitch || request.width > request.source_pitch)
     return cudaErrorInvalidPitchValue;
   std::size_t written = 0, read = 0;
-  if (!extent(request.destination_pitch, request, written) ||
-      !extent(request.source_pitch, request, read) ||
+  if (!extent(request, request.destination_pitch, request.destination_slice, written) ||
+      !extent(request, request.source_pitch, request.source_slice, read) ||
       !describe(memory, request.destination, written, work.to) ||
       !describe(memory, request.source, read, work.from) ||
       !fits(work.to, work.from, work.direction))
     return cudaErrorInvalidValue;
   work.width = request.width;
   work.height = request.height;
+  work.depth = request.depth;
+  work.destination_slice = request.destination_slice;
+  work.source_slice = request.source_slice;
   work.pageable = pageable(work.to) || pageable(work.from);
   return cudaSuccess;
 }
@@ -84,10 +111,12 @@ bool from_pageable(const CopyWork& work) {
 /// Reads the source on this thread, now: the task copies from what was read.
 std::unique_ptr<std::byte[]> stage(const CopyWork& copy) {
   auto staging = std::make_unique<std::byte[]>(copy.bytes());
-  const auto* row = static_cast<const std::byte*>(copy.source);
+  const auto* const source = static_cast<const std::byte*>(copy.source);
+  std::byte* row = staging.get();
   const Visible visible;
-  for (std::size_t y = 0; y < copy.height; ++y, row += copy.source_pitch)
-    std::memcpy(staging.get() + y * copy.width, row, copy.width);
+  for (std::size_t z = 0; z < copy.depth; ++z)
+    for (std::size_t y = 0; y < copy.height; ++y, row += copy.width)
+      std::memcpy(row, source + z * copy.source_slice + y * copy.source_pitch, copy.width);
   return staging;
 }
 
@@ -98,6 +127,7 @@ cudaError_t queue(Call& call, Stream& stream, const CopyWork& work, Mark& end) {
   CopyWork staged = work;
   staged.source = staging.get();
   staged.source_pitch = work.width;
+  staged.source_slice = work.width * work.height;
   Task* const task = call.runtime.scheduler.task(call.name(), staged);
   task->staging = std::move(staging);
   end = call.runtime.scheduler.submit(stream, task);
@@ -163,17 +193,50 @@ cudaError_t copy_between_devices(Call& call, cudaStream_t handle, const CopyRequ
   return copy_async(call, handle, request);
 }
 
-cudaError_t fill(Call& call, cudaStream_t handle, void* data, int value, std::size_t bytes,
-                 bool synchronous) {
+cudaError_t box_copy(const cudaMemcpy3DParms* params, CopyRequest& request) {
+  // There are no arrays here: one of them could only be a handle of nothing.
+  if (params == nullptr || params->srcArray != nullptr || params->dstArray != nullptr)
+    return cudaErrorInvalidValue;
+  const cudaExtent& box = params->extent;
+  const cudaPitchedPtr &to = params->dstPtr, &from = params->srcPtr;
+  void* source = nullptr;
+  if (!locate(to, params->dstPos, box, &request.destination, &request.destination_slice) ||
+      !locate(from, params->srcPos, box, &source, &request.source_slice))
+    return cudaErrorInvalidValue;
+  request.source = source;
+  request.destination_pitch = to.pitch;
+  request.source_pitch = from.pitch;
+  request.width = box.width;
+  request.height = box.height;
+  request.depth = box.depth;
+  request.kind = params->kind;
+  return cudaSuccess;
+}
+
+cudaError_t box_fill(const cudaPitchedPtr& memory, int value, const cudaExtent& extent,
+                     FillRequest& request) {
+  request = {memory.ptr, value, extent.width, extent.height, extent.depth, memory.pitch};
+  return locate(memory, {}, extent, &request.data, &request.slice) ? cudaSuccess
+                                                                   : cudaErrorInvalidValue;
+}
+
+cudaError_t fill(Call& call, cudaStream_t handle, const FillRequest& request, bool synchronous) {
   Stream* stream = nullptr;
   cudaError_t status = call.find(handle, &stream);
   if (status == cudaSuccess) status = call.runtime.captures.admit(*stream);
-  if (status != cudaSuccess || bytes == 0) return status;
-  const Range range = call.runtime.memory.classify(data, bytes);
+  if (status != cudaSuccess || request.width == 0 || request.height == 0 || request.depth == 0)
+    return status;
+  std::size_t bytes = 0;
+  if ((request.height > 1 && request.width > request.pitch) ||
+      !extent(request, request.pitch, request.slice, bytes))
+    return cudaErrorInvalidValue;
+  const Range range = call.runtime.memory.classify(request.data, bytes);
   if (!range.valid || range.allocation == nullptr) return cudaErrorInvalidValue;
   Mark end;
   const bool waits = synchronous && range.allocation->page_locked();
-  const FillWork work{data, value, bytes, synchronous, place_of(range.allocation)};
+  const FillWork work{request.data,   request.value, request.width,
+                      request.height, request.depth, request.pitch,
+                      request.slice,  synchronous,   place_of(range.allocation)};
   status = call.submit(*stream, work, &end);
   return status == cudaSuccess && waits ? call.await(end) : status;
 }

@@ -8,7 +8,7 @@
 
 namespace penstock::emulation::detail {
 
-/// A copy as a call asks for it: `height` rows of `width` bytes.
+/// A copy as a call asks for it: `height` rows of `width` bytes, or `depth` slices of them.
 struct CopyRequest {
   void* destination;
   std::size_t destination_pitch;
@@ -17,12 +17,28 @@ struct CopyRequest {
   std::size_t width, height;
   cudaMemcpyKind kind;
   bool synchronous = false;  ///< by a call that is not one of the Async ones
+  std::size_t depth = 1, destination_slice = 0, source_slice = 0;
 };
 
 inline CopyRequest flat_copy(void* destination, const void* source, std::size_t bytes,
                              cudaMemcpyKind kind) {
   return {destination, bytes, source, bytes, bytes, 1, kind};
 }
+
+/// The copy that cudaMemcpy3D asks for.
+cudaError_t box_copy(const cudaMemcpy3DParms* params, CopyRequest& request);
+
+/// A fill as a call asks for it.
+struct FillRequest {
+  void* data;
+  int value;
+  std::size_t width, height = 1, depth = 1;
+  std::size_t pitch = 0, slice = 0;
+};
+
+/// The fill that cudaMemset3D asks for.
+cudaError_t box_fill(const cudaPitchedPtr& memory, int value, const cudaExtent& extent,
+                     FillRequest& request);
 
 /// The host goes on when CUDA lets it: after a copy to or from page-locked memory, a copy into
 /// pageable memory, or one between two places of the host, when it is done; after a copy from
@@ -38,7 +54,6 @@ cudaError_t copy_between_devices(Call& call, cudaStream_t handle, const CopyRequ
                                  int destination_device, int source_device);
 
 /// Does not wait, except for page-locked memory when `synchronous`.
-cudaError_t fill(Call& call, cudaStream_t handle, void* data, int value, std::size_t bytes,
-                 bool synchronous);
+cudaError_t fill(Call& call, cudaStream_t handle, const FillRequest& request, bool synchronous);
 
 }  // namespace penstock::emulation::detail

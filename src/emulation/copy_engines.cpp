@@ -34,7 +34,7 @@ Clock::duration modelled_duration(const Machine& machine, const CopyWork& copy) 
 }
 
 Clock::duration modelled_duration(const Machine& machine, const FillWork& fill) {
-  return at_rate(fill.bytes, machine.device_to_device);
+  return at_rate(fill.bytes(), machine.device_to_device);
 }
 
 bool models_time(const Machine& machine) {

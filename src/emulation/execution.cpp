@@ -28,29 +28,51 @@ Clock::duration generous_copy_time(std::size_t bytes) {
                        std::chrono::duration<double>(static_cast<double>(bytes) / kBytesPerSecond));
 }
 
+/// `visit(slice, row)` for each row.
+template <class Work, class Visit>
+void for_each_row(const Work& work, Visit visit) {
+  for (std::size_t slice = 0; slice < work.depth; ++slice)
+    for (std::size_t row = 0; row < work.height; ++row) visit(slice, row);
+}
+
+/// Whether the rows follow each other without a gap.
+template <class Work>
+bool dense(const Work& work, std::size_t pitch, std::size_t slice) {
+  return (work.height == 1 || pitch == work.width) &&
+         (work.depth == 1 || slice == work.width * work.height);
+}
+
 void copy_bytes(const CopyWork& copy) {
   const Visible visible;
-  if (copy.height == 1 ||
-      (copy.destination_pitch == copy.width && copy.source_pitch == copy.width)) {
+  if (dense(copy, copy.destination_pitch, copy.destination_slice) &&
+      dense(copy, copy.source_pitch, copy.source_slice)) {
     std::memcpy(copy.destination, copy.source, copy.bytes());
     return;
   }
-  auto* destination = static_cast<std::byte*>(copy.destination);
-  const auto* source = static_cast<const std::byte*>(copy.source);
-  for (std::size_t row = 0; row < copy.height; ++row) {
-    std::memcpy(destination, source, copy.width);
-    destination += copy.destination_pitch;
-    source += copy.source_pitch;
-  }
+  auto* const destination = static_cast<std::byte*>(copy.destination);
+  const auto* const source = static_cast<const std::byte*>(copy.source);
+  for_each_row(copy, [&](std::size_t slice, std::size_t row) {
+    std::memcpy(destination + slice * copy.destination_slice + row * copy.destination_pitch,
+                source + slice * copy.source_slice + row * copy.source_pitch, copy.width);
+  });
 }
 
 void fill_bytes(const FillWork& fill) {
   const Visible visible;
-  std::memset(fill.destination, fill.value, fill.bytes);
+  if (dense(fill, fill.pitch, fill.slice)) {
+    std::memset(fill.destination, fill.value, fill.bytes());
+    return;
+  }
+  auto* const destination = static_cast<std::byte*>(fill.destination);
+  for_each_row(fill, [&](std::size_t slice, std::size_t row) {
+    std::memset(destination + slice * fill.slice + row * fill.pitch, fill.value, fill.width);
+  });
 }
 
-std::size_t extent(const CopyWork& copy, std::size_t pitch) {
-  return (copy.height - 1) * pitch + copy.width;
+/// From the first byte to behind the last one.
+template <class Work>
+std::size_t extent(const Work& work, std::size_t pitch, std::size_t slice) {
+  return (work.depth - 1) * slice + (work.height - 1) * pitch + work.width;
 }
 
 }  // namespace
@@ -108,8 +130,9 @@ cudaError_t Scheduler::carry_out(Stream& stream, Task& task, Lock& lock) {
 cudaError_t Scheduler::copy(Stream& stream, Task& task, Lock& lock) {
   const CopyWork& copy = std::get<CopyWork>(task.work);
   if (memory_.unmappings() != task.unmappings &&
-      (!memory_.accessible(copy.destination, extent(copy, copy.destination_pitch)) ||
-       !memory_.accessible(copy.source, extent(copy, copy.source_pitch))))
+      (!memory_.accessible(copy.destination,
+                           extent(copy, copy.destination_pitch, copy.destination_slice)) ||
+       !memory_.accessible(copy.source, extent(copy, copy.source_pitch, copy.source_slice))))
     return cudaErrorIllegalAddress;
   memory_.note_use(copy.destination);
   memory_.note_use(copy.source);
@@ -126,7 +149,8 @@ cudaError_t Scheduler::copy(Stream& stream, Task& task, Lock& lock) {
 
 cudaError_t Scheduler::fill(Stream& stream, Task& task, Lock& lock) {
   const FillWork& fill = std::get<FillWork>(task.work);
-  if (memory_.unmappings() != task.unmappings && !memory_.accessible(fill.destination, fill.bytes))
+  if (memory_.unmappings() != task.unmappings &&
+      !memory_.accessible(fill.destination, extent(fill, fill.pitch, fill.slice)))
     return cudaErrorIllegalAddress;
   memory_.note_use(fill.destination);
   const auto duration = modelled_duration(options_.machine, fill);
@@ -135,7 +159,7 @@ cudaError_t Scheduler::fill(Stream& stream, Task& task, Lock& lock) {
     fill_bytes(fill);
     lock.lock();
   };
-  return occupy(stream, task, duration, generous_copy_time(fill.bytes), move_bytes, lock);
+  return occupy(stream, task, duration, generous_copy_time(fill.bytes()), move_bytes, lock);
 }
 
 /// Does `work` within the modelled duration, late in it; without one, at once.

@@ -107,21 +107,31 @@ cudaGraphNode_t handle_of(const GraphBody& body, std::size_t step) {
 }
 
 bool same_rows(const CopyWork& one, const CopyWork& other) {
-  if (one.height == 1 && other.height == 1) return true;
-  return one.width == other.width && one.height == other.height &&
-         one.destination_pitch == other.destination_pitch && one.source_pitch == other.source_pitch;
+  if (one.height * one.depth == 1 && other.height * other.depth == 1) return true;
+  return one.width == other.width && one.height == other.height && one.depth == other.depth &&
+         one.destination_pitch == other.destination_pitch &&
+         one.source_pitch == other.source_pitch &&
+         one.destination_slice == other.destination_slice && one.source_slice == other.source_slice;
+}
+
+bool same_rows(const FillWork& one, const FillWork& other) {
+  if (one.height * one.depth == 1 && other.height * other.depth == 1) return true;
+  return one.width == other.width && one.height == other.height && one.depth == other.depth &&
+         one.pitch == other.pitch && one.slice == other.slice;
 }
 
 /// Whether a node may become the other by an update: addresses, values and the length of flat
-/// copies may change, the memory that is meant and the shape of a copy may not.
+/// copies and fills may change, the memory that is meant and the rows of either may not.
 bool updatable(const Work& from, const Work& to) {
   if (const auto* copy = std::get_if<CopyWork>(&from)) {
     const auto& other = std::get<CopyWork>(to);
     return copy->direction == other.direction && copy->to == other.to && copy->from == other.from &&
            same_rows(*copy, other);
   }
-  if (const auto* fill = std::get_if<FillWork>(&from))
-    return fill->place == std::get<FillWork>(to).place;
+  if (const auto* fill = std::get_if<FillWork>(&from)) {
+    const auto& other = std::get<FillWork>(to);
+    return fill->place == other.place && same_rows(*fill, other);
+  }
   return true;
 }
 

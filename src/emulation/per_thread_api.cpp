@@ -43,7 +43,30 @@ cudaError_t cudaMemcpy2D_ptds(void* destination, std::size_t destination_pitch, 
 
 cudaError_t cudaMemset_ptds(void* data, int value, std::size_t bytes) {
   return enter(Function::cudaMemset, [&](Call& call) {
-    return fill(call, cudaStreamPerThread, data, value, bytes, true);
+    return fill(call, cudaStreamPerThread, {data, value, bytes}, true);
+  });
+}
+
+cudaError_t cudaMemcpy3D_ptds(const cudaMemcpy3DParms* params) {
+  return enter(Function::cudaMemcpy3D, [&](Call& call) {
+    CopyRequest request{};
+    const cudaError_t status = box_copy(params, request);
+    return status == cudaSuccess ? copy_and_wait(call, cudaStreamPerThread, request) : status;
+  });
+}
+
+cudaError_t cudaMemset2D_ptds(void* data, std::size_t pitch, int value, std::size_t width,
+                              std::size_t height) {
+  return enter(Function::cudaMemset2D, [&](Call& call) {
+    return fill(call, cudaStreamPerThread, {data, value, width, height, 1, pitch}, true);
+  });
+}
+
+cudaError_t cudaMemset3D_ptds(cudaPitchedPtr memory, int value, cudaExtent extent) {
+  return enter(Function::cudaMemset3D, [&](Call& call) {
+    FillRequest request{};
+    const cudaError_t status = box_fill(memory, value, extent, request);
+    return status == cudaSuccess ? fill(call, cudaStreamPerThread, request, true) : status;
   });
 }
 
@@ -63,6 +86,20 @@ cudaError_t cudaMemcpy2DAsync_ptsz(void* destination, std::size_t destination_pi
 
 cudaError_t cudaMemsetAsync_ptsz(void* data, int value, std::size_t bytes, cudaStream_t stream) {
   return cudaMemsetAsync(data, value, bytes, own(stream));
+}
+
+cudaError_t cudaMemcpy3DAsync_ptsz(const cudaMemcpy3DParms* params, cudaStream_t stream) {
+  return cudaMemcpy3DAsync(params, own(stream));
+}
+
+cudaError_t cudaMemset2DAsync_ptsz(void* data, std::size_t pitch, int value, std::size_t width,
+                                   std::size_t height, cudaStream_t stream) {
+  return cudaMemset2DAsync(data, pitch, value, width, height, own(stream));
+}
+
+cudaError_t cudaMemset3DAsync_ptsz(cudaPitchedPtr memory, int value, cudaExtent extent,
+                                   cudaStream_t stream) {
+  return cudaMemset3DAsync(memory, value, extent, own(stream));
 }
 
 cudaError_t cudaMallocAsync_ptsz(void** data, std::size_t bytes, cudaStream_t stream) {

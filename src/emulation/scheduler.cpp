@@ -164,7 +164,7 @@ void Scheduler::watch(const Mark& mark, Stream& stream) {
 
 bool Scheduler::is_short(const Work& work) const {
   if (const auto* copy = std::get_if<CopyWork>(&work)) return copy->bytes() <= kShortBytes;
-  if (const auto* fill = std::get_if<FillWork>(&work)) return fill->bytes <= kShortBytes;
+  if (const auto* fill = std::get_if<FillWork>(&work)) return fill->bytes() <= kShortBytes;
   if (const auto* free = std::get_if<FreeWork>(&work)) return free->bytes <= kShortBytes;
   return !std::holds_alternative<HostWork>(work);
 }

@@ -42,7 +42,7 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
-/// `height` rows of `width` bytes; a flat copy is one row.
+/// `height` rows of `width` bytes, or `depth` slices of them; a flat copy is one row.
 struct CopyWork {
   void* destination;
   const void* source;
@@ -51,16 +51,20 @@ struct CopyWork {
   bool pageable;
   bool synchronous = false;  ///< by a call that is not one of the Async ones
   Place to{}, from{};
+  std::size_t depth = 1, destination_slice = 0, source_slice = 0;
 
-  std::size_t bytes() const { return width * height; }
+  std::size_t bytes() const { return width * height * depth; }
 };
 
 struct FillWork {
   void* destination;
   int value;
-  std::size_t bytes;
+  std::size_t width, height = 1, depth = 1;
+  std::size_t pitch = 0, slice = 0;
   bool synchronous = false;
   Place place{};
+
+  std::size_t bytes() const { return width * height * depth; }
 };
 
 struct HostWork {

@@ -45,7 +45,7 @@ Operation describe(const Task& task, const Stream& stream) {
     operation.pageable = copy->pageable;
     operation.synchronous = copy->synchronous;
   } else if (const auto* fill = std::get_if<FillWork>(&task.work)) {
-    operation.bytes = fill->bytes;
+    operation.bytes = fill->bytes();
     operation.synchronous = fill->synchronous;
   } else if (const auto* host = std::get_if<HostWork>(&task.work)) {
     operation.function = host->function != nullptr ? reinterpret_cast<void (*)()>(host->function)

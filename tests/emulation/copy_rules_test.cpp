@@ -287,3 +287,144 @@ TEST_CASE("a row cannot be wider than its pitch", "[rules][copy]") {
         cudaErrorInvalidPitchValue);
   CHECK(cudaGetLastError() == cudaErrorInvalidPitchValue);
 }
+
+// CUDA Runtime API, Memory Management, cudaMemcpy3D: "The srcPos and dstPos fields are optional
+// offsets into the source and destination objects", and "The extent field defines the dimensions of
+// the transferred area in elements".
+TEST_CASE("a box of bytes is copied out of another one", "[rules][copy]") {
+  constexpr std::size_t source_pitch = 8, source_rows = 4, slices = 3;
+  constexpr std::size_t pitch = 6, rows = 3;
+  const cudaExtent box{4, 2, 2};
+  const Bytes source = counting(source_pitch * source_rows * slices);
+  const PinnedMemory<std::uint8_t> pinned(source.size());
+  std::copy(source.begin(), source.end(), pinned.data());
+  const DeviceMemory<std::uint8_t> device(pitch * rows * slices);
+  Bytes expected(pitch * rows * slices, 0);
+  for (std::size_t z = 0; z < box.depth; ++z)
+    for (std::size_t y = 0; y < box.height; ++y)
+      for (std::size_t x = 0; x < box.width; ++x)
+        expected[((z + 1) * rows + y + 1) * pitch + x + 2] =
+            source[(z * source_rows + y + 2) * source_pitch + x + 3];
+  cudaMemcpy3DParms copy{};
+  copy.srcPos = {3, 2, 0};
+  copy.dstPtr = {device.data(), pitch, pitch, rows};
+  copy.dstPos = {2, 1, 1};
+  copy.extent = box;
+  copy.kind = cudaMemcpyHostToDevice;
+  const TestStream stream;
+
+  SECTION("cudaMemcpy3D") {
+    copy.srcPtr = {const_cast<std::uint8_t*>(source.data()), source_pitch, source_pitch,
+                   source_rows};
+    REQUIRE_CUDA(cudaMemcpy3D(&copy));
+  }
+  SECTION("cudaMemcpy3DAsync") {
+    copy.srcPtr = {pinned.data(), source_pitch, source_pitch, source_rows};
+    Gate gate;
+    gate.hold(stream);
+    REQUIRE_CUDA(cudaMemcpy3DAsync(&copy, stream));
+    CHECK(cudaStreamQuery(stream) == cudaErrorNotReady);
+    gate.open();
+    REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  }
+  SECTION("from a device, into a box of the host") {
+    copy.srcPtr = {pinned.data(), source_pitch, source_pitch, source_rows};
+    copy.kind = cudaMemcpyDefault;
+    REQUIRE_CUDA(cudaMemcpy3DAsync(&copy, stream));
+    Bytes back(pitch * rows * slices, 0);
+    cudaMemcpy3DParms again{};
+    again.srcPtr = copy.dstPtr;
+    again.srcPos = again.dstPos = copy.dstPos;
+    again.dstPtr = {back.data(), pitch, pitch, rows};
+    again.extent = box;
+    again.kind = cudaMemcpyDeviceToHost;
+    REQUIRE_CUDA(cudaStreamSynchronize(stream));
+    REQUIRE_CUDA(cudaMemcpy3D(&again));
+    CHECK(back == expected);
+  }
+  CHECK(device.read() == expected);
+}
+
+// The same: "The source object must entirely contain the region defined by srcPos and extent. The
+// destination object must entirely contain the region defined by dstPos and extent."
+TEST_CASE("a box that does not lie in its memory is not copied", "[rules][copy]") {
+  const PinnedMemory<std::uint8_t> host(64);
+  const DeviceMemory<std::uint8_t> device(64);
+  cudaMemcpy3DParms copy{};
+  copy.srcPtr = {host.data(), 8, 8, 4};
+  copy.dstPtr = {device.data(), 8, 8, 4};
+  copy.extent = {4, 2, 2};
+  copy.kind = cudaMemcpyHostToDevice;
+  REQUIRE_CUDA(cudaMemcpy3D(&copy));
+  SECTION("to the right") {
+    copy.srcPos = {5, 0, 0};
+  }
+  SECTION("below") {
+    copy.dstPos = {0, 3, 0};
+  }
+  SECTION("a row wider than its pitch") {
+    copy.extent.width = 9;
+  }
+  CHECK(cudaMemcpy3D(&copy) != cudaSuccess);
+  CHECK(cudaGetLastError() != cudaSuccess);
+}
+
+// CUDA Runtime API, Memory Management, cudaMemset2D: "pitch is the width in bytes of the 2D array
+// pointed to by devPtr, including any padding added to the end of each row."
+TEST_CASE("a fill of rows leaves the padding alone", "[rules][copy]") {
+  constexpr std::size_t pitch = 8, width = 5, height = 3;
+  const DeviceMemory<std::uint8_t> device(pitch * (height + 1));
+  const TestStream stream;
+  SECTION("cudaMemset2D") {
+    REQUIRE_CUDA(cudaMemset2D(device.data(), pitch, 7, width, height));
+  }
+  SECTION("cudaMemset2DAsync") {
+    Gate gate;
+    gate.hold(stream);
+    REQUIRE_CUDA(cudaMemset2DAsync(device.data(), pitch, 7, width, height, stream));
+    CHECK(cudaStreamQuery(stream) == cudaErrorNotReady);
+    gate.open();
+    REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  }
+  Bytes expected(pitch * (height + 1), 0);
+  for (std::size_t i = 0; i < pitch * height; ++i)
+    if (i % pitch < width) expected[i] = 7;
+  REQUIRE_CUDA(cudaDeviceSynchronize());
+  CHECK(device.read() == expected);
+}
+
+// The same, cudaMemset3D: "The extents of the initialized region are specified as a width in bytes,
+// a height in rows, and a depth in slices."
+TEST_CASE("a fill of a box leaves the bytes around it alone", "[rules][copy]") {
+  constexpr std::size_t pitch = 8, rows = 4, slices = 3;
+  const cudaExtent box{5, 3, 2};
+  const DeviceMemory<std::uint8_t> device(pitch * rows * slices);
+  const cudaPitchedPtr memory{device.data(), pitch, pitch, rows};
+  const TestStream stream;
+  SECTION("cudaMemset3D") {
+    REQUIRE_CUDA(cudaMemset3D(memory, 9, box));
+  }
+  SECTION("cudaMemset3DAsync") {
+    REQUIRE_CUDA(cudaMemset3DAsync(memory, 9, box, stream));
+    REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  }
+  Bytes expected(pitch * rows * slices, 0);
+  for (std::size_t z = 0; z < box.depth; ++z)
+    for (std::size_t y = 0; y < box.height; ++y)
+      for (std::size_t x = 0; x < box.width; ++x) expected[(z * rows + y) * pitch + x] = 9;
+  REQUIRE_CUDA(cudaDeviceSynchronize());
+  CHECK(device.read() == expected);
+}
+
+// cudaMemset2D and cudaMemset3D return cudaErrorInvalidValue.
+TEST_CASE("rows that do not lie in their memory are not filled", "[rules][copy]") {
+  const DeviceMemory<std::uint8_t> device(64);
+  CHECK(cudaMemset2D(device.data(), 8, 1, 9, 2) == cudaErrorInvalidValue);
+  CHECK(cudaMemset3D({device.data(), 8, 8, 4}, 1, {9, 2, 2}) == cudaErrorInvalidValue);
+  CHECK(cudaGetLastError() == cudaErrorInvalidValue);
+  CHECK(device.read() == Bytes(64, 0));
+  // "pitch: ... Unused if height is 1".
+  CHECK_CUDA(cudaMemset2D(device.data(), 0, 1, 64, 1));
+  CHECK_CUDA(cudaDeviceSynchronize());
+  CHECK(device.read() == Bytes(64, 1));
+}

@@ -51,6 +51,26 @@ TEST_CASE("an update changes neither the rows of a copy nor their pitch", "[emul
   check_refused(graph, capture(stream, [&] { copy_async(device, host, stream); }), stream);
 }
 
+TEST_CASE("an update does not change the rows of a fill", "[emulation][graph]") {
+  const DeviceMemory<std::uint8_t> device(64);
+  const TestStream stream;
+  const auto rows = [&](std::size_t pitch, std::size_t width, std::size_t height) {
+    return capture(stream, [&] {
+      REQUIRE_CUDA(cudaMemset2DAsync(device.data(), pitch, 1, width, height, stream));
+    });
+  };
+  const TestGraph graph = rows(8, 4, 4);
+  check_refused(graph, rows(8, 4, 3), stream);
+  check_refused(graph, rows(8, 5, 4), stream);
+  check_refused(graph, rows(16, 4, 4), stream);
+  check_refused(
+      graph, capture(stream, [&] { REQUIRE_CUDA(cudaMemsetAsync(device.data(), 1, 64, stream)); }),
+      stream);
+  std::vector<std::uint8_t> expected(64, 0);
+  for (std::size_t i = 0; i < 32; ++i) expected[i] = i % 8 < 4 ? 1 : 0;
+  CHECK(device.read() == expected);
+}
+
 TEST_CASE("an update does not change the kind of memory of a copy", "[emulation][graph]") {
   std::vector<std::uint8_t> pageable(64);
   const DeviceMemory<std::uint8_t> device(64);

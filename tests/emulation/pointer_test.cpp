@@ -169,3 +169,23 @@ TEST_CASE("an asynchronous copy has written its pageable destination when it ret
   REQUIRE(cudaStreamQuery(stream) == cudaSuccess);
   CHECK(result == Bytes(kAllocation, 3));
 }
+
+TEST_CASE("a copy of a box has read its pageable source when it returns", "[emulation][pointer]") {
+  Bytes source(32);
+  for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<std::uint8_t>(i);
+  const DeviceMemory<std::uint8_t> device(8);
+  const TestStream stream;
+  cudaMemcpy3DParms copy{};
+  copy.srcPtr = {source.data(), 4, 4, 4};
+  copy.srcPos = {1, 1, 0};
+  copy.dstPtr = {device.data(), 2, 2, 2};
+  copy.extent = {2, 2, 2};
+  copy.kind = cudaMemcpyHostToDevice;
+  Gate gate;
+  gate.hold(stream);
+  REQUIRE_CUDA(cudaMemcpy3DAsync(&copy, stream));
+  std::fill(source.begin(), source.end(), std::uint8_t{0});
+  gate.open();
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  CHECK(device.read() == Bytes{5, 6, 9, 10, 21, 22, 25, 26});
+}
