@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <penstock/emulation.hpp>
+#include <string>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -116,6 +117,22 @@ TEST_CASE("pages are advised about several devices", "[emulation][managed]") {
   REQUIRE_CUDA(cudaMemRangeGetAttribute(&first, sizeof(first), cudaMemRangeAttributeAccessedBy,
                                         memory.data(), kPageBytes));
   CHECK(first == 0);
+}
+
+TEST_CASE("a prefetch is an operation of its stream", "[emulation][managed]") {
+  const ManagedPages memory(1);
+  const TestStream stream;
+  emulation::record_timeline(true);
+  REQUIRE_CUDA(cudaMemsetAsync(memory.data(), 1, kPageBytes, stream));
+  REQUIRE_CUDA(prefetch(memory.data(), kPageBytes, kHost, stream));
+  REQUIRE_CUDA(cudaMemsetAsync(memory.data(), 2, kPageBytes, stream));
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  emulation::record_timeline(false);
+  std::vector<std::string> names;
+  for (const emulation::Operation& operation : emulation::timeline())
+    names.emplace_back(operation.name);
+  CHECK(names ==
+        std::vector<std::string>{"cudaMemsetAsync", "cudaMemPrefetchAsync", "cudaMemsetAsync"});
 }
 
 TEST_CASE("a prefetch is not captured, and ends the capture", "[emulation][managed]") {
