@@ -348,8 +348,8 @@ TEST_CASE("a box of bytes is copied out of another one", "[rules][copy]") {
 // The same: "The source object must entirely contain the region defined by srcPos and extent. The
 // destination object must entirely contain the region defined by dstPos and extent."
 TEST_CASE("a box that does not lie in its memory is not copied", "[rules][copy]") {
-  const PinnedMemory<std::uint8_t> host(64);
-  const DeviceMemory<std::uint8_t> device(64);
+  const PinnedMemory<std::uint8_t> host(256);
+  const DeviceMemory<std::uint8_t> device(256);
   cudaMemcpy3DParms copy{};
   copy.srcPtr = {host.data(), 8, 8, 4};
   copy.dstPtr = {device.data(), 8, 8, 4};
