@@ -105,17 +105,13 @@ class AnyPrefetcher;
 /// Shared by the prefetcher and its leases.
 using PrefetcherHandle = std::shared_ptr<AnyPrefetcher>;
 
-/// What a lease holds.
-struct Taken {
-  PrefetcherHandle owner;
-  LeasedBatch* leased = nullptr;
-};
-
 /// The implementation of Prefetcher, independent of the type of the batches.
 class AnyPrefetcher {
  public:
   virtual ~AnyPrefetcher() = default;
-  virtual Taken take(cudaStream_t consumer) = 0;
+  /// The next batch; nullptr: there is none. Sets `owner`, which a lease of the batch keeps: once
+  /// the call has returned, the Prefetcher may be gone.
+  virtual LeasedBatch* take(cudaStream_t consumer, PrefetcherHandle& owner) = 0;
   virtual void also_used_on(LeasedBatch& batch, cudaStream_t stream) = 0;
   /// Whether `stream` is a consumer of the batch; false for a default stream, of which that depends
   /// on the thread.
@@ -319,9 +315,9 @@ class Prefetcher {
 
  private:
   Lease<Batch> take(cudaStream_t consumer) {
-    // The lease's owner comes along: behind prefetcher_->take() this object may be gone.
-    detail::Taken taken = prefetcher_->take(consumer);
-    return Lease<Batch>(std::move(taken.owner), taken.leased);
+    detail::PrefetcherHandle owner;
+    detail::LeasedBatch* const leased = prefetcher_->take(consumer, owner);
+    return Lease<Batch>(std::move(owner), leased);  // This object may be gone.
   }
 
   detail::PrefetcherHandle prefetcher_;

@@ -44,7 +44,7 @@ class HandOver final : public AnyPrefetcher, public std::enable_shared_from_this
   HandOver(const HandOver&) = delete;
   HandOver& operator=(const HandOver&) = delete;
 
-  Taken take(cudaStream_t consumer) override;
+  LeasedBatch* take(cudaStream_t consumer, PrefetcherHandle& owner) override;
   void also_used_on(LeasedBatch& batch, cudaStream_t stream) override;
   bool is_used_on(const LeasedBatch& batch, cudaStream_t stream) const noexcept override;
   bool give_back(LeasedBatch& batch, bool park) noexcept override;
@@ -73,7 +73,7 @@ class HandOver final : public AnyPrefetcher, public std::enable_shared_from_this
   void pump() noexcept;
   bool stage_next() noexcept;
   bool stopped() const { return closed_ || producer_->stopped(); }
-  Taken take(const ResolvedStream& stream, cudaStream_t consumer);
+  LeasedBatch* take(const ResolvedStream& stream, cudaStream_t consumer);
   Staged* first_staged(std::unique_lock<std::mutex>& lock);
   bool wait_for_news(TimeOut& left, std::uint64_t& since, std::uint32_t calls);
   [[noreturn]] void throw_in_place_of(Staged& staged);
@@ -158,12 +158,14 @@ PENSTOCK_INLINE bool HandOver::stage_next() noexcept {
 // ---- From the queue to the consumer, and back ---------------------------------------------------
 
 /// The first staged batch, for `consumer`; none at the end.
-PENSTOCK_INLINE Taken HandOver::take(cudaStream_t consumer) {
+PENSTOCK_INLINE LeasedBatch* HandOver::take(cudaStream_t consumer, PrefetcherHandle& owner) {
   const Callers::Call call(callers_);
   constexpr const char* kCall = "Prefetcher::next";
   const ResolvedStream stream = resolve_usable(consumer, kCall, stage_.arena().device());
   try {
-    return take(stream, consumer);
+    LeasedBatch* const batch = take(stream, consumer);
+    if (batch != nullptr) owner = shared_from_this();
+    return batch;
   } catch (...) {
     queue_.notify();  // If a batch has woken this thread, it is there for another one.
     producer_->wait_while_abandoned();
@@ -171,7 +173,7 @@ PENSTOCK_INLINE Taken HandOver::take(cudaStream_t consumer) {
   }
 }
 
-PENSTOCK_INLINE Taken HandOver::take(const ResolvedStream& stream, cudaStream_t consumer) {
+PENSTOCK_INLINE LeasedBatch* HandOver::take(const ResolvedStream& stream, cudaStream_t consumer) {
   std::unique_lock lock(take_mutex_);
   const ConsumerClock::Visit visit(watch_.clock);
   const ScopedRange range(markers::next, position_);
@@ -182,7 +184,7 @@ PENSTOCK_INLINE Taken HandOver::take(const ResolvedStream& stream, cudaStream_t 
   requested_by_ = &visit;
 
   Staged* const staged = first_staged(lock);
-  if (staged == nullptr) return {};
+  if (staged == nullptr) return nullptr;
   if (staged->error) throw_in_place_of(*staged);
   // Another thread has made its request while this one waited: the marks are one thread's.
   if (requested_by_ != &visit) watch_.record_request(consumer, false);
@@ -197,7 +199,7 @@ PENSTOCK_INLINE Taken HandOver::take(const ResolvedStream& stream, cudaStream_t 
   skipped_before_ = staged->skipped;
   watch_.count_delivery();
   if (tuner_) tune();
-  return {shared_from_this(), staged};
+  return staged;
 }
 
 /// Any thread, while `pause` lasts or when it has ended: of it what was not noted yet.
