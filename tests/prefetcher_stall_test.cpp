@@ -233,22 +233,23 @@ TEST_CASE("each of several threads waits one time-out, not those of the others t
                                  },
                                  {.workers = 1, .stall_timeout = kTimeOut});
   using Clock = std::chrono::steady_clock;
-  std::array<Clock::time_point, 4> told;
+  const std::array<TestStream, 4> streams;
+  std::array<Clock::time_point, streams.size()> told;
   std::vector<std::thread> threads;
-  for (Clock::time_point& time : told)
-    threads.emplace_back([&] {
-      const TestStream stream;
+  for (std::size_t i = 0; i < streams.size(); ++i)
+    threads.emplace_back([&, i] {
       try {
-        prefetcher.next(stream);
+        prefetcher.next(streams.at(i));
       } catch (const StallError&) {
-        time = Clock::now();
+        told.at(i) = Clock::now();
       }
     });
   for (std::thread& thread : threads) thread.join();
   go = true;
   CHECK(*std::min_element(told.begin(), told.end()) != Clock::time_point());
+  // One after the other they would be three time-outs apart.
   CHECK(*std::max_element(told.begin(), told.end()) - *std::min_element(told.begin(), told.end()) <
-        kTimeOut);
+        2 * kTimeOut);
 }
 
 TEST_CASE("a thread beside which others are served is not told of a stall", "[prefetcher]") {
@@ -260,10 +261,10 @@ TEST_CASE("a thread beside which others are served is not told of a stall", "[pr
                                  },
                                  {.workers = 1, .stall_timeout = kTimeOut});
   std::atomic<int> stalls{0}, batches{0};
+  const std::array<TestStream, 8> streams;
   std::vector<std::thread> threads;
-  for (int i = 0; i < 8; ++i)
+  for (const TestStream& stream : streams)
     threads.emplace_back([&] {
-      const TestStream stream;
       try {
         while (prefetcher.next(stream)) ++batches;
       } catch (const StallError&) {

@@ -321,6 +321,7 @@ PENSTOCK_INLINE bool ProducerCore::close() noexcept {
   if (!process_.is_this()) return true;
   if (is_of_this_thread()) {
     abandon();
+    static_cast<void>(in_next_.test(std::memory_order_acquire));  // It has read the handle.
     return false;
   }
   stop();
@@ -543,7 +544,7 @@ PENSTOCK_INLINE bool ProducerCore::is_dealt_with(Item& item) noexcept {
 }
 
 PENSTOCK_INLINE std::optional<FilledBatch> ProducerCore::next() {
-  if (in_next_.test_and_set(std::memory_order_acquire))
+  if (in_next_.test_and_set(std::memory_order_acq_rel))
     throw std::logic_error("BatchProducer::next: another thread is in it");
   struct Leave {
     ~Leave() { flag.clear(std::memory_order_release); }

@@ -16,7 +16,7 @@ class Callers {
   class [[nodiscard]] Call {
    public:
     explicit Call(Callers& callers) : count_(callers.count_) {
-      count_.fetch_add(1, std::memory_order_relaxed);
+      count_.fetch_add(1, std::memory_order_release);
     }
     ~Call() { count_.fetch_sub(1, std::memory_order_release); }
     Call(const Call&) = delete;
@@ -26,6 +26,9 @@ class Callers {
     std::atomic<std::uint32_t>& count_;
   };
 
+  /// What the threads that are inside did before their calls is seen from here on: they have read
+  /// the handle of this object, which may now be changed.
+  void see_entries() const noexcept { static_cast<void>(count_.load(std::memory_order_acquire)); }
   /// Returns when no call lives; what they did is seen then. Wake those that wait before.
   void wait_until_left() const noexcept {
     while (count_.load(std::memory_order_acquire) != 0) std::this_thread::yield();

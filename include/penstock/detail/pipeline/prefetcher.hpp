@@ -514,6 +514,7 @@ PENSTOCK_INLINE void HandOver::stop() noexcept {
 PENSTOCK_INLINE bool HandOver::close() noexcept {
   if (producer_ && (producer_->is_of_this_thread() || pump_.is_run_by_this_thread())) {
     producer_->abandon();
+    callers_.see_entries();
     return false;
   }
   closed_ = true;
