@@ -298,9 +298,8 @@ namespace detail {
 
 /// In the place of an argument: converts to a reference to anything.
 struct AnyArgument {
-  // NOLINTNEXTLINE(google-explicit-constructor): that is what it is for.
   template <class T>
-  operator T&() const noexcept;
+  operator T&() const noexcept;  // NOLINT(google-explicit-constructor): that is what it is for
 };
 
 template <class F>
