@@ -114,7 +114,8 @@ class TarIndexReader {
       if (parts->extension != extension)
         fail("member " + name + " has not the extension " + std::string(extension));
       if (base.empty()) samples_.begin_sample(base = parts->base);
-      if (parts->base != base) fail("members " + base + " and " + name + " are of two samples");
+      if (parts->base != base)
+        fail(std::string("members ").append(base) + " and " + name + " are of two samples");
       if (const char* why = samples_.add_member(extension, *offset, *size))
         fail("member " + name + ": " + why);
     }
