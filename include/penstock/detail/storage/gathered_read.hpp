@@ -26,18 +26,18 @@ class GatheredRead {
 
   /// The next `bytes` bytes of the file, at most kMostGap, are not wanted.
   void skip(std::size_t bytes) {
-    if (bytes > 0) pieces_[count_++] = {gap_.data(), bytes};
+    if (bytes == 0) return;
+    pieces_[count_++] = {gap_.data(), bytes};
+    end_ = nullptr;
   }
   /// The next bytes of the file belong to `target`.
   void add(std::span<std::byte> target) {
-    if (count_ > 0) {
-      ::iovec& last = pieces_[count_ - 1];
-      if (static_cast<std::byte*>(last.iov_base) + last.iov_len == target.data()) {
-        last.iov_len += target.size();
-        return;
-      }
+    if (target.data() != end_) {
+      begin_ = target.data();
+      ++count_;
     }
-    pieces_[count_++] = {target.data(), target.size()};
+    end_ = target.data() + target.size();
+    pieces_[count_ - 1] = {begin_, static_cast<std::size_t>(end_ - begin_)};
   }
 
   /// Returns whether all bytes came. If not, the targets have any bytes.
@@ -51,6 +51,7 @@ class GatheredRead {
  private:
   const std::uint64_t offset_;
   std::size_t count_ = 0;
+  std::byte *begin_ = nullptr, *end_ = nullptr;  // of the last piece; no end behind a gap
   std::array<::iovec, 1024> pieces_;  // as many as the system takes; only the first have values
   std::array<std::byte, kMostGap> gap_;
 };
