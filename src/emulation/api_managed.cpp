@@ -121,6 +121,9 @@ cudaError_t advise(const void* data, std::size_t bytes, cudaMemoryAdvise advice,
     if (!managed(call, data, bytes)) return cudaErrorInvalidValue;
     PageAdvice tried;
     const cudaError_t status = set(call, tried, advice, location);
+    // For a device that does not exist, driver 580 returns this, where a prefetch returns the other
+    // error.
+    if (status == cudaErrorInvalidDevice) return cudaErrorInvalidValue;
     if (status != cudaSuccess) return status;
     call.runtime.memory.advice().change(
         data, bytes, [&](PageAdvice& pages) { set(call, pages, advice, location); });
