@@ -19,7 +19,7 @@ def check(page, status, *texts, options=()):
         (project / ".gitignore").write_text("/build/\n")
         subprocess.run(["git", "init", "--quiet", project], check=True)
         subprocess.run(["git", "-C", project, "add", "--all"], check=True)
-        ended = subprocess.run([sys.executable, run_pages, *options, project, pathlib.Path(folder, "work")],
+        ended = subprocess.run([sys.executable, run_pages, *options, project, pathlib.Path(folder, "pages")],
                                capture_output=True, text=True)  # fmt: skip
         output = ended.stdout + ended.stderr
         wrong = ended.returncode != status
@@ -33,7 +33,7 @@ FENCE = "```"
 check(f"{FENCE}sh\necho one; echo two \\\n  three\nPATH=$PWD:$PATH\ncase $PATH in $PWD:*) echo kept ;; esac\n{FENCE}\n", 0,
       "one", "two three", "kept")  # fmt: skip
 check(f"{FENCE}sh\necho one\n{FENCE}\n\n{FENCE}sh\nfalse && true\necho two\n{FENCE}\n", 1, "one", "FAILED: PAGE.md:6", "!two\n")
-check(f"{FENCE}sh\necho $HOME; test ! -e ~/.gitconfig\n{FENCE}\n", 0, "/work/home")
+check(f"{FENCE}sh\necho $HOME; test ! -e ~/.gitconfig\n{FENCE}\n", 0, "/pages/home")
 check(f"{FENCE}sh\nmkdir build; touch build/there\n{FENCE}\n", 0)
 check(f"{FENCE}sh\ntouch here\n{FENCE}\n", 1, "leave what git sees", "?? here")
 check(f"{FENCE}cpp\nfalse\n{FENCE}\n", 0)
