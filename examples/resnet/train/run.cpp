@@ -186,6 +186,7 @@ void Run::for_each_step(const std::function<void(Step&)>& body) {
   }
   interrupted_ = steps.finish(stream());
   measure_.stop();
+  memory_.look();
   around.close();
   stop_profiler();
 }
@@ -350,6 +351,7 @@ nlohmann::json result_of(const Rung& rung, const Run& run) {
           {"compute_ms", timing.compute},
           {"idle", timing.idle},
           {"cpu_cores", timing.cores},
+          {"device_bytes", run.device_bytes()},
           {"first_batch_seconds", std::chrono::duration<double>(run.first_batch()).count()},
           {"skipped_steps", run.skipped().count()},
           {"losses", run.losses()}};
@@ -370,6 +372,7 @@ void print_result(const Rung& rung, const Run& run) {
   std::printf("%.1f images/s; a step %.2f ms: load %.2f, copy %.2f, compute %.2f; idle %.1f %%\n",
               timing.images_per_second, timing.step, timing.load, timing.copy, timing.compute,
               100 * timing.idle);
+  std::printf("memory of the device: %s\n", examples::memory_text(run.device_bytes()).c_str());
   std::printf("loss %.4f%s\n", static_cast<double>(run.losses().back()),
               run.skipped().text().c_str());
 }

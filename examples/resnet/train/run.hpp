@@ -30,6 +30,7 @@
 #include <string>
 #include <vector>
 
+#include "../../common/device_memory.hpp"
 #include "../data/input.hpp"
 #include "../distributed/data_parallel.hpp"
 #include "../model/network.hpp"
@@ -146,6 +147,9 @@ class Run {
   }
   std::chrono::nanoseconds first_batch() const { return first_batch_; }
   Timing timing() const;
+  /// The most that the run takes of this rank's device, in its steps and after them, without what
+  /// was taken before the run: CUDA's context, and NCCL's first buffers.
+  std::size_t device_bytes() const { return memory_.most(); }
   bool interrupted() const { return interrupted_; }
   /// By step, of all ranks' samples; of a step that was skipped it may be no number.
   const std::vector<float>& losses() const { return losses_; }
@@ -163,6 +167,7 @@ class Run {
 
   const Rung& rung_;
   DataParallel& ranks_;
+  examples::DeviceMemory memory_;  // Before all that allocates.
   const TrainingData data_;
   const Options options_;
   penstock::Sampler sampler_;
@@ -210,6 +215,8 @@ void Step::compute(cudaStream_t stream, F&& f) {
   if (timed) run_.measure_.computes.begin(stream);
   f();
   if (timed) run_.measure_.computes.end(stream);
+  // Here a step holds all that it takes. The warm-up's steps hold what the measured ones do.
+  if (!timed || number_ == 0) run_.memory_.look();
 }
 
 }  // namespace resnet

@@ -77,6 +77,7 @@ nlohmann::json result_of(const Run& run, const Timing& timing, const Bound& boun
           {"load_ms", timing.load},
           {"copy_ms", timing.copy},
           {"compute_ms", timing.compute},
+          {"device_bytes", run.device_bytes()},
           {"bound", bound.by},
           {"bound_ms", bound.milliseconds},
           {"logits", run.answers().logits_digest()},
@@ -102,6 +103,7 @@ void print_result(const Run& run, const Timing& timing, const Bound& bound) {
               run.lanes() == 1 ? "" : "s", operations_name().c_str());
   std::printf("%.1f images/s; a request %.2f ms: load %.2f, copy %.2f, compute %.2f\n",
               timing.images_per_second, timing.step, timing.load, timing.copy, timing.compute);
+  std::printf("memory of the device: %s\n", examples::memory_text(run.device_bytes()).c_str());
   std::printf("bound by the %s: %.1f %% of the time\n", bound.by.c_str(),
               100 * bound.milliseconds / timing.step);
 }

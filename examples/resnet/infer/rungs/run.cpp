@@ -97,6 +97,7 @@ void Lane::for_each_request(const std::function<void()>& body,
   measure_.start();
   take_share();
   measure_.stop();
+  run_.memory_.look();  // The first lane that looks does so before any of them has freed anything.
 }
 
 void Lane::read_answers(std::uint64_t request, const float* logits) {

@@ -35,6 +35,7 @@
 #include <string>
 #include <vector>
 
+#include "../../../common/device_memory.hpp"
 #include "../../data/input.hpp"
 #include "../../train/measure.hpp"
 #include "../network.hpp"
@@ -165,6 +166,9 @@ class Run {
   double images_per_request() const;
   /// Milliseconds of the lanes together, for each request. Call when all lanes are done.
   Timing timing() const;
+  /// The most that the run takes of the device, in its requests and after them, without CUDA's
+  /// context.
+  std::size_t device_bytes() const { return memory_.most(); }
 
  private:
   friend class Lane;
@@ -180,6 +184,7 @@ class Run {
   void give_up() noexcept;
 
   const Rung& rung_;
+  examples::DeviceMemory memory_;  // Before all that allocates.
   const Model model_;
   const Options options_;
   std::unique_ptr<penstock::RecordFile> records_;
@@ -224,6 +229,8 @@ void Lane::compute(F&& f) {
   if (timed) measure_.computes.begin(stream());
   f();
   if (timed) measure_.computes.end(stream());
+  // Here a request holds all that it takes. The warm-up's requests hold what the measured ones do.
+  if (!timed) run_.memory_.look();
 }
 
 }  // namespace resnet::rungs

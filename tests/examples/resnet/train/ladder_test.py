@@ -45,6 +45,7 @@ def check_results(results):
         require(result["load_ms"] > 0 or result["rung"] != "T1", result)
         require(result["images_per_second"] > 0 and result["compute_ms"] > 0 and 0 <= result["idle"] <= 1, result)
         require(result["emulated"] != on_gpu, result)
+        require(result["device_bytes"] > 0, result)
     losses = {result["rung"]: result["losses"] for result in results}
     first = losses["T1"]
     require(len(losses) == RUNGS and len(set(first)) == 4, f"{len(losses)} rungs, losses of the first: {first}")
@@ -55,10 +56,10 @@ def check_results(results):
 
 
 def check_text(text, results):
-    require("EMULATED" in text and "GPU idle %" in text and "PyTorch" not in text, text)
+    require("EMULATED" in text and "memory MiB  GPU idle %" in text and "PyTorch" not in text, text)
     for result in results:
         row = next(line for line in text.splitlines() if line.startswith(f"{result['rung']} "))
-        require(result["name"] in row and row.endswith(f"{100 * result['idle']:.1f}"), row)
+        require(result["name"] in row and row.split()[-2:] == [f"{result['device_bytes'] / 2**20:.1f}", f"{100 * result['idle']:.1f}"], row)
 
 
 def check_picture(text, path, results):

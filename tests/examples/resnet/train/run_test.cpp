@@ -112,6 +112,49 @@ TEST_CASE("the profiler sees the measured steps, or those that were asked for, w
   CHECK(seen[end].done == static_cast<std::int64_t>(end));
 }
 
+/// What a run says it takes of the device when step `number` computes with `bytes` of its own.
+std::size_t device_bytes(const Options& options, std::int64_t number, std::size_t bytes) {
+  DataParallel ranks;
+  Run run(probe, options, ranks);
+  run.for_each_step([&](Step& step) {
+    void* memory = nullptr;
+    if (step.number() == number) REQUIRE_CUDA(cudaMalloc(&memory, bytes));
+    step.compute(run.stream(), [] {});
+    if (memory != nullptr) REQUIRE_CUDA(cudaFree(memory));
+  });
+  return run.device_bytes();
+}
+
+TEST_CASE("a run tells the most that it takes of the device in a step of the warm-up",
+          "[resnet][run]") {
+  const TemporaryDirectory directory;
+  Options options = small_run(directory);
+  constexpr std::size_t more = std::size_t{3} << 20;
+  const std::size_t alone = device_bytes(options, -1, more);
+  CHECK(alone > 0);
+  void* before = nullptr;  // What is taken before the run is not the run's.
+  REQUIRE_CUDA(cudaMalloc(&before, more));
+  CHECK(device_bytes(options, 0, more) == alone + more);
+  CHECK(device_bytes(options, 1, 2 * more) == alone + 2 * more);
+  REQUIRE_CUDA(cudaFree(before));
+  options.warmup = 0;  // Then the first step is looked at.
+  CHECK(device_bytes(options, 0, more) == alone + more);
+}
+
+TEST_CASE("memory that a run takes in its measured steps is told at their end", "[resnet][run]") {
+  const TemporaryDirectory directory;
+  const Options options = small_run(directory);
+  const std::size_t alone = device_bytes(options, -1, 0);
+  DataParallel ranks;
+  Run run(probe, options, ranks);
+  DeviceArray<std::byte> kept;
+  run.for_each_step([&](Step& step) {
+    if (step.number() == options.warmup) kept = DeviceArray<std::byte>(1 << 20);
+    step.compute(run.stream(), [] {});
+  });
+  CHECK(run.device_bytes() == alone + kept.bytes());
+}
+
 TEST_CASE("--exhaustive is for rungs that time plans", "[resnet][run]") {
   const TemporaryDirectory directory;
   Options options = small_run(directory);

@@ -74,6 +74,7 @@ def progress():
         output, errors = run([program, *OPTIONS, "--steps", 60])
         require(re.search(r"^\d+/61 steps: \d+ images/s, loss \d+\.\d{4}$", errors, re.MULTILINE), errors)
         require(re.search(r"^\d+\.\d images/s; a step .* idle \d+\.\d %$", output, re.MULTILINE), output)
+        require(re.search(r"^memory of the device: \d+\.\d MiB$", output, re.MULTILINE), output)
         require(re.search(r"^loss \d+\.\d{4}$", output, re.MULTILINE), output)
 
 

@@ -32,13 +32,16 @@ def check_results(text):
     require([result["rung"] for result in results] == RUNGS, results)
     for result in results:
         require(result["emulated"] and result["images_per_second"] > 0 and result["batch_ms"] > 0, result)
-        require(result["compute_ms"] > 0, result)
+        require(result["compute_ms"] > 0 and result["device_bytes"] > 0, result)
         require(result["bound"] in ("bus", "compute") and result["bound_ms"] > 0, result)
         require(result["uint8"] == result["rung"].endswith("u"), result)
         row = next(line for line in text.splitlines() if line.startswith(f"{result['rung']} "))
         require(result["name"] in row and f"{result['images_per_second']:.1f}" in row, row)
+        require(f" {result['device_bytes'] / 2**20:.1f}  {result['bound']} " in row, row)
         lines = pathlib.Path(f"answers-{result['rung']}.txt").read_text().splitlines()
         require(len(lines) == 7 * 16 if not result["rung"].startswith("I9") else len(lines) == 4 * 4 + 3 * 16, lines)
+    memory = {result["rung"]: result["device_bytes"] for result in results}
+    require(memory["I8"] > memory["I7"] >= memory["I4"], memory)  # Each context has activations and graphs of its own.
     logits = {result["rung"]: result["logits"] for result in results}
     require(logits["I1"] == logits["I2"] == logits["I3"] != logits["I4"], logits)
     require(len({logits[rung] for rung in ("I4", "I5a", "I5b", "I6", "I7", "I8")}) == 1, logits)
