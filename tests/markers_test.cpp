@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <deque>
@@ -44,11 +45,17 @@ struct ToolEvent {
   const void* handle = nullptr;  ///< of the registered string
   int message_type = 0;
   int payload_type = 0;
+  std::uint32_t category = 0;
+  int color_type = 0;
+  std::uint32_t color = 0;
   std::uint64_t number = 0;  ///< payload, thread or stream
 };
 
 // What the thread of a test does; nothing, and without any lock, on the threads of other tests.
 thread_local std::vector<ToolEvent>* events = nullptr;
+
+std::mutex categories_mutex;
+std::set<std::string> known_categories;
 
 /// Registrations come from whichever thread and test uses a name first.
 const Registered* add(std::string text, const Registered* domain) {
@@ -63,7 +70,14 @@ To handle_cast(From handle) {
   return reinterpret_cast<To>(const_cast<Registered*>(reinterpret_cast<const Registered*>(handle)));
 }
 
+/// How often a program has asked for a domain. None of another name than these is asked for twice.
+std::atomic<int> nobody_created{0}, trainer_created{0}, shared_created{0};
+
 nvtxDomainHandle_t NVTX_API create_domain(const char* name) {
+  if (name == std::string("my trainer")) ++trainer_created;
+  if (name == std::string("shared by threads")) ++shared_created;
+  // As if no tool were there.
+  if (name == std::string("nobody")) return ++nobody_created, nullptr;
   return handle_cast<nvtxDomainHandle_t>(add(name, nullptr));
 }
 nvtxStringHandle_t NVTX_API register_string(nvtxDomainHandle_t domain, const char* text) {
@@ -85,6 +99,9 @@ int NVTX_API push(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attrib
   event->domain = domain_name(domain);
   event->message_type = attributes->messageType;
   event->payload_type = attributes->payloadType;
+  event->category = attributes->category;
+  event->color_type = attributes->colorType;
+  event->color = attributes->color;
   event->number = attributes->payload.ullValue;
   if (attributes->messageType == NVTX_MESSAGE_TYPE_REGISTERED) {
     const auto* string = handle_cast<Registered*>(attributes->message.registered);
@@ -96,6 +113,15 @@ int NVTX_API push(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attrib
 int NVTX_API pop(nvtxDomainHandle_t domain) {
   if (ToolEvent* event = note("pop")) event->domain = domain_name(domain);
   return 0;
+}
+/// Where and as what the tool knows categories: "penstock 3 forward".
+std::set<std::string> categories() {
+  const std::lock_guard lock(categories_mutex);
+  return known_categories;
+}
+void NVTX_API name_category(nvtxDomainHandle_t domain, std::uint32_t number, const char* name) {
+  const std::lock_guard lock(categories_mutex);
+  known_categories.insert(domain_name(domain) + ' ' + std::to_string(number) + ' ' + name);
 }
 void NVTX_API name_thread(std::uint32_t thread, const char* name) {
   if (ToolEvent* event = note("name thread")) event->text = name, event->number = thread;
@@ -136,6 +162,7 @@ int NVTX_API initialize(NvtxGetExportTableFunc_t get_table) {
          install(NVTX_CB_MODULE_CORE2, NVTX_CBID_CORE2_DomainRangePop, &pop) &&
          install(NVTX_CB_MODULE_CORE2, NVTX_CBID_CORE2_DomainResourceCreate, &create_resource) &&
          install(NVTX_CB_MODULE_CORE2, NVTX_CBID_CORE2_DomainResourceDestroy, &destroy_resource) &&
+         install(NVTX_CB_MODULE_CORE2, NVTX_CBID_CORE2_DomainNameCategoryA, &name_category) &&
          install(NVTX_CB_MODULE_CORE, NVTX_CBID_CORE_NameOsThreadA, &name_thread) &&
          install(NVTX_CB_MODULE_CUDART, NVTX_CBID_CUDART_NameCudaStreamA, &name_stream);
 }
@@ -174,11 +201,31 @@ struct Augment {
   static constexpr const char* message = "augment";
 };
 struct Nameless {};
+struct Forward {
+  static constexpr const char* message = "forward";
+  static constexpr MarkerCategory category = markers::category::forward;
+};
+/// Their names, their domain, their category.
+struct Validation {
+  static constexpr const char* message = "validation";
+  static constexpr MarkerCategory category{100, "evaluation", 0xff112233};
+  static constexpr const char* domain = "my trainer";
+};
+struct Checkpoint {
+  static constexpr const char* message = "checkpoint";
+  static constexpr const char* domain = "my trainer";
+};
+struct Unseen {
+  static constexpr const char* message = "unseen";
+  static constexpr const char* domain = "nobody";
+};
 static_assert(MarkerName<Augment> && MarkerName<markers::Fill>);
 static_assert(!MarkerName<Nameless>);
 static_assert(std::is_constructible_v<ScopedRange, Augment, std::uint64_t>);
 static_assert(!std::is_constructible_v<ScopedRange, Nameless, std::uint64_t>);
 static_assert(!std::is_constructible_v<ScopedRange, const char*, std::uint64_t>);
+static_assert(std::is_constructible_v<ScopedRange, RangeName, std::uint64_t>);
+static_assert(!std::is_convertible_v<const char*, RangeName>);
 static_assert(!std::is_copy_constructible_v<ScopedRange> &&
               !std::is_move_assignable_v<ScopedRange>);
 
@@ -233,6 +280,130 @@ TEST_CASE("Each marker has a name of its own", "[markers]") {
     if (event.what == "push") names.insert(event.text);
   CHECK(names.size() == 5);
   CHECK(names.count("") == 0);
+}
+
+TEST_CASE("A range has its category's number, name and colour", "[markers]") {
+  if (profiled()) return;
+  Recording recording;
+  { const ScopedRange range(Forward{}, 5); }
+  { const ScopedRange range(markers::next, 6); }
+  { const ScopedRange range(Augment{}, 7); }
+  const std::vector<ToolEvent>& seen = recording.stop();
+  REQUIRE(seen.size() == 6);
+  CHECK(seen[0].text == "forward");
+  CHECK(seen[0].category == 3);
+  CHECK(seen[0].color_type == NVTX_COLOR_ARGB);
+  CHECK(seen[0].color == markers::category::forward.color);
+  CHECK(seen[2].category == markers::category::get_batch.number);
+  CHECK(seen[2].color == markers::category::get_batch.color);
+  CHECK(seen[4].category == 0);  // of a name that says none
+  CHECK(seen[4].color_type == NVTX_COLOR_UNKNOWN);
+  CHECK(categories().count("penstock 3 forward") == 1);
+  CHECK(categories().count("penstock 1 get batch") == 1);
+}
+
+TEST_CASE("Categories have numbers, names and colours of their own", "[markers]") {
+  namespace category = markers::category;
+  std::set<std::uint32_t> numbers, colors;
+  std::set<std::string> names;
+  for (const MarkerCategory& one :
+       {category::get_batch, category::copy, category::forward, category::loss, category::backward,
+        category::optimizer, category::read, category::fill, category::wait, category::loop}) {
+    CHECK((one.number > 0 && one.number < 100));
+    CHECK(one.color >> 24 == 0xff);  // opaque
+    numbers.insert(one.number);
+    names.insert(one.name);
+    colors.insert(one.color);
+  }
+  CHECK(numbers.size() == 10);
+  CHECK(names.size() == 10);
+  CHECK(colors.size() == 10);
+}
+
+TEST_CASE("A user's names are in the user's domain, which there is once", "[markers]") {
+  if (profiled()) return;
+  Recording recording;
+  {
+    const ScopedRange outer(Validation{}, 1);
+    const ScopedRange ours(markers::next, 2);
+    const ScopedRange inner(Checkpoint{}, 3);
+    const ScopedRange named(RangeName("epoch 3", {}, "my trainer"), 4);
+  }
+  const std::vector<ToolEvent>& seen = recording.stop();
+  REQUIRE(seen.size() == 8);
+  const char* const texts[] = {"validation", "next", "checkpoint", "epoch 3"};
+  for (std::size_t i = 0; i < 4; ++i) {
+    INFO(i);
+    const char* const domain = i == 1 ? "penstock" : "my trainer";
+    CHECK(seen[i].what == "push");
+    CHECK(seen[i].text == texts[i]);  // registered in the domain of the range
+    CHECK(seen[i].domain == domain);
+    CHECK(seen[i].number == i + 1);
+    CHECK(seen[7 - i].what == "pop");
+    CHECK(seen[7 - i].domain == domain);
+  }
+  CHECK(seen[0].category == 100);
+  CHECK(seen[0].color == 0xff112233);
+  CHECK(trainer_created == 1);
+  CHECK(categories().count("my trainer 100 evaluation") == 1);
+}
+
+TEST_CASE(
+    "A RangeName is a name of run time: its text is copied, and ranges of it allocate nothing",
+    "[markers]") {
+  if (profiled()) return;
+  std::string text = "conv1 32x64";
+  const RangeName name(text.c_str(), markers::category::forward);
+  const RangeName copy = name;
+  text.assign(text.size(), '?');
+  Recording recording;
+  const std::uint64_t before = test::allocations_of_this_thread();
+  { const ScopedRange range(name, 42); }
+  { const ScopedRange range(copy, 43); }
+  CHECK(test::allocations_of_this_thread() == before);
+  const std::vector<ToolEvent>& seen = recording.stop();
+  REQUIRE(seen.size() == 4);
+  CHECK(seen[0].text == "conv1 32x64");
+  CHECK(seen[0].domain == "penstock");
+  CHECK(seen[0].category == markers::category::forward.number);
+  CHECK(seen[0].number == 42);
+  CHECK(seen[2].handle == seen[0].handle);
+  CHECK(seen[2].number == 43);
+}
+
+TEST_CASE("Where no tool wants a domain, its ranges make no call of NVTX", "[markers]") {
+  if (profiled()) return;
+  Recording recording;
+  { const ScopedRange range(Unseen{}, 1); }
+  { const ScopedRange range(RangeName("unseen too", {}, "nobody"), 2); }
+  { const ScopedRange range(Unseen{}, 3); }
+  CHECK(recording.stop().empty());
+  CHECK(nobody_created == 1);  // and is asked once
+}
+
+TEST_CASE("Threads that need a domain at the same time ask for it once", "[markers]") {
+  if (profiled()) return;
+  constexpr int threads = 8;
+  std::atomic<int> ready{0};
+  std::vector<std::thread> all;
+  for (int i = 0; i < threads; ++i)
+    all.emplace_back([&] {
+      ++ready;
+      while (ready < threads) std::this_thread::yield();
+      const ScopedRange range(RangeName("work", {}, "shared by threads"), 1);
+    });
+  for (std::thread& thread : all) thread.join();
+  CHECK(shared_created == 1);
+}
+
+TEST_CASE("A name or domain that is null is an empty one, or penstock's", "[markers]") {
+  if (profiled()) return;
+  Recording recording;
+  { const ScopedRange range(RangeName(nullptr, {}, nullptr), 1); }
+  const std::vector<ToolEvent>& seen = recording.stop();
+  REQUIRE(seen.size() == 2);
+  CHECK(seen[0].text.empty());
+  CHECK(seen[0].domain == "penstock");
 }
 
 TEST_CASE("Threads and streams get names", "[markers]") {

@@ -15,7 +15,16 @@ static_assert(std::is_empty_v<penstock::ScopedRange>);
 static_assert(!std::is_copy_constructible_v<penstock::ScopedRange>);
 static_assert(!std::is_constructible_v<penstock::ScopedRange, const char*, int>);
 
+struct Augment {
+  static constexpr const char* message = "augment";
+  static constexpr penstock::MarkerCategory category = penstock::markers::category::fill;
+  static constexpr const char* domain = "my trainer";
+};
+
 void worker(cudaStream_t stream) {
+  const penstock::ScopedRange own(Augment{}, 2);
+  const penstock::RangeName epoch("epoch 3", penstock::markers::category::loop, "my trainer");
+  const penstock::ScopedRange named(epoch, 3);
   const penstock::ScopedRange range(penstock::markers::fill, 1);
   penstock::markers::name_this_thread("worker");
   penstock::markers::name_stream(stream, "copies");

@@ -8,43 +8,83 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <mutex>
+#include <new>
+#include <string>
+
 namespace penstock {
 namespace detail {
 
+/// A domain of NVTX's, once for each name. They are few, and there until the process ends.
+struct MarkerDomain {
+  std::string name;
+  nvtxDomainHandle_t handle;
+  MarkerDomain* next;
+};
+
 /// NVTX initialises itself in the first call of a process. ThreadSanitizer reports a race if two
-/// threads make that call, so each of them first initialises this static.
+/// threads make that call, so each call here comes after one under this lock. Null: no profiler is
+/// attached, or none that knows domains, or there is no memory.
+inline nvtxDomainHandle_t marker_domain(const char* name) noexcept {
+  static std::mutex mutex;
+  static MarkerDomain* first = nullptr;
+  const std::lock_guard lock(mutex);
+  for (MarkerDomain* known = first; known != nullptr; known = known->next)
+    if (known->name == name) return known->handle;
+  try {
+    first = new MarkerDomain{name, nvtxDomainCreateA(name), first};
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+  return first->handle;
+}
+/// That of penstock's ranges and streams.
 inline nvtxDomainHandle_t marker_domain() noexcept {
-  static const nvtxDomainHandle_t domain = nvtxDomainCreateA("penstock");
+  static const nvtxDomainHandle_t domain = marker_domain(own_domain);
   return domain;
 }
 
-PENSTOCK_INLINE MarkerHandle register_marker(const char* name) noexcept {
-  return nvtxDomainRegisterStringA(marker_domain(), name);
+inline nvtxDomainHandle_t domain_handle(MarkerHandle domain) noexcept {
+  return static_cast<nvtxDomainHandle_t>(const_cast<void*>(domain));
 }
 
-inline nvtxEventAttributes_t event_attributes(MarkerHandle name, std::uint64_t payload) noexcept {
+PENSTOCK_INLINE Marker make_marker(const char* domain, const char* name,
+                                   const MarkerCategory& category) noexcept {
+  const nvtxDomainHandle_t handle = marker_domain(domain == nullptr ? own_domain : domain);
+  if (handle == nullptr) return {};
+  if (category.number != 0) nvtxDomainNameCategoryA(handle, category.number, category.name);
+  return {handle, nvtxDomainRegisterStringA(handle, name == nullptr ? "" : name), category.number,
+          category.color};
+}
+
+inline nvtxEventAttributes_t event_attributes(const Marker& marker,
+                                              std::uint64_t payload) noexcept {
   nvtxEventAttributes_t attributes{};
   attributes.version = NVTX_VERSION;
   attributes.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+  attributes.category = marker.category;
+  attributes.colorType = marker.color == 0 ? NVTX_COLOR_UNKNOWN : NVTX_COLOR_ARGB;
+  attributes.color = marker.color;
   attributes.payloadType = NVTX_PAYLOAD_TYPE_UNSIGNED_INT64;
   attributes.payload.ullValue = payload;
   attributes.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
-  attributes.message.registered = static_cast<nvtxStringHandle_t>(const_cast<void*>(name));
+  attributes.message.registered = static_cast<nvtxStringHandle_t>(const_cast<void*>(marker.name));
   return attributes;
 }
 
-PENSTOCK_INLINE void begin_range(MarkerHandle name, std::uint64_t payload) noexcept {
-  const nvtxEventAttributes_t attributes = event_attributes(name, payload);
-  nvtxDomainRangePushEx(marker_domain(), &attributes);
+PENSTOCK_INLINE void begin_range(const Marker& marker, std::uint64_t payload) noexcept {
+  const nvtxEventAttributes_t attributes = event_attributes(marker, payload);
+  nvtxDomainRangePushEx(domain_handle(marker.domain), &attributes);
 }
 
-PENSTOCK_INLINE void mark(MarkerHandle name, std::uint64_t payload) noexcept {
-  const nvtxEventAttributes_t attributes = event_attributes(name, payload);
-  nvtxDomainMarkEx(marker_domain(), &attributes);
+PENSTOCK_INLINE void mark(const Marker& marker, std::uint64_t payload) noexcept {
+  if (marker.domain == nullptr) return;
+  const nvtxEventAttributes_t attributes = event_attributes(marker, payload);
+  nvtxDomainMarkEx(domain_handle(marker.domain), &attributes);
 }
 
-PENSTOCK_INLINE void end_range() noexcept {
-  nvtxDomainRangePop(marker_domain());
+PENSTOCK_INLINE void end_range(MarkerHandle domain) noexcept {
+  nvtxDomainRangePop(domain_handle(domain));
 }
 
 }  // namespace detail
@@ -82,12 +122,13 @@ PENSTOCK_INLINE StreamName::~StreamName() {
 
 namespace penstock {
 
-PENSTOCK_INLINE detail::MarkerHandle detail::register_marker(const char*) noexcept {
-  return nullptr;
+PENSTOCK_INLINE detail::Marker detail::make_marker(const char*, const char*,
+                                                   const MarkerCategory&) noexcept {
+  return {};
 }
-PENSTOCK_INLINE void detail::begin_range(MarkerHandle, std::uint64_t) noexcept {}
-PENSTOCK_INLINE void detail::end_range() noexcept {}
-PENSTOCK_INLINE void detail::mark(MarkerHandle, std::uint64_t) noexcept {}
+PENSTOCK_INLINE void detail::begin_range(const Marker&, std::uint64_t) noexcept {}
+PENSTOCK_INLINE void detail::end_range(MarkerHandle) noexcept {}
+PENSTOCK_INLINE void detail::mark(const Marker&, std::uint64_t) noexcept {}
 
 PENSTOCK_INLINE void markers::name_this_thread(const char*) noexcept {}
 PENSTOCK_INLINE void markers::name_stream(StreamRef, const char*) noexcept {}

@@ -21,9 +21,11 @@ class TuneLog {
     for (std::size_t knob = 0; knob < marks_.size(); ++knob)
       for (std::size_t reason = 0; reason < marks_[knob].size(); ++reason)
         marks_[knob][reason] =
-            register_marker((std::string("tune ") + to_string(static_cast<TuneKnob>(knob)) + ": " +
-                             in_words(static_cast<TuneReason>(reason)))
-                                .c_str());
+            make_marker(own_domain,
+                        (std::string("tune ") + to_string(static_cast<TuneKnob>(knob)) + ": " +
+                         in_words(static_cast<TuneReason>(reason)))
+                            .c_str(),
+                        {});
   }
 
   void add(const TuneDecision& decision) noexcept {
@@ -44,7 +46,7 @@ class TuneLog {
  private:
   static constexpr std::size_t kKnobs = 3, kReasons = 10;
 
-  std::array<std::array<MarkerHandle, kReasons>, kKnobs> marks_{};
+  std::array<std::array<Marker, kReasons>, kKnobs> marks_{};
   mutable std::mutex mutex_;
   std::array<TuneDecision, most_kept> kept_{};
   std::uint64_t made_ = 0;
