@@ -8,6 +8,7 @@
 
 #include <driver_types.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <penstock/emulation.hpp>
 
@@ -22,10 +23,12 @@ struct Interface {
   /// Blocks until the streams are at the end of what they hold now. At once in a host function,
   /// which would wait for itself.
   void (*await_idle)();
+  /// Tells the bytes that are taken on each device.
+  void (*device_bytes)(void* context, void (*tell)(void* context, int device, std::size_t bytes));
 };
 
 /// Of the struct and of all that it leads to: ApiCall, Operation, Observer.
-inline constexpr std::uint32_t kInterfaceVersion = 1;
+inline constexpr std::uint32_t kInterfaceVersion = 2;
 
 /// What an injected library exports, beside InitializeInjection, to be given the interface first.
 inline constexpr const char* kAttach = "penstock_attach_emulated_runtime";

@@ -142,6 +142,8 @@ class Memory {
   bool accessible(const void* data, std::size_t bytes) const;
 
   std::size_t device_used(int device) const;
+  /// Of all devices.
+  const std::vector<std::size_t>& device_used() const { return device_used_; }
   std::size_t device_total() const { return machine_.device_bytes; }
   std::size_t pinned_used() const { return pinned_used_; }
   const std::map<std::uintptr_t, Allocation>& all() const { return allocations_; }

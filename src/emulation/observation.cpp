@@ -58,11 +58,20 @@ void await_idle() {
     runtime->await_idle(lock, nullptr, true);
 }
 
+void device_bytes(void* context, void (*tell)(void* context, int device, std::size_t bytes)) {
+  const Hidden hidden;
+  const Lock lock(runtime_mutex());
+  const Runtime* const runtime = running_runtime(Function::cudaMemGetInfo);
+  if (runtime == nullptr) return;
+  int device = 0;
+  for (const std::size_t bytes : runtime->memory.device_used()) tell(context, device++, bytes);
+}
+
 }  // namespace
 
 extern "C" const Interface* penstock_emulated_runtime() {
-  static constexpr Interface the_interface{kInterfaceVersion, &observe, &stop_observing,
-                                           &find_stream, &await_idle};
+  static constexpr Interface the_interface{kInterfaceVersion, &observe,    &stop_observing,
+                                           &find_stream,      &await_idle, &device_bytes};
   return &the_interface;
 }
 

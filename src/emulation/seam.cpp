@@ -35,7 +35,11 @@ cudaError_t Call::admit() {
 
 cudaError_t Call::conclude(cudaError_t status) {
   keep(status);
-  if (begin_ != Time{}) observation().call({name(), thread.call, status, begin_, Clock::now()});
+  if (begin_ != Time{}) {
+    const std::vector<std::size_t>& used = runtime.memory.device_used();
+    observation().call({name(), thread.call, status, begin_, Clock::now(), used.data(),
+                        static_cast<int>(used.size())});
+  }
   return status;
 }
 

@@ -56,6 +56,8 @@ class ChromeTrace {
       : timeline_(timeline), activity_(timeline), file_(file) {
     for (const Track& track : timeline.tracks)
       if (track.kind == Track::Kind::stream) devices_ = std::max(devices_, track.device + 1);
+    for (const MemoryLevel& level : timeline.memory)
+      devices_ = std::max(devices_, level.device + 1);
     for (const std::string& name : timeline.names) {
       quoted_.emplace_back();
       append_quoted(quoted_.back(), limited(readable_within_bounds(name), kLongest));
@@ -69,6 +71,7 @@ class ChromeTrace {
     write_processes();
     write_tracks();
     for (std::size_t i = 0; i < timeline_.events.size(); ++i) write_event(i);
+    for (const MemoryLevel& level : timeline_.memory) write_level(level);
     file_.write("\n]}\n");
   }
 
@@ -183,6 +186,18 @@ class ChromeTrace {
     if (on_device(event.kind)) write_flow(index);
   }
 
+  /// A counter of the device's process.
+  void write_level(const MemoryLevel& level) {
+    line_ = "{\"ph\":\"C\",\"pid\":";
+    append_number(line_, process_of(level.device));
+    line_ += ",\"ts\":";
+    append_microseconds(line_, level.begin);
+    line_ += ",\"name\":\"memory\",\"cat\":\"memory\",\"args\":{\"bytes\":";
+    append_number(line_, level.bytes);
+    line_ += "}}";
+    write_line(line_);
+  }
+
   /// Joins the call with what it put on a stream. Each pair is a flow of its own, as a call may
   /// have put many things there (a graph).
   void write_flow(std::size_t index) {
@@ -223,6 +238,7 @@ class ChromeTrace {
       line_ += "\"payload\":";
       append_number(line_, event.value);
       if (event.domain != 0) line_ += ",\"domain\":" + quoted_[event.domain];
+      if (event.color != 0) line_ += ",\"color\":\"" + detail::color_text(event.color) + '"';
     } else if (event.kind == Kind::call) {
       line_ += "\"result\":";
       append_number(line_, event.value);

@@ -43,6 +43,40 @@ bool is_taken(std::string_view driver_call) {
   return traits.blocking || traits.allocating;
 }
 
+enum class MemoryChange : std::uint8_t { none, at_once, in_stream_order };
+
+/// Whether another amount of a device's memory may be taken after the call. (Not those of
+/// page-locked memory alone, and not launches, which may load code: that is seen at the next of
+/// these calls.)
+MemoryChange change_of(std::string_view call) {
+  const std::string_view name = plain_name(call);
+  for (const std::string_view part :
+       {"GraphInstantiate", "GraphExecDestroy", "ModuleLoad", "ModuleUnload", "LibraryLoad",
+        "LibraryUnload", "MemPoolTrimTo"})
+    if (name.find(part) != std::string_view::npos) return MemoryChange::at_once;
+  if (!traits_of(name).allocating || name.find("Host") != std::string_view::npos)
+    return MemoryChange::none;
+  return name.ends_with("Async") ? MemoryChange::in_stream_order : MemoryChange::at_once;
+}
+
+bool changes_memory(std::string_view call) {
+  return change_of(call) != MemoryChange::none;
+}
+
+/// Of all calls of a domain, by their numbers.
+std::vector<MemoryChange> memory_changes(const Cupti& cupti, CUpti_CallbackDomain domain,
+                                         CUpti_CallbackId count) {
+  std::vector<MemoryChange> changes(count, MemoryChange::none);
+  const char* name = nullptr;
+  for (CUpti_CallbackId id = 1; id < count; ++id)
+    if (cupti.get_callback_name(domain, id, &name) == CUPTI_SUCCESS && name != nullptr)
+      changes[id] = change_of(name);
+  return changes;
+}
+
+/// Asking the driver takes longer than an allocation from a pool does.
+constexpr Time kBetweenAsyncLooks = 1'000'000;
+
 BufferPool& buffers() {
   static BufferPool& pool = *new BufferPool;
   return pool;
@@ -141,6 +175,7 @@ class CuptiBackend : public Backend {
   void disable();
   CUptiResult enable_kinds();
   CUptiResult enable_calls();
+  CUptiResult enable_memory_calls();
   void enable_profiler_switch();
   void drain(std::uint32_t how);
   void begin_call(VisitingThread& thread, bool runtime, CUpti_CallbackId id, std::uint32_t number);
@@ -149,6 +184,9 @@ class CuptiBackend : public Backend {
   void add_call(VisitingThread& thread, CUpti_CallbackDomain domain, CUpti_CallbackId id,
                 const CUpti_CallbackData& data, Time begin);
   std::uint32_t name_of(CUpti_CallbackDomain domain, CUpti_CallbackId id);
+  void look_at_memory(CUpti_CallbackDomain domain, CUpti_CallbackId id);
+  void look_at_all_memory();
+  void hold_memory();
 
   const Cupti& cupti_;
   const Driver& driver_;
@@ -159,10 +197,15 @@ class CuptiBackend : public Backend {
   RecordReader reader_;
   Names runtime_names_ = Names(CUPTI_RUNTIME_TRACE_CBID_SIZE);
   Names driver_names_ = Names(CUPTI_DRIVER_TRACE_CBID_SIZE);
+  const std::vector<MemoryChange> runtime_changes_ =
+      memory_changes(cupti_, CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_SIZE);
+  const std::vector<MemoryChange> driver_changes_ =
+      memory_changes(cupti_, CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_SIZE);
   CUpti_SubscriberHandle subscriber_ = nullptr;
 
   std::mutex mutex_;  // of what is enabled
   std::atomic<bool> recording_{false};
+  std::atomic<Time> last_async_look_{0};
   std::atomic<std::uint64_t> window_{next_window()};
 };
 
@@ -272,7 +315,7 @@ CUptiResult CuptiBackend::enable_kinds() {
 
 /// One by one, by their names: each version of CUDA has more.
 CUptiResult CuptiBackend::enable_calls() {
-  if (!options_.calls) return CUPTI_SUCCESS;
+  if (!options_.calls) return enable_memory_calls();
   const CUptiResult result = cupti_.enable_domain(1, subscriber_, CUPTI_CB_DOMAIN_RUNTIME_API);
   const char* name = nullptr;
   for (CUpti_CallbackId id = 1; id < CUPTI_RUNTIME_TRACE_CBID_SIZE; ++id)
@@ -281,9 +324,20 @@ CUptiResult CuptiBackend::enable_calls() {
       cupti_.enable_callback(0, subscriber_, CUPTI_CB_DOMAIN_RUNTIME_API, id);
   for (CUpti_CallbackId id = 1; id < CUPTI_DRIVER_TRACE_CBID_SIZE; ++id)
     if (cupti_.get_callback_name(CUPTI_CB_DOMAIN_DRIVER_API, id, &name) == CUPTI_SUCCESS &&
-        name != nullptr && is_taken(name))
+        name != nullptr && (is_taken(name) || (options_.memory && changes_memory(name))))
       cupti_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, id);
   return result;
+}
+
+/// Where no calls are recorded. The driver's are within those of the runtime.
+CUptiResult CuptiBackend::enable_memory_calls() {
+  if (!options_.memory) return CUPTI_SUCCESS;
+  const char* name = nullptr;
+  for (CUpti_CallbackId id = 1; id < CUPTI_DRIVER_TRACE_CBID_SIZE; ++id)
+    if (cupti_.get_callback_name(CUPTI_CB_DOMAIN_DRIVER_API, id, &name) == CUPTI_SUCCESS &&
+        name != nullptr && changes_memory(name))
+      cupti_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, id);
+  return CUPTI_SUCCESS;
 }
 
 CUptiResult CuptiBackend::enable() {
@@ -310,6 +364,7 @@ void CuptiBackend::resume() {
   const CUptiResult result = enable();
   window_.store(next_window(), std::memory_order_relaxed);
   recording_.store(true, std::memory_order_release);
+  look_at_all_memory();
   const VisitingThread* const thread = Visit::this_thread();
   const bool in_callback = thread != nullptr && thread->depth.load(std::memory_order_relaxed) != 0;
   if (!in_callback) require(cupti_, result, "record what devices do");
@@ -318,7 +373,9 @@ void CuptiBackend::resume() {
 /// What was submitted before is in the trace: waits for the devices.
 void CuptiBackend::pause() {
   const std::lock_guard lock(mutex_);
-  if (!recording_.exchange(false)) return;
+  if (!recording_.load()) return;
+  look_at_all_memory();
+  recording_.store(false);
   drain(0);
   disable();
 }
@@ -395,6 +452,7 @@ void CuptiBackend::end_call(VisitingThread& thread, CUpti_CallbackDomain domain,
   if (open.correlation != data.correlationId) return;  // Its begin was not seen, or not taken.
   const VisitingThread::Call call = std::exchange(open, {});
   if (call.begin != 0) add_call(thread, domain, id, data, call.begin);
+  if (call.begin != 0) look_at_memory(domain, id);
   if (is_start(runtime, id)) profiler_(context_, true);
 }
 
@@ -414,6 +472,35 @@ void CuptiBackend::add_call(VisitingThread& thread, CUpti_CallbackDomain domain,
   event.kind = Kind::call;
   if (result != 0 && result != kNotReady) event.flags = failed;
   sink_.add(event);
+}
+
+// ---- Memory
+
+void CuptiBackend::hold_memory() {
+  int device = 0;
+  std::uint64_t bytes = 0;
+  if (driver_.memory_taken(&device, &bytes)) sink_.hold_memory(device, now(), bytes);
+}
+
+/// In a callback, when the call is about to return. The context is that of the call.
+void CuptiBackend::look_at_memory(CUpti_CallbackDomain domain, CUpti_CallbackId id) {
+  const auto& changes = domain == CUPTI_CB_DOMAIN_RUNTIME_API ? runtime_changes_ : driver_changes_;
+  const MemoryChange change = id < changes.size() ? changes[id] : MemoryChange::none;
+  if (!options_.memory || change == MemoryChange::none) return;
+  if (change == MemoryChange::in_stream_order) {
+    Time last = last_async_look_.load(std::memory_order_relaxed);
+    const Time time = now();
+    if (time - last < kBetweenAsyncLooks || !last_async_look_.compare_exchange_strong(last, time))
+      return;
+  }
+  const Muted muted;
+  hold_memory();
+}
+
+void CuptiBackend::look_at_all_memory() {
+  if (!options_.memory) return;
+  const Muted muted;
+  driver_.for_each_context([this](int) { hold_memory(); });
 }
 
 std::uint32_t CuptiBackend::name_of(CUpti_CallbackDomain domain, CUpti_CallbackId id) {

@@ -108,7 +108,10 @@ Driver load_driver() {
   find(library, "cuCtxPushCurrent_v2", driver.context_push);
   find(library, "cuCtxPopCurrent_v2", driver.context_pop);
   find(library, "cuCtxGetCurrent", driver.context_current);
+  find(library, "cuCtxGetDevice", driver.context_device);
   find(library, "cuCtxSynchronize", driver.context_synchronize);
+  find(library, "cuThreadExchangeStreamCaptureMode", driver.exchange_capture_mode);
+  find(library, "cuMemGetInfo_v2", driver.memory_info);
   find(library, "cuStreamGetCtx", driver.stream_context);
   return driver;
 }
@@ -143,6 +146,25 @@ std::string Cupti::text(CUptiResult result) const {
 void Driver::synchronise() const {
   CUcontext current = nullptr;
   if (context_current(&current) == CUDA_SUCCESS && current != nullptr) context_synchronize();
+  for_each_context([this](int) { context_synchronize(); });
+}
+
+bool Driver::memory_taken(int* device, std::uint64_t* bytes) const {
+  CUdevice current = 0;
+  std::size_t free = 0, total = 0;
+  if (context_device(&current) != CUDA_SUCCESS) return false;
+  // A capture of the program's must not end for a question of ours.
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  const bool exchanged = exchange_capture_mode(&mode) == CUDA_SUCCESS;
+  const CUresult result = memory_info(&free, &total);
+  if (exchanged) exchange_capture_mode(&mode);
+  if (result != CUDA_SUCCESS) return false;
+  *device = current;  // A device's handle is its number.
+  *bytes = total - free;
+  return true;
+}
+
+void Driver::for_each_context(const std::function<void(int device)>& visit) const {
   int devices = 0;
   if (device_count(&devices) != CUDA_SUCCESS) return;
   for (int ordinal = 0; ordinal < devices; ++ordinal) {
@@ -154,7 +176,7 @@ void Driver::synchronise() const {
     CUcontext context = nullptr;
     if (primary_retain(&context, device) != CUDA_SUCCESS) continue;
     if (context_push(context) == CUDA_SUCCESS) {
-      context_synchronize();
+      visit(ordinal);
       context_pop(&context);
     }
     primary_release(device);

@@ -7,6 +7,9 @@
 
 #include <cupti.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <string>
 
 #include "cupti_version.hpp"
@@ -57,11 +60,18 @@ struct Driver {
   CUresult (*context_push)(CUcontext) = nullptr;
   CUresult (*context_pop)(CUcontext* popped) = nullptr;
   CUresult (*context_current)(CUcontext* current) = nullptr;
+  CUresult (*context_device)(CUdevice* device) = nullptr;
   CUresult (*context_synchronize)() = nullptr;
+  CUresult (*exchange_capture_mode)(CUstreamCaptureMode* mode) = nullptr;
+  CUresult (*memory_info)(std::size_t* free, std::size_t* total) = nullptr;
   CUresult (*stream_context)(CUstream, CUcontext* context) = nullptr;
 
   /// Waits for the current context and for every device that has a primary one; makes none.
   void synchronise() const;
+  /// Calls `visit` with each device that has a primary context, which is current meanwhile.
+  void for_each_context(const std::function<void(int device)>& visit) const;
+  /// Bytes that are taken on the device of the current context. False: there is none.
+  bool memory_taken(int* device, std::uint64_t* bytes) const;
   /// Name of device 0; empty before cuInit, or where there is none.
   std::string name_of_first_device() const;
 };

@@ -103,6 +103,10 @@ class EmulatedBackend : public Backend {
       throw Unavailable(
           "the emulated CUDA runtime of this process is observed already, by penstock-trace or by "
           "a call of penstock::emulation::observe: record in one way at a time");
+    const auto tell = [](void* self, int device, std::size_t bytes) {
+      static_cast<EmulatedBackend*>(self)->take_level(device, bytes);
+    };
+    runtime_.device_bytes(this, tell);
   }
   ~EmulatedBackend() override { runtime_.stop_observing(); }
   EmulatedBackend(const EmulatedBackend&) = delete;
@@ -114,9 +118,11 @@ class EmulatedBackend : public Backend {
   void resume() override {
     const std::lock_guard lock(mutex_);
     windows_.begin();
+    hold_levels();
   }
   void pause() override {
     const std::lock_guard lock(mutex_);
+    hold_levels();
     windows_.end();
   }
   void flush() override { runtime_.await_idle(); }
@@ -129,6 +135,12 @@ class EmulatedBackend : public Backend {
  private:
   using Operations = std::unordered_map<std::uint64_t, Time>;
 
+  void take_level(int device, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    levels_.try_emplace(device, bytes);  // A call that came meanwhile knows better.
+  }
+  void hold_levels();
+  void note_memory(const ApiCall& call);
   void on_call(const ApiCall& call);
   void on_operation(const Operation& operation);
   bool records(const Operation& operation);
@@ -144,6 +156,7 @@ class EmulatedBackend : public Backend {
 
   mutable std::mutex mutex_;
   Windows windows_;
+  std::map<int, std::size_t> levels_;                        // bytes that are taken on each device
   std::unordered_map<void (*)(), KeptNumber> kernel_names_;  // which say the address
 
   // Of the callbacks, which are one at a time.
@@ -158,13 +171,29 @@ bool EmulatedBackend::records(const Operation& operation) {
   return windows_.open() || windows_.contain(time_of(operation.submitted));
 }
 
+/// The lock is held, here and in the next.
+void EmulatedBackend::hold_levels() {
+  if (!options_.memory || !windows_.open()) return;
+  for (const auto& [device, bytes] : levels_) sink_.hold_memory(device, now(), bytes);
+}
+
+void EmulatedBackend::note_memory(const ApiCall& call) {
+  for (int device = 0; device < call.devices; ++device) {
+    std::size_t& level = levels_[device];
+    if (level == call.device_bytes[device]) continue;
+    level = call.device_bytes[device];
+    if (options_.memory && windows_.open()) sink_.hold_memory(device, time_of(call.end), level);
+  }
+}
+
 void EmulatedBackend::on_call(const ApiCall& call) {
   const bool starts = is(call.name, "cudaProfilerStart"), stops = is(call.name, "cudaProfilerStop");
   if (starts || stops) return profiler_(context_, starts);
-  if (!options_.calls || is_ignored(call.name)) return;
+  if (is_ignored(call.name)) return;
   {
     const std::lock_guard lock(mutex_);
-    if (!windows_.open()) return;
+    note_memory(call);
+    if (!options_.calls || !windows_.open()) return;
   }
   Event event;
   event.kind = Kind::call;

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <utility>
 
+#include "memory_levels.hpp"
 #include "name_tables.hpp"
 #include "shelves.hpp"
 
@@ -43,6 +44,7 @@ struct EventSink::State {
 
   std::mutex mutex;  // of what follows
   NameTables tables;
+  MemoryLevels memory;
 
   std::uint32_t track(const Track& wanted);
   Timeline arranged(Chunks chunks, const std::vector<EraView>& eras, Time begin, Time end,
@@ -100,6 +102,11 @@ void EventSink::name_stream(int device, std::uint64_t id, std::string_view name)
 
 void EventSink::add(const Event& event) {
   if (!state_->shelves.add(event)) state_->dropped.fetch_add(1, std::memory_order_relaxed);
+}
+
+void EventSink::hold_memory(int device, Time time, std::uint64_t bytes) {
+  const std::lock_guard lock(state_->mutex);
+  state_->memory.add({time, bytes, device});
 }
 
 void EventSink::drop(std::uint64_t events) {
@@ -265,8 +272,10 @@ Timeline EventSink::take(Time begin, Time end) {
   std::unique_lock lock(state_->mutex);
   const std::vector<EraView> eras = state_->tables.views();
   const std::uint64_t dropped = state_->tables.take_dropped() + state_->dropped.exchange(0);
+  const MemoryLevels memory = std::exchange(state_->memory, {});
   lock.unlock();
   Timeline timeline = state_->arranged(std::move(chunks), eras, begin, end, nullptr);
+  timeline.memory = memory.within(timeline.begin, timeline.end);
   timeline.dropped = dropped;
   return timeline;
 }
@@ -275,8 +284,10 @@ Timeline EventSink::copy(Time begin, Time end, const RangesUnderWay& open) {
   Chunks chunks = state_->shelves.share();
   std::unique_lock lock(state_->mutex);  // after the events, so that all of their names are there
   const std::vector<EraView> eras = state_->tables.views();
+  const MemoryLevels memory = state_->memory;
   lock.unlock();
   Timeline timeline = state_->arranged(std::move(chunks), eras, begin, end, &open);
+  timeline.memory = memory.within(timeline.begin, timeline.end);
   for (std::size_t i = 0; i < eras.size(); ++i)
     if (i + 1 == eras.size() || eras[i + 1].begin > timeline.begin)
       timeline.dropped += eras[i].dropped;

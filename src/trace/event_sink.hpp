@@ -52,6 +52,8 @@ class EventSink {
   /// Any thread; the event's name and track are of this sink. Counts as dropped when the bound is
   /// reached and the first events are kept.
   void add(const Event& event);
+  /// From `time` on so many bytes are taken on the device. Any thread, in any order of times.
+  void hold_memory(int device, Time time, std::uint64_t bytes);
   /// What a backend itself had to drop.
   void drop(std::uint64_t events);
 

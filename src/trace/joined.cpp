@@ -100,6 +100,11 @@ class Joiner {
       check_sum(event.duration());
       joined_.timeline.events.push_back(event);
     }
+    for (MemoryLevel level : part.memory) {
+      level.begin += shift;
+      level.device = device(index, level.device);
+      joined_.timeline.memory.push_back(level);
+    }
     correlations_ += std::min(most, std::numeric_limits<std::uint32_t>::max() - correlations_);
     joined_.timeline.begin = std::min(joined_.timeline.begin, part.begin + shift);
     joined_.timeline.end = std::max(joined_.timeline.end, part.end + shift);

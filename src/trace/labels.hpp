@@ -5,6 +5,7 @@
 
 #include <penstock/trace/timeline.hpp>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -47,6 +48,13 @@ constexpr std::string_view label(Direction direction) {
       return "host to host";
   }
   return "";
+}
+
+/// "#59a14f", without its alpha.
+inline std::string color_text(std::uint32_t color) {
+  std::string text = "#";
+  for (int shift = 20; shift >= 0; shift -= 4) text += "0123456789abcdef"[color >> shift & 0xf];
+  return text;
 }
 
 /// Its name; without one "kernel", "copy host to device".

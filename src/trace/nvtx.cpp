@@ -210,6 +210,7 @@ OpenRange range_of(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attri
   range.domain = &domain_of(domain);
   if (attributes == nullptr) return range;
   range.payload = payload_of(*attributes);
+  if (attributes->colorType == NVTX_COLOR_ARGB) range.color = attributes->color;
   if (attributes->messageType == NVTX_MESSAGE_TYPE_REGISTERED)
     range.registered = reinterpret_cast<Text*>(attributes->message.registered);
   else

@@ -71,6 +71,7 @@ Event event_of(const Window& window, const OpenRange& range, std::uint32_t track
   event.begin = std::max(range.begin, window.begin);
   event.end = std::max(end, event.begin);
   event.value = range.payload;
+  event.color = range.color;
   event.name = range.registered != nullptr ? range.registered->id(*window.sink)
                                            : window.sink->name(range.text);
   event.domain = range.domain->id(*window.sink);

@@ -40,7 +40,8 @@ struct OpenRange {
   Text* registered = nullptr;  ///< its name; null: `text` is
   std::string text;
   std::uint64_t payload = 0;
-  Time begin = 0;  ///< 0: nothing was recorded then
+  std::uint32_t color = 0;  ///< as in Event
+  Time begin = 0;           ///< 0: nothing was recorded then
 };
 
 /// The range nests in those of its domain on this thread. Returns how many are around it.

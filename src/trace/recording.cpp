@@ -28,9 +28,10 @@ namespace {
 // Ends with a byte that is no text and a line break: a file that was sent as text is told.
 constexpr std::array<char, 16> kMagic{'p', 'e', 'n', 's', 't', 'o', 'c',    'k',
                                       ' ', 't', 'r', 'a', 'c', 'e', '\xb1', '\n'};
-constexpr std::uint32_t kVersion = 3;
+constexpr std::uint32_t kVersion = 4;
 // An event in the file: its members without the padding.
-constexpr std::size_t kEventBytes = 3 * 8 + 4 * 4 + 2 + 2;
+constexpr std::size_t kEventBytes = 3 * 8 + 4 * 4 + 2 + 2 + 4;
+constexpr std::size_t kLevelBytes = 3 * 8;
 constexpr int kDevicesAtMost = 4096;  // more than a process can have
 // Of times, and of what is summed up of them: half of what a Time holds.
 constexpr Time kMostTime = Time{1} << 62;
@@ -96,6 +97,13 @@ void write(Writer& out, const Event& event) {
   out.number(static_cast<std::uint8_t>(event.kind));
   out.number(static_cast<std::uint8_t>(event.direction));
   out.number(event.flags);
+  out.number(event.color);
+}
+
+void write(Writer& out, const MemoryLevel& level) {
+  out.number(level.begin);
+  out.number(level.bytes);
+  out.number(std::int64_t{level.device});
 }
 
 // ---- Reading
@@ -225,7 +233,18 @@ Event read_event(Reader& in) {
   event.kind = static_cast<Kind>(in.number<std::uint8_t>());
   event.direction = static_cast<Direction>(in.number<std::uint8_t>());
   event.flags = in.number<std::uint16_t>();
+  event.color = in.number<std::uint32_t>();
   return event;
+}
+
+MemoryLevel read_level(Reader& in) {
+  MemoryLevel level;
+  level.begin = in.number<Time>();
+  level.bytes = in.number<std::uint64_t>();
+  const auto device = in.number<std::int64_t>();
+  in.require(device >= 0 && device < kDevicesAtMost, "memory of no device");
+  level.device = static_cast<int>(device);
+  return level;
 }
 
 /// So that no sum of times overflows: of the events' durations, of what each device lost.
@@ -270,6 +289,11 @@ void check(const Reader& in, const Timeline& timeline) {
                "events out of order");
     latest = event.begin;
   }
+  latest = timeline.begin;
+  for (const MemoryLevel& level : timeline.memory) {
+    in.require(level.begin >= latest && level.begin <= timeline.end, "memory out of order");
+    latest = level.begin;
+  }
 }
 
 }  // namespace
@@ -288,6 +312,8 @@ void save(const Timeline& timeline, const std::filesystem::path& path) {
   for (const Track& track : timeline.tracks) write(out, track);
   out.number(static_cast<std::uint64_t>(timeline.events.size()));
   for (const Event& event : timeline.events) write(out, event);
+  out.number(static_cast<std::uint64_t>(timeline.memory.size()));
+  for (const MemoryLevel& level : timeline.memory) write(out, level);
   out.finish();
 }
 
@@ -305,6 +331,8 @@ Timeline load(const std::filesystem::path& path) {
   for (Track& track : timeline.tracks) track = read_track(in);
   timeline.events.resize(in.count(kEventBytes));
   for (Event& event : timeline.events) event = read_event(in);
+  timeline.memory.resize(in.count(kLevelBytes));
+  for (MemoryLevel& level : timeline.memory) level = read_level(in);
   const std::uint64_t hash = in.hash_so_far();
   in.require(in.number<std::uint64_t>() == hash, "its hash is not that of its content");
   in.require(in.at_end(), "there is more behind its end");

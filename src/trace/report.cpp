@@ -311,6 +311,24 @@ std::vector<DeviceTimes> device_times(const Activity& activity, const Interval& 
   return all;
 }
 
+std::vector<DeviceMemory> device_memory(const Timeline& timeline, const Interval& measured) {
+  std::map<int, DeviceMemory> all;
+  for (const MemoryLevel& level : timeline.memory) {
+    const auto [found, is_first] = all.try_emplace(level.device);
+    DeviceMemory& memory = found->second;
+    if (is_first) memory = {level.device, level.bytes, level.bytes, level.bytes, level.begin, 0};
+    if (level.bytes != memory.end && measured.contains(level.begin)) ++memory.changes;
+    if (level.bytes > memory.peak) {
+      memory.peak = level.bytes;
+      memory.peak_at = level.begin;
+    }
+    memory.end = level.bytes;
+  }
+  std::vector<DeviceMemory> result;
+  for (const auto& [device, memory] : all) result.push_back(memory);
+  return result;
+}
+
 std::vector<Gap> longest_gaps(const Activity& activity, const Steps& steps, std::size_t count) {
   std::vector<Gap> all;
   for (const DeviceGap& gap : gaps_of(activity, steps, 1)) {
@@ -372,6 +390,7 @@ Report::Report(const Timeline& timeline, const ReportOptions& options)
   copies = copy_times(timeline, measured, options);
   calls = call_times(timeline, {found.host_begin(), measured.end});
   devices = device_times(activity, measured);
+  memory = device_memory(timeline, measured);
   gaps = longest_gaps(activity, found, options.gaps);
 }
 

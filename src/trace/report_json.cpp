@@ -40,6 +40,12 @@ void add(JsonText& json, const DeviceTimes& device) {
   json.member("overlap", device.overlap).member("idle", device.idle);
 }
 
+void add(JsonText& json, const DeviceMemory& memory, Time zero) {
+  json.member("device", memory.device).member("begin", memory.begin).member("peak", memory.peak);
+  json.member("end", memory.end).member("peak_at", memory.peak_at - zero);
+  json.member("changes", memory.changes);
+}
+
 void add(JsonText& json, const Gap& gap, Time zero) {
   json.member("device", gap.device);
   json.member("begin", gap.begin - zero).member("end", gap.end - zero);
@@ -89,6 +95,7 @@ void append(JsonText& json, const Report& report, Time zero) {
   add_rows(json.key("copies"), report.copies);
   add_rows(json.key("calls"), report.calls);
   add_rows(json.key("devices"), report.devices);
+  add_rows(json.key("memory"), report.memory, zero);
   add_rows(json.key("gaps"), report.gaps, zero);
 }
 

@@ -21,8 +21,8 @@ namespace {
 using namespace detail;
 
 // Rows of each table, so that all of them, with their titles, stay below 100 lines.
-constexpr std::size_t kRanges = 16, kDevices = 8, kKernels = 14, kCopies = 8, kCalls = 12,
-                      kGaps = 10;
+constexpr std::size_t kRanges = 16, kDevices = 8, kMemory = 3, kKernels = 14, kCopies = 8,
+                      kCalls = 12, kGaps = 10;
 constexpr std::size_t kColumns = 110;
 constexpr std::size_t kCpu = 46;  // columns of what the CPU did
 
@@ -104,6 +104,15 @@ void print_devices(std::ostream& out, const Report& report) {
       out << right(in_time(time), 12);
     out << right(device.copy == 0 ? "-" : in_percent(ratio(device.overlap, device.copy)), 24)
         << right(in_percent(device.idle), 12) << '\n';
+  });
+}
+
+void print_memory(std::ostream& out, const Report& report) {
+  print_rows(out, report.memory, kMemory, [&](const DeviceMemory& memory) {
+    out << "memory of device " << memory.device << ": at most " << in_bytes(memory.peak) << ", at "
+        << in_time(memory.peak_at - report.begin) << "; " << in_bytes(memory.end) << " at the end; "
+        << (memory.changes == 0 ? "no change" : counted(memory.changes, "change", "changes"))
+        << " while measured\n";
   });
 }
 
@@ -216,6 +225,7 @@ std::ostream& operator<<(std::ostream& out, const Report& report) {
   print_origin(text, report);
   print_steps(text, report);
   print_devices(text, report);
+  print_memory(text, report);
   print_ranges(text, report);
   print_kernels(text, report);
   print_copies(text, report);

@@ -165,6 +165,8 @@ Timeline Session::Recorder::take() {
   Timeline timeline = sink.take(first_moment(end), detail::now());
   timeline.end = std::max(timeline.begin, end);
   for (const Event& event : timeline.events) timeline.end = std::max(timeline.end, event.end);
+  // The backend looks at the memory once more when the recording ends, a moment later.
+  for (MemoryLevel& level : timeline.memory) level.begin = std::min(level.begin, timeline.end);
   complete(timeline);
   return timeline;
 }

@@ -9,6 +9,12 @@ void arrange(Timeline& timeline) {
   std::sort(timeline.events.begin(), timeline.events.end(), [](const Event& a, const Event& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
   });
+  std::stable_sort(timeline.memory.begin(), timeline.memory.end(),
+                   [](const MemoryLevel& a, const MemoryLevel& b) { return a.begin < b.begin; });
+  for (const MemoryLevel& level : timeline.memory) {
+    timeline.begin = std::min(timeline.begin, level.begin);
+    timeline.end = std::max(timeline.end, level.begin);
+  }
   for (const Event& event : timeline.events) {
     timeline.begin = std::min(timeline.begin, event.begin);
     timeline.end = std::max(timeline.end, event.end);

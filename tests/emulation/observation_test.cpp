@@ -73,6 +73,23 @@ TEST_CASE("observation: calls with their results, joined with what they submit",
   CHECK(observed.operations[0].end <= observed.calls[2].end);
 }
 
+TEST_CASE("observation: what is taken on each device when a call returns", "[emulation]") {
+  void* memory = nullptr;
+  std::vector<std::size_t> bytes;
+  const auto on_call = [](void* seen, const emulation::ApiCall& call) {
+    REQUIRE(call.devices >= 1);
+    static_cast<std::vector<std::size_t>*>(seen)->push_back(call.device_bytes[0]);
+  };
+  const auto on_operation = [](void*, const emulation::Operation&) {};
+  REQUIRE(emulation::observe({&bytes, on_call, on_operation}));
+  std::size_t free = 0, total = 0;
+  REQUIRE_CUDA(cudaMemGetInfo(&free, &total));
+  REQUIRE_CUDA(cudaMalloc(&memory, 1 << 20));
+  REQUIRE_CUDA(cudaFree(memory));
+  emulation::stop_observing();
+  CHECK(bytes == std::vector<std::size_t>{total - free, total - free + (1 << 20), total - free});
+}
+
 TEST_CASE("observation: there is one observer, and it stays through a reset", "[emulation]") {
   Observed observed;
   CHECK_FALSE(emulation::observe({nullptr, nullptr, nullptr}));

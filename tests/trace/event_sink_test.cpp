@@ -2,14 +2,17 @@
 
 #include "event_sink.hpp"
 
+#include <algorithm>
 #include <thread>
 #include <vector>
 
+#include "memory_levels.hpp"
 #include "support/catch.hpp"
 #include "timelines.hpp"
 
 using namespace penstock::trace;
 using penstock::trace::detail::EventSink;
+using penstock::trace::detail::MemoryLevels;
 
 namespace {
 
@@ -93,6 +96,45 @@ TEST_CASE("EventSink: events are cut to the time of recording or left out", "[tr
   CHECK(times == std::vector<std::pair<Time, Time>>{{10, 20}, {10, 15}, {11, 20}, {12, 12}});
   CHECK(timeline.begin == 10);
   CHECK(timeline.end == 20);
+}
+
+TEST_CASE("EventSink: memory's levels are in order, and cut to the time of recording", "[trace]") {
+  EventSink sink(100);
+  sink.hold_memory(0, 50, 10);
+  sink.hold_memory(0, 300, 30);  // in no order
+  sink.hold_memory(0, 80, 20);
+  sink.hold_memory(0, 200, 20);  // no change
+  sink.hold_memory(1, 150, 5);
+  sink.hold_memory(0, 900, 90);  // behind the end
+  const Timeline timeline = sink.take(100, 500);
+  REQUIRE(timeline.memory.size() == 3);
+  CHECK(timeline.memory[0].begin == 100);  // what was held when it began
+  CHECK(timeline.memory[0].bytes == 20);
+  CHECK(timeline.memory[1].device == 1);
+  CHECK(timeline.memory[2].begin == 300);
+  CHECK(timeline.memory[2].bytes == 30);
+  CHECK(sink.take(100, 500).memory.empty());
+}
+
+TEST_CASE("MemoryLevels: of too many the peaks and the last are kept", "[trace]") {
+  std::vector<MemoryLevel> many;
+  for (int i = 0; i < 1000; ++i)
+    many.push_back({i, i == 357 ? 99'999U : static_cast<std::uint64_t>(i % 7), i % 2});
+  const std::vector<MemoryLevel> few = MemoryLevels::thinned(many, 64);
+  CHECK(few.size() <= 64);
+  CHECK(few.size() >= 16);
+  CHECK(few.back().begin == 999);
+  CHECK(few.back().bytes == 999 % 7);
+  std::uint64_t peak = 0;
+  for (std::size_t i = 0; i < few.size(); ++i) {
+    if (few[i].device == 1) peak = std::max(peak, few[i].bytes);
+    if (i > 0) CHECK(few[i].begin >= few[i - 1].begin);
+  }
+  CHECK(peak == 99'999);
+  MemoryLevels levels;
+  for (std::size_t i = 0; i < 3 * MemoryLevels::kMost; ++i)
+    levels.add({static_cast<Time>(i), i % 1000, 0});
+  CHECK(levels.within(0, 1'000'000'000).size() <= MemoryLevels::kMost);
 }
 
 TEST_CASE("EventSink: is empty after it was taken, and its numbers stay valid", "[trace]") {

@@ -107,6 +107,30 @@ TEST_CASE("NVTX: registered names and payloads of every type", "[trace]") {
   nvtxDomainDestroy(domain);
 }
 
+TEST_CASE("NVTX: a range has the colour that the program gave it", "[trace]") {
+  Session session;
+  auto coloured = attributes("coloured");
+  coloured.colorType = NVTX_COLOR_ARGB;
+  coloured.color = 0xff112233;
+  nvtxRangePushEx(&coloured);
+  nvtxRangePop();
+  auto plain = attributes("plain");
+  plain.color = 0xff112233;  // of no type
+  nvtxRangePushEx(&plain);
+  nvtxRangePop();
+  { const penstock::ScopedRange ours(penstock::markers::copy, 1); }
+  const penstock::RangeName name("epoch 3", penstock::markers::category::loop, "my trainer");
+  { const penstock::ScopedRange epoch(name, 3); }
+  const Timeline timeline = session.stop();
+  CHECK(only(timeline, "coloured").color == 0xff112233);
+  CHECK(only(timeline, "plain").color == 0);
+  CHECK(only(timeline, "copy").color == penstock::markers::category::copy.color);
+  const Event& epoch = only(timeline, "epoch 3");
+  CHECK(epoch.color == penstock::markers::category::loop.color);
+  CHECK(timeline.domain(epoch) == "my trainer");
+  CHECK(epoch.value == 3);
+}
+
 TEST_CASE("NVTX: a started range is the thread's that started it, wherever it ends", "[trace]") {
   Session session;
   nvtxRangeId_t id = 0;

@@ -25,12 +25,13 @@ Timeline example() {
       "the last 30 s"};
   timeline.names = {"", "cudaMemcpyAsync", "copy host to device", "step", "training"};
   timeline.tracks = {{Track::Kind::stream, 1, 13, "copies"}, {Track::Kind::thread, -1, 815, ""}};
-  timeline.events = {{100, 400, 17, 0, 3, 1, 4, Kind::range, Direction::none, 0},
+  timeline.events = {{100, 400, 17, 0, 3, 1, 4, Kind::range, Direction::none, 0, 0xff59a14f},
                      {120, 130, 999, 6, 1, 1, 0, Kind::call, Direction::none, failed},
                      {125, 300, 1U << 20, 6, 2, 0, 0, Kind::copy, Direction::host_to_device,
                       pageable | synchronous}};
   timeline.begin = 90;
   timeline.end = 500;
+  timeline.memory = {{90, 1U << 20, 1}, {130, 5'000'000'000, 1}, {130, 7, 2}};
   timeline.dropped = 12;
   return timeline;
 }
@@ -75,6 +76,12 @@ TEST_CASE("recording: what is saved is loaded", "[trace]") {
     CHECK(loaded.tracks[i].name == saved.tracks[i].name);
   }
   CHECK(loaded.events == saved.events);
+  REQUIRE(loaded.memory.size() == saved.memory.size());
+  for (std::size_t i = 0; i < saved.memory.size(); ++i) {
+    CHECK(loaded.memory[i].begin == saved.memory[i].begin);
+    CHECK(loaded.memory[i].bytes == saved.memory[i].bytes);
+    CHECK(loaded.memory[i].device == saved.memory[i].device);
+  }
 
   Timeline empty;
   empty.names = {""};
@@ -139,8 +146,15 @@ TEST_CASE("recording: a timeline that makes no sense is not loaded", "[trace]") 
              Mentions("a stream after a thread"));
   CHECK_THAT(refused([](Timeline& timeline) { timeline.events[0].kind = Kind{7}; }),
              Mentions("unknown kind"));
+  for (const Time begin : {Time{89}, Time{131}, Time{501}})
+    CHECK_THAT(refused([&](Timeline& timeline) { timeline.memory[1].begin = begin; }),
+               Mentions("memory out of order"));
+  for (const int device : {-1, 2'000'000'000})
+    CHECK_THAT(refused([&](Timeline& timeline) { timeline.memory[2].device = device; }),
+               Mentions("memory of no device"));
   CHECK_THAT(refused([](Timeline& timeline) {
                timeline.events.clear();
+               timeline.memory.clear();
                timeline.begin = 501;
              }),
              Mentions("its end is before its begin"));
@@ -160,7 +174,7 @@ TEST_CASE("recording: what is no recording, or of another version, is said", "[t
   std::string content = read(path);
   ++content[16];
   write(path, content);
-  CHECK_THAT(thrown<std::runtime_error>([&] { load(path); }), Mentions("format version 4"));
+  CHECK_THAT(thrown<std::runtime_error>([&] { load(path); }), Mentions("format version 5"));
 }
 
 TEST_CASE("recording: a file that cannot be written leaves the one before, and no part",

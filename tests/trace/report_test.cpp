@@ -150,6 +150,46 @@ TEST_CASE("Devices: busy, copies under kernels, idle") {
   CHECK(device.idle == Approx(0.2));
 }
 
+TEST_CASE("Memory: the peak, what is left, and what changed while it was measured") {
+  TimelineBuilder builder = four_steps();
+  CHECK(Report(builder.timeline()).memory.empty());
+  CHECK(text_of(Report(builder.timeline())).find("memory") == std::string::npos);
+  builder.memory(0, 0, 1 << 20);
+  builder.memory(0, 500, 3 << 20);  // in the first step
+  builder.memory(1, 600, 5 << 20);  // of a device that does nothing
+  builder.memory(0, 1500, 4 << 20);
+  builder.memory(0, 2500, 4 << 20);  // no change
+  builder.memory(0, 2600, 2 << 20);
+  const Report report(builder.timeline());
+  REQUIRE(report.memory.size() == 2);
+  const DeviceMemory &first = report.memory[0], &second = report.memory[1];
+  CHECK(first.device == 0);
+  CHECK(first.begin == 1 << 20);
+  CHECK(first.peak == 4 << 20);
+  CHECK(first.peak_at == us(1500));
+  CHECK(first.end == 2 << 20);
+  CHECK(first.changes == 2);
+  CHECK(second.device == 1);
+  CHECK(second.peak == 5 << 20);
+  CHECK(second.end == 5 << 20);
+  CHECK(second.changes == 0);
+  const std::string text = text_of(report);
+  CHECK(text.find("memory of device 0: at most 4.00 MiB, at 500 us; 2.00 MiB at the end; 2 changes "
+                  "while measured\n") != std::string::npos);
+  CHECK(text.find("memory of device 1: at most 5.00 MiB") != std::string::npos);
+  CHECK(text.find("no change while measured\n") != std::string::npos);
+  std::ostringstream json;
+  write_json(report, json);
+  const nlohmann::json memory = nlohmann::json::parse(json.str())["memory"];
+  REQUIRE(memory.size() == 2);
+  CHECK(memory[0]["peak"] == 4 << 20);
+  CHECK(memory[0]["peak_at"] == us(1500));
+  CHECK(memory[0]["begin"] == 1 << 20);
+  CHECK(memory[0]["end"] == 2 << 20);
+  CHECK(memory[0]["changes"] == 2);
+  CHECK(memory[1]["device"] == 1);
+}
+
 TEST_CASE("Kernels, copies and calls by what they took") {
   const Report report(four_steps().timeline(), {.device_to_host = 1e9});
   REQUIRE(report.kernels.size() == 2);
@@ -360,6 +400,9 @@ TEST_CASE("The text is of bounded size, whatever there is") {
   builder.origin().host = very_long;
   builder.origin().device = very_long;
   builder.origin().emulated = true;
+  for (int device = 0; device < 40; ++device)
+    for (int i = 0; i < 100; ++i)
+      builder.memory(device, i * 1e6, ~std::uint64_t{0} - static_cast<std::uint64_t>(i));
   builder.drop(1'000'000'000'000);
   const std::vector<std::string> lines =
       lines_of(text_of(Report(builder.timeline(), {.samples_per_step = 1e6, .gaps = 1000})));

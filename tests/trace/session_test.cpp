@@ -9,6 +9,7 @@
 #include <cuda_runtime_api.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <memory>
@@ -132,6 +133,98 @@ TEST_CASE("Session: every call and every operation, joined by its correlation", 
     CHECK(timeline.track(call).id == thread_id());
     CHECK(call.value == cudaSuccess);
   }
+}
+
+namespace {
+
+/// What the timeline says is taken of device 0, each level once.
+std::vector<std::uint64_t> levels_of(const Timeline& timeline) {
+  std::vector<std::uint64_t> levels;
+  for (const MemoryLevel& level : timeline.memory)
+    if (level.device == 0) levels.push_back(level.bytes);
+  return levels;
+}
+
+std::uint64_t memory_taken() {
+  std::size_t free = 0, total = 0;
+  REQUIRE_CUDA(cudaMemGetInfo(&free, &total));
+  return total - free;
+}
+
+}  // namespace
+
+TEST_CASE("Session: how much memory each device holds, from when on", "[trace]") {
+  const Machine machine;
+  const std::uint64_t before = memory_taken();
+  Session session;
+  void* memory = nullptr;
+  REQUIRE_CUDA(cudaMalloc(&memory, 1 << 20));
+  const std::uint64_t with = memory_taken();
+  REQUIRE_CUDA(cudaMemsetAsync(memory, 0, 1 << 20, machine.stream));
+  REQUIRE_CUDA(cudaStreamSynchronize(machine.stream));
+  REQUIRE_CUDA(cudaFree(memory));
+  const Timeline timeline = session.stop();
+  CHECK(with == before + (1 << 20));
+  CHECK(levels_of(timeline) == std::vector<std::uint64_t>{before, with, before});
+  for (const MemoryLevel& level : timeline.memory) {
+    CHECK(level.begin >= timeline.begin);
+    CHECK(level.begin <= timeline.end);
+  }
+  CHECK(timeline.memory.front().begin < events_named(timeline, "cudaMalloc").front().end);
+}
+
+TEST_CASE("Session: memory of pools and of graphs is among what a device holds", "[trace]") {
+  const Machine machine;
+  const std::uint64_t before = memory_taken();
+  Session session;
+  void* memory = nullptr;
+  REQUIRE_CUDA(cudaMallocAsync(&memory, 8 << 20, machine.stream));
+  REQUIRE_CUDA(cudaFreeAsync(memory, machine.stream));
+  REQUIRE_CUDA(cudaStreamSynchronize(machine.stream));
+  REQUIRE_CUDA(cudaStreamBeginCapture(machine.stream, cudaStreamCaptureModeThreadLocal));
+  REQUIRE_CUDA(cudaMallocAsync(&memory, 64 << 20, machine.stream));
+  REQUIRE_CUDA(cudaMemsetAsync(memory, 0, 64 << 20, machine.stream));
+  REQUIRE_CUDA(cudaFreeAsync(memory, machine.stream));
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  REQUIRE_CUDA(cudaStreamEndCapture(machine.stream, &graph));
+  REQUIRE_CUDA(cudaGraphInstantiate(&executable, graph, 0));
+  REQUIRE_CUDA(cudaGraphLaunch(executable, machine.stream));
+  REQUIRE_CUDA(cudaStreamSynchronize(machine.stream));
+  const Timeline timeline = session.stop();
+  REQUIRE_CUDA(cudaGraphExecDestroy(executable));
+  REQUIRE_CUDA(cudaGraphDestroy(graph));
+  std::uint64_t of_pool = 0, at_most = 0;
+  for (const std::uint64_t level : levels_of(timeline)) {
+    at_most = std::max(at_most, level);
+    if (level >= before + (8 << 20) && of_pool == 0) of_pool = level;
+  }
+  CHECK(of_pool < before + (64 << 20));
+  CHECK(at_most >= before + (64 << 20));
+}
+
+TEST_CASE("Session: of memory a capture range has what is held when it begins", "[trace]") {
+  const Machine machine;
+  Session session({.capture_range = true, .calls = false});
+  void *early = nullptr, *late = nullptr;
+  REQUIRE_CUDA(cudaMalloc(&early, 1 << 20));
+  const std::uint64_t before = memory_taken();
+  REQUIRE_CUDA(cudaProfilerStart());
+  REQUIRE_CUDA(cudaMalloc(&late, 1 << 20));
+  REQUIRE_CUDA(cudaProfilerStop());
+  REQUIRE_CUDA(cudaFree(late));
+  REQUIRE_CUDA(cudaFree(early));
+  const Timeline timeline = session.stop();
+  CHECK(levels_of(timeline) == std::vector<std::uint64_t>{before, before + (1 << 20)});
+}
+
+TEST_CASE("Session: without memory", "[trace]") {
+  const Machine machine;
+  Session session({.memory = false});
+  void* memory = nullptr;
+  REQUIRE_CUDA(cudaMalloc(&memory, 1 << 20));
+  REQUIRE_CUDA(cudaFree(memory));
+  CHECK(session.stop().memory.empty());
 }
 
 TEST_CASE("Session: what copies and fills are", "[trace]") {

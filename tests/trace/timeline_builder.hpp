@@ -41,6 +41,9 @@ class TimelineBuilder {
     event.domain = name(domain);
     return event;
   }
+  void memory(int device, double at, std::uint64_t bytes) {
+    timeline_.memory.push_back({us(at), bytes, device});
+  }
   trace::Event& call(std::uint32_t thread, const std::string& text, Span span) {
     return add(trace::Kind::call, thread, text, span);
   }

@@ -17,7 +17,7 @@ namespace penstock::trace {
 
 inline auto members(const Event& event) {
   return std::tie(event.begin, event.end, event.value, event.correlation, event.name, event.track,
-                  event.domain, event.kind, event.direction, event.flags);
+                  event.domain, event.kind, event.direction, event.flags, event.color);
 }
 inline bool operator==(const Event& a, const Event& b) {
   return members(a) == members(b);

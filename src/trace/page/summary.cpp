@@ -3,6 +3,7 @@
 
 #include "../kernel_names.hpp"
 #include "../labels.hpp"
+#include "../memory_levels.hpp"
 #include "../report_json.hpp"
 
 namespace penstock::trace::detail {
@@ -49,6 +50,31 @@ void write_vocabulary(JsonText& json, const Timeline& timeline,
   });
 }
 
+/// Of the ranges whose program gave them one: the first of each name.
+void write_colours(JsonText& json, const Timeline& timeline) {
+  std::vector<std::uint32_t> colors(timeline.names.size());
+  for (const Event& event : timeline.events)
+    if (event.kind == Kind::range && colors[event.name] == 0) colors[event.name] = event.color;
+  json.key("colours").begin_array();
+  for (std::size_t name = 0; name < colors.size(); ++name)
+    if (colors[name] != 0)
+      json.begin_array().value(name).value(color_text(colors[name])).end_array();
+  json.end_array();
+}
+
+/// Rows of device, time and bytes: as many as a page draws in a moment.
+void write_memory(JsonText& json, const Timeline& timeline) {
+  constexpr std::size_t kMost = 20'000;
+  json.key("memory").begin_array();
+  for (const MemoryLevel& level : MemoryLevels::thinned(timeline.memory, kMost))
+    json.begin_array()
+        .value(level.device)
+        .value(level.begin - timeline.begin)
+        .value(level.bytes)
+        .end_array();
+  json.end_array();
+}
+
 }  // namespace
 
 std::string page_summary(const Timeline& timeline, const Report& report,
@@ -59,6 +85,8 @@ std::string page_summary(const Timeline& timeline, const Report& report,
   json.end_object().member("duration", timeline.end - timeline.begin);
   json.member("events", timeline.events.size()).member("dropped", timeline.dropped);
   write_vocabulary(json, timeline, classes);
+  write_colours(json, timeline);
+  write_memory(json, timeline);
   append(json.key("report").begin_object(), report, timeline.begin);
   append(json.end_object().key("findings"), findings, timeline.begin);
   json.end_object();

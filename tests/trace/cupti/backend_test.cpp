@@ -342,6 +342,54 @@ TEST_CASE("calls are left out on demand", "[cupti]") {
   CHECK(names(recording.take()) == std::vector<std::string>{"k"});
 }
 
+TEST_CASE("memory is looked at when it begins, after calls that change it, and when it ends",
+          "[cupti]") {
+  constexpr auto kMalloc = CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020;
+  constexpr auto kMallocHost = CUPTI_RUNTIME_TRACE_CBID_cudaMallocHost_v3020;
+  constexpr auto kMallocAsync = CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_v11020;
+  constexpr auto kDriverMalloc = CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2;
+  const bool calls = GENERATE(true, false);
+  fake::set_memory_taken(100);
+  Recording recording({.calls = calls});
+  const auto allocating = [&](std::uint32_t id, std::size_t then) {
+    const int before = fake::memory_questions();
+    // As the runtime does, by a call of the driver's.
+    fake::runtime_call(id, [&] {
+      fake::set_memory_taken(then);
+      if (id == kMalloc) fake::driver_call(kDriverMalloc);
+    });
+    return fake::memory_questions() - before;
+  };
+  CHECK(allocating(kMalloc, 300) == 1);  // and not once more within
+  CHECK(allocating(kMallocHost, 300) == 0);
+  CHECK(allocating(kCopyCall, 300) == 0);
+  CHECK(allocating(kLaunchCall, 300) == 0);
+  if (calls) {
+    // In stream order: once in a millisecond.
+    CHECK(allocating(kMallocAsync, 400) == 1);
+    CHECK(allocating(kMallocAsync, 450) == 0);
+  }
+  fake::set_memory_taken(200);
+  const Timeline timeline = recording.take();
+  std::vector<std::uint64_t> levels;
+  for (const MemoryLevel& level : timeline.memory) {
+    CHECK(level.device == 0);
+    levels.push_back(level.bytes);
+  }
+  CHECK(levels == (calls ? std::vector<std::uint64_t>{100, 300, 400, 200}
+                         : std::vector<std::uint64_t>{100, 300, 200}));
+  CHECK(timeline.events.size() == (calls ? 6 : 0));
+  fake::set_memory_taken(0);
+}
+
+TEST_CASE("memory is left out on demand", "[cupti]") {
+  const int before = fake::memory_questions();
+  Recording recording({.memory = false});
+  fake::runtime_call(CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020);
+  CHECK(recording.take().memory.empty());
+  CHECK(fake::memory_questions() == before);
+}
+
 TEST_CASE("a call that began before the recording did is left out", "[cupti]") {
   std::optional<Recording> recording;
   fake::runtime_call(kCopyCall, [&] { recording.emplace(); });

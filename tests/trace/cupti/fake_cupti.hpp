@@ -49,6 +49,10 @@ bool is_enabled(CUpti_ActivityKind kind);
 int clock_registrations();
 /// How often a context was waited for.
 int synchronisations();
+/// How much memory is taken on each device from now on.
+void set_memory_taken(std::size_t bytes);
+/// How often the driver was asked for that.
+int memory_questions();
 /// Which streams the driver was asked for, since this was asked.
 std::vector<CUstream> take_asked_streams();
 

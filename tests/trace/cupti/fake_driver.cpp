@@ -10,6 +10,8 @@ namespace {
 
 std::atomic<CUresult> answer{CUDA_SUCCESS};
 std::atomic<int> waits{0};
+std::atomic<std::size_t> taken{0};
+std::atomic<int> questions{0};
 std::mutex mutex;
 std::vector<CUstream> asked_streams;  // guarded by it
 
@@ -28,6 +30,14 @@ void set_driver(CUresult result) {
 
 int synchronisations() {
   return waits;
+}
+
+void set_memory_taken(std::size_t bytes) {
+  taken = bytes;
+}
+
+int memory_questions() {
+  return questions;
 }
 
 std::vector<CUstream> take_asked_streams() {
@@ -86,6 +96,19 @@ CUresult cuCtxGetCurrent(CUcontext* current) {
 CUresult cuCtxSynchronize() {
   ++waits;
   penstock::test::fake::driver_call(CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize);
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxGetDevice(CUdevice* device) {
+  *device = 0;
+  return CUDA_SUCCESS;
+}
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode*) {
+  return CUDA_SUCCESS;
+}
+CUresult cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
+  ++questions;
+  *total = std::size_t{1} << 40;
+  *free = *total - taken;
   return CUDA_SUCCESS;
 }
 CUresult cuStreamGetCtx(CUstream stream, CUcontext* of_stream) {

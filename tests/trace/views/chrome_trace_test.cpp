@@ -151,6 +151,7 @@ TEST_CASE("What events say of themselves is in a Chrome trace") {
   range.name = 2;
   range.domain = 1;
   range.value = 42;
+  range.color = 0xff59a14f;
   Event call = event_of(Kind::call, 5000, 6000);
   call.track = 1;
   call.value = 2;
@@ -165,8 +166,21 @@ TEST_CASE("What events say of themselves is in a Chrome trace") {
                                   {"pageable", true},
                                   {"synchronous", true}});
   CHECK(events[1]["args"] == Json{{"bytes", std::numeric_limits<std::uint64_t>::max()}});
-  CHECK(events[2]["args"] == Json{{"payload", 42}, {"domain", "penstock"}});
+  CHECK(events[2]["args"] == Json{{"payload", 42}, {"domain", "penstock"}, {"color", "#59a14f"}});
   CHECK(events[3]["args"] == Json{{"result", 2}, {"failed", true}});
+}
+
+TEST_CASE("Memory of a device is a counter of its process in a Chrome trace") {
+  Timeline timeline = one_thread({});
+  timeline.memory = {{1500, 1 << 20, 0}, {2500, 3 << 20, 1}};
+  const Json trace = written(timeline);
+  const std::vector<Json> counters = of_phase(trace, "C");
+  REQUIRE(counters.size() == 2);
+  CHECK(counters[0]["name"] == "memory");
+  CHECK(counters[0]["ts"] == 1.5);
+  CHECK(counters[0]["args"] == Json{{"bytes", 1 << 20}});
+  CHECK(name_of(trace, "process_name", counters[0]).substr(0, 8) == "device 0");
+  CHECK(name_of(trace, "process_name", counters[1]).substr(0, 8) == "device 1");
 }
 
 TEST_CASE("Flows of a Chrome trace join each call with all that it put on streams") {

@@ -43,9 +43,9 @@ class Content(PageTest):
 
     def test_rows_are_named(self):
         rows = self.texts("#label-list .row")
-        self.assertEqual(rows[:2], ["device 0 · NVIDIA H200", "idle"])
+        self.assertEqual(rows[:3], ["device 0 · NVIDIA H200", "idle", "memory"])
         tracks = [title.replace("device 0, ", "") for title in self.sample.json["tracks"]]
-        self.assertEqual([row for row in rows[2:] if row != "process 4711"], tracks)
+        self.assertEqual([row for row in rows[3:] if row != "process 4711"], tracks)
 
     def test_lanes_hold_every_event_once_and_none_overlap(self):
         seen, overlaps = self.run_js("""(() => {
@@ -79,6 +79,39 @@ class Content(PageTest):
         for i in random.Random(1).sample(kernels, 60) + self.sample.events_of(COPY)[:20]:
             stage = self.sample.stage(i)
             self.assertEqual(colours[i], of_range[stage], (i, stage))
+
+    def test_a_range_has_the_colour_that_the_program_gave_it(self):
+        stages = dict(self.run_js("[...penstockTrace.colours.stages]"))
+        self.assertEqual(stages["forward"], "#59a14f")
+        self.assertEqual(list(stages.values()).count("#59a14f"), 1)  # No other stage has taken it.
+
+    def test_memory(self):
+        levels = self.run_js("(({time, bytes}) => [time, bytes])(penstockTrace.recording.memoryOf.get(0))")
+        self.assertEqual(levels[1], [1 << 30, 4 << 30, 2 << 30])
+        self.assertTrue(any(figure.startswith("Memory") and "4.00 GiB" in figure for figure in self.texts(".figure")),
+                        self.texts(".figure"))  # fmt: skip
+        self.open_tab("Memory")
+        (row,) = self.texts("#table tbody tr")
+        for part in ("1.00 GiB", "4.00 GiB", "2.00 GiB"):
+            self.assertIn(part, row)
+        # The row is as high as the memory is taken: at a quarter, full, and at a half, in the middle of each level.
+        self.press("#fit")
+        self.frames(2)
+        filled = self.run_js("""(() => {
+          const {painter, rows, recording, view} = penstockTrace;
+          const row = rows.find((one) => one.kind === 'memory');
+          const {time} = recording.memoryOf.get(0);
+          const top = painter.px(painter.top(row.y) + 3);
+          const columns = [time[1] / 2, (time[1] + time[2]) / 2, (time[2] + recording.duration) / 2];
+          return columns.map((at) => {
+            const x = Math.round((at - view.begin) / (view.end - view.begin) * painter.canvas.width);
+            const column = painter.context.getImageData(x, top, 1, painter.px(30)).data;
+            const pixels = Array.from({length: column.length / 4}, (_, i) => column.slice(4 * i, 4 * i + 3).join());
+            return pixels.filter((pixel) => pixel === pixels.at(-1)).length / pixels.length;
+          });
+        })()""")
+        for part, wanted in zip(filled, (0.25, 1, 0.5)):
+            self.assertAlmostEqual(part, wanted, delta=0.1)
 
     def test_idle_gaps(self):
         first, last = self.run_js("(({begin, end}) => [begin, end])(penstockTrace.recording.report)")

@@ -45,6 +45,13 @@ class Writer {
   Timeline write() {
     for (std::uint64_t step = 0; step < run_.steps; ++step) write_step(step);
     arrange(timeline_);
+    const Time third = (timeline_.end - timeline_.begin) / 3;
+    timeline_.memory = {{timeline_.begin, std::uint64_t{1} << 30, 0},
+                        {timeline_.begin + third, std::uint64_t{4} << 30, 0},
+                        {timeline_.end - third, std::uint64_t{2} << 30, 0}};
+    const std::uint32_t forward = name("forward");
+    for (Event& event : timeline_.events)
+      if (event.kind == Kind::range && event.name == forward) event.color = 0xff59a14f;
     return std::move(timeline_);
   }
 

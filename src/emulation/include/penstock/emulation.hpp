@@ -181,6 +181,9 @@ struct ApiCall {
   std::uint64_t number;  ///< Operation::call of what it put on streams
   cudaError_t result;    ///< what the call returned
   std::chrono::steady_clock::time_point begin, end;  ///< times on the host
+  /// Bytes that are taken on each device when the call returns. Valid while the observer is told.
+  const std::size_t* device_bytes;
+  int devices;  ///< number of entries of `device_bytes`
 };
 
 /// Gets each call, on the thread that makes it, before it returns; and each operation when it ends,

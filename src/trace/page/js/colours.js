@@ -18,15 +18,21 @@ class Colours {
     this.readTheme();
   }
 
-  // Those that give a device the most to do come first. The step itself is not one of its stages, and
-  // gets a quiet colour.
+  // A stage has the colour that the program gave its range, as in other profilers. Of the others, those
+  // that give a device the most to do come first. The step itself is not one of its stages, and gets a
+  // quiet colour.
   assignStages() {
     const step = this.recording.report.step_name;
+    const {summary} = this.recording;
+    const given = new Map(summary.colours.map(([name, colour]) => [summary.names[name], colour]));
+    const free = STAGE_COLOURS.filter((colour) => ![...given.values()].includes(colour));
+    const palette = free.length > 0 ? free : STAGE_COLOURS;
+    let used = 0;
     const ranges = [...this.recording.report.ranges].sort((a, b) => b.device - a.device || b.total - a.total);
     const names = ranges.map((range) => range.name);
     for (const one of this.recording.classes) if (one.kind === 'range') names.push(one.name);
     for (const name of new Set(names)) {
-      if (name !== step) this.stages.set(name, STAGE_COLOURS[this.stages.size % STAGE_COLOURS.length]);
+      if (name !== step) this.stages.set(name, given.get(name) ?? palette[used++ % palette.length]);
     }
   }
 

@@ -103,6 +103,8 @@ class Recording {
     this.gapsOf = new Map();  // device -> {begin, end}, columns of its idle stretches
     this.findGaps();
     this.findSteps();
+    this.memoryOf = new Map();  // device -> {time, bytes}, columns of what is taken of it from when on
+    this.takeMemory();
   }
 
   of(event) { return this.classes[this.classOf[event]]; }
@@ -139,6 +141,15 @@ class Recording {
     }
     for (const [device, gaps] of found) {
       this.gapsOf.set(device, {begin: Float64Array.from(gaps.begin), end: Float64Array.from(gaps.end)});
+    }
+  }
+
+  takeMemory() {
+    for (const [device, time, bytes] of this.summary.memory) {
+      if (!this.memoryOf.has(device)) this.memoryOf.set(device, {time: [], bytes: []});
+      const levels = this.memoryOf.get(device);
+      levels.time.push(time);
+      levels.bytes.push(bytes);
     }
   }
 

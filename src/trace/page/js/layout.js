@@ -7,8 +7,10 @@ const LANE = 17;
 const ROW_GAP = 7;
 const GROUP = 22;
 const IDLE = 15;
+const MEMORY = 30;
 
-// {kind: 'group' | 'idle' | 'track', title, y, height, lanes, track or device}, y from the first row's top.
+// {kind: 'group' | 'idle' | 'memory' | 'track', title, y, height, lanes, track or device}, y from the first row's
+// top.
 function buildRows(recording) {
   const lanesOf = new LaneBuilder(recording).build();
   const rows = [];
@@ -25,6 +27,9 @@ function buildRows(recording) {
     if (gaps) {
       const lane = new Lane(gaps.begin, gaps.end, Uint32Array.from(gaps.begin.keys()));
       rows.push({kind: 'idle', title: 'idle', device, lanes: [lane], height: IDLE + ROW_GAP});
+    }
+    if (recording.memoryOf.has(device)) {
+      rows.push({kind: 'memory', title: 'memory', device, lanes: [], height: MEMORY + ROW_GAP});
     }
     recording.tracks.forEach((track, index) => {
       if (track.stream && track.device === device && lanesOf[index].length > 0) addTrack(track, index);

@@ -40,6 +40,7 @@ class Painter {
     const rows = app.rows.filter((row) => this.top(row.y) < this.height && this.top(row.y) + row.height > RULER);
     this.drawGround(rows);
     this.drawStrips(rows);
+    for (const row of rows) if (row.kind === 'memory') this.drawMemory(row);
     this.drawMarks();
     this.drawRuler();
     if (app.view.lowest > 0) this.drawThumb();
@@ -136,6 +137,29 @@ class Painter {
       this.strips.draw(this.context, line, this.px(y), this.px(this.laneHeight(row)));
     }
     for (const box of boxes) this.drawBox(box);
+  }
+
+  // As high as the device's memory is taken, the peak of the whole recording being all of the row. Within a
+  // pixel the highest level counts.
+  drawMemory(row) {
+    const {context, app} = this;
+    const {time, bytes} = app.recording.memoryOf.get(row.device);
+    const peak = bytes.reduce((most, one) => Math.max(most, one), 1);
+    const top = this.px(this.top(row.y) + 3);
+    const height = this.px(MEMORY);
+    const last = Math.min(this.scale.pixelAt(app.recording.duration), this.canvas.width);
+    const columns = new Map();  // pixel -> highest level there
+    context.fillStyle = `${app.colours.theme.work}b0`;
+    for (let i = 0; i < time.length; ++i) {
+      const from = Math.max(this.scale.pixelAt(time[i]), 0);
+      const until = Math.min(i + 1 < time.length ? this.scale.pixelAt(time[i + 1]) : last, last);
+      if (until < 0 || from > last) continue;
+      const level = Math.max(Math.round(height * bytes[i] / peak), bytes[i] > 0 ? 1 : 0);
+      if (until - from >= 1) context.fillRect(from, top + height - level, until - from, level);
+      else columns.set(Math.floor(from), Math.max(columns.get(Math.floor(from)) ?? 0, level));
+    }
+    for (const [x, level] of columns) context.fillRect(x, top + height - level, 1, level);
+    this.drawText(`at most ${formatBytes(peak)}`, 0, top, this.canvas.width, this.px(14), app.colours.theme.text);
   }
 
   colourIn(row, lane) {

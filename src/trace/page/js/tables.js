@@ -48,6 +48,11 @@ function tablesOf(app) {
       number('copies', (row) => row.copy, formatDuration),
       number('copies under kernels', (row) => row.overlap, formatDuration),
       number('idle', (row) => row.idle, formatPercent)]},
+    Memory: {rows: report.memory, sort: 1, columns: [
+      number('device', (row) => row.device, String), number('at most', (row) => row.peak, formatBytes),
+      number('reached at', (row) => row.peak_at, formatDuration), number('at first', (row) => row.begin, formatBytes),
+      number('at the end', (row) => row.end, formatBytes),
+      number('changes while measured', (row) => row.changes, formatCount)]},
   };
 }
 

@@ -103,6 +103,17 @@ struct DeviceTimes {
   double idle = 0;   ///< part of the measured time in which nothing runs, 0 ... 1
 };
 
+/// What is taken of a device's memory (see MemoryLevel), in all of the timeline. Bytes.
+struct DeviceMemory {
+  int device = 0;           ///< number of the device
+  std::uint64_t begin = 0;  ///< when it is first known
+  std::uint64_t peak = 0;   ///< the most
+  std::uint64_t end = 0;    ///< at the end
+  Time peak_at = 0;         ///< when there is the most, for the first time
+  /// Changes within the measured time, up or down. Of a training loop they are none.
+  std::uint64_t changes = 0;
+};
+
 /// The figures of a Timeline.
 class Report {
  public:
@@ -125,6 +136,7 @@ class Report {
   std::vector<CopyTimes> copies;     ///< times of copies, one for each direction and kind
   std::vector<CallTimes> calls;      ///< times of CUDA runtime calls, one for each function
   std::vector<DeviceTimes> devices;  ///< what each device did
+  std::vector<DeviceMemory> memory;  ///< what is taken of each device's memory, where it is known
   std::vector<Gap> gaps;             ///< times in which a device did nothing, longest first
   std::uint64_t dropped = 0;         ///< events that the timeline has no room for
 };

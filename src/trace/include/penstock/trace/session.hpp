@@ -41,6 +41,10 @@ struct SessionOptions {
   bool calls = true;  ///< records calls of the CUDA runtime API
   /// Records NVTX ranges; what is open when recording begins or ends is cut to it.
   bool ranges = true;
+  /// Records how much memory is taken on each device (Timeline::memory): on a GPU when recording
+  /// begins and ends, and after each call that allocates, frees, instantiates a graph or loads
+  /// code; after asynchronous ones at most once in a millisecond.
+  bool memory = true;
   /// Records kernels within a graph one by one, else each launch as a whole.
   bool graph_nodes = true;
   /// Keeps what happened in this time until now alone, for a program that runs for weeks; 0: the

@@ -72,6 +72,8 @@ struct Event {
   Kind kind = Kind::call;    ///< what it is
   Direction direction = Direction::none;  ///< of a copy: from where to where
   std::uint16_t flags = 0;                ///< Flag values, added
+  /// Of a range: alpha, red, green and blue, as the program gave it to NVTX; 0: it gave none.
+  std::uint32_t color = 0;
 
   /// From begin to end, in nanoseconds.
   Time duration() const { return end - begin; }
@@ -111,14 +113,24 @@ struct Origin {
   std::string excerpt = {};
 };
 
+/// How much memory is taken on a device from a moment on, until the next level of the device: by
+/// CUDA's account (cudaMemGetInfo), so with pools, graphs, code, the context, and on a GPU what
+/// other processes have taken.
+struct MemoryLevel {
+  Time begin = 0;           ///< from when on
+  std::uint64_t bytes = 0;  ///< that are taken
+  int device = 0;           ///< number of the device
+};
+
 /// What happened in a process between two moments. Plain data.
 struct Timeline {
-  Origin origin;                   ///< machine and process
-  Time begin = 0, end = 0;         ///< of the recording; every event lies within
-  std::vector<std::string> names;  ///< what events refer to; names[0] is ""
-  std::vector<Track> tracks;       ///< streams and threads
-  std::vector<Event> events;       ///< sorted by begin; of the same begin the longer one first
-  std::uint64_t dropped = 0;       ///< events that the memory bound left no room for
+  Origin origin;                    ///< machine and process
+  Time begin = 0, end = 0;          ///< of the recording; every event lies within
+  std::vector<std::string> names;   ///< what events refer to; names[0] is ""
+  std::vector<Track> tracks;        ///< streams and threads
+  std::vector<Event> events;        ///< sorted by begin; of the same begin the longer one first
+  std::vector<MemoryLevel> memory;  ///< sorted by begin; of a device that is not here: not known
+  std::uint64_t dropped = 0;        ///< events that the memory bound left no room for
 
   /// The event's name: of a kernel, a call or a range.
   const std::string& name(const Event& event) const { return names[event.name]; }
