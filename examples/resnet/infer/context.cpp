@@ -3,6 +3,7 @@
 #include <penstock/markers.hpp>
 #include <stdexcept>
 
+#include "../model/layer_ranges.hpp"
 #include "network.hpp"
 
 namespace resnet {
@@ -10,6 +11,7 @@ namespace {
 
 struct InferMarker {
   static constexpr const char* message = "infer";
+  static constexpr penstock::MarkerCategory category = penstock::markers::category::forward;
 };
 
 Extents of_batch(Extents extents, std::int64_t n) {
@@ -83,6 +85,7 @@ void InferenceContext::run_packed(const void* x, std::int64_t n, float* logits,
   x = run_stem(x, stream);
   std::size_t place = 1;
   for (const Block& block : layers.blocks) x = run_block(place, block, x, stream);
+  const LayerRange last(network_.last_name_, n_);
   ops_->average_pool(of_batch(layers.features, n_), network_.precision_, x,
                      network_.features_scale_, average_.data(), stream);
   float* all = n == n_ ? logits : logits_.data();
@@ -107,7 +110,8 @@ const void* InferenceContext::run_stem(const void* x, cudaStream_t stream) {
     ops_->max_pool(pool, network_.precision_, x, pooled, stream);
     return pooled;
   }
-  const auto& [convolution, operands] = network_.convolutions_[0];
+  const auto& [convolution, operands, name] = network_.convolutions_[0];
+  const LayerRange range(name, n_);
   InferenceConvolution what = convolution;
   what.shape.in.n = n_;
   ops_->convolution_and_max_pool(what, pool, x, operands, pooled, stream);
@@ -132,6 +136,7 @@ const void* InferenceContext::run_block(std::size_t& place, const Block& block, 
 /// Returns `y`.
 const void* InferenceContext::run_convolution(std::size_t place, const void* x,
                                               const void* residual, void* y, cudaStream_t stream) {
+  const LayerRange range(network_.convolutions_[place].name, n_);
   InferenceConvolution what = network_.convolutions_[place].convolution;
   what.shape.in.n = n_;
   ops_->convolution(what, x, network_.convolutions_[place].operands, residual, y, stream);

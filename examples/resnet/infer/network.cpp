@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "../model/layer_ranges.hpp"
+
 namespace resnet {
 namespace {
 
@@ -123,11 +125,12 @@ InferenceNetwork::InferenceNetwork(const Model& model, const InferenceOptions& o
   layers_ = layers_of(model.architecture,
                       {image_.n, plans_->padded_channels(image_.c), image_.h, image_.w});
   for (const ConvolutionPlace& place : convolutions_of(layers_))
-    convolutions_.push_back({describe(place), {}});
+    convolutions_.push_back({describe(place), {}, {}});
   if (model.convolutions.size() != convolutions_.size())
     throw std::invalid_argument("a model of " + std::to_string(model.convolutions.size()) +
                                 " convolutions, where " + model.architecture.name + " has " +
                                 std::to_string(convolutions_.size()));
+  if (options.layer_ranges) name_layers();
   pools_in_stem_ = layers_.pool && plans_->fuses(convolutions_[0].convolution, *layers_.pool);
   for (const std::int64_t batch : batches_)
     for (std::size_t place = pools_in_stem_ ? 1 : 0; place < convolutions_.size(); ++place) {
@@ -227,6 +230,15 @@ std::int64_t InferenceNetwork::batch_for(std::int64_t n) const {
     throw std::invalid_argument("a batch of " + std::to_string(n) + " images, for a network of " +
                                 std::to_string(batches_.back()));
   return *found;
+}
+
+void InferenceNetwork::name_layers() {
+  const std::vector<ConvolutionPlace> places = convolutions_of(layers_);
+  for (std::size_t i = 0; i < places.size(); ++i)
+    convolutions_[i].name =
+        forward_name(layer_text(places[i].layer->convolution, places[i].layer->shape));
+  last_name_ = forward_name("fc " + std::to_string(layers_.features.c) + " to " +
+                            std::to_string(layers_.classes));
 }
 
 std::vector<std::pair<std::string, std::string>> InferenceNetwork::engines(

@@ -19,6 +19,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <penstock/markers.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +36,8 @@ struct InferenceOptions {
   PlanChoice plans = PlanChoice::heuristic;
   bool deterministic = false;
   std::filesystem::path plan_file = {};
+  /// Each layer is a range in a profiler, with its shape (layer_ranges.hpp).
+  bool layer_ranges = false;
 };
 
 /// Does not change after construction: any number of contexts, on any threads, may use it.
@@ -68,8 +72,10 @@ class InferenceNetwork {
   struct Layer {
     InferenceConvolution convolution;  // of the largest batch
     ConvolutionOperands operands;
+    std::optional<penstock::RangeName> name;  // none: no range
   };
 
+  void name_layers();
   InferenceConvolution describe(const ConvolutionPlace& place) const;
   /// Of the convolution at a place, and of the max pool behind it where one kernel does both.
   Extents result_of(std::size_t place) const;
@@ -91,6 +97,7 @@ class InferenceNetwork {
   DeviceArray<float> factors_;  // biases and scales
   const void* last_weights_ = nullptr;
   const float* last_bias_ = nullptr;
+  std::optional<penstock::RangeName> last_name_;
 };
 
 /// One thread at a time, on one stream or streams ordered by events. All memory is allocated at

@@ -9,21 +9,28 @@
 #include <string>
 
 #include "../../common/hash.hpp"
+#include "layer_ranges.hpp"
 
 namespace resnet {
 namespace {
 
+namespace category = penstock::markers::category;
+
 struct ForwardMarker {
   static constexpr const char* message = "forward";
+  static constexpr penstock::MarkerCategory category = category::forward;
 };
 struct LossMarker {
   static constexpr const char* message = "loss";
+  static constexpr penstock::MarkerCategory category = category::loss;
 };
 struct BackwardMarker {
   static constexpr const char* message = "backward";
+  static constexpr penstock::MarkerCategory category = category::backward;
 };
 struct OptimizerMarker {
   static constexpr const char* message = "optimizer";
+  static constexpr penstock::MarkerCategory category = category::optimizer;
 };
 
 std::uint64_t payload(std::int64_t number) {
@@ -90,6 +97,12 @@ Network::Network(const NetworkOptions& options, Operations& ops)
       for (const Extents& extents : {layer.shape.in, layer.shape.out()})
         if (extents.count() > largest.count()) largest = extents;
   for (DeviceArray<std::byte>& buffer : gradient_buffers_) buffer = make_activation(largest);
+  if (options.layer_ranges) {
+    const std::string last =
+        "fc " + std::to_string(layers_.features.c) + " to " + std::to_string(layers_.classes);
+    forward_name_ = resnet::forward_name(last);
+    backward_name_ = resnet::backward_name(last);
+  }
   if (options.divided) synchronised_.emplace(ops, *options.divided, most_channels(layers_));
 }
 
@@ -106,6 +119,11 @@ Network::Layer Network::make_layer(const ConvolutionNorm& description) {
   const std::int64_t variance = table_.statistic(description.norm + ".running_var").offset;
   Layer layer;
   layer.shape = description.shape;
+  if (options_.layer_ranges) {
+    const std::string text = layer_text(description.convolution, description.shape);
+    layer.forward_name = resnet::forward_name(text);
+    layer.backward_name = resnet::backward_name(text);
+  }
   layer.weights = weight_pointer(weights);
   layer.weight_gradient = weight_gradient_pointer(weights);
   layer.norm.gamma = parameters_.data() + gamma;
@@ -303,6 +321,7 @@ void Network::run(const void* images, std::int64_t n, Mode mode, cudaStream_t st
   n_ = n;
   const void* x = run_stem(images, mode, stream);
   for (LayerBlock& block : blocks_) x = run(block, x, mode, stream);
+  const LayerRange range(forward_name_, n);
   ops_.average_pool(of_batch(layers_.features), x, average_.data(), stream);
   ops_.linear(n, layers_.features.c, layers_.classes, average_.data(),
               weight_pointer(table_.parameter("fc.weight")),
@@ -312,6 +331,7 @@ void Network::run(const void* images, std::int64_t n, Mode mode, cudaStream_t st
 const void* Network::run_stem(const void* images, Mode mode, cudaStream_t stream) {
   void* y = pool_output_.data();
   if (mode == Mode::training && pools_raw(n_)) {
+    const LayerRange range(stem_.forward_name, n_);
     void* x = stem_.convolved.data();
     stem_.input = {images};
     ops_.convolution_statistics(of_batch(stem_.shape), images, nullptr, stem_.weights, x,
@@ -341,6 +361,7 @@ const void* Network::run(LayerBlock& block, const void* input, Mode mode, cudaSt
 
 Network::Activation Network::run(Layer& layer, Activation input, const Following& following,
                                  Mode mode, cudaStream_t stream) {
+  const LayerRange range(layer.forward_name, n_);
   const ConvolutionShape shape = of_batch(layer.shape);
   const auto& [next, residual, relu, raw_output] = following;
   const bool training = mode == Mode::training, raw_input = input.norm != nullptr;
@@ -391,6 +412,7 @@ void* Network::other_buffer(const void* a, const void* b) const {
 
 void Network::norm_gradient(const Layer& layer, Gradient arriving, bool relu, void* x_gradient,
                             void* residual_gradient, cudaStream_t stream) {
+  const LayerRange range(layer.backward_name, n_);
   const Extents extents = of_batch(layer.shape).out();
   const void *x = layer.convolved.data(), *y = layer.output.data();
   if (synchronised_)
@@ -405,6 +427,7 @@ void Network::norm_gradient(const Layer& layer, Gradient arriving, bool relu, vo
 /// Writes to `to` the gradient of the layer's input, as that lies in memory. Returns `to`.
 void* Network::convolution_gradients(const Layer& layer, const void* arriving, void* to,
                                      cudaStream_t stream) {
+  const LayerRange range(layer.backward_name, n_);
   const ConvolutionShape shape = of_batch(layer.shape);
   const auto& [x, norm] = layer.input;
   if (norm != nullptr) {
@@ -451,6 +474,7 @@ void Network::backward_stem(Gradient arriving, cudaStream_t stream) {
     }
     norm_gradient(stem_, arriving, true, arriving.first, nullptr, stream);
   }
+  const LayerRange range(stem_.backward_name, n_);
   ops_.convolution_weight_gradient(of_batch(stem_.shape), stem_.input.data, arriving.first,
                                    stem_.weight_gradient, stream);
 }
@@ -462,10 +486,13 @@ void Network::backward(cudaStream_t stream, const GradientsReady& ready) {
   };
   const Parameter& weights = table_.parameter("fc.weight");
   const Parameter& bias = table_.parameter("fc.bias");
-  ops_.linear_gradient(n_, layers_.features.c, layers_.classes, average_.data(),
-                       weight_pointer(weights), logit_gradient_.data(), average_gradient_.data(),
-                       weight_gradient_pointer(weights),
-                       other_gradients_.data() + (bias.offset - table_.weights()), stream);
+  {
+    const LayerRange layer(backward_name_, n_);
+    ops_.linear_gradient(n_, layers_.features.c, layers_.classes, average_.data(),
+                         weight_pointer(weights), logit_gradient_.data(), average_gradient_.data(),
+                         weight_gradient_pointer(weights),
+                         other_gradients_.data() + (bias.offset - table_.weights()), stream);
+  }
   tell(offsets_of("fc.weight", "fc.bias"));
   Gradient gradient{gradient_buffers_[0].data(), nullptr};
   ops_.average_pool_gradient(of_batch(layers_.features), average_gradient_.data(), gradient.first,

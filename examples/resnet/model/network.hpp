@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <penstock/markers.hpp>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,8 @@ struct NetworkOptions {
   int ranks = 1;
   /// Unless empty, batch norm's batch is that of all ranks.
   std::optional<DividedBatch> divided = {};
+  /// Each layer is a range in a profiler, in either pass, with its shape (layer_ranges.hpp).
+  bool layer_ranges = false;
 };
 
 /// All that training has changed, on the host; blocks lie as the network's ParameterTable says.
@@ -136,6 +139,7 @@ class Network {
   /// A convolution and its batch norm, in memory.
   struct Layer {
     ConvolutionShape shape;
+    std::optional<penstock::RangeName> forward_name, backward_name;  // none: no ranges
     const void* weights = nullptr;
     void* weight_gradient = nullptr;
     BatchNorm norm;
@@ -211,6 +215,7 @@ class Network {
   DeviceArray<float> logits_, logit_gradient_;
   std::array<DeviceArray<std::byte>, 3> gradient_buffers_;
   std::optional<SynchronisedBatchNorm> synchronised_;
+  std::optional<penstock::RangeName> forward_name_, backward_name_;  // of the last layer
 
   std::int64_t n_ = 0;                // of the last batch
   std::int64_t untracked_steps_ = 0;  // num_batches_tracked less the steps taken and skipped

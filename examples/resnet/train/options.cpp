@@ -148,6 +148,7 @@ std::optional<int> parse(int argc, char** argv, const std::string& about, Option
   app.add_option("--plans", options.plans,
                  "File that cuDNN's plans are kept in and read from: a second start is fast");
   app.add_flag("--synthetic", options.synthetic, "One batch that lies on the device: the ceiling");
+  app.add_flag("--layers", options.layers, "Each layer is a range in a profiler, with its shape");
   app.add_flag("--watch", options.watch,
                "Rungs with a prefetcher, T12 and on: what it waits for, while it runs");
   auto* const data =

@@ -37,6 +37,7 @@ struct Options {
   std::optional<Precision> precision;  ///< none: the rung's own
   bool exhaustive = false;             ///< rungs that time plans (T6 and on) time all there are
   bool synthetic = false;              ///< one batch, on the device from the start
+  bool layers = false;                 ///< each layer is a range in a profiler
   bool watch = false;                  ///< what the pipeline waits for, in place of the progress
   std::filesystem::path data, cache;
   std::filesystem::path images;    ///< JPEG files, in place of CIFAR-10

@@ -105,7 +105,8 @@ Run::Run(const Rung& rung, const Options& options, DataParallel& ranks)
   network_ = std::make_unique<Network>(
       ranks.network_options({.architecture = architecture_of(options_.model, data_.classes()),
                              .images = {options_.batch, cifar10::channels, size, size},
-                             .loss_scale = scaled}),
+                             .loss_scale = scaled,
+                             .layer_ranges = options_.layers}),
       *operations_);
   sgd_.schedule =
       schedule_for(*network_, Decay::cosine, options_.rate, options_.warmup + options_.steps);
@@ -199,7 +200,8 @@ void Run::open(ranges::AroundSteps& around, const Step& step) const {
     return;
   }
   if (!around.part) around.part.emplace(ranges::MeasuredSteps{}, count(options_.steps));
-  if (step.batch() == 0 || !around.epoch) around.epoch.emplace(ranges::Epoch{}, step.epoch());
+  if (step.batch() == 0 || !around.epoch)
+    around.epoch.emplace(ranges::epoch(step.epoch()), step.epoch());
 }
 
 /// Starts or ends a profiler's capture range before this step. Waits for the stream, so that the
@@ -248,6 +250,7 @@ void Run::copy_and_wait(void* to, const void* from, std::size_t bytes) const {
 
 Metrics Run::read_metrics() const {
   Metrics metrics;
+  const penstock::ScopedRange range(ranges::ReadLoss{}, sizeof(metrics));
   examples::check(cudaMemcpyAsync(&metrics, network_->metrics(), sizeof(metrics),
                                   cudaMemcpyDeviceToHost, stream()),
                   "cudaMemcpyAsync");

@@ -250,7 +250,7 @@ void Training::print_failures(const std::string& where, const PackedBatches& bat
 /// What is left of an epoch. Whether somebody interrupted it.
 bool Training::train_epoch() {
   const penstock::State begin = batches_->state();
-  const penstock::ScopedRange range(ranges::Epoch{}, begin.epoch);
+  const penstock::ScopedRange range(ranges::epoch(begin.epoch), begin.epoch);
   if (begin.batch == 0) totals_ = {};
   Pace pace;
   std::uint64_t done = begin.batch;
@@ -339,16 +339,20 @@ bool Training::evaluate(PackedBatches& test) {
 
 /// The accuracy on the test set; none when it was interrupted.
 std::optional<double> Training::validate(std::uint64_t epoch) {
+  const penstock::ScopedRange range(ranges::Validation{}, epoch);
   ranks_.share_statistics(*network_, stream_.get());
   network_->clear_metrics(stream_.get());
   const auto test = batches(test_data_, false);
   const bool whole = test == nullptr || evaluate(*test);
   if (ranks_.sum_metrics(*network_, !whole, stream_.get())) return std::nullopt;
   Metrics metrics;
-  examples::check(cudaMemcpyAsync(&metrics, network_->metrics(), sizeof(metrics),
-                                  cudaMemcpyDeviceToHost, stream_.get()),
-                  "cudaMemcpyAsync");
-  stream_.synchronize();
+  {
+    const penstock::ScopedRange read_range(ranges::ReadLoss{}, sizeof(metrics));
+    examples::check(cudaMemcpyAsync(&metrics, network_->metrics(), sizeof(metrics),
+                                    cudaMemcpyDeviceToHost, stream_.get()),
+                    "cudaMemcpyAsync");
+    stream_.synchronize();
+  }
   if (!std::isfinite(metrics.loss))
     throw std::runtime_error("the loss on the test set, behind epoch " + std::to_string(epoch) +
                              ", is " + std::to_string(metrics.loss) +

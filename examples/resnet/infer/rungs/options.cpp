@@ -38,6 +38,7 @@ void add_network_options(CLI::App& app, Options& options) {
                  "File of plans: those in it are taken, others are found and put there");
   app.add_flag("--exhaustive", options.exhaustive,
                "Rungs that choose plans by timing them, I4 and on, time all there are (slow)");
+  app.add_flag("--layers", options.layers, "Each layer is a range in a profiler, with its shape");
 }
 
 void add_request_options(CLI::App& app, Options& options) {

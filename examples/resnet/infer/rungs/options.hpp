@@ -26,6 +26,7 @@ struct Options {
   bool exhaustive = false;             ///< rungs that time plans (I4 and on) time all there are
   bool free_loading = false;           ///< host memory is filled once, and sent again and again
   bool uint8 = false;                  ///< records over the bus, decoded on the device
+  bool layers = false;                 ///< each layer is a range in a profiler
   bool watch = false;                  ///< what the pipeline waits for, while it runs
   std::filesystem::path weights, prepared, plans;
   std::filesystem::path data, cache;

@@ -61,8 +61,10 @@ Options completed(Options options, const Rung& rung, const Model& model) {
 
 std::unique_ptr<InferenceNetwork> make_network(const Model& model, const Rung& rung,
                                                const Options& options, cudaStream_t stream) {
-  InferenceOptions network{
-      .batches = options.batches, .plans = rung.plans, .plan_file = options.plans};
+  InferenceOptions network{.batches = options.batches,
+                           .plans = rung.plans,
+                           .plan_file = options.plans,
+                           .layer_ranges = options.layers};
   if (options.exhaustive && rung.plans == PlanChoice::timed) network.plans = PlanChoice::exhaustive;
   if (options.plans.empty() && !options.prepared.empty())
     network.plan_file = plan_file_of(options.prepared);
@@ -101,6 +103,7 @@ void Lane::for_each_request(const std::function<void()>& body,
 }
 
 void Lane::read_answers(std::uint64_t request, const float* logits) {
+  const penstock::ScopedRange range(ranges::ReadAnswers{}, request);
   const std::int64_t count = run_.requests_.size(request) * run_.network().classes();
   examples::check(
       cudaMemcpyAsync(logits_.data(), logits, static_cast<std::size_t>(count) * sizeof(float),

@@ -63,17 +63,28 @@ struct Rung {
 };
 
 namespace ranges {
+namespace category = penstock::markers::category;
+
 struct EntireInference {
   static constexpr const char* message = "entire inference";
+  static constexpr penstock::MarkerCategory category = category::loop;
 };
 struct Request {
   static constexpr const char* message = "request";
+  static constexpr penstock::MarkerCategory category = category::loop;
 };
 struct GetBatch {
   static constexpr const char* message = "get batch";
+  static constexpr penstock::MarkerCategory category = category::get_batch;
 };
 struct CopyBatch {
   static constexpr const char* message = "copy batch";
+  static constexpr penstock::MarkerCategory category = category::copy;
+};
+/// The host waits until the device has done a request, and takes its answers.
+struct ReadAnswers {
+  static constexpr const char* message = "read answers";
+  static constexpr penstock::MarkerCategory category = category::read;
 };
 }  // namespace ranges
 
