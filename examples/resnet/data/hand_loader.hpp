@@ -1,21 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// HandLoader: what a program has before it takes a BatchProducer: threads, a mutex, two condition
-// variables, and ordinary (pageable) memory, written out by hand. T2, I1 and I2 load so.
+// HandLoader: what a program has before it takes a BatchProducer: threads, a mutex and two
+// condition variables, written out by hand, and ordinary (pageable) memory, or page-locked. T2, T3
+// and I1 to I3 load so.
 //
 //   HandLoader loader(layout, sampler, source, {.workers = 8, .slots = 12});
 //   while (const HandLoader::Batch* batch = loader.next()) copy(batch->images);
 
+#include <cuda_runtime_api.h>
+
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <penstock/any_sampler.hpp>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "../../common/check.hpp"
 #include "input.hpp"
 
 namespace resnet {
@@ -24,6 +29,29 @@ struct HandLoaderOptions {
   int workers = 1;
   std::size_t slots = 2;  ///< batches that there is memory for
   std::uint64_t epochs = 1;
+  bool page_locked = false;  ///< the slots' memory: the device reads it without the CPU's help
+};
+
+/// Memory of the host. Freeing page-locked memory waits for what the device does.
+class HostMemory {
+ public:
+  HostMemory() = default;
+  HostMemory(std::size_t bytes, bool page_locked) {
+    void* memory = nullptr;
+    if (page_locked)
+      examples::check(cudaMallocHost(&memory, bytes), "cudaMallocHost");
+    else
+      memory = ::operator new(bytes);
+    memory_ = {static_cast<std::byte*>(memory), page_locked ? free_locked : free_ordinary};
+  }
+
+  std::byte* data() const { return memory_.get(); }
+
+ private:
+  static void free_ordinary(std::byte* memory) { ::operator delete(memory); }
+  static void free_locked(std::byte* memory) { cudaFreeHost(memory); }
+
+  std::unique_ptr<std::byte, void (*)(std::byte*)> memory_{nullptr, free_ordinary};
 };
 
 /// Batches come in order. One thread takes them.
@@ -32,7 +60,7 @@ class HandLoader {
   struct Batch {
     penstock::Ticket ticket;
     Images images;  // views of `memory`
-    std::vector<std::byte> memory;
+    HostMemory memory;
     std::vector<std::uint64_t> samples;
     std::exception_ptr error;
     std::uint64_t filled = 0;  // with batch filled - 1, counted over all epochs
@@ -45,7 +73,7 @@ class HandLoader {
         sampler_(std::move(sampler)),
         total_(sampler_.batches() * options.epochs),
         slots_(options.slots) {
-    for (Batch& slot : slots_) slot.memory.resize(layout_.bytes());
+    for (Batch& slot : slots_) slot.memory = HostMemory(layout_.bytes(), options.page_locked);
     for (int i = 0; i < options.workers; ++i)
       workers_.emplace_back([this, source] { work(source); });
   }

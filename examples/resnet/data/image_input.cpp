@@ -15,6 +15,10 @@
 #ifdef __CUDACC__
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#else
+#include <penstock/launch.hpp>
+
+#include "../ops/reference/rounding.hpp"
 #endif
 
 namespace resnet {
@@ -32,14 +36,34 @@ images::OutputFormat output_format(const InputFormat& input) {
       .standard_deviation = imagenet_deviation};
 }
 
-/// Calls f(T*) with the T of the input's precision.
+#ifndef __CUDACC__
+struct RoundElements {
+  float* elements;
+  Precision precision;
+
+  void operator()(std::int64_t i) const {
+    elements[i] = reference::rounded(precision, elements[i]);
+  }
+};
+#endif
+
+/// Calls f(T*), which queues on the stream, with the T of the input's precision. Without a GPU
+/// that is float, whose values are rounded behind it: so the reference operations take them.
 template <class F>
-void with_elements([[maybe_unused]] const InputFormat& input, void* out, F&& f) {
-#ifdef __CUDACC__  // The reference operations compute in float whatever the precision.
+void with_elements(const InputFormat& input, std::int64_t samples, void* out, cudaStream_t stream,
+                   F&& f) {
+#ifdef __CUDACC__
+  static_cast<void>(samples), static_cast<void>(stream);
   if (input.precision == Precision::fp16) return f(static_cast<__half*>(out));
   if (input.precision == Precision::bf16) return f(static_cast<__nv_bfloat16*>(out));
-#endif
   f(static_cast<float*>(out));
+#else
+  auto* elements = static_cast<float*>(out);
+  f(elements);
+  if (input.precision == Precision::fp16 || input.precision == Precision::bf16)
+    penstock::for_each(stream, samples * (input.extents.count() / input.extents.n),
+                       RoundElements{elements, input.precision});
+#endif
 }
 
 /// Decodes rows of batches: the state of a worker.
@@ -87,7 +111,8 @@ class DecodeBatch {
     const auto view = [&](std::uint64_t seed, images::ImageSize size) {
       return view_of(augmentation_, seed, size);
     };
-    with_elements(input_, batch.input.data_handle(), [&](auto* out) {
+    const auto samples = static_cast<std::int64_t>(items_.size());
+    with_elements(input_, samples, batch.input.data_handle(), stream, [&](auto* out) {
       const auto results = decoder_.decode(items_, view, format_, out, stream, stop);
       for (std::size_t row = 0; row < results.size(); ++row)
         if (results[row].by == images::DecodedBy::nobody)
@@ -154,18 +179,19 @@ penstock::AnySource<DecodedImages> decode_on_workers(const ImageStore& store,
 }
 
 penstock::DeviceTransform<DecodedImages, Packed> pack_on_device(const InputFormat& input) {
-  return {packed_layout(input), [input](const penstock::Ticket&, const DecodedImages& decoded,
-                                        Packed& packed, cudaStream_t stream) {
-            with_elements(input, packed.input.data_handle(), [&](auto* out) {
+  return {
+      packed_layout(input), [input](const penstock::Ticket&, const DecodedImages& decoded,
+                                    Packed& packed, cudaStream_t stream) {
+        with_elements(
+            input, decoded.labels.extent(0), packed.input.data_handle(), stream, [&](auto* out) {
               images::resize_batch(stream, images::image_batch(decoded), output_format(input), out);
             });
-            examples::check(
-                cudaMemcpyAsync(
-                    packed.labels.data_handle(), decoded.labels.data_handle(),
-                    static_cast<std::size_t>(decoded.labels.extent(0)) * sizeof(std::int32_t),
-                    cudaMemcpyDeviceToDevice, stream),
-                "cudaMemcpyAsync");
-          }};
+        examples::check(cudaMemcpyAsync(packed.labels.data_handle(), decoded.labels.data_handle(),
+                                        static_cast<std::size_t>(decoded.labels.extent(0)) *
+                                            sizeof(std::int32_t),
+                                        cudaMemcpyDeviceToDevice, stream),
+                        "cudaMemcpyAsync");
+      }};
 }
 
 penstock::AnySource<Packed> decode_by_engines(const ImageStore& store,

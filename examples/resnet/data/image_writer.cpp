@@ -49,15 +49,25 @@ void resize_rows(const Plane& plane, std::span<const Neighbours> columns, Strip&
     }
 }
 
-/// Writes `count` values of one row.
-void blend_and_normalise(const float* above, const float* below, float weight, std::int32_t channel,
-                         std::size_t count, float* out) {
-  for (std::size_t x = 0; x < count; ++x)
-    out[x] = detail::normalised(detail::between(above[x], below[x], weight), channel);
+/// A value of 0 ... 255 as it is written: normalised in float, and rounded to a byte.
+void put(float value, std::int32_t channel, float& out) {
+  out = detail::normalised(value, channel);
+}
+void put(float value, std::int32_t /*channel*/, std::uint8_t& out) {
+  out = static_cast<std::uint8_t>(value + 0.5f);
 }
 
+/// Writes `count` values of one row.
+template <class T>
+void blend_row(const float* above, const float* below, float weight, std::int32_t channel,
+               std::size_t count, T* out) {
+  for (std::size_t x = 0; x < count; ++x)
+    put(detail::between(above[x], below[x], weight), channel, out[x]);
+}
+
+template <class T>
 void write_resized(const Plane& plane, std::span<const Neighbours> neighbours, std::int32_t channel,
-                   float* out) {
+                   T* out) {
   const std::size_t size = neighbours.size();
   Strip strip;
   for (std::size_t left = 0; left < size; left += kStripColumns) {
@@ -65,17 +75,18 @@ void write_resized(const Plane& plane, std::span<const Neighbours> neighbours, s
     resize_rows(plane, neighbours.subspan(left, columns), strip);
     for (std::size_t y = 0; y < size; ++y) {
       const auto [above, below, weight] = neighbours[y];
-      blend_and_normalise(strip[static_cast<std::size_t>(above)].data(),
-                          strip[static_cast<std::size_t>(below)].data(), weight, channel, columns,
-                          out + y * size + left);
+      blend_row(strip[static_cast<std::size_t>(above)].data(),
+                strip[static_cast<std::size_t>(below)].data(), weight, channel, columns,
+                out + y * size + left);
     }
   }
 }
 
 /// The same with nothing to resize, in a seventh of the time.
-void write_unresized(const Plane& plane, std::int32_t channel, float* out) {
+template <class T>
+void write_unresized(const Plane& plane, std::int32_t channel, T* out) {
   for (const auto& row : plane)
-    for (const float value : row) *out++ = detail::normalised(value, channel);
+    for (const float value : row) put(value, channel, *out++);
 }
 
 }  // namespace
@@ -85,7 +96,8 @@ ImageWriter::ImageWriter(std::int32_t size) {
     neighbours_.push_back(detail::neighbours(at, size, cifar10::width));
 }
 
-float* ImageWriter::operator()(const std::uint8_t* record, const View& view, float* pixels) const {
+template <class T>
+T* ImageWriter::write(const std::uint8_t* record, const View& view, T* pixels) const {
   const std::size_t size = neighbours_.size();
   Plane plane;
   for (std::int32_t channel = 0; channel < cifar10::channels; ++channel) {
@@ -97,6 +109,14 @@ float* ImageWriter::operator()(const std::uint8_t* record, const View& view, flo
     pixels += size * size;
   }
   return pixels;
+}
+
+float* ImageWriter::operator()(const std::uint8_t* record, const View& view, float* pixels) const {
+  return write(record, view, pixels);
+}
+std::uint8_t* ImageWriter::operator()(const std::uint8_t* record, const View& view,
+                                      std::uint8_t* pixels) const {
+  return write(record, view, pixels);
 }
 
 }  // namespace resnet

@@ -25,8 +25,14 @@ class ImageWriter {
   /// Writes channel x height x width values, as `view` of `record` shows them, and returns where
   /// they end. Allocates nothing.
   float* operator()(const std::uint8_t* record, const View& view, float* pixels) const;
+  /// The same, not normalised: each value rounded to one of 0 ... 255.
+  std::uint8_t* operator()(const std::uint8_t* record, const View& view,
+                           std::uint8_t* pixels) const;
 
  private:
+  template <class T>
+  T* write(const std::uint8_t* record, const View& view, T* pixels) const;
+
   std::vector<detail::Neighbours>
       neighbours_;  // of each column, and of each row: images are square
 };

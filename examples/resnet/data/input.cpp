@@ -9,6 +9,8 @@
 #ifdef __CUDACC__
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#else
+#include "../ops/reference/rounding.hpp"
 #endif
 
 namespace resnet {
@@ -74,21 +76,29 @@ struct Packing {
   }
 };
 
-template <class T, unsigned V>
+RESNET_HOST_DEVICE inline float colour_of(float normalised, std::int32_t /*channel*/) {
+  return normalised;
+}
+RESNET_HOST_DEVICE inline float colour_of(std::uint8_t byte, std::int32_t channel) {
+  return detail::normalised(static_cast<float>(byte), channel);
+}
+
+/// Of float images or bytes.
+template <class In, class T, unsigned V>
 struct PackImages {
-  const float* pixels;  // sample x 3 x height x width
+  const In* pixels;  // sample x 3 x height x width
   Packing<T, V> to;
 
   RESNET_HOST_DEVICE void operator()(std::int64_t index) const {
     const Place<V> at(index, to.height, to.width);
     Colours colours[V];
     for (std::int32_t c = 0; c < cifar10::channels; ++c) {
-      struct alignas(V * sizeof(float)) Run {
-        float pixel[V];
+      struct alignas(V * sizeof(In)) Run {
+        In pixel[V];
       };
       const Run run = *reinterpret_cast<const Run*>(
           pixels + ((at.sample * cifar10::channels + c) * to.height + at.y) * to.width + at.x);
-      for (unsigned i = 0; i < V; ++i) colours[i].channel[c] = run.pixel[i];
+      for (unsigned i = 0; i < V; ++i) colours[i].channel[c] = colour_of(run.pixel[i], c);
     }
     to.write(at, colours);
   }
@@ -178,6 +188,17 @@ struct PackRecords {
   }
 };
 
+#ifndef __CUDACC__
+/// A float that is a number of the precision: what the reference operations take.
+template <Precision P>
+struct Rounded {
+  float value;
+
+  Rounded() = default;
+  explicit Rounded(float exact) : value(reference::rounded(P, exact)) {}
+};
+#endif
+
 /// Calls f(Packing<T, V>) with the T of the input's precision, and as many pixels at a time as a
 /// row can be divided into.
 template <class F>
@@ -191,10 +212,15 @@ void with_packing(const InputFormat& input, void* out, F&& f) {
     else
       f(Packing<T, 1>{typed, e.c, e.h, e.w, last});
   };
-#ifdef __CUDACC__  // The reference operations compute in float whatever the precision.
-  if (input.precision == Precision::fp16) return packing(static_cast<__half*>(out));
-  if (input.precision == Precision::bf16) return packing(static_cast<__nv_bfloat16*>(out));
+#ifdef __CUDACC__
+  using Half = __half;
+  using Bfloat = __nv_bfloat16;
+#else
+  using Half = Rounded<Precision::fp16>;
+  using Bfloat = Rounded<Precision::bf16>;
 #endif
+  if (input.precision == Precision::fp16) return packing(static_cast<Half*>(out));
+  if (input.precision == Precision::bf16) return packing(static_cast<Bfloat*>(out));
   packing(static_cast<float*>(out));
 }
 
@@ -204,6 +230,12 @@ penstock::Layout<Images> images_layout(std::int64_t batch_size, std::int32_t siz
   return penstock::Layout<Images>{batch_size}
       .field(&Images::pixels, {cifar10::channels, size, size})
       .field(&Images::labels, {});
+}
+
+penstock::Layout<ByteImages> byte_images_layout(std::int64_t batch_size, std::int32_t size) {
+  return penstock::Layout<ByteImages>{batch_size}
+      .field(&ByteImages::pixels, {cifar10::channels, size, size})
+      .field(&ByteImages::labels, {});
 }
 
 penstock::Layout<Records> records_layout(std::int64_t batch_size) {
@@ -216,15 +248,32 @@ void ImageSource::operator()(const penstock::Ticket& ticket, Images& batch) cons
   fill(ticket.epoch, ticket.samples, batch.pixels.data_handle(), batch.labels.data_handle());
 }
 
-void ImageSource::fill(std::uint64_t epoch, std::span<const std::uint64_t> samples, float* pixels,
-                       std::int32_t* labels) const {
+namespace {
+
+/// Source is ImageSource or ByteImageSource.
+template <class Source, class T>
+void fill_images(const Source& source, std::uint64_t epoch, std::span<const std::uint64_t> samples,
+                 T* pixels, std::int32_t* labels) {
+  const Augmentation& augmentation = source.augmentation;
   std::array<std::byte, cifar10::record_bytes> record;
   for (const std::uint64_t sample : samples) {
-    records->read_into(sample, record);
+    source.records->read_into(sample, record);
     *labels++ = cifar10::label_of(record);
     const View view = augmentation.random ? random_view(augmentation.seed, epoch, sample) : View{};
-    pixels = write(reinterpret_cast<const std::uint8_t*>(record.data()), view, pixels);
+    pixels = source.write(reinterpret_cast<const std::uint8_t*>(record.data()), view, pixels);
   }
+}
+
+}  // namespace
+
+void ImageSource::fill(std::uint64_t epoch, std::span<const std::uint64_t> samples, float* pixels,
+                       std::int32_t* labels) const {
+  fill_images(*this, epoch, samples, pixels, labels);
+}
+
+void ByteImageSource::operator()(const penstock::Ticket& ticket, ByteImages& batch) const {
+  fill_images(*this, ticket.epoch, ticket.samples, batch.pixels.data_handle(),
+              batch.labels.data_handle());
 }
 
 void RecordSource::operator()(const penstock::Ticket& ticket, Records& batch) const {
@@ -238,12 +287,26 @@ void RecordSource::operator()(const penstock::Ticket& ticket, Records& batch) co
   }
 }
 
-void pack_images(const float* pixels, std::int64_t samples, const InputFormat& input, void* out,
-                 cudaStream_t stream) {
+namespace {
+
+template <class In>
+void pack(const In* pixels, std::int64_t samples, const InputFormat& input, void* out,
+          cudaStream_t stream) {
   with_packing(input, out, [&]<class T, unsigned V>(const Packing<T, V>& packing) {
     penstock::for_each(stream, samples * packing.height * packing.width / V,
-                       PackImages<T, V>{pixels, packing});
+                       PackImages<In, T, V>{pixels, packing});
   });
+}
+
+}  // namespace
+
+void pack_images(const float* pixels, std::int64_t samples, const InputFormat& input, void* out,
+                 cudaStream_t stream) {
+  pack(pixels, samples, input, out, stream);
+}
+void pack_images(const std::uint8_t* pixels, std::int64_t samples, const InputFormat& input,
+                 void* out, cudaStream_t stream) {
+  pack(pixels, samples, input, out, stream);
 }
 
 void pack_records(const Records& records, std::uint64_t epoch, const Augmentation& augmentation,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Batches of CIFAR-10 as the rungs move them, and what a network takes made of them: either whole
-// images in float cross the bus, and a kernel packs them into the network's format; or the records
-// do, and a kernel decodes, crops, flips, resizes, normalises and packs.
+// Batches of CIFAR-10 as the rungs move them, and what a network takes made of them. Whole images
+// in float cross the bus, and a kernel packs them into the network's format; or images as bytes,
+// which it normalises, too; or the records, and a kernel decodes, crops, flips, resizes, normalises
+// and packs.
 //
 //   const ImageSource source{&records, {.seed = 7, .size = 224}};       // fills Images on workers
 //   const InputFormat input{extents, settings.precision, settings.format};
@@ -32,6 +33,13 @@ struct Images {
 };
 penstock::Layout<Images> images_layout(std::int64_t batch_size, std::int32_t size);
 
+/// Images as bytes: a quarter of the floats.
+struct ByteImages {
+  penstock::Tensor<std::uint8_t, 4> pixels;  // sample x channel x height x width
+  penstock::Tensor<std::int32_t, 1> labels;  // sample
+};
+penstock::Layout<ByteImages> byte_images_layout(std::int64_t batch_size, std::int32_t size);
+
 /// Records as they lie in the files: a 196th of the bytes of 224x224 float images.
 struct Records {
   penstock::Tensor<std::uint8_t, 2> bytes;     // sample x cifar10::record_bytes
@@ -59,6 +67,15 @@ struct ImageSource {
             std::int32_t* labels) const;
 };
 
+/// The same images, each value rounded to a byte. Throws and may be used as ImageSource.
+struct ByteImageSource {
+  const penstock::RecordFile* records;
+  Augmentation augmentation;
+  ImageWriter write{augmentation.size};
+
+  void operator()(const penstock::Ticket& ticket, ByteImages& batch) const;
+};
+
 /// Copies records. Throws and may be used as ImageSource.
 struct RecordSource {
   const penstock::RecordFile* records;
@@ -74,10 +91,13 @@ struct InputFormat {
   std::size_t element_bytes = sizeof(float);
 };
 
-/// Converts `samples` images to `out`: without a GPU to float, as the reference operations take it
-/// whatever the precision.
+/// Converts `samples` images to `out`. Without a GPU an element is a float, whose value has been
+/// rounded to the precision: so the reference operations take it.
 void pack_images(const float* pixels, std::int64_t samples, const InputFormat& input, void* out,
                  cudaStream_t stream);
+/// The same of bytes, which it normalises.
+void pack_images(const std::uint8_t* pixels, std::int64_t samples, const InputFormat& input,
+                 void* out, cudaStream_t stream);
 /// What a network takes, with the labels.
 struct Packed {
   penstock::Tensor<std::byte, 2> input;      // sample x bytes of an image

@@ -61,19 +61,18 @@ TrainingData open_data(const Options& options) {
   return TrainingData({cifar10::train_files(directory), cifar10::record_bytes});
 }
 
-penstock::Sampler sampler_of(const Options& options, const DataParallel& ranks,
-                             std::uint64_t records) {
+penstock::SamplerOptions sampler_options_of(const Options& options, const DataParallel& ranks,
+                                            std::uint64_t records) {
   const std::int64_t batch = options.batch * ranks.world_size();
   if (records < static_cast<std::uint64_t>(batch))
     throw std::invalid_argument("a batch of " + std::to_string(batch) +
                                 (ranks.world_size() > 1 ? ", all ranks together," : "") +
                                 " is larger than the data set of " + std::to_string(records));
-  return penstock::Sampler({.samples = records,
-                            .batch_size = options.batch,
-                            .shuffle = true,
-                            .seed = options.seed,
-                            .drop_last = true},
-                           ranks.ranks());
+  return {.samples = records,
+          .batch_size = options.batch,
+          .shuffle = true,
+          .seed = options.seed,
+          .drop_last = true};
 }
 
 Settings settings_of(const Rung& rung, const Options& options) {
@@ -94,14 +93,14 @@ Run::Run(const Rung& rung, const Options& options, DataParallel& ranks)
       ranks_(ranks),
       data_(open_data(options)),
       options_(completed(options, rung, ranks, data_.size())),
-      sampler_(sampler_of(options_, ranks, data_.size())),
+      sampler_(sampler_options_of(options_, ranks, data_.size()), ranks.ranks()),
       augmentation_{.seed = options_.seed, .size = options_.image_size},
       image_source_(data_.float_images(augmentation_)),
       operations_(make_operations(settings_of(rung, options_))),
       measure_(options_.steps),
       losses_(static_cast<std::size_t>(options_.warmup + options_.steps), 0.0f) {
   const std::int32_t size = options_.image_size;
-  const bool scaled = operations_->settings().precision == Precision::fp16;
+  const bool scaled = rung.loss_scale && operations_->settings().precision == Precision::fp16;
   network_ = std::make_unique<Network>(
       ranks.network_options({.architecture = architecture_of(options_.model, data_.classes()),
                              .images = {options_.batch, cifar10::channels, size, size},
@@ -113,7 +112,7 @@ Run::Run(const Rung& rung, const Options& options, DataParallel& ranks)
   network_->initialise(options_.seed, stream_.get());
   if (!options_.load.empty()) load();
   if (ranks.world_size() > 1) ranks.agree(facts());
-  ranks.share(*network_, stream_.get());
+  if (!rung.distributed || options_.synthetic) ranks.share(*network_, stream_.get());
   input_ = DeviceArray<std::byte>(network_->input().count() *
                                   static_cast<std::int64_t>(operations_->element_bytes()));
 }
@@ -152,6 +151,10 @@ std::size_t Run::label_bytes() const {
 
 std::uint64_t Run::epochs() const {
   return (losses_.size() + sampler_.batches() - 1) / sampler_.batches();
+}
+
+penstock::SamplerOptions Run::sampler_options() const {
+  return sampler_options_of(options_, ranks_, data_.size());
 }
 
 InputFormat Run::input_format() const {
@@ -224,10 +227,6 @@ void Run::stop_profiler() {
   examples::check(cudaProfilerStop(), "cudaProfilerStop");
 }
 
-void Run::pack(const float* pixels, cudaStream_t stream) {
-  pack_images(pixels, batch(), input_format(), input_.data(), stream);
-}
-
 void Run::train_step(const void* input, const std::int32_t* labels, cudaStream_t stream) {
   network_->clear_metrics(stream);
   network_->forward(input, batch(), stream);
@@ -242,9 +241,13 @@ void Run::tell(std::int64_t step, const Metrics& metrics) {
   if (pace_) pace_->tell(metrics);
 }
 
-void Run::copy_and_wait(void* to, const void* from, std::size_t bytes) const {
+void Run::copy(void* to, const void* from, std::size_t bytes) const {
   examples::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream()),
                   "cudaMemcpyAsync");
+}
+
+void Run::copy_and_wait(void* to, const void* from, std::size_t bytes) const {
+  copy(to, from, bytes);
   ranks_.synchronize(stream());
 }
 
@@ -291,6 +294,17 @@ void Step::compute(const float* pixels, const std::int32_t* labels, cudaStream_t
   });
 }
 
+void Step::compute(const std::uint8_t* pixels, const std::int32_t* labels, cudaStream_t stream) {
+  compute(stream, [&] {
+    run_.pack(pixels, stream);
+    run_.train_step(run_.packed(), labels, stream);
+  });
+}
+
+void Step::compute(const std::byte* packed, const std::int32_t* labels, cudaStream_t stream) {
+  compute(stream, [&] { run_.train_step(packed, labels, stream); });
+}
+
 // ---- The main function --------------------------------------------------------------------------
 
 namespace {
@@ -310,7 +324,7 @@ void train_synthetic(Run& run) {
   if (run.rung().graph) run.pack(images.pixels.data_handle(), run.stream());
 
   penstock::StepGraph graphs;
-  penstock::Readback<Metrics> losses(16);
+  penstock::Readback<Metrics> losses(kStepsAhead);
   const auto compute = [&](Step& step) {
     if (!run.rung().graph)
       return step.compute(images.pixels.data_handle(), images.labels.data_handle(), run.stream());
@@ -337,6 +351,7 @@ nlohmann::json result_of(const Rung& rung, const Run& run) {
   const Settings& settings = run.operations().settings();
   return {{"rung", rung.number},
           {"name", rung.name},
+          {"after", rung.after},
           {"change", rung.change},
           {"operations", operations_name()},
           {"emulated", on_the_cpu()},

@@ -9,7 +9,7 @@
 //       step.load([&] { ... });                 // host: make the batch
 //       step.copy(stream, [&] { ... });         // to the device
 //       step.compute(pixels, labels, stream);   // forward, loss, backward, optimizer
-//       step.told(metrics);
+//       run.tell(step.number(), run.read_metrics());
 //     });
 //   }
 //   int main(int argc, char** argv) {
@@ -45,15 +45,21 @@ namespace resnet {
 
 class Run;
 
+/// Steps that the host enqueues before the loss of the first of them is back.
+inline constexpr std::size_t kStepsAhead = 4;
+
 struct Rung {
-  std::string number;  ///< in the published ladder
+  std::string number;  ///< in the published ladder; with a letter where we have more of them
   std::string name;
-  std::string change;  ///< against the rung before
+  std::string after = {};  ///< number of the rung that it changes; empty: none
+  std::string change;      ///< against that one
   Settings settings = {};
   std::int64_t batch = 32;
   int workers = 8;
-  bool graph = false;       ///< a step is one graph, on images that come packed
-  bool prefetcher = false;  ///< there is one that --watch can watch
+  bool loss_scale = true;    ///< in fp16
+  bool graph = false;        ///< a step is one graph, on images that come packed
+  bool prefetcher = false;   ///< there is one that --watch can watch
+  bool distributed = false;  ///< the rung itself does what several ranks need; else Run does
   void (*train)(Run&) = nullptr;
 };
 
@@ -72,9 +78,12 @@ class Step {
   /// Runs `f`, which queues a copy on `stream`, and times what the stream does.
   template <class F>
   void copy(cudaStream_t stream, F&& f);
-  /// Queues forward, loss, backward and optimizer for float images in device memory (sample x 3 x
-  /// height x width), packed as the network takes them.
+  /// Queues forward, loss, backward and optimizer for images in device memory (sample x 3 x height
+  /// x width), packed as the network takes them: floats; bytes, which are normalised, too.
   void compute(const float* pixels, const std::int32_t* labels, cudaStream_t stream);
+  void compute(const std::uint8_t* pixels, const std::int32_t* labels, cudaStream_t stream);
+  /// The same for what is packed already.
+  void compute(const std::byte* packed, const std::int32_t* labels, cudaStream_t stream);
   /// The same by a function that queues it all.
   template <class F>
   void compute(cudaStream_t stream, F&& f);
@@ -108,11 +117,15 @@ class Run {
   std::uint64_t epochs() const;
 
   const penstock::Sampler& sampler() const { return sampler_; }
+  /// Of all ranks' samples, in batches of this rank's size.
+  penstock::SamplerOptions sampler_options() const;
   const TrainingData& data() const { return data_; }
   /// How samples become images.
   const Augmentation& augmentation() const { return augmentation_; }
   /// Makes float images on the CPU; copies of it are independent.
   const FloatSource& image_source() const { return image_source_; }
+  /// The same as bytes, of records alone. Throws std::invalid_argument for JPEG files.
+  ByteImageSource byte_source() const { return {&data_.records(), augmentation_}; }
   Network& network() { return *network_; }
   const Operations& operations() const { return *operations_; }
   InputFormat input_format() const;
@@ -125,14 +138,19 @@ class Run {
   /// Whether this step may be a graph. The first one of several ranks may not: in it, NCCL sets up
   /// what its collectives need.
   bool captures(const Step& step) const { return ranks_.world_size() == 1 || step.number() > 0; }
-  /// Queues: float images, as Step::compute takes them, become what the network takes, at packed().
-  void pack(const float* pixels, cudaStream_t stream);
+  /// Queues: images, as Step::compute takes them, become what the network takes, at packed().
+  template <class T>
+  void pack(const T* pixels, cudaStream_t stream) {
+    pack_images(pixels, batch(), input_format(), input_.data(), stream);
+  }
   const void* packed() const { return input_.data(); }
   /// Queues what a step computes on images that are packed already.
   void train_step(const void* input, const std::int32_t* labels, cudaStream_t stream);
-  /// To the device, by the stream that computes, and waits for it. (A plain cudaMemcpy would not
-  /// do: it is on the legacy stream, and of pageable memory it returns while the device still
-  /// copies.)
+  const SgdOptions& sgd() const { return sgd_; }
+  /// Queues a copy to the device, on the stream that computes.
+  void copy(void* to, const void* from, std::size_t bytes) const;
+  /// The same, and waits for it. (A plain cudaMemcpy would not do: it is on the legacy stream, and
+  /// of pageable memory it returns while the device still copies.)
   void copy_and_wait(void* to, const void* from, std::size_t bytes) const;
   /// What network().metrics() says now. Waits for the stream.
   Metrics read_metrics() const;

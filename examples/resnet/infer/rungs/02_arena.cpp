@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// I2: device memory is allocated once (DeviceArena), and copies are queued. Host memory is still
-// pageable: a copy of it blocks until it is staged, and then a batch may be loaded in its place.
+// I2: device memory is allocated once, and reused (DeviceArena).
 
 #include <penstock/device_arena.hpp>
 
@@ -35,6 +34,7 @@ void infer(Run& run) {
       check(cudaMemcpyAsync(slot.data(), batch->memory.data(), layout.bytes(),
                             cudaMemcpyHostToDevice, lane.stream()),
             "cudaMemcpyAsync");
+      check(cudaStreamSynchronize(lane.stream()), "cudaStreamSynchronize");
     });
 
     lane.compute([&] {
@@ -50,7 +50,10 @@ void infer(Run& run) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return resnet::rungs::run_rung(
-      {.number = "I2", .name = "arena", .change = "device memory that is reused", .infer = infer},
-      argc, argv);
+  return resnet::rungs::run_rung({.number = "I2",
+                                  .name = "arena",
+                                  .after = "I1",
+                                  .change = "device memory that is reused",
+                                  .infer = infer},
+                                 argc, argv);
 }

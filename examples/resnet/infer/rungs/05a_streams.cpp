@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// I5a: the next batch is copied while this one is computed: two streams and three events, by hand.
-// 05b_prefetcher is the same without the hand.
+// I5a: the next batch is copied while this one is computed: on a stream of its own, with events for
+// what is copied, and for what is computed (DeviceArena has these). 05b_prefetcher does this and
+// all the rest.
 
 #include <penstock/batch_producer.hpp>
-
-#include <array>
+#include <penstock/device_arena.hpp>
 
 #include "run.hpp"
 
@@ -19,9 +19,9 @@ using resnet::Precision;
 using resnet::rungs::Lane;
 using resnet::rungs::Run;
 
-struct Slot {
-  resnet::DeviceArray<std::byte> memory;
-  penstock::Event copied;
+/// What is on the device, or on its way there; without a slot, the end of the requests.
+struct Copied {
+  penstock::DeviceSlot slot;
   std::uint64_t request = 0;
 };
 
@@ -32,40 +32,34 @@ void infer(Run& run) {
   penstock::BatchProducer<Images> producer(layout, run.requests(), run.image_source(), pool,
                                            {.workers = run.options().workers});
   Lane& lane = run.lane(0);
+  penstock::DeviceArena arena(2, layout.bytes());
   const resnet::DeviceArray<float> logits(run.logits());
   resnet::InferenceContext context(run.network());
   const penstock::Stream copies;
-  penstock::Event computed;
-  std::array<Slot, 2> slots;
-  for (Slot& slot : slots)
-    slot.memory = resnet::DeviceArray<std::byte>(static_cast<std::int64_t>(layout.bytes()));
+  penstock::Event copied;
 
-  const auto copy_next = [&](Slot& slot) {
+  const auto copy_next = [&] {
     std::optional<penstock::HostBatch<Images>> batch;
     lane.load([&] { batch = producer.next(); });
-    if (!batch) return;  // The end of the requests: nobody will use the slot.
-    slot.request = batch->ticket().batch;
-    lane.copy(copies.get(), [&] { batch->copy_to(slot.memory.data(), copies.get()); });
-    slot.copied.record(copies.get());
+    if (!batch) return Copied();
+    Copied next{arena.acquire(copies.get()), batch->ticket().batch};
+    lane.copy(copies.get(), [&] { batch->copy_to(next.slot.data(), copies.get()); });
+    copied.record(copies.get());
+    return next;
   };
 
-  std::size_t turn = 0;
-  copy_next(slots[0]);  // Nobody else copies the first one ahead.
+  Copied next = copy_next();  // Nobody else copies the first one ahead.
   lane.for_each_request([&] {
-    Slot &slot = slots[turn & 1], &next = slots[++turn & 1];
-    // The next slot's last batch must be through, and this one's record comes later. (The loop has
-    // waited for its answers already; one that does not wait for them needs this event.)
-    computed.make_wait(copies.get());
-    slot.copied.make_wait(lane.stream());
+    Copied now = std::move(next);
+    copied.make_wait(lane.stream());
     lane.compute([&] {
-      const Images images = layout.bind(slot.memory.data(), run.batch());
+      const Images images = layout.bind(now.slot.data(), run.batch());
       context.run(run.images(run.batch()), images.pixels.data_handle(), logits.data(),
                   lane.stream());
     });
-    computed.record(lane.stream());
-    const std::uint64_t request = slot.request;
-    copy_next(next);
-    lane.read_answers(request, logits.data());
+    now.slot.release_after(lane.stream());
+    next = copy_next();
+    lane.read_answers(now.request, logits.data());
   });
   copies.synchronize();
 }
@@ -75,6 +69,7 @@ void infer(Run& run) {
 int main(int argc, char** argv) {
   return resnet::rungs::run_rung({.number = "I5a",
                                   .name = "streams",
+                                  .after = "I4",
                                   .change = "the next batch is copied on a stream of its own",
                                   .precision = Precision::fp16,
                                   .format = Format::nhwc,

@@ -39,6 +39,7 @@ void infer(Run& run) {
 int main(int argc, char** argv) {
   return resnet::rungs::run_rung({.number = "I5b",
                                   .name = "prefetcher",
+                                  .after = "I5a",
                                   .change = "batches arrive on the device",
                                   .precision = Precision::fp16,
                                   .format = Format::nhwc,

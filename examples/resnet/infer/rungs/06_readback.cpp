@@ -41,6 +41,7 @@ void infer(Run& run) {
 int main(int argc, char** argv) {
   return resnet::rungs::run_rung({.number = "I6",
                                   .name = "readback",
+                                  .after = "I5b",
                                   .change = "the answers come back without a stop",
                                   .precision = Precision::fp16,
                                   .format = Format::nhwc,

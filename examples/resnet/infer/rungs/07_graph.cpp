@@ -47,6 +47,7 @@ void infer(Run& run) {
 int main(int argc, char** argv) {
   return resnet::rungs::run_rung({.number = "I7",
                                   .name = "graph",
+                                  .after = "I6",
                                   .change = "the inference of a batch is one graph",
                                   .precision = Precision::fp16,
                                   .format = Format::nhwc,

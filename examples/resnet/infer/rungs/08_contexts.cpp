@@ -45,6 +45,7 @@ struct Context {
 int main(int argc, char** argv) {
   return resnet::rungs::run_rung({.number = "I8",
                                   .name = "contexts",
+                                  .after = "I7",
                                   .change = "several host threads, each with a context of its own",
                                   .precision = Precision::fp16,
                                   .format = Format::nhwc,

@@ -60,6 +60,7 @@ struct Context {
 int main(int argc, char** argv) {
   return resnet::rungs::run_rung({.number = "I9",
                                   .name = "profiles",
+                                  .after = "I8",
                                   .change = "batches of several sizes, padded to the next plan",
                                   .precision = Precision::fp16,
                                   .format = Format::nhwc,

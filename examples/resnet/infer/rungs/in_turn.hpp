@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The loop of I3, which I4 shares: one batch after the other is copied, computed and answered, in
-// memory that is there from the start. They differ in what the device computes.
+// The loop of I3b, which I4a to I4 share: one batch after the other is copied, computed and
+// answered, in memory that is there from the start. They differ in what the device computes.
 
 #include <penstock/batch_producer.hpp>
 #include <penstock/device_arena.hpp>

@@ -60,6 +60,7 @@ nlohmann::json result_of(const Run& run, const Timing& timing, const Bound& boun
   const Options& options = run.options();
   return {{"rung", run.rung().number},
           {"name", run.rung().name},
+          {"after", run.rung().after},
           {"change", run.rung().change},
           {"operations", operations_name()},
           {"emulated", operations_name().starts_with("reference")},

@@ -48,9 +48,10 @@ namespace resnet::rungs {
 class Run;
 
 struct Rung {
-  std::string number;  ///< in the published ladder
+  std::string number;  ///< in the published ladder; with a letter where we have more of them
   std::string name;
-  std::string change;  ///< against the rung before
+  std::string after = {};  ///< number of the rung that it changes; empty: none
+  std::string change;      ///< against that one
   Precision precision = Precision::fp32;
   Format format = Format::nchw;
   Fusion fusion = Fusion::none;

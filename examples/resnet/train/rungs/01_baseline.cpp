@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// T1: one thread loads each batch, into pageable memory; it is copied while everybody waits, into
-// device memory that is fresh for each batch; and the loss is read after each step.
+// T1: one thread loads each batch, into pageable memory that it reuses; it is copied while
+// everybody waits, into device memory that is fresh for each batch; and the loss is read after each
+// step.
 
 #include <vector>
 
@@ -46,7 +47,8 @@ void train(Run& run) {
 int main(int argc, char** argv) {
   return resnet::run_rung({.number = "T1",
                            .name = "baseline",
-                           .change = "one thread, pageable memory, blocking copies",
+                           .after = "T0",
+                           .change = "host memory is reused",
                            .train = train},
                           argc, argv);
 }

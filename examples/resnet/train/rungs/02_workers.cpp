@@ -42,7 +42,10 @@ void train(Run& run) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return resnet::run_rung(
-      {.number = "T2", .name = "workers", .change = "worker threads load ahead", .train = train},
-      argc, argv);
+  return resnet::run_rung({.number = "T2",
+                           .name = "workers",
+                           .after = "T1",
+                           .change = "worker threads load ahead",
+                           .train = train},
+                          argc, argv);
 }

@@ -1,38 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// T3: the workers are the library's (BatchProducer), and fill page-locked memory (PinnedPool),
-// which the device reads by itself.
-
-#include <penstock/batch_producer.hpp>
+// T3: the workers fill page-locked memory, which the device reads by itself.
 
 #include "../../../common/check.hpp"
+#include "../../data/hand_loader.hpp"
 #include "../run.hpp"
 
 namespace {
 
 using examples::check;
-using resnet::Images;
+using resnet::HandLoader;
 using resnet::Run;
 using resnet::Step;
 
 void train(Run& run) {
   const auto layout = resnet::images_layout(run.batch(), run.options().image_size);
-  penstock::PinnedPool pool;
-  pool.reserve(run.host_blocks(), penstock::BatchProducer<Images>::block_bytes(layout));
-  penstock::BatchProducer<Images> producer(
-      layout, run.sampler(), run.image_source(), pool,
-      {.workers = run.options().workers, .epochs = run.epochs()});
+  HandLoader loader(layout, run.sampler(), run.image_source(),
+                    {.workers = run.options().workers,
+                     .slots = run.host_blocks(),
+                     .epochs = run.epochs(),
+                     .page_locked = true});
 
   run.for_each_step([&](Step& step) {
-    std::optional<penstock::HostBatch<Images>> batch;
-    step.load([&] { batch = producer.next(); });
+    const HandLoader::Batch* batch = nullptr;
+    step.load([&] { batch = loader.next(); });
 
     void *device_pixels = nullptr, *device_labels = nullptr;
     check(cudaMalloc(&device_pixels, run.pixel_bytes()), "cudaMalloc");
     check(cudaMalloc(&device_labels, run.label_bytes()), "cudaMalloc");
     step.copy(run.stream(), [&] {
-      run.copy_and_wait(device_pixels, (*batch)->pixels.data_handle(), run.pixel_bytes());
-      run.copy_and_wait(device_labels, (*batch)->labels.data_handle(), run.label_bytes());
+      run.copy_and_wait(device_pixels, batch->images.pixels.data_handle(), run.pixel_bytes());
+      run.copy_and_wait(device_labels, batch->images.labels.data_handle(), run.label_bytes());
     });
 
     step.compute(static_cast<float*>(device_pixels), static_cast<std::int32_t*>(device_labels),
@@ -46,7 +44,10 @@ void train(Run& run) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return resnet::run_rung(
-      {.number = "T3", .name = "pinned", .change = "page-locked host memory", .train = train}, argc,
-      argv);
+  return resnet::run_rung({.number = "T3",
+                           .name = "pinned",
+                           .after = "T2",
+                           .change = "page-locked host memory",
+                           .train = train},
+                          argc, argv);
 }

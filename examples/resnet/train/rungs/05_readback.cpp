@@ -7,6 +7,7 @@
 int main(int argc, char** argv) {
   return resnet::run_rung({.number = "T5",
                            .name = "readback",
+                           .after = "T4c",
                            .change = "the loss comes back without a stop",
                            .train = resnet::train_with_readback},
                           argc, argv);

@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
   return resnet::run_rung(
       {.number = "T7",
        .name = "fused",
+       .after = "T6",
        .change = "batch norm, addition and ReLU in one kernel, or in the convolutions",
        .settings = {.fusion = Fusion::full, .plans = PlanChoice::timed},
        .train = resnet::train_with_readback},

@@ -12,6 +12,7 @@ using resnet::Precision;
 int main(int argc, char** argv) {
   return resnet::run_rung({.number = "T8",
                            .name = "mixed precision",
+                           .after = "T7",
                            .change = "fp16 with dynamic loss scale",
                            .settings = {.precision = Precision::fp16,
                                         .fusion = Fusion::full,

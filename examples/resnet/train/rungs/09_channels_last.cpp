@@ -12,6 +12,7 @@ using resnet::Precision;
 int main(int argc, char** argv) {
   return resnet::run_rung({.number = "T9",
                            .name = "channels last",
+                           .after = "T8",
                            .change = "NHWC",
                            .settings = {.precision = Precision::fp16,
                                         .format = Format::nhwc,

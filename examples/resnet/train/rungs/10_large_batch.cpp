@@ -12,6 +12,7 @@ using resnet::Precision;
 int main(int argc, char** argv) {
   return resnet::run_rung({.number = "T10",
                            .name = "large batch",
+                           .after = "T9",
                            .change = "512 images in a batch",
                            .settings = {.precision = Precision::fp16,
                                         .format = Format::nhwc,

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// T11: the next batch is copied while this one is computed: two streams and two events for each of
-// two slots, by hand. 12_prefetcher is the same without the hand.
+// T11: the next batch is copied while this one is computed: on a stream of its own, with an event
+// behind each copy. 12_prefetcher does this and all the rest.
 
 #include <penstock/batch_producer.hpp>
+#include <penstock/device_arena.hpp>
 #include <penstock/readback.hpp>
-
-#include <array>
 
 #include "../run.hpp"
 
@@ -15,51 +14,41 @@ namespace {
 using resnet::Format;
 using resnet::Fusion;
 using resnet::Images;
+using resnet::Metrics;
 using resnet::PlanChoice;
 using resnet::Precision;
 using resnet::Run;
 using resnet::Step;
 
-struct Slot {
-  resnet::DeviceArray<std::byte> memory;
-  penstock::Event copied, used;
-};
-
 void train(Run& run) {
   const auto layout = resnet::images_layout(run.batch(), run.options().image_size);
   penstock::PinnedPool pool;
-  pool.reserve(run.host_blocks(), penstock::BatchProducer<Images>::block_bytes(layout));
+  // Each step that is under way may hold a block: it has not been copied yet.
+  pool.reserve(run.host_blocks() + resnet::kStepsAhead,
+               penstock::BatchProducer<Images>::block_bytes(layout));
   penstock::BatchProducer<Images> producer(
       layout, run.sampler(), run.image_source(), pool,
       {.workers = run.options().workers, .epochs = run.epochs()});
-  penstock::Readback<resnet::Metrics> losses(16);
+  penstock::DeviceArena arena(2, layout.bytes());
+  penstock::Readback<Metrics> losses(resnet::kStepsAhead);
   const penstock::Stream copies;
-  std::array<Slot, 2> slots;
-  for (Slot& slot : slots)
-    slot.memory = resnet::DeviceArray<std::byte>(static_cast<std::int64_t>(layout.bytes()));
-
-  const auto copy_next = [&](Step& step, Slot& slot) {
-    std::optional<penstock::HostBatch<Images>> batch;
-    step.load([&] { batch = producer.next(); });
-    if (!batch) return;                 // The end of the data: nobody will use the slot.
-    slot.used.make_wait(copies.get());  // Its last batch must be through.
-    step.copy(copies.get(), [&] { batch->copy_to(slot.memory.data(), copies.get()); });
-    slot.copied.record(copies.get());
-  };
+  penstock::Event copied;
 
   run.for_each_step([&](Step& step) {
-    const auto number = static_cast<std::size_t>(step.number());
-    Slot& slot = slots[number & 1];
-    if (number == 0) copy_next(step, slot);  // Nobody has copied the first one ahead.
-    slot.copied.make_wait(run.stream());
-    const Images images = layout.bind(slot.memory.data(), run.batch());
+    std::optional<penstock::HostBatch<Images>> batch;
+    step.load([&] { batch = producer.next(); });
+
+    penstock::DeviceSlot slot = arena.acquire(copies.get());  // Its last batch must be through.
+    step.copy(copies.get(), [&] { batch->copy_to(slot.data(), copies.get()); });
+    copied.record(copies.get());
+    copied.make_wait(run.stream());
+
+    const Images images = layout.bind(slot.data(), run.batch());
     step.compute(images.pixels.data_handle(), images.labels.data_handle(), run.stream());
-    slot.used.record(run.stream());
+    slot.release_after(run.stream());
     losses.push(run.network().metrics(), run.stream(), step.teller());
-    copy_next(step, slots[(number + 1) & 1]);
   });
   losses.drain();
-  copies.synchronize();
 }
 
 }  // namespace
@@ -67,6 +56,7 @@ void train(Run& run) {
 int main(int argc, char** argv) {
   return resnet::run_rung({.number = "T11",
                            .name = "copy stream",
+                           .after = "T10",
                            .change = "the next batch is copied on a stream of its own",
                            .settings = {.precision = Precision::fp16,
                                         .format = Format::nhwc,

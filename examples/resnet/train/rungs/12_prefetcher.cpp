@@ -14,6 +14,7 @@ namespace {
 using resnet::Format;
 using resnet::Fusion;
 using resnet::Images;
+using resnet::Metrics;
 using resnet::PlanChoice;
 using resnet::Precision;
 using resnet::Run;
@@ -27,7 +28,7 @@ void train(Run& run) {
        .epochs = run.epochs(),
        .device_times = run.options().watch});
   const auto watch = examples::watch_if(run.options().watch, prefetcher);
-  penstock::Readback<resnet::Metrics> losses(16);
+  penstock::Readback<Metrics> losses(resnet::kStepsAhead);
 
   run.for_each_step([&](Step& step) {
     penstock::Lease<Images> batch;
@@ -44,6 +45,7 @@ void train(Run& run) {
 int main(int argc, char** argv) {
   return resnet::run_rung({.number = "T12",
                            .name = "prefetcher",
+                           .after = "T11",
                            .change = "batches arrive on the device",
                            .settings = {.precision = Precision::fp16,
                                         .format = Format::nhwc,

@@ -44,6 +44,7 @@ int main(int argc, char** argv) {
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);  // NOLINT(concurrency-mt-unsafe): one thread yet
   return resnet::run_rung({.number = "T16",
                            .name = "hardware decoder",
+                           .after = "T15",
                            .change = "JPEG files, decoded by the GPU's engines and the CPU",
                            .settings = {.precision = Precision::fp16,
                                         .format = Format::nhwc,

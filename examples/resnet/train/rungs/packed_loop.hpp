@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The loop of T14 to T16: batches come packed from a prefetcher, a step is one graph, and its
+// The loop of T14, T15 and T16: batches come packed from a prefetcher, a step is one graph, and its
 // metrics come back without stopping anybody.
 
 #include <penstock/prefetcher.hpp>
@@ -16,7 +16,7 @@ namespace resnet {
 template <class Host>
 void train_packed(Run& run, penstock::Prefetcher<Packed, Host>& prefetcher) {
   const auto watch = examples::watch_if(run.options().watch, prefetcher);
-  penstock::Readback<Metrics> losses(16);
+  penstock::Readback<Metrics> losses(kStepsAhead);
   penstock::StepGraph graphs;
 
   run.for_each_step([&](Step& step) {

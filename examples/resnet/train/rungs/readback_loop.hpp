@@ -13,17 +13,16 @@
 namespace resnet {
 
 inline void train_with_readback(Run& run) {
-  // The host enqueues so many steps before their losses are back; each holds a pinned block.
-  constexpr std::size_t steps_ahead = 4;
   const auto layout = images_layout(run.batch(), run.options().image_size);
   penstock::PinnedPool pool;
-  pool.reserve(run.host_blocks() + steps_ahead,
+  // Each step that is under way may hold a block: it has not been copied yet.
+  pool.reserve(run.host_blocks() + kStepsAhead,
                penstock::BatchProducer<Images>::block_bytes(layout));
   penstock::BatchProducer<Images> producer(
       layout, run.sampler(), run.image_source(), pool,
       {.workers = run.options().workers, .epochs = run.epochs()});
   penstock::DeviceArena arena(2, layout.bytes());
-  penstock::Readback<Metrics> losses(steps_ahead);
+  penstock::Readback<Metrics> losses(kStepsAhead);
 
   run.for_each_step([&](Step& step) {
     std::optional<penstock::HostBatch<Images>> batch;
