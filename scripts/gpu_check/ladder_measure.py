@@ -2,15 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 ladder_measure.py --programs DIRECTORY --data DIRECTORY --plans DIRECTORY --store FILE [--start FILE] [--models M,M]
-                  [--rungs T1,T14] [--images DIRECTORY] [--seconds N] [--left FILE] [--dry-run]
+                  [--rungs T1,I7] [--images DIRECTORY] [--seconds N] [--left FILE] [--peers] [--dry-run]
 
-Measures the training ladder for examples/resnet/README.md: each rung three times, and PyTorch's rungs in the same call.
-The results go to the store, row by row, from which ladder_table.py makes table and picture.
+Measures both ladders for examples/resnet: each rung of the training ladder, for every model; each of the inference
+ladder, for ResNet-18; and some rungs under settings in which their lesson shows (SETTINGS). Everything is measured once,
+then once more, then a third time. The results go to the store, row by row, from which ladder_table.py makes tables and
+a picture. Rows that are not of this machine, driver and commit leave the store: a table is of one commit.
 
-What is worth most comes first: the ends of the ladder, PyTorch's best, then the fast rungs. When the N seconds are
-over, what is left is said, and written to the file LEFT; the same command goes on with it. A row of the store that is
-of this machine, driver and commit is not measured again. --start: a store to begin from, where there is none yet, or
-with rows that the store lacks. --images: JPEG files for T15 and T16, which are left out without them.
+--peers measures PyTorch's training ladder instead, and ours beside it in the same call, each three times; what is worth
+most comes first. Its rows have a store of their own, and rows of another commit stay in it.
+
+When the N seconds are over, what is left is said, and written to the file LEFT; the same command goes on with it.
+--start: rows that the store lacks. --programs: the folder examples/resnet of a build. --images: JPEG files, for the rungs
+that read them, which are left out without.
 
 The commit is PENSTOCK_COMMIT's where it is set, else git's. --dry-run tries it without a GPU: emulated
 programs, tiny images, and PyTorch on the CPU if Python has it. Exit status 1 when a rung failed.
@@ -22,6 +26,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -30,23 +35,30 @@ import time
 import ladder_table  # It keeps Python from writing bytecode beside the sources.
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-REPEAT = 3
+ROUNDS = 3
 LARGE = {"resnet18": 512, "resnet50": 256}  # the batch of T10 and all behind it
 SMALL = 32
+INFERENCE_MODEL, INFERENCE_BATCH = "resnet18", 128
 
-# (side, rung): the first ones are measured where there is little time.
-ORDER = [("penstock", "T14"), ("pytorch", "best"), ("penstock", "T1"), ("pytorch", "T1"), ("penstock", "T12"),
-         ("penstock", "T15"), ("penstock", "T16"), ("penstock", "T11"), ("pytorch", "T11"), ("penstock", "T10"), ("pytorch", "T10"), ("penstock", "T9"),
-         ("pytorch", "T9"), ("penstock", "T8"), ("pytorch", "T8"), ("penstock", "T7"), ("pytorch", "T7"),
-         ("penstock", "T6"), ("pytorch", "T6"), ("penstock", "T5"), ("pytorch", "T5"), ("penstock", "T4"),
-         ("pytorch", "T4"), ("penstock", "T3"), ("pytorch", "T3"), ("penstock", "T2"), ("pytorch", "T2"),
-         ("pytorch", "max-autotune")]  # fmt: skip
+# By name: the rungs, and what differs from the ladder's own sizes. All are of INFERENCE_MODEL.
+SETTINGS = {
+    "batch 64": (["T0", "T1"], {"batch": 64}),
+    "JPEG files": (["T1", "T2"], {"images": True}),
+    "32 x 32": (["T3b", "T4", "T4b", "T4c", "T5", "T14b", "T14"], {"batch": 32, "image_size": 32, "steps": 200}),
+    "loading for free": (["I3b", "I4", "I5a", "I5b", "I6", "I7", "I8", "I8u"], {"free_loading": True, "workers": 4}),
+    "8 images": (["I1", "I2", "I5b", "I6", "I7", "I8"], {"batch": 8, "free_loading": True, "workers": 4, "steps": 400}),
+}  # fmt: skip
+
+# With --peers: (side, rung): the first ones are measured where there is little time.
+PEERS = [("penstock", "T14"), ("pytorch", "best"), *((side, f"T{number}") for number in (1, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2)
+         for side in ("penstock", "pytorch")), ("pytorch", "max-autotune")]  # fmt: skip
 
 IMAGES = ("T15", "T16")  # from JPEG files
+SLOW = ("T7b",)  # It times every plan: measured last, and once.
 
 # Seconds: without so many left it is not begun; and the most it may take. A compiled rung of PyTorch compiles.
-NEEDS = {"penstock": 25, "pytorch": 30, "compiled": 60, "max-autotune": 60}
-LIMIT = {"penstock": 100, "pytorch": 90, "compiled": 150, "max-autotune": 300}
+NEEDS = {"penstock": 12, "pytorch": 30, "compiled": 60, "max-autotune": 60, "slow": 40}
+LIMIT = {"penstock": 100, "pytorch": 90, "compiled": 150, "max-autotune": 300, "slow": 200}
 
 
 def output_of(*command):
@@ -75,48 +87,86 @@ def machine(dry_run):
             "commit": commit()}  # fmt: skip
 
 
+# ---- What is measured -----------------------------------------------------------------------------
+
+
 def kind(side, rung):
-    if side == "penstock" or rung == "max-autotune":
-        return rung if rung == "max-autotune" else side
+    if side == "penstock":
+        return "slow" if rung in SLOW else side
+    if rung == "max-autotune":
+        return rung
     return "compiled" if rung == "best" or int(rung[1:]) >= 7 else side
 
 
 def is_large(rung):
-    return not rung.startswith("T") or int(rung[1:]) >= 10
+    return not rung.startswith("T") or ladder_table.ladder().has_large_batch(rung)
 
 
-def sizes(model, rung, option):
-    """Steps are so many that a run takes a second or more."""
+def sizes(model, rung, option, setting=""):
+    """Steps are so many that a run takes about a second, or more."""
+    special = SETTINGS[setting][1] if setting else {}
     if option.dry_run:
-        return {"batch": 4, "steps": 2, "warmup": 1, "image_size": 32, "workers": 2}
-    large = is_large(rung)
-    return {"batch": LARGE[model] if large else SMALL, "steps": 60 if large else 100, "warmup": 10, "image_size": 224,
-            "workers": max(1, min(14, len(os.sched_getaffinity(0)) - 2))}  # fmt: skip
+        return {"steps": 2, "warmup": 4 if rung[0] == "I" else 1, "image_size": 32, "workers": 2, "batch": 4}
+    workers = max(1, min(14, len(os.sched_getaffinity(0)) - 2))
+    if rung[0] == "I":
+        size = {"batch": INFERENCE_BATCH, "steps": 100, "warmup": 24}
+    elif is_large(rung):
+        size = {"batch": LARGE[model], "steps": 60 if option.peers else 30, "warmup": 8}
+    else:
+        size = {"batch": SMALL, "steps": 100 if option.peers else 40, "warmup": 8}
+    size |= {"image_size": 224, "workers": workers}
+    return {name: special.get(name, value) for name, value in size.items()}
 
 
-def measure_ours(model, rung, size, limit, option):
-    ladder = ladder_table.ladder()
-    name = next(name for name in [*ladder.RUNGS, *ladder.IMAGE_RUNGS] if rung == f"T{int(name[:2])}")
-    how = "guessed" if int(rung[1:]) < 6 else "timed"
-    program = option.programs.resolve() / (name + ("_emulated" if option.dry_run else ""))
+def words_of(size, names=("steps", "warmup", "image_size", "workers")):
+    return [word for name in names for word in (f"--{name.replace('_', '-')}", str(size[name]))]
+
+
+def run_ours(program, arguments, limit, option, repeat=1):
+    program = option.programs.resolve() / (program + ("_emulated" if option.dry_run else ""))
     if not program.exists():
         return {"failed": f"there is no {program}"}
-    data = ["--images", str(option.images)] if rung in IMAGES else ["--data", str(option.data)]
+    result = ladder_table.ladder().run_rung([program], [*arguments], repeat, os.environ, limit)
+    return result or {"failed": "see the log"}
+
+
+def train(model, rung, setting, size, limit, option, repeat=1):
+    ladder = ladder_table.ladder()
+    name = next(name for name in [*ladder.RUNGS, *ladder.IMAGE_RUNGS] if rung == ladder.number_of(name))
+    from_images = rung in IMAGES or setting == "JPEG files"
+    how = "exhaustive" if rung in SLOW else "guessed" if int(rung[1:].rstrip("abc")) < 6 else "timed"
     if rung == "T16":
         size = {**size, "workers": 2}  # The engines decode.
-    arguments = ["--model", "resnet8" if option.dry_run else model, *data, "--plans",
-                 str(option.plans / f"ladder-plans-{model}-{how}")]  # fmt: skip
-    for key in ("batch", "steps", "warmup", "image_size", "workers"):
-        arguments += [f"--{key.replace('_', '-')}", str(size[key])]
-    result = ladder.run_rung([program], arguments, REPEAT, os.environ, limit)
-    if result is None:
-        return {"failed": "see the log"}
+    arguments = ["--model", "resnet8" if option.dry_run else model, "--batch", str(size["batch"]), *words_of(size),
+                 *(["--images", str(option.images)] if from_images else ["--data", str(option.data)]),
+                 "--plans", str(option.plans / f"ladder-plans-{model}-{how}")]  # fmt: skip
+    result = run_ours(f"train/{name}", arguments, limit, option, repeat)
+    if "failed" in result:
+        return result
     losses = [loss for loss in result["losses"] if loss is not None]
-    return {"name": result["name"], "change": result["change"], "with": result["operations"],
-            "precision": result["precision"], "images_per_second": result["images_per_second"],
-            "all": result["all_images_per_second"], "load_ms": result["load_ms"], "copy_ms": result["copy_ms"],
-            "compute_ms": result["compute_ms"], "idle": result["idle"], "skipped_steps": result["skipped_steps"],
+    kept = ("name", "after", "change", "precision", "images_per_second", "load_ms", "copy_ms", "compute_ms", "idle",
+            "device_bytes", "skipped_steps")  # fmt: skip
+    return {**{key: result[key] for key in kept}, "with": result["operations"], "all": result["all_images_per_second"],
             "first_loss": losses[0], "last_loss": losses[-1]}  # fmt: skip
+
+
+def infer(rung, setting, size, limit, option):
+    ladder = ladder_table.inference_ladder()
+    program, own = next((program, own) for number, program, own in ladder.RUNGS if number == rung)
+    profiles = rung.startswith("I9")
+    arguments = ["--model", "resnet8" if option.dry_run else INFERENCE_MODEL, *words_of(size), *own, "--data",
+                 str(option.data), "--plans", str(option.plans / ladder.plans_of(rung))]  # fmt: skip
+    if not profiles or option.dry_run:
+        arguments += ["--batches", f"2,{size['batch']}" if profiles else str(size["batch"])]
+    if setting and SETTINGS[setting][1].get("free_loading"):
+        arguments.append("--free-loading")
+    result = run_ours(f"infer/rungs/{program}", arguments, limit, option)
+    if "failed" in result:
+        return result
+    kept = ("after", "change", "precision", "images_per_second", "batch_ms", "load_ms", "copy_ms", "compute_ms", "bound",
+            "bound_ms", "device_bytes", "requests", "contexts")  # fmt: skip
+    return {**{key: result[key] for key in kept}, **ladder.named(rung, result), "with": result["operations"],
+            "all": result["all_images_per_second"]}  # fmt: skip
 
 
 def measure_pytorch(model, rung, size, limit, option):
@@ -125,12 +175,10 @@ def measure_pytorch(model, rung, size, limit, option):
     with tempfile.TemporaryDirectory() as scratch:
         result = pathlib.Path(scratch, "result.json")
         command = [sys.executable, str(ROOT / "benchmarks/peers/pytorch_ladder.py"), "--data", str(option.data),
-                   "--model", model, "--only", "best" if rung == "max-autotune" else rung, "--repeat", str(REPEAT),
+                   "--model", model, "--only", "best" if rung == "max-autotune" else rung, "--repeat", str(ROUNDS),
                    "--compile", rung if rung == "max-autotune" else "default", "--limit", str(limit),
                    "--batch", str(size["batch"]), "--large-batch", str(size["batch"]), "--json", str(result),
-                   "--device", "cpu" if option.dry_run else "cuda"]  # fmt: skip
-        for key in ("steps", "warmup", "image_size", "workers"):
-            command += [f"--{key.replace('_', '-')}", str(size[key])]
+                   "--device", "cpu" if option.dry_run else "cuda", *words_of(size)]  # fmt: skip
         environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(option.plans / "inductor")}
         subprocess.run(command, env=environment, stdout=subprocess.PIPE)
         if not result.exists():
@@ -142,33 +190,87 @@ def measure_pytorch(model, rung, size, limit, option):
             "steps": size["steps"], "last_loss": found["loss"]}  # fmt: skip
 
 
-def measure(model, side, rung, limit, where, option):
-    size = sizes(model, rung, option)
-    row = {"side": side, "model": model, "rung": rung, **where, "date": f"{datetime.date.today()}", "repeat": REPEAT,
-           **size}  # fmt: skip
-    row.update((measure_ours if side == "penstock" else measure_pytorch)(model, rung, size, limit, option))
-    return row
+def measure(task, limit, where, option):
+    model, side, rung, setting = task
+    size = sizes(model, rung, option, setting)
+    row = {"side": side, "model": model, "rung": rung, "setting": setting, **where, "date": f"{datetime.date.today()}", **size}
+    if side == "pytorch":
+        return row | measure_pytorch(model, rung, size, limit, option)
+    if rung[0] == "I":
+        return row | infer(rung, setting, size, limit, option)
+    return row | train(model, rung, setting, size, limit, option, ROUNDS if option.peers else 1)
+
+
+def one_more(row, before):
+    """The row with the runs of the one before, and the median's figures."""
+    if before is None or conditions(row) != conditions(before):
+        return {**row, "runs": [row]}
+    runs = [*before["runs"], row]
+    middle = statistics.median_low(run["images_per_second"] for run in runs)
+    chosen = next(run for run in runs if run["images_per_second"] == middle)
+    return {**chosen, "all": [run["images_per_second"] for run in runs], "runs": runs}
+
+
+def conditions(row):
+    """What tells two measurements of the same from two different ones."""
+    return {key: row.get(key) for key in ("machine", "driver", "cores", "commit", "batch", "steps", "image_size", "workers")}
+
+
+# ---- In which order -------------------------------------------------------------------------------
 
 
 def has_torch():
     return importlib.util.find_spec("torch") is not None
 
 
+def tasks(option):
+    """(model, side, rung, setting), each once, in the order of their worth."""
+    if option.peers:
+        for model in option.models:
+            for side, rung in PEERS:
+                if side == "penstock" or has_torch():
+                    yield model, side, rung, ""
+        return
+    ladder = ladder_table.ladder()
+    rungs = [ladder.number_of(name) for name in ladder.RUNGS]
+    main = [(model, rung) for model in option.models for rung in rungs if rung not in SLOW]
+    first, others = main[: len(rungs) - len(SLOW)], main[len(rungs) - len(SLOW) :]
+    yield from ((model, "penstock", rung, "") for model, rung in first)
+    if INFERENCE_MODEL in option.models:
+        yield from ((INFERENCE_MODEL, "penstock", rung[0], "") for rung in ladder_table.inference_ladder().RUNGS)
+    yield from ((model, "penstock", rung, "") for model, rung in others)
+    if INFERENCE_MODEL in option.models:
+        for setting, (its, _) in SETTINGS.items():
+            yield from ((INFERENCE_MODEL, "penstock", rung, setting) for rung in its)
+    yield from ((model, "penstock", rung, "") for model in option.models for rung in IMAGES)
+    yield from ((model, "penstock", rung, "") for model in option.models for rung in SLOW)
+
+
 def wanted(option, rows, where):
-    """(model, side, rung) of what is to be measured, in its order."""
-    torch = has_torch()
-    done = {ladder_table.key(row) for row in rows if {**row, **where} == row}
-    for model in option.models:
-        for side, rung in ORDER:
-            if (model, side, rung) in done or (side == "pytorch" and not torch) or (rung in IMAGES and not option.images):
+    """The tasks of all rounds that are not done yet."""
+    done = {ladder_table.key(row): len(row.get("runs", "123")) for row in rows if {**row, **where} == row}
+    for number in range(1, 2 if option.peers else ROUNDS + 1):
+        for task in tasks(option):
+            model, side, rung, setting = task
+            if (rung in IMAGES or setting == "JPEG files") and not option.images:
+                continue
+            if (number > 1 and rung in SLOW) or done.get(task, 0) >= number:
                 continue
             if not option.rungs or rung in option.rungs:
-                yield model, side, rung
+                yield task
 
 
 def say(row):
-    name = f"{row['model']:9} {row['side']:9} {row['rung']:13}"
+    name = f"{row['model']:9} {row['side']:9} {row['rung']:13} {row['setting']:17}"
     print(name + (row["failed"] if "failed" in row else f"{row['images_per_second']:10.1f} images/s"), flush=True)
+
+
+def write_left(path, left, peers):
+    step = "ladder-peers" if peers else "ladder-table"
+    models = dict.fromkeys(task[0] for task in left)
+    path.write_text("".join(
+        f"{step}={model}  ({', '.join(' '.join(filter(None, task[1:])) for task in dict.fromkeys(left) if task[0] == model)})\n"
+        for model in models))  # fmt: skip
 
 
 def main():
@@ -183,6 +285,7 @@ def main():
     parser.add_argument("--images", type=pathlib.Path)
     parser.add_argument("--seconds", type=float, default=500)
     parser.add_argument("--left", type=pathlib.Path)
+    parser.add_argument("--peers", action="store_true")
     parser.add_argument("--dry-run", action="store_true")
     option = parser.parse_args()
     where = machine(option.dry_run)
@@ -190,28 +293,33 @@ def main():
         sys.exit("ladder_measure.py: which commit is it? There is no git here: set PENSTOCK_COMMIT")
     end = time.monotonic() + option.seconds
     rows = ladder_table.merge(*(ladder_table.load(path) for path in (option.start, option.store) if path))
-    tasks, failed = list(wanted(option, rows, where)), False
-    if not has_torch():
+    if not option.peers:
+        rows = [row for row in rows if {**row, **where} == row]
+    left, failed, cannot = list(wanted(option, rows, where)), False, set()
+    if option.peers and not has_torch():
         print("PyTorch is missing: nothing is measured beside it", flush=True)
         failed = not option.dry_run
-    while tasks:
-        model, side, rung = tasks[0]
-        left = end - time.monotonic()
-        if left < NEEDS[kind(side, rung)]:
+    while left:
+        task = left[0]
+        seconds, what = end - time.monotonic(), kind(task[1], task[2])
+        if seconds < NEEDS[what]:
             break
-        row = measure(model, side, rung, min(left - 5, LIMIT[kind(side, rung)]), where, option)
-        say(row)
-        tasks.pop(0)
-        if "failed" in row and rung != "max-autotune":  # That one need not end; the table says so.
-            failed = True
+        left.pop(0)
+        if task in cannot:
             continue
+        row = measure(task, min(seconds - 5, LIMIT[what]), where, option)
+        say(row)
+        if "failed" in row:
+            cannot.add(task)
+            if what != "max-autotune":  # That one need not end; the table says so.
+                failed = True
+                continue
+        if not option.peers:
+            row = one_more(row, next((other for other in rows if ladder_table.key(other) == task), None))
         rows = ladder_table.merge(rows, [row])
         ladder_table.save(option.store, rows)
-    if tasks and option.left:
-        models = dict.fromkeys(model for model, _, _ in tasks)
-        option.left.write_text("".join(
-            f"ladder-table={model}  ({', '.join(f'{side} {rung}' for of, side, rung in tasks if of == model)})\n"
-            for model in models))  # fmt: skip
+    if left and option.left:
+        write_left(option.left, left, option.peers)
     return 1 if failed else 0
 
 

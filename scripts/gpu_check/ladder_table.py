@@ -1,20 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """
-ladder_table.py [RESULTS...] [--store FILE] [--readme FILE] [--picture FILE]
+ladder_table.py [RESULTS...] [--peers RESULTS...] [--store FILE] [--peer-store FILE] [--readme FILE] [--inference FILE]
+                [--picture FILE]
 
-Takes rows that ladder_measure.py has measured (`scripts/gpu-check ladder-table` does it on a machine with a GPU) into
-the store, examples/resnet/ladder-table.json, and makes from all of it the table and the picture of
-examples/resnet/README.md. Of two rows for the same rung the later file's counts. Needs no GPU; without Python's
-matplotlib (scripts/setup full gets it) it says so, and leaves the picture as it is.
+Takes rows that ladder_measure.py has measured (`scripts/gpu-check ladder-table` and `ladder-peers` do it on a machine
+with a GPU) into the stores, examples/resnet/ladder-table.json and ladder-peers.json, and makes from all of them the
+tables and the picture of examples/resnet/README.md and of examples/resnet/infer/rungs/README.md. RESULTS take the place
+of all rows that are of another machine, driver or commit: a table is of one. Of the peers' rows the later file's count.
+Needs no GPU; without Python's matplotlib (scripts/setup full gets it) it says so, and leaves the picture as it is.
 """
 
 import argparse
+import functools
 import importlib.machinery
 import importlib.util
 import json
 import math
 import pathlib
+import re
 import sys
 
 sys.dont_write_bytecode = True
@@ -29,28 +33,41 @@ NOTHING = "Not measured yet on today's program. `scripts/gpu-check ladder-table`
 TITLES = {"resnet18": "ResNet-18", "resnet50": "ResNet-50"}
 
 
-def ladder():
-    """examples/resnet/train/ladder as a module."""
-    path = str(EXAMPLE / "train/ladder")
-    loader = importlib.machinery.SourceFileLoader("ladder", path)
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("ladder", loader))
+def script(path):
+    """A program of examples/resnet as a module."""
+    loader = importlib.machinery.SourceFileLoader(path.replace("/", "_"), str(EXAMPLE / path))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
     loader.exec_module(module)
     return module
 
 
-PUBLISHED = ladder().PUBLISHED
+@functools.cache
+def ladder():
+    return script("train/ladder")
 
 
-# ---- The store ------------------------------------------------------------------------------------
+@functools.cache
+def inference_ladder():
+    return script("infer/ladder")
+
+
+# ---- The stores -----------------------------------------------------------------------------------
 
 
 def key(row):
-    return row["model"], row["side"], row["rung"]
+    return row["model"], row["side"], row["rung"], row.get("setting", "")
+
+
+@functools.cache
+def places():
+    """Of the rungs in their ladders."""
+    train = [ladder().number_of(name) for name in dict.fromkeys([*ladder().RUNGS, *ladder().IMAGE_RUNGS])]
+    return {rung: place for place, rung in enumerate([*train, *(rung[0] for rung in inference_ladder().RUNGS)])}
 
 
 def order(row):
-    model, side, rung = key(row)
-    return model, side, int(rung[1:]) if rung.startswith("T") else 100, rung
+    model, side, rung, setting = key(row)
+    return setting, model, side, places().get(rung, 1000), rung
 
 
 def merge(*lists):
@@ -68,16 +85,152 @@ def save(path, rows):
     measured_page.replace(path, json.dumps({"rows": rows}, indent=1) + "\n")
 
 
-# ---- The table ------------------------------------------------------------------------------------
+def origin(row):
+    return row["machine"], row["driver"], row["commit"]
 
 
-def measured(rows, model, side):
-    return {row["rung"]: row for row in rows if (row["model"], row["side"]) == (model, side) and "failed" not in row}
+def of_one_origin(*lists):
+    """Of the last list's first row: rows of another machine, driver or commit are left out."""
+    rows = merge(*lists)
+    news = [row for rows_of_one in lists for row in rows_of_one]
+    return [row for row in rows if origin(row) == origin(news[-1])] if news else []
 
 
-def comparable(row, other):
-    """Whether both are of one commit: else the ratio is not the rung's alone."""
-    return bool(other) and row["commit"] == other["commit"]
+# ---- Tables ---------------------------------------------------------------------------------------
+
+
+def lines_of(head, rows):
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def measured(rows, model, side, setting=""):
+    return {row["rung"]: row for row in rows if key(row)[:2] + key(row)[3:] == (model, side, setting) and "failed" not in row}
+
+
+def spread(row):
+    low, high = min(row["all"]), max(row["all"])
+    return f"{number(low)} to {number(high)}" if low < high else "one run"
+
+
+def percent(speed, before):
+    return f"{100 * (speed / before - 1):+.1f} %"
+
+
+def gain(row, rows):
+    """On the rung that it changes."""
+    before = rows.get(row["after"])
+    return percent(row["images_per_second"], before["images_per_second"]) if before else "–"
+
+
+def memory(row):
+    return f"{row['device_bytes'] / 2**30:.2f}"
+
+
+def published(rung):
+    text = ladder().published(rung)
+    return re.sub(r"^([^*]+)", r"\1 %", text).replace("*", "\\*") if text else "–"
+
+
+def train_cells(row, rows):
+    speed = row["images_per_second"]
+    return [f"{row['rung']} {row['name']}", row["after"] or "–", str(row["batch"]), number(speed), spread(row), gain(row, rows),
+            published(row["rung"]), f"{speed / rows['T1']['images_per_second']:.2f}" if "T1" in rows else "–",
+            number(row["load_ms"]), number(row["copy_ms"]), number(row["compute_ms"]), f"{100 * row['idle']:.1f} %",
+            memory(row)]  # fmt: skip
+
+
+TRAIN_HEAD = ["rung", "after", "batch", "images/s", "lowest to highest", "gain", "published", "x T1", "load ms", "copy ms",
+              "compute ms", "idle", "memory GiB"]  # fmt: skip
+
+
+def train_table(rows):
+    return lines_of(TRAIN_HEAD, [train_cells(row, rows) for row in rows.values()])
+
+
+INFER_HEAD = ["rung", "after", "requests", "a request, ms", "images/s", "lowest to highest", "gain", "published", "x I1",
+              "load ms", "copy ms", "compute ms", "bound", "memory GiB"]  # fmt: skip
+
+
+def infer_cells(row, rows):
+    speed = row["images_per_second"]
+    gained = inference_ladder().published_gain(row["rung"], row["after"])
+    first = rows.get("I1")
+    return [f"{row['rung']} {row['name']}", row["after"] or "–", ", ".join(map(str, row["requests"])), number(row["batch_ms"]),
+            number(speed), spread(row), gain(row, rows), f"{gained} %" if gained else "–",
+            f"{speed / first['images_per_second']:.2f}" if first else "–", number(row["load_ms"]),
+            number(row["copy_ms"]), number(row["compute_ms"]), f"{row['bound']}, {100 * row['bound_ms'] / row['batch_ms']:.0f} %",
+            memory(row)]  # fmt: skip
+
+
+def infer_table(rows):
+    return lines_of(INFER_HEAD, [infer_cells(row, rows) for row in rows.values()])
+
+
+def part(rows, letter):
+    """Of one ladder."""
+    return {rung: row for rung, row in rows.items() if rung[0] == letter}
+
+
+def machine_text(row):
+    return (f"One {row['machine']} ({row['cores']} CPU cores, {row['workers']} of them load; driver {row['driver']}), commit "
+            f"{row['commit']}, {row['date']}")  # fmt: skip
+
+
+def how_often(rows):
+    counts = sorted({len(row["all"]) for row in rows})
+    return f"Medians of {' to '.join(map(str, (counts[0], counts[-1]) if counts[0] < counts[-1] else counts[:1]))} runs" if (
+        counts[-1] > 1) else "One run each"  # fmt: skip
+
+
+def settings(rows, letter):
+    """(name, rows) of the settings that have rungs of the ladder."""
+    for setting in dict.fromkeys(row.get("setting", "") for row in rows):
+        its = part({row["rung"]: row for row in rows if row.get("setting", "") == setting and "failed" not in row}, letter)
+        if setting and its:
+            yield setting, its
+
+
+def markdown(rows, peers, picture):
+    """For the training ladder's README."""
+    good = [row for row in rows if "failed" not in row and row["rung"][0] == "T"]
+    parts = [NOTHING]
+    if good:
+        notes = ladder().published_note([row["rung"] for row in good]).replace("*", "\\*", 1)
+        parts = [f"{how_often(good)}. {machine_text(good[0])}. {good[0]['with']}. *Gain* is on the rung in the column *after*; "
+                 f"*memory* is what the run takes of the device.\n{notes}."]  # fmt: skip
+        if picture:
+            parts.append(f"![Images/s of each rung]({picture})")
+        for model in dict.fromkeys(row["model"] for row in good):
+            its = part(measured(rows, model, "penstock"), "T")
+            if its:
+                parts.append(f"### {TITLES.get(model, model)}, {next(iter(its.values()))['image_size']} x "
+                             f"{next(iter(its.values()))['image_size']}\n\n{train_table(its)}")  # fmt: skip
+        for setting, its in settings(rows, "T"):
+            first = next(iter(its.values()))
+            parts.append(f"### {TITLES.get(first['model'], first['model'])}, {setting}\n\n{train_table(its)}")
+    if peers:
+        parts.append(peer_markdown(peers))
+    return "\n\n".join(parts)
+
+
+def inference_markdown(rows):
+    """For the inference ladder's."""
+    good = [row for row in rows if "failed" not in row and row["rung"][0] == "I"]
+    if not good:
+        return NOTHING
+    parts = [f"{how_often(good)}. {machine_text(good[0])}. {good[0]['with']}."]
+    for model in dict.fromkeys(row["model"] for row in good):
+        its = part(measured(rows, model, "penstock"), "I")
+        if its:
+            parts.append(f"### {TITLES.get(model, model)}, batches of {next(iter(its.values()))['batch']}\n\n{infer_table(its)}")
+    for setting, its in settings(rows, "I"):
+        first = next(iter(its.values()))
+        parts.append(f"### {TITLES.get(first['model'], first['model'])}, {setting}\n\n{infer_table(its)}")
+    return "\n\n".join(parts)
+
+
+# ---- PyTorch's side -------------------------------------------------------------------------------
 
 
 def trained_on_nan(row):
@@ -88,46 +241,29 @@ def peer_speed(row):
     return number(row["images_per_second"]) + (", loss NaN" if trained_on_nan(row) else "")
 
 
-def cells(row, before, first, peer):
-    speed = row["images_per_second"]
-    low, high = min(row["all"]), max(row["all"])
-    gain = f"{100 * (speed / before['images_per_second'] - 1):+.1f} %" if comparable(row, before) else ""
-    published = PUBLISHED.get(row["rung"], "")
-    return [f"{row['rung']} {row['name']}", str(row["batch"]), number(speed), f"{number(low)} to {number(high)}", gain,
-            f"{published} %" if published else "", f"{speed / first['images_per_second']:.2f}" if comparable(row, first) else "",
-            peer_speed(peer) if peer else "", number(row["load_ms"]), number(row["copy_ms"]),
-            number(row["compute_ms"]), f"{100 * row['idle']:.1f} %"]  # fmt: skip
+def same_call(row, other):
+    return origin(row) == origin(other) and row["batch"] == other["batch"]
 
 
-HEAD = ["rung", "batch", "images/s", "lowest to highest", "gain", "published gain", "x T1", "PyTorch, images/s",
-        "load ms", "copy ms", "compute ms", "idle"]  # fmt: skip
+def peer_pairs(rows, model):
+    """(rung, ours, PyTorch's) of one machine and commit."""
+    ours, theirs = measured(rows, model, "penstock"), measured(rows, model, "pytorch")
+    return [(rung, row, theirs[rung]) for rung, row in ours.items() if rung in theirs and same_call(row, theirs[rung])]
 
 
-def before(rung, ours):
-    """The rung that this one is compared with: the one below it, if it is measured (there is no T13). None for T15, which
-    reads JPEG files and not records."""
-    if rung == "T15":
-        return None
-    number_before = int(rung[1:]) - (2 if rung == "T14" else 1)
-    return ours.get(f"T{number_before}")
+def peer_table(rows, model):
+    lines = [[f"{rung} {ours['name']}", str(ours["batch"]), number(ours["images_per_second"]), peer_speed(theirs),
+              f"{ours['images_per_second'] / theirs['images_per_second']:.2f}", ours["machine"], ours["commit"], ours["date"]]
+             for rung, ours, theirs in peer_pairs(rows, model)]  # fmt: skip
+    table = lines_of(["rung", "batch", "ours, images/s", "PyTorch, images/s", "ours / PyTorch", "machine", "commit", "date"], lines)
+    return "\n".join([table, *best_lines(rows, model)])
 
 
-def table(rows, model):
-    ours, peers = measured(rows, model, "penstock"), measured(rows, model, "pytorch")
-    lines = [HEAD, ["---", *["---:"] * (len(HEAD) - 1)]]
-    for rung, row in ours.items():
-        peer = peers.get(rung) if peers.get(rung, {}).get("batch") == row["batch"] else None
-        lines.append(cells(row, before(rung, ours), ours.get("T1"), peer))
-    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    return "\n".join([text, *best_lines(rows, model, ours)])
-
-
-def best_lines(rows, model, ours):
+def best_lines(rows, model):
     """PyTorch with its data on the device from the start, by how it was compiled; and ours over the best of them that is
     of the same machine."""
     lines, speeds = [], []
-    last = list(ours.values())[-1] if ours else None
-    machine = lambda row: (row["machine"], row["cores"], row["driver"])
+    last = measured(rows, model, "penstock").get("T14")
     for row in rows:
         if (row["model"], row["side"]) != (model, "pytorch") or row["rung"] not in ("best", "max-autotune"):
             continue
@@ -135,48 +271,28 @@ def best_lines(rows, model, ours):
         if "failed" in row:
             lines.append(f"- PyTorch, `torch.compile` {mode}: {row['failed']}.")
             continue
-        if last and machine(row) == machine(last):
+        if last and origin(row) == origin(last):
             speeds.append(row["images_per_second"])
         lines.append(f"- PyTorch, `torch.compile` {mode}, one batch of {row['batch']} that lies on the device: "
                      f"{number(row['images_per_second'])} images/s{', loss NaN' if trained_on_nan(row) else ''}.")  # fmt: skip
     if speeds:
         ratio = last["images_per_second"] / max(speeds)
-        lines.append(f"- {last['rung']}, which loads its data, over the best of these: {ratio:.2f}.")
+        lines.append(f"- T14, which loads its data, over the best of these: {ratio:.2f}.")
     return ["", *lines] if lines else []
 
 
-def origins(rows):
-    """Where, of what commit and when, with the rungs if that differs."""
-    found = {}
-    for row in rows:
-        if "failed" in row:
-            continue
-        where = (row["machine"], row["cores"], row["driver"], row["commit"], row["date"], row["workers"])
-        found.setdefault(where, []).append(row)
-    for (name, cores, driver, commit, date, workers), its in found.items():
-        text = f"One {name} ({cores} CPU cores, {workers} of them load; driver {driver}), commit {commit}, {date}"
-        if len(found) > 1:
-            text += ": " + ", ".join(f"{TITLES.get(row['model'], row['model'])} {row['side']} {row['rung']}" for row in its)
-        software = sorted({row["with"] for row in its})
-        yield f"- {text}. {'; '.join(software)}."
-
-
-def markdown(rows, picture):
+def peer_markdown(rows):
     good = [row for row in rows if "failed" not in row]
-    if not good:
-        return NOTHING
-    parts = ["Medians of three runs. *Gain* is over the rung before. *PyTorch* is its own rung with the same optimization "
-             "and batch: eager up to\nT6, `torch.compile` (default) from T7 on, autocast to float16 from T8 on, "
-             "`channels_last` from T9 on.\n\n" + "\n".join(origins(rows))]  # fmt: skip
+    text = ("### Beside PyTorch\n\nMedians of three runs. PyTorch's rung has the same optimization and batch: eager up to T6, "
+            "`torch.compile` (default) from T7 on, autocast\nto float16 from T8 on, `channels_last` from T9 on. Both of a row "
+            f"are of one call. {'; '.join(sorted({row['with'] for row in good}))}.")  # fmt: skip
     if any(trained_on_nan(row) for row in good):
-        parts[0] += ("\n\n*Loss NaN*: PyTorch's loss had become NaN, so that GradScaler skipped its steps. PyTorch 2.11 gives the "
-                     "momentum of fused SGD no value\nwhen the first step is skipped, and reads it in the second. The peers now "
-                     "begin with a momentum of zero, and a loss that is not finite is a failure.")  # fmt: skip
+        text += ("\n\n*Loss NaN*: PyTorch's loss had become NaN, so that GradScaler skipped its steps. PyTorch 2.11 gives the "
+                 "momentum of fused SGD no value\nwhen the first step is skipped, and reads it in the second. The peers now "
+                 "begin with a momentum of zero, and a loss that is not finite is a failure.")  # fmt: skip
+    parts = [text]
     for model in dict.fromkeys(row["model"] for row in good):
-        size = next(row["image_size"] for row in good if row["model"] == model)
-        parts.append(f"### {TITLES.get(model, model)}, {size} x {size}\n\n{table(rows, model)}")
-    if picture:
-        parts.insert(1, f"![Images/s of each rung, and PyTorch's]({picture})")
+        parts.append(f"{TITLES.get(model, model)}:\n\n{peer_table(rows, model)}")
     return "\n\n".join(parts)
 
 
@@ -184,60 +300,54 @@ def markdown(rows, picture):
 
 
 def draw(rows, path):
-    """Bars for ours, a mark for PyTorch's rung, a line for its best. False without matplotlib."""
+    """Bars for the training ladder of each model. False without matplotlib."""
     plt = measured_page.pyplot()
     if plt is None:
         return False
-    models = [model for model in dict.fromkeys(row["model"] for row in rows) if measured(rows, model, "penstock")]
-    heights = [len(measured(rows, model, "penstock")) for model in models]
-    figure, panels = plt.subplots(len(models), squeeze=False, figsize=(9, 0.4 * sum(heights) + 1.3 * len(models)),
+    ladders = {model: its for model in dict.fromkeys(row["model"] for row in rows)
+               if (its := part(measured(rows, model, "penstock"), "T"))}  # fmt: skip
+    heights = [len(its) for its in ladders.values()]
+    figure, panels = plt.subplots(len(ladders), squeeze=False, figsize=(9, 0.4 * sum(heights) + 1.3 * len(ladders)),
                                   height_ratios=heights)  # fmt: skip
-    for (axes,), model in zip(panels, models):
-        draw_model(axes, rows, model)
+    for (axes,), (model, its) in zip(panels, ladders.items()):
+        speeds = [row["images_per_second"] for row in its.values()]
+        bars = axes.barh([f"{rung}  {row['name']}" for rung, row in its.items()], speeds, color="#4c78a8")
+        axes.bar_label(bars, [number(speed) for speed in speeds], padding=4)
+        axes.invert_yaxis()
+        axes.set_xlim(0, 1.15 * max(speeds))
+        axes.set_xlabel("images/s")
+        axes.set_title(f"{TITLES.get(model, model)}, {next(iter(its.values()))['machine']}")
+        axes.spines[["top", "right"]].set_visible(False)
     measured_page.save_picture(figure, path)
     return True
-
-
-def draw_model(axes, rows, model):
-    ours, peers = measured(rows, model, "penstock"), measured(rows, model, "pytorch")
-    names = [f"{rung}  {row['name']}" for rung, row in ours.items()]
-    speeds = [row["images_per_second"] for row in ours.values()]
-    bars = axes.barh(names, speeds, color="#4c78a8", label="penstock")
-    axes.bar_label(bars, [number(speed) for speed in speeds], padding=4)
-    marks = [(peers[rung]["images_per_second"], name) for rung, name in zip(ours, names)
-             if rung in peers and peers[rung]["batch"] == ours[rung]["batch"]]  # fmt: skip
-    if marks:
-        axes.plot(*zip(*marks), "D", color="#e45756", label="PyTorch")
-    best = [peers[rung]["images_per_second"] for rung in ("best", "max-autotune") if rung in peers]
-    if best:
-        axes.axvline(max(best), color="#e45756", linestyle=":", label="PyTorch, its data on the device")
-    axes.invert_yaxis()
-    axes.set_xlim(0, 1.15 * max(speeds + best + [mark[0] for mark in marks]))
-    axes.set_xlabel("images/s")
-    axes.set_title(f"{TITLES.get(model, model)}, {next(iter(ours.values()))['machine']}")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="upper right")  # The first rungs are the slowest.
 
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__.strip())
     parser.add_argument("results", type=pathlib.Path, nargs="*")
+    parser.add_argument("--peers", type=pathlib.Path, nargs="*", default=[])
     parser.add_argument("--store", type=pathlib.Path, default=EXAMPLE / "ladder-table.json")
+    parser.add_argument("--peer-store", type=pathlib.Path, default=EXAMPLE / "ladder-peers.json")
     parser.add_argument("--readme", type=pathlib.Path, default=EXAMPLE / "README.md")
+    parser.add_argument("--inference", type=pathlib.Path, default=EXAMPLE / "infer/rungs/README.md")
     parser.add_argument("--picture", type=pathlib.Path, default=EXAMPLE / "ladder-table.svg")
     option = parser.parse_args()
-    for path in option.results:
+    for path in [*option.results, *option.peers]:
         if not path.exists():
             sys.exit(f"ladder_table.py: there is no {path}")
-    rows = merge(load(option.store), *(load(path) for path in option.results))
+    rows = of_one_origin(load(option.store), *(load(path) for path in option.results))
+    peers = merge(load(option.peer_store), *(load(path) for path in option.peers))
     if option.results:
         save(option.store, rows)
-    good = any("failed" not in row and row["side"] == "penstock" for row in rows)
+    if option.peers:
+        save(option.peer_store, peers)
+    good = any("failed" not in row and row["rung"][0] == "T" and not row.get("setting") for row in rows)
     if good:
         draw(rows, option.picture)
     has_picture = good and option.picture.exists()
-    text = markdown(rows, option.picture.name if has_picture else "")
-    option.readme.write_text(measured_page.between_markers(option.readme, option.readme.read_text(), BEGIN, END, text))
+    text = markdown(rows, peers, option.picture.name if has_picture else "")
+    for page, new in ((option.readme, text), (option.inference, inference_markdown(rows))):
+        page.write_text(measured_page.between_markers(page, page.read_text(), BEGIN, END, new))
     return 0
 
 

@@ -3,9 +3,10 @@
 #
 # Steps of scripts/gpu-check, which sources this: training, and PyTorch beside it.
 
-training_targets="make_cifar10 01_baseline 02_workers 03_pinned 04_async 05_readback 06_autotune 07_fused
-  08_mixed_precision 09_channels_last 10_large_batch 11_copy_stream 12_prefetcher 14_records_and_graph make_images
-  15_images 16_hardware_decoder"
+# Every rung is a file: their targets have its name.
+rungs_in() { find "examples/resnet/$1/rungs" -name '[0-9]*.cpp' -exec basename -s .cpp {} + | sort; }
+training_targets="make_cifar10 make_images $(rungs_in train | tr '\n' ' ')"
+ladders_targets="$training_targets $(rungs_in infer | sed 's/^/infer_/' | tr '\n' ' ')"
 
 # train_ladder OPTION...: of the ladder's and, behind --, of its rungs.
 train_ladder() {
@@ -33,23 +34,28 @@ pytorch() {
     train_ladder --peer "$folder/pytorch.json" -- --steps "$(scaled 15 2)"
 }
 
-# ladder_table [MODEL[:RUNG,RUNG...]]: goes on from what an earlier call has left in the build folder, and from the
-# table's own results.
-ladder_table() {
-  local models=${1:-resnet18,resnet50} rungs=() status=0 store=$build/ladder-table.json dry=()
-  if [[ $models == *:* ]]; then rungs=(--rungs "${models#*:}") models=${models%%:*}; fi
-  if [[ -n $dry_run ]]; then dry=(--dry-run) store=$folder/results.json; fi
+# ladder_table [MODEL[:RUNG,RUNG...]] and ladder_peers: go on from what an earlier call has left in the build folder, and
+# from the tables' own results.
+ladder_table() { measure_ladders table "$@"; }
+ladder_peers() { measure_ladders peers "$@"; }
+
+# measure_ladders table|peers [MODEL[:RUNG,RUNG...]]
+measure_ladders() {
+  local which=$1 models=${2:-resnet18,resnet50} options=() kind=() status=0 store=$build/ladder-$1.json
+  if [[ $models == *:* ]]; then options=(--rungs "${models#*:}") models=${models%%:*}; fi
+  if [[ $which == peers ]]; then kind=(--peers); fi
+  if [[ -n $dry_run ]]; then options+=(--dry-run) store=$folder/results.json; fi
   has_resnet 05_readback && make_data && make_jpegs jpegs "$(scaled 20000 64)" "$(scaled 500 100)" "$(scaled 375 75)" || return
-  limited 500 python3 scripts/gpu_check/ladder_measure.py --programs "$build/examples/resnet/train" --data "$data" \
-    --images "$build/jpegs" \
-    --plans "$build" --store "$store" --start examples/resnet/ladder-table.json --models "$models" "${rungs[@]}" \
-    --seconds "$(($(time_left) - 10))" --left "$folder/left.txt" "${dry[@]}" || status=$?
+  limited 550 python3 scripts/gpu_check/ladder_measure.py --programs "$build/examples/resnet" --data "$data" \
+    --images "$build/jpegs" --plans "$build" --store "$store" --start "examples/resnet/ladder-$which.json" \
+    --models "$models" --seconds "$(($(time_left) - 10))" --left "$folder/left.txt" "${options[@]}" "${kind[@]}" || status=$?
   if [[ ! -f $store ]]; then return "$status"; fi
   if [[ $store != "$folder/results.json" ]]; then cp "$store" "$folder/results.json"; fi
-  cp examples/resnet/README.md "$folder"
-  python3 scripts/gpu_check/ladder_table.py "$store" --store "$folder/results.json" --readme "$folder/README.md" \
+  cp examples/resnet/README.md "$folder" && cp examples/resnet/infer/rungs/README.md "$folder/inference.md"
+  python3 scripts/gpu_check/ladder_table.py "${kind[@]}" "$store" --store "$folder/table.json" \
+    --peer-store "$folder/peers.json" --readme "$folder/README.md" --inference "$folder/inference.md" \
     --picture "$folder/ladder-table.svg" || status=$?
-  sed -n '/ladder-table: made/,/ladder-table: end/p' "$folder/README.md"
+  sed -n '/ladder-table: made/,/ladder-table: end/p' "$folder/README.md" "$folder/inference.md"
   return "$status"
 }
 
