@@ -45,9 +45,9 @@ measure_ladders() {
   if [[ $models == *:* ]]; then options=(--rungs "${models#*:}") models=${models%%:*}; fi
   if [[ $which == peers ]]; then kind=(--peers); fi
   if [[ -n $dry_run ]]; then options+=(--dry-run) store=$folder/results.json; fi
-  has_resnet 05_readback && make_data && make_jpegs jpegs "$(scaled 20000 64)" "$(scaled 500 100)" "$(scaled 375 75)" || return
+  has_resnet 05_readback && make_data && make_jpegs few-jpegs "$(scaled 4000 64)" "$(scaled 500 100)" "$(scaled 375 75)" || return
   limited 550 python3 scripts/gpu_check/ladder_measure.py --programs "$build/examples/resnet" --data "$data" \
-    --images "$build/jpegs" --plans "$build" --store "$store" --start "examples/resnet/ladder-$which.json" \
+    --images "$build/few-jpegs" --plans "$build" --store "$store" --start "examples/resnet/ladder-$which.json" \
     --models "$models" --seconds "$(($(time_left) - 10))" --left "$folder/left.txt" "${options[@]}" "${kind[@]}" || status=$?
   if [[ ! -f $store ]]; then return "$status"; fi
   if [[ $store != "$folder/results.json" ]]; then cp "$store" "$folder/results.json"; fi
