@@ -102,7 +102,11 @@ class DecodeBatch {
         input_(input),
         format_(output_format(input)),
         decoder_(options),
-        files_(static_cast<std::size_t>(input.extents.n)) {}
+        files_(static_cast<std::size_t>(input.extents.n)) {
+    // Copies of labels that are under way at a time: a worker has a batch or two on the device.
+    constexpr std::size_t kBlocks = 4;
+    pool_->reserve(kBlocks, files_.size() * sizeof(std::int32_t));
+  }
 
   void operator()(const penstock::Ticket& ticket, Packed& batch, cudaStream_t stream,
                   const std::stop_token& stop) {
