@@ -3,10 +3,16 @@
 #
 # Steps of scripts/gpu-check, which sources this: training, and PyTorch beside it.
 
-# Every rung is a file: their targets have its name.
-rungs_in() { find "examples/resnet/$1/rungs" -name '[0-9]*.cpp' -exec basename -s .cpp {} + | sort; }
-training_targets="make_cifar10 make_images $(rungs_in train | tr '\n' ' ')"
-ladders_targets="$training_targets $(rungs_in infer | sed 's/^/infer_/' | tr '\n' ' ')"
+# rungs_in FOLDER [PREFIX]: the targets of its rungs. Every rung is a file of that name.
+rungs_in() {
+  local path
+  for path in "$root/examples/resnet/$1/rungs"/[0-9]*.cpp; do
+    path=${path##*/}
+    printf '%s ' "${2:-}${path%.cpp}"
+  done
+}
+training_targets="make_cifar10 make_images $(rungs_in train)"
+ladders_targets="$training_targets$(rungs_in infer infer_)"
 
 # train_ladder OPTION...: of the ladder's and, behind --, of its rungs. To time every plan takes minutes.
 train_ladder() {
