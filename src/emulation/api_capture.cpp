@@ -2,7 +2,7 @@
 //
 // Calls about stream capture.
 
-#include "seam.hpp"
+#include "graph_handles.hpp"
 
 namespace penstock::emulation::detail {
 
@@ -36,16 +36,33 @@ cudaError_t capture_info(cudaStream_t handle, cudaStreamCaptureStatus* capture_s
     if (*capture_status != cudaStreamCaptureStatusActive) return cudaSuccess;
     Capture& capture = *stream->capture;
     if (id != nullptr) *id = capture.number;
-    if (graph != nullptr) *graph = reinterpret_cast<cudaGraph_t>(capture.graph->handle);
+    if (graph != nullptr) *graph = handle_of(*capture.graph);
     if (edges != nullptr) *edges = nullptr;  // Every edge is an ordinary one.
     if (count != nullptr) *count = stream->capture_tail.size();
     if (dependencies != nullptr) {  // Valid until the next call about this capture.
       capture.told.clear();
-      for (const GraphNode* node : stream->capture_tail)
-        capture.told.push_back(reinterpret_cast<cudaGraphNode_t>(node->handle));
+      for (const GraphNode* node : stream->capture_tail) capture.told.push_back(handle_of(*node));
       *dependencies = capture.told.data();
     }
     return cudaSuccess;
+  });
+}
+
+cudaError_t update_capture_dependencies(cudaStream_t handle, const cudaGraphNode_t* dependencies,
+                                        const cudaGraphEdgeData* edges, std::size_t count,
+                                        unsigned flags) {
+  return enter(Function::cudaStreamUpdateCaptureDependencies, [&](Call& call) {
+    Stream* stream = nullptr;
+    cudaError_t status = call.find(handle, &stream);
+    if (status == cudaSuccess) status = call.runtime.captures.admit(*stream);
+    if (status != cudaSuccess) return status;
+    if (flags > cudaStreamSetCaptureDependencies) return cudaErrorInvalidValue;
+    if (stream->capture == nullptr) return cudaErrorIllegalState;
+    std::vector<GraphNode*> nodes;
+    status = find_all(call, *stream->capture->graph, dependencies, edges, count, nodes);
+    if (status == cudaSuccess)
+      call.runtime.captures.depend(*stream, nodes, flags == cudaStreamSetCaptureDependencies);
+    return status;
   });
 }
 
@@ -65,6 +82,24 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mo
   });
 }
 
+cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t handle, cudaGraph_t graph_handle,
+                                          const cudaGraphNode_t* dependencies,
+                                          const cudaGraphEdgeData* edges, std::size_t count,
+                                          cudaStreamCaptureMode mode) {
+  return enter(Function::cudaStreamBeginCaptureToGraph, [&](Call& call) {
+    Stream* stream = nullptr;
+    cudaError_t status = call.find(handle, &stream);
+    if (status != cudaSuccess) return status;
+    Graph* const graph = find(call, graph_handle);
+    if (graph == nullptr || !is_mode(mode)) return cudaErrorInvalidValue;
+    std::vector<GraphNode*> after;
+    status = find_all(call, *graph, dependencies, edges, count, after);
+    return status == cudaSuccess
+               ? call.runtime.captures.begin(*stream, mode, call.thread, *graph, std::move(after))
+               : status;
+  });
+}
+
 cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
   return enter(Function::cudaStreamEndCapture, [&](Call& call) {
     Stream* stream = nullptr;
@@ -73,7 +108,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
     if (graph == nullptr) return cudaErrorInvalidValue;
     Ref<Graph> captured;
     status = call.runtime.captures.end(*stream, call.thread, &captured);
-    *graph = captured ? reinterpret_cast<cudaGraph_t>(captured->handle) : nullptr;
+    *graph = captured ? handle_of(*captured) : nullptr;
     return status;
   });
 }

@@ -15,7 +15,8 @@ cudaError_t create(Call& call, cudaEvent_t* event, unsigned flags) {
   if (event == nullptr || (flags & ~kEventFlags) != 0) return cudaErrorInvalidValue;
   if ((flags & cudaEventInterprocess) != 0) return cudaErrorNotSupported;
   const Ref<Event> made(new Event(call.thread.device, flags));
-  *event = reinterpret_cast<cudaEvent_t>(call.runtime.events.add(made));
+  made->handle = call.runtime.events.add(made);
+  *event = reinterpret_cast<cudaEvent_t>(made->handle);
   return cudaSuccess;
 }
 
@@ -32,8 +33,8 @@ cudaError_t record(Call& call, cudaEvent_t event_handle, cudaStream_t stream_han
   if (status != cudaSuccess) return status;
   if (stream->capture != nullptr) {
     if (flags == cudaEventRecordExternal)
-      call.runtime.captures.add(*stream, cudaGraphNodeTypeEventRecord, GraphWork{}).event =
-          Ref<Event>(event);
+      call.runtime.captures.add(*stream,
+                                {cudaGraphNodeTypeEventRecord, JoinWork{}, Ref<Event>(event)});
     else
       call.runtime.captures.record(*stream, *event);
     return cudaSuccess;
@@ -52,7 +53,7 @@ cudaError_t wait(Call& call, Stream& stream, Event& event, unsigned flags) {
   if (status != cudaSuccess) return status;
   if (flags == cudaEventWaitExternal) {
     if (stream.capture == nullptr) return cudaErrorInvalidValue;
-    captures.add(stream, cudaGraphNodeTypeWaitEvent, WaitWork{}).event = Ref<Event>(&event);
+    captures.add(stream, {cudaGraphNodeTypeWaitEvent, WaitWork{}, Ref<Event>(&event)});
     return cudaSuccess;
   }
   if (captures.concerns(stream, event)) return captures.wait(stream, event);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls about graphs and user objects.
+// Calls about graphs as a whole, executable graphs and user objects.
 
-#include <algorithm>
+#include <utility>
 
-#include "seam.hpp"
+#include "graph_handles.hpp"
 
 namespace penstock::emulation::detail {
 
@@ -14,39 +14,57 @@ constexpr unsigned long long kInstantiateFlags = cudaGraphInstantiateFlagAutoFre
                                                  cudaGraphInstantiateFlagUpload |
                                                  cudaGraphInstantiateFlagUseNodePriority;
 
-Graph* find(const Call& call, cudaGraph_t handle) {
-  return call.runtime.graphs.find(reinterpret_cast<std::uint64_t>(handle));
-}
-
-GraphExec* find(const Call& call, cudaGraphExec_t handle) {
-  return call.runtime.graph_execs.find(reinterpret_cast<std::uint64_t>(handle));
-}
-
 UserObject* find(const Call& call, cudaUserObject_t handle) {
   return call.runtime.user_objects.find(reinterpret_cast<std::uint64_t>(handle));
 }
 
 /// A graph that allocates or frees memory has one executable at a time.
 bool may_be_instantiated(const Call& call, const Graph& graph) {
-  if (!graph.body()->orders_memory()) return true;
+  if (graph.embedded == Embedded::moved) return false;
+  if (!graph.orders_memory()) return true;
   bool free = true;
   call.runtime.graph_execs.for_each(
       [&](const GraphExec& exec) { free = free && !exec.is_of(graph); });
   return free;
 }
 
+/// Tells in `params` what became of it.
 cudaError_t instantiate(Call& call, cudaGraphExec_t* exec, cudaGraph_t graph_handle,
-                        unsigned long long flags) {
+                        cudaGraphInstantiateParams& params) {
+  params.errNode_out = nullptr;
+  params.result_out = cudaGraphInstantiateError;
   const Graph* const graph = find(call, graph_handle);
   if (exec == nullptr || graph == nullptr || call.runtime.captures.captures(*graph))
     return cudaErrorInvalidValue;
-  if ((flags & cudaGraphInstantiateFlagDeviceLaunch) != 0) return cudaErrorNotSupported;
-  if ((flags & ~kInstantiateFlags) != 0) return cudaErrorInvalidValue;
+  if ((params.flags & cudaGraphInstantiateFlagDeviceLaunch) != 0) return cudaErrorNotSupported;
+  if ((params.flags & ~kInstantiateFlags) != 0) return cudaErrorInvalidValue;
   if (!may_be_instantiated(call, *graph)) return cudaErrorInvalidValue;
-  const bool frees_on_launch = (flags & cudaGraphInstantiateFlagAutoFreeOnLaunch) != 0;
+  GraphPlan plan(*graph);
+  if (plan.in_circle != 0) {
+    params.errNode_out = reinterpret_cast<cudaGraphNode_t>(plan.in_circle);
+    params.result_out = cudaGraphInstantiateInvalidStructure;
+    return cudaErrorInvalidValue;
+  }
   *exec = reinterpret_cast<cudaGraphExec_t>(call.runtime.graph_execs.add(
-      Ref<GraphExec>(new GraphExec(call.runtime, *graph, frees_on_launch))));
+      Ref<GraphExec>(new GraphExec(call.runtime, *graph, std::move(plan), params.flags))));
+  params.result_out = cudaGraphInstantiateSuccess;
   return cudaSuccess;
+}
+
+cudaError_t instantiate(Call& call, cudaGraphExec_t* exec, cudaGraph_t graph,
+                        unsigned long long flags) {
+  cudaGraphInstantiateParams params{};
+  params.flags = flags;
+  return instantiate(call, exec, graph, params);
+}
+
+cudaError_t upload(Call& call, cudaStream_t stream_handle) {
+  Stream* stream = nullptr;
+  cudaError_t status = call.find(stream_handle, &stream);
+  if (status == cudaSuccess) status = call.runtime.captures.admit(*stream);
+  if (status == cudaSuccess && stream->capture != nullptr)
+    return call.runtime.captures.admit_wait(*stream);
+  return status == cudaSuccess ? call.submit(*stream, GraphWork{}) : status;
 }
 
 cudaError_t launch(Call& call, cudaGraphExec_t exec_handle, cudaStream_t stream_handle) {
@@ -54,7 +72,7 @@ cudaError_t launch(Call& call, cudaGraphExec_t exec_handle, cudaStream_t stream_
   if (exec == nullptr) return cudaErrorInvalidValue;
   Stream* stream = nullptr;
   cudaError_t status = call.find(stream_handle, &stream);
-  // A capture takes no launch, as it takes no wait: there are no child graphs made so.
+  // A capture takes no launch, as it takes no wait: no child graph is made so.
   if (status == cudaSuccess) status = call.runtime.captures.admit_wait(*stream);
   return status == cudaSuccess ? exec->launch(*stream, call.name()) : status;
 }
@@ -89,33 +107,10 @@ cudaError_t cudaGraphCreate(cudaGraph_t* graph, unsigned flags) {
 cudaError_t cudaGraphDestroy(cudaGraph_t handle) {
   return enter(Function::cudaGraphDestroy, [&](Call& call) {
     const Graph* const graph = find(call, handle);
-    if (graph == nullptr || call.runtime.captures.captures(*graph)) return cudaErrorInvalidValue;
+    if (graph == nullptr || graph->embedded != Embedded::no ||
+        call.runtime.captures.captures(*graph))
+      return cudaErrorInvalidValue;
     call.runtime.graphs.remove(graph->handle);
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaGraphGetNodes(cudaGraph_t handle, cudaGraphNode_t* nodes, std::size_t* count) {
-  return enter(Function::cudaGraphGetNodes, [&](Call& call) {
-    const Graph* const graph = find(call, handle);
-    if (graph == nullptr || count == nullptr) return cudaErrorInvalidValue;
-    const auto& all = graph->body()->nodes;
-    if (nodes == nullptr) {
-      *count = all.size();
-      return cudaSuccess;
-    }
-    for (std::size_t i = 0; i < *count; ++i)
-      nodes[i] = i < all.size() ? reinterpret_cast<cudaGraphNode_t>(all[i]->handle) : nullptr;
-    *count = std::min(*count, all.size());
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaGraphNodeGetType(cudaGraphNode_t handle, cudaGraphNodeType* type) {
-  return enter(Function::cudaGraphNodeGetType, [&](Call& call) {
-    const GraphNode* const node = call.runtime.nodes.find(reinterpret_cast<std::uint64_t>(handle));
-    if (node == nullptr || type == nullptr) return cudaErrorInvalidValue;
-    *type = node->type;
     return cudaSuccess;
   });
 }
@@ -132,6 +127,33 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t gra
                [&](Call& call) { return instantiate(call, exec, graph, flags); });
 }
 
+cudaError_t cudaGraphInstantiateWithParams(cudaGraphExec_t* exec, cudaGraph_t graph,
+                                           cudaGraphInstantiateParams* params) {
+  return enter(Function::cudaGraphInstantiateWithParams, [&](Call& call) {
+    if (params == nullptr) return cudaErrorInvalidValue;
+    cudaGraphExec_t made = nullptr;
+    cudaError_t status = instantiate(call, exec == nullptr ? nullptr : &made, graph, *params);
+    if (status == cudaSuccess && (params->flags & cudaGraphInstantiateFlagUpload) != 0)
+      status = upload(call, params->uploadStream);
+    if (status == cudaSuccess) {
+      *exec = made;
+    } else if (made != nullptr) {
+      call.runtime.graph_execs.remove(reinterpret_cast<std::uint64_t>(made));
+      params->result_out = cudaGraphInstantiateError;
+    }
+    return status;
+  });
+}
+
+cudaError_t cudaGraphExecGetFlags(cudaGraphExec_t handle, unsigned long long* flags) {
+  return enter(Function::cudaGraphExecGetFlags, [&](Call& call) {
+    const GraphExec* const exec = find(call, handle);
+    if (exec == nullptr || flags == nullptr) return cudaErrorInvalidValue;
+    *flags = exec->flags();
+    return cudaSuccess;
+  });
+}
+
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t handle) {
   return enter(Function::cudaGraphExecDestroy, [&](Call& call) {
     return call.runtime.graph_execs.remove(reinterpret_cast<std::uint64_t>(handle))
@@ -145,22 +167,18 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec_handle, cudaGraph_t graph_h
   return enter(Function::cudaGraphExecUpdate, [&](Call& call) {
     GraphExec* const exec = find(call, exec_handle);
     const Graph* const graph = find(call, graph_handle);
-    if (exec == nullptr || graph == nullptr || info == nullptr) return cudaErrorInvalidValue;
+    if (exec == nullptr || graph == nullptr || info == nullptr ||
+        graph->embedded == Embedded::moved)
+      return cudaErrorInvalidValue;
     exec->update(*graph, *info);
     return info->result == cudaGraphExecUpdateSuccess ? cudaSuccess
                                                       : cudaErrorGraphExecUpdateFailure;
   });
 }
 
-cudaError_t cudaGraphUpload(cudaGraphExec_t exec_handle, cudaStream_t stream_handle) {
+cudaError_t cudaGraphUpload(cudaGraphExec_t exec_handle, cudaStream_t stream) {
   return enter(Function::cudaGraphUpload, [&](Call& call) {
-    if (find(call, exec_handle) == nullptr) return cudaErrorInvalidValue;
-    Stream* stream = nullptr;
-    cudaError_t status = call.find(stream_handle, &stream);
-    if (status == cudaSuccess) status = call.runtime.captures.admit(*stream);
-    if (status == cudaSuccess && stream->capture != nullptr)
-      return call.runtime.captures.admit_wait(*stream);
-    return status == cudaSuccess ? call.submit(*stream, GraphWork{}) : status;
+    return find(call, exec_handle) == nullptr ? cudaErrorInvalidValue : upload(call, stream);
   });
 }
 

@@ -42,6 +42,45 @@ cudaError_t cudaStreamGetCaptureInfo_ptsz(cudaStream_t stream, cudaStreamCapture
   return capture_info(per_thread_if_0(stream), status, id, graph, dependencies, edges, count);
 }
 
+cudaError_t cudaGraphAddNode(cudaGraphNode_t* node, cudaGraph_t graph,
+                             const cudaGraphNode_t* dependencies, const cudaGraphEdgeData* edges,
+                             std::size_t count, cudaGraphNodeParams* params) {
+  return add_node(node, graph, dependencies, edges, count, params);
+}
+cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
+                              cudaGraphEdgeData* edges, std::size_t* count) {
+  return graph_edges(graph, from, to, edges, count);
+}
+cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t* nodes,
+                                         cudaGraphEdgeData* edges, std::size_t* count) {
+  return node_dependencies(node, nodes, edges, count);
+}
+cudaError_t cudaGraphNodeGetDependentNodes(cudaGraphNode_t node, cudaGraphNode_t* nodes,
+                                           cudaGraphEdgeData* edges, std::size_t* count) {
+  return node_dependents(node, nodes, edges, count);
+}
+cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t* from,
+                                     const cudaGraphNode_t* to, const cudaGraphEdgeData* edges,
+                                     std::size_t count) {
+  return add_dependencies(graph, from, to, edges, count);
+}
+cudaError_t cudaGraphRemoveDependencies(cudaGraph_t graph, const cudaGraphNode_t* from,
+                                        const cudaGraphNode_t* to, const cudaGraphEdgeData* edges,
+                                        std::size_t count) {
+  return remove_dependencies(graph, from, to, edges, count);
+}
+cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t* dependencies,
+                                                const cudaGraphEdgeData* edges, std::size_t count,
+                                                unsigned flags) {
+  return update_capture_dependencies(stream, dependencies, edges, count, flags);
+}
+cudaError_t cudaStreamUpdateCaptureDependencies_ptsz(cudaStream_t stream,
+                                                     cudaGraphNode_t* dependencies,
+                                                     const cudaGraphEdgeData* edges,
+                                                     std::size_t count, unsigned flags) {
+  return update_capture_dependencies(per_thread_if_0(stream), dependencies, edges, count, flags);
+}
+
 cudaError_t cudaMemAdvise(const void* data, std::size_t bytes, cudaMemoryAdvise advice,
                           cudaMemLocation location) {
   return advise(data, bytes, advice, location);
@@ -93,6 +132,80 @@ cudaError_t cudaStreamGetCaptureInfo_v3_ptsz(cudaStream_t stream, cudaStreamCapt
                                              const cudaGraphNode_t** dependencies,
                                              const cudaGraphEdgeData** edges, std::size_t* count) {
   return capture_info(per_thread_if_0(stream), status, id, graph, dependencies, edges, count);
+}
+
+cudaError_t cudaGraphAddNode(cudaGraphNode_t* node, cudaGraph_t graph,
+                             const cudaGraphNode_t* dependencies, std::size_t count,
+                             cudaGraphNodeParams* params) {
+  return add_node(node, graph, dependencies, nullptr, count, params);
+}
+cudaError_t cudaGraphAddNode_v2(cudaGraphNode_t* node, cudaGraph_t graph,
+                                const cudaGraphNode_t* dependencies, const cudaGraphEdgeData* edges,
+                                std::size_t count, cudaGraphNodeParams* params) {
+  return add_node(node, graph, dependencies, edges, count, params);
+}
+cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
+                              std::size_t* count) {
+  return graph_edges(graph, from, to, nullptr, count);
+}
+cudaError_t cudaGraphGetEdges_v2(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
+                                 cudaGraphEdgeData* edges, std::size_t* count) {
+  return graph_edges(graph, from, to, edges, count);
+}
+cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t* nodes,
+                                         std::size_t* count) {
+  return node_dependencies(node, nodes, nullptr, count);
+}
+cudaError_t cudaGraphNodeGetDependencies_v2(cudaGraphNode_t node, cudaGraphNode_t* nodes,
+                                            cudaGraphEdgeData* edges, std::size_t* count) {
+  return node_dependencies(node, nodes, edges, count);
+}
+cudaError_t cudaGraphNodeGetDependentNodes(cudaGraphNode_t node, cudaGraphNode_t* nodes,
+                                           std::size_t* count) {
+  return node_dependents(node, nodes, nullptr, count);
+}
+cudaError_t cudaGraphNodeGetDependentNodes_v2(cudaGraphNode_t node, cudaGraphNode_t* nodes,
+                                              cudaGraphEdgeData* edges, std::size_t* count) {
+  return node_dependents(node, nodes, edges, count);
+}
+cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t* from,
+                                     const cudaGraphNode_t* to, std::size_t count) {
+  return add_dependencies(graph, from, to, nullptr, count);
+}
+cudaError_t cudaGraphAddDependencies_v2(cudaGraph_t graph, const cudaGraphNode_t* from,
+                                        const cudaGraphNode_t* to, const cudaGraphEdgeData* edges,
+                                        std::size_t count) {
+  return add_dependencies(graph, from, to, edges, count);
+}
+cudaError_t cudaGraphRemoveDependencies(cudaGraph_t graph, const cudaGraphNode_t* from,
+                                        const cudaGraphNode_t* to, std::size_t count) {
+  return remove_dependencies(graph, from, to, nullptr, count);
+}
+cudaError_t cudaGraphRemoveDependencies_v2(cudaGraph_t graph, const cudaGraphNode_t* from,
+                                           const cudaGraphNode_t* to,
+                                           const cudaGraphEdgeData* edges, std::size_t count) {
+  return remove_dependencies(graph, from, to, edges, count);
+}
+cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t* dependencies,
+                                                std::size_t count, unsigned flags) {
+  return update_capture_dependencies(stream, dependencies, nullptr, count, flags);
+}
+cudaError_t cudaStreamUpdateCaptureDependencies_v2(cudaStream_t stream,
+                                                   cudaGraphNode_t* dependencies,
+                                                   const cudaGraphEdgeData* edges,
+                                                   std::size_t count, unsigned flags) {
+  return update_capture_dependencies(stream, dependencies, edges, count, flags);
+}
+cudaError_t cudaStreamUpdateCaptureDependencies_ptsz(cudaStream_t stream,
+                                                     cudaGraphNode_t* dependencies,
+                                                     std::size_t count, unsigned flags) {
+  return update_capture_dependencies(per_thread_if_0(stream), dependencies, nullptr, count, flags);
+}
+cudaError_t cudaStreamUpdateCaptureDependencies_v2_ptsz(cudaStream_t stream,
+                                                        cudaGraphNode_t* dependencies,
+                                                        const cudaGraphEdgeData* edges,
+                                                        std::size_t count, unsigned flags) {
+  return update_capture_dependencies(per_thread_if_0(stream), dependencies, edges, count, flags);
 }
 
 cudaError_t cudaMemAdvise(const void* data, std::size_t bytes, cudaMemoryAdvise advice,

@@ -14,16 +14,12 @@ Pool* find_pool(const Call& call, cudaMemPool_t handle) {
 
 /// Inside a capture the memory belongs to the graph.
 cudaError_t allocate_in_graph(Call& call, Stream& stream, std::size_t bytes, void** data) {
-  Allocation request;
-  request.bytes = bytes;
-  request.origin = Origin::graph;
-  request.device = stream.device.index;
-  const cudaError_t status = call.runtime.allocate_on(
-      stream.device, [&] { return call.runtime.memory.allocate(request, data); });
+  GraphNode* node = nullptr;
+  const cudaError_t status =
+      stream.capture->graph->add_allocation(stream.device, bytes, stream.capture_tail, &node);
   if (status != cudaSuccess) return status;
-  call.runtime.captures.add(stream, cudaGraphNodeTypeMemAlloc, AllocateWork{*data, bytes});
-  stream.capture->graph->body()->memory.push_back(
-      Ref<GraphMemory>(new GraphMemory(call.runtime, *data)));
+  call.runtime.captures.advance(stream, *node);
+  *data = std::get<AllocateWork>(node->action.work).data;
   return cudaSuccess;
 }
 
@@ -50,16 +46,12 @@ cudaError_t allocate(Call& call, void** data, std::size_t bytes, Pool* pool, cud
   return cudaSuccess;
 }
 
-/// Frees graph memory inside a capture.
-cudaError_t free_in_graph(Call& call, Stream& stream, const Allocation& allocation) {
-  for (const Ref<GraphMemory>& memory : stream.capture->graph->body()->memory) {
-    if (memory->data() != allocation.data || memory->freed_in_graph) continue;
-    memory->freed_in_graph = true;
-    call.runtime.captures.add(stream, cudaGraphNodeTypeMemFree,
-                              FreeWork{allocation.data, allocation.bytes});
-    return cudaSuccess;
-  }
-  return cudaErrorInvalidValue;
+/// Frees memory of a graph inside a capture.
+cudaError_t free_in_graph(Call& call, Stream& stream, void* data) {
+  GraphNode* node = nullptr;
+  const cudaError_t status = stream.capture->graph->add_free(data, stream.capture_tail, &node);
+  if (status == cudaSuccess) call.runtime.captures.advance(stream, *node);
+  return status;
 }
 
 cudaError_t free(Call& call, void* data, cudaStream_t handle) {
@@ -73,8 +65,7 @@ cudaError_t free(Call& call, void* data, cudaStream_t handle) {
   if (found == nullptr) return cudaErrorInvalidValue;
   const Allocation allocation = *found;
   const bool of_graph = allocation.origin == Origin::graph;
-  if (stream->capture != nullptr)
-    return of_graph ? free_in_graph(call, *stream, allocation) : cudaErrorInvalidValue;
+  if (stream->capture != nullptr) return free_in_graph(call, *stream, data);
   if (!of_graph && allocation.origin != Origin::pool) return cudaErrorInvalidValue;
   if (of_graph) {
     status = call.runtime.free_graph_memory(data);

@@ -11,6 +11,11 @@ namespace penstock::emulation::detail {
 
 namespace {
 
+cudaError_t may_begin(const Stream& stream) {
+  if (stream.legacy()) return cudaErrorStreamCaptureUnsupported;
+  return stream.capture == nullptr ? cudaSuccess : cudaErrorIllegalState;
+}
+
 void add_unique(std::vector<GraphNode*>& nodes, GraphNode* node) {
   if (std::find(nodes.begin(), nodes.end(), node) == nodes.end()) nodes.push_back(node);
 }
@@ -29,18 +34,33 @@ cudaGraphNodeType node_type(const Work& work) {
 // ---- Begin and end
 
 cudaError_t Captures::begin(Stream& stream, cudaStreamCaptureMode mode, const ThreadState& thread) {
-  if (stream.legacy()) return cudaErrorStreamCaptureUnsupported;
-  if (stream.capture != nullptr) return cudaErrorIllegalState;
+  const cudaError_t status = may_begin(stream);
+  if (status == cudaSuccess) start(stream, mode, thread, runtime_.create_graph(), true);
+  return status;
+}
+
+cudaError_t Captures::begin(Stream& stream, cudaStreamCaptureMode mode, const ThreadState& thread,
+                            Graph& graph, std::vector<GraphNode*> after) {
+  const cudaError_t status = may_begin(stream);
+  if (status != cudaSuccess) return status;
+  if (captures(graph)) return cudaErrorInvalidValue;
+  start(stream, mode, thread, Ref<Graph>(&graph), false);
+  stream.capture_tail = std::move(after);
+  return cudaSuccess;
+}
+
+void Captures::start(Stream& stream, cudaStreamCaptureMode mode, const ThreadState& thread,
+                     Ref<Graph> graph, bool makes_graph) {
   auto capture = std::make_unique<Capture>();
   capture->number = ++begun_;
   capture->mode = mode;
   capture->thread = thread.number;
   capture->origin = &stream;
-  capture->graph = runtime_.create_graph();
+  capture->graph = std::move(graph);
+  capture->makes_graph = makes_graph;
   capture->streams.push_back(&stream);
   stream.capture = capture.get();
   captures_.push_back(std::move(capture));
-  return cudaSuccess;
 }
 
 cudaError_t Captures::end(Stream& stream, const ThreadState& thread, Ref<Graph>* graph) {
@@ -61,7 +81,7 @@ cudaError_t Captures::end(Stream& stream, const ThreadState& thread, Ref<Graph>*
     status = cudaErrorStreamCaptureUnjoined;
   if (status == cudaSuccess)
     *graph = capture->graph;
-  else
+  else if (capture->makes_graph)
     runtime_.graphs.remove(capture->graph->handle);
   drop(*capture);
   return status;
@@ -103,6 +123,12 @@ Capture* Captures::find(std::uint64_t number) const {
 bool Captures::captures(const Graph& graph) const {
   return std::any_of(captures_.begin(), captures_.end(),
                      [&](const auto& capture) { return capture->graph.get() == &graph; });
+}
+
+bool Captures::makes(const Graph& graph) const {
+  return std::any_of(captures_.begin(), captures_.end(), [&](const auto& capture) {
+    return capture->graph.get() == &graph && capture->makes_graph;
+  });
 }
 
 // ---- May this be done now?
@@ -161,14 +187,13 @@ cudaError_t Captures::admit_wait(const Device& device) {
 
 // ---- Captured work
 
-GraphNode& Captures::add(Stream& stream, cudaGraphNodeType type, Work work) {
-  Ref<GraphNode> node(new GraphNode);
-  node->type = type;
-  node->work = work;
-  node->after = stream.capture_tail;
-  GraphNode& added = stream.capture->graph->add(std::move(node));
-  stream.capture_tail = {&added};
-  return added;
+void Captures::add(Stream& stream, NodeAction action) {
+  advance(stream, stream.capture->graph->add(std::move(action), stream.capture_tail));
+}
+
+void Captures::depend(Stream& stream, const std::vector<GraphNode*>& nodes, bool replace) {
+  if (replace) stream.capture_tail.clear();
+  for (GraphNode* node : nodes) add_unique(stream.capture_tail, node);
 }
 
 void Captures::record(Stream& stream, Event& event) {
@@ -212,7 +237,7 @@ void Captures::forget(Stream& stream) {
   if (capture == nullptr) return;
   capture->valid = false;
   if (capture->origin == &stream) {  // Nobody can end the capture any more.
-    runtime_.graphs.remove(capture->graph->handle);
+    if (capture->makes_graph) runtime_.graphs.remove(capture->graph->handle);
     drop(*capture);
     return;
   }

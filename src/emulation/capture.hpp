@@ -26,6 +26,7 @@ struct Capture {
   std::uint64_t thread;  ///< that began it
   Stream* origin;
   Ref<Graph> graph;
+  bool makes_graph;  ///< else the graph was the program's before
   bool valid = true;
   std::vector<Stream*> streams;       ///< all that take part; the origin is the first
   std::vector<cudaGraphNode_t> told;  ///< what cudaStreamGetCaptureInfo has pointed to
@@ -35,12 +36,16 @@ class Captures {
  public:
   explicit Captures(Runtime& runtime) : runtime_(runtime) {}
 
-  std::size_t active() const { return captures_.size(); }
-  /// Whether the graph is still being captured.
+  /// Whether a capture adds nodes to the graph.
   bool captures(const Graph& graph) const;
+  /// And will give it to the program when it ends.
+  bool makes(const Graph& graph) const;
 
   // ---- Begin and end
   cudaError_t begin(Stream& stream, cudaStreamCaptureMode mode, const ThreadState& thread);
+  /// Adds the work to a graph of the program's, behind these nodes of it.
+  cudaError_t begin(Stream& stream, cudaStreamCaptureMode mode, const ThreadState& thread,
+                    Graph& graph, std::vector<GraphNode*> after);
   /// The captured graph; none together with an error.
   cudaError_t end(Stream& stream, const ThreadState& thread, Ref<Graph>* graph);
 
@@ -58,7 +63,11 @@ class Captures {
   cudaError_t admit_look(const Stream& stream) const;
 
   // ---- Captured work, of a stream in a valid capture
-  GraphNode& add(Stream& stream, cudaGraphNodeType type, Work work);
+  void add(Stream& stream, NodeAction action);
+  /// The stream's next node comes after this one.
+  void advance(Stream& stream, GraphNode& node) { stream.capture_tail = {&node}; }
+  /// What the stream's next node comes after, besides what it came after (`replace`: instead).
+  void depend(Stream& stream, const std::vector<GraphNode*>& nodes, bool replace);
   void record(Stream& stream, Event& event);
   /// `stream` waits for an event, and one of the two is captured.
   cudaError_t wait(Stream& stream, const Event& event);
@@ -72,6 +81,8 @@ class Captures {
   void forget_all();
 
  private:
+  void start(Stream& stream, cudaStreamCaptureMode mode, const ThreadState& thread,
+             Ref<Graph> graph, bool makes_graph);
   Capture* find(std::uint64_t number) const;
   bool joined(const Capture& capture) const;
   void drop(Capture& capture);

@@ -113,7 +113,7 @@ Live live() {
     Live live;
     live.streams = runtime.streams.size();
     live.events = runtime.events.size();
-    live.graphs = runtime.graphs.size() - runtime.captures.active();
+    live.graphs = runtime.count_graphs();
     live.graph_execs = runtime.graph_execs.size();
     live.user_objects = runtime.user_objects.size();
     live.memory_pools = runtime.pools.size() - runtime.default_pools();

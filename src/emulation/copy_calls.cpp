@@ -78,32 +78,6 @@ bool locate(const cudaPitchedPtr& memory, const cudaPos& at, const cudaExtent& b
   return true;
 }
 
-/// Checks the request against the memory; an empty one is left with a width of 0.
-cudaError_t make_work(const Memory& memory, const CopyRequest& request, CopyWork& work) {
-  if (request.kind < cudaMemcpyHostToHost || request.kind > cudaMemcpyDefault)
-    return cudaErrorInvalidMemcpyDirection;
-  work = {
-      request.destination, request.source, request.destination_pitch, request.source_pitch, 0, 0,
-      request.kind,        false};
-  if (request.width == 0 || request.height == 0 || request.depth == 0) return cudaSuccess;
-  if (request.width > request.destination_pitch || request.width > request.source_pitch)
-    return cudaErrorInvalidPitchValue;
-  std::size_t written = 0, read = 0;
-  if (!extent(request, request.destination_pitch, request.destination_slice, written) ||
-      !extent(request, request.source_pitch, request.source_slice, read) ||
-      !describe(memory, request.destination, written, work.to) ||
-      !describe(memory, request.source, read, work.from) ||
-      !fits(work.to, work.from, work.direction))
-    return cudaErrorInvalidValue;
-  work.width = request.width;
-  work.height = request.height;
-  work.depth = request.depth;
-  work.destination_slice = request.destination_slice;
-  work.source_slice = request.source_slice;
-  work.pageable = pageable(work.to) || pageable(work.from);
-  return cudaSuccess;
-}
-
 bool from_pageable(const CopyWork& work) {
   return work.direction == cudaMemcpyHostToDevice && work.pageable;
 }
@@ -143,6 +117,45 @@ cudaError_t prepare(Call& call, cudaStream_t handle, const CopyRequest& request,
 }
 
 }  // namespace
+
+cudaError_t make_work(const Memory& memory, const CopyRequest& request, CopyWork& work) {
+  if (request.kind < cudaMemcpyHostToHost || request.kind > cudaMemcpyDefault)
+    return cudaErrorInvalidMemcpyDirection;
+  work = {
+      request.destination, request.source, request.destination_pitch, request.source_pitch, 0, 0,
+      request.kind,        false};
+  if (request.width == 0 || request.height == 0 || request.depth == 0) return cudaSuccess;
+  if (request.width > request.destination_pitch || request.width > request.source_pitch)
+    return cudaErrorInvalidPitchValue;
+  std::size_t written = 0, read = 0;
+  if (!extent(request, request.destination_pitch, request.destination_slice, written) ||
+      !extent(request, request.source_pitch, request.source_slice, read) ||
+      !describe(memory, request.destination, written, work.to) ||
+      !describe(memory, request.source, read, work.from) ||
+      !fits(work.to, work.from, work.direction))
+    return cudaErrorInvalidValue;
+  work.width = request.width;
+  work.height = request.height;
+  work.depth = request.depth;
+  work.destination_slice = request.destination_slice;
+  work.source_slice = request.source_slice;
+  work.pageable = pageable(work.to) || pageable(work.from);
+  return cudaSuccess;
+}
+
+cudaError_t make_work(const Memory& memory, const FillRequest& request, FillWork& work) {
+  work = {request.data,  request.value, 0, request.height, request.depth,
+          request.pitch, request.slice};
+  work.element = request.element;
+  if (request.width == 0 || request.height == 0 || request.depth == 0) return cudaSuccess;
+  std::size_t bytes = 0;
+  if ((request.height > 1 && request.width > request.pitch) ||
+      !extent(request, request.pitch, request.slice, bytes) ||
+      !describe(memory, request.data, bytes, work.place) || pageable(work.place))
+    return cudaErrorInvalidValue;
+  work.width = request.width;
+  return cudaSuccess;
+}
 
 cudaError_t copy_and_wait(Call& call, cudaStream_t handle, const CopyRequest& request) {
   Stream* stream = nullptr;
@@ -222,21 +235,14 @@ cudaError_t box_fill(const cudaPitchedPtr& memory, int value, const cudaExtent& 
 
 cudaError_t fill(Call& call, cudaStream_t handle, const FillRequest& request, bool synchronous) {
   Stream* stream = nullptr;
+  FillWork work;
   cudaError_t status = call.find(handle, &stream);
   if (status == cudaSuccess) status = call.runtime.captures.admit(*stream);
-  if (status != cudaSuccess || request.width == 0 || request.height == 0 || request.depth == 0)
-    return status;
-  std::size_t bytes = 0;
-  if ((request.height > 1 && request.width > request.pitch) ||
-      !extent(request, request.pitch, request.slice, bytes))
-    return cudaErrorInvalidValue;
-  const Range range = call.runtime.memory.classify(request.data, bytes);
-  if (!range.valid || range.allocation == nullptr) return cudaErrorInvalidValue;
+  if (status == cudaSuccess) status = make_work(call.runtime.memory, request, work);
+  if (status != cudaSuccess || work.width == 0) return status;
+  work.synchronous = synchronous;
   Mark end;
-  const bool waits = synchronous && range.allocation->page_locked();
-  const FillWork work{request.data,   request.value, request.width,
-                      request.height, request.depth, request.pitch,
-                      request.slice,  synchronous,   place_of(range.allocation)};
+  const bool waits = synchronous && work.place.type == cudaMemoryTypeHost;
   status = call.submit(*stream, work, &end);
   return status == cudaSuccess && waits ? call.await(end) : status;
 }

@@ -34,11 +34,16 @@ struct FillRequest {
   int value;
   std::size_t width, height = 1, depth = 1;
   std::size_t pitch = 0, slice = 0;
+  unsigned element = 1;  ///< bytes of the value; the width is in bytes all the same
 };
 
 /// The fill that cudaMemset3D asks for.
 cudaError_t box_fill(const cudaPitchedPtr& memory, int value, const cudaExtent& extent,
                      FillRequest& request);
+
+/// What is done for a request, checked against the memory; an empty request leaves a width of 0.
+cudaError_t make_work(const Memory& memory, const CopyRequest& request, CopyWork& work);
+cudaError_t make_work(const Memory& memory, const FillRequest& request, FillWork& work);
 
 /// The host goes on when CUDA lets it: after a copy to or from page-locked memory, a copy into
 /// pageable memory, or one between two places of the host, when it is done; after a copy from

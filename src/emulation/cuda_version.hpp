@@ -19,6 +19,27 @@ cudaError_t capture_info(cudaStream_t handle, cudaStreamCaptureStatus* capture_s
                          const cudaGraphNode_t** dependencies, const cudaGraphEdgeData** edges,
                          std::size_t* count);
 
+/// Calls about the edges of graphs as CUDA 13 has them. In CUDA 12 they have the suffix _v2, and
+/// those without it know only ordinary edges.
+cudaError_t add_node(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
+                     const cudaGraphEdgeData* edges, std::size_t count,
+                     cudaGraphNodeParams* params);
+cudaError_t graph_edges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
+                        cudaGraphEdgeData* edges, std::size_t* count);
+cudaError_t node_dependencies(cudaGraphNode_t node, cudaGraphNode_t* nodes,
+                              cudaGraphEdgeData* edges, std::size_t* count);
+cudaError_t node_dependents(cudaGraphNode_t node, cudaGraphNode_t* nodes, cudaGraphEdgeData* edges,
+                            std::size_t* count);
+cudaError_t add_dependencies(cudaGraph_t graph, const cudaGraphNode_t* from,
+                             const cudaGraphNode_t* to, const cudaGraphEdgeData* edges,
+                             std::size_t count);
+cudaError_t remove_dependencies(cudaGraph_t graph, const cudaGraphNode_t* from,
+                                const cudaGraphNode_t* to, const cudaGraphEdgeData* edges,
+                                std::size_t count);
+cudaError_t update_capture_dependencies(cudaStream_t stream, const cudaGraphNode_t* dependencies,
+                                        const cudaGraphEdgeData* edges, std::size_t count,
+                                        unsigned flags);
+
 /// cudaMemAdvise and cudaMemPrefetchAsync as CUDA 13 has them. In CUDA 12 they have the suffix _v2,
 /// and those without it take a device.
 cudaError_t advise(const void* data, std::size_t bytes, cudaMemoryAdvise advice,

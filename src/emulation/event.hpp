@@ -17,6 +17,7 @@ class Event : public Counted {
  public:
   Event(int device, unsigned flags) : device_(device), flags_(flags) {}
 
+  std::uint64_t handle = 0;
   int device() const { return device_; }
   bool timed() const { return (flags_ & cudaEventDisableTiming) == 0; }
 

@@ -9,6 +9,7 @@
 // overwrites the source, without waiting is then caught at it.
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "device.hpp"
@@ -57,7 +58,22 @@ void copy_bytes(const CopyWork& copy) {
   });
 }
 
+/// Fills with a value of several bytes. Race detection sees the copies of it.
+void fill_with_pattern(const FillWork& fill) {
+  std::array<std::byte, 4096> pattern;
+  for (std::size_t i = 0; i < pattern.size(); i += fill.element)
+    std::memcpy(&pattern[i], &fill.value, fill.element);
+  auto* const destination = static_cast<std::byte*>(fill.destination);
+  const Visible visible;
+  for_each_row(fill, [&](std::size_t slice, std::size_t row) {
+    std::byte* const begin = destination + slice * fill.slice + row * fill.pitch;
+    for (std::size_t done = 0; done < fill.width; done += pattern.size())
+      std::memcpy(begin + done, pattern.data(), std::min(pattern.size(), fill.width - done));
+  });
+}
+
 void fill_bytes(const FillWork& fill) {
+  if (fill.element > 1) return fill_with_pattern(fill);
   const Visible visible;
   if (dense(fill, fill.pitch, fill.slice)) {
     std::memset(fill.destination, fill.value, fill.bytes());
@@ -108,6 +124,7 @@ void Scheduler::sleep_until(Stream& stream, Time time, Lock& lock) {
 /// Executes the task, unless its device has failed before. Returns how the device fails now.
 cudaError_t Scheduler::carry_out(Stream& stream, Task& task, Lock& lock) {
   cudaError_t status = stream.device.failure;
+  if (std::holds_alternative<JoinWork>(task.work)) return status;
   if (status == cudaSuccess) status = failures_.next(kind_of(task.work));
   if (const auto* host = std::get_if<HostWork>(&task.work)) {
     // A callback is told of the failure; a plain host function is not called any more.

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Graphs: what a stream captured (Graph), what is launched (GraphExec), and the objects of the
-// program's that they keep alive (UserObject). A launch puts the nodes back into streams: a chain
-// of nodes goes to the launching stream, every branch beside it to a stream of the graph's own, so
-// that branches run at the same time and nothing but the graph's edges orders them. Used under the
+// Graphs: nodes and the edges between them, made by a capture or node by node. What a node does,
+// the memory that nodes allocate, and the objects of the program's that a graph keeps alive. A
+// graph is laid out for launching by graph_plan.hpp, and launched by graph_exec.hpp. Used under the
 // runtime's lock.
 
 #include <cuda_runtime_api.h>
@@ -17,13 +16,13 @@
 #include "annotations.hpp"
 #include "event.hpp"
 #include "memory.hpp"
-#include "stream.hpp"
 #include "task.hpp"
 
 namespace penstock::emulation::detail {
 
 class Runtime;
-struct GraphBody;
+class Graph;
+struct Device;
 
 // ---- User objects
 
@@ -66,8 +65,8 @@ class UserObjectRefs {
   ~UserObjectRefs();
 
   void add(UserObject& object, unsigned count) { counts_[object.handle] += count; }
-  /// One reference to each object of `other`, beside those that are here.
-  void share(const UserObjectRefs& other);
+  /// As many references as `other` has, beside those that are here.
+  void copy(const UserObjectRefs& other);
   /// See UserObject.
   void used_by(const TaskEdgesPtr& launch);
   /// False when there are not that many. The references themselves are still to be released.
@@ -80,108 +79,92 @@ class UserObjectRefs {
 
 // ---- Memory allocated inside a graph
 
-/// Keeps its place for as long as a graph that allocates it, or an executable of one, exists.
+/// Keeps its place for as long as a graph that allocates or frees it, or an executable of one,
+/// exists.
 class GraphMemory : public Counted {
  public:
-  GraphMemory(Runtime& runtime, void* data);
+  /// `owner`: handle of the graph that allocates it.
+  GraphMemory(Runtime& runtime, void* data, std::uint64_t owner);
   ~GraphMemory() override;
 
   void* data() const { return data_; }
-  bool freed_in_graph = false;
-  bool outlives_launch = false;  ///< launched, and the program has not freed it since
+  std::uint64_t owner() const { return owner_; }
+  bool freed_by_owner = false;   ///< the graph that allocates it has a node that frees it
+  bool freed_by_other = false;   ///< another graph has
+  bool outlives_launch = false;  ///< launched, and not freed since
 
  private:
   Runtime& runtime_;
   void* data_;
+  std::uint64_t owner_;
+};
+
+// ---- Nodes
+
+/// What a node does: what the program sets when it adds the node, and may change later.
+struct NodeAction {
+  cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
+  Work work = JoinWork{};
+  Ref<Event> event{};  ///< recorded or waited for outside the graph
+};
+
+struct GraphNode : Counted {
+  GraphNode(Graph& owner, NodeAction what, std::vector<GraphNode*> dependencies)
+      : graph(owner), action(std::move(what)), after(std::move(dependencies)) {}
+
+  Graph& graph;
+  NodeAction action;
+  Ref<Graph> child{};             ///< of cudaGraphNodeTypeGraph
+  std::vector<GraphNode*> after;  ///< in the order in which the edges were added
+  std::uint64_t handle = 0;
+  std::uint64_t cloned_from = 0;            ///< handle of the node that this one is a copy of
+  std::vector<cudaMemAccessDesc> access{};  ///< of cudaGraphNodeTypeMemAlloc: kept for the program
 };
 
 // ---- Graphs
 
-struct GraphNode : Counted {
-  cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
-  Work work = GraphWork{};
-  Ref<Event> event;  ///< recorded or waited for outside the graph
-  std::vector<GraphNode*> after;
-  std::size_t index = 0;  ///< in its graph
-  std::uint64_t handle = 0;
-};
-
-/// The nodes of a graph, each after those it depends on, and the memory that they allocate. Final
-/// once the capture has ended, so that executables and parent graphs share it.
-struct GraphBody : Counted {
-  /// Whether a node allocates or frees memory: then there is one executable at a time.
-  bool orders_memory() const;
-  std::vector<Ref<GraphNode>> nodes;
-  std::vector<Ref<GraphMemory>> memory;
-};
+/// Whether the graph is the child graph of a node, and how it became so.
+enum class Embedded { no, cloned, moved };
 
 class Graph : public Counted {
  public:
-  explicit Graph(Runtime& runtime) : objects(runtime), runtime_(runtime), body_(new GraphBody) {}
+  explicit Graph(Runtime& runtime) : objects(runtime), runtime_(runtime) {}
   ~Graph() override;
 
-  GraphNode& add(Ref<GraphNode> node);
-  const Ref<GraphBody>& body() const { return body_; }
+  /// In the order in which they were added.
+  const std::vector<Ref<GraphNode>>& nodes() const { return nodes_; }
+  /// Each after all that it depends on; of several that could be next, the one that was added
+  /// first. Those that are on a circle of edges, or behind one, are missing.
+  std::vector<const GraphNode*> in_order() const;
+
+  GraphNode& add(NodeAction action, std::vector<GraphNode*> after);
+  /// `child` has a handle, and belongs to the node from now on.
+  GraphNode& add_child(const Ref<Graph>& child, Embedded how, std::vector<GraphNode*> after);
+  /// A node that allocates, of which the memory has its address at once; or one that frees the
+  /// memory of such a node, of this graph or of another one.
+  cudaError_t add_allocation(Device& device, std::size_t bytes, std::vector<GraphNode*> after,
+                             GraphNode** node);
+  cudaError_t add_free(void* data, std::vector<GraphNode*> after, GraphNode** node);
+  void remove(GraphNode& node);
+
+  /// The same nodes, edges and references, in a new graph. Not of a graph that orders memory.
+  Ref<Graph> clone() const;
+
+  /// Whether a node, or one of a child graph, allocates or frees memory: then there is one
+  /// executable at a time, and no copy.
+  bool orders_memory() const;
+  /// What the nodes allocate, and what they free.
+  const std::vector<Ref<GraphMemory>>& allocated() const { return allocated_; }
+  const std::vector<Ref<GraphMemory>>& freed() const { return freed_; }
 
   UserObjectRefs objects;
   std::uint64_t handle = 0;
+  Embedded embedded = Embedded::no;
 
  private:
   Runtime& runtime_;
-  Ref<GraphBody> body_;
-};
-
-/// A graph laid out for launching.
-struct GraphPlan {
-  struct Step {
-    cudaGraphNodeType type;
-    Work work;
-    Ref<Event> event;
-    std::vector<std::size_t> after;  ///< steps before this one
-    std::size_t lane = 0;            ///< 0: the launching stream
-  };
-  std::vector<Step> steps;
-  std::vector<Ref<GraphMemory>> memory;
-  std::size_t lanes = 1;
-
-  explicit GraphPlan(const GraphBody& body);
-
- private:
-  void assign_lanes();
-};
-
-class GraphExec : public Counted {
- public:
-  GraphExec(Runtime& runtime, const Graph& graph, bool frees_on_launch);
-  ~GraphExec() override;
-
-  bool is_of(const Graph& graph) const { return body_.get() == graph.body().get(); }
-  /// Queues one launch behind what the stream holds, and behind the launch before.
-  cudaError_t launch(Stream& stream, const char* name);
-  /// Takes over what the nodes of `graph` do, if that is all that differs.
-  void update(const Graph& graph, cudaGraphExecUpdateResultInfo& info);
-
- private:
-  cudaError_t claim_memory();
-  cudaGraphExecUpdateResult compare(const GraphBody& body, const GraphPlan& plan,
-                                    cudaGraphExecUpdateResultInfo& info) const;
-  void make_lanes(Stream& stream);
-  void close_lanes();
-  Stream& lane(std::size_t number, Stream& stream) const;
-  Mark launch_step(const GraphPlan::Step& step, Stream& stream, const char* name,
-                   const Mark& begin);
-
-  Runtime& runtime_;
-  Ref<GraphBody> body_;
-  UserObjectRefs objects_;
-  GraphPlan plan_;
-  bool frees_on_launch_;
-  std::vector<Ref<Stream>> lanes_;  // of lane 1 and up
-  Mark last_launch_;
-
-  // Of the launch that is being queued; members, so that a launch allocates nothing.
-  std::vector<Mark> ends_;       // of each step so far
-  std::vector<Mark> lane_ends_;  // of each lane; unset while it has had no step
+  std::vector<Ref<GraphNode>> nodes_;
+  std::vector<Ref<GraphMemory>> allocated_, freed_;
 };
 
 }  // namespace penstock::emulation::detail

@@ -1,18 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "graph_exec.hpp"
+
+#include <algorithm>
 #include <utility>
 
-#include "graph.hpp"
 #include "runtime.hpp"
 
 namespace penstock::emulation::detail {
 
-GraphExec::GraphExec(Runtime& runtime, const Graph& graph, bool frees_on_launch)
+namespace {
+
+/// What a step does in a launch.
+Work work_of(const GraphPlan::Step& step) {
+  return step.enabled ? step.action.work : Work(JoinWork{});
+}
+
+}  // namespace
+
+GraphExec::GraphExec(Runtime& runtime, const Graph& graph, GraphPlan plan, unsigned long long flags)
     : runtime_(runtime),
-      body_(graph.body()),
+      graph_(graph.handle),
       objects_(runtime),
-      plan_(*graph.body()),
-      frees_on_launch_(frees_on_launch) {
-  objects_.share(graph.objects);
+      plan_(std::move(plan)),
+      flags_(flags) {
+  share_objects(graph);
 }
 
 GraphExec::~GraphExec() {
@@ -39,12 +50,20 @@ void GraphExec::make_lanes(Stream& stream) {
   }
 }
 
-/// Memory that the graph allocates and does not free must have been freed since the last launch.
+/// Memory that the graph allocates and does not free must have been freed since the last launch,
+/// and memory of others that it frees must be there.
 cudaError_t GraphExec::claim_memory() {
-  for (const Ref<GraphMemory>& memory : plan_.memory)
-    if (memory->outlives_launch && !frees_on_launch_) return cudaErrorInvalidValue;
-  for (const Ref<GraphMemory>& memory : plan_.memory)
-    memory->outlives_launch = !memory->freed_in_graph;
+  const bool frees_on_launch = (flags_ & cudaGraphInstantiateFlagAutoFreeOnLaunch) != 0;
+  const auto allocates = [&](const Ref<GraphMemory>& memory) {
+    return std::any_of(plan_.allocated.begin(), plan_.allocated.end(),
+                       [&](const auto& own) { return own.get() == memory.get(); });
+  };
+  for (const Ref<GraphMemory>& memory : plan_.allocated)
+    if (memory->outlives_launch && !frees_on_launch) return cudaErrorInvalidValue;
+  for (const Ref<GraphMemory>& memory : plan_.freed)
+    if (!allocates(memory) && !memory->outlives_launch) return cudaErrorInvalidValue;
+  for (const Ref<GraphMemory>& memory : plan_.allocated) memory->outlives_launch = true;
+  for (const Ref<GraphMemory>& memory : plan_.freed) memory->outlives_launch = false;
   return cudaSuccess;
 }
 
@@ -55,18 +74,19 @@ Stream& GraphExec::lane(std::size_t number, Stream& stream) const {
 /// Queues one step, behind the steps of other lanes that it depends on, or behind the begin.
 Mark GraphExec::launch_step(const GraphPlan::Step& step, Stream& stream, const char* name,
                             const Mark& begin) {
-  Task* const task = runtime_.scheduler.task(name, step.work);
+  Task* const task = runtime_.scheduler.task(name, work_of(step));
   task->unmappings = kCheckAgain;
   task->counts = false;
   for (const std::size_t earlier : step.after)
     if (plan_.steps[earlier].lane != step.lane) task->after.push_back(ends_[earlier]);
   if (step.lane != 0 && !lane_ends_[step.lane].stream) task->after.push_back(begin);
-  if (step.type == cudaGraphNodeTypeWaitEvent) task->after.push_back(step.event->last());
-  if (step.type != cudaGraphNodeTypeEventRecord) return runtime_.scheduler.submit(stream, task);
-  task->work = RecordWork{step.event->begin_record()};
-  task->event = step.event;
+  const NodeAction& action = step.action;
+  if (action.type == cudaGraphNodeTypeWaitEvent) task->after.push_back(action.event->last());
+  if (action.type != cudaGraphNodeTypeEventRecord) return runtime_.scheduler.submit(stream, task);
+  task->work = RecordWork{action.event->begin_record()};
+  task->event = action.event;
   const Mark end = runtime_.scheduler.submit(stream, task);
-  step.event->record(end);
+  action.event->record(end);
   return end;
 }
 
@@ -74,7 +94,7 @@ cudaError_t GraphExec::launch(Stream& stream, const char* name) {
   Scheduler& scheduler = runtime_.scheduler;
   make_lanes(stream);
   for (const GraphPlan::Step& step : plan_.steps)  // Nothing may be missing half-way.
-    scheduler.prepare(lane(step.lane, stream), step.work);
+    scheduler.prepare(lane(step.lane, stream), work_of(step));
   const cudaError_t status = claim_memory();
   if (status != cudaSuccess) return status;
 
@@ -102,8 +122,9 @@ cudaError_t GraphExec::launch(Stream& stream, const char* name) {
 
 namespace {
 
-cudaGraphNode_t handle_of(const GraphBody& body, std::size_t step) {
-  return reinterpret_cast<cudaGraphNode_t>(body.nodes[step]->handle);
+bool flat(const Work& work) {
+  if (const auto* copy = std::get_if<CopyWork>(&work)) return copy->height * copy->depth == 1;
+  return true;
 }
 
 bool same_rows(const CopyWork& one, const CopyWork& other) {
@@ -137,37 +158,87 @@ bool updatable(const Work& from, const Work& to) {
 
 }  // namespace
 
-/// The first difference that an update may not make, with the nodes of the other graph in `info`.
-cudaGraphExecUpdateResult GraphExec::compare(const GraphBody& body, const GraphPlan& plan,
+/// The first difference that an update may not make between the plan and `count` steps from
+/// `first` on, with the nodes of the other graph in `info`.
+cudaGraphExecUpdateResult GraphExec::compare(const GraphPlan& plan, std::size_t first,
+                                             std::size_t count,
                                              cudaGraphExecUpdateResultInfo& info) const {
-  if (plan.steps.size() != plan_.steps.size()) return cudaGraphExecUpdateErrorTopologyChanged;
-  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-    const GraphPlan::Step &old = plan_.steps[i], &step = plan.steps[i];
-    info.errorNode = handle_of(body, i);
-    if (step.type != old.type) return cudaGraphExecUpdateErrorNodeTypeChanged;
-    if (step.after.size() != old.after.size()) return cudaGraphExecUpdateErrorTopologyChanged;
-    for (std::size_t edge = 0; edge < step.after.size(); ++edge) {
-      if (step.after[edge] == old.after[edge]) continue;
-      info.errorFromNode = handle_of(body, step.after[edge]);
+  if (plan.steps.size() != count) return cudaGraphExecUpdateErrorTopologyChanged;
+  const auto handle_of = [&](std::size_t step) {
+    return reinterpret_cast<cudaGraphNode_t>(plan.steps[step].node);
+  };
+  for (std::size_t i = 0; i < count; ++i) {
+    const GraphPlan::Step &old = plan_.steps[first + i], &step = plan.steps[i];
+    info.errorNode = handle_of(i);
+    if (step.action.type != old.action.type) return cudaGraphExecUpdateErrorNodeTypeChanged;
+    // The first steps of a child graph come after its begin.
+    const bool at_begin = old.after.empty() || (first > 0 && old.after.front() < first);
+    const std::size_t edges = at_begin ? 0 : old.after.size();
+    if (step.after.size() != edges) return cudaGraphExecUpdateErrorTopologyChanged;
+    for (std::size_t edge = 0; edge < edges; ++edge) {
+      if (first + step.after[edge] == old.after[edge]) continue;
+      info.errorFromNode = handle_of(step.after[edge]);
       return cudaGraphExecUpdateErrorTopologyChanged;
     }
-    const bool of_memory =
-        step.type == cudaGraphNodeTypeMemAlloc || step.type == cudaGraphNodeTypeMemFree;
+    const bool of_memory = step.action.type == cudaGraphNodeTypeMemAlloc ||
+                           step.action.type == cudaGraphNodeTypeMemFree;
     if (of_memory) return cudaGraphExecUpdateErrorNotSupported;
-    if (!updatable(old.work, step.work)) return cudaGraphExecUpdateErrorParametersChanged;
+    if (!updatable(old.action.work, step.action.work))
+      return cudaGraphExecUpdateErrorParametersChanged;
   }
   info.errorNode = nullptr;
   return cudaGraphExecUpdateSuccess;
 }
 
+void GraphExec::take_over(const GraphPlan& plan, std::size_t first) {
+  for (std::size_t i = 0; i < plan.steps.size(); ++i)
+    plan_.steps[first + i].action = plan.steps[i].action;
+}
+
+void GraphExec::share_objects(const Graph& graph) {
+  objects_.copy(graph.objects);
+  for (const Ref<GraphNode>& node : graph.nodes())
+    if (node->child) share_objects(*node->child);
+}
+
 void GraphExec::update(const Graph& graph, cudaGraphExecUpdateResultInfo& info) {
-  GraphPlan plan(*graph.body());
+  const GraphPlan plan(graph);
   info = {};
-  info.result = compare(*graph.body(), plan, info);
+  info.result = plan.in_circle != 0 ? cudaGraphExecUpdateErrorTopologyChanged
+                                    : compare(plan, 0, plan_.steps.size(), info);
   if (info.result != cudaGraphExecUpdateSuccess) return;
-  plan_ = std::move(plan);
-  body_ = graph.body();
-  objects_.share(graph.objects);
+  take_over(plan, 0);
+  share_objects(graph);
+}
+
+cudaError_t GraphExec::update_child(std::uint64_t node, const Graph& child) {
+  const GraphPlan::Step* const end = plan_.find(node);
+  if (end == nullptr || end->action.type != cudaGraphNodeTypeGraph) return cudaErrorInvalidValue;
+  const std::size_t first = end->begin + 1;
+  const std::size_t count = static_cast<std::size_t>(end - plan_.steps.data()) - first;
+  const GraphPlan plan(child);
+  cudaGraphExecUpdateResultInfo info{};
+  if (plan.in_circle != 0 || compare(plan, first, count, info) != cudaGraphExecUpdateSuccess)
+    return cudaErrorInvalidValue;
+  take_over(plan, first);
+  share_objects(child);
+  return cudaSuccess;
+}
+
+cudaError_t GraphExec::set(std::uint64_t node, const NodeAction& action) {
+  GraphPlan::Step* const step = plan_.find(node);
+  if (step == nullptr || step->action.type != action.type || !flat(step->action.work) ||
+      !flat(action.work) || !updatable(step->action.work, action.work))
+    return cudaErrorInvalidValue;
+  step->action = action;
+  return cudaSuccess;
+}
+
+bool* GraphExec::enabled(std::uint64_t node) {
+  GraphPlan::Step* const step = plan_.find(node);
+  const bool can_be = step != nullptr && (step->action.type == cudaGraphNodeTypeMemcpy ||
+                                          step->action.type == cudaGraphNodeTypeMemset);
+  return can_be ? &step->enabled : nullptr;
 }
 
 }  // namespace penstock::emulation::detail

@@ -169,12 +169,30 @@ cudaError_t cudaStreamBeginCapture_ptsz(cudaStream_t stream, cudaStreamCaptureMo
   return cudaStreamBeginCapture(own(stream), mode);
 }
 
+cudaError_t cudaStreamBeginCaptureToGraph_ptsz(cudaStream_t stream, cudaGraph_t graph,
+                                               const cudaGraphNode_t* dependencies,
+                                               const cudaGraphEdgeData* edges, std::size_t count,
+                                               cudaStreamCaptureMode mode) {
+  return cudaStreamBeginCaptureToGraph(own(stream), graph, dependencies, edges, count, mode);
+}
+
 cudaError_t cudaStreamEndCapture_ptsz(cudaStream_t stream, cudaGraph_t* graph) {
   return cudaStreamEndCapture(own(stream), graph);
 }
 
 cudaError_t cudaStreamIsCapturing_ptsz(cudaStream_t stream, cudaStreamCaptureStatus* status) {
   return cudaStreamIsCapturing(own(stream), status);
+}
+
+cudaError_t cudaGraphInstantiateWithParams_ptsz(cudaGraphExec_t* exec, cudaGraph_t graph,
+                                                cudaGraphInstantiateParams* params) {
+  if (params == nullptr) return cudaGraphInstantiateWithParams(exec, graph, params);
+  cudaGraphInstantiateParams with_own = *params;
+  with_own.uploadStream = own(params->uploadStream);
+  const cudaError_t status = cudaGraphInstantiateWithParams(exec, graph, &with_own);
+  with_own.uploadStream = params->uploadStream;
+  *params = with_own;
+  return status;
 }
 
 cudaError_t cudaGraphUpload_ptsz(cudaGraphExec_t exec, cudaStream_t stream) {

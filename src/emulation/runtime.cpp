@@ -72,6 +72,14 @@ Ref<Graph> Runtime::create_graph() {
   return graph;
 }
 
+std::size_t Runtime::count_graphs() const {
+  std::size_t count = 0;
+  graphs.for_each([&](const Graph& graph) {
+    if (graph.embedded == Embedded::no && !captures.makes(graph)) ++count;
+  });
+  return count;
+}
+
 cudaError_t Runtime::release_user_object(UserObject& object, unsigned count) {
   if (!object.release(count)) return cudaErrorInvalidValue;
   if (!object.unreferenced()) return cudaSuccess;

@@ -19,6 +19,7 @@
 #include "failures.hpp"
 #include "functions.hpp"
 #include "graph.hpp"
+#include "graph_exec.hpp"
 #include "handle_table.hpp"
 #include "memory.hpp"
 #include "pool.hpp"
@@ -74,6 +75,8 @@ class Runtime {
   cudaError_t find_location(const cudaMemLocation& asked, PageLocation& found) const;
 
   Ref<Graph> create_graph();
+  /// How many graphs are the program's: neither child graphs nor still being captured.
+  std::size_t count_graphs() const;
   /// Drops references; with the last one the program's object is destroyed, on another thread.
   cudaError_t release_user_object(UserObject& object, unsigned count);
 

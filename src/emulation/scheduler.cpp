@@ -221,7 +221,8 @@ void Scheduler::serve(Stream& stream) {
 
 /// The stream's first task is done: it goes, and what waited for it moves on.
 void Scheduler::finish(Stream& stream, Task& task) {
-  if (timeline_.recording() || observation().on()) {
+  const bool told = !std::holds_alternative<JoinWork>(task.work);
+  if (told && (timeline_.recording() || observation().on())) {
     const Operation operation = describe(task, stream);
     if (timeline_.recording()) timeline_.add(operation);
     observation().operation(operation);

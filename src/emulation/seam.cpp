@@ -78,8 +78,7 @@ cudaError_t Call::submit(Stream& stream, Work work, Mark* end) {
   const cudaError_t status = runtime.captures.admit(stream);
   if (status != cudaSuccess) return status;
   if (stream.capture != nullptr) {
-    const cudaGraphNodeType type = node_type(work);
-    runtime.captures.add(stream, type, work);
+    runtime.captures.add(stream, {node_type(work), work});
     return cudaSuccess;
   }
   Mark mark = runtime.scheduler.submit(stream, runtime.scheduler.task(name(), work));

@@ -56,6 +56,7 @@ struct CopyWork {
   std::size_t bytes() const { return width * height * depth; }
 };
 
+/// Rows as of CopyWork, filled with a value of 1, 2 or 4 bytes.
 struct FillWork {
   void* destination;
   int value;
@@ -63,6 +64,7 @@ struct FillWork {
   std::size_t pitch = 0, slice = 0;
   bool synchronous = false;
   Place place{};
+  unsigned element = 1;  ///< bytes of the value
 
   std::size_t bytes() const { return width * height * depth; }
 };
@@ -95,8 +97,11 @@ struct FreeWork {
 /// The begin or the end of a graph, or any place in a stream where nothing is done.
 struct GraphWork {};
 
+/// Nothing is done here: only the order counts. It is no operation that the program is told of.
+struct JoinWork {};
+
 using Work = std::variant<CopyWork, FillWork, HostWork, RecordWork, WaitWork, AllocateWork,
-                          FreeWork, GraphWork>;
+                          FreeWork, GraphWork, JoinWork>;
 
 // ---- The task
 

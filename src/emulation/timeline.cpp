@@ -19,6 +19,7 @@ struct KindOf {
   OperationKind operator()(const AllocateWork&) const { return OperationKind::allocate; }
   OperationKind operator()(const FreeWork&) const { return OperationKind::free; }
   OperationKind operator()(const GraphWork&) const { return OperationKind::graph; }
+  OperationKind operator()(const JoinWork&) const { return OperationKind::graph; }
 };
 
 }  // namespace

@@ -63,8 +63,9 @@ CallTraits traits_of(std::string_view name) {
   traits.allocating = freeing ||
                       starts_with_any(name, {"Malloc", "MemAlloc", "HostAlloc", "MemHostAlloc"}) ||
                       is_any(name, {"HostRegister", "MemHostRegister", "MemCreate", "MemRelease"});
-  traits.creating = (contains_any(name, {"Create", "Destroy", "Instantiate"}) ||
-                     is_any(name, {"StreamEndCapture", "UserObjectRelease"})) &&
+  const bool adding_node = name.starts_with("GraphAdd") && contains_any(name, {"Node"});
+  traits.creating = (contains_any(name, {"Create", "Destroy", "Instantiate"}) || adding_node ||
+                     is_any(name, {"GraphClone", "StreamEndCapture", "UserObjectRelease"})) &&
                     !traits.allocating;
   traits.synchronising = name.ends_with("Synchronize");
   traits.blocking = traits.synchronising || ((copying || freeing) && !async) ||

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph_plan.hpp"
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+namespace penstock::emulation::detail {
+
+GraphPlan::GraphPlan(const Graph& graph) {
+  append(graph, {});
+  for (std::size_t i = 0; i < steps.size(); ++i) by_node_[steps[i].node] = i;
+  if (in_circle == 0) assign_lanes();
+}
+
+GraphPlan::Step* GraphPlan::find(std::uint64_t node) {
+  const auto found = by_node_.find(node);
+  return found == by_node_.end() ? nullptr : &steps[found->second];
+}
+
+/// Adds the steps of a graph, of which the first ones come after `entry`. Returns those that none
+/// of the others comes after.
+std::vector<std::size_t> GraphPlan::append(const Graph& graph,
+                                           const std::vector<std::size_t>& entry) {
+  allocated.insert(allocated.end(), graph.allocated().begin(), graph.allocated().end());
+  freed.insert(freed.end(), graph.freed().begin(), graph.freed().end());
+  const std::vector<const GraphNode*> order = graph.in_order();
+  std::unordered_map<const GraphNode*, std::size_t> end_of;
+  std::unordered_set<std::size_t> followed;
+  for (const GraphNode* node : order) {
+    std::vector<std::size_t> after;
+    for (const GraphNode* earlier : node->after) {
+      after.push_back(end_of[earlier]);
+      followed.insert(end_of[earlier]);
+    }
+    if (node->after.empty()) after = entry;
+    std::size_t begin = steps.size();
+    if (node->child) {
+      steps.push_back({{}, std::move(after), node->handle});
+      after = append(*node->child, {begin});
+      if (after.empty()) after = {begin};
+    }
+    end_of[node] = steps.size();
+    steps.push_back({node->action, std::move(after), node->handle, begin});
+  }
+  for (const Ref<GraphNode>& node : graph.nodes())
+    if (end_of.count(node.get()) == 0) in_circle = node->handle;
+  std::vector<std::size_t> exits;
+  for (const GraphNode* node : order)
+    if (followed.count(end_of[node]) == 0) exits.push_back(end_of[node]);
+  return exits;
+}
+
+/// A step continues a lane whose last step it comes after, by whatever way of edges; so a lane's
+/// order is never more than the graph's.
+void GraphPlan::assign_lanes() {
+  std::vector<std::size_t> lengths;            // steps of each lane so far
+  std::vector<std::vector<std::size_t>> seen;  // of each step: so many of each lane come before it
+  std::vector<std::size_t> places;             // of each step in its lane, from 1
+  for (Step& step : steps) {
+    std::vector<std::size_t> before;
+    for (const std::size_t earlier : step.after) {
+      const std::vector<std::size_t>& of_earlier = seen[earlier];
+      before.resize(std::max({before.size(), of_earlier.size(), steps[earlier].lane + 1}));
+      for (std::size_t lane = 0; lane < of_earlier.size(); ++lane)
+        before[lane] = std::max(before[lane], of_earlier[lane]);
+      std::size_t& in_its_lane = before[steps[earlier].lane];
+      in_its_lane = std::max(in_its_lane, places[earlier]);
+    }
+    step.lane = 0;
+    while (step.lane < before.size() && (before[step.lane] != lengths[step.lane])) ++step.lane;
+    if (step.lane == before.size()) step.lane = lengths.size();
+    if (step.lane == lengths.size()) lengths.push_back(0);
+    places.push_back(++lengths[step.lane]);
+    seen.push_back(std::move(before));
+  }
+  lanes = std::max<std::size_t>(1, lengths.size());
+}
+
+}  // namespace penstock::emulation::detail
