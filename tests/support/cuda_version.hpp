@@ -34,6 +34,63 @@ inline cudaError_t capture_info(cudaStream_t stream, cudaStreamCaptureStatus* st
 #endif
 }
 
+/// Calls about the edges of graphs, which CUDA 12 has with and without edge data (_v2).
+inline cudaError_t add_dependency(cudaGraph_t graph, cudaGraphNode_t from, cudaGraphNode_t to) {
+#if CUDART_VERSION >= 13000
+  return cudaGraphAddDependencies(graph, &from, &to, nullptr, 1);
+#else
+  return cudaGraphAddDependencies(graph, &from, &to, 1);
+#endif
+}
+inline cudaError_t remove_dependency(cudaGraph_t graph, cudaGraphNode_t from, cudaGraphNode_t to) {
+#if CUDART_VERSION >= 13000
+  return cudaGraphRemoveDependencies(graph, &from, &to, nullptr, 1);
+#else
+  return cudaGraphRemoveDependencies(graph, &from, &to, 1);
+#endif
+}
+inline cudaError_t edges_of(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
+                            std::size_t* count, cudaGraphEdgeData* edges = nullptr) {
+#if CUDART_VERSION >= 13000
+  return cudaGraphGetEdges(graph, from, to, edges, count);
+#else
+  return cudaGraphGetEdges_v2(graph, from, to, edges, count);
+#endif
+}
+inline cudaError_t dependencies_of(cudaGraphNode_t node, cudaGraphNode_t* nodes, std::size_t* count,
+                                   cudaGraphEdgeData* edges = nullptr) {
+#if CUDART_VERSION >= 13000
+  return cudaGraphNodeGetDependencies(node, nodes, edges, count);
+#else
+  return cudaGraphNodeGetDependencies_v2(node, nodes, edges, count);
+#endif
+}
+inline cudaError_t dependents_of(cudaGraphNode_t node, cudaGraphNode_t* nodes, std::size_t* count,
+                                 cudaGraphEdgeData* edges = nullptr) {
+#if CUDART_VERSION >= 13000
+  return cudaGraphNodeGetDependentNodes(node, nodes, edges, count);
+#else
+  return cudaGraphNodeGetDependentNodes_v2(node, nodes, edges, count);
+#endif
+}
+inline cudaError_t add_node(cudaGraphNode_t* node, cudaGraph_t graph,
+                            const cudaGraphNode_t* dependencies, std::size_t count,
+                            cudaGraphNodeParams* params, const cudaGraphEdgeData* edges = nullptr) {
+#if CUDART_VERSION >= 13000
+  return cudaGraphAddNode(node, graph, dependencies, edges, count, params);
+#else
+  return cudaGraphAddNode_v2(node, graph, dependencies, edges, count, params);
+#endif
+}
+inline cudaError_t update_dependencies(cudaStream_t stream, cudaGraphNode_t* nodes,
+                                       std::size_t count, unsigned flags) {
+#if CUDART_VERSION >= 13000
+  return cudaStreamUpdateCaptureDependencies(stream, nodes, nullptr, count, flags);
+#else
+  return cudaStreamUpdateCaptureDependencies_v2(stream, nodes, nullptr, count, flags);
+#endif
+}
+
 /// cudaMemAdvise and cudaMemPrefetchAsync with a location, which CUDA 12 calls _v2.
 inline cudaError_t advise(const void* data, std::size_t bytes, cudaMemoryAdvise advice,
                           cudaMemLocation location) {
