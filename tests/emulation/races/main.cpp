@@ -61,8 +61,9 @@ int main(int argc, char** argv) {
   const races::Version version = wanted == "right" ? races::Version::right : races::Version::wrong;
   const int expected = version == races::Version::right ? kQuiet : kReported;
   int ran = 0, unexpected = 0;
-  for (const auto* scenarios : {&races::host_races, &races::stream_races, &races::ended_streams,
-                                &races::ordered_memory, &races::pipelines}) {
+  for (const auto* scenarios :
+       {&races::host_races, &races::stream_races, &races::ended_streams, &races::ordered_memory,
+        &races::explicit_graphs, &races::pipelines}) {
     for (const races::Scenario& scenario : *scenarios) {
       if (!only.empty() && only != scenario.name) continue;
       ++ran;

@@ -26,11 +26,12 @@ struct Scenario {
   void (*run)(Version version);
 };
 
-extern const std::vector<Scenario> host_races;      ///< the host against the device
-extern const std::vector<Scenario> stream_races;    ///< stream against stream
-extern const std::vector<Scenario> ended_streams;   ///< that end before somebody waits for them
-extern const std::vector<Scenario> ordered_memory;  ///< of cudaMallocAsync, used and freed
-extern const std::vector<Scenario> pipelines;       ///< threads, events, graphs, host functions
+extern const std::vector<Scenario> host_races;       ///< the host against the device
+extern const std::vector<Scenario> stream_races;     ///< stream against stream
+extern const std::vector<Scenario> ended_streams;    ///< that end before somebody waits for them
+extern const std::vector<Scenario> ordered_memory;   ///< of cudaMallocAsync, used and freed
+extern const std::vector<Scenario> explicit_graphs;  ///< edges between their nodes
+extern const std::vector<Scenario> pipelines;        ///< threads, events, graphs, host functions
 
 constexpr std::size_t size = 4096;  // bytes of every buffer
 
