@@ -11,8 +11,9 @@ namespace penstock::emulation::detail {
 namespace {
 
 /// What a step does in a launch.
-Work work_of(const GraphPlan::Step& step) {
-  return step.enabled ? step.action.work : Work(JoinWork{});
+const Work& work_of(const GraphPlan::Step& step) {
+  static const Work nothing = JoinWork{};
+  return step.enabled ? step.action.work : nothing;
 }
 
 }  // namespace

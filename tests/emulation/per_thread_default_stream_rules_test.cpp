@@ -81,3 +81,45 @@ TEST_CASE("a prefetch in stream 0 is in the thread's own where a program is comp
   CHECK_CUDA(cudaStreamSynchronize(nullptr));
   CHECK_CUDA(cudaFree(memory));
 }
+
+// The same of calls about captures and graphs: the legacy stream cannot be captured.
+TEST_CASE(
+    "a capture into a graph in stream 0 is of the thread's own where a program is compiled so",
+    "[rules][default-stream][capture]") {
+  static std::atomic<int> ran;
+  ran = 0;
+  cudaGraph_t graph = nullptr, same = nullptr;
+  cudaGraphNode_t first = nullptr;
+  REQUIRE_CUDA(cudaGraphCreate(&graph, 0));
+  REQUIRE_CUDA(cudaGraphAddEmptyNode(&first, graph, nullptr, 0));
+  REQUIRE_CUDA(cudaStreamBeginCaptureToGraph(nullptr, graph, nullptr, nullptr, 0,
+                                             cudaStreamCaptureModeThreadLocal));
+#if CUDART_VERSION >= 13000
+  CHECK_CUDA(cudaStreamUpdateCaptureDependencies(nullptr, &first, nullptr, 1,
+                                                 cudaStreamSetCaptureDependencies));
+#else
+  CHECK_CUDA(cudaStreamUpdateCaptureDependencies_v2(nullptr, &first, nullptr, 1,
+                                                    cudaStreamSetCaptureDependencies));
+#endif
+  const auto count = [](void*) { ++ran; };
+  CHECK_CUDA(cudaLaunchHostFunc(nullptr, count, nullptr));
+  REQUIRE_CUDA(cudaStreamEndCapture(nullptr, &same));
+  CHECK(same == graph);
+  std::size_t dependents = 0;
+#if CUDART_VERSION >= 13000
+  CHECK_CUDA(cudaGraphNodeGetDependentNodes(first, nullptr, nullptr, &dependents));
+#else
+  CHECK_CUDA(cudaGraphNodeGetDependentNodes(first, nullptr, &dependents));
+#endif
+  CHECK(dependents == 1);
+  cudaGraphInstantiateParams params{};
+  params.flags = cudaGraphInstantiateFlagUpload;
+  cudaGraphExec_t exec = nullptr;
+  REQUIRE_CUDA(cudaGraphInstantiateWithParams(&exec, graph, &params));
+  CHECK(params.uploadStream == nullptr);
+  CHECK_CUDA(cudaGraphLaunch(exec, nullptr));
+  CHECK_CUDA(cudaStreamSynchronize(cudaStreamPerThread));
+  CHECK(ran == 1);
+  CHECK_CUDA(cudaGraphExecDestroy(exec));
+  CHECK_CUDA(cudaGraphDestroy(graph));
+}
