@@ -29,20 +29,6 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-cudaGraphNode_t add_note(cudaGraph_t graph, const Nodes& after, HostLog& log, int number) {
-  return add_host(graph, after, &HostLog::append, log.note(number));
-}
-
-/// The call fails, and the last error is taken.
-void check_refused(cudaError_t status) {
-  CHECK(status != cudaSuccess);
-  cudaGetLastError();
-}
-void check_invalid(cudaError_t status) {
-  CHECK(status == cudaErrorInvalidValue);
-  cudaGetLastError();
-}
-
 cudaMemcpy3DParms row_params(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   cudaMemcpy3DParms params{};
   params.srcPtr = {const_cast<void*>(from), bytes, bytes, 1};

@@ -27,15 +27,6 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-void check_invalid(cudaError_t status) {
-  CHECK(status == cudaErrorInvalidValue);
-  cudaGetLastError();
-}
-
-cudaGraphNode_t add_note(cudaGraph_t graph, const Nodes& after, HostLog& log, int number) {
-  return add_host(graph, after, &HostLog::append, log.note(number));
-}
-
 std::size_t threads() {
   return static_cast<std::size_t>(
       std::distance(std::filesystem::directory_iterator("/proc/self/task"),

@@ -13,6 +13,7 @@
 #include "catch.hpp"
 #include "cuda_version.hpp"
 #include "graphs.hpp"
+#include "host_log.hpp"
 #include "memory.hpp"
 
 namespace penstock::test {
@@ -80,6 +81,11 @@ inline cudaGraphNode_t add_host(cudaGraph_t graph, const Nodes& after, cudaHostF
   return node;
 }
 
+/// A host function that notes a number.
+inline cudaGraphNode_t add_note(cudaGraph_t graph, const Nodes& after, HostLog& log, int number) {
+  return add_host(graph, after, &HostLog::append, log.note(number));
+}
+
 inline cudaGraphNode_t add_child(cudaGraph_t graph, const Nodes& after, cudaGraph_t child) {
   cudaGraphNode_t node = nullptr;
   REQUIRE_CUDA(cudaGraphAddChildGraphNode(&node, graph, after.data(), after.size(), child));
@@ -106,6 +112,16 @@ inline cudaGraphNode_t add_free(cudaGraph_t graph, const Nodes& after, void* dat
   cudaGraphNode_t node = nullptr;
   REQUIRE_CUDA(cudaGraphAddMemFreeNode(&node, graph, after.data(), after.size(), data));
   return node;
+}
+
+/// The call fails, by this error or any, and the last error is taken.
+inline void check_invalid(cudaError_t status) {
+  CHECK(status == cudaErrorInvalidValue);
+  cudaGetLastError();
+}
+inline void check_refused(cudaError_t status) {
+  CHECK(status != cudaSuccess);
+  cudaGetLastError();
 }
 
 /// Makes one executable graph, launches it once and waits for it.
