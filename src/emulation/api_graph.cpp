@@ -40,8 +40,8 @@ cudaError_t instantiate(Call& call, cudaGraphExec_t* exec, cudaGraph_t graph_han
   if ((params.flags & ~kInstantiateFlags) != 0) return cudaErrorInvalidValue;
   if (!may_be_instantiated(call, *graph)) return cudaErrorInvalidValue;
   GraphPlan plan(*graph);
-  if (plan.in_circle != 0) {
-    params.errNode_out = reinterpret_cast<cudaGraphNode_t>(plan.in_circle);
+  if (plan.in_cycle != 0) {
+    params.errNode_out = reinterpret_cast<cudaGraphNode_t>(plan.in_cycle);
     params.result_out = cudaGraphInstantiateInvalidStructure;
     return cudaErrorInvalidValue;
   }

@@ -134,7 +134,7 @@ class Graph : public Counted {
   /// In the order in which they were added.
   const std::vector<Ref<GraphNode>>& nodes() const { return nodes_; }
   /// Each after all that it depends on; of several that could be next, the one that was added
-  /// first. Those that are on a circle of edges, or behind one, are missing.
+  /// first. Those that are on a cycle of edges, or behind one, are missing.
   std::vector<const GraphNode*> in_order() const;
 
   GraphNode& add(NodeAction action, std::vector<GraphNode*> after);

@@ -205,7 +205,7 @@ void GraphExec::share_objects(const Graph& graph) {
 void GraphExec::update(const Graph& graph, cudaGraphExecUpdateResultInfo& info) {
   const GraphPlan plan(graph);
   info = {};
-  info.result = plan.in_circle != 0 ? cudaGraphExecUpdateErrorTopologyChanged
+  info.result = plan.in_cycle != 0 ? cudaGraphExecUpdateErrorTopologyChanged
                                     : compare(plan, 0, plan_.steps.size(), info);
   if (info.result != cudaGraphExecUpdateSuccess) return;
   take_over(plan, 0);
@@ -219,7 +219,7 @@ cudaError_t GraphExec::update_child(std::uint64_t node, const Graph& child) {
   const std::size_t count = static_cast<std::size_t>(end - plan_.steps.data()) - first;
   const GraphPlan plan(child);
   cudaGraphExecUpdateResultInfo info{};
-  if (plan.in_circle != 0 || compare(plan, first, count, info) != cudaGraphExecUpdateSuccess)
+  if (plan.in_cycle != 0 || compare(plan, first, count, info) != cudaGraphExecUpdateSuccess)
     return cudaErrorInvalidValue;
   take_over(plan, first);
   share_objects(child);

@@ -17,7 +17,7 @@ namespace penstock::emulation::detail {
 
 class GraphExec : public Counted {
  public:
-  /// The plan is one of `graph`, without a circle.
+  /// The plan is one of `graph`, without a cycle.
   GraphExec(Runtime& runtime, const Graph& graph, GraphPlan plan, unsigned long long flags);
   ~GraphExec() override;
 

@@ -7,10 +7,27 @@
 
 namespace penstock::emulation::detail {
 
+namespace {
+
+/// A node on a cycle. The way back from a node that is not in `placed` never leaves such nodes, so
+/// it goes round sooner or later.
+std::uint64_t find_cycle(const Graph& graph,
+                         const std::unordered_map<const GraphNode*, std::size_t>& placed) {
+  const auto missing = [&](const GraphNode* node) { return placed.count(node) == 0; };
+  const GraphNode* node = nullptr;
+  for (const Ref<GraphNode>& any : graph.nodes())
+    if (missing(any.get())) node = any.get();
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i)
+    node = *std::find_if(node->after.begin(), node->after.end(), missing);
+  return node->handle;
+}
+
+}  // namespace
+
 GraphPlan::GraphPlan(const Graph& graph) {
   append(graph, {});
   for (std::size_t i = 0; i < steps.size(); ++i) by_node_[steps[i].node] = i;
-  if (in_circle == 0) assign_lanes();
+  if (in_cycle == 0) assign_lanes();
 }
 
 GraphPlan::Step* GraphPlan::find(std::uint64_t node) {
@@ -43,8 +60,7 @@ std::vector<std::size_t> GraphPlan::append(const Graph& graph,
     end_of[node] = steps.size();
     steps.push_back({node->action, std::move(after), node->handle, begin});
   }
-  for (const Ref<GraphNode>& node : graph.nodes())
-    if (end_of.count(node.get()) == 0) in_circle = node->handle;
+  if (order.size() < graph.nodes().size()) in_cycle = find_cycle(graph, end_of);
   std::vector<std::size_t> exits;
   for (const GraphNode* node : order)
     if (followed.count(end_of[node]) == 0) exits.push_back(end_of[node]);

@@ -27,7 +27,7 @@ struct GraphPlan {
   std::vector<Step> steps;
   std::vector<Ref<GraphMemory>> allocated, freed;
   std::size_t lanes = 1;
-  std::uint64_t in_circle = 0;  ///< handle of a node that comes after itself: there is no plan
+  std::uint64_t in_cycle = 0;  ///< handle of a node that comes after itself: there is no plan
 
   explicit GraphPlan(const Graph& graph);
 

@@ -172,10 +172,11 @@ TEST_CASE("a graph tells its roots and edges, and a node its neighbours", "[rule
 
 // CUDA Runtime API, cudaGraphInstantiateWithParams: "cudaGraphInstantiateInvalidStructure, if the
 // graph structure is invalid. errNode_out will be set to one of the offending nodes."
-TEST_CASE("a graph with a circle is not instantiated", "[rules][graph]") {
+TEST_CASE("a graph with a cycle is not instantiated", "[rules][graph]") {
   const TestGraph graph = empty_graph();
   const cudaGraphNode_t first = add_empty(graph, {});
   const cudaGraphNode_t second = add_empty(graph, {first});
+  add_empty(graph, {second});  // behind the cycle, and not on it
   const cudaError_t closed = add_dependency(graph, second, first);
   if (closed != cudaSuccess) {  // Refused at once is as good.
     cudaGetLastError();

@@ -385,21 +385,21 @@ TEST_CASE("a captured graph is updated by one that is made by hand", "[emulation
   CHECK(first.all(0));
 }
 
-TEST_CASE("an update with a circle, or of another number of nodes, changes nothing",
+TEST_CASE("an update with a cycle, or of another number of nodes, changes nothing",
           "[emulation][graph]") {
   HostLog log;
   const TestStream stream;
-  const TestGraph graph = empty_graph(), circle = empty_graph(), longer = empty_graph();
+  const TestGraph graph = empty_graph(), cycle = empty_graph(), longer = empty_graph();
   const cudaGraphNode_t one = add_note(graph, {}, log, 1);
   add_note(graph, {one}, log, 2);
-  const cudaGraphNode_t first = add_note(circle, {}, log, 3);
-  const cudaGraphNode_t second = add_note(circle, {first}, log, 4);
-  REQUIRE_CUDA(add_dependency(circle, second, first));
+  const cudaGraphNode_t first = add_note(cycle, {}, log, 3);
+  const cudaGraphNode_t second = add_note(cycle, {first}, log, 4);
+  REQUIRE_CUDA(add_dependency(cycle, second, first));
   const cudaGraphNode_t begin = add_note(longer, {}, log, 5);
   add_note(longer, {begin}, log, 6);
   add_empty(longer, {});
   const TestGraphExec exec(graph);
-  for (const TestGraph* other : {&circle, &longer}) {
+  for (const TestGraph* other : {&cycle, &longer}) {
     cudaGraphExecUpdateResultInfo info{};
     CHECK(cudaGraphExecUpdate(exec, *other, &info) == cudaErrorGraphExecUpdateFailure);
     CHECK(info.result == cudaGraphExecUpdateErrorTopologyChanged);
