@@ -364,9 +364,12 @@ void CuptiBackend::resume() {
   const CUptiResult result = enable();
   window_.store(next_window(), std::memory_order_relaxed);
   recording_.store(true, std::memory_order_release);
-  look_at_all_memory();
   const VisitingThread* const thread = Visit::this_thread();
   const bool in_callback = thread != nullptr && thread->depth.load(std::memory_order_relaxed) != 0;
+  // A library that the driver injects begins within cuInit, where there is nothing to look at, and
+  // the driver may not be asked.
+  // NOLINTNEXTLINE(concurrency-mt-unsafe)
+  if (in_callback || std::getenv("CUDA_INJECTION64_PATH") == nullptr) look_at_all_memory();
   if (!in_callback) require(cupti_, result, "record what devices do");
 }
 

@@ -109,8 +109,11 @@ void print_devices(std::ostream& out, const Report& report) {
 
 void print_memory(std::ostream& out, const Report& report) {
   print_rows(out, report.memory, kMemory, [&](const DeviceMemory& memory) {
-    out << "memory of device " << memory.device << ": at most " << in_bytes(memory.peak) << ", at "
-        << in_time(memory.peak_at - report.begin) << "; " << in_bytes(memory.end) << " at the end; "
+    const std::string when = memory.peak_at < report.begin
+                                 ? "before what is measured"
+                                 : "at " + in_time(memory.peak_at - report.begin);
+    out << "memory of device " << memory.device << ": at most " << in_bytes(memory.peak) << ", "
+        << when << "; " << in_bytes(memory.end) << " at the end; "
         << (memory.changes == 0 ? "no change" : counted(memory.changes, "change", "changes"))
         << " while measured\n";
   });

@@ -60,6 +60,9 @@ const char* name_of(bool runtime, std::uint32_t id) {
   static constexpr std::array kRuntime{
       Named{CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyAsync_v3020, "cudaMemcpyAsync_v3020"},
       Named{CUPTI_RUNTIME_TRACE_CBID_cudaGetLastError_v3020, "cudaGetLastError_v3020"},
+      Named{CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020, "cudaMalloc_v3020"},
+      Named{CUPTI_RUNTIME_TRACE_CBID_cudaMallocHost_v3020, "cudaMallocHost_v3020"},
+      Named{CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_v11020, "cudaMallocAsync_v11020"},
       Named{CUPTI_RUNTIME_TRACE_CBID_cudaEventQuery_v3020, "cudaEventQuery_v3020"},
       Named{CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_v13000, "__cudaLaunchKernel_v13000"},
       Named{CUPTI_RUNTIME_TRACE_CBID___cudaPushCallConfiguration_v13000,
@@ -68,6 +71,7 @@ const char* name_of(bool runtime, std::uint32_t id) {
       Named{CUPTI_RUNTIME_TRACE_CBID_cudaProfilerStop_v4000, "cudaProfilerStop_v4000"}};
   static constexpr std::array kDriver{
       Named{CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, "cuLaunchKernel"},
+      Named{CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, "cuMemAlloc_v2"},
       Named{CUPTI_DRIVER_TRACE_CBID_cuCtxGetDevice, "cuCtxGetDevice"},
       Named{CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize, "cuCtxSynchronize"}};
   if (runtime) {

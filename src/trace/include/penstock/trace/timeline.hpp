@@ -124,13 +124,14 @@ struct MemoryLevel {
 
 /// What happened in a process between two moments. Plain data.
 struct Timeline {
-  Origin origin;                    ///< machine and process
-  Time begin = 0, end = 0;          ///< of the recording; every event lies within
-  std::vector<std::string> names;   ///< what events refer to; names[0] is ""
-  std::vector<Track> tracks;        ///< streams and threads
-  std::vector<Event> events;        ///< sorted by begin; of the same begin the longer one first
-  std::vector<MemoryLevel> memory;  ///< sorted by begin; of a device that is not here: not known
-  std::uint64_t dropped = 0;        ///< events that the memory bound left no room for
+  Origin origin;                   ///< machine and process
+  Time begin = 0, end = 0;         ///< of the recording; every event lies within
+  std::vector<std::string> names;  ///< what events refer to; names[0] is ""
+  std::vector<Track> tracks;       ///< streams and threads
+  std::vector<Event> events;       ///< sorted by begin; of the same begin the longer one first
+  std::uint64_t dropped = 0;       ///< events that the memory bound left no room for
+  /// Levels of all devices, sorted by begin. Of a device that is not among them nothing is known.
+  std::vector<MemoryLevel> memory = {};
 
   /// The event's name: of a kernel, a call or a range.
   const std::string& name(const Event& event) const { return names[event.name]; }
