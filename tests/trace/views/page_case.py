@@ -102,9 +102,12 @@ class PageTest(BrowserTest):
         return left + (middle - begin) / (end - begin) * width, top + box["y"] + box["height"] / 2
 
     def look_at(self, index):
-        """Zooms so that the event takes a good part of the view; returns its middle on the screen."""
+        """Zooms so that the event takes a good part of the view, and scrolls to its row; returns its middle on the
+        screen."""
         begin, end = self.sample.events[index][2:4]
         air = max(end - begin, 100)
+        track = self.sample.events[index][6]
+        self.run_js(f"penstockTrace.scrollToRow((row) => row.kind === 'track' && row.track === {track})")
         self.show(begin - air, end + air)
         return self.middle_of(index)
 
