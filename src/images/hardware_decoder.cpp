@@ -28,15 +28,19 @@ struct MakeLane {
 };
 struct ReadHeaders {
   static constexpr const char* message = "read headers";
+  static constexpr MarkerCategory category = markers::category::fill;
 };
 struct WaitForLane {
   static constexpr const char* message = "wait for lane";
+  static constexpr MarkerCategory category = markers::category::wait;
 };
 struct StageFiles {
   static constexpr const char* message = "stage files";
+  static constexpr MarkerCategory category = markers::category::copy;
 };
 struct DecodeByEngine {
   static constexpr const char* message = "decode by engine";
+  static constexpr MarkerCategory category = markers::category::fill;
 };
 
 constexpr std::size_t aligned(std::size_t bytes) {

@@ -112,10 +112,12 @@ void print_memory(std::ostream& out, const Report& report) {
     const std::string when = memory.peak_at < report.begin
                                  ? "before what is measured"
                                  : "at " + in_time(memory.peak_at - report.begin);
-    out << "memory of device " << memory.device << ": at most " << in_bytes(memory.peak) << ", "
-        << when << "; " << in_bytes(memory.end) << " at the end; "
-        << (memory.changes == 0 ? "no change" : counted(memory.changes, "change", "changes"))
-        << " while measured\n";
+    const std::string line =
+        "memory of device " + std::to_string(memory.device) + ": at most " + in_bytes(memory.peak) +
+        ", " + when + "; " + in_bytes(memory.end) + " at the end; " +
+        (memory.changes == 0 ? "no change" : counted(memory.changes, "change", "changes")) +
+        " while measured";
+    out << shortened(line, kColumns) << '\n';
   });
 }
 
