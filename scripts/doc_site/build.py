@@ -11,6 +11,7 @@ import api
 import links
 import pages
 import pictures
+import rules
 
 ROOT = links.ROOT
 BUILD = ROOT / "build/docs"
@@ -34,6 +35,7 @@ def check(names):
     found = count(api.undocumented(names), f"of {len(public(names))} public names without a docstring")
     found += count(pages.groups()[1], "headers missing in docs/reference.md, or there twice")
     found += count(links.check(), f"broken links in {len(links.pages())} Markdown pages")
+    found += count(rules.check(), "problems with the rules of the emulated runtime")
     return found + count(pictures.check(), f"of {len(pictures.PICTURES)} pictures not as their source draws them")
 
 

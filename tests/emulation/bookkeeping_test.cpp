@@ -171,7 +171,7 @@ TEST_CASE("pools, their memory and user objects are counted while alive", "[emul
   CHECK(eventually([] { return live().user_objects == 0; }));
 }
 
-TEST_CASE("what a launched graph needs is alive until it is done", "[emulation]") {
+TEST_CASE("what a launched graph needs is alive until it is done", "[emulation][graph][held]") {
   int nothing = 0;
   const TestStream stream;
   const DeviceMemory<std::uint8_t> device(64);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The rules of stream capture: what is captured, what is forbidden to whom, and how a capture ends.
+// The rules of stream capture: what is captured, what is forbidden to whom, and how a capture
+// ends. Functions: cudaStreamBeginCapture, cudaStreamEndCapture, cudaStreamIsCapturing,
+// cudaStreamGetCaptureInfo, cudaThreadExchangeStreamCaptureMode.
 
 #include <cstdint>
 #include <thread>
@@ -144,7 +146,8 @@ TEST_CASE("every capture has an id of its own", "[rules][capture]") {
 // CUDA Runtime API, Stream Management, cudaStreamBeginCapture: "Capture may not be initiated if
 // stream is cudaStreamLegacy. ... it may only be initiated if the stream is not already in capture
 // mode."
-TEST_CASE("a capture begins on a stream that can", "[rules][capture]") {
+TEST_CASE("a capture begins neither on the legacy stream nor on a stream that captures already",
+          "[rules][capture]") {
   const TestStream stream;
   CHECK(cudaStreamBeginCapture(cudaStreamLegacy, cudaStreamCaptureModeThreadLocal) != cudaSuccess);
   CHECK(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeThreadLocal) != cudaSuccess);
@@ -175,7 +178,7 @@ TEST_CASE("a graph cannot be launched into a capture", "[rules][capture]") {
 
 // CUDA Runtime API, Stream Management, cudaStreamEndCapture: "Capture must have been initiated on
 // stream via a call to cudaStreamBeginCapture."
-TEST_CASE("a capture ends where one has begun", "[rules][capture]") {
+TEST_CASE("a capture cannot be ended on a stream that does not capture", "[rules][capture]") {
   const TestStream stream;
   cudaGraph_t graph = nullptr;
   CHECK(cudaStreamEndCapture(stream, &graph) != cudaSuccess);
@@ -276,7 +279,7 @@ TEST_CASE("a capture ends on the stream where it began", "[rules][capture]") {
 // CUDA Runtime API, cudaErrorStreamCaptureIsolation: "A dependency would have been created which
 // crosses the capture sequence boundary. Only implicit in-stream ordering dependencies are allowed
 // to cross the boundary."
-TEST_CASE("a capture does not wait for work outside", "[rules][capture]") {
+TEST_CASE("a capture cannot wait for an event of work outside of it", "[rules][capture]") {
   const TestStream stream, outside;
   const TestEvent event;
   REQUIRE_CUDA(cudaEventRecord(event, outside));
@@ -422,7 +425,8 @@ TEST_CASE("a relaxed capture forbids no unsafe calls", "[rules][capture]") {
 // capture sequence not initiated with cudaStreamCaptureModeRelaxed, it is prohibited from
 // potentially unsafe API calls. ... cudaStreamCaptureModeRelaxed: The local thread is not
 // prohibited".
-TEST_CASE("the mode of the capturing thread counts as well", "[rules][capture]") {
+TEST_CASE("which calls a capture forbids depends on the mode of the calling thread, too",
+          "[rules][capture]") {
   UnsafeCall unsafe;
   const TestStream stream;
   REQUIRE_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));

@@ -86,7 +86,7 @@ TEST_CASE("options are those of the last reset", "[emulation]") {
   CHECK(devices == 3);
 }
 
-TEST_CASE("a machine can be without a device", "[emulation]") {
+TEST_CASE("a machine can be without a device", "[emulation][device][held]") {
   emulation::Options options;
   options.machine.devices = 0;
   emulation::reset(options);
@@ -98,7 +98,7 @@ TEST_CASE("a machine can be without a device", "[emulation]") {
   cudaGetLastError();
 }
 
-TEST_CASE("cudaDeviceReset destroys what belongs to the device", "[emulation]") {
+TEST_CASE("cudaDeviceReset destroys what belongs to the device", "[emulation][device][held]") {
   void *device = nullptr, *host = nullptr;
   cudaStream_t stream = nullptr;
   cudaEvent_t event = nullptr;
@@ -111,7 +111,9 @@ TEST_CASE("cudaDeviceReset destroys what belongs to the device", "[emulation]") 
   const DeviceMemory<std::uint8_t> works_again(64);
 }
 
-TEST_CASE("cudaDeviceReset leaves stream-ordered memory to the program", "[emulation]") {
+// CUDA destroys all that belongs to the device.
+TEST_CASE("cudaDeviceReset leaves stream-ordered memory to the program",
+          "[emulation][device][looser]") {
   void* data = nullptr;
   REQUIRE_CUDA(cudaMallocAsync(&data, 64, cudaStreamLegacy));
   REQUIRE_CUDA(cudaDeviceReset());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The rules of copies and fills: which call blocks, when memory is read and written, directions,
-// and two dimensions.
+// The rules of copies and fills: which call blocks, when memory is read and written,
+// directions, and two dimensions. Functions: cudaMemcpy*, cudaMemset*.
 
 #include <algorithm>
 #include <cstdint>

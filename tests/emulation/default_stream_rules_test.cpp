@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The rules of the default streams: the legacy one, which waits for blocking streams and holds
-// them, and the one that every thread has.
+// The rules of the default streams: the legacy one (`cudaStreamLegacy`), which waits for
+// blocking streams and holds them, and the one that every thread has (`cudaStreamPerThread`).
 
 #include <cstdint>
 #include <thread>

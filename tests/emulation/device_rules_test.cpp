@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The rules of devices: the current one, and what may cross from one to another. Tests that need
-// two devices do nothing where there is one.
+// The rules of devices: the current one, and what may cross from one to another. Tests that
+// need two devices do nothing where there is one. Functions: cudaDevice*, cudaGetDevice*,
+// cudaSetDevice*, cudaInitDevice, cudaProfiler*, cudaDriverGetVersion, cudaRuntimeGetVersion.
 
 #include <cuda_profiler_api.h>
 
@@ -281,7 +282,7 @@ TEST_CASE("memory is copied from device to device", "[rules][device]") {
 // CUDA Runtime API, Device Management, cudaInitDevice: "This function will initialize the CUDA
 // Runtime structures and primary context on device when called, but the context will not be made
 // current to device."
-TEST_CASE("a device is initialised without becoming current", "[rules][device]") {
+TEST_CASE("cudaInitDevice does not change the current device", "[rules][device]") {
   const int last = device_count() - 1;
   CHECK_CUDA(cudaInitDevice(last, 0, 0));
   CHECK(current_device() == 0);

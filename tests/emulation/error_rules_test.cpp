@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The rules of the error state.
+// The rules of errors: the last error of a thread, handles that are none, and what follows an
+// error of a device. Functions: cudaGetLastError, cudaPeekAtLastError.
 
 #include <cstdint>
 #include <string>
@@ -101,7 +102,7 @@ TEST_CASE("errors have names and descriptions", "[rules][error]") {
 
 // CUDA Runtime API, each function's list of answers: cudaErrorInvalidValue, "one or more of the
 // parameters passed to the API call is not within an acceptable range of values".
-TEST_CASE("a result needs somewhere to go", "[rules][error]") {
+TEST_CASE("a call that returns a value refuses a null pointer for it", "[rules][error]") {
   const TestStream stream;
   CHECK(cudaMalloc(nullptr, 64) == cudaErrorInvalidValue);
   CHECK(cudaHostAlloc(nullptr, 64, cudaHostAllocDefault) == cudaErrorInvalidValue);
@@ -114,7 +115,7 @@ TEST_CASE("a result needs somewhere to go", "[rules][error]") {
 
 // The same lists: cudaErrorInvalidResourceHandle, "a resource handle passed to the API call was not
 // valid".
-TEST_CASE("a null event is not an event", "[rules][error]") {
+TEST_CASE("a null event is an invalid handle", "[rules][error]") {
   const TestStream stream;
   CHECK(cudaEventRecord(nullptr, stream) == cudaErrorInvalidResourceHandle);
   CHECK(cudaEventQuery(nullptr) == cudaErrorInvalidResourceHandle);

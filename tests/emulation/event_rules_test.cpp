@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The rules of CUDA events: what a record captures, who waits for which record, and elapsed time.
+// The rules of events: what a record captures, who waits for which record, and elapsed time.
+// Functions: cudaEvent*, cudaStreamWaitEvent.
 
 #include <chrono>
 #include <cstdint>

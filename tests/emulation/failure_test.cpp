@@ -100,7 +100,7 @@ TEST_CASE("a failure is the last error of the thread that met it", "[emulation][
 
 // ---- Sticky errors
 
-TEST_CASE("after a sticky error nothing works on the device", "[emulation][failure]") {
+TEST_CASE("after a sticky error nothing works on the device", "[emulation][failure][error][held]") {
   const auto sticky = GENERATE(cudaErrorLaunchFailure, cudaErrorIllegalAddress);
   emulation::Options options = emulation::options();
   options.machine.devices = 2;
@@ -125,7 +125,8 @@ TEST_CASE("after a sticky error nothing works on the device", "[emulation][failu
   CHECK_CUDA(cudaDeviceSynchronize());
 }
 
-TEST_CASE("objects are let go of after a sticky error", "[emulation][failure]") {
+// A GPU destroys nothing after a sticky error: the process has to end.
+TEST_CASE("objects can be destroyed after a sticky error", "[emulation][failure][error][looser]") {
   void *device = nullptr, *host = nullptr;
   cudaStream_t stream = nullptr;
   cudaEvent_t event = nullptr;
@@ -144,7 +145,8 @@ TEST_CASE("objects are let go of after a sticky error", "[emulation][failure]") 
 
 // ---- fail_operation
 
-TEST_CASE("an operation fails on the device, after its call succeeded", "[emulation][failure]") {
+TEST_CASE("an operation fails on the device, after its call succeeded",
+          "[emulation][failure][error][held]") {
   void *device = nullptr, *host = nullptr;  // left to the next test's machine
   cudaStream_t stream = nullptr;
   HostLog log;
@@ -172,7 +174,8 @@ TEST_CASE("an operation fails on the device, after its call succeeded", "[emulat
   CHECK(cudaFree(device) == cudaErrorIllegalAddress);
 }
 
-TEST_CASE("who waits for an operation that fails is released", "[emulation][failure]") {
+TEST_CASE("whatever waits for an operation that fails is released",
+          "[emulation][failure][error][held]") {
   cudaStream_t stream = nullptr, other = nullptr;
   cudaEvent_t event = nullptr;
   REQUIRE_CUDA(cudaStreamCreate(&stream));
@@ -193,7 +196,8 @@ TEST_CASE("who waits for an operation that fails is released", "[emulation][fail
 
 // cudaStreamAddCallback: "In the event of a device error, all subsequently executed callbacks will
 // receive an appropriate cudaError_t."
-TEST_CASE("a callback is told of a failure before it", "[emulation][failure]") {
+TEST_CASE("a callback is told of a failure before it",
+          "[emulation][failure][host-function][held]") {
   cudaStream_t stream = nullptr;
   std::atomic<cudaError_t> told{cudaSuccess};
   REQUIRE_CUDA(cudaStreamCreate(&stream));
@@ -218,7 +222,8 @@ TEST_CASE("a callback is told of a failure before it", "[emulation][failure]") {
 
 // ---- Host functions
 
-TEST_CASE("a host function must not call CUDA", "[emulation][failure]") {
+// CUDA forbids such calls, and a GPU may let one pass.
+TEST_CASE("a host function must not call CUDA", "[emulation][failure][host-function][stricter]") {
   struct Calls {
     cudaError_t allocate = cudaErrorUnknown, query = cudaErrorUnknown;
   } calls;
@@ -239,7 +244,9 @@ TEST_CASE("a host function must not call CUDA", "[emulation][failure]") {
 // ---- Capture, where CUDA's documentation leaves room: the emulation is as strict as a GPU was
 // seen to be.
 
-TEST_CASE("a global capture forbids other threads to ask for an event", "[emulation][failure]") {
+// CUDA does not list cudaEventQuery among the calls that are unsafe beside a capture.
+TEST_CASE("a global capture forbids other threads to ask for an event",
+          "[emulation][failure][capture][stricter]") {
   const TestStream stream, other;
   const TestEvent event;
   REQUIRE_CUDA(cudaEventRecord(event, other));

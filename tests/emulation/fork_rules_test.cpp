@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// CUDA does not survive a fork: in the child calls fail, but for a few that ask, and none hangs;
-// the parent goes on as if nothing had been.
+// The rules of forks: in the child, calls fail, but for a few that ask, and none hangs. The
+// parent goes on as if nothing had been.
 
 #include <sys/wait.h>
 #include <unistd.h>

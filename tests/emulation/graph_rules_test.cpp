@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The rules of graphs: replay, lifetime, update, user objects.
+// The rules of graphs: replay, lifetime, update, user objects. Functions: cudaGraph*,
+// cudaUserObject*.
 
 #include <atomic>
 #include <cstdint>

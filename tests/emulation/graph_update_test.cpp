@@ -34,7 +34,9 @@ void check_refused(const TestGraph& graph, const TestGraph& changed, cudaStream_
 
 }  // namespace
 
-TEST_CASE("an update changes neither the rows of a copy nor their pitch", "[emulation][graph]") {
+// A GPU may accept such an update.
+TEST_CASE("an update changes neither the rows of a copy nor their pitch",
+          "[emulation][graph][stricter]") {
   const DeviceMemory<std::uint8_t> device(64);
   const PinnedMemory<std::uint8_t> host(64);
   const TestStream stream;
@@ -51,7 +53,7 @@ TEST_CASE("an update changes neither the rows of a copy nor their pitch", "[emul
   check_refused(graph, capture(stream, [&] { copy_async(device, host, stream); }), stream);
 }
 
-TEST_CASE("an update does not change the rows of a fill", "[emulation][graph]") {
+TEST_CASE("an update does not change the rows of a fill", "[emulation][graph][held]") {
   const DeviceMemory<std::uint8_t> device(64);
   const TestStream stream;
   const auto rows = [&](std::size_t pitch, std::size_t width, std::size_t height) {
@@ -71,7 +73,9 @@ TEST_CASE("an update does not change the rows of a fill", "[emulation][graph]") 
   CHECK(device.read() == expected);
 }
 
-TEST_CASE("an update does not change the kind of memory of a copy", "[emulation][graph]") {
+// A GPU may accept an update from page-locked to pageable memory.
+TEST_CASE("an update does not change the kind of memory of a copy",
+          "[emulation][graph][stricter]") {
   std::vector<std::uint8_t> pageable(64);
   const DeviceMemory<std::uint8_t> device(64);
   const PinnedMemory<std::uint8_t> host(64);
@@ -85,7 +89,7 @@ TEST_CASE("an update does not change the kind of memory of a copy", "[emulation]
   check_refused(to(pageable.data()), to(host.data()), stream);
 }
 
-TEST_CASE("an update does not move a node to another device", "[emulation][graph]") {
+TEST_CASE("an update does not move a node to another device", "[emulation][graph][held]") {
   emulation::Options options = emulation::options();
   options.machine.devices = 2;
   emulation::reset(options);
@@ -109,7 +113,7 @@ TEST_CASE("an update does not move a node to another device", "[emulation][graph
   CHECK_CUDA(cudaFree(there));
 }
 
-TEST_CASE("a refused update names the nodes whose edge is another", "[emulation][graph]") {
+TEST_CASE("a refused update names the nodes whose edge is another", "[emulation][graph][held]") {
   const DeviceMemory<std::uint8_t> device(64), other(64);
   const TestStream stream, branch;
   const TestEvent forked, joined;

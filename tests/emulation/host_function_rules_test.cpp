@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The rules of host functions on streams.
+// The rules of host functions on streams. Functions: cudaLaunchHostFunc, cudaStreamAddCallback.
 
 #include <cstdint>
 #include <thread>
@@ -124,7 +124,7 @@ TEST_CASE("a host function gets the pointer it was queued with", "[rules][host-f
 }
 
 // CUDA Runtime API, Execution Control, cudaLaunchHostFunc: a null function is no function.
-TEST_CASE("a host function is not null", "[rules][host-function]") {
+TEST_CASE("a host function cannot be null", "[rules][host-function]") {
   const TestStream stream;
   CHECK(cudaLaunchHostFunc(stream, nullptr, nullptr) == cudaErrorInvalidValue);
   CHECK(cudaGetLastError() == cudaErrorInvalidValue);

@@ -109,7 +109,7 @@ TEST_CASE("a copy of pageable memory is slower by its share", "[emulation][machi
   CHECK(best < modelled * 3 / 2);
 }
 
-TEST_CASE("events measure what the machine models", "[emulation][machine]") {
+TEST_CASE("events measure what the machine models", "[emulation][machine][event][held]") {
   Machine machine;
   machine.host_to_device = rate;
   use(machine);
@@ -219,7 +219,9 @@ TEST_CASE("no work starts before the launch latency is over", "[emulation][machi
 
 // ---- Sizes
 
-TEST_CASE("a device has the memory of the machine, to the byte", "[emulation][machine]") {
+// A GPU needs some of its memory for the context and for fragments.
+TEST_CASE("a device has the memory of the machine, to the byte",
+          "[emulation][machine][memory][looser]") {
   Machine machine;
   machine.devices = 2;
   machine.device_bytes = 1 << 20;
@@ -247,7 +249,7 @@ TEST_CASE("a device has the memory of the machine, to the byte", "[emulation][ma
   CHECK(free_bytes() == 1 << 20);
 }
 
-TEST_CASE("stream-ordered memory comes out of the device's", "[emulation][machine]") {
+TEST_CASE("stream-ordered memory comes out of the device's", "[emulation][machine][pool][held]") {
   Machine machine;
   machine.device_bytes = 1 << 20;
   use(machine);
@@ -263,7 +265,8 @@ TEST_CASE("stream-ordered memory comes out of the device's", "[emulation][machin
   REQUIRE_CUDA(cudaFree(memory));
 }
 
-TEST_CASE("page-locked memory is limited for the whole machine", "[emulation][machine]") {
+TEST_CASE("page-locked memory is limited for the whole machine",
+          "[emulation][machine][memory][held]") {
   Machine machine;
   machine.pinned_bytes = 1 << 20;
   use(machine);
@@ -280,7 +283,7 @@ TEST_CASE("page-locked memory is limited for the whole machine", "[emulation][ma
   REQUIRE_CUDA(cudaHostUnregister(pageable.data()));
 }
 
-TEST_CASE("pitched memory of no bytes is null", "[emulation]") {
+TEST_CASE("pitched memory of no bytes is null", "[emulation][memory][held]") {
   int place = 0;
   void* data = &place;
   std::size_t pitch = 1;
@@ -289,7 +292,8 @@ TEST_CASE("pitched memory of no bytes is null", "[emulation]") {
   CHECK(pitch == 0);
 }
 
-TEST_CASE("emulated devices reach each other, without atomic operations", "[emulation]") {
+TEST_CASE("emulated devices reach each other, without atomic operations",
+          "[emulation][device][held]") {
   emulation::Options options;
   options.machine.devices = 2;
   emulation::reset(options);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The rules of advice about managed memory, and of its prefetches.
+// The rules of advice about managed memory, and of its prefetches. Functions: cudaMemAdvise,
+// cudaMemPrefetchAsync, cudaMemRangeGetAttribute*, cudaStreamAttachMemAsync.
 
 #include <algorithm>
 #include <cstdint>

@@ -28,7 +28,8 @@ void use_two_devices() {
 
 }  // namespace
 
-TEST_CASE("advice is about bytes of one managed allocation", "[emulation][managed]") {
+// A GPU that reaches all memory of the host takes advice about any range of it.
+TEST_CASE("advice is about bytes of one managed allocation", "[emulation][managed][stricter]") {
   const ManagedPages memory(2);
   const TestStream stream;
   std::vector<std::uint8_t> pageable(64);
@@ -51,7 +52,7 @@ TEST_CASE("advice is about bytes of one managed allocation", "[emulation][manage
         cudaInvalidDeviceId);
 }
 
-TEST_CASE("advice goes with its allocation", "[emulation][managed]") {
+TEST_CASE("advice goes with its allocation", "[emulation][managed][held]") {
   const TestStream stream;
   const void* before = nullptr;
   {
@@ -67,7 +68,8 @@ TEST_CASE("advice goes with its allocation", "[emulation][managed]") {
         cudaInvalidDeviceId);
 }
 
-TEST_CASE("the host is one node of memory", "[emulation][managed]") {
+// A GPU knows every node of a host that has several.
+TEST_CASE("the host has one node of memory", "[emulation][managed][stricter]") {
   const ManagedPages memory(2);
   const TestStream stream;
   const cudaMemLocation current{cudaMemLocationTypeHostNumaCurrent, 99};
@@ -89,7 +91,7 @@ TEST_CASE("the host is one node of memory", "[emulation][managed]") {
   CHECK(last(cudaMemRangeAttributeLastPrefetchLocation) == cudaCpuDeviceId);
 }
 
-TEST_CASE("pages are advised about several devices", "[emulation][managed]") {
+TEST_CASE("pages are advised about several devices", "[emulation][managed][held]") {
   use_two_devices();
   const ManagedPages memory(2);
   const TestStream stream;
@@ -119,7 +121,7 @@ TEST_CASE("pages are advised about several devices", "[emulation][managed]") {
   CHECK(first == 0);
 }
 
-TEST_CASE("a prefetch is an operation of its stream", "[emulation][managed]") {
+TEST_CASE("a prefetch is an operation of its stream", "[emulation][managed][held]") {
   const ManagedPages memory(1);
   const TestStream stream;
   emulation::record_timeline(true);
@@ -135,7 +137,8 @@ TEST_CASE("a prefetch is an operation of its stream", "[emulation][managed]") {
         std::vector<std::string>{"cudaMemsetAsync", "cudaMemPrefetchAsync", "cudaMemsetAsync"});
 }
 
-TEST_CASE("a prefetch is not captured, and ends the capture", "[emulation][managed]") {
+// CUDA does not say that it cannot be captured.
+TEST_CASE("a prefetch is not captured, and ends the capture", "[emulation][managed][stricter]") {
   const ManagedPages memory(1);
   const TestStream stream;
   REQUIRE_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
@@ -148,7 +151,7 @@ TEST_CASE("a prefetch is not captured, and ends the capture", "[emulation][manag
         cudaInvalidDeviceId);
 }
 
-TEST_CASE("a prefetch fails with its device", "[emulation][managed]") {
+TEST_CASE("a prefetch fails with its device", "[emulation][managed][held]") {
   use_two_devices();
   const ManagedPages memory(1);
   REQUIRE_CUDA(cudaSetDevice(1));
@@ -166,7 +169,7 @@ TEST_CASE("a prefetch fails with its device", "[emulation][managed]") {
 }
 
 #if CUDART_VERSION < 13000
-TEST_CASE("advice and prefetches of CUDA 12 name a device", "[emulation][managed]") {
+TEST_CASE("advice and prefetches of CUDA 12 name a device", "[emulation][managed][held]") {
   const ManagedPages memory(1);
   const TestStream stream;
   REQUIRE_CUDA(cudaMemAdvise(memory.data(), kPageBytes, cudaMemAdviseSetPreferredLocation, 0));

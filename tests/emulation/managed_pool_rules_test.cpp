@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The rules of the pools of a location, and of stream-ordered managed memory: new in CUDA 13.
+// Functions: cudaMemGetDefaultMemPool, cudaMemGetMemPool, cudaMemSetMemPool.
 
 #include <cuda_runtime_api.h>
 

@@ -34,7 +34,9 @@ cudaMemPool_t managed_pool_of(cudaMemLocation location) {
 
 }  // namespace
 
-TEST_CASE("memory of a managed pool prefers the pool's location", "[emulation][pool][managed]") {
+// CUDA does not say that memory of a pool can be advised about and prefetched.
+TEST_CASE("memory of a managed pool prefers the pool's location",
+          "[emulation][pool][managed][looser]") {
   const TestStream stream;
   const auto preferred = [&](cudaMemLocation location) {
     void* memory = nullptr;
@@ -60,7 +62,9 @@ TEST_CASE("memory of a managed pool prefers the pool's location", "[emulation][p
   CHECK(cudaGetLastError() == cudaErrorInvalidValue);
 }
 
-TEST_CASE("there is no pool of a place that there is not", "[emulation][pool][managed]") {
+// CUDA has pools of page-locked memory, too: they are cudaErrorNotSupported here.
+TEST_CASE("there are no pools of page-locked memory, nor of places that do not exist",
+          "[emulation][pool][managed][absent]") {
   cudaMemPool_t pool = nullptr;
   CHECK(ask_for_pool(&pool, {cudaMemLocationTypeDevice, 99}) == cudaErrorInvalidDevice);
   CHECK(ask_for_pool(&pool, {cudaMemLocationTypeHostNuma, 1}) == cudaErrorInvalidValue);
@@ -75,7 +79,9 @@ TEST_CASE("there is no pool of a place that there is not", "[emulation][pool][ma
   CHECK(cudaGetLastError() == cudaErrorInvalidValue);
 }
 
-TEST_CASE("a managed pool is not what a device allocates from", "[emulation][pool][managed]") {
+// CUDA does not say that a capture cannot allocate from such a pool.
+TEST_CASE("a managed pool cannot be the current pool of a device",
+          "[emulation][pool][managed][stricter]") {
   const TestStream stream;
   const cudaMemPool_t pool = managed_pool_of(kDevice0);
   CHECK(emulation::live().memory_pools == 0);
@@ -91,7 +97,7 @@ TEST_CASE("a managed pool is not what a device allocates from", "[emulation][poo
   CHECK(cudaGetLastError() == cudaErrorNotSupported);
 }
 
-TEST_CASE("managed pools are open to every device", "[emulation][pool][managed]") {
+TEST_CASE("managed pools are open to every device", "[emulation][pool][managed][held]") {
   emulation::Options options = emulation::options();
   options.machine.devices = 2;
   emulation::reset(options);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The rules of memory: allocation, page-locking, and what the runtime knows about a pointer.
+// Functions: cudaMalloc*, cudaFree*, cudaHost*, cudaPointerGetAttributes, cudaMemGetInfo.
 
 #include <cstdint>
 #include <vector>
@@ -52,13 +53,13 @@ TEST_CASE("too large an allocation is an error that passes", "[rules][memory]") 
 }
 
 // CUDA Runtime API, Memory Management, cudaFree: "If devPtr is 0, no operation is performed."
-TEST_CASE("freeing nothing is nothing", "[rules][memory]") {
+TEST_CASE("freeing a null pointer does nothing", "[rules][memory]") {
   CHECK_CUDA(cudaFree(nullptr));
 }
 
 // CUDA Runtime API, Memory Management, cudaFree: "If cudaFree(devPtr) has already been called
 // before, an error is returned."
-TEST_CASE("device memory is freed once", "[rules][memory]") {
+TEST_CASE("device memory cannot be freed twice", "[rules][memory]") {
   void* pointer = nullptr;
   REQUIRE_CUDA(cudaMalloc(&pointer, 64));
   REQUIRE_CUDA(cudaFree(pointer));

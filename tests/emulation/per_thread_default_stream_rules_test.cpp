@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The rule of programs that are compiled for per-thread default streams, as this file is. It
-// includes nothing of support/ that calls CUDA: inline functions must be the same in every file.
+// The rules of programs that are compiled for per-thread default streams.
+
+// This file is such a program. It includes nothing of support/ that calls CUDA: inline functions
+// must be the same in every file.
 
 #define CUDA_API_PER_THREAD_DEFAULT_STREAM 1
 

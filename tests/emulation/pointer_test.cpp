@@ -40,7 +40,9 @@ struct Buffers {
 
 }  // namespace
 
-TEST_CASE("host memory is not device memory", "[emulation][pointer]") {
+// CUDA leaves a copy undefined whose pointers do not match its direction.
+TEST_CASE("a copy refuses host memory where its direction says device memory",
+          "[emulation][pointer][copy][stricter]") {
   Buffers buffers;
   CHECK(buffers.copy(buffers.pageable.data(), buffers.pinned.data(), kAllocation,
                      cudaMemcpyHostToDevice) == cudaErrorInvalidValue);
@@ -53,7 +55,9 @@ TEST_CASE("host memory is not device memory", "[emulation][pointer]") {
   CHECK(cudaFree(buffers.pageable.data()) == cudaErrorInvalidValue);
 }
 
-TEST_CASE("device memory is not host memory", "[emulation][pointer]") {
+// CUDA leaves a copy undefined whose pointers do not match its direction.
+TEST_CASE("a copy refuses device memory where its direction says host memory",
+          "[emulation][pointer][copy][stricter]") {
   const Buffers buffers;
   CHECK(buffers.copy(buffers.device.data(), buffers.other.data(), kAllocation,
                      cudaMemcpyHostToDevice) == cudaErrorInvalidValue);
@@ -66,7 +70,8 @@ TEST_CASE("device memory is not host memory", "[emulation][pointer]") {
         cudaSuccess);
 }
 
-TEST_CASE("a copy stays inside its allocations", "[emulation][pointer]") {
+// A GPU may write into the memory behind an allocation without an error.
+TEST_CASE("a copy stays inside its allocations", "[emulation][pointer][copy][stricter]") {
   const Buffers buffers;
   std::uint8_t* const device = buffers.device.data();
   std::uint8_t* const pinned = buffers.pinned.data();
@@ -84,7 +89,9 @@ TEST_CASE("a copy stays inside its allocations", "[emulation][pointer]") {
   CHECK_CUDA(buffers.copy(device + 1, pinned, kAllocation - 1, cudaMemcpyHostToDevice));
 }
 
-TEST_CASE("freed memory is not memory", "[emulation][pointer]") {
+// CUDA leaves a use of freed memory undefined.
+TEST_CASE("memory that was freed can be neither copied nor filled nor freed",
+          "[emulation][pointer][memory][stricter]") {
   const Buffers buffers;
   void *device = nullptr, *pinned = nullptr;
   REQUIRE_CUDA(cudaMalloc(&device, kAllocation));
@@ -100,14 +107,16 @@ TEST_CASE("freed memory is not memory", "[emulation][pointer]") {
   CHECK(cudaFreeHost(pinned) == cudaErrorInvalidValue);
 }
 
-TEST_CASE("memory is freed by the pointer it was given as", "[emulation][pointer]") {
+TEST_CASE("memory is freed by the pointer it was given as", "[emulation][pointer][memory][held]") {
   const Buffers buffers;
   CHECK(cudaFree(buffers.device.data() + 1) == cudaErrorInvalidValue);
   CHECK(cudaFreeHost(buffers.pinned.data() + 1) == cudaErrorInvalidValue);
   CHECK(cudaFreeAsync(buffers.device.data() + 1, buffers.stream) == cudaErrorInvalidValue);
 }
 
-TEST_CASE("a queued copy keeps its memory from being freed under it", "[emulation][pointer]") {
+// CUDA says only that cudaFree may wait for the work that uses the memory.
+TEST_CASE("a queued copy keeps its memory from being freed under it",
+          "[emulation][pointer][memory][looser]") {
   // cudaFree "may perform implicit synchronization": here it does, so the copy is over when it
   // returns.
   void* device = nullptr;
@@ -119,7 +128,9 @@ TEST_CASE("a queued copy keeps its memory from being freed under it", "[emulatio
   CHECK(cudaStreamQuery(stream) == cudaSuccess);
 }
 
-TEST_CASE("destroyed handles are no handles", "[emulation][pointer]") {
+// CUDA leaves a use of a destroyed handle undefined.
+TEST_CASE("a handle that was destroyed is an invalid handle",
+          "[emulation][pointer][error][stricter]") {
   cudaStream_t stream = nullptr;
   cudaEvent_t event = nullptr;
   const TestStream alive;
@@ -135,7 +146,7 @@ TEST_CASE("destroyed handles are no handles", "[emulation][pointer]") {
   cudaGetLastError();
 }
 
-TEST_CASE("the default streams cannot be destroyed", "[emulation][pointer]") {
+TEST_CASE("the default streams cannot be destroyed", "[emulation][pointer][default-stream][held]") {
   CHECK(cudaStreamDestroy(nullptr) == cudaErrorInvalidResourceHandle);
   CHECK(cudaStreamDestroy(cudaStreamLegacy) == cudaErrorInvalidResourceHandle);
   CHECK(cudaStreamDestroy(cudaStreamPerThread) == cudaErrorInvalidResourceHandle);
@@ -144,8 +155,9 @@ TEST_CASE("the default streams cannot be destroyed", "[emulation][pointer]") {
 
 // ---- Pageable memory
 
+// A GPU that reaches pageable memory itself may read the source later.
 TEST_CASE("an asynchronous copy has read its pageable source when it returns",
-          "[emulation][pointer]") {
+          "[emulation][pointer][copy][looser]") {
   const std::size_t bytes = GENERATE(as<std::size_t>{}, 1000, 1 << 20);
   Bytes source(bytes, 1);
   const DeviceMemory<std::uint8_t> device(bytes);
@@ -158,7 +170,7 @@ TEST_CASE("an asynchronous copy has read its pageable source when it returns",
 }
 
 TEST_CASE("an asynchronous copy has written its pageable destination when it returns",
-          "[emulation][pointer]") {
+          "[emulation][pointer][copy][held]") {
   const DeviceMemory<std::uint8_t> device(kAllocation);
   Bytes result(kAllocation);
   const TestStream stream;
@@ -170,7 +182,9 @@ TEST_CASE("an asynchronous copy has written its pageable destination when it ret
   CHECK(result == Bytes(kAllocation, 3));
 }
 
-TEST_CASE("a copy of a box has read its pageable source when it returns", "[emulation][pointer]") {
+// A GPU that reaches pageable memory itself may read the source later.
+TEST_CASE("a copy of a box has read its pageable source when it returns",
+          "[emulation][pointer][copy][looser]") {
   Bytes source(32);
   for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<std::uint8_t>(i);
   const DeviceMemory<std::uint8_t> device(8);

@@ -59,7 +59,7 @@ void use(void* data, std::size_t bytes, cudaStream_t stream) {
 }  // namespace
 
 TEST_CASE("a pool never holds more than its largest allocation, when one is live at a time",
-          "[emulation][pool]") {
+          "[emulation][pool][held]") {
   const TestStream stream;
   const cudaMemPool_t pool = pool_of_device();
   keep_all(pool);
@@ -88,7 +88,7 @@ TEST_CASE("a pool never holds more than its largest allocation, when one is live
   CHECK(free == total);
 }
 
-TEST_CASE("several small blocks become a large one", "[emulation][pool]") {
+TEST_CASE("several small blocks become a large one", "[emulation][pool][held]") {
   const TestStream stream;
   const cudaMemPool_t pool = make_pool(8 * kMiB);
   keep_all(pool);
@@ -106,7 +106,7 @@ TEST_CASE("several small blocks become a large one", "[emulation][pool]") {
   REQUIRE_CUDA(cudaMemPoolDestroy(pool));
 }
 
-TEST_CASE("a pool keeps what its threshold says, to the byte", "[emulation][pool]") {
+TEST_CASE("a pool keeps what its threshold says, to the byte", "[emulation][pool][held]") {
   const TestStream stream;
   const cudaMemPool_t pool = make_pool();
   std::uint64_t threshold = 3 * kMiB;
@@ -123,7 +123,7 @@ TEST_CASE("a pool keeps what its threshold says, to the byte", "[emulation][pool
 }
 
 TEST_CASE("without opportunistic reuse, a free counts elsewhere when the host has waited for it",
-          "[emulation][pool]") {
+          "[emulation][pool][held]") {
   const cudaMemPool_t pool = pool_of_device();
   keep_all(pool);
   int off = 0;
@@ -151,7 +151,8 @@ TEST_CASE("without opportunistic reuse, a free counts elsewhere when the host ha
   REQUIRE_CUDA(cudaDeviceSynchronize());
 }
 
-TEST_CASE("memory that pools cache is there for every other allocation", "[emulation][pool]") {
+TEST_CASE("memory that pools cache is there for every other allocation",
+          "[emulation][pool][held]") {
   emulation::Options options = emulation::options();
   options.machine.device_bytes = 16 * kMiB;
   emulation::reset(options);

@@ -33,7 +33,7 @@ void report_after(std::chrono::milliseconds time) {
 
 }  // namespace
 
-TEST_CASE("a call blocks while its stream holds a full queue", "[emulation][queue]") {
+TEST_CASE("a call blocks while its stream holds a full queue", "[emulation][queue][stream][held]") {
   report_after(std::chrono::milliseconds(20));
   constexpr int more = 100;
   const DeviceMemory<std::uint8_t> device(64);
@@ -76,7 +76,8 @@ TEST_CASE("a full queue does not hold another stream", "[emulation][queue]") {
   REQUIRE_CUDA(cudaStreamSynchronize(full));
 }
 
-TEST_CASE("many more operations than a queue holds run in their order", "[emulation][queue]") {
+TEST_CASE("many more operations than a queue holds run in their order",
+          "[emulation][queue][stream][held]") {
   constexpr int count = 5 * kQueue;
   HostLog log;
   const TestStream stream;
@@ -90,7 +91,7 @@ TEST_CASE("many more operations than a queue holds run in their order", "[emulat
   CHECK(wrong == 0);
 }
 
-TEST_CASE("the launch of a graph takes one place of the queue", "[emulation][queue]") {
+TEST_CASE("the launch of a graph takes one place of the queue", "[emulation][queue][graph][held]") {
   const DeviceMemory<std::uint8_t> device(64);
   const TestStream stream;
   const TestGraph graph = capture(stream, [&] {

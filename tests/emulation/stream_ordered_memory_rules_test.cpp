@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The rules of stream-ordered allocation and of memory pools.
+// The rules of stream-ordered allocation and of memory pools. Functions: cudaMallocAsync,
+// cudaMallocFromPoolAsync, cudaFreeAsync, cudaMemPool*, cudaDeviceGetDefaultMemPool,
+// cudaDeviceGetMemPool, cudaDeviceSetMemPool.
 
 #include <cstdint>
 #include <vector>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The rules of CUDA streams: order within one, freedom between two, and what the host learns.
+// The rules of streams: order within one, freedom between two, and what the host learns.
+// Functions: cudaStream*, cudaDeviceGetStreamPriorityRange.
 
 #include <atomic>
 #include <cstdint>
