@@ -31,7 +31,7 @@ VERDICTS = {
 }
 STRING = r'"(?:[^"\\]|\\.)*"'
 TEST_CASE = re.compile(rf"((?:^//.*\n)*)^TEST_CASE\(\s*((?:{STRING}\s*)+),\s*((?:{STRING}\s*)+)\)", re.M)
-SCENARIO = re.compile(rf"^    \{{({STRING}), \w+(?:,\s*((?:{STRING}\s*)+))?\}},$", re.M)
+SCENARIO = re.compile(rf"^    \{{({STRING}),\s+\w+(?:,\s*((?:{STRING}\s*)+))?\}},$", re.M)
 FUNCTION = re.compile(r"^FUNCTION\((\w+), (.*)\)$", re.M)
 
 Rule = collections.namedtuple("Rule", "name verdict difference on_gpu file")

@@ -11,18 +11,13 @@
 #include "support/graphs.hpp"
 #include "support/handles.hpp"
 #include "support/memory.hpp"
+#include "support/refused.hpp"
 
 using namespace penstock::test;
 
 namespace {
 
-constexpr std::size_t kBytes = 4096;
-
-/// Whether the error was returned; which is forgotten.
-bool refused(cudaError_t status, cudaError_t expected) {
-  cudaGetLastError();
-  return status == expected;
-}
+constexpr std::size_t kAbsentBytes = 4096;
 
 }  // namespace
 
@@ -30,14 +25,14 @@ bool refused(cudaError_t status, cudaError_t expected) {
 // are cudaErrorNotSupported here.
 TEST_CASE("memory of other devices, and memory that is only read, is not registered",
           "[emulation][memory][absent]") {
-  std::vector<std::uint8_t> memory(kBytes);
+  std::vector<std::uint8_t> memory(kAbsentBytes);
   for (const unsigned flags : {cudaHostRegisterIoMemory, cudaHostRegisterReadOnly})
-    CHECK(refused(cudaHostRegister(memory.data(), kBytes, flags), cudaErrorNotSupported));
+    CHECK(refused(cudaHostRegister(memory.data(), kAbsentBytes, flags), cudaErrorNotSupported));
 }
 
 // CUDA copies from arrays and to them: a handle of one is cudaErrorInvalidValue here.
 TEST_CASE("a box is not copied from an array or to one", "[emulation][copy][absent]") {
-  const DeviceMemory<std::uint8_t> device(kBytes);
+  const DeviceMemory<std::uint8_t> device(kAbsentBytes);
   std::uint8_t none = 0;
   cudaMemcpy3DParms copy{};
   copy.srcArray = reinterpret_cast<cudaArray_t>(&none);
@@ -50,7 +45,7 @@ TEST_CASE("a box is not copied from an array or to one", "[emulation][copy][abse
 // CUDA launches such graphs from kernels: the flag is cudaErrorNotSupported here.
 TEST_CASE("graphs are not instantiated for a launch by a device", "[emulation][graph][absent]") {
   const TestStream stream;
-  const DeviceMemory<std::uint8_t> device(kBytes);
+  const DeviceMemory<std::uint8_t> device(kAbsentBytes);
   const TestGraph graph = capture(stream, [&] { fill_async(device, 0, stream); });
   cudaGraphExec_t exec = nullptr;
   CHECK(refused(cudaGraphInstantiate(&exec, graph, cudaGraphInstantiateFlagDeviceLaunch),

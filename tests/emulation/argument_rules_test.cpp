@@ -11,19 +11,15 @@
 #include "support/graphs.hpp"
 #include "support/handles.hpp"
 #include "support/memory.hpp"
+#include "support/refused.hpp"
 
 using namespace penstock::test;
 
 namespace {
 
-constexpr std::size_t kBytes = 64;
+constexpr std::size_t kArgumentBytes = 64;
 
-/// Whether the error was returned, and is the last one; which is forgotten.
-bool refused(cudaError_t status, cudaError_t expected) {
-  return status == expected && cudaGetLastError() == expected;
-}
-
-int device_count() {
+int devices() {
   int count = 0;
   REQUIRE_CUDA(cudaGetDeviceCount(&count));
   return count;
@@ -53,17 +49,17 @@ TEST_CASE("a callback has no flags", "[rules][argument]") {
 // cudaMemAttachGlobal or cudaMemAttachHost".
 TEST_CASE("managed memory is attached to all devices or to the host", "[rules][argument]") {
   void* memory = nullptr;
-  CHECK(refused(cudaMallocManaged(&memory, kBytes, 0), cudaErrorInvalidValue));
-  CHECK(refused(cudaMallocManaged(&memory, kBytes, 0x80), cudaErrorInvalidValue));
-  REQUIRE_CUDA(cudaMallocManaged(&memory, kBytes, cudaMemAttachHost));
+  CHECK(refused(cudaMallocManaged(&memory, kArgumentBytes, 0), cudaErrorInvalidValue));
+  CHECK(refused(cudaMallocManaged(&memory, kArgumentBytes, 0x80), cudaErrorInvalidValue));
+  REQUIRE_CUDA(cudaMallocManaged(&memory, kArgumentBytes, cudaMemAttachHost));
   REQUIRE_CUDA(cudaFree(memory));
 }
 
 // CUDA Runtime API, Memory Management, cudaHostRegister: cudaErrorInvalidValue is among its
 // answers.
 TEST_CASE("registration of host memory refuses unknown flags", "[rules][argument]") {
-  std::vector<std::uint8_t> memory(kBytes);
-  CHECK(refused(cudaHostRegister(memory.data(), kBytes, 0x8000), cudaErrorInvalidValue));
+  std::vector<std::uint8_t> memory(kArgumentBytes);
+  CHECK(refused(cudaHostRegister(memory.data(), kArgumentBytes, 0x8000), cudaErrorInvalidValue));
 }
 
 // CUDA Runtime API, Stream Management: three modes of capture.
@@ -80,10 +76,10 @@ TEST_CASE("attributes and devices that do not exist are refused", "[rules][argum
   int value = 0;
   CHECK(refused(cudaDeviceGetAttribute(&value, static_cast<cudaDeviceAttr>(250), 0),
                 cudaErrorInvalidValue));
-  CHECK(refused(cudaDeviceGetAttribute(&value, cudaDevAttrWarpSize, device_count()),
+  CHECK(refused(cudaDeviceGetAttribute(&value, cudaDevAttrWarpSize, devices()),
                 cudaErrorInvalidDevice));
   cudaMemPool_t pool = nullptr;
-  CHECK(refused(cudaDeviceGetDefaultMemPool(&pool, device_count()), cudaErrorInvalidDevice));
+  CHECK(refused(cudaDeviceGetDefaultMemPool(&pool, devices()), cudaErrorInvalidDevice));
   REQUIRE_CUDA(cudaDeviceGetDefaultMemPool(&pool, 0));
   std::uint64_t attribute = 0;
   CHECK(refused(cudaMemPoolGetAttribute(pool, static_cast<cudaMemPoolAttr>(15), &attribute),
@@ -104,8 +100,8 @@ TEST_CASE("the high watermarks of a pool can only be set to zero", "[rules][argu
 }
 
 TEST_CASE("copies and fills of no bytes succeed and touch nothing", "[rules][argument]") {
-  const DeviceMemory<std::uint8_t> device(kBytes);
-  const PinnedMemory<std::uint8_t> host(kBytes, 5);
+  const DeviceMemory<std::uint8_t> device(kArgumentBytes);
+  const PinnedMemory<std::uint8_t> host(kArgumentBytes, 5);
   const TestStream stream;
   CHECK_CUDA(cudaMemcpy(device.data(), host.data(), 0, cudaMemcpyHostToDevice));
   CHECK_CUDA(cudaMemcpyAsync(host.data(), device.data(), 0, cudaMemcpyDeviceToHost, stream));
@@ -116,7 +112,7 @@ TEST_CASE("copies and fills of no bytes succeed and touch nothing", "[rules][arg
   CHECK_CUDA(cudaMemset(device.data(), 7, 0));
   CHECK_CUDA(cudaMemsetAsync(device.data(), 7, 0, stream));
   REQUIRE_CUDA(cudaStreamSynchronize(stream));
-  CHECK(device.read() == std::vector<std::uint8_t>(kBytes, 0));
+  CHECK(device.read() == std::vector<std::uint8_t>(kArgumentBytes, 0));
   CHECK(host.all(5));
 }
 
@@ -134,8 +130,8 @@ TEST_CASE("a graph that is null is refused", "[rules][argument]") {
 // the resources associated with stream will be released automatically once the device has completed
 // all work in stream."
 TEST_CASE("an event outlives the stream on which it was recorded", "[rules][event]") {
-  const DeviceMemory<std::uint8_t> device(kBytes);
-  const PinnedMemory<std::uint8_t> host(kBytes);
+  const DeviceMemory<std::uint8_t> device(kArgumentBytes);
+  const PinnedMemory<std::uint8_t> host(kArgumentBytes);
   const TestStream reader;
   const TestEvent written;
   Gate gate;
@@ -173,27 +169,14 @@ TEST_CASE("elapsed time is not ready while an event is not", "[rules][event]") {
   CHECK(milliseconds >= 0);
 }
 
-// CUDA Runtime API, API synchronization behavior, Memcpy, Asynchronous: "For transfers from device
-// memory to pageable host memory, the function will return only once the copy has completed."
-TEST_CASE("an asynchronous copy to pageable memory has completed when it returns",
-          "[rules][copy]") {
-  const std::size_t bytes = GENERATE(as<std::size_t>{}, 64, 1 << 20);
-  const DeviceMemory<std::uint8_t> device(bytes);
-  std::vector<std::uint8_t> host(bytes);
-  const TestStream stream;
-  fill_async(device, 9, stream);
-  REQUIRE_CUDA(cudaMemcpyAsync(host.data(), device.data(), bytes, cudaMemcpyDeviceToHost, stream));
-  CHECK(cudaStreamQuery(stream) == cudaSuccess);
-  CHECK(host == std::vector<std::uint8_t>(bytes, 9));
-}
-
-// The same section: "For transfers from any host memory to any host memory, the function is fully
-// synchronous with respect to the host."
+// CUDA Runtime API, API synchronization behavior, Memcpy, Asynchronous: "For transfers from any
+// host memory to any host memory, the function is fully synchronous with respect to the host."
 TEST_CASE("an asynchronous copy from host to host has completed when it returns", "[rules][copy]") {
-  const PinnedMemory<std::uint8_t> source(kBytes, 4);
-  const PinnedMemory<std::uint8_t> result(kBytes);
+  const PinnedMemory<std::uint8_t> source(kArgumentBytes, 4);
+  const PinnedMemory<std::uint8_t> result(kArgumentBytes);
   const TestStream stream;
-  REQUIRE_CUDA(cudaMemcpyAsync(result.data(), source.data(), kBytes, cudaMemcpyHostToHost, stream));
+  REQUIRE_CUDA(
+      cudaMemcpyAsync(result.data(), source.data(), kArgumentBytes, cudaMemcpyHostToHost, stream));
   CHECK(result.all(4));
 }
 
@@ -201,8 +184,8 @@ TEST_CASE("an asynchronous copy from host to host has completed when it returns"
 // them, and a launch of a graph is one.
 TEST_CASE("a graph that is launched in the legacy stream waits for blocking streams",
           "[rules][graph]") {
-  const DeviceMemory<std::uint8_t> device(kBytes);
-  const PinnedMemory<std::uint8_t> host(kBytes);
+  const DeviceMemory<std::uint8_t> device(kArgumentBytes);
+  const PinnedMemory<std::uint8_t> host(kArgumentBytes);
   const TestStream capturing, blocking(cudaStreamDefault);
   const TestGraph graph = capture(capturing, [&] { copy_async(host, device, capturing); });
   const TestGraphExec exec(graph);

@@ -14,19 +14,14 @@
 #include "support/graphs.hpp"
 #include "support/handles.hpp"
 #include "support/memory.hpp"
+#include "support/refused.hpp"
 
 using namespace penstock::test;
 namespace emulation = penstock::emulation;
 
 namespace {
 
-constexpr std::size_t kBytes = 4096;
-
-/// Whether the error was returned; which is forgotten.
-bool refused(cudaError_t status, cudaError_t expected) {
-  cudaGetLastError();
-  return status == expected;
-}
+constexpr std::size_t kRefusedBytes = 4096;
 
 }  // namespace
 
@@ -44,10 +39,10 @@ TEST_CASE("managed memory cannot be larger than the memory of its device",
 // A GPU with the attribute pageableMemoryAccess takes memory of the host in each of these calls.
 TEST_CASE("pageable memory is neither filled nor attached to a stream",
           "[emulation][managed][stricter]") {
-  std::vector<std::uint8_t> pageable(kBytes);
+  std::vector<std::uint8_t> pageable(kRefusedBytes);
   const TestStream stream;
-  CHECK(refused(cudaMemset(pageable.data(), 0, kBytes), cudaErrorInvalidValue));
-  CHECK(refused(cudaMemsetAsync(pageable.data(), 0, kBytes, stream), cudaErrorInvalidValue));
+  CHECK(refused(cudaMemset(pageable.data(), 0, kRefusedBytes), cudaErrorInvalidValue));
+  CHECK(refused(cudaMemsetAsync(pageable.data(), 0, kRefusedBytes, stream), cudaErrorInvalidValue));
   CHECK(refused(cudaStreamAttachMemAsync(stream, pageable.data(), 0, cudaMemAttachSingle),
                 cudaErrorInvalidValue));
 }
@@ -59,10 +54,10 @@ TEST_CASE("a peer copy refuses memory that is not of the device that is named",
   options.machine.devices = 2;
   emulation::reset(options);
   void *one = nullptr, *other = nullptr;
-  REQUIRE_CUDA(cudaMalloc(&one, kBytes));
-  REQUIRE_CUDA(cudaMalloc(&other, kBytes));
-  CHECK(refused(cudaMemcpyPeer(other, 1, one, 0, kBytes), cudaErrorInvalidValue));
-  CHECK_CUDA(cudaMemcpyPeer(other, 0, one, 0, kBytes));
+  REQUIRE_CUDA(cudaMalloc(&one, kRefusedBytes));
+  REQUIRE_CUDA(cudaMalloc(&other, kRefusedBytes));
+  CHECK(refused(cudaMemcpyPeer(other, 1, one, 0, kRefusedBytes), cudaErrorInvalidValue));
+  CHECK_CUDA(cudaMemcpyPeer(other, 0, one, 0, kRefusedBytes));
   REQUIRE_CUDA(cudaFree(one));
   REQUIRE_CUDA(cudaFree(other));
 }
@@ -71,7 +66,7 @@ TEST_CASE("a peer copy refuses memory that is not of the device that is named",
 TEST_CASE("stream-ordered memory cannot be freed twice", "[emulation][pool][stricter]") {
   const TestStream stream;
   void* memory = nullptr;
-  REQUIRE_CUDA(cudaMallocAsync(&memory, kBytes, stream));
+  REQUIRE_CUDA(cudaMallocAsync(&memory, kRefusedBytes, stream));
   REQUIRE_CUDA(cudaFreeAsync(memory, stream));
   CHECK(refused(cudaFreeAsync(memory, stream), cudaErrorInvalidValue));
   CHECK(refused(cudaFree(memory), cudaErrorInvalidValue));
@@ -85,12 +80,12 @@ TEST_CASE("memory that another stream freed is not used again before the free ha
   const TestEvent freed;
   void *memory = nullptr, *next = nullptr;
   Gate gate;
-  REQUIRE_CUDA(cudaMallocAsync(&memory, kBytes, one));
+  REQUIRE_CUDA(cudaMallocAsync(&memory, kRefusedBytes, one));
   gate.hold(one);
   REQUIRE_CUDA(cudaFreeAsync(memory, one));
   REQUIRE_CUDA(cudaEventRecord(freed, one));
   REQUIRE_CUDA(cudaStreamWaitEvent(other, freed, 0));
-  REQUIRE_CUDA(cudaMallocAsync(&next, kBytes, other));
+  REQUIRE_CUDA(cudaMallocAsync(&next, kRefusedBytes, other));
   CHECK(next != memory);
   REQUIRE_CUDA(cudaFreeAsync(next, other));
   gate.open();

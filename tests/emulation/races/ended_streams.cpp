@@ -13,24 +13,6 @@
 namespace races {
 namespace {
 
-/// From page-locked memory to the device and back.
-struct Trip {
-  Pinned source, result;
-  Device device;
-
-  Trip() { source.fill(1); }
-  void queue(cudaStream_t stream) const {
-    copy(device, source, stream);
-    copy(result, device, stream);
-  }
-};
-
-/// What a host function writes.
-struct Number {
-  volatile int value = 0;  // so that no access is optimised away
-  void add_one() { value = value + 1; }
-};
-
 void write(void* number) {
   static_cast<Number*>(number)->value = 1;
 }

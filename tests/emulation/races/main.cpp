@@ -4,7 +4,8 @@
 //
 // Runs each scenario of races.hpp, or one, in a process of its own, so that none sees the threads
 // or the memory of another. "right": ThreadSanitizer may report nothing. "wrong": it has to report
-// a data race in each.
+// a data race in each, but for those that say why it cannot; these it may not report. There must be
+// 100 right ones, and 60 wrong ones that are reported.
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@ namespace {
 
 constexpr int kQuiet = 0, kReported = 3, kFailed = 4;
 constexpr unsigned kSeconds = 60;  // until a scenario that hangs is ended
+constexpr int kRight = 100, kReportedWrong = 60;
 
 volatile int reports = 0;
 
@@ -59,14 +61,16 @@ int main(int argc, char** argv) {
     return 2;
   }
   const races::Version version = wanted == "right" ? races::Version::right : races::Version::wrong;
-  const int expected = version == races::Version::right ? kQuiet : kReported;
-  int ran = 0, unexpected = 0;
-  for (const auto* scenarios :
-       {&races::host_races, &races::stream_races, &races::ended_streams, &races::ordered_memory,
-        &races::explicit_graphs, &races::pipelines}) {
+  int ran = 0, unseen = 0, unexpected = 0;
+  for (const auto* scenarios : {&races::host_races, &races::stream_races, &races::ended_streams,
+                                &races::ordered_memory, &races::explicit_graphs, &races::pipelines,
+                                &races::areas, &races::mistakes, &races::primitives}) {
     for (const races::Scenario& scenario : *scenarios) {
       if (!only.empty() && only != scenario.name) continue;
       ++ran;
+      const bool hidden = !races::is_right(version) && scenario.unseen != nullptr;
+      if (hidden) ++unseen;
+      const int expected = races::is_right(version) || hidden ? kQuiet : kReported;
       const int result = run_alone(scenario, version);
       if (result == expected) continue;
       ++unexpected;
@@ -76,6 +80,12 @@ int main(int argc, char** argv) {
                                         : "it failed, or ended too early or too late");
     }
   }
-  std::printf("%d scenarios, %d not as expected\n", ran, unexpected);
+  std::printf("%d scenarios, %d that cannot be seen, %d not as expected\n", ran, unseen,
+              unexpected);
+  const int least = races::is_right(version) ? kRight : kReportedWrong;
+  if (only.empty() && ran - unseen < least) {
+    std::printf("there are to be %d\n", least);
+    return 1;
+  }
   return ran > 0 && unexpected == 0 ? 0 : 1;
 }

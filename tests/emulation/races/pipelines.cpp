@@ -19,19 +19,6 @@ void to_device(const Device& to, const void* from, cudaStream_t stream) {
   must(cudaMemcpyAsync(to.data(), from, size, cudaMemcpyHostToDevice, stream));
 }
 
-/// Captures what `queue` puts on the stream.
-template <class Queue>
-cudaGraphExec_t capture(cudaStream_t stream, Queue queue) {
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t exec = nullptr;
-  must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  queue();
-  must(cudaStreamEndCapture(stream, &graph));
-  must(cudaGraphInstantiate(&exec, graph, 0));
-  must(cudaGraphDestroy(graph));
-  return exec;
-}
-
 // ---- Rings of slots
 
 void ring_of_pinned_slots(Version version) {

@@ -3,7 +3,8 @@
 
 // Programs whose CUDA work is ordered rightly, or wrongly by one line. Under ThreadSanitizer over
 // the emulated runtime the wrong version must be reported as a data race, under every schedule, and
-// the right one must not.
+// the right one must not. A few wrong versions are never reported: those say why, and
+// docs/emulation-rules.md lists them (scripts/doc_site/rules.py reads the lists of scenarios).
 
 #include <cuda_runtime_api.h>
 
@@ -24,6 +25,7 @@ constexpr bool is_right(Version version) {
 struct Scenario {
   const char* name;
   void (*run)(Version version);
+  const char* unseen = nullptr;  ///< why ThreadSanitizer cannot see the wrong version
 };
 
 extern const std::vector<Scenario> host_races;       ///< the host against the device
@@ -32,6 +34,9 @@ extern const std::vector<Scenario> ended_streams;    ///< that end before somebo
 extern const std::vector<Scenario> ordered_memory;   ///< of cudaMallocAsync, used and freed
 extern const std::vector<Scenario> explicit_graphs;  ///< edges between their nodes
 extern const std::vector<Scenario> pipelines;        ///< threads, events, graphs, host functions
+extern const std::vector<Scenario> areas;            ///< parts of buffers, rows, boxes, devices
+extern const std::vector<Scenario> mistakes;         ///< waits that are not what they look like
+extern const std::vector<Scenario> primitives;       ///< penstock's own, on several streams
 
 constexpr std::size_t size = 4096;  // bytes of every buffer
 
@@ -79,6 +84,19 @@ inline void let_work_end() {
   std::this_thread::sleep_for(std::chrono::milliseconds(60));
 }
 
+/// Captures what `queue` puts on the stream.
+template <class Queue>
+cudaGraphExec_t capture(cudaStream_t stream, Queue queue) {
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  queue();
+  must(cudaStreamEndCapture(stream, &graph));
+  must(cudaGraphInstantiate(&exec, graph, 0));
+  must(cudaGraphDestroy(graph));
+  return exec;
+}
+
 inline void copy(const Device& to, const Pinned& from, cudaStream_t stream) {
   penstock::detail::check(
       cudaMemcpyAsync(to.data(), from.data(), size, cudaMemcpyHostToDevice, stream),
@@ -89,5 +107,23 @@ inline void copy(const Pinned& to, const Device& from, cudaStream_t stream) {
       cudaMemcpyAsync(to.data(), from.data(), size, cudaMemcpyDeviceToHost, stream),
       "cudaMemcpyAsync");
 }
+
+/// Page-locked memory that goes to the device and back, in one stream.
+struct Trip {
+  Pinned source, result;
+  Device device;
+
+  Trip() { source.fill(1); }
+  void queue(cudaStream_t stream) const {
+    copy(device, source, stream);
+    copy(result, device, stream);
+  }
+};
+
+/// What a host function writes.
+struct Number {
+  volatile int value = 0;  // so that no access is optimised away
+  void add_one() { value = value + 1; }
+};
 
 }  // namespace races
