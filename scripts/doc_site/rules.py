@@ -65,40 +65,38 @@ def functions():
 
 
 def sections(problems):
-    """In the order of their files."""
+    """In the order of their titles. A file's own section is that of its first test; of several files, the one with the most
+    tests has its title."""
     found, files = {}, sorted((ROOT / "tests/emulation").glob("*_test.cpp"))
-    for path in (path for path in files if path.name.endswith("_rules_test.cpp")):
+    of_rules = [path for path in files if path.name.endswith("_rules_test.cpp")]
+    for path in sorted(of_rules, key=lambda path: -len(tests(path))):
         text, _, patterns = head(path.read_text()).partition(" Functions: ")
-        title = re.match(r"The rules of ([^:.,]+)", text)
-        for name, tags, _ in tests(path):
-            if tags[0] != "rules" or len(tags) < 2:
-                problems.append(f'{path.name}, "{name}": the tags are not [rules][<section>]')
-                continue
-            if tags[1] not in found:
-                if title is None:
-                    problems.append(f'{path.name}: the comment at the top does not begin with "The rules of"')
-                    continue
-                found[tags[1]] = Section(tags[1], title[1][0].upper() + title[1][1:], [], [], [])
-            section = found[tags[1]]
-            if text not in section.text:
-                section.text.append(text)
-                section.functions.extend(patterns.rstrip(".").split(", ") if patterns else [])
-            section.rules.append(Rule(name, "held", "", True, path.name))
-    for path in (path for path in files if not path.name.endswith("_rules_test.cpp")):
+        title, tag = re.match(r"The rules of ([^:.,]+)", text), (tests(path)[0][1] + ["", ""])[1]
+        if title is None:
+            problems.append(f'{path.name}: the comment at the top does not begin with "The rules of"')
+            continue
+        section = found.setdefault(tag, Section(tag, title[1][0].upper() + title[1][1:], [], [], []))
+        section.text.append(text)
+        section.functions.extend(patterns.rstrip(".").split(", ") if patterns else [])
+    for path in files:
         for name, tags, above in tests(path):
             verdicts = [tag for tag in tags if tag in VERDICTS]
-            if not verdicts:
-                continue
             where = [tag for tag in tags if tag in found]
             difference = re.search(r"(?:^|(?<=[.:] ))((?:A GPU|CUDA) .*)$", above)
-            if len(verdicts) > 1 or not where:
+            if path in of_rules and (tags[0] != "rules" or not where or verdicts):
+                problems.append(f'{path.name}, "{name}": the tags are not [rules][<section>]')
+            elif path in of_rules:
+                found[where[0]].rules.append(Rule(name, "held", "", True, path.name))
+            elif verdicts and (len(verdicts) > 1 or not where):
                 problems.append(f'{path.name}, "{name}": not one verdict, or no tag of a section ({", ".join(found)})')
-            elif verdicts[0] != "held" and difference is None:
+            elif verdicts and verdicts[0] != "held" and difference is None:
                 problems.append(f'{path.name}, "{name}": no sentence above it that begins with "A GPU" or "CUDA"')
-            else:
+            elif verdicts:
                 said = difference[1] if difference and verdicts[0] != "held" else ""
                 found[where[0]].rules.append(Rule(name, verdicts[0], said, False, path.name))
-    return list(found.values())
+    for section in found.values():
+        section.rules.sort(key=lambda rule: not rule.on_gpu)
+    return sorted(found.values(), key=lambda section: section.title.lower())
 
 
 def absent(problems):

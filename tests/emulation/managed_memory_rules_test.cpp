@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The rules of advice about managed memory, and of its prefetches. Functions: cudaMemAdvise,
+// The rules of managed memory: advice, and prefetches. Functions: cudaMemAdvise,
 // cudaMemPrefetchAsync, cudaMemRangeGetAttribute*, cudaStreamAttachMemAsync.
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The rules of stream-ordered allocation and of memory pools. Functions: cudaMallocAsync,
+// The rules of pools and stream-ordered memory. Functions: cudaMallocAsync,
 // cudaMallocFromPoolAsync, cudaFreeAsync, cudaMemPool*, cudaDeviceGetDefaultMemPool,
 // cudaDeviceGetMemPool, cudaDeviceSetMemPool.
 
