@@ -6,8 +6,12 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
+#include <thread>
 
 #include "support/catch.hpp"
 
@@ -32,6 +36,37 @@ Outcome run_again(const std::string& setting) {
   outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   return outcome;
 }
+
+// ---- What is done in a process that ends with work in a stream
+
+std::atomic<bool> ending{false};
+
+void tell_that_it_ends() {
+  ending = true;
+}
+
+void call_at_exit() {
+  std::printf("at exit: %s\n", cudaGetErrorName(cudaDeviceSynchronize()));
+}
+
+void run_until_the_end(void*) {
+  while (!ending) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+}
+
+void run_behind_it(void*) {
+  std::printf("this has begun\n");
+}
+
+/// Before main, where the environment asks for it. Handlers of exit run in reverse: `call_at_exit`
+/// is the last one, behind that of the runtime.
+const bool left_work_behind = [] {
+  if (std::getenv("PENSTOCK_TEST_LEAVES_WORK") == nullptr) return false;
+  return std::atexit(call_at_exit) == 0 &&
+         cudaLaunchHostFunc(cudaStreamPerThread, run_until_the_end, nullptr) == cudaSuccess &&
+         cudaLaunchHostFunc(cudaStreamPerThread, run_behind_it, nullptr) == cudaSuccess &&
+         std::atexit(tell_that_it_ends) == 0;
+}();
 
 }  // namespace
 
@@ -81,4 +116,14 @@ TEST_CASE("numbers of the environment may be as large as they may", "[emulation]
   const Outcome outcome = run_again("PENSTOCK_EMULATION='" + setting + "'");
   INFO(setting << ": " << outcome.output);
   CHECK(outcome.status == 0);
+}
+
+TEST_CASE("at the end of a process, work that has not begun is dropped, and calls fail",
+          "[emulation][stream][held]") {
+  REQUIRE_FALSE(left_work_behind);  // in this process
+  const Outcome outcome = run_again("PENSTOCK_TEST_LEAVES_WORK=yes");
+  INFO(outcome.output);
+  CHECK(outcome.status == 0);
+  CHECK(outcome.output.find("at exit: cudaErrorCudartUnloading") != std::string::npos);
+  CHECK(outcome.output.find("this has begun") == std::string::npos);
 }

@@ -3,6 +3,9 @@
 // Where the emulation refuses, or orders, what a GPU may accept or order otherwise. Wrong pointers
 // and handles are in pointer_test.cpp.
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdint>
 #include <penstock/emulation.hpp>
@@ -108,4 +111,19 @@ TEST_CASE("the destructor of a user object must not call CUDA", "[emulation][gra
   }
   REQUIRE(eventually([&] { return called != cudaErrorUnknown; }));
   CHECK(called == cudaErrorNotPermitted);
+}
+
+// A GPU tells a child the state of an event of its parent.
+TEST_CASE("a forked child cannot ask for an event of its parent", "[emulation][fork][stricter]") {
+  const TestStream stream;
+  const TestEvent event;
+  REQUIRE_CUDA(cudaEventRecord(event, stream));
+  REQUIRE_CUDA(cudaEventSynchronize(event));
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) _exit(cudaEventQuery(event) == cudaErrorInitializationError ? 0 : 1);
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
 }
