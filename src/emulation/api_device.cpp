@@ -59,6 +59,8 @@ void describe(const Machine& machine, int device, cudaDeviceProp& prop) {
   prop.streamPrioritiesSupported = prop.managedMemory = prop.concurrentManagedAccess = 1;
   prop.hostRegisterSupported = prop.canUseHostPointerForRegisteredMem = 1;
   prop.memoryPoolsSupported = prop.computePreemptionSupported = 1;
+  prop.memoryPoolSupportedHandleTypes = cudaMemHandleTypePosixFileDescriptor;
+  prop.ipcEventSupported = 1;
   set_no_numa(prop);
 }
 
@@ -95,6 +97,7 @@ constexpr std::pair<cudaDeviceAttr, int cudaDeviceProp::*> kNumbers[] = {
     {cudaDevAttrCooperativeLaunch, &cudaDeviceProp::cooperativeLaunch},
     {cudaDevAttrHostRegisterSupported, &cudaDeviceProp::hostRegisterSupported},
     {cudaDevAttrMemoryPoolsSupported, &cudaDeviceProp::memoryPoolsSupported},
+    {cudaDevAttrIpcEventSupport, &cudaDeviceProp::ipcEventSupported},
     {cudaDevAttrClusterLaunch, &cudaDeviceProp::clusterLaunch},
 };
 
@@ -133,8 +136,8 @@ std::optional<int> attribute(const cudaDeviceProp& prop, cudaDeviceAttr which) {
       return 1'980'000;
     case cudaDevAttrMemoryClockRate:
       return 3'201'000;
-    case cudaDevAttrMemoryPoolSupportedHandleTypes:  // No pool can be exported.
-      return cudaMemHandleTypeNone;
+    case cudaDevAttrMemoryPoolSupportedHandleTypes:
+      return static_cast<int>(prop.memoryPoolSupportedHandleTypes);
     case cudaDevAttrComputeMode:
       return cudaComputeModeDefault;
     case cudaDevAttrNumaId:

@@ -13,7 +13,8 @@ constexpr unsigned kEventFlags =
 
 cudaError_t create(Call& call, cudaEvent_t* event, unsigned flags) {
   if (event == nullptr || (flags & ~kEventFlags) != 0) return cudaErrorInvalidValue;
-  if ((flags & cudaEventInterprocess) != 0) return cudaErrorNotSupported;
+  const bool interprocess = (flags & cudaEventInterprocess) != 0;
+  if (interprocess && (flags & cudaEventDisableTiming) == 0) return cudaErrorInvalidValue;
   const Ref<Event> made(new Event(call.thread.device, flags));
   made->handle = call.runtime.events.add(made);
   *event = reinterpret_cast<cudaEvent_t>(made->handle);
@@ -40,7 +41,10 @@ cudaError_t record(Call& call, cudaEvent_t event_handle, cudaStream_t stream_han
     return cudaSuccess;
   }
   if (flags == cudaEventRecordExternal) return cudaErrorInvalidValue;
-  Task* const task = call.runtime.scheduler.task(call.name(), RecordWork{event->begin_record()});
+  call.runtime.scheduler.prepare(*stream, RecordWork{});  // A record that began has to be made.
+  const std::uint64_t number = event->begin_record();
+  if (number == 0) return call.tell_full();
+  Task* const task = call.runtime.scheduler.task(call.name(), RecordWork{number});
   task->event = Ref<Event>(event);
   event->record(call.runtime.scheduler.submit(*stream, task));
   return cudaSuccess;
@@ -59,13 +63,15 @@ cudaError_t wait(Call& call, Stream& stream, Event& event, unsigned flags) {
   if (captures.concerns(stream, event)) return captures.wait(stream, event);
   if (!event.recorded()) return cudaSuccess;
   Task* const task = call.runtime.scheduler.task(call.name(), WaitWork{});
-  task->after.push_back(event.last());
+  event.hold(*task);
   call.runtime.scheduler.submit(stream, task);
   return cudaSuccess;
 }
 
 cudaError_t query(Call& call, Event& event) {
   if (event.capture() != 0) return cudaErrorCapturedEvent;
+  if (const std::uint64_t record = event.last_elsewhere(); record != 0)
+    return call.query_elsewhere(event, record);
   if (!event.last().reached()) {
     if (event.count_unready_query() >= kQueriesThatDemand)
       call.runtime.scheduler.demand(event.last());
@@ -148,7 +154,9 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
     if (status != cudaSuccess) return status;
     if (event->capture() != 0) return cudaErrorCapturedEvent;
     const Mark last = event->last();  // The event may be destroyed meanwhile.
-    const cudaError_t waited = call.await(last);
+    const std::uint64_t elsewhere = event->last_elsewhere();
+    const cudaError_t waited =
+        elsewhere == 0 ? call.await(last) : call.await_elsewhere(Ref<Event>(event), elsewhere);
     if (waited == cudaSuccess) call.runtime.trim_pools();
     return waited;
   });

@@ -42,32 +42,6 @@ cudaError_t allocate_rows(Call& call, void** data, std::size_t* pitch, std::size
   return status;
 }
 
-/// Blocks until nothing that was queued so far can touch the allocation. CUDA does it without
-/// promising it, so no order is stated: race detection reports a free without a wait of its own.
-cudaError_t await_users(Call& call, const Allocation& allocation) {
-  const Device* const device =
-      allocation.page_locked() || allocation.origin == Origin::managed
-          ? nullptr
-          : call.runtime.devices[static_cast<std::size_t>(allocation.device)].get();
-  return call.runtime.await_idle(call.lock, device, false) ? cudaSuccess : cudaErrorCudartUnloading;
-}
-
-/// Frees an allocation of one of two origins by its first byte.
-cudaError_t release(Call& call, void* data, Origin one, Origin other) {
-  const auto find = [&] {
-    const Allocation* allocation = call.runtime.memory.at(data);
-    const bool right =
-        allocation != nullptr && (allocation->origin == one || allocation->origin == other);
-    return right ? allocation : nullptr;
-  };
-  if (find() == nullptr) return cudaErrorInvalidValue;
-  const cudaError_t status = await_users(call, *find());
-  if (status != cudaSuccess) return status;
-  if (find() == nullptr) return cudaErrorInvalidValue;  // Another thread has freed it meanwhile.
-  call.runtime.memory.release(data);
-  return cudaSuccess;
-}
-
 /// Stream-ordered memory is freed at once: that nothing uses it any more is the program's concern.
 cudaError_t release_ordered(Call& call, const Allocation& allocation) {
   if (allocation.origin == Origin::graph) {
@@ -75,8 +49,10 @@ cudaError_t release_ordered(Call& call, const Allocation& allocation) {
     if (status != cudaSuccess) return status;
   }
   const Memory& memory = call.runtime.memory;
-  memory.renew(allocation.data, allocation.bytes);
-  memory.note_free(allocation.data, allocation.bytes);
+  const FreeWork free = allocation.free();
+  memory.end_use(free);
+  memory.renew(free);
+  memory.note_free(free);
   if (allocation.origin == Origin::graph) return cudaSuccess;
   Mark freed;  // by the host: whoever gets the memory next comes after this call
   freed.edges = make_task_edges();
@@ -155,7 +131,7 @@ cudaError_t cudaFree(void* data) {
     if (allocation != nullptr &&
         (allocation->origin == Origin::pool || allocation->origin == Origin::graph))
       return release_ordered(call, *allocation);
-    return release(call, data, Origin::device, Origin::managed);
+    return call.release(data, Origin::device, Origin::managed);
   });
 }
 
@@ -174,7 +150,7 @@ cudaError_t cudaMallocHost(void** data, std::size_t bytes) {
 
 cudaError_t cudaFreeHost(void* data) {
   return enter(Function::cudaFreeHost, [&](Call& call) {
-    return data == nullptr ? cudaSuccess : release(call, data, Origin::pinned, Origin::pinned);
+    return data == nullptr ? cudaSuccess : call.release(data, Origin::pinned, Origin::pinned);
   });
 }
 
@@ -190,7 +166,7 @@ cudaError_t cudaHostRegister(void* data, std::size_t bytes, unsigned flags) {
 
 cudaError_t cudaHostUnregister(void* data) {
   return enter(Function::cudaHostUnregister, [&](Call& call) {
-    const cudaError_t status = release(call, data, Origin::registered, Origin::registered);
+    const cudaError_t status = call.release(data, Origin::registered, Origin::registered);
     return status == cudaErrorInvalidValue ? cudaErrorHostMemoryNotRegistered : status;
   });
 }

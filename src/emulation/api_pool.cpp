@@ -8,10 +8,6 @@ namespace penstock::emulation::detail {
 
 namespace {
 
-Pool* find_pool(const Call& call, cudaMemPool_t handle) {
-  return call.runtime.pools.find(reinterpret_cast<std::uint64_t>(handle));
-}
-
 /// Inside a capture the memory belongs to the graph.
 cudaError_t allocate_in_graph(Call& call, Stream& stream, std::size_t bytes, void** data) {
   GraphNode* node = nullptr;
@@ -32,6 +28,7 @@ cudaError_t allocate(Call& call, void** data, std::size_t bytes, Pool* pool, cud
   status = call.runtime.captures.admit(*stream);
   if (status != cudaSuccess || bytes == 0) return status;
   if (pool == nullptr) pool = stream->device.pools.current.get();
+  if (pool->imported()) return cudaErrorInvalidValue;
   if (stream->capture != nullptr)
     return pool->place().managed ? cudaErrorNotSupported
                                  : allocate_in_graph(call, *stream, bytes, data);
@@ -40,7 +37,8 @@ cudaError_t allocate(Call& call, void** data, std::size_t bytes, Pool* pool, cud
   status = call.runtime.allocate_on(device,
                                     [&] { return pool->allocate(bytes, *stream, data, &after); });
   if (status != cudaSuccess) return status;
-  Task* const task = call.runtime.scheduler.task(call.name(), AllocateWork{*data, bytes});
+  const AllocateWork work{*data, bytes, call.runtime.memory.at(*data)->life};
+  Task* const task = call.runtime.scheduler.task(call.name(), work);
   if (after.stream || after.edges) task->after.push_back(std::move(after));
   call.runtime.memory.note_allocation(*data, call.runtime.scheduler.submit(*stream, task));
   return cudaSuccess;
@@ -71,7 +69,7 @@ cudaError_t free(Call& call, void* data, cudaStream_t handle) {
     status = call.runtime.free_graph_memory(data);
     if (status != cudaSuccess) return status;
   }
-  Task* const task = call.runtime.scheduler.task(call.name(), FreeWork{data, allocation.bytes});
+  Task* const task = call.runtime.scheduler.task(call.name(), allocation.free());
   task->kept_alive = of_graph ? Ref<Counted>(call.runtime.graph_memory[data])
                               : Ref<Counted>(allocation.pool.get());
   Mark freed = call.runtime.scheduler.submit(*stream, task);
@@ -115,12 +113,21 @@ cudaError_t get_pool(Call& call, cudaMemPool_t* handle, const cudaMemLocation* l
 
 cudaError_t create(Call& call, cudaMemPool_t* handle, const cudaMemPoolProps* props) {
   if (handle == nullptr || props == nullptr) return cudaErrorInvalidValue;
+  if (props->location.type == cudaMemLocationTypeHost &&
+      props->handleTypes != cudaMemHandleTypeNone)
+    return cudaErrorInvalidValue;
   PoolPlace place;
   const cudaError_t status = find_place(call, props->location, props->allocType, place);
   if (status != cudaSuccess) return status;
-  if (props->handleTypes != cudaMemHandleTypeNone) return cudaErrorNotSupported;
-  *handle =
-      reinterpret_cast<cudaMemPool_t>(call.runtime.create_pool(place, props->maxSize)->handle);
+  std::shared_ptr<SharedFile> file;
+  if (props->handleTypes != cudaMemHandleTypeNone) {
+    if (place.managed || props->handleTypes != cudaMemHandleTypePosixFileDescriptor)
+      return cudaErrorNotSupported;
+    file = make_pool_file(place.device());
+    if (!file) return cudaErrorMemoryAllocation;
+  }
+  const Ref<Pool> pool = call.runtime.create_pool(place, props->maxSize, file);
+  *handle = reinterpret_cast<cudaMemPool_t>(pool->handle);
   return cudaSuccess;
 }
 
@@ -169,12 +176,12 @@ cudaError_t current_pool(cudaMemPool_t* pool, const cudaMemLocation* location,
 cudaError_t set_current_pool(const cudaMemLocation* location, cudaMemAllocationType type,
                              cudaMemPool_t handle) {
   return enter(Function::cudaMemSetMemPool, [&](Call& call) {
-    Pool* const pool = find_pool(call, handle);
+    Pool* const pool = call.find(handle);
     if (pool == nullptr || location == nullptr) return cudaErrorInvalidValue;
     PoolPlace place;
     const cudaError_t status = find_place(call, *location, type, place);
     if (status != cudaSuccess) return status;
-    if (pool->place() != place) return cudaErrorInvalidValue;
+    if (pool->place() != place || pool->imported()) return cudaErrorInvalidValue;
     call.runtime.pools_of(place).current = Ref<Pool>(pool);
     return cudaSuccess;
   });
@@ -194,7 +201,7 @@ cudaError_t cudaMallocAsync(void** data, std::size_t bytes, cudaStream_t stream)
 cudaError_t cudaMallocFromPoolAsync(void** data, std::size_t bytes, cudaMemPool_t handle,
                                     cudaStream_t stream) {
   return enter(Function::cudaMallocFromPoolAsync, [&](Call& call) {
-    Pool* const pool = find_pool(call, handle);
+    Pool* const pool = call.find(handle);
     return pool == nullptr ? cudaErrorInvalidValue : allocate(call, data, bytes, pool, stream);
   });
 }
@@ -216,8 +223,8 @@ cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int device) {
 
 cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t handle) {
   return enter(Function::cudaDeviceSetMemPool, [&](Call& call) {
-    Pool* const pool = find_pool(call, handle);
-    if (pool == nullptr || pool->place().managed || pool->device() != device)
+    Pool* const pool = call.find(handle);
+    if (pool == nullptr || pool->imported() || pool->place().managed || pool->device() != device)
       return cudaErrorInvalidValue;
     call.runtime.pools_of(pool->place()).current = Ref<Pool>(pool);
     return cudaSuccess;
@@ -230,14 +237,14 @@ cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps* props
 
 cudaError_t cudaMemPoolDestroy(cudaMemPool_t handle) {
   return enter(Function::cudaMemPoolDestroy, [&](Call& call) {
-    Pool* const pool = find_pool(call, handle);
+    Pool* const pool = call.find(handle);
     return pool == nullptr ? cudaErrorInvalidValue : destroy(call, *pool);
   });
 }
 
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t handle, cudaMemPoolAttr attribute, void* value) {
   return enter(Function::cudaMemPoolSetAttribute, [&](Call& call) {
-    Pool* const pool = find_pool(call, handle);
+    Pool* const pool = call.find(handle);
     return pool == nullptr || value == nullptr ? cudaErrorInvalidValue
                                                : pool->set(attribute, value);
   });
@@ -245,7 +252,7 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t handle, cudaMemPoolAttr attrib
 
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t handle, cudaMemPoolAttr attribute, void* value) {
   return enter(Function::cudaMemPoolGetAttribute, [&](Call& call) {
-    const Pool* const pool = find_pool(call, handle);
+    const Pool* const pool = call.find(handle);
     return pool == nullptr || value == nullptr ? cudaErrorInvalidValue
                                                : pool->get(attribute, value);
   });
@@ -254,7 +261,7 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t handle, cudaMemPoolAttr attrib
 cudaError_t cudaMemPoolSetAccess(cudaMemPool_t handle, const cudaMemAccessDesc* list,
                                  std::size_t count) {
   return enter(Function::cudaMemPoolSetAccess, [&](Call& call) {
-    Pool* const pool = find_pool(call, handle);
+    Pool* const pool = call.find(handle);
     return pool == nullptr || list == nullptr || count == 0 ? cudaErrorInvalidValue
                                                             : set_access(call, *pool, list, count);
   });
@@ -263,7 +270,7 @@ cudaError_t cudaMemPoolSetAccess(cudaMemPool_t handle, const cudaMemAccessDesc* 
 cudaError_t cudaMemPoolGetAccess(cudaMemAccessFlags* flags, cudaMemPool_t handle,
                                  cudaMemLocation* location) {
   return enter(Function::cudaMemPoolGetAccess, [&](Call& call) {
-    const Pool* const pool = find_pool(call, handle);
+    const Pool* const pool = call.find(handle);
     if (flags == nullptr || pool == nullptr || location == nullptr || !is_device(call, *location))
       return cudaErrorInvalidValue;
     *flags = pool->access(location->id);
@@ -273,7 +280,7 @@ cudaError_t cudaMemPoolGetAccess(cudaMemAccessFlags* flags, cudaMemPool_t handle
 
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t handle, std::size_t keep) {
   return enter(Function::cudaMemPoolTrimTo, [&](Call& call) {
-    Pool* const pool = find_pool(call, handle);
+    Pool* const pool = call.find(handle);
     if (pool == nullptr) return cudaErrorInvalidValue;
     pool->trim(keep);
     return cudaSuccess;

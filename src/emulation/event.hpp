@@ -5,8 +5,12 @@
 // Used under the runtime's lock.
 
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
+#include "shared_event.hpp"
+#include "stream.hpp"
 #include "task.hpp"
 
 namespace penstock::emulation::detail {
@@ -20,13 +24,50 @@ class Event : public Counted {
   std::uint64_t handle = 0;
   int device() const { return device_; }
   bool timed() const { return (flags_ & cudaEventDisableTiming) == 0; }
+  bool interprocess() const { return (flags_ & cudaEventInterprocess) != 0; }
+
+  // ---- Shared with other processes, which may record it too
+  /// Null: it is this process's alone.
+  SharedEvent* shared() const { return shared_.get(); }
+  /// From now on other processes can open the event. False: the system does not let it.
+  bool share() {
+    const bool reached = last_.reached();
+    if (!shared_)
+      shared_ = SharedEvent::make(device_, records_, recorded() && reached ? &time_ : nullptr);
+    return shared_ != nullptr;
+  }
+  /// This is the event of another process.
+  void become(std::unique_ptr<SharedEvent> shared) { shared_ = std::move(shared); }
+  /// The process that made the event has destroyed it.
+  bool gone() const { return shared_ && shared_->destroyed(); }
+  /// The number of the last record when another process has made it; otherwise 0.
+  std::uint64_t last_elsewhere() const {
+    const std::uint64_t last = shared_ ? shared_->last() : records_;
+    return last == records_ ? 0 : last;
+  }
 
   // ---- Recorded in a stream
-  /// The last record; a Mark without a stream, which is reached, when there was none.
+  /// The last record of this process; a Mark without a stream, which is reached, when there was
+  /// none.
   const Mark& last() const { return last_; }
-  bool recorded() const { return static_cast<bool>(last_.stream); }
-  /// Starts a new record: its number, for `reach`.
-  std::uint64_t begin_record() { return ++records_; }
+  bool recorded() const { return static_cast<bool>(last_.stream) || last_elsewhere() != 0; }
+  /// Makes the task wait for the last record.
+  void hold(Task& task) {
+    if (const std::uint64_t record = last_elsewhere(); record != 0) {
+      task.work = WaitWork{record};
+      task.event = Ref<Event>(this);
+    } else {
+      task.after.push_back(last_);
+    }
+  }
+  /// Whether no record can begin: too many are under way, as of a shared event.
+  bool full() const { return shared_ && shared_->full(); }
+  /// Starts a new record: its number, for `reach`. 0: the event is full.
+  std::uint64_t begin_record() {
+    const std::uint64_t record = shared_ ? shared_->begin() : records_ + 1;
+    if (record != 0) records_ = record;
+    return record;
+  }
   /// The record of now is this place.
   void record(Mark mark) {
     last_ = std::move(mark);
@@ -35,8 +76,9 @@ class Event : public Counted {
     captured_.clear();
   }
   /// The stream has come to record number `record`.
-  void reach(std::uint64_t record, Time time) {
+  void reach(std::uint64_t record, Time time, bool failed) {
     if (record == records_) time_ = time;
+    if (shared_) shared_->finish(record, failed, time);
   }
   Time time() const { return time_; }
   unsigned count_unready_query() { return ++unready_queries_; }
@@ -58,6 +100,7 @@ class Event : public Counted {
   unsigned unready_queries_ = 0;
   std::uint64_t capture_ = 0;  // 0: not recorded in a capture
   std::vector<GraphNode*> captured_;
+  std::unique_ptr<SharedEvent> shared_;
 };
 
 }  // namespace penstock::emulation::detail

@@ -105,7 +105,12 @@ void Scheduler::run(Stream& stream, Lock& lock) {
   }
   const cudaError_t status = carry_out(stream, task, lock);
   if (status != cudaSuccess) stream.device.failure = status;
-  if (task.edges) task.edges->completed.release();
+  if (task.edges) {
+    task.edges->completed.release();
+    if (task.event && task.event->shared() != nullptr &&
+        std::holds_alternative<RecordWork>(task.work))
+      through_others_.release();
+  }
   finish(stream, task);
 }
 
@@ -132,92 +137,123 @@ cudaError_t Scheduler::carry_out(Stream& stream, Task& task, Lock& lock) {
     return status;
   }
   if (const auto* record = std::get_if<RecordWork>(&task.work)) {
-    const bool needs_clock = task.event->timed() && !keeps_time();
-    task.event->reach(record->record, needs_clock ? Clock::now() : task.end);
+    const bool needs_clock =
+        (task.event->timed() || task.event->shared() != nullptr) && !keeps_time();
+    task.event->reach(record->record, needs_clock ? Clock::now() : task.end, status != cudaSuccess);
   }
   if (status != cudaSuccess) return status;
+  if (const auto* wait = std::get_if<WaitWork>(&task.work))
+    return wait->record == 0 ? cudaSuccess : arrive(task, wait->record);
   if (std::holds_alternative<CopyWork>(task.work)) return copy(stream, task, lock);
   if (std::holds_alternative<FillWork>(task.work)) return fill(stream, task, lock);
-  if (const auto* allocate = std::get_if<AllocateWork>(&task.work))
-    memory_.begin_use(allocate->data, allocate->bytes);
+  if (const auto* allocate = std::get_if<AllocateWork>(&task.work)) memory_.begin_use(*allocate);
   if (std::holds_alternative<FreeWork>(task.work)) forget(std::get<FreeWork>(task.work), lock);
   return cudaSuccess;
 }
 
+/// Another process has come to its record.
+cudaError_t Scheduler::arrive(Task& task, std::uint64_t record) {
+  SharedEvent& event = *task.event->shared();
+  if (event.progress(record) == SharedEvent::Progress::failed) return cudaErrorExternalDevice;
+  if (task.edges) acquire_from_other_processes();
+  if (keeps_time()) task.end = std::max(task.end, event.time(record));
+  return cudaSuccess;
+}
+
+/// Whether there is memory that the device may use behind all of the bytes.
+bool Scheduler::usable(const Task& task, const void* data, std::size_t bytes) const {
+  return (memory_.unmappings() == task.unmappings || memory_.accessible(data, bytes)) &&
+         memory_.usable(data);
+}
+
+/// Does what touches the program's memory, while memory that waits to be moved does not move. It
+/// moves when nothing touches memory: a copy or a fill that would begin meanwhile waits for the
+/// others to end. It does not wait for functions of the program's, of which one may wait for it.
+template <class Do>
+void Scheduler::without_lock(Lock& lock, Touch touch, Do work) {
+  touch_ended_.wait(lock, [this] {
+    return !memory_.waits_to_move() || in_host_functions_ != 0 || moving_bytes_ == 0;
+  });
+  std::size_t& count = touch == Touch::bytes ? moving_bytes_ : in_host_functions_;
+  ++count;
+  lock.unlock();
+  work();
+  lock.lock();
+  --count;
+  if (memory_.waits_to_move()) move_memory();
+}
+
+void Scheduler::move_memory() {
+  if (moving_bytes_ == 0 && in_host_functions_ == 0) memory_.move_to_blocks();
+  touch_ended_.notify_all();
+}
+
 cudaError_t Scheduler::copy(Stream& stream, Task& task, Lock& lock) {
   const CopyWork& copy = std::get<CopyWork>(task.work);
-  if (memory_.unmappings() != task.unmappings &&
-      (!memory_.accessible(copy.destination,
-                           extent(copy, copy.destination_pitch, copy.destination_slice)) ||
-       !memory_.accessible(copy.source, extent(copy, copy.source_pitch, copy.source_slice))))
-    return cudaErrorIllegalAddress;
+  const auto both_usable = [&] {
+    return usable(task, copy.destination,
+                  extent(copy, copy.destination_pitch, copy.destination_slice)) &&
+           usable(task, copy.source, extent(copy, copy.source_pitch, copy.source_slice));
+  };
+  if (!both_usable()) return cudaErrorIllegalAddress;
   memory_.note_use(copy.destination);
   memory_.note_use(copy.source);
   const auto duration = modelled_duration(options_.machine, copy);
   if (keeps_time() && stream.engine >= 0)
     task.begin = std::max(task.begin, stream.device.engines.free_at(stream));
-  const auto move_bytes = [&] {
-    lock.unlock();
-    copy_bytes(copy);
-    lock.lock();
-  };
-  return occupy(stream, task, duration, generous_copy_time(copy.bytes()), move_bytes, lock);
+  const auto move_bytes = [&] { without_lock(lock, Touch::bytes, [&] { copy_bytes(copy); }); };
+  occupy(stream, task, duration, generous_copy_time(copy.bytes()), move_bytes, lock);
+  // Another process may have freed its memory meanwhile.
+  return memory_.usable(copy.destination) && memory_.usable(copy.source) ? cudaSuccess
+                                                                         : cudaErrorIllegalAddress;
 }
 
 cudaError_t Scheduler::fill(Stream& stream, Task& task, Lock& lock) {
   const FillWork& fill = std::get<FillWork>(task.work);
-  if (memory_.unmappings() != task.unmappings &&
-      !memory_.accessible(fill.destination, extent(fill, fill.pitch, fill.slice)))
+  if (!usable(task, fill.destination, extent(fill, fill.pitch, fill.slice)))
     return cudaErrorIllegalAddress;
   memory_.note_use(fill.destination);
   const auto duration = modelled_duration(options_.machine, fill);
-  const auto move_bytes = [&] {
-    lock.unlock();
-    fill_bytes(fill);
-    lock.lock();
-  };
-  return occupy(stream, task, duration, generous_copy_time(fill.bytes()), move_bytes, lock);
+  const auto move_bytes = [&] { without_lock(lock, Touch::bytes, [&] { fill_bytes(fill); }); };
+  occupy(stream, task, duration, generous_copy_time(fill.bytes()), move_bytes, lock);
+  return memory_.usable(fill.destination) ? cudaSuccess : cudaErrorIllegalAddress;
 }
 
 /// Does `work` within the modelled duration, late in it; without one, at once.
 template <class DoWork>
-cudaError_t Scheduler::occupy(Stream& stream, Task& task, Clock::duration duration,
-                              Clock::duration needed, DoWork work, Lock& lock) {
+void Scheduler::occupy(Stream& stream, Task& task, Clock::duration duration, Clock::duration needed,
+                       DoWork work, Lock& lock) {
   if (duration.count() == 0) {
     if (keeps_time()) task.begin = std::max(task.begin, Clock::now());
     work();
     if (keeps_time()) task.end = Clock::now();
-    return cudaSuccess;
+    return;
   }
   task.end = task.begin + duration;
   sleep_until(stream, std::max(task.begin, task.end - needed), lock);
   if (!stopping_) work();
   sleep_until(stream, task.end, lock);
-  return cudaSuccess;
 }
 
 /// Whoever gets the memory next finds nothing of what it held.
 void Scheduler::forget(FreeWork free, Lock& lock) {
-  lock.unlock();
-  memory_.renew(free.data, free.bytes);
-  lock.lock();
-  memory_.note_free(free.data, free.bytes);
+  memory_.end_use(free);
+  without_lock(lock, Touch::bytes, [&] { memory_.renew(free); });
+  memory_.note_free(free);
 }
 
 /// What the function throws ends the process: nobody is there to catch it.
 void Scheduler::call_host(Task& task, cudaError_t status, Lock& lock) noexcept {
   const HostWork host = std::get<HostWork>(task.work);
   if (keeps_time()) task.begin = std::max(task.begin, Clock::now());
-  lock.unlock();
-  {
+  without_lock(lock, Touch::anything, [&] {
     const HostFunctionScope scope;
     const Visible visible;
     if (host.callback != nullptr)
       host.callback(host.stream, status, host.data);
     else
       host.function(host.data);
-  }
-  lock.lock();
+  });
   if (keeps_time()) task.end = Clock::now();
 }
 

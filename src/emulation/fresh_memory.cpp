@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fresh_memory.hpp"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +11,7 @@
 #include <optional>
 
 #include "annotations.hpp"
+#include "memory_file.hpp"
 #include "random.hpp"
 
 namespace penstock::emulation::detail {
@@ -21,21 +20,12 @@ namespace {
 
 constexpr std::size_t kFileBytes = std::size_t{1} << 20;      // 16 GiB are 16,384 mappings of it
 constexpr std::size_t kFilledBytes = std::size_t{256} << 10;  // sooner filled than mapped anew
-constexpr int kAccess = PROT_READ | PROT_WRITE;
 
 /// A file in memory, full of `value`; -1 where the system has none.
 int make_file(unsigned char value) {
-  rlimit limit{};  // A file beyond it would end the process by SIGXFSZ.
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < kFileBytes) return -1;
-  const int made = memfd_create("penstock fresh memory", MFD_CLOEXEC);
-  if (made < 0) return -1;
-  // A program whose standard input is closed must not read this in its place.
-  const int file = made > STDERR_FILENO ? made : fcntl(made, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-  if (file != made) close(made);
+  const int file = make_memory_file("penstock fresh memory", kFileBytes, 0);
   if (file < 0) return -1;
-  void* const bytes = ftruncate(file, static_cast<off_t>(kFileBytes)) == 0
-                          ? mmap(nullptr, kFileBytes, kAccess, MAP_SHARED, file, 0)
-                          : MAP_FAILED;
+  void* const bytes = mmap(nullptr, kFileBytes, kReadWrite, MAP_SHARED, file, 0);
   if (bytes == MAP_FAILED) {
     close(file);
     return -1;
@@ -76,18 +66,21 @@ bool FreshMemory::map(void* address, std::size_t bytes, int sharing) const {
   const std::size_t step = from_file ? kFileBytes : bytes;
   auto* const begin = static_cast<std::byte*>(address);
   for (std::size_t at = 0; at < bytes; at += step)
-    if (mmap(begin + at, std::min(step, bytes - at), kAccess, flags, from_file ? file_ : -1, 0) ==
-        MAP_FAILED)
+    if (mmap(begin + at, std::min(step, bytes - at), kReadWrite, flags, from_file ? file_ : -1,
+             0) == MAP_FAILED)
       return false;
-  if (!from_file) std::memset(address, value_, bytes);
+  if (!from_file) fill(address, bytes);
   return true;
 }
 
+void FreshMemory::fill(void* data, std::size_t bytes) const {
+  std::memset(data, value_, bytes);
+}
+
 void FreshMemory::renew(void* data, std::size_t bytes) const {
-  unpoison(data, bytes);
   // Without the pages that were written, the memory shows the file again.
   if (file_ >= 0 && bytes > kFilledBytes && madvise(data, bytes, MADV_DONTNEED) == 0) return;
-  std::memset(data, value_, bytes);
+  fill(data, bytes);
 }
 
 }  // namespace penstock::emulation::detail

@@ -24,6 +24,8 @@ class FreshMemory {
   /// Maps whole pages at this address, over what is mapped there. `sharing`: MAP_PRIVATE, or
   /// MAP_SHARED for memory that is filled at once. False: the system has no more.
   bool map(void* address, std::size_t bytes, int sharing) const;
+  /// Writes the byte everywhere: for memory that is not private.
+  void fill(void* data, std::size_t bytes) const;
   /// Makes private memory fresh that was used before. What was not written stays without pages.
   void renew(void* data, std::size_t bytes) const;
 

@@ -82,7 +82,7 @@ Mark GraphExec::launch_step(const GraphPlan::Step& step, Stream& stream, const c
     if (plan_.steps[earlier].lane != step.lane) task->after.push_back(ends_[earlier]);
   if (step.lane != 0 && !lane_ends_[step.lane].stream) task->after.push_back(begin);
   const NodeAction& action = step.action;
-  if (action.type == cudaGraphNodeTypeWaitEvent) task->after.push_back(action.event->last());
+  if (action.type == cudaGraphNodeTypeWaitEvent) action.event->hold(*task);
   if (action.type != cudaGraphNodeTypeEventRecord) return runtime_.scheduler.submit(stream, task);
   task->work = RecordWork{action.event->begin_record()};
   task->event = action.event;
@@ -94,8 +94,14 @@ Mark GraphExec::launch_step(const GraphPlan::Step& step, Stream& stream, const c
 cudaError_t GraphExec::launch(Stream& stream, const char* name) {
   Scheduler& scheduler = runtime_.scheduler;
   make_lanes(stream);
-  for (const GraphPlan::Step& step : plan_.steps)  // Nothing may be missing half-way.
-    scheduler.prepare(lane(step.lane, stream), work_of(step));
+  for (const GraphPlan::Step& step : plan_.steps) {  // Nothing may be missing half-way.
+    const NodeAction& action = step.action;
+    const bool waits = action.type == cudaGraphNodeTypeWaitEvent && action.event->shared() != nullptr;
+    scheduler.prepare(lane(step.lane, stream), waits ? Work{WaitWork{1}} : work_of(step));
+    if (action.event && action.event->gone()) return cudaErrorInvalidResourceHandle;
+    if (action.type == cudaGraphNodeTypeEventRecord && action.event->full())
+      return cudaErrorMemoryAllocation;
+  }
   const cudaError_t status = claim_memory();
   if (status != cudaSuccess) return status;
 

@@ -2,27 +2,22 @@
 #include "memory.hpp"
 
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <string>
 #include <utility>
 
 #include "annotations.hpp"
+#include "pool.hpp"
 #include "report.hpp"
 
 namespace penstock::emulation::detail {
 
 namespace {
-
-std::size_t page_size() {
-  static const std::size_t size = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  return size;
-}
-
-std::size_t whole_pages(std::size_t bytes) {
-  return (bytes + page_size() - 1) / page_size() * page_size();
-}
 
 /// With the page behind it that nobody may touch.
 std::size_t footprint(std::size_t bytes) {
@@ -77,7 +72,7 @@ AddressSpace::AddressSpace(AddressSpace&& other) noexcept
       mapped_(std::move(other.mapped_)),
       free_(std::move(other.free_)) {}
 
-void* AddressSpace::map(std::size_t bytes) {
+void* AddressSpace::map(std::size_t bytes, const FileBytes* shared) {
   const std::size_t wanted = footprint(bytes);
   if (wanted < bytes) return nullptr;  // The sum overflowed.
   auto gap = free_.begin();
@@ -86,7 +81,11 @@ void* AddressSpace::map(std::size_t bytes) {
   const std::uintptr_t base = gap->first;
   // A new mapping rather than mprotect: ThreadSanitizer forgets who accessed these addresses
   // before.
-  if (!fresh_->map(pointer(base), whole_pages(bytes), sharing_)) {
+  const bool mapped = shared == nullptr ? fresh_->map(pointer(base), whole_pages(bytes), sharing_)
+                                        : mmap(pointer(base), whole_pages(bytes), kReadWrite,
+                                               MAP_SHARED | MAP_NORESERVE | MAP_FIXED, shared->file,
+                                               shared->offset) != MAP_FAILED;
+  if (!mapped) {
     reserve(pointer(base), whole_pages(bytes));
     return nullptr;
   }
@@ -96,6 +95,18 @@ void* AddressSpace::map(std::size_t bytes) {
   mapped_[base] = {bytes, detects_races() ? std::make_unique<Life>() : nullptr};
   poison(pointer(base + bytes), whole_pages(bytes) - bytes);
   return pointer(base);
+}
+
+bool AddressSpace::move_to_file(void* data, std::size_t bytes, const FileBytes& shared) {
+  const std::size_t length = whole_pages(bytes);
+  void* const copy =
+      mmap(nullptr, length, kReadWrite, MAP_SHARED | MAP_NORESERVE, shared.file, shared.offset);
+  if (copy == MAP_FAILED) return false;
+  std::memcpy(copy, data, bytes);
+  munmap(copy, length);
+  // Not by the function of the C library: ThreadSanitizer is to know who touched the memory before.
+  return syscall(SYS_mmap, data, length, kReadWrite, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
+                 shared.file, shared.offset) != -1;
 }
 
 void AddressSpace::unmap(void* data, std::size_t bytes) {
@@ -194,8 +205,9 @@ cudaError_t Memory::enroll(void* data, std::size_t bytes, unsigned flags, int de
 void Memory::release(void* data) {
   const Allocation allocation = *at(data);
   unlist(data);
-  used(allocation) -= allocation.bytes;
+  if (allocation.origin != Origin::opened) used(allocation) -= allocation.bytes;
   if (allocation.origin == Origin::registered) return;
+  forget_blocks(data);
   space(allocation.origin, allocation.device).unmap(data, allocation.bytes);
   ++unmappings_;
 }
@@ -236,29 +248,130 @@ void Memory::give_back_for_pool(int device, std::size_t bytes) {
   device_used_[static_cast<std::size_t>(device)] -= bytes;
 }
 
-void* Memory::map_for_pool(int device, std::size_t bytes) {
-  void* const data = space(Origin::pool, device).map(bytes);
+void* Memory::map_for_pool(int device, std::size_t bytes, const std::shared_ptr<SharedFile>& file) {
+  AddressSpace& of_device = space(Origin::pool, device);
+  void* data = nullptr;
+  if (!file) {
+    data = of_device.map(bytes);
+  } else if (auto block = SharedBlock::make(file, bytes, device)) {
+    const FileBytes shared{file->descriptor(), block->data_offset()};
+    data = of_device.map(bytes, &shared);
+    if (data != nullptr) {
+      fresh_.fill(data, bytes);
+      shared_[number(data)] = std::move(block);
+    }
+  }
   if (data != nullptr) poison(data, bytes);  // until begin_use
   return data;
 }
 
 void Memory::unmap_for_pool(int device, void* data, std::size_t bytes) {
+  forget_blocks(data);
   space(Origin::pool, device).unmap(data, bytes);
   ++unmappings_;
 }
 
-void Memory::begin_use(void* data, std::size_t bytes) const {
-  unpoison(data, bytes);
-  if (Life* const of_block = life(data)) of_block->allocated(data, bytes);
+// ---- Memory that other processes open, and of other processes
+
+SharedBlock* Memory::shared(const void* data) const {
+  const auto found = shared_.find(number(data));
+  return found == shared_.end() ? nullptr : found->second.get();
 }
 
-void Memory::renew(void* data, std::size_t bytes) const {
-  fresh_.renew(data, bytes);
-  poison(data, bytes);
+SharedBlock* Memory::share(const Allocation& allocation) {
+  if (SharedBlock* const already = shared(allocation.data)) return already;
+  const std::shared_ptr<SharedFile> file = SharedFile::create(SharedKind::memory, 0);
+  if (!file) return nullptr;
+  auto block = SharedBlock::make(file, allocation.bytes, allocation.device);
+  if (!block) return nullptr;
+  block->next_life();
+  to_move_.push_back(allocation.data);
+  return (shared_[number(allocation.data)] = std::move(block)).get();
 }
 
-void Memory::note_free(void* data, std::size_t bytes) const {
-  if (Life* const of_block = life(data)) of_block->freed(data, bytes);
+void Memory::move_to_blocks() {
+  for (void* const data : to_move_) {
+    SharedBlock& block = *shared(data);
+    const FileBytes bytes{block.file().descriptor(), block.data_offset()};
+    if (space(Origin::device, at(data)->device).move_to_file(data, block.bytes(), bytes)) {
+      block.begin(block.life());
+    } else {
+      block.end_all();
+      report("the system has no addresses to share memory with other processes");
+    }
+  }
+  to_move_.clear();
+}
+
+void Memory::end_sharing() {
+  for (const auto& [address, block] : shared_) block->end_all();
+}
+
+OpenedBlock* Memory::opened(const void* data) const {
+  const auto found = opened_.find(number(data));
+  return found == opened_.end() ? nullptr : found->second.get();
+}
+
+void* Memory::find_opened(const InterprocessHandle& handle) const {
+  for (const auto& [address, block] : opened_)
+    if (block->is(handle) && at(pointer(address))->origin == Origin::opened)
+      return pointer(address);
+  return nullptr;
+}
+
+void* Memory::open(Allocation request, const SharedFile& file, std::unique_ptr<OpenedBlock> block) {
+  const FileBytes bytes{file.descriptor(), block->data_offset()};
+  request.mapped = block->bytes();
+  request.data = space(request.origin, request.device).map(request.mapped, &bytes);
+  if (request.data == nullptr) return nullptr;
+  list(request);
+  opened_[number(request.data)] = std::move(block);
+  return request.data;
+}
+
+bool Memory::usable(const void* data) const {
+  if (opened_.empty()) return true;
+  const auto after = opened_.upper_bound(number(data));
+  if (after == opened_.begin()) return true;
+  const auto& [begin, block] = *std::prev(after);
+  return number(data) - begin >= block->bytes() || block->usable();
+}
+
+void Memory::forget_blocks(void* data) {
+  to_move_.erase(std::remove(to_move_.begin(), to_move_.end(), data), to_move_.end());
+  shared_.erase(number(data));
+  opened_.erase(number(data));
+}
+
+// ---- The life of stream-ordered memory
+
+FreeWork Allocation::free() const {
+  return {data, bytes, life, !pool || !pool->imported()};
+}
+
+void Memory::begin_use(const AllocateWork& allocation) const {
+  unpoison(allocation.data, allocation.bytes);
+  if (allocation.life != 0)
+    if (SharedBlock* const block = shared(allocation.data)) block->begin(allocation.life);
+  if (Life* const of_block = life(allocation.data))
+    of_block->allocated(allocation.data, allocation.bytes);
+}
+
+void Memory::renew(const FreeWork& free) const {
+  if (free.of_this_process) {
+    unpoison(free.data, free.bytes);
+    free.life == 0 ? fresh_.renew(free.data, free.bytes) : fresh_.fill(free.data, free.bytes);
+  }
+  poison(free.data, free.bytes);
+}
+
+void Memory::end_use(const FreeWork& free) const {
+  if (free.life != 0)
+    if (SharedBlock* const block = shared(free.data)) block->end(free.life);
+}
+
+void Memory::note_free(const FreeWork& free) const {
+  if (Life* const of_block = life(free.data)) of_block->freed(free.data, free.bytes);
 }
 
 void Memory::note_use(const void* address) const {

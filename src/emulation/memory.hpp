@@ -21,11 +21,18 @@
 #include "annotations.hpp"
 #include "fresh_memory.hpp"
 #include "reference.hpp"
+#include "shared_block.hpp"
 #include "task.hpp"
 
 namespace penstock::emulation::detail {
 
 class Pool;
+
+/// Bytes of a file in memory.
+struct FileBytes {
+  int file;
+  off_t offset;
+};
 
 /// A reserved range of addresses, handed out in whole pages with an inaccessible page after each.
 class AddressSpace {
@@ -37,8 +44,12 @@ class AddressSpace {
   AddressSpace(AddressSpace&& other) noexcept;
   AddressSpace& operator=(AddressSpace&&) = delete;
 
-  /// Fresh readable and writable memory; null when there is no room.
-  void* map(std::size_t bytes);
+  /// Fresh readable and writable memory; null when there is no room. `shared`: these bytes, as they
+  /// are, in place of fresh ones.
+  void* map(std::size_t bytes, const FileBytes* shared = nullptr);
+  /// Puts bytes of a file in the place of mapped memory, with what the memory holds. Nobody writes
+  /// it meanwhile. False: the system does not let it, and the memory is as it was.
+  bool move_to_file(void* data, std::size_t bytes, const FileBytes& shared);
   void unmap(void* data, std::size_t bytes);
   /// Whether the range reserves this address, mapped or not.
   bool holds(const void* address) const;
@@ -68,6 +79,7 @@ enum class Origin {
   pool,        ///< cudaMallocAsync
   graph,       ///< cudaMallocAsync in a captured stream
   managed,     ///< cudaMallocManaged
+  opened,      ///< cudaIpcOpenMemHandle
   pinned,      ///< cudaHostAlloc
   registered,  ///< cudaHostRegister
 };
@@ -82,9 +94,12 @@ struct Allocation {
   std::size_t mapped = 0;  ///< of Origin::pool: size of the pool's block, at least `bytes`
   Mark allocated{};        ///< of Origin::pool: where the allocation is executed
   bool managed = false;    ///< memory of the host and of every device
+  std::uint64_t life = 0;  ///< of Origin::pool: number in its SharedBlock; 0: nobody can open it
 
   bool page_locked() const { return origin == Origin::pinned || origin == Origin::registered; }
   bool on_device() const { return !page_locked(); }
+  /// What its stream-ordered free does.
+  FreeWork free() const;
 };
 
 /// What a range of bytes that a call was given is.
@@ -114,8 +129,8 @@ class Memory {
   /// the device does not have as many.
   bool reserve_for_pool(int device, std::size_t bytes);
   void give_back_for_pool(int device, std::size_t bytes);
-  /// Addresses for bytes that the pool holds; null when there are none.
-  void* map_for_pool(int device, std::size_t bytes);
+  /// Addresses for bytes that the pool holds; null when there are none. `file`: a new block of it.
+  void* map_for_pool(int device, std::size_t bytes, const std::shared_ptr<SharedFile>& file);
   void unmap_for_pool(int device, void* data, std::size_t bytes);
   /// Lists or unlists a pool's memory as an allocation.
   void list(const Allocation& allocation);
@@ -124,16 +139,38 @@ class Memory {
   }
   void unlist(void* data);
 
+  // ---- Memory that other processes open, and of other processes
+  /// The block that starts here, or null: other processes cannot open it.
+  SharedBlock* shared(const void* data) const;
+  /// Lets other processes open an allocation of Origin::device. Its bytes are in the block from the
+  /// next `move_to_blocks` on. Null when the system does not let it; errno says why.
+  SharedBlock* share(const Allocation& allocation);
+  bool waits_to_move() const { return !to_move_.empty(); }
+  /// To be called while nobody touches device memory, which others may open from now on.
+  void move_to_blocks();
+  /// Other processes may not use anything of this one any more.
+  void end_sharing();
+  /// The memory of another process that starts here, or null.
+  OpenedBlock* opened(const void* data) const;
+  /// The same by what it is, where it is.
+  void* find_opened(const InterprocessHandle& handle) const;
+  /// Maps it: its address, or null where there is no room. `request` says the rest.
+  void* open(Allocation request, const SharedFile& file, std::unique_ptr<OpenedBlock> block);
+  /// Whether all that the bytes are of, if it is of another process, may be used. A message says
+  /// why not, once.
+  bool usable(const void* data) const;
+
   /// What the program said about managed memory.
   Advice& advice() { return advice_; }
 
   /// The program may touch this stream-ordered memory from here on.
-  void begin_use(void* data, std::size_t bytes) const;
-  /// It has freed the memory, which stays mapped: whoever gets it next finds nothing of what it
-  /// held. Needs no lock. `note_free` is to follow.
-  void renew(void* data, std::size_t bytes) const;
+  void begin_use(const AllocateWork& allocation) const;
+  /// It has freed the memory, which stays mapped. Other processes may not use it from here on.
+  void end_use(const FreeWork& free) const;
+  /// Whoever gets the memory next finds nothing of what it held. Needs no lock.
+  void renew(const FreeWork& free) const;
   /// For race detection: the free was executed; the device works with what is at this address.
-  void note_free(void* data, std::size_t bytes) const;
+  void note_free(const FreeWork& free) const;
   void note_use(const void* address) const;
 
   /// How often memory was unmapped so far: while this stays, what was mapped still is.
@@ -149,6 +186,7 @@ class Memory {
   const std::map<std::uintptr_t, Allocation>& all() const { return allocations_; }
 
  private:
+  void forget_blocks(void* data);
   Life* life(const void* address) const;
   AddressSpace& space(Origin origin, int device);
   bool reserved(const void* address) const;
@@ -163,6 +201,9 @@ class Memory {
   std::size_t pinned_used_ = 0;
   std::uint64_t unmappings_ = 0;
   std::map<std::uintptr_t, Allocation> allocations_;
+  std::map<std::uintptr_t, std::unique_ptr<SharedBlock>> shared_;
+  std::map<std::uintptr_t, std::unique_ptr<OpenedBlock>> opened_;
+  std::vector<void*> to_move_;  // memory that is shared from the next `move_to_blocks` on
   Advice advice_;
 };
 

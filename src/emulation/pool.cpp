@@ -2,6 +2,7 @@
 #include "pool.hpp"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "stream.hpp"
@@ -10,6 +11,28 @@ namespace penstock::emulation::detail {
 
 namespace {
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+
+/// The first page of a pool's file.
+struct PoolHeader {
+  static constexpr std::uint64_t kMagic = 0x3150'6b63'6f74'736e;
+  std::uint64_t magic;
+  std::int32_t device;
+};
+
+}  // namespace
+
+std::shared_ptr<SharedFile> make_pool_file(int device) {
+  std::shared_ptr<SharedFile> file = SharedFile::create(SharedKind::pool, page_size());
+  const SharedPages page = file ? SharedPages(*file, 0, sizeof(PoolHeader)) : SharedPages();
+  if (!page) return nullptr;
+  new (page.data()) PoolHeader{PoolHeader::kMagic, device};
+  return file;
+}
+
+std::optional<int> device_of_pool_file(const SharedFile& file) {
+  const SharedPages page(file, 0, sizeof(PoolHeader));
+  if (!page || static_cast<const PoolHeader*>(page.data())->magic != PoolHeader::kMagic) return {};
+  return static_cast<const PoolHeader*>(page.data())->device;
 }
 
 Pool::~Pool() {
@@ -61,6 +84,8 @@ cudaError_t Pool::allocate(std::size_t bytes, const Stream& stream, void** data,
   }
   used_ += allocation.mapped;
   used_high_ = std::max(used_high_, used_);
+  if (SharedBlock* const block = memory_.shared(allocation.data))
+    allocation.life = block->next_life();
   memory_.list(allocation);
   if (place_.managed)
     memory_.advice().change(allocation.data, bytes,
@@ -76,7 +101,7 @@ void* Pool::map(std::size_t bytes, const Stream& stream) {
     trim(0);
     if (!gather(bytes, stream)) return nullptr;
   }
-  void* const data = memory_.map_for_pool(device_, bytes);
+  void* const data = memory_.map_for_pool(device_, bytes, file_);
   if (data != nullptr) spare_ -= bytes;
   return data;
 }
@@ -117,12 +142,21 @@ void Pool::unmap_left() {
   }
 }
 
+void Pool::import(std::size_t bytes, std::unique_ptr<OpenedBlock> block, void** data) {
+  Allocation request{nullptr, bytes, Origin::pool, device_, 0, Ref<Pool>(this)};
+  *data = memory_.open(request, *file_, std::move(block));
+  if (*data == nullptr) return;
+  used_ += memory_.at(*data)->mapped;
+  used_high_ = std::max(used_high_, used_);
+}
+
 void Pool::free(const Allocation& allocation, Mark freed) {
   const bool settled = !freed.stream;
   Block block{allocation.data, allocation.mapped, allocation.allocated, std::move(freed), settled};
   used_ -= block.bytes;
   memory_.unlist(block.data);
-  cached_.push_back(std::move(block));
+  // What another process has allocated is used by nobody here any more.
+  (imported_ ? left_ : cached_).push_back(std::move(block));
 }
 
 void Pool::trim(std::size_t keep) {

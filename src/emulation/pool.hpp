@@ -13,6 +13,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "advice.hpp"
@@ -33,16 +36,29 @@ struct PoolPlace {
 
 class Pool : public Counted {
  public:
-  Pool(Memory& memory, const PoolPlace& place, std::size_t max_bytes)
-      : memory_(memory), place_(place), device_(place.device()), max_bytes_(max_bytes) {}
+  /// `file`: other processes can open the memory, which is in this file.
+  Pool(Memory& memory, const PoolPlace& place, std::size_t max_bytes,
+       std::shared_ptr<SharedFile> file, bool imported)
+      : memory_(memory),
+        place_(place),
+        device_(place.device()),
+        max_bytes_(max_bytes),
+        file_(std::move(file)),
+        imported_(imported) {}
   ~Pool() override;
 
   std::uint64_t handle = 0;
   int device() const { return device_; }
   const PoolPlace& place() const { return place_; }
+  /// The file with its memory. Null: the pool is this process's alone.
+  const std::shared_ptr<SharedFile>& file() const { return file_; }
+  /// Another process allocates the memory.
+  bool imported() const { return imported_; }
 
   /// Memory for use in `stream`. When it was used before, `after` is where that use ended.
   cudaError_t allocate(std::size_t bytes, const Stream& stream, void** data, Mark* after);
+  /// Memory of an imported pool. `*data` is null when there are no addresses for it.
+  void import(std::size_t bytes, std::unique_ptr<OpenedBlock> block, void** data);
   /// The allocation is free from `freed` on.
   void free(const Allocation& allocation, Mark freed);
   /// The host has waited for these frees: `covers(mark)` is true of where they were executed. Their
@@ -86,6 +102,8 @@ class Pool : public Counted {
   PoolPlace place_;
   int device_;
   std::size_t max_bytes_;  // 0: as much as the device has
+  std::shared_ptr<SharedFile> file_;
+  bool imported_;
   std::vector<Block> cached_;
   std::vector<Block> left_;  // mapped until they are freed; their bytes are used elsewhere
   std::size_t spare_ = 0;    // reserved bytes that no block has
@@ -94,6 +112,11 @@ class Pool : public Counted {
   std::map<int, cudaMemAccessFlags> access_;  // by device, where it was set
   int follow_events_ = 1, opportunistic_ = 1, internal_dependencies_ = 1;
 };
+
+/// A file for a pool of this device that other processes open; null when the system has none.
+std::shared_ptr<SharedFile> make_pool_file(int device);
+/// The device of such a pool; nothing when the file is none of a pool.
+std::optional<int> device_of_pool_file(const SharedFile& file);
 
 /// The pools of one place.
 struct PoolChoice {

@@ -35,6 +35,7 @@ void unload() {
   Lock lock(process().mutex);
   process().exiting = true;
   if (process().runtime == nullptr || process().forked) return;
+  process().runtime->memory.end_sharing();
   // A host function that calls exit() would wait for itself.
   const bool on_stream_thread = this_thread().in_host_function;
   process().runtime->scheduler.stop(lock, on_stream_thread ? Clock::duration{} : kPatienceAtExit);

@@ -34,8 +34,9 @@ Ref<Stream> Runtime::create_branch_stream(Device& device) {
   return stream;
 }
 
-Ref<Pool> Runtime::create_pool(const PoolPlace& place, std::size_t max_bytes) {
-  Ref<Pool> pool(new Pool(memory, place, max_bytes));
+Ref<Pool> Runtime::create_pool(const PoolPlace& place, std::size_t max_bytes,
+                               std::shared_ptr<SharedFile> file, bool imported) {
+  Ref<Pool> pool(new Pool(memory, place, max_bytes, std::move(file), imported));
   pool->handle = pools.add(pool);
   return pool;
 }

@@ -66,7 +66,9 @@ class Runtime {
   /// The thread ends: its default streams go when they are empty.
   void forget_thread(std::uint64_t thread);
 
-  Ref<Pool> create_pool(const PoolPlace& place, std::size_t max_bytes);
+  /// `file`: of a pool that other processes open, or (`imported`) that this one has opened.
+  Ref<Pool> create_pool(const PoolPlace& place, std::size_t max_bytes,
+                        std::shared_ptr<SharedFile> file = nullptr, bool imported = false);
   /// Of managed memory they are made on first use.
   PoolChoice& pools_of(const PoolPlace& place);
   /// How many pools are none of the program's.

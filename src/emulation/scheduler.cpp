@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "device.hpp"
+#include "event.hpp"
 #include "random.hpp"
 #include "report.hpp"
 #include "thread_state.hpp"
@@ -132,6 +133,13 @@ Scheduler::Readiness Scheduler::examine(Stream& stream) {
     watch(mark, stream);
     return Readiness::blocked;
   }
+  if (waits_for_another_process(stream, task)) {
+    // Nobody wakes the stream. The longer it has waited, the less often it looks.
+    const Time now = Clock::now();
+    if (task.looks_since == Time{}) task.looks_since = now;
+    stream.look_again = now + look_again_after(now - task.looks_since);
+    return Readiness::later;
+  }
   if (!task.scheduled) {
     task.scheduled = true;
     task.not_before = earliest_start(stream, task);
@@ -166,7 +174,16 @@ bool Scheduler::is_short(const Work& work) const {
   if (const auto* copy = std::get_if<CopyWork>(&work)) return copy->bytes() <= kShortBytes;
   if (const auto* fill = std::get_if<FillWork>(&work)) return fill->bytes() <= kShortBytes;
   if (const auto* free = std::get_if<FreeWork>(&work)) return free->bytes <= kShortBytes;
+  if (const auto* wait = std::get_if<WaitWork>(&work)) return wait->record == 0;
   return !std::holds_alternative<HostWork>(work);
+}
+
+/// Whether the task waits for a record that another process has not come to. A device that has
+/// failed waits for nothing.
+bool Scheduler::waits_for_another_process(const Stream& stream, const Task& task) const {
+  const auto* const wait = std::get_if<WaitWork>(&task.work);
+  return wait != nullptr && wait->record != 0 && stream.device.failure == cudaSuccess &&
+         task.event->shared()->progress(wait->record) == SharedEvent::Progress::pending;
 }
 
 // ---- Moving a stream

@@ -9,6 +9,8 @@
 // detection), a short task whose turn has come is run by whichever thread finds it, so that a
 // record or a wait of an idle stream costs no thread switch.
 
+#include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -34,6 +36,12 @@ inline constexpr unsigned kQueriesThatDemand = 3;
 /// On GPUs users see the launches of a stream block behind about a thousand that are not done
 /// (docs/emulation.md).
 inline constexpr std::uint64_t kQueueLength = 1024;
+
+/// How long who has waited for another process for so long sleeps before it looks again.
+inline Clock::duration look_again_after(Clock::duration waited) {
+  using std::chrono::microseconds;
+  return std::clamp<Clock::duration>(waited / 8, microseconds(20), microseconds(1000));
+}
 
 class Scheduler {
  public:
@@ -76,6 +84,17 @@ class Scheduler {
   /// Blocks until no deferred function is left.
   void await_deferred(Lock& lock);
 
+  // ---- Other processes
+  /// Moves memory to where other processes can open it, now or as soon as no work touches memory.
+  void move_memory();
+  /// What this process did before its records of events that it shares happens before what follows
+  /// a wait for another process's record: ThreadSanitizer cannot see that order, which goes through
+  /// the other process.
+  void acquire_from_other_processes() const {
+    if (detects_races()) through_others_.acquire();
+  }
+  bool stopping() const { return stopping_; }
+
   // ---- The end
   /// Runs nothing that has not begun, and waits for the threads of streams to end: for `patience`
   /// at most, since a function of the program's may never return.
@@ -86,6 +105,7 @@ class Scheduler {
   enum class Readiness { ready, later, blocked };
   Readiness examine(Stream& stream);
   bool demanded(const Stream& stream) const;
+  bool waits_for_another_process(const Stream& stream, const Task& task) const;
   Time earliest_start(const Stream& stream, const Task& task) const;
   void watch(const Mark& mark, Stream& stream);
   void kick(Stream& stream);
@@ -100,7 +120,12 @@ class Scheduler {
   cudaError_t carry_out(Stream& stream, Task& task, Lock& lock);
   cudaError_t copy(Stream& stream, Task& task, Lock& lock);
   cudaError_t fill(Stream& stream, Task& task, Lock& lock);
+  cudaError_t arrive(Task& task, std::uint64_t record);
   void forget(FreeWork free, Lock& lock);
+  bool usable(const Task& task, const void* data, std::size_t bytes) const;
+  enum class Touch { bytes, anything };
+  template <class Do>
+  void without_lock(Lock& lock, Touch touch, Do work);
   void call_host(Task& task, cudaError_t status, Lock& lock) noexcept;
   void finish(Stream& stream, Task& task);
   void notify_watchers(Stream& stream);
@@ -110,8 +135,8 @@ class Scheduler {
   bool keeps_time() const { return models_time_ || timeline_.recording() || observation().on(); }
   Time ready_at(const Stream& stream, const Task& task) const;
   template <class DoWork>
-  cudaError_t occupy(Stream& stream, Task& task, Clock::duration duration, Clock::duration needed,
-                     DoWork work, Lock& lock);
+  void occupy(Stream& stream, Task& task, Clock::duration duration, Clock::duration needed,
+              DoWork work, Lock& lock);
   void sleep_until(Stream& stream, Time time, Lock& lock);
 
   // Beside the streams.
@@ -136,6 +161,11 @@ class Scheduler {
   std::size_t threads_ = 0;
   std::condition_variable thread_ended_;
   bool stopping_ = false;
+
+  // What is done at this time without the lock.
+  std::size_t moving_bytes_ = 0, in_host_functions_ = 0;
+  std::condition_variable touch_ended_;  // memory waits to be moved, and something has ended
+  alignas(8) Edge through_others_;
 
   struct Deferred {
     HostWork work;

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "seam.hpp"
 
+#include <string>
+#include <thread>
+
+#include "report.hpp"
+
 namespace penstock::emulation::detail {
 
 namespace {
@@ -69,7 +74,7 @@ cudaError_t Call::find(cudaStream_t handle, Stream** stream) const {
 
 cudaError_t Call::find(cudaEvent_t handle, Event** event) const {
   *event = runtime.events.find(reinterpret_cast<std::uint64_t>(handle));
-  if (*event == nullptr) return cudaErrorInvalidResourceHandle;
+  if (*event == nullptr || (*event)->gone()) return cudaErrorInvalidResourceHandle;
   const auto index = static_cast<std::size_t>((*event)->device());
   return has(traits::releasing) ? cudaSuccess : runtime.devices[index]->failure;
 }
@@ -111,6 +116,39 @@ cudaError_t Call::await(const Mark& mark) {
   return status;
 }
 
+cudaError_t Call::query_elsewhere(Event& event, std::uint64_t record) {
+  Device& device = *runtime.devices[static_cast<std::size_t>(event.device())];
+  switch (event.shared()->progress(record)) {
+    case SharedEvent::Progress::pending:
+      return device.failure != cudaSuccess ? device.failure : cudaErrorNotReady;
+    case SharedEvent::Progress::failed:
+      return device.failure = cudaErrorExternalDevice;
+    case SharedEvent::Progress::done:
+      break;
+  }
+  runtime.scheduler.acquire_from_other_processes();
+  return cudaSuccess;
+}
+
+cudaError_t Call::await_elsewhere(const Ref<Event>& event, std::uint64_t record) {
+  const Time begin = Clock::now();
+  for (;;) {
+    const cudaError_t status = query_elsewhere(*event, record);
+    if (status != cudaErrorNotReady) return status;
+    if (runtime.scheduler.stopping()) return cudaErrorCudartUnloading;
+    runtime.scheduler.pump(lock);
+    lock.unlock();
+    std::this_thread::sleep_for(look_again_after(Clock::now() - begin));
+    lock.lock();
+  }
+}
+
+cudaError_t Call::tell_full() const {
+  report(std::string(name()) + ": " + std::to_string(SharedEvent::kRecords) +
+         " records of an event that processes share are not done: wait for some of them");
+  return cudaErrorMemoryAllocation;
+}
+
 cudaError_t Call::await_all(Stream& stream) {
   if (!stream.legacy()) return await(stream.end());
   runtime.settle_ended(stream.device, true);
@@ -118,6 +156,31 @@ cudaError_t Call::await_all(Stream& stream) {
   for_each_part(stream, [&](Stream& part) { ends.push_back(part.end()); });
   for (const Mark& end : ends)
     if (const cudaError_t status = await(end); status != cudaSuccess) return status;
+  return cudaSuccess;
+}
+
+/// Blocks until nothing that was queued so far can touch the allocation. CUDA does it without
+/// promising it, so no order is stated: race detection reports a free without a wait of its own.
+cudaError_t Call::await_users(const Allocation& allocation) {
+  const Device* const device =
+      allocation.page_locked() || allocation.origin == Origin::managed
+          ? nullptr
+          : runtime.devices[static_cast<std::size_t>(allocation.device)].get();
+  return runtime.await_idle(lock, device, false) ? cudaSuccess : cudaErrorCudartUnloading;
+}
+
+cudaError_t Call::release(void* data, Origin one, Origin other) {
+  const auto find = [&] {
+    const Allocation* allocation = runtime.memory.at(data);
+    const bool right =
+        allocation != nullptr && (allocation->origin == one || allocation->origin == other);
+    return right ? allocation : nullptr;
+  };
+  if (find() == nullptr) return cudaErrorInvalidValue;
+  const cudaError_t status = await_users(*find());
+  if (status != cudaSuccess) return status;
+  if (find() == nullptr) return cudaErrorInvalidValue;  // Another thread has freed it meanwhile.
+  runtime.memory.release(data);
   return cudaSuccess;
 }
 

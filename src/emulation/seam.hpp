@@ -42,10 +42,17 @@ class Call {
   // ---- Handles. A wrong one gives cudaErrorInvalidResourceHandle; a failed device its error.
   cudaError_t find(cudaStream_t handle, Stream** stream) const;
   cudaError_t find(cudaEvent_t handle, Event** event) const;
+  /// Null when it is no pool.
+  Pool* find(cudaMemPool_t handle) const {
+    return runtime.pools.find(reinterpret_cast<std::uint64_t>(handle));
+  }
 
   // ---- Work
   /// Queues the work on the stream, or adds it to the graph that the stream captures.
   cudaError_t submit(Stream& stream, Work work, Mark* end = nullptr);
+
+  /// Frees an allocation of one of two origins by its first byte, when nothing uses it any more.
+  cudaError_t release(void* data, Origin one, Origin other);
 
   // ---- Waiting. What was done before the mark happens before what the program does next.
   cudaError_t await(const Mark& mark);
@@ -56,9 +63,16 @@ class Call {
   cudaError_t await_all(Stream& stream);
   /// The same without blocking: cudaErrorNotReady when there is something to wait for.
   cudaError_t query_all(Stream& stream);
+  /// The same for a record that another process has made.
+  cudaError_t await_elsewhere(const Ref<Event>& event, std::uint64_t record);
+  cudaError_t query_elsewhere(Event& event, std::uint64_t record);
   void acquire(const Mark& mark) const {
     if (mark.edges) mark.edges->completed.acquire();
   }
+
+  /// More records of an event are under way than processes can share: says so, and returns the
+  /// error.
+  cudaError_t tell_full() const;
 
   /// Blocks while the stream that the call put work on holds more than a queue does.
   void await_room();
@@ -72,6 +86,7 @@ class Call {
   template <class Visit>
   void for_each_part(Stream& stream, Visit visit) const;
 
+  cudaError_t await_users(const Allocation& allocation);
   void keep(cudaError_t& status);
 
   Function function_;

@@ -31,7 +31,7 @@ void TaskStore::give_back(Task* task) {
   task->kept_alive = {};
   task->scheduled = false;
   task->counts = true;
-  task->submitted = task->not_before = task->begin = task->end = Time{};
+  task->looks_since = task->submitted = task->not_before = task->begin = task->end = Time{};
   task->next = std::exchange(free_, task);
 }
 

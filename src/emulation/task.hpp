@@ -81,17 +81,23 @@ struct RecordWork {
   std::uint64_t record;  ///< number of this record of the event: a later one outdates it
 };
 
-struct WaitWork {};
+/// Waits for a record of the task's event, if another process has made it.
+struct WaitWork {
+  std::uint64_t record = 0;  ///< 0: by this process, it is one of Task::after
+};
 
 /// Stream-ordered allocation: the memory is there already, the program may touch it from here on.
 struct AllocateWork {
   void* data;
   std::size_t bytes;
+  std::uint64_t life = 0;  ///< number in its SharedBlock; 0: it has none
 };
 
 struct FreeWork {
   void* data;
   std::size_t bytes;
+  std::uint64_t life = 0;       ///< as of AllocateWork
+  bool of_this_process = true;  ///< otherwise nothing happens to the bytes
 };
 
 /// The begin or the end of a graph, or any place in a stream where nothing is done.
@@ -115,7 +121,7 @@ struct Task {
   std::uint64_t sequence = 0;  ///< in its stream, from 1
   std::uint64_t correlation = 0;
   std::uint64_t call = 0;  ///< number of that call while calls are observed
-  Ref<Event> event;        ///< of RecordWork
+  Ref<Event> event;        ///< of RecordWork, and of WaitWork with a record
   std::vector<Mark> after;
   std::size_t reached = 0;  ///< how many of `after`, from the front, are known to be reached
   TaskEdgesPtr edges;
@@ -123,6 +129,7 @@ struct Task {
   Ref<Counted> kept_alive;               ///< until the task is done
   std::uint64_t unmappings = 0;          ///< Memory::unmappings when the pointers were checked
   bool scheduled = false;                ///< `not_before` is decided
+  Time looks_since{};                    ///< of WaitWork with a record: when it was first looked at
   bool counts = true;                    ///< takes a place in the queue: not inside a graph
   Time submitted, not_before, begin, end;
 };

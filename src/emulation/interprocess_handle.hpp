@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// What is in the 64 bytes that a program sends to another process: cudaIpcMemHandle_t,
+// cudaIpcEventHandle_t, cudaMemPoolPtrExportData. They say where the other process finds a shared
+// file, and what is meant in it. They are a guess until all of it was checked: a program may send
+// anything.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+
+#include "memory_file.hpp"
+#include "process_identity.hpp"
+#include "random.hpp"
+
+namespace penstock::emulation::detail {
+
+struct InterprocessHandle {
+  static constexpr std::uint32_t kMagic = 0x50534831;  // "PSH1": also the version
+
+  std::uint32_t magic = kMagic;
+  SharedKind kind{};
+  std::uint64_t run = 0;  ///< of the program that made it: number_of_this_run()
+  FilePlace place;
+  std::uint64_t offset = 0;  ///< of the block in the file
+  std::uint64_t life = 0;    ///< which allocation of the block's
+  std::uint64_t bytes = 0;   ///< of the allocation
+  std::uint64_t check = 0;   ///< of all of the above
+
+  InterprocessHandle() = default;
+  InterprocessHandle(SharedKind of, const FilePlace& where)
+      : kind(of), run(number_of_this_run()), place(where) {}
+
+  bool of_this_process() const { return run == number_of_this_run(); }
+
+  template <class Bytes>
+  void write(Bytes& bytes_of_program) {
+    static_assert(sizeof(Bytes) == sizeof(InterprocessHandle));
+    check = sum();
+    std::memcpy(&bytes_of_program, this, sizeof *this);
+  }
+
+  /// Nothing when the bytes are no handle of this kind.
+  template <class Bytes>
+  static std::optional<InterprocessHandle> read(const Bytes& bytes_of_program, SharedKind wanted) {
+    static_assert(sizeof(Bytes) == sizeof(InterprocessHandle));
+    InterprocessHandle handle;
+    std::memcpy(static_cast<void*>(&handle), &bytes_of_program, sizeof handle);
+    if (handle.magic != kMagic || handle.kind != wanted || handle.check != handle.sum()) return {};
+    return handle;
+  }
+
+ private:
+  std::uint64_t sum() const {
+    std::uint64_t sum = 0;
+    for (const std::uint64_t part :
+         {std::uint64_t{magic}, static_cast<std::uint64_t>(kind), run,
+          static_cast<std::uint64_t>(place.process), static_cast<std::uint64_t>(place.descriptor),
+          place.number, offset, life, bytes})
+      sum = random_bits(sum, part, 0);
+    return sum;
+  }
+};
+
+static_assert(sizeof(InterprocessHandle) == 64);
+
+}  // namespace penstock::emulation::detail
