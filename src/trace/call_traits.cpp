@@ -60,16 +60,18 @@ CallTraits traits_of(std::string_view name) {
                        is_any(name, {"HostUnregister", "MemHostUnregister"});
   const bool copying = name.starts_with("Memcpy");
   CallTraits traits;
-  traits.allocating = freeing ||
-                      starts_with_any(name, {"Malloc", "MemAlloc", "HostAlloc", "MemHostAlloc"}) ||
-                      is_any(name, {"HostRegister", "MemHostRegister", "MemCreate", "MemRelease"});
+  traits.allocating =
+      freeing || starts_with_any(name, {"Malloc", "MemAlloc", "HostAlloc", "MemHostAlloc"}) ||
+      is_any(name, {"HostRegister", "MemHostRegister", "MemCreate", "MemRelease",
+                    "IpcOpenMemHandle", "IpcCloseMemHandle", "MemPoolImportPointer"});
   const bool adding_node = name.starts_with("GraphAdd") && contains_any(name, {"Node"});
   traits.creating = (contains_any(name, {"Create", "Destroy", "Instantiate"}) || adding_node ||
-                     is_any(name, {"GraphClone", "StreamEndCapture", "UserObjectRelease"})) &&
+                     is_any(name, {"GraphClone", "StreamEndCapture", "UserObjectRelease",
+                                   "IpcOpenEventHandle", "MemPoolImportFromShareableHandle"})) &&
                     !traits.allocating;
   traits.synchronising = name.ends_with("Synchronize");
   traits.blocking = traits.synchronising || ((copying || freeing) && !async) ||
-                    is_any(name, {"DeviceReset", "DevicePrimaryCtxReset"});
+                    is_any(name, {"DeviceReset", "DevicePrimaryCtxReset", "IpcCloseMemHandle"});
   traits.launching = copying || (traits.allocating && async) ||
                      starts_with_any(name, {"Launch", "Memset", "EventRecord", "GraphLaunch",
                                             "StreamWaitValue", "StreamWriteValue"}) ||

@@ -1,0 +1,797 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What CUDA leaves undefined between two processes, and the emulation tells: memory that is freed
+// too early, a process that ends, bytes that are no handle. Nothing crashes, and nothing is left.
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <functional>
+#include <penstock/emulation.hpp>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/eventually.hpp"
+#include "support/gate.hpp"
+#include "support/handles.hpp"
+#include "support/memory.hpp"
+#include "support/other_process.hpp"
+#include "support/standard_error.hpp"
+
+using namespace penstock::test;
+namespace emulation = penstock::emulation;
+using Do = OtherProcess::Do;
+
+namespace {
+
+constexpr unsigned kInterprocess = cudaEventInterprocess | cudaEventDisableTiming;
+
+std::set<std::string> names_in(const char* folder) {
+  std::set<std::string> names;
+  DIR* const open = ::opendir(folder);
+  if (open == nullptr) return names;
+  while (const dirent* const entry = ::readdir(open))  // NOLINT(concurrency-mt-unsafe)
+    names.insert(entry->d_name);
+  ::closedir(open);
+  return names;
+}
+
+cudaError_t open_here(void** data, const OtherProcess::Answer& made) {
+  return cudaIpcOpenMemHandle(data, OtherProcess::handle_of<cudaIpcMemHandle_t>(made.bytes),
+                              cudaIpcMemLazyEnablePeerAccess);
+}
+cudaError_t open_here(cudaEvent_t* event, const OtherProcess::Answer& made) {
+  return cudaIpcOpenEventHandle(event, OtherProcess::handle_of<cudaIpcEventHandle_t>(made.bytes));
+}
+
+/// A pool whose memory other processes can open.
+cudaMemPool_t make_shared_pool(
+    cudaMemAllocationHandleType type = cudaMemHandleTypePosixFileDescriptor) {
+  cudaMemPoolProps props{};
+  props.allocType = cudaMemAllocationTypePinned;
+  props.handleTypes = type;
+  props.location.type = cudaMemLocationTypeDevice;
+  cudaMemPool_t pool = nullptr;
+  REQUIRE_CUDA(cudaMemPoolCreate(&pool, &props));
+  return pool;
+}
+
+/// The same pool as another process gets it. The descriptor is closed again.
+cudaMemPool_t import_here(cudaMemPool_t pool) {
+  int descriptor = -1;
+  REQUIRE_CUDA(cudaMemPoolExportToShareableHandle(&descriptor, pool,
+                                                  cudaMemHandleTypePosixFileDescriptor, 0));
+  cudaMemPool_t imported = nullptr;
+  REQUIRE_CUDA(cudaMemPoolImportFromShareableHandle(
+      &imported, reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor)),
+      cudaMemHandleTypePosixFileDescriptor, 0));
+  ::close(descriptor);
+  return imported;
+}
+
+int first_of(const void* memory) {
+  int value = 0;
+  CHECK_CUDA(cudaMemcpy(&value, memory, sizeof value, cudaMemcpyDeviceToHost));
+  return value;
+}
+
+/// A stream that is left to `start_again`.
+cudaStream_t new_stream() {
+  cudaStream_t stream = nullptr;
+  REQUIRE_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  return stream;
+}
+
+/// Frees everything, and a device that has failed works again.
+void start_again() {
+  emulation::reset(emulation::options());
+}
+
+}  // namespace
+
+// ---- Handles that are none
+
+TEST_CASE("bytes that are no handle are an error", "[emulation][interprocess]") {
+  OtherProcess other;
+  const auto memory = other.ask(Do::allocate, 0, 1024);
+  const auto event = other.ask(Do::create_event, 0);
+  void* data = nullptr;
+  cudaEvent_t opened = nullptr;
+  for (std::size_t i = 0; i < memory.bytes.size(); ++i) {
+    auto changed = memory;
+    changed.bytes.at(i) = static_cast<char>(changed.bytes.at(i) ^ 0x41);
+    CHECK(open_here(&data, changed) == cudaErrorInvalidValue);
+    changed = event;
+    changed.bytes.at(i) = static_cast<char>(changed.bytes.at(i) ^ 0x41);
+    CHECK(open_here(&opened, changed) == cudaErrorInvalidValue);
+  }
+  for (const char byte : {'\0', '\x5a', '\xff'}) {
+    OtherProcess::Answer all;
+    all.bytes.fill(byte);
+    CHECK(open_here(&data, all) == cudaErrorInvalidValue);
+    CHECK(open_here(&opened, all) == cudaErrorInvalidValue);
+  }
+  CHECK(open_here(&data, event) == cudaErrorInvalidValue);
+  CHECK(open_here(&opened, memory) == cudaErrorInvalidValue);
+  const auto handle = OtherProcess::handle_of<cudaIpcMemHandle_t>(memory.bytes);
+  CHECK(cudaIpcOpenMemHandle(&data, handle, 0) == cudaErrorInvalidValue);
+  CHECK(cudaIpcOpenMemHandle(&data, handle, 3) == cudaErrorInvalidValue);
+  CHECK(cudaIpcOpenMemHandle(nullptr, handle, cudaIpcMemLazyEnablePeerAccess) ==
+        cudaErrorInvalidValue);
+  CHECK(cudaIpcOpenEventHandle(nullptr, cudaIpcEventHandle_t{}) == cudaErrorInvalidValue);
+  CHECK(cudaIpcCloseMemHandle(nullptr) == cudaErrorInvalidValue);
+  CHECK(emulation::live() == emulation::Live{});
+  CHECK(other.status_of(Do::free, 0) == cudaSuccess);
+  CHECK(other.status_of(Do::destroy_event, 0) == cudaSuccess);
+  cudaGetLastError();
+}
+
+TEST_CASE("results of calls about other processes need somewhere to go",
+          "[emulation][interprocess]") {
+  const DeviceMemory<int> memory(64);
+  CHECK(cudaIpcGetMemHandle(nullptr, memory.data()) == cudaErrorInvalidValue);
+  const TestEvent event(kInterprocess);
+  CHECK(cudaIpcGetEventHandle(nullptr, event) == cudaErrorInvalidValue);
+  cudaMemPool_t pool = make_shared_pool();
+  CHECK(cudaMemPoolExportToShareableHandle(nullptr, pool, cudaMemHandleTypePosixFileDescriptor,
+                                           0) == cudaErrorInvalidValue);
+  cudaMemPool_t none = nullptr;
+  CHECK(cudaMemPoolImportFromShareableHandle(nullptr, nullptr, cudaMemHandleTypePosixFileDescriptor,
+                                             0) == cudaErrorInvalidValue);
+  // Descriptors that are no pool: of nothing, of the terminal, of a file.
+  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (const std::intptr_t descriptor : {std::intptr_t{-1}, std::intptr_t{0}, std::intptr_t{null},
+                                         std::intptr_t{9999}, std::intptr_t{1} << 40})
+    CHECK(cudaMemPoolImportFromShareableHandle(&none, reinterpret_cast<void*>(descriptor),
+                                               cudaMemHandleTypePosixFileDescriptor,
+                                               0) == cudaErrorInvalidValue);
+  ::close(null);
+  // The first byte of an allocation is meant.
+  cudaIpcMemHandle_t handle{};
+  CHECK(cudaIpcGetMemHandle(&handle, memory.data() + 1) == cudaErrorInvalidValue);
+  CHECK_CUDA(cudaMemPoolDestroy(pool));
+  cudaGetLastError();
+}
+
+TEST_CASE("other handle types of a pool are not supported", "[emulation][interprocess]") {
+  cudaMemPoolProps props{};
+  props.allocType = cudaMemAllocationTypePinned;
+  props.location.type = cudaMemLocationTypeDevice;
+  cudaMemPool_t pool = nullptr;
+  for (const int type :
+       {static_cast<int>(cudaMemHandleTypeWin32), static_cast<int>(cudaMemHandleTypeWin32Kmt), 8}) {
+    props.handleTypes = static_cast<cudaMemAllocationHandleType>(type);
+    CHECK(cudaMemPoolCreate(&pool, &props) == cudaErrorNotSupported);
+  }
+  props.handleTypes = cudaMemHandleTypePosixFileDescriptor;
+  props.location.type = cudaMemLocationTypeHost;
+  CHECK(cudaMemPoolCreate(&pool, &props) == cudaErrorInvalidValue);
+  cudaGetLastError();
+}
+
+// ---- The other process frees, or ends
+
+TEST_CASE("a handle of memory that is gone does not open", "[emulation][interprocess]") {
+  const CapturedStandardError told;
+  OtherProcess other;
+  const auto memory = other.ask(Do::allocate, 0, 1024), kept = other.ask(Do::allocate, 1, 1024);
+  const auto event = other.ask(Do::create_event, 0), kept_event = other.ask(Do::create_event, 1);
+  REQUIRE(other.status_of(Do::free, 0) == cudaSuccess);
+  REQUIRE(other.status_of(Do::destroy_event, 0) == cudaSuccess);
+  void* data = nullptr;
+  cudaEvent_t opened = nullptr;
+  CHECK(open_here(&data, memory) == cudaErrorMapBufferObjectFailed);
+  CHECK(open_here(&opened, event) == cudaErrorMapBufferObjectFailed);
+  CHECK(told.contains("has not got the memory of the handle"));
+  other.kill();
+  CHECK(open_here(&data, kept) == cudaErrorMapBufferObjectFailed);
+  CHECK(open_here(&opened, kept_event) == cudaErrorMapBufferObjectFailed);
+  CHECK(told.contains("has ended"));
+  CHECK(emulation::live() == emulation::Live{});
+  cudaGetLastError();
+}
+
+TEST_CASE("a reset frees what other processes could open", "[emulation][interprocess]") {
+  OtherProcess other;
+  void* data = nullptr;
+  REQUIRE_CUDA(cudaMalloc(&data, 4096));
+  cudaIpcMemHandle_t handle{};
+  REQUIRE_CUDA(cudaIpcGetMemHandle(&handle, data));
+  cudaEvent_t event = nullptr;
+  REQUIRE_CUDA(cudaEventCreateWithFlags(&event, kInterprocess));
+  cudaIpcEventHandle_t event_handle{};
+  REQUIRE_CUDA(cudaIpcGetEventHandle(&event_handle, event));
+  REQUIRE(other.open_memory(0, handle) == cudaSuccess);
+  start_again();
+  CHECK(other.open_memory(1, handle) == cudaErrorMapBufferObjectFailed);
+  CHECK(other.open_event(1, event_handle) == cudaErrorMapBufferObjectFailed);
+  CHECK(other.status_of(Do::close_memory, 0) == cudaSuccess);
+}
+
+TEST_CASE("work with memory that its process has freed fails and is told",
+          "[emulation][interprocess]") {
+  const CapturedStandardError told;
+  OtherProcess other;
+  const auto made = other.ask(Do::allocate, 0, 1 << 20);
+  void* data = nullptr;
+  REQUIRE_CUDA(open_here(&data, made));
+  CHECK_CUDA(cudaMemset(data, 1, 64));
+  CHECK_CUDA(cudaDeviceSynchronize());
+  REQUIRE(other.status_of(Do::free, 0) == cudaSuccess);
+  const cudaStream_t stream = new_stream();
+  SECTION("a fill") {
+    CHECK_CUDA(cudaMemsetAsync(data, 1, 64, stream));
+  }
+  SECTION("a copy") {
+    std::array<std::byte, 64> host{};
+    cudaMemcpyAsync(host.data(), data, 64, cudaMemcpyDeviceToHost, stream);
+  }
+  CHECK(cudaStreamSynchronize(stream) == cudaErrorIllegalAddress);
+  CHECK(told.contains("that process has freed it"));
+  CHECK(cudaIpcCloseMemHandle(data) == cudaErrorIllegalAddress);  // It is closed all the same.
+  CHECK(emulation::live().device_allocations == 0);
+  start_again();
+}
+
+TEST_CASE("work with memory of a process that has ended fails and is told",
+          "[emulation][interprocess]") {
+  const CapturedStandardError told;
+  OtherProcess other;
+  const auto made = other.ask(Do::allocate, 0, 1024);
+  void* data = nullptr;
+  REQUIRE_CUDA(open_here(&data, made));
+  other.kill_unseen();
+  const cudaStream_t stream = new_stream();
+  CHECK(eventually([&] {
+    cudaMemsetAsync(data, 1, 64, stream);
+    return cudaStreamSynchronize(stream) == cudaErrorIllegalAddress;
+  }));
+  CHECK(told.contains("that process has ended"));
+  start_again();
+}
+
+TEST_CASE("a wait for a record of a process that has ended ends with an error",
+          "[emulation][interprocess]") {
+  const CapturedStandardError told;
+  OtherProcess other;
+  const auto made = other.ask(Do::create_event, 0);
+  cudaEvent_t event = nullptr;
+  REQUIRE_CUDA(open_here(&event, made));
+  REQUIRE(other.status_of(Do::hold) == cudaSuccess);
+  REQUIRE(other.status_of(Do::record, 0) == cudaSuccess);
+  CHECK(cudaEventQuery(event) == cudaErrorNotReady);
+  const cudaStream_t stream = new_stream();
+  SECTION("of a stream") {
+    CHECK_CUDA(cudaStreamWaitEvent(stream, event, 0));
+    other.kill_unseen();
+    CHECK(cudaStreamSynchronize(stream) == cudaErrorExternalDevice);
+  }
+  SECTION("of the host") {
+    other.kill_unseen();
+    CHECK(cudaEventSynchronize(event) == cudaErrorExternalDevice);
+  }
+  SECTION("of one that polls") {
+    other.kill_unseen();
+    CHECK(eventually([&] { return cudaEventQuery(event) == cudaErrorExternalDevice; }));
+  }
+  CHECK(told.contains("has ended before it came to its record"));
+  start_again();
+}
+
+TEST_CASE("a wait for work that failed in another process ends with an error",
+          "[emulation][interprocess]") {
+  OtherProcess other;
+  void* memory = nullptr;
+  cudaEvent_t event = nullptr;
+  REQUIRE_CUDA(cudaMalloc(&memory, 64));
+  REQUIRE_CUDA(cudaEventCreateWithFlags(&event, kInterprocess));
+  const cudaStream_t stream = new_stream();
+  cudaIpcEventHandle_t handle{};
+  REQUIRE_CUDA(cudaIpcGetEventHandle(&handle, event));
+  REQUIRE(other.open_event(0, handle) == cudaSuccess);
+  emulation::fail_operation(emulation::OperationKind::fill, cudaErrorIllegalAddress);
+  REQUIRE_CUDA(cudaMemsetAsync(memory, 1, 64, stream));
+  cudaEventRecord(event, stream);
+  CHECK(cudaStreamSynchronize(stream) == cudaErrorIllegalAddress);
+  CHECK(other.status_of(Do::synchronize_event, 0) == cudaErrorExternalDevice);
+  other.ask(Do::destroy_event, 0);
+  start_again();
+}
+
+TEST_CASE("an event that its process has destroyed is no event", "[emulation][interprocess]") {
+  const CapturedStandardError told;
+  OtherProcess other;
+  const auto made = other.ask(Do::create_event, 0);
+  cudaEvent_t event = nullptr;
+  REQUIRE_CUDA(open_here(&event, made));
+  REQUIRE(other.status_of(Do::destroy_event, 0) == cudaSuccess);
+  const TestStream stream;
+  CHECK(cudaEventRecord(event, stream) == cudaErrorInvalidResourceHandle);
+  CHECK(cudaStreamWaitEvent(stream, event, 0) == cudaErrorInvalidResourceHandle);
+  CHECK(cudaEventQuery(event) == cudaErrorInvalidResourceHandle);
+  CHECK(cudaEventSynchronize(event) == cudaErrorInvalidResourceHandle);
+  CHECK(told.contains("has destroyed it"));
+  CHECK_CUDA(cudaEventDestroy(event));
+  cudaGetLastError();
+}
+
+TEST_CASE("memory and events of another process are shared no further",
+          "[emulation][interprocess]") {
+  OtherProcess other;
+  const auto memory = other.ask(Do::allocate, 0, 1024);
+  const auto event = other.ask(Do::create_event, 0);
+  void* data = nullptr;
+  cudaEvent_t opened = nullptr;
+  REQUIRE_CUDA(open_here(&data, memory));
+  REQUIRE_CUDA(open_here(&opened, event));
+  CHECK(emulation::live().device_bytes == 4096);
+  std::size_t free = 0, total = 0;
+  REQUIRE_CUDA(cudaMemGetInfo(&free, &total));
+  CHECK(free == total);  // The other process has the bytes.
+  cudaIpcMemHandle_t handle{};
+  cudaIpcEventHandle_t event_handle{};
+  CHECK(cudaIpcGetMemHandle(&handle, data) == cudaErrorInvalidValue);
+  CHECK(cudaIpcGetEventHandle(&event_handle, opened) == cudaErrorInvalidResourceHandle);
+  CHECK(cudaFree(data) == cudaErrorInvalidValue);
+  CHECK(cudaIpcCloseMemHandle(static_cast<int*>(data) + 1) == cudaErrorInvalidValue);
+  CHECK_CUDA(cudaEventDestroy(opened));
+  CHECK_CUDA(cudaIpcCloseMemHandle(data));
+  cudaPointerAttributes attributes{};
+  REQUIRE_CUDA(cudaPointerGetAttributes(&attributes, data));
+  CHECK(attributes.type == cudaMemoryTypeUnregistered);
+  cudaGetLastError();
+}
+
+TEST_CASE("nothing is left of what processes shared", "[emulation][interprocess]") {
+  const auto files = names_in("/dev/shm"), temporary = names_in("/tmp");
+  std::size_t descriptors = 0;
+  for (int round = 0; round < 2; ++round) {  // The first one opens what stays open.
+    descriptors = names_in("/proc/self/fd").size();
+    OtherProcess other;
+    const auto memory = other.ask(Do::allocate, 0, 1024);
+    const auto event = other.ask(Do::create_event, 0);
+    void *data = nullptr, *own = nullptr;
+    cudaEvent_t opened = nullptr, of_own = nullptr;
+    REQUIRE_CUDA(open_here(&data, memory));
+    REQUIRE_CUDA(open_here(&opened, event));
+    REQUIRE_CUDA(cudaMalloc(&own, 4096));
+    REQUIRE_CUDA(cudaEventCreateWithFlags(&of_own, kInterprocess));
+    cudaIpcMemHandle_t handle{};
+    cudaIpcEventHandle_t event_handle{};
+    REQUIRE_CUDA(cudaIpcGetMemHandle(&handle, own));
+    REQUIRE_CUDA(cudaIpcGetEventHandle(&event_handle, of_own));
+    const cudaMemPool_t pool = make_shared_pool(), imported = import_here(pool);
+    CHECK_CUDA(cudaMemPoolDestroy(imported));
+    CHECK_CUDA(cudaMemPoolDestroy(pool));
+    CHECK_CUDA(cudaIpcCloseMemHandle(data));
+    CHECK_CUDA(cudaEventDestroy(opened));
+    CHECK_CUDA(cudaFree(own));
+    CHECK_CUDA(cudaEventDestroy(of_own));
+    other.kill();
+  }
+  CHECK(names_in("/proc/self/fd").size() == descriptors);
+  CHECK(names_in("/dev/shm") == files);
+  for (const std::string& name : names_in("/tmp"))
+    if (temporary.count(name) == 0) CHECK(name.find("penstock shared") == std::string::npos);
+}
+
+TEST_CASE("a process without descriptors cannot share, and is told", "[emulation][interprocess]") {
+  const CapturedStandardError told;
+  const DeviceMemory<int> memory(64);
+  const TestEvent event(kInterprocess);
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const rlimit none{0, before.rlim_max};
+  cudaIpcMemHandle_t handle{};
+  cudaIpcEventHandle_t event_handle{};
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  const cudaError_t of_memory = cudaIpcGetMemHandle(&handle, memory.data());
+  const cudaError_t of_event = cudaIpcGetEventHandle(&event_handle, event);
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+  CHECK(of_memory == cudaErrorMemoryAllocation);
+  CHECK(of_event == cudaErrorMemoryAllocation);
+  CHECK(told.contains("ulimit -n"));
+  cudaGetLastError();
+  CHECK_CUDA(cudaIpcGetMemHandle(&handle, memory.data()));
+  CHECK_CUDA(cudaIpcGetEventHandle(&event_handle, event));
+}
+
+// ---- Work goes on
+
+TEST_CASE("memory is shared while work writes it", "[emulation][interprocess]") {
+  struct Writing {
+    int* memory;
+    std::atomic<bool> begun{false}, goes_on{true};
+    int last = 0;
+  };
+  constexpr int kNumbers = 1 << 16;
+  OtherProcess other;
+  const DeviceMemory<int> memory(kNumbers);
+  const TestStream stream, copies;
+  const PinnedMemory<int> host(kNumbers, 7);
+  Writing writing{memory.data()};
+  REQUIRE_CUDA(cudaLaunchHostFunc(
+      stream,
+      [](void* data) {  // stands for a kernel
+        auto& now = *static_cast<Writing*>(data);
+        now.begun = true;
+        for (int value = 1; now.goes_on || value < 3; ++value) {
+          for (int i = 0; i < kNumbers / 2; ++i) now.memory[i] = value;
+          now.last = value;
+        }
+      },
+      &writing));
+  while (!writing.begun) std::this_thread::yield();
+  // The call does not wait for the work.
+  cudaIpcMemHandle_t handle{};
+  REQUIRE_CUDA(cudaIpcGetMemHandle(&handle, memory.data()));
+  other.send(Do::open_memory, 0, 0, OtherProcess::bytes_of(handle));
+  REQUIRE_CUDA(cudaMemcpyAsync(memory.data() + kNumbers / 2, host.data(),
+                               kNumbers / 2 * sizeof(int), cudaMemcpyHostToDevice, copies));
+  REQUIRE_CUDA(cudaStreamSynchronize(copies));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  writing.goes_on = false;
+  CHECK(other.answer().status == cudaSuccess);
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  for (const int index : {0, 1, kNumbers / 2 - 1})
+    CHECK(other.read(0, index).value == writing.last);
+  for (const int index : {kNumbers / 2, kNumbers - 1}) CHECK(other.read(0, index).value == 7);
+  CHECK(other.close_memory(0) == cudaSuccess);
+}
+
+TEST_CASE("memory is shared while streams copy it", "[emulation][interprocess]") {
+  OtherProcess other;
+  constexpr int kNumbers = 1 << 16;
+  const TestStream stream;
+  const PinnedMemory<int> host(kNumbers);
+  for (int round = 1; round <= 20; ++round) {
+    const DeviceMemory<int> memory(kNumbers);
+    host.set(round);
+    for (int copy = 0; copy < 20; ++copy) copy_async(memory, host, stream);
+    cudaIpcMemHandle_t handle{};
+    REQUIRE_CUDA(cudaIpcGetMemHandle(&handle, memory.data()));
+    copy_async(memory, host, stream);
+    REQUIRE(other.open_memory(0, handle) == cudaSuccess);
+    REQUIRE_CUDA(cudaStreamSynchronize(stream));
+    CHECK(other.read(0, kNumbers - 1).value == round);
+    CHECK(other.close_memory(0) == cudaSuccess);
+  }
+}
+
+TEST_CASE("each wait is for the record of its call, whoever made the later ones",
+          "[emulation][interprocess]") {
+  OtherProcess other;
+  const TestEvent event(kInterprocess);
+  const TestStream slow, quick;
+  cudaIpcEventHandle_t handle{};
+  REQUIRE_CUDA(cudaIpcGetEventHandle(&handle, event));
+  REQUIRE(other.open_event(0, handle) == cudaSuccess);
+  Gate gate;
+  gate.hold(slow);
+  REQUIRE_CUDA(cudaEventRecord(event, slow));
+  REQUIRE(other.status_of(Do::wait, 0) == cudaSuccess);  // for the first record
+  REQUIRE_CUDA(cudaEventRecord(event, quick));
+  REQUIRE_CUDA(cudaStreamSynchronize(quick));
+  CHECK(other.status_of(Do::query_event, 0) == cudaSuccess);  // of the second one
+  CHECK(other.status_of(Do::query_stream) == cudaErrorNotReady);
+  gate.open();
+  CHECK(other.status_of(Do::synchronize_stream) == cudaSuccess);
+  CHECK(other.status_of(Do::destroy_event, 0) == cudaSuccess);
+}
+
+TEST_CASE("an event that was recorded before it was shared is waited for",
+          "[emulation][interprocess]") {
+  OtherProcess other;
+  const TestEvent pending(kInterprocess), done(kInterprocess);
+  const TestStream stream, held;
+  REQUIRE_CUDA(cudaEventRecord(done, stream));
+  REQUIRE_CUDA(cudaEventSynchronize(done));
+  Gate gate;
+  gate.hold(held);
+  REQUIRE_CUDA(cudaEventRecord(pending, stream));  // another record is the last
+  REQUIRE_CUDA(cudaEventRecord(pending, held));
+  cudaIpcEventHandle_t handle{};
+  REQUIRE_CUDA(cudaIpcGetEventHandle(&handle, done));
+  REQUIRE(other.open_event(0, handle) == cudaSuccess);
+  REQUIRE_CUDA(cudaIpcGetEventHandle(&handle, pending));
+  REQUIRE(other.open_event(1, handle) == cudaSuccess);
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  CHECK(other.status_of(Do::query_event, 0) == cudaSuccess);
+  CHECK(other.status_of(Do::query_event, 1) == cudaErrorNotReady);
+  gate.open();
+  CHECK(other.status_of(Do::synchronize_event, 1) == cudaSuccess);
+  CHECK(other.status_of(Do::destroy_event, 0) == cudaSuccess);
+  CHECK(other.status_of(Do::destroy_event, 1) == cudaSuccess);
+}
+
+TEST_CASE("processes share 2048 records of an event that are not done",
+          "[emulation][interprocess]") {
+  const CapturedStandardError told;
+  const TestEvent event(kInterprocess);
+  cudaIpcEventHandle_t handle{};
+  REQUIRE_CUDA(cudaIpcGetEventHandle(&handle, event));
+  const std::array<TestStream, 3> streams;
+  Gate gate;
+  for (const TestStream& stream : streams) gate.hold(stream);
+  int records = 0;
+  cudaError_t status = cudaSuccess;
+  for (const TestStream& stream : streams)
+    for (int i = 0; i < 1000 && status == cudaSuccess; ++i)
+      if ((status = cudaEventRecord(event, stream)) == cudaSuccess) ++records;
+  CHECK(records == 2048);
+  CHECK(status == cudaErrorMemoryAllocation);
+  CHECK(told.contains("are not done"));
+  cudaGetLastError();
+  gate.open();
+  for (const TestStream& stream : streams) REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  CHECK_CUDA(cudaEventRecord(event, streams[0]));
+  CHECK_CUDA(cudaEventSynchronize(event));
+}
+
+TEST_CASE("a graph records and waits for an event that processes share",
+          "[emulation][interprocess]") {
+  OtherProcess other;
+  const DeviceMemory<int> memory(64);
+  const TestEvent event(kInterprocess);
+  const TestStream stream;
+  cudaIpcMemHandle_t handle{};
+  cudaIpcEventHandle_t event_handle{};
+  REQUIRE_CUDA(cudaIpcGetMemHandle(&handle, memory.data()));
+  REQUIRE_CUDA(cudaIpcGetEventHandle(&event_handle, event));
+  REQUIRE(other.open_memory(0, handle) == cudaSuccess);
+  REQUIRE(other.open_event(0, event_handle) == cudaSuccess);
+  const PinnedMemory<int> host(64);
+  const auto launch = [&](const std::function<void()>& captured) {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t exec = nullptr;
+    REQUIRE_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    captured();
+    REQUIRE_CUDA(cudaStreamEndCapture(stream, &graph));
+    REQUIRE_CUDA(cudaGraphInstantiate(&exec, graph, 0));
+    REQUIRE_CUDA(cudaGraphLaunch(exec, stream));
+    REQUIRE_CUDA(cudaGraphExecDestroy(exec));
+    REQUIRE_CUDA(cudaGraphDestroy(graph));
+  };
+  Gate gate;
+  gate.hold(stream);
+  launch([&] {
+    fill_async(memory, 0x61, stream);
+    REQUIRE_CUDA(cudaEventRecordWithFlags(event, stream, cudaEventRecordExternal));
+  });
+  CHECK(other.status_of(Do::query_event, 0) == cudaErrorNotReady);
+  gate.open();
+  CHECK(other.status_of(Do::synchronize_event, 0) == cudaSuccess);
+  CHECK(other.read(0).value == 0x61616161);
+  REQUIRE(other.status_of(Do::hold) == cudaSuccess);
+  REQUIRE(other.fill(0, 0x62) == cudaSuccess);
+  REQUIRE(other.status_of(Do::record, 0) == cudaSuccess);
+  launch([&] {
+    REQUIRE_CUDA(cudaStreamWaitEvent(stream, event, cudaEventWaitExternal));
+    copy_async(host, memory, stream);
+  });
+  CHECK(cudaStreamQuery(stream) == cudaErrorNotReady);
+  REQUIRE(other.status_of(Do::let_go) == cudaSuccess);
+  CHECK_CUDA(cudaStreamSynchronize(stream));
+  CHECK(host[0] == 0x62626262);
+  CHECK(other.status_of(Do::destroy_event, 0) == cudaSuccess);
+  CHECK(other.close_memory(0) == cudaSuccess);
+}
+
+TEST_CASE("the timeline has waits for other processes", "[emulation][interprocess]") {
+  OtherProcess other;
+  const auto made = other.ask(Do::create_event, 0);
+  cudaEvent_t event = nullptr;
+  REQUIRE_CUDA(open_here(&event, made));
+  REQUIRE(other.status_of(Do::hold) == cudaSuccess);
+  REQUIRE(other.status_of(Do::record, 0) == cudaSuccess);
+  emulation::record_timeline(true);
+  const TestStream stream;
+  const auto begin = std::chrono::steady_clock::now();
+  REQUIRE_CUDA(cudaStreamWaitEvent(stream, event, 0));
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  REQUIRE(other.status_of(Do::let_go) == cudaSuccess);
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  const auto operations = emulation::timeline();
+  REQUIRE(operations.size() == 1);
+  CHECK(operations[0].kind == emulation::OperationKind::event_wait);
+  CHECK(operations[0].end - begin >= std::chrono::milliseconds(30));
+  CHECK_CUDA(cudaEventDestroy(event));
+  CHECK(other.status_of(Do::destroy_event, 0) == cudaSuccess);
+}
+
+// ---- Pools: the process that has one may import it, too
+
+TEST_CASE("memory of a pool that processes share is fresh, and given back",
+          "[emulation][interprocess]") {
+  const cudaMemPool_t pool = make_shared_pool(), imported = import_here(pool);
+  const TestStream stream;
+  std::size_t free = 0, total = 0;
+  for (int round = 0; round < 3; ++round) {
+    int* data = nullptr;
+    REQUIRE_CUDA(cudaMallocFromPoolAsync(reinterpret_cast<void**>(&data), 1 << 20, pool, stream));
+    REQUIRE_CUDA(cudaStreamSynchronize(stream));
+    CHECK(first_of(data) != 0);
+    CHECK(first_of(data) != 0x11111111);
+    cudaMemPoolPtrExportData bytes{};
+    REQUIRE_CUDA(cudaMemPoolExportPointer(&bytes, data));
+    void* other = nullptr;
+    REQUIRE_CUDA(cudaMemPoolImportPointer(&other, imported, &bytes));
+    CHECK(other != data);
+    REQUIRE_CUDA(cudaMemset(other, 0x11, 64));
+    REQUIRE_CUDA(cudaDeviceSynchronize());
+    CHECK(first_of(data) == 0x11111111);
+    REQUIRE_CUDA(cudaFreeAsync(other, stream));
+    REQUIRE_CUDA(cudaFreeAsync(data, stream));
+    REQUIRE_CUDA(cudaStreamSynchronize(stream));
+    CHECK(cudaMemPoolImportPointer(&other, imported, &bytes) == cudaErrorInvalidValue);
+    CHECK(cudaMemPoolExportPointer(&bytes, data) == cudaErrorInvalidValue);
+    REQUIRE_CUDA(cudaMemGetInfo(&free, &total));
+    CHECK(free == total);
+  }
+  std::uint64_t used = 1;
+  REQUIRE_CUDA(cudaMemPoolGetAttribute(imported, cudaMemPoolAttrUsedMemCurrent, &used));
+  CHECK(used == 0);
+  CHECK_CUDA(cudaMemPoolDestroy(imported));
+  CHECK_CUDA(cudaMemPoolDestroy(pool));
+  cudaGetLastError();
+}
+
+TEST_CASE("memory of a pool is used between its allocation and its free, in every process",
+          "[emulation][interprocess]") {
+  const CapturedStandardError told;
+  const cudaMemPool_t pool = make_shared_pool(), imported = import_here(pool);
+  const cudaStream_t stream = new_stream(), user = new_stream();
+  void *data = nullptr, *other = nullptr;
+  cudaMemPoolPtrExportData bytes{};
+  SECTION("before the allocation") {
+    Gate gate;
+    gate.hold(stream);
+    REQUIRE_CUDA(cudaMallocFromPoolAsync(&data, 4096, pool, stream));
+    REQUIRE_CUDA(cudaMemPoolExportPointer(&bytes, data));
+    REQUIRE_CUDA(cudaMemPoolImportPointer(&other, imported, &bytes));
+    CHECK_CUDA(cudaMemsetAsync(other, 1, 64, user));
+    CHECK(cudaStreamSynchronize(user) == cudaErrorIllegalAddress);
+    CHECK(told.contains("before the allocation is executed there"));
+  }
+  SECTION("after the free") {
+    REQUIRE_CUDA(cudaMallocFromPoolAsync(&data, 4096, pool, stream));
+    REQUIRE_CUDA(cudaStreamSynchronize(stream));
+    REQUIRE_CUDA(cudaMemPoolExportPointer(&bytes, data));
+    REQUIRE_CUDA(cudaMemPoolImportPointer(&other, imported, &bytes));
+    CHECK_CUDA(cudaMemsetAsync(other, 1, 64, user));
+    CHECK_CUDA(cudaStreamSynchronize(user));
+    REQUIRE_CUDA(cudaFreeAsync(data, stream));
+    // The block is used again, which changes nothing for the other.
+    REQUIRE_CUDA(cudaMallocFromPoolAsync(&data, 4096, pool, stream));
+    REQUIRE_CUDA(cudaStreamSynchronize(stream));
+    CHECK_CUDA(cudaMemsetAsync(other, 1, 64, user));
+    CHECK(cudaStreamSynchronize(user) == cudaErrorIllegalAddress);
+    CHECK(told.contains("that process has freed it"));
+  }
+  start_again();
+}
+
+TEST_CASE("an imported pool does nothing but import", "[emulation][interprocess]") {
+  const cudaMemPool_t pool = make_shared_pool(), other_pool = make_shared_pool();
+  const cudaMemPool_t imported = import_here(pool), of_other = import_here(other_pool);
+  const TestStream stream;
+  void *data = nullptr, *got = nullptr;
+  REQUIRE_CUDA(cudaMallocFromPoolAsync(&data, 4096, pool, stream));
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  cudaMemPoolPtrExportData bytes{};
+  REQUIRE_CUDA(cudaMemPoolExportPointer(&bytes, data));
+  CHECK(cudaMemPoolImportPointer(&got, pool, &bytes) == cudaErrorInvalidValue);
+  CHECK(cudaMemPoolImportPointer(&got, of_other, &bytes) == cudaErrorInvalidValue);
+  CHECK(cudaMemPoolImportPointer(nullptr, imported, &bytes) == cudaErrorInvalidValue);
+  CHECK(cudaMemPoolImportPointer(&got, imported, nullptr) == cudaErrorInvalidValue);
+  for (std::size_t i = 0; i < sizeof bytes; ++i) {
+    auto changed = bytes;
+    changed.reserved[i] ^= 0x21;
+    CHECK(cudaMemPoolImportPointer(&got, imported, &changed) == cudaErrorInvalidValue);
+  }
+  int descriptor = -1;
+  CHECK(cudaMemPoolExportToShareableHandle(&descriptor, imported,
+                                           cudaMemHandleTypePosixFileDescriptor,
+                                           0) == cudaErrorInvalidValue);
+  REQUIRE_CUDA(cudaMemPoolImportPointer(&got, imported, &bytes));
+  CHECK(cudaMemPoolExportPointer(&bytes, got) == cudaErrorInvalidValue);
+  CHECK_CUDA(cudaFree(got));
+  CHECK(cudaFree(got) == cudaErrorInvalidValue);
+  CHECK_CUDA(cudaFreeAsync(data, stream));
+  CHECK_CUDA(cudaStreamSynchronize(stream));
+  for (const cudaMemPool_t each : {imported, of_other, pool, other_pool})
+    CHECK_CUDA(cudaMemPoolDestroy(each));
+  cudaGetLastError();
+}
+
+// ---- Every call fails once
+
+TEST_CASE("each call about other processes fails once, and leaves nothing",
+          "[emulation][interprocess]") {
+  OtherProcess other;
+  const auto memory = other.ask(Do::allocate, 0, 1024);
+  const auto event = other.ask(Do::create_event, 0);
+  REQUIRE(other.fill(0, 0x71) == cudaSuccess);
+  REQUIRE(other.status_of(Do::record, 0) == cudaSuccess);
+  /// Everything, until a call fails; what was made is released. True: nothing failed.
+  const auto scenario = [&] {
+    std::vector<std::function<cudaError_t()>> releases;
+    const auto all = [&]() -> cudaError_t {
+#define MUST(call) \
+  if (const cudaError_t status = call; status != cudaSuccess) return status
+      cudaStream_t stream = nullptr;
+      MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+      releases.push_back([=] { return cudaStreamDestroy(stream); });
+      void *data = nullptr, *own = nullptr, *pooled = nullptr, *imported = nullptr;
+      MUST(open_here(&data, memory));
+      releases.push_back([=] { return cudaIpcCloseMemHandle(data); });
+      cudaEvent_t opened = nullptr, of_own = nullptr;
+      MUST(open_here(&opened, event));
+      releases.push_back([=] { return cudaEventDestroy(opened); });
+      MUST(cudaStreamWaitEvent(stream, opened, 0));
+      MUST(cudaEventSynchronize(opened));
+      MUST(cudaMalloc(&own, 4096));
+      releases.push_back([=] { return cudaFree(own); });
+      MUST(cudaEventCreateWithFlags(&of_own, kInterprocess));
+      releases.push_back([=] { return cudaEventDestroy(of_own); });
+      cudaIpcMemHandle_t handle{};
+      cudaIpcEventHandle_t event_handle{};
+      MUST(cudaIpcGetMemHandle(&handle, own));
+      MUST(cudaIpcGetEventHandle(&event_handle, of_own));
+      MUST(cudaMemcpyAsync(own, data, 4096, cudaMemcpyDeviceToDevice, stream));
+      cudaMemPoolProps props{};
+      props.allocType = cudaMemAllocationTypePinned;
+      props.handleTypes = cudaMemHandleTypePosixFileDescriptor;
+      props.location.type = cudaMemLocationTypeDevice;
+      cudaMemPool_t pool = nullptr, of_pool = nullptr;
+      MUST(cudaMemPoolCreate(&pool, &props));
+      releases.push_back([=] { return cudaMemPoolDestroy(pool); });
+      int descriptor = -1;
+      MUST(cudaMemPoolExportToShareableHandle(&descriptor, pool,
+                                              cudaMemHandleTypePosixFileDescriptor, 0));
+      const cudaError_t status = cudaMemPoolImportFromShareableHandle(
+          &of_pool, reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor)),
+          cudaMemHandleTypePosixFileDescriptor, 0);
+      ::close(descriptor);
+      MUST(status);
+      releases.push_back([=] { return cudaMemPoolDestroy(of_pool); });
+      MUST(cudaMallocFromPoolAsync(&pooled, 4096, pool, stream));
+      releases.push_back([=] { return cudaFreeAsync(pooled, stream); });
+      cudaMemPoolPtrExportData bytes{};
+      MUST(cudaMemPoolExportPointer(&bytes, pooled));
+      MUST(cudaMemPoolImportPointer(&imported, of_pool, &bytes));
+      releases.push_back([=] { return cudaFreeAsync(imported, stream); });
+      MUST(cudaStreamSynchronize(stream));
+      CHECK(first_of(own) == 0x71717171);
+#undef MUST
+      return cudaSuccess;
+    };
+    const bool done = all() == cudaSuccess;
+    for (auto release = releases.rbegin(); release != releases.rend(); ++release)
+      if ((*release)() != cudaSuccess) CHECK((*release)() == cudaSuccess);
+    cudaDeviceSynchronize();
+    cudaGetLastError();
+    return done;
+  };
+  CHECK(scenario());
+  for (std::uint64_t n = 1;; ++n) {
+    INFO("call " << n);
+    emulation::fail_call("*", cudaErrorUnknown, n);
+    scenario();
+    const bool all_done = emulation::clear_failures();
+    CHECK(emulation::live() == emulation::Live{});
+    if (all_done) break;
+    REQUIRE(n < 100);
+  }
+  CHECK(emulation::calls("cudaIpcOpenMemHandle") > 10);
+  CHECK(other.status_of(Do::free, 0) == cudaSuccess);
+  CHECK(other.status_of(Do::destroy_event, 0) == cudaSuccess);
+}
