@@ -100,7 +100,11 @@ cudaError_t open(Call& call, void** data, const cudaIpcMemHandle_t& bytes, unsig
     if (*data != nullptr) ++memory.opened(*data)->opened;
     return *data != nullptr;
   };
-  if (memory.find_opened(*handle) != nullptr && open_again()) return cudaSuccess;
+  if (const void* const opened = memory.find_opened(*handle)) {
+    if (memory.opened(opened)->lost()) return tell_gone(call, *handle, "memory");
+    open_again();
+    return cudaSuccess;
+  }
   const auto file = SharedFile::find(SharedKind::memory, handle->place);
   if (!file) return tell_gone(call, *handle, "memory");
   std::unique_ptr<OpenedBlock> block = OpenedBlock::open(*file, *handle);

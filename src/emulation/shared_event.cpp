@@ -107,8 +107,10 @@ SharedEvent::Progress SharedEvent::progress(std::uint64_t record) {
   const ProcessIdentity process{slot(record).process.load(std::memory_order_relaxed),
                                 slot(record).process_start.load(std::memory_order_relaxed)};
   if (runs(process)) return Progress::pending;
-  // It may have come to the record just before it ended.
-  if (slot(record).word.load(std::memory_order_acquire) != now) return this->progress(record);
+  // It may have come to the record just before it ended. Otherwise it never will.
+  std::uint64_t expected = now;
+  if (!slot(record).word.compare_exchange_strong(expected, word(record, Progress::failed)))
+    return this->progress(record);
   tell("process " + std::to_string(process.number) +
        " has ended before it came to its record of an event for which this process waits");
   return Progress::failed;

@@ -169,6 +169,34 @@ TEST_CASE("an event goes back and forth between two processes", "[rules][interpr
   CHECK(other.close_memory(0) == cudaSuccess);
 }
 
+TEST_CASE("two streams are in order by way of another process", "[rules][interprocess]") {
+  OtherProcess other;
+  const TestEvent ours(kInterprocess);
+  REQUIRE(other.open_event(0, handle_of(ours)) == cudaSuccess);
+  const auto made = other.ask(Do::create_event, 1);
+  REQUIRE(made.status == cudaSuccess);
+  cudaEvent_t theirs = nullptr;
+  REQUIRE_CUDA(
+      cudaIpcOpenEventHandle(&theirs, OtherProcess::handle_of<cudaIpcEventHandle_t>(made.bytes)));
+  const DeviceMemory<int> memory(1 << 16);
+  const TestStream first, second;
+  Gate gate;
+  gate.hold(first);
+  fill_async(memory, 0x66, first);
+  REQUIRE_CUDA(cudaEventRecord(ours, first));
+  REQUIRE(other.status_of(Do::wait, 0) == cudaSuccess);
+  REQUIRE(other.status_of(Do::record, 1) == cudaSuccess);
+  REQUIRE_CUDA(cudaStreamWaitEvent(second, theirs, 0));
+  fill_async(memory, 0x67, second);
+  CHECK(cudaStreamQuery(second) == cudaErrorNotReady);
+  gate.open();
+  REQUIRE_CUDA(cudaStreamSynchronize(second));
+  CHECK(memory.read()[0] == repeated(0x67));
+  CHECK_CUDA(cudaEventDestroy(theirs));
+  CHECK(other.status_of(Do::destroy_event, 0) == cudaSuccess);
+  CHECK(other.status_of(Do::destroy_event, 1) == cudaSuccess);
+}
+
 TEST_CASE("an event of another process that was never recorded holds nobody",
           "[rules][interprocess]") {
   OtherProcess other;
