@@ -19,8 +19,6 @@ using Do = OtherProcess::Do;
 
 namespace {
 
-constexpr unsigned kInterprocess = cudaEventInterprocess | cudaEventDisableTiming;
-
 cudaIpcMemHandle_t handle_of(const DeviceMemory<int>& memory) {
   cudaIpcMemHandle_t handle{};
   REQUIRE_CUDA(cudaIpcGetMemHandle(&handle, memory.data()));

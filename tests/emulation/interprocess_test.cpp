@@ -32,8 +32,6 @@ using Do = OtherProcess::Do;
 
 namespace {
 
-constexpr unsigned kInterprocess = cudaEventInterprocess | cudaEventDisableTiming;
-
 std::set<std::string> names_in(const char* folder) {
   std::set<std::string> names;
   DIR* const open = ::opendir(folder);

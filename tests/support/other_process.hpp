@@ -35,6 +35,9 @@ namespace penstock::test {
 /// Name of the test case that serves.
 inline constexpr const char* kOtherProcess = "the other process";
 
+/// Flags of an event that another process can open.
+inline constexpr unsigned kInterprocess = cudaEventInterprocess | cudaEventDisableTiming;
+
 using HandleBytes = std::array<char, 64>;  // of memory, an event or a pointer of a pool
 
 class OtherProcess {
