@@ -433,61 +433,65 @@ TEST_CASE("a forked child shares nothing, and its parent's memory stays shared",
 // ---- Work goes on
 
 TEST_CASE("memory is shared while work writes it", "[emulation][interprocess]") {
-  struct Writing {
+  constexpr int kNumbers = 4 << 20;
+  struct Counting {
     int* memory;
-    std::atomic<bool> begun{false}, goes_on{true};
-    int last = 0;
+    std::atomic<int> rounds{0};
+    std::atomic<bool> goes_on{true};
   };
-  constexpr int kNumbers = 1 << 16;
   OtherProcess other;
-  const DeviceMemory<int> memory(kNumbers);
+  const DeviceMemory<int> memory(2 * kNumbers);
   const TestStream stream, copies;
   const PinnedMemory<int> host(kNumbers, 7);
-  Writing writing{memory.data()};
+  Counting counting{memory.data()};
   REQUIRE_CUDA(cudaLaunchHostFunc(
       stream,
-      [](void* data) {  // stands for a kernel
-        auto& now = *static_cast<Writing*>(data);
-        now.begun = true;
-        for (int value = 1; now.goes_on || value < 3; ++value) {
-          for (int i = 0; i < kNumbers / 2; ++i) now.memory[i] = value;
-          now.last = value;
+      [](void* data) {  // stands for a kernel; a write that is lost is missed for ever
+        auto& now = *static_cast<Counting*>(data);
+        while (now.goes_on) {
+          for (int i = 0; i < kNumbers; ++i) ++now.memory[i];
+          ++now.rounds;
         }
       },
-      &writing));
-  while (!writing.begun) std::this_thread::yield();
+      &counting));
+  CHECK(eventually([&] { return counting.rounds > 1; }));
   // The call does not wait for the work.
   cudaIpcMemHandle_t handle{};
   REQUIRE_CUDA(cudaIpcGetMemHandle(&handle, memory.data()));
   other.send(Do::open_memory, 0, 0, OtherProcess::bytes_of(handle));
-  REQUIRE_CUDA(cudaMemcpyAsync(memory.data() + kNumbers / 2, host.data(),
-                               kNumbers / 2 * sizeof(int), cudaMemcpyHostToDevice, copies));
+  REQUIRE_CUDA(cudaMemcpyAsync(memory.data() + kNumbers, host.data(), host.bytes(),
+                               cudaMemcpyHostToDevice, copies));
   REQUIRE_CUDA(cudaStreamSynchronize(copies));
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  writing.goes_on = false;
+  const int rounds = counting.rounds;
+  CHECK(eventually([&] { return counting.rounds > rounds + 1; }));
+  counting.goes_on = false;
   CHECK(other.answer().status == cudaSuccess);
-  REQUIRE_CUDA(cudaStreamSynchronize(stream));
-  for (const int index : {0, 1, kNumbers / 2 - 1})
-    CHECK(other.read(0, index).value == writing.last);
-  for (const int index : {kNumbers / 2, kNumbers - 1}) CHECK(other.read(0, index).value == 7);
+  const std::vector<int> values = memory.read();
+  const auto middle = values.begin() + kNumbers;
+  CHECK(std::count(values.begin(), middle, counting.rounds.load()) == kNumbers);
+  CHECK(std::count(middle, values.end(), 7) == kNumbers);
+  CHECK(other.read(0).value == counting.rounds);
+  CHECK(other.read(0, 2 * kNumbers - 1).value == 7);
   CHECK(other.close_memory(0) == cudaSuccess);
 }
 
 TEST_CASE("memory is shared while streams copy it", "[emulation][interprocess]") {
+  constexpr int kPart = 1 << 16, kParts = 64;
   OtherProcess other;
-  constexpr int kNumbers = 1 << 16;
   const TestStream stream;
-  const PinnedMemory<int> host(kNumbers);
-  for (int round = 1; round <= 20; ++round) {
-    const DeviceMemory<int> memory(kNumbers);
+  const PinnedMemory<int> host(kPart);
+  for (int round = 1; round <= 10; ++round) {
+    const DeviceMemory<int> memory(kPart * kParts);
     host.set(round);
-    for (int copy = 0; copy < 20; ++copy) copy_async(memory, host, stream);
+    for (int part = 0; part < kParts; ++part)
+      REQUIRE_CUDA(cudaMemcpyAsync(memory.data() + part * kPart, host.data(), host.bytes(),
+                                   cudaMemcpyHostToDevice, stream));
     cudaIpcMemHandle_t handle{};
     REQUIRE_CUDA(cudaIpcGetMemHandle(&handle, memory.data()));
-    copy_async(memory, host, stream);
     REQUIRE(other.open_memory(0, handle) == cudaSuccess);
-    REQUIRE_CUDA(cudaStreamSynchronize(stream));
-    CHECK(other.read(0, kNumbers - 1).value == round);
+    const std::vector<int> values = memory.read();
+    CHECK(std::count(values.begin(), values.end(), round) == kPart * kParts);
+    CHECK(other.read(0, kPart * kParts - 1).value == round);
     CHECK(other.close_memory(0) == cudaSuccess);
   }
 }
@@ -506,7 +510,8 @@ TEST_CASE("each wait is for the record of its call, whoever made the later ones"
   REQUIRE(other.status_of(Do::wait, 0) == cudaSuccess);  // for the first record
   REQUIRE_CUDA(cudaEventRecord(event, quick));
   REQUIRE_CUDA(cudaStreamSynchronize(quick));
-  CHECK(other.status_of(Do::query_event, 0) == cudaSuccess);  // of the second one
+  CHECK(other.status_of(Do::query_event, 0) == cudaSuccess);   // of the second one
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // The stream looks again meanwhile.
   CHECK(other.status_of(Do::query_stream) == cudaErrorNotReady);
   gate.open();
   CHECK(other.status_of(Do::synchronize_stream) == cudaSuccess);
