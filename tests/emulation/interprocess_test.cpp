@@ -6,6 +6,8 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -476,22 +478,23 @@ TEST_CASE("memory is shared while work writes it", "[emulation][interprocess]") 
 }
 
 TEST_CASE("memory is shared while streams copy it", "[emulation][interprocess]") {
-  constexpr int kPart = 1 << 16, kParts = 64;
+  constexpr int kRows = 1 << 20, kPitch = 4;  // in numbers: rows of one are copied slowly
   OtherProcess other;
   const TestStream stream;
-  const PinnedMemory<int> host(kPart);
-  for (int round = 1; round <= 10; ++round) {
-    const DeviceMemory<int> memory(kPart * kParts);
+  const PinnedMemory<int> host(kRows);
+  for (int round = 1; round <= 5; ++round) {
+    const DeviceMemory<int> memory(kRows * kPitch);
     host.set(round);
-    for (int part = 0; part < kParts; ++part)
-      REQUIRE_CUDA(cudaMemcpyAsync(memory.data() + part * kPart, host.data(), host.bytes(),
-                                   cudaMemcpyHostToDevice, stream));
+    REQUIRE_CUDA(cudaMemcpy2DAsync(memory.data(), kPitch * sizeof(int), host.data(), sizeof(int),
+                                   sizeof(int), kRows, cudaMemcpyHostToDevice, stream));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // The copy may have begun.
     cudaIpcMemHandle_t handle{};
     REQUIRE_CUDA(cudaIpcGetMemHandle(&handle, memory.data()));
     REQUIRE(other.open_memory(0, handle) == cudaSuccess);
     const std::vector<int> values = memory.read();
-    CHECK(std::count(values.begin(), values.end(), round) == kPart * kParts);
-    CHECK(other.read(0, kPart * kParts - 1).value == round);
+    CHECK(std::count(values.begin(), values.end(), round) == kRows);
+    CHECK(other.status_of(Do::synchronize_stream) == cudaSuccess);
+    CHECK(other.read(0, (kRows - 1) * kPitch).value == round);
     CHECK(other.close_memory(0) == cudaSuccess);
   }
 }
@@ -645,6 +648,14 @@ TEST_CASE("memory of a pool that processes share is fresh, and given back",
   const cudaMemPool_t pool = make_shared_pool(), imported = import_here(pool);
   const TestStream stream;
   std::size_t free = 0, total = 0;
+  int descriptor = -1;
+  REQUIRE_CUDA(cudaMemPoolExportToShareableHandle(&descriptor, pool,
+                                                  cudaMemHandleTypePosixFileDescriptor, 0));
+  const auto bytes_of_host = [&] {
+    struct stat status {};
+    REQUIRE(::fstat(descriptor, &status) == 0);
+    return status.st_blocks * 512;
+  };
   for (int round = 0; round < 3; ++round) {
     int* data = nullptr;
     REQUIRE_CUDA(cudaMallocFromPoolAsync(reinterpret_cast<void**>(&data), 1 << 20, pool, stream));
@@ -659,6 +670,7 @@ TEST_CASE("memory of a pool that processes share is fresh, and given back",
     REQUIRE_CUDA(cudaMemset(other, 0x11, 64));
     REQUIRE_CUDA(cudaDeviceSynchronize());
     CHECK(first_of(data) == 0x11111111);
+    CHECK(bytes_of_host() >= 1 << 20);
     REQUIRE_CUDA(cudaFreeAsync(other, stream));
     REQUIRE_CUDA(cudaFreeAsync(data, stream));
     REQUIRE_CUDA(cudaStreamSynchronize(stream));
@@ -666,7 +678,9 @@ TEST_CASE("memory of a pool that processes share is fresh, and given back",
     CHECK(cudaMemPoolExportPointer(&bytes, data) == cudaErrorInvalidValue);
     REQUIRE_CUDA(cudaMemGetInfo(&free, &total));
     CHECK(free == total);
+    CHECK(bytes_of_host() < 1 << 18);
   }
+  ::close(descriptor);
   std::uint64_t used = 1;
   REQUIRE_CUDA(cudaMemPoolGetAttribute(imported, cudaMemPoolAttrUsedMemCurrent, &used));
   CHECK(used == 0);
