@@ -28,9 +28,7 @@ void tell(const Call& call, const std::string& what) {
 
 /// Why there is no file in memory, or no page of it.
 cudaError_t tell_missing(const Call& call) {
-  tell(call, std::string("the system has no file in memory to share (") +
-                 std::strerror(errno) +  // NOLINT(concurrency-mt-unsafe): glibc's is safe
-                 "); it takes one descriptor for each allocation, event or pool (ulimit -n)");
+  tell(call, why_no_file());
   return cudaErrorMemoryAllocation;
 }
 

@@ -260,6 +260,8 @@ void* Memory::map_for_pool(int device, std::size_t bytes, const std::shared_ptr<
       fresh_.fill(data, bytes);
       shared_[number(data)] = std::move(block);
     }
+  } else {
+    report("a pool that processes share gets no more memory: " + why_no_file());
   }
   if (data != nullptr) poison(data, bytes);  // until begin_use
   return data;

@@ -87,6 +87,19 @@ int make_memory_file(const char* name, std::size_t bytes, unsigned flags) {
   return -1;
 }
 
+std::string why_no_file() {
+  const int why = errno;
+  std::string text = "the system has no file in memory to share (";
+  text += std::strerror(why);  // NOLINT(concurrency-mt-unsafe): glibc's is safe
+  text += ")";
+  if (why == EMFILE)
+    text +=
+        ": raise the limit of descriptors (ulimit -n), each allocation, event or pool that "
+        "processes share takes one";
+  if (why == EFBIG) text += ": raise the limit of a file's length (ulimit -f)";
+  return text;
+}
+
 // ---- SharedFile
 
 std::shared_ptr<SharedFile> SharedFile::create(SharedKind kind, std::size_t bytes) {

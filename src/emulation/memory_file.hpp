@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 namespace penstock::emulation::detail {
 
@@ -20,6 +21,9 @@ inline constexpr int kReadWrite = PROT_READ | PROT_WRITE;
 /// A new file in memory of `bytes` zeros; -1 where the system has none, and errno says why. Its
 /// descriptor is above those of the standard streams. `flags`: of memfd_create.
 int make_memory_file(const char* name, std::size_t bytes, unsigned flags);
+
+/// What errno says of a file that could not be made or made longer, and what to do.
+std::string why_no_file();
 
 /// What is in a file that processes share.
 enum class SharedKind : std::uint32_t { memory = 1, event = 2, pool = 3 };

@@ -388,23 +388,39 @@ TEST_CASE("nothing is left of what processes shared", "[emulation][interprocess]
     if (temporary.count(name) == 0) CHECK(name.find("penstock shared") == std::string::npos);
 }
 
-TEST_CASE("a process without descriptors cannot share, and is told", "[emulation][interprocess]") {
+TEST_CASE("a process that may have no files cannot share, and is told",
+          "[emulation][interprocess]") {
+  struct Limit {
+    __rlimit_resource what;
+    rlim_t value;
+    const char* advice;
+  };
+  const auto limit =
+      GENERATE(values<Limit>({{RLIMIT_NOFILE, 0, "ulimit -n"}, {RLIMIT_FSIZE, 4096, "ulimit -f"}}));
   const CapturedStandardError told;
   const DeviceMemory<int> memory(64);
   const TestEvent event(kInterprocess);
   rlimit before{};
-  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
-  const rlimit none{0, before.rlim_max};
+  REQUIRE(::getrlimit(limit.what, &before) == 0);
+  const rlimit none{limit.value, before.rlim_max};
+  const cudaMemPool_t pool = make_shared_pool();
+  void* pooled = nullptr;
   cudaIpcMemHandle_t handle{};
   cudaIpcEventHandle_t event_handle{};
-  REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  REQUIRE(::setrlimit(limit.what, &none) == 0);
   const cudaError_t of_memory = cudaIpcGetMemHandle(&handle, memory.data());
   const cudaError_t of_event = cudaIpcGetEventHandle(&event_handle, event);
-  REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+  const cudaError_t of_pool = cudaMallocFromPoolAsync(&pooled, 4096, pool, nullptr);
+  REQUIRE(::setrlimit(limit.what, &before) == 0);
   CHECK(of_memory == cudaErrorMemoryAllocation);
   CHECK(of_event == cudaErrorMemoryAllocation);
-  CHECK(told.contains("ulimit -n"));
+  CHECK(told.contains(limit.advice));
+  // The file of the pool is open already, and has to grow.
+  CHECK(of_pool == (limit.what == RLIMIT_FSIZE ? cudaErrorMemoryAllocation : cudaSuccess));
   cudaGetLastError();
+  if (of_pool == cudaSuccess) CHECK_CUDA(cudaFreeAsync(pooled, nullptr));
+  CHECK_CUDA(cudaDeviceSynchronize());
+  CHECK_CUDA(cudaMemPoolDestroy(pool));
   CHECK_CUDA(cudaIpcGetMemHandle(&handle, memory.data()));
   CHECK_CUDA(cudaIpcGetEventHandle(&event_handle, event));
 }
