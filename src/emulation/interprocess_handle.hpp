@@ -21,7 +21,7 @@ struct InterprocessHandle {
   static constexpr std::uint32_t kMagic = 0x50534831;  // "PSH1": also the version
 
   std::uint32_t magic = kMagic;
-  SharedKind kind{};
+  SharedKind kind = SharedKind::memory;
   std::uint64_t run = 0;  ///< of the program that made it: number_of_this_run()
   FilePlace place;
   std::uint64_t offset = 0;  ///< of the block in the file

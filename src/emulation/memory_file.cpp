@@ -91,7 +91,7 @@ std::string why_no_file() {
   const int why = errno;
   std::string text = "the system has no file in memory to share (";
   text += std::strerror(why);  // NOLINT(concurrency-mt-unsafe): glibc's is safe
-  text += ")";
+  text += ')';
   if (why == EMFILE)
     text +=
         ": raise the limit of descriptors (ulimit -n), each allocation, event or pool that "
