@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Memory, events and pools that two processes have (cudaIpc*, cudaMemPoolExport*). The other
-// process is this program again (support/other_process.hpp).
+// The rules of what processes share: memory, events and pools of one process that another opens.
+// The other process is this program again (support/other_process.hpp).
+// Functions: cudaIpc*, cudaMemPoolExport*, cudaMemPoolImport*.
 
 #include <fcntl.h>
 #include <unistd.h>
