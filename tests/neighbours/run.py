@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+run.py TEST PROGRAM LEFT_OUT RESULTS   one test program of a neighbour, under the schedule that the environment names
+run.py --sum LEFT_OUT RESULTS          counts what these runs wrote into the folder RESULTS
+
+LEFT_OUT has a line `<program> <case> <reason>` for each case that cannot pass, or with * in place of the case for a program
+that cannot be compiled. A case of the list that passes fails the test, and so does one that the program does not have. What
+RMM compiles once more for per-thread default streams (<name>_PTDS_TEST) has the list of <name>_TEST.
+"""
+
+import collections
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+
+def read_list(file):
+    """Of each program its cases, each with its reason."""
+    cases = collections.defaultdict(dict)
+    for line in pathlib.Path(file).read_text().splitlines():
+        if line.strip() and not line.startswith("#"):
+            program, case, reason = line.split(None, 2)
+            cases[program][case] = reason
+    return cases
+
+
+def list_cases(program):
+    """The cases of a GoogleTest program; none if it is not one."""
+    listed = subprocess.run([program, "--gtest_list_tests"], capture_output=True, text=True, timeout=60)
+    cases, suite = [], None
+    for line in listed.stdout.splitlines():
+        name = line.split("#")[0].rstrip()
+        if name.endswith(".") and not name.startswith(" "):
+            suite = name
+        elif suite and name.startswith("  "):
+            cases.append(suite + name.strip())
+    return cases
+
+
+def run(program, filter_, timeout, output=None):
+    """Exit status, and of each case that ran: passed, failed or skipped."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = pathlib.Path(folder, "report.json")
+        try:
+            status = subprocess.run([program, f"--gtest_filter={filter_}", f"--gtest_output=json:{report}"],
+                                    stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=timeout).returncode  # fmt: skip
+        except subprocess.TimeoutExpired:
+            status = "time-out"
+        results = {}
+        if report.exists():
+            for suite in json.loads(report.read_text())["testsuites"]:
+                for case in suite["testsuite"]:
+                    if case["status"] == "RUN":
+                        result = "failed" if "failures" in case else "skipped" if case["result"] == "SKIPPED" else "passed"
+                        results[f"{suite['name']}.{case['name']}"] = result
+        return status, results
+
+
+def test(name, program, list_file, folder):
+    project, target, _ = name.split(".")
+    left_out = read_list(list_file).get(f"{project}.{target.replace('_PTDS_TEST', '_TEST')}", {})
+    cases = list_cases(program)
+    wrong = [f"{case} is in the list of what is left out, and does not exist" for case in left_out if case not in cases]
+    if cases:
+        status, results = run(program, f"-{':'.join(left_out)}" if left_out else "*", 500)
+        for case in cases:
+            if case not in left_out and "DISABLED_" not in case:
+                results.setdefault(case, "missing")
+    else:  # Its exit status is its result.
+        status = subprocess.run([program], stdin=subprocess.DEVNULL, timeout=500).returncode
+        results = {target: "failed" if status else "passed"}
+    for case, result in results.items():
+        if result in ("failed", "missing"):
+            wrong.append(f"{case} {'failed' if result == 'failed' else 'did not run'}")
+    if status:
+        wrong.append(f"the exit status is {status}")
+    for case in left_out:
+        if case in cases and run(program, case, 60, subprocess.DEVNULL)[0] == 0:
+            wrong.append(f"{case} is in the list of what is left out, and passes")
+    summary = {"program": f"{project}.{target}", "results": results, "left out": len(left_out), "wrong": wrong}
+    pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
+    pathlib.Path(folder, f"{name}.json").write_text(json.dumps(summary))
+    print(f"{name}: {'; '.join(wrong) or f'{len(results)} cases, as they should be'}")
+    return 1 if wrong else 0
+
+
+def sum_up(list_file, folder):
+    """Prints what was left out and skipped, and counts; the exit status is 0 when all is as it should be."""
+    runs = {path.stem: json.loads(path.read_text()) for path in sorted(pathlib.Path(folder).glob("*.json"))}
+    for name, summary in runs.items():
+        for text in summary["wrong"]:
+            print(f"{name}: {text}")
+    lines = []
+    for project in sorted({name.split(".")[0] for name in runs}):
+        own = {name: summary for name, summary in runs.items() if name.startswith(project + ".")}
+        counts = collections.Counter(result for summary in own.values() for result in summary["results"].values())
+        left_out = {program: cases for program, cases in read_list(list_file).items() if program.startswith(project + ".")}
+        for program, cases in left_out.items():
+            for case, reason in cases.items():
+                print(f"left out: {program} {case}: {reason}")
+        for case in sorted({f"{summary['program']} {case}" for summary in own.values()
+                            for case, result in summary["results"].items() if result == "skipped"}):  # fmt: skip
+            print(f"skipped by itself: {case}")
+        lines.append(f"{project}: {len({summary['program'] for summary in own.values()})} programs, "
+                     f"{len({name.split('.')[2] for name in own})} schedules: {counts['passed']} cases passed, "
+                     f"{counts['failed'] + counts['missing']} failed, {counts['skipped']} skipped by themselves, "
+                     f"{sum(summary['left out'] for summary in own.values())} left out, and of "
+                     f"{sum('*' in cases for cases in left_out.values())} programs all")  # fmt: skip
+    print("\n".join(lines))
+    return 1 if not runs or any(summary["wrong"] for summary in runs.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(sum_up(*sys.argv[2:]) if sys.argv[1:2] == ["--sum"] else test(*sys.argv[1:]))
