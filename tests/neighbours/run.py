@@ -5,8 +5,9 @@ run.py TEST PROGRAM LEFT_OUT RESULTS   one test program of a neighbour, under th
 run.py --sum LEFT_OUT RESULTS          counts what these runs wrote into the folder RESULTS
 
 LEFT_OUT has a line `<program> <case> <reason>` for each case that cannot pass, or with * in place of the case for a program
-that cannot be compiled. A case of the list that passes fails the test, and so does one that the program does not have. What
-RMM compiles once more for per-thread default streams (<name>_PTDS_TEST) has the list of <name>_TEST.
+that cannot be compiled. A case of the list that passes fails the test, and so does one that the program does not have. If the
+reason begins with `alone: `, the case has to pass, in a process of its own. What RMM compiles once more for per-thread default
+streams (<name>_PTDS_TEST) has the list of <name>_TEST.
 """
 
 import collections
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 
+ALONE = "alone: "
 
 def read_list(file):
     """Of each program its cases, each with its reason."""
@@ -61,11 +63,15 @@ def run(program, filter_, timeout, output=None):
 
 def test(name, program, list_file, folder):
     project, target, _ = name.split(".")
-    left_out = read_list(list_file).get(f"{project}.{target.replace('_PTDS_TEST', '_TEST')}", {})
+    listed = read_list(list_file).get(f"{project}.{target.replace('_PTDS_TEST', '_TEST')}", {})
+    left_out = [case for case, reason in listed.items() if not reason.startswith(ALONE)]
     cases = list_cases(program)
-    wrong = [f"{case} is in the list of what is left out, and does not exist" for case in left_out if case not in cases]
+    wrong = [f"{case} is in the list, and does not exist" for case in listed if case not in cases]
     if cases:
-        status, results = run(program, f"-{':'.join(left_out)}" if left_out else "*", 500)
+        status, results = run(program, f"-{':'.join(listed)}" if listed else "*", 500)
+        for case in set(listed) - set(left_out):
+            alone, result = run(program, case, 60)
+            status, results = status or alone, results | result
         for case in cases:
             if case not in left_out and "DISABLED_" not in case:
                 results.setdefault(case, "missing")
@@ -79,7 +85,7 @@ def test(name, program, list_file, folder):
         wrong.append(f"the exit status is {status}")
     for case in left_out:
         if case in cases and run(program, case, 60, subprocess.DEVNULL)[0] == 0:
-            wrong.append(f"{case} is in the list of what is left out, and passes")
+            wrong.append(f"{case} is in the list, and passes")
     summary = {"program": f"{project}.{target}", "results": results, "left out": len(left_out), "wrong": wrong}
     pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
     pathlib.Path(folder, f"{name}.json").write_text(json.dumps(summary))
@@ -97,18 +103,22 @@ def sum_up(list_file, folder):
     for project in sorted({name.split(".")[0] for name in runs}):
         own = {name: summary for name, summary in runs.items() if name.startswith(project + ".")}
         counts = collections.Counter(result for summary in own.values() for result in summary["results"].values())
-        left_out = {program: cases for program, cases in read_list(list_file).items() if program.startswith(project + ".")}
-        for program, cases in left_out.items():
+        listed = {program: cases for program, cases in read_list(list_file).items() if program.startswith(project + ".")}
+        for program, cases in listed.items():
             for case, reason in cases.items():
-                print(f"left out: {program} {case}: {reason}")
-        for case in sorted({f"{summary['program']} {case}" for summary in own.values()
-                            for case, result in summary["results"].items() if result == "skipped"}):  # fmt: skip
-            print(f"skipped by itself: {case}")
+                if not reason.startswith(ALONE):
+                    print(f"left out: {program} {case}: {reason}")
+        skipped = collections.defaultdict(set)
+        for summary in own.values():
+            skipped[summary["program"]] |= {case for case, result in summary["results"].items() if result == "skipped"}
+        for program, cases in skipped.items():
+            if cases:
+                print(f"skipped by itself: {program}, {len(cases)} cases, such as {min(cases)}")
         lines.append(f"{project}: {len({summary['program'] for summary in own.values()})} programs, "
                      f"{len({name.split('.')[2] for name in own})} schedules: {counts['passed']} cases passed, "
                      f"{counts['failed'] + counts['missing']} failed, {counts['skipped']} skipped by themselves, "
                      f"{sum(summary['left out'] for summary in own.values())} left out, and of "
-                     f"{sum('*' in cases for cases in left_out.values())} programs all")  # fmt: skip
+                     f"{sum('*' in cases for cases in listed.values())} programs all")  # fmt: skip
     print("\n".join(lines))
     return 1 if not runs or any(summary["wrong"] for summary in runs.values()) else 0
 

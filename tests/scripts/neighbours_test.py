@@ -48,7 +48,7 @@ def check(what, cases, left_out, status, *texts):
 
 good = {"a": "passed", "b/0": "passed", "c": "skipped"}
 check("all is well", good, "", 0, "1 programs, 1 schedules: 2 cases passed, 0 failed, 1 skipped by themselves, 0 left out",
-      "skipped by itself: rmm.POOL_PTDS_TEST Suite.c")  # fmt: skip
+      "skipped by itself: rmm.POOL_PTDS_TEST, 1 cases, such as Suite.c")  # fmt: skip
 check("a case fails", {**good, "d": "failed"}, "", 1, "Suite.d failed", "2 cases passed, 1 failed")
 check("a case that fails is left out", {**good, "d": "failed"}, "rmm.POOL_TEST Suite.d it needs a kernel\n", 0,
       "left out: rmm.POOL_TEST Suite.d: it needs a kernel", "1 left out")  # fmt: skip
@@ -57,6 +57,12 @@ check("a case that is left out passes", good, "rmm.POOL_TEST Suite.a it needs a 
 check("a case that is left out does not exist", good, "rmm.POOL_TEST Suite.e it needs a kernel\n", 1, "Suite.e is in the list",
       "does not exist")  # fmt: skip
 check("the list is for another program", {"d": "failed"}, "rmm.OTHER_TEST Suite.d it needs a kernel\n", 1, "Suite.d failed")
+check("a case has a process of its own", {**good, "d": 0}, "rmm.POOL_TEST Suite.d alone: it ends the process\n", 1, "Suite.d did not run",
+      "2 cases passed, 1 failed, 1 skipped by themselves, 0 left out")  # fmt: skip
+check("a case passes in a process of its own", good, "rmm.POOL_TEST Suite.a alone: it changes the others\n", 0,
+      "2 cases passed, 0 failed, 1 skipped by themselves, 0 left out")  # fmt: skip
+check("a case fails in a process of its own", {**good, "d": "failed"}, "rmm.POOL_TEST Suite.d alone: it changes the others\n", 1,
+      "Suite.d failed", "the exit status is 1")  # fmt: skip
 check("a program crashes", {**good, "d": 139}, "", 1, "Suite.a did not run", "the exit status is 139", "4 failed")
 check("a program is left out", good, "rmm.KERNEL_TEST * it is a kernel\nkvikio.NET_TEST * a network\n", 0,
       "left out: rmm.KERNEL_TEST *: it is a kernel", "of 1 programs all")  # fmt: skip
