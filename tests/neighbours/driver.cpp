@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The calls of the CUDA driver that KvikIO looks up in libcuda.so.1, and that RMM's tests link, over the calls of the emulated
-// runtime. Handles of streams and events, and the numbers of errors and attributes, are the same in both. It is for the tests
-// of the neighbours alone, and not complete: the runtime is what is emulated, the driver is not.
+// The calls of the CUDA driver that KvikIO looks up in libcuda.so.1, and that RMM's tests link,
+// over the calls of the emulated runtime. Handles of streams and events, and the numbers of errors
+// and attributes, are the same in both. It is for the tests of the neighbours alone, and not
+// complete: the runtime is what is emulated, the driver is not.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <cstddef>
@@ -25,7 +26,8 @@ CUresult result_of(cudaError_t error) {
 
 CUcontext primary_context(int device) {
   static std::mutex mutex;
-  static auto& contexts = *new std::unordered_map<int, CUctx_st>;  // It is used while the program ends, too.
+  static auto& contexts =
+      *new std::unordered_map<int, CUctx_st>;  // It is used while the program ends, too.
   const std::lock_guard lock(mutex);
   return &contexts.try_emplace(device, CUctx_st{device}).first->second;
 }
@@ -35,11 +37,16 @@ struct Pushed {
   int device_before;  // the runtime's, which comes back when the context is popped
 };
 thread_local std::vector<Pushed> pushed;
+// A thread that has called the runtime has the primary context of its device below those that it
+// pushed, until it pops that too. The driver cannot see whether it has called the runtime, and
+// takes it that it has.
+thread_local bool has_primary = true;
 
 CUresult push(CUcontext context) {
   int before = 0;
   if (const auto error = cudaGetDevice(&before); error != cudaSuccess) return result_of(error);
-  if (const auto error = cudaSetDevice(context->device); error != cudaSuccess) return result_of(error);
+  if (const auto error = cudaSetDevice(context->device); error != cudaSuccess)
+    return result_of(error);
   pushed.push_back({context, before});
   return CUDA_SUCCESS;
 }
@@ -48,6 +55,8 @@ CUresult current_context(CUcontext& context) {
   int device = 0;
   if (!pushed.empty()) {
     context = pushed.back().context;
+  } else if (!has_primary) {
+    context = nullptr;
   } else if (const auto error = cudaGetDevice(&device); error != cudaSuccess) {
     return result_of(error);
   } else {
@@ -66,11 +75,12 @@ CUresult attributes_of(CUdeviceptr address, cudaPointerAttributes& attributes) {
 
 bool is_allocated(CUdeviceptr address) {
   cudaPointerAttributes attributes{};
-  return attributes_of(address, attributes) == CUDA_SUCCESS && attributes.type != cudaMemoryTypeUnregistered;
+  return attributes_of(address, attributes) == CUDA_SUCCESS &&
+         attributes.type != cudaMemoryTypeUnregistered;
 }
 
-// The runtime does not tell where an allocation begins and ends. But a page that is in none follows each one: the search
-// goes from page to page, and then halves the last one.
+// The runtime does not tell where an allocation begins and ends. But a page that is in none follows
+// each one: the search goes from page to page, and then halves the last one.
 constexpr CUdeviceptr kPage = 4096;
 
 CUdeviceptr first_byte(CUdeviceptr inside) {
@@ -117,28 +127,35 @@ CUresult write_attribute(void* data, CUpointer_attribute attribute, CUdeviceptr 
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       *static_cast<CUdeviceptr*>(data) = known ? address : 0;
       return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_HOST_POINTER: *static_cast<void**>(data) = of.hostPointer; return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      *static_cast<void**>(data) = of.hostPointer;
+      return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
       *static_cast<bool*>(data) = of.type == cudaMemoryTypeManaged;
       return CUDA_SUCCESS;
-    default: return CUDA_ERROR_NOT_SUPPORTED;
+    default:
+      return CUDA_ERROR_NOT_SUPPORTED;
   }
 }
 
-cudaError_t copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, cudaMemcpyKind kind, CUstream stream) {
+cudaError_t copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, cudaMemcpyKind kind,
+                 CUstream stream) {
   return cudaMemcpyAsync(pointer(to), pointer(from), bytes, kind, stream);
 }
 
 }  // namespace
 
-// The headers of CUDA define most of these names as those of the newest version, such as cuMemHostRegister_v2.
+// The headers of CUDA define most of these names as those of the newest version, such as
+// cuMemHostRegister_v2.
 extern "C" {
 
 CUresult cuInit(unsigned) {
   int count = 0;
   return result_of(cudaGetDeviceCount(&count));
 }
-CUresult cuDriverGetVersion(int* version) { return result_of(cudaDriverGetVersion(version)); }
+CUresult cuDriverGetVersion(int* version) {
+  return result_of(cudaDriverGetVersion(version));
+}
 CUresult cuGetErrorName(CUresult error, const char** text) {
   *text = cudaGetErrorName(static_cast<cudaError_t>(error));
   return CUDA_SUCCESS;
@@ -155,7 +172,9 @@ CUresult cuDeviceGet(CUdevice* device, int ordinal) {
   *device = ordinal;
   return CUDA_SUCCESS;
 }
-CUresult cuDeviceGetCount(int* count) { return result_of(cudaGetDeviceCount(count)); }
+CUresult cuDeviceGetCount(int* count) {
+  return result_of(cudaGetDeviceCount(count));
+}
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
   return result_of(cudaDeviceGetAttribute(value, static_cast<cudaDeviceAttr>(attribute), device));
 }
@@ -164,7 +183,9 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   *context = primary_context(device);
   return CUDA_SUCCESS;
 }
-CUresult cuDevicePrimaryCtxRelease(CUdevice) { return CUDA_SUCCESS; }
+CUresult cuDevicePrimaryCtxRelease(CUdevice) {
+  return CUDA_SUCCESS;
+}
 #if CUDA_VERSION >= 13000
 CUresult cuCtxCreate(CUcontext* context, CUctxCreateParams*, unsigned, CUdevice device) {
 #else
@@ -183,28 +204,40 @@ CUresult cuCtxPushCurrent(CUcontext context) {
   return context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : push(context);
 }
 CUresult cuCtxPopCurrent(CUcontext* context) {
-  if (pushed.empty()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (pushed.empty()) {
+    if (!has_primary) return CUDA_ERROR_INVALID_CONTEXT;
+    const auto error = context == nullptr ? CUDA_SUCCESS : current_context(*context);
+    has_primary = error != CUDA_SUCCESS;
+    return error;
+  }
   const Pushed last = pushed.back();
   pushed.pop_back();
   if (context != nullptr) *context = last.context;
   return result_of(cudaSetDevice(last.device_before));
 }
-CUresult cuCtxGetCurrent(CUcontext* context) { return current_context(*context); }
+CUresult cuCtxGetCurrent(CUcontext* context) {
+  return current_context(*context);
+}
 CUresult cuCtxGetDevice(CUdevice* device) {
   CUcontext context = nullptr;
-  const auto error = current_context(context);
-  if (error == CUDA_SUCCESS) *device = context->device;
-  return error;
+  if (const auto error = current_context(context); error != CUDA_SUCCESS) return error;
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  *device = context->device;
+  return CUDA_SUCCESS;
 }
 
 CUresult cuMemHostAlloc(void** memory, std::size_t bytes, unsigned flags) {
   return result_of(cudaHostAlloc(memory, bytes, flags));
 }
-CUresult cuMemFreeHost(void* memory) { return result_of(cudaFreeHost(memory)); }
+CUresult cuMemFreeHost(void* memory) {
+  return result_of(cudaFreeHost(memory));
+}
 CUresult cuMemHostRegister(void* memory, std::size_t bytes, unsigned flags) {
   return result_of(cudaHostRegister(memory, bytes, flags));
 }
-CUresult cuMemHostUnregister(void* memory) { return result_of(cudaHostUnregister(memory)); }
+CUresult cuMemHostUnregister(void* memory) {
+  return result_of(cudaHostUnregister(memory));
+}
 
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
   return result_of(copy(to, from, bytes, cudaMemcpyDefault, stream));
@@ -216,11 +249,13 @@ CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, std::size_t bytes, CUstre
   return result_of(cudaMemcpyAsync(to, pointer(from), bytes, cudaMemcpyDeviceToHost, stream));
 }
 #if CUDA_VERSION >= 13000
-CUresult cuMemcpyBatchAsync(CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes, std::size_t count,
-                            CUmemcpyAttributes*, std::size_t*, std::size_t, CUstream stream) {
+CUresult cuMemcpyBatchAsync(CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes,
+                            std::size_t count, CUmemcpyAttributes*, std::size_t*, std::size_t,
+                            CUstream stream) {
 #elif CUDA_VERSION >= 12080
-CUresult cuMemcpyBatchAsync(CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes, std::size_t count,
-                            CUmemcpyAttributes*, std::size_t*, std::size_t, std::size_t*, CUstream stream) {
+CUresult cuMemcpyBatchAsync(CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes,
+                            std::size_t count, CUmemcpyAttributes*, std::size_t*, std::size_t,
+                            std::size_t*, CUstream stream) {
 #endif
 #if CUDA_VERSION >= 12080
   if (stream == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -245,7 +280,8 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdevi
   if (attributes.type == cudaMemoryTypeUnregistered) return CUDA_ERROR_INVALID_VALUE;
   return write_attribute(data, attribute, address, attributes);
 }
-CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** data, CUdeviceptr address) {
+CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** data,
+                                CUdeviceptr address) {
   cudaPointerAttributes of{};
   if (const auto error = attributes_of(address, of); error != CUDA_SUCCESS) return error;
   for (unsigned i = 0; i < count; ++i) {
@@ -256,15 +292,31 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes,
 }
 
 CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
+  if (pushed.empty() && !has_primary) return CUDA_ERROR_INVALID_CONTEXT;
   return result_of(cudaStreamCreateWithFlags(stream, flags));
 }
-CUresult cuStreamDestroy(CUstream stream) { return result_of(cudaStreamDestroy(stream)); }
-CUresult cuStreamSynchronize(CUstream stream) { return result_of(cudaStreamSynchronize(stream)); }
-CUresult cuEventCreate(CUevent* event, unsigned flags) { return result_of(cudaEventCreateWithFlags(event, flags)); }
-CUresult cuEventDestroy(CUevent event) { return result_of(cudaEventDestroy(event)); }
-CUresult cuEventRecord(CUevent event, CUstream stream) { return result_of(cudaEventRecord(event, stream)); }
-CUresult cuEventQuery(CUevent event) { return result_of(cudaEventQuery(event)); }
-CUresult cuEventSynchronize(CUevent event) { return result_of(cudaEventSynchronize(event)); }
+CUresult cuStreamDestroy(CUstream stream) {
+  return result_of(cudaStreamDestroy(stream));
+}
+CUresult cuStreamSynchronize(CUstream stream) {
+  return result_of(cudaStreamSynchronize(stream));
+}
+CUresult cuEventCreate(CUevent* event, unsigned flags) {
+  if (pushed.empty() && !has_primary) return CUDA_ERROR_INVALID_CONTEXT;
+  return result_of(cudaEventCreateWithFlags(event, flags));
+}
+CUresult cuEventDestroy(CUevent event) {
+  return result_of(cudaEventDestroy(event));
+}
+CUresult cuEventRecord(CUevent event, CUstream stream) {
+  return result_of(cudaEventRecord(event, stream));
+}
+CUresult cuEventQuery(CUevent event) {
+  return result_of(cudaEventQuery(event));
+}
+CUresult cuEventSynchronize(CUevent event) {
+  return result_of(cudaEventSynchronize(event));
+}
 CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
   return result_of(cudaLaunchHostFunc(stream, function, data));
 }

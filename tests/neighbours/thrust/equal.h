@@ -3,8 +3,8 @@
 // thrust::equal of a CUDA policy, as a host function.
 #pragma once
 
-#include "host_algorithm.hpp"
 #include <algorithm>
+#include "host_algorithm.hpp"
 
 THRUST_NAMESPACE_BEGIN
 template <typename Policy, typename Iterator, typename Other>
