@@ -5,21 +5,6 @@
 
 nsys_targets="make_cifar10 01_baseline 12_prefetcher"
 
-# every_nsys: that of the PATH, that of scripts/setup nsys, one in .deps/nsight-target (the folder target-linux-x64 of its
-# packages, where no more could be carried along), those of Nsight Compute and of CUDA's toolkits; each once.
-every_nsys() {
-  local found file seen=' '
-  mapfile -t found < <(
-    command -v nsys || true
-    find -L .deps/nsight .deps/nsight-target /opt/nvidia /usr/local/cuda* -maxdepth 7 -name nsys -type f -perm -u+x 2>/dev/null | sort
-  )
-  for file in "${found[@]}"; do
-    if [[ $seen == *" $(readlink -f "$file") "* ]]; then continue; fi
-    seen+="$(readlink -f "$file") "
-    echo "$file"
-  done
-}
-
 # nsys_tries: what was tried with each nsys is in results.json, and the outputs beside it. What nsys left is in $OUT.
 nsys_tries() {
   local found arguments status=0

@@ -97,7 +97,7 @@ def read_report(nsys, report, folder, limit):
         return {"export": {"status": status, "said": output.strip()[-300:]}}
     result = {"export": {"status": status, "seconds": seconds}, **read_database(database)}
     for what in ("stats", "analyze"):
-        status, seconds, output = run([nsys, what, report], limit, folder / f"{stem}.{what}.txt")
+        status, seconds, output = run([nsys, what, "--force-export=true", report], limit, folder / f"{stem}.{what}.txt")
         result[what] = {"status": status, "seconds": seconds, "said": sections(output) or output.strip()[-300:]}
     database.unlink()
     return result

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""nsys_test.py CASE SCRIPTS PENSTOCK_TRACE TWO_RECORDERS PROGRAM: an emulated program under nsys, by scripts/profile; a case is
-one of the functions below. nsys and penstock-trace record the same run (two_recorders.cpp): of each range name, thread
+"""nsys_test.py CASE SCRIPTS PENSTOCK_TRACE TWO_RECORDERS PROGRAM: an emulated program under nsys, by scripts/profile, which prints the table of
+the ranges; a case is one of the functions below. nsys and penstock-trace record the same run (two_recorders.cpp): of each range name, thread
 by thread, they have the same ranges with the same payloads in the same order, and times within 5 %. Ends with 77, and
 says why, where there is no nsys.
 """
@@ -59,10 +59,11 @@ PENSTOCK_FIRST_RECORDER=$NVTX_INJECTION64_PATH exec '{penstock_trace}' --quiet -
     for old in ("trace", "reports"):
         shutil.rmtree(old, ignore_errors=True)
     output = run([scripts / "profile", "--tool", "nsys", "--out", "reports", "--", wrapper.absolute(), *arguments])
-    reports = list(pathlib.Path("reports").iterdir())
-    require([report.suffix for report in reports] == [".nsys-rep"], f"not one report, but {reports}\n{output}")
-    run([nsys, "export", "--type", "sqlite", "--force-overwrite", "true", "--output", "report.sqlite", reports[0]])
-    return sqlite3.connect("report.sqlite"), json.loads(pathlib.Path("trace/trace.json").read_text())["traceEvents"]
+    reports = sorted(pathlib.Path("reports").iterdir())
+    require([report.suffix for report in reports] == [".nsys-rep", ".sqlite"], f"not a report and its database, but {reports}\n{output}")
+    for told in ("NVTX Range Summary", " PushPop  penstock:", f"Open {reports[0]} in ", f"ask {reports[1]}"):
+        require(told in output, f"no '{told}': {output}")
+    return sqlite3.connect(reports[1]), json.loads(pathlib.Path("trace/trace.json").read_text())["traceEvents"]
 
 
 def thread_of(global_id):

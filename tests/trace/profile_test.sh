@@ -56,42 +56,119 @@ has_arguments() {
 }
 
 RANK=3 PATH=$PWD/tools:$PATH exits_with 6 "profile" --out mine --tool nsys -- "$traced" clean
-has_arguments --capture-range=cudaProfilerApi --capture-range-end=stop --trace=cuda,nvtx,osrt "--output=mine/$(hostname)\.[0-9]+\.rank3" \
-  "$traced" clean
+has_arguments --capture-range=cudaProfilerApi --capture-range-end=stop --trace=cuda,nvtx --cuda-graph-trace=node --cuda-memory-usage=true \
+  --sample=none --cpuctxsw=none "--output=mine/$(hostname)\.[0-9]+\.rank3" "$traced" clean
 grep --quiet 'no report: .* use --whole' out.txt || fail "nothing is said of the report that is missing: $(cat out.txt)"
 PATH=$PWD/tools:$PATH exits_with 6 "--output=mine/$(hostname)." --whole --out mine --tool nsys -- "$traced"
-if grep --quiet capture-range out.txt; then fail "a capture range, though --whole: $(cat out.txt)"; fi
+if grep --quiet -e '^--capture-range' out.txt; then fail "a capture range, though --whole: $(cat out.txt)"; fi
+has_no() { if grep --quiet --extended-regexp -- "$1" out.txt; then fail "there is $1: $(cat out.txt)"; fi; }
+
+# What begins with - behind -- and before the program is nsys's, with its value in the same word or in the next. It comes in
+# place of ours; to what is traced it is added.
+PATH=$PWD/tools:$PATH exits_with 6 "profile" --out mine --tool nsys -- --stats=true -t cudnn,cuda,cublas --cuda-graph-trace graph \
+  --gpu-metrics-devices=all -sprocess-tree "$traced" clean -t mine --stats=false
+has_arguments --stats=true --trace=cuda,nvtx,cudnn,cublas --cuda-graph-trace=graph --gpu-metrics-devices=all --sample=process-tree \
+  --capture-range=cudaProfilerApi "$traced" clean -t mine --stats=false
+has_no 'trace=node|sample=none'
+[[ $(tr '\n' ' ' <out.txt) == *" $traced clean -t mine --stats=false "* ]] || fail "not the program's: $(cat out.txt)"
+# An option that nsys has by its short name alone keeps it; -- ends them. nsys is chosen for them.
+PATH=$PWD/tools:$PATH exits_with 6 "profile" --out mine -- -e A=B -t none -- "$traced"
+has_arguments -e A=B --trace=none "$traced"
+# What says by the clock, or by a range, what is recorded takes cudaProfilerStart's place.
+for option in --delay=5 "-y 5" "--duration 5" -d5 --capture-range=none "-c nvtx" "-p step@penstock"; do
+  read -ra split <<<"$option"
+  PATH=$PWD/tools:$PATH exits_with 6 "profile" --out mine --tool nsys -- "${split[@]}" "$traced"
+  has_no '^--capture-range(-end)?=(cudaProfilerApi|stop)$'
+done
+LEAVES=nsys-rep PATH=$PWD/tools:$PATH exits_with 6 "Open mine/named.nsys-rep in nsys-ui" --tool nsys -- -o mine/named "$traced"
+exits_with 1 "nsys's option -t has no value" --tool nsys -- -t
+exits_with 1 "no program" --tool nsys -- --stats=true
+exits_with 1 "--stats=true is an option of nsys: --tool nsys" --tool trace -- --stats=true "$traced"
+exits_with 1 "options of nsys come behind --" --stats=true "$traced"
+
 # Of an emulated program there is no work of the driver, and no cudaProfilerStart.
 ln -s "$traced" traced_emulated
 PATH=$PWD/tools:$PATH exits_with 6 "nsys sees no CUDA call" --out mine --tool nsys -- ./traced_emulated
 has_arguments --trace=nvtx,osrt
-if grep --quiet capture-range out.txt; then fail "a capture range: $(cat out.txt)"; fi
+has_no '^--capture-range|^--cuda'
 
 # In a project of its own there is what scripts/setup nsys brings, or not.
 mkdir -p project/scripts
-cp "$profile" "$(dirname "$profile")/lib.sh" project/scripts
+cp "$profile" "$(dirname "$profile")"/{lib,nsys}.sh project/scripts
 nsight=project/.deps/nsight/usr
 if ! command -v nsys >/dev/null; then
   exits_with 0 "nsys is not installed (" --whole --out mine -- "$traced" clean
-  profile=project/scripts/profile exits_with 1 "scripts/setup nsys has not brought it" --tool nsys -- "$traced" clean
+  if ! find -L /opt/nvidia /usr/local/cuda* -maxdepth 7 -name nsys -type f 2>/dev/null | grep --quiet .; then
+    profile=project/scripts/profile exits_with 1 "scripts/setup nsys has not brought it" --tool nsys -- "$traced" clean
+  fi
   mkdir -p $nsight/bin && cp tools/nsys $nsight/bin
-  profile=project/scripts/profile exits_with 6 "--trace=cuda,nvtx,osrt" --tool nsys -- "$traced" clean
+  profile=project/scripts/profile exits_with 6 "--trace=cuda,nvtx" --tool nsys -- "$traced" clean
 fi
-# An importer makes a report of what nsys leaves; without one, it is said what can be done.
+# An importer makes a report of what nsys leaves; without one, or with that of another version, it is said what can be done.
 LEAVES=qdstrm PATH=$PWD/tools:$PATH profile=project/scripts/profile exits_with 6 "is no report yet" --out left --tool nsys -- "$traced"
 [[ -s $(echo left/*.qdstrm) ]] || fail "it is gone: $(ls -R left)"
-mkdir -p $nsight/lib/nsight-systems/host-linux-x64
-cat >$nsight/lib/nsight-systems/host-linux-x64/QdstrmImporter <<'END'
+importer=$nsight/lib/nsight-systems/host-linux-x64/QdstrmImporter
+mkdir -p "$(dirname $importer)"
+printf '#!/bin/bash\necho "that is of another version"\nexit 1\n' >$importer
+chmod +x $importer
+LEAVES=qdstrm PATH=$PWD/tools:$PATH profile=project/scripts/profile exits_with 6 "QdstrmImporter: that is of another version" --out left \
+  --tool nsys -- "$traced"
+cat >$importer <<'END'
 #!/bin/bash
 cp "$2" "$4"
 END
-chmod +x $nsight/lib/nsight-systems/host-linux-x64/QdstrmImporter
 LEAVES=qdstrm PATH=$PWD/tools:$PATH profile=project/scripts/profile exits_with 6 "profile" --out imported --tool nsys -- "$traced"
 [[ $(ls imported) == *.nsys-rep ]] || fail "not a report alone: $(ls -R imported)"
+# One beside nsys itself, as in Nsight Compute, comes first; it finds libraries that scripts/setup nsys has brought.
+mkdir -p compute/host/{target-linux-x64,linux-desktop-glibc_2_11_3-x64} $nsight/lib/x86_64-linux-gnu
+cp tools/nsys compute/host/target-linux-x64
+cat >compute/host/linux-desktop-glibc_2_11_3-x64/QdstrmImporter <<'END'
+#!/bin/bash
+[[ $LD_LIBRARY_PATH == */compute/host/linux-desktop-glibc_2_11_3-x64:*/.deps/nsight/usr/lib/x86_64-linux-gnu:* ]] || exit
+echo "by its own" >"$4"
+END
+chmod +x compute/host/linux-desktop-glibc_2_11_3-x64/QdstrmImporter
+LEAVES=qdstrm PATH=$PWD/compute/host/target-linux-x64:$PATH profile=project/scripts/profile exits_with 6 "Open own/" --out own --tool nsys -- "$traced"
+[[ $(cat own/*.nsys-rep) == "by its own" ]] || fail "not by its own: $(cat own/* out.txt)"
+
+# What took longest is printed, by the names of nsys's reports before 2023 and since; once for all ranks. Where there is no
+# kernel, it is said what could be the reason.
+cat >tools/nsys <<'END'
+#!/bin/bash
+case $1 in
+  --version) echo "NVIDIA Nsight Systems version ${NAMES%% *}-4242" ;;
+  profile) for argument; do [[ $argument != --output=* ]] || echo recorded >"${argument#*=}.nsys-rep"; done ;;
+  stats)
+    if [[ $2 == --help-reports ]]; then echo "  ${NAMES#* } -- summaries" && exit; fi
+    for argument; do
+      case $argument in
+        --report=*mem*) printf ' ** Copies (%s):\n\n Time\n ----\n 11 ms\n' "${argument#*=}" ;;
+        --report=*kern*) echo "SKIPPED: a.sqlite does not contain CUDA kernel data." ;;
+        --report=*) printf ' ** Ranges (%s):\n\n Time\n ----\n' "${argument#*=}" && seq 30 ;;
+      esac
+    done
+    touch "${argument%.nsys-rep}.sqlite"
+    ;;
+esac
+END
+export NAMES="2022.4.2 nvtxsum gpukernsum gpumemtimesum"
+PATH=$PWD/tools:$PATH exits_with 0 "** Ranges (nvtxsum):" --out old --tool nsys -- "$traced"
+has_arguments ' \*\* Copies \(gpumemtimesum\):' ' 11 ms' 12 '   \.\.\.'
+has_no '^13$'
+grep --quiet 'no kernel.* this nsys, 2022.4.2, may be too old' out.txt || fail "nothing is said of kernels: $(cat out.txt)"
+grep --quiet "Open old/.*nsys-rep in .*; ask old/.*sqlite" out.txt || fail "it does not say what to open: $(cat out.txt)"
+export NAMES="2025.3.1 nvtx_sum cuda_gpu_kern_sum cuda_gpu_mem_time_sum"
+RANK=0 PATH=$PWD/tools:$PATH exits_with 0 "** Ranges (nvtx_sum):" --out new --tool nsys -- "$traced"
+has_arguments ' \*\* Copies \(cuda_gpu_mem_time_sum\):'
+RANK=1 PATH=$PWD/tools:$PATH exits_with 0 "Open new/" --out new --tool nsys -- "$traced"
+has_no Ranges
+PATH=$PWD/tools:$PATH exits_with 0 "** Ranges (nvtx_sum):" --out new --tool nsys -- ./traced_emulated
+has_no 'Copies|no kernel'
 
 # A launcher's signal reaches nsys, and what nsys leaves then is taken care of.
 cat >tools/nsys <<'END'
 #!/bin/bash
+if [[ $1 != profile ]]; then exit; fi
 trap 'touch told; echo recorded >"${output#*=}.nsys-rep"; exit 143' TERM
 for output; do [[ $output != --output=* ]] || break; done
 touch begun

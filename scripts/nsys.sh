@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2034,SC2154
+#
+# What scripts/profile and scripts/gpu-check do with Nsight Systems. Source scripts/lib.sh first.
+
+# every_nsys: that of the PATH, that of scripts/setup nsys, one in .deps/nsight-target (the folder target-linux-x64 of its
+# packages, where no more could be carried along), those of Nsight Compute and of CUDA's toolkits, the newest first; each once.
+every_nsys() {
+  local found file seen=' '
+  mapfile -t found < <(
+    command -v nsys || true
+    for file in "$root/.deps/nsight/usr/bin/nsys" "$root/.deps/nsight-target/target-linux-x64/nsys"; do
+      if [[ -x $file ]]; then echo "$file"; fi
+    done
+    find -L /opt/nvidia /usr/local/cuda* -maxdepth 7 -name nsys -type f -perm -u+x 2>/dev/null | sort --version-sort --reverse
+  )
+  for file in "${found[@]}"; do
+    if [[ $seen == *" $(readlink -f "$file") "* ]]; then continue; fi
+    seen+="$(readlink -f "$file") "
+    echo "$file"
+  done
+}
+
+# 2023.4.4, say
+version_of() { { "$1" --version 2>/dev/null || true; } | sed -nE 's/.*version ([0-9]+(\.[0-9]+){2}).*/\1/p'; }
+
+driver_version() { { nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null || true; } | sed -n 1p; }
+
+# ---- Options of nsys
+
+# The long names of the short options that scripts/profile has to know.
+declare -A long_names=([-c]=--capture-range [-d]=--duration [-f]=--force-overwrite [-o]=--output [-p]=--nvtx-capture
+  [-s]=--sample [-t]=--trace [-Y]=--start-later [-y]=--delay)
+
+# read_nsys_options WORD...: into nsys_options what stands before the program, each option as one word; into `words` the
+# program and what follows. As in nsys itself, an option without `=` takes the next word as its value.
+read_nsys_options() {
+  local name value
+  nsys_options=()
+  while [[ ${1:-} == -* ]]; do
+    if [[ $1 == -- ]]; then shift && break; fi
+    name=$1 value=
+    shift
+    case $name in
+      --help | -h) nsys_options+=(--help) && continue ;;
+      *=*) value=${name#*=} name=${name%%=*} ;;
+      -[!-]?*) value=${name:2} name=${name:0:2} ;;
+      *)
+        if [[ $# -eq 0 ]]; then fail "nsys's option $name has no value"; fi
+        value=$1 && shift
+        ;;
+    esac
+    name=${long_names[$name]:-$name}
+    if [[ $name == --* ]]; then nsys_options+=("$name=$value"); else nsys_options+=("$name" "$value"); fi
+  done
+  words=("$@")
+}
+
+# nsys_value NAME: of the user's last option --NAME; fails without one.
+nsys_value() {
+  local word last=
+  for word in "${nsys_options[@]}"; do
+    if [[ $word == "--$1="* ]]; then last=$word; fi
+  done
+  [[ -n $last ]] && echo "${last#*=}"
+}
+
+# ours_and_theirs WORD...: into nsys_options, each of ours that the user has not given. --trace has the words of both, unless
+# the user's is `none`.
+ours_and_theirs() {
+  local word name value options=()
+  for word in "$@"; do
+    name=${word%%=*} name=${name#--}
+    if ! value=$(nsys_value "$name"); then
+      options+=("$word")
+    elif [[ $name == trace && $value != none ]]; then
+      options+=("$(tr , '\n' <<<"${word#*=},$value" | awk 'BEGIN { printf "--trace=" } !seen[$0]++ { printf "%s%s", comma, $0; comma = "," }')")
+    fi
+  done
+  for word in "${nsys_options[@]}"; do
+    if [[ $word != --trace=* || $word == --trace=none ]]; then options+=("$word"); fi
+  done
+  nsys_options=("${options[@]}")
+}
+
+# ---- What nsys leaves
+
+# importers NSYS: its own first; then that of scripts/setup nsys, and the machine's.
+importers() {
+  local own
+  own=$(dirname "$(dirname "$(readlink -f "$1")")")
+  find -L "$own" "$root/.deps/nsight/usr/lib/nsight-systems" /usr/lib/nsight-systems -maxdepth 3 -name QdstrmImporter -type f \
+    -perm -u+x 2>/dev/null | awk '!seen[$0]++'
+}
+
+# import_report NSYS NAME: makes NAME.nsys-rep of the NAME.qdstrm that nsys left.
+import_report() {
+  local importer path lacks said=
+  while read -r importer; do
+    # It is linked with what lies beside it, and with what scripts/setup nsys brings.
+    path=$(dirname "$importer"):$(printf '%s:' "$root"/.deps/nsight/usr/lib/*-linux-gnu)${LD_LIBRARY_PATH:-}
+    if LD_LIBRARY_PATH=$path "$importer" --input-file "$2.qdstrm" --output-file "$2.nsys-rep" >"$2.import.txt" 2>&1 &&
+      [[ -f $2.nsys-rep ]]; then
+      rm -f "$2.qdstrm" "$2.import.txt"
+      return
+    fi
+    lacks=$(LD_LIBRARY_PATH=$path ldd "$importer" 2>&1 | awk '/not found/ { print $1 }' | sort -u | tr '\n' ' ')
+    said+=$'\n'"$importer: ${lacks:+it lacks ${lacks% } (scripts/setup nsys brings libdw1 and libssh-4); }$(tail -n 1 "$2.import.txt")"
+    rm -f "$2.import.txt"
+  done < <(importers "$1")
+  say "$2.qdstrm is no report yet: open it in nsys-ui, or import it with the QdstrmImporter of this version of Nsight Systems," \
+    "$(version_of "$1") (scripts/setup nsys brings that of 2023.4.4)$said"
+  return 1
+}
+
+# print_tables NSYS REPORT [ranges]: the ranges, kernels and copies, or the ranges alone, that took longest; fails where the report has
+# no kernel. A database with all of the report is left beside it.
+print_tables() {
+  local reports=(nvtx_sum cuda_gpu_kern_sum:base cuda_gpu_mem_time_sum) all
+  if [[ $("$1" stats --help-reports 2>/dev/null) != *nvtx_sum* ]]; then reports=(nvtxsum gpukernsum:base gpumemtimesum); fi  # before 2023
+  if [[ ${3:-} == ranges ]]; then reports=("${reports[0]}"); fi
+  all=$("$1" stats --force-export=true "${reports[@]/#/--report=}" "$2" 2>&1) || { printf '%s\n' "$all" && return 0; }
+  awk -v rows=12 '
+    /^Generating|^Processing|^$/ { next }
+    /^ \*\* / { print ""; row = -2 }
+    { row++; if (row <= rows + 1) print substr($0, 1, 200); else if (row == rows + 2) print "   ..." }
+  ' <<<"$all"
+  ! grep -qE '^SKIPPED.*does not contain CUDA kernel data' <<<"$all"
+}
