@@ -114,16 +114,18 @@ import_report() {
 }
 
 # print_tables NSYS REPORT [ranges]: the ranges, kernels and copies, or the ranges alone, that took longest; fails where the report has
-# no kernel. A database with all of the report is left beside it.
+# no kernel. A database with all of the report is left beside it; tables without data are in it too, for docs/profiling/queries.
 print_tables() {
-  local reports=(nvtx_sum cuda_gpu_kern_sum:base cuda_gpu_mem_time_sum) all
+  local database=${2%.nsys-rep}.sqlite reports=(nvtx_sum cuda_gpu_kern_sum:base cuda_gpu_mem_time_sum) all
   if [[ $("$1" stats --help-reports 2>/dev/null) != *nvtx_sum* ]]; then reports=(nvtxsum gpukernsum:base gpumemtimesum); fi  # before 2023
   if [[ ${3:-} == ranges ]]; then reports=("${reports[0]}"); fi
-  all=$("$1" stats --force-export=true "${reports[@]/#/--report=}" "$2" 2>&1) || { printf '%s\n' "$all" && return 0; }
+  all=$("$1" export --type=sqlite --lazy=false --force-overwrite=true --output="$database" "$2" 2>&1 &&
+    "$1" stats "${reports[@]/#/--report=}" "$database" 2>/dev/null) || { printf '%s\n' "$all" | tail -n 5 && return 0; }
   awk -v rows=12 '
-    /^Generating|^Processing|^$/ { next }
-    /^ \*\* / { print ""; row = -2 }
+    /^ \*\* / { section = $0; row = -2; print "" }
+    section == "" || /^Processing|^$/ { next }
+    /no data was returned/ && section ~ /kern/ { none = 1 }
     { row++; if (row <= rows + 1) print substr($0, 1, 200); else if (row == rows + 2) print "   ..." }
+    END { exit none }
   ' <<<"$all"
-  ! grep -qE '^SKIPPED.*does not contain CUDA kernel data' <<<"$all"
 }

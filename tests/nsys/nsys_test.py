@@ -63,7 +63,11 @@ PENSTOCK_FIRST_RECORDER=$NVTX_INJECTION64_PATH exec '{penstock_trace}' --quiet -
     require([report.suffix for report in reports] == [".nsys-rep", ".sqlite"], f"not a report and its database, but {reports}\n{output}")
     for told in ("NVTX Range Summary", " PushPop  penstock:", f"Open {reports[0]} in ", f"ask {reports[1]}"):
         require(told in output, f"no '{told}': {output}")
-    return sqlite3.connect(reports[1]), json.loads(pathlib.Path("trace/trace.json").read_text())["traceEvents"]
+    database = sqlite3.connect(reports[1])
+    for query in (scripts.parent / "docs/profiling/queries").glob("*.sql"):
+        rows = database.execute(query.read_text()).fetchall()  # All tables that it names are there.
+        require(bool(rows) == (query.stem == "ranges_by_payload"), f"{query.stem}: {rows}")
+    return database, json.loads(pathlib.Path("trace/trace.json").read_text())["traceEvents"]
 
 
 def thread_of(global_id):
