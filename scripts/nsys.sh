@@ -65,22 +65,24 @@ nsys_value() {
   [[ -n $last ]] && echo "${last#*=}"
 }
 
-# ours_and_theirs WORD...: into nsys_options, each of ours that the user has not given. --trace has the words of both, unless
-# the user's is `none`.
+# ours_and_theirs WORD...: into nsys_options, each of ours that the user has not given. --trace has the words of both; `none` among the
+# user's stands for: without ours.
 ours_and_theirs() {
-  local word name value options=()
+  local word name traced options=()
+  traced=$(printf '%s\n' "${nsys_options[@]}" | sed -n 's/^--trace=//p' | paste -s -d ,)
   for word in "$@"; do
     name=${word%%=*} name=${name#--}
-    if ! value=$(nsys_value "$name"); then
+    if [[ $name == trace ]]; then
+      if [[ ,$traced, != *,none,* ]]; then traced=${word#*=},$traced; fi
+    elif ! nsys_value "$name" >/dev/null; then
       options+=("$word")
-    elif [[ $name == trace && $value != none ]]; then
-      options+=("$(tr , '\n' <<<"${word#*=},$value" | awk 'BEGIN { printf "--trace=" } !seen[$0]++ { printf "%s%s", comma, $0; comma = "," }')")
     fi
   done
+  traced=$(tr , '\n' <<<"$traced" | awk 'NF && $0 != "none" && !seen[$0]++' | paste -s -d ,)
   for word in "${nsys_options[@]}"; do
-    if [[ $word != --trace=* || $word == --trace=none ]]; then options+=("$word"); fi
+    if [[ $word != --trace=* ]]; then options+=("$word"); fi
   done
-  nsys_options=("${options[@]}")
+  nsys_options=("--trace=${traced:-none}" "${options[@]}")
 }
 
 # ---- What nsys leaves
@@ -119,8 +121,11 @@ print_tables() {
   local database=${2%.nsys-rep}.sqlite reports=(nvtx_sum cuda_gpu_kern_sum:base cuda_gpu_mem_time_sum) all
   if [[ $("$1" stats --help-reports 2>/dev/null) != *nvtx_sum* ]]; then reports=(nvtxsum gpukernsum:base gpumemtimesum); fi  # before 2023
   if [[ ${3:-} == ranges ]]; then reports=("${reports[0]}"); fi
-  all=$("$1" export --type=sqlite --lazy=false --force-overwrite=true --output="$database" "$2" 2>&1 &&
-    "$1" stats "${reports[@]/#/--report=}" "$database" 2>/dev/null) || { printf '%s\n' "$all" | tail -n 5 && return 0; }
+  if ! all=$("$1" export --type=sqlite --lazy=false --force-overwrite=true --output="$database" "$2" 2>&1) ||
+    ! all=$("$1" stats "${reports[@]/#/--report=}" "$database" 2>&1); then
+    tail -n 5 <<<"$all"
+    return
+  fi
   awk -v rows=12 '
     /^ \*\* / { section = $0; row = -2; print "" }
     section == "" || /^Processing|^$/ { next }

@@ -29,8 +29,9 @@ WIDTH = 1600
 # Where nsys-ui 2023.4.4 has what, in a window of that width.
 EXPLORER_CLOSE = (353, 36)
 AXIS = (218, 1568)  # from the report's begin to its end
-SPLITTER_FROM_TOP, TOP, LEFT, RIGHT = 0.522, 86, 17, 1582
+TOP, LEFT, RIGHT = 86, 17, 1582
 GPU_ARROW = (23, 121)
+APPLY = (329, 69)  # of the reports that are one view
 BLANK_FROM_BOTTOM = 90
 # As if the user had answered nsys-ui's first question, and chosen what several reports are opened for.
 SETTINGS = """[CorePlugin.Privacy]
@@ -92,7 +93,7 @@ class Screen:
         pathlib.Path(folder, "openbox.xml").write_text(MAXIMIZED)
         self.start("openbox", "--config-file", f"{folder}/openbox.xml", env=self.environment)
         host = option.nsight / "usr/lib/nsight-systems/host-linux-x64"
-        self.start(host / "nsys-ui.bin", *(report.absolute() for report in option.reports),
+        self.start(host / "nsys-ui.bin", *(option.reports if len(option.reports) == 1 else []),
                    env={**self.environment, "NV_AGORA_PATH": str(host), "QT_PLUGIN_PATH": str(host / "Plugins"), "LD_LIBRARY_PATH": str(host)})  # fmt: skip
 
     def start(self, *command, **options):
@@ -158,7 +159,7 @@ def last_row(path, height):
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("reports", nargs="+", type=pathlib.Path)
+    parser.add_argument("reports", nargs="+", type=lambda word: pathlib.Path(word).absolute())
     parser.add_argument("picture", type=pathlib.Path)
     parser.add_argument("--from", dest="begin")
     parser.add_argument("--to", dest="end")
@@ -173,9 +174,18 @@ def main():
     with tempfile.TemporaryDirectory() as folder, Screen(option, folder) as screen:
         screen.wait_for_window()
         screen.settle(folder)
+        if len(option.reports) > 1:  # On the command line, each would have a tab of its own.
+            screen.do("key", "ctrl+o")
+            screen.settle(folder)
+            screen.do("type", "--delay", "5", " ".join(f'"{report}"' for report in option.reports))
+            screen.do("key", "Return")
+            screen.settle(folder)
         screen.click(EXPLORER_CLOSE)
         screen.settle(folder)
-        screen.drag((800, round(SPLITTER_FROM_TOP * option.height)), (800, option.height - 40))
+        if len(option.reports) > 1:
+            screen.click(APPLY)
+        screen.settle(folder)
+        screen.drag((800, round(0.49 * option.height + 32)), (800, option.height - 40))  # what is below the timeline
         if not option.keep_gpu_closed:
             screen.click(GPU_ARROW)
         screen.settle(folder)

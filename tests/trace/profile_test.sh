@@ -74,6 +74,9 @@ has_no 'trace=node|sample=none'
 # An option that nsys has by its short name alone keeps it; -- ends them. nsys is chosen for them.
 PATH=$PWD/tools:$PATH exits_with 6 "profile" --out mine -- -e A=B -t none -- "$traced"
 has_arguments -e A=B --trace=none "$traced"
+PATH=$PWD/tools:$PATH exits_with 6 "profile" --out mine -- -t none,nvtx --trace osrt "$traced"
+has_arguments --trace=nvtx,osrt
+[[ $(grep -c -e '^--trace=' out.txt) == 1 ]] || fail "it is traced twice: $(cat out.txt)"
 # What says by the clock, or by a range, what is recorded takes cudaProfilerStart's place.
 for option in --delay=5 "-y 5" "--duration 5" -d5 --capture-range=none "-c nvtx" "-p step@penstock"; do
   read -ra split <<<"$option"

@@ -1,10 +1,10 @@
--- Which CUDA calls hold the host up in its steps? Calls within the ranges `step`, without launches: how many a step, and how long they
+-- Which CUDA calls hold the host up in its steps? Calls within the ranges `step` or `request`, without launches: how many a step, and how long they
 -- took. A call that waits (cudaStreamSynchronize, cudaMemcpy, cudaFree ...) takes as long as the device needs.
 with
 steps as (
   select NVTX_EVENTS.start, NVTX_EVENTS.end, globalTid
   from NVTX_EVENTS left join StringIds on StringIds.id = textId
-  where coalesce(text, value) = 'step' and NVTX_EVENTS.end is not null
+  where coalesce(text, value) in ('step', 'request') and NVTX_EVENTS.end is not null
 )
 select
   value as call, round(1.0 * count(*) / (select count(*) from steps), 2) as a_step, round(sum(calls.end - calls.start) / 1e6, 3) as ms,

@@ -1,11 +1,11 @@
 -- How long does a batch lie in device memory before a kernel runs that could use it? From the end of the last copy that is launched within
--- the range `copy` (the library's, whose payload is the batch) or `copy batch` (a rung's) to the first kernel of the `step` with
+-- the range `copy` (the library's, whose payload is the batch) or `copy batch` (a rung's) to the first kernel of the `step` (or `request`) with
 -- the same payload: within one epoch. Near 0 the step waits for its batch; milliseconds mean that the copy was hidden.
 with
 ranges as (
   select coalesce(text, value) as name, NVTX_EVENTS.start, NVTX_EVENTS.end, globalTid, coalesce(uint64Value, int64Value) as payload
   from NVTX_EVENTS left join StringIds on StringIds.id = textId
-  where NVTX_EVENTS.end is not null and coalesce(text, value) in ('copy', 'copy batch', 'step')
+  where NVTX_EVENTS.end is not null and coalesce(text, value) in ('copy', 'copy batch', 'step', 'request')
 ),
 calls as (
   select name, payload, ranges.start as range_start, correlationId
@@ -21,7 +21,7 @@ copies as (
 uses as (
   select payload, kernels.start as start
   from calls join CUPTI_ACTIVITY_KIND_KERNEL as kernels using (correlationId)
-  where name = 'step'
+  where name in ('step', 'request')
 )
 select
   copies.payload as batch,

@@ -1,5 +1,5 @@
--- How long does the device do nothing in each step? A step on the device begins with the first work that is launched within the range
--- `step`, and ends where the next one begins. Milliseconds; the first `step` with work comes first.
+-- How long does the device do nothing in each step? A step on the device begins with the first work that is launched within a range
+-- `step` (inference: `request`), and ends where the next one begins. Milliseconds.
 with
 work as (
   select start, end, correlationId from CUPTI_ACTIVITY_KIND_KERNEL
@@ -14,7 +14,7 @@ gaps as (
 steps as (
   select NVTX_EVENTS.start, NVTX_EVENTS.end, globalTid, coalesce(uint64Value, int64Value) as payload
   from NVTX_EVENTS left join StringIds on StringIds.id = textId
-  where coalesce(text, value) = 'step' and NVTX_EVENTS.end is not null
+  where coalesce(text, value) in ('step', 'request') and NVTX_EVENTS.end is not null
 ),
 device_steps as (
   select payload, start, lead(start, 1, (select max(end) from work)) over (order by start) as end from (
