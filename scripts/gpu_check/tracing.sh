@@ -45,13 +45,25 @@ plans_of() {
   esac
 }
 
-# Some tenths of a second, without the first steps.
+# sizes_of RUNG [STEPS [REQUESTS]]: some tenths of a second, without the first steps.
 sizes_of() {
   case $1 in
-    T*) scaled "--steps 20 --warmup 5" "--steps 3 --warmup 1 --batch 8" ;;
-    I9) scaled "--steps 100 --warmup 24" "--steps 4 --warmup 4 --batches 2,4" ;;
-    I*) scaled "--steps 100 --warmup 24" "--steps 4 --warmup 4 --batches 4" ;;
+    T*) scaled "--steps ${2:-20} --warmup 5" "--steps 3 --warmup 1 --batch 8" ;;
+    I9) scaled "--steps ${3:-100} --warmup 24" "--steps 4 --warmup 4 --batches 2,4" ;;
+    I*) scaled "--steps ${3:-100} --warmup 24" "--steps 4 --warmup 4 --batches 4" ;;
   esac
+}
+
+# program_of RUNG: of T12, I5a ...; nothing, where it was not built.
+program_of() {
+  local number=${1:1} found
+  if [[ $number == [0-9] || $number == [0-9][a-z] ]]; then number=0$number; fi
+  case $1 in
+    T*) found=("$build/examples/resnet/train/${number}"_*"$suffix") ;;
+    *) found=("$build/examples/resnet/infer/rungs/${number}"_*"$suffix") ;;
+  esac
+  if [[ -z $suffix ]]; then mapfile -t found < <(printf '%s\n' "${found[@]}" | grep -v '_emulated$'); fi
+  if [[ -x ${found[0]:-} ]]; then echo "${found[0]}"; fi
 }
 
 # agreement [LOOP,LOOP...]: each loop has its share of the time.
