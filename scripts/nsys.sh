@@ -92,27 +92,41 @@ importers() {
   local own
   own=$(dirname "$(dirname "$(readlink -f "$1")")")
   find -L "$own" "$root/.deps/nsight/usr/lib/nsight-systems" /usr/lib/nsight-systems -maxdepth 3 -name QdstrmImporter -type f \
-    -perm -u+x 2>/dev/null | awk '!seen[$0]++'
+    -perm -u+x -exec realpath {} + 2>/dev/null | awk '!seen[$0]++'
 }
 
-# import_report NSYS NAME: makes NAME.nsys-rep of the NAME.qdstrm that nsys left.
+# import_report NSYS NAME: makes NAME.nsys-rep of the NAME.qdstrm that nsys left, which stays where that fails, or is not whole.
 import_report() {
   local importer path lacks said=
   while read -r importer; do
     # It is linked with what lies beside it, and with what scripts/setup nsys brings.
     path=$(dirname "$importer"):$(printf '%s:' "$root"/.deps/nsight/usr/lib/*-linux-gnu)${LD_LIBRARY_PATH:-}
-    if LD_LIBRARY_PATH=$path "$importer" --input-file "$2.qdstrm" --output-file "$2.nsys-rep" >"$2.import.txt" 2>&1 &&
-      [[ -f $2.nsys-rep ]]; then
-      rm -f "$2.qdstrm" "$2.import.txt"
+    LD_LIBRARY_PATH=$path "$importer" --input-file "$2.qdstrm" --output-file "$2.nsys-rep" >"$2.import.txt" 2>&1 || true
+    if [[ -s $2.nsys-rep ]]; then
+      said=$(reason_of "$2.import.txt")
+      rm -f "$2.import.txt"
+      if [[ -n $said ]]; then
+        say "$2.nsys-rep is not whole: $said. What this nsys, $(version_of "$1"), does not know, a newer one does (docs/profiling.md)"
+      else
+        rm -f "$2.qdstrm"
+      fi
       return
     fi
     lacks=$(LD_LIBRARY_PATH=$path ldd "$importer" 2>&1 | awk '/not found/ { print $1 }' | sort -u | tr '\n' ' ')
-    said+=$'\n'"$importer: ${lacks:+it lacks ${lacks% } (scripts/setup nsys brings libdw1 and libssh-4); }$(tail -n 1 "$2.import.txt")"
-    rm -f "$2.import.txt"
+    said+=$'\n'"$importer: ${lacks:+it lacks ${lacks% } (scripts/setup nsys brings libdw1 and libssh-4); }$(reason_of "$2.import.txt")"
+    rm -f "$2.import.txt" "$2.nsys-rep"
   done < <(importers "$1")
   say "$2.qdstrm is no report yet: open it in nsys-ui, or import it with the QdstrmImporter of this version of Nsight Systems," \
     "$(version_of "$1") (scripts/setup nsys brings that of 2023.4.4)$said"
   return 1
+}
+
+# reason_of FILE: in which an importer wrote what it could not do; nothing where it says only that it is through.
+reason_of() {
+  local reason
+  reason=$(tr '\r' '\n' <"$1" | grep -oE '(Unknown|Unsupported) [^"\\]*' | sort -u | paste -s -d ';' || true)
+  if [[ -z $reason ]]; then reason=$(tr '\r' '\n' <"$1" | sed -nE '/[Ee]rror|[Ff]ailed/{p;q}' || true); fi
+  echo "$reason"
 }
 
 # print_tables NSYS REPORT [ranges]: the ranges, kernels and copies, or the ranges alone, that took longest; fails where the report has

@@ -112,9 +112,9 @@ LEAVES=qdstrm PATH=$PWD/tools:$PATH profile=project/scripts/profile exits_with 6
 [[ -s $(echo left/*.qdstrm) ]] || fail "it is gone: $(ls -R left)"
 importer=$nsight/lib/nsight-systems/host-linux-x64/QdstrmImporter
 mkdir -p "$(dirname $importer)"
-printf '#!/bin/bash\necho "that is of another version"\nexit 1\n' >$importer
+printf '#!/bin/bash\necho "Error: that is of another version"\nexit 1\n' >$importer
 chmod +x $importer
-LEAVES=qdstrm PATH=$PWD/tools:$PATH profile=project/scripts/profile exits_with 6 "QdstrmImporter: that is of another version" --out left \
+LEAVES=qdstrm PATH=$PWD/tools:$PATH profile=project/scripts/profile exits_with 6 "QdstrmImporter: Error: that is of another version" --out left \
   --tool nsys -- "$traced"
 cat >$importer <<'END'
 #!/bin/bash
@@ -122,6 +122,15 @@ cp "$2" "$4"
 END
 LEAVES=qdstrm PATH=$PWD/tools:$PATH profile=project/scripts/profile exits_with 6 "profile" --out imported --tool nsys -- "$traced"
 [[ $(ls imported) == *.nsys-rep ]] || fail "not a report alone: $(ls -R imported)"
+# What it did not understand is said, and nothing is thrown away.
+cat >$importer <<'END'
+#!/bin/bash
+echo "incomplete" >"$4"
+printf 'Processing [49%%]\r\n**** Analysis failed with:\n  Value: "x.cpp(45): [tag] = Unknown runtime API function index: 480\\n"\nSaved report file\n'
+END
+LEAVES=qdstrm PATH=$PWD/tools:$PATH profile=project/scripts/profile exits_with 6 "is not whole: Unknown runtime API function index: 480. What" \
+  --out partly --tool nsys -- "$traced"
+[[ $(cat partly/*.nsys-rep partly/*.qdstrm) == incomplete*recorded ]] || fail "not both: $(ls -R partly)"
 # One beside nsys itself, as in Nsight Compute, comes first; it finds libraries that scripts/setup nsys has brought.
 mkdir -p compute/host/{target-linux-x64,linux-desktop-glibc_2_11_3-x64} $nsight/lib/x86_64-linux-gnu
 cp tools/nsys compute/host/target-linux-x64
