@@ -57,6 +57,23 @@ TEST_CASE("a slot whose readers the writer cannot wait for stays free",
   CHECK(arena.acquire(writer.get()));
 }
 
+#if CUDART_VERSION >= 12080
+// The importer of Nsight Systems 2023.4 stops at a call that is newer than CUDA 12.4.
+TEST_CASE("a stream is asked for its device where there are several", "[device_arena][emulated]") {
+  const int devices = GENERATE(1, 2);
+  CAPTURE(devices);
+  emulation::reset({.machine = {.devices = devices}});
+  const penstock::Stream writer, reader;
+  DeviceArena arena(1, 64);
+  arena.acquire(writer.get()).release_after(reader.get());
+  arena.acquire(writer.get()).release_after(reader.get());
+  CHECK((emulation::calls("cudaStreamGetDevice") == 0) == (devices == 1));
+  DeviceSlot slot = arena.acquire(writer.get());
+  emulation::fail_call("cudaGetDeviceCount", cudaErrorInitializationError);
+  CHECK_THROWS_AS(slot.release_after(reader.get()), CudaError);
+}
+#endif
+
 // Nothing says that cudaFree waits for the device.
 TEST_CASE("an arena that goes waits for the readers of its slots", "[device_arena][emulated]") {
   const penstock::Stream stream;
