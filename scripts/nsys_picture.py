@@ -3,8 +3,8 @@
 """nsys_picture.py [OPTION...] REPORT... PICTURE.png: the timeline of a report as nsys-ui shows it, from the beginning of one range to the
 end of another; of several reports, in one view.
 
-  --from NAME[:PAYLOAD]   default: the whole report. The first range of that name, or that with the payload
-  --to NAME[:PAYLOAD]
+  --from NAME[:PAYLOAD][#NUMBER]   default: the whole report. The first range of that name, or that with the payload; #1 is the next one
+  --to NAME[:PAYLOAD][#NUMBER]
   --margin FRACTION       of the time between, on both sides; default 0.03
   --height PIXELS         of the window; rows below it are not seen. Default 1000
   --keep-gpu-closed       without the device's rows that nsys-ui folds into one (`CUDA HW`)
@@ -67,14 +67,15 @@ class Times:
         (self.duration,) = self.database.execute("select max(duration) from ANALYSIS_DETAILS").fetchone()
 
     def of(self, text, which):
-        name, _, payload = text.partition(":")
+        words, _, number = text.partition("#")
+        name, _, payload = words.partition(":")
         rows = self.database.execute(
             """select NVTX_EVENTS.start, NVTX_EVENTS.end from NVTX_EVENTS left join StringIds on StringIds.id = textId
                where coalesce(text, value) = ? and NVTX_EVENTS.end is not null and (? = '' or coalesce(uint64Value, int64Value) = ?)
                order by NVTX_EVENTS.start""", (name, payload, payload and int(payload))).fetchall()  # fmt: skip
-        if not rows:
+        if len(rows) <= int(number or 0):
             fail(f"the report has no range {text}")
-        return rows[0][which]
+        return rows[int(number or 0)][which]
 
 
 class Screen:
