@@ -2,8 +2,6 @@
 
 #include "decode_team.hpp"
 
-#include <algorithm>
-
 namespace penstock::images {
 
 DecodeTeam::DecodeTeam(int threads, const JpegOptions& options) : own_(options) {
@@ -39,7 +37,6 @@ void DecodeTeam::start(std::int64_t tasks, Task task, void* context) {
     context_ = context;
     tasks_ = tasks;
     next_.store(0, std::memory_order_relaxed);
-    finished_at_ = std::chrono::steady_clock::now();
     ++round_;
   }
   if (tasks > 0) changed_.notify_all();
@@ -67,17 +64,11 @@ void DecodeTeam::serve(RowDecoder& decoder) {
 }
 
 void DecodeTeam::do_tasks(RowDecoder& decoder) {
-  bool any = false;
   for (;;) {
     const std::int64_t task = next_.fetch_add(1, std::memory_order_relaxed);
-    if (task >= tasks_) break;
+    if (task >= tasks_) return;
     task_(context_, task, decoder);
-    any = true;
   }
-  if (!any) return;
-  const auto now = std::chrono::steady_clock::now();
-  const std::lock_guard lock(mutex_);
-  finished_at_ = std::max(finished_at_, now);
 }
 
 }  // namespace penstock::images

@@ -5,7 +5,6 @@
 // something else, and then helps.
 
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -30,8 +29,6 @@ class DecodeTeam {
   void start(std::int64_t tasks, Task task, void* context);
   /// Helps until no task is left, and waits for those that others do. Their effects are visible.
   void finish();
-  /// When the last task of the last finish() ended.
-  std::chrono::steady_clock::time_point finished_at() const { return finished_at_; }
   /// The decoder of the calling thread, between finish() and start().
   RowDecoder& own() { return own_; }
 
@@ -51,7 +48,6 @@ class DecodeTeam {
   std::uint64_t round_ = 0;
   int busy_ = 0;
   bool end_ = false;
-  std::chrono::steady_clock::time_point finished_at_;
   std::vector<std::thread> threads_;
 };
 

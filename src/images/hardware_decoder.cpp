@@ -6,20 +6,20 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <map>
+#include <mutex>
 #include <penstock/markers.hpp>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "decode_lane.hpp"
-#include "decode_share.hpp"
 #include "decode_team.hpp"
 #include "jpeg_header.hpp"
+#include "share_finder.hpp"
 
 namespace penstock::images {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kAlignment = 256;
 
@@ -64,6 +64,34 @@ struct Row {
   DecodedBy plan = DecodedBy::nobody;
 };
 
+/// The share that the decoders of a device find together: they have the same engines and cores.
+class FoundShare {
+ public:
+  double value() {
+    const std::lock_guard lock(mutex_);
+    return finder_.share();
+  }
+  void add(std::size_t images) {
+    const std::lock_guard lock(mutex_);
+    finder_.add(images, std::chrono::steady_clock::now().time_since_epoch());
+  }
+
+  /// Of the current device. It lives as long as a decoder that uses it.
+  static std::shared_ptr<FoundShare> shared() {
+    static std::mutex mutex;
+    static std::map<int, std::weak_ptr<FoundShare>> shares;
+    const std::lock_guard lock(mutex);
+    std::weak_ptr<FoundShare>& known = shares[current_device()];
+    std::shared_ptr<FoundShare> share = known.lock();
+    if (share == nullptr) known = share = std::make_shared<FoundShare>();
+    return share;
+  }
+
+ private:
+  std::mutex mutex_;
+  ShareFinder finder_;
+};
+
 void check_options(const HardwareOptions& options) {
   const auto reject = [](const std::string& why) {
     throw std::invalid_argument("HardwareOptions: " + why);
@@ -73,10 +101,13 @@ void check_options(const HardwareOptions& options) {
            ", must be at least 2: one is decoded while the kernel reads the other");
   if (options.cpu_threads < 0)
     reject("cpu_threads is " + std::to_string(options.cpu_threads) + ", must be at least 0");
-  if (!(options.cpu_share >= 0 && options.cpu_share <= 1))
-    reject("cpu_share is " + std::to_string(options.cpu_share) + ", must be between 0 and 1");
+  if (options.cpu_share && !(*options.cpu_share >= 0 && *options.cpu_share <= 1))
+    reject("cpu_share is " + std::to_string(*options.cpu_share) + ", must be between 0 and 1");
   if (options.engine.batch < 1 || options.engine.image.height < 1 || options.engine.image.width < 1)
     reject("engine.batch and engine.image must be at least 1");
+  if (options.engine.decoders < 1)
+    reject("engine.decoders is " + std::to_string(options.engine.decoders) +
+           ", must be at least 1");
 }
 
 }  // namespace
@@ -87,13 +118,14 @@ class HardwareDecoder::Core {
  public:
   Core(const HardwareOptions& options, const MakeEngine& make)
       : options_((check_options(options), options)),
-        share_(options.cpu_share),
+        share_(options.cpu_share.value_or(0)),
         team_(options.cpu_threads, options.cpu) {
     const CaptureModeGuard guard;
     for (int i = 0; i < options.lanes; ++i) lanes_.push_back(make_lane(make));
     if (options.require_engine && !has_engine())
       throw std::runtime_error("HardwareDecoder: an engine is required, and there is none: " +
                                why_not_);
+    if (has_engine() && !options.cpu_share) found_ = FoundShare::shared();
   }
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
@@ -113,7 +145,7 @@ class HardwareDecoder::Core {
   ImageSize size_of(std::size_t row) const { return rows_[row].size; }
   std::span<const ImageResult> results() const { return std::span(results_).first(rows_.size()); }
   const HardwareStats& stats() const { return stats_; }
-  double share() const { return share_.value(); }
+  double share() const { return share_; }
   bool has_engine() const { return lanes_[0].engine != nullptr; }
   std::string backend() const { return has_engine() ? lanes_[0].engine->name() : "cpu"; }
   const std::string& why_not() const { return why_not_; }
@@ -143,7 +175,8 @@ class HardwareDecoder::Core {
   void decode_by_cpu(std::int64_t task, RowDecoder& decoder);
 
   const HardwareOptions options_;
-  DecodeShare share_;
+  double share_;                       ///< of the batch
+  std::shared_ptr<FoundShare> found_;  ///< where it comes from; nullptr: from the options
   std::string why_not_;
   std::vector<Lane> lanes_;
   Lane* lane_ = nullptr;  ///< of the chunk at hand
@@ -212,6 +245,7 @@ void HardwareDecoder::Core::begin(std::span<const JpegItem> items, ImageSize out
                                 std::to_string(room_) +
                                 " bytes: raise device_bytes and staging_bytes");
   const ScopedRange range(ReadHeaders{}, items.size());
+  if (found_ != nullptr) share_ = found_->value();
   rows_.resize(items.size());
   if (results_.size() < items.size()) results_.resize(items.size());
   next_row_ = next_returned_ = 0;
@@ -227,7 +261,7 @@ void HardwareDecoder::Core::begin(std::span<const JpegItem> items, ImageSize out
 /// Decides who decodes a row, and finds its size.
 void HardwareDecoder::Core::inspect(std::size_t row, std::uint64_t seed) {
   Row& image = rows_[row];
-  if (has_engine() && !share_.draws_cpu(seed)) {
+  if (has_engine() && !is_drawn_for_cpu(seed, share_)) {
     const auto header = read_jpeg_header(image.file);
     if (header && engine_takes(*header, image.file)) {
       image.size = header->size;
@@ -344,7 +378,10 @@ void HardwareDecoder::Core::lay_out(const Range& range) {
 
 bool HardwareDecoder::Core::next(Chunk& chunk, cudaStream_t stream, const std::stop_token& stop) {
   const Range range = next_range();
-  if (range.first == range.last) return false;
+  if (range.first == range.last) {
+    if (found_ != nullptr) found_->add(rows_.size());
+    return false;
+  }
   const CaptureModeGuard guard;
   lane_ = &lanes_[turn_];
   turn_ = (turn_ + 1) % lanes_.size();
@@ -392,18 +429,12 @@ void HardwareDecoder::Core::decode(const std::stop_token& stop) {
   const auto task = [](void* core, std::int64_t number, RowDecoder& decoder) {
     static_cast<Core*>(core)->decode_by_cpu(number, decoder);
   };
-  const auto begin = Clock::now();
-  auto engine_end = begin;
   team_.start(static_cast<std::int64_t>(cpu_rows_.size()), task, this);
   {
     const Finish finish{team_};  // The tasks use this chunk, even if the engine throws.
     if (!images_.empty()) decode_by_engine(0, images_.size());
-    engine_end = Clock::now();
   }
   for (const std::size_t row : cpu_rows_) count(results_[row].by);
-  if (options_.adapt_share && !images_.empty())
-    share_.adapt({cpu_rows_.size(), team_.finished_at() - begin},
-                 {images_.size(), engine_end - begin});
 }
 
 /// If the engine gives a batch back, each half is tried: the images that it cannot decode remain.

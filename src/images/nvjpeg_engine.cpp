@@ -20,6 +20,7 @@ std::unique_ptr<JpegEngine> make_nvjpeg_engine(const EngineOptions&, std::string
 
 #include <nvjpeg.h>
 
+#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <penstock/cuda.hpp>
@@ -54,9 +55,8 @@ void check_nvjpeg(nvjpegStatus_t status, const char* call) {
 }
 
 /// A decoder of a nvjpegHandle_t: it keeps two images in flight on each of the GPU's engines, and
-/// is busy until its batch is done. One for all threads is enough to keep the engines busy, takes a
-/// third of a second to make, and has 14 streams, which share the device's connections with those
-/// of the program.
+/// is busy until its batch is done. It takes a third of a second to make, and has 14 streams, which
+/// share the device's connections with those of the program.
 class State {
  public:
   State(const NvjpegLibrary& library, nvjpegHandle_t handle, const EngineOptions& options)
@@ -81,11 +81,10 @@ class State {
     library_.nvjpegJpegStateDestroy(state_);
   }
 
-  /// Any thread; one at a time has it.
+  /// Any thread; one at a time.
   nvjpegStatus_t decode(std::span<const unsigned char* const> files,
                         std::span<const std::size_t> lengths, std::span<nvjpegImage_t> outputs,
                         cudaStream_t stream) {
-    const std::lock_guard lock(mutex_);
     done_.synchronize();
     initialize(static_cast<int>(files.size()));
     const nvjpegStatus_t status = library_.nvjpegDecodeBatched(
@@ -108,7 +107,6 @@ class State {
 
   const NvjpegLibrary& library_;
   const nvjpegHandle_t handle_;
-  std::mutex mutex_;
   nvjpegJpegState_t state_ = nullptr;
   Event done_{cudaEventDisableTiming | cudaEventBlockingSync};
   int initialized_ = 0;
@@ -125,23 +123,44 @@ class Handle {
       return;  // no engines: get() is nullptr
     check_nvjpeg(status, "nvjpegCreateEx");
     try {
-      state_ = std::make_unique<State>(library, handle_, options);
+      for (int i = 0; i < options.decoders; ++i)
+        states_.push_back(std::make_unique<State>(library, handle_, options));
     } catch (...) {
+      states_.clear();
       library_.nvjpegDestroy(handle_);
       throw;
     }
+    for (const auto& state : states_) free_.push_back(state.get());
   }
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
   ~Handle() {
     const CaptureModeGuard guard;
-    state_.reset();
+    states_.clear();
     if (handle_ != nullptr) library_.nvjpegDestroy(handle_);
   }
 
   nvjpegHandle_t get() const { return handle_; }
-  State& state() const { return *state_; }
   const NvjpegLibrary& library() const { return library_; }
+
+  /// Calls f(state) with the decoder that was given back the longest time ago, and waits for one.
+  /// Any thread.
+  template <class F>
+  nvjpegStatus_t with_state(F&& f) {
+    struct Back {
+      Handle& handle;
+      State* state;
+      ~Back() {
+        {
+          const std::lock_guard lock(handle.mutex_);
+          handle.free_.push_back(state);
+        }
+        handle.returned_.notify_one();
+      }
+    };
+    const Back taken{*this, take()};
+    return f(*taken.state);
+  }
 
   /// Of the current device. `options` are of the first that asks.
   static std::shared_ptr<Handle> shared(const NvjpegLibrary& library,
@@ -157,9 +176,20 @@ class Handle {
   }
 
  private:
+  State* take() {
+    std::unique_lock lock(mutex_);
+    returned_.wait(lock, [&] { return !free_.empty(); });
+    State* const state = free_.front();
+    free_.erase(free_.begin());
+    return state;
+  }
+
   const NvjpegLibrary& library_;
   nvjpegHandle_t handle_ = nullptr;
-  std::unique_ptr<State> state_;
+  std::vector<std::unique_ptr<State>> states_;
+  std::mutex mutex_;
+  std::condition_variable returned_;
+  std::vector<State*> free_;  // The first was given back the longest time ago.
 };
 
 class NvjpegEngine final : public JpegEngine {
@@ -200,7 +230,8 @@ class NvjpegEngine final : public JpegEngine {
       output.channel[0] = image.pixels;
       output.pitch[0] = static_cast<std::size_t>(image.stride);
     }
-    const nvjpegStatus_t status = handle_->state().decode(files_, lengths_, outputs_, stream);
+    const nvjpegStatus_t status = handle_->with_state(
+        [&](State& state) { return state.decode(files_, lengths_, outputs_, stream); });
     if (status == NVJPEG_STATUS_SUCCESS) return true;
     if (!may_be_an_image(status)) check_nvjpeg(status, "nvjpegDecodeBatched");
     return false;

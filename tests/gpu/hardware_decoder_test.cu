@@ -9,10 +9,12 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <penstock/images/crop.hpp>
 #include <penstock/trace/session.hpp>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "jpeg_samples.hpp"
@@ -31,8 +33,10 @@ constexpr std::size_t kValues = 64 * 72 * 3;
 
 /// Without scaled decoding on the CPU, which is another filter.
 HardwareOptions gpu_options() {
-  HardwareOptions options{
-      .cpu_threads = 2, .engine = {.batch = 64, .image = {400, 400}}, .require_engine = true};
+  HardwareOptions options{.cpu_threads = 2,
+                          .cpu_share = 0,
+                          .engine = {.batch = 64, .image = {400, 400}},
+                          .require_engine = true};
   options.cpu.scaled_dct = false;
   return options;
 }
@@ -165,6 +169,39 @@ TEST_CASE("nvJPEG: batches of every size, one behind the other", "[images][nvjpe
     CHECK(std::equal(some.pixels.begin(), some.pixels.end(), all.pixels.begin()));
   }
   CHECK(decoder.stats().cpu == 0);
+}
+
+TEST_CASE("nvJPEG: several decoders, which many threads use at a time", "[images][nvjpeg]") {
+  const auto files = smooth_files(48);
+  std::vector<JpegItem> items;
+  for (const Bytes& file : files) items.push_back({file, 100 + items.size()});
+  const Batch expected = [&] {
+    HardwareDecoder one(gpu_options());
+    return decoded(one, files);
+  }();
+  HardwareOptions options = gpu_options();
+  options.engine.decoders = 3;
+  struct Worker {
+    explicit Worker(const HardwareOptions& its) : decoder(its) {}
+    HardwareDecoder decoder;
+    TestStream stream;
+    DeviceMemory<std::uint8_t> out{48 * kValues};
+  };
+  std::deque<Worker> workers;  // The first makes nvJPEG's decoders, for all of them.
+  for (int i = 0; i < 4; ++i) workers.emplace_back(options);
+  std::vector<std::thread> threads;
+  for (Worker& worker : workers)
+    threads.emplace_back([&] {
+      for (int batch = 0; batch < 10; ++batch)
+        worker.decoder.decode(items, RandomResizedCrop{.output = kOutput},
+                              OutputFormat{.size = kOutput}, worker.out.data(), worker.stream);
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (Worker& worker : workers) {
+    REQUIRE_CUDA(cudaStreamSynchronize(worker.stream));
+    CHECK(worker.out.read() == expected.pixels);
+    CHECK(worker.decoder.stats().hardware == 480);
+  }
 }
 
 }  // namespace

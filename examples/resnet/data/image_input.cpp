@@ -149,14 +149,16 @@ class DecodeBatch {
   std::vector<images::JpegItem> items_;
 };
 
-/// Memory for a batch of images as ImageNet has them: more of page-locked memory than that delays
-/// the first batch. A batch of larger ones is decoded in parts.
+/// Memory for a chunk of images as ImageNet has them: more of page-locked memory than that delays
+/// the first batch. A chunk of larger ones is decoded in parts.
 images::HardwareOptions fit(images::HardwareOptions options, const InputFormat& input) {
   constexpr double kFile = 128 << 10, kPixels = 640 << 10;
-  const auto n = static_cast<double>(std::max<std::int64_t>(input.extents.n, 16));
+  const auto n =
+      static_cast<double>(std::clamp<std::int64_t>(input.extents.n, 16, options.engine.batch));
   const double crop = 256 + 2.0 * 3 * static_cast<double>(input.extents.h * input.extents.w);
-  const double by_cpu = n * options.cpu_share, by_engine = n - by_cpu;
-  options.engine.batch = static_cast<int>(std::min(n, 256.0));
+  const double by_cpu = n * options.cpu_share.value_or(0.5);
+  const double by_engine = n * (1 - options.cpu_share.value_or(0));
+  options.engine.batch = static_cast<int>(n);
   options.device_bytes = static_cast<std::size_t>(by_engine * kPixels + (by_cpu + 1) * crop);
   options.staging_bytes = static_cast<std::size_t>(by_engine * kFile + (by_cpu + 1) * crop);
   return options;

@@ -134,10 +134,16 @@ std::optional<int> parse(int argc, char** argv, const std::string& about, Option
       ->check(penstock::programs::finite(1e-30, 1e30));
   app.add_option("--workers", options.workers, "Threads that load: 8, and 2 in T16")
       ->check(CLI::Range(1, 1024));
-  app.add_option("--cpu-share", options.cpu_share,
-                 "T16: of the images that the engines take, the share that the CPU decodes")
-      ->check(penstock::programs::finite(0, 1))
-      ->capture_default_str();
+  app.add_option_function<std::string>(
+         "--cpu-share",
+         [&](const std::string& text) {
+           options.cpu_share = text == "auto" ? std::nullopt : std::optional(std::stod(text));
+         },
+         "T16: of the images that the engines take, the share that the CPU decodes: a number, or "
+         "auto: found while it runs; 0")
+      ->check(penstock::programs::finite(0, 1) | CLI::IsMember({"auto"}));
+  app.add_option("--nvjpeg-decoders", options.nvjpeg_decoders, "T16: decoders of nvJPEG")
+      ->check(CLI::Range(1, 8));
   app.add_option("--cpu-threads", options.cpu_threads, "T16: threads of each worker that decode")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
@@ -149,6 +155,15 @@ std::optional<int> parse(int argc, char** argv, const std::string& about, Option
                  "File that cuDNN's plans are kept in and read from: a second start is fast");
   app.add_flag("--synthetic", options.synthetic, "One batch that lies on the device: the ceiling");
   app.add_flag("--layers", options.layers, "Each layer is a range in a profiler, with its shape");
+  app.add_option("--device-depth", options.device_depth,
+                 "T14 to T16: batches on the device: 2, and in T16 two more than workers")
+      ->check(CLI::Range(1, 64));
+  auto* const synthetic = app.get_option("--synthetic");
+  app.add_flag(
+         "--input-apart", options.input_apart,
+         "T14 to T16: train on one batch that stays on the device, while another thread takes "
+         "the others as fast as they come: what the input could give beside the training")
+      ->excludes(synthetic);
   app.add_flag("--watch", options.watch,
                "Rungs with a prefetcher, T12 and on: what it waits for, while it runs");
   auto* const data =

@@ -30,14 +30,18 @@ struct Options {
   std::int64_t steps = 20, warmup = 5;
   std::int64_t epochs = 0;  ///< not 0: so many are measured, whatever `steps` says
   std::uint64_t seed = 1;
-  int workers = 0;                     ///< 0: the rung's own
-  int cpu_threads = 1;                 ///< T16: for each worker
-  double cpu_share = 0;                ///< T16: of the images that the engines take, 0 to 1
+  int workers = 0;      ///< 0: the rung's own
+  int cpu_threads = 1;  ///< T16: for each worker
+  /// T16: of the images that the engines take, 0 to 1; nullopt: it is found
+  std::optional<double> cpu_share = 0;
+  int nvjpeg_decoders = 0;             ///< T16: 0: as many as the library thinks
   float rate = 0;                      ///< behind the warm-up; 0: the usual one (schedule.hpp)
   std::optional<Precision> precision;  ///< none: the rung's own
   bool exhaustive = false;             ///< rungs that time plans (T6 and on) time all there are
   bool synthetic = false;              ///< one batch, on the device from the start
   bool layers = false;                 ///< each layer is a range in a profiler
+  std::size_t device_depth = 0;        ///< T14 to T16: batches on the device; 0: as usual
+  bool input_apart = false;            ///< T14 to T16: train on one batch, beside the input
   bool watch = false;                  ///< what the pipeline waits for, in place of the progress
   std::filesystem::path data, cache;
   std::filesystem::path images;    ///< JPEG files, in place of CIFAR-10

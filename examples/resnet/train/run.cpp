@@ -150,6 +150,7 @@ std::size_t Run::label_bytes() const {
 }
 
 std::uint64_t Run::epochs() const {
+  if (options_.input_apart) return 1'000'000;  // The input has no steps to keep up with.
   return (losses_.size() + sampler_.batches() - 1) / sampler_.batches();
 }
 
@@ -371,6 +372,7 @@ nlohmann::json result_of(const Rung& rung, const Run& run) {
           {"cpu_cores", timing.cores},
           {"device_bytes", run.device_bytes()},
           {"first_batch_seconds", std::chrono::duration<double>(run.first_batch()).count()},
+          {"input_images_per_second", run.input_rate()},
           {"skipped_steps", run.skipped().count()},
           {"losses", run.losses()}};
 }
@@ -391,6 +393,7 @@ void print_result(const Rung& rung, const Run& run) {
               timing.images_per_second, timing.step, timing.load, timing.copy, timing.compute,
               100 * timing.idle);
   std::printf("memory of the device: %s\n", examples::memory_text(run.device_bytes()).c_str());
+  if (run.input_rate() > 0) std::printf("the input beside it: %.1f images/s\n", run.input_rate());
   std::printf("loss %.4f%s\n", static_cast<double>(run.losses().back()),
               run.skipped().text().c_str());
 }
@@ -435,6 +438,8 @@ int run_rung(const Rung& rung, int argc, char** argv) {
   try {
     if (options.watch && (!rung.prefetcher || options.synthetic))
       throw std::invalid_argument("--watch: there is no prefetcher; T12 and on have one");
+    if (options.input_apart && !(rung.graph && rung.prefetcher))
+      throw std::invalid_argument("--input-apart: T14 to T16 have it");
     require_different_files(options);
     DataParallel ranks(penstock::Ranks::from_environment(), options.distributed);
     // Only now: a launcher's SIGTERM ends a rank that waits for one that will not come.

@@ -108,6 +108,11 @@ class Run {
   const Options& options() const { return options_; }
   /// That a BatchProducer's batches take: those it makes, two that are taken, one in flight.
   std::size_t host_blocks() const { return static_cast<std::size_t>(options_.workers) + 5; }
+  /// Batches on the device, of a prefetcher: one more where one stays there.
+  std::size_t device_depth(std::size_t usual) const {
+    return (options_.device_depth > 0 ? options_.device_depth : usual) +
+           (options_.input_apart ? 1 : 0);
+  }
   std::int64_t batch() const { return options_.batch; }  ///< of this rank
   DataParallel& ranks() const { return ranks_; }
   /// Bytes of a batch of float images.
@@ -164,6 +169,9 @@ class Run {
     first_batch_ = stats.first_batch;
   }
   std::chrono::nanoseconds first_batch() const { return first_batch_; }
+  /// Of --input-apart: images a second, beside the measured steps; otherwise 0.
+  void set_input_rate(double rate) { input_rate_ = rate; }
+  double input_rate() const { return input_rate_; }
   Timing timing() const;
   /// The most that the run takes of this rank's device, in its steps and after them, without what
   /// was taken before the run: CUDA's context, and NCCL's first buffers.
@@ -201,6 +209,7 @@ class Run {
   SkippedSteps skipped_;
   std::int64_t done_ = 0;  // measured steps
   std::chrono::nanoseconds first_batch_{0};
+  double input_rate_ = 0;
   bool profiling_ = false, interrupted_ = false;
   std::optional<Pace> pace_;  // of the steps, once they have begun
 };

@@ -21,6 +21,7 @@ void train(Run& run) {
       resnet::RecordSource{&run.data().records()},
       resnet::decode_on_device(run.input_format(), run.augmentation()),
       {.workers = run.options().workers,
+       .device_depth = run.device_depth(2),
        .epochs = run.epochs(),
        .device_times = run.options().watch});
   train_packed(run, prefetcher);

@@ -24,6 +24,7 @@ void train(Run& run) {
       resnet::pack_on_device(run.input_format()),
       {.workers = run.options().workers,
        .host_depth = 3,  // To page-lock 77 MB takes 25 ms, and the first batch waits for all.
+       .device_depth = run.device_depth(2),
        .epochs = run.epochs(),
        .copy_priority = resnet::kUrgent,
        .device_times = run.options().watch,

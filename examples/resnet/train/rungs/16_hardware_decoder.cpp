@@ -19,13 +19,17 @@ using resnet::Run;
 
 void train(Run& run) {
   penstock::images::HardwareTotals decoded;
+  penstock::images::HardwareOptions hardware{.cpu_threads = run.options().cpu_threads,
+                                             .cpu_share = run.options().cpu_share,
+                                             .totals = &decoded};
+  if (run.options().nvjpeg_decoders > 0) hardware.engine.decoders = run.options().nvjpeg_decoders;
   penstock::Prefetcher<Packed> prefetcher(
       resnet::packed_layout(run.input_format()), run.sampler(),
       resnet::decode_by_engines(run.data().images(), run.augmentation(), run.input_format(),
-                                {.cpu_threads = run.options().cpu_threads,
-                                 .cpu_share = run.options().cpu_share,
-                                 .totals = &decoded}),
+                                hardware),
       {.workers = run.options().workers,
+       // A slot for each worker, one that is leased, and one that is ready.
+       .device_depth = run.device_depth(static_cast<std::size_t>(run.options().workers) + 2),
        .epochs = run.epochs(),
        .copy_priority = resnet::kUrgent,
        .device_times = run.options().watch,

@@ -58,6 +58,24 @@ def rungs():
     require(decoded != first and far < 0.05, f"{decoded} {first}")
 
 
+def beside():
+    """What the input gives while one batch is trained again and again: the losses are of that batch alone. The CPU's
+    share is found, where there are engines, and depths are set."""
+    make("set", "--train", 40, "--val", 0)
+    for number in (15, 16):
+        program = next(programs.glob(f"{number:02}_*_emulated"))
+        command = [program, *MODEL, "--batch", 8, "--steps", 8, "--warmup", 1, "--images", "set", "--json", "result.json"]
+        for more in ([], ["--device-depth", 4]):
+            output, _ = run([*command, "--input-apart", *more])
+            result = json.loads(pathlib.Path("result.json").read_text())
+            require(result["input_images_per_second"] > 0, output)
+            require("the input beside it: " in output, output)
+            require(result["losses"][-1] < result["losses"][0], f"the same batch is not learnt: {result['losses']}")
+    usual = losses_of(16, "set")
+    require(losses_of(16, "set", "--cpu-share", "auto", "--cpu-threads", 2, "--nvjpeg-decoders", 2) == usual, "auto")
+    require(losses_of(16, "set", "--device-depth", 2) == usual, "another depth")
+
+
 def stores():
     """A folder, and a packed file of it, have the same bytes; shards have the same files in another order."""
     folder = make("set", "--train", 40, "--val", 20)
@@ -122,6 +140,9 @@ def mistakes():
         (next(programs.glob("15_*_emulated")), ["--images", "set", "--classes", 3, "--batch", 8], "label"),
         (next(programs.glob("15_*_emulated")), ["--images", "set", "--batch", 31], "31"),
         (next(programs.glob("16_*_emulated")), ["--images", "set", "--cpu-share", 2], "cpu-share"),
+        (next(programs.glob("16_*_emulated")), ["--images", "set", "--cpu-share", "car"], "cpu-share"),
+        (next(programs.glob("16_*_emulated")), ["--images", "set", "--synthetic", "--input-apart"], "--input-apart"),
+        (next(programs.glob("12_*_emulated")), ["--images", "set", "--input-apart"], "--input-apart"),
     ):
         _, error = run([program, *MODEL, *options], status=2)
         require(word in error, f"{options}: {error}")
@@ -130,7 +151,7 @@ def mistakes():
     require("empty" in error, error)
 
 
-case = {function.__name__: function for function in (learns, rungs, stores, broken, resume, mistakes)}[sys.argv[1]]
+case = {function.__name__: function for function in (learns, rungs, beside, stores, broken, resume, mistakes)}[sys.argv[1]]
 with tempfile.TemporaryDirectory() as scratch:
     os.chdir(scratch)
     case()

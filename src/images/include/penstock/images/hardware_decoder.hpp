@@ -29,10 +29,12 @@
 // the engines busy while one prepares. Engines, memory and streams are made twice (`lanes`) and
 // used in turn: the next batch is decoded while the kernel of this one waits for a free slot.
 //
-// Who decodes an image is a function of the file, its seed and the options, never of time: the same
-// run gives the same pixels. The decoders round and interpolate colours in their own ways, and the
-// CPU reduces while it decodes unless cpu.scaled_dct is off. `adapt_share` gives this up, and moves
-// the CPU's share until both decoders take the same time.
+// With `cpu_share` set, who decodes an image is a function of the file, its seed and the options,
+// never of time: the same run gives the same pixels. The decoders round and interpolate colours in
+// their own ways, and the CPU reduces while it decodes unless cpu.scaled_dct is off. Without it,
+// the decoders of a device find the share together: they begin with the engines alone, try another
+// share for some batches now and then, and keep it where more images are delivered with it, or as
+// many with less work for the CPU.
 //
 // Without engines (see make_nvjpeg_engine) the CPU decodes everything, and backend() says so.
 
@@ -42,6 +44,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <penstock/cuda.hpp>
 #include <penstock/images/jpeg_decoder.hpp>
 #include <penstock/images/jpeg_engine.hpp>
@@ -93,11 +96,10 @@ struct HardwareOptions {
   JpegOptions cpu{};  ///< its limits and apply_orientation hold for both decoders
   /// Threads for the CPU's images; the caller helps when the engine is done.
   int cpu_threads = 1;
-  /// Of the images that the engines take, the share that the CPU decodes: 0 ... 1.
-  double cpu_share = 0;
-  /// Moves the share by the rates that are measured: which decoder takes an image, and so its
-  /// pixels, then differ from run to run.
-  bool adapt_share = false;
+  /// Of the images that the engines take, the share that the CPU decodes: 0 ... 1; 0: the engines
+  /// alone. nullopt: the share is found by what is delivered. Which decoder takes an image, and so
+  /// its pixels, may then differ from run to run.
+  std::optional<double> cpu_share = {};
   int lanes = 2;  ///< sets of engine, memory and streams, used in turn; at least 2
   std::size_t device_bytes = std::size_t{256} << 20;   ///< memory for decoded images, for each lane
   std::size_t staging_bytes = std::size_t{128} << 20;  ///< page-locked memory, for each lane
@@ -141,7 +143,7 @@ class HardwareDecoder {
 
   /// Images that this decoder was given so far.
   HardwareStats stats() const;
-  /// The share of the CPU, which adapt_share moves.
+  /// The CPU's share of the last batch.
   double cpu_share() const;
   /// The engine's name, or "cpu".
   std::string backend() const;

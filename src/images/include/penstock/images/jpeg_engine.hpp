@@ -49,13 +49,16 @@ class JpegEngine {
 struct EngineOptions {
   int batch = 256;              ///< most images of a call
   ImageSize image{1024, 1024};  ///< a size that few images exceed: memory is allocated for it
+  /// Decoders of nvJPEG that the engines of a device share: while one ends a batch, another begins
+  /// the next. Each takes memory, a third of a second to make, and has 14 streams.
+  int decoders = 1;
 };
 
 /// Makes an engine for the current device. nullptr: there is none, and the string says why.
 using MakeEngine = std::function<std::unique_ptr<JpegEngine>(const EngineOptions&, std::string&)>;
 
-/// An engine of nvJPEG's hardware backend. All engines of a device share one decoder of nvJPEG,
-/// with memory for the options of the first engine, and take turns. The decoder has 14 streams of
+/// An engine of nvJPEG's hardware backend. All engines of a device share options.decoders decoders
+/// of nvJPEG, made for the options of the first engine, and take turns. A decoder has 14 streams of
 /// its own: where the program launches graphs, set CUDA_DEVICE_MAX_CONNECTIONS=32 in its
 /// environment, or images wait for whole graphs. There is no engine over penstock::emulated, on a
 /// GPU without JPEG engines, without libnvjpeg.so.13 (with CUDA 12: .so.12), which is loaded at run
