@@ -41,7 +41,7 @@ set(penstock_shares_plain
     "5 ^doc_commands\\.pages$"
     "5 ^configure\\.(after_setup_demo|pytorch_later|without_png)$"
     "5 ^scripts\\.docs$"
-    "5 ^examples\\.(pytorch|libtorch)"
+    "5 ^examples\\.(pytorch|libtorch|image_loader)"
     "5 ^headers\\..*\\+\\+$"
     "5 ^penstock_(trace_page|soak|resume_test|verdict_drawn|shared_test)$"
     "5 ^penstock_(load|device_soak_emulated|slow_disk)\\."
