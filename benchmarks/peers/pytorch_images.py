@@ -75,24 +75,16 @@ def measure_loader(data, batch, option):
     return {"images_per_second": batch * option.steps / (time.perf_counter() - begin), "first_batch_seconds": first}
 
 
-def measure_training(name, option):
-    model_name, free = name.removesuffix("-free"), name.endswith("-free")
-    batch = option.batch50 if model_name == "resnet50" else option.batch18
+def make_step(model_name, classes, option):
+    """A training step of (images, labels) on the device; it returns the loss there."""
     device, on_gpu = torch.device(option.device), option.device == "cuda"
-    data = Files(option.images, option.image_size)
     torch.backends.cudnn.benchmark = True
     torch.manual_seed(1)
-    model = pytorch_ladder.resnet(model_name, len(data.classes)).to(device, memory_format=torch.channels_last)
+    model = pytorch_ladder.resnet(model_name, classes).to(device, memory_format=torch.channels_last)
     forward = torch.compile(model) if on_gpu else model
     loss_of = torch.nn.CrossEntropyLoss()
     optimizer = pytorch_ladder.sgd(model)
     scaler = torch.amp.GradScaler(option.device)
-    mean = torch.tensor(MEAN, device=device).view(1, 3, 1, 1) * 255
-    scale = 1 / (torch.tensor(DEVIATION, device=device).view(1, 3, 1, 1) * 255)
-
-    def to_device(pair):
-        images, labels = (tensor.to(device, non_blocking=True) for tensor in pair)
-        return ((images.float() - mean) * scale).contiguous(memory_format=torch.channels_last), labels
 
     def step(images, labels):
         optimizer.zero_grad(set_to_none=True)
@@ -103,19 +95,42 @@ def measure_training(name, option):
         scaler.update()
         return loss.detach()
 
-    batches = pytorch_ladder.forever(loader_of(data, batch, option))
-    fixed = to_device(next(batches)) if free else None
-    get = (lambda: fixed) if free else (lambda: to_device(next(batches)))
-    wait = torch.cuda.synchronize if on_gpu else lambda: None
+    return step
+
+
+def timed(step, get, batch, option):
+    """Images/s and CPU cores of the measured steps behind the warm-up, and the last loss."""
+    wait = torch.cuda.synchronize if option.device == "cuda" else lambda: None
     for _ in range(option.warmup):
         step(*get())
     wait()
-    begin = time.perf_counter()
+    begin, cpu = time.perf_counter(), time.process_time()
     for _ in range(option.steps):
         loss = step(*get())
     wait()
-    speed = batch * option.steps / (time.perf_counter() - begin)
-    return pytorch_ladder.with_loss({"images_per_second": speed, "batch": batch}, loss.item())
+    seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
+    result = {"images_per_second": batch * option.steps / seconds, "batch": batch, "cpu_cores": cpu / seconds}
+    return pytorch_ladder.with_loss(result, loss.item())
+
+
+def measure_training(name, option):
+    model_name, free = name.removesuffix("-free"), name.endswith("-free")
+    batch = option.batch50 if model_name == "resnet50" else option.batch18
+    device = torch.device(option.device)
+    data = Files(option.images, option.image_size)
+    step = make_step(model_name, len(data.classes), option)
+    mean = torch.tensor(MEAN, device=device).view(1, 3, 1, 1) * 255
+    scale = 1 / (torch.tensor(DEVIATION, device=device).view(1, 3, 1, 1) * 255)
+
+    def to_device(pair):
+        images, labels = (tensor.to(device, non_blocking=True) for tensor in pair)
+        return ((images.float() - mean) * scale).contiguous(memory_format=torch.channels_last), labels
+
+    batches = pytorch_ladder.forever(loader_of(data, batch, option))
+    fixed = to_device(next(batches)) if free else None
+    result = timed(step, (lambda: fixed) if free else (lambda: to_device(next(batches))), batch, option)
+    del result["cpu_cores"]  # The loader's processes are not among them.
+    return result
 
 
 def measure(name, option):
@@ -143,8 +158,8 @@ def run_within_limit(name, option):
         return json.loads(path.read_text()) if status == 0 else {"failed": f"exit status {status}"}
 
 
-def main():
-    parser = argparse.ArgumentParser(usage=__doc__.strip())
+def arguments(usage, names):
+    parser = argparse.ArgumentParser(usage=usage.strip())
     parser.add_argument("--images", required=True)
     parser.add_argument("--batch18", type=int, default=512)
     parser.add_argument("--batch50", type=int, default=256)
@@ -154,20 +169,25 @@ def main():
     parser.add_argument("--workers", type=int, default=16)
     parser.add_argument("--limit", type=float, default=150, metavar="SECONDS")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
-    parser.add_argument("--only", type=lambda text: text.split(","), default=ALL)
+    parser.add_argument("--only", type=lambda text: text.split(","), default=names)
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--one", help=argparse.SUPPRESS)  # here, into --json
+    return parser
+
+
+def run_all(parser, names, of_name, versions):
+    """Each name in a process of its own, which calls of_name(name, option). Returns the exit status."""
     option = parser.parse_args()
     if option.device == "cuda" and not torch.cuda.is_available():
         sys.exit("PyTorch sees no GPU (--device cpu tries it without one)")
-    if wrong := set(option.only) - set(ALL):
+    if wrong := set(option.only) - set(names):
         sys.exit(f"--only: there is no {', '.join(sorted(wrong))}")
     if option.one:
-        option.json.write_text(json.dumps(measure(option.one, option)))
+        option.json.write_text(json.dumps(of_name(option.one, option)))
         return 0
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # A child does not outlive this.
     where = torch.cuda.get_device_name() if option.device == "cuda" else "on the CPU: no figure for a GPU"
-    print(f"PyTorch {torch.__version__}, torchvision {torchvision.__version__}, {where}", flush=True)
+    print(f"{versions}, {where}", flush=True)
     results = {}
     for name in option.only:
         results[name] = run_within_limit(name, option)
@@ -177,6 +197,11 @@ def main():
         if option.json:
             option.json.write_text(json.dumps(results, indent=1) + "\n")
     return any("failed" in result for result in results.values())
+
+
+def main():
+    versions = f"PyTorch {torch.__version__}, torchvision {torchvision.__version__}"
+    return run_all(arguments(__doc__, ALL), ALL, measure, versions)
 
 
 if __name__ == "__main__":

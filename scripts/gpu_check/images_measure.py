@@ -5,8 +5,10 @@ images_measure.py --programs DIRECTORY --images DIRECTORY --small DIRECTORY --pl
                   [--seconds N] [--dry-run]
 
 Training from JPEG files: T15 (the CPU decodes) and T16 (the GPU's engines, and both together) beside the same
-programs with data for free, and beside PyTorch (benchmarks/peers/pytorch_images.py) in the same call. --images and
---small: what make_images has written; of the small ones a packed file is read too, DIRECTORY/train.pack.
+programs with data for free, beside PyTorch (benchmarks/peers/pytorch_images.py), and beside NVIDIA DALI with PyTorch
+behind it (dali_images.py) where Python has DALI, all in the same call. Then the loaders alone (image_loader, DALI,
+DataLoader), and what T16's input gives while another batch is trained. --images and --small: what make_images has
+written; of the small ones a packed file is read too, DIRECTORY/train.pack.
 
 Prints a table, and keeps the results in FILE as they come. What is worth most comes first; what there is no time
 for in N seconds is said. --dry-run: emulated programs, tiny images, PyTorch on the CPU if Python has it.
@@ -25,58 +27,86 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# (name, program, model, batch, data, options); data: "images", "pack" or "free".
+# (name, program, model, batch, data, options); data: "images", "pack" or "free". The loader has no model.
 OURS = [
     ("resnet50 free", "15_images", "resnet50", 256, "free", []),
-    ("resnet50 engines", "16_hardware_decoder", "resnet50", 256, "images", ["--workers", "2"]),
+    ("resnet50 engines", "16_hardware_decoder", "resnet50", 256, "images", []),
     ("resnet18 free", "15_images", "resnet18", 512, "free", []),
     ("resnet18 cpu", "15_images", "resnet18", 512, "images", ["--workers", "CORES"]),
-    ("resnet18 both", "16_hardware_decoder", "resnet18", 512, "images",
-     ["--workers", "2", "--cpu-threads", "HALF", "--cpu-share", "0.35"]),
-    ("resnet18 engines", "16_hardware_decoder", "resnet18", 512, "images", ["--workers", "2"]),
+    ("resnet18 engines", "16_hardware_decoder", "resnet18", 512, "images", []),
+    ("loader engines", "image_loader", None, 512, "images", []),
+    ("resnet18 both, share found", "16_hardware_decoder", "resnet18", 512, "images",
+     ["--cpu-threads", "THIRD", "--cpu-share", "auto", "--steps", "400"]),
+    ("resnet18 both, share 0.35", "16_hardware_decoder", "resnet18", 512, "images",
+     ["--cpu-threads", "THIRD", "--cpu-share", "0.35"]),
+    ("resnet18 input apart", "16_hardware_decoder", "resnet18", 512, "images", ["--input-apart"]),
+    ("loader both", "image_loader", None, 512, "images", ["--decoder", "both", "--warmup", "8"]),
+    ("loader cpu", "image_loader", None, 512, "images", ["--decoder", "cpu"]),
     ("resnet50 cpu", "15_images", "resnet50", 256, "images", ["--workers", "CORES"]),
     ("resnet18 pack", "15_images", "resnet18", 512, "pack", ["--workers", "CORES"]),
 ]  # fmt: skip
 PYTORCH = [("resnet18", "images"), ("resnet50", "images"), ("resnet18", "small"), ("loader", "images"),
            ("resnet50-free", "images"), ("resnet18-free", "images"), ("loader-pillow", "images")]  # fmt: skip
-NEEDS = {"ours": 20, "pytorch": 60}  # seconds, without which one is not begun
+DALI = ["loader", "resnet18", "resnet50"]
+NEEDS = {"ours": 20, "pytorch": 60, "dali": 60}  # seconds, without which one is not begun
 
 
 def cores():
     return len(os.sched_getaffinity(0))
 
 
-def measure_ours(row, option, limit):
-    name, program, model, batch, data, extra = row
-    path = option.programs / (program + ("_emulated" if option.dry_run else ""))
-    steps = ["--steps", "2", "--warmup", "1"] if option.dry_run else ["--steps", "60", "--warmup", "15"]
-    size = ["--image-size", "32"] if option.dry_run else ["--image-size", "224"]
-    where = option.small / "train.pack" if data == "pack" else option.images
-    words = {"CORES": str(cores()), "HALF": str(max(1, cores() // 2 - 1))}
+def result_of(command, limit):
+    """What a program of ours writes to --json, and what it has printed."""
     with tempfile.TemporaryDirectory() as scratch:
         result = pathlib.Path(scratch, "result.json")
-        command = [path, "--model", "resnet8" if option.dry_run else model, "--batch", str(8 if option.dry_run else batch),
-                   "--images", where, "--plans", option.plans / f"images-plans-{model}", "--json", result,
-                   *steps, *size, *[words.get(word, word) for word in extra],
-                   *(["--synthetic"] if data == "free" else [])]  # fmt: skip
         try:
-            done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=limit)
+            done = subprocess.run([*command, "--json", result], text=True, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, timeout=limit)  # fmt: skip
         except subprocess.TimeoutExpired:
             return {"failed": f"not done in {limit:.0f} s"}
         if done.returncode != 0:
             return {"failed": f"exit status {done.returncode}: {done.stderr.strip()[-300:]}"}
-        found = json.loads(result.read_text())
-    keys = ("images_per_second", "step_ms", "compute_ms", "load_ms", "idle", "cpu_cores", "first_batch_seconds")
-    return {**{key: found[key] for key in keys}, "told": done.stdout.strip().splitlines()[-4:]}
+        return {**json.loads(result.read_text()), "told": done.stdout.strip().splitlines()[-4:]}
 
 
-def measure_pytorch(name, data, option, limit):
+def with_length(extra, length, option):
+    """A row's own options come before the usual ones, but for those of a dry run."""
+    pairs = dict(length)
+    for name, value in zip(extra, [*extra[1:], ""]):
+        if name in ("--steps", "--warmup") and not option.dry_run:
+            pairs[name] = value
+    kept = [word for word, before in zip(extra, ["", *extra]) if not {word, before} & {"--steps", "--warmup"}]
+    return [*kept, *(word for pair in pairs.items() for word in pair)]
+
+
+def measure_ours(row, option, limit):
+    name, program, model, batch, data, extra = row
+    words = {"CORES": str(cores()), "THIRD": str(max(1, cores() // 3 - 1))}
+    extra = [words.get(word, word) for word in extra]
+    size = ["--image-size", "32" if option.dry_run else "224", "--batch", str(8 if option.dry_run else batch)]
+    suffix = "_emulated" if option.dry_run else ""
+    if model is None:
+        length = {"--seconds": "0.1", "--warmup": "0.1"} if option.dry_run else {}
+        return result_of([option.programs.parents[1] / f"images/{program}{suffix}", option.images / "train", *size,
+                          *with_length(extra, length, option)], limit)  # fmt: skip
+    length = {"--steps": "2", "--warmup": "1"} if option.dry_run else {"--steps": "60", "--warmup": "15"}
+    where = option.small / "train.pack" if data == "pack" else option.images
+    found = result_of([option.programs / (program + suffix), "--model", "resnet8" if option.dry_run else model,
+                       "--images", where, "--plans", option.plans / f"images-plans-{model}", *size,
+                       *with_length(extra, length, option), *(["--synthetic"] if data == "free" else [])], limit)  # fmt: skip
+    keys = ("failed", "images_per_second", "step_ms", "compute_ms", "load_ms", "idle", "cpu_cores",
+            "first_batch_seconds", "input_images_per_second", "told")  # fmt: skip
+    return {key: found[key] for key in keys if key in found}
+
+
+def measure_peer(script, name, data, option, limit):
+    """pytorch_images.py or dali_images.py."""
     with tempfile.TemporaryDirectory() as scratch:
         result = pathlib.Path(scratch, "result.json")
         small = ["--device", "cpu", "--image-size", "32", "--batch18", "8", "--batch50", "8", "--steps", "2",
                  "--warmup", "1", "--workers", "2"]  # fmt: skip
         folder = (option.small if data == "small" else option.images) / "train"
-        command = [sys.executable, ROOT / "benchmarks/peers/pytorch_images.py", "--images", folder, "--only", name,
+        command = [sys.executable, ROOT / "benchmarks/peers" / script, "--images", folder, "--only", name,
                    "--limit", str(int(limit)), "--json", result,
                    *(small if option.dry_run else ["--workers", str(cores())])]  # fmt: skip
         subprocess.run(command, env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(option.plans / "inductor")},
@@ -86,32 +116,53 @@ def measure_pytorch(name, data, option, limit):
         return json.loads(result.read_text())[name]
 
 
+def free_of(name, results):
+    """With one batch that lies on the device: what stands beside a row."""
+    if "free_images_per_second" in results[name]:
+        return results[name]["free_images_per_second"]
+    side, model = ("PyTorch", name.split()[1]) if name.startswith("PyTorch") else ("", name.split()[0])
+    return results.get(f"PyTorch {model}-free" if side else f"{model} free", {}).get("images_per_second")
+
+
 def table(results):
-    lines = [f"{'':26}{'images/s':>10}{'of free':>9}{'compute ms':>12}{'cores':>7}{'first batch s':>15}"]
+    lines = [f"{'':30}{'images/s':>10}{'of free':>9}{'compute ms':>12}{'cores':>7}{'first batch s':>15}{'input/s':>9}"]
     for name, row in results.items():
         if "failed" in row:
-            lines.append(f"{name:26}{row['failed']}")
+            lines.append(f"{name:30}{row['failed']}")
             continue
-        model, free = name.split()[0], None
-        if model in ("resnet18", "resnet50"):
-            free = results.get(f"{model} free", {}).get("images_per_second")
+        free = free_of(name, results)
         ratio = f"{row['images_per_second'] / free:9.3f}" if free else " " * 9
         rest = "".join(f"{row[key]:{width}.2f}" if key in row else " " * width
                        for key, width in (("compute_ms", 12), ("cpu_cores", 7), ("first_batch_seconds", 15)))  # fmt: skip
-        lines.append(f"{name:26}{row['images_per_second']:10.1f}{ratio}{rest}")
+        beside = row.get("input_images_per_second", 0)
+        lines.append(f"{name:30}{row['images_per_second']:10.1f}{ratio}{rest}" + (f"{beside:9.0f}" if beside else ""))
     return "\n".join(lines)
 
 
+def has_package(name):
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
 def jobs(option):
-    """(side, name, how to measure it), ours and PyTorch's by turns: each has the other near in time."""
+    """(side, name, how to measure it), ours and the peers' by turns: each has the other near in time."""
     ours = [("ours", row[0], lambda limit, row=row: measure_ours(row, option, limit)) for row in OURS]
-    if importlib.util.find_spec("torch") is None or importlib.util.find_spec("torchvision") is None:
+    if not has_package("torch") or not has_package("torchvision"):
         print("PyTorch or torchvision is missing: ours alone")
         return ours
     peers = [("pytorch", f"PyTorch {name}" + (" (small)" if data == "small" else ""),
-              lambda limit, name=name, data=data: measure_pytorch(name, data, option, limit))
+              lambda limit, name=name, data=data: measure_peer("pytorch_images.py", name, data, option, limit))
              for name, data in PYTORCH]  # fmt: skip
-    return ours[:4] + peers[:1] + ours[4:5] + peers[1:2] + ours[5:] + peers[2:]
+    dali = [("dali", f"DALI {name}",
+             lambda limit, name=name: measure_peer("dali_images.py", name, "images", option, limit))
+            for name in DALI]  # fmt: skip
+    if not has_package("nvidia.dali"):
+        print("DALI is missing: without it (`scripts/setup dali` makes what a machine without a network needs)")
+        dali = []
+    return (ours[:6] + dali[:1] + ours[6:7] + dali[1:2] + peers[:1] + ours[7:9] + dali[2:] + peers[1:2] + ours[9:]
+            + peers[2:])  # fmt: skip
 
 
 def main():
@@ -129,7 +180,7 @@ def main():
             continue
         results[name] = measure(min(limit, 150))
         row = results[name]
-        print(f"{name:26}" + (row["failed"] if "failed" in row else f"{row['images_per_second']:10.1f} images/s"),
+        print(f"{name:30}" + (row["failed"] if "failed" in row else f"{row['images_per_second']:10.1f} images/s"),
               flush=True)  # fmt: skip
         option.json.write_text(json.dumps(results, indent=1) + "\n")
     print(f"\n{table(results)}")
