@@ -26,6 +26,9 @@ import os
 import sys
 import time
 
+# nvJPEG's streams share CUDA's connections with PyTorch's: with 8, as is usual, its work waits behind that.
+os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+
 import torch
 from nvidia import dali
 from nvidia.dali import fn, pipeline_def, types
