@@ -16,6 +16,7 @@
 #include "decode_lane.hpp"
 #include "decode_team.hpp"
 #include "jpeg_header.hpp"
+#include "needed.hpp"
 #include "share_finder.hpp"
 
 namespace penstock::images {
@@ -61,6 +62,7 @@ struct Row {
   std::span<const std::byte> file;
   ImageSize size;  ///< empty: nobody can decode it
   View view;
+  Region part;  ///< what an engine decodes
   DecodedBy plan = DecodedBy::nobody;
 };
 
@@ -91,6 +93,10 @@ class FoundShare {
   std::mutex mutex_;
   ShareFinder finder_;
 };
+
+ImageSize size_of_part(const Row& row) {
+  return {row.part.height, row.part.width};
+}
 
 void check_options(const HardwareOptions& options) {
   const auto reject = [](const std::string& why) {
@@ -251,7 +257,7 @@ void HardwareDecoder::Core::begin(std::span<const JpegItem> items, ImageSize out
   next_row_ = next_returned_ = 0;
   returned_.clear();
   for (std::size_t row = 0; row < items.size(); ++row) {
-    rows_[row] = {items[row].file, {}, {}, DecodedBy::nobody};
+    rows_[row] = {items[row].file, {}, {}, {}, DecodedBy::nobody};
     results_[row].by = DecodedBy::nobody;
     results_[row].error.clear();
     inspect(row, items[row].seed);
@@ -306,7 +312,9 @@ void HardwareDecoder::Core::set_view(std::size_t row, const View& view) {
         "image of " +
         std::to_string(rows_[row].size.height) + " x " + std::to_string(rows_[row].size.width) +
         " pixels");
+  require_within(view, rows_[row].size);  // Its output does not reach beyond the region either.
   rows_[row].view = view;
+  rows_[row].part = needed_region(view);
 }
 
 // ---- Chunks -------------------------------------------------------------------------------------
@@ -338,7 +346,7 @@ HardwareDecoder::Core::Range HardwareDecoder::Core::next_fitting() const {
     const Row& row = rows_[range.last];
     if (row.plan == DecodedBy::nobody) continue;
     const bool by_cpu = row.plan == DecodedBy::cpu;
-    device += by_cpu ? room_ : aligned(pixel_bytes(row.size));
+    device += by_cpu ? room_ : aligned(pixel_bytes(size_of_part(row)));
     staging += by_cpu ? room_ : aligned(row.file.size());
     if (device > options_.device_bytes || staging > options_.staging_bytes) break;
   }
@@ -362,16 +370,18 @@ void HardwareDecoder::Core::lay_out(const Range& range) {
   for (std::size_t row = range.first; row < range.last; ++row) {
     const Row& image = rows_[row];
     if (image.plan != DecodedBy::hardware) continue;
-    const std::int64_t stride = std::int64_t{3} * image.size.width;
+    const std::int64_t stride = std::int64_t{3} * image.part.width;
     std::byte* const file = lane_->staging.get() + files;
     std::memcpy(file, image.file.data(), image.file.size());
-    geometry_[row - first_] = {static_cast<std::int64_t>(pixels), stride, image.view};
+    geometry_[row - first_] = {static_cast<std::int64_t>(pixels), stride,
+                               within(image.view, image.part)};
     images_.push_back({{file, image.file.size()},
                        image.size,
+                       image.part,
                        reinterpret_cast<std::uint8_t*>(lane_->device.get() + pixels),
                        stride});
     image_rows_.push_back(row);
-    pixels += aligned(pixel_bytes(image.size));
+    pixels += aligned(pixel_bytes(size_of_part(image)));
     files += aligned(image.file.size());
   }
 }

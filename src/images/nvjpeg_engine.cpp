@@ -84,15 +84,17 @@ class State {
   /// Any thread; one at a time.
   nvjpegStatus_t decode(std::span<const unsigned char* const> files,
                         std::span<const std::size_t> lengths, std::span<nvjpegImage_t> outputs,
-                        cudaStream_t stream) {
+                        std::span<nvjpegDecodeParams_t> parts, cudaStream_t stream) {
     done_.synchronize();
     initialize(static_cast<int>(files.size()));
-    const nvjpegStatus_t status = library_.nvjpegDecodeBatched(
-        handle_, state_, files.data(), lengths.data(), outputs.data(), stream);
+    const nvjpegStatus_t status = library_.nvjpegDecodeBatchedEx(
+        handle_, state_, files.data(), lengths.data(), outputs.data(), parts.data(), stream);
     if (status != NVJPEG_STATUS_SUCCESS) initialized_ = 0;  // The next batch starts anew.
     done_.record(stream);
     return status;
   }
+
+  static constexpr nvjpegOutputFormat_t kOutput = NVJPEG_OUTPUT_RGBI;
 
  private:
   void initialize(int batch) {
@@ -102,8 +104,6 @@ class State {
                  "nvjpegDecodeBatchedInitialize");
     initialized_ = batch;
   }
-
-  static constexpr nvjpegOutputFormat_t kOutput = NVJPEG_OUTPUT_RGBI;
 
   const NvjpegLibrary& library_;
   const nvjpegHandle_t handle_;
@@ -200,10 +200,17 @@ class NvjpegEngine final : public JpegEngine {
     files_.reserve(batch);
     lengths_.reserve(batch);
     outputs_.reserve(batch);
-    check_nvjpeg(library_.nvjpegJpegStreamCreate(handle_->get(), &header_),
-                 "nvjpegJpegStreamCreate");
+    try {
+      check_nvjpeg(library_.nvjpegJpegStreamCreate(handle_->get(), &header_),
+                   "nvjpegJpegStreamCreate");
+      parts_.reserve(batch);
+      while (parts_.size() < batch) add_part();
+    } catch (...) {
+      destroy();
+      throw;
+    }
   }
-  ~NvjpegEngine() override { library_.nvjpegJpegStreamDestroy(header_); }
+  ~NvjpegEngine() override { destroy(); }
 
   std::string name() const override { return "nvjpeg"; }
 
@@ -224,6 +231,7 @@ class NvjpegEngine final : public JpegEngine {
     lengths_.clear();
     outputs_.clear();
     for (const Image& image : images) {
+      set_part(parts_[outputs_.size()], image);
       files_.push_back(reinterpret_cast<const unsigned char*>(image.file.data()));
       lengths_.push_back(image.file.size());
       nvjpegImage_t& output = outputs_.emplace_back();
@@ -231,19 +239,41 @@ class NvjpegEngine final : public JpegEngine {
       output.pitch[0] = static_cast<std::size_t>(image.stride);
     }
     const nvjpegStatus_t status = handle_->with_state(
-        [&](State& state) { return state.decode(files_, lengths_, outputs_, stream); });
+        [&](State& state) { return state.decode(files_, lengths_, outputs_, parts_, stream); });
     if (status == NVJPEG_STATUS_SUCCESS) return true;
     if (!may_be_an_image(status)) check_nvjpeg(status, "nvjpegDecodeBatched");
     return false;
   }
 
  private:
+  void add_part() {
+    nvjpegDecodeParams_t part = nullptr;
+    check_nvjpeg(library_.nvjpegDecodeParamsCreate(handle_->get(), &part),
+                 "nvjpegDecodeParamsCreate");
+    parts_.push_back(part);
+    check_nvjpeg(library_.nvjpegDecodeParamsSetOutputFormat(part, State::kOutput),
+                 "nvjpegDecodeParamsSetOutputFormat");
+  }
+  /// The engines decode all of an image; a kernel then converts the part alone.
+  void set_part(nvjpegDecodeParams_t to, const Image& image) {
+    const Region& part = image.part;
+    const bool is_all = part == Region{0, 0, image.size.height, image.size.width};
+    check_nvjpeg(library_.nvjpegDecodeParamsSetROI(
+                     to, part.left, part.top, is_all ? -1 : part.width, is_all ? -1 : part.height),
+                 "nvjpegDecodeParamsSetROI");
+  }
+  void destroy() {
+    for (nvjpegDecodeParams_t part : parts_) library_.nvjpegDecodeParamsDestroy(part);
+    if (header_ != nullptr) library_.nvjpegJpegStreamDestroy(header_);
+  }
+
   std::shared_ptr<Handle> handle_;
   const NvjpegLibrary& library_;
   nvjpegJpegStream_t header_ = nullptr;
   std::vector<const unsigned char*> files_;
   std::vector<std::size_t> lengths_;
   std::vector<nvjpegImage_t> outputs_;
+  std::vector<nvjpegDecodeParams_t> parts_;
 };
 
 bool is_emulated() {

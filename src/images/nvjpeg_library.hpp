@@ -9,19 +9,23 @@
 
 namespace penstock::images {
 
-#define PENSTOCK_NVJPEG_FUNCTIONS(FUNCTION) \
-  FUNCTION(nvjpegGetProperty)               \
-  FUNCTION(nvjpegCreateEx)                  \
-  FUNCTION(nvjpegDestroy)                   \
-  FUNCTION(nvjpegJpegStateCreate)           \
-  FUNCTION(nvjpegJpegStateDestroy)          \
-  FUNCTION(nvjpegJpegStreamCreate)          \
-  FUNCTION(nvjpegJpegStreamDestroy)         \
-  FUNCTION(nvjpegJpegStreamParseHeader)     \
-  FUNCTION(nvjpegDecodeBatchedSupported)    \
-  FUNCTION(nvjpegDecodeBatchedPreAllocate)  \
-  FUNCTION(nvjpegDecodeBatchedInitialize)   \
-  FUNCTION(nvjpegDecodeBatched)
+#define PENSTOCK_NVJPEG_FUNCTIONS(FUNCTION)   \
+  FUNCTION(nvjpegGetProperty)                 \
+  FUNCTION(nvjpegCreateEx)                    \
+  FUNCTION(nvjpegDestroy)                     \
+  FUNCTION(nvjpegJpegStateCreate)             \
+  FUNCTION(nvjpegJpegStateDestroy)            \
+  FUNCTION(nvjpegJpegStreamCreate)            \
+  FUNCTION(nvjpegJpegStreamDestroy)           \
+  FUNCTION(nvjpegJpegStreamParseHeader)       \
+  FUNCTION(nvjpegDecodeBatchedSupported)      \
+  FUNCTION(nvjpegDecodeBatchedPreAllocate)    \
+  FUNCTION(nvjpegDecodeBatchedInitialize)     \
+  FUNCTION(nvjpegDecodeBatchedEx)             \
+  FUNCTION(nvjpegDecodeParamsCreate)          \
+  FUNCTION(nvjpegDecodeParamsDestroy)         \
+  FUNCTION(nvjpegDecodeParamsSetOutputFormat) \
+  FUNCTION(nvjpegDecodeParamsSetROI)
 
 struct NvjpegLibrary {
 // NOLINTNEXTLINE(bugprone-macro-parentheses): a member's name

@@ -31,6 +31,7 @@ struct FakeEngines {
 
   std::atomic<int> engines{0}, calls{0}, images{0};
   std::atomic<int> called_while_busy{0};
+  std::atomic<std::int64_t> pixels{0};  ///< of the parts that were asked for
 };
 
 class FakeEngine final : public JpegEngine {
@@ -48,7 +49,10 @@ class FakeEngine final : public JpegEngine {
       throw std::runtime_error("the engine is broken");
     }
     bool good = true;
-    for (const Image& image : images) good = good && all_.decodes(image.file);
+    for (const Image& image : images) {
+      good = good && all_.decodes(image.file);
+      all_.pixels += std::int64_t{image.part.height} * image.part.width;
+    }
     if (all_.delay.count() > 0) std::this_thread::sleep_for(all_.delay);
     const std::vector<Image> batch(images.begin(), images.end());
     try {
@@ -72,10 +76,10 @@ class FakeEngine final : public JpegEngine {
   }
   static void write(const Image& image) {
     const DecodedFile file = decode_all(Bytes(image.file.begin(), image.file.end()));
-    const std::size_t row = static_cast<std::size_t>(file.width) * 3;
-    for (std::size_t y = 0; y < static_cast<std::size_t>(file.height); ++y)
-      std::memcpy(image.pixels + y * static_cast<std::size_t>(image.stride),
-                  file.pixels.data() + y * row, row);
+    for (std::int64_t y = 0; y < image.part.height; ++y)
+      std::memcpy(image.pixels + y * image.stride,
+                  file.pixels.data() + 3 * ((image.part.top + y) * file.width + image.part.left),
+                  3 * static_cast<std::size_t>(image.part.width));
   }
 
   FakeEngines& all_;

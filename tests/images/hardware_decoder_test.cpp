@@ -131,6 +131,43 @@ TEST_CASE("HardwareDecoder: the engine decodes what it takes", "[images][hardwar
   CHECK(decoder.stats().refused == 0);
 }
 
+TEST_CASE("HardwareDecoder: the engine is asked for what the crops need",
+          "[images][hardware_decoder]") {
+  FakeEngines engines;
+  HardwareDecoder decoder(exact_options(), make_fake(engines));
+  const int width = 120, height = 90;
+  const Bytes file = jpeg_file(noisy_pixels(width, height, 3), width, height);
+  const std::vector<JpegItem> items{{file, 0}};
+  const TestStream stream;
+  const DeviceMemory<std::uint8_t> out(kValues);
+  const auto asked_for = [&](const View& view) {
+    engines.pixels = 0;
+    const auto view_of = [&](std::uint64_t, ImageSize) { return view; };
+    const auto results = decoder.decode(items, view_of, kFormat, out.data(), stream);
+    CHECK(results[0].by == DecodedBy::hardware);
+    REQUIRE_CUDA(cudaStreamSynchronize(stream));
+    const DecodedFile decoded = decode_all(file);
+    const TestImage image{{height, width}, std::int64_t{3} * width, decoded.pixels};
+    const std::vector<double> expected = reference_of(image, view);
+    const auto made = out.read();
+    for (std::size_t i = 0; i < kValues; ++i) {
+      if (std::abs(made[i] - expected[i]) <= 1.01) continue;
+      FAIL_CHECK("value " << i << " is " << int{made[i]} << ", not " << expected[i]);
+      break;
+    }
+    return engines.pixels.load();
+  };
+  CHECK(asked_for(crop_view({0, 0, height, width}, kOutput)) == height * width);
+  CHECK(asked_for(crop_view({7, 13, 31, 50}, kOutput)) == 31 * 50);
+  CHECK(asked_for(crop_view({89, 119, 1, 1}, kOutput)) == 1);
+  // Of a region that is resized as a whole, the crop's pixels and those that its filter reaches.
+  View centre = ResizeCenterCrop{.resize = 30, .output = kOutput}({height, width});
+  REQUIRE(centre.region == Region{0, 0, height, width});
+  const std::int64_t some = asked_for(centre);
+  CHECK(some >= 30 * 42);
+  CHECK(some < 45 * 60);
+}
+
 TEST_CASE("HardwareDecoder: the CPU decodes what the engine refuses",
           "[images][hardware_decoder]") {
   FakeEngines engines;
@@ -251,7 +288,7 @@ TEST_CASE("HardwareDecoder: a batch of many parts", "[images][hardware_decoder]"
   FakeEngines engines;
   HardwareOptions options = exact_options(2);
   SECTION("by device memory") {
-    options.device_bytes = 12'000;
+    options.device_bytes = 6'000;
   }
   SECTION("by staging") {
     options.staging_bytes = 9'000;
@@ -478,6 +515,14 @@ TEST_CASE("HardwareDecoder rejects what makes no sense", "[images][hardware_deco
                  },
                  kFormat),
              Mentions("not within"));
+  CHECK_THAT(view(
+                 [](std::uint64_t, ImageSize size) {
+                   View beyond = crop_view({0, 0, size.height, size.width}, kOutput);
+                   beyond.origin_x += size.width;
+                   return beyond;
+                 },
+                 kFormat),
+             Mentions("beyond its region"));
   CHECK(Batch(decoder, items).all_right());
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// JpegEngine: what stands behind HardwareDecoder. It decodes whole JPEG files to device memory,
-// many at a time. make_nvjpeg_engine makes one of nvJPEG's hardware backend; a program may bring
-// another.
+// JpegEngine: what stands behind HardwareDecoder. It decodes JPEG files, or parts of them, to
+// device memory, many at a time. make_nvjpeg_engine makes one of nvJPEG's hardware backend; a
+// program may bring another.
 
 #include <cuda_runtime_api.h>
 
@@ -17,15 +17,16 @@
 
 namespace penstock::images {
 
-/// Decodes whole JPEG files to device memory. One thread at a time. An engine is one state of the
+/// Decodes JPEG files to device memory. One thread at a time. An engine is one state of the
 /// decoder: it works on one batch at a time.
 class JpegEngine {
  public:
-  /// A file, and the device memory for its pixels: 3 bytes a pixel, `stride` bytes a row.
+  /// A file, and the device memory for a part of its pixels: 3 bytes a pixel, `stride` bytes a row.
   struct Image {
     std::span<const std::byte> file;  ///< all bytes of a JPEG file
     ImageSize size;                   ///< as the file's header says
-    std::uint8_t* pixels = nullptr;   ///< device memory
+    Region part;                      ///< of the image: what is wanted, and nothing else is written
+    std::uint8_t* pixels = nullptr;   ///< device memory: the part's pixel at the top left
     std::int64_t stride = 0;          ///< bytes from one row to the next
   };
 
