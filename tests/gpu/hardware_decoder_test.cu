@@ -46,7 +46,8 @@ struct Batch {
   std::vector<std::uint8_t> pixels;
   std::vector<DecodedBy> by;
 };
-Batch decoded(HardwareDecoder& decoder, const std::vector<Bytes>& files) {
+template <class ViewOf>
+Batch decoded(HardwareDecoder& decoder, const std::vector<Bytes>& files, const ViewOf& view_of) {
   std::vector<JpegItem> items;
   for (const Bytes& file : files) items.push_back({file, 100 + items.size()});
   const TestStream stream;
@@ -54,12 +55,14 @@ Batch decoded(HardwareDecoder& decoder, const std::vector<Bytes>& files) {
   fill_async(out, 99, stream);
   Batch batch;
   for (const ImageResult& result :
-       decoder.decode(items, RandomResizedCrop{.output = kOutput}, OutputFormat{.size = kOutput},
-                      out.data(), stream))
+       decoder.decode(items, view_of, OutputFormat{.size = kOutput}, out.data(), stream))
     batch.by.push_back(result.by);
   REQUIRE_CUDA(cudaStreamSynchronize(stream));
   batch.pixels = out.read();
   return batch;
+}
+Batch decoded(HardwareDecoder& decoder, const std::vector<Bytes>& files) {
+  return decoded(decoder, files, RandomResizedCrop{.output = kOutput});
 }
 
 struct Difference {
@@ -92,6 +95,43 @@ TEST_CASE("nvJPEG and libjpeg: the same images", "[images][nvjpeg]") {
     CHECK(found.mean < 1.5);
     CHECK(found.largest < 12);
   }
+}
+
+/// `region`, resized to the output.
+View view_of_region(const Region& region) {
+  return {.region = region,
+          .origin_y = static_cast<double>(region.top),
+          .origin_x = static_cast<double>(region.left),
+          .step_y = region.height / static_cast<double>(kOutput.height),
+          .step_x = region.width / static_cast<double>(kOutput.width),
+          .output = kOutput};
+}
+
+TEST_CASE("nvJPEG: the parts of an image, of every size and at every edge", "[images][nvjpeg]") {
+  const auto files = smooth_files(4);
+  HardwareOptions options = gpu_options();
+  HardwareDecoder hardware(options);
+  options.cpu_share = 1;
+  HardwareDecoder cpu(options);
+  for (const int side : {1, 2, 3, 7, 16, 33, 64, 1000})
+    for (const int corner : {0, 1, 2, 3, 4}) {
+      INFO("side " << side << ", corner " << corner);
+      const auto view = [&](std::uint64_t, ImageSize size) {
+        const int height = std::min(side, size.height), width = std::min(2 * side - 1, size.width);
+        const int down = size.height - height, right = size.width - width;
+        const int top = corner == 4 ? down / 2 : corner / 2 * down;
+        const int left = corner == 4 ? right / 3 : corner % 2 * right;
+        return view_of_region({top, left, height, width});
+      };
+      const Batch by_hardware = decoded(hardware, files, view);
+      const Batch by_cpu = decoded(cpu, files, view);
+      CHECK(by_hardware.by == std::vector<DecodedBy>(4, DecodedBy::hardware));
+      for (std::size_t row = 0; row < 4; ++row) {
+        const Difference found = difference(by_hardware, by_cpu, row);
+        CHECK(found.mean < 4);
+        CHECK(found.largest < 16);
+      }
+    }
 }
 
 TEST_CASE("nvJPEG: what the engines refuse is decoded by the CPU", "[images][nvjpeg]") {
