@@ -16,6 +16,11 @@ namespace {
 
 namespace category = penstock::markers::category;
 
+/// Whether weights are stored in another precision than that of the optimizer's.
+bool is_narrow(Precision precision) {
+  return precision == Precision::fp16 || precision == Precision::bf16;
+}
+
 struct ForwardMarker {
   static constexpr const char* message = "forward";
   static constexpr penstock::MarkerCategory category = category::forward;
@@ -76,7 +81,7 @@ Network::Network(const NetworkOptions& options, Operations& ops)
       step_(1),
       loss_scale_(1),
       metrics_(1) {
-  if (ops.element_bytes() != sizeof(float))
+  if (is_narrow(ops.settings().precision))
     compute_weights_ =
         DeviceArray<std::byte>(table_.weights() * static_cast<std::int64_t>(ops.element_bytes()));
   stem_ = make_layer(layers_.stem);

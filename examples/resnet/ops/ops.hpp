@@ -40,8 +40,8 @@ enum class Fusion { none, elementwise, full };
 /// device, by timing all.
 enum class PlanChoice { heuristic, timed, exhaustive };
 
-/// What `reference` makes of it: it computes in float whatever the precision, and honours the
-/// format at the first convolution's input and in the weights.
+/// What `reference` makes of it: it computes in float, rounds what it stores to fp16 or bf16, and
+/// honours the format at the first convolution's input and in the weights.
 struct Settings {
   Precision precision = Precision::fp32;
   Format format = Format::nchw;

@@ -107,8 +107,8 @@ NetworkOptions basic_blocks() {
   return {architecture_of("resnet8", 10), {6, 3, 12, 12}};
 }
 
-Settings with(Fusion fusion, Format format = Format::nchw) {
-  return {.format = format, .fusion = fusion};
+Settings with(Fusion fusion, Format format = Format::nchw, Precision precision = Precision::fp32) {
+  return {.precision = precision, .format = format, .fusion = fusion};
 }
 
 /// Two steps (the second of a smaller batch), then inference. What the first needs is there.
@@ -122,9 +122,10 @@ void run(Training& training) {
 }
 
 /// Two steps, and what the network says then, are those of Fusion::elementwise. Returns the calls.
-Calls check_same_bits(const NetworkOptions& options, Format format, const Choice& choice) {
-  Training apart(options, with(Fusion::elementwise, format));
-  auto operations = std::make_unique<PartlyFused>(with(Fusion::full, format), choice);
+Calls check_same_bits(const NetworkOptions& options, Format format, const Choice& choice,
+                      Precision precision = Precision::fp32) {
+  Training apart(options, with(Fusion::elementwise, format, precision));
+  auto operations = std::make_unique<PartlyFused>(with(Fusion::full, format, precision), choice);
   PartlyFused& counted = *operations;
   Training fused(options, std::move(operations));
   run(apart);
@@ -143,10 +144,12 @@ bool all(const ConvolutionShape&, bool) {
 
 TEST_CASE("fused network: every convolution fuses") {
   const Format format = GENERATE(Format::nchw, Format::nhwc);
+  const Precision precision = GENERATE(Precision::fp32, Precision::fp16, Precision::bf16);
   // Of two steps. Stem, first convolutions and shortcuts read what lies in memory; stem (where no
   // pool follows) and last convolutions are normalised into memory, shortcuts with the last.
-  CHECK(check_same_bits(basic_blocks(), format, all) == Calls{12, 6, 6, 6, 8, 0, 12});
-  CHECK(check_same_bits(bottlenecks(), format, all) == Calls{14, 16, 16, 16, 8, 0, 12, 2, 2});
+  CHECK(check_same_bits(basic_blocks(), format, all, precision) == Calls{12, 6, 6, 6, 8, 0, 12});
+  CHECK(check_same_bits(bottlenecks(), format, all, precision) ==
+        Calls{14, 16, 16, 16, 8, 0, 12, 2, 2});
 }
 
 TEST_CASE("fused network: some convolutions fuse, others do not") {

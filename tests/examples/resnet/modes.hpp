@@ -15,7 +15,7 @@
 
 namespace resnet::test {
 
-/// The reference computes in float, whatever the precision.
+/// The reference computes in float, and has fewer modes.
 inline bool on_reference() {
   return operations_name().starts_with("reference");
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "../../../examples/resnet/ops/reference/reference_operations.hpp"
+#include "../../../examples/resnet/ops/reference/rounding.hpp"
 #include "matchers.hpp"
 #include "training.hpp"
 
@@ -105,9 +106,11 @@ Architecture tiny_bottleneck() {
 }
 
 TEST_CASE("network: the same bits in both formats") {
+  const Precision precision = GENERATE(Precision::fp32, Precision::fp16);
   for (const Architecture& architecture : {architecture_of("resnet8", 10), tiny_bottleneck()}) {
     const NetworkOptions options{architecture, {3, 3, 33, 30}};
-    Training planes(options), pixels(options, Settings{.format = Format::nhwc});
+    Training planes(options, Settings{.precision = precision}),
+        pixels(options, Settings{.precision = precision, .format = Format::nhwc});
     for (int i = 0; i < 2; ++i) {
       planes.step();
       pixels.step();
@@ -195,6 +198,39 @@ TEST_CASE("network: a step neither allocates nor blocks") {
   CHECK(calls.blocking == 0);
   CHECK(calls.launching > 0);
   training.stream.synchronize();
+}
+
+TEST_CASE("network: in 16 bits, what lies in memory are numbers of that precision") {
+  const Precision precision = GENERATE(Precision::fp16, Precision::bf16);
+  const Fusion fusion = GENERATE(Fusion::none, Fusion::full);
+  NetworkOptions options = small_network();
+  Training wide(options);
+  options.loss_scale = precision == Precision::fp16;
+  options.initial_loss_scale = 64;
+  Training narrow(options, Settings{.precision = precision, .fusion = fusion});
+  wide.step();
+  narrow.step();
+  narrow.stream.synchronize();
+  const Gradients gradients = narrow.network.gradient_memory();
+  const auto* const values = static_cast<const float*>(gradients.weights);
+  std::int64_t other = 0, none = 0;
+  for (std::int64_t i = 0; i < gradients.sizes.weights; ++i) {
+    other += reference::rounded(precision, values[i]) != values[i];
+    none += values[i] == 0;
+  }
+  CHECK(other == 0);
+  CHECK(none < gradients.sizes.weights);
+  // The optimizer has all digits.
+  const std::vector<float> parameters = narrow.state().parameters;
+  CHECK(std::any_of(parameters.begin(), parameters.end(),
+                    [&](float value) { return reference::rounded(precision, value) != value; }));
+
+  const std::vector<float> theirs = wide.logits(), ours = narrow.logits();
+  CHECK(!same_bits(ours, theirs));
+  const double units = precision == Precision::fp16 ? 0x1p-11 : 0x1p-8;
+  for (std::size_t i = 0; i < ours.size(); ++i)
+    CHECK(static_cast<double>(ours[i]) ==
+          Approx(static_cast<double>(theirs[i])).epsilon(20 * units).margin(20 * units));
 }
 
 TEST_CASE("network: the loss scale changes no step, an overflow skips one") {

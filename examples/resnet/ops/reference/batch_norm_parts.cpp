@@ -19,15 +19,16 @@ void ReferenceBatchNormParts::moments(const Extents& extents, const void* x, flo
                                       cudaStream_t stream) {
   const auto* const values = static_cast<const float*>(x);
   const ActivationLayout layout(extents, format_);
-  enqueue(stream, {reads(values, extents.count()), writes(moments, 2 * extents.c)},
-          [=, threads = threads_] { batch_norm_moments(layout, values, moments, threads); });
+  enqueue<kernel::batch_norm_moments>(
+      stream, {reads(values, extents.count()), writes(moments, 2 * extents.c)},
+      [=, threads = threads_] { batch_norm_moments(layout, values, moments, threads); });
 }
 
 void ReferenceBatchNormParts::merge(const Extents& extents, int ranks, const float* moments,
                                     const BatchNorm& norm, cudaStream_t stream) {
   const ActivationLayout layout(extents, format_);
   const Normalisation<float> of = normalisation(norm);
-  enqueue(
+  enqueue<kernel::batch_norm_merge>(
       stream,
       {reads(moments, 2 * ranks * extents.c), reads(of.gamma, extents.c), reads(of.beta, extents.c),
        writes(of.running_mean, extents.c), writes(of.running_variance, extents.c),
@@ -42,15 +43,16 @@ void ReferenceBatchNormParts::gradient_sums(const Extents& extents,
                                             cudaStream_t stream) {
   const ActivationLayout layout(extents, format_);
   const BatchNormGradient<float> of = floats(operands);
-  enqueue(stream,
-          {reads(of.x, extents.count()), reads(relu ? of.y : nullptr, extents.count()),
-           reads(of.y_gradient, extents.count()), reads(of.more_y_gradient, extents.count()),
-           reads(norm.mean, extents.c), reads(norm.inverse_deviation, extents.c),
-           writes(norm.gamma_gradient, extents.c), writes(norm.beta_gradient, extents.c),
-           writes(sums, 2 * extents.c)},
-          [=, threads = threads_, by = normalisation(norm)] {
-            batch_norm_gradient_sums(layout, of, by, relu, sums, threads);
-          });
+  enqueue<kernel::batch_norm_gradient_sums>(
+      stream,
+      {reads(of.x, extents.count()), reads(relu ? of.y : nullptr, extents.count()),
+       reads(of.y_gradient, extents.count()), reads(of.more_y_gradient, extents.count()),
+       reads(norm.mean, extents.c), reads(norm.inverse_deviation, extents.c),
+       writes(norm.gamma_gradient, extents.c), writes(norm.beta_gradient, extents.c),
+       writes(sums, 2 * extents.c)},
+      [=, threads = threads_, by = normalisation(norm)] {
+        batch_norm_gradient_sums(layout, of, by, relu, sums, threads);
+      });
 }
 
 void ReferenceBatchNormParts::gradient(const Extents& extents, int ranks,
@@ -58,15 +60,17 @@ void ReferenceBatchNormParts::gradient(const Extents& extents, int ranks,
                                        bool relu, const float* sums, cudaStream_t stream) {
   const ActivationLayout layout(extents, format_);
   const BatchNormGradient<float> of = floats(operands);
-  enqueue(stream,
-          {reads(of.x, extents.count()), reads(relu ? of.y : nullptr, extents.count()),
-           reads(of.y_gradient, extents.count()), reads(of.more_y_gradient, extents.count()),
-           reads(norm.mean, extents.c), reads(norm.inverse_deviation, extents.c),
-           reads(norm.gamma, extents.c), reads(sums, 2 * extents.c),
-           writes(of.x_gradient, extents.count()), writes(of.residual_gradient, extents.count())},
-          [=, threads = threads_, by = normalisation(norm)] {
-            batch_norm_gradient_rest(layout, ranks, of, by, relu, sums, threads);
-          });
+  enqueue<kernel::batch_norm_gradient_rest>(
+      stream,
+      {reads(of.x, extents.count()), reads(relu ? of.y : nullptr, extents.count()),
+       reads(of.y_gradient, extents.count()), reads(of.more_y_gradient, extents.count()),
+       reads(norm.mean, extents.c), reads(norm.inverse_deviation, extents.c),
+       reads(norm.gamma, extents.c), reads(sums, 2 * extents.c),
+       stores(of.x_gradient, extents.count(), precision_),
+       stores(of.residual_gradient, extents.count(), precision_)},
+      [=, threads = threads_, by = normalisation(norm)] {
+        batch_norm_gradient_rest(layout, ranks, of, by, relu, sums, threads);
+      });
 }
 
 }  // namespace resnet::reference

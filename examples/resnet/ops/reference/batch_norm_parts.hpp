@@ -9,7 +9,8 @@ namespace resnet::reference {
 
 class ReferenceBatchNormParts : public BatchNormParts {
  public:
-  ReferenceBatchNormParts(Format format, int threads) : format_(format), threads_(threads) {}
+  ReferenceBatchNormParts(Precision precision, Format format, int threads)
+      : precision_(precision), format_(format), threads_(threads) {}
 
   void moments(const Extents&, const void* x, float* moments, cudaStream_t) override;
   void merge(const Extents&, int ranks, const float* moments, const BatchNorm& norm,
@@ -20,6 +21,7 @@ class ReferenceBatchNormParts : public BatchNormParts {
                 bool relu, const float* sums, cudaStream_t) override;
 
  private:
+  Precision precision_;
   Format format_;
   int threads_;
 };

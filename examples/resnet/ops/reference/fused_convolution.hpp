@@ -11,6 +11,7 @@
 
 #include "batch_norm.hpp"
 #include "convolution.hpp"
+#include "layers_in_float.hpp"
 #include "layout.hpp"
 
 namespace resnet::reference {
@@ -21,10 +22,12 @@ struct FusedConvolution {
   ActivationLayout in, out;
   T* room;  ///< for the input, normalised
   Scratch<T> scratch;
+  Precision precision = Precision::fp32;  ///< of what lies in memory
 
   void forward(const T* x, const Normalisation<T>* before, const T* weights, T* y,
                const Normalisation<T>& norm) const {
     plan.forward(before == nullptr ? x : normalized(x, *before), weights, y, scratch);
+    round(y, out.extents.count());
     batch_norm_statistics(out, y, norm, scratch.threads);
   }
 
@@ -36,6 +39,7 @@ struct FusedConvolution {
   void data_gradient(const T* y_gradient, const T* weights, const T* x,
                      const Normalisation<T>& before, T* x_gradient) const {
     plan.data_gradient(y_gradient, weights, x_gradient, scratch);
+    round(x_gradient, in.extents.count());
     batch_norm_gradient(in, {x, normalized(x, before), x_gradient, nullptr, x_gradient, nullptr},
                         before, true, scratch.threads);
   }
@@ -44,7 +48,13 @@ struct FusedConvolution {
   const T* normalized(const T* x, const Normalisation<T>& before) const {
     const T* none = nullptr;
     batch_norm_apply(in, x, before, none, true, room, scratch.threads);
+    round(room, in.extents.count());
     return room;
+  }
+
+  /// What operations one by one would have stored.
+  void round(T* values, std::int64_t count) const {
+    if constexpr (std::is_same_v<T, float>) round_all(precision, values, count, scratch.threads);
   }
 };
 

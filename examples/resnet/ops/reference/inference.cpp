@@ -22,8 +22,8 @@ ReferencePlans::ReferencePlans(const Settings& settings)
 void ReferencePlans::from_float(Precision precision, const float* in, void* out, std::int64_t count,
                                 cudaStream_t stream) const {
   auto* rounded = static_cast<float*>(out);
-  enqueue(stream, {reads(in, count), writes(rounded, count)},
-          [=] { round_all(precision, in, rounded, count); });
+  enqueue<kernel::from_float>(stream, {reads(in, count), writes(rounded, count)},
+                              [=] { round_all(precision, in, rounded, count); });
 }
 
 void ReferencePlans::prepare(const InferenceConvolution& convolution) {
@@ -71,11 +71,11 @@ void enqueue_conversion(const ReferencePlans& plans, const ImageInput& input, co
   const Settings& settings = plans.settings();
   const std::int64_t count = input.images.count();
   auto* converted = static_cast<float*>(x);
-  enqueue(stream, {reads(images, count), writes(converted, count)},
-          [=, precision = floating(settings.precision), format = settings.format,
-           threads = plans.threads()] {
-            convert_images(input, precision, format, images, converted, threads);
-          });
+  enqueue<kernel::convert>(stream, {reads(images, count), writes(converted, count)},
+                           [=, precision = floating(settings.precision), format = settings.format,
+                            threads = plans.threads()] {
+                             convert_images(input, precision, format, images, converted, threads);
+                           });
 }
 
 }  // namespace
@@ -97,36 +97,39 @@ void ReferenceInference::convolution(const InferenceConvolution& what, const voi
   const ConvolutionShape& shape = what.shape;
   const std::size_t operand_bytes = plans_.element_bytes(what.precision);
   const std::size_t result_bytes = plans_.element_bytes(what.result);
-  enqueue(stream,
-          {reads(x, shape.in.count(), operand_bytes),
-           reads(operands.weights, shape.weights(), operand_bytes), reads(operands.bias, shape.k),
-           reads(operands.scale, shape.k), reads(operands.residual_scale, 1),
-           reads(residual, shape.out().count(), result_bytes),
-           writes(y, shape.out().count(), result_bytes)},
-          [=, this, &plan, fusion = plans_.settings().fusion] {
-            plan.run(fusion, x, operands, residual, y, scratch());
-          });
+  enqueue<kernel::convolution>(
+      stream,
+      {reads(x, shape.in.count(), operand_bytes),
+       reads(operands.weights, shape.weights(), operand_bytes), reads(operands.bias, shape.k),
+       reads(operands.scale, shape.k), reads(operands.residual_scale, 1),
+       reads(residual, shape.out().count(), result_bytes),
+       writes(y, shape.out().count(), result_bytes)},
+      [=, this, &plan, fusion = plans_.settings().fusion] {
+        plan.run(fusion, x, operands, residual, y, scratch());
+      });
 }
 
 void ReferenceInference::max_pool(const PoolShape& shape, Precision precision, const void* x,
                                   void* y, cudaStream_t stream) {
   const std::size_t bytes = plans_.element_bytes(precision);
-  enqueue(stream, {reads(x, shape.in.count(), bytes), writes(y, shape.out().count(), bytes)},
-          [=, format = plans_.settings().format, threads = plans_.threads()] {
-            reference::max_pool(shape, format, precision, x, y, threads);
-          });
+  enqueue<kernel::max_pool>(
+      stream, {reads(x, shape.in.count(), bytes), writes(y, shape.out().count(), bytes)},
+      [=, format = plans_.settings().format, threads = plans_.threads()] {
+        reference::max_pool(shape, format, precision, x, y, threads);
+      });
 }
 
 void ReferenceInference::average_pool(const Extents& extents, Precision precision, const void* x,
                                       float scale, void* y, cudaStream_t stream) {
   const ActivationLayout layout(extents, plans_.settings().format);
   auto* means = static_cast<float*>(y);
-  enqueue(stream,
-          {reads(x, extents.count(), plans_.element_bytes(precision)),
-           writes(means, extents.n * extents.c)},
-          [=, threads = plans_.threads()] {
-            reference::average_pool(layout, precision, x, scale, means, threads);
-          });
+  enqueue<kernel::average_pool>(stream,
+                                {reads(x, extents.count(), plans_.element_bytes(precision)),
+                                 writes(means, extents.n * extents.c)},
+                                [=, threads = plans_.threads()] {
+                                  reference::average_pool(layout, precision, x, scale, means,
+                                                          threads);
+                                });
 }
 
 void ReferenceInference::linear(std::int64_t n, std::int64_t features, std::int64_t classes,
@@ -134,12 +137,13 @@ void ReferenceInference::linear(std::int64_t n, std::int64_t features, std::int6
                                 float* logits, cudaStream_t stream) {
   const auto* samples = static_cast<const float*>(x);
   const auto* rows = static_cast<const float*>(weights);
-  enqueue(stream,
-          {reads(samples, n * features), reads(rows, classes * features), reads(bias, classes),
-           writes(logits, n * classes)},
-          [=, threads = plans_.threads()] {
-            reference::linear({n, features, classes}, samples, rows, bias, logits, threads);
-          });
+  enqueue<kernel::linear>(
+      stream,
+      {reads(samples, n * features), reads(rows, classes * features), reads(bias, classes),
+       writes(logits, n * classes)},
+      [=, threads = plans_.threads()] {
+        reference::linear({n, features, classes}, samples, rows, bias, logits, threads);
+      });
 }
 
 }  // namespace resnet::reference

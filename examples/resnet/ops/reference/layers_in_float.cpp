@@ -1,7 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers_in_float.hpp"
 
+#include <algorithm>
+
+#include "parallel.hpp"
+#include "rounding.hpp"
+
 namespace resnet::reference {
+namespace {
+
+template <float (*round)(float)>
+void round_each(float* values, std::int64_t count, int threads) {
+  constexpr std::int64_t block = 1 << 14;
+  parallel_for(threads, (count + block - 1) / block, [&](std::int64_t index, int) {
+    float* const begin = values + index * block;
+    std::transform(begin, begin + std::min(block, count - index * block), begin, round);
+  });
+}
+
+}  // namespace
+
+void round_all(Precision precision, float* values, std::int64_t count, int threads) {
+  if (precision == Precision::fp16) round_each<rounded_to_half>(values, count, threads);
+  if (precision == Precision::bf16) round_each<rounded_to_bfloat>(values, count, threads);
+}
 
 template void max_pool(const PoolShape&, Format, const float*, float*, std::uint8_t*, int);
 template void max_pool_gradient(const PoolShape&, Format, const std::uint8_t*, const float*,

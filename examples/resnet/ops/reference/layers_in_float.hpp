@@ -25,6 +25,9 @@ extern template void linear_gradient(const LinearShape&, const float*, const flo
 extern template LossSums cross_entropy(std::int64_t, std::int64_t, const float*,
                                        const std::int32_t*, double, float*);
 
+/// In place: each value becomes a number of the precision. (fp32 and tf32 change nothing.)
+void round_all(Precision precision, float* values, std::int64_t count, int threads);
+
 extern template void update(const Update<float>&, std::int64_t, const float*, float*, float*, int);
 extern template bool all_finite(std::int64_t, const float*);
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The reference implementation of Operations: each is a host function on the stream, in float, over
-// the emulated CUDA runtime. It honours the format and takes any precision, computing in fp32; the
-// other settings change nothing, but that Fusion::full fuses every convolution. Results are the
-// same bits for both formats, fused or not, and for any number of threads.
+// The reference implementation of Operations: each is a host function on the stream, over the
+// emulated CUDA runtime. It computes in float. In fp16 and bf16 what an operation stores is rounded
+// to that precision, as a GPU's memory has it: activations, weights and their gradients, each in a
+// float. It honours the format; the other settings change nothing, but that Fusion::full fuses
+// every convolution. Results are the same bits for both formats, fused or not, and for any number
+// of threads.
 //
 // The destructor waits for the device: the work that it has enqueued uses this object.
 
@@ -100,11 +102,16 @@ class ReferenceOperations : public Operations {
   /// Stays where it is as long as this object.
   const Convolution<float>& plan(const ConvolutionShape&);
 
+  /// Of the settings' precision.
+  Range stores(void* memory, std::int64_t count) const;
+  /// To it, in place.
+  void round(float* values, std::int64_t count) const;
+
   /// To be called by the work that uses it: memory that has grown since it was enqueued is the
   /// grown one, in graphs too. One element stands for all of it: every such work writes it.
   Scratch<float> scratch();
   /// work(FusedConvolution) runs in stream order. Throws UnsupportedOperation unless this fuses().
-  template <class Work>
+  template <template <class> class Name, class Work>
   void enqueue_fused(const ConvolutionShape&, bool normalized_input, cudaStream_t,
                      std::vector<Range> touched, Work work);
 

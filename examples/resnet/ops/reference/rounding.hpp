@@ -30,16 +30,31 @@ inline float without_bits(float value, int bits) {
 
 }  // namespace detail
 
+/// By integers without a branch: a loop over it becomes a vector loop.
 inline float rounded_to_half(float value) {
-  if (!std::isfinite(value)) return value;
-  const float size = std::fabs(value);
-  if (size < 0x1p-14f) return std::nearbyint(value * 0x1p24f) * 0x1p-24f;  // subnormal
-  if (size >= 65520.0f) return std::copysign(std::numeric_limits<float>::infinity(), value);
-  return detail::without_bits(value, 13);
+  const auto word = std::bit_cast<std::int32_t>(value);
+  const std::int32_t sign = word & std::numeric_limits<std::int32_t>::min(), size = word & ~sign;
+  const float magnitude = std::bit_cast<float>(size);
+  const auto normal = std::bit_cast<std::int32_t>(detail::without_bits(magnitude, 13));
+  // A multiple of 2^-24, which is the distance of the floats beside 0.75.
+  const auto subnormal = std::bit_cast<std::int32_t>((magnitude + 0.75f) - 0.75f);
+  constexpr auto least = std::bit_cast<std::int32_t>(0x1p-14f);  // that is not subnormal
+  constexpr auto most = std::bit_cast<std::int32_t>(65520.0f);   // and all above: infinite
+  constexpr auto infinity = std::bit_cast<std::int32_t>(std::numeric_limits<float>::infinity());
+  std::int32_t result = size < least ? subnormal : normal;
+  result = size >= most ? infinity : result;
+  result = size > infinity ? size : result;  // NaN
+  return std::bit_cast<float>(result | sign);
 }
 
 inline float rounded_to_bfloat(float value) {
-  return std::isfinite(value) ? detail::without_bits(value, 16) : value;
+  const float finite = detail::without_bits(value, 16);
+  return std::isfinite(value) ? finite : value;
+}
+
+/// Whether it rounds at all.
+inline bool is_narrow(Precision precision) {
+  return precision == Precision::fp16 || precision == Precision::bf16;
 }
 
 inline float rounded(Precision precision, float value) {

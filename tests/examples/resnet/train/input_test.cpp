@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
@@ -16,6 +17,7 @@
 #include "../../../../examples/data/cifar10.hpp"
 #include "../../../../examples/resnet/data/augment.hpp"
 #include "../../../../examples/resnet/data/image_writer.hpp"
+#include "../../../../examples/resnet/ops/reference/rounding.hpp"
 #include "support/catch.hpp"
 #include "support/handles.hpp"
 #include "support/memory.hpp"
@@ -202,6 +204,66 @@ TEST_CASE("images made on the CPU and records decoded on the device are the same
     CHECK(at(2, 1, 5, 7) == normalised_pixel(record.data(), random_view(9, 6, 5), size, 1, 5, 7));
     if (channels == 4) CHECK(at(2, 3, 5, 7) == 0.0f);
   }
+}
+
+TEST_CASE("images as bytes are the images, each value rounded", "[resnet][input]") {
+  const std::int32_t size = GENERATE(8, 32, 33, 224);
+  const auto record = record_of(5);
+  const ImageWriter write(size);
+  for (const View& view : {View{}, View{.dx = -4, .dy = 3, .flip = true}}) {
+    const auto count = static_cast<std::size_t>(3 * size * size);
+    std::vector<float> image(count);
+    std::vector<std::uint8_t> bytes(count + 1, 77);
+    write(record.data(), view, image.data());
+    CHECK(write(record.data(), view, bytes.data()) == &bytes.back());
+    CHECK(bytes.back() == 77);
+    float farthest = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto channel = static_cast<std::int32_t>(i / static_cast<std::size_t>(size * size));
+      const float value =
+          image[i] / detail::inverse_deviation_of(channel) + detail::mean_of(channel);
+      farthest = std::max(farthest, std::abs(value - static_cast<float>(bytes[i])));
+    }
+    CHECK(farthest < 0.501f);
+    CHECK((size == 32) == (farthest < 0.001f));
+  }
+}
+
+TEST_CASE("images as bytes are normalised on the device as they are on the CPU",
+          "[resnet][input]") {
+  const DataSet data;
+  const penstock::RecordFile records = data.open();
+  const auto format = GENERATE(Format::nchw, Format::nhwc);
+  const auto precision = GENERATE(Precision::fp32, Precision::fp16);
+  const std::vector<std::uint64_t> samples = {4, 0, 5};
+  const Augmentation augmentation{.seed = 9, .size = 32};  // nothing is resized
+  const penstock::Ticket ticket{.epoch = 6, .samples = samples};
+  const InputFormat input{{3, 3, 32, 32}, precision, format};
+  constexpr std::size_t kNumbers = 3 * 3 * 32 * 32;
+
+  const auto floats_in = images_layout(3, 32);
+  const auto bytes_in = byte_images_layout(3, 32);
+  CHECK(bytes_in.bytes() < floats_in.bytes() / 3);
+  const PinnedMemory<std::byte> floats(floats_in.bytes()), bytes(bytes_in.bytes());
+  const PinnedMemory<float> from_floats(kNumbers), from_bytes(kNumbers);
+  Images images = floats_in.bind(floats.data(), 3);
+  ByteImages byte_images = bytes_in.bind(bytes.data(), 3);
+  ImageSource{&records, augmentation}(ticket, images);
+  ByteImageSource{&records, augmentation}(ticket, byte_images);
+  CHECK(byte_images.labels(0) == 4);
+  CHECK(byte_images.labels(2) == 5);
+
+  const TestStream stream;  // Pinned memory is the device's too.
+  pack_images(images.pixels.data_handle(), 3, input, from_floats.data(), stream);
+  pack_images(byte_images.pixels.data_handle(), 3, input, from_bytes.data(), stream);
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  std::size_t differences = 0, rounded = 0;
+  for (std::size_t i = 0; i < kNumbers; ++i) {
+    differences += from_floats[i] != from_bytes[i];
+    rounded += reference::rounded(Precision::fp16, from_bytes[i]) == from_bytes[i];
+  }
+  CHECK(differences == 0);
+  CHECK((rounded == kNumbers) == (precision == Precision::fp16));
 }
 
 TEST_CASE("a label that is none is told, with the record", "[resnet][input]") {

@@ -17,7 +17,7 @@ from programs import require  # noqa: E402
 
 ladder, programs = (str(pathlib.Path(word).resolve()) for word in sys.argv[1:3])
 SMALL = ["--image-size", "16", "--steps", "3", "--warmup", "4", "--records", "40", "--cache", "."]
-RUNGS = ["I1", "I2", "I3", "I4", "I5a", "I5b", "I6", "I7", "I8", "I8u", "I9", "I9u"]
+RUNGS = ["I1", "I2", "I3", "I3b", "I4a", "I4b", "I4c", "I4", "I5a", "I5b", "I6", "I7", "I8", "I8u", "I9", "I9u"]
 
 
 def run_ladder(*options, status=0, folder=programs):
@@ -43,9 +43,12 @@ def check_results(text):
     memory = {result["rung"]: result["device_bytes"] for result in results}
     require(memory["I8"] > memory["I7"] >= memory["I4"], memory)  # Each context has activations and graphs of its own.
     logits = {result["rung"]: result["logits"] for result in results}
-    require(logits["I1"] == logits["I2"] == logits["I3"] != logits["I4"], logits)
-    require(len({logits[rung] for rung in ("I4", "I5a", "I5b", "I6", "I7", "I8")}) == 1, logits)
-    require("EMULATED" in text and "NOT THE SAME" not in text and "+18.3" in text, text)
+    require(logits["I1"] == logits["I2"] == logits["I3"] == logits["I3b"] != logits["I4a"], logits)
+    require(logits["I4a"] == logits["I4b"] and logits["I4c"] == logits["I4"], logits)
+    require(len({logits[rung] for rung in ("I4", "I5a", "I5b", "I6", "I7", "I8", "I8u")}) == 1, logits)
+    require("EMULATED" in text and "NOT THE SAME" not in text and "+18.3" in text and "+119.7" in text, text)
+    after = {result["rung"]: result["after"] for result in results}
+    require(after["I3b"] == "I3" and after["I4a"] == "I3b" and after["I8u"] == "I8" and after["I1"] == "", after)
     return results
 
 
