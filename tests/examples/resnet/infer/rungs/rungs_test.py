@@ -44,7 +44,7 @@ def check_answers(result, images):
 
 
 def answers():
-    """Every rung has the answers of the one before, bit for bit where the precision is the same."""
+    """Every rung has the answers of the one before, bit for bit where precision and fusion are the same."""
     results = {rung: infer(rung, *TRAINED, *SIXTY) for rung in rungs}
     require(len(results) == 14, results.keys())
     check_answers(results["01"], 60)
@@ -52,7 +52,8 @@ def answers():
         half = int(rung[:2]) >= 4
         require(result["precision"] == ("fp16" if half else "fp32"), result)
         require(result["images_per_second"] > 0 and result["compute_ms"] > 0 and result["load_ms"] >= 0, result)
-        same(result, results["04" if half else "01"])
+        # Layers that are not fused round what lies between them.
+        same(result, results["04a" if rung in ("04a", "04b") else "04" if half else "01"])
     require(results["04"]["logits"] != results["01"]["logits"], "fp16 has rounded nothing")
     for rung, result in results.items():
         if rung != "01":
