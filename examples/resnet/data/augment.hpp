@@ -3,9 +3,9 @@
 
 // From a CIFAR-10 record to what a network takes, one value at a time: random crop (4 pixels of
 // black around the image), random flip, bilinear resize, normalisation. This is the definition.
-// The kernel of T13 and T14 (input.cpp) and the workers of T1 to T12 (ImageWriter) take the same
-// steps (detail::) for many values at once and come to the same bits, so that all rungs train on
-// the same images.
+// The kernel of T13, T14b and T14 (input.cpp) and the workers of T0 to T12 (ImageWriter) take the
+// same steps (detail::) for many values at once and come to the same bits, so that all rungs train
+// on the same images. (T14a rounds what is resized to bytes.)
 //
 //   const View view = random_view(seed, epoch, sample);   // or View{}, to evaluate
 //   const float value = normalised_pixel(record, view, size, channel, y, x);

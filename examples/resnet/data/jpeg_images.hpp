@@ -2,7 +2,7 @@
 #pragma once
 
 // JpegImages: float images of JPEG files, on a worker, as a first version of a loader makes them:
-// it decodes the whole file, resizes the crop and normalises. T1 to T12 do so with --images; T15
+// it decodes the whole file, resizes the crop and normalises. T0 to T12 do so with --images; T15
 // shows what is better.
 //
 //   const JpegImages images(store, {.seed = 7, .size = 224});

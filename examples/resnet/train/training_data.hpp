@@ -17,7 +17,7 @@
 
 namespace resnet {
 
-/// Makes whole float images on the CPU, as T1 to T12 load them. Copies are independent: each worker
+/// Makes whole float images on the CPU, as T0 to T12 load them. Copies are independent: each worker
 /// has its own.
 struct FloatSource {
   /// `pixels`: samples x 3 x size x size; `labels`: samples. Throws what is wrong with a sample.
