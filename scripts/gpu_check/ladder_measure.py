@@ -40,13 +40,18 @@ LARGE = {"resnet18": 512, "resnet50": 256}  # the batch of T10 and all behind it
 SMALL = 32
 INFERENCE_MODEL, INFERENCE_BATCH = "resnet18", 128
 
-# By name: the rungs, and what differs from the ladder's own sizes. All are of INFERENCE_MODEL.
+# By name: the rungs, and what differs from the ladder's own sizes. All are of INFERENCE_MODEL, or as they say.
 SETTINGS = {
     "batch 64": (["T0", "T1"], {"batch": 64}),
     "JPEG files": (["T1", "T2"], {"images": True}),
     "32 x 32": (["T3b", "T4", "T4b", "T4c", "T5", "T14b", "T14"], {"batch": 32, "image_size": 32, "steps": 200}),
     "loading for free": (["I3b", "I4", "I5a", "I5b", "I6", "I7", "I8", "I8u"], {"free_loading": True, "workers": 4}),
     "8 images": (["I1", "I2", "I5b", "I6", "I7", "I8"], {"batch": 8, "free_loading": True, "workers": 4, "steps": 400}),
+    "batches of 32, 32 x 32": (["T4", "T4b", "T4c", "T5", "T14b", "T14"],
+                               {"model": "resnet8", "batch": 32, "image_size": 32, "steps": 1000}),
+    "1 image": (["I1", "I2", "I5b", "I6", "I7", "I8"], {"batch": 1, "free_loading": True, "workers": 4, "steps": 1000}),
+    "1 image, 32 x 32": (["I1", "I2", "I5b", "I6", "I7"],
+                         {"model": "resnet8", "batch": 1, "image_size": 32, "free_loading": True, "workers": 4, "steps": 2000}),
 }  # fmt: skip
 
 # With --peers: (side, rung): the first ones are measured where there is little time.
@@ -58,7 +63,7 @@ SLOW = ("T7b",)  # It times every plan: measured last, and once.
 
 # Seconds: without so many left it is not begun; and the most it may take. A compiled rung of PyTorch compiles.
 NEEDS = {"penstock": 12, "pytorch": 30, "compiled": 60, "max-autotune": 60, "slow": 40}
-LIMIT = {"penstock": 100, "pytorch": 90, "compiled": 150, "max-autotune": 300, "slow": 200}
+LIMIT = {"penstock": 100, "pytorch": 90, "compiled": 150, "max-autotune": 300, "slow": 140}
 
 
 def output_of(*command):
@@ -111,7 +116,7 @@ def sizes(model, rung, option, setting=""):
     if rung[0] == "I":
         size = {"batch": INFERENCE_BATCH, "steps": 100, "warmup": 24}
     elif is_large(rung):
-        size = {"batch": LARGE[model], "steps": 60 if option.peers else 30, "warmup": 8}
+        size = {"batch": LARGE.get(model, SMALL), "steps": 60 if option.peers else 30, "warmup": 8}
     else:
         size = {"batch": SMALL, "steps": 100 if option.peers else 40, "warmup": 8}
     size |= {"image_size": 224, "workers": workers}
@@ -150,12 +155,12 @@ def train(model, rung, setting, size, limit, option, repeat=1):
             "first_loss": losses[0], "last_loss": losses[-1]}  # fmt: skip
 
 
-def infer(rung, setting, size, limit, option):
+def infer(model, rung, setting, size, limit, option):
     ladder = ladder_table.inference_ladder()
     program, own = next((program, own) for number, program, own in ladder.RUNGS if number == rung)
     profiles = rung.startswith("I9")
-    arguments = ["--model", "resnet8" if option.dry_run else INFERENCE_MODEL, *words_of(size), *own, "--data",
-                 str(option.data), "--plans", str(option.plans / ladder.plans_of(rung))]  # fmt: skip
+    arguments = ["--model", "resnet8" if option.dry_run else model, *words_of(size), *own, "--data",
+                 str(option.data), "--plans", str(option.plans / f"{ladder.plans_of(rung)}-{model}")]  # fmt: skip
     if not profiles or option.dry_run:
         arguments += ["--batches", f"2,{size['batch']}" if profiles else str(size["batch"])]
     if setting and SETTINGS[setting][1].get("free_loading"):
@@ -197,7 +202,7 @@ def measure(task, limit, where, option):
     if side == "pytorch":
         return row | measure_pytorch(model, rung, size, limit, option)
     if rung[0] == "I":
-        return row | infer(rung, setting, size, limit, option)
+        return row | infer(model, rung, setting, size, limit, option)
     return row | train(model, rung, setting, size, limit, option, ROUNDS if option.peers else 1)
 
 
@@ -240,8 +245,8 @@ def tasks(option):
         yield from ((INFERENCE_MODEL, "penstock", rung[0], "") for rung in ladder_table.inference_ladder().RUNGS)
     yield from ((model, "penstock", rung, "") for model, rung in others)
     if INFERENCE_MODEL in option.models:
-        for setting, (its, _) in SETTINGS.items():
-            yield from ((INFERENCE_MODEL, "penstock", rung, setting) for rung in its)
+        for setting, (its, special) in SETTINGS.items():
+            yield from ((special.get("model", INFERENCE_MODEL), "penstock", rung, setting) for rung in its)
     yield from ((model, "penstock", rung, "") for model in option.models for rung in IMAGES)
     yield from ((model, "penstock", rung, "") for model in option.models for rung in SLOW)
 

@@ -30,7 +30,7 @@ from measured_page import number
 EXAMPLE = ROOT / "examples/resnet"
 BEGIN, END = "<!-- ladder-table: made by scripts/gpu_check/ladder_table.py -->", "<!-- ladder-table: end -->"
 NOTHING = "Not measured yet on today's program. `scripts/gpu-check ladder-table` measures it."
-TITLES = {"resnet18": "ResNet-18", "resnet50": "ResNet-50"}
+TITLES = {"resnet8": "ResNet-8", "resnet18": "ResNet-18", "resnet50": "ResNet-50"}
 
 
 def script(path):

@@ -188,13 +188,14 @@ def measurements():
     output, rows = measure("--rungs", "T1,T14,I1")
     mine = calls()
     one_round = ["01_baseline_emulated", "14_records_and_graph_emulated", "01_baseline_emulated",  # T1, T14, I1
-                 "01_baseline_emulated", "14_records_and_graph_emulated", "01_baseline_emulated"]  # under settings
+                 "01_baseline_emulated", "14_records_and_graph_emulated", "01_baseline_emulated",  # under settings
+                 "14_records_and_graph_emulated", "01_baseline_emulated", "01_baseline_emulated"]  # fmt: skip
     require(mine == one_round * 3, mine)
     first = next(row for row in rows if (row["rung"], row["setting"]) == ("T14", ""))
     require(first["images_per_second"] == sorted(first["all"])[1] and len(set(first["all"])) == 3, first)
     require(first["first_loss"] == 2.5 and first["last_loss"] == 2.0 and first["skipped_steps"] == 1, first)
     require(first["machine"].startswith("no GPU") and first["commit"] and first["date"], first)
-    require({row["setting"] for row in rows} == {"", "batch 64", "32 x 32", "8 images"}, rows)
+    require({row["setting"] for row in rows} == {"", "batch 64", "32 x 32", "8 images", "batches of 32, 32 x 32", "1 image", "1 image, 32 x 32"}, rows)
     asked = pathlib.Path("asked").read_text().split("\n")
     require("--free-loading" in asked[5] and "--free-loading" not in asked[2] and "--batches 4" in asked[2], asked)
     _, again = measure("--rungs", "T1,T14,I1")
@@ -224,7 +225,8 @@ def measurements():
     pathlib.Path("slow").unlink()
     measure("--rungs", "T5,T6", "--seconds", "1")
     left = pathlib.Path("left").read_text()
-    require(left.startswith("ladder-table=resnet18  (penstock T5, penstock T6, penstock T5 32 x 32)"), left)
+    require(left.startswith("ladder-table=resnet18  (penstock T5, penstock T6, penstock T5 32 x 32)\n"), left)
+    require("ladder-table=resnet8  (penstock T5 batches of 32, 32 x 32)" in left, left)
 
     ladder_table.save(pathlib.Path("old.json"), [row("T1", 5.0)])
     _, rows = measure("--rungs", "T9", store="old.json")
