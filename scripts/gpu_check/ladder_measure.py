@@ -208,12 +208,11 @@ def measure(task, limit, where, option):
 
 def one_more(row, before):
     """The row with the runs of the one before, and the median's figures."""
-    if before is None or conditions(row) != conditions(before):
-        return {**row, "runs": [row]}
-    runs = [*before["runs"], row]
+    same = before is not None and conditions(row) == conditions(before)
+    runs = [*(before["runs"] if same else []), ladder_table.figures(row)]
     middle = statistics.median_low(run["images_per_second"] for run in runs)
     chosen = next(run for run in runs if run["images_per_second"] == middle)
-    return {**chosen, "all": [run["images_per_second"] for run in runs], "runs": runs}
+    return {**row, **chosen, "all": [run["images_per_second"] for run in runs], "runs": runs}
 
 
 def conditions(row):

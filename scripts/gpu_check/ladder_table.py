@@ -77,8 +77,18 @@ def merge(*lists):
     return sorted(rows.values(), key=order)
 
 
+FIGURES = ("images_per_second", "batch_ms", "load_ms", "copy_ms", "compute_ms", "idle", "bound", "bound_ms", "device_bytes",
+           "skipped_steps", "first_loss", "last_loss")  # fmt: skip
+
+
+def figures(row):
+    """What another run of the same has otherwise."""
+    return {name: row[name] for name in FIGURES if name in row}
+
+
 def load(path):
-    return json.loads(path.read_text())["rows"] if path.exists() else []
+    rows = json.loads(path.read_text())["rows"] if path.exists() else []
+    return [{**row, "runs": [figures(run) for run in row["runs"]]} if "runs" in row else row for row in rows]
 
 
 def save(path, rows):
