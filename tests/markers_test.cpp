@@ -55,7 +55,7 @@ struct ToolEvent {
 thread_local std::vector<ToolEvent>* events = nullptr;
 
 std::mutex categories_mutex;
-std::set<std::string> known_categories;
+std::multiset<std::string> known_categories;
 
 /// Registrations come from whichever thread and test uses a name first.
 const Registered* add(std::string text, const Registered* domain) {
@@ -115,7 +115,7 @@ int NVTX_API pop(nvtxDomainHandle_t domain) {
   return 0;
 }
 /// Where and as what the tool knows categories: "penstock 3 forward".
-std::set<std::string> categories() {
+std::multiset<std::string> categories() {
   const std::lock_guard lock(categories_mutex);
   return known_categories;
 }

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <new>
 #include <string>
+#include <vector>
 
 namespace penstock {
 namespace detail {
@@ -20,27 +21,37 @@ struct MarkerDomain {
   std::string name;
   nvtxDomainHandle_t handle;
   MarkerDomain* next;
+  std::vector<std::uint32_t> named = {};  // numbers of categories whose name NVTX has
+
+  void name_once(const MarkerCategory& category) {
+    if (handle == nullptr || category.number == 0) return;
+    for (const std::uint32_t number : named)
+      if (number == category.number) return;
+    named.push_back(category.number);
+    nvtxDomainNameCategoryA(handle, category.number, category.name);
+  }
 };
 
 /// NVTX initialises itself in the first call of a process. ThreadSanitizer reports a race if two
 /// threads make that call, so each call here comes after one under this lock. Null: no profiler is
 /// attached, or none that knows domains, or there is no memory.
-inline nvtxDomainHandle_t marker_domain(const char* name) noexcept {
+inline nvtxDomainHandle_t marker_domain(const char* name, const MarkerCategory& category) noexcept {
   static std::mutex mutex;
   static MarkerDomain* first = nullptr;
   const std::lock_guard lock(mutex);
-  for (MarkerDomain* known = first; known != nullptr; known = known->next)
-    if (known->name == name) return known->handle;
   try {
-    first = new MarkerDomain{name, nvtxDomainCreateA(name), first};
+    MarkerDomain* domain = first;
+    while (domain != nullptr && domain->name != name) domain = domain->next;
+    if (domain == nullptr) domain = first = new MarkerDomain{name, nvtxDomainCreateA(name), first};
+    domain->name_once(category);
+    return domain->handle;
   } catch (const std::bad_alloc&) {
     return nullptr;
   }
-  return first->handle;
 }
 /// That of penstock's ranges and streams.
 inline nvtxDomainHandle_t marker_domain() noexcept {
-  static const nvtxDomainHandle_t domain = marker_domain(own_domain);
+  static const nvtxDomainHandle_t domain = marker_domain(own_domain, {});
   return domain;
 }
 
@@ -50,9 +61,9 @@ inline nvtxDomainHandle_t domain_handle(MarkerHandle domain) noexcept {
 
 PENSTOCK_INLINE Marker make_marker(const char* domain, const char* name,
                                    const MarkerCategory& category) noexcept {
-  const nvtxDomainHandle_t handle = marker_domain(domain == nullptr ? own_domain : domain);
+  const nvtxDomainHandle_t handle =
+      marker_domain(domain == nullptr ? own_domain : domain, category);
   if (handle == nullptr) return {};
-  if (category.number != 0) nvtxDomainNameCategoryA(handle, category.number, category.name);
   return {handle, nvtxDomainRegisterStringA(handle, name == nullptr ? "" : name), category.number,
           category.color};
 }
