@@ -24,7 +24,7 @@ struct Augment {
 void worker(cudaStream_t stream) {
   const penstock::ScopedRange own(Augment{}, 2);
   const penstock::RangeName epoch("epoch 3", penstock::markers::category::loop, "my trainer");
-  const penstock::ScopedRange named(epoch, 3);
+  const penstock::ScopedRange around(epoch, 3);
   const penstock::ScopedRange range(penstock::markers::fill, 1);
   penstock::markers::name_this_thread("worker");
   penstock::markers::name_stream(stream, "copies");
