@@ -532,7 +532,7 @@ void host_function_far_behind_the_first_bytes(Version version) {
   owner.synchronize();
 }
 
-void stream_waits_for_its_own_mutex(Version version) {
+void order_that_only_a_mutex_decides(Version version) {
   const penstock::Stream one, other;
   penstock::Event done;
   struct Shared {
@@ -606,7 +606,7 @@ const std::vector<Scenario> mistakes{
      "Only the first MiB of a stream-ordered allocation is watched for host functions: to watch "
      "all of "
      "it would take as long as filling it."},
-    {"stream_waits_for_its_own_mutex", stream_waits_for_its_own_mutex,
+    {"order_that_only_a_mutex_decides", order_that_only_a_mutex_decides,
      "A mutex orders the two host functions, one way or the other: that is no data race, although "
      "the "
      "result depends on the order. A test of the result has to find it."},
