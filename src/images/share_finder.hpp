@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <penstock/detail/mix.hpp>
+#include <utility>
 
 namespace penstock::images {
 
@@ -60,7 +61,7 @@ class ShareFinder {
   enum class Phase { before, trial, after };
 
   /// Less is within what one window differs from the next.
-  static constexpr double kBetter = 1.02, kAsGood = 0.99;
+  static constexpr double kBetter = 1.02, kAsGood = 0.98;
   static constexpr double kFirstStep = 0.05, kLeastStep = 0.04, kMostStep = 0.4;
   /// A change by which the conditions are others: what was learnt does not hold.
   static constexpr double kOtherRate = 1.15;
@@ -100,10 +101,14 @@ class ShareFinder {
     trial_ = std::clamp(share_ + (is_down_ ? -step_ : step_), 0.0, 1.0);
   }
 
-  /// In the same direction after a success, in the other one after a failure.
+  /// In the same direction after a success, in the other one after a failure. More work for the
+  /// CPU has to be worth it twice: the rates of some machines differ by more from window to window.
   void decide(double present) {
+    const bool is_good = tried_ > present * (is_down_ ? kAsGood : kBetter);
+    if (is_good && !is_down_ && !std::exchange(was_good_, true)) return;
+    was_good_ = false;
     learnt_ = std::max(present, tried_);
-    if (tried_ > present * (is_down_ ? kAsGood : kBetter)) {
+    if (is_good) {
       share_ = trial_;
       step_ = std::min(2 * step_, kMostStep);
       failures_ = pause_ = 0;
@@ -123,7 +128,7 @@ class ShareFinder {
 
   double share_ = 0, trial_ = 0, step_ = kFirstStep;
   Phase phase_ = Phase::before;
-  bool is_settling_ = true, is_down_ = false;
+  bool is_settling_ = true, is_down_ = false, was_good_ = false;
   int batches_ = 0, failures_ = 0, pause_ = 0;
   Time begin_{0};
   double images_ = 0, before_ = 0, tried_ = 0, learnt_ = 0;

@@ -132,7 +132,7 @@ std::optional<int> parse(int argc, char** argv, const std::string& about, Option
   app.add_option("--rate", options.rate,
                  "Learning rate behind the warm-up; else by batch and model, see schedule.hpp")
       ->check(penstock::programs::finite(1e-30, 1e30));
-  app.add_option("--workers", options.workers, "Threads that load: 8, and 2 in T16")
+  app.add_option("--workers", options.workers, "Threads that load: 8, and 3 in T16")
       ->check(CLI::Range(1, 1024));
   app.add_option_function<std::string>(
          "--cpu-share",

@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
                                         .fusion = Fusion::full,
                                         .plans = PlanChoice::timed},
                            .batch = 512,
-                           .workers = 2,
+                           .workers = 3,
                            .graph = true,
                            .prefetcher = true,
                            .train = train},
