@@ -294,8 +294,8 @@ TEST_CASE("an interprocess event has no timing", "[rules][interprocess]") {
   const TestStream stream;
   REQUIRE_CUDA(cudaEventRecord(event, stream));
   REQUIRE_CUDA(cudaEventSynchronize(event));
-  float milliseconds = 0;
-  CHECK(cudaEventElapsedTime(&milliseconds, event, event) == cudaErrorInvalidResourceHandle);
+  float elapsed = 0;
+  CHECK(cudaEventElapsedTime(&elapsed, event, event) == cudaErrorInvalidResourceHandle);
   cudaGetLastError();
 }
 
