@@ -39,7 +39,7 @@ CUcontext current() {
 }  // namespace
 
 TEST_CASE("the driver finds the allocation around an address", "[neighbours]") {
-  for (const std::size_t size : {1, 255, 4095, 4096, 4097, 12345, 1 << 20}) {
+  for (const std::size_t size : {1u, 255u, 4095u, 4096u, 4097u, 12345u, 1u << 20}) {
     DeviceMemory<char> before(size), memory(size), after(size);
     const Range whole{address(memory.data()), size};
     CHECK(range_of(memory.data()) == whole);

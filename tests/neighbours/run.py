@@ -117,8 +117,8 @@ def sum_up(list_file, folder):
         lines.append(f"{project}: {len({summary['program'] for summary in own.values()})} programs, "
                      f"{len({name.split('.')[2] for name in own})} schedules: {counts['passed']} cases passed, "
                      f"{counts['failed'] + counts['missing']} failed, {counts['skipped']} skipped by themselves, "
-                     f"{sum(summary['left out'] for summary in own.values())} left out, and of "
-                     f"{sum('*' in cases for cases in listed.values())} programs all")  # fmt: skip
+                     f"{sum(summary['left out'] for summary in own.values())} left out; programs not compiled: "
+                     f"{sum('*' in cases for cases in listed.values())}")  # fmt: skip
     print("\n".join(lines))
     return 1 if not runs or any(summary["wrong"] for summary in runs.values()) else 0
 
