@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The loop of T14, T15 and T16 with --input-apart: it trains on one batch, while another thread
+// takes all others as fast as they come.
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <penstock/prefetcher.hpp>
+#include <penstock/readback.hpp>
+#include <penstock/step_graph.hpp>
+#include <stop_token>
+#include <thread>
+
+#include "../run.hpp"
+
+namespace resnet {
+
+/// Takes batches as fast as they come, on a thread and a stream of its own, and drops them.
+template <class Host>
+class Taker {
+ public:
+  explicit Taker(penstock::Prefetcher<Packed, Host>& prefetcher)
+      : thread_([this, &prefetcher](const std::stop_token& stop) {
+          const penstock::Stream stream;
+          while (!stop.stop_requested() && prefetcher.next(stream.get())) ++taken_;
+        }) {}
+
+  /// From now on they are counted.
+  void start() {
+    begin_ = Clock::now();
+    taken_ = 0;
+  }
+  double batches_per_second() const {
+    return static_cast<double>(taken_) /
+           std::chrono::duration<double>(Clock::now() - begin_).count();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  Clock::time_point begin_ = Clock::now();
+  std::atomic<std::int64_t> taken_{0};
+  std::jthread thread_;  // The last: it uses the others.
+};
+
+/// --input-apart: what the input could give beside the training, and what it costs that.
+template <class Host>
+void train_beside_input(Run& run, penstock::Prefetcher<Packed, Host>& prefetcher) {
+  penstock::Readback<Metrics> losses(kStepsAhead);
+  penstock::StepGraph graphs;
+  const auto batch = prefetcher.next(run.stream());
+  Taker<Host> taker(prefetcher);
+  run.for_each_step([&](Step& step) {
+    if (step.number() == run.options().warmup) taker.start();
+    const auto compute = [&] {
+      run.train_step(batch->input.data_handle(), batch->labels.data_handle(), run.stream());
+    };
+    step.compute(run.stream(), [&] {
+      if (run.captures(step))
+        graphs.launch(batch, run.stream(), compute);
+      else
+        compute();
+    });
+    losses.push(run.network().metrics(), run.stream(), step.teller());
+  });
+  losses.drain();
+  run.set_input_rate(taker.batches_per_second() * static_cast<double>(run.batch()));
+  run.set_stats(prefetcher.stats());
+}
+
+}  // namespace resnet
