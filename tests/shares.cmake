@@ -7,9 +7,9 @@
 # has beside it each day (.ci/run: nvcc, headers alone, clang-tidy, a part of the release build) 12, and a share
 # at most 31 more, so that 2 cores are done in 35 minutes. So left to the shares is what is long (more than half a minute of the CPU),
 # what repeats (further seeds of the random schedule), what needs a browser, and what needs many sources that
-# nothing else needs. What guards the library itself is quick: its mutants are killed by penstock_tests,
-# penstock_ending_tests, penstock_checks_tests, penstock_emulation_tests and penstock_weak_memory_tests under
-# eager, lazy and random_1, and lazy and random_1 of ThreadSanitizer.
+# nothing else needs. What guards the library itself is quick: penstock_tests, penstock_emulation_tests and
+# penstock_checks_tests under AddressSanitizer with eager and random_1, and under ThreadSanitizer with lazy. Without a
+# sanitizer they are compiled and run once a week, and under ThreadSanitizer with random_1 three times.
 #
 # Each line: shares, and tests, by a regular expression. The first line that fits counts. They become
 # the labels full and share_<n> (the others: quick); .ci/run runs share n on weekday n, 0 being Sunday (UTC).
@@ -45,7 +45,9 @@ set(penstock_shares_plain
     "5 ^headers\\..*\\+\\+$"
     "5 ^penstock_(trace_page|soak|resume_test|verdict_drawn|shared_test)$"
     "5 ^penstock_(load|device_soak_emulated|slow_disk)\\."
-    "6 ^penstock_fault_tests\\.(lazy|random_1)$"
+    "6 ^penstock_fault_tests\\.(eager|lazy)$"
+    "6 ^penstock_(tests|emulation_tests|checks_tests)\\."
+    "6 ^fuzz\\."
     "6 ^ending\\..*\\.lazy$"
     "6 ^penstock_trace_session_tests\\.lazy$"
     "6 ^examples\\.(quickstart|minimal)\\..*(eager|lazy)$"
@@ -61,7 +63,6 @@ set(penstock_shares_address
     "0 ^ending\\.(fork_checks|waits)"
     "0 ^(penstock_)?pack"
     "0 ^fuzz\\."
-    "0 ^penstock_(tests|emulation_tests)\\.eager$"
     "0 \\.lazy$"
     "0 \\.random_[2-9]$")
 
@@ -81,6 +82,7 @@ set(penstock_shares_thread
     "6 ^(penstock_)?pack"
     "6 ^fuzz\\."
     "6 \\.eager$"
+    "035 \\.random_1$"
     "6 \\.random_[2-9]$")
 
 # Over the CUDA runtime: without a GPU most of it is only compiled, and that twice a week. Each day: the core's
