@@ -96,7 +96,8 @@ cudaError_t GraphExec::launch(Stream& stream, const char* name) {
   make_lanes(stream);
   for (const GraphPlan::Step& step : plan_.steps) {  // Nothing may be missing half-way.
     const NodeAction& action = step.action;
-    const bool waits = action.type == cudaGraphNodeTypeWaitEvent && action.event->shared() != nullptr;
+    const bool waits =
+        action.type == cudaGraphNodeTypeWaitEvent && action.event->shared() != nullptr;
     scheduler.prepare(lane(step.lane, stream), waits ? Work{WaitWork{1}} : work_of(step));
     if (action.event && action.event->gone()) return cudaErrorInvalidResourceHandle;
     if (action.type == cudaGraphNodeTypeEventRecord && action.event->full())
@@ -212,7 +213,7 @@ void GraphExec::update(const Graph& graph, cudaGraphExecUpdateResultInfo& info) 
   const GraphPlan plan(graph);
   info = {};
   info.result = plan.in_cycle != 0 ? cudaGraphExecUpdateErrorTopologyChanged
-                                    : compare(plan, 0, plan_.steps.size(), info);
+                                   : compare(plan, 0, plan_.steps.size(), info);
   if (info.result != cudaGraphExecUpdateSuccess) return;
   take_over(plan, 0);
   share_objects(graph);
@@ -225,8 +226,9 @@ cudaError_t GraphExec::update_child(std::uint64_t node, const Graph& child) {
   const std::size_t count = static_cast<std::size_t>(end - plan_.steps.data()) - first;
   const GraphPlan plan(child);
   cudaGraphExecUpdateResultInfo info{};
-  if (plan.in_cycle != 0 || compare(plan, first, count, info) != cudaGraphExecUpdateSuccess)
-    return cudaErrorInvalidValue;
+  if (plan.in_cycle != 0) return cudaErrorInvalidValue;
+  if (compare(plan, first, count, info) != cudaGraphExecUpdateSuccess)
+    return cudaErrorGraphExecUpdateFailure;
   take_over(plan, first);
   share_objects(child);
   return cudaSuccess;

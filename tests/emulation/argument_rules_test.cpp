@@ -65,9 +65,8 @@ TEST_CASE("registration of host memory refuses unknown flags", "[rules][argument
 // CUDA Runtime API, Stream Management: three modes of capture.
 TEST_CASE("a capture refuses a mode that does not exist", "[rules][argument]") {
   const TestStream stream;
-  auto mode = static_cast<cudaStreamCaptureMode>(3);
+  const auto mode = static_cast<cudaStreamCaptureMode>(3);
   CHECK(refused(cudaStreamBeginCapture(stream, mode), cudaErrorInvalidValue));
-  CHECK(refused(cudaThreadExchangeStreamCaptureMode(&mode), cudaErrorInvalidValue));
 }
 
 // CUDA Runtime API, Device Management, cudaDeviceGetAttribute: cudaErrorInvalidDevice and

@@ -185,6 +185,34 @@ TEST_CASE("a graph that is captured loses no node", "[emulation][graph]") {
   CHECK(log.entries() == std::vector{1, 3});
 }
 
+// CUDA Runtime API, Graph Management, cudaGraphExecMemcpyNodeSetParams1D: "Returns
+// cudaErrorInvalidValue if the memory operands' mappings changed or the original memory operands
+// are multidimensional." "node must remain in the graph which was used to instantiate hGraphExec."
+// A GPU takes some of these changes all the same.
+TEST_CASE("a copy of an executable graph stays flat, and its own", "[emulation][graph][stricter]") {
+  const DeviceMemory<std::uint8_t> device(64);
+  const PinnedMemory<std::uint8_t> host(64, 1);
+  const TestGraph graph = empty_graph(), other = empty_graph();
+  cudaMemcpy3DParms rows{};
+  rows.srcPtr = {host.data(), 16, 16, 4};
+  rows.dstPtr = {device.data(), 16, 16, 4};
+  rows.extent = {8, 2, 1};
+  rows.kind = cudaMemcpyHostToDevice;
+  cudaGraphNode_t of_rows = nullptr;
+  REQUIRE_CUDA(cudaGraphAddMemcpyNode(&of_rows, graph, nullptr, 0, &rows));
+  const cudaGraphNode_t flat = add_copy(graph, {of_rows}, device, host);
+  const cudaGraphNode_t stranger = add_copy(other, {}, device, host);
+  const TestGraphExec exec(graph);
+  check_invalid(cudaGraphExecMemcpyNodeSetParams(exec, of_rows, &rows));
+  check_invalid(cudaGraphExecMemcpyNodeSetParams(exec, flat, &rows));
+  check_invalid(cudaGraphExecMemcpyNodeSetParams1D(exec, stranger, device.data(), host.data(), 64,
+                                                   cudaMemcpyHostToDevice));
+  check_invalid(cudaGraphExecMemcpyNodeSetParams1D(exec, flat, host.data(), device.data(), 64,
+                                                   cudaMemcpyDeviceToHost));
+  CHECK_CUDA(cudaGraphExecMemcpyNodeSetParams1D(exec, flat, device.data(), host.data(), 64,
+                                                cudaMemcpyHostToDevice));
+}
+
 // ---- Child graphs
 
 TEST_CASE("the graph of a node belongs to it", "[emulation][graph]") {

@@ -39,6 +39,17 @@ TEST_CASE("managed memory cannot be larger than the memory of its device",
                 cudaErrorMemoryAllocation));
 }
 
+// A GPU keeps the mode, whatever it is.
+TEST_CASE("a thread cannot have a capture mode that does not exist",
+          "[emulation][argument][stricter]") {
+  auto mode = static_cast<cudaStreamCaptureMode>(3);
+  CHECK(refused(cudaThreadExchangeStreamCaptureMode(&mode), cudaErrorInvalidValue));
+  mode = cudaStreamCaptureModeRelaxed;
+  REQUIRE_CUDA(cudaThreadExchangeStreamCaptureMode(&mode));
+  CHECK(mode == cudaStreamCaptureModeGlobal);
+  REQUIRE_CUDA(cudaThreadExchangeStreamCaptureMode(&mode));
+}
+
 // A GPU with the attribute pageableMemoryAccess takes memory of the host in each of these calls.
 TEST_CASE("pageable memory is neither filled nor attached to a stream",
           "[emulation][managed][stricter]") {

@@ -115,11 +115,13 @@ inline cudaGraphNode_t add_free(cudaGraph_t graph, const Nodes& after, void* dat
 }
 
 /// The call fails, by this error or any, and the last error is taken.
-inline void check_invalid(cudaError_t status) {
+inline void check_invalid(cudaError_t status, int line = __builtin_LINE()) {
+  INFO("the call is in line " << line);
   CHECK(status == cudaErrorInvalidValue);
   cudaGetLastError();
 }
-inline void check_refused(cudaError_t status) {
+inline void check_refused(cudaError_t status, int line = __builtin_LINE()) {
+  INFO("the call is in line " << line);
   CHECK(status != cudaSuccess);
   cudaGetLastError();
 }
