@@ -36,6 +36,8 @@ cudaError_t record(Call& call, cudaEvent_t event_handle, cudaStream_t stream_han
     if (flags == cudaEventRecordExternal)
       call.runtime.captures.add(*stream,
                                 {cudaGraphNodeTypeEventRecord, JoinWork{}, Ref<Event>(event)});
+    else if (event->opened())
+      return cudaErrorStreamCaptureUnsupported;  // Another process has no part in the capture.
     else
       call.runtime.captures.record(*stream, *event);
     return cudaSuccess;

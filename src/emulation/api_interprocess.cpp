@@ -56,8 +56,16 @@ int device_here(const Call& call, int device) {
 
 cudaError_t get_handle(Call& call, cudaIpcMemHandle_t* handle, void* data) {
   const Allocation* const allocation = call.runtime.memory.at(data);
-  if (handle == nullptr || allocation == nullptr || allocation->origin != Origin::device)
+  if (handle == nullptr) return cudaErrorInvalidValue;
+  if (allocation == nullptr) {
+    const Range range = call.runtime.memory.classify(data, 1);
+    if (range.allocation != nullptr && range.allocation->origin == Origin::device)
+      tell(call,
+           "this is not the first byte of an allocation; the other process would get the "
+           "first byte");
     return cudaErrorInvalidValue;
+  }
+  if (allocation->origin != Origin::device) return cudaErrorInvalidValue;
   const SharedBlock* const block = call.runtime.memory.share(*allocation);
   if (block == nullptr) return tell_missing(call);
   call.runtime.scheduler.move_memory();
@@ -144,7 +152,7 @@ cudaError_t get_handle(Call& call, cudaIpcEventHandle_t* handle, Event& event) {
 cudaError_t open(Call& call, cudaEvent_t* event, const cudaIpcEventHandle_t& bytes) {
   if (event == nullptr) return cudaErrorInvalidValue;
   const auto handle = InterprocessHandle::read(bytes, SharedKind::event);
-  if (!handle) return cudaErrorInvalidValue;
+  if (!handle) return cudaErrorMapBufferObjectFailed;
   if (handle->of_this_process()) return cudaErrorDeviceUninitialized;
   const auto file = SharedFile::find(SharedKind::event, handle->place);
   std::unique_ptr<SharedEvent> shared = file ? SharedEvent::open(*file) : nullptr;
@@ -157,27 +165,33 @@ cudaError_t open(Call& call, cudaEvent_t* event, const cudaIpcEventHandle_t& byt
 
 // ---- Pools
 
-cudaError_t export_pool(Call& call, void* handle, const Pool* pool,
-                        cudaMemAllocationHandleType type, unsigned flags) {
+cudaError_t export_pool(Call& call, void* handle, Pool* pool, cudaMemAllocationHandleType type,
+                        unsigned flags) {
   if (handle == nullptr || pool == nullptr || flags != 0 || !pool->file() || pool->imported() ||
       type != cudaMemHandleTypePosixFileDescriptor)
     return cudaErrorInvalidValue;
-  const int descriptor = ::fcntl(pool->file()->descriptor(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int descriptor = ::fcntl(pool->file()->descriptor(), F_DUPFD, STDERR_FILENO + 1);
   if (descriptor < 0) return tell_missing(call);
   *static_cast<int*>(handle) = descriptor;
+  pool->exported = true;
   return cudaSuccess;
+}
+
+cudaError_t tell_no_pool(const Call& call) {
+  tell(call, "the handle is not an open descriptor of an exported pool");
+  return cudaErrorUnknown;
 }
 
 cudaError_t import_pool(Call& call, cudaMemPool_t* pool, void* handle,
                         cudaMemAllocationHandleType type, unsigned flags) {
-  if (pool == nullptr || flags != 0 || type != cudaMemHandleTypePosixFileDescriptor)
-    return cudaErrorInvalidValue;
+  if (pool == nullptr || flags != 0 || type == cudaMemHandleTypeNone) return cudaErrorInvalidValue;
+  if (type != cudaMemHandleTypePosixFileDescriptor) return cudaErrorNotSupported;
   const auto number = reinterpret_cast<std::intptr_t>(handle);
   const int descriptor = static_cast<int>(number);
-  if (descriptor != number) return cudaErrorInvalidValue;
+  if (descriptor != number) return tell_no_pool(call);
   std::shared_ptr<SharedFile> file = SharedFile::of_descriptor(SharedKind::pool, descriptor);
   const std::optional<int> device = file ? device_of_pool_file(*file) : std::nullopt;
-  if (!device) return cudaErrorInvalidValue;
+  if (!device) return tell_no_pool(call);
   const PoolPlace place{false, {cudaMemLocationTypeDevice, device_here(call, *device)}};
   const Ref<Pool> imported = call.runtime.create_pool(place, 0, std::move(file), true);
   *pool = reinterpret_cast<cudaMemPool_t>(imported->handle);
@@ -188,6 +202,10 @@ cudaError_t export_pointer(Call& call, cudaMemPoolPtrExportData* data, void* poi
   const Allocation* const allocation = call.runtime.memory.at(pointer);
   if (data == nullptr || allocation == nullptr || allocation->life == 0)
     return cudaErrorInvalidValue;
+  if (!allocation->pool->exported) {
+    tell(call, "export the pool first (cudaMemPoolExportToShareableHandle)");
+    return cudaErrorInvalidValue;
+  }
   call.runtime.memory.shared(pointer)->handle(SharedKind::pool, allocation->bytes).write(*data);
   return cudaSuccess;
 }
@@ -234,6 +252,7 @@ cudaError_t cudaIpcCloseMemHandle(void* data) {
 
 cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t* handle, cudaEvent_t event_handle) {
   return enter(Function::cudaIpcGetEventHandle, [&](Call& call) {
+    if (event_handle == nullptr) return cudaErrorInvalidValue;
     Event* event = nullptr;
     const cudaError_t status = call.find(event_handle, &event);
     return status == cudaSuccess ? get_handle(call, handle, *event) : status;

@@ -121,8 +121,11 @@ cudaError_t create(Call& call, cudaMemPool_t* handle, const cudaMemPoolProps* pr
   if (status != cudaSuccess) return status;
   std::shared_ptr<SharedFile> file;
   if (props->handleTypes != cudaMemHandleTypeNone) {
-    if (place.managed || props->handleTypes != cudaMemHandleTypePosixFileDescriptor)
-      return cudaErrorNotSupported;
+    constexpr unsigned kFabric = 8;  // CUDA before 12.3 has no name for it.
+    const auto types = static_cast<unsigned>(props->handleTypes);
+    if (place.managed || (types & ~(cudaMemHandleTypePosixFileDescriptor | kFabric)) != 0)
+      return cudaErrorInvalidValue;
+    if ((types & kFabric) != 0) return cudaErrorNotSupported;
     file = make_pool_file(place.device());
     if (!file) return cudaErrorMemoryAllocation;
   }
@@ -149,6 +152,12 @@ cudaError_t set_access(const Call& call, Pool& pool, const cudaMemAccessDesc* li
   }
   for (std::size_t i = 0; i < count; ++i) pool.set_access(list[i].location.id, list[i].flags);
   return cudaSuccess;
+}
+
+/// The pool, unless another process has its memory. Null: there is none.
+Pool* find_own(const Call& call, cudaMemPool_t handle) {
+  Pool* const pool = call.find(handle);
+  return pool == nullptr || pool->imported() ? nullptr : pool;
 }
 
 cudaError_t destroy(Call& call, Pool& pool) {
@@ -244,7 +253,7 @@ cudaError_t cudaMemPoolDestroy(cudaMemPool_t handle) {
 
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t handle, cudaMemPoolAttr attribute, void* value) {
   return enter(Function::cudaMemPoolSetAttribute, [&](Call& call) {
-    Pool* const pool = call.find(handle);
+    Pool* const pool = find_own(call, handle);
     return pool == nullptr || value == nullptr ? cudaErrorInvalidValue
                                                : pool->set(attribute, value);
   });
@@ -252,7 +261,7 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t handle, cudaMemPoolAttr attrib
 
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t handle, cudaMemPoolAttr attribute, void* value) {
   return enter(Function::cudaMemPoolGetAttribute, [&](Call& call) {
-    const Pool* const pool = call.find(handle);
+    const Pool* const pool = find_own(call, handle);
     return pool == nullptr || value == nullptr ? cudaErrorInvalidValue
                                                : pool->get(attribute, value);
   });
@@ -280,7 +289,7 @@ cudaError_t cudaMemPoolGetAccess(cudaMemAccessFlags* flags, cudaMemPool_t handle
 
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t handle, std::size_t keep) {
   return enter(Function::cudaMemPoolTrimTo, [&](Call& call) {
-    Pool* const pool = call.find(handle);
+    Pool* const pool = find_own(call, handle);
     if (pool == nullptr) return cudaErrorInvalidValue;
     pool->trim(keep);
     return cudaSuccess;

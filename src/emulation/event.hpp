@@ -29,6 +29,8 @@ class Event : public Counted {
   // ---- Shared with other processes, which may record it too
   /// Null: it is this process's alone.
   SharedEvent* shared() const { return shared_.get(); }
+  /// Another process created it.
+  bool opened() const { return shared_ != nullptr && !interprocess(); }
   /// From now on other processes can open the event. False: the system does not let it.
   bool share() {
     const bool reached = last_.reached();

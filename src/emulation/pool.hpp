@@ -48,6 +48,7 @@ class Pool : public Counted {
   ~Pool() override;
 
   std::uint64_t handle = 0;
+  bool exported = false;  ///< another process may have been told of it
   int device() const { return device_; }
   const PoolPlace& place() const { return place_; }
   /// The file with its memory. Null: the pool is this process's alone.

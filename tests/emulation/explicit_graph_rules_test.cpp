@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The rules of graphs that are made node by node: edges, what nodes do, child graphs, copies of
-// graphs, memory nodes, captures into a graph, updates of single nodes.
+// The rules of graphs, where they are made node by node: edges, what nodes do, child graphs, copies
+// of graphs, memory nodes, captures into a graph, updates of single nodes.
 
 #include <algorithm>
 #include <atomic>

@@ -302,6 +302,7 @@ TEST_CASE("an interprocess event has no timing", "[rules][interprocess]") {
 TEST_CASE("an event that is not interprocess has no handle", "[rules][interprocess]") {
   const TestEvent plain;
   cudaIpcEventHandle_t handle{};
+  CHECK(cudaIpcGetEventHandle(&handle, nullptr) == cudaErrorInvalidValue);
   CHECK(cudaIpcGetEventHandle(&handle, plain) == cudaErrorInvalidResourceHandle);
   cudaGetLastError();
 }
@@ -328,18 +329,22 @@ TEST_CASE("a pool is exported as it was created", "[rules][interprocess]") {
   };
   CHECK(export_it(own, cudaMemHandleTypePosixFileDescriptor, 0) == cudaErrorInvalidValue);
   const SharedPool pool;
+  const TestStream stream;
+  void* shared = nullptr;
+  cudaMemPoolPtrExportData data{};
+  REQUIRE_CUDA(cudaMallocFromPoolAsync(&shared, 64, pool, stream));
+  CHECK(cudaMemPoolExportPointer(&data, shared) == cudaErrorInvalidValue);  // before its pool
+  REQUIRE_CUDA(cudaFreeAsync(shared, stream));
   CHECK(export_it(pool, cudaMemHandleTypeWin32, 0) == cudaErrorInvalidValue);
   CHECK(export_it(pool, cudaMemHandleTypeNone, 0) == cudaErrorInvalidValue);
   CHECK(export_it(pool, cudaMemHandleTypePosixFileDescriptor, 1) == cudaErrorInvalidValue);
   CHECK_CUDA(export_it(pool, cudaMemHandleTypePosixFileDescriptor, 0));
-  CHECK(::fcntl(descriptor, F_GETFD) >= 0);
+  CHECK(::fcntl(descriptor, F_GETFD) == 0);  // A program that this one becomes has it, too.
   ::close(descriptor);
   // Memory of other pools, and other memory, has nothing to export.
-  const TestStream stream;
   void* ordered = nullptr;
   REQUIRE_CUDA(cudaMallocAsync(&ordered, 64, stream));
   const DeviceMemory<int> memory(64);
-  cudaMemPoolPtrExportData data{};
   CHECK(cudaMemPoolExportPointer(&data, ordered) == cudaErrorInvalidValue);
   CHECK(cudaMemPoolExportPointer(&data, memory.data()) == cudaErrorInvalidValue);
   CHECK(cudaMemPoolExportPointer(&data, nullptr) == cudaErrorInvalidValue);
@@ -401,4 +406,72 @@ TEST_CASE("a pool of another process allocates nothing", "[rules][interprocess]"
   CHECK(other.status_of(Do::allocate_from_pool) != cudaSuccess);
   CHECK(other.status_of(Do::set_pool) != cudaSuccess);
   CHECK(other.status_of(Do::destroy_pool) == cudaSuccess);
+}
+
+TEST_CASE("bytes that are no handle open neither memory nor an event, and no descriptor a pool",
+          "[rules][interprocess]") {
+  void* data = nullptr;
+  CHECK(cudaIpcOpenMemHandle(&data, cudaIpcMemHandle_t{}, cudaIpcMemLazyEnablePeerAccess) ==
+        cudaErrorInvalidValue);
+  cudaEvent_t event = nullptr;
+  CHECK(cudaIpcOpenEventHandle(&event, cudaIpcEventHandle_t{}) == cudaErrorMapBufferObjectFailed);
+  cudaMemPool_t pool = nullptr;
+  const auto import_it = [&](std::intptr_t descriptor, cudaMemAllocationHandleType type) {
+    return cudaMemPoolImportFromShareableHandle(&pool, reinterpret_cast<void*>(descriptor), type,
+                                                0);
+  };
+  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  CHECK(import_it(-1, cudaMemHandleTypePosixFileDescriptor) == cudaErrorUnknown);
+  CHECK(import_it(null, cudaMemHandleTypePosixFileDescriptor) == cudaErrorUnknown);
+  ::close(null);
+  const SharedPool exported;
+  int descriptor = -1;
+  REQUIRE_CUDA(cudaMemPoolExportToShareableHandle(&descriptor, exported,
+                                                  cudaMemHandleTypePosixFileDescriptor, 0));
+  CHECK(import_it(descriptor, cudaMemHandleTypeNone) == cudaErrorInvalidValue);
+  CHECK(import_it(descriptor, cudaMemHandleTypeWin32) == cudaErrorNotSupported);
+  ::close(descriptor);
+  cudaMemPoolProps props{};
+  props.allocType = cudaMemAllocationTypePinned;
+  props.location.type = cudaMemLocationTypeDevice;
+  for (const auto type : {cudaMemHandleTypeWin32, cudaMemHandleTypeWin32Kmt}) {
+    props.handleTypes = type;
+    CHECK(cudaMemPoolCreate(&pool, &props) == cudaErrorInvalidValue);
+  }
+  cudaGetLastError();
+}
+
+TEST_CASE("handles of memory and events do not end a capture, and exports of pools do",
+          "[rules][interprocess]") {
+  OtherProcess other;
+  const auto theirs = other.ask(Do::allocate, 0, 1 << 20);
+  const auto their_event = other.ask(Do::create_event, 0);
+  const auto memory_handle = OtherProcess::handle_of<cudaIpcMemHandle_t>(theirs.bytes);
+  const auto event_handle = OtherProcess::handle_of<cudaIpcEventHandle_t>(their_event.bytes);
+  const DeviceMemory<int> memory(1 << 20);
+  const TestEvent event(kInterprocess);
+  const TestStream stream;
+  cudaGraph_t graph = nullptr;
+  REQUIRE_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  handle_of(memory);
+  handle_of(event);
+  void* opened = nullptr;
+  CHECK_CUDA(cudaIpcOpenMemHandle(&opened, memory_handle, cudaIpcMemLazyEnablePeerAccess));
+  CHECK_CUDA(cudaIpcCloseMemHandle(opened));
+  cudaEvent_t opened_event = nullptr;
+  CHECK_CUDA(cudaIpcOpenEventHandle(&opened_event, event_handle));
+  CHECK_CUDA(cudaEventRecordWithFlags(opened_event, stream, cudaEventRecordExternal));
+  CHECK(cudaEventRecord(opened_event, stream) == cudaErrorStreamCaptureUnsupported);
+  CHECK_CUDA(cudaStreamEndCapture(stream, &graph));
+  CHECK_CUDA(cudaGraphDestroy(graph));
+  CHECK_CUDA(cudaEventDestroy(opened_event));
+  const SharedPool pool;
+  int descriptor = -1;
+  REQUIRE_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  CHECK(cudaMemPoolExportToShareableHandle(&descriptor, pool, cudaMemHandleTypePosixFileDescriptor,
+                                           0) == cudaErrorStreamCaptureUnsupported);
+  CHECK(cudaStreamEndCapture(stream, &graph) == cudaErrorStreamCaptureInvalidated);
+  cudaGetLastError();
+  CHECK(other.status_of(Do::free, 0) == cudaSuccess);
+  CHECK(other.status_of(Do::destroy_event, 0) == cudaSuccess);
 }

@@ -99,7 +99,8 @@ void start_again() {
 
 // ---- Handles that are none
 
-TEST_CASE("bytes that are no handle are an error", "[emulation][interprocess]") {
+// A GPU opens memory although some bytes of its handle were changed.
+TEST_CASE("bytes that are no handle are an error", "[emulation][interprocess][stricter]") {
   OtherProcess other;
   const auto memory = other.ask(Do::allocate, 0, 1024);
   const auto event = other.ask(Do::create_event, 0);
@@ -111,16 +112,16 @@ TEST_CASE("bytes that are no handle are an error", "[emulation][interprocess]") 
     CHECK(open_here(&data, changed) == cudaErrorInvalidValue);
     changed = event;
     changed.bytes.at(i) = static_cast<char>(changed.bytes.at(i) ^ 0x41);
-    CHECK(open_here(&opened, changed) == cudaErrorInvalidValue);
+    CHECK(open_here(&opened, changed) == cudaErrorMapBufferObjectFailed);
   }
   for (const char byte : {'\0', '\x5a', '\xff'}) {
     OtherProcess::Answer all;
     all.bytes.fill(byte);
     CHECK(open_here(&data, all) == cudaErrorInvalidValue);
-    CHECK(open_here(&opened, all) == cudaErrorInvalidValue);
+    CHECK(open_here(&opened, all) == cudaErrorMapBufferObjectFailed);
   }
   CHECK(open_here(&data, event) == cudaErrorInvalidValue);
-  CHECK(open_here(&opened, memory) == cudaErrorInvalidValue);
+  CHECK(open_here(&opened, memory) == cudaErrorMapBufferObjectFailed);
   const auto handle = OtherProcess::handle_of<cudaIpcMemHandle_t>(memory.bytes);
   CHECK(cudaIpcOpenMemHandle(&data, handle, 0) == cudaErrorInvalidValue);
   CHECK(cudaIpcOpenMemHandle(&data, handle, 3) == cudaErrorInvalidValue);
@@ -134,8 +135,9 @@ TEST_CASE("bytes that are no handle are an error", "[emulation][interprocess]") 
   cudaGetLastError();
 }
 
+// CUDA crashes, with a GPU, where the pointer to a handle is null.
 TEST_CASE("results of calls about other processes need somewhere to go",
-          "[emulation][interprocess]") {
+          "[emulation][interprocess][stricter]") {
   const DeviceMemory<int> memory(64);
   CHECK(cudaIpcGetMemHandle(nullptr, memory.data()) == cudaErrorInvalidValue);
   const TestEvent event(kInterprocess);
@@ -152,22 +154,30 @@ TEST_CASE("results of calls about other processes need somewhere to go",
                                          std::intptr_t{9999}, std::intptr_t{1} << 40})
     CHECK(cudaMemPoolImportFromShareableHandle(&none, reinterpret_cast<void*>(descriptor),
                                                cudaMemHandleTypePosixFileDescriptor,
-                                               0) == cudaErrorInvalidValue);
+                                               0) == cudaErrorUnknown);
   ::close(null);
-  // The first byte of an allocation is meant.
-  cudaIpcMemHandle_t handle{};
-  CHECK(cudaIpcGetMemHandle(&handle, memory.data() + 1) == cudaErrorInvalidValue);
   CHECK_CUDA(cudaMemPoolDestroy(pool));
   cudaGetLastError();
 }
 
-TEST_CASE("other handle types of a pool are not supported", "[emulation][interprocess]") {
+// A GPU gives the handle of the whole allocation: the other process gets its first byte.
+TEST_CASE("a handle is asked for with the first byte of memory",
+          "[emulation][interprocess][stricter]") {
+  const CapturedStandardError told;
+  const DeviceMemory<int> memory(64);
+  cudaIpcMemHandle_t handle{};
+  CHECK(cudaIpcGetMemHandle(&handle, memory.data() + 1) == cudaErrorInvalidValue);
+  CHECK(told.contains("not the first byte of an allocation"));
+  cudaGetLastError();
+}
+
+// A GPU also exports pools by handles of a fabric, which are cudaErrorNotSupported here.
+TEST_CASE("other handle types of a pool are not supported", "[emulation][interprocess][absent]") {
   cudaMemPoolProps props{};
   props.allocType = cudaMemAllocationTypePinned;
   props.location.type = cudaMemLocationTypeDevice;
   cudaMemPool_t pool = nullptr;
-  for (const int type :
-       {static_cast<int>(cudaMemHandleTypeWin32), static_cast<int>(cudaMemHandleTypeWin32Kmt), 8}) {
+  for (const int type : {8, 9}) {  // of a fabric
     props.handleTypes = static_cast<cudaMemAllocationHandleType>(type);
     CHECK(cudaMemPoolCreate(&pool, &props) == cudaErrorNotSupported);
   }
@@ -179,7 +189,8 @@ TEST_CASE("other handle types of a pool are not supported", "[emulation][interpr
 
 // ---- The other process frees, or ends
 
-TEST_CASE("a handle of memory that is gone does not open", "[emulation][interprocess]") {
+// CUDA leaves this undefined: a GPU was seen to open memory that its process had freed.
+TEST_CASE("a handle of memory that is gone does not open", "[emulation][interprocess][stricter]") {
   const CapturedStandardError told;
   OtherProcess other;
   const auto memory = other.ask(Do::allocate, 0, 1024), kept = other.ask(Do::allocate, 1, 1024);
@@ -199,7 +210,7 @@ TEST_CASE("a handle of memory that is gone does not open", "[emulation][interpro
   cudaGetLastError();
 }
 
-TEST_CASE("a reset frees what other processes could open", "[emulation][interprocess]") {
+TEST_CASE("a reset frees what other processes could open", "[emulation][interprocess][held]") {
   OtherProcess other;
   void* data = nullptr;
   REQUIRE_CUDA(cudaMalloc(&data, 4096));
@@ -216,8 +227,9 @@ TEST_CASE("a reset frees what other processes could open", "[emulation][interpro
   CHECK(other.status_of(Do::close_memory, 0) == cudaSuccess);
 }
 
+// CUDA leaves this undefined.
 TEST_CASE("work with memory that its process has freed fails and is told",
-          "[emulation][interprocess]") {
+          "[emulation][interprocess][stricter]") {
   const CapturedStandardError told;
   OtherProcess other;
   const auto made = other.ask(Do::allocate, 0, 1 << 20);
@@ -241,8 +253,9 @@ TEST_CASE("work with memory that its process has freed fails and is told",
   start_again();
 }
 
+// CUDA leaves this undefined.
 TEST_CASE("work with memory of a process that has ended fails and is told",
-          "[emulation][interprocess]") {
+          "[emulation][interprocess][stricter]") {
   const CapturedStandardError told;
   OtherProcess other;
   const auto made = other.ask(Do::allocate, 0, 1024);
@@ -258,8 +271,9 @@ TEST_CASE("work with memory of a process that has ended fails and is told",
   start_again();
 }
 
+// CUDA leaves this undefined.
 TEST_CASE("a wait for a record of a process that has ended ends with an error",
-          "[emulation][interprocess]") {
+          "[emulation][interprocess][stricter]") {
   const CapturedStandardError told;
   OtherProcess other;
   const auto made = other.ask(Do::create_event, 0);
@@ -286,8 +300,9 @@ TEST_CASE("a wait for a record of a process that has ended ends with an error",
   start_again();
 }
 
+// CUDA leaves this undefined.
 TEST_CASE("a wait for work that failed in another process ends with an error",
-          "[emulation][interprocess]") {
+          "[emulation][interprocess][stricter]") {
   OtherProcess other;
   void* memory = nullptr;
   cudaEvent_t event = nullptr;
@@ -309,7 +324,9 @@ TEST_CASE("a wait for work that failed in another process ends with an error",
   start_again();
 }
 
-TEST_CASE("an event that its process has destroyed is no event", "[emulation][interprocess]") {
+// CUDA leaves this undefined: with a GPU, the event went on working.
+TEST_CASE("an event that its process has destroyed is no event",
+          "[emulation][interprocess][stricter]") {
   const CapturedStandardError told;
   OtherProcess other;
   const auto made = other.ask(Do::create_event, 0);
@@ -327,7 +344,7 @@ TEST_CASE("an event that its process has destroyed is no event", "[emulation][in
 }
 
 TEST_CASE("memory and events of another process are shared no further",
-          "[emulation][interprocess]") {
+          "[emulation][interprocess][held]") {
   OtherProcess other;
   const auto memory = other.ask(Do::allocate, 0, 1024);
   const auto event = other.ask(Do::create_event, 0);
@@ -355,7 +372,7 @@ TEST_CASE("memory and events of another process are shared no further",
   cudaGetLastError();
 }
 
-TEST_CASE("nothing is left of what processes shared", "[emulation][interprocess]") {
+TEST_CASE("nothing is left of what processes shared", "[emulation][interprocess][held]") {
   const auto files = names_in("/dev/shm"), temporary = names_in("/tmp");
   std::size_t descriptors = 0;
   for (int round = 0; round < 2; ++round) {  // The first one opens what stays open.
@@ -388,8 +405,9 @@ TEST_CASE("nothing is left of what processes shared", "[emulation][interprocess]
     if (temporary.count(name) == 0) CHECK(name.find("penstock shared") == std::string::npos);
 }
 
+// A GPU needs no file descriptor for each allocation that is shared.
 TEST_CASE("a process that may have no files cannot share, and is told",
-          "[emulation][interprocess]") {
+          "[emulation][interprocess][stricter]") {
   struct Limit {
     __rlimit_resource what;
     rlim_t value;
@@ -426,7 +444,7 @@ TEST_CASE("a process that may have no files cannot share, and is told",
 }
 
 TEST_CASE("a forked child shares nothing, and its parent's memory stays shared",
-          "[emulation][interprocess]") {
+          "[emulation][interprocess][held]") {
   OtherProcess other;
   const DeviceMemory<int> memory(1024);
   cudaIpcMemHandle_t handle{};
@@ -450,7 +468,7 @@ TEST_CASE("a forked child shares nothing, and its parent's memory stays shared",
 
 // ---- Work goes on
 
-TEST_CASE("memory is shared while work writes it", "[emulation][interprocess]") {
+TEST_CASE("memory is shared while work writes it", "[emulation][interprocess][held]") {
   constexpr int kNumbers = 4 << 20;
   struct Counting {
     int* memory;
@@ -493,7 +511,7 @@ TEST_CASE("memory is shared while work writes it", "[emulation][interprocess]") 
   CHECK(other.close_memory(0) == cudaSuccess);
 }
 
-TEST_CASE("memory is shared while streams copy it", "[emulation][interprocess]") {
+TEST_CASE("memory is shared while streams copy it", "[emulation][interprocess][held]") {
   constexpr int kRows = 1 << 20, kPitch = 4;  // in numbers: rows of one are copied slowly
   OtherProcess other;
   const TestStream stream;
@@ -516,7 +534,7 @@ TEST_CASE("memory is shared while streams copy it", "[emulation][interprocess]")
 }
 
 TEST_CASE("each wait is for the record of its call, whoever made the later ones",
-          "[emulation][interprocess]") {
+          "[emulation][interprocess][held]") {
   OtherProcess other;
   const TestEvent event(kInterprocess);
   const TestStream slow, quick;
@@ -538,7 +556,7 @@ TEST_CASE("each wait is for the record of its call, whoever made the later ones"
 }
 
 TEST_CASE("an event that was recorded before it was shared is waited for",
-          "[emulation][interprocess]") {
+          "[emulation][interprocess][held]") {
   OtherProcess other;
   const TestEvent pending(kInterprocess), done(kInterprocess);
   const TestStream stream, held;
@@ -562,8 +580,9 @@ TEST_CASE("an event that was recorded before it was shared is waited for",
   CHECK(other.status_of(Do::destroy_event, 1) == cudaSuccess);
 }
 
+// CUDA names no such number.
 TEST_CASE("processes share 2048 records of an event that are not done",
-          "[emulation][interprocess]") {
+          "[emulation][interprocess][stricter]") {
   const CapturedStandardError told;
   const TestEvent event(kInterprocess);
   cudaIpcEventHandle_t handle{};
@@ -587,7 +606,7 @@ TEST_CASE("processes share 2048 records of an event that are not done",
 }
 
 TEST_CASE("a graph records and waits for an event that processes share",
-          "[emulation][interprocess]") {
+          "[emulation][interprocess][held]") {
   OtherProcess other;
   const DeviceMemory<int> memory(64);
   const TestEvent event(kInterprocess);
@@ -660,7 +679,7 @@ TEST_CASE("the timeline has waits for other processes", "[emulation][interproces
 // ---- Pools: the process that has one may import it, too
 
 TEST_CASE("memory of a pool that processes share is fresh, and given back",
-          "[emulation][interprocess]") {
+          "[emulation][interprocess][held]") {
   const cudaMemPool_t pool = make_shared_pool(), imported = import_here(pool);
   const TestStream stream;
   std::size_t free = 0, total = 0;
@@ -697,16 +716,14 @@ TEST_CASE("memory of a pool that processes share is fresh, and given back",
     CHECK(bytes_of_host() < 1 << 18);
   }
   ::close(descriptor);
-  std::uint64_t used = 1;
-  REQUIRE_CUDA(cudaMemPoolGetAttribute(imported, cudaMemPoolAttrUsedMemCurrent, &used));
-  CHECK(used == 0);
   CHECK_CUDA(cudaMemPoolDestroy(imported));
   CHECK_CUDA(cudaMemPoolDestroy(pool));
   cudaGetLastError();
 }
 
+// CUDA leaves this undefined.
 TEST_CASE("memory of a pool is used between its allocation and its free, in every process",
-          "[emulation][interprocess]") {
+          "[emulation][interprocess][stricter]") {
   const CapturedStandardError told;
   const cudaMemPool_t pool = make_shared_pool(), imported = import_here(pool);
   const cudaStream_t stream = new_stream(), user = new_stream();
@@ -740,7 +757,7 @@ TEST_CASE("memory of a pool is used between its allocation and its free, in ever
   start_again();
 }
 
-TEST_CASE("an imported pool does nothing but import", "[emulation][interprocess]") {
+TEST_CASE("an imported pool does nothing but import", "[emulation][interprocess][held]") {
   const cudaMemPool_t pool = make_shared_pool(), other_pool = make_shared_pool();
   const cudaMemPool_t imported = import_here(pool), of_other = import_here(other_pool);
   const TestStream stream;
@@ -762,6 +779,12 @@ TEST_CASE("an imported pool does nothing but import", "[emulation][interprocess]
   CHECK(cudaMemPoolExportToShareableHandle(&descriptor, imported,
                                            cudaMemHandleTypePosixFileDescriptor,
                                            0) == cudaErrorInvalidValue);
+  std::uint64_t number = 0;
+  CHECK(cudaMemPoolGetAttribute(imported, cudaMemPoolAttrUsedMemCurrent, &number) ==
+        cudaErrorInvalidValue);
+  CHECK(cudaMemPoolSetAttribute(imported, cudaMemPoolAttrReleaseThreshold, &number) ==
+        cudaErrorInvalidValue);
+  CHECK(cudaMemPoolTrimTo(imported, 0) == cudaErrorInvalidValue);
   REQUIRE_CUDA(cudaMemPoolImportPointer(&got, imported, &bytes));
   CHECK(cudaMemPoolExportPointer(&bytes, got) == cudaErrorInvalidValue);
   CHECK_CUDA(cudaFree(got));
