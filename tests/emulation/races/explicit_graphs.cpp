@@ -336,7 +336,7 @@ void source_of_the_launch_before(Version version) {
   stream.synchronize();
 }
 
-void result_of_a_graph(Version version) {
+void result_of_an_explicit_graph(Version version) {
   const Pinned source, result;
   const Device device;
   const penstock::Stream stream;
@@ -440,7 +440,7 @@ const std::vector<Scenario> explicit_graphs{
     {"event_node_for_a_stream", event_node_for_a_stream},
     {"wait_node_for_a_stream", wait_node_for_a_stream},
     {"source_of_the_launch_before", source_of_the_launch_before},
-    {"result_of_a_graph", result_of_a_graph},
+    {"result_of_an_explicit_graph", result_of_an_explicit_graph},
     {"use_after_allocation_node", use_after_allocation_node},
     {"use_before_free_node", use_before_free_node},
     {"freed_by_another_graph", freed_by_another_graph},
