@@ -30,6 +30,7 @@ from measured_page import number
 EXAMPLE = ROOT / "examples/resnet"
 BEGIN, END = "<!-- ladder-table: made by scripts/gpu_check/ladder_table.py -->", "<!-- ladder-table: end -->"
 NOTHING = "Not measured yet on today's program. `scripts/gpu-check ladder-table` measures it."
+GAIN = "*Gain* is on the rung in the column *after*, where that one has a row"
 TITLES = {"resnet8": "ResNet-8", "resnet18": "ResNet-18", "resnet50": "ResNet-50"}
 
 
@@ -110,7 +111,9 @@ def of_one_origin(*lists):
 
 
 def lines_of(head, rows):
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    """Without the columns in which no row has a value."""
+    kept = [column for column in range(len(head)) if not rows or any(row[column] != "–" for row in rows)]
+    lines = [[line[column] for column in kept] for line in (head, ["---", *["---:"] * (len(head) - 1)], *rows)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
@@ -189,8 +192,10 @@ def machine_text(row):
 
 def how_often(rows):
     counts = sorted({len(row["all"]) for row in rows})
-    return f"Medians of {' to '.join(map(str, (counts[0], counts[-1]) if counts[0] < counts[-1] else counts[:1]))} runs" if (
-        counts[-1] > 1) else "One run each"  # fmt: skip
+    if counts[-1] == 1:
+        return "One run each"
+    several = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+    return f"Medians of {several} runs{' (of two, the slower)' if 2 in counts else ''}"
 
 
 def settings(rows, letter):
@@ -207,7 +212,7 @@ def markdown(rows, peers, picture):
     parts = [NOTHING]
     if good:
         notes = ladder().published_note([row["rung"] for row in good]).replace("*", "\\*", 1)
-        parts = [f"{how_often(good)}. {machine_text(good[0])}. {good[0]['with']}. *Gain* is on the rung in the column *after*; "
+        parts = [f"{how_often(good)}. {machine_text(good[0])}. {good[0]['with']}. {GAIN}; "
                  f"*memory* is what the run takes of the device.\n{notes}."]  # fmt: skip
         if picture:
             parts.append(f"![Images/s of each rung]({picture})")
@@ -229,7 +234,7 @@ def inference_markdown(rows):
     good = [row for row in rows if "failed" not in row and row["rung"][0] == "I"]
     if not good:
         return NOTHING
-    parts = [f"{how_often(good)}. {machine_text(good[0])}. {good[0]['with']}."]
+    parts = [f"{how_often(good)}. {machine_text(good[0])}. {good[0]['with']}. {GAIN}."]
     for model in dict.fromkeys(row["model"] for row in good):
         its = part(measured(rows, model, "penstock"), "I")
         if its:

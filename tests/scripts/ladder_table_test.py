@@ -102,14 +102,17 @@ def table():
     require("### ResNet-50" in text and "### ResNet-18, JPEG files" in text and "T9 on T8b" in text, text)
     require("Medians of 1 to 3 runs. One GPU-A (16 CPU cores, 14 of them load; driver 1.2), commit abc1234, 2026-11-22." in text, text)
     require("|  |" not in text, f"an empty cell: {text}")
+    head = text.split("### ResNet-50, 224 x 224\n\n")[1].partition("\n")[0]
+    require(head.startswith("| rung | batch | images/s |") and "gain" not in head, f"columns without a value: {head}")
     (line,) = lines_of("I4", inference)
     require(line == "| I4 nameI4 | I1 | 128 | 4.00 | 9,000 | 8,100 to 9,900 | +800.0 % | +119.7 % | 9.00 | 1.00 | 0.50 | 12.3 "
             "| compute, 75 % | 3.00 |", line)  # fmt: skip
     require("### ResNet-18, 8 images" in inference.read_text() and not lines_of("T1", inference), inference.read_text())
 
-    more = [row("T2", 1600.0, after="T1")]
+    more = [row("T2", 1600.0, after="T1", all=[1600.0, 1700.0])]
     ladder_table.save(pathlib.Path("more.json"), more)
     require(render("more.json")[0] == 0 and len(lines_of("T1")) == 3 and "| 1,600 |" in lines_of("T2")[0], "a row of the same commit")
+    require("Medians of 1 to 3 runs (of two, the slower). " in readme.read_text(), readme.read_text())
     picture()
     text = readme.read_text()
     require(render()[0] == 0 and readme.read_text() == text, "the same results, another table")
