@@ -77,6 +77,7 @@ struct Position {
 /// Leaves out a sample that cannot be read, or throws `failure` if there are too many of them.
 void leave_out(const StoreError& failure, const std::string& name, std::uint64_t most,
                Position& position) {
+  // NOLINTNEXTLINE(bugprone-exception-copy-constructor-throws): it holds the sample's name.
   if (!failure.sample() || most == 0) throw failure;
   if (position.left_out == most)
     throw StoreError("penstock-pack", name,

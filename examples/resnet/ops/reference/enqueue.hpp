@@ -42,6 +42,7 @@ struct Kernel {
 /// The names of the operations: a trace shows kernel::convolution<...>.
 namespace kernel {
 
+// NOLINTBEGIN(readability-identifier-naming): they are called as the kernels on a GPU are.
 template <class Work>
 struct average_pool : Kernel<Work> {};
 template <class Work>
@@ -96,6 +97,7 @@ template <class Work>
 struct sgd : Kernel<Work> {};
 template <class Work>
 struct to_float : Kernel<Work> {};
+// NOLINTEND(readability-identifier-naming)
 
 }  // namespace kernel
 

@@ -19,11 +19,10 @@
 //   }));
 //
 // The route of a batch: the worker reads the headers, decides who decodes which image, and copies
-// files to pinned memory. The engine decodes its images, and writes the parts that the crops need to
-// device memory; that call blocks.
-// Meanwhile threads decode the CPU's images to pinned memory, the crops only, and the worker helps
-// when it is back. One copy brings these and the geometry of all; one kernel (resize_batch) makes
-// the outputs.
+// files to pinned memory. The engine decodes its images, and writes the parts that the crops need
+// to device memory; that call blocks. Meanwhile threads decode the CPU's images to pinned memory,
+// the crops only, and the worker helps when it is back. One copy brings these and the geometry of
+// all; one kernel (resize_batch) makes the outputs.
 //
 // So both decoders work on one batch at a time and its rows need no second order: a worker that
 // waits for the engine has nothing else to do, and its threads use that time. Several workers keep
