@@ -390,7 +390,7 @@ TEST_CASE("workers that wait for memory end with their producer", "[batch_produc
   const penstock::PinnedBlock taken = pool.acquire(1);
   const BatchProducer<Numbers> producer(numbers_layout(4), Sampler{{.samples = 8, .batch_size = 4}},
                                         write_numbers, pool, {.workers = 3});
-  std::this_thread::sleep_for(5ms);
+  REQUIRE(eventually([&] { return producer.stats().waiting_for_room > 0ns; }));
 }
 
 TEST_CASE("a host batch goes back after the copy that reads it", "[batch_producer]") {

@@ -2,7 +2,7 @@
 #pragma once
 
 // HardwareDecoder: JPEG files to a batch in device memory, by the GPU's JPEG engines and, for what
-// these refuse and for a share that you choose, by threads of the CPU. For on_device sources:
+// these refuse and for a share of the others, by threads of the CPU. For on_device sources:
 //
 //   namespace images = penstock::images;
 //   const images::OutputFormat format{.size = {224, 224}};
