@@ -9,12 +9,12 @@
 #include <chrono>
 #include <cstdint>
 #include <limits>
-#include <penstock/detail/measure/consumer_clock.hpp>
-#include <penstock/detail/measure/copy_watch.hpp>
-#include <penstock/detail/measure/stream_turns.hpp>
-#include <penstock/detail/measure/take_watch.hpp>
-#include <penstock/detail/measure/wait_watch.hpp>
-#include <penstock/detail/measure/worker_trace.hpp>
+#include <penstock/detail/observe/consumer_clock.hpp>
+#include <penstock/detail/observe/copy_watch.hpp>
+#include <penstock/detail/observe/stream_turns.hpp>
+#include <penstock/detail/observe/take_watch.hpp>
+#include <penstock/detail/observe/wait_watch.hpp>
+#include <penstock/detail/observe/worker_trace.hpp>
 #include <penstock/prefetcher.hpp>
 
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Sampler with SamplerOptions::block and window, whose order detail/pipeline/block_order.hpp makes.
+// Sampler with SamplerOptions::block and window, whose order detail/order/block_order.hpp makes.
 
 #include <algorithm>
 #include <cmath>

@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <penstock/detail/local_rank.hpp>
-#include <penstock/detail/pipeline/place.hpp>
+#include <penstock/detail/pipeline/thread_placement.hpp>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -30,13 +30,13 @@ using detail::CpuMask;
 using detail::Cpus;
 using detail::in_both;
 using detail::place_near;
-using detail::Placed;
+using detail::PlacementInputs;
 using detail::read_cpus;
-using detail::Situation;
+using detail::ThreadPlacement;
 using detail::to_text;
 using detail::Topology;
 
-std::string chosen(const Placed& placed) {
+std::string chosen(const ThreadPlacement& placed) {
   return to_text(placed.cpus.cpus());
 }
 
@@ -46,7 +46,7 @@ void make_two_sockets(MadeMachine& machine, const std::string& device_node = "1"
   machine.gpu("0000:1b:00.0", device_node);
 }
 
-Situation alone(const std::string& own = "0-31") {
+PlacementInputs alone(const std::string& own = "0-31") {
   return {.own = read_cpus(own), .devices = {"0000:1B:00.0"}};
 }
 
@@ -83,7 +83,7 @@ TEST_CASE("with one NUMA node nothing is placed, and nothing said", "[placement]
   MadeMachine machine;
   machine.node(0, "0-31").gpu("0000:1b:00.0", "0");
   machine.node(1, "");  // memory alone, as that of a device
-  const Placed placed = place_near(machine.topology(), alone());
+  const ThreadPlacement placed = place_near(machine.topology(), alone());
   CHECK(placed.cpus.empty());
   CHECK(placed.report.empty());
 }
@@ -91,7 +91,7 @@ TEST_CASE("with one NUMA node nothing is placed, and nothing said", "[placement]
 TEST_CASE("the cores are those of the device's node", "[placement]") {
   MadeMachine machine;
   make_two_sockets(machine);
-  const Placed placed = place_near(machine.topology(), alone());
+  const ThreadPlacement placed = place_near(machine.topology(), alone());
   CHECK(chosen(placed) == "8-15,24-31");
   CHECK(placed.workers == 16);
   CHECK(placed.report == "cores 8-15,24-31 of NUMA node 1, beside device 0000:1b:00.0");
@@ -112,7 +112,7 @@ TEST_CASE("nodes are numbered with gaps on some machines", "[placement]") {
 
 TEST_CASE("a node that sysfs does not tell is said, with what to do", "[placement]") {
   MadeMachine machine;
-  const auto check = [&](const Placed& placed, const std::string& says) {
+  const auto check = [&](const ThreadPlacement& placed, const std::string& says) {
     CHECK(placed.cpus.empty());
     CHECK(placed.workers == 0);
     CHECK(placed.report == "none: the NUMA node of device 0000:1b:00.0 is not known (sysfs says " +
@@ -128,9 +128,9 @@ TEST_CASE("numa_node wins over the device's node", "[placement]") {
   for (const char* told : {"1", "-1"}) {
     MadeMachine machine;
     make_two_sockets(machine, told);
-    Situation here = alone();
+    PlacementInputs here = alone();
     here.numa_node = 0;
-    const Placed placed = place_near(machine.topology(), here);
+    const ThreadPlacement placed = place_near(machine.topology(), here);
     CHECK(placed.report == "cores 0-7,16-23 of NUMA node 0, as numa_node says");
     CHECK(chosen(placed) == "0-7,16-23");
     here.numa_node = 7;
@@ -145,7 +145,7 @@ TEST_CASE("the affinity mask is never left", "[placement]") {
   MadeMachine machine;
   make_two_sockets(machine);
   CHECK(chosen(place_near(machine.topology(), alone("4-9,24"))) == "8-9,24");
-  const Placed placed = place_near(machine.topology(), alone("0-3"));
+  const ThreadPlacement placed = place_near(machine.topology(), alone("0-3"));
   CHECK(placed.cpus.empty());
   CHECK(placed.report ==
         "none: the process may run on cores 0-3, and NUMA node 1, beside device 0000:1b:00.0, has "
@@ -181,15 +181,15 @@ void make_eight_devices(MadeMachine& machine, int near = 4) {
     machine.gpu("0000:1" + std::to_string(i) + ":00.0", i < near ? "0" : "1");
 }
 
-Situation rank_of_eight(int rank, int size = 8) {
-  Situation here{.own = read_cpus("0-63"), .devices = {}, .rank = {rank, size}};
+PlacementInputs rank_of_eight(int rank, int size = 8) {
+  PlacementInputs here{.own = read_cpus("0-63"), .devices = {}, .rank = {rank, size}};
   for (int i = 0; i < 8; ++i) here.devices.push_back("0000:1" + std::to_string(i) + ":00.0");
   here.device = static_cast<std::size_t>(rank % 8);
   return here;
 }
 
 /// As a launcher that shows each rank its own device.
-Situation with_one_device(Situation here) {
+PlacementInputs with_one_device(PlacementInputs here) {
   here.devices = {here.bus_id()};
   here.device = 0;
   return here;
@@ -201,8 +201,8 @@ TEST_CASE("ranks share out the cores of their devices' node", "[placement]") {
   const std::array parts{"0-3,32-35",   "4-7,36-39",   "8-11,40-43",  "12-15,44-47",
                          "16-19,48-51", "20-23,52-55", "24-27,56-59", "28-31,60-63"};
   for (int rank = 0; rank < 8; ++rank) {
-    const Situation here = rank_of_eight(rank);
-    const Placed placed = place_near(machine.topology(), here);
+    const PlacementInputs here = rank_of_eight(rank);
+    const ThreadPlacement placed = place_near(machine.topology(), here);
     CHECK(chosen(placed) == parts.at(static_cast<std::size_t>(rank)));
     CHECK(chosen(place_near(machine.topology(), with_one_device(here))) == chosen(placed));
   }
@@ -220,7 +220,7 @@ TEST_CASE("parts have no gap and no overlap, and keep threads of a core together
       std::set<int> nodes;
       std::array<std::vector<std::size_t>, 2> sizes;
       for (int rank = 0; rank < ranks; ++rank) {
-        const Placed placed = place_near(machine.topology(), rank_of_eight(rank, ranks));
+        const ThreadPlacement placed = place_near(machine.topology(), rank_of_eight(rank, ranks));
         const Cpus cpus = placed.cpus.cpus();
         const int node = rank % 8 < near ? 0 : 1;
         nodes.insert(node);
@@ -245,9 +245,9 @@ TEST_CASE("parts have no gap and no overlap, and keep threads of a core together
 TEST_CASE("ranks that were bound keep what they were given", "[placement]") {
   MadeMachine machine;
   make_eight_devices(machine);
-  Situation here = rank_of_eight(1);
+  PlacementInputs here = rank_of_eight(1);
   here.own = read_cpus("8-23,40-55");
-  const Placed placed = place_near(machine.topology(), here);
+  const ThreadPlacement placed = place_near(machine.topology(), here);
   CHECK(chosen(placed) == "8-15,40-47");
   CHECK(placed.report ==
         "cores 8-15,40-47 of NUMA node 0, beside device 0000:11:00.0, to which this rank was "
@@ -261,17 +261,17 @@ TEST_CASE("ranks that were bound keep what they were given", "[placement]") {
 TEST_CASE("where ranks cannot share out, each has the whole node, and says why", "[placement]") {
   MadeMachine machine;
   make_eight_devices(machine);
-  const auto report = [&](const Situation& here) {
-    const Placed placed = place_near(machine.topology(), here);
+  const auto report = [&](const PlacementInputs& here) {
+    const ThreadPlacement placed = place_near(machine.topology(), here);
     CHECK(chosen(placed) == "0-15,32-47");
     return placed.report;
   };
-  Situation other_device = rank_of_eight(6);
+  PlacementInputs other_device = rank_of_eight(6);
   other_device.device = 2;
   CHECK_THAT(report(other_device),
              Mentions("not shared out: which ranks use the devices there is not known"));
   CHECK_THAT(report(with_one_device(other_device)), Mentions("is not known"));
-  Situation other_node = rank_of_eight(6);
+  PlacementInputs other_node = rank_of_eight(6);
   other_node.numa_node = 0;
   CHECK_THAT(report(other_node), Mentions("is not known"));
   CHECK_THAT(report(rank_of_eight(0, 40)), Mentions("not shared out: 20 ranks"));
@@ -281,7 +281,7 @@ TEST_CASE("where ranks cannot share out, each has the whole node, and says why",
 TEST_CASE("ranks that use the one device of a machine share its node", "[placement]") {
   MadeMachine machine;
   make_two_sockets(machine);
-  Situation here = alone();
+  PlacementInputs here = alone();
   here.rank = {1, 2};
   CHECK(chosen(place_near(machine.topology(), here)) == "12-15,28-31");
 }
@@ -289,7 +289,7 @@ TEST_CASE("ranks that use the one device of a machine share its node", "[placeme
 TEST_CASE("a CPU whose threads sysfs does not tell is a core", "[placement]") {
   MadeMachine machine;
   machine.online("0-5").node(0, "0-2").node(1, "3-5").gpu("0000:1b:00.0", "1");
-  Situation here = alone("0-5");
+  PlacementInputs here = alone("0-5");
   here.rank = {1, 2};
   CHECK(chosen(place_near(machine.topology(), here)) == "4-5");
   machine.file("sys/devices/system/cpu/cpu3/topology/thread_siblings_list", "7,9");  // nonsense
@@ -350,7 +350,7 @@ TEST_CASE("a placement that cannot be is refused, with what to change", "[placem
   const Cpus own = own_cpus();
   const int other = own.back() + 1;
   CHECK(thrown<std::invalid_argument>([&] {
-          static_cast<void>(detail::place(Placement::cores({own.front(), other})));
+          static_cast<void>(detail::choose_placement(Placement::cores({own.front(), other})));
         }) ==
         "Placement::cores: this thread may not run on " + std::to_string(other) + ", only on " +
             to_text(own) +
@@ -363,7 +363,7 @@ TEST_CASE("a placement that cannot be is refused, with what to change", "[placem
 }
 
 TEST_CASE("on this machine a choice is of its cores, or is none and says why", "[placement]") {
-  const Placed placed = detail::place(Placement::automatic());
+  const ThreadPlacement placed = detail::choose_placement(Placement::automatic());
   const Topology machine;
   const Cpus own = own_cpus(), cpus = placed.cpus.cpus();
   INFO(placed.report);

@@ -3,8 +3,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <penstock/detail/measure/read_watch.hpp>
-#include <penstock/detail/measure/worker_trace.hpp>
+#include <penstock/detail/observe/read_watch.hpp>
+#include <penstock/detail/observe/worker_trace.hpp>
 #include <penstock/stats.hpp>
 
 #include <array>

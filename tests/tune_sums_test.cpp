@@ -2,7 +2,7 @@
 
 // TuneSums, TakeTimes: what a Tuner is told, as rates.
 
-#include <penstock/detail/pipeline/tune_sums.hpp>
+#include <penstock/detail/observe/tune_sums.hpp>
 
 #include <chrono>
 

@@ -2,7 +2,7 @@
 
 // What the verdict leaves out: the consumer's pauses, and the first batch of each worker.
 
-#include <penstock/detail/measure/consumer_clock.hpp>
+#include <penstock/detail/observe/consumer_clock.hpp>
 #include <penstock/stats.hpp>
 
 #include <chrono>

@@ -3,12 +3,12 @@
 // CopyWatch, TakeWatch, WaitWatch, SourceWatch, DeviceClock: one thread records, any thread reads.
 
 #include <penstock/cuda.hpp>
-#include <penstock/detail/measure/copy_watch.hpp>
-#include <penstock/detail/measure/device_clock.hpp>
-#include <penstock/detail/measure/source_watch.hpp>
-#include <penstock/detail/measure/stream_turns.hpp>
-#include <penstock/detail/measure/take_watch.hpp>
-#include <penstock/detail/measure/wait_watch.hpp>
+#include <penstock/detail/observe/copy_watch.hpp>
+#include <penstock/detail/observe/device_clock.hpp>
+#include <penstock/detail/observe/source_watch.hpp>
+#include <penstock/detail/observe/stream_turns.hpp>
+#include <penstock/detail/observe/take_watch.hpp>
+#include <penstock/detail/observe/wait_watch.hpp>
 
 #include <cuda_runtime_api.h>
 

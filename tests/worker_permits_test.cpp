@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include <penstock/detail/pipeline/worker_permits.hpp>
+#include <penstock/detail/sync/worker_permits.hpp>
 
 #include <atomic>
 #include <thread>

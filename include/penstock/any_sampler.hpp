@@ -182,5 +182,5 @@ static_assert(BatchSampler<Sampler> && BatchSampler<Unbounded> && BatchSampler<A
 }  // namespace penstock
 
 #ifdef PENSTOCK_HEADER_ONLY
-#include <penstock/detail/pipeline/any_sampler.hpp>
+#include <penstock/detail/order/any_sampler.hpp>
 #endif

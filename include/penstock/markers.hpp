@@ -249,5 +249,5 @@ class [[nodiscard]] StreamName {
 }  // namespace penstock
 
 #ifdef PENSTOCK_HEADER_ONLY
-#include <penstock/detail/measure/markers.hpp>
+#include <penstock/detail/observe/markers.hpp>
 #endif

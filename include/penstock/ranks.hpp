@@ -54,5 +54,5 @@ struct Ranks {
 }  // namespace penstock
 
 #ifdef PENSTOCK_HEADER_ONLY
-#include <penstock/detail/pipeline/ranks.hpp>
+#include <penstock/detail/order/ranks.hpp>
 #endif

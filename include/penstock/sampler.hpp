@@ -142,5 +142,5 @@ std::uint64_t batch_seed(std::uint64_t run_seed, std::uint64_t epoch, std::uint6
 }  // namespace penstock
 
 #ifdef PENSTOCK_HEADER_ONLY
-#include <penstock/detail/pipeline/sampler.hpp>
+#include <penstock/detail/order/sampler.hpp>
 #endif

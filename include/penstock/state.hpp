@@ -52,5 +52,5 @@ std::string why_incompatible(const State& state, const State& start);
 }  // namespace penstock
 
 #ifdef PENSTOCK_HEADER_ONLY
-#include <penstock/detail/pipeline/state.hpp>
+#include <penstock/detail/order/state.hpp>
 #endif

@@ -168,5 +168,5 @@ std::ostream& operator<<(std::ostream& out, const Stats& stats);
 }  // namespace penstock
 
 #ifdef PENSTOCK_HEADER_ONLY
-#include <penstock/detail/measure/stats.hpp>
+#include <penstock/detail/observe/stats.hpp>
 #endif

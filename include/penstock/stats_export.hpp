@@ -35,5 +35,5 @@ std::string to_json(const Stats& stats);
 }  // namespace penstock
 
 #ifdef PENSTOCK_HEADER_ONLY
-#include <penstock/detail/measure/stats_export.hpp>
+#include <penstock/detail/observe/stats_export.hpp>
 #endif

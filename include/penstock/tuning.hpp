@@ -71,5 +71,5 @@ struct Tuning {
 }  // namespace penstock
 
 #ifdef PENSTOCK_HEADER_ONLY
-#include <penstock/detail/measure/tuning.hpp>
+#include <penstock/detail/observe/tuning.hpp>
 #endif

@@ -70,5 +70,5 @@ const char* to_string(VerdictKind kind);
 }  // namespace penstock
 
 #ifdef PENSTOCK_HEADER_ONLY
-#include <penstock/detail/measure/verdict.hpp>
+#include <penstock/detail/observe/verdict.hpp>
 #endif

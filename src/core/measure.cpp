@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The room detail/measure, compiled.
+// The room detail/observe, compiled.
 
-#include <penstock/detail/measure/markers.hpp>
-#include <penstock/detail/measure/stats.hpp>
-#include <penstock/detail/measure/stats_export.hpp>
-#include <penstock/detail/measure/tuning.hpp>
-#include <penstock/detail/measure/verdict.hpp>
+#include <penstock/detail/observe/markers.hpp>
+#include <penstock/detail/observe/stats.hpp>
+#include <penstock/detail/observe/stats_export.hpp>
+#include <penstock/detail/observe/tuning.hpp>
+#include <penstock/detail/observe/verdict.hpp>

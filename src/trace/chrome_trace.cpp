@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <penstock/detail/measure/json.hpp>
+#include <penstock/detail/observe/json.hpp>
 #include <penstock/trace/views.hpp>
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 #include "kernel_names.hpp"
 
 #include <cxxabi.h>
-#include <penstock/detail/measure/json.hpp>
+#include <penstock/detail/observe/json.hpp>
 
 #include <algorithm>
 #include <cstdlib>

@@ -3,7 +3,7 @@
 
 // Reports and findings as JSON: for programs, and the same within the page.
 
-#include <penstock/detail/measure/json.hpp>
+#include <penstock/detail/observe/json.hpp>
 #include <penstock/trace/findings.hpp>
 #include <penstock/trace/report.hpp>
 

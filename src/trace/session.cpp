@@ -5,7 +5,7 @@
 #include <atomic>
 #include <mutex>
 #include <optional>
-#include <penstock/detail/process.hpp>
+#include <penstock/detail/sync/owner_process.hpp>
 #include <stdexcept>
 #include <utility>
 

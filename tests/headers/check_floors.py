@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that each header includes only from its own floor and the floors below it.
+"""Checks that each header includes only from its own floor and the floors below it, and each room
+of detail/ only from the rooms that ROOMS names.
 
 A file in detail/ stands on the floor of whoever includes it, and may include the header that it
-completes. Use: check_floors.py INCLUDE_DIR
+completes. It is named after its main class, in snake_case, unless it completes a public header or
+has no class. Use: check_floors.py INCLUDE_DIR
 """
 import pathlib
 import re
@@ -18,6 +20,15 @@ FLOORS = [  # from the ground up
     ["dlpack"],
     ["penstock"],
 ]
+ROOMS = {  # each may include itself, detail/ itself, and public headers of its floor or below
+    "sync": [],  # threads; the standard library only, no CUDA
+    "order": ["sync"],  # which samples, in which order: pure functions
+    "memory": ["sync"],
+    "observe": ["sync"],
+    "storage": ["sync"],
+    "pipeline": ["sync", "order", "memory", "observe"],
+}
+SEVERAL_CLASSES = ["batch_members", "checks", "filled_batch", "json", "tune_plan", "units", "verdict_rules"]
 FLOOR = {f"{name}.hpp": number for number, names in enumerate(FLOORS, 1) for name in names}
 
 
@@ -40,6 +51,26 @@ def problems(root, header, name, path):
             yield from problems(root, used, used, [*path, used])
 
 
+def room_problems(root, path):
+    """What is wrong with a header of a room: with what it includes, and with its name."""
+    room, name = path.parts[1], path.stem
+    if room not in ROOMS:
+        yield f"{path}: {room}/ is no room: add it to ROOMS in {sys.argv[0]}"
+        return
+    for used in includes(root, path):
+        parts = pathlib.PurePath(used).parts
+        if parts[0] == "detail" and len(parts) > 2 and parts[1] not in [room, *ROOMS[room]]:
+            yield f"{path} includes {used}: {room}/ may include only {', '.join(ROOMS[room]) or 'itself'}"
+        if room == "sync" and parts[0] != "detail":
+            yield f"{path} includes {used}: sync/ includes the standard library only"
+    if room == "storage" or name in SEVERAL_CLASSES or f"{name}.hpp" in FLOOR:
+        return
+    classes = re.findall(r"^(?:class|struct) (?:alignas\(\d+\) )?(\w+)[^;]*$", (root / path).read_text(), re.M)
+    main_class = "".join(word.capitalize() for word in name.split("_"))
+    if classes and main_class not in classes:
+        yield f"{path} has no class {main_class}, but {', '.join(classes)}: name it after its main class"
+
+
 def main():
     root = pathlib.Path(sys.argv[1])
     headers = sorted(path.name for path in root.glob("*.hpp"))
@@ -49,7 +80,9 @@ def main():
     for header in headers:
         if header in FLOOR:
             found += problems(root, header, header, [header])
-    print("\n".join(sorted(set(found))) or f"{len(headers)} headers keep to their floors")
+    for path in sorted(path.relative_to(root) for path in root.glob("detail/*/*.hpp")):
+        found += room_problems(root, path)
+    print("\n".join(sorted(set(found))) or f"{len(headers)} headers keep to their floors, {len(ROOMS)} rooms to theirs")
     return 1 if found or not headers else 0
 
 

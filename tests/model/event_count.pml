@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * include/penstock/detail/pipeline/event_count.hpp. A thread is a bit: see `me` in the processes.
+ * include/penstock/detail/sync/event_count.hpp. A thread is a bit: see `me` in the processes.
  *
  * The looks of spin() are left out: they only delay the moment of the first look, and every delay is
  * tried anyway. So are deadlines and the spurious wake-ups of a condition variable: each could wake a

@@ -211,7 +211,7 @@ proctype Worker(byte w) {
 #ifdef LOSES
   if
   :: true
-  :: atomic { lost_++; unreported_++ }; /* LostWorkers::add */
+  :: atomic { lost_++; unreported_++ }; /* WorkerErrors::add */
 #ifndef NO_NOTIFY_OF_LOSS
      notify_one(ready_);
 #endif

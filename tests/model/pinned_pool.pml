@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * include/penstock/detail/memory/pinned_pool_core.hpp, for blocks of one size that were all reserved beforehand.
- * A block is a bit. IdleBlocks is one list here: its shards are the business of its own tests.
+ * A block is a bit. FreeBlocks is one list here: its shards are the business of its own tests.
  */
 
 #define ALL_BLOCKS ((1 << BLOCKS) - 1)
@@ -16,7 +16,7 @@ bool stop_requested[WORKERS], stop_callback[WORKERS];
 
 #define COPIED(blocks) (blocks & ~read_by_copies) /* those whose events are reached */
 
-/* Within an atomic: IdleBlocks::pop */
+/* Within an atomic: FreeBlocks::pop */
 inline pop_idle(block) {
   if
   :: idle & 1 -> block = 1

@@ -2,7 +2,7 @@
 
 #include "replace_std.hpp"
 //
-#include <penstock/detail/pipeline/event_count.hpp>
+#include <penstock/detail/sync/event_count.hpp>
 
 using penstock::detail::EventCount;
 using penstock::test::weak::expect;

@@ -2,7 +2,7 @@
 
 #include "replace_std.hpp"
 //
-#include <penstock/detail/pipeline/worker_permits.hpp>
+#include <penstock/detail/sync/worker_permits.hpp>
 
 using penstock::detail::WorkerPermits;
 using penstock::test::weak::expect;

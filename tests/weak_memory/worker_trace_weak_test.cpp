@@ -2,7 +2,7 @@
 
 #include "replace_std.hpp"
 //
-#include <penstock/detail/measure/worker_trace.hpp>
+#include <penstock/detail/observe/worker_trace.hpp>
 
 using penstock::detail::WorkerActivity;
 using penstock::detail::WorkerState;

@@ -8,7 +8,7 @@
 #include <iostream>
 #include <iterator>
 #include <map>
-#include <penstock/detail/measure/json.hpp>
+#include <penstock/detail/observe/json.hpp>
 #include <penstock/trace/recording.hpp>
 #include <penstock/trace/views.hpp>
 #include <set>

@@ -10,11 +10,11 @@
 #include <mutex>
 #include <optional>
 #include <penstock/cuda.hpp>
-#include <penstock/detail/deadline.hpp>
 #include <penstock/detail/memory/checks.hpp>
-#include <penstock/detail/memory/device_memory.hpp>
+#include <penstock/detail/memory/device_allocation.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
-#include <penstock/detail/process.hpp>
+#include <penstock/detail/sync/owner_process.hpp>
+#include <penstock/detail/sync/time_out.hpp>
 #include <penstock/device_arena.hpp>
 #include <penstock/error.hpp>
 #include <span>

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <optional>
 #include <penstock/cuda.hpp>
-#include <penstock/detail/memory/host_memory.hpp>
-#include <penstock/detail/memory/idle_blocks.hpp>
+#include <penstock/detail/memory/free_blocks.hpp>
+#include <penstock/detail/memory/host_allocation.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <utility>
 
@@ -36,7 +36,7 @@ struct PinnedEntry : IdleLink<PinnedEntry> {
 
   /// Whether the copy is done, or the query of its event failed twice, which sets `failure`. One
   /// failed query says nothing about the copy.
-  bool has_landed(const CaptureModeGuard& guard) noexcept {
+  bool copy_done(const CaptureModeGuard& guard) noexcept {
     cudaError_t status = query(event->get(), guard);
     if (status != cudaSuccess && status != cudaErrorNotReady) {
       status = query(event->get(), guard);

@@ -19,14 +19,14 @@
 #include <new>
 #include <optional>
 #include <penstock/cuda.hpp>
-#include <penstock/detail/deadline.hpp>
 #include <penstock/detail/memory/checks.hpp>
-#include <penstock/detail/memory/host_memory.hpp>
-#include <penstock/detail/memory/idle_blocks.hpp>
+#include <penstock/detail/memory/free_blocks.hpp>
+#include <penstock/detail/memory/host_allocation.hpp>
 #include <penstock/detail/memory/pinned_entry.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/memory/wait_ahead.hpp>
-#include <penstock/detail/process.hpp>
+#include <penstock/detail/sync/owner_process.hpp>
+#include <penstock/detail/sync/time_out.hpp>
 #include <penstock/detail/usable_memory.hpp>
 #include <penstock/error.hpp>
 #include <penstock/pinned_pool.hpp>
@@ -89,7 +89,7 @@ class PinnedPoolCore {
           if (wakes) wakers_.fetch_add(1, std::memory_order_relaxed);
         },
         [&] { return !process_.is_this(); });
-    if (!taken) return forget();
+    if (!taken) return drop_orphan();
     // A forked child has no threads to wake, and maybe a lock that nobody will ever open.
     if (wakes && process_.is_this()) wake();
   }
@@ -104,7 +104,7 @@ class PinnedPoolCore {
         lose(entry, SavedError::current());
       throw;
     }
-    keep(in_flight_, entry);
+    put_in_flight(in_flight_, entry);
   }
 
   /// Never hands the block out again.
@@ -114,7 +114,7 @@ class PinnedPoolCore {
       const std::lock_guard lock(mutex_);
       lost_to_ = std::move(error);
     }
-    keep(lost_, entry);
+    put_in_flight(lost_, entry);
   }
 
   /// The pool is gone: delete now, or when the last block comes back.
@@ -323,13 +323,13 @@ class PinnedPoolCore {
     asked_.assign(in_flight_.begin(), in_flight_.end());
     polling_ = true;  // From here on asked_ is this thread's, lock or no lock.
     lock.unlock();
-    const auto landed = move_landed_back(guard);
+    const auto landed = partition_done(guard);
     lock.lock();
     polling_ = false;
     const bool any = landed != asked_.end();
     for (auto entry = landed; entry != asked_.end(); ++entry) {
       in_flight_.erase(std::find(in_flight_.begin(), in_flight_.end(), *entry));
-      land(**entry);
+      reclaim(**entry);
     }
     if (any) returned_.notify_all();
     return any;
@@ -338,18 +338,18 @@ class PinnedPoolCore {
   /// Puts the blocks of asked_ whose copies are done behind the others; returns the first of them.
   /// They are in the order of their release: behind an unfinished copy, no other one of the same
   /// stream is queried.
-  std::vector<PinnedEntry*>::iterator move_landed_back(const CaptureModeGuard& guard) noexcept {
+  std::vector<PinnedEntry*>::iterator partition_done(const CaptureModeGuard& guard) noexcept {
     ResolvedStream busy;
     auto in_flight = asked_.begin();
     for (PinnedEntry*& entry : asked_) {
-      if (entry->user != busy && entry->has_landed(guard)) continue;
+      if (entry->user != busy && entry->copy_done(guard)) continue;
       busy = entry->user;
       std::swap(entry, *in_flight++);
     }
     return in_flight;
   }
 
-  void land(PinnedEntry& entry) {
+  void reclaim(PinnedEntry& entry) {
     if (entry.failure == cudaSuccess) {
       mark_released(entry);
       idle_.push(&entry, [] {});
@@ -448,7 +448,7 @@ class PinnedPoolCore {
                      bytes);
   }
 
-  void keep(std::vector<PinnedEntry*>& list, PinnedEntry* entry) {
+  void put_in_flight(std::vector<PinnedEntry*>& list, PinnedEntry* entry) {
     std::unique_lock lock(mutex_);
     list.push_back(entry);  // Within the capacity that grow() reserved.
     // A thread that polls finds the block itself. So while fewer than a quarter of the blocks are
@@ -462,7 +462,7 @@ class PinnedPoolCore {
   }
 
   /// A block came back after the pool was gone.
-  void forget() noexcept {
+  void drop_orphan() noexcept {
     if (!process_.is_this()) return;
     std::unique_lock lock(mutex_);
     --held_;
@@ -501,7 +501,7 @@ class PinnedPoolCore {
   const bool checks_ = checks();
   const bool grows_;  // in acquire; else by reserve() only
   PinnedPoolOptions options_;
-  IdleBlocks<PinnedEntry> idle_;
+  FreeBlocks<PinnedEntry> idle_;
   std::atomic<int> waiters_{0};  // threads in acquire_slowly
   std::atomic<int> wakers_{0};   // threads in wake, or about to be
 

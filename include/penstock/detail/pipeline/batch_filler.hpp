@@ -16,11 +16,11 @@
 #include <optional>
 #include <penstock/any_sampler.hpp>
 #include <penstock/cuda.hpp>
-#include <penstock/detail/measure/worker_trace.hpp>
 #include <penstock/detail/memory/batch_object.hpp>
 #include <penstock/detail/memory/checks.hpp>
 #include <penstock/detail/memory/fill_checks.hpp>
 #include <penstock/detail/mix.hpp>
+#include <penstock/detail/observe/worker_trace.hpp>
 #include <penstock/detail/pipeline/device_targets.hpp>
 #include <penstock/detail/pipeline/failure_log.hpp>
 #include <penstock/detail/pipeline/filled_batch.hpp>
@@ -51,7 +51,7 @@ struct ProducedItem {
 
   FilledBatch batch;
   State state = State::filled;
-  std::unique_ptr<std::vector<Failed>> failures{};
+  std::unique_ptr<std::vector<FailureNode>> failures{};
 };
 
 /// A batch that workers fill.
@@ -61,9 +61,9 @@ struct alignas(64) OpenBatch : OpenRows {
   FilledBatch filled;
   std::atomic<bool> ended{false};
   std::mutex mutex;  // of what follows
-  std::vector<Failed> failures;
+  std::vector<FailureNode> failures;
 
-  void fail(Failed failed) {
+  void fail(FailureNode failed) {
     const std::lock_guard lock(mutex);
     failures.push_back(std::move(failed));
   }
@@ -117,9 +117,9 @@ class BatchFiller {
  private:
   void prepare(OpenBatch& open, std::uint64_t samples_of, WorkerTools& tools);
   void fill_whole(OpenBatch& open, WorkerTools& tools);
-  void replace_batch(OpenBatch& open, Failed& failed, WorkerTools& tools);
+  void replace_batch(OpenBatch& open, FailureNode& failed, WorkerTools& tools);
   std::uint64_t first_batch(std::uint64_t epoch) const;
-  std::optional<Failed> attempt(OpenBatch& open, std::uint64_t samples_of, WorkerTools& tools);
+  std::optional<FailureNode> attempt(OpenBatch& open, std::uint64_t samples_of, WorkerTools& tools);
   void fill_rows(const Piece& piece, WorkerTools& tools);
   void fill_row(OpenBatch& open, std::int64_t row, WorkerTools& tools);
   bool replace_row(OpenBatch& open, Sample& sample, std::string& why_not, WorkerTools& tools);
@@ -129,7 +129,7 @@ class BatchFiller {
   static void drop_from_ticket(FilledBatch& filled, std::span<const std::int64_t> dropped);
   void complete(OpenBatch& open, std::span<const std::int64_t> dropped, WorkerTools& tools);
   static void check_launches(cudaError_t before);
-  Failed failure_of(const OpenBatch& open, std::vector<std::uint64_t> samples) const;
+  FailureNode failure_of(const OpenBatch& open, std::vector<std::uint64_t> samples) const;
 
   const BlockLayout& layout_;
   const BlockParts parts_;
@@ -212,14 +212,14 @@ PENSTOCK_INLINE void BatchFiller::fill(const Piece& piece, WorkerTools& tools) {
 // ---- Whole batches ------------------------------------------------------------------------------
 
 PENSTOCK_INLINE void BatchFiller::fill_whole(OpenBatch& open, WorkerTools& tools) {
-  std::optional<Failed> failed = attempt(open, open.number % batches_, tools);
+  std::optional<FailureNode> failed = attempt(open, open.number % batches_, tools);
   if (!failed) return;
   if (on_failure_ == FailurePolicy::Action::replace) replace_batch(open, *failed, tools);
   open.fail(std::move(*failed));
 }
 
 /// Fills the batch with the samples of another one that its epoch has.
-PENSTOCK_INLINE void BatchFiller::replace_batch(OpenBatch& open, Failed& failed,
+PENSTOCK_INLINE void BatchFiller::replace_batch(OpenBatch& open, FailureNode& failed,
                                                 WorkerTools& tools) {
   constexpr std::uint64_t kAttempts = 3;
   const std::uint64_t epoch = open.number / batches_, batch = open.number % batches_;
@@ -229,7 +229,7 @@ PENSTOCK_INLINE void BatchFiller::replace_batch(OpenBatch& open, Failed& failed,
   for (std::uint64_t i = 0; i < kAttempts && number > 1; ++i) {
     const std::uint64_t step = 1 + mix64(seed + i) % (number - 1);
     const std::uint64_t other = begin + (batch - begin + step) % number;
-    const std::optional<Failed> again = attempt(open, other, tools);
+    const std::optional<FailureNode> again = attempt(open, other, tools);
     const bool ended = open.ended.load(std::memory_order_relaxed);
     if (ended && tools.stop.stop_requested()) return;
     if (!again && !ended) {
@@ -251,9 +251,9 @@ PENSTOCK_INLINE std::uint64_t BatchFiller::first_batch(std::uint64_t epoch) cons
 }
 
 /// Fills the batch with the samples of batch `samples_of` of its epoch; returns what failed.
-PENSTOCK_INLINE std::optional<Failed> BatchFiller::attempt(OpenBatch& open,
-                                                           std::uint64_t samples_of,
-                                                           WorkerTools& tools) {
+PENSTOCK_INLINE std::optional<FailureNode> BatchFiller::attempt(OpenBatch& open,
+                                                                std::uint64_t samples_of,
+                                                                WorkerTools& tools) {
   FilledBatch& filled = open.filled;
   try {
     prepare(open, samples_of, tools);
@@ -298,8 +298,8 @@ PENSTOCK_INLINE void BatchFiller::complete(OpenBatch& open, std::span<const std:
 }
 
 /// Of the exception that is being handled.
-PENSTOCK_INLINE Failed BatchFiller::failure_of(const OpenBatch& open,
-                                               std::vector<std::uint64_t> samples) const {
+PENSTOCK_INLINE FailureNode BatchFiller::failure_of(const OpenBatch& open,
+                                                    std::vector<std::uint64_t> samples) const {
   return {std::current_exception(),
           std::make_unique<Failure>(Failure{open.number / batches_, open.number % batches_,
                                             std::move(samples), what_is_handled()})};
@@ -344,7 +344,7 @@ PENSTOCK_INLINE void BatchFiller::fill_row(OpenBatch& open, std::int64_t row, Wo
   } catch (const RaggedFull& error) {
     fail_batch(open, error.what());  // Which row finds no room depends on the workers' order.
   } catch (...) {
-    Failed failed = failure_of(open, {index});
+    FailureNode failed = failure_of(open, {index});
     failed.row = row;
     failed.failure->what = "sample " + std::to_string(index) + ": " + failed.failure->what;
     failed.failure->replaced = on_failure_ == FailurePolicy::Action::replace &&
@@ -401,9 +401,9 @@ PENSTOCK_INLINE std::uint64_t BatchFiller::other_sample(const Sample& failed, st
 
 /// After the last row: leaves out what failed. False: there is no batch.
 PENSTOCK_INLINE bool BatchFiller::finish_rows(OpenBatch& open, WorkerTools& tools) {
-  std::vector<Failed>& failures = open.failures;
+  std::vector<FailureNode>& failures = open.failures;
   const bool is_fatal = std::any_of(failures.begin(), failures.end(),
-                                    [](const Failed& failed) { return !failed.failure; });
+                                    [](const FailureNode& failed) { return !failed.failure; });
   if (const char* const field = layout_.refused_room(open.filled.batch);
       field != nullptr && !is_fatal)
     fail_batch(open,
@@ -413,9 +413,9 @@ PENSTOCK_INLINE bool BatchFiller::finish_rows(OpenBatch& open, WorkerTools& tool
                 "the field's Capacity")
                    .c_str());
   std::stable_sort(failures.begin(), failures.end(),
-                   [](const Failed& a, const Failed& b) { return a.row < b.row; });
+                   [](const FailureNode& a, const FailureNode& b) { return a.row < b.row; });
   const bool skips = on_failure_ == FailurePolicy::Action::skip;
-  const auto fatal = std::find_if(failures.begin(), failures.end(), [&](const Failed& failed) {
+  const auto fatal = std::find_if(failures.begin(), failures.end(), [&](const FailureNode& failed) {
     return !failed.failure || !(failed.failure->replaced || skips);
   });
   if (fatal != failures.end()) {
@@ -425,7 +425,7 @@ PENSTOCK_INLINE bool BatchFiller::finish_rows(OpenBatch& open, WorkerTools& tool
   }
   tools.dropped.clear();
   if (skips)
-    for (const Failed& failed : failures) tools.dropped.push_back(failed.row);
+    for (const FailureNode& failed : failures) tools.dropped.push_back(failed.row);
   if (tools.dropped.size() == open.filled.ticket.samples.size()) return false;
   complete(open, tools.dropped, tools);
   if (!tools.dropped.empty()) drop_from_ticket(open.filled, tools.dropped);
@@ -452,7 +452,7 @@ PENSTOCK_INLINE ProducedItem BatchFiller::finish(OpenBatch& open, WorkerTools& t
   const bool by_sample = kind_ == SourceKind::sample;
   using State = ProducedItem::State;
   State state = State::filled;
-  std::vector<Failed>& failures = open.failures;
+  std::vector<FailureNode>& failures = open.failures;
   const auto is_there = [&] {
     if (by_sample && !open.filled.ticket.samples.empty()) return finish_rows(open, tools);
     return failures.empty() || (failures.front().failure && failures.front().failure->replaced);
@@ -479,7 +479,8 @@ PENSTOCK_INLINE ProducedItem BatchFiller::finish(OpenBatch& open, WorkerTools& t
   if (state != State::filled) open.filled.block = PinnedBlock();
   if (state == State::ended) open.filled.slot.reset();
   ProducedItem item{std::move(open.filled), state};
-  if (!failures.empty()) item.failures = std::make_unique<std::vector<Failed>>(std::move(failures));
+  if (!failures.empty())
+    item.failures = std::make_unique<std::vector<FailureNode>>(std::move(failures));
   return item;
 }
 

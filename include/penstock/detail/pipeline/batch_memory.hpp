@@ -6,8 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <penstock/detail/measure/worker_trace.hpp>
 #include <penstock/detail/memory/wait_ahead.hpp>
+#include <penstock/detail/observe/worker_trace.hpp>
 #include <penstock/detail/pipeline/batch_filler.hpp>
 #include <penstock/detail/pipeline/device_targets.hpp>
 #include <penstock/detail/pipeline/held_back.hpp>

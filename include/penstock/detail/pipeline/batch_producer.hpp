@@ -17,23 +17,23 @@
 #include <penstock/batch_producer.hpp>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/cores.hpp>
-#include <penstock/detail/measure/worker_trace.hpp>
-#include <penstock/detail/pipeline/announcer.hpp>
+#include <penstock/detail/observe/worker_trace.hpp>
 #include <penstock/detail/pipeline/batch_filler.hpp>
 #include <penstock/detail/pipeline/batch_memory.hpp>
 #include <penstock/detail/pipeline/batch_ring.hpp>
 #include <penstock/detail/pipeline/device_targets.hpp>
-#include <penstock/detail/pipeline/event_count.hpp>
 #include <penstock/detail/pipeline/failure_log.hpp>
-#include <penstock/detail/pipeline/lost_workers.hpp>
 #include <penstock/detail/pipeline/open_batches.hpp>
-#include <penstock/detail/pipeline/pending_error.hpp>
-#include <penstock/detail/pipeline/place.hpp>
 #include <penstock/detail/pipeline/producer_options.hpp>
+#include <penstock/detail/pipeline/read_ahead_cursor.hpp>
+#include <penstock/detail/pipeline/thread_placement.hpp>
 #include <penstock/detail/pipeline/tuner.hpp>
-#include <penstock/detail/pipeline/worker_permits.hpp>
+#include <penstock/detail/pipeline/worker_errors.hpp>
 #include <penstock/detail/pipeline/worker_threads.hpp>
-#include <penstock/detail/process.hpp>
+#include <penstock/detail/sync/event_count.hpp>
+#include <penstock/detail/sync/owner_process.hpp>
+#include <penstock/detail/sync/pending_error.hpp>
+#include <penstock/detail/sync/worker_permits.hpp>
 #include <penstock/error.hpp>
 #include <penstock/markers.hpp>
 #include <stdexcept>
@@ -52,7 +52,8 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
   /// `start`: of the workers those that run, of the depth what is in use; by default all.
   ProducerCore(const BlockLayout& layout, AnySampler sampler, ErasedSource source, PinnedPool& pool,
                ProducerOptions options, DeviceTargets* targets = nullptr,
-               const Placed* placed = nullptr, std::optional<TuneSettings> start = std::nullopt);
+               const ThreadPlacement* placed = nullptr,
+               std::optional<TuneSettings> start = std::nullopt);
   ProducerCore(const ProducerCore&) = delete;
   ProducerCore& operator=(const ProducerCore&) = delete;
   ~ProducerCore() override { stop(); }
@@ -159,8 +160,8 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
   const AnySampler sampler_;
   const ErasedSource source_;
   BatchFiller filler_;
-  Announcer announcer_;
-  const Placed* const placed_;
+  ReadAheadCursor read_ahead_;
+  const ThreadPlacement* const placed_;
   const OwnerProcess process_;
   ProducerOptions options_;
   std::uint64_t batches_;  // of an epoch
@@ -186,7 +187,7 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
   std::atomic<std::uint64_t> samplings_{0}, queued_{0};  // of the queue
   alignas(64) std::vector<WorkerTrace> traces_;
 
-  LostWorkers lost_;
+  WorkerErrors lost_;
   PendingError no_memory_;
 
   WorkerThreads threads_;  // last: joined before anything they use goes away
@@ -213,13 +214,14 @@ PENSTOCK_INLINE void close(std::unique_ptr<AnyProducer>& producer) noexcept {
 PENSTOCK_INLINE ProducerCore::ProducerCore(const BlockLayout& layout, AnySampler sampler,
                                            ErasedSource source, PinnedPool& pool,
                                            ProducerOptions options, DeviceTargets* targets,
-                                           const Placed* placed, std::optional<TuneSettings> start)
+                                           const ThreadPlacement* placed,
+                                           std::optional<TuneSettings> start)
     : shared_layout_(std::make_shared<const BlockLayout>(layout)),
       layout_(layout),
       sampler_(std::move(sampler)),
       source_(std::move(source)),
       filler_(layout_, sampler_, source_.kind, options.on_failure.action(), targets),
-      announcer_(options.read_ahead, sampler_, static_cast<std::size_t>(layout_.batch_size())),
+      read_ahead_(options.read_ahead, sampler_, static_cast<std::size_t>(layout_.batch_size())),
       placed_(placed),
       options_(checked(std::move(options), sampler_, source_)),
       batches_(sampler_.batches()),
@@ -364,7 +366,7 @@ PENSTOCK_INLINE void ProducerCore::seek(std::uint64_t epoch, std::uint64_t batch
   join();
   const std::uint64_t first = std::min(total_, batch_number(batches_, epoch, batch));
   finished_ = false;
-  announcer_.restart(first, total_);
+  read_ahead_.restart(first, total_);
   lost_.clear();
   {
     const std::lock_guard lock(end_mutex_);
@@ -432,7 +434,7 @@ PENSTOCK_INLINE void ProducerCore::run(WorkerTools& tools) {
     if (!piece) break;
     if (piece.rows > 0) tools.trace.work_on(piece.batch->number);
     if (piece.first == 0)
-      announcer_.begun(piece.batch->number, tools.stop, tools.trace);  // It has opened it.
+      read_ahead_.begun(piece.batch->number, tools.stop, tools.trace);  // It has opened it.
     if (piece.rows > 0) filler_.fill(piece, tools);
     if (piece.batch->count_filled(piece.rows)) hand_on(*piece.batch, tools);
   }
@@ -528,8 +530,8 @@ PENSTOCK_INLINE bool ProducerCore::is_dealt_with(Item& item) noexcept {
   const bool is_there = item.state == Item::State::filled;
   std::uint64_t left_out = 0;
   if (is_there)
-    for (const Failed& failed : *item.failures) left_out += failed.failure->replaced ? 0U : 1U;
-  for (Failed& failed : *item.failures) {
+    for (const FailureNode& failed : *item.failures) left_out += failed.failure->replaced ? 0U : 1U;
+  for (FailureNode& failed : *item.failures) {
     if (log_.tolerates(failed, asked(item) + left_out)) continue;
     std::swap(item.failures->front(), failed);
     item.state = Item::State::thrown;

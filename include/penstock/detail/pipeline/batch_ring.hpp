@@ -18,7 +18,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
-#include <penstock/detail/pipeline/event_count.hpp>
+#include <penstock/detail/sync/event_count.hpp>
 #include <utility>
 
 namespace penstock::detail {

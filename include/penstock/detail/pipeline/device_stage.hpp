@@ -11,9 +11,9 @@
 #include <exception>
 #include <optional>
 #include <penstock/cuda.hpp>
-#include <penstock/detail/measure/copy_watch.hpp>
-#include <penstock/detail/measure/name_number.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
+#include <penstock/detail/observe/copy_watch.hpp>
+#include <penstock/detail/observe/name_number.hpp>
 #include <penstock/detail/pipeline/batch_producer.hpp>
 #include <penstock/detail/pipeline/device_targets.hpp>
 #include <penstock/detail/pipeline/held_back.hpp>

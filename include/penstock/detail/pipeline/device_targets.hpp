@@ -11,9 +11,9 @@
 #include <deque>
 #include <optional>
 #include <penstock/cuda.hpp>
-#include <penstock/detail/measure/source_watch.hpp>
 #include <penstock/detail/memory/batch_object.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
+#include <penstock/detail/observe/source_watch.hpp>
 #include <penstock/device_arena.hpp>
 #include <penstock/layout.hpp>
 #include <penstock/markers.hpp>

@@ -19,7 +19,7 @@
 namespace penstock::detail {
 
 /// A failure of a batch or of a row, which may have been replaced.
-struct Failed {
+struct FailureNode {
   std::exception_ptr cause;
   std::unique_ptr<Failure> failure;  ///< nullptr: not of the source, so that no policy covers it
   std::int64_t row = 0;              ///< of a per_sample source
@@ -55,7 +55,7 @@ class FailureLog {
 
   /// Applies the policy to `failed`, one of the next `items` batches (samples). True: it is
   /// tolerated and recorded. False: it has to be thrown. Call it once for each failure.
-  bool tolerates(Failed& failed, std::uint64_t items) noexcept {
+  bool tolerates(FailureNode& failed, std::uint64_t items) noexcept {
     if (!failed.failure) return false;
     const bool replaced = failed.failure->replaced;
     const bool covered = replaced == (policy_.action() == FailurePolicy::Action::replace);

@@ -16,7 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <penstock/detail/pipeline/event_count.hpp>
+#include <penstock/detail/sync/event_count.hpp>
 
 namespace penstock::detail {
 

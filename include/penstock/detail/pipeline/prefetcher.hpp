@@ -4,11 +4,11 @@
 // HandOver: how a batch gets from the producer into a lease. It joins a producer, a device stage
 // and the queue of staged batches:
 //
-//   workers -> ProducerCore -> [pump] -> DeviceStage -> StagedQueue -> take() -> lease -> its slot
+//   workers -> ProducerCore -> [stage_ready] -> DeviceStage -> StagedQueue -> take() -> lease, slot
 //
 // No thread owns the hand-over: the thread that makes a copy possible (a worker with a batch, or
-// the one that ends a lease) pumps, that is, it stages every batch for which there is a slot. So a
-// copy is issued at once, whatever other threads do.
+// the one that ends a lease) stages every batch for which there is a slot. So a copy is issued at
+// once, whatever other threads do.
 
 #include <algorithm>
 #include <atomic>
@@ -19,17 +19,17 @@
 #include <mutex>
 #include <optional>
 #include <penstock/detail/cores.hpp>
-#include <penstock/detail/deadline.hpp>
-#include <penstock/detail/measure/consumer_watch.hpp>
+#include <penstock/detail/observe/consumer_watch.hpp>
+#include <penstock/detail/order/state.hpp>
 #include <penstock/detail/pipeline/autotuner.hpp>
 #include <penstock/detail/pipeline/batch_producer.hpp>
-#include <penstock/detail/pipeline/callers.hpp>
 #include <penstock/detail/pipeline/device_stage.hpp>
-#include <penstock/detail/pipeline/place.hpp>
-#include <penstock/detail/pipeline/pump.hpp>
 #include <penstock/detail/pipeline/staged_queue.hpp>
-#include <penstock/detail/pipeline/state.hpp>
+#include <penstock/detail/pipeline/thread_placement.hpp>
 #include <penstock/detail/pipeline/tune_plan.hpp>
+#include <penstock/detail/sync/callers.hpp>
+#include <penstock/detail/sync/serial_task.hpp>
+#include <penstock/detail/sync/time_out.hpp>
 #include <penstock/pinned_pool.hpp>
 #include <penstock/prefetcher.hpp>
 #include <stdexcept>
@@ -70,7 +70,7 @@ class HandOver final : public AnyPrefetcher, public std::enable_shared_from_this
   void note_pause(const TimeSpan& pause);
   void tune();
   void tune_slots();
-  void pump() noexcept;
+  void stage_ready() noexcept;
   bool stage_next() noexcept;
   bool stopped() const { return closed_ || producer_->stopped(); }
   LeasedBatch* take(const ResolvedStream& stream, cudaStream_t consumer);
@@ -95,12 +95,12 @@ class HandOver final : public AnyPrefetcher, public std::enable_shared_from_this
   const State start_;
   const std::uint64_t batches_;  // of an epoch
   const bool on_device_;         // the source is
-  const std::shared_ptr<const Placed> placed_;
+  const std::shared_ptr<const ThreadPlacement> placed_;
 
   PinnedPool pool_;
   DeviceStage stage_;
-  Pump pump_;
-  StagedQueue queue_;  // from the thread that pumps to the consumer
+  SerialTask stage_task_;
+  StagedQueue queue_;  // from the thread that stages to the consumer
 
   mutable Callers callers_;  // of the members that a Prefetcher calls
   std::atomic<bool> closed_{false};
@@ -114,13 +114,13 @@ class HandOver final : public AnyPrefetcher, public std::enable_shared_from_this
   std::optional<Autotuner> tuner_;
   const PipelineSetup setup_;  // as stats() tells it
 
-  std::optional<ProducerCore> producer_;  // last: its workers pump
+  std::optional<ProducerCore> producer_;  // last: its workers stage
 };
 
 // ---- From the workers to the queue --------------------------------------------------------------
 
-PENSTOCK_INLINE void HandOver::pump() noexcept {
-  pump_.run([this] { return stage_next(); });
+PENSTOCK_INLINE void HandOver::stage_ready() noexcept {
+  stage_task_.run([this] { return stage_next(); });
 }
 
 /// Stages one batch, if one is ready and there is a slot for it; false: not now.
@@ -236,7 +236,7 @@ PENSTOCK_INLINE void HandOver::tune_slots() {
     producer_->use(tuner_->settings());
   else
     stage_.use(tuner_->slots());
-  pump();
+  stage_ready();
 }
 
 /// Waits for the first staged batch, without the lock. nullptr: all epochs are done, or somebody
@@ -249,9 +249,9 @@ PENSTOCK_INLINE Staged* HandOver::first_staged(std::unique_lock<std::mutex>& loc
     producer_->wait_while_abandoned();
     if (stopped()) return nullptr;
     producer_->throw_lost_worker();
-    stage_.arena().require_slot();  // It may give slots back, which the pump then fills.
+    stage_.arena().require_slot();  // It may give slots back, which are then filled.
     if (tuner_) tune_slots();
-    if (queue_.size() == 0) pump();  // A pump that failed is tried again.
+    if (queue_.size() == 0) stage_ready();  // What failed is tried again.
     queue_.throw_failure();
     const bool ended = queue_.ended();  // Before the look: the end comes behind the last batch.
     if (Staged* const staged = queue_.first()) return staged;
@@ -282,7 +282,7 @@ PENSTOCK_INLINE void HandOver::throw_in_place_of(Staged& staged) {
   queue_.pop_first();
   position_ = staged.next;
   staged.memory = DeviceSlot();  // Its next writer comes after whatever was copied.
-  pump();
+  stage_ready();
   if (!tuner_) std::rethrow_exception(error);
   try {
     std::rethrow_exception(error);
@@ -326,7 +326,7 @@ PENSTOCK_INLINE bool HandOver::give_back(LeasedBatch& batch, bool park) noexcept
   }
   watch_.count_end_of_lease(replaced);
   if (error) queue_.fail(std::move(error));
-  pump();
+  stage_ready();
   return true;
 }
 
@@ -422,7 +422,8 @@ PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler
       start_(sampler.start()),
       batches_(sampler.batches()),
       on_device_(source.kind == SourceKind::device),
-      placed_(std::make_shared<const Placed>(place(options_.placement, options_.numa_node))),
+      placed_(std::make_shared<const ThreadPlacement>(
+          choose_placement(options_.placement, options_.numa_node))),
       pool_(pool_options(options_, block_bytes(layout_)), false),
       stage_(layout_, source.kind, std::move(transform), options_),
       queue_(options_.device_depth),
@@ -444,16 +445,16 @@ PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler
                         .read_ahead = options_.read_ahead,
                         .on_ready =
                             [this] {
-                              pump();
-                              if (pump_.paused()) return;
+                              stage_ready();
+                              if (stage_task_.paused()) return;
                               // Nobody else tells take() of these.
                               if (producer_->has_lost_worker() || producer_->stopped())
                                 queue_.call_all();
                             }},
         stage_.targets(), placed_.get(),
         TuneSettings{plan_.start.workers, on_device_ ? plan_.start.depth : options_.host_depth});
-    pump_.end_pause();
-    pump();
+    stage_task_.end_pause();
+    stage_ready();
   };
   if (on_device_) {
     start();
@@ -472,7 +473,7 @@ PENSTOCK_INLINE void HandOver::reserve_blocks(const std::function<void()>& start
       start();
     });
   } catch (...) {
-    close();  // Workers may run already, and pump.
+    close();  // Workers may run already, and stage.
     throw;
   }
 }
@@ -512,7 +513,7 @@ PENSTOCK_INLINE void HandOver::stop() noexcept {
 /// False: a function that the pipeline has called, on this thread, destroys it. It returns into the
 /// pipeline, which has to live for ever.
 PENSTOCK_INLINE bool HandOver::close() noexcept {
-  if (producer_ && (producer_->is_of_this_thread() || pump_.is_run_by_this_thread())) {
+  if (producer_ && (producer_->is_of_this_thread() || stage_task_.is_run_by_this_thread())) {
     producer_->abandon();
     callers_.see_entries();
     return false;
@@ -521,7 +522,7 @@ PENSTOCK_INLINE bool HandOver::close() noexcept {
   if (producer_) producer_->request_stop();
   queue_.call_all();
   callers_.wait_until_left();
-  pump_.pause();
+  stage_task_.pause();
   if (producer_) producer_->stop();
   return true;
 }
@@ -546,12 +547,12 @@ PENSTOCK_INLINE void HandOver::restore(const State& state) {
   require_not_behind_end(state, options_.epochs);
   require_order();
   producer_->require_other_thread("Prefetcher::restore");
-  if (pump_.is_run_by_this_thread())
+  if (stage_task_.is_run_by_this_thread())
     throw std::logic_error(
         "Prefetcher::restore was called by a DeviceTransform, for which it would wait: call it "
         "where the batches are taken");
   const std::lock_guard lock(take_mutex_);
-  pump_.pause();
+  stage_task_.pause();
   queue_.clear();
   position_ = batch_number(batches_, state.epoch, state.batch);
   if (tuner_) tuner_->restart();
@@ -562,8 +563,8 @@ PENSTOCK_INLINE void HandOver::restore(const State& state) {
     queue_.end();  // Nobody makes batches now: next() must not wait for any.
     throw;
   }
-  pump_.end_pause();
-  pump();
+  stage_task_.end_pause();
+  stage_ready();
 }
 
 PENSTOCK_INLINE Stats HandOver::stats() {

@@ -3,8 +3,8 @@
 
 #include <penstock/any_sampler.hpp>
 #include <penstock/batch_producer.hpp>
+#include <penstock/detail/order/state.hpp>
 #include <penstock/detail/pipeline/require_depth.hpp>
-#include <penstock/detail/pipeline/state.hpp>
 #include <penstock/source.hpp>
 #include <stdexcept>
 #include <string>

@@ -9,10 +9,10 @@
 #include <exception>
 #include <mutex>
 #include <penstock/cuda.hpp>
-#include <penstock/detail/measure/name_number.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
-#include <penstock/detail/pipeline/place.hpp>
-#include <penstock/detail/process.hpp>
+#include <penstock/detail/observe/name_number.hpp>
+#include <penstock/detail/pipeline/thread_placement.hpp>
+#include <penstock/detail/sync/owner_process.hpp>
 #include <penstock/device_arena.hpp>
 #include <penstock/error.hpp>
 #include <penstock/markers.hpp>
@@ -57,7 +57,7 @@ class ReadbackLine final : public AnyReadback {
   const std::size_t largest_;  // values of an entry
   const std::size_t value_bytes_;
   const CallbackTable table_;
-  const Placed placed_;
+  const ThreadPlacement placed_;
   Stream copies_;
   const NameNumber<ReadbackLine> number_;
   markers::StreamName copies_name_{copies_.get(), number_.name("penstock readback").c_str()};
@@ -99,7 +99,10 @@ PENSTOCK_INLINE std::unique_ptr<AnyReadback> make_readback(std::size_t slots, st
 PENSTOCK_INLINE ReadbackLine::ReadbackLine(std::size_t slots, std::size_t largest,
                                            std::size_t value_bytes, CallbackTable table,
                                            const Placement& placement)
-    : largest_(largest), value_bytes_(value_bytes), table_(table), placed_(place(placement)) {
+    : largest_(largest),
+      value_bytes_(value_bytes),
+      table_(table),
+      placed_(choose_placement(placement)) {
   {
     const BoundHere near(placed_.cpus);
     host_ = pool_.acquire(place_of(slots));

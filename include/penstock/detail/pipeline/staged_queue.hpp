@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// StagedQueue: the batches whose copies are issued, in order, between the thread that pumps and the
-// consumer; and what else the consumer has to hear of: the end, or a failure.
+// StagedQueue: the batches whose copies are issued, in order, between the thread that stages and
+// the consumer; and what else the consumer has to hear of: the end, or a failure.
 
 #include <algorithm>
 #include <atomic>
@@ -13,7 +13,7 @@
 #include <mutex>
 #include <penstock/detail/memory/batch_object.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
-#include <penstock/detail/pipeline/event_count.hpp>
+#include <penstock/detail/sync/event_count.hpp>
 #include <penstock/device_arena.hpp>
 #include <penstock/prefetcher.hpp>
 #include <utility>

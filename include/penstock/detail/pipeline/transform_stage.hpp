@@ -24,7 +24,7 @@
 
 namespace penstock::detail {
 
-/// Of the thread that pumps.
+/// Of the thread that stages.
 class TransformStage {
  public:
   using Transform = std::optional<ErasedTransform>;
@@ -43,8 +43,8 @@ class TransformStage {
           "DeviceTransform: its layout holds " + std::to_string(transform_->layout.batch_size()) +
           " samples, and the batches have " + std::to_string(layout_.batch_size()));
     transform_->layout.require_fields();
-    passage_ = allocate(1, at_least_one(layout_.bytes()), "for the DeviceTransform's input")
-                   .acquire(copy_stream);
+    transform_input_ = allocate(1, at_least_one(layout_.bytes()), "for the DeviceTransform's input")
+                           .acquire(copy_stream);
   }
 
   bool transforms() const { return transform_.has_value(); }
@@ -62,7 +62,7 @@ class TransformStage {
   }
 
   std::byte* target(const Staged& staged) const {
-    return transform_ ? passage_.data() : staged.memory.data();
+    return transform_ ? transform_input_.data() : staged.memory.data();
   }
 
   /// Takes over `host`, a batch that lies in the block which the copy releases.
@@ -125,7 +125,7 @@ class TransformStage {
   const Upstream upstream_;
   const BatchObject copied_;  // what a transform reads: the host's batch, its tensors on the device
   int device_;
-  DeviceSlot passage_;  // The copy stream alone uses it, one batch after the other.
+  DeviceSlot transform_input_;  // The copy stream alone uses it, one batch after the other.
 };
 
 }  // namespace penstock::detail

@@ -16,7 +16,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <penstock/detail/pipeline/tune_sums.hpp>
+#include <penstock/detail/observe/tune_sums.hpp>
 #include <penstock/tuning.hpp>
 #include <utility>
 

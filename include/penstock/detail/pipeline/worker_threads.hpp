@@ -6,8 +6,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <penstock/detail/pipeline/event_count.hpp>
-#include <penstock/detail/process.hpp>
+#include <penstock/detail/sync/event_count.hpp>
+#include <penstock/detail/sync/owner_process.hpp>
 #include <stop_token>
 #include <string>
 #include <system_error>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstddef>
-#include <penstock/detail/measure/verdict_names.hpp>
+#include <penstock/detail/observe/verdict_names.hpp>
 #include <penstock/verdict.hpp>
 
 namespace penstock {

@@ -10,7 +10,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
-#include <penstock/detail/measure/stage_times.hpp>
+#include <penstock/detail/observe/stage_times.hpp>
 #include <penstock/stats.hpp>
 #include <penstock/tuning.hpp>
 #include <utility>

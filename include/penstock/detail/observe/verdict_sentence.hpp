@@ -5,9 +5,9 @@
 
 #include <cmath>
 #include <iomanip>
-#include <penstock/detail/measure/stage_times.hpp>
-#include <penstock/detail/measure/units.hpp>
-#include <penstock/detail/measure/verdict_rules.hpp>
+#include <penstock/detail/observe/stage_times.hpp>
+#include <penstock/detail/observe/units.hpp>
+#include <penstock/detail/observe/verdict_rules.hpp>
 #include <penstock/stats.hpp>
 #include <sstream>
 #include <string>

@@ -2,23 +2,23 @@
 
 #include "replace_std.hpp"
 //
-#include <penstock/detail/pipeline/pump.hpp>
+#include <penstock/detail/sync/serial_task.hpp>
 
-using penstock::detail::Pump;
+using penstock::detail::SerialTask;
 using penstock::test::weak::expect;
 using penstock::test::weak::explore;
 using penstock::test::weak::Plain;
 
-TEST_CASE("weak: what is asked for is done, by one thread at a time", "[pump]") {
+TEST_CASE("weak: what is asked for is done, by one thread at a time", "[serial_task]") {
   explore([] {
-    Pump pump;
-    pump.end_pause();
+    SerialTask task;
+    task.end_pause();
     std::atomic<int> asked{0};
     Plain<int> done{0};
     const auto ask = [&] {
       for (int i = 0; i < 2; ++i) {
         asked.fetch_add(1, std::memory_order_relaxed);
-        pump.run([&] {
+        task.run([&] {
           if (done == asked.load(std::memory_order_relaxed)) return false;
           done = done + 1;
           return true;
@@ -33,29 +33,30 @@ TEST_CASE("weak: what is asked for is done, by one thread at a time", "[pump]") 
   });
 }
 
-TEST_CASE("weak: a pause has what is pumped to itself, and what is done in it is seen behind it",
-          "[pump]") {
+TEST_CASE(
+    "weak: a pause has what the steps write to itself, and what is done in it is seen behind it",
+    "[serial_task]") {
   explore([] {
-    Pump pump;
-    Plain<int> made{0}, pumped{0};
+    SerialTask task;
+    Plain<int> made{0}, stepped{0};
     const auto step = [&] {
       expect(made == 1, "what was made in the first pause");
-      pumped = pumped + 1;
+      stepped = stepped + 1;
       return false;
     };
     std::thread asker([&] {
       for (int i = 0; i < 3; ++i) {
-        pump.run(step);
-        if (!pump.paused()) expect(made == 1, "what was made in the first pause");
+        task.run(step);
+        if (!task.paused()) expect(made == 1, "what was made in the first pause");
       }
     });
     made = 1;
-    pump.end_pause();
-    pump.pause();
-    pumped = 0;
-    pump.end_pause();
-    pump.run(step);
+    task.end_pause();
+    task.pause();
+    stepped = 0;
+    task.end_pause();
+    task.run(step);
     asker.join();
-    expect(pumped >= 1, "it was asked for behind the pause");
+    expect(stepped >= 1, "it was asked for behind the pause");
   });
 }

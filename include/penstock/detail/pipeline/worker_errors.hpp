@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// LostWorkers: the workers that have no source, because it could not be made. The consumer is told
+// WorkerErrors: the workers that have no source, because it could not be made. The consumer is told
 // of each once, and at every call if none is left.
 
 #include <algorithm>
@@ -15,10 +15,10 @@
 
 namespace penstock::detail {
 
-class LostWorkers {
+class WorkerErrors {
  public:
   /// `workers`: of all.
-  explicit LostWorkers(std::size_t workers) : workers_(workers) {}
+  explicit WorkerErrors(std::size_t workers) : workers_(workers) {}
 
   /// For the worker `worker`, in the handler of what it has caught.
   void add(std::size_t worker) {

@@ -2,9 +2,9 @@
 
 #include "replace_std.hpp"
 //
-#include <penstock/detail/memory/idle_blocks.hpp>
+#include <penstock/detail/memory/free_blocks.hpp>
 
-using penstock::detail::IdleBlocks;
+using penstock::detail::FreeBlocks;
 using penstock::detail::IdleLink;
 using penstock::test::weak::expect;
 using penstock::test::weak::explore;
@@ -19,9 +19,9 @@ struct Block : IdleLink<Block> {
 
 }  // namespace
 
-TEST_CASE("weak: what the last owner of a block wrote is there", "[idle_blocks]") {
+TEST_CASE("weak: what the last owner of a block wrote is there", "[free_blocks]") {
   explore([] {
-    IdleBlocks<Block> idle;
+    FreeBlocks<Block> idle;
     Block blocks[2];
     idle.reserve(2);
     for (Block& block : blocks) idle.push(&block, [] {});
@@ -41,9 +41,9 @@ TEST_CASE("weak: what the last owner of a block wrote is there", "[idle_blocks]"
 }
 
 TEST_CASE("weak: a look finds a block, or whoever gives it back knows of the look",
-          "[idle_blocks]") {
+          "[free_blocks]") {
   explore([] {
-    IdleBlocks<Block> idle;
+    FreeBlocks<Block> idle;
     Block block;
     idle.reserve(1);
     std::atomic<int> waiters{0};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Pump: runs one function, on one thread at a time, whenever any thread asks for it. A thread that
-// asks while another one runs it leaves a request, and the other goes around once more: so nobody
-// waits, and what was asked for is done after the request.
+// SerialTask: runs one function, on one thread at a time, whenever any thread asks for it. A thread
+// that asks while another one runs it leaves a request, and the other goes around once more: so
+// nobody waits, and what was asked for is done after the request.
 
 #include <pthread.h>
 
@@ -13,10 +13,10 @@
 
 namespace penstock::detail {
 
-class Pump {
+class SerialTask {
  public:
   /// Calls `step` until it returns false, here or on the thread that runs already. Not while
-  /// paused, as a Pump is from the start.
+  /// paused, as a SerialTask is from the start.
   template <class Step>
   void run(Step step) noexcept {
     if (requests_.fetch_add(1) != 0) return;

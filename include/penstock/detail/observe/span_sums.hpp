@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <penstock/cuda.hpp>
-#include <penstock/detail/measure/worker_trace.hpp>
+#include <penstock/detail/observe/worker_trace.hpp>
 
 namespace penstock::detail {
 

@@ -5,7 +5,7 @@
 // A worker looks between two batches (or pieces of them), so none is parked that others wait for.
 
 #include <atomic>
-#include <penstock/detail/pipeline/event_count.hpp>
+#include <penstock/detail/sync/event_count.hpp>
 
 namespace penstock::detail {
 

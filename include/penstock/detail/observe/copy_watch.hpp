@@ -13,10 +13,10 @@
 #include <deque>
 #include <optional>
 #include <penstock/cuda.hpp>
-#include <penstock/detail/measure/device_clock.hpp>
-#include <penstock/detail/measure/one_reader.hpp>
-#include <penstock/detail/measure/span_sums.hpp>
-#include <penstock/detail/measure/worker_trace.hpp>
+#include <penstock/detail/observe/device_clock.hpp>
+#include <penstock/detail/observe/one_reader.hpp>
+#include <penstock/detail/observe/span_sums.hpp>
+#include <penstock/detail/observe/worker_trace.hpp>
 
 namespace penstock::detail {
 

@@ -11,9 +11,9 @@
 #include <cstdint>
 #include <deque>
 #include <penstock/cuda.hpp>
-#include <penstock/detail/measure/one_reader.hpp>
-#include <penstock/detail/measure/span_sums.hpp>
-#include <penstock/detail/measure/stream_turns.hpp>
+#include <penstock/detail/observe/one_reader.hpp>
+#include <penstock/detail/observe/span_sums.hpp>
+#include <penstock/detail/observe/stream_turns.hpp>
 #include <penstock/stats.hpp>
 
 namespace penstock::detail {

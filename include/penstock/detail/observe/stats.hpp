@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <iomanip>
 #include <ostream>
-#include <penstock/detail/measure/units.hpp>
-#include <penstock/detail/measure/verdict_sentence.hpp>
+#include <penstock/detail/observe/units.hpp>
+#include <penstock/detail/observe/verdict_sentence.hpp>
 #include <penstock/stats.hpp>
 #include <penstock/tuning.hpp>
 #include <sstream>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include <penstock/detail/memory/idle_blocks.hpp>
+#include <penstock/detail/memory/free_blocks.hpp>
 
 #include <array>
 #include <atomic>
@@ -11,7 +11,7 @@
 
 #include "support/catch.hpp"
 
-using penstock::detail::IdleBlocks;
+using penstock::detail::FreeBlocks;
 using penstock::detail::IdleLink;
 
 namespace {
@@ -26,8 +26,8 @@ constexpr auto no_hook = [] {};
 
 }  // namespace
 
-TEST_CASE("a block that wastes more than an eighth does not fit", "[idle_blocks]") {
-  IdleBlocks<Block> idle;
+TEST_CASE("a block that wastes more than an eighth does not fit", "[free_blocks]") {
+  FreeBlocks<Block> idle;
   Block block(900);
   idle.reserve(1);
   REQUIRE(idle.push(&block, no_hook));
@@ -38,8 +38,8 @@ TEST_CASE("a block that wastes more than an eighth does not fit", "[idle_blocks]
   CHECK(idle.try_pop(800) == nullptr);
 }
 
-TEST_CASE("a block of another size is found where one that fits is not", "[idle_blocks]") {
-  IdleBlocks<Block> idle;
+TEST_CASE("a block of another size is found where one that fits is not", "[free_blocks]") {
+  FreeBlocks<Block> idle;
   std::array<Block, 3> blocks{Block(512), Block(4096), Block(512)};
   idle.reserve(blocks.size());
   for (Block& block : blocks) REQUIRE(idle.push(&block, no_hook));
@@ -52,8 +52,8 @@ TEST_CASE("a block of another size is found where one that fits is not", "[idle_
 }
 
 TEST_CASE("blocks that another thread gives back are found again, the last one first",
-          "[idle_blocks]") {
-  IdleBlocks<Block> idle;
+          "[free_blocks]") {
+  FreeBlocks<Block> idle;
   std::vector<Block> blocks(3, Block(256));
   idle.reserve(blocks.size());
   for (Block& block : blocks) idle.push(&block, no_hook);
@@ -70,8 +70,8 @@ TEST_CASE("blocks that another thread gives back are found again, the last one f
   CHECK(idle.hits() == 6);
 }
 
-TEST_CASE("a closed list takes nothing back", "[idle_blocks]") {
-  IdleBlocks<Block> idle;
+TEST_CASE("a closed list takes nothing back", "[free_blocks]") {
+  FreeBlocks<Block> idle;
   std::array<Block, 2> blocks{Block(256), Block(256)};
   idle.reserve(2);
   idle.push(blocks.data(), no_hook);
@@ -80,11 +80,11 @@ TEST_CASE("a closed list takes nothing back", "[idle_blocks]") {
 }
 
 TEST_CASE("a look finds a block, or whoever gave one back meanwhile knows of the look",
-          "[idle_blocks]") {
+          "[free_blocks]") {
   // Takers pass what they take on to a giver. There are more blocks than they all can hold, so
   // there always is one, and this thread's look may miss it only if one came back since the look
   // began.
-  IdleBlocks<Block> idle;
+  FreeBlocks<Block> idle;
   std::vector<Block> blocks(5, Block(256));
   idle.reserve(blocks.size());
   for (Block& block : blocks) idle.push(&block, no_hook);

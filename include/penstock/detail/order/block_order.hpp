@@ -21,7 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <penstock/detail/mix.hpp>
-#include <penstock/detail/pipeline/permutation.hpp>
+#include <penstock/detail/order/permutation.hpp>
 #include <span>
 
 namespace penstock::detail {

@@ -11,7 +11,7 @@
 #include <chrono>
 #include <optional>
 #include <penstock/cuda.hpp>
-#include <penstock/detail/measure/span_sums.hpp>
+#include <penstock/detail/observe/span_sums.hpp>
 
 namespace penstock::detail {
 

@@ -5,8 +5,8 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <penstock/detail/measure/json.hpp>
-#include <penstock/detail/measure/verdict_names.hpp>
+#include <penstock/detail/observe/json.hpp>
+#include <penstock/detail/observe/verdict_names.hpp>
 #include <penstock/ranks.hpp>
 #include <penstock/stats_export.hpp>
 #include <string>

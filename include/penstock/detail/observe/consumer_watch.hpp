@@ -9,12 +9,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <penstock/cuda.hpp>
-#include <penstock/detail/measure/consumer_clock.hpp>
-#include <penstock/detail/measure/stream_turns.hpp>
-#include <penstock/detail/measure/take_watch.hpp>
-#include <penstock/detail/measure/wait_watch.hpp>
-#include <penstock/detail/measure/worker_trace.hpp>
-#include <penstock/detail/pipeline/tune_sums.hpp>
+#include <penstock/detail/observe/consumer_clock.hpp>
+#include <penstock/detail/observe/stream_turns.hpp>
+#include <penstock/detail/observe/take_watch.hpp>
+#include <penstock/detail/observe/tune_sums.hpp>
+#include <penstock/detail/observe/wait_watch.hpp>
+#include <penstock/detail/observe/worker_trace.hpp>
 #include <penstock/prefetcher.hpp>
 #include <penstock/stats.hpp>
 

@@ -10,7 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
-#include <penstock/detail/measure/worker_trace.hpp>
+#include <penstock/detail/observe/worker_trace.hpp>
 
 namespace penstock::detail {
 

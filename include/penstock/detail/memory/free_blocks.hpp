@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// IdleBlocks: the free list of a pool, in 16 shards to avoid contention. A thread takes blocks from
+// FreeBlocks: the free list of a pool, in 16 shards to avoid contention. A thread takes blocks from
 // the shard that its id hashes to, and from other shards if that one is empty. A block returns to
-// the shard of the thread that took it last: to the list `own` if that thread returns it, else to
-// `returned`. When `own` is empty, all of `returned` moves there. So a worker that fills blocks and
+// the shard of the thread that took it last: to the list `local` if that thread returns it, else to
+// `remote`. When `local` is empty, all of `remote` moves there. So a worker that fills blocks and
 // a consumer that returns them seldom write the same cache line.
 
 #include <pthread.h>
@@ -15,25 +15,25 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <penstock/detail/pipeline/event_count.hpp>
+#include <penstock/detail/sync/event_count.hpp>
 #include <thread>
 #include <vector>
 
 namespace penstock::detail {
 
 template <class Block>
-class IdleBlocks;
+class FreeBlocks;
 
 /// Base class of a block: the thread that took it last.
 template <class Block>
 class IdleLink {
-  friend class IdleBlocks<Block>;
+  friend class FreeBlocks<Block>;
   std::uint64_t taker_ = 0;
 };
 
 /// `Block` derives from IdleLink<Block> and has `std::size_t bytes() const`.
 template <class Block>
-class IdleBlocks {
+class FreeBlocks {
   struct Never {
     bool operator()() const { return false; }
   };
@@ -44,9 +44,9 @@ class IdleBlocks {
   Block* try_pop(std::size_t bytes) {
     const std::uint64_t self = this_thread();
     Shard& home = shards_[shard_of(self)];
-    if (Block* block = home.own.try_take(bytes)) return taken_by(self, block);
+    if (Block* block = home.local.try_take(bytes)) return taken_by(self, block);
     if (home.take_over())
-      if (Block* block = home.own.try_take(bytes)) return taken_by(self, block);
+      if (Block* block = home.local.try_take(bytes)) return taken_by(self, block);
     return pop_where(self, [bytes](List& list) { return list.try_take(bytes); });
   }
 
@@ -75,8 +75,8 @@ class IdleBlocks {
   template <class Hook, class GiveUp = Never>
   bool push(Block* block, Hook before_unlock, GiveUp give_up = {}) {
     const std::size_t home = shard_of(block->taker_);
-    List* list = block->taker_ == this_thread() ? &shards_[home].own : &shards_[home].returned;
-    for (std::size_t i = home; !list->try_lock(); list = &shards_[i].returned) {
+    List* list = block->taker_ == this_thread() ? &shards_[home].local : &shards_[home].remote;
+    for (std::size_t i = home; !list->try_lock(); list = &shards_[i].remote) {
       i = (i + 1) % kShards;
       if (i != home) continue;
       if (give_up()) return false;
@@ -191,20 +191,20 @@ class IdleBlocks {
   };
 
   struct Shard {
-    List own;       // returned by the thread that had taken them
-    List returned;  // returned by other threads
+    List local;   // returned by the thread that had taken them
+    List remote;  // returned by other threads
 
-    /// Moves all blocks from `returned` to `own`; false: there are none, or a list is locked.
+    /// Moves all blocks from `remote` to `local`; false: there are none, or a list is locked.
     bool take_over() {
-      if (returned.looks_empty() || !own.try_lock()) return false;
-      const bool mine = returned.try_lock();
+      if (remote.looks_empty() || !local.try_lock()) return false;
+      const bool mine = remote.try_lock();
       if (mine) {
-        for (Block* block : returned.blocks) own.add(block);
-        returned.blocks.clear();
-        returned.size.store(0, std::memory_order_relaxed);
-        returned.unlock();
+        for (Block* block : remote.blocks) local.add(block);
+        remote.blocks.clear();
+        remote.size.store(0, std::memory_order_relaxed);
+        remote.unlock();
       }
-      own.unlock();
+      local.unlock();
       return mine;
     }
   };
@@ -216,7 +216,7 @@ class IdleBlocks {
     const std::size_t home = shard_of(self);
     for (std::size_t i = 0; i < kShards; ++i) {
       Shard& shard = shards_[(home + i) % kShards];
-      for (List* list : {&shard.returned, &shard.own})
+      for (List* list : {&shard.remote, &shard.local})
         if (Block* block = take(*list)) return taken_by(self, block);
     }
     return nullptr;
@@ -240,7 +240,7 @@ class IdleBlocks {
   /// after the other would count some twice or never.
   class [[nodiscard]] AllLocked {
    public:
-    explicit AllLocked(IdleBlocks& blocks) : blocks_(blocks) {
+    explicit AllLocked(FreeBlocks& blocks) : blocks_(blocks) {
       for_each([](List& list) { list.lock(); });
     }
     ~AllLocked() {
@@ -252,13 +252,13 @@ class IdleBlocks {
     template <class Visit>
     void for_each(Visit visit) {
       for (Shard& shard : blocks_.shards_) {
-        visit(shard.own);
-        visit(shard.returned);
+        visit(shard.local);
+        visit(shard.remote);
       }
     }
 
    private:
-    IdleBlocks& blocks_;
+    FreeBlocks& blocks_;
   };
 
   template <class Visit>

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <penstock/detail/mix.hpp>
-#include <penstock/detail/pipeline/block_order.hpp>
-#include <penstock/detail/pipeline/permutation.hpp>
+#include <penstock/detail/order/block_order.hpp>
+#include <penstock/detail/order/permutation.hpp>
 #include <penstock/ranks.hpp>
 #include <penstock/sampler.hpp>
 #include <penstock/state.hpp>

@@ -16,7 +16,7 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
-#include <penstock/detail/measure/read_watch.hpp>
+#include <penstock/detail/observe/read_watch.hpp>
 #include <utility>
 
 namespace penstock::detail {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// place(): what becomes of a Placement, once, on the thread that constructs the pipeline.
+// choose_placement(): what becomes of a Placement, once, on the thread that constructs the
+// pipeline.
 
 #include <cuda_runtime_api.h>
 
@@ -24,7 +25,7 @@
 namespace penstock::detail {
 
 /// What was chosen for a pipeline.
-struct Placed {
+struct ThreadPlacement {
   CpuMask cpus = {};        // empty: nothing is bound
   std::size_t workers = 0;  // so many of them are bound
   std::string report = {};  // Stats::placement
@@ -36,7 +37,7 @@ struct Placed {
 };
 
 /// What an automatic placement depends on, beside the machine.
-struct Situation {
+struct PlacementInputs {
   Cpus own;                          // the constructing thread may run on
   std::vector<std::string> devices;  // bus ids of those that the process sees
   std::size_t device = 0;            // the current one of them
@@ -46,13 +47,14 @@ struct Situation {
   const std::string& bus_id() const { return devices[device]; }
 };
 
-inline Placed placed_nowhere(const std::string& why) {
+inline ThreadPlacement placed_nowhere(const std::string& why) {
   return {.report = "none: " + why};
 }
 
 /// Bus ids of the devices that the machine's ranks use: rank i the i-th, modulo their number. Empty
 /// where this rank does not.
-inline std::vector<std::string> devices_by_rank(const Topology& topology, const Situation& here) {
+inline std::vector<std::string> devices_by_rank(const Topology& topology,
+                                                const PlacementInputs& here) {
   std::vector<std::string> devices = here.devices;
   if (devices.size() == 1) {  // The only one, or the one that the launcher shows to this rank.
     std::vector<std::string> all = topology.gpus();
@@ -65,7 +67,7 @@ inline std::vector<std::string> devices_by_rank(const Topology& topology, const 
 }
 
 /// The machine's ranks whose devices are on `node`.
-inline std::vector<int> ranks_on(const Topology& topology, const Situation& here, int node) {
+inline std::vector<int> ranks_on(const Topology& topology, const PlacementInputs& here, int node) {
   const std::vector<std::string> devices = devices_by_rank(topology, here);
   std::vector<int> ranks;
   for (int rank = 0; rank < here.rank.size && !devices.empty(); ++rank)
@@ -88,8 +90,9 @@ inline std::vector<Cpus> whole_cores(const Topology& topology, Cpus cpus) {
 }
 
 /// This rank's part of the CPUs of `node`, and a word on it.
-inline std::pair<Cpus, std::string> rank_share(const Topology& topology, const Situation& here,
-                                               int node, const Cpus& near) {
+inline std::pair<Cpus, std::string> rank_share(const Topology& topology,
+                                               const PlacementInputs& here, int node,
+                                               const Cpus& near) {
   if (here.rank.size == 1) return {near, ""};
   if (is_bound(topology, here.own)) return {near, ", to which this rank was bound"};
   const std::vector<int> ranks = ranks_on(topology, here, node);
@@ -110,7 +113,7 @@ inline std::pair<Cpus, std::string> rank_share(const Topology& topology, const S
 }
 
 /// Nothing at all on a machine with one node.
-inline Placed place_near(const Topology& topology, const Situation& here) {
+inline ThreadPlacement place_near(const Topology& topology, const PlacementInputs& here) {
   const std::map<int, Cpus> nodes = topology.nodes();
   if (nodes.size() < 2) return {};
   std::string told = topology.node_of(here.bus_id());
@@ -138,7 +141,7 @@ inline Placed place_near(const Topology& topology, const Situation& here) {
           .report = "cores " + to_text(cpus) + " of NUMA node " + told + of + share};
 }
 
-inline Placed place_on(const Cpus& cores, const Cpus& own) {
+inline ThreadPlacement place_on(const Cpus& cores, const Cpus& own) {
   if (const Cpus others = without(cores, own); !others.empty())
     throw std::invalid_argument("Placement::cores: this thread may not run on " + to_text(others) +
                                 ", only on " + to_text(own) +
@@ -162,8 +165,8 @@ inline std::vector<std::string> visible_devices() {
   return devices;
 }
 
-inline Placed place_near_current_device(const PlacementRequest& request, int numa_node,
-                                        const Cpus& own) {
+inline ThreadPlacement place_near_current_device(const PlacementRequest& request, int numa_node,
+                                                 const Cpus& own) {
   const Topology topology(request.root);
   if (topology.nodes().size() < 2) return {};  // Before any call of CUDA's.
   try {
@@ -181,7 +184,7 @@ inline Placed place_near_current_device(const PlacementRequest& request, int num
 }
 
 /// For the current device and the calling thread. `numa_node`: that of the memory, or -1.
-inline Placed place(const Placement& placement, int numa_node = -1) {
+inline ThreadPlacement choose_placement(const Placement& placement, int numa_node = -1) {
   const PlacementRequest& request = placement.request();
   if (request.kind == PlacementRequest::Kind::off) return {};
   const Cpus own = CpuMask::of_this_thread().cpus();

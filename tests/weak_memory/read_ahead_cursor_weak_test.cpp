@@ -2,10 +2,10 @@
 
 #include "replace_std.hpp"
 //
-#include <penstock/detail/pipeline/announcer.hpp>
+#include <penstock/detail/pipeline/read_ahead_cursor.hpp>
 
 using penstock::ReadAhead;
-using penstock::detail::Announcer;
+using penstock::detail::ReadAheadCursor;
 using penstock::test::weak::expect;
 using penstock::test::weak::explore;
 using penstock::test::weak::Plain;
@@ -28,8 +28,8 @@ void all_are_announced(std::uint64_t ahead, int workers) {
     expect(samples.size() == 1 && samples.front() == next, "the next batch is announced");
     next = next + 1;
   };
-  Announcer announcer(ReadAhead{will_need, ahead}, Numbered{}, 1);
-  announcer.restart(0, kBatches);
+  ReadAheadCursor cursor(ReadAhead{will_need, ahead}, Numbered{}, 1);
+  cursor.restart(0, kBatches);
   std::atomic<std::uint64_t> begun{0};
   const std::stop_source source;
   const auto work = [&] {
@@ -37,7 +37,7 @@ void all_are_announced(std::uint64_t ahead, int workers) {
     while (true) {
       const std::uint64_t number = begun.fetch_add(1, std::memory_order_relaxed);
       if (number >= kBatches) return;
-      announcer.begun(number, source.get_token(), trace);
+      cursor.begun(number, source.get_token(), trace);
     }
   };
   std::thread first(work);
@@ -52,7 +52,7 @@ void all_are_announced(std::uint64_t ahead, int workers) {
 }  // namespace
 
 TEST_CASE("weak: what a worker leaves to another one is announced, once and in order",
-          "[announcer]") {
+          "[read_ahead_cursor]") {
   const std::uint64_t ahead = GENERATE(1u, 2u);
   const int workers = GENERATE(2, 3);
   explore([&] { all_are_announced(ahead, workers); });

@@ -12,9 +12,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <penstock/cuda.hpp>
-#include <penstock/detail/measure/one_reader.hpp>
-#include <penstock/detail/measure/span_sums.hpp>
-#include <penstock/detail/measure/worker_trace.hpp>
+#include <penstock/detail/observe/one_reader.hpp>
+#include <penstock/detail/observe/span_sums.hpp>
+#include <penstock/detail/observe/worker_trace.hpp>
 #include <penstock/stats.hpp>
 #include <utility>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Announcer: calls ReadAhead::will_need for the batches that come later, each once and in order,
-// though many workers begin batches at the same time. Nobody waits: a worker that finds another one
-// announcing leaves it to that one.
+// ReadAheadCursor: calls ReadAhead::will_need for the batches that come later, each once and in
+// order, though many workers begin batches at the same time. Nobody waits: a worker that finds
+// another one announcing leaves it to that one.
 
 #include <algorithm>
 #include <atomic>
@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <penstock/any_sampler.hpp>
-#include <penstock/detail/measure/worker_trace.hpp>
+#include <penstock/detail/observe/worker_trace.hpp>
 #include <penstock/read_ahead.hpp>
 #include <span>
 #include <stdexcept>
@@ -22,11 +22,11 @@
 
 namespace penstock::detail {
 
-class Announcer {
+class ReadAheadCursor {
  public:
   /// `batch_size`: samples of a batch at most. Throws std::invalid_argument where there would be no
   /// end to what is announced.
-  Announcer(ReadAhead read_ahead, AnySampler sampler, std::size_t batch_size)
+  ReadAheadCursor(ReadAhead read_ahead, AnySampler sampler, std::size_t batch_size)
       : will_need_(std::move(read_ahead.will_need)),
         sampler_(std::move(sampler)),
         batches_(sampler_.batches()),

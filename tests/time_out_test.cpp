@@ -4,7 +4,7 @@
 // shorter than it says, so a deadline would have passed for certain; and a longer one counts as one
 // step, too.
 
-#include <penstock/detail/deadline.hpp>
+#include <penstock/detail/sync/time_out.hpp>
 
 #include <chrono>
 #include <thread>

@@ -3,7 +3,7 @@
 
 #include <array>
 #include <ostream>
-#include <penstock/detail/measure/units.hpp>
+#include <penstock/detail/observe/units.hpp>
 #include <penstock/tuning.hpp>
 #include <sstream>
 
