@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Ticks: the time of the stamps in a batch's record.
+
+#include <chrono>
+#include <cstdint>
+
+namespace penstock::detail {
+
+/// Nanoseconds of std::chrono::steady_clock. 0 stands for "not yet".
+using Ticks = std::int64_t;
+
+/// Reads the clock.
+inline Ticks ticks() noexcept {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace penstock::detail
