@@ -171,7 +171,7 @@ inline stage_ready_batch() {
   ok = false
 }
 
-/* HandOver::pump */
+/* HandOver::stage_ready */
 inline pump() {
   atomic { served = (requests_ == 0); requests_++ };
   do

@@ -6,6 +6,7 @@
 #include <penstock/detail/mix.hpp>
 #include <penstock/detail/order/block_order.hpp>
 #include <penstock/detail/order/permutation.hpp>
+#include <penstock/detail/order/state.hpp>
 #include <penstock/ranks.hpp>
 #include <penstock/sampler.hpp>
 #include <penstock/state.hpp>
