@@ -85,6 +85,29 @@ ours_and_theirs() {
   nsys_options=("--trace=${traced:-none}" "${options[@]}")
 }
 
+# ---- Calls that nsys does not know
+
+# newest_cupti NSYS: of the versions of CUPTI beside it, each of which is one of CUDA: 12.4, say. Nothing where there are none.
+newest_cupti() {
+  find "$(dirname "$(readlink -f "$1")")" -maxdepth 1 -name 'libcupti.so.[0-9]*.[0-9]*' 2>/dev/null |
+    sed 's/.*libcupti.so.//' | sort --version-sort | tail -n 1
+}
+
+# older_calls NSYS FOLDER: builds nsys_older_calls.c into FOLDER and prints the library's path, if this nsys is older than CUDA 12.8.
+# Else, and without a C compiler, it prints nothing.
+older_calls() {
+  local knows library=$2/nsys_older_calls.so
+  knows=$(newest_cupti "$1")
+  if [[ -z $knows ]] || printf '12.8\n%s\n' "$knows" | sort -CV; then return; fi
+  if cc -O2 -shared -fPIC -o "$library" "$root/scripts/nsys_older_calls.c" -ldl >"$2/said.txt" 2>&1; then
+    say "This nsys knows the calls of CUDA $knows: the program makes two newer ones in their older form (scripts/nsys_older_calls.c)" >&2
+    echo "$library"
+  else
+    say "This nsys knows the calls of CUDA $knows. The report of a program of CUDA 12.8 or newer may lose kernels and copies:" \
+      "scripts/nsys_older_calls.c, which prevents it, was not built: $(command -v cc >/dev/null && tail -n 1 "$2/said.txt" || echo 'there is no cc')" >&2
+  fi
+}
+
 # ---- What nsys leaves
 
 # importers NSYS: its own first; then that of scripts/setup nsys, and the machine's.

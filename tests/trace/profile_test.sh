@@ -178,6 +178,75 @@ has_no Ranges
 PATH=$PWD/tools:$PATH exits_with 0 "** Ranges (nvtx_sum):" --out new --tool nsys -- ./traced_emulated
 has_no 'Copies|no kernel'
 
+# Into a program under an nsys that is older than CUDA 12.8, calls of its time are preloaded, before what the user preloads. These tests
+# have a driver, a runtime and a program of their own. The driver does what an importer of that time can read.
+mkdir old_nsys
+cat >old_nsys/nsys <<'END'
+#!/bin/bash
+if [[ $1 != profile ]]; then exit; fi
+echo "preloaded: $LD_PRELOAD"
+while [[ $1 != */asks ]]; do shift; done
+exec "$@"
+END
+chmod +x old_nsys/nsys
+cat >driver.c <<'END'
+static void* current;
+int cuEventElapsedTime(float* time, void* start, void* end) { return *time = 1.5f, end ? start ? 0 : 600 : 400; }
+int cuEventElapsedTime_v2(float* time, void* start, void* end) { return *time = 99, (void)start, (void)end, 0; }
+int cuStreamGetCtx(void* stream, void** context) { return *context = stream, stream ? 0 : 400; }
+int cuCtxPushCurrent_v2(void* context) { return current = context, 0; }
+int cuCtxGetDevice(int* device) { return *device = current ? 3 : 99, 0; }
+int cuCtxPopCurrent_v2(void** context) { return *context = current, current = 0, 0; }
+END
+cat >runtime.c <<'END'
+int cudaEventElapsedTime(float* time, void* start, void* end) { return *time = 2.5f, (void)start, (void)end, 35; }
+int cudaStreamGetDevice(void* stream, int* device) { return *device = 5, (void)stream, 35; }
+END
+cat >asks.c <<'END'
+#include <stdio.h>
+int cudaEventElapsedTime(float*, void*, void*);
+int cudaStreamGetDevice(void*, int*);
+static void ask(void* start, void* end) {
+  float time;
+  int status = cudaEventElapsedTime(&time, start, end);
+  printf("time %g %d\n", time, status);
+}
+int main(int words, char** word) {
+  int device, status;
+  ask(word, word), ask(0, word), ask(word, 0);
+  status = cudaStreamGetDevice(word, &device), printf("device %d %d\n", device, status);
+  status = cudaStreamGetDevice(0, &device), printf("device %d %d\n", device, status);
+  return words - 1;
+}
+END
+cc -shared -fPIC -Wl,-soname,libcuda.so.1 -o libcuda.so.1 driver.c
+cc -shared -fPIC -o libcudart_of_test.so runtime.c
+cc -o asks asks.c -L. -lcudart_of_test -Wl,--no-as-needed ./libcuda.so.1 "-Wl,-rpath,$PWD"
+asked() { PATH=$PWD/old_nsys:$PATH exits_with 0 "preloaded: $1" --out asked --tool nsys -- "$PWD/asks"; }
+asked ""
+has_arguments "preloaded: " "time 2.5 35" "device 5 35"
+touch old_nsys/libcupti.so.{11.8,12.4}
+asked /
+has_arguments "preloaded: /.*/nsys_older_calls.so" "time 1.5 0" "time 1.5 600" "time 2.5 35" "device 3 0" "device 5 35"
+grep --quiet "This nsys knows the calls of CUDA 12.4: the program makes" out.txt || fail "it does not say so: $(cat out.txt)"
+if [[ -e $(sed -n 's/^preloaded: //p' out.txt) ]]; then fail "it is left behind: $(cat out.txt)"; fi
+LD_PRELOAD=$PWD/libcudart_of_test.so asked /
+has_arguments "preloaded: /.*/nsys_older_calls.so:$PWD/libcudart_of_test.so" "time 1.5 0"
+for version in 12.8 12.10 13.0; do
+  touch old_nsys/libcupti.so.$version
+  asked ""
+  has_arguments "preloaded: " "time 2.5 35"
+  rm old_nsys/libcupti.so.$version
+done
+ln -s asks asks_emulated
+PATH=$PWD/old_nsys:$PATH exits_with 0 "nsys sees no CUDA call" --out asked --tool nsys -- ./asks_emulated ./asks
+has_arguments "preloaded: "
+printf '#!/bin/bash\necho "cc has no linker" >&2\nexit 1\n' >old_nsys/cc
+chmod +x old_nsys/cc
+asked ""
+has_arguments "time 2.5 35"
+grep --quiet "may lose kernels and copies: .* was not built: cc has no linker" out.txt || fail "it does not say why: $(cat out.txt)"
+
 # A launcher's signal reaches nsys, and what nsys leaves then is taken care of.
 cat >tools/nsys <<'END'
 #!/bin/bash

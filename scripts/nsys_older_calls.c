@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// scripts/profile preloads this into a program under an nsys whose importer stops at calls of the
+// CUDA runtime that are newer than itself. Two calls that penstock makes have had numbers of their
+// own since CUDA 12.8: cudaEventElapsedTime and cudaStreamGetDevice. Here the driver's functions of
+// before answer them; every importer knows those. What they refuse goes on to the runtime, whose
+// error the program then sees. A program that links the runtime statically keeps the runtime's
+// calls.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stddef.h>
+
+enum { success = 0, not_ready = 600 };  // the same numbers in the driver and in the runtime
+
+static void* of_driver(const char* name) {
+  void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  return driver ? dlsym(driver, name) : NULL;
+}
+
+// The driver's symbol without _v2 is the function of before 12.8.
+static int elapsed(const char* name, float* milliseconds, void* start, void* end) {
+  int (*older)(float*, void*, void*) = of_driver("cuEventElapsedTime");
+  int (*newer)(float*, void*, void*);
+  int status = older ? older(milliseconds, start, end) : -1;
+  if (status == success || status == not_ready) return status;
+  newer = dlsym(RTLD_NEXT, name);
+  return newer(milliseconds, start, end);
+}
+
+int cudaEventElapsedTime(float* milliseconds, void* start, void* end) {
+  return elapsed("cudaEventElapsedTime", milliseconds, start, end);
+}
+
+// The name in CUDA 12.8 and 12.9.
+int cudaEventElapsedTime_v2(float* milliseconds, void* start, void* end) {
+  return elapsed("cudaEventElapsedTime_v2", milliseconds, start, end);
+}
+
+int cudaStreamGetDevice(void* stream, int* device) {
+  int (*context_of)(void*, void**) = of_driver("cuStreamGetCtx");
+  int (*push)(void*) = of_driver("cuCtxPushCurrent_v2");
+  int (*device_of)(int*) = of_driver("cuCtxGetDevice");
+  int (*pop)(void**) = of_driver("cuCtxPopCurrent_v2");
+  int (*newer)(void*, int*);
+  void* context;
+  if (device && context_of && push && device_of && pop && context_of(stream, &context) == success &&
+      push(context) == success) {
+    int status = device_of(device);
+    pop(&context);
+    if (status == success) return success;
+  }
+  newer = dlsym(RTLD_NEXT, "cudaStreamGetDevice");
+  return newer(stream, device);
+}
