@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """
-dali_images.py --images DIR [--only loader,resnet18,resnet50] [--threads 8] [--load 0.9] [--queue 2] [--mmap]
+dali_images.py --images DIR [--only loader,resnet18,resnet50] [--threads 4,8] [--load 0.9] [--queue 4] [--mmap]
                [--batch18 512] [--batch50 256] [--steps 40] [--warmup 10] [--limit SECONDS] [--json FILE]
 
 NVIDIA DALI on a GPU, beside `scripts/gpu-check images`: DIR is a folder with a directory for each class (make_images
@@ -12,10 +12,10 @@ flip, normalised, float16, channels last, as in its ImageNet example for PyTorch
   resnet18, resnet50  PyTorch's compiled training behind it (pytorch_images.py's step), and first the same with one
                       batch of the loader that stays on the device
 
---threads, --load (hw_decoder_load) and --mmap are the settings of DALI that matter: of 18 that were tried on an H100
-with 16 cores, 8 threads, 0.9 and no mapping were the best for JPEGs of 500 x 375. --threads may be a list: the
-loader is then measured with each of them, the fastest is its result, and training uses the first. Each measurement is
-a process of its own. Prints images/s as they come, and keeps them in FILE. Exit status 1 when one failed.
+--threads, --load (hw_decoder_load), --queue (prefetch_queue_depth) and --mmap are the settings of DALI that matter: of 18
+that were tried on an H100 with 16 cores, a load of 0.9 and no mapping were the best for JPEGs of 500 x 375; of two queues 4
+trained faster. The loader is measured with each number of threads, and the fastest is its result; training uses the
+first. Each measurement is a process of its own. Prints images/s as they come, and keeps them in FILE. Exit status 1 when one failed.
 
 Needs nvidia-dali-cuda130, torch and torchvision, and libnvjpeg.so.13 on LD_LIBRARY_PATH.
 """
@@ -109,9 +109,9 @@ def measure(name, option):
 
 def main():
     parser = pytorch_images.arguments(__doc__, ALL)
-    parser.add_argument("--threads", type=lambda text: [int(word) for word in text.split(",")], default=[8])
+    parser.add_argument("--threads", type=lambda text: [int(word) for word in text.split(",")], default=[4, 8])
     parser.add_argument("--load", type=float, default=0.9)
-    parser.add_argument("--queue", type=int, default=2)
+    parser.add_argument("--queue", type=int, default=4)
     parser.add_argument("--mmap", action=argparse.BooleanOptionalAction, default=False)
     return pytorch_images.run_all(parser, ALL, measure, f"DALI {dali.__version__}, PyTorch {torch.__version__}")
 

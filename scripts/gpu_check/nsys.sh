@@ -4,9 +4,21 @@
 # Steps of scripts/gpu-check, which sources this: what Nsight Systems does here, and its reports of the rungs.
 
 nsys_targets="make_cifar10 01_baseline 12_prefetcher"
-reported=T1,T2,T3,T5,T11,T12,T14,I1,I5a,I8  # the chapters of docs/profiling.md
-reports_targets="make_cifar10 01_baseline 02_workers 03_pinned 05_readback 11_copy_stream 12_prefetcher 14_records_and_graph
-  infer_01_baseline infer_05a_streams infer_08_contexts"
+reported=T12,T14,I8,quickstart,T1,T2,T3,T5,T11,I1,I5a  # the chapters of docs/profiling.md, first those that needed most care
+
+# targets_of_reports [RUNG,RUNG...]: the programs, as targets.
+targets_of_reports() {
+  local rung number
+  for rung in $(tr , ' ' <<<"${1:-$reported}"); do
+    number=${rung:1}
+    if [[ $number == [0-9] || $number == [0-9][a-z] ]]; then number=0$number; fi
+    case $rung in
+      T*) grep -oE "\b${number}_[a-z0-9_]+" <<<"$(rungs_in train)" ;;
+      I*) grep -oE "\binfer_${number}_[a-z0-9_]+" <<<"$(rungs_in infer infer_)" ;;
+      *) echo "$rung" ;;
+    esac
+  done
+}
 
 # nsys_tries: what was tried with each nsys is in results.json, and the outputs beside it. What nsys left is in $OUT.
 nsys_tries() {
@@ -22,19 +34,41 @@ nsys_tries() {
   return "$status"
 }
 
-# reports [RUNG,RUNG...]: RUNG.nsys-rep of each, by scripts/profile; or RUNG.qdstrm, where nothing here imports it. All of them are in
-# $OUT too: scripts/nsys_picture.py draws them.
+# reports [RUNG,RUNG...]: RUNG.nsys-rep of each, by scripts/profile; or RUNG.qdstrm, where nothing here imports it. T13 has two ranks:
+# T13.rank0, T13.rank1. All of them are in $OUT too, with the machine and the commit: scripts/nsys_picture.py draws them.
 reports() {
-  local rung program sizes status=0 wanted=${1:-$reported}
+  local rung status=0 wanted=${1:-$reported}
   make_data || return
+  {
+    machine
+    echo "commit ${PENSTOCK_COMMIT:-$(git rev-parse --short HEAD 2>/dev/null || true)}"
+  } >"$folder/made-on.txt" 2>&1
   for rung in ${wanted//,/ }; do
-    program=$(program_of "$rung")
-    if [[ -z $program ]]; then echo "$rung was not built" && status=1 && continue; fi
-    read -ra sizes <<<"$(sizes_of "$rung" 12 30)"
-    limited 90 scripts/profile --tool nsys -- --output="$folder/$rung" "$program" --model "$(scaled resnet18 resnet8)" --image-size "$image_size" \
-      --data "$data" --plans "$(plans_of "$rung")" --workers "$(scaled 14 2)" "${sizes[@]}" || { echo "FAILED: $rung" && status=1; }
+    report "$rung" || { echo "FAILED: $rung" && status=1; }
   done
   rm -f "$folder"/*.sqlite
-  if [[ -n ${OUT:-} ]]; then tar -C "$folder" --exclude='*.txt' -cJf "$OUT/reports.tar.xz" . || status=1; fi
+  if [[ -n ${OUT:-} ]]; then  # in two files, since what comes back from a lent machine has a limit
+    tar -C "$folder" --exclude=log.txt --exclude='[IQq]*' -cJf "$OUT/reports-of-training.tar.xz" . || status=1
+    tar -C "$folder" --exclude=log.txt --exclude='T*' -cJf "$OUT/reports-of-inference.tar.xz" . || status=1
+  fi
   return "$status"
+}
+
+report() {
+  local program sizes options=()
+  if [[ $1 == quickstart ]]; then
+    program=$build/examples/quickstart/quickstart$suffix options=(--whole)
+    sizes=(--cache "$folder" --records "$(scaled 20000 2000)")
+  else
+    program=$(program_of "$1")
+    read -ra sizes <<<"$(sizes_of "$1" 12 30)"
+    sizes+=(--model "$(scaled resnet18 resnet8)" --image-size "$image_size" --data "$data" --plans "$(plans_of "$1")" --workers "$(scaled 14 2)")
+  fi
+  if [[ ! -x $program ]]; then echo "$1 was not built" && return 1; fi
+  if [[ $1 == T13 ]]; then
+    # shellcheck disable=SC2016  # Each rank expands its own.
+    limited 90 scripts/launch -n 2 -- bash -c 'exec scripts/profile --tool nsys -- --output="$0.rank$RANK" "$@"' "$folder/$1" "$program" "${sizes[@]}"
+  else
+    limited 90 scripts/profile --tool nsys "${options[@]}" -- --output="$folder/$1" "$program" "${sizes[@]}"
+  fi
 }

@@ -3,8 +3,9 @@
 #
 # Steps of scripts/gpu-check, which sources this: tests, and benchmarks of the primitives.
 
+# gpu_tests [REGEX]: those whose names match, or all.
 gpu_tests() {
-  limited 400 ctest --test-dir "$build" --label-regex '^gpu$' --label-exclude '^package$' --output-on-failure \
+  limited 400 ctest --test-dir "$build" --label-regex '^gpu$' --label-exclude '^package$' ${1:+--tests-regex "$1"} --output-on-failure \
     --no-tests=error --timeout 380 --output-junit "$folder/tests.xml"
 }
 

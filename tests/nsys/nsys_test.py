@@ -250,7 +250,7 @@ def quickstart():
 def gpu_check():
     """scripts/gpu-check nsys and reports, tried with the emulated programs that are in the build folder of PROGRAM."""
     os.environ["PENSTOCK_GPU_CHECK_RESULTS"] = str(pathlib.Path("results").absolute())
-    output = run([scripts / "gpu-check", "--dry-run", program.parents[2], "nsys", "reports=T1,I5a"], limit=300)
+    output = run([scripts / "gpu-check", "--dry-run", program.parents[2], "nsys", "reports=T1,I5a,T13,quickstart"], limit=400)
     results = json.loads(pathlib.Path("results/nsys/results.json").read_text())
     (own,) = (found for found in results["found"] if os.path.samefile(found["nsys"], nsys))
     tries = {one["name"]: one for one in own["tries"]}
@@ -260,8 +260,8 @@ def gpu_check():
         require(one["ranges"]["step"]["count"] == 8, output)  # 5 to warm up
         require(isinstance(one["analyze"]["said"], dict) and one["analyze"]["said"], output)
     require("penstock worker" in tries["t12-profile"]["names"], output)
-    reports = sorted(path.name for path in pathlib.Path("results/reports_T1_I5a").glob("*.nsys-rep"))
-    require(reports == ["I5a.nsys-rep", "T1.nsys-rep"], output)
+    reports = sorted(path.name for path in pathlib.Path("results/reports_T1_I5a_T13_quickstart").glob("*.nsys-rep"))
+    require(reports == ["I5a.nsys-rep", "T1.nsys-rep", "T13.rank0.nsys-rep", "T13.rank1.nsys-rep", "quickstart.nsys-rep"], output)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ check() {
 # ctest, of whose two tests $1 are skipped: it passes.
 stand_in_for_ctest() {
   program "$scratch/bin/ctest" <<END
+echo "ctest \$*"
 while [[ \$1 != --output-junit ]]; do shift; done
 printf '<testsuite\n\ttests="2"\n\tfailures="0"\n\tdisabled="0"\n\tskipped="$1"\n>\n' >"\$2"
 for test in one two; do
@@ -44,6 +45,10 @@ check 0 "3 passed, 0 failed, 0 skipped" -- tests
 stand_in_for_ctest 1
 check 1 "Nothing may be skipped here" ": two" "2 passed, 1 failed" -- tests
 check 1 "Nothing may be skipped here" "2 passed, 1 failed" -- exchange
+stand_in_for_ctest 0
+check 0 "--label-regex ^gpu\$ --label-exclude ^package\$ --tests-regex ladder|rules --output" "3 passed, 0 failed" -- "tests=ladder|rules"
+check 0 "--label-regex ^gpus\$" "3 passed, 0 failed" -- gpus
+check 1 "gpus takes no argument" -- gpus=2
 
 # Every source of benchmarks/ is run with options that it knows, and one that is missing fails.
 names=()

@@ -79,7 +79,7 @@ def failures(scratch):
 def no_time(scratch):
     done = ours(scratch, "none", "--seconds", "0.5")
     require(done.returncode == 0, done)
-    require("There was no time for: resnet50 free" in done.stdout, done.stdout)
+    require("There was no time for: resnet18 free" in done.stdout, done.stdout)
 
 
 def lengths():
