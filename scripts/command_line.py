@@ -3,6 +3,8 @@
 off what was asked for."""
 
 import argparse
+import json
+import pathlib
 
 
 class Parser(argparse.ArgumentParser):
@@ -18,3 +20,18 @@ def entries(text):
     if "" in found:
         raise argparse.ArgumentTypeError(f"an entry of {text} is empty")
     return found
+
+
+def count(text):
+    """Type of an option: 1, 2 ..."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is no whole number from 1 on")
+    return int(text)
+
+
+def json_file(text):
+    """Type of an option: what is in that file, which is read before anything is measured."""
+    try:
+        return json.loads(pathlib.Path(text).read_text())
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"{text} cannot be read: {error}") from None

@@ -33,10 +33,10 @@ declare -A long_names=([-c]=--capture-range [-d]=--duration [-f]=--force-overwri
   [-s]=--sample [-t]=--trace [-Y]=--start-later [-y]=--delay)
 
 # read_nsys_options WORD...: into nsys_options what stands before the program, each option as one word; into `words` the
-# program and what follows. As in nsys itself, an option without `=` takes the next word as its value.
+# program and what follows. As in nsys itself, an option without `=` takes the next word as its value; `took` says what the last did.
 read_nsys_options() {
   local name value
-  nsys_options=()
+  nsys_options=() took=
   while [[ ${1:-} == -* ]]; do
     if [[ $1 == -- ]]; then shift && break; fi
     name=$1 value=
@@ -47,7 +47,8 @@ read_nsys_options() {
       -[!-]?*) value=${name:2} name=${name:0:2} ;;
       *)
         if [[ $# -eq 0 ]]; then fail "nsys's option $name has no value"; fi
-        value=$1 && shift
+        value=$1 took="$name took $value for its value"
+        shift
         ;;
     esac
     name=${long_names[$name]:-$name}

@@ -23,7 +23,9 @@
 #include <ctime>
 #include <exception>
 #include <filesystem>
+#include <initializer_list>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <penstock/images/crop.hpp>
 #include <penstock/images/decoded_images.hpp>
@@ -118,10 +120,11 @@ class Part {
 };
 
 struct Parts {
-  Part reading;  ///< of files
-  Part source;   ///< all that a worker does for a batch
-  Part headers;  ///< that the engine reads, among it
-  Part engine;   ///< the engine's calls that decode, among it
+  Part reading;         ///< of files
+  Part source;          ///< all that a worker does for a batch
+  Part headers;         ///< that the engine reads, among it
+  Part engine;          ///< the engine's calls that decode, among it
+  std::once_flag told;  ///< that there is no engine
 };
 
 /// Another engine, whose calls are timed.
@@ -201,7 +204,13 @@ class DecodeBatch {
                    if (engine == nullptr) return nullptr;
                    return std::make_unique<TimedEngine>(std::move(engine), parts);
                  }),
-        files_(static_cast<std::size_t>(options.batch)) {}
+        files_(static_cast<std::size_t>(options.batch)) {
+    if (const std::string why = decoder_.why_no_engine(); !why.empty())
+      std::call_once(parts.told, [&] {
+        std::fprintf(stderr, "image_loader: the CPU decodes all, since there is no engine: %s\n",
+                     why.c_str());
+      });
+  }
 
   void operator()(const penstock::Ticket& ticket, images::Images<T>& batch, cudaStream_t stream,
                   const std::stop_token& stop) {
@@ -377,6 +386,19 @@ void run_as(const Options& options) {
   with(penstock::PackedFile(options.files));
 }
 
+/// An option that the decoder does not use is a mistake.
+void require_used(const CLI::App& app, const Options& options) {
+  const auto require = [&](bool is_used, std::initializer_list<const char*> names) {
+    for (const char* name : names)
+      if (app.count(name) > 0 && !is_used)
+        throw std::invalid_argument(std::string(name) + ": --decoder " + options.decoder +
+                                    " does not use it");
+  };
+  require(options.decoder == "both", {"--cpu-share"});
+  require(options.decoder != "cpu",
+          {"--cpu-threads", "--nvjpeg-decoders", "--chunk", "--lanes", "--device-depth"});
+}
+
 void run(Options options) {
   const int cores = penstock::PrefetcherOptions{}.workers + 1;  // The default leaves one of them.
   if (options.blocking)
@@ -420,8 +442,10 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--workers", options.workers, "Threads: 3, or one for each core on the CPU")
       ->check(CLI::Range(1, 1024));
-  app.add_option("--cpu-threads", options.cpu_threads,
-                 "both: threads of each worker that decode; default: the cores that are left")
+  app.add_option(
+         "--cpu-threads", options.cpu_threads,
+         "Threads of each worker that decode what the engines do not; default: 1, or with both the "
+         "cores that are left")
       ->check(CLI::Range(0, 1024));
   app.add_option("--cpu-share", options.cpu_share,
                  "both: the share that the CPU decodes, 0 to 1; default: found while it runs")
@@ -446,6 +470,7 @@ int main(int argc, char** argv) {
   app.add_option("--json", options.json, "Where the result goes, for programs");
   if (const auto status = penstock::programs::parse(app, argc, argv)) return *status;
   try {
+    require_used(app, options);
     if (!options.json.empty()) penstock::programs::require_writable(options.json);
     run(options);
   } catch (const std::invalid_argument& error) {

@@ -47,7 +47,7 @@ reports() {
     report "$rung" || { echo "FAILED: $rung" && status=1; }
   done
   rm -f "$folder"/*.sqlite
-  if [[ -n ${OUT:-} ]]; then  # in two files, since what comes back from a lent machine has a limit
+  if [[ -n ${OUT:-} ]]; then  # in two files, where the size of a file that is fetched has a limit
     tar -C "$folder" --exclude=log.txt --exclude='[IQq]*' -cJf "$OUT/reports-of-training.tar.xz" . || status=1
     tar -C "$folder" --exclude=log.txt --exclude='T*' -cJf "$OUT/reports-of-inference.tar.xz" . || status=1
   fi

@@ -39,9 +39,14 @@ with tempfile.TemporaryDirectory() as scratch:
         assert re.match(r"[1-9][0-9]* images/s, ", told), told
         assert found["images_per_second"] > 0 and found["cpu_cores"] > 0, found
         assert ("by the CPU: 1.000" in told) == ("cpu" not in options), told  # There are no engines.
+        assert told.count("since there is no engine: ") == ("cpu" not in options), told
     assert "lower --batch" in run(LOADER, folder / "train", "--batch", 41, status=2)
     assert "fp16" in run(LOADER, folder / "train", "--precision", "fp16", status=2)
     assert "cpu-share" in run(LOADER, folder / "train", "--cpu-share", "nan", status=2)
+    for decoder, option in (("engines", "--cpu-share"), ("cpu", "--cpu-share"), ("cpu", "--cpu-threads"), ("cpu", "--nvjpeg-decoders"),
+                            ("cpu", "--chunk"), ("cpu", "--lanes"), ("cpu", "--device-depth")):  # fmt: skip
+        told = run(LOADER, folder / "train", "--decoder", decoder, option, 1 if option == "--cpu-share" else 2, status=2)
+        assert f"{option}: --decoder {decoder} does not use it" in told, told
     assert "none" in run(LOADER, folder / "none", status=1)
     broken = sorted(folder.glob("train/*/*"))[7]
     broken.write_bytes(b"no image")

@@ -494,7 +494,10 @@ TEST_CASE("HardwareDecoder rejects what makes no sense", "[images][hardware_deco
     return thrown<std::invalid_argument>([&] { const HardwareDecoder decoder(options); });
   };
   CHECK_THAT(message({.cpu_threads = -1}), Mentions("cpu_threads is -1"));
-  CHECK_THAT(message({.cpu_share = 1.5}), Mentions("cpu_share"));
+  CHECK_THAT(message({.cpu_share = 1.5}), Mentions("cpu_share is 1.5"));
+  CHECK_THAT(message({.cpu_share = -0.25}), Mentions("cpu_share is -0.25"));
+  CHECK_THAT(message({.cpu_share = std::nan("")}), Mentions("cpu_share is nan"));
+  CHECK_THAT(message({.engine = {.decoders = 0}}), Mentions("engine.decoders is 0"));
   CHECK_THAT(message({.lanes = 1}), Mentions("lanes is 1"));
   CHECK_THAT(message({.engine = {.batch = 0}}), Mentions("engine.batch"));
 

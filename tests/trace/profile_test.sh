@@ -85,7 +85,8 @@ for option in --delay=5 "-y 5" "--duration 5" -d5 --capture-range=none "-c nvtx"
 done
 LEAVES=nsys-rep PATH=$PWD/tools:$PATH exits_with 6 "Open mine/named.nsys-rep in nsys-ui" --tool nsys -- -o mine/named "$traced"
 exits_with 1 "nsys's option -t has no value" --tool nsys -- -t
-exits_with 1 "no program" --tool nsys -- --stats=true
+exits_with 1 "no program; see --help" --tool nsys -- --stats=true
+exits_with 1 "no program: -t took $traced for its value; see --help" --tool nsys -- -t "$traced"
 exits_with 1 "--stats=true is an option of nsys: --tool nsys" --tool trace -- --stats=true "$traced"
 exits_with 1 "options of nsys come behind --" --stats=true "$traced"
 

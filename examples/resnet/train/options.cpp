@@ -156,7 +156,7 @@ std::optional<int> parse(int argc, char** argv, const std::string& about, Option
   app.add_flag("--synthetic", options.synthetic, "One batch that lies on the device: the ceiling");
   app.add_flag("--layers", options.layers, "Each layer is a range in a profiler, with its shape");
   app.add_option("--device-depth", options.device_depth,
-                 "T14 to T16: batches on the device: 2, and in T16 two more than workers")
+                 "T14b and T14 to T16: batches on the device: 2, and in T16 two more than workers")
       ->check(CLI::Range(1, 64));
   auto* const synthetic = app.get_option("--synthetic");
   app.add_flag(
@@ -189,7 +189,11 @@ std::optional<int> parse(int argc, char** argv, const std::string& about, Option
       "--profile", [&](const std::string& text) { read_profile(text, options); },
       "START:COUNT, the steps between cudaProfilerStart and Stop; else the measured ones");
   add_options(app, options.distributed);
-  return penstock::programs::parse(app, argc, argv);
+  if (const auto status = penstock::programs::parse(app, argc, argv)) return status;
+  for (const char* name :
+       {"--cpu-share", "--nvjpeg-decoders", "--cpu-threads", "--device-depth", "--input-apart"})
+    if (app.count(name) > 0) options.special.emplace_back(name);
+  return std::nullopt;
 }
 
 }  // namespace resnet

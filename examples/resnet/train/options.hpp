@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "../distributed/data_parallel.hpp"
 #include "../ops/ops.hpp"
@@ -48,7 +49,8 @@ struct Options {
   std::int32_t classes = 0;        ///< of these; 0: as their labels say
   std::uint64_t records = 50'000;  ///< of the made-up set, without `data`
   std::filesystem::path save, load, json;
-  std::filesystem::path plans;  ///< read from and kept in: a second start is fast
+  std::filesystem::path plans;       ///< read from and kept in: a second start is fast
+  std::vector<std::string> special;  ///< what was given of the options that few rungs have
   std::int64_t profile_start = -1, profile_count = 0;  ///< -1: the measured steps
   DistributedOptions distributed = {};
 };

@@ -438,8 +438,10 @@ int run_rung(const Rung& rung, int argc, char** argv) {
   try {
     if (options.watch && (!rung.prefetcher || options.synthetic))
       throw std::invalid_argument("--watch: there is no prefetcher; T12 and on have one");
-    if (options.input_apart && !(rung.graph && rung.prefetcher))
-      throw std::invalid_argument("--input-apart: T14 to T16 have it");
+    for (const std::string& option : options.special)
+      if (std::find(rung.special.begin(), rung.special.end(), option) == rung.special.end())
+        throw std::invalid_argument(option + ": " + rung.number +
+                                    " does not have it; --help says which rungs do");
     require_different_files(options);
     DataParallel ranks(penstock::Ranks::from_environment(), options.distributed);
     // Only now: a launcher's SIGTERM ends a rank that waits for one that will not come.

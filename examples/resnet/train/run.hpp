@@ -60,6 +60,7 @@ struct Rung {
   bool graph = false;        ///< a step is one graph, on images that come packed
   bool prefetcher = false;   ///< there is one that --watch can watch
   bool distributed = false;  ///< the rung itself does what several ranks need; else Run does
+  std::vector<std::string> special = {};  ///< the options that few rungs have, and this one
   void (*train)(Run&) = nullptr;
 };
 

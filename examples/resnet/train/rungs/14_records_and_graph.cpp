@@ -41,6 +41,7 @@ int main(int argc, char** argv) {
                            .batch = 512,
                            .graph = true,
                            .prefetcher = true,
+                           .special = {"--device-depth", "--input-apart"},
                            .train = train},
                           argc, argv);
 }

@@ -56,6 +56,7 @@ int main(int argc, char** argv) {
                                         .plans = PlanChoice::timed},
                            .batch = 512,
                            .prefetcher = true,
+                           .special = {"--device-depth"},
                            .train = train},
                           argc, argv);
 }

@@ -58,6 +58,8 @@ int main(int argc, char** argv) {
                            .workers = 3,
                            .graph = true,
                            .prefetcher = true,
+                           .special = {"--cpu-share", "--cpu-threads", "--nvjpeg-decoders",
+                                       "--device-depth", "--input-apart"},
                            .train = train},
                           argc, argv);
 }

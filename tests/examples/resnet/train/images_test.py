@@ -142,7 +142,12 @@ def mistakes():
         (next(programs.glob("16_*_emulated")), ["--images", "set", "--cpu-share", 2], "cpu-share"),
         (next(programs.glob("16_*_emulated")), ["--images", "set", "--cpu-share", "car"], "cpu-share"),
         (next(programs.glob("16_*_emulated")), ["--images", "set", "--synthetic", "--input-apart"], "--input-apart"),
-        (next(programs.glob("12_*_emulated")), ["--images", "set", "--input-apart"], "--input-apart"),
+        (next(programs.glob("12_*_emulated")), ["--images", "set", "--input-apart"], "--input-apart: T12 does not have it"),
+        (next(programs.glob("13_*_emulated")), ["--cache", ".", "--records", 50, "--batch", 8, "--input-apart"], "--input-apart: T13 does not"),
+        (next(programs.glob("12_*_emulated")), ["--images", "set", "--cpu-share", "auto"], "--cpu-share: T12 does not have it"),
+        (next(programs.glob("15_*_emulated")), ["--images", "set", "--cpu-threads", 2], "--cpu-threads: T15 does not have it"),
+        (next(programs.glob("15_*_emulated")), ["--images", "set", "--nvjpeg-decoders", 2], "--nvjpeg-decoders: T15 does not have it"),
+        (next(programs.glob("12_*_emulated")), ["--images", "set", "--device-depth", 3], "--device-depth: T12 does not have it"),
     ):
         _, error = run([program, *MODEL, *options], status=2)
         require(word in error, f"{options}: {error}")

@@ -119,6 +119,10 @@ with tempfile.TemporaryDirectory() as scratch:
     check_peer(scratch)
     check_batches(scratch)
     for words, why in ((["--only", ""], "--only: the value is empty"), (["--only", "T1,,T2"], "an entry of T1,,T2 is empty"),
-                       (["--only", "T1,T99"], "no rung T99; there are T0, T1, T2"), (["--out="], "--out: the value is empty")):
+                       (["--only", "T1,T99"], "no rung T99; there are T0, T1, T2"), (["--out="], "--out: the value is empty"),
+                       (["--repeat", "0"], "--repeat: 0 is no whole number from 1 on"), (["--ranks", "two"], "--ranks: two is no whole"),
+                       (["--peer", "none"], "--peer: none cannot be read"), (["--peer", ladder], "cannot be read"),
+                       (["--quick", "--programs", programs, "--only", "T1", "--skip", "T1"], "no rung is left. Without --images there are T0, T1"),
+                       (["--quick", "--programs", programs, "--only", "T15"], "no rung is left. Without --images")):
         done = subprocess.run([sys.executable, ladder, *words], text=True, capture_output=True)
         require(done.returncode != 0 and why in done.stderr, done)
