@@ -14,9 +14,11 @@
 #include <penstock/packed_file.hpp>
 #include <penstock/packed_file_writer.hpp>
 #include <penstock/record_file.hpp>
+#include <penstock/state.hpp>
 #include <penstock/tar_shards.hpp>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -44,7 +46,7 @@ constexpr const char* kNothing = "(nothing was thrown)";
 constexpr std::uint64_t kRecords = 20;
 
 /// What `work` throws where call `number` of `function` fails in it. It has to close what it opens.
-template <class Work>
+template <class Error = StoreError, class Work>
 std::string failure(std::string_view function, int error, int number, const Work& work) {
   const auto next_descriptor = [] {
     const int opened = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -54,7 +56,7 @@ std::string failure(std::string_view function, int error, int number, const Work
   const int before = next_descriptor();
   const std::string text = [&] {
     const FailingCall failing(function, error, number);
-    return thrown<StoreError>(work);
+    return thrown<Error>(work);
   }();
   CHECK(next_descriptor() == before);
   return text;
@@ -270,6 +272,9 @@ TEST_CASE("a list or an index that cannot be written is an error, and the old on
     fails("fsync", EIO, ": cannot write: Input/output error");
     CHECK(failure("write", EINTR, 1, save) == kNothing);
     CHECK(read_file(file) != "old");
+    CHECK_THAT(failure("fsync", EIO, 2, save),
+               Mentions(file.filename().string() + ": cannot write the directory: Input/output"));
+    CHECK(failure("open", EACCES, 2, save) == kNothing);
   };
   check(directory / "l/a.list", 1, [&] { files.save_list(directory / "l/a.list"); });
   check(directory / "t/a.idx", 2, [&] { shards.save_indexes(); });
@@ -287,6 +292,30 @@ TEST_CASE("a list that would take the name of a directory is an error, and leave
       Mentions("a.list: cannot give the file its name: Is a directory"));
   const std::filesystem::directory_iterator all(directory / "l");
   CHECK(std::distance(begin(all), end(all)) == 1);
+}
+
+// ---- States
+
+TEST_CASE("a state that cannot be written to the disk is an error, and the old one stays",
+          "[failing_files]") {
+  const TemporaryDirectory directory;
+  const std::filesystem::path path = directory / "state.txt";
+  const State before{.epoch = 1, .batch = 2}, after{.epoch = 1, .batch = 3};
+  before.save(path);
+  const auto check = [&](const char* function, int error, int number, const char* why) {
+    CHECK(failure<std::system_error>(function, error, number, [&] { after.save(path); }) ==
+          "State::save: " + path.string() + ": " + why);
+  };
+  check("open", EACCES, 1, "cannot create a file here: Permission denied");
+  check("write", ENOSPC, 1, "cannot write: No space left on device");
+  check("fsync", EIO, 1, "cannot write: Input/output error");
+  CHECK(State::load(path) == before);
+  check("fsync", EIO, 2, "cannot write the directory: Input/output error");
+  const std::filesystem::directory_iterator all(path.parent_path());
+  CHECK(std::distance(begin(all), end(all)) == 1);
+  for (const int number : {1, 2})
+    CHECK(failure<std::system_error>("pread", EIO, number, [&] { State::load(path); }) ==
+          "State::load: " + path.string() + ": cannot read: Input/output error");
 }
 
 }  // namespace

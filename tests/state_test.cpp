@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <iterator>
 #include <limits>
 #include <penstock/state.hpp>
 #include <random>
@@ -9,16 +11,22 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/files.hpp"
+#include "support/temporary_directory.hpp"
 #include "support/thrown.hpp"
 
 namespace penstock {
 namespace {
 
 using test::Mentions;
+using test::read_file;
+using test::TemporaryDirectory;
 using test::thrown;
+using test::write_file;
 
 constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
 
@@ -139,6 +147,86 @@ TEST_CASE("State: a refusal is fit to print, whatever the text", "[state]") {
     CHECK(text.size() < 500);
     CHECK_THAT(text, Mentions("...\""));
   }
+}
+
+TEST_CASE("State: what is saved is loaded again, and is one line", "[state]") {
+  const TemporaryDirectory directory;
+  const std::filesystem::path path = directory / "state.txt";
+  example.save(path);
+  CHECK(read_file(path) == example_text + "\n");
+  CHECK(State::load(path) == example);
+  State next = example;
+  for (next.batch = 18; next.batch < 21; ++next.batch) next.save(path.string());
+  CHECK(State::load(path.string()).batch == 20);
+  const std::filesystem::directory_iterator all(path.parent_path());
+  CHECK(std::distance(begin(all), end(all)) == 1);
+}
+
+TEST_CASE("State: a name without a directory is of the current one", "[state]") {
+  const TemporaryDirectory directory;
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path((directory / "x").parent_path());
+  example.save("state.txt");
+  CHECK(State::load("state.txt") == example);
+  std::filesystem::current_path(before);
+  CHECK(State::load(directory / "state.txt") == example);
+}
+
+TEST_CASE("State: a line that was written otherwise is loaded, with and without its end",
+          "[state]") {
+  const TemporaryDirectory directory;
+  const std::string end = GENERATE("", "\n");
+  write_file(directory / "state.txt", example_text + end);
+  CHECK(State::load(directory / "state.txt") == example);
+}
+
+TEST_CASE("State: a file that is no state is refused by its name", "[state]") {
+  const TemporaryDirectory directory;
+  const auto [text, why] = GENERATE_REF(table<std::string, std::string>({
+      {"", "does not begin with penstock-state: \"\""},
+      {example_text.substr(0, 50), "order= is missing"},
+      {example_text + "\n\n", "does not end with end"},
+      {example_text + "\n" + example_text + "\n", "does not end with end"},
+      {example_text + "\r\n", "does not end with end"},
+      {std::string(1'000'000, 'x'), "does not begin with penstock-state"},
+  }));
+  write_file(directory / "state.txt", text);
+  const std::string told =
+      thrown<std::invalid_argument>([&] { State::load(directory / "state.txt"); });
+  CHECK_THAT(
+      told, Mentions("State::load: " + (directory / "state.txt").string() + ": ") && Mentions(why));
+  CHECK(told.size() < 700);
+}
+
+TEST_CASE("State: a file that cannot be read or written is a system error with its name",
+          "[state]") {
+  const TemporaryDirectory directory;
+  const auto code_of = [](const auto& work, const std::string& call, const auto& path) {
+    try {
+      work();
+    } catch (const std::system_error& error) {
+      CHECK_THAT(error.what(), Mentions(call + path.string() + ": "));
+      const std::string what = error.what(), reason = error.code().message();
+      CHECK(what.find(reason) == what.rfind(reason));
+      CHECK(what.ends_with(": " + reason));
+      return error.code();
+    }
+    return std::error_code();
+  };
+  const auto loads = [&](const std::filesystem::path& path) {
+    return code_of([&] { State::load(path); }, "State::load: ", path);
+  };
+  const auto saves = [&](const std::filesystem::path& path) {
+    return code_of([&] { example.save(path); }, "State::save: ", path);
+  };
+  CHECK(loads(directory / "none.txt") == std::errc::no_such_file_or_directory);
+  CHECK(loads((directory / "x").parent_path()) == std::errc::is_a_directory);
+  CHECK(saves(directory / "none/state.txt") == std::errc::no_such_file_or_directory);
+  std::filesystem::create_directory(directory / "folder");
+  CHECK(saves(directory / "folder") == std::errc::is_a_directory);
+  const std::filesystem::directory_iterator all((directory / "x").parent_path());
+  CHECK(std::distance(begin(all), end(all)) == 1);
+  CHECK_THAT(thrown<std::system_error>([] { State::load("a\nb"); }), Mentions("a\\x0Ab: "));
 }
 
 TEST_CASE("State: a run goes on at a state of its own", "[state]") {

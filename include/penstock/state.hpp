@@ -4,10 +4,10 @@
 // State: the position of a run, from which it can be resumed. It has a few numbers, whatever the
 // size of the data set. As text, it is one line:
 //
-//   std::ofstream(file) << prefetcher.state() << '\n';
+//   prefetcher.state().save("state.txt");
 //
-//   std::getline(std::ifstream(file), line);                    // in another process, days later
-//   prefetcher.restore(penstock::State::parse(line));           // made with the same `epochs`
+//   prefetcher.restore(penstock::State::load("state.txt"));  // in another process, days later,
+//                                                            // made with the same `epochs`
 
 #include <cstdint>
 #include <iosfwd>
@@ -36,6 +36,17 @@ struct State {
   /// Accepts exactly what to_string writes. Throws std::invalid_argument, with the reason and the
   /// text.
   static State parse(std::string_view text);
+
+  /// Writes to_string and a line break to `file` (a std::filesystem::path converts), which it
+  /// replaces whole: it writes another file beside it, waits until that is on the disk (fsync),
+  /// renames it, and waits for the directory too. A process that is killed meanwhile leaves the old
+  /// state or the new one, and maybe a file whose name goes on with `.partial-`. Any thread. Throws
+  /// std::system_error that names the file.
+  void save(const std::string& file) const;
+  /// Reads what save has written, or a file with the one line that to_string writes. Any thread.
+  /// Throws std::system_error for a file that cannot be read, and std::invalid_argument, with the
+  /// reason and the text, for another one. Both name the file.
+  static State load(const std::string& file);
 };
 
 /// One line without a line break, at most 320 characters: penstock-state 2 epoch=0 batch=17 ... end

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <numeric>
 #include <optional>
-#include <penstock/detail/storage/escaped.hpp>
+#include <penstock/detail/escaped.hpp>
 #include <penstock/packed_file_writer.hpp>
 #include <string>
 

@@ -6,7 +6,7 @@
 #include <array>
 #include <penstock/detail/storage/image_extensions.hpp>
 #include <penstock/detail/storage/known_bytes.hpp>
-#include <penstock/detail/storage/read_only_file.hpp>
+#include <penstock/detail/read_only_file.hpp>
 #include <sstream>
 #include <stdexcept>
 #include <string_view>

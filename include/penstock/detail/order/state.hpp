@@ -7,6 +7,9 @@
 #include <cstddef>
 #include <limits>
 #include <ostream>
+#include <penstock/detail/escaped.hpp>
+#include <penstock/detail/read_only_file.hpp>
+#include <penstock/detail/whole_file.hpp>
 #include <penstock/state.hpp>
 #include <stdexcept>
 #include <system_error>
@@ -109,6 +112,14 @@ inline void require_not_behind_end(const State& state, std::uint64_t epochs) {
       std::to_string(state.epoch + 1) + " to go on");
 }
 
+/// The same error, whose text begins with `where`.
+inline std::system_error located(const std::system_error& error, const std::string& where) {
+  const std::string reason = ": " + error.code().message();  // The new one appends it again.
+  std::string what = error.what();
+  if (what.ends_with(reason)) what.resize(what.size() - reason.size());
+  return {error.code(), where + what};
+}
+
 }  // namespace detail
 
 PENSTOCK_INLINE std::string to_string(const State& state) {
@@ -145,6 +156,29 @@ PENSTOCK_INLINE State State::parse(std::string_view text) {
   if (rest != detail::state_end)
     refuse("it does not end with " + std::string(detail::state_end) + " behind the last number");
   return state;
+}
+
+PENSTOCK_INLINE void State::save(const std::string& file) const try {
+  detail::WholeFile out(file);
+  out.write(to_string(*this) + '\n');
+  out.commit();
+} catch (const std::system_error& error) {
+  throw detail::located(error, "State::save: " + detail::escaped(file) + ": ");
+}
+
+PENSTOCK_INLINE State State::load(const std::string& file) {
+  const std::string where = "State::load: " + detail::escaped(file) + ": ";
+  try {
+    std::array<std::byte, 1024> bytes{};  // A state has fewer.
+    const std::size_t count = detail::ReadOnlyFile(file).read(0, bytes);
+    std::string_view text(reinterpret_cast<const char*>(bytes.data()), count);
+    if (text.ends_with('\n')) text.remove_suffix(1);
+    return parse(text);
+  } catch (const std::system_error& error) {
+    throw detail::located(error, where);
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(where + error.what());
+  }
 }
 
 PENSTOCK_INLINE std::string why_incompatible(const State& state, const State& start) {

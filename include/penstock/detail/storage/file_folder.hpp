@@ -8,10 +8,10 @@
 #include <penstock/detail/storage/image_extensions.hpp>
 #include <penstock/detail/storage/known_bytes.hpp>
 #include <penstock/detail/storage/line_reader.hpp>
-#include <penstock/detail/storage/read_only_file.hpp>
+#include <penstock/detail/read_only_file.hpp>
 #include <penstock/detail/storage/scratch.hpp>
 #include <penstock/detail/storage/store.hpp>
-#include <penstock/detail/storage/whole_file.hpp>
+#include <penstock/detail/whole_file.hpp>
 #include <penstock/file_folder.hpp>
 #include <span>
 #include <stdexcept>

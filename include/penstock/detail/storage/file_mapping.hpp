@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <penstock/detail/storage/read_only_file.hpp>
+#include <penstock/detail/read_only_file.hpp>
 #include <system_error>
 #include <utility>
 

@@ -8,7 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <optional>
-#include <penstock/detail/storage/escaped.hpp>
+#include <penstock/detail/escaped.hpp>
 #include <penstock/detail/storage/image_extensions.hpp>
 #include <span>
 #include <string>

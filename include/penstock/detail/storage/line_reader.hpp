@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <optional>
 #include <penstock/detail/storage/known_bytes.hpp>
-#include <penstock/detail/storage/read_only_file.hpp>
+#include <penstock/detail/read_only_file.hpp>
 #include <span>
 #include <string_view>
 #include <system_error>

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <penstock/detail/storage/packed_format.hpp>
 #include <penstock/detail/storage/store.hpp>
+#include <penstock/detail/whole_file.hpp>
 #include <penstock/packed_file_writer.hpp>
 #include <stdexcept>
 #include <system_error>
@@ -20,18 +21,6 @@
 namespace penstock {
 
 namespace detail {
-
-/// Makes the name of a file that was just renamed survive a loss of power. Throws
-/// std::system_error.
-inline void synchronise_folder_of(const std::filesystem::path& path) {
-  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
-  const int opened = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (opened < 0 && errno == EACCES) return;  // A folder may be writable and not readable.
-  const int error = opened < 0 || ::fsync(opened) != 0 ? errno : 0;
-  if (opened >= 0) ::close(opened);
-  if (error != 0 && error != EINVAL)  // which says that this file system has no such thing
-    throw std::system_error(error, std::generic_category(), "cannot write the directory");
-}
 
 /// A file that is written at its end, in large pieces, and locked meanwhile. All members but the
 /// destructor throw std::system_error.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/storage/escaped.hpp>
+#include <penstock/detail/escaped.hpp>
 #include <penstock/store.hpp>
 
 namespace penstock {

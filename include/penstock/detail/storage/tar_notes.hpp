@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <penstock/detail/storage/read_only_file.hpp>
+#include <penstock/detail/read_only_file.hpp>
 #include <penstock/detail/storage/tar_format.hpp>
 #include <penstock/detail/storage/tar_globals.hpp>
 #include <span>

@@ -12,7 +12,7 @@
 #include <optional>
 #include <penstock/detail/storage/known_bytes.hpp>
 #include <penstock/detail/storage/left_by_tools.hpp>
-#include <penstock/detail/storage/read_only_file.hpp>
+#include <penstock/detail/read_only_file.hpp>
 #include <penstock/detail/storage/tar_format.hpp>
 #include <penstock/detail/storage/tar_globals.hpp>
 #include <penstock/store.hpp>

@@ -8,7 +8,7 @@
 #include <map>
 #include <optional>
 #include <penstock/detail/storage/image_extensions.hpp>
-#include <penstock/detail/storage/read_only_file.hpp>
+#include <penstock/detail/read_only_file.hpp>
 #include <penstock/detail/storage/scratch.hpp>
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/detail/storage/tar_format.hpp>
@@ -17,7 +17,7 @@
 #include <penstock/detail/storage/tar_notes.hpp>
 #include <penstock/detail/storage/tar_samples.hpp>
 #include <penstock/detail/storage/tar_scan.hpp>
-#include <penstock/detail/storage/whole_file.hpp>
+#include <penstock/detail/whole_file.hpp>
 #include <penstock/tar_shards.hpp>
 #include <stdexcept>
 #include <system_error>

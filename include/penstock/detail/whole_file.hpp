@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// WholeFile: a file that is written whole, or not at all. It is written under another name in the
-// same directory, and renamed at the end.
+// WholeFile: a file that is written whole, or not at all, and that a loss of power does not take
+// back. It is written under another name in the same directory, and renamed at the end.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -17,7 +17,19 @@
 
 namespace penstock::detail {
 
-/// All members throw std::system_error.
+/// Makes the name of a file that was just renamed survive a loss of power. Throws
+/// std::system_error.
+inline void synchronise_folder_of(const std::filesystem::path& path) {
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  const int opened = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (opened < 0 && errno == EACCES) return;  // A folder may be writable and not readable.
+  const int error = opened < 0 || ::fsync(opened) != 0 ? errno : 0;
+  if (opened >= 0) ::close(opened);
+  if (error != 0 && error != EINVAL)  // which says that this file system has no such thing
+    throw std::system_error(error, std::generic_category(), "cannot write the directory");
+}
+
+/// All members throw std::system_error, whose text does not name the file.
 class WholeFile {
  public:
   explicit WholeFile(std::filesystem::path path) : path_(std::move(path)) {
@@ -49,6 +61,7 @@ class WholeFile {
     if (::rename(partial_.c_str(), path_.c_str()) != 0) fail("cannot give the file its name");
     ::close(descriptor_);
     descriptor_ = -1;
+    synchronise_folder_of(path_);
   }
 
  private:
