@@ -161,14 +161,16 @@ class Unbounded {
 
 namespace detail {
 
+/// The Sampler of these options; where they have no batch size, with that one.
+AnySampler make_sampler(SamplerOptions options, std::int64_t batch_size);
+
 /// `sampler` for a pipeline; what is none does not compile, and the message says why.
 template <class T>
 AnySampler as_sampler(T&& sampler) {
   static_assert(std::is_convertible_v<T, AnySampler>,
                 "a sampler has batches() and samples(epoch, batch, out), both const: the number of "
                 "batches of an epoch, and the sample numbers of one of them, which it writes to a "
-                "std::vector<std::uint64_t>&. To make a penstock::Sampler, write its name: "
-                "penstock::Sampler{{.samples = ..., .batch_size = ...}}");
+                "std::vector<std::uint64_t>&");
   if constexpr (std::is_convertible_v<T, AnySampler>)
     return AnySampler(std::forward<T>(sampler));
   else

@@ -4,7 +4,8 @@
 // BatchProducer: worker threads that fill batches in pinned memory ahead of the thread that takes
 // them, up to a bound, in order or as they become ready.
 //
-//   penstock::BatchProducer<Images> producer{layout, sampler, source, pool, {.workers = 8}};
+//   penstock::BatchProducer<Images> producer{
+//       layout, {.samples = records.size(), .shuffle = true}, source, pool, {.workers = 8}};
 //   while (auto batch = producer.next())                        // std::optional<HostBatch<Images>>
 //     batch->copy_to(device, stream);                           // layout.bytes() of device memory
 
@@ -164,17 +165,25 @@ class BatchProducer {
  public:
   /// Starts the workers. They use up to `depth` blocks of the pool, not counting batches that were
   /// taken; a pool with room for one block suffices. They wait for memory as long as it takes.
-  /// `sampler` converts to AnySampler, `source` to AnySource<Batch>. Both run on the workers; each
-  /// worker has its own copy of the source. Throws
+  /// `sampler` is SamplerOptions, or converts to AnySampler; `source` converts to AnySource<Batch>.
+  /// Both run on the workers; each worker has its own copy of the source. Of SamplerOptions a
+  /// Sampler is made; where they have no batch size, with that of the layout. Throws
   /// std::invalid_argument, also for an on_device source, which only a Prefetcher takes, and for a
   /// sampler that continues a run behind its end (see ProducerOptions::epochs).
   template <class AnySampler, class AnySource>
   BatchProducer(const Layout<Batch>& layout, AnySampler&& sampler, AnySource&& source,
                 PinnedPool& pool, ProducerOptions options = {})
       : producer_(detail::make_producer(
-            layout.erased(), detail::as_sampler(std::forward<AnySampler>(sampler)),
+            layout.erased().for_source(), detail::as_sampler(std::forward<AnySampler>(sampler)),
             detail::as_source<Batch>(std::forward<AnySource>(source)).erased(), pool,
             std::move(options))) {}
+  /// The same.
+  template <class AnySource>
+  BatchProducer(const Layout<Batch>& layout, SamplerOptions sampler, AnySource&& source,
+                PinnedPool& pool, ProducerOptions options = {})
+      : BatchProducer(layout,
+                      detail::make_sampler(sampler, layout.erased().for_source().batch_size()),
+                      std::forward<AnySource>(source), pool, std::move(options)) {}
   BatchProducer(const BatchProducer&) = delete;
   BatchProducer& operator=(const BatchProducer&) = delete;
   /// Requests stop from the sources, joins the workers, and drops batches that were not taken. One
@@ -227,7 +236,7 @@ class BatchProducer {
   /// Bytes of pinned memory that a batch takes: those of the layout, of its sample numbers, and of
   /// the Batch object.
   static std::size_t block_bytes(const Layout<Batch>& layout) {
-    return detail::block_bytes(layout.erased());
+    return detail::block_bytes(layout.erased().for_source());
   }
   /// How long the workers ran the source and waited, in sum, since the construction.
   StageStats stats() const { return producer_->stats(); }

@@ -26,6 +26,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <functional>
 #include <penstock/layout.hpp>
 #include <penstock/source.hpp>
@@ -59,7 +60,8 @@ class DeviceTransform {
   /// the batch's place, with the original exception nested.
   using Function = std::function<void(const Ticket&, const Host&, Batch&, cudaStream_t)>;
 
-  /// Throws std::invalid_argument for an empty function.
+  /// Where `layout` has no batch size (`penstock::Layout<Batch>()`), it has that of the
+  /// Prefetcher's host layout. Throws std::invalid_argument for an empty function.
   DeviceTransform(Layout<Batch> layout, Function function)
       : layout_(std::move(layout)), function_(std::move(function)) {
     if (!function_) throw std::invalid_argument("DeviceTransform: the function is empty");
@@ -73,10 +75,11 @@ class DeviceTransform {
     function_(ticket, host, batch, stream);
   }
 
-  /// The same transform, type-erased.
-  detail::ErasedTransform erased() const {
-    return {layout_.erased(), [function = function_](const Ticket& ticket, const void* host,
-                                                     void* batch, cudaStream_t stream) {
+  /// The same transform, type-erased, for host batches of so many samples.
+  detail::ErasedTransform erased(std::int64_t batch_size) const {
+    return {layout_.erased().for_slots(batch_size),
+            [function = function_](const Ticket& ticket, const void* host, void* batch,
+                                   cudaStream_t stream) {
               function(ticket, *static_cast<const Host*>(host), *static_cast<Batch*>(batch),
                        stream);
             }};

@@ -118,6 +118,9 @@ class BlockLayout {
     std::size_t offset, bytes, used;
   };
 
+  /// In place of a batch size: there is none.
+  static constexpr std::int64_t no_batch_size = INT64_MIN;
+
   /// `defaults` is a default-initialised batch.
   BlockLayout(std::int64_t batch_size, const void* defaults, std::size_t batch_bytes,
               std::size_t batch_alignment, std::vector<BatchMember> members);
@@ -136,6 +139,10 @@ class BlockLayout {
 
   std::size_t bytes() const noexcept;
   std::int64_t batch_size() const noexcept { return batch_size_; }
+  /// This layout. Throws std::invalid_argument if it has no batch size.
+  const BlockLayout& for_source() const;
+  /// This layout, with that batch size if it has none.
+  BlockLayout for_slots(std::int64_t batch_size) const;
   // Of the Batch object.
   std::size_t batch_bytes() const noexcept { return defaults_.size(); }
   std::size_t batch_alignment() const noexcept { return batch_alignment_; }
@@ -221,8 +228,8 @@ class BlockLayout {
   std::size_t end(const Field& field) const noexcept;
   const char* name_of(std::size_t member) const noexcept;
 
-  std::int64_t batch_size_;
-  std::size_t guard_;  // unused bytes before, between and behind the fields
+  std::int64_t batch_size_;  // 0: none
+  std::size_t guard_;        // unused bytes before, between and behind the fields
   std::size_t batch_alignment_;
   std::vector<std::byte> defaults_;
   std::vector<BatchMember> members_;
@@ -247,6 +254,10 @@ class Layout {
  public:
   /// Throws std::invalid_argument unless `batch_size`, in samples, is 1 to 2^48.
   explicit Layout(std::int64_t batch_size) : Layout(batch_size, Batch{}) {}
+  /// For a DeviceTransform: with the batch size of the Prefetcher's host layout. Of such a layout
+  /// bytes() and batch_size() are 0. What else needs a batch size (bind, resize, a BatchProducer)
+  /// throws std::invalid_argument that says so.
+  Layout() : Layout(detail::BlockLayout::no_batch_size, Batch{}) {}
 
   /// Adds a field behind the present ones. `sample_shape` is the shape of one sample; the shape of
   /// the tensor is (samples, sample_shape...). Throws std::invalid_argument for a negative extent,
@@ -341,7 +352,7 @@ class Layout {
   /// place if it has 0 bytes.
   std::size_t bytes() const noexcept { return erased_.bytes(); }
 
-  /// Samples in a full batch.
+  /// Samples in a full batch; 0: that of the host layout.
   std::int64_t batch_size() const noexcept { return erased_.batch_size(); }
 
   /// A batch of `samples` samples in `block`. Members that are not fields have their defaults. The

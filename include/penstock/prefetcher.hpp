@@ -4,7 +4,10 @@
 // Prefetcher: the whole way of a batch, from a function that fills pinned memory to a view on the
 // device that a kernel takes. Batches are made and copied ahead while the consumer's kernels run.
 //
-//   penstock::Prefetcher<Images> prefetcher{layout, sampler, source, {.workers = 8, .epochs = 10}};
+//   penstock::Prefetcher<Images> prefetcher{layout,
+//                                           {.samples = records.size(), .shuffle = true},
+//                                           source,
+//                                           {.workers = 8, .epochs = 10}};
 //   while (auto batch = prefetcher.next(stream))      // penstock::Lease<Images>
 //     train_step<<<132, 256, 0, stream>>>(*batch, loss);
 //
@@ -235,8 +238,9 @@ template <class Batch, class Host = Batch>
 class Prefetcher {
  public:
   /// Allocates all pinned and device memory, for the current device, and starts the workers.
-  /// `sampler` converts to AnySampler, `source` to AnySource<Host>. Both run on the workers; each
-  /// worker has its own copy of the source. Throws
+  /// `sampler` is SamplerOptions, or converts to AnySampler; `source` converts to AnySource<Host>.
+  /// Both run on the workers; each worker has its own copy of the source. Of SamplerOptions a
+  /// Sampler is made; where they have no batch size, with that of the layout. Throws
   /// std::invalid_argument, also for a sampler that continues a run behind its end (see
   /// PrefetcherOptions::epochs); PoolExhausted if pinned memory is over its limit or refused by the
   /// system; MemoryError if an upstream fails; std::system_error if a worker's thread cannot be
@@ -245,17 +249,30 @@ class Prefetcher {
   Prefetcher(const Layout<Batch>& layout, AnySampler&& sampler, AnySource&& source,
              PrefetcherOptions options = {}) requires std::same_as<Batch, Host>
       : prefetcher_(detail::make_prefetcher(
-            layout.erased(), detail::as_sampler(std::forward<AnySampler>(sampler)),
+            layout.erased().for_source(), detail::as_sampler(std::forward<AnySampler>(sampler)),
             detail::as_source<Batch>(std::forward<AnySource>(source)).erased(),
             std::move(options))) {}
-  /// With a transform on the device; its layout is that of the slots.
+  /// The same.
+  template <class AnySource>
+  Prefetcher(const Layout<Batch>& layout, SamplerOptions sampler, AnySource&& source,
+             PrefetcherOptions options = {}) requires std::same_as<Batch, Host>
+      : Prefetcher(layout, detail::make_sampler(sampler, layout.erased().for_source().batch_size()),
+                   std::forward<AnySource>(source), std::move(options)) {}
+  /// With a transform on the device; its layout is that of the slots, with the batch size of
+  /// `layout` if it has none.
   template <class AnySampler, class AnySource>
   Prefetcher(const Layout<Host>& layout, AnySampler&& sampler, AnySource&& source,
              const DeviceTransform<Host, Batch>& transform, PrefetcherOptions options = {})
       : prefetcher_(detail::make_prefetcher(
-            layout.erased(), detail::as_sampler(std::forward<AnySampler>(sampler)),
-            detail::as_source<Host>(std::forward<AnySource>(source)).erased(), transform.erased(),
-            std::move(options))) {}
+            layout.erased().for_source(), detail::as_sampler(std::forward<AnySampler>(sampler)),
+            detail::as_source<Host>(std::forward<AnySource>(source)).erased(),
+            transform.erased(layout.batch_size()), std::move(options))) {}
+  /// The same.
+  template <class AnySource>
+  Prefetcher(const Layout<Host>& layout, SamplerOptions sampler, AnySource&& source,
+             const DeviceTransform<Host, Batch>& transform, PrefetcherOptions options = {})
+      : Prefetcher(layout, detail::make_sampler(sampler, layout.erased().for_source().batch_size()),
+                   std::forward<AnySource>(source), transform, std::move(options)) {}
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
   /// Requests stop from the sources, joins the workers, waits until no copy reads pinned memory,

@@ -49,8 +49,10 @@ struct Ranks;  // ranks.hpp
 /// the blocks of its own. A block between two ranks is cut in two. Where a rank needs a sample more
 /// to have as many as the others, it repeats the first one of the next rank's list.
 struct SamplerOptions {
-  std::uint64_t samples = 0;    ///< size of the data set, 1 to 2^63
-  std::int64_t batch_size = 0;  ///< samples in a batch of one rank, at least 1
+  std::uint64_t samples = 0;  ///< size of the data set, 1 to 2^63
+  /// Samples in a batch of one rank, at least 1. 0: that of the layout, where a Prefetcher or a
+  /// BatchProducer is given these options; a Sampler that is made by itself needs a number.
+  std::int64_t batch_size = 0;
   bool shuffle = false;    ///< another random order in each epoch; false: the order of the numbers
   std::uint64_t seed = 0;  ///< of the shuffle and of Ticket::seed; the same on all ranks
   bool drop_last = false;  ///< leaves out what does not fill a batch on every rank

@@ -32,7 +32,13 @@
 // called for is not delivered.
 //
 // Each worker has its own copy of the source. State that cannot be copied (a decoder, the handle of
-// a library) is made by per_worker, on the worker's thread.
+// a library) is made by per_worker, on the worker's thread:
+//
+//   penstock::per_sample(penstock::per_worker(
+//       [] { return Decoder(); },
+//       [&](Decoder& decode, const penstock::Sample& sample, Images& batch) {
+//         decode(records[sample.index], batch, static_cast<std::size_t>(sample.row));
+//       }))
 
 #include <cuda_runtime_api.h>
 
@@ -104,6 +110,35 @@ struct PerWorker {
   F make;
 };
 
+/// The source of a worker: `fill`, with the worker's state before its arguments.
+template <class State, class Fill>
+struct WithState {
+  State state;
+  Fill fill;
+
+  template <class... Arguments>
+  requires std::invocable<Fill&, State&, Arguments...>
+  decltype(auto) operator()(Arguments&&... arguments) {
+    return fill(state, std::forward<Arguments>(arguments)...);
+  }
+};
+/// Makes it.
+template <class Make, class Fill>
+struct MakeWithState {
+  Make make;
+  Fill fill;
+
+  auto operator()() { return WithState<decltype(make()), Fill>{make(), std::move(fill)}; }
+};
+
+/// Throws std::invalid_argument for an empty std::function and a null pointer to a function.
+template <class F>
+void require_callable(const F& fill) {
+  if constexpr (std::constructible_from<F, std::nullptr_t> && requires { fill == nullptr; })
+    if (fill == nullptr)
+      throw std::invalid_argument("the source is empty: it holds no function to call");
+}
+
 }  // namespace detail
 
 /// A source of one sample at a time. `fill(sample, batch)`, or `fill(sample, batch, stop_token)`,
@@ -136,7 +171,33 @@ auto per_worker(F make) {
                 "per_worker takes a function without arguments, which returns the function that "
                 "fills: per_worker([] { return [](const penstock::Ticket&, Batch&) { ... }; }). "
                 "per_sample and on_device stand outside: per_sample(per_worker(make))");
+  detail::require_callable(make);
   return detail::PerWorker<F>{std::move(make)};
+}
+
+/// The same with the worker's state as an argument: `make()` returns the state, and `fill` gets a
+/// reference to it before the arguments of a source: fill(state, ticket, batch), in per_sample
+/// fill(state, sample, batch), in on_device fill(state, ticket, batch, stream), each with a
+/// std::stop_token behind if it wants one. The state may be move-only. Each worker calls its own
+/// copy of `make` once, keeps its own copy of `fill`, and destroys both and the state on its
+/// thread.
+template <class Make, class Fill>
+auto per_worker(Make make, Fill fill) {
+  static_assert(std::invocable<Make&>,
+                "per_worker takes a function without arguments, which returns the state of a "
+                "worker, and the function that fills: per_worker([] { return Decoder(); }, "
+                "[](Decoder&, const penstock::Ticket&, Batch&) { ... })");
+  if constexpr (std::invocable<Make&>) {
+    using State = std::invoke_result_t<Make&>;
+    static_assert(!std::is_void_v<State>,
+                  "the first function of per_worker(make, fill) returns nothing: it has to return "
+                  "the state of a worker");
+    if constexpr (!std::is_void_v<State>) {
+      detail::require_callable(make);
+      detail::require_callable(fill);
+      return per_worker(detail::MakeWithState<Make, Fill>{std::move(make), std::move(fill)});
+    }
+  }
 }
 
 namespace detail {
@@ -175,16 +236,9 @@ F own(const F& fill) {
   return fill;
 }
 template <class F>
-auto own(const PerWorker<F>& fill) {
+std::decay_t<std::invoke_result_t<F&>> own(const PerWorker<F>& fill) {
   F make = fill.make;
   return make();
-}
-/// Throws std::invalid_argument for an empty std::function and a null pointer to a function.
-template <class F>
-void require_callable(const F& fill) {
-  if constexpr (std::constructible_from<F, std::nullptr_t> && requires { fill == nullptr; })
-    if (fill == nullptr)
-      throw std::invalid_argument("the source is empty: it holds no function to call");
 }
 template <class F>
 using Own = decltype(detail::own(std::declval<const F&>()));
@@ -261,7 +315,7 @@ class AnySource {
            detail::IsSource<std::decay_t<F>, Batch>)
       // NOLINTNEXTLINE(google-explicit-constructor): a lambda is a source.
       AnySource(F&& source)
-      : source_(erase(std::decay_t<F>(std::forward<F>(source)))) {}
+      : source_(erase<std::decay_t<F>>(std::forward<F>(source))) {}
   /// Nothing else is a source. A Prefetcher and a BatchProducer say why.
   template <class F>
   requires(!std::derived_from<std::remove_cvref_t<F>, AnySource> &&
@@ -275,13 +329,17 @@ class AnySource {
   detail::ErasedSource erased() && { return std::move(source_); }
 
  private:
-  template <class F>
-  static detail::ErasedSource erase(F source) {
+  template <class F, class Given>
+  static detail::ErasedSource erase(Given&& given) {
+    static_assert(std::copy_constructible<F>,
+                  "each worker copies its source, and the functions that per_worker is given: make "
+                  "what cannot be copied with penstock::per_worker, in its first function");
+    static_assert(std::move_constructible<detail::OwnOf<F>>,
+                  "what the function of penstock::per_worker returns cannot be moved: let it "
+                  "return a std::unique_ptr");
     using Traits = detail::SourceTraits<F>;
+    F source(std::forward<Given>(given));
     auto inside = Traits::inside(source);
-    static_assert(std::copy_constructible<decltype(inside)>,
-                  "each worker copies its source: make one that cannot be copied with "
-                  "penstock::per_worker");
     detail::require_callable(inside);
     return {Traits::kind, [inside = std::move(inside)]() -> std::unique_ptr<detail::WorkerSource> {
               using Typed = detail::TypedSource<Traits::kind, Batch, detail::OwnOf<F>>;
@@ -360,13 +418,16 @@ constexpr void explain_source() {
                 "to the struct that the Layout describes");
   static_assert(fault != SourceFault::signature || kind != SourceKind::batch,
                 "a source is a function of (const penstock::Ticket&, Batch&), and of a "
-                "std::stop_token behind them if it wants one");
+                "std::stop_token behind them if it wants one; in per_worker(make, fill) the state "
+                "stands before them");
   static_assert(fault != SourceFault::signature || kind != SourceKind::sample,
                 "a source in per_sample: of (const penstock::Sample&, Batch&), and of a "
-                "std::stop_token behind them if it wants one");
+                "std::stop_token behind them if it wants one; in per_worker(make, fill) the state "
+                "stands before them");
   static_assert(fault != SourceFault::signature || kind != SourceKind::device,
                 "a source in on_device: of (const penstock::Ticket&, Batch&, cudaStream_t), and of "
-                "a std::stop_token behind them if it wants one");
+                "a std::stop_token behind them if it wants one; in per_worker(make, fill) the "
+                "state stands before them");
 }
 
 /// `source` for a pipeline; what is none does not compile, and the message says why.

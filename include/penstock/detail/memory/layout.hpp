@@ -42,14 +42,14 @@ PENSTOCK_INLINE std::string member_name(std::string_view text) {
 PENSTOCK_INLINE BlockLayout::BlockLayout(std::int64_t batch_size, const void* defaults,
                                          std::size_t batch_bytes, std::size_t batch_alignment,
                                          std::vector<BatchMember> members)
-    : batch_size_(batch_size),
+    : batch_size_(batch_size == no_batch_size ? 0 : batch_size),
       guard_(checks() ? field_guard : 0),
       batch_alignment_(batch_alignment),
       defaults_(batch_bytes),
       members_(std::move(members)) {
   // Beside the fields lie the numbers of the samples, and the rows of ragged fields.
   constexpr std::int64_t kMost = std::int64_t{1} << 48;
-  if (batch_size < 1 || batch_size > kMost)
+  if (batch_size != no_batch_size && (batch_size < 1 || batch_size > kMost))
     throw std::invalid_argument("Layout: batch_size is " + std::to_string(batch_size) +
                                 " samples, must be at least 1" +
                                 (batch_size < 1 ? "" : ", and at most 2^48"));
@@ -89,6 +89,26 @@ PENSTOCK_INLINE void BlockLayout::add(Field field) {
   fields_.push_back(std::move(field));
 }
 
+PENSTOCK_INLINE const BlockLayout& BlockLayout::for_source() const {
+  if (batch_size_ != 0) return *this;
+  throw std::invalid_argument(
+      "Layout: it has no batch size, and describes what a source fills: write "
+      "penstock::Layout<Batch>{256}. The batch size may be left out of the layout of a "
+      "DeviceTransform alone, which takes that of the host layout");
+}
+
+PENSTOCK_INLINE BlockLayout BlockLayout::for_slots(std::int64_t batch_size) const {
+  if (batch_size_ != 0) return *this;
+  BlockLayout layout = *this;
+  layout.batch_size_ = batch_size;
+  layout.fields_.clear();
+  for (Field field : fields_) {
+    field.sample_bytes = field.element_bytes;
+    layout.add(std::move(field));
+  }
+  return layout;
+}
+
 PENSTOCK_INLINE void BlockLayout::reserve_samples(std::vector<std::uint64_t>& numbers) const try {
   numbers.reserve(static_cast<std::size_t>(batch_size_));
 } catch (const std::exception& error) {
@@ -122,7 +142,7 @@ PENSTOCK_INLINE std::size_t BlockLayout::next_offset(std::size_t end) const noex
 
 /// The place of a last field of 0 bytes is in the block, too: whose memory it is can be asked then.
 PENSTOCK_INLINE std::size_t BlockLayout::bytes() const noexcept {
-  if (fields_.empty()) return 0;
+  if (fields_.empty() || batch_size_ == 0) return 0;
   const Field& last = fields_.back();
   return std::max(end(last), (last.is_ragged() ? last.values : last.offset) + 1) + guard_;
 }
@@ -203,6 +223,10 @@ PENSTOCK_INLINE void BlockLayout::check_ragged(const Field& field, const void* b
 }
 
 PENSTOCK_INLINE void BlockLayout::check_samples(std::int64_t samples) const {
+  if (batch_size_ == 0)
+    throw std::invalid_argument(
+        "Layout: it has no batch size, and gets one only within a Prefetcher, as the layout of a "
+        "DeviceTransform: write penstock::Layout<Batch>{256}");
   if (samples < 0 || samples > batch_size_)
     throw std::invalid_argument("Layout: " + std::to_string(samples) +
                                 " samples in a batch of at most " + std::to_string(batch_size_));

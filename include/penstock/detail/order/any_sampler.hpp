@@ -28,4 +28,12 @@ PENSTOCK_INLINE void Unbounded::samples(std::uint64_t, std::uint64_t batch,
   std::iota(out.begin(), out.end(), batch * static_cast<std::uint64_t>(batch_size_));
 }
 
+namespace detail {
+
+PENSTOCK_INLINE AnySampler make_sampler(SamplerOptions options, std::int64_t batch_size) {
+  if (options.batch_size == 0) options.batch_size = batch_size;
+  return Sampler(options);
+}
+
+}  // namespace detail
 }  // namespace penstock

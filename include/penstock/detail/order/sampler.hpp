@@ -167,7 +167,10 @@ PENSTOCK_INLINE void Sampler::validate() const {
   const SamplerOptions& o = options_;
   require(o.samples >= 1 && o.samples <= detail::Permutation::max_size, "samples",
           std::to_string(o.samples), "1 to 2^63");
-  require(o.batch_size >= 1, "batch_size", std::to_string(o.batch_size), "at least 1");
+  require(o.batch_size >= 1, "batch_size", std::to_string(o.batch_size),
+          o.batch_size == 0 ? "at least 1 (where a Prefetcher is given the options in place of a "
+                              "Sampler, 0 stands for its layout's)"
+                            : "at least 1");
   require(o.world_size >= 1, "world_size", std::to_string(o.world_size), "at least 1");
   require(o.rank >= 0 && o.rank < o.world_size, "rank", std::to_string(o.rank),
           ("0 to world_size - 1 = " + std::to_string(o.world_size - 1)).c_str());
