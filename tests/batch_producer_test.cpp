@@ -277,6 +277,17 @@ TEST_CASE("no epochs, no batches and batches that are too large are refused", "[
              Mentions("epochs is 0, must be at least 1"));
 }
 
+TEST_CASE("the options of a sampler take its place in a producer", "[batch_producer]") {
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(4), {.samples = 30, .shuffle = true, .seed = 11},
+                                  write_numbers, pool, {.workers = 2, .epochs = 2});
+  CHECK(producer.batches() == 8);
+  CHECK(read_all(producer) == serial_sample_numbers(penstock::test::shuffled(30, 4), 2));
+  const penstock::SamplerOptions options{.samples = 30, .batch_size = 3};
+  BatchProducer<Numbers> of_three(numbers_layout(4), options, write_numbers, pool);
+  CHECK(of_three.batches() == 10);
+}
+
 TEST_CASE("options that make no sense are refused", "[batch_producer]") {
   PinnedPool pool;
   const Sampler sampler{{.samples = 4, .batch_size = 4}};

@@ -256,6 +256,55 @@ TEST_CASE("transform: the device of the prefetcher is current", "[transform]") {
   }
 }
 
+TEST_CASE("transform: a layout without a batch size has the host layout's", "[transform]") {
+  const std::int64_t batch_size = GENERATE(1, 4, 7);
+  const TestStream stream;
+  const auto layout =
+      Layout<Numbers>().field(&Numbers::sample, {}).field(&Numbers::payload, {kPayload});
+  const DeviceTransform<Packed, Numbers> transform(layout, unpack);
+  CHECK(transform.layout().batch_size() == 0);
+  const Sampler sampler = shuffled(53, batch_size);
+  for (int i = 0; i < 2; ++i) {  // The transform may be used again.
+    Prefetcher<Numbers, Packed> prefetcher(packed_layout(batch_size), sampler, write_packed,
+                                           transform, {.workers = 2});
+    CHECK(prefetcher.stats().device_bytes ==
+          2 * numbers_layout(batch_size).bytes() + packed_layout(batch_size).bytes());
+    NumbersSink sink(batch_size, sampler.batches());
+    while (auto batch = prefetcher.next(stream)) sink.take(batch, stream);
+    sink.wait(stream);
+    CHECK(sink.all_sample_numbers() == serial_sample_numbers(sampler, 1));
+  }
+}
+
+TEST_CASE("transform: the batch size is written once", "[transform]") {
+  const TestStream stream;
+  Prefetcher<Numbers, Packed> prefetcher(
+      packed_layout(4), {.samples = 53, .shuffle = true, .seed = 11}, write_packed,
+      {Layout<Numbers>().field(&Numbers::sample, {}).field(&Numbers::payload, {kPayload}), unpack},
+      {.workers = 1});
+  const Sampler sampler = shuffled(53, 4);
+  NumbersSink sink(4, sampler.batches());
+  while (auto batch = prefetcher.next(stream)) sink.take(batch, stream);
+  sink.wait(stream);
+  CHECK(sink.all_sample_numbers() == serial_sample_numbers(sampler, 1));
+  CHECK(prefetcher.state().batch_size == 4);
+}
+
+TEST_CASE("transform: the host layout has to have a batch size", "[transform]") {
+  const auto without = Layout<Packed>().field(&Packed::payload, {kPayload});
+  const auto check_refusal = [](auto call) {
+    CHECK_THAT(thrown<std::invalid_argument>(call),
+               Mentions("no batch size, and describes what a source fills") &&
+                   Mentions("of a DeviceTransform alone"));
+  };
+  check_refusal([&] {
+    Prefetcher<Numbers, Packed>(without, {.samples = 9}, write_packed, {numbers_layout(4), unpack});
+  });
+  check_refusal([&] {
+    Prefetcher<Numbers, Packed>(without, shuffled(9, 4), write_packed, {numbers_layout(4), unpack});
+  });
+}
+
 TEST_CASE("transform: bad arguments", "[transform]") {
   CHECK_THROWS_AS((DeviceTransform<Packed, Numbers>(numbers_layout(4), nullptr)),
                   std::invalid_argument);

@@ -327,6 +327,62 @@ TEST_CASE("Layout rejects what cannot be laid out, with the numbers", "[layout]"
   CHECK(layout.bytes() == 1024);
 }
 
+TEST_CASE("Layout without a batch size describes fields, and is one with a batch size later",
+          "[layout]") {
+  struct Texts {
+    Tensor<std::uint8_t, 4> pixels;
+    Ragged<float> values;
+    Tensor<std::int32_t, 1> labels;
+    Tensor<float, 2> none;
+  };
+  const auto describe = [](Layout<Texts> layout) {
+    return layout.field(&Texts::labels, {})
+        .field(&Texts::values, Capacity{100})
+        .field(&Texts::pixels, {5, 7, 3})
+        .field(&Texts::none, {0});
+  };
+  const Layout<Texts> without = describe(Layout<Texts>());
+  CHECK(without.batch_size() == 0);
+  CHECK(without.bytes() == 0);
+  const Layout<Texts> with = describe(Layout<Texts>{9});
+  const detail::BlockLayout sized = without.erased().for_slots(9);
+  CHECK(sized.batch_size() == 9);
+  CHECK(sized.bytes() == with.bytes());
+  CHECK(sized.scratch_bytes() == with.erased().scratch_bytes());
+  REQUIRE(sized.fields().size() == 4);
+  for (std::size_t i = 0; i < 4; ++i) {
+    const auto &field = sized.fields()[i], &expected = with.erased().fields()[i];
+    CHECK(field.name == expected.name);
+    CHECK(field.member == expected.member);
+    CHECK(field.offset == expected.offset);
+    CHECK(field.values == expected.values);
+    CHECK(field.sample_bytes == expected.sample_bytes);
+    CHECK(field.element_bytes == expected.element_bytes);
+  }
+  CHECK(with.erased().for_slots(5).batch_size() == 9);  // It has one.
+  CHECK(&with.erased().for_source() == &with.erased());
+}
+
+TEST_CASE("Layout without a batch size says so where it needs one", "[layout]") {
+  const auto layout = Layout<Images>().field(&Images::labels, {});
+  Images batch{};
+  const auto check_says_so = [](auto call) {
+    CHECK_THAT(thrown<std::invalid_argument>(call),
+               Mentions("no batch size") && Mentions("write penstock::Layout<Batch>{256}"));
+  };
+  check_says_so([&] { layout.bind(nullptr, 0); });
+  check_says_so([&] { layout.rebind(batch, nullptr, 0); });
+  check_says_so([&] { layout.resize(batch, 0); });
+  check_says_so([&] { static_cast<void>(layout.samples(batch, nullptr)); });
+  check_says_so([&] { ranges(layout, 0); });
+  check_says_so([&] { layout.erased().for_source(); });
+  constexpr std::int64_t huge = std::numeric_limits<std::int64_t>::max();
+  const auto large = Layout<Images>().field(&Images::pixels, {huge / 256, 1, 1});
+  CHECK_THAT(
+      thrown<std::invalid_argument>([&] { static_cast<void>(large.erased().for_slots(257)); }),
+      Mentions("field pixels overflows"));
+}
+
 TEST_CASE("Layout without fields has no block, and no batch to count", "[layout]") {
   const Layout<Images> layout{4};
   CHECK(layout.bytes() == 0);

@@ -578,10 +578,20 @@ TEST_CASE("per_worker: what is made lives and ends on its worker's thread", "[pe
       write_row(sample, batch);
     };
   };
+  const auto make_state = [&] {
+    ++made;
+    return OfOneThread(alive);
+  };
+  AnySource<Numbers> source = per_sample(per_worker(make));
+  if (GENERATE(false, true))
+    source = per_sample(
+        per_worker(make_state, [](OfOneThread& state, const Sample& sample, Numbers& batch) {
+          state.check();
+          write_row(sample, batch);
+        }));
   const Sampler sampler = shuffled(30, 4);
   {
-    Prefetcher<Numbers> prefetcher(numbers_layout(4), sampler, per_sample(per_worker(make)),
-                                   {.workers = 3});
+    Prefetcher<Numbers> prefetcher(numbers_layout(4), sampler, source, {.workers = 3});
     CHECK(delivered_numbers(prefetcher, 4, sampler.batches()) == serial_sample_numbers(sampler, 1));
     CHECK(made <= 3);
   }

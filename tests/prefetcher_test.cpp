@@ -386,6 +386,51 @@ TEST_CASE("within an epoch a run goes on with other ranks and batch sizes, twice
   CHECK(delivered == std::vector<std::uint64_t>(2 * 61, 1));
 }
 
+TEST_CASE("the options of a sampler take its place, with the layout's batch size", "[prefetcher]") {
+  TestStream stream;
+  SamplerOptions options{.samples = 53, .shuffle = true, .seed = 11};
+  const auto run = [&](auto&& given) {
+    Prefetcher<Numbers> prefetcher(numbers_layout(8), std::forward<decltype(given)>(given),
+                                   write_numbers, {.workers = 2, .epochs = 2});
+    return deliver(prefetcher, 8, 22, stream);
+  };
+  const auto expected = serial_sample_numbers(shuffled(53, 8), 2);
+  CHECK(run(options) == expected);
+  CHECK(run(std::as_const(options)) == expected);
+  CHECK(run(SamplerOptions(options)) == expected);
+  CHECK(options.batch_size == 0);
+  Prefetcher<Numbers> in_place(numbers_layout(8), {.samples = 53, .shuffle = true, .seed = 11},
+                               write_numbers, {.workers = 2, .epochs = 2});
+  CHECK(deliver(in_place, 8, 14, stream) == expected);
+
+  options.batch_size = 5;  // It may be less than the layout's.
+  CHECK(run(options) == serial_sample_numbers(shuffled(53, 5), 2));
+  options.batch_size = 9;
+  CHECK_THAT(thrown<std::invalid_argument>([&] { run(options); }),
+             Mentions("batches of 9 samples, the layout has room for 8"));
+  options.batch_size = -1;
+  CHECK_THAT(thrown<std::invalid_argument>([&] { run(options); }),
+             Mentions("batch_size is -1, must be at least 1"));
+  CHECK_THAT(thrown<std::invalid_argument>([&] { run(SamplerOptions{}); }),
+             Mentions("samples is 0"));
+}
+
+TEST_CASE("a layout without a batch size is refused where there is no transform", "[prefetcher]") {
+  const auto layout = penstock::Layout<Numbers>()
+                          .field(&Numbers::sample, {})
+                          .field(&Numbers::payload, {penstock::test::kPayload});
+  PinnedPool pool;
+  const auto check_refusal = [](auto call) {
+    CHECK_THAT(thrown<std::invalid_argument>(call),
+               Mentions("no batch size") && Mentions("write penstock::Layout<Batch>{256}"));
+  };
+  check_refusal([&] { Prefetcher<Numbers>(layout, {.samples = 9}, write_numbers); });
+  check_refusal([&] { Prefetcher<Numbers>(layout, shuffled(9, 4), write_numbers); });
+  check_refusal([&] { BatchProducer<Numbers>(layout, {.samples = 9}, write_numbers, pool); });
+  check_refusal([&] { BatchProducer<Numbers>(layout, shuffled(9, 4), write_numbers, pool); });
+  check_refusal([&] { BatchProducer<Numbers>::block_bytes(layout); });
+}
+
 TEST_CASE("a state behind the end of the run is refused, with what epochs counts", "[prefetcher]") {
   TestStream stream;
   const SamplerOptions options{.samples = 80, .batch_size = 8};

@@ -191,7 +191,8 @@ TEST_CASE("Sampler rejects options outside their ranges, with the numbers", "[sa
   CHECK_THAT(rejection({.samples = 0, .batch_size = 1}), Mentions("samples is 0"));
   CHECK_THAT(rejection({.samples = (std::uint64_t{1} << 63) + 1, .batch_size = 1}),
              Mentions("samples is 9223372036854775809, must be 1 to 2^63"));
-  CHECK_THAT(rejection({.samples = 1, .batch_size = 0}), Mentions("batch_size is 0"));
+  CHECK_THAT(rejection({.samples = 1, .batch_size = 0}),
+             Mentions("batch_size is 0") && Mentions("0 stands for its layout's"));
   CHECK_THAT(rejection({.samples = 1, .batch_size = -4}), Mentions("batch_size is -4"));
   CHECK_THAT(rejection({.samples = 1, .batch_size = 1, .world_size = 0}),
              Mentions("world_size is 0"));

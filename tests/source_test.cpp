@@ -6,6 +6,7 @@
 #include <penstock/source.hpp>
 #include <stdexcept>
 #include <stop_token>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -119,6 +120,81 @@ TEST_CASE("per_worker: what make returns need not be copyable, and is each worke
   fill(*first, batch);
   fill(*second, batch);
   CHECK(batch.values == std::vector<std::uint64_t>{1, 2, 1});
+}
+
+TEST_CASE("per_worker: the state is an argument, made once for each worker, and need not be copied",
+          "[source]") {
+  int made = 0;
+  const auto make = [&made] {
+    ++made;
+    return std::make_unique<std::uint64_t>(10 * made);
+  };
+  using State = std::unique_ptr<std::uint64_t>;
+  const AnySource<Listed> source =
+      per_worker(make, [own = 0](State& state, const Ticket& ticket, Listed& batch) mutable {
+        batch.values = {++*state, static_cast<std::uint64_t>(++own), ticket.batch};
+        return ticket.batch < 7;
+      });
+  CHECK(made == 0);
+  const auto first = own(source), second = own(source);
+  CHECK(made == 2);
+  const auto values = [](detail::WorkerSource& worker, std::uint64_t number) {
+    Listed batch;
+    CHECK(fill(worker, batch, {.epoch = 0, .batch = number, .seed = 0, .samples = {}}) ==
+          (number < 7));
+    return batch.values;
+  };
+  using Values = std::vector<std::uint64_t>;
+  CHECK(values(*first, 3) == Values{11, 1, 3});
+  CHECK(values(*first, 7) == Values{12, 2, 7});  // false: the end
+  CHECK(values(*second, 0) == Values{21, 1, 0});
+}
+
+TEST_CASE("per_worker: the state is an argument in every kind of source, with a stop token too",
+          "[source]") {
+  std::stop_source stop;
+  const auto make = [] { return std::string("state"); };
+  const AnySource<Listed> rows = per_sample(
+      per_worker(make, [](const std::string& state, const Sample& sample, Listed& batch) {
+        batch.values = {state.size(), sample.index};
+      }));
+  Listed batch;
+  own(rows)->fill_row({.index = 7, .row = 2, .seed = 9}, &batch, {});
+  CHECK(batch.values == std::vector<std::uint64_t>{5, 7});
+  // A generic function takes what it is given.
+  const AnySource<Listed> stoppable = per_sample(per_worker(
+      make, [](auto& state, const auto& sample, auto& filled, const std::stop_token& token) {
+        filled.values = {state.size(), sample.index, token.stop_requested() ? 1u : 0u};
+      }));
+  stop.request_stop();
+  own(stoppable)->fill_row({.index = 7, .row = 2, .seed = 9}, &batch, stop.get_token());
+  CHECK(batch.values == std::vector<std::uint64_t>{5, 7, 1});
+  const AnySource<Listed> device = on_device(
+      per_worker(make, [](std::string& state, const Ticket&, Listed& filled, cudaStream_t stream) {
+        filled.values = {state.size(), stream == nullptr ? 1u : 0u};
+      }));
+  CHECK(fill(device, batch));
+  CHECK(batch.values == std::vector<std::uint64_t>{5, 1});
+  // What is made may be a reference, to what belongs to somebody else.
+  std::string shared = "shared";
+  const AnySource<Listed> referring =
+      per_worker([&shared]() -> std::string& { return shared; },
+                 [](std::string& state, const Ticket&, Listed&) { state += "!"; });
+  fill(referring, batch);
+  CHECK(shared == "shared!");
+}
+
+TEST_CASE("per_worker refuses what holds no function", "[source]") {
+  using Make = std::function<int()>;
+  using Fill = std::function<void(int&, const Ticket&, Listed&)>;
+  const Make make = [] { return 1; };
+  const Fill fill = [](int&, const Ticket&, Listed&) {};
+  CHECK_NOTHROW(AnySource<Listed>(per_worker(make, fill)));
+  CHECK_THROWS_AS(per_worker(Make(), fill), std::invalid_argument);
+  CHECK_THROWS_AS(per_worker(make, Fill()), std::invalid_argument);
+  CHECK_THROWS_AS(per_worker(std::function<Source<Listed>()>()), std::invalid_argument);
+  CHECK_THAT(thrown<std::invalid_argument>([&] { per_worker(make, Fill()); }),
+             test::Mentions("it holds no function to call"));
 }
 
 TEST_CASE("sample_seed is of the sample: the same in any batch, another in each epoch and run",

@@ -188,11 +188,11 @@ auto per_worker(Make make, Fill fill) {
                 "worker, and the function that fills: per_worker([] { return Decoder(); }, "
                 "[](Decoder&, const penstock::Ticket&, Batch&) { ... })");
   if constexpr (std::invocable<Make&>) {
-    using State = std::invoke_result_t<Make&>;
-    static_assert(!std::is_void_v<State>,
+    using Made = std::invoke_result_t<Make&>;
+    static_assert(!std::is_void_v<Made>,
                   "the first function of per_worker(make, fill) returns nothing: it has to return "
                   "the state of a worker");
-    if constexpr (!std::is_void_v<State>) {
+    if constexpr (!std::is_void_v<Made>) {
       detail::require_callable(make);
       detail::require_callable(fill);
       return per_worker(detail::MakeWithState<Make, Fill>{std::move(make), std::move(fill)});
