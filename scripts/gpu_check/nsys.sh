@@ -4,7 +4,8 @@
 # Steps of scripts/gpu-check, which sources this: what Nsight Systems does here, and its reports of the rungs.
 
 nsys_targets="make_cifar10 01_baseline 12_prefetcher"
-reported=T12,T14,I8,quickstart,T1,T2,T3,T5,T11,I1,I5a  # the chapters of docs/profiling.md, first those that needed most care
+# What docs/profiling.md and docs/profiling/rungs.md show, the chapters first.
+reported=T12,T14,I8,quickstart,T1,T2,T3,T5,T11,I1,I5a,T0,T4,T6,T7,T8,T9,T10,I2,I3,I4,I6,I7
 
 # targets_of_reports [RUNG,RUNG...]: the programs, as targets.
 targets_of_reports() {
@@ -47,11 +48,17 @@ reports() {
     report "$rung" || { echo "FAILED: $rung" && status=1; }
   done
   rm -f "$folder"/*.sqlite
-  if [[ -n ${OUT:-} ]]; then  # in two files, where the size of a file that is fetched has a limit
-    tar -C "$folder" --exclude=log.txt --exclude='[IQq]*' -cJf "$OUT/reports-of-training.tar.xz" . || status=1
-    tar -C "$folder" --exclude=log.txt --exclude='T*' -cJf "$OUT/reports-of-inference.tar.xz" . || status=1
-  fi
+  if [[ -n ${OUT:-} ]]; then pack_reports || status=1; fi
   return "$status"
+}
+
+# pack_reports: into $OUT, eight to a file, where the size of a file that is fetched has a limit. Each says where they were made.
+pack_reports() {
+  local files first
+  mapfile -t files < <(cd "$folder" && compgen -G '*.qdstrm'; cd "$folder" && compgen -G '*.nsys-rep')
+  for ((first = 0; first < ${#files[@]}; first += 8)); do
+    tar -C "$folder" -cJf "$OUT/reports-$((first / 8 + 1)).tar.xz" made-on.txt "${files[@]:first:8}" || return
+  done
 }
 
 report() {
@@ -62,6 +69,7 @@ report() {
   else
     program=$(program_of "$1")
     read -ra sizes <<<"$(sizes_of "$1" 12 30)"
+    if [[ $1 == T0 && -z $dry_run ]]; then sizes+=(--batch 64); fi  # glibc keeps blocks of 32 images
     sizes+=(--model "$(scaled resnet18 resnet8)" --image-size "$image_size" --data "$data" --plans "$(plans_of "$1")" --workers "$(scaled 14 2)")
   fi
   if [[ ! -x $program ]]; then echo "$1 was not built" && return 1; fi
