@@ -12,14 +12,21 @@
 
 enum { success = 0, not_ready = 600 };  // the same numbers in the driver and in the runtime
 
-static void* of_driver(const char* name) {
-  void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-  return driver ? dlsym(driver, name) : NULL;
+// A function of the driver, once the program has loaded it. `known` keeps it for the next call.
+static void* of_driver(const char* name, void** known) {
+  void* function = __atomic_load_n(known, __ATOMIC_RELAXED);
+  if (!function) {
+    void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    function = driver ? dlsym(driver, name) : NULL;
+    __atomic_store_n(known, function, __ATOMIC_RELAXED);
+  }
+  return function;
 }
 
 // The driver's symbol without _v2 is the function of before 12.8.
 static int elapsed(const char* name, float* milliseconds, void* start, void* end) {
-  int (*older)(float*, void*, void*) = of_driver("cuEventElapsedTime");
+  static void* known;
+  int (*older)(float*, void*, void*) = of_driver("cuEventElapsedTime", &known);
   int (*newer)(float*, void*, void*);
   int status = older ? older(milliseconds, start, end) : -1;
   if (status == success || status == not_ready) return status;
@@ -37,10 +44,11 @@ int cudaEventElapsedTime_v2(float* milliseconds, void* start, void* end) {
 }
 
 int cudaStreamGetDevice(void* stream, int* device) {
-  int (*context_of)(void*, void**) = of_driver("cuStreamGetCtx");
-  int (*push)(void*) = of_driver("cuCtxPushCurrent_v2");
-  int (*device_of)(int*) = of_driver("cuCtxGetDevice");
-  int (*pop)(void**) = of_driver("cuCtxPopCurrent_v2");
+  static void* known[4];
+  int (*context_of)(void*, void**) = of_driver("cuStreamGetCtx", &known[0]);
+  int (*push)(void*) = of_driver("cuCtxPushCurrent_v2", &known[1]);
+  int (*device_of)(int*) = of_driver("cuCtxGetDevice", &known[2]);
+  int (*pop)(void**) = of_driver("cuCtxPopCurrent_v2", &known[3]);
   int (*newer)(void*, int*);
   void* context;
   if (device && context_of && push && device_of && pop && context_of(stream, &context) == success &&
