@@ -61,7 +61,7 @@ class Times:
     """What the report says of its ranges; nanoseconds from its begin."""
 
     def __init__(self, nsight, report, folder):
-        database = pathlib.Path(folder, "report.sqlite")
+        database = pathlib.Path(folder, f"{report.stem}.sqlite")
         run(nsight / "usr/bin/nsys", "export", "--type=sqlite", "--lazy=false", "--force-overwrite=true", f"--output={database}", report)
         self.database = sqlite3.connect(database)
         (self.duration,) = self.database.execute("select max(duration) from ANALYSIS_DETAILS").fetchone()
@@ -69,6 +69,8 @@ class Times:
     def of(self, text, which):
         words, _, number = text.partition("#")
         name, _, payload = words.partition(":")
+        if not (number or "0").isdecimal() or not (payload or "0").lstrip("-").isdecimal():
+            fail(f"{text} is not NAME[:PAYLOAD][#NUMBER], whose payload and number are whole numbers")
         rows = self.database.execute(
             """select NVTX_EVENTS.start, NVTX_EVENTS.end from NVTX_EVENTS left join StringIds on StringIds.id = textId
                where coalesce(text, value) = ? and NVTX_EVENTS.end is not null and (? = '' or coalesce(uint64Value, int64Value) = ?)
@@ -169,10 +171,29 @@ def main():
     parser.add_argument("--keep-gpu-closed", action="store_true")
     parser.add_argument("--nsight", type=lambda word: pathlib.Path(word).absolute(), default=ROOT / ".deps/nsight")
     option = parser.parse_args()
+    for report in option.reports:
+        if not report.is_file():
+            fail(f"there is no report {report}")
+    if not option.picture.absolute().parent.is_dir():
+        fail(f"there is no folder for {option.picture}")
     for tool in ("Xvfb", "openbox", "xdotool", "import", "convert"):
         if not shutil.which(tool):
             fail(f"{tool} is not installed: see --help for the packages")
-    with tempfile.TemporaryDirectory() as folder, Screen(option, folder) as screen:
+    for tool in ("bin/nsys", "lib/nsight-systems/host-linux-x64/nsys-ui.bin"):
+        if not (option.nsight / "usr" / tool).exists():
+            fail(f"there is no {option.nsight / 'usr' / tool}: scripts/setup nsys gets it, --nsight names another folder")
+    with tempfile.TemporaryDirectory() as folder:
+        # Before anything is drawn: nsys-ui would show its error in place of a timeline.
+        every = [Times(option.nsight, report, folder) for report in option.reports]
+        draw(option, every[0], folder)
+    if shutil.which("pngquant"):
+        run("pngquant", "--force", "--skip-if-larger", "--output", option.picture, 64, option.picture)
+    print(f"{option.picture}: {option.picture.stat().st_size} bytes")
+
+
+def draw(option, times, folder):
+    span = (times.of(option.begin, 0), times.of(option.end or option.begin, 1)) if option.begin else None
+    with Screen(option, folder) as screen:
         screen.wait_for_window()
         screen.settle(folder)
         if len(option.reports) > 1:  # On the command line, each would have a tab of its own.
@@ -190,9 +211,8 @@ def main():
         if not option.keep_gpu_closed:
             screen.click(GPU_ARROW)
         screen.settle(folder)
-        if option.begin:
-            times = Times(option.nsight, option.reports[0], folder)
-            begin, end = times.of(option.begin, 0), times.of(option.end or option.begin, 1)
+        if span:
+            begin, end = span
             margin = option.margin * (end - begin)
             pixels = [round(AXIS[0] + max(0, min(1, at / times.duration)) * (AXIS[1] - AXIS[0])) for at in (begin - margin, end + margin)]
             blank = option.height - BLANK_FROM_BOTTOM
@@ -203,9 +223,6 @@ def main():
         screen.image(f"{folder}/now.png")
         bottom = last_row(f"{folder}/now.png", option.height)
         run("convert", f"{folder}/now.png", "-crop", f"{RIGHT - LEFT}x{bottom - TOP}+{LEFT}+{TOP}", "+repage", option.picture)
-    if shutil.which("pngquant"):
-        run("pngquant", "--force", "--skip-if-larger", "--output", option.picture, 64, option.picture)
-    print(f"{option.picture}: {option.picture.stat().st_size} bytes")
 
 
 if __name__ == "__main__":

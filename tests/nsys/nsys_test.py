@@ -262,6 +262,9 @@ def gpu_check():
     require("penstock worker" in tries["t12-profile"]["names"], output)
     reports = sorted(path.name for path in pathlib.Path("results/reports_T1_I5a_T13_quickstart").glob("*.nsys-rep"))
     require(reports == ["I5a.nsys-rep", "T1.nsys-rep", "T13.rank0.nsys-rep", "T13.rank1.nsys-rep", "quickstart.nsys-rep"], output)
+    for words, why in ((["none.nsys-rep", "picture.png"], "there is no report"), ([__file__, "no/picture.png"], "there is no folder for no/picture.png")):
+        done = subprocess.run([sys.executable, scripts / "nsys_picture.py", *words], text=True, capture_output=True)
+        require(done.returncode == 1 and why in done.stderr, done)
 
 
 if __name__ == "__main__":
