@@ -111,6 +111,12 @@ older_calls() {
 
 # ---- What nsys leaves
 
+# left_by_nsys NAME ENDING: NAME.ENDING; or, with --capture-range-end=repeat, NAME.1.ENDING and so on. NAME1.ENDING is another's.
+left_by_nsys() {
+  compgen -G "$1.$2" || true
+  compgen -G "$1.[0-9]*.$2" || true
+}
+
 # importers NSYS: its own first; then that of scripts/setup nsys, and the machine's.
 importers() {
   local own

@@ -123,6 +123,10 @@ cp "$2" "$4"
 END
 LEAVES=qdstrm PATH=$PWD/tools:$PATH profile=project/scripts/profile exits_with 6 "profile" --out imported --tool nsys -- "$traced"
 [[ $(ls imported) == *.nsys-rep ]] || fail "not a report alone: $(ls -R imported)"
+# What begins with the same name is another report's.
+tee other1.qdstrm >other.3.qdstrm <<<recorded
+LEAVES=qdstrm PATH=$PWD/tools:$PATH profile=project/scripts/profile exits_with 6 "Open other.nsys-rep in" --tool nsys -- -o other "$traced"
+[[ $(echo other*) == "other.3.nsys-rep other.nsys-rep other1.qdstrm" ]] || fail "not two alone: $(echo other*)"
 # What it did not understand is said, and nothing is thrown away.
 cat >$importer <<'END'
 #!/bin/bash

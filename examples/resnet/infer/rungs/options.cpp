@@ -55,7 +55,7 @@ void add_request_options(CLI::App& app, Options& options) {
   app.add_option("--warmup", options.warmup,
                  "Requests before the measured ones; two for each context, at least, from I8 on")
       ->check(CLI::Range(std::int64_t{0}, most_steps));
-  app.add_option("--contexts", options.contexts, "Host threads that infer, from I8 on")
+  app.add_option("--contexts", options.contexts, "Host threads that infer, from I8 on: 2")
       ->check(CLI::Range(1, 64));
 }
 

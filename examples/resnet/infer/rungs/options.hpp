@@ -21,7 +21,8 @@ struct Options {
   std::vector<std::int64_t> batches;   ///< that there are plans for; none: the rung's own
   std::vector<std::int64_t> requests;  ///< images in a request, by turns; none: as `batches`
   std::int64_t steps = 50, warmup = 10;  ///< requests
-  int workers = 8, contexts = 2;
+  int workers = 8;
+  int contexts = 0;                    ///< 0: 2 from I8 on, and one in the others
   std::optional<Precision> precision;  ///< none: the rung's own
   bool exhaustive = false;             ///< rungs that time plans (I4 and on) time all there are
   bool free_loading = false;           ///< host memory is filled once, and sent again and again

@@ -39,6 +39,8 @@ void check(const Rung& rung, const Options& options) {
   if (!rung.profiles && options.requests != options.batches)
     throw std::invalid_argument("--requests: to " + rung.number +
                                 " a request is a batch; I9 takes requests of any size");
+  if (!rung.contexts && options.contexts > 1)
+    throw std::invalid_argument("--contexts: " + rung.number + " has one; I8 and I9 have several");
   const std::int64_t largest = *std::max_element(options.batches.begin(), options.batches.end());
   for (const std::int64_t size : options.requests)
     if (size > largest)
@@ -53,6 +55,7 @@ Options completed(Options options, const Rung& rung, const Model& model) {
   if (options.batches.empty()) options.batches = rung.batches;
   if (options.requests.empty()) options.requests = options.batches;
   check(rung, options);
+  if (options.contexts == 0) options.contexts = rung.contexts ? 2 : 1;
   if (!rung.contexts) return options;
   // Two slots for each context, of which the graphs are captured in the warm-up.
   options.warmup = std::max<std::int64_t>(options.warmup, 2 * options.contexts);

@@ -167,7 +167,7 @@ def mistakes():
         for words, why in wrong:
             _, errors = run([rungs[rung], *(few[2:] if "--batches" in words else few), *words], status=2)
             require(why in errors, f"{rung} {words}: {errors}")
-        for words, why in ((["--prepared", "text"], "text"),):
+        for words, why in ((["--prepared", "text"], "text"), *([(["--contexts", 2], "--contexts: I1 has one")] if rung == "01" else [])):
             _, errors = run([rungs[rung], *few, *words], status=2)
             require(why in errors, errors)
         for option in ("--answers", "--json"):
