@@ -9,16 +9,18 @@
 //   const images::RandomResizedCrop crop{.output = format.size};
 //   penstock::Prefetcher<images::Images<float>, images::DecodedImages> prefetcher{
 //       images::decoded_images_layout(256, format.size), sampler,
-//       penstock::per_sample(penstock::per_worker([&] {
-//         return [&, decode = images::RowDecoder()](const penstock::Sample& sample,
-//                                                   images::DecodedImages& batch) mutable {
-//           decode(files[sample.index],
-//                  [&](images::ImageSize size) { return crop(sample.seed, size); }, sample.row,
-//                  batch);
-//           batch.labels(sample.row) = labels[sample.index];
-//         };
-//       })),
-//       images::resize_images<float>(256, format)};
+//       penstock::per_sample(penstock::per_worker(
+//           [] { return images::RowDecoder(); },
+//           [&](images::RowDecoder& decode, const penstock::Sample& sample,
+//               images::DecodedImages& batch) {
+//             decode(files[sample.index],
+//                    [&](images::ImageSize size) { return crop(sample.seed, size); }, sample.row,
+//                    batch);
+//             batch.labels(sample.row) = labels[sample.index];
+//           })),
+//       images::resize_images<float>(format)};
+//
+// Where a store has the files, image_source.hpp is that source.
 //
 // Every image has the same room in a batch, by default twice its output's size; an image that needs
 // more is resized by the CPU. So a batch always fits, and which images are resized where depends on
@@ -40,6 +42,7 @@
 #include <penstock/tensor.hpp>
 #include <span>
 #include <stop_token>
+#include <utility>
 
 namespace penstock::images {
 
@@ -63,18 +66,31 @@ struct Images {
 Layout<DecodedImages> decoded_images_layout(std::int64_t batch_size, ImageSize output,
                                             double room = 2);
 
-/// The layout of a batch of outputs of `format`. Throws std::invalid_argument for a format that
-/// resize_batch cannot write.
+namespace detail {
+
 template <OutputElement T>
-Layout<Images<T>> images_layout(std::int64_t batch_size, const OutputFormat& format) {
-  detail::check_format<T>(format);
+Layout<Images<T>> describe_images(Layout<Images<T>> layout, const OutputFormat& format) {
+  check_format<T>(format);
   const int height = format.size.height, width = format.size.width, channels = format.channels;
   const bool nhwc = format.order == PixelOrder::nhwc;
-  Layout<Images<T>> layout(batch_size);
   layout.field(&Images<T>::pixels,
                {nhwc ? height : channels, nhwc ? width : height, nhwc ? channels : width});
   layout.field(&Images<T>::labels, {});
   return layout;
+}
+
+}  // namespace detail
+
+/// The layout of a batch of outputs of `format`. Throws std::invalid_argument for a format that
+/// resize_batch cannot write.
+template <OutputElement T>
+Layout<Images<T>> images_layout(std::int64_t batch_size, const OutputFormat& format) {
+  return detail::describe_images(Layout<Images<T>>(batch_size), format);
+}
+/// The same without a batch size, for a DeviceTransform.
+template <OutputElement T>
+Layout<Images<T>> images_layout(const OutputFormat& format) {
+  return detail::describe_images(Layout<Images<T>>(), format);
 }
 
 /// The images of a batch, for resize_batch. Of a batch in device memory.
@@ -83,21 +99,36 @@ inline ImageBatch image_batch(const DecodedImages& batch) {
           batch.geometry.extent(0)};
 }
 
-/// Makes a batch of outputs of decoded images, and copies the labels: for a Prefetcher. Throws
-/// std::invalid_argument for a format that resize_batch cannot write.
+namespace detail {
+
+template <OutputElement T>
+DeviceTransform<DecodedImages, Images<T>> resize_to(Layout<Images<T>> layout,
+                                                    const OutputFormat& format) {
+  return {std::move(layout), [format](const Ticket&, const DecodedImages& decoded, Images<T>& batch,
+                                      cudaStream_t stream) {
+            resize_batch(stream, image_batch(decoded), format, batch.pixels.data_handle());
+            const auto bytes = static_cast<std::size_t>(batch.labels.extent(0)) * sizeof(int);
+            penstock::detail::check(
+                cudaMemcpyAsync(batch.labels.data_handle(), decoded.labels.data_handle(), bytes,
+                                cudaMemcpyDeviceToDevice, stream),
+                "cudaMemcpyAsync", bytes);
+          }};
+}
+
+}  // namespace detail
+
+/// Makes a batch of outputs of decoded images, and copies the labels: for a Prefetcher, whose host
+/// layout has the batch size. Throws std::invalid_argument for a format that resize_batch cannot
+/// write.
+template <OutputElement T>
+DeviceTransform<DecodedImages, Images<T>> resize_images(const OutputFormat& format) {
+  return detail::resize_to(images_layout<T>(format), format);
+}
+/// The same for batches of at most `batch_size` images.
 template <OutputElement T>
 DeviceTransform<DecodedImages, Images<T>> resize_images(std::int64_t batch_size,
                                                         const OutputFormat& format) {
-  return {
-      images_layout<T>(batch_size, format),
-      [format](const Ticket&, const DecodedImages& decoded, Images<T>& batch, cudaStream_t stream) {
-        resize_batch(stream, image_batch(decoded), format, batch.pixels.data_handle());
-        const auto bytes = static_cast<std::size_t>(batch.labels.extent(0)) * sizeof(int);
-        penstock::detail::check(
-            cudaMemcpyAsync(batch.labels.data_handle(), decoded.labels.data_handle(), bytes,
-                            cudaMemcpyDeviceToDevice, stream),
-            "cudaMemcpyAsync", bytes);
-      }};
+  return detail::resize_to(images_layout<T>(batch_size, format), format);
 }
 
 /// Copies what the view needs of an image to `room`, without gaps. If there is no room for that, it
