@@ -137,10 +137,7 @@ int run() {
     }
   };
   penstock::Prefetcher<Windows> prefetcher{
-      layout,
-      penstock::Sampler{{.samples = kWindows, .batch_size = kBatch, .shuffle = true, .seed = 1}},
-      fill,
-      {.workers = 2}};
+      layout, {.samples = kWindows, .shuffle = true, .seed = 1}, fill, {.workers = 2}};
 
   penstock::Stream stream;
   Workspace workspace(stream.get());

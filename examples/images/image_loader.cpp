@@ -30,6 +30,7 @@
 #include <penstock/images/crop.hpp>
 #include <penstock/images/decoded_images.hpp>
 #include <penstock/images/hardware_decoder.hpp>
+#include <penstock/images/image_source.hpp>
 #include <penstock/penstock.hpp>
 #include <stdexcept>
 #include <string>
@@ -247,24 +248,6 @@ class DecodeBatch {
   std::vector<images::JpegItem> items_;
 };
 
-/// A worker of the CPU.
-template <class Store>
-auto decode_row(const Store& store, const Options& options) {
-  return [&store, view = View{{.output = {options.size, options.size}}},
-          decode = images::RowDecoder(), file = std::vector<std::byte>()](
-             const penstock::Sample& sample, images::DecodedImages& batch,
-             const std::stop_token& stop) mutable {
-    try {
-      decode(
-          store.read(sample.index, file),
-          [&](images::ImageSize size) { return view(sample.seed, size); }, sample.row, batch, stop);
-    } catch (const images::ImageError& error) {
-      throw images::ImageError(store.name(sample.index) + ": " + error.what());
-    }
-    batch.labels(sample.row) = store.label(sample.index);
-  };
-}
-
 // ---- The measurement
 // -----------------------------------------------------------------------------
 
@@ -317,16 +300,12 @@ void tell(const Options& options, const Result& result, const std::string& more)
 }
 
 template <class Store>
-penstock::Sampler sampler_of(const Store& store, const Options& options) {
+penstock::SamplerOptions order_of(const Store& store, const Options& options) {
   if (store.size() < static_cast<std::uint64_t>(options.batch))
     throw std::invalid_argument("a batch of " + std::to_string(options.batch) +
                                 " is larger than the " + std::to_string(store.size()) +
                                 " files that there are: lower --batch");
-  return penstock::Sampler({.samples = store.size(),
-                            .batch_size = options.batch,
-                            .shuffle = true,
-                            .seed = 1,
-                            .drop_last = true});
+  return {.samples = store.size(), .shuffle = true, .seed = 1, .drop_last = true};
 }
 
 template <class T, class Store>
@@ -335,7 +314,7 @@ void run_engines(const Store& store, const Options& options) {
   Parts parts;
   const auto make = [&] { return DecodeBatch<T, Store>(store, options, totals, parts); };
   penstock::Prefetcher<images::Images<T>> prefetcher(
-      images::images_layout<T>(options.batch, format_of<T>(options)), sampler_of(store, options),
+      images::images_layout<T>(options.batch, format_of<T>(options)), order_of(store, options),
       penstock::on_device(penstock::per_worker(make)),
       {.workers = options.workers,
        .device_depth = options.depth,
@@ -364,11 +343,9 @@ void run_engines(const Store& store, const Options& options) {
 template <class T, class Store>
 void run_cpu(const Store& store, const Options& options) {
   const images::OutputFormat format = format_of<T>(options);
-  const auto make = [&] { return decode_row(store, options); };
   penstock::Prefetcher<images::Images<T>, images::DecodedImages> prefetcher(
-      images::decoded_images_layout(options.batch, format.size), sampler_of(store, options),
-      penstock::per_sample(penstock::per_worker(make)),
-      images::resize_images<T>(options.batch, format),
+      images::decoded_images_layout(options.batch, format.size), order_of(store, options),
+      images::image_source(store, View{{.output = format.size}}), images::resize_images<T>(format),
       {.workers = options.workers,
        .epochs = 1'000'000,
        .read_ahead = penstock::read_ahead(store, 4)});

@@ -4,14 +4,13 @@
 // The same file is compiled as C++ over the emulated runtime and, by way of images.cu, as CUDA C++.
 // Exit codes: 0 done, 1 an exception, 2 wrong arguments.
 
-#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <iostream>
 #include <penstock/images/crop.hpp>
-#include <penstock/images/decoded_images.hpp>
+#include <penstock/images/image_source.hpp>
 #include <penstock/penstock.hpp>
 #include <stdexcept>
 #include <string>
@@ -22,33 +21,16 @@ namespace images = penstock::images;
 /// What the loop gets: 224 x 224 pixels of three floats.
 using Crops = images::Images<float>;
 
-constexpr std::int64_t kBatch = 64;
-
 template <class Store>
 void run(const Store& files) {
   const images::OutputFormat format{.size = {224, 224},
                                     .mean = {0.485f, 0.456f, 0.406f},
                                     .standard_deviation = {0.229f, 0.224f, 0.225f}};
-  const images::RandomResizedCrop crop{.output = format.size};
-  const auto make = [&] {  // the decoder and the memory of a worker
-    return [&, decode = images::RowDecoder(), file = std::vector<std::byte>()](
-               const penstock::Sample& sample, images::DecodedImages& batch) mutable {
-      try {
-        decode(
-            files.read(sample.index, file),
-            [&](images::ImageSize size) { return crop(sample.seed, size); }, sample.row, batch);
-      } catch (const images::ImageError& error) {  // which does not know the file
-        throw images::ImageError(files.name(sample.index) + ": " + error.what());
-      }
-      batch.labels(sample.row) = files.label(sample.index);
-    };
-  };
   penstock::Prefetcher<Crops, images::DecodedImages> prefetcher{
-      images::decoded_images_layout(kBatch, format.size),
-      penstock::Sampler{
-          {.samples = files.size(), .batch_size = kBatch, .shuffle = true, .seed = 1}},
-      penstock::per_sample(penstock::per_worker(make)),
-      images::resize_images<float>(kBatch, format),
+      images::decoded_images_layout(64, format.size),  // batch size
+      {.samples = files.size(), .shuffle = true, .seed = 1},
+      images::image_source(files, images::RandomResizedCrop{.output = format.size}),
+      images::resize_images<float>(format),
       {.on_failure = penstock::FailurePolicy::replace(10),
        .read_ahead = penstock::read_ahead(files, 4)}};
 

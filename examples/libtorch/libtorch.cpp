@@ -18,9 +18,8 @@
 #include <penstock/dlpack.hpp>
 #include <penstock/file_folder.hpp>
 #include <penstock/images/crop.hpp>
-#include <penstock/images/decoded_images.hpp>
+#include <penstock/images/image_source.hpp>
 #include <penstock/prefetcher.hpp>
-#include <penstock/sampler.hpp>
 #include <utility>
 #include <vector>
 
@@ -30,7 +29,6 @@ namespace dlpack = penstock::dlpack;
 using Crops = images::Images<float>;
 using SharedCrops = dlpack::SharedLease<Crops>;
 
-constexpr std::int64_t kBatch = 16;
 constexpr std::int32_t kSize = 32;
 
 #ifdef PENSTOCK_ON_CPU
@@ -72,27 +70,14 @@ torch::Tensor tensor_by_dlpack(const SharedCrops& batch,
       dlpack::abi_cast<DLManagedTensorVersioned>(batch.tensor(member).release()));
 }
 
-auto make_source(const penstock::FileFolder& files) {
-  return penstock::per_sample(penstock::per_worker([files] {
-    return [files, decode = images::RowDecoder(), file = std::vector<std::byte>()](
-               const penstock::Sample& sample, images::DecodedImages& batch) mutable {
-      const images::RandomResizedCrop crop{.output = {kSize, kSize}, .min_area = 0.5};
-      decode(
-          files.read(sample.index, file),
-          [&](images::ImageSize size) { return crop(sample.seed, size); }, sample.row, batch);
-      batch.labels(sample.row) = files.label(sample.index);
-    };
-  }));
-}
-
 void run(const penstock::FileFolder& files) {
   const images::OutputFormat format{.size = {kSize, kSize}};
   penstock::Prefetcher<Crops, images::DecodedImages> prefetcher{
-      images::decoded_images_layout(kBatch, format.size),
-      penstock::Sampler{
-          {.samples = files.size(), .batch_size = kBatch, .shuffle = true, .seed = 1}},
-      make_source(files),
-      images::resize_images<float>(kBatch, format),
+      images::decoded_images_layout(16, format.size),  // batch size
+      {.samples = files.size(), .shuffle = true, .seed = 1},
+      images::image_source(files,
+                           images::RandomResizedCrop{.output = format.size, .min_area = 0.5}),
+      images::resize_images<float>(format),
       {.device_depth = 3, .epochs = 5}};
 
   const auto classes = static_cast<std::int64_t>(files.classes().size());

@@ -33,12 +33,12 @@ void process(const penstock::FileFolder& files, Results& results) {
   Shape shape = Loader(files).shape();
   penstock::Prefetcher<Batch> prefetcher{
       penstock::Layout<Batch>{kBatch}.field(&Batch::pixels, {shape.height, shape.width, 3}),
-      penstock::Sampler{{.samples = results.images(), .batch_size = kBatch}},
-      penstock::per_sample(penstock::per_worker([&, shape] {  // a loader for each worker
-        return [load = Loader(files), shape](const penstock::Sample& sample, Batch& batch) mutable {
-          load(sample.index, &batch.pixels(sample.row, 0, 0, 0), shape);
-        };
-      }))};
+      {.samples = results.images()},
+      penstock::per_sample(
+          penstock::per_worker([&] { return Loader(files); },  // a loader for each worker
+                               [shape](Loader& load, const penstock::Sample& sample, Batch& batch) {
+                                 load(sample.index, &batch.pixels(sample.row, 0, 0, 0), shape);
+                               }))};
   penstock::Readback<std::uint32_t[]> histograms{4, kBatch * kBins};
   const penstock::Stream stream;
 

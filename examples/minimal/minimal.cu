@@ -58,10 +58,10 @@ int main() {
   auto layout = penstock::Layout<Images>{256}                    // batch size
                     .field(&Images::pixels, {32, 32, 3})         // shape of one sample
                     .field(&Images::labels, {});
-  penstock::Sampler sampler{{.samples = records.size(), .batch_size = 256, .shuffle = true, .seed = 7}};
 
   penstock::Prefetcher<Images> prefetcher{
-      layout, sampler,
+      layout,
+      {.samples = records.size(), .shuffle = true, .seed = 7},
       [&, scratch = std::vector<std::byte>()](const penstock::Ticket& ticket, Images& batch) mutable {
         for (std::size_t i = 0; i < ticket.samples.size(); ++i)  // runs on the workers, fills pinned memory
           decode(records.read(ticket.samples[i], scratch), batch, i);

@@ -3,9 +3,9 @@
 #include "image_loader.hpp"
 
 #include <chrono>
-#include <cstddef>
+#include <cstdint>
 #include <penstock/images/crop.hpp>
-#include <penstock/source.hpp>
+#include <penstock/images/image_source.hpp>
 #include <stdexcept>
 #include <utility>
 
@@ -15,27 +15,14 @@ namespace {
 namespace images = penstock::images;
 using namespace std::chrono_literals;
 
-/// Decodes what a crop needs of each file. Each worker has a decoder and memory of its own.
-auto make_source(const penstock::FileFolder& files, const Options& options) {
+/// What becomes of an image: a random crop, maybe mirrored, or the centre.
+auto make_view(const Options& options) {
   const images::ImageSize output{options.size, options.size};
-  const images::ResizeCenterCrop centre{.resize = options.size * 8 / 7, .output = output};
-  return penstock::per_sample(penstock::per_worker(
-      [files, train = options.train, crop = images::RandomResizedCrop{.output = output}, centre] {
-        return [=, decode = images::RowDecoder(), scratch = std::vector<std::byte>()](
-                   const penstock::Sample& sample, images::DecodedImages& batch) mutable {
-          const auto view = [&](images::ImageSize size) {
-            return train ? images::RandomHorizontalFlip{}(sample.seed, crop(sample.seed, size))
-                         : centre(size);
-          };
-          const auto file = files.read(sample.index, scratch);
-          try {
-            decode(file, view, sample.row, batch);
-          } catch (const std::exception& error) {
-            throw std::runtime_error(files.name(sample.index) + ": " + error.what());
-          }
-          batch.labels(sample.row) = files.label(sample.index);
-        };
-      }));
+  return [train = options.train, crop = images::RandomResizedCrop{.output = output},
+          centre = images::ResizeCenterCrop{.resize = options.size * 8 / 7, .output = output}](
+             std::uint64_t seed, images::ImageSize image) {
+    return train ? images::RandomHorizontalFlip{}(seed, crop(seed, image)) : centre(image);
+  };
 }
 
 /// torchvision's normalisation.
@@ -62,8 +49,8 @@ ImageLoader::ImageLoader(const Options& options)
   stream_ = std::make_shared<penstock::Stream>();
   prefetcher_.emplace(
       images::decoded_images_layout(options.batch_size, {options.size, options.size}), sampler_,
-      make_source(files_, options),
-      images::resize_images<float>(options.batch_size, make_format(options)),
+      images::image_source(files_, make_view(options)),
+      images::resize_images<float>(make_format(options)),
       penstock::PrefetcherOptions{.workers = options.workers,
                                   .device_depth = options.device_depth,
                                   .epochs = options.epochs,

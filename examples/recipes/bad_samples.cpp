@@ -53,7 +53,7 @@ Result run(const penstock::FileFolder& files, const penstock::FailurePolicy& pol
   };
   penstock::Prefetcher<Files> prefetcher{
       penstock::Layout<Files>{kBatch}.field(&Files::bytes, {kBytes}),
-      penstock::Sampler{{.samples = files.size(), .batch_size = kBatch}},
+      {.samples = files.size()},
       penstock::per_sample(read),
       {.workers = 2, .on_failure = policy}};
 

@@ -7,11 +7,8 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <penstock/penstock.hpp>
 #include <stdexcept>
-#include <string>
 #include <vector>
 
 namespace {
@@ -54,23 +51,6 @@ struct Pipeline {
   penstock::Prefetcher<Numbers> prefetcher;
 };
 
-/// Whole or not at all: a run that is killed while it writes leaves the state before.
-void save(const penstock::State& state, const std::filesystem::path& file) {
-  {
-    std::ofstream out(file.string() + ".new");
-    out << state << '\n';
-    if (!out.flush()) throw std::runtime_error(file.string() + ": cannot be written");
-  }
-  std::filesystem::rename(file.string() + ".new", file);
-}
-
-penstock::State load(const std::filesystem::path& file) {
-  std::ifstream in(file);
-  std::string line;
-  if (!std::getline(in, line)) throw std::runtime_error(file.string() + ": cannot be read");
-  return penstock::State::parse(line);
-}
-
 }  // namespace
 
 int main() {
@@ -80,11 +60,11 @@ int main() {
   {
     Pipeline first{penstock::Sampler(options(kBatch))};
     found = first.take(kStop);
-    save(first.prefetcher.state(), "state.txt");  // with the model's weights of the same step
+    first.prefetcher.state().save("state.txt");  // with the model's weights of the same step
   }
 
   // Exactly: other workers and depths, the same batches.
-  const penstock::State saved = load("state.txt");
+  const penstock::State saved = penstock::State::load("state.txt");
   std::printf("%s\n", to_string(saved).c_str());
   Pipeline second(penstock::Sampler(options(kBatch)), 4);
   second.prefetcher.restore(saved);

@@ -67,7 +67,7 @@ int main() {
                           .field(&Bytes::pixels, {kWidth})
                           .field(&Bytes::number, {})
                           .field(&Bytes::seed, {});
-  const auto delivered = penstock::Layout<Pictures>{kBatch}
+  const auto delivered = penstock::Layout<Pictures>()  // with the batch size of `copied`
                              .field(&Pictures::pixels, {kWidth})
                              .field(&Pictures::number, {});
   const auto read = penstock::per_sample([](const penstock::Sample& sample, Bytes& batch) {
@@ -80,9 +80,8 @@ int main() {
       [](const penstock::Ticket&, const Bytes& bytes, Pictures& pictures, cudaStream_t stream) {
         penstock::for_each(stream, bytes.pixels.extent(0) * kWidth, Prepare{bytes, pictures});
       }};
-  const penstock::Sampler sampler{
-      {.samples = kPictures, .batch_size = kBatch, .shuffle = true, .seed = 7}};
-  penstock::Prefetcher<Pictures, Bytes> prefetcher{copied, sampler, read, prepare, {.workers = 2}};
+  penstock::Prefetcher<Pictures, Bytes> prefetcher{
+      copied, {.samples = kPictures, .shuffle = true, .seed = 7}, read, prepare, {.workers = 2}};
 
   const penstock::Stream stream;
   std::vector<float> found(kPictures * kWidth);

@@ -50,7 +50,7 @@ int main(int argc, char** argv) {
 
   penstock::Prefetcher<Numbers> prefetcher{
       penstock::Layout<Numbers>{100}.field(&Numbers::values, {}),
-      penstock::Sampler{{.samples = 2'000, .batch_size = 100, .shuffle = true}},
+      {.samples = 2'000, .shuffle = true},
       [](const penstock::Ticket& ticket, Numbers& batch) {
         for (std::size_t i = 0; i < ticket.samples.size(); ++i)
           batch.values(i) = static_cast<std::int64_t>(ticket.samples[i]);

@@ -66,7 +66,7 @@ void by_hand(std::int64_t* sum, cudaStream_t compute) {
 void with_penstock(std::int64_t* sum, cudaStream_t compute) {
   penstock::Prefetcher<Numbers> prefetcher{
       penstock::Layout<Numbers>{kBatch}.field(&Numbers::values, {}),
-      penstock::Sampler{{.samples = kBatch * kBatches, .batch_size = kBatch}},
+      {.samples = kBatch * kBatches},
       [](const penstock::Ticket& ticket, Numbers& batch) {
         fill(static_cast<std::int64_t>(ticket.batch), batch.values.data_handle());
       },

@@ -57,11 +57,10 @@ Run run(int workers) {
   const auto layout = penstock::Layout<Batch>{32}  // batch_size=32
                           .field(&Batch::tokens, penstock::Capacity{32 * 7})
                           .field(&Batch::labels, {});
-  const penstock::Sampler sampler{{.samples = texts.size(),
-                                   .batch_size = 32,
-                                   .shuffle = true,       // shuffle=True
-                                   .seed = 7,             // generator=
-                                   .drop_last = false}};  // drop_last=False
+  const penstock::SamplerOptions sampler{.samples = texts.size(),
+                                         .shuffle = true,      // shuffle=True
+                                         .seed = 7,            // generator=
+                                         .drop_last = false};  // drop_last=False
   const auto source = penstock::per_sample([&texts](const penstock::Sample& sample, Batch& batch) {
     batch.tokens.assign(sample.row, texts[sample.index]);  // collate_fn=
     batch.labels(sample.row) = static_cast<std::int64_t>(sample.index % 2);

@@ -50,7 +50,7 @@ int main() {
   };
   penstock::Prefetcher<Values> prefetcher{
       penstock::Layout<Values>{kBatch}.field(&Values::value, {}),
-      penstock::Sampler{{.samples = kSamples, .batch_size = kBatch}},
+      {.samples = kSamples},
       source,
       {.workers = 2, .device_depth = 2, .epochs = 3}};
 

@@ -59,7 +59,7 @@ int main() {
   {
     auto prefetcher = std::make_unique<penstock::Prefetcher<Numbers>>(
         penstock::Layout<Numbers>{10}.field(&Numbers::values, {}),  // copied: a temporary will do
-        penstock::Sampler{{.samples = 1'000, .batch_size = 10}},
+        penstock::SamplerOptions{.samples = 1'000},
         [&table](const penstock::Ticket& ticket, Numbers& batch) {
           for (std::size_t i = 0; i < ticket.samples.size(); ++i)
             batch.values(i) = table[i % 2] + static_cast<std::int64_t>(ticket.samples[i]);

@@ -85,12 +85,11 @@ std::vector<std::uint64_t> load(const AnyStore& store) {
                           .field(&Texts::text, {kBytes})
                           .field(&Texts::label, {})
                           .field(&Texts::number, {});
-  const penstock::Sampler sampler{{.samples = store.size(),
-                                   .batch_size = kBatch,
-                                   .shuffle = true,
-                                   .seed = 7,
-                                   .block = 16,    // samples that lie together
-                                   .window = 8}};  // blocks that are shuffled together
+  const penstock::SamplerOptions sampler{.samples = store.size(),
+                                         .shuffle = true,
+                                         .seed = 7,
+                                         .block = 16,   // samples that lie together
+                                         .window = 8};  // blocks that are shuffled together
   const auto source = [&store, scratch = std::vector<std::byte>()](const penstock::Ticket& ticket,
                                                                    Texts& batch) mutable {
     for (std::size_t i = 0; i < ticket.samples.size(); ++i) {

@@ -36,7 +36,7 @@ int main() {
   const auto scaled = penstock::Layout<Scaled>{kBatch}.field(&Scaled::pixels, {3, 32, 32});
   const auto make = [&](std::size_t max_host_bytes) {
     return std::make_unique<penstock::Prefetcher<Scaled, Images>>(
-        images, penstock::Sampler{{.samples = 10'000, .batch_size = kBatch}},
+        images, penstock::SamplerOptions{.samples = 10'000},
         [](const penstock::Ticket&, Images&) {},
         penstock::DeviceTransform<Images, Scaled>{
             scaled, [](const penstock::Ticket&, const Images&, Scaled&, cudaStream_t) {}},

@@ -69,8 +69,6 @@ int main() {
   const auto layout = penstock::Layout<Readings>{32}  // samples in a batch
                           .field(&Readings::values, {kValues})
                           .field(&Readings::station, {});
-  const penstock::Sampler sampler{
-      {.samples = files.size(), .batch_size = 32, .shuffle = true, .seed = 7}};
   const auto source = [&files, scratch = std::vector<std::byte>()](const penstock::Ticket& ticket,
                                                                    Readings& batch) mutable {
     for (std::size_t i = 0; i < ticket.samples.size(); ++i) {
@@ -82,7 +80,8 @@ int main() {
       parse(bytes, batch, static_cast<std::int64_t>(i));
     }
   };
-  penstock::Prefetcher<Readings> prefetcher{layout, sampler, source, {.workers = 2}};
+  penstock::Prefetcher<Readings> prefetcher{
+      layout, {.samples = files.size(), .shuffle = true, .seed = 7}, source, {.workers = 2}};
 
   const penstock::Stream stream;
   float* sums = nullptr;

@@ -56,11 +56,7 @@ std::vector<float> areas(std::int64_t capacity) {
     batch.number(sample.row) = sample.index;
     batch.boxes.assign(sample.row, boxes_of(sample.index));  // once for each row, in any order
   });
-  penstock::Prefetcher<Pictures> prefetcher{
-      layout,
-      penstock::Sampler{{.samples = kPictures, .batch_size = kBatch}},
-      source,
-      {.workers = 2}};
+  penstock::Prefetcher<Pictures> prefetcher{layout, {.samples = kPictures}, source, {.workers = 2}};
 
   const penstock::Stream stream;
   std::vector<float> result(kPictures);

@@ -44,7 +44,7 @@ int main() {
 
   penstock::Prefetcher<Numbers> prefetcher{
       penstock::Layout<Numbers>{kBatch}.field(&Numbers::values, {}),
-      penstock::Sampler{{.samples = kSamples, .batch_size = kBatch, .shuffle = true}},
+      {.samples = kSamples, .shuffle = true},
       [](const penstock::Ticket& ticket, Numbers& batch) {
         for (std::size_t i = 0; i < ticket.samples.size(); ++i)
           batch.values(i) = static_cast<float>(ticket.samples[i]);

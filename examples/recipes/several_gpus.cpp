@@ -38,12 +38,11 @@ std::int64_t run(int device, int devices, std::uint64_t samples) {
   const int cores = penstock::PrefetcherOptions{}.workers;  // the default: all but one
   penstock::Prefetcher<Numbers> prefetcher{
       penstock::Layout<Numbers>{100}.field(&Numbers::values, {}),
-      penstock::Sampler{{.samples = samples,
-                         .batch_size = 100,
-                         .shuffle = true,
-                         .seed = 7,  // the same for all: their parts are of one order
-                         .rank = device,
-                         .world_size = devices}},
+      {.samples = samples,
+       .shuffle = true,
+       .seed = 7,  // the same for all: their parts are of one order
+       .rank = device,
+       .world_size = devices},
       [](const penstock::Ticket& ticket, Numbers& batch) {
         for (std::size_t i = 0; i < ticket.samples.size(); ++i)
           batch.values(i) = static_cast<std::int64_t>(ticket.samples[i]);

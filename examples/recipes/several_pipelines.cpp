@@ -53,7 +53,7 @@ class Sum {
 auto make_pipeline(std::uint64_t samples, std::int64_t batch_size, int workers) {
   return std::make_unique<penstock::Prefetcher<Numbers>>(
       penstock::Layout<Numbers>{batch_size}.field(&Numbers::values, {}),
-      penstock::Sampler{{.samples = samples, .batch_size = batch_size, .shuffle = true}},
+      penstock::SamplerOptions{.samples = samples, .shuffle = true},
       [](const penstock::Ticket& ticket, Numbers& batch) {
         for (std::size_t i = 0; i < ticket.samples.size(); ++i)
           batch.values(i) = static_cast<std::int64_t>(ticket.samples[i]);

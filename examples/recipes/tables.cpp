@@ -66,10 +66,10 @@ struct Sum {
 /// Two epochs. False: a row is missing.
 bool train(const char* way, penstock::Source<Rows> source) {
   const auto layout = penstock::Layout<Rows>{kBatch}.field(&Rows::rows, {});
-  const penstock::Sampler sampler{
-      {.samples = kRows, .batch_size = kBatch, .shuffle = true, .seed = 7}};
-  penstock::Prefetcher<Rows> prefetcher{
-      layout, sampler, std::move(source), {.workers = 2, .epochs = 2}};
+  penstock::Prefetcher<Rows> prefetcher{layout,
+                                        {.samples = kRows, .shuffle = true, .seed = 7},
+                                        std::move(source),
+                                        {.workers = 2, .epochs = 2}};
 
   const penstock::Stream stream;
   float* sums = nullptr;

@@ -50,7 +50,7 @@ Result my_loop() {
   require(cudaMemsetAsync(sum, 0, sizeof *sum, stream.get()) == cudaSuccess, "cudaMemsetAsync");
   penstock::Prefetcher<Numbers> prefetcher{
       penstock::Layout<Numbers>{10}.field(&Numbers::values, {1'000}),
-      penstock::Sampler{{.samples = 200, .batch_size = 10, .shuffle = true}},
+      {.samples = 200, .shuffle = true},
       [](const penstock::Ticket& ticket, Numbers& batch) {
         for (std::size_t i = 0; i < ticket.samples.size(); ++i)
           batch.values(i, 999) = static_cast<std::int64_t>(ticket.samples[i]);

@@ -28,7 +28,7 @@ penstock::Stats run(std::uint64_t batches, const penstock::PrefetcherOptions& op
   const penstock::Stream stream;
   penstock::Prefetcher<Numbers> prefetcher{
       penstock::Layout<Numbers>{32}.field(&Numbers::values, {}),
-      penstock::Sampler{{.samples = 32 * batches, .batch_size = 32}},
+      {.samples = 32 * batches},
       [](const penstock::Ticket& ticket, Numbers& batch) {
         std::this_thread::sleep_for(8ms);
         for (std::size_t i = 0; i < ticket.samples.size(); ++i)

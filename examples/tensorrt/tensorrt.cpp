@@ -96,11 +96,7 @@ int run() {
       for (std::int64_t j = 0; j < kColours * kSide * kSide; ++j)
         (&batch.pixels(static_cast<std::int64_t>(i), 0, 0, 0))[j] = pixel(ticket.samples[i], j);
   };
-  penstock::Prefetcher<Pictures> prefetcher{
-      layout,
-      penstock::Sampler{{.samples = kPictures, .batch_size = kBatch}},
-      fill,
-      {.workers = 2}};
+  penstock::Prefetcher<Pictures> prefetcher{layout, {.samples = kPictures}, fill, {.workers = 2}};
 
   const penstock::Stream stream;
   constexpr std::size_t kMeans = kBatch * kColours;

@@ -100,10 +100,7 @@ int run() {
     }
   };
   penstock::Prefetcher<Texts> prefetcher{
-      layout,
-      penstock::Sampler{{.samples = kTexts, .batch_size = kBatch, .shuffle = true, .seed = 1}},
-      fill,
-      {.workers = 2}};
+      layout, {.samples = kTexts, .shuffle = true, .seed = 1}, fill, {.workers = 2}};
 
   penstock::Stream stream;
   const auto checksums = device_array<std::uint64_t>(kTexts);

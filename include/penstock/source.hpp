@@ -36,8 +36,8 @@
 //
 //   penstock::per_sample(penstock::per_worker(
 //       [] { return Decoder(); },
-//       [&](Decoder& decode, const penstock::Sample& sample, Images& batch) {
-//         decode(records[sample.index], batch, static_cast<std::size_t>(sample.row));
+//       [&](Decoder& decoder, const penstock::Sample& sample, Images& batch) {
+//         decoder.decode(records.read(sample.index, decoder.scratch), batch, sample.row);
 //       }))
 
 #include <cuda_runtime_api.h>

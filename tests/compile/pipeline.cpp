@@ -65,7 +65,26 @@ const auto source_13 = [] {
 };
 const auto make = [] { return by_batch; };
 const auto sampler_14 = pick<14>(penstock::Unbounded(4), NotConst());
-const auto sampler_15 = pick<15>(penstock::Unbounded(4), penstock::SamplerOptions());
+const auto sampler_15 = pick<15>(penstock::SamplerOptions(), 4);
+const auto fill_18 = pick<18>([](int&, const Ticket&, Batch&) {}, by_batch);
+const auto fill_19 = pick<19>([](int&, const Sample&, Batch&) {}, by_sample);
+const auto fill_20 = pick<20>([](int&, const Ticket&, Batch&, cudaStream_t) {}, [](Batch&, int) {});
+const auto state = [] { return 1; };
+const auto state_21 = pick<21>(state, [] {});
+const auto state_22 = pick<22>(state, [](int) { return 1; });
+/// It can be neither copied nor moved.
+struct Fixed {
+  Fixed() = default;
+  Fixed(const Fixed&) = delete;
+};
+const auto state_23 = [] {
+#if PENSTOCK_TEST_CASE == 23
+  return Fixed();
+#else
+  return std::make_unique<Fixed>();
+#endif
+};
+const auto move_only = [owned = std::unique_ptr<int>()](auto&&...) {};
 
 void run(penstock::PinnedPool& pool) {
   const auto layout = penstock::Layout<Batch>{4}.field(&Batch::values, {});
@@ -83,6 +102,8 @@ void run(penstock::PinnedPool& pool) {
   penstock::Prefetcher<Batch>(layout, sampler, source_11);
   penstock::Prefetcher<Batch>(layout, sampler, source_12);
   penstock::Prefetcher<Batch>(layout, sampler, source_13());
+  penstock::Prefetcher<Batch>(layout, {.samples = 8}, by_batch, {.workers = 1});
+  penstock::BatchProducer<Batch>(layout, {.samples = 8}, by_batch, pool, {.workers = 1});
   penstock::BatchProducer<Batch>(layout, sampler_14, by_batch, pool);
   penstock::Prefetcher<Batch>(layout, sampler_15, by_batch);
 #if PENSTOCK_TEST_CASE == 16
@@ -95,5 +116,26 @@ void run(penstock::PinnedPool& pool) {
 #else
   penstock::Prefetcher<Batch>(layout, sampler,
                               penstock::per_sample(penstock::per_worker([] { return by_sample; })));
+#endif
+  penstock::Prefetcher<Batch>(layout, sampler, penstock::per_worker(state, fill_18));
+  penstock::Prefetcher<Batch>(layout, sampler,
+                              penstock::per_sample(penstock::per_worker(state, fill_19)));
+  penstock::Prefetcher<Batch>(layout, sampler,
+                              penstock::on_device(penstock::per_worker(state, fill_20)));
+  penstock::Prefetcher<Batch>(layout, sampler,
+                              penstock::per_worker(state_21, [](auto&, const Ticket&, Batch&) {}));
+  penstock::Prefetcher<Batch>(layout, sampler,
+                              penstock::per_worker(state_22, [](int, const Ticket&, Batch&) {}));
+  penstock::Prefetcher<Batch>(layout, sampler,
+                              penstock::per_worker(state_23, [](auto&, const Ticket&, Batch&) {}));
+#if PENSTOCK_TEST_CASE == 24
+  penstock::Prefetcher<Batch>(layout, sampler, move_only);
+#elif PENSTOCK_TEST_CASE == 25
+  penstock::AnySource<Batch> source = by_sample;
+#elif PENSTOCK_TEST_CASE == 26
+  penstock::AnySampler any = by_sample;
+#else
+  penstock::AnySource<Batch> source = by_batch;
+  penstock::AnySampler any = sampler;
 #endif
 }

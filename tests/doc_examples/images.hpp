@@ -5,9 +5,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <penstock/file_folder.hpp>
 #include <penstock/images/crop.hpp>
 #include <penstock/images/decoded_images.hpp>
 #include <penstock/images/hardware_decoder.hpp>
+#include <penstock/images/image_source.hpp>
 #include <penstock/images/jpeg_decoder.hpp>
 #include <penstock/images/resize_batch.hpp>
 #include <penstock/images/resizer.hpp>

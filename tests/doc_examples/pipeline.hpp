@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,6 +37,14 @@ struct Records {
 void decode(std::span<const std::byte> record, Images& batch, std::size_t sample) {
   batch.labels(static_cast<std::int64_t>(sample)) = static_cast<std::int32_t>(record[0]);
 }
+
+struct Decoder {
+  std::unique_ptr<std::byte[]> memory = std::make_unique<std::byte[]>(4096);
+  std::vector<std::byte> scratch;
+  void decode(std::span<const std::byte> record, Images& batch, std::int64_t row) {
+    batch.labels(row) = static_cast<std::int32_t>(record[0]);
+  }
+};
 
 /// In place of <<<...>>>, which no C++ compiler takes: a kernel<<<a, b>>>(x) of an example is
 /// (configured(a, b), kernel)(x).
