@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
-#include <fstream>
 #include <iostream>
 #include <map>
 #include <penstock/prefetcher.hpp>
@@ -90,27 +89,11 @@ void put_on_record(int record, const Ticket& ticket, const std::vector<std::uint
   write(record, line + '\n');
 }
 
-/// The file holds the old state or the new one, at any moment.
-void save(const State& state, const std::string& path) {
-  const std::string beside = path + ".new";
-  const int file = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  write(file, to_string(state) + '\n');
-  if (::fsync(file) != 0 || ::close(file) != 0 || ::rename(beside.c_str(), path.c_str()) != 0)
-    throw std::runtime_error("cannot save " + path);
-}
-
-State load(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return State::parse(line);
-}
-
 /// Does what the driver says until it says "go"; false: it went away.
 bool wait_for_go(const State& state, const std::string& path) {
   for (std::string command; std::getline(std::cin, command);) {
     if (command == "go") return true;
-    save(state, path);
+    state.save(path);
     std::cout << "saved" << std::endl;
   }
   return false;
@@ -121,7 +104,7 @@ int run(const Arguments& arguments) {
   Prefetcher<Numbers> prefetcher = make_prefetcher(arguments);
   if (arguments.values.count("restore") != 0) {
     try {
-      prefetcher.restore(load(arguments.text("restore")));
+      prefetcher.restore(State::load(arguments.text("restore")));
     } catch (const std::invalid_argument& error) {
       std::cout << error.what() << std::endl;
       return 3;

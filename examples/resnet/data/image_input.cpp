@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <penstock/images/image_source.hpp>
 #include <penstock/images/resize_batch.hpp>
 #include <penstock/pinned_pool.hpp>
 #include <vector>
@@ -66,32 +67,6 @@ void with_elements(const InputFormat& input, std::int64_t samples, void* out, cu
 #endif
 }
 
-/// Decodes rows of batches: the state of a worker.
-class DecodeRow {
- public:
-  DecodeRow(const ImageStore& store, const Augmentation& augmentation)
-      : store_(&store), augmentation_(augmentation) {}
-
-  void operator()(const penstock::Sample& sample, DecodedImages& batch,
-                  const std::stop_token& stop) {
-    try {
-      decode_(
-          store_->read(sample.index, file_),
-          [&](images::ImageSize size) { return view_of(augmentation_, sample.seed, size); },
-          sample.row, batch, stop);
-    } catch (const images::ImageError& error) {
-      throw BrokenImage(store_->name(sample.index) + ": " + error.what());
-    }
-    batch.labels(sample.row) = store_->label(sample.index);
-  }
-
- private:
-  const ImageStore* store_;
-  Augmentation augmentation_;
-  images::RowDecoder decode_;
-  std::vector<std::byte> file_;
-};
-
 /// Decodes batches by the engines: the state of a worker.
 class DecodeBatch {
  public:
@@ -120,7 +95,7 @@ class DecodeBatch {
       const auto results = decoder_.decode(items_, view, format_, out, stream, stop);
       for (std::size_t row = 0; row < results.size(); ++row)
         if (results[row].by == images::DecodedBy::nobody)
-          throw BrokenImage(store_->name(ticket.samples[row]) + ": " + results[row].error);
+          throw images::ImageError(store_->name(ticket.samples[row]) + ": " + results[row].error);
     });
   }
 
@@ -180,8 +155,9 @@ penstock::Layout<Packed> packed_layout(const InputFormat& input) {
 
 penstock::AnySource<DecodedImages> decode_on_workers(const ImageStore& store,
                                                      const Augmentation& augmentation) {
-  return penstock::per_sample(
-      penstock::per_worker([&store, augmentation] { return DecodeRow(store, augmentation); }));
+  return images::image_source(store, [augmentation](std::uint64_t seed, images::ImageSize size) {
+    return view_of(augmentation, seed, size);
+  });
 }
 
 penstock::DeviceTransform<DecodedImages, Packed> pack_on_device(const InputFormat& input) {

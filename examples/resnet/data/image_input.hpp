@@ -30,8 +30,8 @@ inline constexpr int kUrgent = std::numeric_limits<int>::min();
 /// What the workers write: decoded crops, with room for most of them at twice the output's size.
 penstock::Layout<DecodedImages> decoded_layout(std::int64_t batch_size, std::int32_t size);
 
-/// A per_sample source: reads and decodes an image on a worker. It throws BrokenImage and
-/// penstock::StoreError, which name the file. The store outlives it.
+/// A per_sample source: reads and decodes an image on a worker. It throws images::ImageError, which
+/// names the file and nests the cause. The store outlives it.
 penstock::AnySource<DecodedImages> decode_on_workers(const ImageStore& store,
                                                      const Augmentation& augmentation);
 
@@ -39,7 +39,8 @@ penstock::AnySource<DecodedImages> decode_on_workers(const ImageStore& store,
 penstock::DeviceTransform<DecodedImages, Packed> pack_on_device(const InputFormat& input);
 
 /// An on_device source: the GPU's JPEG engines decode, and the CPU what they refuse, see
-/// HardwareDecoder. It throws as decode_on_workers does, for the batch. The store and
+/// HardwareDecoder. It throws images::ImageError and penstock::StoreError, which name a file, for
+/// the batch. The store and
 /// `options.totals` outlive it.
 penstock::AnySource<Packed> decode_by_engines(const ImageStore& store,
                                               const Augmentation& augmentation,

@@ -45,7 +45,7 @@ void JpegImages::decode(std::uint64_t epoch, std::uint64_t sample) try {
   const images::Decoded image = decoder_.decode(whole);
   resize_({image.pixels, view_of(augmentation_, seed, size)}, small_);
 } catch (const images::ImageError& error) {
-  throw BrokenImage(store_->name(sample) + ": " + error.what());
+  throw images::ImageError(store_->name(sample) + ": " + error.what());
 }
 
 }  // namespace resnet

@@ -16,7 +16,6 @@
 #include <penstock/images/resizer.hpp>
 #include <penstock/images/view.hpp>
 #include <span>
-#include <stdexcept>
 #include <vector>
 
 #include "image_store.hpp"
@@ -34,12 +33,6 @@ inline constexpr std::array<float, 3> imagenet_deviation = {0.229f, 0.224f, 0.22
 penstock::images::View view_of(const Augmentation& augmentation, std::uint64_t seed,
                                penstock::images::ImageSize size);
 
-/// A file is no image that can be decoded; what() names it.
-class BrokenImage : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
 /// One thread at a time: each worker has a copy, with memory of its own. The store outlives it.
 class JpegImages {
  public:
@@ -47,8 +40,8 @@ class JpegImages {
   JpegImages(const JpegImages& other) : JpegImages(*other.store_, other.augmentation_) {}
   JpegImages& operator=(const JpegImages&) = delete;
 
-  /// `pixels`: samples x 3 x size x size; `labels`: samples. Throws BrokenImage and
-  /// penstock::StoreError.
+  /// `pixels`: samples x 3 x size x size; `labels`: samples. Throws
+  /// penstock::images::ImageError and penstock::StoreError, which name the file.
   void fill(std::uint64_t epoch, std::span<const std::uint64_t> samples, float* pixels,
             std::int32_t* labels);
 

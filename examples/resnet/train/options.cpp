@@ -54,7 +54,7 @@ bool is_mistake(const std::exception& error) {
   return dynamic_cast<const std::invalid_argument*>(&error) != nullptr ||
          dynamic_cast<const cifar10::DataError*>(&error) != nullptr ||
          dynamic_cast<const penstock::StoreError*>(&error) != nullptr ||
-         dynamic_cast<const BrokenImage*>(&error) != nullptr ||
+         dynamic_cast<const penstock::images::ImageError*>(&error) != nullptr ||
          dynamic_cast<const safetensors::FormatError*>(&error) != nullptr;
 }
 
