@@ -546,6 +546,32 @@ TEST_CASE("per_sample: the end does not wait for the rest of a batch", "[per_sam
   CHECK(rows == 3);
 }
 
+TEST_CASE("per_sample: a source that throws because it was asked to stop has not failed",
+          "[per_sample]") {
+  const int action = GENERATE(0, 1, 2);
+  const auto policy = action == 0   ? FailurePolicy::abort()
+                      : action == 1 ? FailurePolicy::skip()
+                                    : FailurePolicy::replace();
+  std::atomic<int> inside{0};
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(
+      numbers_layout(4), sequential(40, 4),
+      per_sample([&](const Sample& sample, Numbers& batch, const std::stop_token& stop) {
+        if (sample.batch < 2) return write_row(sample, batch);
+        ++inside;
+        while (!stop.stop_requested()) std::this_thread::yield();
+        throw std::runtime_error("stopped");
+      }),
+      pool, {.workers = 1, .on_failure = policy});
+  CHECK(producer.next());
+  CHECK(eventually([&] { return inside == 1; }));
+  producer.stop();
+  CHECK(producer.next());
+  CHECK_FALSE(producer.next());
+  CHECK(producer.failures().empty());
+  CHECK(producer.skipped() + producer.replaced() == 0);
+}
+
 // ---- per_worker
 // ----------------------------------------------------------------------------------
 

@@ -171,6 +171,66 @@ TEST_CASE("after stop nothing that is staged is delivered, leases stay, restore 
                                                                i * kRowsOfOne + 3});
 }
 
+TEST_CASE("after stop no error is thrown either, and restore brings it back", "[endings]") {
+  const int kind = GENERATE(0, 1);
+  TestStream stream;
+  AnySource<Numbers> source = [](const Ticket& ticket, Numbers& batch) {
+    if (ticket.batch == 2) throw std::runtime_error("a bad batch");
+    write_numbers(ticket, batch);
+  };
+  if (kind == 1)
+    source = penstock::per_worker(
+        []() -> penstock::Source<Numbers> { throw std::runtime_error("no decoder"); });
+  Prefetcher<Numbers> prefetcher(numbers_layout(kRowsOfOne),
+                                 sequential(kBatchesOfAll * kRowsOfOne, kRowsOfOne), source,
+                                 {.workers = 2, .device_depth = 4});
+  const auto start = prefetcher.state();
+  // The error is staged at its batch's place; where no worker has a source, all have said so.
+  std::this_thread::sleep_for(kind == 0 ? 0ms : 20ms);
+  if (kind == 0) CHECK(eventually([&] { return prefetcher.stats().copy.batches >= 3; }));
+  prefetcher.stop();
+  for (int i = 0; i < 3; ++i) CHECK_FALSE(prefetcher.next(stream));
+  prefetcher.restore(start);
+  if (kind == 1) {
+    CHECK_THROWS_AS(prefetcher.next(stream), penstock::WorkerError);
+    return;
+  }
+  CHECK(prefetcher.next(stream).ticket().batch == 0);
+  CHECK(prefetcher.next(stream).ticket().batch == 1);
+  CHECK_THROWS_AS(prefetcher.next(stream), penstock::SourceError);
+}
+
+TEST_CASE("a transform may stop its prefetcher, and restore goes on where it was", "[endings]") {
+  std::atomic<Prefetcher<Numbers>*> its{nullptr};
+  std::atomic<bool> stops{true};
+  TestStream stream;
+  Prefetcher<Numbers> prefetcher(
+      numbers_layout(kRowsOfOne), {.samples = kBatchesOfAll * kRowsOfOne}, write_numbers,
+      {penstock::Layout<Numbers>()
+           .field(&Numbers::sample, {})
+           .field(&Numbers::payload, {penstock::test::kPayload}),
+       [&](const Ticket& ticket, const Numbers& from, Numbers& to, cudaStream_t copies) {
+         eventually([&] { return its.load() != nullptr; });
+         if (ticket.batch == 4 && stops.exchange(false)) its.load()->stop();
+         cudaMemcpyAsync(to.sample.data_handle(), from.sample.data_handle(),
+                         from.sample.size() * sizeof(std::uint64_t), cudaMemcpyDeviceToDevice,
+                         copies);
+         cudaMemcpyAsync(to.payload.data_handle(), from.payload.data_handle(),
+                         from.payload.size() * sizeof(std::uint32_t), cudaMemcpyDeviceToDevice,
+                         copies);
+       }},
+      {.workers = 2, .stall_timeout = 0ms});
+  its = &prefetcher;
+  NumbersSink sink(kRowsOfOne, kBatchesOfAll);
+  while (auto batch = prefetcher.next(stream)) sink.take(batch, stream);
+  CHECK(sink.batches() < kBatchesOfAll);
+  prefetcher.restore(prefetcher.state());
+  while (auto batch = prefetcher.next(stream)) sink.take(batch, stream);
+  sink.wait(stream);
+  CHECK(sink.all_sample_numbers() == penstock::test::serial_sample_numbers(
+                                         sequential(kBatchesOfAll * kRowsOfOne, kRowsOfOne), 1));
+}
+
 TEST_CASE("a source may stop its prefetcher", "[endings]") {
   std::atomic<Prefetcher<Numbers>*> its{nullptr};
   TestStream stream;

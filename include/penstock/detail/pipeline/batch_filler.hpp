@@ -344,6 +344,8 @@ PENSTOCK_INLINE void BatchFiller::fill_row(OpenBatch& open, std::int64_t row, Wo
   } catch (const RaggedFull& error) {
     fail_batch(open, error.what());  // Which row finds no room depends on the workers' order.
   } catch (...) {
+    // A source may end its work by an exception: the sample is none that has failed.
+    if (tools.stop.stop_requested()) return open.ended.store(true, std::memory_order_relaxed);
     FailureNode failed = failure_of(open, {index});
     failed.row = row;
     failed.failure->what = "sample " + std::to_string(index) + ": " + failed.failure->what;
