@@ -21,6 +21,13 @@ inline bool releases(std::memory_order order) {
          order == std::memory_order_seq_cst;
 }
 
+/// Of the load that a failed compare_exchange is, also where it fails without a reason.
+inline std::memory_order order_of_failure(std::memory_order order) {
+  return order == std::memory_order_acq_rel   ? std::memory_order_acquire
+         : order == std::memory_order_release ? std::memory_order_relaxed
+                                              : order;
+}
+
 template <class T>
 class Atomic {
  public:
@@ -69,10 +76,7 @@ class Atomic {
                                std::memory_order order = std::memory_order_seq_cst) {
     if (Execution* const execution = Execution::current()) execution->step();
     if (stores_.back().value != expected) {
-      const auto order_of_failure = order == std::memory_order_acq_rel   ? std::memory_order_acquire
-                                    : order == std::memory_order_release ? std::memory_order_relaxed
-                                                                         : order;
-      expected = see(stores_.size() - 1, order_of_failure);
+      expected = see(stores_.size() - 1, order_of_failure(order));
       return false;
     }
     see(stores_.size() - 1, order);
@@ -83,7 +87,7 @@ class Atomic {
                              std::memory_order order = std::memory_order_seq_cst) {
     Execution* const execution = Execution::current();
     if (execution != nullptr && execution->once_in(8)) {
-      expected = load(std::memory_order_relaxed);
+      expected = load(order_of_failure(order));
       return false;
     }
     return compare_exchange_strong(expected, value, order);

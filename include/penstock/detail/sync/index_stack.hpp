@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// IndexStack: a lock-free stack of the numbers 0 ... capacity - 1, each of which is in it at most
+// once. What a thread wrote before it pushed a number is seen by the thread that pops it.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+
+namespace penstock::detail {
+
+/// Any thread may call any member. Nothing allocates after the construction.
+class IndexStack {
+ public:
+  static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+
+  /// The stack is empty.
+  explicit IndexStack(std::size_t capacity)
+      : links_(std::make_unique<std::atomic<std::uint32_t>[]>(capacity)) {}
+
+  /// Adds a number that is not in the stack.
+  void push(std::uint32_t index) noexcept {
+    std::uint64_t head = head_.load(std::memory_order_relaxed);
+    do {
+      links_[index].store(top(head), std::memory_order_relaxed);
+    } while (!head_.compare_exchange_weak(head, next_tag(head) | index, std::memory_order_release));
+  }
+
+  /// Takes the number that was pushed last; kNone: the stack is empty.
+  std::uint32_t pop() noexcept {
+    // The first load and that of a failed exchange acquire: so the link is at least as new as the
+    // head. If it is newer, its number has been pushed again, and the tag has changed.
+    std::uint64_t head = head_.load(std::memory_order_acquire);
+    while (top(head) != kNone) {
+      const std::uint32_t below = links_[top(head)].load(std::memory_order_relaxed);
+      if (head_.compare_exchange_weak(head, tag(head) | below, std::memory_order_acquire))
+        return top(head);
+    }
+    return kNone;
+  }
+
+  /// A hint, since other threads push and pop meanwhile.
+  bool looks_empty() const noexcept { return top(head_.load(std::memory_order_relaxed)) == kNone; }
+
+ private:
+  static std::uint32_t top(std::uint64_t head) { return static_cast<std::uint32_t>(head); }
+  static std::uint64_t tag(std::uint64_t head) { return head & ~std::uint64_t{kNone}; }
+  static std::uint64_t next_tag(std::uint64_t head) { return tag(head) + (std::uint64_t{1} << 32); }
+
+  // The upper half is a tag, which each push changes: a head that has the same number on top again
+  // is another head. The lower half is that number. Every change is a read-modify-write, so a
+  // thread that acquires any later head sees what was released by each push before it.
+  alignas(64) std::atomic<std::uint64_t> head_{kNone};
+  const std::unique_ptr<std::atomic<std::uint32_t>[]> links_;  // by number: the one below it
+};
+
+}  // namespace penstock::detail
