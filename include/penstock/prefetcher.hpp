@@ -28,6 +28,7 @@
 #include <penstock/cuda.hpp>
 #include <penstock/detail/default_workers.hpp>
 #include <penstock/detail/inline.hpp>
+#include <penstock/detail/pipeline/leased_batch.hpp>
 #include <penstock/device_transform.hpp>
 #include <penstock/error.hpp>
 #include <penstock/failure.hpp>
@@ -94,15 +95,6 @@ struct PrefetcherOptions {
 };
 
 namespace detail {
-
-/// A type-erased batch in a device slot.
-struct LeasedBatch {
-  const void* batch;
-  Ticket ticket;
-  std::size_t slot;
-  std::int64_t samples_in_batch = 0;
-  bool replaced = false;  ///< its lease ends because another one is assigned to it
-};
 
 class AnyPrefetcher;
 /// Shared by the prefetcher and its leases.
@@ -185,7 +177,7 @@ class Lease {
   const Ticket& ticket() const { return leased().ticket; }
   /// Number of samples in the batch: that of the ticket, unless a source or a DeviceTransform
   /// resized the batch.
-  std::int64_t samples() const { return leased().samples_in_batch; }
+  std::int64_t samples() const { return leased().rows; }
   /// Index of the batch's device slot, 0 ... device_depth - 1. A slot has a fixed address, so that
   /// StepGraph can capture a graph for it.
   std::size_t slot() const { return leased().slot; }

@@ -189,7 +189,7 @@ class DeviceStage {
 
   void adopt(const WrittenSlot& written, std::int64_t samples, Staged& staged) const {
     std::memcpy(staged.object.get(), written.object.get(), layout_.batch_bytes());
-    staged.samples_in_batch = samples;
+    staged.rows = samples;
     staged.copied = written.written.get();
   }
 

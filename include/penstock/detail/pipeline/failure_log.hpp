@@ -24,6 +24,7 @@ struct FailureNode {
   std::unique_ptr<Failure> failure;  ///< nullptr: not of the source, so that no policy covers it
   std::int64_t row = 0;              ///< of a per_sample source
   std::string why_not_replaced{};    ///< where the policy is to replace
+  FailureNode* next = nullptr;       ///< of a FailureStack
 
   /// The cause, or a SourceError that nests it.
   std::exception_ptr as_error(const FailurePolicy& policy) const {

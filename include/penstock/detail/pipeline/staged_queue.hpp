@@ -24,9 +24,9 @@ namespace penstock::detail {
 /// A device slot and the batch in it: staged (its copy is issued), then leased.
 struct Staged : LeasedBatch {
   /// For the batches of `layout`, in the slot of this number.
-  Staged(const BlockLayout& layout, std::size_t number)
-      : LeasedBatch{nullptr, {}, number}, object(layout) {
+  Staged(const BlockLayout& layout, std::size_t number) : object(layout) {
     batch = object.get();
+    slot = number;
     layout.reserve_samples(samples);
     consumers.reserve(8);
   }

@@ -73,7 +73,7 @@ class TransformStage {
   /// copied to target().
   void apply(std::int64_t samples, Staged& staged, cudaStream_t copy_stream) const {
     layout_.rebind(copied(staged), target(staged), samples);
-    staged.samples_in_batch = samples;
+    staged.rows = samples;
     if (!transform_) return;
     const DeviceGuard guard(device_);
     const cudaError_t before = cudaPeekAtLastError();
@@ -82,8 +82,7 @@ class TransformStage {
       transform_->apply(staged.ticket, copied(staged), staged.object.get(), copy_stream);
       check(new_error(before), "what the DeviceTransform launched without a check of its own");
       // Throws where somebody moved its tensors.
-      staged.samples_in_batch =
-          transform_->layout.samples(staged.object.get(), staged.memory.data());
+      staged.rows = transform_->layout.samples(staged.object.get(), staged.memory.data());
     } catch (...) {
       if (new_error(before) != cudaSuccess) cudaGetLastError();  // Reported here.
       throw SourceError(staged.ticket.epoch, staged.ticket.batch, what_is_handled(),

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// BatchRecord: all that is known of one batch on its way. A worker takes a free record, and memory,
+// before the batch gets its number; the record is free again when the batch is over. There is a
+// fixed set of records, which live as long as the pipeline: so no batch needs an allocation, and a
+// pointer to the record of a batch that is over is never dangling.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <penstock/batch_producer.hpp>
+#include <penstock/detail/memory/batch_object.hpp>
+#include <penstock/detail/observe/batch_times.hpp>
+#include <penstock/detail/pipeline/device_targets.hpp>
+#include <penstock/detail/pipeline/failure_stack.hpp>
+#include <penstock/detail/pipeline/leased_batch.hpp>
+#include <penstock/detail/pipeline/row_dispenser.hpp>
+#include <penstock/layout.hpp>
+#include <penstock/pinned_pool.hpp>
+#include <vector>
+
+namespace penstock::detail {
+
+/// Where a batch is on its way, and what has become of it.
+enum class Stage : std::uint8_t {
+  free,     ///< the record has no batch
+  open,     ///< a worker has given it memory and a number
+  filled,   ///< its rows are there, but for those that the failure policy leaves out
+  failed,   ///< all of it has failed, and the failure policy has not been applied yet
+  ended,    ///< the source said that there is no more
+  thrown,   ///< an error is to be thrown in its place
+  skipped,  ///< the failure policy has left it out
+};
+
+/// What the rows of a batch are written to: one of the two.
+struct RecordMemory {
+  PinnedBlock block;
+  std::unique_ptr<WrittenSlot, ReleaseSlot> slot;  ///< of an on_device source
+
+  explicit operator bool() const noexcept { return slot != nullptr || block; }
+};
+
+/// The record's owner at each stage writes it without a lock: the worker that opens the batch, the
+/// workers that are in a piece of it, the one that fills the last row, the thread that stages or
+/// takes.
+struct alignas(64) BatchRecord : LeasedBatch {
+  /// For the batches of `layout`. `index`: its own, among the records.
+  BatchRecord(const BlockLayout& layout, std::uint32_t its_index)
+      : index(its_index), object(layout), scratch(layout.scratch_bytes()) {
+    layout.reserve_samples(numbers);
+    batch = object.get();
+  }
+
+  /// For the worker that has claimed `its_number`.
+  void open(std::uint64_t its_number) {
+    number = its_number;
+    stage = Stage::open;
+    ended.store(false, std::memory_order_relaxed);
+    failures.clear();
+    times = BatchTimes{};
+    to_fill.open(0);
+  }
+  /// Something in it has failed. For any worker that is in a piece of it.
+  void fail(FailureNode failed) { failures.push(std::move(failed)); }
+
+  // ---- The second cache line: the hand-over
+
+  Stage stage = Stage::free;
+  const std::uint32_t index;
+  std::uint64_t number = 0;  ///< over all epochs
+  RecordMemory memory;
+  FailureStack failures;
+
+  // ---- The third: see BatchTimes
+
+  BatchTimes times;
+
+  // ---- The fourth: several workers write it
+
+  alignas(64) BatchRows to_fill;
+  std::atomic<bool> ended{false};  ///< the source said so, or stop was requested
+
+  // ---- The rest
+
+  alignas(64) std::uint64_t pattern = 0;  ///< of FillChecks
+  BatchObject object;                     ///< that `batch` points at
+  std::vector<std::uint64_t> numbers;     ///< of the samples, which the ticket's span names
+  std::vector<std::byte> scratch;         ///< what was assigned to ragged fields
+};
+
+}  // namespace penstock::detail

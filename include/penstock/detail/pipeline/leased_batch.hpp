@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// LeasedBatch: what a Lease reads of its batch.
+
+#include <cstddef>
+#include <cstdint>
+#include <penstock/source.hpp>
+
+namespace penstock::detail {
+
+struct LeasedBatch {
+  const void* batch = nullptr;
+  Ticket ticket;
+  std::int64_t rows = 0;
+  std::size_t slot = 0;
+  bool replaced = false;  ///< its lease ends because another one is assigned to it
+};
+
+}  // namespace penstock::detail

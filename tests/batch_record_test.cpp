@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <penstock/detail/pipeline/batch_record.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+
+#include "support/allocations.hpp"
+#include "support/catch.hpp"
+
+using penstock::detail::BatchRecord;
+using penstock::detail::Stage;
+
+namespace {
+
+struct Values {
+  penstock::Tensor<std::int32_t, 2> value;
+  penstock::Ragged<std::int32_t> words;
+};
+
+const auto kLayout = penstock::Layout<Values>{5}
+                         .field(&Values::value, {3})
+                         .field(&Values::words, penstock::Capacity{40});
+
+std::size_t offset(const BatchRecord& record, const void* member) {
+  return static_cast<std::size_t>(static_cast<const std::byte*>(member) -
+                                  reinterpret_cast<const std::byte*>(&record));
+}
+
+}  // namespace
+
+TEST_CASE("what is written at one step of the route shares cache lines with nothing else",
+          "[batch_record]") {
+  const BatchRecord record(kLayout.erased(), 3);
+  CHECK(reinterpret_cast<std::uintptr_t>(&record) % 64 == 0);
+  CHECK(offset(record, &record.rows) < 64);
+  CHECK(offset(record, &record.stage) >= 64);
+  CHECK(offset(record, &record.failures) + sizeof(record.failures) <= 128);
+  CHECK(offset(record, &record.times) == 128);
+  CHECK(offset(record, &record.to_fill) == 192);
+  CHECK(offset(record, &record.ended) < 256);
+  CHECK(offset(record, &record.pattern) == 256);
+}
+
+TEST_CASE("a record has room for a batch, and its next batch finds nothing of the last one",
+          "[batch_record]") {
+  std::deque<BatchRecord> records;
+  for (std::uint32_t i = 0; i < 2; ++i) records.emplace_back(kLayout.erased(), i);
+  BatchRecord& record = records[1];
+  CHECK(record.index == 1);
+  CHECK(record.stage == Stage::free);
+  CHECK(record.batch == record.object.get());
+  CHECK(record.scratch.size() >= kLayout.erased().scratch_bytes());
+
+  record.open(7);
+  CHECK(record.number == 7);
+  CHECK(record.stage == Stage::open);
+  record.to_fill.open(5);
+  record.times.opened = 3;
+  record.times.work = 4;
+  record.ended = true;
+  record.fail({nullptr, nullptr, 2});
+  record.stage = Stage::failed;
+
+  record.open(8);
+  CHECK(record.number == 8);
+  CHECK(record.stage == Stage::open);
+  CHECK(record.to_fill.all() == 0);
+  CHECK(record.times.opened == 0);
+  CHECK(record.times.work == 0);
+  CHECK_FALSE(record.ended);
+  CHECK(record.failures.empty());
+}
+
+TEST_CASE("a batch of the layout's size needs no allocation", "[batch_record]") {
+  BatchRecord record(kLayout.erased(), 0);
+  const std::uint64_t before = penstock::test::allocations_of_this_thread();
+  record.open(1);
+  for (std::uint64_t i = 0; i < 5; ++i) record.numbers.push_back(i);
+  CHECK(penstock::test::allocations_of_this_thread() == before);
+}
