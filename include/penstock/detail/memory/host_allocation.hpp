@@ -18,6 +18,7 @@
 #include <new>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/memory/upstream.hpp>
+#include <penstock/error.hpp>
 #include <penstock/upstream.hpp>
 #include <stdexcept>
 #include <string>
@@ -43,14 +44,34 @@ class HostAllocation {
       allocate_pinned(bytes, flags);
   }
 
-  /// Memory on a node is registered. Throws std::invalid_argument for flags of cudaHostAlloc that
-  /// cudaHostRegister does not have.
-  static void require_flags_of_node(unsigned flags) {
-    if ((flags & ~unsigned{cudaHostAllocPortable | cudaHostAllocMapped}) != 0)
+  /// Throws std::invalid_argument where an upstream, or a node, cannot have these flags.
+  static void require(unsigned flags, int numa_node, const Upstream& upstream) {
+    if (upstream && (flags != cudaHostAllocPortable || numa_node >= 0))
+      throw std::invalid_argument(
+          "a pinned pool with an upstream: flags and numa_node are for cudaHostAlloc; leave them "
+          "as they are, and have the upstream place its memory");
+    // Memory on a node is registered. cudaHostRegister has no other flags of cudaHostAlloc's.
+    if (numa_node >= 0 && (flags & ~unsigned{cudaHostAllocPortable | cudaHostAllocMapped}) != 0)
       throw std::invalid_argument(
           "pinned memory on a NUMA node takes the flags cudaHostAllocPortable and "
           "cudaHostAllocMapped, and cannot be write-combined: leave out the other flags, or leave "
           "numa_node at -1 and allocate on a thread of that node");
+  }
+
+  /// Tells "no memory" apart from every other failure of an allocation of `bytes` bytes, beside
+  /// `used` of at most `cap` bytes. Call it in the handler.
+  [[noreturn]] static void throw_refusal(std::size_t bytes, std::size_t used, std::size_t cap) {
+    const std::string why =
+        "the system refuses more page-locked memory: use smaller or fewer batches (host_depth), or "
+        "raise its limit";
+    try {
+      throw;
+    } catch (const CudaError& error) {
+      if (error.code() == cudaErrorMemoryAllocation) throw PoolExhausted(why, bytes, used, cap);
+      throw;
+    } catch (const std::bad_alloc&) {
+      throw PoolExhausted(why, bytes, used, cap);
+    }
   }
 
   std::byte* data() const noexcept { return data_.get(); }

@@ -43,12 +43,7 @@ class PinnedPoolCore {
   PinnedPoolCore(PinnedPoolOptions options, bool grows)
       : grows_(grows), options_(std::move(options)) {
     require_time_out("PinnedPoolOptions::timeout", options_.timeout);
-    if (options_.upstream &&
-        (options_.flags != PinnedPoolOptions().flags || options_.numa_node >= 0))
-      throw std::invalid_argument(
-          "a pinned pool with an upstream: flags and numa_node are for cudaHostAlloc; leave them "
-          "as they are, and have the upstream place its memory");
-    if (options_.numa_node >= 0) HostAllocation::require_flags_of_node(options_.flags);
+    HostAllocation::require(options_.flags, options_.numa_node, options_.upstream);
     if (options_.max_bytes == 0) options_.max_bytes = usable_memory() / 2;
   }
   PinnedPoolCore(const PinnedPoolCore&) = delete;
@@ -148,15 +143,6 @@ class PinnedPoolCore {
   using Clock = std::chrono::steady_clock;
   static constexpr std::size_t kGranule = 256;
   static constexpr std::chrono::microseconds kFirstPoll{20}, kLastPoll{200}, kLeastStep{1000};
-
-  /// For an event whose query failed twice: waits for the whole device.
-  static void wait_for_device(int device) noexcept {
-    try {
-      const DeviceGuard guard(device);
-      cudaDeviceSynchronize();
-    } catch (const CudaError&) {
-    }
-  }
 
   static std::size_t rounded(std::size_t bytes) {
     constexpr std::size_t kMost = ~(kGranule - 1);  // Rounding up does not overflow.
@@ -410,7 +396,7 @@ class PinnedPoolCore {
       }
       bytes_ -= bytes;
       returned_.notify_all();
-      throw_refusal(bytes);
+      HostAllocation::throw_refusal(bytes, bytes_, options_.max_bytes);
     }
     ++allocated_;
     mark_released(*entries_.back());
@@ -418,22 +404,6 @@ class PinnedPoolCore {
     if (!polling_) asked_.reserve(entries_.size());  // Else poll_in_flight does, the next time.
     idle_.reserve(entries_.size());
     return entries_.back().get();
-  }
-
-  /// Tells "no memory" apart from every other failure of an allocation. Called in a handler.
-  [[noreturn]] void throw_refusal(std::size_t bytes) {
-    const std::string why =
-        "the system refuses more page-locked memory: use smaller or fewer batches (host_depth), or "
-        "raise its limit";
-    try {
-      throw;
-    } catch (const CudaError& error) {
-      if (error.code() == cudaErrorMemoryAllocation)
-        throw PoolExhausted(why, bytes, bytes_, options_.max_bytes);
-      throw;
-    } catch (const std::bad_alloc&) {
-      throw PoolExhausted(why, bytes, bytes_, options_.max_bytes);
-    }
   }
 
   PoolExhausted exhausted(const std::string& why, std::size_t bytes) {

@@ -53,6 +53,16 @@ inline bool is_captured(cudaStream_t stream) {
   return status != cudaStreamCaptureStatusNone;
 }
 
+/// Waits for all work of the device, for memory that a copy uses of which nobody can tell when it
+/// is done.
+inline void wait_for_device(int device) noexcept {
+  try {
+    const DeviceGuard guard(device);
+    cudaDeviceSynchronize();
+  } catch (const CudaError&) {
+  }
+}
+
 struct ResolvedStream {
   cudaStream_t handle = nullptr;  // never 0, but for an empty one
   int device = 0;

@@ -42,9 +42,6 @@ class IndexStack {
     return kNone;
   }
 
-  /// A hint, since other threads push and pop meanwhile.
-  bool looks_empty() const noexcept { return top(head_.load(std::memory_order_relaxed)) == kNone; }
-
  private:
   static std::uint32_t top(std::uint64_t head) { return static_cast<std::uint32_t>(head); }
   static std::uint64_t tag(std::uint64_t head) { return head & ~std::uint64_t{kNone}; }

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// HostBlocks: a fixed set of page-locked blocks of one size, from which batches are copied on one
+// stream. A worker acquires a block; the thread that stages queues its copy, and the block comes
+// back behind that: in the order of the copies, when somebody has asked CUDA. Of the workers that
+// wait for a block, one asks, and the others sleep.
+//
+// Each block is in one place: free, with a worker or a batch, being copied from, or lost (nobody
+// can tell when its copy is done).
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <penstock/cuda.hpp>
+#include <penstock/detail/memory/checks.hpp>
+#include <penstock/detail/memory/host_allocation.hpp>
+#include <penstock/detail/memory/resolved_stream.hpp>
+#include <penstock/detail/sync/event_count.hpp>
+#include <penstock/detail/sync/index_stack.hpp>
+#include <penstock/error.hpp>
+#include <penstock/pinned_pool.hpp>
+#include <string>
+#include <utility>
+
+namespace penstock::detail {
+
+class HostBlocks {
+ public:
+  static constexpr std::uint32_t kNone = IndexStack::kNone;
+
+  /// Of `options` it uses the flags, the NUMA node and the upstream. With `limited` use() says how
+  /// many blocks are in use; by default all. For the
+  /// current device. Allocates no block yet.
+  HostBlocks(std::size_t count, std::size_t bytes, const PinnedPoolOptions& options,
+             bool limited = false)
+      : count_(count),
+        bytes_(bytes),
+        options_(options),
+        limited_(limited),
+        device_(current_device()),
+        blocks_(std::make_unique<std::optional<Block>[]>(count)),
+        limit_(count),
+        copying_(std::make_unique<std::uint32_t[]>(count)),
+        free_(count) {
+    HostAllocation::require(options.flags, options.numa_node, options.upstream);
+  }
+  HostBlocks(const HostBlocks&) = delete;
+  HostBlocks& operator=(const HostBlocks&) = delete;
+
+  /// No thread may use it. The device may still read the blocks: waits, then frees them.
+  ~HostBlocks() {
+    const CaptureModeGuard guard;
+    for (std::uint64_t copy = polled_; copy != issued_.load(std::memory_order_relaxed); ++copy)
+      cudaEventSynchronize(copied(copying_[copy % count_]));
+    if (lost_.load(std::memory_order_relaxed) != 0) wait_for_device(device_);
+  }
+
+  /// Allocates the blocks and their events, with the device current. `after_first` is called when
+  /// the first one is there: workers may start, and wait for the others. Throws PoolExhausted where
+  /// the system refuses memory.
+  template <class AfterFirst>
+  void allocate(AfterFirst after_first) {
+    for (std::size_t i = 0; i < count_; ++i) {
+      add_block(static_cast<std::uint32_t>(i));
+      if (i == 0) after_first();
+    }
+  }
+
+  std::size_t count() const noexcept { return count_; }
+  /// Of a block.
+  std::size_t bytes() const noexcept { return bytes_; }
+  /// Of those that are allocated. Any thread.
+  std::size_t allocated_bytes() const noexcept {
+    return allocated_.load(std::memory_order_relaxed) * bytes_;
+  }
+  std::byte* data(std::uint32_t block) const noexcept { return blocks_[block]->memory.data(); }
+
+  // ---- For workers, in relaxed capture mode
+
+  /// A block that is free now, or kNone. Asks CUDA nothing. With PENSTOCK_CHECKS it throws
+  /// std::logic_error if the block was written after its release.
+  std::uint32_t try_acquire() { return checked(try_take()); }
+
+  /// The same, waiting for one. kNone: `stopped()` is true, which wake() follows. Throws CudaError
+  /// where all blocks are lost. `guard`: of the capture mode.
+  template <class Stopped>
+  std::uint32_t acquire(const CaptureModeGuard& guard, Stopped stopped) {
+    while (true) {
+      std::uint32_t block = kNone;
+      bool polls = false;
+      changed_.wait([&] {
+        return (block = try_take()) != kNone || stopped() || all_lost() ||
+               (polls = begin_polling());
+      });
+      if (polls) block = poll_for_block(guard, stopped);
+      if (block != kNone) return checked(block);
+      if (stopped()) return kNone;
+      if (all_lost()) raise_lost();
+    }
+  }
+
+  /// Gives back a block that no copy reads. Any thread.
+  void release(std::uint32_t block) noexcept {
+    if (checks_) std::memset(data(block), poison, bytes_);
+    put_back(block);
+    changed_.notify_one();
+  }
+
+  /// Whoever waits asks again whether it is stopped.
+  void wake() noexcept { changed_.notify_all(); }
+
+  /// So many blocks are in use from now on, as soon as what is beyond comes back. Any thread, one
+  /// at a time.
+  void use(std::size_t blocks) noexcept {
+    const auto change = static_cast<std::ptrdiff_t>(blocks) -
+                        static_cast<std::ptrdiff_t>(std::exchange(limit_, blocks));
+    tokens_.fetch_add(change, std::memory_order_relaxed);
+    if (change > 0) changed_.notify_all();
+  }
+
+  // ---- For the thread that stages: one at a time
+
+  /// Calls `queue`, which queues copies of the block on `stream`; the block comes back behind them,
+  /// also if it throws, since some of them may be queued. Returns the number of the copy, from 1.
+  /// Call it on the thread that has resolved the stream, of the blocks' device.
+  template <class Queue>
+  std::uint64_t copy(std::uint32_t block, const ResolvedStream& stream, Queue queue) {
+    try {
+      queue();
+    } catch (...) {
+      try {
+        release_after(block, stream);
+      } catch (const CudaError&) {  // The first error is the one to report.
+      }
+      throw;
+    }
+    return release_after(block, stream);
+  }
+
+  /// Recorded behind the block's last copy.
+  cudaEvent_t copied(std::uint32_t block) const noexcept { return blocks_[block]->copied.get(); }
+
+  // ---- On any thread
+
+  /// Somebody has seen that this copy, of copy(), is done. False says nothing.
+  bool is_done(std::uint64_t copy) const noexcept {
+    return seen_.load(std::memory_order_acquire) >= copy;
+  }
+
+ private:
+  static constexpr std::chrono::microseconds kFirstPoll{20}, kLastPoll{200};
+
+  struct Block {
+    HostAllocation memory;
+    Event copied;
+  };
+
+  void add_block(std::uint32_t block) {
+    HostAllocation memory = [this] {
+      try {
+        return HostAllocation(bytes_, options_.flags, options_.numa_node, options_.upstream);
+      } catch (...) {
+        HostAllocation::throw_refusal(bytes_, allocated_bytes(), count_ * bytes_);
+      }
+    }();
+    const CaptureModeGuard guard;
+    blocks_[block].emplace(Block{std::move(memory), Event()});
+    allocated_.fetch_add(1, std::memory_order_relaxed);
+    release(block);
+  }
+
+  // ---- Free blocks
+
+  std::uint32_t try_take() noexcept { return !limited_ || take_token() ? free_.pop() : kNone; }
+  void put_back(std::uint32_t block) noexcept {
+    free_.push(block);
+    // Release, and acquire below: whoever gets a token sees the block that was pushed before it.
+    if (limited_) tokens_.fetch_add(1, std::memory_order_release);
+  }
+  bool take_token() noexcept {
+    std::ptrdiff_t tokens = tokens_.load(std::memory_order_relaxed);
+    while (tokens > 0)
+      if (tokens_.compare_exchange_weak(tokens, tokens - 1, std::memory_order_acquire)) return true;
+    return false;
+  }
+
+  std::uint32_t checked(std::uint32_t block) {
+    if (!checks_ || block == kNone) return block;
+    try {
+      check_poison(data(block), bytes_);
+    } catch (...) {
+      lose(SavedError::current());
+      throw;
+    }
+    return block;
+  }
+
+  // ---- Copies
+
+  std::uint64_t release_after(std::uint32_t block, const ResolvedStream& stream) {
+    try {
+      blocks_[block]->copied.record(stream.handle);
+    } catch (...) {
+      if (stream.wait_on_host())
+        release(block);
+      else
+        lose(SavedError::current());
+      throw;
+    }
+    const std::uint64_t issued = issued_.load(std::memory_order_relaxed);
+    copying_[issued % count_] = block;
+    issued_.store(issued + 1, std::memory_order_release);
+    changed_.notify_one();  // If nobody polls, one of those that wait has to.
+    return issued + 1;
+  }
+
+  /// There are copies to ask about, and this thread is the one that does.
+  bool begin_polling() noexcept {
+    return polled_hint_.load(std::memory_order_relaxed) !=
+               issued_.load(std::memory_order_relaxed) &&
+           !polling_.load(std::memory_order_relaxed) &&
+           !polling_.exchange(true, std::memory_order_acquire);
+  }
+  void end_polling() noexcept {
+    polling_.store(false, std::memory_order_release);
+    changed_.notify_one();  // Another one may have to go on.
+  }
+
+  template <class Stopped>
+  std::uint32_t poll_for_block(const CaptureModeGuard& guard, Stopped stopped) {
+    std::uint32_t block = kNone;
+    auto pause = kFirstPoll;
+    while (!poll(guard) && polled_ != issued_.load(std::memory_order_acquire)) {
+      const auto until = EventCount::Clock::now() + pause;
+      if (changed_.wait_until(until, [&] { return (block = try_take()) != kNone || stopped(); }))
+        break;
+      pause = std::min(2 * pause, kLastPoll);
+    }
+    end_polling();
+    return block;
+  }
+
+  /// Gives back the blocks whose copies are done, the oldest first. False: there were none.
+  bool poll(const CaptureModeGuard& guard) {
+    bool any = false;
+    for (; polled_ != issued_.load(std::memory_order_acquire); any = true) {
+      const std::uint32_t block = copying_[polled_ % count_];
+      const cudaError_t status = ask(blocks_[block]->copied, guard);
+      if (status == cudaErrorNotReady) break;
+      polled_hint_.store(++polled_, std::memory_order_relaxed);
+      if (status == cudaSuccess) {
+        if (lost_copies_ == 0) seen_.store(polled_, std::memory_order_release);
+        release(block);
+      } else {
+        ++lost_copies_;  // From here on nobody can say that all copies up to a number are done.
+        lose({status, std::string("cudaEventQuery failed: ") + cudaGetErrorString(status) +
+                          "; the page-locked block is lost, a copy may still read it"});
+      }
+    }
+    return any;
+  }
+
+  /// One failed query says nothing about the copy.
+  static cudaError_t ask(const Event& event, const CaptureModeGuard& guard) noexcept {
+    const cudaError_t status = query(event.get(), guard);
+    return status == cudaSuccess || status == cudaErrorNotReady ? status
+                                                                : query(event.get(), guard);
+  }
+
+  // ---- Lost blocks
+
+  /// Never hands a block out again.
+  void lose(SavedError error) {
+    {
+      const std::lock_guard lock(mutex_);
+      lost_to_ = std::move(error);
+    }
+    lost_.fetch_add(1, std::memory_order_relaxed);
+    changed_.notify_all();
+  }
+  bool all_lost() const noexcept { return lost_.load(std::memory_order_relaxed) == count_; }
+  [[noreturn]] void raise_lost() {
+    const std::lock_guard lock(mutex_);
+    lost_to_.raise();
+  }
+
+  const std::size_t count_, bytes_;
+  const PinnedPoolOptions options_;
+  const bool limited_, checks_ = checks();
+  const int device_;
+  const std::unique_ptr<std::optional<Block>[]> blocks_;
+  std::atomic<std::size_t> allocated_{0};
+  std::size_t limit_;
+
+  // Copies have numbers, and are in a ring of as many places as there are blocks. So when a place
+  // is written, the block that was there has come back.
+  const std::unique_ptr<std::uint32_t[]> copying_;
+  alignas(64) std::atomic<std::uint64_t> issued_{0};  // by the thread that stages
+  alignas(64) std::atomic<bool> polling_{false};      // What follows is that thread's.
+  std::uint64_t polled_ = 0, lost_copies_ = 0;
+  std::atomic<std::uint64_t> polled_hint_{0};  // for those that do not poll
+  std::atomic<std::uint64_t> seen_{0};         // All copies up to this one are done.
+
+  IndexStack free_;
+  std::atomic<std::ptrdiff_t> tokens_{0};  // with `limited_`: how many more may be in use
+  EventCount changed_;
+
+  std::mutex mutex_;
+  SavedError lost_to_;                // the last one
+  std::atomic<std::size_t> lost_{0};  // blocks
+};
+
+}  // namespace penstock::detail
