@@ -14,8 +14,10 @@
 #include <memory>
 #include <optional>
 #include <penstock/detail/inline.hpp>
+#include <penstock/detail/observe/batch_times.hpp>
 #include <penstock/verdict.hpp>
 #include <string>
+#include <vector>
 
 namespace penstock {
 
@@ -83,6 +85,14 @@ struct Pauses {
   std::chrono::nanoseconds device{0};    ///< of device->consuming
 };
 
+/// The last batches whose leases have ended, in the order in which they were taken: when each
+/// passed the steps of its route, in nanoseconds of steady_clock, and what was measured of it on
+/// the device. At least 256, as far as there were so many since the construction or the last
+/// restore().
+struct RecentBatches {
+  std::vector<detail::FinishedBatch> batches;
+};
+
 /// What the pipeline is made of, so that advice names only what there is. Constant, but for the
 /// last member.
 struct PipelineSetup {
@@ -147,6 +157,8 @@ struct Stats {
   /// The cores that the Placement chose, and why; or why it chose none. One line, shared by all
   /// snapshots. Null: there was nothing to choose, as on a machine with one NUMA node.
   std::shared_ptr<const std::string> placement = {};
+  /// The last batches, one by one, as of this snapshot. Null: of a Stats that is not a pipeline's.
+  std::shared_ptr<const RecentBatches> recent = {};
   PipelineSetup setup;  ///< what the pipeline is made of
 
   /// The difference to `before`, an earlier snapshot of the same pipeline. The longest waits remain

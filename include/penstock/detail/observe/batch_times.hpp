@@ -44,6 +44,9 @@ struct DeviceDurations {
   std::int64_t copy = -1;       ///< the copy to the device
   std::int64_t transform = -1;  ///< the DeviceTransform behind it
   std::int64_t wait = -1;       ///< the consumer's stream had no work until the batch was there
+  /// The consumer's stream, from when the batch was there until it reached the next request: its
+  /// work, and its waits for the host.
+  std::int64_t step = -1;
 };
 
 /// A batch whose lease has ended.

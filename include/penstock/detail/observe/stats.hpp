@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <iomanip>
+#include <iterator>
+#include <memory>
 #include <ostream>
 #include <penstock/detail/observe/units.hpp>
 #include <penstock/detail/observe/verdict_sentence.hpp>
@@ -48,6 +50,19 @@ inline double mean_since(double mean, std::uint64_t count, double before,
   const double rest =
       mean * static_cast<double>(count) - before * static_cast<double>(count_before);
   return std::max(0.0, rest / static_cast<double>(count - count_before));
+}
+
+/// Those of `now` whose leases ended after those of `before`.
+inline std::shared_ptr<const RecentBatches> recent_since(
+    const std::shared_ptr<const RecentBatches>& now,
+    const std::shared_ptr<const RecentBatches>& before) {
+  if (now == nullptr || before == nullptr) return now;
+  Ticks last = 0;
+  for (const FinishedBatch& batch : before->batches) last = std::max(last, batch.times.released);
+  auto rest = std::make_shared<RecentBatches>();
+  std::copy_if(now->batches.begin(), now->batches.end(), std::back_inserter(rest->batches),
+               [&](const FinishedBatch& batch) { return batch.times.released > last; });
+  return rest;
 }
 
 inline Verdict judge(const Stats& stats) {
@@ -129,6 +144,7 @@ PENSTOCK_INLINE Stats Stats::since(const Stats& before) const {
                                          before.consumer.batches);
   stats.leased =
       detail::mean_since(leased, consumer.batches, before.leased, before.consumer.batches);
+  stats.recent = detail::recent_since(recent, before.recent);
   if (device && before.device) {
     detail::subtract(*stats.device, *before.device, &DeviceTimes::copies, &DeviceTimes::batches,
                      &DeviceTimes::consuming, &DeviceTimes::awaiting_batch,

@@ -17,6 +17,7 @@
 #include <mutex>
 #include <optional>
 #include <penstock/detail/observe/read_watch.hpp>
+#include <penstock/detail/observe/ticks.hpp>
 #include <utility>
 
 namespace penstock::detail {
@@ -242,6 +243,8 @@ class alignas(64) WorkerTrace {
     const WorkerState before_;
   };
 
+  /// So many nanoseconds of all workers went into a batch that this one has finished.
+  void count_work(Ticks work) { add_alone(work_, work); }
   void count_batch(std::uint64_t bytes) {
     add_alone(batches_, std::uint64_t{1});
     add_alone(bytes_, bytes);
@@ -249,6 +252,8 @@ class alignas(64) WorkerTrace {
 
   std::chrono::nanoseconds busy() const { return busy_.elapsed(); }
   std::chrono::nanoseconds waiting() const { return waiting_.elapsed(); }
+  /// The time inside the source for the batches that this worker has finished.
+  std::chrono::nanoseconds work() const { return std::chrono::nanoseconds(load(work_)); }
   /// Without the batch (pieces without a wait between them) that the worker is in.
   std::chrono::nanoseconds busy_until_its_last_rest() const { return busy_.stopped(); }
   /// CPU time of the worker's thread.
@@ -315,6 +320,7 @@ class alignas(64) WorkerTrace {
   std::atomic<std::uint64_t> thread_{kNoThread};  // while it runs
   std::atomic<WorkerState> state_{WorkerState::idle};
   std::atomic<std::uint64_t> number_{0}, batches_{0}, bytes_{0};
+  std::atomic<Ticks> work_{0};
   std::atomic<Clock::rep> since_{Clock::now().time_since_epoch().count()};
   Stopwatch busy_, waiting_;
   CpuWatch cpu_;

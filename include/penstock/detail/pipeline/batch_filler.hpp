@@ -20,6 +20,8 @@
 #include <penstock/detail/memory/checks.hpp>
 #include <penstock/detail/memory/fill_checks.hpp>
 #include <penstock/detail/mix.hpp>
+#include <penstock/detail/observe/batch_times.hpp>
+#include <penstock/detail/observe/ticks.hpp>
 #include <penstock/detail/observe/worker_trace.hpp>
 #include <penstock/detail/pipeline/device_targets.hpp>
 #include <penstock/detail/pipeline/failure_log.hpp>
@@ -59,6 +61,9 @@ struct alignas(64) OpenBatch : OpenRows {
   std::uint64_t number = 0;
   std::uint64_t pattern = 0;  // of FillChecks
   FilledBatch filled;
+  BatchTimes times;
+  std::atomic<std::uint64_t> work{
+      0};  // of `times`: of the workers that are through with their rows
   std::atomic<bool> ended{false};
   std::mutex mutex;  // of what follows
   std::vector<FailureNode> failures;
@@ -83,6 +88,14 @@ struct WorkerTools {
   std::vector<std::byte> spare{};  // to put rows in order
   FilledBatch memory{};            // for the batch that it opens; empty between two of them
   std::int64_t rows_at_once = 1;
+  Ticks now = ticks();  // when it last was through with something, or had waited
+  bool is_new = true;   // it has filled nothing yet
+
+  /// The time since `now`, which begins anew.
+  Ticks lap() noexcept {
+    const Ticks before = std::exchange(now, ticks());
+    return std::max<Ticks>(0, now - before);
+  }
 };
 
 /// Used by all workers at the same time.
@@ -203,6 +216,8 @@ PENSTOCK_INLINE void BatchFiller::prepare(OpenBatch& open, std::uint64_t samples
 
 PENSTOCK_INLINE void BatchFiller::fill(const Piece& piece, WorkerTools& tools) {
   const ScopedRange range(markers::fill, piece.batch->number % batches_);
+  if (std::exchange(tools.is_new, false))
+    piece.batch->work.fetch_or(BatchTimes::kFirstOfWorker, std::memory_order_relaxed);
   if (kind_ == SourceKind::sample)
     fill_rows(piece, tools);
   else
@@ -310,17 +325,17 @@ PENSTOCK_INLINE FailureNode BatchFiller::failure_of(const OpenBatch& open,
 /// Fills the rows of a piece, and sets the size of the next one: about 50 us of work, long against
 /// the cost of taking a piece.
 PENSTOCK_INLINE void BatchFiller::fill_rows(const Piece& piece, WorkerTools& tools) {
-  using Clock = std::chrono::steady_clock;
-  constexpr std::chrono::nanoseconds kPiece = std::chrono::microseconds(50);
+  constexpr Ticks kPiece = 50'000;
   OpenBatch& open = *piece.batch;
   // Each worker has its own copy of the Batch object: no source reads what another one sets.
   std::memcpy(tools.batch.get(), open.filled.batch, layout_.batch_bytes());
-  const auto begin = Clock::now();
+  const Ticks begin = ticks();
   for (std::int64_t row = piece.first; row < piece.first + piece.rows; ++row) {
     if (tools.stop.stop_requested()) return open.ended.store(true, std::memory_order_relaxed);
     fill_row(open, row, tools);
   }
-  const auto each = std::max((Clock::now() - begin) / piece.rows, std::chrono::nanoseconds(1));
+  open.work.fetch_add(static_cast<std::uint64_t>(tools.lap()), std::memory_order_relaxed);
+  const Ticks each = std::max<Ticks>((tools.now - begin) / piece.rows, 1);
   tools.rows_at_once = std::max<std::int64_t>(1, kPiece / each);
   if (std::memcmp(tools.batch.get(), open.filled.batch, layout_.batch_bytes()) != 0)
     fail_batch(open,
@@ -476,6 +491,10 @@ PENSTOCK_INLINE ProducedItem BatchFiller::finish(OpenBatch& open, WorkerTools& t
       failures.clear();
       failures.push_back({std::current_exception(), nullptr});
     }
+  open.times.work =
+      open.work.load(std::memory_order_relaxed) + static_cast<std::uint64_t>(tools.lap());
+  open.times.filled = tools.now;
+  tools.trace.count_work(open.times.source_time());
   if (state == State::filled) tools.trace.count_batch(copied_bytes(open.filled, layout_));
   // A failed batch keeps its slot, in which the error is staged.
   if (state != State::filled) open.filled.block = PinnedBlock();

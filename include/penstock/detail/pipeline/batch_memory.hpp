@@ -59,6 +59,7 @@ class BatchMemory {
       memory.slot.reset(targets_->acquire(tools.worker, tools.stop));
     else
       memory.block = pool_.acquire(block_bytes_, tools.stop, ahead_);
+    tools.lap();
     return has_any(memory);
   }
 

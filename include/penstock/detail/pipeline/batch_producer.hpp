@@ -17,6 +17,7 @@
 #include <penstock/batch_producer.hpp>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/cores.hpp>
+#include <penstock/detail/observe/timeline.hpp>
 #include <penstock/detail/observe/worker_trace.hpp>
 #include <penstock/detail/pipeline/batch_filler.hpp>
 #include <penstock/detail/pipeline/batch_memory.hpp>
@@ -59,9 +60,11 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
   ~ProducerCore() override { stop(); }
 
   std::optional<FilledBatch> next() override;
+  /// Keeps the stamps of the batches that `next` returns. Call it before the first one.
+  void keep_times() { timeline_.emplace(options_.depth); }
   /// The batch at the head of a producer that is ready(), or `error` in its place; what the batch
   /// then has is its slot.
-  FilledBatch take(std::exception_ptr& error);
+  FilledBatch take(std::exception_ptr& error, BatchTimes& times);
   bool ready() noexcept override;
   bool at_end() noexcept override;
   void stop() noexcept override;
@@ -112,6 +115,10 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
   std::uint64_t replaced() const noexcept override { return log_.replaced(); }
   /// The last failure that the policy has handled, in words.
   std::string last_failure() const { return log_.last(); }
+  /// Of a batch, over all epochs.
+  std::uint64_t number_of(const Ticket& ticket) const {
+    return ticket.epoch * batches_ + ticket.batch;
+  }
   bool counts_samples() const { return together(); }
   /// What the worker with the oldest batch does, for StallError.
   WorkerActivity oldest_activity() const;
@@ -147,7 +154,7 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
   }
   Piece next_piece(WorkerTools& tools);
   OpenBatch* open_next(WorkerTools& tools);
-  bool enter(WorkerTrace& trace);
+  bool enter(WorkerTools& tools);
   void hand_on(OpenBatch& open, WorkerTools& tools);
   bool is_dealt_with(Item& item) noexcept;
   std::uint64_t asked(const Item& item) const;
@@ -184,6 +191,8 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
   alignas(64) std::atomic_flag in_next_;  // some thread is
   std::atomic<std::uint64_t> calls_{0};
   bool finished_ = false;
+  std::uint64_t delivered_ = 0;                          // by next()
+  std::optional<Timeline> timeline_;                     // of these
   std::atomic<std::uint64_t> samplings_{0}, queued_{0};  // of the queue
   alignas(64) std::vector<WorkerTrace> traces_;
 
@@ -200,8 +209,10 @@ PENSTOCK_INLINE std::unique_ptr<AnyProducer> make_producer(const BlockLayout& la
   if (source.kind == SourceKind::device)
     throw std::invalid_argument(
         "BatchProducer fills page-locked memory: give an on_device source to a Prefetcher");
-  return std::make_unique<ProducerCore>(layout, std::move(sampler), std::move(source), pool,
-                                        std::move(options));
+  auto producer = std::make_unique<ProducerCore>(layout, std::move(sampler), std::move(source),
+                                                 pool, std::move(options));
+  producer->keep_times();
+  return producer;
 }
 
 PENSTOCK_INLINE void close(std::unique_ptr<AnyProducer>& producer) noexcept {
@@ -425,10 +436,12 @@ PENSTOCK_INLINE void ProducerCore::run(WorkerTools& tools) {
   if (!equip(tools)) return;
   const auto ended = [this] { return ring_.closed(); };
   if (!permits_.take(ended)) return;
+  tools.lap();
   while (true) {
     if (permits_.lose()) {  // Parked: this time is no part of what it did.
       tools.trace.rest();
       if (!permits_.take(ended)) return;
+      tools.lap();
     }
     const Piece piece = next_piece(tools);
     if (!piece) break;
@@ -451,12 +464,14 @@ PENSTOCK_INLINE auto ProducerCore::next_piece(WorkerTools& tools) -> Piece {
       [&](auto&& waiting) {
         tools.trace.hand_on();
         waiting();
+        tools.lap();
       });
 }
 
 /// Opens the next batch. nullptr: there is none, or stop was requested.
 PENSTOCK_INLINE OpenBatch* ProducerCore::open_next(WorkerTools& tools) {
-  if (!enter(tools.trace)) return nullptr;
+  const Ticks wanted = tools.now;
+  if (!enter(tools)) return nullptr;
   // The memory comes before the number, so that the oldest number always has some.
   std::exception_ptr no_memory;
   try {
@@ -469,6 +484,8 @@ PENSTOCK_INLINE OpenBatch* ProducerCore::open_next(WorkerTools& tools) {
 
   OpenBatch& open = together() ? open_.open(tools.worker) : open_.own(tools.worker);
   open.number = *number;
+  open.times = {.wanted = wanted, .opened = tools.now};
+  open.work.store(0, std::memory_order_relaxed);
   open.filled = std::move(tools.memory);
   open.ended.store(false, std::memory_order_relaxed);
   open.failures.clear();
@@ -480,11 +497,13 @@ PENSTOCK_INLINE OpenBatch* ProducerCore::open_next(WorkerTools& tools) {
   return &open;
 }
 
-PENSTOCK_INLINE bool ProducerCore::enter(WorkerTrace& trace) {
+PENSTOCK_INLINE bool ProducerCore::enter(WorkerTools& tools) {
   if (ring_.try_enter()) return true;  // Mostly, with a slow source; no clock is read.
-  const WorkerTrace::Wait wait(trace, WorkerState::room, ring_.next_number());
+  const WorkerTrace::Wait wait(tools.trace, WorkerState::room, ring_.next_number());
   const ScopedRange range(markers::wait_for_room, ring_.next_number());
-  return ring_.enter();
+  const bool entered = ring_.enter();
+  tools.lap();
+  return entered;
 }
 
 // ---- From the workers to the consumer -----------------------------------------------------------
@@ -492,12 +511,14 @@ PENSTOCK_INLINE bool ProducerCore::enter(WorkerTrace& trace) {
 PENSTOCK_INLINE void ProducerCore::hand_on(OpenBatch& open, WorkerTools& tools) {
   const std::uint64_t number = open.number;
   Item item = filler_.finish(open, tools);
+  const BatchTimes times = open.times;
   if (together()) open_.close(open);
   if (item.state == Item::State::ended) ring_.close();
-  ring_.publish(number, std::move(item));
+  ring_.publish(number, std::move(item), times);
   if (options_.on_ready) {
     tools.trace.hand_on();
     options_.on_ready();
+    tools.lap();
   }
 }
 
@@ -555,16 +576,24 @@ PENSTOCK_INLINE std::optional<FilledBatch> ProducerCore::next() {
   throw_lost_worker();
   add_alone(calls_, std::uint64_t{1});
   no_memory_.clear();  // Of a call before this one.
+  const Ticks asked = ticks();
+  bool has_waited = false;
   while (!ready()) {
     if (at_end()) return std::nullopt;
+    has_waited = true;
     ring_.wait([this] { return has_lost_worker() || no_memory_.any(); });
     wait_while_abandoned();
     throw_lost_worker();
     if (!ring_.full()) no_memory_.throw_error();
   }
   std::exception_ptr error;
-  FilledBatch batch = take(error);
+  BatchTimes times;
+  FilledBatch batch = take(error, times);
   if (error) std::rethrow_exception(error);
+  times.staged = times.filled;
+  times.asked = asked;
+  times.taken = times.released = has_waited ? ticks() : asked;
+  timeline_->add(delivered_++, number_of(batch.ticket), times);
   return batch;
 }
 
@@ -579,8 +608,9 @@ PENSTOCK_INLINE void ProducerCore::timed_out(std::exception_ptr error) noexcept 
   ring_.wake();
 }
 
-PENSTOCK_INLINE FilledBatch ProducerCore::take(std::exception_ptr& error) {
+PENSTOCK_INLINE FilledBatch ProducerCore::take(std::exception_ptr& error, BatchTimes& times) {
   sample_queue();
+  times = ring_.front_times();
   Item& item = ring_.front();
   log_.count(asked(item));
   FilledBatch batch = std::move(item.batch);

@@ -18,6 +18,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <penstock/detail/observe/batch_times.hpp>
 #include <penstock/detail/sync/event_count.hpp>
 #include <utility>
 
@@ -76,11 +77,12 @@ class BatchRing {
   }
 
   /// Hands over what became of a claimed number.
-  void publish(std::uint64_t number, Item&& item) {
+  void publish(std::uint64_t number, Item&& item, const BatchTimes& times = {}) {
     const std::uint64_t position =
         ordered_ ? number : published_.fetch_add(1, std::memory_order_acq_rel);
     Cell& cell = cells_[position % depth_];
     cell.item.emplace(std::move(item));
+    cell.times = times;
     cell.full.store(position + 1, std::memory_order_release);
     ready_.notify_one();
   }
@@ -124,6 +126,8 @@ class BatchRing {
 
   /// The item at the head of a ring that is full().
   Item& front() { return *cells_[head() % depth_].item; }
+  /// Its stamps.
+  const BatchTimes& front_times() const { return cells_[head() % depth_].times; }
 
   /// Drops the item at the head of a ring that is full().
   void pop() {
@@ -175,6 +179,7 @@ class BatchRing {
   struct alignas(64) Cell {
     std::atomic<std::uint64_t> full{0};  // the position whose item is here, plus 1
     std::optional<Item> item;
+    BatchTimes times;  // a cache line
 
     /// A hint: the cell's cache lines, which the consumer emptied, come to this core.
     void fetch_for_writing() {

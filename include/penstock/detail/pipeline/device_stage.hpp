@@ -13,7 +13,9 @@
 #include <penstock/cuda.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/observe/copy_watch.hpp>
+#include <penstock/detail/observe/device_samples.hpp>
 #include <penstock/detail/observe/name_number.hpp>
+#include <penstock/detail/observe/ticks.hpp>
 #include <penstock/detail/pipeline/batch_producer.hpp>
 #include <penstock/detail/pipeline/device_targets.hpp>
 #include <penstock/detail/pipeline/held_back.hpp>
@@ -33,8 +35,9 @@ namespace penstock::detail {
 class DeviceStage {
  public:
   DeviceStage(const BlockLayout& layout, SourceKind kind, TransformStage::Transform transform,
-              const PrefetcherOptions& options)
+              const PrefetcherOptions& options, DeviceSamples& samples)
       : layout_(layout),
+        samples_(samples),
         copy_stream_(options.copy_priority),
         transform_(layout_, std::move(transform), copy_stream_.get(), options.device_memory),
         arena_(transform_.make_slots(options.device_depth)),
@@ -42,7 +45,7 @@ class DeviceStage {
         watch_(kind == SourceKind::device ? 0 : options.host_depth + options.device_depth,
                options.device_times, transform_.transforms()) {
     if (kind == SourceKind::device)
-      targets_.emplace(layout_, arena_, static_cast<std::size_t>(options.workers),
+      targets_.emplace(layout_, arena_, samples_, static_cast<std::size_t>(options.workers),
                        options.copy_priority, number_.name("penstock source"));
     slots_.reserve(options.device_depth);
     for (std::size_t i = 0; i < options.device_depth; ++i)
@@ -89,10 +92,12 @@ class DeviceStage {
 
   /// Queues the copy of `batch` into its slot, and the transform. An error, in `error` or new,
   /// takes the place and the slot of its batch: so there are never more errors than slots.
-  Staged& stage(FilledBatch batch, std::exception_ptr&& error) {
+  Staged& stage(FilledBatch batch, const BatchTimes& times, std::exception_ptr&& error) {
     // Once the batch is staged, another worker may have its slot.
-    const WrittenSlot* const written = batch.slot.get();
+    WrittenSlot* const written = batch.slot.get();
     Staged& staged = occupy(std::move(batch.slot));
+    staged.order = order_++;
+    staged.times = times;
     staged.error = std::move(error);
     if (staged.error) return staged;
     staged.samples.assign(batch.ticket.samples.begin(), batch.ticket.samples.end());
@@ -103,11 +108,18 @@ class DeviceStage {
         adopt(*written, batch.samples, staged);
       else
         copy(batch, staged);
+      staged.times.staged = ticks();
+      samples_.hand_in(std::move(written != nullptr ? written->sample : sample_), staged.order,
+                       staged.times.staged);
     } catch (...) {
       staged.error = std::current_exception();
     }
     return staged;
   }
+
+  /// The order of the next batch that is staged (see Timeline). For a thread that has paused the
+  /// staging.
+  std::uint64_t next_order() const { return order_; }
 
   // ---- On any thread
 
@@ -179,11 +191,14 @@ class DeviceStage {
     const ScopedRange range(markers::copy, batch.ticket.batch);
     const cudaStream_t stream = copy_stream_.get();
     watch_.begin(stream);
+    sample_ = samples_.begin(stream, staged.times.filled);
     transform_.take_over(batch.batch, staged);
     const std::size_t bytes = copy_to(batch, layout_, transform_.target(staged), copies_);
     add_alone(copied_bytes_, std::uint64_t{bytes});
     watch_.arrive(stream);
+    samples_.arrive(sample_);
     transform_.apply(batch.samples, staged, stream);
+    samples_.end(sample_);
     staged.copied = watch_.end(stream);
   }
 
@@ -194,6 +209,7 @@ class DeviceStage {
   }
 
   const BlockLayout layout_;
+  DeviceSamples& samples_;
   Stream copy_stream_;
   const ResolvedStream copies_{copy_stream_.get(), current_device()};
   const NameNumber<DeviceStage> number_;
@@ -206,6 +222,8 @@ class DeviceStage {
   CopyWatch watch_;
   std::vector<Staged> slots_;           // by slot index
   std::optional<DeviceSlot> reserved_;  // for the next copy
+  DeviceSamples::Copy sample_;          // of the copy that is being queued
+  std::uint64_t order_ = 0;             // of the next batch
   std::atomic<std::uint64_t> copied_bytes_{0};
 };
 

@@ -13,7 +13,9 @@
 #include <penstock/cuda.hpp>
 #include <penstock/detail/memory/batch_object.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
+#include <penstock/detail/observe/device_samples.hpp>
 #include <penstock/detail/observe/source_watch.hpp>
+#include <penstock/detail/observe/ticks.hpp>
 #include <penstock/device_arena.hpp>
 #include <penstock/layout.hpp>
 #include <penstock/markers.hpp>
@@ -35,14 +37,15 @@ struct WrittenSlot {
   std::vector<std::uint64_t> samples;  // that its ticket names
   Event written;                       // The worker's stream has come to the end of the batch.
   SourceWatch::Mark* timed = nullptr;  // of a batch whose end is not recorded
+  DeviceSamples::Copy sample;
 };
 
 class DeviceTargets {
  public:
   /// On the current device. `priority` and `name`: of the streams, which add their worker to it.
-  DeviceTargets(const BlockLayout& layout, DeviceArena& arena, std::size_t workers, int priority,
-                const std::string& name)
-      : arena_(arena) {
+  DeviceTargets(const BlockLayout& layout, DeviceArena& arena, DeviceSamples& samples,
+                std::size_t workers, int priority, const std::string& name)
+      : arena_(arena), samples_(samples) {
     for (std::size_t i = 0; i < workers; ++i)
       streams_.emplace_back(priority, name + ", worker " + std::to_string(i));
     slots_.reserve(arena.slots());
@@ -66,6 +69,7 @@ class DeviceTargets {
   /// The worker's stream has all of batch `number`.
   void record_written(WrittenSlot& slot, std::uint64_t number, std::size_t worker) {
     slot.written.record(stream(worker));
+    samples_.end(slot.sample);
     if (slot.timed == nullptr) return;
     watch_->end(*slot.timed, number, stream(worker));
     slot.timed = nullptr;
@@ -88,9 +92,12 @@ class DeviceTargets {
     WrittenSlot& held = slots_[slot->index()];
     held.memory = std::move(*slot);
     SourceWatch::drop(std::exchange(held.timed, nullptr));  // Of a batch that failed.
+    held.sample.reset();
     try {
-      if (!std::exchange(streams_[worker].is_new, false))
+      if (!std::exchange(streams_[worker].is_new, false)) {
         held.timed = watch_->begin(stream(worker));
+        held.sample = samples_.begin(stream(worker), ticks());
+      }
     } catch (...) {
       held.memory = DeviceSlot();
       throw;
@@ -99,6 +106,7 @@ class DeviceTargets {
   }
 
   DeviceArena& arena_;
+  DeviceSamples& samples_;
   std::deque<NamedStream> streams_;  // before the slots, which are released on them
   std::vector<WrittenSlot> slots_;   // by index
   std::optional<SourceWatch> watch_;

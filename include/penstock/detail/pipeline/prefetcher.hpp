@@ -20,6 +20,9 @@
 #include <optional>
 #include <penstock/detail/cores.hpp>
 #include <penstock/detail/observe/consumer_watch.hpp>
+#include <penstock/detail/observe/device_samples.hpp>
+#include <penstock/detail/observe/ticks.hpp>
+#include <penstock/detail/observe/timeline.hpp>
 #include <penstock/detail/order/state.hpp>
 #include <penstock/detail/pipeline/autotuner.hpp>
 #include <penstock/detail/pipeline/batch_producer.hpp>
@@ -61,12 +64,28 @@ class HandOver final : public AnyPrefetcher, public std::enable_shared_from_this
   }
 
  private:
+  /// Lives as long as a call that wants a batch. Several live and end under the lock.
+  struct Asking {
+    explicit Asking(HandOver& hand_over) : calls(hand_over.asking_) {
+      if (calls++ == 0) hand_over.asked_ = ticks();
+    }
+    ~Asking() { --calls; }
+    Asking(const Asking&) = delete;
+    Asking& operator=(const Asking&) = delete;
+    int& calls;
+  };
+  static DeviceSamples::Kind sampled(SourceKind kind, bool transforms) {
+    if (kind == SourceKind::device) return DeviceSamples::Kind::on_device;
+    return transforms ? DeviceSamples::Kind::transforms : DeviceSamples::Kind::copies;
+  }
+
   static PipelinePlan planned(PrefetcherOptions options, const AnySampler& sampler,
                               const ErasedSource& source, bool transforms, std::size_t block);
   static PinnedPoolOptions pool_options(const PrefetcherOptions& options, std::size_t block);
   void reserve_blocks(const std::function<void()>& start);
   PipelineSetup make_setup(SourceKind kind, bool unbounded);
 
+  void note_take(Staged& staged, int stream, bool has_waited);
   void note_pause(const TimeSpan& pause);
   void tune();
   void tune_slots();
@@ -74,7 +93,7 @@ class HandOver final : public AnyPrefetcher, public std::enable_shared_from_this
   bool stage_next() noexcept;
   bool stopped() const { return closed_ || producer_->stopped(); }
   LeasedBatch* take(const ResolvedStream& stream, cudaStream_t consumer);
-  Staged* first_staged(std::unique_lock<std::mutex>& lock);
+  Staged* first_staged(std::unique_lock<std::mutex>& lock, bool& has_waited);
   bool wait_for_news(TimeOut& left, std::uint64_t& since, std::uint32_t calls);
   [[noreturn]] void throw_in_place_of(Staged& staged);
   [[noreturn]] void throw_stall() const;
@@ -98,6 +117,8 @@ class HandOver final : public AnyPrefetcher, public std::enable_shared_from_this
   const std::shared_ptr<const ThreadPlacement> placed_;
 
   PinnedPool pool_;
+  Timeline timeline_;
+  DeviceSamples samples_;
   DeviceStage stage_;
   SerialTask stage_task_;
   StagedQueue queue_;  // from the thread that stages to the consumer
@@ -108,6 +129,9 @@ class HandOver final : public AnyPrefetcher, public std::enable_shared_from_this
   std::atomic<std::uint64_t> position_{0};  // number of the next batch, over all epochs
   std::uint64_t skipped_before_ = 0;        // up to the last batch that was delivered
   ConsumerWatch watch_;
+  int asking_ = 0;           // calls that want a batch
+  Ticks asked_ = 0;          // since then there are some, and none has got one
+  std::uint64_t order_ = 0;  // of the next batch
   const ConsumerClock::Visit* requested_by_ = nullptr;  // the last call that has told the watch
   std::atomic<std::chrono::nanoseconds::rep> workers_paused_{0};  // their waits in pauses,
   std::atomic<WorkerTrace::Clock::time_point> paused_until_{};    // until then
@@ -141,13 +165,14 @@ PENSTOCK_INLINE bool HandOver::stage_next() noexcept {
     queue_.fail(std::move(error));
     return false;
   }
-  FilledBatch batch = producer_->take(error);
+  BatchTimes times;
+  FilledBatch batch = producer_->take(error, times);
   const std::uint64_t next = producer_->position();
   if (on_device_ && batch.slot == nullptr) {  // There was no slot to be had: an error alone.
     queue_.fail(std::move(error));
     return true;
   }
-  Staged& staged = stage_.stage(std::move(batch), std::move(error));
+  Staged& staged = stage_.stage(std::move(batch), times, std::move(error));
   if (producer_->abandoned_here()) producer_->come_back();  // A transform has destroyed this.
   staged.next = next;
   staged.skipped = producer_->skipped();
@@ -176,22 +201,30 @@ PENSTOCK_INLINE LeasedBatch* HandOver::take(cudaStream_t consumer, PrefetcherHan
 PENSTOCK_INLINE LeasedBatch* HandOver::take(const ResolvedStream& stream, cudaStream_t consumer) {
   std::unique_lock lock(take_mutex_);
   const ConsumerClock::Visit visit(watch_.clock);
+  const Asking asking(*this);
   const ScopedRange range(markers::next, position_);
   watch_.count_take(queue_.size());
   const auto pause = visit.ended_pause();
   if (pause) note_pause(*pause);
   watch_.record_request(consumer, pause.has_value());
+  samples_.ask(consumer, order_);
   requested_by_ = &visit;
 
-  Staged* const staged = first_staged(lock);
+  bool has_waited = false;
+  Staged* const staged = first_staged(lock, has_waited);
   if (staged == nullptr) return nullptr;
   if (staged->error) throw_in_place_of(*staged);
   // Another thread has made its request while this one waited: the marks are one thread's.
-  if (requested_by_ != &visit) watch_.record_request(consumer, false);
+  if (requested_by_ != &visit) {
+    watch_.record_request(consumer, false);
+    samples_.ask(consumer, order_);
+  }
   // Where this throws, the batch stays the first.
   watch_.record_issue(consumer);
+  samples_.find(consumer);
   check(cudaStreamWaitEvent(consumer, staged->copied, cudaEventWaitDefault), "cudaStreamWaitEvent");
   watch_.record_take(consumer);
+  note_take(*staged, samples_.take(consumer, staged->order), has_waited);
   staged->consumers.assign(1, stream);
   staged->replaced = false;
   queue_.pop_first();
@@ -200,6 +233,14 @@ PENSTOCK_INLINE LeasedBatch* HandOver::take(const ResolvedStream& stream, cudaSt
   watch_.count_delivery();
   if (tuner_) tune();
   return staged;
+}
+
+/// Of the thread that takes: the stamps of its batch.
+PENSTOCK_INLINE void HandOver::note_take(Staged& staged, int stream, bool has_waited) {
+  staged.times.asked = asked_;
+  staged.times.taken = asked_ = has_waited ? ticks() : asked_;
+  staged.times.work |= static_cast<std::uint64_t>(stream) << BatchTimes::kStreamShift;
+  order_ = staged.order + 1;
 }
 
 /// Any thread, while `pause` lasts or when it has ended: of it what was not noted yet.
@@ -241,7 +282,8 @@ PENSTOCK_INLINE void HandOver::tune_slots() {
 
 /// Waits for the first staged batch, without the lock. nullptr: all epochs are done, or somebody
 /// has called stop().
-PENSTOCK_INLINE Staged* HandOver::first_staged(std::unique_lock<std::mutex>& lock) {
+PENSTOCK_INLINE Staged* HandOver::first_staged(std::unique_lock<std::mutex>& lock,
+                                               bool& has_waited) {
   std::optional<TimeOut> left;
   std::uint64_t since = position_;
   while (true) {
@@ -260,6 +302,7 @@ PENSTOCK_INLINE Staged* HandOver::first_staged(std::unique_lock<std::mutex>& loc
       return nullptr;
     }
     if (!left) left.emplace(stall_timeout());
+    has_waited = true;
     lock.unlock();
     const bool any = wait_for_news(*left, since, calls);
     lock.lock();
@@ -281,6 +324,7 @@ PENSTOCK_INLINE void HandOver::throw_in_place_of(Staged& staged) {
   const std::exception_ptr error = std::move(staged.error);
   queue_.pop_first();
   position_ = staged.next;
+  order_ = staged.order + 1;
   staged.memory = DeviceSlot();  // Its next writer comes after whatever was copied.
   stage_ready();
   if (!tuner_) std::rethrow_exception(error);
@@ -300,6 +344,7 @@ PENSTOCK_INLINE void HandOver::also_used_on(LeasedBatch& batch, cudaStream_t str
   if (std::find(users.begin(), users.end(), user) != users.end()) return;  // It waits already.
   check(cudaStreamWaitEvent(stream, staged.copied, cudaEventWaitDefault), "cudaStreamWaitEvent");
   users.push_back(user);
+  staged.times.work |= BatchTimes::kSecondStream;
   watch_.note_second_stream();
 }
 
@@ -318,12 +363,18 @@ PENSTOCK_INLINE bool HandOver::give_back(LeasedBatch& batch, bool park) noexcept
   // Before the copies that have waited for this slot go on.
   if (const auto pause = watch_.clock.present_pause(coarse_now())) note_pause(*pause);
   stage_.sample();
+  // Once the slot is released, another batch may have `staged`.
+  const std::uint64_t order = staged.order, number = producer_->number_of(staged.ticket);
+  BatchTimes times = staged.times;
+  times.released = ticks();
   std::exception_ptr error;
   try {
     if (!staged.memory.try_release_after(staged.consumers, park)) return false;
   } catch (...) {
     error = std::current_exception();
   }
+  timeline_.add(order, number, times);
+  samples_.collect_now_and_then(times.released);
   watch_.count_end_of_lease(replaced);
   if (error) queue_.fail(std::move(error));
   stage_ready();
@@ -425,7 +476,10 @@ PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler
       placed_(std::make_shared<const ThreadPlacement>(
           choose_placement(options_.placement, options_.numa_node))),
       pool_(pool_options(options_, block_bytes(layout_)), false),
-      stage_(layout_, source.kind, std::move(transform), options_),
+      timeline_(options_.host_depth + options_.device_depth),
+      samples_(timeline_, sampled(source.kind, transform.has_value()),
+               options_.host_depth + options_.device_depth, options_.device_times),
+      stage_(layout_, source.kind, std::move(transform), options_, samples_),
       queue_(options_.device_depth),
       watch_(options_),
       setup_(make_setup(source.kind, sampler.is_stream())) {
@@ -554,6 +608,8 @@ PENSTOCK_INLINE void HandOver::restore(const State& state) {
   const std::lock_guard lock(take_mutex_);
   stage_task_.pause();
   queue_.clear();
+  order_ = stage_.next_order();
+  timeline_.restart(order_);
   position_ = batch_number(batches_, state.epoch, state.batch);
   if (tuner_) tuner_->restart();
   stage_.restart();
@@ -584,6 +640,10 @@ PENSTOCK_INLINE Stats HandOver::stats() {
   stats.host_depth = on_device_ ? 0 : options_.host_depth;
   stats.device_depth = options_.device_depth;
   if (tuner_) tuner_->add_to(stats);
+  samples_.collect();
+  auto recent = std::make_shared<RecentBatches>();
+  timeline_.copy(recent->batches);
+  stats.recent = std::move(recent);
   stats.host_bytes = pool_.stats().bytes;
   if (!placed_->report.empty()) stats.placement = {placed_, &placed_->report};
   return stats;

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <penstock/detail/memory/batch_object.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
+#include <penstock/detail/observe/batch_times.hpp>
 #include <penstock/detail/sync/event_count.hpp>
 #include <penstock/device_arena.hpp>
 #include <penstock/prefetcher.hpp>
@@ -39,6 +40,8 @@ struct Staged : LeasedBatch {
   std::exception_ptr error;               // in place of a batch
   std::uint64_t next = 0;                 // number of the batch behind it, over all epochs
   std::uint64_t skipped = 0;              // by the failure policy, up to this batch
+  std::uint64_t order = 0;                // count of what was staged before it
+  BatchTimes times;
 };
 
 /// Any thread may add or wait; one thread at a time consumes. Nothing allocates within `capacity`.
