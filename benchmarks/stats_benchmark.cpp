@@ -6,13 +6,17 @@
 
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <limits>
 #include <penstock/detail/observe/consumer_clock.hpp>
 #include <penstock/detail/observe/copy_watch.hpp>
+#include <penstock/detail/observe/device_samples.hpp>
 #include <penstock/detail/observe/stream_turns.hpp>
 #include <penstock/detail/observe/take_watch.hpp>
+#include <penstock/detail/observe/ticks.hpp>
+#include <penstock/detail/observe/timeline.hpp>
 #include <penstock/detail/observe/wait_watch.hpp>
 #include <penstock/detail/observe/worker_trace.hpp>
 #include <penstock/prefetcher.hpp>
@@ -54,6 +58,27 @@ void host_side(benchmark::State& state) {
   benchmark::DoNotOptimize(clock.busy());
 }
 
+/// The same by records: the stamps of a batch, and its place in the timeline.
+void records(benchmark::State& state) {
+  detail::Timeline timeline(8);
+  std::uint64_t number = 0;
+  detail::Ticks now = detail::ticks();
+  const PartOfStep part(state);
+  for (auto _ : state) {
+    detail::BatchTimes times{.wanted = now, .opened = now};
+    times.filled = detail::ticks();
+    times.work = static_cast<std::uint64_t>(times.filled - times.opened);
+    times.staged = detail::ticks();
+    now = detail::ticks();
+    times.asked = detail::ticks();
+    times.taken = std::max(times.asked, times.staged);
+    times.released = detail::ticks();
+    timeline.add(number, number, times);
+    ++number;
+  }
+  benchmark::DoNotOptimize(timeline.sums());
+}
+
 /// The event that a consumer waits for, which is no part of the statistics.
 void copied_event(benchmark::State& state) {
   const Stream stream;
@@ -83,6 +108,31 @@ void device_side(benchmark::State& state, bool device_times) {
       if (!device_times) waits.record_take(consumer.get());
       turns.note(consumer.get());
       watch.sample();
+    }
+  }
+  consumer.synchronize();
+  copies.synchronize();
+}
+
+/// The same by samples.
+void samples(benchmark::State& state, bool device_times) {
+  const Stream copies, consumer;
+  Event copied;
+  detail::Timeline timeline(8);
+  detail::DeviceSamples samples(timeline, detail::DeviceSamples::Kind::copies, 8, device_times);
+  std::uint64_t number = 0;
+  {
+    const PartOfStep part(state);
+    for (auto _ : state) {
+      const detail::Ticks now = detail::ticks();
+      detail::DeviceSamples::Copy copy = samples.begin(copies.get(), now);
+      samples.end(copy);
+      copied.record(copies.get());
+      samples.hand_in(std::move(copy), number, now);
+      samples.ask(consumer.get(), number);
+      samples.find(consumer.get());
+      samples.take(consumer.get(), number++);
+      samples.collect_now_and_then(now);
     }
   }
   consumer.synchronize();
@@ -124,9 +174,12 @@ void snapshot(benchmark::State& state, bool device_times) {
 }
 
 BENCHMARK(host_side);
+BENCHMARK(records);
 BENCHMARK(copied_event)->UseRealTime();
 BENCHMARK_CAPTURE(device_side, sampled, false)->UseRealTime();
 BENCHMARK_CAPTURE(device_side, device_times, true)->UseRealTime();
+BENCHMARK_CAPTURE(samples, sampled, false)->UseRealTime();
+BENCHMARK_CAPTURE(samples, device_times, true)->UseRealTime();
 BENCHMARK_CAPTURE(next_and_release, sampled, false)->UseRealTime();
 BENCHMARK_CAPTURE(next_and_release, device_times, true)->UseRealTime();
 BENCHMARK_CAPTURE(snapshot, sampled, false)->UseRealTime();

@@ -147,7 +147,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete_handle(event);
   return call("cudaEventDestroy");
 }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) {
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+  note_access(event, Access::write);
   return call("cudaEventRecord");
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t) {
@@ -158,8 +159,10 @@ cudaError_t cudaEventQuery(cudaEvent_t) {
   return Execution::current()->once_in(3) ? cudaErrorNotReady : status;
 }
 
-cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t, cudaEvent_t) {
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
   *milliseconds = 0;
+  note_access(from, Access::read);
+  note_access(to, Access::read);
   return call("cudaEventElapsedTime");
 }
 

@@ -18,6 +18,7 @@
 #include <penstock/cuda.hpp>
 #include <penstock/detail/observe/batch_times.hpp>
 #include <penstock/detail/observe/consumer_streams.hpp>
+#include <penstock/detail/observe/ticks.hpp>
 #include <penstock/detail/observe/timeline.hpp>
 #include <utility>
 
@@ -78,6 +79,7 @@ class DeviceSamples {
     const std::size_t sets = every ? std::max(2 * batches + 8, kFarBehind) : kBurst;
     for (std::size_t i = 0; i < sets; ++i) copies_.emplace_back(kind == Kind::transforms);
     for (std::size_t i = 0; i < sets + recent_.size(); ++i) takes_.emplace_back(every);
+    choose_takes(0, true, ticks());
   }
   DeviceSamples(const DeviceSamples&) = delete;
   DeviceSamples& operator=(const DeviceSamples&) = delete;
@@ -329,7 +331,8 @@ class DeviceSamples {
     }
     if (take.before_ != nullptr) {
       const Ticks step = elapsed(take.before_->ready_, take.asked_, guard).value_or(0);
-      timeline_.measure(take.before_->order_, {.step = step});
+      if (take.before_->stream_ == take.stream_)
+        timeline_.measure(take.before_->order_, {.step = step});
       ++sums_.steps;
       sums_.consuming += step / turns;
       if (take.found_) {

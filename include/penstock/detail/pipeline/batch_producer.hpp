@@ -592,7 +592,7 @@ PENSTOCK_INLINE std::optional<FilledBatch> ProducerCore::next() {
   if (error) std::rethrow_exception(error);
   times.staged = times.filled;
   times.asked = asked;
-  times.taken = times.released = has_waited ? ticks() : asked;
+  times.taken = times.released = has_waited ? ticks() : std::max(asked, times.filled);
   timeline_->add(delivered_++, number_of(batch.ticket), times);
   return batch;
 }

@@ -237,9 +237,10 @@ PENSTOCK_INLINE LeasedBatch* HandOver::take(const ResolvedStream& stream, cudaSt
 
 /// Of the thread that takes: the stamps of its batch.
 PENSTOCK_INLINE void HandOver::note_take(Staged& staged, int stream, bool has_waited) {
-  staged.times.asked = asked_;
-  staged.times.taken = asked_ = has_waited ? ticks() : asked_;
-  staged.times.work |= static_cast<std::uint64_t>(stream) << BatchTimes::kStreamShift;
+  BatchTimes& times = staged.times;
+  times.asked = asked_;
+  times.taken = asked_ = has_waited ? ticks() : std::max(asked_, times.staged);
+  times.work |= static_cast<std::uint64_t>(stream) << BatchTimes::kStreamShift;
   order_ = staged.order + 1;
 }
 

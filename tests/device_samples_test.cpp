@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// DeviceSamples: what it measures of batches on the device, which ones, and what it leaves alone.
+
+#include <penstock/detail/observe/device_samples.hpp>
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "support/allocations.hpp"
+#include "support/catch.hpp"
+#include "support/eventually.hpp"
+#include "support/gate.hpp"
+#include "support/handles.hpp"
+
+using namespace std::chrono_literals;
+using penstock::Event;
+using penstock::Stream;
+using penstock::detail::ConsumerStreams;
+using penstock::detail::DeviceDurations;
+using penstock::detail::DeviceSamples;
+using penstock::detail::DeviceSums;
+using penstock::detail::FinishedBatch;
+using penstock::detail::Ticks;
+using penstock::detail::Timeline;
+using penstock::test::allocations_of_this_thread;
+using penstock::test::eventually;
+using penstock::test::Gate;
+using Kind = DeviceSamples::Kind;
+
+namespace {
+
+constexpr Ticks kMs = 1'000'000;
+
+void work(const Stream& stream) {
+  REQUIRE_CUDA(cudaLaunchHostFunc(
+      stream.get(), [](void*) { std::this_thread::sleep_for(3ms); }, nullptr));
+}
+
+/// Samples, and the timeline that they are put into, of batches that are staged and taken here.
+struct Pipeline {
+  explicit Pipeline(Kind kind, bool every, std::size_t batches = 8)
+      : timeline(batches), samples(timeline, kind, batches, every) {}
+
+  /// Batch `order` is staged at `now`; true: it is measured.
+  bool stage(std::uint64_t order, Ticks now) {
+    DeviceSamples::Copy copy = samples.begin(copies.get(), now);
+    const bool is_measured = copy != nullptr;
+    samples.arrive(copy);
+    samples.end(copy);
+    samples.hand_in(std::move(copy), order, now);
+    return is_measured;
+  }
+  void take(std::uint64_t order, const Stream& stream) {
+    samples.ask(stream.get(), order);
+    samples.find(stream.get());
+    samples.take(stream.get(), order);
+  }
+  /// What was measured of the batches before `end`.
+  std::vector<DeviceDurations> measured(std::uint64_t end) {
+    Timeline& all = timeline;
+    for (std::uint64_t i = 0; i < end; ++i)
+      all.add(i, i, {.taken = static_cast<Ticks>(i) + 1, .released = 1});
+    std::vector<FinishedBatch> batches;
+    all.copy(batches);
+    std::vector<DeviceDurations> durations;
+    for (const FinishedBatch& batch : batches) durations.push_back(batch.device);
+    return durations;
+  }
+
+  Timeline timeline;
+  DeviceSamples samples;
+  Stream copies, consumer;
+};
+
+}  // namespace
+
+TEST_CASE("samples tell a copy from the transform behind it", "[device_samples]") {
+  const bool every = GENERATE(false, true);
+  Pipeline pipeline(Kind::transforms, every);
+  DeviceSamples& samples = pipeline.samples;
+  DeviceSamples::Copy copy = samples.begin(pipeline.copies.get(), penstock::detail::ticks());
+  REQUIRE(copy != nullptr);
+  samples.arrive(copy);
+  work(pipeline.copies);
+  samples.end(copy);
+  samples.hand_in(std::move(copy), 0, penstock::detail::ticks());
+  pipeline.copies.synchronize();
+  samples.collect();
+  const DeviceSums sums = samples.sums();
+  CHECK(sums.copies == 1);
+  CHECK(sums.transforming >= 2 * kMs);
+  CHECK(sums.source == 0);
+  const DeviceDurations device = pipeline.measured(1).at(0);
+  CHECK(device.copy == sums.copying);
+  CHECK(device.transform == sums.transforming);
+  CHECK(device.source == -1);
+}
+
+TEST_CASE("samples of an on_device source are the source's", "[device_samples]") {
+  Pipeline pipeline(Kind::on_device, GENERATE(false, true));
+  DeviceSamples& samples = pipeline.samples;
+  DeviceSamples::Copy copy = samples.begin(pipeline.copies.get(), penstock::detail::ticks());
+  work(pipeline.copies);
+  samples.end(copy);
+  samples.hand_in(std::move(copy), 0, penstock::detail::ticks());
+  pipeline.copies.synchronize();
+  samples.collect();
+  CHECK(samples.sums().source >= 2 * kMs);
+  const DeviceDurations device = pipeline.measured(1).at(0);
+  CHECK(device.source == samples.sums().source);
+  CHECK(device.copy == -1);
+  CHECK(device.transform == -1);
+}
+
+TEST_CASE("samples tell the consumer's waits from its work", "[device_samples]") {
+  const bool every = GENERATE(false, true);
+  Pipeline pipeline(Kind::copies, every);
+  const Stream& consumer = pipeline.consumer;
+  Event copied;
+  const auto take = [&](std::uint64_t order, bool waits) {
+    pipeline.samples.ask(consumer.get(), order);
+    if (waits) work(pipeline.copies);
+    copied.record(pipeline.copies.get());
+    pipeline.samples.find(consumer.get());
+    copied.make_wait(consumer.get());
+    pipeline.samples.take(consumer.get(), order);
+  };
+  take(0, false);
+  take(1, true);
+  consumer.synchronize();
+  work(consumer);
+  take(2, false);
+  consumer.synchronize();
+  pipeline.samples.collect();
+  const DeviceSums sums = pipeline.samples.sums();
+  CHECK(sums.waits == 2);  // The first fills the pipeline.
+  CHECK(sums.steps == 2);
+  CHECK(sums.waiting >= 2 * kMs);
+  CHECK(sums.consuming >= 2 * kMs);
+  CHECK(sums.longest_wait >= 2 * kMs);
+  CHECK((sums.until_staged + sums.until_there > 0) == every);
+  const std::vector<DeviceDurations> device = pipeline.measured(3);
+  CHECK(device[0].step >= 0);
+  CHECK(device[1].wait >= 2 * kMs);
+  CHECK(device[1].step >= 2 * kMs);
+  CHECK(device[2].step == -1);  // There was no request behind it.
+  CHECK(device[1].wait + device[2].wait == sums.waiting);
+  CHECK(device[0].step + device[1].step == sums.consuming);
+}
+
+TEST_CASE("of streams in turn each counts for its part", "[device_samples]") {
+  const std::uint64_t kStreams = GENERATE(2, 3, 8);
+  Pipeline pipeline(Kind::copies, true, 32);
+  std::vector<Stream> streams(kStreams);
+  const std::uint64_t batches = 3 * kStreams;
+  for (std::uint64_t i = 0; i < batches; ++i) {
+    if (i == 2 * kStreams) work(streams[0]);
+    pipeline.take(i, streams[i % kStreams]);
+  }
+  for (const Stream& stream : streams) stream.synchronize();
+  pipeline.samples.collect();
+  const DeviceSums sums = pipeline.samples.sums();
+  CHECK(sums.steps == batches - 1);
+  CHECK(sums.consuming >= 2 * kMs / static_cast<Ticks>(kStreams));
+  const std::vector<DeviceDurations> device = pipeline.measured(batches);
+  // What the stream did between its own batches.
+  CHECK(device[kStreams].step >= 2 * kMs);
+  // A stream that takes its first batch says nothing of the work on another one's.
+  CHECK(device[kStreams - 2].step >= 0);
+  CHECK(device[batches - 1].step == -1);
+}
+
+TEST_CASE("streams that take batches have numbers and turns", "[device_samples]") {
+  ConsumerStreams streams;
+  std::vector<Stream> some(20);
+  CHECK(streams.turns(some[0].get()) == 0);
+  CHECK(streams.note(some[0].get()) == 0);
+  CHECK(streams.turns(some[0].get()) == 1);
+  CHECK(streams.turns(some[1].get()) == 1);
+  CHECK(streams.note(some[1].get()) == 1);
+  CHECK(streams.turns(some[0].get()) == 2);
+  for (int i = 0; i < 7; ++i) CHECK(streams.note(some[1].get()) == 1);
+  CHECK(streams.turns(some[0].get()) == 1);  // Nine batches ago: it does not take turns.
+  CHECK(streams.note(some[0].get()) == 0);   // It is known, though.
+  for (int i = 2; i < 20; ++i) CHECK(streams.note(some[static_cast<std::size_t>(i)].get()) == i);
+  CHECK(streams.turns(some[13].get()) == 7);
+}
+
+TEST_CASE("quick batches are measured in bursts of consecutive ones", "[device_samples]") {
+  Pipeline pipeline(Kind::copies, false);
+  const Ticks begin = penstock::detail::ticks();
+  constexpr Ticks kEach = 10'000;
+  std::vector<std::uint64_t> measured;
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    if (pipeline.stage(i, begin + static_cast<Ticks>(i) * kEach)) measured.push_back(i);
+    pipeline.copies.synchronize();
+    pipeline.samples.collect();
+  }
+  // One in 100 us, and 16 at a time: 10 us each, so they last 1.6 ms and a little more.
+  CHECK(measured.size() >= 16 * 5);
+  CHECK(measured.size() <= 16 * 8);
+  std::size_t followed = 0;
+  for (std::size_t i = 1; i < measured.size(); ++i)
+    followed += measured[i] == measured[i - 1] + 1 ? 1U : 0U;
+  CHECK(followed >= measured.size() - measured.size() / 16 - 1);
+}
+
+TEST_CASE("slow batches are all measured, their takes too", "[device_samples]") {
+  Pipeline pipeline(Kind::copies, false);
+  const Ticks begin = penstock::detail::ticks();
+  constexpr std::uint64_t kBatches = 100;
+  for (std::uint64_t i = 0; i < kBatches; ++i) {
+    const bool is_staged_first = i % 3 == 0;
+    if (is_staged_first) CHECK(pipeline.stage(i, begin + static_cast<Ticks>(i + 1) * 2 * kMs));
+    pipeline.samples.ask(pipeline.consumer.get(), i);
+    if (!is_staged_first) CHECK(pipeline.stage(i, begin + static_cast<Ticks>(i + 1) * 2 * kMs));
+    pipeline.samples.take(pipeline.consumer.get(), i);
+    REQUIRE_CUDA(cudaDeviceSynchronize());
+    pipeline.samples.collect();
+  }
+  const DeviceSums sums = pipeline.samples.sums();
+  CHECK(sums.copies == kBatches);
+  CHECK(sums.waits == kBatches - 1);
+  CHECK(sums.steps == kBatches - 1);
+  for (const DeviceDurations& device : pipeline.measured(kBatches)) {
+    CHECK(device.copy >= 0);
+    CHECK(device.wait >= 0);
+  }
+}
+
+TEST_CASE("quick batches are measured in their takes where they are in their copies",
+          "[device_samples]") {
+  Pipeline pipeline(Kind::copies, false);
+  const Ticks begin = penstock::detail::ticks();
+  constexpr std::uint64_t kBatches = 250;
+  constexpr Ticks kEach = 200'000;  // Each copy is measured, and a burst in 16 ms of the takes.
+  for (std::uint64_t i = 0; i < kBatches; ++i) {
+    CHECK(pipeline.stage(i, begin + static_cast<Ticks>(i) * kEach));
+    pipeline.take(i, pipeline.consumer);
+    REQUIRE_CUDA(cudaDeviceSynchronize());
+    pipeline.samples.collect();
+  }
+  const DeviceSums sums = pipeline.samples.sums();
+  CHECK(sums.waits >= 40);
+  CHECK(sums.waits <= 70);
+  CHECK(sums.steps >= sums.waits - 4);
+  for (const DeviceDurations& device : pipeline.measured(kBatches))
+    if (device.wait >= 0) CHECK(device.copy >= 0);
+}
+
+TEST_CASE("a sample that is dropped is used again", "[device_samples]") {
+  Pipeline pipeline(Kind::copies, true, 1);
+  for (int i = 0; i < 1000; ++i) {
+    const DeviceSamples::Copy dropped = pipeline.samples.begin(pipeline.copies.get(), 1);
+    REQUIRE(dropped != nullptr);
+    pipeline.samples.ask(pipeline.consumer.get(), 0);  // And no batch comes.
+  }
+  CHECK(pipeline.stage(0, 1));
+  pipeline.take(0, pipeline.consumer);
+  pipeline.take(1, pipeline.consumer);
+  REQUIRE_CUDA(cudaDeviceSynchronize());
+  pipeline.samples.collect();
+  CHECK(pipeline.samples.sums().copies == 1);
+  CHECK(pipeline.samples.sums().waits == 1);
+}
+
+TEST_CASE("while the device is far behind, batches are not measured, and nothing waits",
+          "[device_samples]") {
+  const bool every = GENERATE(false, true);
+  Pipeline pipeline(Kind::on_device, every);
+  Gate gate;
+  gate.hold(pipeline.copies.get());
+  gate.hold(pipeline.consumer.get());
+  std::uint64_t begun = 0;
+  constexpr std::uint64_t kBatches = 200;
+  for (std::uint64_t i = 0; i < kBatches; ++i) {
+    begun += pipeline.stage(i, penstock::detail::ticks() + static_cast<Ticks>(i) * kMs) ? 1U : 0U;
+    pipeline.take(i, pipeline.consumer);
+  }
+  CHECK(begun == (every ? 64 : 16));
+  pipeline.samples.collect();
+  CHECK(pipeline.samples.sums().copies == 0);
+  gate.open();
+  REQUIRE_CUDA(cudaDeviceSynchronize());
+  pipeline.samples.collect();
+  CHECK(pipeline.samples.sums().copies == begun);
+  CHECK(pipeline.samples.sums().waits >= begun - 1);
+  // All of them are free again.
+  CHECK(pipeline.stage(kBatches, penstock::detail::ticks() + 1000 * kMs));
+}
+
+TEST_CASE("a stream that is held up does not hold up the samples of another", "[device_samples]") {
+  Pipeline pipeline(Kind::copies, true);
+  const Stream held;
+  pipeline.take(0, pipeline.consumer);
+  Gate gate;
+  gate.hold(held.get());
+  pipeline.take(1, held);
+  pipeline.take(2, pipeline.consumer);
+  pipeline.take(3, held);
+  pipeline.take(4, pipeline.consumer);
+  pipeline.consumer.synchronize();
+  pipeline.samples.collect();
+  CHECK(pipeline.samples.sums().waits == 2);
+  gate.open();
+  held.synchronize();
+  pipeline.samples.collect();
+  CHECK(pipeline.samples.sums().waits == 4);
+}
+
+TEST_CASE("samples leave an error alone that the user has not checked for", "[device_samples]") {
+  Pipeline pipeline(Kind::copies, true);
+  Gate gate;
+  gate.hold(pipeline.copies.get());
+  CHECK(pipeline.stage(0, 1));
+  pipeline.samples.collect();
+  CHECK(cudaPeekAtLastError() == cudaSuccess);  // "Not ready" is none of the user's.
+  gate.open();
+  pipeline.copies.synchronize();
+  REQUIRE(cudaSetDevice(-1) != cudaSuccess);
+  const cudaError_t error = cudaPeekAtLastError();
+  pipeline.samples.collect();
+  CHECK(pipeline.samples.sums().copies == 0);
+  CHECK(cudaGetLastError() == error);
+  pipeline.samples.collect();
+  CHECK(pipeline.samples.sums().copies == 1);
+}
+
+TEST_CASE("samples are read during a stream capture", "[device_samples]") {
+  Pipeline pipeline(Kind::copies, true);
+  CHECK(pipeline.stage(0, 1));
+  pipeline.take(0, pipeline.consumer);
+  pipeline.take(1, pipeline.consumer);
+  REQUIRE_CUDA(cudaDeviceSynchronize());
+  const Stream captured;
+  REQUIRE_CUDA(cudaStreamBeginCapture(captured.get(), cudaStreamCaptureModeGlobal));
+  pipeline.samples.collect();
+  cudaGraph_t graph = nullptr;
+  REQUIRE_CUDA(cudaStreamEndCapture(captured.get(), &graph));
+  REQUIRE_CUDA(cudaGraphDestroy(graph));
+  CHECK(pipeline.samples.sums().copies == 1);
+  CHECK(pipeline.samples.sums().waits == 1);
+}
+
+TEST_CASE("samples are read at most once in 100 us on the way", "[device_samples]") {
+  Pipeline pipeline(Kind::copies, true);
+  const Ticks now = penstock::detail::ticks();
+  pipeline.samples.collect_now_and_then(now);
+  CHECK(pipeline.stage(0, 1));
+  pipeline.copies.synchronize();
+  pipeline.samples.collect_now_and_then(now + 99'000);
+  CHECK(pipeline.samples.sums().copies == 0);
+  pipeline.samples.collect_now_and_then(now + 101'000);
+  CHECK(pipeline.samples.sums().copies == 1);
+}
+
+TEST_CASE("to hand in samples and to read them allocates nothing",
+          "[device_samples][allocations]") {
+  Pipeline pipeline(Kind::transforms, GENERATE(false, true));
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    const Ticks now = penstock::detail::ticks() + static_cast<Ticks>(i) * kMs;
+    DeviceSamples::Copy copy = pipeline.samples.begin(pipeline.copies.get(), now);
+    pipeline.samples.arrive(copy);
+    pipeline.samples.end(copy);
+    pipeline.take(i, pipeline.consumer);  // The emulated runtime allocates where it records.
+    REQUIRE_CUDA(cudaDeviceSynchronize());
+    const std::uint64_t before = allocations_of_this_thread();
+    pipeline.samples.hand_in(std::move(copy), i, now);
+    pipeline.samples.collect();
+    const std::uint64_t copies = pipeline.samples.sums().copies;
+    CHECK(allocations_of_this_thread() == before);
+    CHECK(copies == i + 1);
+  }
+}
+
+TEST_CASE("batches are measured by whoever looks, one thread at a time", "[device_samples]") {
+  const bool every = GENERATE(false, true);
+  const Kind kind = GENERATE(Kind::copies, Kind::transforms, Kind::on_device);
+  Pipeline pipeline(kind, every, 4);
+  std::atomic<bool> over{false};
+  std::vector<std::thread> readers(2);
+  for (std::thread& reader : readers)
+    reader = std::thread([&] {
+      while (!over.load(std::memory_order_relaxed)) {
+        pipeline.samples.collect();
+        if (pipeline.samples.sums().copies > 1000) break;
+      }
+    });
+  constexpr std::uint64_t kBatches = 300;
+  for (std::uint64_t i = 0; i < kBatches; ++i) {
+    pipeline.stage(i, penstock::detail::ticks() + static_cast<Ticks>(i) * kMs);
+    pipeline.take(i, pipeline.consumer);
+    if (i % 4 == 0) REQUIRE_CUDA(cudaDeviceSynchronize());
+  }
+  REQUIRE_CUDA(cudaDeviceSynchronize());
+  over.store(true, std::memory_order_relaxed);
+  for (std::thread& reader : readers) reader.join();
+  pipeline.samples.collect();
+  // What a stopped reader holds up is not measured.
+  CHECK(pipeline.samples.sums().copies > 0);
+  CHECK(pipeline.samples.sums().copies <= kBatches);
+  CHECK(pipeline.samples.sums().waits > 0);
+  CHECK(pipeline.samples.sums().waits < kBatches);
+}
+
+TEST_CASE("workers begin samples at the same time", "[device_samples]") {
+  Pipeline pipeline(Kind::on_device, true, 4);
+  std::atomic<std::uint64_t> order{0}, measured{0};
+  std::vector<std::thread> workers(3);
+  for (std::thread& worker : workers)
+    worker = std::thread([&] {
+      const Stream stream;
+      for (int i = 0; i < 100; ++i) {
+        DeviceSamples::Copy copy = pipeline.samples.begin(stream.get(), 1);
+        pipeline.samples.end(copy);
+        if (i % 10 == 0) copy.reset();
+        if (copy != nullptr) measured.fetch_add(1);
+        pipeline.samples.hand_in(std::move(copy), order.fetch_add(1), 1);
+        if (i % 10 == 0) stream.synchronize();
+        pipeline.samples.collect();
+      }
+      stream.synchronize();
+    });
+  for (std::thread& worker : workers) worker.join();
+  pipeline.samples.collect();
+  CHECK(measured > 64);
+  CHECK(pipeline.samples.sums().copies == measured);
+}
