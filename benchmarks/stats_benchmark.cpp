@@ -13,11 +13,8 @@
 #include <penstock/detail/observe/consumer_clock.hpp>
 #include <penstock/detail/observe/copy_watch.hpp>
 #include <penstock/detail/observe/device_samples.hpp>
-#include <penstock/detail/observe/stream_turns.hpp>
-#include <penstock/detail/observe/take_watch.hpp>
 #include <penstock/detail/observe/ticks.hpp>
 #include <penstock/detail/observe/timeline.hpp>
-#include <penstock/detail/observe/wait_watch.hpp>
 #include <penstock/detail/observe/worker_trace.hpp>
 #include <penstock/prefetcher.hpp>
 
@@ -87,34 +84,22 @@ void copied_event(benchmark::State& state) {
   stream.synchronize();
 }
 
-/// The device's side: that event, and what is recorded and read beside it.
+/// The device's side of a copy: that event, and what is recorded and read beside it.
 void device_side(benchmark::State& state, bool device_times) {
-  const Stream copies, consumer;
+  const Stream copies;
   detail::CopyWatch watch(8, device_times, false);
-  detail::TakeWatch takes(device_times ? 8 : 0);
-  detail::WaitWatch waits;
-  detail::StreamTurns turns;
   {
     const PartOfStep part(state);
     for (auto _ : state) {
       watch.begin(copies.get());
       benchmark::DoNotOptimize(watch.end(copies.get()));
-      const std::uint64_t ago = turns.since(consumer.get());
-      if (!device_times)
-        waits.record_request(consumer.get(), ago, std::chrono::steady_clock::now());
-      takes.record_request(consumer.get(), ago, false);
-      takes.record_issue(consumer.get());
-      takes.record_take(consumer.get());
-      if (!device_times) waits.record_take(consumer.get());
-      turns.note(consumer.get());
       watch.sample();
     }
   }
-  consumer.synchronize();
   copies.synchronize();
 }
 
-/// The same by samples.
+/// The same by samples, and the side of the consumer.
 void samples(benchmark::State& state, bool device_times) {
   const Stream copies, consumer;
   Event copied;

@@ -177,6 +177,42 @@ TEST_CASE("of streams in turn each counts for its part", "[device_samples]") {
   CHECK(device[batches - 1].step == -1);
 }
 
+TEST_CASE("streams that take batches in turn have one time together", "[device_samples]") {
+  Pipeline pipeline(Kind::copies, GENERATE(false, true));
+  const Stream streams[2];
+  const Ticks begun = penstock::detail::ticks();
+  for (std::uint64_t i = 0; i < 10; ++i) {
+    pipeline.take(i, streams[i % 2]);
+    work(streams[i % 2]);
+  }
+  REQUIRE_CUDA(cudaDeviceSynchronize());
+  const Ticks all = penstock::detail::ticks() - begun;
+  pipeline.samples.collect();
+  const DeviceSums sums = pipeline.samples.sums();
+  CHECK(sums.steps == 9);
+  CHECK(sums.consuming >= 10 * kMs);
+  CHECK(sums.consuming + sums.waiting <= all);
+}
+
+TEST_CASE("the consumer's stream is told apart in a pause", "[device_samples]") {
+  Pipeline pipeline(Kind::copies, true);
+  const auto take = [&](std::uint64_t order, bool ends_pause) {
+    work(pipeline.consumer);
+    pipeline.samples.ask(pipeline.consumer.get(), order, ends_pause);
+    pipeline.samples.take(pipeline.consumer.get(), order);
+    pipeline.consumer.synchronize();
+    pipeline.samples.collect();
+  };
+  take(0, true);  // It begins the second's step.
+  take(1, false);
+  CHECK(pipeline.samples.sums().pauses == 0);
+  const Ticks before = pipeline.samples.sums().consuming;
+  CHECK(before >= 2 * kMs);
+  take(2, true);
+  CHECK(pipeline.samples.sums().pauses >= 2 * kMs);
+  CHECK(pipeline.samples.sums().pauses == pipeline.samples.sums().consuming - before);
+}
+
 TEST_CASE("streams that take batches have numbers and turns", "[device_samples]") {
   ConsumerStreams streams;
   std::vector<Stream> some(20);
@@ -186,7 +222,9 @@ TEST_CASE("streams that take batches have numbers and turns", "[device_samples]"
   CHECK(streams.turns(some[1].get()) == 1);
   CHECK(streams.note(some[1].get()) == 1);
   CHECK(streams.turns(some[0].get()) == 2);
-  for (int i = 0; i < 7; ++i) CHECK(streams.note(some[1].get()) == 1);
+  for (int i = 0; i < 6; ++i) CHECK(streams.note(some[1].get()) == 1);
+  CHECK(streams.turns(some[0].get()) == ConsumerStreams::kTurns);
+  CHECK(streams.note(some[1].get()) == 1);
   CHECK(streams.turns(some[0].get()) == 1);  // Nine batches ago: it does not take turns.
   CHECK(streams.note(some[0].get()) == 0);   // It is known, though.
   for (int i = 2; i < 20; ++i) CHECK(streams.note(some[static_cast<std::size_t>(i)].get()) == i);

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// CopyWatch, TakeWatch, WaitWatch, SourceWatch, DeviceClock: one thread records, any thread reads.
+// CopyWatch, SourceWatch, DeviceClock: one thread records, any thread reads.
 
 #include <penstock/cuda.hpp>
 #include <penstock/detail/observe/copy_watch.hpp>
 #include <penstock/detail/observe/device_clock.hpp>
 #include <penstock/detail/observe/source_watch.hpp>
-#include <penstock/detail/observe/stream_turns.hpp>
-#include <penstock/detail/observe/take_watch.hpp>
-#include <penstock/detail/observe/wait_watch.hpp>
 
 #include <cuda_runtime_api.h>
 
@@ -27,9 +24,6 @@ using penstock::Stream;
 using penstock::detail::CopyWatch;
 using penstock::detail::DeviceClock;
 using penstock::detail::SourceWatch;
-using penstock::detail::StreamTurns;
-using penstock::detail::TakeWatch;
-using penstock::detail::WaitWatch;
 using penstock::test::eventually;
 
 namespace {
@@ -50,25 +44,6 @@ void record_while_reading(Record record, Read read) {
 }
 
 }  // namespace
-
-TEST_CASE("batches that are taken are timed by whoever looks, one thread at a time",
-          "[take_watch]") {
-  const Stream stream;
-  TakeWatch watch(4);
-  record_while_reading(
-      [&] {
-        watch.record_request(stream.get(), 1, false);
-        watch.record_issue(stream.get());
-        watch.record_take(stream.get());
-        stream.synchronize();
-        watch.collect();
-      },
-      [&] { watch.collect(); });
-  // The first begins the second's span. What a stopped reader holds up is not timed.
-  const std::uint64_t timed = watch.times(kWatched).batches;
-  CHECK(timed > 0);
-  CHECK(timed < kWatched);
-}
 
 TEST_CASE("copies are timed by whoever looks, one thread at a time", "[copy_watch]") {
   const bool exact = GENERATE(false, true), transforms = GENERATE(false, true);
@@ -172,102 +147,6 @@ TEST_CASE("a queue that was full and is empty is an underrun", "[copy_watch]") {
   CHECK(2 * watch.underruns() <= watch.timed());
 }
 
-TEST_CASE("a stream's turns are counted in batches", "[stream_turns]") {
-  const Stream first, second;
-  StreamTurns turns;
-  CHECK(turns.since(nullptr) == 0);
-  CHECK(turns.since(first.get()) == 0);
-  turns.note(first.get());
-  CHECK(turns.since(first.get()) == 1);
-  CHECK(turns.since(nullptr) == 1);  // A stream of its own for each batch: they follow each other.
-  turns.note(second.get());
-  CHECK(turns.since(first.get()) == 2);
-  turns.note(first.get());
-  CHECK(turns.since(first.get()) == 1);
-  CHECK(turns.since(second.get()) == 2);
-  for (std::uint64_t i = 2; i < StreamTurns::kMost; ++i) turns.note(first.get());
-  CHECK(turns.since(second.get()) == StreamTurns::kMost);
-  turns.note(first.get());
-  CHECK(turns.since(second.get()) == 1);
-}
-
-namespace {
-
-void work(cudaStream_t stream) {
-  REQUIRE_CUDA(cudaLaunchHostFunc(
-      stream, [](void*) { std::this_thread::sleep_for(4ms); }, nullptr));
-}
-
-/// Two streams take ten batches in turn. Returns how long all took.
-template <class Request, class Take>
-std::chrono::nanoseconds take_in_turn(Request request, Take take) {
-  const Stream streams[2];
-  StreamTurns turns;
-  const auto begun = Clock::now();
-  for (int i = 0; i < 10; ++i) {
-    const Stream& stream = streams[i % 2];
-    request(stream.get(), turns.since(stream.get()));
-    take(stream.get());
-    turns.note(stream.get());
-  }
-  REQUIRE_CUDA(cudaDeviceSynchronize());
-  return Clock::now() - begun;
-}
-
-}  // namespace
-
-TEST_CASE("streams that take batches in turn have one time together", "[take_watch]") {
-  TakeWatch watch(10);
-  const auto all = take_in_turn(
-      [&](cudaStream_t stream, std::uint64_t turns) { watch.record_request(stream, turns, false); },
-      [&](cudaStream_t stream) {
-        watch.record_issue(stream);
-        watch.record_take(stream);
-        work(stream);
-      });
-  const penstock::DeviceTimes times = watch.times(0);
-  CHECK(times.batches == 9);
-  CHECK(times.consuming >= 15ms);
-  CHECK(times.consuming + times.awaiting_batch + times.awaiting_copy <= all);
-}
-
-TEST_CASE("of streams that take batches in turn each one's wait is a part", "[wait_watch]") {
-  WaitWatch watch;
-  const auto all =
-      take_in_turn([&](cudaStream_t stream,
-                       std::uint64_t turns) { watch.record_request(stream, turns, Clock::now()); },
-                   [&](cudaStream_t stream) {
-                     work(stream);
-                     watch.record_take(stream);
-                   });
-  CHECK(watch.times().batches == 9);
-  CHECK(watch.times().waiting >= 15ms);
-  CHECK(watch.times().longest >= 4ms);          // That first one.
-  CHECK(4 * watch.times().waiting <= 5 * all);  // The first of the second stream counts in full.
-}
-
-TEST_CASE("the consumer's stream is told apart in a pause", "[take_watch]") {
-  const Stream stream;
-  TakeWatch watch(4);
-  const auto take = [&](bool pauses) {
-    REQUIRE_CUDA(cudaLaunchHostFunc(
-        stream.get(), [](void*) { std::this_thread::sleep_for(2ms); }, nullptr));
-    watch.record_request(stream.get(), 1, pauses);
-    watch.record_issue(stream.get());
-    watch.record_take(stream.get());
-    stream.synchronize();
-    watch.collect();
-  };
-  take(true);  // begins the second's span
-  take(false);
-  CHECK(watch.paused() == 0ns);
-  const auto before = watch.times(0).consuming;
-  CHECK(before >= 1ms);
-  take(true);
-  CHECK(watch.paused() >= 1ms);
-  CHECK(watch.paused() == watch.times(0).consuming - before);
-}
-
 TEST_CASE("the clock of the device is set by one thread and read by another", "[device_clock]") {
   const Stream stream;
   penstock::Event event{cudaEventDefault};
@@ -286,47 +165,6 @@ TEST_CASE("the clock of the device is set by one thread and read by another", "[
   REQUIRE(since);
   CHECK(*since < 1s);
   CHECK(*since > -1s);
-}
-
-TEST_CASE("waits are timed by whoever looks, one thread at a time", "[wait_watch]") {
-  const Stream stream;
-  WaitWatch watch;
-  record_while_reading(
-      [&] {
-        watch.record_request(stream.get(), 1, Clock::now());
-        watch.record_take(stream.get());
-        stream.synchronize();
-      },
-      [&] { watch.collect(); });
-  CHECK(watch.times().batches > 0);
-  CHECK(watch.times().batches <= kWatched);
-}
-
-TEST_CASE("what is left of the time from batch to batch is the consumer's own", "[wait_watch]") {
-  constexpr int kBatches = 5;
-  const Stream stream;
-  WaitWatch watch;
-  const auto begin = Clock::now();
-  auto left = begin;
-  const auto take = [&](bool with_copy) {
-    watch.record_request(stream.get(), 1, left);
-    if (with_copy)
-      REQUIRE_CUDA(cudaLaunchHostFunc(
-          stream.get(), [](void*) { std::this_thread::sleep_for(3ms); }, nullptr));
-    watch.record_take(stream.get());
-    left = Clock::now();
-    stream.synchronize();
-  };
-  for (int i = 0; i < kBatches; ++i) {
-    take(true);
-    std::this_thread::sleep_for(2ms);
-  }
-  take(false);
-  const auto times = watch.times();
-  REQUIRE(times.batches == kBatches + 1);
-  CHECK(times.waiting >= kBatches * 3ms);
-  CHECK(watch.consuming() >= kBatches * 2ms - 1ms);
-  CHECK(watch.consuming() <= Clock::now() - begin - times.waiting);
 }
 
 TEST_CASE("work of a source is timed by whoever looks, one thread at a time", "[source_watch]") {

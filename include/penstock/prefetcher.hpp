@@ -317,7 +317,7 @@ class Prefetcher {
   void restore(const State& state) { prefetcher_->restore(state); }
 
   /// A snapshot of what each stage did since the construction. Any thread may call it; it does not
-  /// wait for the device. With PrefetcherOptions::tune it allocates, for the list of decisions.
+  /// wait for the device. It allocates: 50 KiB and more, for Stats::recent.
   Stats stats() const { return prefetcher_->stats(); }
   /// The first 256 failures that `on_failure` handled; stats() counts all of them.
   std::vector<Failure> failures() const { return prefetcher_->failures(); }

@@ -54,7 +54,7 @@ struct DeviceTimes {
 };
 
 /// How long the consumer's stream had no work, measured on the device: before each batch that takes
-/// longer than a millisecond; of shorter ones, before one in a millisecond.
+/// longer than a millisecond; of shorter ones, on average before one in a millisecond.
 struct SampledWaits {
   std::uint64_t batches = 0;            ///< number of batches in `waiting`
   std::chrono::nanoseconds waiting{0};  ///< until the batch was on the device

@@ -1,52 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// ConsumerWatch: how long the consumer works and waits, measured on the host and (with
-// PrefetcherOptions::device_times) on the device, and how many batches it got.
+// ConsumerWatch: how long the consumer works and waits, measured on the host, and how many batches
+// it got.
 
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <penstock/cuda.hpp>
 #include <penstock/detail/observe/consumer_clock.hpp>
-#include <penstock/detail/observe/stream_turns.hpp>
-#include <penstock/detail/observe/take_watch.hpp>
+#include <penstock/detail/observe/device_samples.hpp>
 #include <penstock/detail/observe/tune_sums.hpp>
-#include <penstock/detail/observe/wait_watch.hpp>
 #include <penstock/detail/observe/worker_trace.hpp>
-#include <penstock/prefetcher.hpp>
 #include <penstock/stats.hpp>
 
 namespace penstock::detail {
 
 class ConsumerWatch {
  public:
-  explicit ConsumerWatch(const PrefetcherOptions& options)
-      : exact_(options.device_times),
-        takes_(options.device_times ? options.host_depth + options.device_depth : 0) {}
-
-  // By the thread that takes a batch, in this order: when it asks for one, when there is one, and
-  // when the stream waits for its copy. They throw CudaError; the batch is not timed then.
-  void record_request(cudaStream_t consumer, bool pauses) {
+  /// By the thread that takes a batch, when `queued` batches are staged.
+  void count_take(std::size_t queued) {
+    add_alone(queued_, std::uint64_t{queued});
     note_leased();
     add_alone(most_leased_, std::uint64_t{peak_.exchange(0, std::memory_order_relaxed)});
-    if (exact_)
-      takes_.record_request(consumer, turns_.since(consumer), pauses);
-    else
-      waits_.record_request(consumer, turns_.since(consumer), clock.left());
   }
-  void record_issue(cudaStream_t consumer) { takes_.record_issue(consumer); }
-  void record_take(cudaStream_t consumer) {
-    if (exact_)
-      takes_.record_take(consumer);
-    else
-      waits_.record_take(consumer);
-    turns_.note(consumer);
-  }
-
-  /// By the thread that takes a batch, when `queued` batches are staged.
-  void count_take(std::size_t queued) { add_alone(queued_, std::uint64_t{queued}); }
   void count_delivery() {
     leased_.fetch_add(1, std::memory_order_relaxed);
     add_alone(delivered_, std::uint64_t{1});
@@ -62,21 +39,15 @@ class ConsumerWatch {
   std::size_t leased() const { return leased_.load(std::memory_order_relaxed); }
 
   /// Adds the times of the consumer to `counts`.
-  void add_to(TuneCounts& counts) {
+  void add_to(TuneCounts& counts, const DeviceSums& device) const {
     counts.delivered = delivered();
     counts.consuming = clock.busy();
     counts.waiting = clock.waiting();
-    if (exact_) {
-      const DeviceTimes times = takes_.times(0);
-      counts.timed = times.batches;
-      counts.timed_consuming = times.consuming;
-    } else {
-      counts.timed = waits_.times().batches;
-      counts.timed_consuming = waits_.consuming();
-    }
+    counts.timed = device.steps;
+    counts.timed_consuming = std::chrono::nanoseconds(device.consuming);
   }
   /// Adds the numbers of the consumer to `stats`, whose other stages are complete.
-  void add_to(Stats& stats, bool device_times) {
+  void add_to(Stats& stats, const DeviceSums& device, bool device_times) const {
     const std::uint64_t delivered = delivered_.load(std::memory_order_relaxed);
     const auto mean = [&](const std::atomic<std::uint64_t>& sum) {
       return static_cast<double>(sum.load(std::memory_order_relaxed)) /
@@ -88,11 +59,21 @@ class ConsumerWatch {
                                 .waiting_for_input = clock.waiting(),
                                 .batches = delivered,
                                 .bytes = stats.copy.bytes};
-    stats.waits = waits_.times();
-    if (device_times) stats.device = takes_.times(stats.copy.timed);
+    using std::chrono::nanoseconds;
+    if (device_times)
+      stats.device = {.copies = stats.copy.timed,
+                      .batches = device.steps,
+                      .consuming = nanoseconds(device.consuming),
+                      .awaiting_batch = nanoseconds(device.until_staged),
+                      .awaiting_copy = nanoseconds(device.until_there),
+                      .longest_wait = nanoseconds(device.longest_step_wait)};
+    else
+      stats.waits = {.batches = device.waits,
+                     .waiting = nanoseconds(device.waiting),
+                     .longest = nanoseconds(device.longest_wait)};
     stats.setup.second_stream = second_stream_.load(std::memory_order_relaxed);
     stats.pauses.consumer = clock.paused();
-    stats.pauses.device = takes_.paused();
+    stats.pauses.device = nanoseconds(device.pauses);
     stats.first_batch = clock.first();
     stats.longest_wait = clock.longest();
   }
@@ -106,10 +87,6 @@ class ConsumerWatch {
       peak_.store(leased, std::memory_order_relaxed);
   }
 
-  const bool exact_;  // device times
-  StreamTurns turns_;
-  TakeWatch takes_;
-  WaitWatch waits_;  // without them
   std::atomic<std::uint64_t> delivered_{0}, queued_{0};
   std::atomic<std::size_t> leased_{0}, peak_{0};  // now; at most, since the last request
   std::atomic<std::uint64_t> most_leased_{0};     // the sum of these

@@ -15,7 +15,6 @@
 #include <penstock/cuda.hpp>
 #include <penstock/detail/observe/device_clock.hpp>
 #include <penstock/detail/observe/one_reader.hpp>
-#include <penstock/detail/observe/span_sums.hpp>
 #include <penstock/detail/observe/worker_trace.hpp>
 
 namespace penstock::detail {

@@ -9,11 +9,24 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <penstock/cuda.hpp>
-#include <penstock/detail/observe/span_sums.hpp>
 
 namespace penstock::detail {
+
+/// The time from one timed event to another on the device; negative if they were reached in the
+/// other order; nullopt if one is not reached yet, or CUDA failed. Allowed during stream captures;
+/// leaves no error behind.
+inline std::optional<std::chrono::nanoseconds> elapsed(cudaEvent_t from, cudaEvent_t to) noexcept {
+  const CaptureModeGuard guard;
+  float milliseconds = 0;
+  if (cudaEventElapsedTime(&milliseconds, from, to) != cudaSuccess) {
+    cudaGetLastError();
+    return std::nullopt;
+  }
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(1e6 * double{milliseconds}));
+}
 
 class DeviceClock {
  public:

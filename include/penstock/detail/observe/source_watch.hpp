@@ -12,8 +12,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <penstock/cuda.hpp>
+#include <penstock/detail/observe/device_clock.hpp>
 #include <penstock/detail/observe/one_reader.hpp>
-#include <penstock/detail/observe/span_sums.hpp>
 #include <penstock/detail/observe/worker_trace.hpp>
 #include <penstock/stats.hpp>
 

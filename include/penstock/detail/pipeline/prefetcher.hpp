@@ -132,7 +132,7 @@ class HandOver final : public AnyPrefetcher, public std::enable_shared_from_this
   int asking_ = 0;           // calls that want a batch
   Ticks asked_ = 0;          // since then there are some, and none has got one
   std::uint64_t order_ = 0;  // of the next batch
-  const ConsumerClock::Visit* requested_by_ = nullptr;  // the last call that has told the watch
+  const ConsumerClock::Visit* requested_by_ = nullptr;  // the last call that has told the samples
   std::atomic<std::chrono::nanoseconds::rep> workers_paused_{0};  // their waits in pauses,
   std::atomic<WorkerTrace::Clock::time_point> paused_until_{};    // until then
   std::optional<Autotuner> tuner_;
@@ -206,8 +206,7 @@ PENSTOCK_INLINE LeasedBatch* HandOver::take(const ResolvedStream& stream, cudaSt
   watch_.count_take(queue_.size());
   const auto pause = visit.ended_pause();
   if (pause) note_pause(*pause);
-  watch_.record_request(consumer, pause.has_value());
-  samples_.ask(consumer, order_);
+  samples_.ask(consumer, order_, pause.has_value());
   requested_by_ = &visit;
 
   bool has_waited = false;
@@ -215,15 +214,10 @@ PENSTOCK_INLINE LeasedBatch* HandOver::take(const ResolvedStream& stream, cudaSt
   if (staged == nullptr) return nullptr;
   if (staged->error) throw_in_place_of(*staged);
   // Another thread has made its request while this one waited: the marks are one thread's.
-  if (requested_by_ != &visit) {
-    watch_.record_request(consumer, false);
-    samples_.ask(consumer, order_);
-  }
+  if (requested_by_ != &visit) samples_.ask(consumer, order_);
   // Where this throws, the batch stays the first.
-  watch_.record_issue(consumer);
   samples_.find(consumer);
   check(cudaStreamWaitEvent(consumer, staged->copied, cudaEventWaitDefault), "cudaStreamWaitEvent");
-  watch_.record_take(consumer);
   note_take(*staged, samples_.take(consumer, staged->order), has_waited);
   staged->consumers.assign(1, stream);
   staged->replaced = false;
@@ -261,7 +255,8 @@ PENSTOCK_INLINE void HandOver::tune() {
   });
   if (!tuner_->count_take(watch_.clock.busy(), watch_.clock.waiting())) return;
   TuneCounts counts;
-  watch_.add_to(counts);
+  samples_.collect();
+  watch_.add_to(counts, samples_.sums());
   producer_->add_to(counts);
   if (!on_device_) stage_.add_to(counts);
   if (tuner_->look(counts)) producer_->use(tuner_->settings());
@@ -482,7 +477,6 @@ PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler
                options_.host_depth + options_.device_depth, options_.device_times),
       stage_(layout_, source.kind, std::move(transform), options_, samples_),
       queue_(options_.device_depth),
-      watch_(options_),
       setup_(make_setup(source.kind, sampler.is_stream())) {
   position_ = batch_number(batches_, start_.epoch, start_.batch);
   if (plan_.limits) {
@@ -630,7 +624,8 @@ PENSTOCK_INLINE Stats HandOver::stats() {
   stats.setup = setup_;
   producer_->add_to(stats);
   stage_.add_to(stats);
-  watch_.add_to(stats, options_.device_times);
+  samples_.collect();
+  watch_.add_to(stats, samples_.sums(), options_.device_times);
   stats.pauses.source = std::chrono::nanoseconds(workers_paused_.load(std::memory_order_relaxed));
   if (const auto pause = watch_.clock.present_pause(WorkerTrace::Clock::now()))
     stats.pauses.source += producer_->present_waits(
@@ -641,7 +636,6 @@ PENSTOCK_INLINE Stats HandOver::stats() {
   stats.host_depth = on_device_ ? 0 : options_.host_depth;
   stats.device_depth = options_.device_depth;
   if (tuner_) tuner_->add_to(stats);
-  samples_.collect();
   auto recent = std::make_shared<RecentBatches>();
   timeline_.copy(recent->batches);
   stats.recent = std::move(recent);
