@@ -62,8 +62,7 @@ struct alignas(64) OpenBatch : OpenRows {
   std::uint64_t pattern = 0;  // of FillChecks
   FilledBatch filled;
   BatchTimes times;
-  std::atomic<std::uint64_t> work{
-      0};  // of `times`: of the workers that are through with their rows
+  std::atomic<std::uint64_t> work{0};  // of `times`, by the workers that are through with rows
   std::atomic<bool> ended{false};
   std::mutex mutex;  // of what follows
   std::vector<FailureNode> failures;
