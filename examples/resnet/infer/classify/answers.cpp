@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <penstock/detail/storage/escaped.hpp>
+#include <penstock/detail/escaped.hpp>
 #include <sstream>
 #include <stdexcept>
 
