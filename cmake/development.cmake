@@ -5,6 +5,7 @@
 #
 #   penstock_warnings      link it PRIVATE: warnings; with PENSTOCK_WARNINGS_AS_ERRORS each of them is an error
 #   penstock_all_warnings  and those that programs of users may turn on, who include the headers
+#   penstock_large_heap    the compiler collects its garbage less often; what links penstock_warnings has it
 #   CMAKE_CUDA_COMPILER    set where CUDA C++ can be compiled, that is where .cu targets are defined
 #   PENSTOCK_LADDER_IN_ONE an option: one program for all the emulated rungs of a ladder, and for all recipes
 #   penstock_add_ladder_in_one(<name> ...)   defines it
@@ -12,6 +13,14 @@
 add_library(penstock_warnings INTERFACE)
 add_library(penstock_all_warnings INTERFACE)
 target_link_libraries(penstock_all_warnings INTERFACE penstock_warnings)
+# g++ searches its heap for garbage whenever that has doubled, from 128 MB on. From 512 MB on a test takes 5 to 10 % less
+# time, and the largest sources of the preset asan take 1.66 GB of memory instead of 1.53 (g++ 12, 26 November 2026).
+add_library(penstock_large_heap INTERFACE)
+target_link_libraries(penstock_warnings INTERFACE penstock_large_heap)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  target_compile_options(penstock_large_heap
+                         INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:SHELL:--param ggc-min-heapsize=524288>")
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)  # Where several sources are compiled together, it takes each for a header.
   target_compile_options(penstock_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
 endif()
