@@ -480,11 +480,7 @@ void check_aftermath(const std::string& function, const Error& error) {
   CHECK(next.torn == 0);
 }
 
-}  // namespace
-
-TEST_CASE("every CUDA call fails once", "[faults]") {
-  const Scenario scenario = GENERATE(from_range(std::begin(scenarios), std::end(scenarios)));
-  const int workers = GENERATE(1, 2);
+void every_call_fails(const Scenario& scenario, int workers) {
   Watchdog watchdog;
   Outcome clean;
   emulation::reset(emulation::options());
@@ -523,4 +519,14 @@ TEST_CASE("every CUDA call fails once", "[faults]") {
               workers, static_cast<unsigned long long>(runs),
               static_cast<unsigned long long>(failures), static_cast<unsigned long long>(told));
   CHECK(failures > 200 / share.stride);
+}
+
+}  // namespace
+
+// A test case for each scenario: tests/CMakeLists.txt divides them among processes.
+TEMPLATE_TEST_CASE_SIG("every CUDA call fails once", "[faults]", ((int number), number), 0, 1, 2, 3,
+                       4, 5, 6, 7, 8, 9, 10, 11, 12) {
+  static_assert(std::size(scenarios) == 13, "the test case above names each by its number");
+  const int workers = GENERATE(1, 2);
+  every_call_fails(scenarios[number], workers);
 }
