@@ -66,17 +66,17 @@ class Campaign:
     def check_without_mutant(self):
         """Every test must pass in every configuration of the plain build; notes how long it takes and what it passes by.
         Under ThreadSanitizer a test passes by the same, and has to pass before it may kill."""
-        weekly = {build: self.programs.weekly(build) if self.daily else () for build in programs.PRESETS}
+        left_out = {build: self.programs.left_to_shares(build) if self.daily else () for build in programs.PRESETS}
         cases = {(build, program): list(self.programs.test_cases(program, build))
                  for build in programs.PRESETS for program in self.programs.emulated}  # fmt: skip
-        self._run_all([programs.Test(programs.WEAK_MEMORY, name, "plain", "weak memory", file)
-                       for name, file in self.programs.test_cases(programs.WEAK_MEMORY, "plain")])  # fmt: skip
+        self._run_all([programs.Test(program, name, "plain", "weak memory", file) for program in programs.WEAK_MEMORY
+                       for name, file in self.programs.test_cases(program, "plain")])  # fmt: skip
         self._run_all([programs.Test(programs.WAITS, "ending.waits", "plain", "eager", programs.WAITS_FILE)])
         idle = set()  # Tests that pass by no mutant in the first configuration do so nowhere: they test other parts.
         for build, schedule in self.configurations:
             suffix = schedule.replace(",seed=", "_")
             tests = [programs.Test(program, name, build, schedule, file) for program in self.programs.emulated
-                     if f"{program}.{suffix}" not in weekly[build]
+                     if f"{program}.{suffix}" not in left_out[build]
                      for name, file in cases[build, program] if (program, name) not in idle]  # fmt: skip
             if build == "tsan":
                 for test in tests:
@@ -196,7 +196,7 @@ class Campaign:
         return f"{test.program} {test.file} {test.configuration}" + (" long" if self._is_long(test) else "")
 
     def _may_show(self, mutant, test):
-        return mutant.kind not in _NEVER_PLAIN or test.build == "tsan" or test.program == programs.WEAK_MEMORY
+        return mutant.kind not in _NEVER_PLAIN or test.build == "tsan" or test.program in programs.WEAK_MEMORY
 
     def _last_programs_first(self, test):
         return test.program in self.programs.emulated and -self.programs.emulated.index(test.program)
@@ -213,7 +213,7 @@ class Campaign:
             alike = self.kills[mutant.file, mutant.kind, test.name, test.configuration]
             near = self.kills[mutant.file, test.name, test.configuration]
         own = test.file.rpartition("/")[2].startswith(header)
-        own += 10 * (mutant.kind == "memory order" and test.program == programs.WEAK_MEMORY)
+        own += 10 * (mutant.kind == "memory order" and test.program in programs.WEAK_MEMORY)
         return -(0.1 + own + 0.5 * near + 2 * alike) / (0.03 + self.outcomes[test].seconds)
 
     # ---- Keeping results

@@ -20,8 +20,8 @@ COPIED = ["CMakeLists.txt", "CMakePresets.json", "cmake", "include", "src", "tes
 PRESETS = {"plain": "emulated", "tsan": "tsan"}
 # Folders of tests whose subject is not a header: the emulated runtime, penstock::images, penstock::trace.
 OTHER_SUBJECTS = {"emulation", "images", "trace"}
-# It has schedules of its own, and no use for ThreadSanitizer.
-WEAK_MEMORY = "penstock_weak_memory_tests"
+# They have schedules of their own, and no use for ThreadSanitizer.
+WEAK_MEMORY = ("penstock_weak_memory_tests", "penstock_weak_pipeline_tests")
 # A program that is one test, and what it has to print: a line that comes after 5 s, and so is tested once.
 WAITS, WAITS_FILE = "penstock_ending_waits", "endings/processes/waits.cpp"
 WAITS_PRINTS = re.compile("waits for a worker, for 5 s so far: .*and then the exception", re.DOTALL)
@@ -144,7 +144,7 @@ class Programs:
                        "-DCMAKE_UNITY_BUILD=ON",
                        f"-DCMAKE_UNITY_BUILD_BATCH_SIZE={3 if self.jobs > 4 else 8}",
                        f"-DCMAKE_CXX_FLAGS={self._flags[preset]} -w -D_GLIBCXX_ASSERTIONS"])  # fmt: skip
-            targets = [WEAK_MEMORY, WAITS, *self.emulated] if build == "plain" else self.emulated
+            targets = [*WEAK_MEMORY, WAITS, *self.emulated] if build == "plain" else self.emulated
             self._run(["cmake", "--build", self.folder / build, "-j", str(self.jobs), "--target", *targets])
 
     def _run(self, command):
@@ -174,12 +174,12 @@ class Programs:
         for name, source in re.findall(r"^(.+?)\s*\t@(.+):\d+$", listed.stdout, re.MULTILINE):
             yield name, os.path.relpath(source, self.tree / "tests")
 
-    def weekly(self, build):
-        """Names of the CTest tests that CI does not run every day (tests/shares.cmake)."""
+    def left_to_shares(self, build):
+        """Names of the CTest tests that CI does not run with each commit (tests/shares.cmake), without their parts."""
         listed = subprocess.run(["ctest", "--show-only=json-v1"], cwd=self.folder / build, capture_output=True, text=True)
         labels = {test["name"]: [p["value"] for p in test["properties"] if p["name"] == "LABELS"]
                   for test in json.loads(listed.stdout)["tests"]}  # fmt: skip
-        return {name for name, values in labels.items() if any("full" in value for value in values)}
+        return {re.sub(r"\.\d+\.", ".", name) for name, values in labels.items() if any("full" in value for value in values)}
 
     def run(self, test, mutant, limit, hits=False):
         """Runs one test case with a mutant alive (0: none)."""
