@@ -8,7 +8,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root" || exit
 
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
-export CTEST_PARALLEL_LEVEL=${CTEST_PARALLEL_LEVEL:-$(($(nproc) + 1))}  # a third of their time they wait
+export CTEST_PARALLEL_LEVEL=${CTEST_PARALLEL_LEVEL:-$(($(nproc) * 3 / 2 + 1))}  # 4 tenths of their time they wait
 
 has_command() { command -v "$1" >/dev/null 2>&1; }
 say() { printf '\n== %s\n' "$*"; }
@@ -119,7 +119,7 @@ build_and_test() {
 
 # ---- The tests by their labels: tests/shares.cmake says which are left to the shares ------------------
 
-# Not empty (.ci/run, once a week): the emulated preset compiles all there is, source by source, as each has to
+# Not empty (.ci/run, with share 5): the emulated preset compiles all there is, source by source, as each has to
 # include what it needs, and each rung of a ladder as a program of its own.
 apart=
 
@@ -171,6 +171,24 @@ test_quickly() {
     step "build: $preset" build_for_tests "$preset" quick_options --label-regex '^quick$'
     test_and_count "$preset" "tests: $preset" tests.xml --label-regex '^quick$'
   done
+}
+
+share_count() { sed -nE 's/^set\(penstock_share_count ([0-9]+)\)$/\1/p' tests/shares.cmake; }
+
+# share_of_commit: which share CI runs with the commit at hand, and by what: the commit's number, counted from the
+# first one, modulo the number of shares. A shallow clone does not know that number, so there the commit's hash
+# is taken for it.
+share_of_commit() {
+  local number reason
+  if [[ ! -e .git ]] || ! number=$(git rev-list --count HEAD 2>/dev/null); then
+    number=0 reason="git knows no commit here"
+  elif [[ $(git rev-parse --is-shallow-repository) == true ]]; then
+    number=$((16#$(git rev-parse HEAD | cut -c 1-12)))
+    reason="the clone is shallow, so this is by the commit's hash; in a whole clone its number may name another share"
+  else
+    reason="the commit's number is $number"
+  fi
+  echo $((number % $(share_count))) "$reason"
 }
 
 # test_share NUMBER: of each preset what has the label.
@@ -232,7 +250,7 @@ check_shares() {
     fi
     pairs+=("build/shares/$quick/$preset=build/shares/full/$preset")
   done
-  python3 -B scripts/test_tools.py shares "${pairs[@]}"
+  python3 -B scripts/test_tools.py shares "$(share_count)" "${pairs[@]}"
 }
 
 # ---- Counts, and where the time went -----------------------------------------------------------------

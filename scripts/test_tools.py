@@ -9,9 +9,9 @@ What scripts/test and .ci/run ask about builds and tests:
   test_tools.py slowest SINCE BUILD... -- REPORT...  the ten slowest tests of these JUnit files, and the
                                                    ten slowest sources compiled since then (Unix time)
   test_tools.py skipped REPORT...                  how many were skipped, and which
-  test_tools.py shares QUICK=FULL...               for each pair of build folders, one as the quick run
+  test_tools.py shares COUNT QUICK=FULL...         for each pair of build folders, one as the quick run
                                                    configures it and one with everything: is each test
-                                                   either quick or in shares, of which there are seven?
+                                                   either quick or in shares, of which there are COUNT?
 """
 
 import collections
@@ -22,7 +22,6 @@ import subprocess
 import sys
 import xml.etree.ElementTree
 
-SHARES = {f"share_{day}" for day in range(7)}
 HEADER_TESTS = r"header_(tests|options)[a-z_]*\.dir/.*\.o$"  # scripts/lib.sh compiles them by thirds
 PROGRAM_RULES = ("EXECUTABLE_LINKER", "SHARED_LIBRARY_LINKER", "MODULE_LIBRARY_LINKER", "STATIC_LIBRARY_LINKER")
 
@@ -137,7 +136,8 @@ def slowest(since, *folders_and_reports):
             print(f"{seconds:7.1f} s  {name}")
 
 
-def shares(*pairs):
+def shares(count, *pairs):
+    known = {f"share_{number}" for number in range(int(count))}
     problems, counts = [], collections.Counter()
     for pair in pairs:
         quick_build, full_build = pair.split("=")
@@ -145,16 +145,18 @@ def shares(*pairs):
         quick = {test["name"] for test in list_tests(quick_build) if "quick" in labels(test)}
         everything = {test["name"]: labels(test) for test in list_tests(full_build)}
         for name, its in everything.items():
-            own = its & SHARES
+            own = {label for label in its if label.startswith("share_")}
+            if not own <= known:
+                problems.append(f"{preset}: {name} is of {own - known}, and there are {count} shares")
             if (name in quick) == bool(own) or ("full" in its) != bool(own):
                 problems.append(f"{preset}: {name} is {'' if name in quick else 'not '}quick, and of {own or 'no share'}")
             counts.update((preset, share) for share in own or {"quick"})
         problems += [f"{preset}: {name} is quick, but not of all" for name in quick - everything.keys()]
     for preset, share in sorted(counts):
         print(f"{preset:10} {share:8} {counts[preset, share]:4} tests")
-    missing = SHARES - {share for _, share in counts}
+    missing = known - {share for _, share in counts}
     problems += [f"{share} has no test" for share in sorted(missing)]
-    print("\n".join(problems) if problems else "Each test is quick, or in one of the seven shares or more.")
+    print("\n".join(problems) if problems else f"Each test is quick, or in one of the {count} shares or more.")
     return 1 if problems else 0
 
 

@@ -3,31 +3,36 @@
 # Which tests are left to `scripts/test --full`, and in which shares of them CI runs each: this is the one
 # place that says so. A test that is not named here is quick, and runs every time.
 #
-# The budget: all that is quick takes 20 minutes of the CPU, with the compilation of what it needs; what CI
-# has beside it each day (.ci/run: nvcc, headers alone, clang-tidy, a part of the release build) 12, and a share
-# at most 31 more, so that 2 cores are done in 35 minutes. So left to the shares is what is long (more than half a minute of the CPU),
-# what repeats (further seeds of the random schedule), what needs a browser, and what needs many sources that
-# nothing else needs. What guards the library itself is quick: penstock_tests, penstock_emulation_tests and
-# penstock_checks_tests under AddressSanitizer with eager and random_1, and under ThreadSanitizer with lazy. Without a
-# sanitizer they are compiled and run once a week, and under ThreadSanitizer with random_1 three times.
+# The budget: all that is quick takes 19 minutes of the CPU, with the compilation of what it needs; what CI has beside it
+# each time (.ci/run: nvcc, headers alone, clang-tidy, a part of the release build) 12, and a share at most 23 more, so
+# that 2 cores are done in 30 minutes, with an empty ccache too. So left to the shares is what is long (more than half a
+# minute of the CPU), what repeats (further schedules and seeds), what needs a browser, what needs many sources that
+# nothing else needs, and what another preset has in the quick run. Each quick program of the core and of the emulated
+# runtime is in one or two presets: under AddressSanitizer and UBSan with random_1 penstock_tests, the endings and the
+# programs' common parts; under ThreadSanitizer with lazy penstock_tests, penstock_emulation_tests,
+# penstock_checks_tests, the endings and the streams.
 #
 # Each line: shares, and tests, by a regular expression. The first line that fits counts. They become
-# the labels full and share_<n> (the others: quick); .ci/run runs share n on weekday n, 0 being Sunday (UTC).
+# the labels full and share_<n> (the others: quick). .ci/run runs one share with each commit, and says which.
 # The figure is about how many seconds of the CPU a share takes: of 2 and 3 the examples and of 6 ThreadSanitizer's
 # part were measured (2 cores, 24 November 2026), the rest is estimated by what the same programs took elsewhere;
 # of the commands of the pages, by what they took beside other work, with an empty ccache (26 November).
 #
-#   0  1,850  AddressSanitizer but for what is in 1; packages over the CUDA runtime; the commands of README.md
+#   0  1,300  AddressSanitizer but for what is in 1 and 7
 #   1  1,400  AddressSanitizer: inference, penstock::images, faults; the release build with benchmarks, of which each
-#             other day compiles a sixth, and with nvcc the ResNet and what no test needs (.ci/run)
-#   2  1,770  ThreadSanitizer: the examples but for what is in 3; faults; fuzzing (.ci/run); the commands of the ResNet's
-#             pages
-#   3  1,400  ThreadSanitizer: inference, penstock::images, ranks as processes; CUDA 12.4 (.ci/run)
-#   4  1,400  the ResNet examples, ranks as processes; training under ThreadSanitizer; programs under nsys
-#             (scripts/setup nsys); CUDA 12.9 (.ci/run)
-#   5  1,810  of the emulated preset all is compiled, source by source; packages, long runs, a browser; the commands of
-#             the other pages; the site (.ci/run)
-#   6  1,450  further seeds and schedules; the rest under ThreadSanitizer; fuzzing (.ci/run)
+#             other share compiles a part, and with nvcc the ResNet and what no test needs (.ci/run)
+#   2  1,150  ThreadSanitizer: the examples but for what is in 3; faults
+#   3  1,300  ThreadSanitizer: inference, penstock::images, ranks as processes; CUDA 12.4 (.ci/run)
+#   4  1,250  the ResNet examples, ranks as processes; training under ThreadSanitizer; programs under nsys
+#             (scripts/setup nsys)
+#   5  1,050  of the emulated preset all is compiled, source by source; long runs, a browser; what must not compile
+#   6  1,200  without a sanitizer further seeds and schedules, and the core; the rest under ThreadSanitizer; fuzzing (.ci/run)
+#   7    900  the core and the emulated runtime: AddressSanitizer with eager and lazy, ThreadSanitizer with eager and
+#             random_1
+#   8  1,350  packages, over the CUDA runtime too; the commands of README.md; CUDA 12.9 (.ci/run)
+#   9  1,300  the commands of the other pages; the site, fuzzing (.ci/run)
+
+set(penstock_share_count 10)
 
 set(penstock_shares_plain
     "4 ^examples\\.resnet\\.(agreement|training|vectors)$"
@@ -35,21 +40,24 @@ set(penstock_shares_plain
     "4 ^programs\\.standard_streams$"
     "4 ^nsys\\."
     "1 ^scripts\\.peers"
-    "5 ^package\\."
-    "0 ^doc_commands\\.readme$"
-    "2 ^doc_commands\\.resnet$"
-    "5 ^doc_commands\\.pages$"
+    "8 ^package\\."
+    "8 ^doc_commands\\.readme$"
+    "9 ^doc_commands\\.(resnet|pages)$"
     "5 ^configure\\.(after_setup_demo|pytorch_later|without_png)$"
-    "5 ^scripts\\.docs$"
+    "9 ^scripts\\.docs$"
     "5 ^examples\\.(pytorch|libtorch|image_loader)"
-    "5 ^headers\\..*\\+\\+$"
+    "5 ^headers\\.(.*\\+\\+|header_only)$"
+    "5 ^compile\\..*\\.rejects_"
     "5 ^penstock_(trace_page|soak|resume_test|verdict_drawn|shared_test)$"
     "5 ^penstock_(load|device_soak_emulated|slow_disk)\\."
-    "6 ^penstock_fault_tests\\.(eager|lazy)$"
-    "6 ^penstock_(tests|emulation_tests|checks_tests)\\."
+    "6 ^penstock_fault_tests\\..*(eager|lazy)$"
+    "6 ^penstock_(tests|emulation_tests|checks_tests|ending_tests|stream_tests|checks)\\."
+    "6 ^(programs|stats_export|penstock_test_parts|penstock_emulation_(environment|absent_calls))$"
+    "6 ^ending\\.(exit|fork|inside)\\."
     "6 ^fuzz\\."
     "6 ^ending\\..*\\.lazy$"
-    "6 ^penstock_trace_session_tests\\.lazy$"
+    "6 ^penstock_weak_pipeline_tests$"
+    "6 ^penstock_trace_(foreign_tests|session_tests\\.lazy)$"
     "6 ^examples\\.(quickstart|minimal)\\..*(eager|lazy)$"
     "6 \\.random_[2-9]$")
 
@@ -63,13 +71,14 @@ set(penstock_shares_address
     "0 ^ending\\.(fork_checks|waits)"
     "0 ^(penstock_)?pack"
     "0 ^fuzz\\."
-    "0 \\.lazy$"
-    "0 \\.random_[2-9]$")
+    "7 ^penstock_(emulation_tests|checks_tests|stream_tests)\\."
+    "7 ^penstock_emulation_(environment|absent_calls)$"
+    "7 \\.(eager|lazy|random_[2-9])$")
 
 set(penstock_shares_thread
-    "4 ^penstock_fault_tests\\.random_1$"
-    "3 ^penstock_fault_tests\\.random_2$"
-    "2 ^penstock_fault_tests\\.(eager|lazy)$"
+    "4 ^penstock_fault_tests\\..*random_1$"
+    "3 ^penstock_fault_tests\\..*random_2$"
+    "2 ^penstock_fault_tests\\..*(eager|lazy)$"
     "4 ^examples\\.resnet\\.(training|vectors)$"
     "3 ^examples\\.(ranks|resnet\\.distributed)\\."
     "3 ^examples\\.resnet\\.(infer|prepare|agreement)"
@@ -80,20 +89,20 @@ set(penstock_shares_thread
     "6 ^penstock_(load|clock|disk|device_soak_emulated)\\."
     "6 ^ending\\.(fork_checks|waits)"
     "6 ^(penstock_)?pack"
+    "6 ^(programs|stats_export)$"
     "6 ^fuzz\\."
-    "6 \\.eager$"
-    "035 \\.random_1$"
+    "7 \\.(eager|random_1)$"
     "6 \\.random_[2-9]$")
 
-# Over the CUDA runtime: without a GPU most of it is only compiled, and that twice a week. Each day: the core's
-# GPU tests, CUDA's rules, the quickstart. Of the last three lines the emulated preset has the same each day.
+# Over the CUDA runtime: without a GPU most of it is only compiled. Quick are the core's GPU tests, CUDA's rules, the
+# quickstart. Of the last three lines the emulated preset has the same in the quick run.
 set(penstock_shares_cuda
-    "25 ^penstock_(trace|images)_gpu_tests$"
-    "25 ^examples\\.(pytorch|libtorch)"
-    "03 ^examples\\.(minimal|tokens|cccl|tensorrt|recipes|migration)\\.(.*\\.)?gpu$"
-    "14 ^examples\\.(resnet|ranks)\\."
-    "0 ^package\\."
-    "3 ^penstock_weak_memory_tests$"
+    "2 ^penstock_(trace|images)_gpu_tests$"
+    "5 ^examples\\.(pytorch|libtorch)"
+    "3 ^examples\\.(minimal|tokens|cccl|tensorrt|recipes|migration)\\.(.*\\.)?gpu$"
+    "1 ^examples\\.(resnet|ranks)\\."
+    "8 ^package\\."
+    "3 ^penstock_weak_"
     "4 ^(compile\\.(layout|source|markers)|configure\\.(without_(headers|packages|png)|library|another|after|.*_later))"
     "4 ^(examples\\.(make_|program_text|recipes\\.pages)|fuzz|headers|pack|scripts|stats_export|penstock_emulation_rule)")
 
@@ -113,10 +122,10 @@ function(penstock_label_tests)
   foreach(test IN LISTS tests)
     set(labels quick)
     foreach(line IN LISTS penstock_shares)
-      string(REGEX MATCH "^([0-6]+) (.*)$" matched "${line}")
+      string(REGEX MATCH "^([0-9]+) (.*)$" matched "${line}")
       set(shares ${CMAKE_MATCH_1})
       if(test MATCHES "${CMAKE_MATCH_2}")
-        string(REGEX REPLACE "([0-6])" ";share_\\1" labels full${shares})
+        string(REGEX REPLACE "([0-9])" ";share_\\1" labels full${shares})
         break()
       endif()
     endforeach()

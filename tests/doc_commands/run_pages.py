@@ -9,7 +9,7 @@ afterwards, are errors. --list runs nothing: it checks the marks, and prints wha
 What cannot run here is marked on the line before its block, with the reason, in an HTML comment, which readers do not see:
 
     <!-- not run: needs a GPU -->                              the whole block
-    <!-- not run, "scripts/test": CI runs it each day -->      the commands of the block that begin so
+    <!-- not run, "scripts/test": CI runs it with each commit -->      the commands of the block that begin so
 
 A clone has the files as they are in PROJECT now, committed or not.
 """
