@@ -4,7 +4,7 @@
 # Steps of scripts/gpu-check, which sources this: compute-sanitizer.
 
 sanitized_targets="penstock_runtime_rules_gpu penstock_gpu_tests resnet_cudnn_test minimal quickstart make_cifar10
-  05_readback 14_records_and_graph infer_07_graph"
+  05_readback 14b_records 14_records_and_graph infer_06_readback infer_07_graph"
 
 # sanitize TOOL [OPTION...]: the test programs, the ResNet's kernels, and the small examples, under a tool of
 # compute-sanitizer.
@@ -13,12 +13,12 @@ sanitize() {
   case $1 in
     memcheck)
       sanitized "$build/tests/gpu/penstock_gpu_tests"
-      sanitize_resnet
+      sanitize_resnet train/05_readback train/14_records_and_graph infer/rungs/07_graph
       sanitize_rules
       ;;
-    racecheck) # It adds a millisecond to each kernel.
+    racecheck) # It adds a millisecond to each kernel, and fails over graphs with cuDNN's, even where it looks at none of ours.
       sanitized "$build/tests/gpu/penstock_gpu_tests" '~[traffic]'
-      sanitize_resnet
+      sanitize_resnet train/05_readback train/14b_records infer/rungs/06_readback
       sanitize_rules
       ;;
     initcheck) # It waits for every kernel: no gates.
@@ -36,18 +36,17 @@ sanitize_rules() {
   sanitized "$build/tests/emulation/penstock_runtime_rules_gpu" '~[not-under-compute-sanitizer]'
 }
 
-# Three steps of training, in float32 and NCHW with an operation a kernel, and in float16 and NHWC, fused, decoded and
-# augmented on the device, as a graph; and inference, as a graph. Images of 32x32, batches of 8. The tool looks at the
+# sanitize_resnet RUNG...: three steps of training (T5: float32 and NCHW with an operation a kernel; T14b, T14: float16 and NHWC, fused, decoded
+# and augmented on the device, T14 as a graph), and inference (I7: as a graph). Images of 32x32, batches of 8. The tool looks at the
 # kernels that have "resnet" in their names, which are ours: cuDNN's are many, and slow under it. Plans are found
 # before, without it.
 sanitize_resnet() {
-  local ours=(--kernel-name kns=resnet) train=$build/examples/resnet/train infer=$build/examples/resnet/infer/rungs
+  local ours=(--kernel-name kns=resnet) rung command
   local common=(--model resnet18 --image-size 32 --steps 2 --warmup 1 --workers 2 --records 40 --cache "$folder")
-  local programs=("$train/05_readback" "$train/14_records_and_graph" "$infer/07_graph") program command
-  for program in "${programs[@]}"; do
-    command=("$program$suffix" "${common[@]}" --plans "$folder/plans-$(basename "$program")")
-    case $program in
-      "$infer"/*) command+=(--batches 8 --uint8) ;;
+  for rung; do
+    command=("$build/examples/resnet/$rung$suffix" "${common[@]}" --plans "$folder/plans-$(basename "$rung")")
+    case $rung in
+      infer/*) command+=(--batches 8 --uint8) ;;
       *) command+=(--batch 8) ;;
     esac
     limited 60 "${command[@]}" || { echo "FAILED: ${command[*]}" && result=1 && continue; }
