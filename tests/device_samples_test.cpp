@@ -36,16 +36,16 @@ using Kind = DeviceSamples::Kind;
 
 namespace {
 
-constexpr Ticks kMs = 1'000'000;
+constexpr Ticks kMillisecond = 1'000'000;
 
-void work(const Stream& stream) {
+void sleep_on(const Stream& stream) {
   REQUIRE_CUDA(cudaLaunchHostFunc(
       stream.get(), [](void*) { std::this_thread::sleep_for(3ms); }, nullptr));
 }
 
 /// Samples, and the timeline that they are put into, of batches that are staged and taken here.
-struct Pipeline {
-  explicit Pipeline(Kind kind, bool every, std::size_t batches = 8)
+struct SampledPipeline {
+  explicit SampledPipeline(Kind kind, bool every, std::size_t batches = 8)
       : timeline(batches), samples(timeline, kind, batches, every) {}
 
   /// Batch `order` is staged at `now`; true: it is measured.
@@ -83,19 +83,19 @@ struct Pipeline {
 
 TEST_CASE("samples tell a copy from the transform behind it", "[device_samples]") {
   const bool every = GENERATE(false, true);
-  Pipeline pipeline(Kind::transforms, every);
+  SampledPipeline pipeline(Kind::transforms, every);
   DeviceSamples& samples = pipeline.samples;
   DeviceSamples::Copy copy = samples.begin(pipeline.copies.get(), penstock::detail::ticks());
   REQUIRE(copy != nullptr);
   samples.arrive(copy);
-  work(pipeline.copies);
+  sleep_on(pipeline.copies);
   samples.end(copy);
   samples.hand_in(std::move(copy), 0, penstock::detail::ticks());
   pipeline.copies.synchronize();
   samples.collect();
   const DeviceSums sums = samples.sums();
   CHECK(sums.copies == 1);
-  CHECK(sums.transforming >= 2 * kMs);
+  CHECK(sums.transforming >= 2 * kMillisecond);
   CHECK(sums.source == 0);
   const DeviceDurations device = pipeline.measured(1).at(0);
   CHECK(device.copy == sums.copying);
@@ -104,15 +104,15 @@ TEST_CASE("samples tell a copy from the transform behind it", "[device_samples]"
 }
 
 TEST_CASE("samples of an on_device source are the source's", "[device_samples]") {
-  Pipeline pipeline(Kind::on_device, GENERATE(false, true));
+  SampledPipeline pipeline(Kind::on_device, GENERATE(false, true));
   DeviceSamples& samples = pipeline.samples;
   DeviceSamples::Copy copy = samples.begin(pipeline.copies.get(), penstock::detail::ticks());
-  work(pipeline.copies);
+  sleep_on(pipeline.copies);
   samples.end(copy);
   samples.hand_in(std::move(copy), 0, penstock::detail::ticks());
   pipeline.copies.synchronize();
   samples.collect();
-  CHECK(samples.sums().source >= 2 * kMs);
+  CHECK(samples.sums().source >= 2 * kMillisecond);
   const DeviceDurations device = pipeline.measured(1).at(0);
   CHECK(device.source == samples.sums().source);
   CHECK(device.copy == -1);
@@ -121,12 +121,13 @@ TEST_CASE("samples of an on_device source are the source's", "[device_samples]")
 
 TEST_CASE("samples tell the consumer's waits from its work", "[device_samples]") {
   const bool every = GENERATE(false, true);
-  Pipeline pipeline(Kind::copies, every);
+  SampledPipeline pipeline(Kind::copies, every);
   const Stream& consumer = pipeline.consumer;
   Event copied;
   const auto take = [&](std::uint64_t order, bool waits) {
     pipeline.samples.ask(consumer.get(), order);
-    if (waits) work(pipeline.copies);
+    consumer.synchronize();  // It has no work from here on.
+    if (waits) sleep_on(pipeline.copies);
     copied.record(pipeline.copies.get());
     pipeline.samples.find(consumer.get());
     copied.make_wait(consumer.get());
@@ -135,21 +136,21 @@ TEST_CASE("samples tell the consumer's waits from its work", "[device_samples]")
   take(0, false);
   take(1, true);
   consumer.synchronize();
-  work(consumer);
+  sleep_on(consumer);
   take(2, false);
   consumer.synchronize();
   pipeline.samples.collect();
   const DeviceSums sums = pipeline.samples.sums();
   CHECK(sums.waits == 2);  // The first fills the pipeline.
   CHECK(sums.steps == 2);
-  CHECK(sums.waiting >= 2 * kMs);
-  CHECK(sums.consuming >= 2 * kMs);
-  CHECK(sums.longest_wait >= 2 * kMs);
+  CHECK(sums.waiting >= 2 * kMillisecond);
+  CHECK(sums.consuming >= 2 * kMillisecond);
+  CHECK(sums.longest_wait >= 2 * kMillisecond);
   CHECK((sums.until_staged + sums.until_there > 0) == every);
   const std::vector<DeviceDurations> device = pipeline.measured(3);
   CHECK(device[0].step >= 0);
-  CHECK(device[1].wait >= 2 * kMs);
-  CHECK(device[1].step >= 2 * kMs);
+  CHECK(device[1].wait >= 2 * kMillisecond);
+  CHECK(device[1].step >= 2 * kMillisecond);
   CHECK(device[2].step == -1);  // There was no request behind it.
   CHECK(device[1].wait + device[2].wait == sums.waiting);
   CHECK(device[0].step + device[1].step == sums.consuming);
@@ -157,47 +158,47 @@ TEST_CASE("samples tell the consumer's waits from its work", "[device_samples]")
 
 TEST_CASE("of streams in turn each counts for its part", "[device_samples]") {
   const std::uint64_t kStreams = GENERATE(2, 3, 8);
-  Pipeline pipeline(Kind::copies, true, 32);
+  SampledPipeline pipeline(Kind::copies, true, 32);
   std::vector<Stream> streams(kStreams);
   const std::uint64_t batches = 3 * kStreams;
   for (std::uint64_t i = 0; i < batches; ++i) {
-    if (i == 2 * kStreams) work(streams[0]);
+    if (i == 2 * kStreams) sleep_on(streams[0]);
     pipeline.take(i, streams[i % kStreams]);
   }
   for (const Stream& stream : streams) stream.synchronize();
   pipeline.samples.collect();
   const DeviceSums sums = pipeline.samples.sums();
   CHECK(sums.steps == batches - 1);
-  CHECK(sums.consuming >= 2 * kMs / static_cast<Ticks>(kStreams));
+  CHECK(sums.consuming >= 2 * kMillisecond / static_cast<Ticks>(kStreams));
   const std::vector<DeviceDurations> device = pipeline.measured(batches);
   // What the stream did between its own batches.
-  CHECK(device[kStreams].step >= 2 * kMs);
+  CHECK(device[kStreams].step >= 2 * kMillisecond);
   // A stream that takes its first batch says nothing of the work on another one's.
   CHECK(device[kStreams - 2].step >= 0);
   CHECK(device[batches - 1].step == -1);
 }
 
 TEST_CASE("streams that take batches in turn have one time together", "[device_samples]") {
-  Pipeline pipeline(Kind::copies, GENERATE(false, true));
+  SampledPipeline pipeline(Kind::copies, GENERATE(false, true));
   const Stream streams[2];
   const Ticks begun = penstock::detail::ticks();
   for (std::uint64_t i = 0; i < 10; ++i) {
     pipeline.take(i, streams[i % 2]);
-    work(streams[i % 2]);
+    sleep_on(streams[i % 2]);
   }
   REQUIRE_CUDA(cudaDeviceSynchronize());
   const Ticks all = penstock::detail::ticks() - begun;
   pipeline.samples.collect();
   const DeviceSums sums = pipeline.samples.sums();
   CHECK(sums.steps == 9);
-  CHECK(sums.consuming >= 10 * kMs);
+  CHECK(sums.consuming >= 10 * kMillisecond);
   CHECK(sums.consuming + sums.waiting <= all);
 }
 
 TEST_CASE("the consumer's stream is told apart in a pause", "[device_samples]") {
-  Pipeline pipeline(Kind::copies, true);
+  SampledPipeline pipeline(Kind::copies, true);
   const auto take = [&](std::uint64_t order, bool ends_pause) {
-    work(pipeline.consumer);
+    sleep_on(pipeline.consumer);
     pipeline.samples.ask(pipeline.consumer.get(), order, ends_pause);
     pipeline.samples.take(pipeline.consumer.get(), order);
     pipeline.consumer.synchronize();
@@ -207,9 +208,9 @@ TEST_CASE("the consumer's stream is told apart in a pause", "[device_samples]") 
   take(1, false);
   CHECK(pipeline.samples.sums().pauses == 0);
   const Ticks before = pipeline.samples.sums().consuming;
-  CHECK(before >= 2 * kMs);
+  CHECK(before >= 2 * kMillisecond);
   take(2, true);
-  CHECK(pipeline.samples.sums().pauses >= 2 * kMs);
+  CHECK(pipeline.samples.sums().pauses >= 2 * kMillisecond);
   CHECK(pipeline.samples.sums().pauses == pipeline.samples.sums().consuming - before);
 }
 
@@ -232,7 +233,7 @@ TEST_CASE("streams that take batches have numbers and turns", "[device_samples]"
 }
 
 TEST_CASE("quick batches are measured in bursts of consecutive ones", "[device_samples]") {
-  Pipeline pipeline(Kind::copies, false);
+  SampledPipeline pipeline(Kind::copies, false);
   const Ticks begin = penstock::detail::ticks();
   constexpr Ticks kEach = 10'000;
   std::vector<std::uint64_t> measured;
@@ -251,14 +252,16 @@ TEST_CASE("quick batches are measured in bursts of consecutive ones", "[device_s
 }
 
 TEST_CASE("slow batches are all measured, their takes too", "[device_samples]") {
-  Pipeline pipeline(Kind::copies, false);
+  SampledPipeline pipeline(Kind::copies, false);
   const Ticks begin = penstock::detail::ticks();
   constexpr std::uint64_t kBatches = 100;
   for (std::uint64_t i = 0; i < kBatches; ++i) {
     const bool is_staged_first = i % 3 == 0;
-    if (is_staged_first) CHECK(pipeline.stage(i, begin + static_cast<Ticks>(i + 1) * 2 * kMs));
+    if (is_staged_first)
+      CHECK(pipeline.stage(i, begin + static_cast<Ticks>(i + 1) * 2 * kMillisecond));
     pipeline.samples.ask(pipeline.consumer.get(), i);
-    if (!is_staged_first) CHECK(pipeline.stage(i, begin + static_cast<Ticks>(i + 1) * 2 * kMs));
+    if (!is_staged_first)
+      CHECK(pipeline.stage(i, begin + static_cast<Ticks>(i + 1) * 2 * kMillisecond));
     pipeline.samples.take(pipeline.consumer.get(), i);
     REQUIRE_CUDA(cudaDeviceSynchronize());
     pipeline.samples.collect();
@@ -275,7 +278,7 @@ TEST_CASE("slow batches are all measured, their takes too", "[device_samples]") 
 
 TEST_CASE("quick batches are measured in their takes where they are in their copies",
           "[device_samples]") {
-  Pipeline pipeline(Kind::copies, false);
+  SampledPipeline pipeline(Kind::copies, false);
   const Ticks begin = penstock::detail::ticks();
   constexpr std::uint64_t kBatches = 250;
   constexpr Ticks kEach = 200'000;  // Each copy is measured, and a burst in 16 ms of the takes.
@@ -294,7 +297,7 @@ TEST_CASE("quick batches are measured in their takes where they are in their cop
 }
 
 TEST_CASE("a sample that is dropped is used again", "[device_samples]") {
-  Pipeline pipeline(Kind::copies, true, 1);
+  SampledPipeline pipeline(Kind::copies, true, 1);
   for (int i = 0; i < 1000; ++i) {
     const DeviceSamples::Copy dropped = pipeline.samples.begin(pipeline.copies.get(), 1);
     REQUIRE(dropped != nullptr);
@@ -312,14 +315,16 @@ TEST_CASE("a sample that is dropped is used again", "[device_samples]") {
 TEST_CASE("while the device is far behind, batches are not measured, and nothing waits",
           "[device_samples]") {
   const bool every = GENERATE(false, true);
-  Pipeline pipeline(Kind::on_device, every);
+  SampledPipeline pipeline(Kind::on_device, every);
   Gate gate;
   gate.hold(pipeline.copies.get());
   gate.hold(pipeline.consumer.get());
   std::uint64_t begun = 0;
   constexpr std::uint64_t kBatches = 200;
   for (std::uint64_t i = 0; i < kBatches; ++i) {
-    begun += pipeline.stage(i, penstock::detail::ticks() + static_cast<Ticks>(i) * kMs) ? 1U : 0U;
+    begun += pipeline.stage(i, penstock::detail::ticks() + static_cast<Ticks>(i) * kMillisecond)
+                 ? 1U
+                 : 0U;
     pipeline.take(i, pipeline.consumer);
   }
   CHECK(begun == (every ? 64 : 16));
@@ -331,11 +336,11 @@ TEST_CASE("while the device is far behind, batches are not measured, and nothing
   CHECK(pipeline.samples.sums().copies == begun);
   CHECK(pipeline.samples.sums().waits >= begun - 1);
   // All of them are free again.
-  CHECK(pipeline.stage(kBatches, penstock::detail::ticks() + 1000 * kMs));
+  CHECK(pipeline.stage(kBatches, penstock::detail::ticks() + 1000 * kMillisecond));
 }
 
 TEST_CASE("a stream that is held up does not hold up the samples of another", "[device_samples]") {
-  Pipeline pipeline(Kind::copies, true);
+  SampledPipeline pipeline(Kind::copies, true);
   const Stream held;
   pipeline.take(0, pipeline.consumer);
   Gate gate;
@@ -354,7 +359,7 @@ TEST_CASE("a stream that is held up does not hold up the samples of another", "[
 }
 
 TEST_CASE("samples leave an error alone that the user has not checked for", "[device_samples]") {
-  Pipeline pipeline(Kind::copies, true);
+  SampledPipeline pipeline(Kind::copies, true);
   Gate gate;
   gate.hold(pipeline.copies.get());
   CHECK(pipeline.stage(0, 1));
@@ -372,7 +377,7 @@ TEST_CASE("samples leave an error alone that the user has not checked for", "[de
 }
 
 TEST_CASE("samples are read during a stream capture", "[device_samples]") {
-  Pipeline pipeline(Kind::copies, true);
+  SampledPipeline pipeline(Kind::copies, true);
   CHECK(pipeline.stage(0, 1));
   pipeline.take(0, pipeline.consumer);
   pipeline.take(1, pipeline.consumer);
@@ -388,7 +393,7 @@ TEST_CASE("samples are read during a stream capture", "[device_samples]") {
 }
 
 TEST_CASE("samples are read at most once in 100 us on the way", "[device_samples]") {
-  Pipeline pipeline(Kind::copies, true);
+  SampledPipeline pipeline(Kind::copies, true);
   const Ticks now = penstock::detail::ticks();
   pipeline.samples.collect_now_and_then(now);
   CHECK(pipeline.stage(0, 1));
@@ -401,9 +406,9 @@ TEST_CASE("samples are read at most once in 100 us on the way", "[device_samples
 
 TEST_CASE("to hand in samples and to read them allocates nothing",
           "[device_samples][allocations]") {
-  Pipeline pipeline(Kind::transforms, GENERATE(false, true));
+  SampledPipeline pipeline(Kind::transforms, GENERATE(false, true));
   for (std::uint64_t i = 0; i < 100; ++i) {
-    const Ticks now = penstock::detail::ticks() + static_cast<Ticks>(i) * kMs;
+    const Ticks now = penstock::detail::ticks() + static_cast<Ticks>(i) * kMillisecond;
     DeviceSamples::Copy copy = pipeline.samples.begin(pipeline.copies.get(), now);
     pipeline.samples.arrive(copy);
     pipeline.samples.end(copy);
@@ -421,7 +426,7 @@ TEST_CASE("to hand in samples and to read them allocates nothing",
 TEST_CASE("batches are measured by whoever looks, one thread at a time", "[device_samples]") {
   const bool every = GENERATE(false, true);
   const Kind kind = GENERATE(Kind::copies, Kind::transforms, Kind::on_device);
-  Pipeline pipeline(kind, every, 4);
+  SampledPipeline pipeline(kind, every, 4);
   std::atomic<bool> over{false};
   std::vector<std::thread> readers(2);
   for (std::thread& reader : readers)
@@ -433,7 +438,7 @@ TEST_CASE("batches are measured by whoever looks, one thread at a time", "[devic
     });
   constexpr std::uint64_t kBatches = 300;
   for (std::uint64_t i = 0; i < kBatches; ++i) {
-    pipeline.stage(i, penstock::detail::ticks() + static_cast<Ticks>(i) * kMs);
+    pipeline.stage(i, penstock::detail::ticks() + static_cast<Ticks>(i) * kMillisecond);
     pipeline.take(i, pipeline.consumer);
     if (i % 4 == 0) REQUIRE_CUDA(cudaDeviceSynchronize());
   }
@@ -449,7 +454,7 @@ TEST_CASE("batches are measured by whoever looks, one thread at a time", "[devic
 }
 
 TEST_CASE("workers begin samples at the same time", "[device_samples]") {
-  Pipeline pipeline(Kind::on_device, true, 4);
+  SampledPipeline pipeline(Kind::on_device, true, 4);
   std::atomic<std::uint64_t> order{0}, measured{0};
   std::vector<std::thread> workers(3);
   for (std::thread& worker : workers)

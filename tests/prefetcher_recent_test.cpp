@@ -33,7 +33,7 @@ using penstock::test::write_numbers;
 
 namespace {
 
-constexpr Ticks kMs = 1'000'000;
+constexpr Ticks kOneMs = 1'000'000;
 
 std::vector<std::uint64_t> numbers(const Stats& stats) {
   std::vector<std::uint64_t> numbers;
@@ -64,12 +64,12 @@ TEST_CASE("the stamps of a batch follow its route", "[prefetcher][recent]") {
     const BatchTimes& times = batch.times;
     CHECK(times.wanted > 0);
     CHECK(times.opened >= times.wanted);
-    CHECK(times.filled >= times.opened + kMs);
+    CHECK(times.filled >= times.opened + kOneMs);
     CHECK(times.staged >= times.filled);
     CHECK(times.asked >= released);
     CHECK(times.taken >= std::max(times.asked, times.staged));
-    CHECK(times.released >= times.taken + kMs);
-    CHECK(times.source_time() >= (per_sample ? 4 : 1) * kMs);
+    CHECK(times.released >= times.taken + kOneMs);
+    CHECK(times.source_time() >= (per_sample ? 4 : 1) * kOneMs);
     CHECK(times.stream() == 0);
     CHECK_FALSE(times.second_stream());
     firsts += times.first_of_worker() ? 1 : 0;

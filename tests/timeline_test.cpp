@@ -36,13 +36,13 @@ BatchTimes times_of(std::uint64_t number) {
           .work = 9};
 }
 
-std::vector<FinishedBatch> copy(const Timeline& timeline) {
+std::vector<FinishedBatch> kept_by(const Timeline& timeline) {
   std::vector<FinishedBatch> batches;
   timeline.copy(batches);
   return batches;
 }
 
-std::vector<std::uint64_t> numbers(const std::vector<FinishedBatch>& batches) {
+std::vector<std::uint64_t> numbers_of(const std::vector<FinishedBatch>& batches) {
   std::vector<std::uint64_t> numbers;
   for (const FinishedBatch& batch : batches) numbers.push_back(batch.number);
   return numbers;
@@ -55,12 +55,12 @@ TEST_CASE("a timeline keeps the last batches, at least 256", "[timeline]") {
   Timeline timeline(batches);
   const std::size_t size = std::max<std::size_t>(256, 4 * batches);
   REQUIRE(timeline.size() == size);
-  CHECK(copy(timeline).empty());
+  CHECK(kept_by(timeline).empty());
   for (std::uint64_t i = 0; i < 3 * size + 7; ++i) {
     timeline.add(i, i, times_of(i));
-    if (i == size / 2) CHECK(copy(timeline).size() == i + 1);
+    if (i == size / 2) CHECK(kept_by(timeline).size() == i + 1);
   }
-  const std::vector<FinishedBatch> kept = copy(timeline);
+  const std::vector<FinishedBatch> kept = kept_by(timeline);
   REQUIRE(kept.size() == size);
   CHECK(kept.front().number == 2 * size + 7);
   CHECK(kept.back().number == 3 * size + 6);
@@ -72,7 +72,7 @@ TEST_CASE("a timeline hands out batches as they were taken, whatever leases end 
   Timeline timeline(4);
   for (const std::uint64_t number : {2, 0, 3, 1, 5, 4})
     timeline.add(number, number, times_of(number));
-  CHECK(numbers(copy(timeline)) == std::vector<std::uint64_t>{0, 1, 2, 3, 4, 5});
+  CHECK(numbers_of(kept_by(timeline)) == std::vector<std::uint64_t>{0, 1, 2, 3, 4, 5});
 }
 
 TEST_CASE("the sums of a timeline leave out the first wait, whatever leases end first",
@@ -135,15 +135,15 @@ TEST_CASE("what was measured of a batch comes with it, whether before its end or
   timeline.measure(0, {.wait = 8});
   timeline.measure(0, {.step = 9});
   timeline.measure(2, {.source = 1, .transform = 2});
-  const std::vector<FinishedBatch> batches = copy(timeline);
+  const std::vector<FinishedBatch> batches = kept_by(timeline);
   REQUIRE(batches.size() == 2);
   const DeviceDurations& device = batches[0].device;
   CHECK(std::vector{device.source, device.copy, device.transform, device.wait, device.step} ==
         std::vector<std::int64_t>{-1, 7, -1, 8, 9});
   CHECK(batches[1].device.copy == -1);
   timeline.add(2, 42, times_of(2));
-  CHECK(copy(timeline).back().device.source == 1);
-  CHECK(copy(timeline).back().device.transform == 2);
+  CHECK(kept_by(timeline).back().device.source == 1);
+  CHECK(kept_by(timeline).back().device.transform == 2);
 }
 
 TEST_CASE("a batch that is held for very long has no other one's times", "[timeline]") {
@@ -154,8 +154,8 @@ TEST_CASE("a batch that is held for very long has no other one's times", "[timel
   timeline.measure(0, {.wait = 9});  // Too late.
   timeline.add(later, later, times_of(later));
   timeline.add(0, 0, times_of(0));
-  const std::vector<FinishedBatch> batches = copy(timeline);
-  REQUIRE(numbers(batches) == std::vector<std::uint64_t>{0, later});
+  const std::vector<FinishedBatch> batches = kept_by(timeline);
+  REQUIRE(numbers_of(batches) == std::vector<std::uint64_t>{0, later});
   CHECK(batches[0].device.copy == -1);
   CHECK(batches[1].device.copy == 8);
   CHECK(batches[1].device.wait == -1);
@@ -165,11 +165,11 @@ TEST_CASE("a restart of a timeline keeps the sums alone", "[timeline]") {
   Timeline timeline(4);
   for (std::uint64_t i = 0; i < 4; ++i) timeline.add(i, i, times_of(i));
   timeline.restart(6);
-  CHECK(copy(timeline).empty());
+  CHECK(kept_by(timeline).empty());
   CHECK(timeline.sums().batches == 4);
   timeline.add(5, 5, times_of(5));  // A lease that has outlived the restart.
   timeline.add(6, 0, times_of(6));
-  CHECK(numbers(copy(timeline)) == std::vector<std::uint64_t>{0});
+  CHECK(numbers_of(kept_by(timeline)) == std::vector<std::uint64_t>{0});
   CHECK(timeline.sums().batches == 6);
 }
 

@@ -24,7 +24,7 @@ namespace {
 constexpr Ticks kLong = 1'000'000'000'000;  // The budget is full again.
 
 bool stage(DeviceSamples& samples, const Stream& stream, std::uint64_t order) {
-  const Ticks now = static_cast<Ticks>(order + 1) * kLong;
+  const Ticks now = penstock::detail::ticks() + static_cast<Ticks>(order + 1) * kLong;
   DeviceSamples::Copy copy = samples.begin(stream.get(), now);
   const bool is_measured = copy != nullptr;
   samples.end(copy);
@@ -46,20 +46,36 @@ TEST_CASE("weak: a sample of a copy is used again when its times were read", "[d
     DeviceSamples samples(timeline, Kind::on_device, 1, false);
     const Stream stream, other;
     std::array<DeviceSamples::Copy, 15> held;  // One is left.
-    for (DeviceSamples::Copy& copy : held) copy = samples.begin(stream.get(), kLong);
+    for (DeviceSamples::Copy& copy : held)
+      copy = samples.begin(stream.get(), penstock::detail::ticks());
     expect(held.back() != nullptr, "it is measured");
     expect(stage(samples, stream, 1), "so is the last one");
     std::thread reader([&] { samples.collect(); });
-    std::thread worker([&] {
-      samples.begin(other.get(), 2 * kLong).reset();  // Its batch fails.
-      stage(samples, other, 2);
-    });
+    std::thread worker([&] { stage(samples, other, 2); });
     stage(samples, stream, 3);
     worker.join();
     reader.join();
     samples.collect();
     const DeviceSums sums = samples.sums();
     expect(sums.copies >= 1 && sums.copies <= 3, "each is read once");
+  });
+}
+
+TEST_CASE("weak: a sample that is dropped is another worker's", "[device_samples]") {
+  explore([] {
+    Timeline timeline(1);
+    DeviceSamples samples(timeline, Kind::on_device, 1, false);
+    const Stream stream, other;
+    std::array<DeviceSamples::Copy, 15> held;  // One is left.
+    for (DeviceSamples::Copy& copy : held)
+      copy = samples.begin(stream.get(), penstock::detail::ticks());
+    std::thread worker([&] {
+      samples.begin(other.get(), penstock::detail::ticks() + kLong).reset();  // Its batch fails.
+    });
+    samples.begin(stream.get(), penstock::detail::ticks() + 2 * kLong).reset();
+    worker.join();
+    expect(samples.begin(stream.get(), penstock::detail::ticks() + 3 * kLong) != nullptr,
+           "it is free again");
   });
 }
 
