@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Replay: how fast recorded batches would have passed the pipeline with other settings.
+// docs/stats.md has the recurrence.
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <penstock/detail/observe/batch_costs.hpp>
+#include <penstock/detail/observe/critical_path.hpp>
+#include <penstock/detail/observe/pipeline_shape.hpp>
+#include <penstock/detail/observe/replay_pass.hpp>
+#include <span>
+#include <vector>
+
+namespace penstock::detail {
+
+struct ReplayResult {
+  std::chrono::nanoseconds period{0};  ///< from one batch to the next
+  double starved = 0;                  ///< of its time, the consumer waits for input
+  /// Shares of the critical path, by Bottleneck: what the period is made of. Their sum is 1.
+  std::array<double, 7> path{};
+};
+
+/// One thread at a time uses it.
+class Replay {
+ public:
+  /// Allocates all that it needs.
+  explicit Replay(std::size_t most_batches)
+      : costs_(most_batches), events_(2 * most_batches), fillings_(ReplayPass::kFillings) {}
+
+  /// Takes the last batches that have ended. False: there is too little to go by, since they are
+  /// too few, or since a replay with the present settings misses the measured period by over 15 %.
+  bool load(std::span<const FinishedBatch> batches, const PipelineShape& shape);
+
+  /// Replays the batches twice, and tells what the second time takes. A pure function of what was
+  /// loaded; allocates nothing.
+  ReplayResult run(const ReplaySettings& settings) const noexcept;
+
+  ReplaySettings present() const {
+    return {shape_.workers, shape_.host_depth, shape_.device_depth};
+  }
+  const PipelineShape& shape() const { return shape_; }
+  const BatchCosts& costs() const { return costs_; }
+  /// Replaces the longest fill by one of the usual length.
+  void forget_longest_fill() { costs_.forget_longest_fill(); }
+
+ private:
+  static constexpr double kFaithful = 0.15;
+
+  BatchCosts costs_;
+  PipelineShape shape_;
+  mutable std::vector<ReplayEvent> events_;
+  mutable std::vector<ReplayPass::Filling> fillings_;
+};
+
+inline ReplayResult Replay::run(const ReplaySettings& settings) const noexcept {
+  const ReplayPass pass(costs_, shape_, settings, events_, fillings_);
+  const auto count = pass.count();
+  const double all = std::max(1.0, pass.end(2 * count - 1) - pass.end(count - 1));
+  double idle = 0;
+  for (auto i = count; i < 2 * count; ++i) {
+    const ReplayEvent& event = pass.at(i);
+    // From when the thread had asked, and the stream had worked, until the batch was there.
+    const double since =
+        std::max(pass.at(i - 1).turned, pass.when(&ReplayEvent::worked, event.stream_before));
+    idle += std::max(0.0, event.begun - since);
+  }
+  return {.period = std::chrono::nanoseconds(std::llround(all / static_cast<double>(count))),
+          .starved = std::min(1.0, idle / all),
+          .path = CriticalPath(pass).shares()};
+}
+
+inline bool Replay::load(std::span<const FinishedBatch> batches, const PipelineShape& shape) {
+  shape_ = shape;
+  if (!costs_.load(batches, shape)) return false;
+  const double measured = costs_.period();
+  const auto replayed = [&] { return static_cast<double>(run(present()).period.count()); };
+  if (costs_.lacks_device_times()) {  // What is left to the consumer's stream of the period.
+    double low = 0, high = measured;
+    for (int step = 0; step < 20; ++step) {
+      const double middle = (low + high) / 2;
+      costs_.set_device(middle);
+      (replayed() < measured ? low : high) = middle;
+    }
+  }
+  return std::abs(replayed() / measured - 1) <= kFaithful;
+}
+
+}  // namespace penstock::detail
