@@ -99,8 +99,10 @@ struct PipelineSetup {
   bool unbounded = false;   ///< the data are a stream (see Unbounded): one worker calls the source
   bool per_sample = false;  ///< several workers fill a batch together
   bool transforms = false;  ///< there is a DeviceTransform
-  bool deepens = false;     ///< host_depth was 0: it follows workers and device_depth
-  int cores = 0;            ///< cores that the process may use; 0: unknown
+  bool ordered = true;      ///< batches come in the order of their numbers
+  std::int64_t batch_size = 1;  ///< samples of a full batch
+  bool deepens = false;         ///< host_depth was 0: it follows workers and device_depth
+  int cores = 0;                ///< cores that the process may use; 0: unknown
   std::uint64_t batches = 0;    ///< batches of the whole run, all epochs; 0: unknown
   std::size_t batch_bytes = 0;  ///< size of the fields of a full batch on the host
   /// The same if the fields of float and double had 8 bits an element, and the fields of integers
@@ -165,10 +167,10 @@ struct Stats {
   /// those of the whole run.
   Stats since(const Stats& before) const;
 
-  /// The stage that limits the rate: verdict().stage. Never one that waited for over half of its
-  /// time.
+  /// The stage that limits the rate: verdict().stage.
   Bottleneck bottleneck() const;
-  /// The same, with what to change. A pure function of these numbers.
+  /// The same, with what to change, by a replay of `recent`. A pure function of these numbers. It
+  /// allocates, and takes up to a few milliseconds.
   Verdict verdict() const;
 };
 

@@ -8,6 +8,8 @@
 #include <penstock/stats_export.hpp>
 #include <string>
 
+#include "../support/made_records.hpp"
+
 namespace {
 
 penstock::Stats made_up(bool device) {
@@ -41,6 +43,9 @@ penstock::Stats made_up(bool device) {
   stats.device_depth = 6;
   stats.host_bytes = 4096;
   stats.device_bytes = 8192;
+  const penstock::test::MadePipeline pipeline{
+      .fill = 19.9, .copy = 1.0, .step = 1.99, .workers = 2, .host_depth = 5, .device_depth = 6};
+  stats.recent = pipeline.stats(98).recent;
   if (!device) {
     stats.waits = {.batches = 97, .waiting = 750ms};
     return stats;

@@ -8,12 +8,16 @@
 //   Replay replay(256);
 //   CHECK(replay.load(slow.records(64), slow.shape()));
 
+#include <penstock/stats.hpp>
+
 #include <algorithm>
-#include <array>
+#include <chrono>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <penstock/detail/observe/batch_times.hpp>
 #include <penstock/detail/observe/pipeline_shape.hpp>
+#include <utility>
 #include <vector>
 
 namespace penstock::test {
@@ -64,6 +68,8 @@ struct MadePipeline {
 
   /// The batches after the first 16 of so many more.
   std::vector<detail::FinishedBatch> records(std::size_t count) const;
+  /// A snapshot behind these batches, of 100 bytes on the host and 10 on the device each.
+  Stats stats(std::size_t count = 96) const;
 };
 
 inline std::vector<detail::FinishedBatch> MadePipeline::records(std::size_t count) const {
@@ -161,6 +167,27 @@ inline std::vector<detail::FinishedBatch> MadePipeline::records(std::size_t coun
     records.push_back(record);
   }
   return records;
+}
+
+inline Stats MadePipeline::stats(std::size_t count) const {
+  Stats stats;
+  auto recent = std::make_shared<RecentBatches>();
+  recent->batches = records(count);
+  const bool on_device = source == detail::SourceShape::on_device;
+  for (const detail::FinishedBatch& batch : recent->batches)
+    stats.source.busy += std::chrono::nanoseconds(batch.times.source_time());
+  stats.source.batches = stats.consumer.batches = count;
+  if (!on_device) stats.copy = {.batches = count, .bytes = 100 * count};
+  stats.workers = workers;
+  stats.host_depth = on_device ? 0 : host_depth;
+  stats.device_depth = device_depth;
+  stats.host_bytes = 100 * stats.host_depth;
+  stats.device_bytes = 10 * device_depth;
+  stats.setup.per_sample = source == detail::SourceShape::per_sample;
+  stats.setup.batch_size = pieces;
+  stats.setup.transforms = transform(0) > 0;
+  stats.recent = std::move(recent);
+  return stats;
 }
 
 }  // namespace penstock::test

@@ -10,6 +10,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <deque>
 #include <stdexcept>
 #include <thread>
@@ -215,8 +216,11 @@ class Run {
     const Milliseconds wall = steps_.back().end - steps_.front().end;
     const auto batches = static_cast<double>(steps_.size());
     Truth truth;
-    truth.period = wall.count() / (batches - 1);
-    const double all = truth.period * batches;
+    constexpr std::size_t kStart = 24;
+    const std::size_t first = steps_.size() >= 2 * kStart ? kStart : 0;
+    truth.period = Milliseconds(steps_.back().end - steps_[first].end).count() /
+                   static_cast<double>(steps_.size() - 1 - first);
+    const double all = wall.count() / (batches - 1) * batches;
     truth.source = fills_.milliseconds() / pipeline_.workers / all;
     truth.copy = milliseconds_of_copies() / all;
     truth.transform = transforms_.milliseconds() / all;
@@ -248,6 +252,17 @@ double Work::of(std::uint64_t batch) const {
     case Shape::bursts:
       return milliseconds *
              (batch % kGroup == kGroup - 1 ? kGroup - (kGroup - 1) * kQuick : kQuick);
+    case Shape::lognormal: {  // The sum of twelve numbers from 0 to 1 is about normal.
+      double sum = -6;
+      for (std::uint64_t i = 1; i <= 12; ++i)
+        sum += static_cast<double>((batch * 12 + i) * 0x9E3779B97F4A7C15u >> 40) / (1 << 24);
+      constexpr double kSigma = 0.35;
+      return milliseconds * std::exp(kSigma * sum - kSigma * kSigma / 2);
+    }
+    case Shape::outliers:
+      return milliseconds * (batch % 16 == 5 ? 10 : 1) * 16 / 25;
+    case Shape::phases:
+      return milliseconds * (batch / 32 % 2 == 0 ? 0.5 : 1.5);
     case Shape::stalls:
       return milliseconds + (batch % kBetweenStalls == kBetweenStalls / 2 ? stall : 0);
   }
@@ -257,7 +272,8 @@ double Work::of(std::uint64_t batch) const {
 std::string Pipeline::text() const {
   constexpr std::array kSources{"batch", "per_sample", "on_device", "on_device, queues"};
   constexpr std::array kLoops{"queues", "waits", "works on the host"};
-  constexpr std::array kShapes{"", " jitter", " bursts", " stalls"};
+  constexpr std::array kShapes{"",           " jitter",   " bursts", " stalls",
+                               " lognormal", " outliers", " phases"};
   std::string text = kSources.at(static_cast<std::size_t>(source));
   const auto say = [&](bool is, const char* what) { text += is ? what : ""; };
   const auto number = [](double value) { return std::to_string(value).substr(0, 4); };

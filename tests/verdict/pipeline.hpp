@@ -14,9 +14,12 @@ namespace penstock::test {
 
 enum class Shape {
   steady,
-  jitter,  ///< anything from 0.2 to 1.8 of the mean
-  bursts,  ///< of eight batches seven are quick, and one takes the rest of the time
-  stalls,  ///< every twentieth takes `stall` more
+  jitter,     ///< anything from 0.2 to 1.8 of the mean
+  bursts,     ///< of eight batches seven are quick, and one takes the rest of the time
+  stalls,     ///< every twentieth takes `stall` more
+  lognormal,  ///< of this distribution, the middle half from 0.7 to 1.1 of the mean
+  outliers,   ///< one in 16 takes ten times as long as the others
+  phases,     ///< 32 batches take half of the mean, the next 32 one and a half times of it
 };
 
 /// Time that a stage takes for a batch.
@@ -60,7 +63,8 @@ struct Pipeline {
   std::string text() const;
 };
 
-/// What the stages noted, as parts of the time from the first step to the last.
+/// What the stages noted, as parts of the time from the first step to the last. The period is that
+/// behind the first 24 batches, if there are twice as many.
 struct Truth {
   double period = 0;  ///< ms between two steps
   /// Loads: of all workers, the bus, the transform, the loop or its stream.

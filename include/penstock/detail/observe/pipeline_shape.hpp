@@ -34,6 +34,8 @@ struct PipelineShape {
   /// it is in the source, 0 ... 1 (0: unknown).
   int cores = 0;
   double computing = 0;
+  /// Batches that memory is allocated for, where that is more than the depths.
+  std::size_t host_allocated = 0, device_allocated = 0;
   /// Bytes of a batch, and of all batches that the limits have room for. 0: unknown.
   std::size_t host_bytes = 0, device_bytes = 0, host_limit = 0, device_limit = 0;
 };

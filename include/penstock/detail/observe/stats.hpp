@@ -6,6 +6,7 @@
 #include <iterator>
 #include <memory>
 #include <ostream>
+#include <penstock/detail/observe/judge.hpp>
 #include <penstock/detail/observe/units.hpp>
 #include <penstock/detail/observe/verdict_sentence.hpp>
 #include <penstock/stats.hpp>
@@ -65,55 +66,16 @@ inline std::shared_ptr<const RecentBatches> recent_since(
   return rest;
 }
 
-inline Verdict judge(const Stats& stats) {
-  const Loads loads = loads_of(stats);
-  const StageTimes times = stage_times(stats);
-  Verdict verdict{.stage = stage_of(stats, loads),
-                  .sentence = {},
-                  .period = times.period,
-                  .source = times.source,
-                  .copy = times.copy,
-                  .transform = times.transform,
-                  .consumer = times.consumer,
-                  .starved = loads.starved};
-  if (verdict.stage == Bottleneck::copy) verdict.times_smaller = times_smaller(stats, times);
-  verdict.kind = kind_of(stats, loads, verdict);
-  if (verdict.kind == VerdictKind::more_workers) set_enough_workers(verdict, stats);
-  if (verdict.kind == VerdictKind::deeper_ring) set_enough_depth(verdict, stats);
-  if (verdict.kind == VerdictKind::more_slots) set_enough_slots(verdict, stats);
-  set_more_bytes(verdict, stats);
-  verdict.sentence = say(verdict, stats);
-  return verdict;
-}
-
-/// The consumer would not starve, were it not for one wait; or it is that wait which decides what
-/// the most loaded stage is, and the others are few.
-inline bool is_late_once(const Stats& stats, const Stats& rest) {
-  const Loads all = loads_of(stats), others = loads_of(rest);
-  if (stats.consumer.batches < kFewestBatches || !starves(all)) return false;
-  const double once = all.starved * ratio(starved_at_once(stats), starved_in_all(stats));
-  return !starves(others) ||
-         (all.starved - once <= kWorthwhile && stage_of(stats, all) != stage_of(rest, others));
-}
-
 }  // namespace detail
 
 PENSTOCK_INLINE Bottleneck Stats::bottleneck() const {
-  const Stats all = detail::without_start_and_pauses(*this);
-  const Stats usual = detail::without_hiccup(all).value_or(all);
-  return detail::stage_of(usual, detail::loads_of(usual));
+  return detail::Judge(*this).verdict().stage;
 }
 
 PENSTOCK_INLINE Verdict Stats::verdict() const {
-  const Stats all = detail::without_start_and_pauses(*this);
-  const auto rest = detail::without_hiccup(all);
-  if (!rest) return detail::judge(all);
-  Verdict verdict = detail::judge(*rest);
-  if (detail::is_late_once(all, *rest)) {
-    verdict.kind = VerdictKind::one_late_batch;
-    verdict.sentence = detail::say(verdict, all);  // It speaks of the other waits.
-    verdict.starved = detail::loads_of(all).starved;
-  }
+  const detail::Judge judge(*this);
+  Verdict verdict = judge.verdict();
+  verdict.sentence = detail::VerdictSentence(judge).text();
   return verdict;
 }
 
@@ -158,7 +120,7 @@ PENSTOCK_INLINE std::ostream& operator<<(std::ostream& out, const Stats& stats) 
   std::ostringstream text;
   text << "stage            busy    waiting  for                              batches       bytes"
           "      queued\n";
-  const bool copies = !detail::writes_slots(stats);
+  const bool copies = stats.host_depth > 0;
   detail::print_stage(text, "source", stats.source, "-",
                       copies ? "room in the ring" : "a device slot");
   if (copies) detail::print_stage(text, "copy", stats.copy, "a ready batch", "readers of the slot");
@@ -177,8 +139,8 @@ PENSTOCK_INLINE std::ostream& operator<<(std::ostream& out, const Stats& stats) 
   if (stats.tuning && !stats.tuning->last.empty())
     text << "tuned: " << stats.tuning->decisions << " changes, the last at "
          << stats.tuning->last.back() << '\n';
-  text << "bottleneck: " << to_string(stats.bottleneck()) << '\n'
-       << "verdict: " << stats.verdict().sentence;
+  const Verdict verdict = stats.verdict();
+  text << "bottleneck: " << to_string(verdict.stage) << '\n' << "verdict: " << verdict.sentence;
   return out << text.str();
 }
 

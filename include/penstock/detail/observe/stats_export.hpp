@@ -208,7 +208,18 @@ inline void add(JsonText& json, const Verdict& verdict) {
       .member("enough_device_depth", verdict.enough_device_depth)
       .member("more_bytes", verdict.more_bytes)
       .member("times_smaller", verdict.times_smaller)
-      .end_object();
+      .member("times_faster", verdict.times_faster);
+  json.key("gains").begin_array();
+  for (const Gain& gain : verdict.gains)
+    json.begin_object()
+        .member("kind", to_string(gain.kind))
+        .member("workers", gain.workers)
+        .member("host_depth", gain.host_depth)
+        .member("device_depth", gain.device_depth)
+        .member("more_bytes", gain.more_bytes)
+        .member("times_faster", gain.times_faster)
+        .end_object();
+  json.end_array().end_object();
 }
 
 }  // namespace detail

@@ -9,9 +9,7 @@ namespace penstock::detail {
 
 inline constexpr std::array bottleneck_names{
     "source", "copy", "transform", "consumer", "waiting_for_slot", "waiting_for_data", "balanced"};
-inline constexpr std::array verdict_names{
-    "too_early",        "more_workers",   "deeper_ring", "more_slots",     "smaller_bytes",
-    "bus_bound",        "compute_bound",  "balanced",    "cheaper_source", "faster_transform",
-    "waiting_for_data", "one_late_batch", "varies"};
+inline constexpr std::array verdict_names{"too_early",  "nothing",       "more_workers",
+                                          "more_depth", "faster_source", "faster_copy"};
 
 }  // namespace penstock::detail

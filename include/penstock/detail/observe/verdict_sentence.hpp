@@ -1,278 +1,271 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// A verdict as text. It names only what the pipeline has (Stats::setup).
+// VerdictSentence: a verdict as text. It names only what the pipeline has (Stats::setup).
 
+#include <algorithm>
 #include <cmath>
 #include <iomanip>
-#include <penstock/detail/observe/stage_times.hpp>
+#include <optional>
+#include <penstock/detail/observe/judge.hpp>
 #include <penstock/detail/observe/units.hpp>
-#include <penstock/detail/observe/verdict_rules.hpp>
 #include <penstock/stats.hpp>
 #include <sstream>
 #include <string>
 
 namespace penstock::detail {
 
-inline std::string in_percent(double part) {
-  return std::to_string(std::lround(100 * part)) + " %";
-}
-inline std::string with_one_decimal(double value) {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(1) << value;
-  return text.str();
-}
-inline std::string waits_of_consumer(const Verdict& verdict) {
-  return "the consumer waits " + in_percent(verdict.starved) + " of its time";
-}
-/// Of the settings; empty where it is unknown.
-inline std::string more_memory(const Verdict& verdict) {
-  return verdict.more_bytes == 0 ? "" : " (" + in_bytes(verdict.more_bytes) + " more)";
-}
+class VerdictSentence {
+ public:
+  explicit VerdictSentence(const Judge& judge)
+      : judge_(judge), verdict_(judge.verdict()), stats_(judge.stats()) {}
 
-/// " with host_depth 9 and device_depth 3", or as much of it as has to change.
-inline std::string depths_for_workers(const Verdict& verdict) {
-  std::string text;
-  const auto add = [&](const char* name, std::size_t depth) {
-    if (depth > 0) text += (text.empty() ? " with " : " and ") + (name + std::to_string(depth));
-  };
-  add("host_depth ", verdict.enough_host_depth);
-  add("device_depth ", verdict.enough_device_depth);
-  return text;
-}
-
-/// What there is not enough of for more workers.
-inline const char* what_limits(const Stats& stats) {
-  const MostWorkers most = most_workers(stats);
-  if (most.in_all() == most.by_cores) return "cores";
-  if (most.in_all() == most.by_run) return "batches of the run";
-  return writes_slots(stats) ? "bytes of the device's memory" : "bytes of max_host_bytes";
-}
-
-inline std::string settings_of_workers(const Verdict& verdict, const Stats& stats) {
-  if (verdict.enough_workers == 0)
-    return std::string("more workers") +
-           (writes_slots(stats) && !stats.device ? ", if its stream waits too" : "") + " (" +
-           (stats.tuning ? "Tune::workers; " : "") + "device_times tells how many)";
-  std::ostringstream text;
-  text << verdict.enough_workers << " workers" << (stats.tuning ? " (Tune::workers)" : "")
-       << depths_for_workers(verdict) << more_memory(verdict);
-  const std::size_t wanted = workers_that_keep_up(verdict, stats);
-  if (wanted > static_cast<std::size_t>(verdict.enough_workers))
-    text << " are all that the " << what_limits(stats) << " allow; " << wanted;
-  text << " would be enough for its " << in_milliseconds(verdict.consumer);
-  if (writes_slots(stats))
-    text << ", if the device can do their work at the same time";
-  else if (verdict.enough_device_depth > 0)
-    text << "; it holds all device slots now, so that no copy overlaps with its work";
-  return text.str();
-}
-
-inline std::string say_workers(const Verdict& verdict, const Stats& stats) {
-  std::string text = "the workers (" + std::to_string(stats.workers) + ") cannot keep up, " +
-                     in_milliseconds(verdict.source) + " a batch, and " +
-                     waits_of_consumer(verdict) + ": " + settings_of_workers(verdict, stats);
-  if (source_waits(stats) && !writes_slots(stats))
-    text += "; the source waits " + in_percent(1 - computing(stats).value_or(0)) +
-            " of its time: if all workers wait for the same lock or connection, more do not help";
-  return text;
-}
-
-inline std::string say_cheaper_source(const Verdict& verdict, const Stats& stats) {
-  const std::string text = "the source cannot keep up, " + in_milliseconds(verdict.source) +
-                           " a batch, and " + waits_of_consumer(verdict);
-  if (queues_work(stats)) return text + ": let it do less on the device";
-  if (stats.setup.unbounded)
-    return text + ": it is a stream, which one worker reads, so give that worker less to do";
-  const MostWorkers most = most_workers(stats);
-  if (most.in_all() == most.by_cores)
-    return text + ": its " + std::to_string(stats.workers) + " workers compute on " +
-           std::to_string(stats.setup.cores) +
-           " cores, and more of them would not: let it compute less, beforehand or on the device";
-  return text + ": the " + what_limits(stats) + " allow no more workers";
-}
-
-inline std::string say_data(const Verdict& verdict, const Stats& stats) {
-  std::string text = "waiting for data: the source waits " +
-                     in_percent(1 - computing(stats).value_or(0)) + " of its time, " +
-                     in_milliseconds(verdict.source) + " a batch";
-  if (stats.device)
-    text += "; the rest of the pipeline takes " +
-            in_milliseconds(std::max(verdict.copy + verdict.transform, verdict.consumer));
-  if (stats.source.utilisation() < kAtItsLimit)
-    text += std::string("; where they come in bursts from something that has them already, a ") +
-            (writes_slots(stats) ? "higher device_depth" : "deeper ring") + " helps";
-  return text;
-}
-
-inline std::string say_slots(const Verdict& verdict, const Stats& stats) {
-  std::string why = "no stage is at its limit, yet ";
-  if (writes_slots(stats))
-    why = "the workers wait for free device slots, and ";
-  else if (slots_are_taken(stats))
-    why = "the consumer holds all device slots, so that no copy overlaps with its work, and ";
-  std::string text = why + waits_of_consumer(verdict);
-  if (verdict.enough_device_depth == 0) return text;
-  text += ": device_depth " + std::to_string(verdict.enough_device_depth) + " in place of " +
-          std::to_string(stats.device_depth);
-  if (stats.tuning) text += " (Tune::device_slots)";
-  if (verdict.enough_host_depth != 0)
-    text += " and host_depth " + std::to_string(verdict.enough_host_depth) + " in place of " +
-            std::to_string(stats.host_depth);
-  text += more_memory(verdict);
-  if (writes_slots(stats))
-    text += "; if that does not help, the source's work on the device is the limit";
-  return text;
-}
-
-inline std::string say_depth(const Verdict& verdict, const Stats& stats) {
-  std::string text = "no stage is at its limit, yet " + waits_of_consumer(verdict);
-  if (longest_wait(stats).count() > 0)
-    text += ", at most " + in_milliseconds(longest_wait(stats)) + " at a time";
-  if (verdict.enough_host_depth == 0)
-    return text + ": there is no room for a deeper ring (max_host_bytes)";
-  return text + ": deeper ring, host_depth " + std::to_string(verdict.enough_host_depth) +
-         " in place of " + std::to_string(stats.host_depth) +
-         (stats.tuning ? " (Tune::host_bytes)" : "") + more_memory(verdict);
-}
-
-/// Which narrower type makes a batch of these fields noticeably smaller; empty: none.
-inline std::string say_narrower(const PipelineSetup& setup) {
-  constexpr double kNoticeable = 1.2;
-  const auto factor = [&](std::size_t bytes) {
-    return bytes == 0 ? 1 : static_cast<double>(setup.batch_bytes) / static_cast<double>(bytes);
-  };
-  if (const double times = factor(setup.as_uint8_bytes); times >= kNoticeable)
-    return std::string("uint8 in place of ") + (setup.doubles ? "double" : "float") +
-           ", where 8 bits are enough, makes it " + with_one_decimal(times) + " times smaller";
-  if (const double times = factor(setup.as_half_integers_bytes); times >= kNoticeable)
-    return "integers of half the width, where the values fit, make it " + with_one_decimal(times) +
-           " times smaller";
-  return {};
-}
-
-inline std::string say_smaller_batches(const PipelineSetup& setup) {
-  if (const std::string narrower = say_narrower(setup); !narrower.empty()) return narrower;
-  return setup.transforms
-             ? "smaller or compressed samples"
-             : "smaller samples, or compressed ones that a DeviceTransform expands on the device";
-}
-
-/// How a batch is copied in less time.
-inline std::string say_faster_copy(const Verdict& verdict, const Stats& stats) {
-  const std::string factor =
-      verdict.times_smaller > 0
-          ? "a batch has to be " + with_one_decimal(verdict.times_smaller) + " times smaller"
-          : "copy fewer bytes";
-  std::string text = factor + ": " + say_smaller_batches(stats.setup);
-  if (!stats.device) text += " (device_times tells how small a batch has to be)";
-  return text;
-}
-
-inline std::string say_copy(const Verdict& verdict, const Stats& stats) {
-  std::ostringstream text;
-  text << "the copy cannot keep up";
-  if (verdict.copy.count() > 0 && stats.copy.batches > 0) {
-    const std::uint64_t bytes = stats.copy.bytes / stats.copy.batches;
-    const double rate =
-        static_cast<double>(bytes) * 1e9 / static_cast<double>(verdict.copy.count());
-    text << ", " << in_milliseconds(verdict.copy) << " a batch of " << in_bytes(bytes) << " ("
-         << in_bytes(static_cast<std::uint64_t>(rate)) << "/s)";
+  std::string text() const {
+    if (!judge_.has_batches())
+      return "too early to tell: fewer than " + std::to_string(Judge::kFewestBatches) +
+             " batches, or none of which anything was recorded";
+    if (!judge_.is_known()) return unknown();
+    if (judge_.was_late())
+      return "one batch came " + in_milliseconds(judge_.late()) +
+             " late; but for that the consumer has input whenever it needs it";
+    switch (verdict_.kind) {
+      case VerdictKind::too_early:
+      case VerdictKind::nothing:
+        return nothing();
+      case VerdictKind::more_workers:
+        return slow_source() + ": " + settings() +
+               in_turn(VerdictKind::more_depth, "deeper queues") + lock() + small_reads();
+      case VerdictKind::more_depth:
+        return why_deeper() + ": " + settings() +
+               in_turn(VerdictKind::more_workers, "more workers");
+      case VerdictKind::faster_source:
+        return slow_source() + ": " + why_no_workers() +
+               "; a source twice as fast: " + prediction(verdict_.times_faster) + small_reads();
+      case VerdictKind::faster_copy:
+        return verdict_.stage == Bottleneck::transform ? slow_transform() : slow_copy();
+    }
+    return {};
   }
-  if (verdict.transform.count() > 0)
-    text << ", beside " << in_milliseconds(verdict.transform) << " for the DeviceTransform";
-  if (verdict.kind == VerdictKind::bus_bound) text << ": bus-bound";
-  text << "; " << say_faster_copy(verdict, stats);
-  return text.str();
-}
 
-inline std::string say_transform(const Verdict& verdict) {
-  return "the DeviceTransform cannot keep up, " + in_milliseconds(verdict.transform) +
-         " a batch, beside " + in_milliseconds(verdict.copy) +
-         " for the copy: make the transform faster, or move part of its work to the source or to "
-         "the "
-         "consumer's own kernels";
-}
-
-inline std::string say_compute(const Verdict& verdict, const Stats& stats) {
-  if (starves(verdict))
-    return "compute-bound: the copies wait for the consumer's other streams (also_used_on), which "
-           "read the slots, while its first one waits " +
-           in_percent(verdict.starved) + " of its time";
-  if (verdict.consumer.count() == 0)
-    return writes_slots(stats)
-               ? "the consumer's thread has a batch whenever it asks (device_times tells whether "
-                 "its stream waits for the source's work on the device)"
-               : "compute-bound: the consumer's stream has input whenever it needs it";
-  const auto others = std::max(verdict.source, verdict.copy + verdict.transform);
-  return "compute-bound: the consumer takes " + in_milliseconds(verdict.consumer) +
-         " a batch, the pipeline " + in_milliseconds(others);
-}
-
-/// How a source reads more bytes by one call.
-inline const char* larger_reads(const PipelineSetup& setup) {
-  if (setup.unbounded) return "read more by one call";
-  return setup.per_sample
-             ? "map the file (MappedRecords), or let a source of whole batches read many rows by "
-               "one call (RecordFile::read_many)"
-             : "read many rows by one call (RecordFile::read_many), or map the file "
-               "(MappedRecords)";
-}
-
-/// Of a source that reads a few bytes at a time; empty: it does not.
-inline std::string say_small_reads(const Stats& stats) {
-  const auto reads = small_reads(stats);
-  if (!reads) return {};
-  const double between =
-      static_cast<double>(each(stats.worker_cpu, reads->calls).count()) / 1000;  // us
-  std::ostringstream text;
-  text << "; the source spends its time in reads of " << reads->bytes / reads->calls << " bytes, "
-       << reads->calls / std::max<std::uint64_t>(1, stats.source.batches) << " a batch, one in "
-       << with_one_decimal(between) << " us of its computing: " << larger_reads(stats.setup);
-  return text.str();
-}
-
-inline std::string say_kind(const Verdict& verdict, const Stats& stats) {
-  switch (verdict.kind) {
-    case VerdictKind::too_early:
-      return "too early to tell: fewer than " + std::to_string(kFewestBatches) + " batches";
-    case VerdictKind::more_workers:
-      return say_workers(verdict, stats);
-    case VerdictKind::cheaper_source:
-      return say_cheaper_source(verdict, stats);
-    case VerdictKind::waiting_for_data:
-      return say_data(verdict, stats);
-    case VerdictKind::deeper_ring:
-      return say_depth(verdict, stats);
-    case VerdictKind::more_slots:
-      return say_slots(verdict, stats);
-    case VerdictKind::smaller_bytes:
-    case VerdictKind::bus_bound:
-      return say_copy(verdict, stats);
-    case VerdictKind::faster_transform:
-      return say_transform(verdict);
-    case VerdictKind::compute_bound:
-      return say_compute(verdict, stats);
-    case VerdictKind::one_late_batch:
-      return "one batch came " + in_milliseconds(longest_wait(stats)) +
-             (starves(verdict) ? " late, longer than all other waits of the consumer together"
-                               : " late; but for that the consumer has input whenever it needs it");
-    case VerdictKind::varies:
-      return "no stage is at its limit all the time, yet " + waits_of_consumer(verdict) +
-             ", and not by turns: the slowest stage changes in the course of the run, so that "
-             "longer queues do not help; stats().since(earlier) tells its parts apart";
-    case VerdictKind::balanced:
-      return "balanced: the consumer hardly waits, and no other stage has time to spare";
+ private:
+  static std::string in_percent(double part) {
+    return std::to_string(std::lround(100 * part)) + " %";
   }
-  return {};
-}
+  static std::string with_one_decimal(double value) {
+    std::ostringstream text;
+    text << std::fixed << std::setprecision(1) << value;
+    return text.str();
+  }
+  std::string waits() const {
+    return "the consumer waits " + in_percent(verdict_.starved) + " of its time";
+  }
+  /// "2.4 times as fast (8.2 -> 3.4 ms a batch)"
+  std::string prediction(double times_faster) const {
+    const double now = std::chrono::duration<double, std::milli>(verdict_.period).count();
+    const int decimals = now < 1 ? 3 : now < 10 ? 2 : 1;
+    std::ostringstream text;
+    text << std::fixed << std::setprecision(1) << times_faster << " times as fast ("
+         << std::setprecision(decimals) << now << " -> " << now / times_faster << " ms a batch)";
+    return text.str();
+  }
+  /// What another kind of change would give: "; deeper queues: nothing"
+  std::string in_turn(VerdictKind kind, const std::string& what) const {
+    if (kind == VerdictKind::more_workers && stats_.setup.unbounded) return {};
+    const double gain = judge_.gain(kind).times_faster;
+    return "; " + what + ": " +
+           (gain < Judge::kWorthwhile ? "nothing" : with_one_decimal(gain) + " times");
+  }
 
-inline std::string say(const Verdict& verdict, const Stats& stats) {
-  const std::string text = say_kind(verdict, stats);
-  const bool is_of_source = verdict.stage == Bottleneck::source &&
-                            verdict.kind != VerdictKind::too_early &&
-                            verdict.kind != VerdictKind::one_late_batch;
-  return is_of_source ? text + say_small_reads(stats) : text;
-}
+  std::string unknown() const {
+    std::string text =
+        "too little to go by: what was recorded of the last batches does not explain their rate";
+    if (stats_.setup.second_stream)
+      text +=
+          ", maybe since leases were used on a second stream (also_used_on), whose work is not "
+          "measured";
+    return text + "; most of it is the " + to_string(verdict_.stage) + ", and " + waits();
+  }
+
+  std::string nothing() const {
+    if (judge_.waits_for_data()) return data();
+    if (verdict_.starved > Judge::kStarves) {
+      const Gain& best = verdict_.gains[0];
+      return waits() + ", and neither other settings nor a faster source or copy would gain " +
+             in_percent(Judge::kWorthwhile - 1) +
+             (best.times_faster > 1.01 ? " (at most " + in_percent(best.times_faster - 1) + ")"
+                                       : "");
+    }
+    if (verdict_.stage == Bottleneck::balanced)
+      return "balanced: the consumer hardly waits, and another stage has no time to spare";
+    const auto others = std::max(verdict_.source, verdict_.copy + verdict_.transform);
+    return "compute-bound: the consumer takes " +
+           in_milliseconds(std::max(verdict_.consumer, std::chrono::nanoseconds(0))) +
+           " a batch, the pipeline " + in_milliseconds(others);
+  }
+  std::string data() const {
+    return "waiting for data: the source waits " +
+           in_percent(1 - Judge::computing(stats_).value_or(0)) + " of its time, " +
+           in_milliseconds(verdict_.source) + " a batch; the rest of the pipeline takes " +
+           in_milliseconds(std::max(verdict_.copy + verdict_.transform, verdict_.consumer));
+  }
+
+  std::string slow_source() const {
+    return "the workers (" + std::to_string(stats_.workers) + ") cannot keep up, " +
+           in_milliseconds(verdict_.source) + " a batch, and " + waits();
+  }
+
+  // ---- Settings
+
+  /// "5 workers with host_depth 9 and device_depth 3 (2.0 KiB more): 2.4 times as fast (...)"
+  std::string settings() const {
+    std::string text;
+    const bool tunes = stats_.tuning != nullptr;
+    if (verdict_.enough_workers > 0)
+      text =
+          std::to_string(verdict_.enough_workers) + " workers" + (tunes ? " (Tune::workers)" : "");
+    const auto add = [&](const char* name, std::size_t depth, std::size_t now, const char* limit) {
+      if (depth == 0) return;
+      if (!text.empty())
+        text += text.find(" with ") == std::string::npos && verdict_.enough_workers > 0 ? " with "
+                                                                                        : " and ";
+      text += name + std::to_string(depth);
+      if (verdict_.enough_workers == 0) text += " in place of " + std::to_string(now);
+      if (tunes) text += limit;
+    };
+    add("host_depth ", verdict_.enough_host_depth, stats_.host_depth, " (Tune::host_bytes)");
+    add("device_depth ", verdict_.enough_device_depth, stats_.device_depth,
+        " (Tune::device_slots)");
+    if (verdict_.more_bytes > 0) text += " (" + in_bytes(verdict_.more_bytes) + " more)";
+    return text + what_limits() + ": " + prediction(verdict_.times_faster);
+  }
+  /// Where workers that the source could use have no room.
+  std::string what_limits() const {
+    if (verdict_.enough_workers == 0 || verdict_.enough_workers < judge_.search().most_workers())
+      return {};
+    const char* const limit = limit_of_workers();
+    return limit == nullptr ? "" : std::string(", all that the ") + limit + " allow";
+  }
+  /// What there is not enough of for more workers; nullptr: nothing.
+  const char* limit_of_workers() const {
+    const SettingsSearch& search = judge_.search();
+    const int most = std::min({search.by_cores(), search.by_run(), search.by_memory()});
+    if (most > std::max(stats_.workers, verdict_.enough_workers)) return nullptr;
+    if (most == search.by_cores()) return "cores";
+    if (most == search.by_run()) return "batches of the run";
+    return stats_.host_depth == 0 ? "bytes of the device's memory" : "bytes of max_host_bytes";
+  }
+  std::string why_deeper() const {
+    if (verdict_.stage == Bottleneck::waiting_for_slot)
+      return "the consumer holds all device slots, so that no copy overlaps with its work, and " +
+             waits();
+    return "no stage is at its limit all the time, they wait for each other in turn, and " +
+           waits();
+  }
+  std::string why_no_workers() const {
+    if (judge_.source_queues()) return "let it do less on the device";
+    if (stats_.setup.unbounded)
+      return "it is a stream, which one worker reads, so give that worker less to do";
+    const char* const limit = limit_of_workers();
+    if (limit == nullptr) return "more workers would not help";
+    const std::string name = limit;
+    if (name == "cores")
+      return "its workers compute on " + std::to_string(stats_.setup.cores) +
+             " cores, and more of them would not: let it compute less, beforehand or on the device";
+    return "the " + name + " allow no more workers";
+  }
+  /// Workers that wait for the same thing do not wait less if they are more.
+  std::string lock() const {
+    const double waiting = 1 - Judge::computing(stats_).value_or(1);
+    if (waiting < kWaits || stats_.host_depth == 0) return {};
+    return "; the source waits " + in_percent(waiting) +
+           " of its time: if all workers wait for the same lock or connection, more do not help";
+  }
+
+  // ---- The source's reads
+
+  std::string small_reads() const {
+    constexpr std::uint64_t kSmall = 512;  // bytes; the call costs more than to copy them
+    constexpr double kBetween = 3e3;       // One in so many ns of computing is a noticeable part.
+    const auto& reads = stats_.source_reads;
+    const auto cpu = static_cast<double>(stats_.worker_cpu.count());
+    if (verdict_.stage != Bottleneck::source || !reads || reads->calls == 0 || cpu == 0) return {};
+    if (1 - Judge::computing(stats_).value_or(1) > kWaits) return {};
+    const std::uint64_t bytes = reads->bytes / reads->calls;
+    const double between = cpu / static_cast<double>(reads->calls);
+    if (bytes > kSmall || between > kBetween) return {};
+    std::ostringstream text;
+    text << "; the source spends its time in reads of " << bytes << " bytes, "
+         << reads->calls / std::max<std::uint64_t>(1, stats_.source.batches) << " a batch, one in "
+         << with_one_decimal(between / 1e3) << " us of its computing: " << larger_reads();
+    return text.str();
+  }
+  const char* larger_reads() const {
+    if (stats_.setup.unbounded) return "read more by one call";
+    return stats_.setup.per_sample
+               ? "map the file (MappedRecords), or let a source of whole batches read many rows by "
+                 "one call (RecordFile::read_many)"
+               : "read many rows by one call (RecordFile::read_many), or map the file "
+                 "(MappedRecords)";
+  }
+
+  // ---- The copy
+
+  std::string slow_copy() const {
+    std::ostringstream text;
+    text << "the copy cannot keep up";
+    if (verdict_.copy.count() > 0 && stats_.copy.batches > 0) {
+      const std::uint64_t bytes = stats_.copy.bytes / stats_.copy.batches;
+      const double rate =
+          static_cast<double>(bytes) * 1e9 / static_cast<double>(verdict_.copy.count());
+      text << ", " << in_milliseconds(verdict_.copy) << " a batch of " << in_bytes(bytes) << " ("
+           << in_bytes(static_cast<std::uint64_t>(rate)) << "/s)";
+    }
+    if (verdict_.transform.count() > 0)
+      text << ", beside " << in_milliseconds(verdict_.transform) << " for the DeviceTransform";
+    text << ", and " << waits() << "; "
+         << (verdict_.times_smaller > 0
+                 ? "a batch has to be " + with_one_decimal(verdict_.times_smaller) +
+                       " times smaller"
+                 : std::string("copy fewer bytes"))
+         << ": " << smaller_batches()
+         << "; half of the bytes: " << prediction(verdict_.times_faster);
+    return text.str();
+  }
+  std::string smaller_batches() const {
+    const std::string narrower = narrower_type();
+    if (!narrower.empty()) return narrower;
+    return stats_.setup.transforms
+               ? "smaller or compressed samples"
+               : "smaller samples, or compressed ones that a DeviceTransform expands on the device";
+  }
+  /// Which narrower type makes a batch of these fields noticeably smaller; empty: none.
+  std::string narrower_type() const {
+    constexpr double kNoticeable = 1.2;
+    const PipelineSetup& setup = stats_.setup;
+    const auto factor = [&](std::size_t bytes) {
+      return bytes == 0 ? 1 : static_cast<double>(setup.batch_bytes) / static_cast<double>(bytes);
+    };
+    if (const double times = factor(setup.as_uint8_bytes); times >= kNoticeable)
+      return std::string("uint8 in place of ") + (setup.doubles ? "double" : "float") +
+             ", where 8 bits are enough, makes it " + with_one_decimal(times) + " times smaller";
+    if (const double times = factor(setup.as_half_integers_bytes); times >= kNoticeable)
+      return "integers of half the width, where the values fit, make it " +
+             with_one_decimal(times) + " times smaller";
+    return {};
+  }
+  std::string slow_transform() const {
+    return "the DeviceTransform cannot keep up, " + in_milliseconds(verdict_.transform) +
+           " a batch, beside " + in_milliseconds(verdict_.copy) + " for the copy, and " + waits() +
+           ": make the transform faster, or move part of its work to the source or to the "
+           "consumer's own kernels; one that is twice as fast: " +
+           prediction(verdict_.times_faster);
+  }
+
+  static constexpr double kWaits = 0.7;  // Of its time in the source, a worker mostly waits.
+
+  const Judge& judge_;
+  const Verdict& verdict_;
+  const Stats& stats_;
+};
 
 }  // namespace penstock::detail

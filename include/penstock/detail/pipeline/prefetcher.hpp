@@ -531,6 +531,8 @@ PENSTOCK_INLINE PipelineSetup HandOver::make_setup(SourceKind kind, bool unbound
   PipelineSetup setup{.unbounded = unbounded,
                       .per_sample = kind == SourceKind::sample,
                       .transforms = stage_.transforms(),
+                      .ordered = options_.ordered,
+                      .batch_size = layout_.batch_size(),
                       .deepens = deepens_,
                       .cores = usable_cores(),
                       .batches = unbounded ? 0 : saturated_product(batches_, options_.epochs),
