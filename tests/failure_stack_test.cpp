@@ -16,11 +16,11 @@ using penstock::detail::FailureStack;
 
 namespace {
 
-FailureNode failure(std::int64_t row, std::string why = "") {
+FailureNode failed_row(std::int64_t row, std::string why = "") {
   return {nullptr, nullptr, row, std::move(why)};
 }
 
-std::vector<std::pair<std::int64_t, std::string>> all(const FailureStack& failures) {
+std::vector<std::pair<std::int64_t, std::string>> rows_with_words(const FailureStack& failures) {
   std::vector<std::pair<std::int64_t, std::string>> found;
   for (const FailureNode* node = failures.first(); node != nullptr; node = node->next)
     found.emplace_back(node->row, node->why_not_replaced);
@@ -34,30 +34,30 @@ TEST_CASE("failures are sorted by row, and of one row stay in their order", "[fa
   CHECK(failures.empty());
   failures.sort_by_row();
   CHECK(failures.empty());
-  for (const std::int64_t row : {4, 1, 3}) failures.push(failure(row, "first"));
-  failures.push(failure(1, "second"));
-  failures.push(failure(-1));
-  failures.push(failure(1, "third"));
+  for (const std::int64_t row : {4, 1, 3}) failures.push(failed_row(row, "first"));
+  failures.push(failed_row(1, "second"));
+  failures.push(failed_row(-1));
+  failures.push(failed_row(1, "third"));
   CHECK_FALSE(failures.empty());
   failures.sort_by_row();
   using Found = std::vector<std::pair<std::int64_t, std::string>>;
-  CHECK(all(failures) ==
+  CHECK(rows_with_words(failures) ==
         Found{{-1, ""}, {1, "first"}, {1, "second"}, {1, "third"}, {3, "first"}, {4, "first"}});
 
   SECTION("one of them is kept") {
     failures.keep_only(*failures.first()->next->next);
-    CHECK(all(failures) == Found{{1, "second"}});
+    CHECK(rows_with_words(failures) == Found{{1, "second"}});
     failures.keep_only(*failures.first());
-    CHECK(all(failures) == Found{{1, "second"}});
-    failures.push(failure(2));
+    CHECK(rows_with_words(failures) == Found{{1, "second"}});
+    failures.push(failed_row(2));
     failures.keep_only(*failures.first());
-    CHECK(all(failures) == Found{{2, ""}});
+    CHECK(rows_with_words(failures) == Found{{2, ""}});
   }
   SECTION("they are forgotten, and others come") {
     failures.clear();
     CHECK(failures.empty());
-    failures.push(failure(7));
-    CHECK(all(failures) == Found{{7, ""}});
+    failures.push(failed_row(7));
+    CHECK(rows_with_words(failures) == Found{{7, ""}});
   }
 }
 
@@ -67,7 +67,7 @@ TEST_CASE("many threads push failures, and none is lost", "[failure_stack]") {
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t)
     threads.emplace_back([&, t] {
-      for (int i = 0; i < kEach; ++i) failures.push(failure(kEach * t + i));
+      for (int i = 0; i < kEach; ++i) failures.push(failed_row(kEach * t + i));
     });
   for (std::thread& thread : threads) thread.join();
   failures.sort_by_row();

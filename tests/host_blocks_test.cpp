@@ -2,8 +2,6 @@
 
 #include <penstock/detail/memory/host_blocks.hpp>
 
-#include <penstock/emulation.hpp>
-
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -11,53 +9,26 @@
 #include <memory>
 #include <mutex>
 #include <stdexcept>
-#include <string>
 #include <thread>
 #include <vector>
 
 #include "support/catch.hpp"
-#include "support/eventually.hpp"
 #include "support/gate.hpp"
-#include "support/thrown.hpp"
+#include "support/host_blocks.hpp"
 
-namespace emulation = penstock::emulation;
 using penstock::CaptureModeGuard;
 using penstock::CudaError;
-using penstock::PoolExhausted;
 using penstock::Stream;
 using penstock::detail::HostBlocks;
-using penstock::detail::ResolvedStream;
+using penstock::test::AllocatedBlocks;
 using penstock::test::Gate;
-using penstock::test::Mentions;
-using penstock::test::thrown;
-
-namespace {
-
-constexpr std::size_t kBytes = 4096;
-const auto kNever = [] { return false; };
-
-struct Blocks : HostBlocks {
-  explicit Blocks(std::size_t count, bool limited = false)
-      : HostBlocks(count, kBytes, {}, limited) {
-    allocate([] {});
-  }
-  using HostBlocks::acquire;
-  std::uint32_t acquire() { return HostBlocks::acquire(CaptureModeGuard(), kNever); }
-};
-
-ResolvedStream resolved(const Stream& stream) {
-  return {stream.get(), 0};
-}
-
-void nothing() {}
-
-}  // namespace
+using penstock::test::host_block_bytes;
 
 TEST_CASE("blocks are of one size, each is handed out once, and a released one again",
           "[host_blocks]") {
-  Blocks blocks(3);
-  CHECK(blocks.bytes() == kBytes);
-  CHECK(blocks.allocated_bytes() == 3 * kBytes);
+  AllocatedBlocks blocks(3);
+  CHECK(blocks.bytes() == host_block_bytes);
+  CHECK(blocks.allocated_bytes() == 3 * host_block_bytes);
   std::vector<bool> seen(3, false);
   std::uint32_t block = HostBlocks::kNone;
   for (int i = 0; i < 3; ++i) {
@@ -65,7 +36,7 @@ TEST_CASE("blocks are of one size, each is handed out once, and a released one a
     REQUIRE(block < 3);
     CHECK_FALSE(seen[block]);
     seen[block] = true;
-    std::memset(blocks.data(block), 1, kBytes);
+    std::memset(blocks.data(block), 1, host_block_bytes);
   }
   CHECK(blocks.try_acquire() == HostBlocks::kNone);
   blocks.release(block);
@@ -74,12 +45,11 @@ TEST_CASE("blocks are of one size, each is handed out once, and a released one a
 
 TEST_CASE("a block comes back behind its copies, when somebody has asked", "[host_blocks]") {
   const Stream stream;
-  Blocks blocks(2);
+  AllocatedBlocks blocks(2);
   const std::uint32_t first = blocks.acquire(), second = blocks.acquire();
   Gate gate;
-  const std::uint64_t one = blocks.copy(first, resolved(stream), nothing);
-  const std::uint64_t other =
-      blocks.copy(second, resolved(stream), [&] { gate.hold(stream.get()); });
+  const std::uint64_t one = blocks.copy(first, stream);
+  const std::uint64_t other = blocks.copy(second, stream, [&] { gate.hold(stream.get()); });
   CHECK(one == 1);
   CHECK(other == 2);
   CHECK(blocks.acquire() == first);  // Waits until its copy is done, and not for the gate.
@@ -97,7 +67,7 @@ TEST_CASE("a block comes back behind its copies, when somebody has asked", "[hos
 }
 
 TEST_CASE("the first block is there before the others are allocated", "[host_blocks]") {
-  HostBlocks blocks(3, kBytes, {});
+  HostBlocks blocks(3, host_block_bytes, {});
   std::size_t then = 0;
   std::uint32_t got = HostBlocks::kNone;
   std::thread waiter;
@@ -105,12 +75,12 @@ TEST_CASE("the first block is there before the others are allocated", "[host_blo
     then = blocks.allocated_bytes();
     const std::uint32_t first = blocks.try_acquire();
     CHECK(first != HostBlocks::kNone);
-    waiter = std::thread([&] { got = blocks.acquire(CaptureModeGuard(), kNever); });
+    waiter = std::thread([&] { got = blocks.acquire(CaptureModeGuard(), [] { return false; }); });
   });
   waiter.join();
-  CHECK(then == kBytes);
+  CHECK(then == host_block_bytes);
   CHECK(got != HostBlocks::kNone);
-  CHECK(blocks.allocated_bytes() == 3 * kBytes);
+  CHECK(blocks.allocated_bytes() == 3 * host_block_bytes);
 }
 
 TEST_CASE("a wait for a block ends when it is stopped", "[host_blocks]") {
@@ -118,9 +88,9 @@ TEST_CASE("a wait for a block ends when it is stopped", "[host_blocks]") {
   const Stream stream;
   Gate gate;
   {
-    Blocks blocks(1);
+    AllocatedBlocks blocks(1);
     const std::uint32_t block = blocks.acquire();
-    if (in_flight) blocks.copy(block, resolved(stream), [&] { gate.hold(stream.get()); });
+    if (in_flight) blocks.copy(block, stream, [&] { gate.hold(stream.get()); });
     std::atomic<bool> stopped{false};
     std::uint32_t got = 0;
     std::thread waiter(
@@ -136,7 +106,7 @@ TEST_CASE("a wait for a block ends when it is stopped", "[host_blocks]") {
 
 TEST_CASE("of limited blocks no more are in use than the limit says", "[host_blocks]") {
   const Stream stream;
-  Blocks blocks(4, true);
+  AllocatedBlocks blocks(4, true);
   blocks.use(2);
   const std::uint32_t first = blocks.try_acquire(), second = blocks.try_acquire();
   CHECK(first != HostBlocks::kNone);
@@ -156,7 +126,7 @@ TEST_CASE("of limited blocks no more are in use than the limit says", "[host_blo
     blocks.use(1);
     blocks.release(first);
     CHECK(blocks.try_acquire() == HostBlocks::kNone);
-    blocks.copy(second, resolved(stream), nothing);
+    blocks.copy(second, stream);
     CHECK(blocks.acquire() != HostBlocks::kNone);
     CHECK(blocks.try_acquire() == HostBlocks::kNone);
   }
@@ -172,7 +142,7 @@ TEST_CASE("many threads use few blocks, and each is with one of them", "[host_bl
   const bool limited = GENERATE(false, true);
   constexpr int kThreads = 4, kRounds = 300;
   const Stream stream;
-  Blocks blocks(3, limited);
+  AllocatedBlocks blocks(3, limited);
   if (limited) blocks.use(2);
   std::atomic<int> users[3] = {};
   std::atomic<int> in_use{0};
@@ -183,14 +153,14 @@ TEST_CASE("many threads use few blocks, and each is with one of them", "[host_bl
     threads.emplace_back([&, t] {
       const CaptureModeGuard guard;
       for (int i = 0; i < kRounds; ++i) {
-        const std::uint32_t block = blocks.acquire(guard, kNever);
+        const std::uint32_t block = blocks.acquire(guard, [] { return false; });
         if (++users[block] != 1 || ++in_use > (limited ? 2 : 3)) wrong = true;
         std::memset(blocks.data(block), t, 8);
         --in_use;
         --users[block];
         if (i % 2 == 0) {
           const std::lock_guard lock(stager);
-          blocks.copy(block, resolved(stream), nothing);
+          blocks.copy(block, stream);
         } else {
           blocks.release(block);
         }
@@ -201,120 +171,18 @@ TEST_CASE("many threads use few blocks, and each is with one of them", "[host_bl
 }
 
 // However many threads wait, one of them asks, in sleeps that grow to 200 us.
-TEST_CASE("waiting for a copy makes few calls of CUDA", "[host_blocks][emulated]") {
-  constexpr int kThreads = 6;
-  using Clock = std::chrono::steady_clock;
-  const Stream stream;
-  Blocks blocks(kThreads);
-  std::vector<std::uint32_t> held;
-  for (int i = 0; i < kThreads; ++i) held.push_back(blocks.acquire());
-  Gate gate;
-  gate.hold(stream.get());
-  for (const std::uint32_t block : held) blocks.copy(block, resolved(stream), nothing);
-  std::atomic<std::uint64_t> queries{0};
-  const emulation::Observer observer{&queries,
-                                     [](void* context, const emulation::ApiCall& call) {
-                                       *static_cast<std::atomic<std::uint64_t>*>(context) +=
-                                           std::string(call.name) == "cudaEventQuery" ? 1 : 0;
-                                     },
-                                     [](void*, const emulation::Operation&) {}};
-  REQUIRE(emulation::observe(observer));
-  const auto begin = Clock::now();
-  std::vector<std::thread> threads;
-  for (int i = 0; i < kThreads; ++i) threads.emplace_back([&] { blocks.acquire(); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  gate.open();
-  for (std::thread& thread : threads) thread.join();
-  const auto took = Clock::now() - begin;
-  emulation::stop_observing();
-  CHECK(queries >= 1);
-  CHECK(queries <= static_cast<std::uint64_t>(took / std::chrono::microseconds(200)) + 10 +
-                       2 * kThreads + kThreads * kThreads);
+TEST_CASE("an upstream and flags of cudaHostAlloc do not go together", "[host_blocks]") {
+  CHECK_THROWS_AS(
+      HostBlocks(1, host_block_bytes, {.flags = cudaHostAllocWriteCombined, .numa_node = 0}),
+      std::invalid_argument);
 }
-
-// ---- When CUDA fails ----------------------------------------------------------------------------
-
-TEST_CASE("memory that the system refuses is PoolExhausted, and says what to change",
-          "[host_blocks][emulated]") {
-  HostBlocks blocks(2, kBytes, {});
-  emulation::fail_call("cudaHostAlloc", cudaErrorMemoryAllocation, 2);
-  CHECK_THAT(thrown<PoolExhausted>([&] { blocks.allocate([] {}); }),
-             Mentions("fewer batches (host_depth)"));
-  emulation::clear_failures();
-  CHECK(blocks.allocated_bytes() == kBytes);
-}
-
-TEST_CASE("a block whose event cannot be recorded comes back after a wait",
-          "[host_blocks][emulated]") {
-  const Stream stream;
-  Blocks blocks(1);
-  const std::uint32_t block = blocks.acquire();
-  emulation::fail_call("cudaEventRecord", cudaErrorInvalidValue);
-  CHECK_THROWS_AS(blocks.copy(block, resolved(stream), nothing), CudaError);
-  emulation::clear_failures();
-  CHECK(blocks.try_acquire() == block);
-}
-
-TEST_CASE(
-    "a block of which nobody can tell when its copy is done is lost, and the last one says so",
-    "[host_blocks][emulated]") {
-  {
-    const Stream stream;
-    Blocks blocks(1);
-    const std::uint32_t block = blocks.acquire();
-    SECTION("neither event nor wait") {
-      emulation::fail_call("cudaEventRecord", cudaErrorLaunchFailure);
-      emulation::fail_call("cudaStreamSynchronize", cudaErrorLaunchFailure);
-      CHECK_THROWS_AS(blocks.copy(block, resolved(stream), nothing), CudaError);
-      emulation::clear_failures();
-    }
-    SECTION("the event answers neither time") {
-      blocks.copy(block, resolved(stream), nothing);
-      for (const std::uint64_t nth : {1, 2})
-        emulation::fail_call("cudaEventQuery", cudaErrorInvalidResourceHandle, nth);
-    }
-    CHECK_THROWS_AS(blocks.acquire(), CudaError);
-    CHECK_THROWS_AS(blocks.acquire(), CudaError);
-    CHECK_FALSE(blocks.is_done(1));
-    emulation::clear_failures();
-  }
-  emulation::reset(emulation::options());
-}
-
-TEST_CASE("one failed query says nothing: the block comes back", "[host_blocks][emulated]") {
-  const Stream stream;
-  Blocks blocks(1);
-  const std::uint32_t block = blocks.acquire();
-  blocks.copy(block, resolved(stream), nothing);
-  emulation::fail_call("cudaEventQuery", cudaErrorInvalidResourceHandle, 1);
-  CHECK(blocks.acquire() == block);
-  CHECK(blocks.is_done(1));
-  emulation::clear_failures();
-}
-
-TEST_CASE("behind a lost copy nobody says that a later one is done", "[host_blocks][emulated]") {
-  {
-    const Stream stream;
-    Blocks blocks(2);
-    const std::uint32_t first = blocks.acquire(), second = blocks.acquire();
-    blocks.copy(first, resolved(stream), nothing);
-    const std::uint64_t other = blocks.copy(second, resolved(stream), nothing);
-    for (const std::uint64_t nth : {1, 2})
-      emulation::fail_call("cudaEventQuery", cudaErrorInvalidResourceHandle, nth);
-    CHECK(blocks.acquire() == second);
-    CHECK_FALSE(blocks.is_done(other));
-    emulation::clear_failures();
-  }
-  emulation::reset(emulation::options());
-}
-
 TEST_CASE("a copy that fails half-way gives the block back behind what was queued",
-          "[host_blocks][emulated]") {
+          "[host_blocks]") {
   const Stream stream;
-  Blocks blocks(1);
+  AllocatedBlocks blocks(1);
   const std::uint32_t block = blocks.acquire();
   Gate gate;
-  CHECK_THROWS_AS(blocks.copy(block, resolved(stream),
+  CHECK_THROWS_AS(blocks.copy(block, stream,
                               [&] {
                                 gate.hold(stream.get());
                                 throw CudaError(cudaErrorInvalidValue, "the second part");
@@ -325,14 +193,14 @@ TEST_CASE("a copy that fails half-way gives the block back behind what was queue
   CHECK(blocks.acquire() == block);
 }
 
-TEST_CASE("blocks go only when their copies are done", "[host_blocks][emulated]") {
+TEST_CASE("blocks go only when their copies are done", "[host_blocks]") {
   const Stream stream;
   Gate gate;
   std::atomic<bool> gone{false};
   std::thread keeper;
   {
-    auto blocks = std::make_unique<Blocks>(1);
-    blocks->copy(blocks->acquire(), resolved(stream), [&] { gate.hold(stream.get()); });
+    auto blocks = std::make_unique<AllocatedBlocks>(1);
+    blocks->copy(blocks->acquire(), stream, [&] { gate.hold(stream.get()); });
     keeper = std::thread([&, blocks = std::move(blocks)]() mutable {
       blocks.reset();
       gone = true;
@@ -342,9 +210,4 @@ TEST_CASE("blocks go only when their copies are done", "[host_blocks][emulated]"
   CHECK_FALSE(gone);
   gate.open();
   keeper.join();
-}
-
-TEST_CASE("an upstream and flags of cudaHostAlloc do not go together", "[host_blocks]") {
-  CHECK_THROWS_AS(HostBlocks(1, kBytes, {.flags = cudaHostAllocWriteCombined, .numa_node = 0}),
-                  std::invalid_argument);
 }

@@ -18,8 +18,8 @@ using penstock::detail::RecordRing;
 namespace {
 
 /// A record is its index here, and has the number of its batch.
-struct Records {
-  Records(std::uint32_t count, bool ordered)
+struct RingRecords {
+  RingRecords(std::uint32_t count, bool ordered)
       : ring(count, ordered), free(count), numbers(count), in_use(0), most(count) {
     for (std::uint32_t i = 0; i < count; ++i) free.push(i);
   }
@@ -88,7 +88,7 @@ TEST_CASE("a ring hands over every number once, in order", "[record_ring]") {
   const std::uint32_t depth = GENERATE(1u, 2u, 3u, 16u);
   const int count = GENERATE(1, 2, 5);
   constexpr std::uint64_t kFirst = 1000, kNumbers = 3000;
-  Records records(depth, true);
+  RingRecords records(depth, true);
   records.ring.reopen(kFirst, kFirst + kNumbers);
   auto workers = records.start_workers(count);
   std::uint64_t wrong = 0;
@@ -108,7 +108,7 @@ TEST_CASE("a ring hands over every number once, in order", "[record_ring]") {
 TEST_CASE("as they come, a ring hands over every number once", "[record_ring]") {
   const std::uint32_t depth = GENERATE(1u, 2u, 16u);
   constexpr std::uint64_t kNumbers = 3000;
-  Records records(depth, false);
+  RingRecords records(depth, false);
   records.ring.reopen(0, kNumbers);
   auto workers = records.start_workers(4);
   std::vector<bool> seen(kNumbers, false);
@@ -127,7 +127,7 @@ TEST_CASE("as they come, a ring hands over every number once", "[record_ring]") 
 TEST_CASE("one thread stages, another takes: each number once, in order", "[record_ring]") {
   const std::uint32_t depth = GENERATE(1u, 3u, 8u);
   constexpr std::uint64_t kNumbers = 3000;
-  Records records(depth, true);
+  RingRecords records(depth, true);
   records.ring.reopen(0, kNumbers);
   auto workers = records.start_workers(2);
   std::thread stager([&] {
@@ -233,7 +233,7 @@ TEST_CASE("no more numbers are reserved than there are", "[record_ring]") {
 
 TEST_CASE("a closed ring gives no numbers, and is over when what was claimed is taken",
           "[record_ring]") {
-  Records records(3, true);
+  RingRecords records(3, true);
   records.ring.reopen(0, 1'000'000);
   auto workers = records.start_workers(4);
   for (int i = 0; i < 50; ++i) {

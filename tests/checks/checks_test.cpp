@@ -4,6 +4,7 @@
 
 #include <penstock/batch_producer.hpp>
 #include <penstock/detail/memory/checks.hpp>
+#include <penstock/detail/memory/host_blocks.hpp>
 #include <penstock/device_arena.hpp>
 #include <penstock/launch.hpp>
 #include <penstock/prefetcher.hpp>
@@ -400,6 +401,31 @@ TEST_CASE("a pinned block that is written after its release is told", "[checks]"
   data[17] = std::byte{1};
   CHECK_THAT(thrown<std::logic_error>([&] { pool.acquire(1000); }),
              Mentions("written after its release, at byte 17"));
+}
+
+TEST_CASE("a block of a fixed set that is written after its release is told, and lost",
+          "[checks]") {
+  penstock::detail::HostBlocks blocks(2, 1000, {});
+  blocks.allocate([] {});
+  const std::uint32_t first = blocks.try_acquire(), second = blocks.try_acquire();
+  std::memset(blocks.data(first), 0, 1000);
+  blocks.release(first);
+  CHECK(blocks.try_acquire() == first);  // Untouched so far.
+  TestStream stream;
+  blocks.copy(first, {stream, 0}, [] {});
+  REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  blocks.release(second);
+  blocks.data(second)[17] = std::byte{1};
+  const auto acquire = [&] {
+    return blocks.acquire(penstock::CaptureModeGuard(), [] { return false; });
+  };
+  CHECK_THAT(thrown<std::logic_error>([&] { blocks.try_acquire(); }),
+             Mentions("written after its release, at byte 17"));
+  CHECK(acquire() == first);  // Behind its copy it is poisoned, too.
+  blocks.release(first);
+  blocks.data(first)[999] = std::byte{1};
+  CHECK_THAT(thrown<std::logic_error>(acquire), Mentions("at byte 999"));
+  CHECK_THROWS_AS(acquire(), penstock::CudaError);  // None is left.
 }
 
 TEST_CASE("a released pinned block reads as poison", "[checks]") {

@@ -58,7 +58,7 @@ class HostBlocks {
   /// No thread may use it. The device may still read the blocks: waits, then frees them.
   ~HostBlocks() {
     const CaptureModeGuard guard;
-    for (std::uint64_t copy = polled_; copy != issued_.load(std::memory_order_relaxed); ++copy)
+    for (std::uint64_t copy = polled(); copy != issued_.load(std::memory_order_relaxed); ++copy)
       cudaEventSynchronize(copied(copying_[copy % count_]));
     if (lost_.load(std::memory_order_relaxed) != 0) wait_for_device(device_);
   }
@@ -224,8 +224,7 @@ class HostBlocks {
 
   /// There are copies to ask about, and this thread is the one that does.
   bool begin_polling() noexcept {
-    return polled_hint_.load(std::memory_order_relaxed) !=
-               issued_.load(std::memory_order_relaxed) &&
+    return polled() != issued_.load(std::memory_order_relaxed) &&
            !polling_.load(std::memory_order_relaxed) &&
            !polling_.exchange(true, std::memory_order_acquire);
   }
@@ -238,7 +237,7 @@ class HostBlocks {
   std::uint32_t poll_for_block(const CaptureModeGuard& guard, Stopped stopped) {
     std::uint32_t block = kNone;
     auto pause = kFirstPoll;
-    while (!poll(guard) && polled_ != issued_.load(std::memory_order_acquire)) {
+    while (!poll(guard) && polled() != issued_.load(std::memory_order_relaxed)) {
       const auto until = EventCount::Clock::now() + pause;
       if (changed_.wait_until(until, [&] { return (block = try_take()) != kNone || stopped(); }))
         break;
@@ -250,14 +249,15 @@ class HostBlocks {
 
   /// Gives back the blocks whose copies are done, the oldest first. False: there were none.
   bool poll(const CaptureModeGuard& guard) {
-    bool any = false;
-    for (; polled_ != issued_.load(std::memory_order_acquire); any = true) {
-      const std::uint32_t block = copying_[polled_ % count_];
+    const std::uint64_t first = polled();
+    std::uint64_t copy = first;
+    for (; copy != issued_.load(std::memory_order_acquire); ++copy) {
+      const std::uint32_t block = copying_[copy % count_];
       const cudaError_t status = ask(blocks_[block]->copied, guard);
       if (status == cudaErrorNotReady) break;
-      polled_hint_.store(++polled_, std::memory_order_relaxed);
+      polled_.store(copy + 1, std::memory_order_relaxed);
       if (status == cudaSuccess) {
-        if (lost_copies_ == 0) seen_.store(polled_, std::memory_order_release);
+        if (lost_copies_ == 0) seen_.store(copy + 1, std::memory_order_release);
         release(block);
       } else {
         ++lost_copies_;  // From here on nobody can say that all copies up to a number are done.
@@ -265,8 +265,9 @@ class HostBlocks {
                           "; the page-locked block is lost, a copy may still read it"});
       }
     }
-    return any;
+    return copy != first;
   }
+  std::uint64_t polled() const noexcept { return polled_.load(std::memory_order_relaxed); }
 
   /// One failed query says nothing about the copy.
   static cudaError_t ask(const Event& event, const CaptureModeGuard& guard) noexcept {
@@ -305,9 +306,9 @@ class HostBlocks {
   const std::unique_ptr<std::uint32_t[]> copying_;
   alignas(64) std::atomic<std::uint64_t> issued_{0};  // by the thread that stages
   alignas(64) std::atomic<bool> polling_{false};      // What follows is that thread's.
-  std::uint64_t polled_ = 0, lost_copies_ = 0;
-  std::atomic<std::uint64_t> polled_hint_{0};  // for those that do not poll
-  std::atomic<std::uint64_t> seen_{0};         // All copies up to this one are done.
+  std::uint64_t lost_copies_ = 0;
+  std::atomic<std::uint64_t> polled_{0};  // so many were done, or are lost
+  std::atomic<std::uint64_t> seen_{0};    // All copies up to this one are done.
 
   IndexStack free_;
   std::atomic<std::ptrdiff_t> tokens_{0};  // with `limited_`: how many more may be in use
