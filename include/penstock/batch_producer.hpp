@@ -52,31 +52,24 @@ struct ProducerOptions {
 
 namespace detail {
 
-struct WrittenSlot;
-/// Gives the device slot back.
-struct ReleaseSlot {
-  void operator()(WrittenSlot* slot) const noexcept;
-};
-
-/// A type-erased filled batch. In host memory, `batch` and the ticket's samples lie in `block`,
-/// behind the part that is copied to the device. In device memory, all is in `slot`.
-struct FilledBatch {
+/// A type-erased batch in a pinned block: `batch` and the ticket's samples lie in it, too, behind
+/// the part that is copied to the device.
+struct BlockBatch {
   PinnedBlock block;
-  std::unique_ptr<WrittenSlot, ReleaseSlot> slot;
-  void* batch = nullptr;
+  const void* batch = nullptr;
   Ticket ticket;
-  std::int64_t samples = 0;
+  std::int64_t rows = 0;
 };
 
 /// Queues the copy of the used part of a batch, and releases its block after it, also if a call
 /// fails.
-void copy_to(FilledBatch& batch, const BlockLayout& layout, std::byte* device, cudaStream_t stream);
+void copy_to(BlockBatch& batch, const BlockLayout& layout, std::byte* device, cudaStream_t stream);
 
 /// The implementation of BatchProducer, independent of the type of the batches.
 class AnyProducer {
  public:
   virtual ~AnyProducer() = default;
-  virtual std::optional<FilledBatch> next() = 0;
+  virtual std::optional<BlockBatch> next() = 0;
   /// Shared with batches, which may outlive the producer.
   virtual const std::shared_ptr<const BlockLayout>& layout() const noexcept = 0;
   virtual bool ready() noexcept = 0;
@@ -110,7 +103,7 @@ std::size_t block_bytes(const BlockLayout& layout);
 template <class Batch>
 class HostBatch {
  public:
-  HostBatch(detail::FilledBatch host, std::shared_ptr<const detail::BlockLayout> layout)
+  HostBatch(detail::BlockBatch host, std::shared_ptr<const detail::BlockLayout> layout)
       : host_(std::move(host)), layout_(std::move(layout)) {}
 
   // The next three throw std::logic_error after copy_to, release_after or a move.
@@ -122,7 +115,7 @@ class HostBatch {
   /// Epoch, batch and sample numbers; valid until the memory is released.
   const Ticket& ticket() const { return held().ticket; }
   /// Number of samples in the batch: that of the ticket, or less if the source resized the batch.
-  std::int64_t samples() const noexcept { return host_.samples; }
+  std::int64_t samples() const noexcept { return host_.rows; }
   /// The block that the batch's tensors point into.
   std::byte* data() const noexcept { return host_.block.data(); }
 
@@ -142,7 +135,7 @@ class HostBatch {
   [[gnu::always_inline]] void release_after(StreamRef stream) { host_.block.release_after(stream); }
 
  private:
-  const detail::FilledBatch& held() const {
+  const detail::BlockBatch& held() const {
     if (!host_.block) [[unlikely]]
       throw std::logic_error(
           "HostBatch: its memory was released or moved from, and may hold another batch: read the "
@@ -150,7 +143,7 @@ class HostBatch {
     return host_;
   }
 
-  detail::FilledBatch host_;
+  detail::BlockBatch host_;
   std::shared_ptr<const detail::BlockLayout> layout_;
 };
 
@@ -207,7 +200,7 @@ class BatchProducer {
   /// if another thread is inside `next`.
   std::optional<HostBatch<Batch>> next() {
     auto layout = producer_->layout();  // Behind producer_->next() the producer may be gone.
-    std::optional<detail::FilledBatch> host = producer_->next();
+    std::optional<detail::BlockBatch> host = producer_->next();
     if (!host) return std::nullopt;
     return HostBatch<Batch>(std::move(*host), std::move(layout));
   }

@@ -33,7 +33,7 @@ bool stop_requested[WORKERS];
 
 #include "calls.pml"
 #include "event_count.pml"
-#include "batch_ring.pml"
+#include "record_ring.pml"
 #include "batch_producer.pml"
 #include "device_arena.pml"
 #include "staged_queue.pml"
@@ -196,10 +196,16 @@ inline pump() {
  * a worker does, so that is one step. */
 inline work() {
   do
-  :: atomic { /* enter */
+  :: atomic { /* reserve, acquire_record */
        if
-       :: CLOSED -> break
-       :: !CLOSED && entered_ < taken_ + DEPTH -> entered_++
+       :: numbers_reserved >= end_ -> break
+       :: else -> numbers_reserved++
+       fi
+     };
+     atomic {
+       if
+       :: free_records_ > 0 -> free_records_--
+       :: free_records_ == 0 && claimed_closed -> break
        fi
      };
      atomic { /* acquire, claim, make */
@@ -208,7 +214,7 @@ inline work() {
        if
        :: idle & 1 -> block = 1
        :: !(idle & 1) && (idle & 2) -> block = 2
-       :: idle == 0 && stop_requested[w] -> break
+       :: idle == 0 && stop_requested[w] -> free_records_++; break
        :: idle == 0 && !stop_requested[w] && lost == ALL_BLOCKS
        fi;
        idle = idle & ~block;
@@ -217,7 +223,7 @@ inline work() {
 #endif
        claim(number);
        if
-       :: number == NONE -> idle = idle | block; block = 0; break
+       :: number == NONE -> idle = idle | block; block = 0; free_records_++; break
        :: else
        fi;
        make(number, (block == 0));

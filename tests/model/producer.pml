@@ -13,7 +13,7 @@ bool all_over;
 #include "event_count.pml"
 #include "calls.pml"
 #include "pinned_pool.pml"
-#include "batch_ring.pml"
+#include "record_ring.pml"
 #include "batch_producer.pml"
 #include "worker.pml"
 
@@ -25,7 +25,7 @@ inline next() {
      if
      :: yes -> break
      :: !yes && FULL -> atomic { look_at_head() }; pop(); break
-     :: !yes && !FULL -> event_count_wait(ready_, (FULL || OVER))
+     :: !yes && !FULL -> event_count_wait(delivery_, (FULL || OVER))
      fi
 #else
   :: ready(yes);
@@ -38,7 +38,7 @@ inline next() {
      :: yes -> break
      :: else
      fi;
-     event_count_wait(ready_, (FULL || OVER)) /* BatchRing::wait */
+     event_count_wait(delivery_, (FULL || OVER)) /* ProducerCore::next */
 #endif
   od;
   yes = false

@@ -4,65 +4,44 @@
  * its waits take.
  */
 
-/* BatchRing::try_enter, with has_room */
-inline try_enter(inside) {
-  mine = entered_;
-  do
-  :: mine >= end_ -> inside = false; break
-  :: else ->
-     if
-     :: mine < seen_taken_ + DEPTH -> inside = true
-     :: else ->
-        seen = taken_;
-        seen_taken_ = seen;
-        inside = (mine < seen + DEPTH);
-        seen = 0
-     fi;
-     if
-     :: !inside -> break
-     :: else ->
-        atomic { /* compare_exchange_weak */
-          if
-          :: entered_ == mine -> entered_ = mine + 1
-          :: else -> mine = entered_; inside = false
-          fi
-        };
-        if
-        :: inside -> break
-        :: else
-        fi
-     fi
-  od;
-  mine = 0
+/* IndexStack::pop, of the free records */
+inline pop_record(has) {
+  atomic {
+    if
+    :: free_records_ > 0 -> free_records_--; has = true
+    :: else -> has = false
+    fi
+  }
 }
 
-/* BatchRing::enter. The condition of its wait takes room, so that wait is written out. */
-inline enter(inside) {
-  try_enter(inside);
+/* ProducerCore::acquire_record. The condition of its wait takes a record, so that wait is written out. */
+inline acquire_record(has) {
+  pop_record(has);
   if
-  :: inside
+  :: has
   :: else ->
      room_.waiters++;
      LOCK(room_.mutex);
      do
-     :: try_enter(inside);
+     :: pop_record(has);
         if
-        :: inside || CLOSED -> break
+        :: has || claimed_closed -> break
         :: else -> sleep_in(room_)
         fi
      od;
      room_.waiters--;
-     UNLOCK(room_.mutex);
-     if
-     :: CLOSED -> notify_all(room_)
-     :: else
-     fi
+     UNLOCK(room_.mutex)
   fi
 }
 
 inline work() {
   do
-  :: enter(inside);
+  :: atomic { reserve(inside) };
+     if
+     :: !inside -> break
+     :: else
+     fi;
+     acquire_record(inside);
      if
      :: !inside -> break
      :: else
@@ -70,7 +49,7 @@ inline work() {
 #ifdef NUMBER_BEFORE_BLOCK
      atomic { claim(number) };
      if
-     :: number == NONE -> break
+     :: number == NONE -> give_back_record(); break
      :: else
      fi;
 #endif
@@ -80,14 +59,14 @@ inline work() {
      :: else
      fi;
      if
-     :: block == 0 && !exhausted -> break
+     :: block == 0 && !exhausted -> give_back_record(); break
      :: else
      fi;
 #ifndef NUMBER_BEFORE_BLOCK
      atomic { claim(number) };
      if
-     :: number == NONE && block == 0 -> break
-     :: number == NONE && block != 0 -> release_block(block); break
+     :: number == NONE && block == 0 -> give_back_record(); break
+     :: number == NONE && block != 0 -> release_block(block); give_back_record(); break
      :: else
      fi;
 #endif
@@ -107,7 +86,7 @@ inline work() {
 
 /* The w-th worker thread of each run. */
 proctype Worker(byte w) {
-  byte me = 1 << w, mine, seen, number = NONE, place_in_line, closing, block, asked, found;
+  byte me = 1 << w, number = NONE, place_in_line, closing, block, asked, found;
   bool inside, exhausted, polls, wakes, fails;
   mtype kind = nothing;
 

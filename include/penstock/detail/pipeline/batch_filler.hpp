@@ -12,7 +12,6 @@
 #include <cstring>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <penstock/any_sampler.hpp>
 #include <penstock/cuda.hpp>
@@ -23,10 +22,12 @@
 #include <penstock/detail/observe/batch_times.hpp>
 #include <penstock/detail/observe/ticks.hpp>
 #include <penstock/detail/observe/worker_trace.hpp>
+#include <penstock/detail/pipeline/batch_record.hpp>
+#include <penstock/detail/pipeline/block_batch.hpp>
 #include <penstock/detail/pipeline/device_targets.hpp>
 #include <penstock/detail/pipeline/failure_log.hpp>
-#include <penstock/detail/pipeline/filled_batch.hpp>
-#include <penstock/detail/pipeline/open_batches.hpp>
+#include <penstock/detail/pipeline/failure_stack.hpp>
+#include <penstock/detail/pipeline/row_dispenser.hpp>
 #include <penstock/error.hpp>
 #include <penstock/failure.hpp>
 #include <penstock/markers.hpp>
@@ -41,51 +42,16 @@
 
 namespace penstock::detail {
 
-/// What became of a batch, for the consumer. With the flags of its cell it must fit two cache
-/// lines: each further line costs as much as the rest of a hand-over.
-struct ProducedItem {
-  enum class State {
-    filled,  ///< some rows may have failed
-    failed,  ///< all of it
-    thrown,  ///< the first failure is to be thrown
-    ended,   ///< the source said that there is no more
-  };
-
-  FilledBatch batch;
-  State state = State::filled;
-  std::unique_ptr<std::vector<FailureNode>> failures{};
-};
-
-/// A batch that workers fill.
-struct alignas(64) OpenBatch : OpenRows {
-  std::uint64_t number = 0;
-  std::uint64_t pattern = 0;  // of FillChecks
-  FilledBatch filled;
-  BatchTimes times;
-  std::atomic<std::uint64_t> work{0};  // of `times`, by the workers that are through with rows
-  std::atomic<bool> ended{false};
-  std::mutex mutex;  // of what follows
-  std::vector<FailureNode> failures;
-
-  void fail(FailureNode failed) {
-    const std::lock_guard lock(mutex);
-    failures.push_back(std::move(failed));
-  }
-};
-
-static_assert(sizeof(std::optional<ProducedItem>) <= 128 - sizeof(std::uint64_t));
-
 /// What one worker fills batches with.
 struct WorkerTools {
   std::size_t worker;
   WorkerTrace& trace;
   std::stop_token stop;
   std::unique_ptr<WorkerSource> source;
-  BatchObject batch;  // this worker's view of a batch that several fill
-  std::vector<std::uint64_t> samples{};
+  BatchObject batch;                     // this worker's view of a batch that several fill
+  std::vector<std::uint64_t> samples{};  // of another batch, to draw a replacement from
   std::vector<std::int64_t> dropped{};
   std::vector<std::byte> spare{};  // to put rows in order
-  FilledBatch memory{};            // for the batch that it opens; empty between two of them
   std::int64_t rows_at_once = 1;
   Ticks now = ticks();  // when it last was through with something, or had waited
   bool is_new = true;   // it has filled nothing yet
@@ -100,18 +66,19 @@ struct WorkerTools {
 /// Used by all workers at the same time.
 class BatchFiller {
  public:
-  using Piece = OpenBatches<OpenBatch>::Piece;
+  using Piece = RowDispenser<BatchRecord>::Piece;
 
-  /// `targets`: of a source that writes device memory, else nullptr. The layout has to outlive
-  /// this.
+  /// `targets`: of a source that writes device memory, else nullptr. With `to_blocks` a filled
+  /// batch is made a BlockBatch: all of it is in its block. The layout has to outlive this.
   BatchFiller(const BlockLayout& layout, AnySampler sampler, SourceKind kind,
-              FailurePolicy::Action on_failure, DeviceTargets* targets)
+              FailurePolicy::Action on_failure, DeviceTargets* targets, bool to_blocks)
       : layout_(layout),
         parts_(layout),
         sampler_(std::move(sampler)),
         kind_(kind),
         on_failure_(on_failure),
         targets_(targets),
+        to_blocks_(to_blocks),
         batches_(sampler_.batches()) {
     layout_.require_fields();
     if (checks()) checks_.emplace(layout_);
@@ -119,29 +86,32 @@ class BatchFiller {
 
   /// What a worker needs later is allocated here.
   void equip(WorkerTools& tools) const;
-  /// Gives an open batch, which has its number and its memory, its rows. What fails is on record in
-  /// `open`.
-  void begin(OpenBatch& open, WorkerTools& tools);
+  /// Gives an open batch, which has its number and its memory, its rows. What fails is on record.
+  void begin(BatchRecord& record);
   void fill(const Piece& piece, WorkerTools& tools);
-  /// What has become of a batch whose last row is filled.
-  ProducedItem finish(OpenBatch& open, WorkerTools& tools);
+  /// Sets what has become of a batch whose last row is filled.
+  void finish(BatchRecord& record, WorkerTools& tools);
 
  private:
-  void prepare(OpenBatch& open, std::uint64_t samples_of, WorkerTools& tools);
-  void fill_whole(OpenBatch& open, WorkerTools& tools);
-  void replace_batch(OpenBatch& open, FailureNode& failed, WorkerTools& tools);
+  void prepare(BatchRecord& record, std::uint64_t samples_of, cudaStream_t stream);
+  void fill_whole(BatchRecord& record, WorkerTools& tools);
+  void replace_batch(BatchRecord& record, FailureNode& failed, WorkerTools& tools);
   std::uint64_t first_batch(std::uint64_t epoch) const;
-  std::optional<FailureNode> attempt(OpenBatch& open, std::uint64_t samples_of, WorkerTools& tools);
+  std::optional<FailureNode> attempt(BatchRecord& record, std::uint64_t samples_of,
+                                     WorkerTools& tools);
   void fill_rows(const Piece& piece, WorkerTools& tools);
-  void fill_row(OpenBatch& open, std::int64_t row, WorkerTools& tools);
-  bool replace_row(OpenBatch& open, Sample& sample, std::string& why_not, WorkerTools& tools);
+  void fill_row(BatchRecord& record, std::int64_t row, WorkerTools& tools);
+  bool replace_row(BatchRecord& record, Sample& sample, std::string& why_not, WorkerTools& tools);
   std::uint64_t other_sample(const Sample& failed, std::uint64_t attempt, WorkerTools& tools) const;
-  void fail_batch(OpenBatch& open, const char* why) const;
-  bool finish_rows(OpenBatch& open, WorkerTools& tools);
-  static void drop_from_ticket(FilledBatch& filled, std::span<const std::int64_t> dropped);
-  void complete(OpenBatch& open, std::span<const std::int64_t> dropped, WorkerTools& tools);
+  void fail_batch(BatchRecord& record, const char* why) const;
+  bool finish_rows(BatchRecord& record, WorkerTools& tools);
+  static void drop_numbers(BatchRecord& record, std::span<const std::int64_t> dropped);
+  void complete(BatchRecord& record, std::span<const std::int64_t> dropped, WorkerTools& tools);
   static void check_launches(cudaError_t before);
-  FailureNode failure_of(const OpenBatch& open, std::vector<std::uint64_t> samples) const;
+  FailureNode failure_of(const BatchRecord& record, std::vector<std::uint64_t> samples) const;
+  Stage outcome(BatchRecord& record, WorkerTools& tools);
+  bool is_there(BatchRecord& record, WorkerTools& tools);
+  void move_to_block(BatchRecord& record) const;
 
   const BlockLayout& layout_;
   const BlockParts parts_;
@@ -149,6 +119,7 @@ class BatchFiller {
   const SourceKind kind_;
   const FailurePolicy::Action on_failure_;
   DeviceTargets* const targets_;
+  const bool to_blocks_;
   const std::uint64_t batches_;       // of an epoch
   std::optional<FillChecks> checks_;  // with PENSTOCK_CHECKS
 };
@@ -162,22 +133,22 @@ PENSTOCK_INLINE void BatchFiller::equip(WorkerTools& tools) const {
   tools.spare.reserve(layout_.spare_bytes());
 }
 
-PENSTOCK_INLINE void BatchFiller::begin(OpenBatch& open, WorkerTools& tools) {
-  if (kind_ != SourceKind::sample) return open.set_rows(1);
+PENSTOCK_INLINE void BatchFiller::begin(BatchRecord& record) {
+  if (kind_ != SourceKind::sample) return record.to_fill.open(1);
   try {
-    prepare(open, open.number % batches_, tools);
-    open.set_rows(static_cast<std::int64_t>(open.filled.ticket.samples.size()));
+    prepare(record, record.number % batches_, cudaStream_t{});
+    record.to_fill.open(static_cast<std::int64_t>(record.numbers.size()));
   } catch (...) {
-    open.fail(failure_of(open, tools.samples));
+    record.fail(failure_of(record, record.numbers));
   }
 }
 
 /// Gives the batch its ticket, with the samples of batch `samples_of` of its epoch, and binds it to
-/// its memory.
-PENSTOCK_INLINE void BatchFiller::prepare(OpenBatch& open, std::uint64_t samples_of,
-                                          WorkerTools& tools) {
-  const std::uint64_t epoch = open.number / batches_, batch = open.number % batches_;
-  std::vector<std::uint64_t>& samples = tools.samples;
+/// its memory. `stream`: of a worker that writes device memory.
+PENSTOCK_INLINE void BatchFiller::prepare(BatchRecord& record, std::uint64_t samples_of,
+                                          cudaStream_t stream) {
+  const std::uint64_t epoch = record.number / batches_, batch = record.number % batches_;
+  std::vector<std::uint64_t>& samples = record.numbers;
   samples.clear();
   sampler_.samples(epoch, samples_of, samples);
   if (samples.empty() || samples.size() > static_cast<std::size_t>(layout_.batch_size()))
@@ -185,73 +156,60 @@ PENSTOCK_INLINE void BatchFiller::prepare(OpenBatch& open, std::uint64_t samples
                             " samples, the layout has room for 1 to " +
                             std::to_string(layout_.batch_size()));
 
-  FilledBatch& filled = open.filled;
-  const bool on_device = filled.slot != nullptr;
-  std::byte* const memory = on_device ? filled.slot->memory.data() : filled.block.data();
-  // On the host the sample numbers and the batch stand behind the fields, so they live as long.
-  std::uint64_t* numbers = nullptr;
-  if (on_device) {
-    filled.slot->samples.assign(samples.begin(), samples.end());
-    numbers = filled.slot->samples.data();
-    filled.batch = filled.slot->object.get();
-    if (checks_) open.pattern = checks_->blank_slot(memory, targets_->stream(tools.worker));
-  } else {
-    numbers = reinterpret_cast<std::uint64_t*>(memory + parts_.samples);
-    std::copy(samples.begin(), samples.end(), numbers);
-    filled.batch = memory + parts_.batch;
-    if (checks_) open.pattern = checks_->blank(memory);
-  }
-  filled.ticket = {epoch,
-                   batch,
-                   batch_seed(sampler_.seed(), epoch, batch),
-                   {numbers, samples.size()},
-                   sampler_.seed()};
+  record.batch = record.object.get();
   const auto rows = static_cast<std::int64_t>(samples.size());
-  if (on_device)
-    layout_.bind(filled.batch, memory, rows);
-  else
-    layout_.bind_for_source(filled.batch, memory, memory + parts_.scratch, rows);
+  if (const RecordMemory& memory = record.memory; memory.slot != nullptr) {
+    std::byte* const slot = memory.slot->memory.data();
+    if (checks_) record.pattern = checks_->blank_slot(slot, stream);
+    layout_.bind(record.object.get(), slot, rows);
+  } else {
+    std::byte* const block = memory.block.data();
+    if (checks_) record.pattern = checks_->blank(block);
+    layout_.bind_for_source(record.object.get(), block, record.scratch.data(), rows);
+  }
+  record.ticket = {epoch, batch, batch_seed(sampler_.seed(), epoch, batch), samples,
+                   sampler_.seed()};
 }
 
 PENSTOCK_INLINE void BatchFiller::fill(const Piece& piece, WorkerTools& tools) {
-  const ScopedRange range(markers::fill, piece.batch->number % batches_);
+  const ScopedRange range(markers::fill, piece.record->number % batches_);
   if (std::exchange(tools.is_new, false))
-    piece.batch->work.fetch_or(BatchTimes::kFirstOfWorker, std::memory_order_relaxed);
+    piece.record->work.fetch_or(BatchTimes::kFirstOfWorker, std::memory_order_relaxed);
   if (kind_ == SourceKind::sample)
     fill_rows(piece, tools);
   else
-    fill_whole(*piece.batch, tools);
+    fill_whole(*piece.record, tools);
 }
 
 // ---- Whole batches ------------------------------------------------------------------------------
 
-PENSTOCK_INLINE void BatchFiller::fill_whole(OpenBatch& open, WorkerTools& tools) {
-  std::optional<FailureNode> failed = attempt(open, open.number % batches_, tools);
+PENSTOCK_INLINE void BatchFiller::fill_whole(BatchRecord& record, WorkerTools& tools) {
+  std::optional<FailureNode> failed = attempt(record, record.number % batches_, tools);
   if (!failed) return;
-  if (on_failure_ == FailurePolicy::Action::replace) replace_batch(open, *failed, tools);
-  open.fail(std::move(*failed));
+  if (on_failure_ == FailurePolicy::Action::replace) replace_batch(record, *failed, tools);
+  record.fail(std::move(*failed));
 }
 
 /// Fills the batch with the samples of another one that its epoch has.
-PENSTOCK_INLINE void BatchFiller::replace_batch(OpenBatch& open, FailureNode& failed,
+PENSTOCK_INLINE void BatchFiller::replace_batch(BatchRecord& record, FailureNode& failed,
                                                 WorkerTools& tools) {
   constexpr std::uint64_t kAttempts = 3;
-  const std::uint64_t epoch = open.number / batches_, batch = open.number % batches_;
+  const std::uint64_t epoch = record.number / batches_, batch = record.number % batches_;
   const std::uint64_t begin = first_batch(epoch), number = batches_ - begin;
   const std::uint64_t seed = batch_seed(sampler_.seed(), epoch, batch);
   failed.why_not_replaced = "the epoch has no other batch";
   for (std::uint64_t i = 0; i < kAttempts && number > 1; ++i) {
     const std::uint64_t step = 1 + mix64(seed + i) % (number - 1);
     const std::uint64_t other = begin + (batch - begin + step) % number;
-    const std::optional<FailureNode> again = attempt(open, other, tools);
-    const bool ended = open.ended.load(std::memory_order_relaxed);
+    const std::optional<FailureNode> again = attempt(record, other, tools);
+    const bool ended = record.ended.load(std::memory_order_relaxed);
     if (ended && tools.stop.stop_requested()) return;
     if (!again && !ended) {
       failed.failure->replaced = true;
       return;
     }
     // The end of the data is behind this batch, whatever the source says of another one.
-    open.ended.store(false, std::memory_order_relaxed);
+    record.ended.store(false, std::memory_order_relaxed);
     failed.why_not_replaced = "three other batches failed too, the last, batch " +
                               std::to_string(other) + ": " +
                               (again ? again->failure->what : "the source has no data for it");
@@ -265,24 +223,24 @@ PENSTOCK_INLINE std::uint64_t BatchFiller::first_batch(std::uint64_t epoch) cons
 }
 
 /// Fills the batch with the samples of batch `samples_of` of its epoch; returns what failed.
-PENSTOCK_INLINE std::optional<FailureNode> BatchFiller::attempt(OpenBatch& open,
+PENSTOCK_INLINE std::optional<FailureNode> BatchFiller::attempt(BatchRecord& record,
                                                                 std::uint64_t samples_of,
                                                                 WorkerTools& tools) {
-  FilledBatch& filled = open.filled;
   try {
-    prepare(open, samples_of, tools);
     const cudaStream_t stream =
         targets_ != nullptr ? targets_->stream(tools.worker) : cudaStream_t{};
+    prepare(record, samples_of, stream);
     const cudaError_t before = targets_ != nullptr ? cudaPeekAtLastError() : cudaSuccess;
-    const bool more = tools.source->fill_batch(filled.ticket, filled.batch, stream, tools.stop);
+    const bool more =
+        tools.source->fill_batch(record.ticket, record.object.get(), stream, tools.stop);
     if (targets_ != nullptr) check_launches(before);
     if (!more)
-      open.ended.store(true, std::memory_order_relaxed);
+      record.ended.store(true, std::memory_order_relaxed);
     else
-      complete(open, {}, tools);
+      complete(record, {}, tools);
     return std::nullopt;
   } catch (...) {
-    return failure_of(open, tools.samples);
+    return failure_of(record, record.numbers);
   }
 }
 
@@ -295,27 +253,27 @@ PENSTOCK_INLINE void BatchFiller::check_launches(cudaError_t before) {
 }
 
 /// The source is through with the batch, but for the rows in `dropped`, which ascend.
-PENSTOCK_INLINE void BatchFiller::complete(OpenBatch& open, std::span<const std::int64_t> dropped,
+PENSTOCK_INLINE void BatchFiller::complete(BatchRecord& record,
+                                           std::span<const std::int64_t> dropped,
                                            WorkerTools& tools) {
-  FilledBatch& filled = open.filled;
-  if (filled.slot != nullptr) {
-    const std::byte* const slot = filled.slot->memory.data();
+  if (record.memory.slot != nullptr) {
+    const std::byte* const slot = record.memory.slot->memory.data();
     if (checks_)
-      checks_->check_slot(filled.batch, slot, open.pattern, targets_->stream(tools.worker));
-    filled.samples = layout_.samples(filled.batch, slot);
+      checks_->check_slot(record.batch, slot, record.pattern, targets_->stream(tools.worker));
+    record.rows = layout_.samples(record.batch, slot);
     return;
   }
-  std::byte* const block = filled.block.data();
-  const auto asked = static_cast<std::int64_t>(filled.ticket.samples.size());
-  if (checks_) checks_->check(filled.batch, block, asked, open.pattern, dropped);
-  filled.samples = layout_.finish(filled.batch, block, dropped, tools.spare);
+  std::byte* const block = record.memory.block.data();
+  const auto asked = static_cast<std::int64_t>(record.numbers.size());
+  if (checks_) checks_->check(record.batch, block, asked, record.pattern, dropped);
+  record.rows = layout_.finish(record.object.get(), block, dropped, tools.spare);
 }
 
 /// Of the exception that is being handled.
-PENSTOCK_INLINE FailureNode BatchFiller::failure_of(const OpenBatch& open,
+PENSTOCK_INLINE FailureNode BatchFiller::failure_of(const BatchRecord& record,
                                                     std::vector<std::uint64_t> samples) const {
   return {std::current_exception(),
-          std::make_unique<Failure>(Failure{open.number / batches_, open.number % batches_,
+          std::make_unique<Failure>(Failure{record.number / batches_, record.number % batches_,
                                             std::move(samples), what_is_handled()})};
 }
 
@@ -325,70 +283,69 @@ PENSTOCK_INLINE FailureNode BatchFiller::failure_of(const OpenBatch& open,
 /// the cost of taking a piece.
 PENSTOCK_INLINE void BatchFiller::fill_rows(const Piece& piece, WorkerTools& tools) {
   constexpr Ticks kPiece = 50'000;
-  OpenBatch& open = *piece.batch;
+  BatchRecord& record = *piece.record;
   // Each worker has its own copy of the Batch object: no source reads what another one sets.
-  std::memcpy(tools.batch.get(), open.filled.batch, layout_.batch_bytes());
+  std::memcpy(tools.batch.get(), record.batch, layout_.batch_bytes());
   const Ticks begin = ticks();
   for (std::int64_t row = piece.first; row < piece.first + piece.rows; ++row) {
-    if (tools.stop.stop_requested()) return open.ended.store(true, std::memory_order_relaxed);
-    fill_row(open, row, tools);
+    if (tools.stop.stop_requested()) return record.ended.store(true, std::memory_order_relaxed);
+    fill_row(record, row, tools);
   }
-  open.work.fetch_add(static_cast<std::uint64_t>(tools.lap()), std::memory_order_relaxed);
+  record.work.fetch_add(static_cast<std::uint64_t>(tools.lap()), std::memory_order_relaxed);
   const Ticks each = std::max<Ticks>((tools.now - begin) / piece.rows, 1);
   tools.rows_at_once = std::max<std::int64_t>(1, kPiece / each);
-  if (std::memcmp(tools.batch.get(), open.filled.batch, layout_.batch_bytes()) != 0)
-    fail_batch(open,
+  if (std::memcmp(tools.batch.get(), record.batch, layout_.batch_bytes()) != 0)
+    fail_batch(record,
                "a per_sample source changed the batch itself: it may only write its row of the "
                "fields. A source that is asked for whole batches can set other members");
 }
 
 /// A failure that no policy for samples covers.
-PENSTOCK_INLINE void BatchFiller::fail_batch(OpenBatch& open, const char* why) const {
-  const SourceError error(open.number / batches_, open.number % batches_, why);
-  open.fail({std::make_exception_ptr(error), nullptr, -1});
+PENSTOCK_INLINE void BatchFiller::fail_batch(BatchRecord& record, const char* why) const {
+  const SourceError error(record.number / batches_, record.number % batches_, why);
+  record.fail({std::make_exception_ptr(error), nullptr, -1});
 }
 
-PENSTOCK_INLINE void BatchFiller::fill_row(OpenBatch& open, std::int64_t row, WorkerTools& tools) {
-  const Ticket& ticket = open.filled.ticket;
+PENSTOCK_INLINE void BatchFiller::fill_row(BatchRecord& record, std::int64_t row,
+                                           WorkerTools& tools) {
+  const Ticket& ticket = record.ticket;
   const std::uint64_t index = ticket.samples[static_cast<std::size_t>(row)];
   Sample sample{index, row, sample_seed(ticket.run_seed, ticket.epoch, index), ticket.epoch,
                 ticket.batch};
   try {
     tools.source->fill_row(sample, tools.batch.get(), tools.stop);
   } catch (const RaggedFull& error) {
-    fail_batch(open, error.what());  // Which row finds no room depends on the workers' order.
+    fail_batch(record, error.what());  // Which row finds no room depends on the workers' order.
   } catch (...) {
     // A source may end its work by an exception: the sample is none that has failed.
-    if (tools.stop.stop_requested()) return open.ended.store(true, std::memory_order_relaxed);
-    FailureNode failed = failure_of(open, {index});
+    if (tools.stop.stop_requested()) return record.ended.store(true, std::memory_order_relaxed);
+    FailureNode failed = failure_of(record, {index});
     failed.row = row;
     failed.failure->what = "sample " + std::to_string(index) + ": " + failed.failure->what;
     failed.failure->replaced = on_failure_ == FailurePolicy::Action::replace &&
-                               replace_row(open, sample, failed.why_not_replaced, tools);
-    open.fail(std::move(failed));
+                               replace_row(record, sample, failed.why_not_replaced, tools);
+    record.fail(std::move(failed));
   }
 }
 
 /// Fills the row with another sample. False: three of them failed too, or there is none; `why_not`
 /// says so.
-PENSTOCK_INLINE bool BatchFiller::replace_row(OpenBatch& open, Sample& sample, std::string& why_not,
-                                              WorkerTools& tools) {
+PENSTOCK_INLINE bool BatchFiller::replace_row(BatchRecord& record, Sample& sample,
+                                              std::string& why_not, WorkerTools& tools) {
   constexpr std::uint64_t kAttempts = 3;
   const Sample failed = sample;
   why_not = "there is no other sample";
   for (std::uint64_t i = 0; i < kAttempts; ++i) try {
       sample.index = other_sample(failed, i, tools);
       if (sample.index == failed.index) continue;
-      if (checks_) checks_->blank_row(open.filled.block.data(), sample.row, open.pattern);
-      layout_.clear_row(open.filled.batch, sample.row);
-      sample.seed = sample_seed(open.filled.ticket.run_seed, sample.epoch, sample.index);
+      if (checks_) checks_->blank_row(record.memory.block.data(), sample.row, record.pattern);
+      layout_.clear_row(record.object.get(), sample.row);
+      sample.seed = sample_seed(record.ticket.run_seed, sample.epoch, sample.index);
       tools.source->fill_row(sample, tools.batch.get(), tools.stop);
-      // The numbers lie in the block, behind the fields; the row is this worker's.
-      const_cast<std::uint64_t&>(open.filled.ticket.samples[static_cast<std::size_t>(sample.row)]) =
-          sample.index;
+      record.numbers[static_cast<std::size_t>(sample.row)] = sample.index;  // This worker's row.
       return true;
     } catch (const RaggedFull& error) {
-      fail_batch(open, error.what());
+      fail_batch(record, error.what());
       return false;
     } catch (...) {  // The first failure is the one that is reported.
       why_not = "three others failed too, the last, sample " + std::to_string(sample.index) + ": " +
@@ -416,92 +373,99 @@ PENSTOCK_INLINE std::uint64_t BatchFiller::other_sample(const Sample& failed, st
 }
 
 /// After the last row: leaves out what failed. False: there is no batch.
-PENSTOCK_INLINE bool BatchFiller::finish_rows(OpenBatch& open, WorkerTools& tools) {
-  std::vector<FailureNode>& failures = open.failures;
-  const bool is_fatal = std::any_of(failures.begin(), failures.end(),
-                                    [](const FailureNode& failed) { return !failed.failure; });
-  if (const char* const field = layout_.refused_room(open.filled.batch);
-      field != nullptr && !is_fatal)
-    fail_batch(open,
+PENSTOCK_INLINE bool BatchFiller::finish_rows(BatchRecord& record, WorkerTools& tools) {
+  FailureStack& failures = record.failures;
+  bool is_fatal = false;
+  for (const FailureNode* failed = failures.first(); failed != nullptr; failed = failed->next)
+    is_fatal |= !failed->failure;
+  if (const char* const field = layout_.refused_room(record.batch); field != nullptr && !is_fatal)
+    fail_batch(record,
                (std::string("the ragged field ") + field +
                 " had no room for a row, and the source did not pass on the std::length_error "
                 "that says so. Which row it is depends on the order of the workers: raise "
                 "the field's Capacity")
                    .c_str());
-  std::stable_sort(failures.begin(), failures.end(),
-                   [](const FailureNode& a, const FailureNode& b) { return a.row < b.row; });
+  failures.sort_by_row();
   const bool skips = on_failure_ == FailurePolicy::Action::skip;
-  const auto fatal = std::find_if(failures.begin(), failures.end(), [&](const FailureNode& failed) {
-    return !failed.failure || !(failed.failure->replaced || skips);
-  });
-  if (fatal != failures.end()) {
-    std::swap(failures.front(), *fatal);
-    failures.erase(failures.begin() + 1, failures.end());
-    return false;
-  }
   tools.dropped.clear();
-  if (skips)
-    for (const FailureNode& failed : failures) tools.dropped.push_back(failed.row);
-  if (tools.dropped.size() == open.filled.ticket.samples.size()) return false;
-  complete(open, tools.dropped, tools);
-  if (!tools.dropped.empty()) drop_from_ticket(open.filled, tools.dropped);
+  for (FailureNode* failed = failures.first(); failed != nullptr; failed = failed->next) {
+    if (!failed->failure || !(failed->failure->replaced || skips)) {
+      failures.keep_only(*failed);
+      return false;
+    }
+    if (skips) tools.dropped.push_back(failed->row);
+  }
+  if (tools.dropped.size() == record.numbers.size()) return false;
+  complete(record, tools.dropped, tools);
+  if (!tools.dropped.empty()) drop_numbers(record, tools.dropped);
   return true;
 }
 
-PENSTOCK_INLINE void BatchFiller::drop_from_ticket(FilledBatch& filled,
-                                                   std::span<const std::int64_t> dropped) {
-  // The numbers lie in the block, behind the fields.
-  auto* const numbers = const_cast<std::uint64_t*>(filled.ticket.samples.data());
+PENSTOCK_INLINE void BatchFiller::drop_numbers(BatchRecord& record,
+                                               std::span<const std::int64_t> dropped) {
+  std::vector<std::uint64_t>& numbers = record.numbers;
   std::size_t kept = 0;
-  for (std::size_t row = 0; row < filled.ticket.samples.size(); ++row) {
+  for (std::size_t row = 0; row < numbers.size(); ++row) {
     if (!dropped.empty() && static_cast<std::size_t>(dropped.front()) == row)
       dropped = dropped.subspan(1);
     else
       numbers[kept++] = numbers[row];
   }
-  filled.ticket.samples = {numbers, kept};
+  numbers.resize(kept);
+  record.ticket.samples = numbers;
 }
 
 // ---- End ----------------------------------------------------------------------------------------
 
-PENSTOCK_INLINE ProducedItem BatchFiller::finish(OpenBatch& open, WorkerTools& tools) {
-  const bool by_sample = kind_ == SourceKind::sample;
-  using State = ProducedItem::State;
-  State state = State::filled;
-  std::vector<FailureNode>& failures = open.failures;
-  const auto is_there = [&] {
-    if (by_sample && !open.filled.ticket.samples.empty()) return finish_rows(open, tools);
-    return failures.empty() || (failures.front().failure && failures.front().failure->replaced);
-  };
-  try {
-    if (open.ended.load(std::memory_order_relaxed))
-      state = State::ended;
-    else if (!is_there())
-      state = State::failed;
-  } catch (...) {
-    state = State::failed;
-    failures.clear();
-    failures.push_back(failure_of(open, tools.samples));
+PENSTOCK_INLINE void BatchFiller::finish(BatchRecord& record, WorkerTools& tools) {
+  record.stage = outcome(record, tools);
+  record.times.work =
+      record.work.load(std::memory_order_relaxed) + static_cast<std::uint64_t>(tools.lap());
+  record.times.filled = tools.now;
+  tools.trace.count_work(record.times.source_time());
+  if (record.stage == Stage::filled) {
+    tools.trace.count_batch(copied_bytes(record.batch, record.rows, layout_));
+    if (to_blocks_) move_to_block(record);
+    return;
   }
-  if (state == State::filled && open.filled.slot != nullptr) try {
-      targets_->record_written(*open.filled.slot, open.number, tools.worker);
-    } catch (...) {  // CUDA's, not the source's: no policy covers it.
-      state = State::failed;
-      failures.clear();
-      failures.push_back({std::current_exception(), nullptr});
-    }
-  open.times.work =
-      open.work.load(std::memory_order_relaxed) + static_cast<std::uint64_t>(tools.lap());
-  open.times.filled = tools.now;
-  tools.trace.count_work(open.times.source_time());
-  if (state == State::filled) tools.trace.count_batch(copied_bytes(open.filled, layout_));
   // A failed batch keeps its slot, in which the error is staged.
-  if (state != State::filled) open.filled.block = PinnedBlock();
-  if (state == State::ended) open.filled.slot.reset();
-  ProducedItem item{std::move(open.filled), state};
-  if (!failures.empty())
-    item.failures = std::make_unique<std::vector<FailureNode>>(std::move(failures));
-  return item;
+  record.memory.block = PinnedBlock();
+  if (record.stage == Stage::ended) record.memory.slot.reset();
+}
+
+PENSTOCK_INLINE Stage BatchFiller::outcome(BatchRecord& record, WorkerTools& tools) {
+  try {
+    if (record.ended.load(std::memory_order_relaxed)) return Stage::ended;
+    if (!is_there(record, tools)) return Stage::failed;
+  } catch (...) {
+    record.failures.clear();
+    record.fail(failure_of(record, record.numbers));
+    return Stage::failed;
+  }
+  if (record.memory.slot != nullptr) try {
+      targets_->record_written(*record.memory.slot, record.number, tools.worker);
+    } catch (...) {  // CUDA's, not the source's: no policy covers it.
+      record.failures.clear();
+      record.fail({std::current_exception(), nullptr});
+      return Stage::failed;
+    }
+  return Stage::filled;
+}
+
+PENSTOCK_INLINE bool BatchFiller::is_there(BatchRecord& record, WorkerTools& tools) {
+  if (kind_ == SourceKind::sample && !record.ticket.samples.empty())
+    return finish_rows(record, tools);
+  const FailureNode* const failed = record.failures.first();
+  return failed == nullptr || (failed->failure && failed->failure->replaced);
+}
+
+/// The numbers and the object, which the next batch of the record writes, are in the block then.
+PENSTOCK_INLINE void BatchFiller::move_to_block(BatchRecord& record) const {
+  std::byte* const block = record.memory.block.data();
+  auto* const numbers = reinterpret_cast<std::uint64_t*>(block + parts_.samples);
+  std::copy(record.numbers.begin(), record.numbers.end(), numbers);
+  record.ticket.samples = {numbers, record.numbers.size()};
+  record.batch = std::memcpy(block + parts_.batch, record.object.get(), layout_.batch_bytes());
 }
 
 }  // namespace penstock::detail

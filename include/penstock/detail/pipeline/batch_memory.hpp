@@ -9,6 +9,7 @@
 #include <penstock/detail/memory/wait_ahead.hpp>
 #include <penstock/detail/observe/worker_trace.hpp>
 #include <penstock/detail/pipeline/batch_filler.hpp>
+#include <penstock/detail/pipeline/batch_record.hpp>
 #include <penstock/detail/pipeline/device_targets.hpp>
 #include <penstock/detail/pipeline/held_back.hpp>
 #include <penstock/markers.hpp>
@@ -30,7 +31,7 @@ class BatchMemory {
         held_back_(most) {}
 
   /// Memory for a batch, maybe of the number `next`; waits for it. False: stop was requested.
-  bool acquire(FilledBatch& memory, WorkerTools& tools, std::uint64_t next) {
+  bool acquire(RecordMemory& memory, WorkerTools& tools, std::uint64_t next) {
     do {
       if (!try_acquire(memory, tools) && !wait(memory, tools, next)) return false;
     } while (held_back_.takes(memory));
@@ -41,17 +42,15 @@ class BatchMemory {
   void use(std::size_t batches) { held_back_.want(most_ - batches); }
 
  private:
-  static bool has_any(const FilledBatch& memory) { return memory.slot != nullptr || memory.block; }
-
-  bool try_acquire(FilledBatch& memory, const WorkerTools& tools) {
+  bool try_acquire(RecordMemory& memory, const WorkerTools& tools) {
     if (targets_ != nullptr)
       memory.slot.reset(targets_->try_acquire(tools.worker));
     else
       memory.block = pool_.try_acquire(block_bytes_);
-    return has_any(memory);
+    return static_cast<bool>(memory);
   }
 
-  bool wait(FilledBatch& memory, WorkerTools& tools, std::uint64_t next) {
+  bool wait(RecordMemory& memory, WorkerTools& tools, std::uint64_t next) {
     const WorkerState state = targets_ != nullptr ? WorkerState::slot : WorkerState::memory;
     const WorkerTrace::Wait wait(tools.trace, state, next);
     const ScopedRange range(markers::wait_for_memory, next);
@@ -60,7 +59,7 @@ class BatchMemory {
     else
       memory.block = pool_.acquire(block_bytes_, tools.stop, ahead_);
     tools.lap();
-    return has_any(memory);
+    return static_cast<bool>(memory);
   }
 
   PinnedPool& pool_;
@@ -68,7 +67,7 @@ class BatchMemory {
   DeviceTargets* const targets_;
   const std::size_t most_;
   WaitAhead& ahead_;
-  HeldBack<FilledBatch> held_back_;
+  HeldBack<RecordMemory> held_back_;
 };
 
 }  // namespace penstock::detail

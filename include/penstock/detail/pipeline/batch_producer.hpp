@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// ProducerCore: the inside of BatchProducer. A worker takes a piece of the oldest batch that has
-// rows left, or opens the next batch: memory first, then its number. Whoever fills the last row
-// hands the batch on. A source that is asked for whole batches has batches of one piece.
+// ProducerCore: the inside of BatchProducer, and the first half of a Prefetcher's.
+//
+//   worker -> record, memory, number -> rows -> [finish, publish] -> ring -> [take] -> consumer
+//
+// A worker takes a piece of the oldest batch that has rows left, or opens the next batch: a free
+// record, memory for it, and then its number. Whoever fills the last row finishes the batch, and
+// publishes its record. A source that is asked for whole batches has batches of one piece. The
+// consumer takes the records in order, or as they come, and gives each back.
 
 #include <pthread.h>
 
@@ -11,6 +16,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <mutex>
@@ -21,17 +27,20 @@
 #include <penstock/detail/observe/worker_trace.hpp>
 #include <penstock/detail/pipeline/batch_filler.hpp>
 #include <penstock/detail/pipeline/batch_memory.hpp>
-#include <penstock/detail/pipeline/batch_ring.hpp>
+#include <penstock/detail/pipeline/batch_record.hpp>
+#include <penstock/detail/pipeline/block_batch.hpp>
 #include <penstock/detail/pipeline/device_targets.hpp>
 #include <penstock/detail/pipeline/failure_log.hpp>
-#include <penstock/detail/pipeline/open_batches.hpp>
 #include <penstock/detail/pipeline/producer_options.hpp>
 #include <penstock/detail/pipeline/read_ahead_cursor.hpp>
+#include <penstock/detail/pipeline/record_ring.hpp>
+#include <penstock/detail/pipeline/row_dispenser.hpp>
 #include <penstock/detail/pipeline/thread_placement.hpp>
 #include <penstock/detail/pipeline/tuner.hpp>
 #include <penstock/detail/pipeline/worker_errors.hpp>
 #include <penstock/detail/pipeline/worker_threads.hpp>
 #include <penstock/detail/sync/event_count.hpp>
+#include <penstock/detail/sync/index_stack.hpp>
 #include <penstock/detail/sync/owner_process.hpp>
 #include <penstock/detail/sync/pending_error.hpp>
 #include <penstock/detail/sync/worker_permits.hpp>
@@ -47,24 +56,29 @@
 
 namespace penstock::detail {
 
+/// What a Prefetcher adds to its producer.
+struct OfPrefetcher {
+  DeviceTargets* targets;         ///< of a source that writes device memory, else nullptr
+  const ThreadPlacement* placed;  ///< lives longer than the producer
+  TuneSettings start;             ///< of the workers those that run, of the depth what is in use
+};
+
 class ProducerCore final : public AnyProducer, private WaitAhead {
  public:
-  /// `targets`: of a source that writes device memory, else nullptr. `placed` lives longer.
-  /// `start`: of the workers those that run, of the depth what is in use; by default all.
   ProducerCore(const BlockLayout& layout, AnySampler sampler, ErasedSource source, PinnedPool& pool,
-               ProducerOptions options, DeviceTargets* targets = nullptr,
-               const ThreadPlacement* placed = nullptr,
-               std::optional<TuneSettings> start = std::nullopt);
+               ProducerOptions options, std::optional<OfPrefetcher> prefetcher = std::nullopt);
   ProducerCore(const ProducerCore&) = delete;
   ProducerCore& operator=(const ProducerCore&) = delete;
   ~ProducerCore() override { stop(); }
 
-  std::optional<FilledBatch> next() override;
+  std::optional<BlockBatch> next() override;
   /// Keeps the stamps of the batches that `next` returns. Call it before the first one.
   void keep_times() { timeline_.emplace(options_.depth); }
-  /// The batch at the head of a producer that is ready(), or `error` in its place; what the batch
-  /// then has is its slot.
-  FilledBatch take(std::exception_ptr& error, BatchTimes& times);
+  /// Takes the record at the head of a producer that is ready(). With an `error` in its place, what
+  /// the batch has is its slot. Give it back.
+  BatchRecord& take(std::exception_ptr& error);
+  /// The record may have another batch from now on.
+  void give_back(BatchRecord& record) noexcept;
   bool ready() noexcept override;
   bool at_end() noexcept override;
   void stop() noexcept override;
@@ -78,7 +92,7 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
   const std::shared_ptr<const BlockLayout>& layout() const noexcept override {
     return shared_layout_;
   }
-  std::uint64_t position() const noexcept override { return ring_.head(); }
+  std::uint64_t position() const noexcept override { return ring_.position(); }
   std::uint64_t batches() const noexcept override { return batches_; }
   const ProducerOptions& options() const noexcept override { return options_; }
   StageStats stats() const override;
@@ -109,7 +123,7 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
   std::chrono::nanoseconds present_waits(const TimeSpan& span) const;
   /// Batches that are ready, up to `most`. Any thread: the one that takes from a prefetcher is not
   /// always the one that takes from its producer.
-  std::size_t queued(std::size_t most) const { return ring_.queued(most); }
+  std::size_t queued(std::size_t most) const { return ring_.filled(most); }
   std::vector<Failure> failures() const override { return log_.kept(); }
   std::uint64_t skipped() const noexcept override { return log_.skipped(); }
   std::uint64_t replaced() const noexcept override { return log_.replaced(); }
@@ -131,7 +145,7 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
  private:
   using Piece = BatchFiller::Piece;
   static constexpr std::uint64_t kNobody = ~std::uint64_t{0}, kReturned = kNobody - 1;
-  using Item = ProducedItem;
+  using Dispenser = RowDispenser<BatchRecord>;
 
   // Of WaitAhead: of a Prefetcher, whose pool has no time-out, nobody is ever in next().
   std::uint64_t held_up() const noexcept override;
@@ -153,11 +167,13 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
     return abandoned_by_.load(std::memory_order_relaxed) < kReturned;
   }
   Piece next_piece(WorkerTools& tools);
-  OpenBatch* open_next(WorkerTools& tools);
-  bool enter(WorkerTools& tools);
-  void hand_on(OpenBatch& open, WorkerTools& tools);
-  bool is_dealt_with(Item& item) noexcept;
-  std::uint64_t asked(const Item& item) const;
+  BatchRecord* open_next(WorkerTools& tools);
+  BatchRecord* acquire_record(WorkerTools& tools);
+  void hand_on(BatchRecord& record, WorkerTools& tools);
+  void close_ring() noexcept;
+  void leave_ring() noexcept;
+  bool is_dealt_with(BatchRecord& record) noexcept;
+  std::uint64_t asked(const BatchRecord& record) const;
   void sample_queue() noexcept;
 
   // Shared with batches, which may outlive this. Its reference count changes with each batch, on
@@ -175,10 +191,12 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
   std::uint64_t total_;    // of all epochs
   int device_;
 
-  BatchRing<Item> ring_;
+  std::deque<BatchRecord> records_;  // by index; it never changes
+  IndexStack free_records_;
+  RecordRing<BatchRecord*> ring_;
   WorkerPermits permits_;
   BatchMemory memory_;
-  OpenBatches<OpenBatch> open_;
+  Dispenser rows_;
   FailureLog log_;
   std::mutex end_mutex_;   // a new run against the end of the last one; never held in a join
   std::stop_source stop_;  // of this run
@@ -186,6 +204,9 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
   std::mutex join_mutex_;  // One thread at a time starts and joins workers.
   std::atomic<std::uint64_t> abandoned_by_{kNobody};  // a thread
   EventCount returned_;                               // after that
+
+  alignas(64) EventCount room_;      // Workers wait for a record.
+  alignas(64) EventCount delivery_;  // The consumer waits for a batch.
 
   // The consumer writes these at each call of next().
   alignas(64) std::atomic_flag in_next_;  // some thread is
@@ -224,24 +245,25 @@ PENSTOCK_INLINE void close(std::unique_ptr<AnyProducer>& producer) noexcept {
 
 PENSTOCK_INLINE ProducerCore::ProducerCore(const BlockLayout& layout, AnySampler sampler,
                                            ErasedSource source, PinnedPool& pool,
-                                           ProducerOptions options, DeviceTargets* targets,
-                                           const ThreadPlacement* placed,
-                                           std::optional<TuneSettings> start)
+                                           ProducerOptions options,
+                                           std::optional<OfPrefetcher> prefetcher)
     : shared_layout_(std::make_shared<const BlockLayout>(layout)),
       layout_(layout),
       sampler_(std::move(sampler)),
       source_(std::move(source)),
-      filler_(layout_, sampler_, source_.kind, options.on_failure.action(), targets),
+      filler_(layout_, sampler_, source_.kind, options.on_failure.action(),
+              prefetcher ? prefetcher->targets : nullptr, !prefetcher),
       read_ahead_(options.read_ahead, sampler_, static_cast<std::size_t>(layout_.batch_size())),
-      placed_(placed),
+      placed_(prefetcher ? prefetcher->placed : nullptr),
       options_(checked(std::move(options), sampler_, source_)),
       batches_(sampler_.batches()),
       total_(saturated_product(batches_, options_.epochs)),
       device_(current_device()),
+      free_records_(options_.depth),
       ring_(options_.depth, options_.ordered),
       permits_(options_.workers),
-      memory_(pool, block_bytes(layout_), targets, options_.depth, *this),
-      open_(static_cast<std::size_t>(options_.workers)),
+      memory_(pool, block_bytes(layout_), prefetcher ? prefetcher->targets : nullptr,
+              options_.depth, *this),
       log_(options_.on_failure),
       traces_(static_cast<std::size_t>(options_.workers)),
       lost_(static_cast<std::size_t>(options_.workers)) {
@@ -251,7 +273,9 @@ PENSTOCK_INLINE ProducerCore::ProducerCore(const BlockLayout& layout, AnySampler
     throw std::invalid_argument(
         "the sampler has batches of " + std::to_string(sampler_.start().batch_size) +
         " samples, the layout has room for " + std::to_string(layout_.batch_size()));
-  if (start) use(*start);
+  for (std::size_t i = 0; i < options_.depth; ++i)
+    records_.emplace_back(layout_, static_cast<std::uint32_t>(i));
+  if (prefetcher) use(prefetcher->start);
   seek(sampler_.start().epoch, sampler_.start().batch);
 }
 
@@ -284,7 +308,7 @@ PENSTOCK_INLINE void ProducerCore::require_other_thread(const char* call) const 
 PENSTOCK_INLINE void ProducerCore::end_run() noexcept {
   std::stop_source stop = [this] {
     const std::lock_guard lock(end_mutex_);
-    ring_.close();
+    close_ring();
     return stop_;
   }();
   stop.request_stop();  // It calls functions of the user's: not under the lock.
@@ -379,6 +403,12 @@ PENSTOCK_INLINE void ProducerCore::seek(std::uint64_t epoch, std::uint64_t batch
   finished_ = false;
   read_ahead_.restart(first, total_);
   lost_.clear();
+  while (free_records_.pop() != IndexStack::kNone) {
+  }
+  for (BatchRecord& record : records_) {
+    record.clear();
+    free_records_.push(record.index);
+  }
   {
     const std::lock_guard lock(end_mutex_);
     ring_.reopen(first, total_);
@@ -414,7 +444,7 @@ PENSTOCK_INLINE std::unique_ptr<WorkerSource> ProducerCore::make_source(
   } catch (...) {
     lost_.add(worker);
   }
-  ring_.wake();
+  delivery_.notify_one();
   if (options_.on_ready) options_.on_ready();
   return nullptr;
 }
@@ -427,14 +457,14 @@ PENSTOCK_INLINE bool ProducerCore::equip(WorkerTools& tools) noexcept {
   } catch (...) {
     lost_.add(tools.worker);
   }
-  ring_.wake();
+  delivery_.notify_one();
   if (options_.on_ready) options_.on_ready();
   return false;
 }
 
 PENSTOCK_INLINE void ProducerCore::run(WorkerTools& tools) {
   if (!equip(tools)) return;
-  const auto ended = [this] { return ring_.closed(); };
+  const auto ended = [this] { return ring_.all_reserved(); };
   if (!permits_.take(ended)) return;
   tools.lap();
   while (true) {
@@ -445,21 +475,21 @@ PENSTOCK_INLINE void ProducerCore::run(WorkerTools& tools) {
     }
     const Piece piece = next_piece(tools);
     if (!piece) break;
-    if (piece.rows > 0) tools.trace.work_on(piece.batch->number);
+    if (piece.rows > 0) tools.trace.work_on(piece.record->number);
     if (piece.first == 0)
-      read_ahead_.begun(piece.batch->number, tools.stop, tools.trace);  // It has opened it.
+      read_ahead_.begun(piece.record->number, tools.stop, tools.trace);  // It has opened it.
     if (piece.rows > 0) filler_.fill(piece, tools);
-    if (piece.batch->count_filled(piece.rows)) hand_on(*piece.batch, tools);
+    if (piece.record->to_fill.count_filled(piece.rows)) hand_on(*piece.record, tools);
   }
   permits_.give_back();
 }
 
 PENSTOCK_INLINE auto ProducerCore::next_piece(WorkerTools& tools) -> Piece {
   if (!together()) {
-    OpenBatch* const open = open_next(tools);
-    return open == nullptr ? Piece{} : open_.whole(*open);
+    BatchRecord* const record = open_next(tools);
+    return record == nullptr ? Piece{} : Dispenser::whole(*record);
   }
-  return open_.next(
+  return rows_.next(
       tools.rows_at_once, [&] { return open_next(tools); },
       [&](auto&& waiting) {
         tools.trace.hand_on();
@@ -469,52 +499,60 @@ PENSTOCK_INLINE auto ProducerCore::next_piece(WorkerTools& tools) -> Piece {
 }
 
 /// Opens the next batch. nullptr: there is none, or stop was requested.
-PENSTOCK_INLINE OpenBatch* ProducerCore::open_next(WorkerTools& tools) {
+PENSTOCK_INLINE BatchRecord* ProducerCore::open_next(WorkerTools& tools) {
   const Ticks wanted = tools.now;
-  if (!enter(tools)) return nullptr;
-  // The memory comes before the number, so that the oldest number always has some.
+  if (!ring_.reserve()) return nullptr;
+  BatchRecord* const record = acquire_record(tools);
+  if (record == nullptr) return nullptr;
+  // Record and memory come before the number, so that the oldest number always has both.
+  bool is_stopped = false;
   std::exception_ptr no_memory;
   try {
-    if (!memory_.acquire(tools.memory, tools, ring_.next_number())) return nullptr;
+    is_stopped = !memory_.acquire(record->memory, tools, ring_.next_number());
   } catch (...) {
     no_memory = std::current_exception();
   }
-  const std::optional<std::uint64_t> number = ring_.claim();
-  if (!number) return nullptr;
-
-  OpenBatch& open = together() ? open_.open(tools.worker) : open_.own(tools.worker);
-  open.number = *number;
-  open.times = {.wanted = wanted, .opened = tools.now};
-  open.work.store(0, std::memory_order_relaxed);
-  open.filled = std::move(tools.memory);
-  open.ended.store(false, std::memory_order_relaxed);
-  open.failures.clear();
-  open.set_rows(0);
+  const std::optional<std::uint64_t> number = is_stopped ? std::nullopt : ring_.claim();
+  if (!number) {
+    give_back(*record);
+    return nullptr;
+  }
+  record->open(*number);
+  record->times.wanted = wanted;
+  record->times.opened = tools.now;
   if (no_memory)
-    open.fail({std::move(no_memory), nullptr});
+    record->fail({std::move(no_memory), nullptr});
   else
-    filler_.begin(open, tools);
-  return &open;
+    filler_.begin(*record);
+  return record;
 }
 
-PENSTOCK_INLINE bool ProducerCore::enter(WorkerTools& tools) {
-  if (ring_.try_enter()) return true;  // Mostly, with a slow source; no clock is read.
-  const WorkerTrace::Wait wait(tools.trace, WorkerState::room, ring_.next_number());
-  const ScopedRange range(markers::wait_for_room, ring_.next_number());
-  const bool entered = ring_.enter();
-  tools.lap();
-  return entered;
+/// A free record, waiting for one. nullptr: there are no more numbers.
+PENSTOCK_INLINE BatchRecord* ProducerCore::acquire_record(WorkerTools& tools) {
+  std::uint32_t index = free_records_.pop();  // Mostly, with a slow source; no clock is read.
+  if (index == IndexStack::kNone) {
+    const WorkerTrace::Wait wait(tools.trace, WorkerState::room, ring_.next_number());
+    const ScopedRange range(markers::wait_for_room, ring_.next_number());
+    room_.wait(
+        [&] { return (index = free_records_.pop()) != IndexStack::kNone || ring_.closed(); });
+    tools.lap();
+  }
+  return index == IndexStack::kNone ? nullptr : &records_[index];
+}
+
+PENSTOCK_INLINE void ProducerCore::give_back(BatchRecord& record) noexcept {
+  record.clear();
+  free_records_.push(record.index);
+  room_.notify_one();
 }
 
 // ---- From the workers to the consumer -----------------------------------------------------------
 
-PENSTOCK_INLINE void ProducerCore::hand_on(OpenBatch& open, WorkerTools& tools) {
-  const std::uint64_t number = open.number;
-  Item item = filler_.finish(open, tools);
-  const BatchTimes times = open.times;
-  if (together()) open_.close(open);
-  if (item.state == Item::State::ended) ring_.close();
-  ring_.publish(number, std::move(item), times);
+PENSTOCK_INLINE void ProducerCore::hand_on(BatchRecord& record, WorkerTools& tools) {
+  filler_.finish(record, tools);
+  if (record.stage == Stage::ended) close_ring();
+  ring_.publish(record.number, &record);
+  delivery_.notify_one();
   if (options_.on_ready) {
     tools.trace.hand_on();
     options_.on_ready();
@@ -522,10 +560,25 @@ PENSTOCK_INLINE void ProducerCore::hand_on(OpenBatch& open, WorkerTools& tools) 
   }
 }
 
+/// No number is claimed any more.
+PENSTOCK_INLINE void ProducerCore::close_ring() noexcept {
+  ring_.close();
+  room_.notify_all();
+  delivery_.notify_one();
+}
+
+/// The first filled batch leaves the ring.
+PENSTOCK_INLINE void ProducerCore::leave_ring() noexcept {
+  ring_.stage();
+  ring_.take();
+}
+
 PENSTOCK_INLINE bool ProducerCore::ready() noexcept {
-  while (!finished_ && ring_.full()) {
-    if (!is_dealt_with(ring_.front())) return true;
-    ring_.pop();
+  while (!finished_ && ring_.has_filled()) {
+    BatchRecord& record = *ring_.filled_head();
+    if (!is_dealt_with(record)) return true;
+    leave_ring();
+    give_back(record);
   }
   return false;
 }
@@ -535,38 +588,40 @@ PENSTOCK_INLINE bool ProducerCore::at_end() noexcept {
   // While a function of the pipeline ends the process, or destroys the pipeline, the consumer must
   // not take that for the end of the data: it could end the process as if all were well.
   if (abandoned()) return false;
-  finished_ = finished_ || ring_.over();
+  finished_ = finished_ || ring_.all_staged();
   return finished_;
 }
 
-/// Nothing in `item` is for the consumer.
-PENSTOCK_INLINE bool ProducerCore::is_dealt_with(Item& item) noexcept {
-  if (item.state == Item::State::ended) {
+/// Nothing of the batch is for the consumer. The failure policy is applied once to each batch.
+PENSTOCK_INLINE bool ProducerCore::is_dealt_with(BatchRecord& record) noexcept {
+  if (record.stage == Stage::ended) {
     // In order, nothing behind it counts; as they come, batches that other workers had begun may
     // still follow.
     finished_ = options_.ordered;
     return true;
   }
-  if (item.failures == nullptr || item.state == Item::State::thrown) return false;
-  const bool is_there = item.state == Item::State::filled;
+  if (record.failures.empty() || record.stage == Stage::thrown) return false;
+  const bool is_there = record.stage == Stage::filled;
   std::uint64_t left_out = 0;
+  FailureNode* const first = record.failures.first();
   if (is_there)
-    for (const FailureNode& failed : *item.failures) left_out += failed.failure->replaced ? 0U : 1U;
-  for (FailureNode& failed : *item.failures) {
-    if (log_.tolerates(failed, asked(item) + left_out)) continue;
-    std::swap(item.failures->front(), failed);
-    item.state = Item::State::thrown;
+    for (const FailureNode* failed = first; failed != nullptr; failed = failed->next)
+      left_out += failed->failure->replaced ? 0U : 1U;
+  for (FailureNode* failed = first; failed != nullptr; failed = failed->next) {
+    if (log_.tolerates(*failed, asked(record) + left_out)) continue;
+    record.failures.keep_only(*failed);
+    record.stage = Stage::thrown;
     break;
   }
   log_.count(left_out);
-  if (item.state == Item::State::thrown) return false;
-  item.failures.reset();
+  if (record.stage == Stage::thrown) return false;
+  record.failures.clear();
   if (is_there) return false;
-  log_.count(asked(item));
+  log_.count(asked(record));
   return true;
 }
 
-PENSTOCK_INLINE std::optional<FilledBatch> ProducerCore::next() {
+PENSTOCK_INLINE std::optional<BlockBatch> ProducerCore::next() {
   if (in_next_.test_and_set(std::memory_order_acq_rel))
     throw std::logic_error("BatchProducer::next: another thread is in it");
   struct Leave {
@@ -581,56 +636,63 @@ PENSTOCK_INLINE std::optional<FilledBatch> ProducerCore::next() {
   while (!ready()) {
     if (at_end()) return std::nullopt;
     has_waited = true;
-    ring_.wait([this] { return has_lost_worker() || no_memory_.any(); });
+    delivery_.wait([this] {
+      return ring_.has_filled() || ring_.all_staged() || has_lost_worker() || no_memory_.any();
+    });
     wait_while_abandoned();
     throw_lost_worker();
-    if (!ring_.full()) no_memory_.throw_error();
+    if (!ring_.has_filled()) no_memory_.throw_error();
   }
   std::exception_ptr error;
-  BatchTimes times;
-  FilledBatch batch = take(error, times);
-  if (error) std::rethrow_exception(error);
+  BatchRecord& record = take(error);
+  if (error) {
+    give_back(record);
+    std::rethrow_exception(error);
+  }
+  BlockBatch batch{std::move(record.memory.block), record.batch, record.ticket, record.rows};
+  // A copy, so that only workers write that cache line.
+  BatchTimes times = record.times;
   times.staged = times.filled;
   times.asked = asked;
   times.taken = times.released = has_waited ? ticks() : std::max(asked, times.filled);
-  timeline_->add(delivered_++, number_of(batch.ticket), times);
+  timeline_->add(delivered_++, record.number, times);
+  give_back(record);
   return batch;
 }
 
 /// A worker waits for memory, has no number yet, and all batches with numbers were taken.
 PENSTOCK_INLINE std::uint64_t ProducerCore::held_up() const noexcept {
-  if (!in_next_.test(std::memory_order_relaxed) || ring_.next_number() != ring_.head()) return 0;
+  if (!in_next_.test(std::memory_order_relaxed) || ring_.next_number() != ring_.position())
+    return 0;
   return calls_.load(std::memory_order_relaxed);
 }
 
 PENSTOCK_INLINE void ProducerCore::timed_out(std::exception_ptr error) noexcept {
   no_memory_.set(std::move(error));
-  ring_.wake();
+  delivery_.notify_one();
 }
 
-PENSTOCK_INLINE FilledBatch ProducerCore::take(std::exception_ptr& error, BatchTimes& times) {
+PENSTOCK_INLINE BatchRecord& ProducerCore::take(std::exception_ptr& error) {
   sample_queue();
-  times = ring_.front_times();
-  Item& item = ring_.front();
-  log_.count(asked(item));
-  FilledBatch batch = std::move(item.batch);
-  if (item.state != Item::State::filled) error = item.failures->front().as_error(log_.policy());
-  ring_.pop();
-  return batch;
+  BatchRecord& record = *ring_.filled_head();
+  log_.count(asked(record));
+  if (record.stage == Stage::thrown) error = record.failures.first()->as_error(log_.policy());
+  leave_ring();
+  return record;
 }
 
 /// What the policy counts: batches, or the samples of a per_sample source, but for those that were
 /// left out.
-PENSTOCK_INLINE std::uint64_t ProducerCore::asked(const Item& item) const {
+PENSTOCK_INLINE std::uint64_t ProducerCore::asked(const BatchRecord& record) const {
   if (!together()) return 1;
-  return std::max<std::uint64_t>(1, item.batch.ticket.samples.size());
+  return std::max<std::uint64_t>(1, record.ticket.samples.size());
 }
 
 /// At every eighth take: counting reads cache lines that the workers write for each batch.
 PENSTOCK_INLINE void ProducerCore::sample_queue() noexcept {
   constexpr std::uint64_t kTakesPerSample = 8;
-  if (ring_.head() % kTakesPerSample != 0) return;
-  add_alone(queued_, std::uint64_t{ring_.count_queued()});
+  if (ring_.position() % kTakesPerSample != 0) return;
+  add_alone(queued_, std::uint64_t{ring_.count_filled()});
   add_alone(samplings_, std::uint64_t{1});
 }
 
@@ -693,10 +755,6 @@ PENSTOCK_INLINE WorkerActivity ProducerCore::oldest_activity() const {
     if (oldest.state == WorkerState::idle || age(activity) < age(oldest)) oldest = activity;
   }
   return oldest;
-}
-
-PENSTOCK_INLINE void ReleaseSlot::operator()(WrittenSlot* slot) const noexcept {
-  slot->memory = DeviceSlot();  // Its next writer comes after what was queued.
 }
 
 }  // namespace penstock::detail

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <penstock/batch_producer.hpp>
 #include <penstock/detail/memory/batch_object.hpp>
 #include <penstock/detail/observe/batch_times.hpp>
 #include <penstock/detail/pipeline/device_targets.hpp>
@@ -26,13 +25,12 @@ namespace penstock::detail {
 
 /// Where a batch is on its way, and what has become of it.
 enum class Stage : std::uint8_t {
-  free,     ///< the record has no batch
-  open,     ///< a worker has given it memory and a number
-  filled,   ///< its rows are there, but for those that the failure policy leaves out
-  failed,   ///< all of it has failed, and the failure policy has not been applied yet
-  ended,    ///< the source said that there is no more
-  thrown,   ///< an error is to be thrown in its place
-  skipped,  ///< the failure policy has left it out
+  free,    ///< the record has no batch
+  open,    ///< a worker has given it memory and a number
+  filled,  ///< its rows are there, but for those that the failure policy leaves out
+  failed,  ///< all of it has failed, and the failure policy has not been applied yet
+  ended,   ///< the source said that there is no more
+  thrown,  ///< an error is to be thrown in its place
 };
 
 /// What the rows of a batch are written to: one of the two.
@@ -54,14 +52,24 @@ struct alignas(64) BatchRecord : LeasedBatch {
     batch = object.get();
   }
 
-  /// For the worker that has claimed `its_number`.
+  /// For the worker that has claimed `its_number`. The memory is the batch's already.
   void open(std::uint64_t its_number) {
     number = its_number;
     stage = Stage::open;
-    ended.store(false, std::memory_order_relaxed);
+    ticket = Ticket{};
+    rows = 0;
+    numbers.clear();
     failures.clear();
     times = BatchTimes{};
     to_fill.open(0);
+    ended.store(false, std::memory_order_relaxed);
+    work.store(0, std::memory_order_relaxed);
+  }
+  /// For the thread that has it last: gives back the memory, if it has any.
+  void clear() {
+    stage = Stage::free;
+    memory = RecordMemory();
+    failures.clear();
   }
   /// Something in it has failed. For any worker that is in a piece of it.
   void fail(FailureNode failed) { failures.push(std::move(failed)); }
@@ -81,7 +89,8 @@ struct alignas(64) BatchRecord : LeasedBatch {
   // ---- The fourth: several workers write it
 
   alignas(64) BatchRows to_fill;
-  std::atomic<bool> ended{false};  ///< the source said so, or stop was requested
+  std::atomic<bool> ended{false};      ///< the source said so, or stop was requested
+  std::atomic<std::uint64_t> work{0};  ///< of `times`: of the workers that are through with rows
 
   // ---- The rest
 

@@ -16,7 +16,8 @@
 #include <penstock/detail/observe/device_samples.hpp>
 #include <penstock/detail/observe/name_number.hpp>
 #include <penstock/detail/observe/ticks.hpp>
-#include <penstock/detail/pipeline/batch_producer.hpp>
+#include <penstock/detail/pipeline/batch_record.hpp>
+#include <penstock/detail/pipeline/block_batch.hpp>
 #include <penstock/detail/pipeline/device_targets.hpp>
 #include <penstock/detail/pipeline/held_back.hpp>
 #include <penstock/detail/pipeline/staged_queue.hpp>
@@ -45,7 +46,7 @@ class DeviceStage {
         watch_(kind == SourceKind::device ? 0 : options.host_depth + options.device_depth,
                options.device_times, transform_.transforms()) {
     if (kind == SourceKind::device)
-      targets_.emplace(layout_, arena_, samples_, static_cast<std::size_t>(options.workers),
+      targets_.emplace(arena_, samples_, static_cast<std::size_t>(options.workers),
                        options.copy_priority, number_.name("penstock source"));
     slots_.reserve(options.device_depth);
     for (std::size_t i = 0; i < options.device_depth; ++i)
@@ -90,24 +91,25 @@ class DeviceStage {
     return true;
   }
 
-  /// Queues the copy of `batch` into its slot, and the transform. An error, in `error` or new,
-  /// takes the place and the slot of its batch: so there are never more errors than slots.
-  Staged& stage(FilledBatch batch, const BatchTimes& times, std::exception_ptr&& error) {
+  /// Queues the copy of a batch into its slot, and the transform. An error, in `error` or new,
+  /// takes the place and the slot of its batch: so there are never more errors than slots. The
+  /// record may have another batch then.
+  Staged& stage(BatchRecord& record, std::exception_ptr&& error) {
     // Once the batch is staged, another worker may have its slot.
-    WrittenSlot* const written = batch.slot.get();
-    Staged& staged = occupy(std::move(batch.slot));
+    WrittenSlot* const written = record.memory.slot.get();
+    Staged& staged = occupy(std::move(record.memory.slot));
     staged.order = order_++;
-    staged.times = times;
+    staged.times = record.times;
     staged.error = std::move(error);
     if (staged.error) return staged;
-    staged.samples.assign(batch.ticket.samples.begin(), batch.ticket.samples.end());
-    staged.ticket = batch.ticket;
+    std::swap(staged.samples, record.numbers);  // Both have room for any batch's.
+    staged.ticket = record.ticket;
     staged.ticket.samples = staged.samples;
     try {
       if (written != nullptr)
-        adopt(*written, batch.samples, staged);
+        adopt(record, *written, staged);
       else
-        copy(batch, staged);
+        copy(record, staged);
       staged.times.staged = ticks();
       samples_.hand_in(std::move(written != nullptr ? written->sample : sample_), staged.order,
                        staged.times.staged);
@@ -187,24 +189,25 @@ class DeviceStage {
     return staged;
   }
 
-  void copy(FilledBatch& batch, Staged& staged) {
-    const ScopedRange range(markers::copy, batch.ticket.batch);
+  void copy(BatchRecord& record, Staged& staged) {
+    const ScopedRange range(markers::copy, record.ticket.batch);
     const cudaStream_t stream = copy_stream_.get();
     watch_.begin(stream);
     sample_ = samples_.begin(stream, staged.times.filled);
-    transform_.take_over(batch.batch, staged);
-    const std::size_t bytes = copy_to(batch, layout_, transform_.target(staged), copies_);
+    transform_.take_over(record.batch, staged);
+    const std::size_t bytes = copy_to(record.memory.block, record.batch, record.rows, layout_,
+                                      transform_.target(staged), copies_);
     add_alone(copied_bytes_, std::uint64_t{bytes});
     watch_.arrive(stream);
     samples_.arrive(sample_);
-    transform_.apply(batch.samples, staged, stream);
+    transform_.apply(record.rows, staged, stream);
     samples_.end(sample_);
     staged.copied = watch_.end(stream);
   }
 
-  void adopt(const WrittenSlot& written, std::int64_t samples, Staged& staged) const {
-    std::memcpy(staged.object.get(), written.object.get(), layout_.batch_bytes());
-    staged.rows = samples;
+  void adopt(const BatchRecord& record, const WrittenSlot& written, Staged& staged) const {
+    std::memcpy(staged.object.get(), record.batch, layout_.batch_bytes());
+    staged.rows = record.rows;
     staged.copied = written.written.get();
   }
 

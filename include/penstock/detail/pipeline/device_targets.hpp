@@ -2,7 +2,7 @@
 #pragma once
 
 // DeviceTargets: where an on_device source writes. Each worker has a stream; each slot of the arena
-// has, beside it on the host, the batch that is bound to it.
+// has an event, which says when it is written.
 
 #include <cuda_runtime_api.h>
 
@@ -11,13 +11,11 @@
 #include <deque>
 #include <optional>
 #include <penstock/cuda.hpp>
-#include <penstock/detail/memory/batch_object.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/observe/device_samples.hpp>
 #include <penstock/detail/observe/source_watch.hpp>
 #include <penstock/detail/observe/ticks.hpp>
 #include <penstock/device_arena.hpp>
-#include <penstock/layout.hpp>
 #include <penstock/markers.hpp>
 #include <stop_token>
 #include <string>
@@ -28,28 +26,25 @@ namespace penstock::detail {
 
 /// A slot that a worker holds, until it is staged.
 struct WrittenSlot {
-  explicit WrittenSlot(const BlockLayout& layout) : object(layout) {
-    layout.reserve_samples(samples);
-  }
-
   DeviceSlot memory;
-  BatchObject object;
-  std::vector<std::uint64_t> samples;  // that its ticket names
   Event written;                       // The worker's stream has come to the end of the batch.
   SourceWatch::Mark* timed = nullptr;  // of a batch whose end is not recorded
   DeviceSamples::Copy sample;
 };
 
+/// Gives the device slot back. Its next writer comes after what was queued.
+struct ReleaseSlot {
+  void operator()(WrittenSlot* slot) const noexcept { slot->memory = DeviceSlot(); }
+};
+
 class DeviceTargets {
  public:
   /// On the current device. `priority` and `name`: of the streams, which add their worker to it.
-  DeviceTargets(const BlockLayout& layout, DeviceArena& arena, DeviceSamples& samples,
-                std::size_t workers, int priority, const std::string& name)
-      : arena_(arena), samples_(samples) {
+  DeviceTargets(DeviceArena& arena, DeviceSamples& samples, std::size_t workers, int priority,
+                const std::string& name)
+      : arena_(arena), samples_(samples), slots_(arena.slots()) {
     for (std::size_t i = 0; i < workers; ++i)
       streams_.emplace_back(priority, name + ", worker " + std::to_string(i));
-    slots_.reserve(arena.slots());
-    for (std::size_t i = 0; i < arena.slots(); ++i) slots_.emplace_back(layout);
     watch_.emplace(stream(0));
   }
 

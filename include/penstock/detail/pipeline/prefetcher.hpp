@@ -165,14 +165,15 @@ PENSTOCK_INLINE bool HandOver::stage_next() noexcept {
     queue_.fail(std::move(error));
     return false;
   }
-  BatchTimes times;
-  FilledBatch batch = producer_->take(error, times);
+  BatchRecord& record = producer_->take(error);
   const std::uint64_t next = producer_->position();
-  if (on_device_ && batch.slot == nullptr) {  // There was no slot to be had: an error alone.
+  if (on_device_ && record.memory.slot == nullptr) {  // There was no slot: an error alone.
+    producer_->give_back(record);
     queue_.fail(std::move(error));
     return true;
   }
-  Staged& staged = stage_.stage(std::move(batch), times, std::move(error));
+  Staged& staged = stage_.stage(record, std::move(error));
+  producer_->give_back(record);
   if (producer_->abandoned_here()) producer_->come_back();  // A transform has destroyed this.
   staged.next = next;
   staged.skipped = producer_->skipped();
@@ -500,8 +501,9 @@ PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler
                               if (producer_->has_lost_worker() || producer_->stopped())
                                 queue_.call_all();
                             }},
-        stage_.targets(), placed_.get(),
-        TuneSettings{plan_.start.workers, on_device_ ? plan_.start.depth : options_.host_depth});
+        OfPrefetcher{stage_.targets(),
+                     placed_.get(),
+                     {plan_.start.workers, on_device_ ? plan_.start.depth : options_.host_depth}});
     stage_task_.end_pause();
     stage_ready();
   };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Model 3: workers that fill batches together: include/penstock/detail/pipeline/open_batches.hpp,
+ * Model 3: workers that fill batches together: include/penstock/detail/pipeline/row_dispenser.hpp,
  * ProducerCore::open_next, hand_on and make_source of batch_producer.hpp, and lost_workers.hpp. A wait
  * for room in the ring, or for memory, is one that model 1 proves: it ends when that is there.
  *
@@ -91,7 +91,7 @@ inline open_next(b) {
   if
   :: !has -> b = NONE
   :: else ->
-     atomic { /* OpenBatches::open: there is one, since no more are open than workers; own: one */
+     atomic { /* A record: its rows are used again once all are filled, which is sooner than in the code. */
        for (i : 0 .. WORKERS - 1) {
          if
          :: b == NONE && !batches[i].open -> b = i
@@ -121,7 +121,7 @@ inline open_next(b) {
   has = false
 }
 
-/* OpenBatches::next, one row at a time */
+/* RowDispenser::next, one row at a time */
 inline next_piece(b) {
 #ifdef WHOLE
   open_next(b);
@@ -197,7 +197,7 @@ inline count_and_hand_on(b) {
        assert(batches[b].filled == (1 << batches[b].rows) - 1);
        number = batches[b].number
      };
-     batches[b].open = false; /* OpenBatches::close */
+     batches[b].open = false; /* its rows are */
      atomic { assert(!published[number]); published[number] = true; number = NONE };
      notify_one(ready_)
   fi;

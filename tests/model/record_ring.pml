@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * include/penstock/detail/pipeline/batch_ring.hpp. A cell and what is in it are written in one step: nobody
- * else may touch a cell between its publication and its pop, which is asserted.
+ * include/penstock/detail/pipeline/record_ring.hpp, and the free records of ProducerCore. A cell, and the record
+ * that is in it, are written in one step: nobody else may touch a cell between its publication and its pop, which is
+ * asserted.
  */
 
-mtype = { nothing, batch, failed, skipped, ending }; /* what a cell holds: ProducerCore::Item */
+mtype = { nothing, batch, failed, skipped, ending }; /* what a cell holds: BatchRecord::stage */
 
 typedef Cell {
   byte filled; /* full: the position whose item is here, plus 1 */
@@ -14,22 +15,29 @@ typedef Cell {
 };
 
 Cell cells[DEPTH];
-byte end_, entered_, claimed_, published_, seen_taken_, taken_;
+byte end_, numbers_reserved, claimed_, published_, taken_, free_records_ = DEPTH;
 bool claimed_closed; /* kClosed in claimed_ */
 
-#define CLOSED (entered_ >= end_)                          /* BatchRing::closed */
-#define FULL (cells[taken_ % DEPTH].filled == taken_ + 1)  /* BatchRing::full */
-#define OVER (taken_ == end_)                              /* BatchRing::over */
+#define FULL (cells[taken_ % DEPTH].filled == taken_ + 1)  /* RecordRing::has_filled */
+#define OVER (taken_ == end_)                              /* RecordRing::all_staged */
 
 /* Who waits at the ring is the business of model 1. */
 #ifdef MODEL_1
-EventCount room_, ready_;
+EventCount room_, delivery_;
 #define NOTIFY(how, ec) how(ec)
 #else
 #define NOTIFY(how, ec) skip
 #endif
 
-/* Within an atomic. BatchRing::claim; NONE: closed */
+/* Within an atomic. RecordRing::reserve */
+inline reserve(has) {
+  if
+  :: numbers_reserved < end_ -> numbers_reserved++; has = true
+  :: else -> has = false
+  fi
+}
+
+/* Within an atomic. RecordRing::claim; NONE: closed */
 inline claim(number) {
   if
   :: claimed_closed -> number = NONE
@@ -37,7 +45,7 @@ inline claim(number) {
   fi
 }
 
-/* Within an atomic, the cell's part of BatchRing::publish. */
+/* Within an atomic, the cell's part of RecordRing::publish. */
 inline fill_cell(position, a_number, a_kind, a_block) {
   assert(cells[position % DEPTH].kind == nothing);
   cells[position % DEPTH].kind = a_kind;
@@ -46,7 +54,7 @@ inline fill_cell(position, a_number, a_kind, a_block) {
   cells[position % DEPTH].filled = position + 1
 }
 
-/* BatchRing::publish */
+/* RecordRing::publish */
 inline publish(a_number, a_kind, a_block) {
 #ifdef UNORDERED
   atomic { place_in_line = published_; published_++ };
@@ -55,21 +63,29 @@ inline publish(a_number, a_kind, a_block) {
   atomic { fill_cell(a_number, a_number, a_kind, a_block) };
 #endif
 #ifndef NO_NOTIFY_OF_PUBLISH
-  NOTIFY(notify_one, ready_)
+  NOTIFY(notify_one, delivery_)
 #endif
 }
 
-/* BatchRing::close */
+/* ProducerCore::close_ring */
 inline ring_close() {
   atomic { claimed_closed = true; closing = claimed_ };
   atomic { end_ = closing; closing = 0 };
 #ifndef NO_NOTIFY_OF_CLOSE
   NOTIFY(notify_all, room_);
 #endif
-  NOTIFY(notify_one, ready_)
+  NOTIFY(notify_one, delivery_)
 }
 
-/* BatchRing::pop: the item goes first, then the count that lets the next one in. */
+/* ProducerCore::give_back */
+inline give_back_record() {
+  atomic { assert(free_records_ < DEPTH); free_records_++ };
+#ifndef NO_NOTIFY_OF_POP
+  NOTIFY(notify_one, room_)
+#endif
+}
+
+/* ProducerCore::leave_ring, and the record is given back. */
 inline pop() {
   atomic {
     assert(FULL);
@@ -78,12 +94,10 @@ inline pop() {
     cells[taken_ % DEPTH].block = 0;
     taken_++
   };
-#ifndef NO_NOTIFY_OF_POP
-  NOTIFY(notify_one, room_)
-#endif
+  give_back_record()
 }
 
-/* BatchRing::reopen: no thread uses the ring meanwhile. The blocks of its items come back. */
+/* ProducerCore::seek: no thread uses ring and records meanwhile. Their blocks come back. */
 inline reopen(first, end) {
   atomic {
     for (i : 0 .. DEPTH - 1) {
@@ -94,7 +108,7 @@ inline reopen(first, end) {
       cells[i].kind = nothing; cells[i].number = 0; cells[i].block = 0; cells[i].filled = 0
     };
     i = 0;
-    end_ = end; taken_ = first; seen_taken_ = first; published_ = first;
-    entered_ = first; claimed_ = first; claimed_closed = false
+    end_ = end; taken_ = first; published_ = first; free_records_ = DEPTH;
+    numbers_reserved = first; claimed_ = first; claimed_closed = false
   }
 }
