@@ -207,8 +207,8 @@ def draw(option, times, folder):
         if len(option.reports) > 1:
             screen.click(APPLY)
         screen.settle(folder)
-        screen.drag((800, round(0.49 * option.height + 32)), (800, option.height - 40))  # what is below the timeline
-        if not option.keep_gpu_closed:
+        screen.drag((800, option.height // 2 + 22), (800, option.height - 40))  # what is below the timeline
+        if not option.keep_gpu_closed and len(option.reports) == 1:  # In one view of several it is a row of each process.
             screen.click(GPU_ARROW)
         screen.settle(folder)
         if span:
