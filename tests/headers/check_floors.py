@@ -28,7 +28,7 @@ ROOMS = {  # each may include itself, detail/ itself, and public headers of its 
     "storage": ["sync"],
     "pipeline": ["sync", "order", "memory", "observe"],
 }
-SEVERAL_CLASSES = ["batch_members", "block_batch", "checks", "json", "tune_plan", "units", "verdict_rules"]
+SEVERAL_CLASSES = ["batch_members", "block_batch", "checks", "json", "tune_plan", "units"]
 FLOOR = {f"{name}.hpp": number for number, names in enumerate(FLOORS, 1) for name in names}
 
 

@@ -175,6 +175,8 @@ void judge(std::uint64_t seed, std::uint64_t number, Score& score) {
   Replay replay(stats.recent->batches.size());
   if (!replay.load(stats.recent->batches, Judge::shape_of(stats))) {
     ++score.unknown;
+    std::printf("    measured %.2f ms, replayed %.2f ms\n", replay.costs().period() / 1e6,
+                milliseconds(replay.run(replay.present()).period));
     CHECK(verdict.kind == VerdictKind::too_early);
     CHECK(verdict.enough_workers == 0);
     return;

@@ -14,7 +14,9 @@
 #include <cstdint>
 #include <penstock/detail/observe/batch_cost.hpp>
 #include <penstock/detail/observe/batch_times.hpp>
+#include <penstock/detail/observe/medians.hpp>
 #include <penstock/detail/observe/pipeline_shape.hpp>
+#include <penstock/detail/observe/recorded_batches.hpp>
 #include <span>
 #include <vector>
 
@@ -22,17 +24,13 @@ namespace penstock::detail {
 
 class BatchCosts {
  public:
-  static constexpr std::size_t kFewest = 8;
+  static constexpr std::size_t kFewest = RecordedBatches::kFewest;
   static constexpr std::size_t kMostWorkers = 512;  ///< more of them are taken for so many
-  static constexpr int kStreams = 16;  ///< streams that take in turn; more are told apart modulo it
+  static constexpr int kStreams = RecordedBatches::kStreams;
 
   /// Allocates all that it needs.
-  explicit BatchCosts(std::size_t most_batches)
-      : most_(most_batches),
-        costs_(most_batches),
-        spans_(most_batches),
-        scratch_(most_batches),
-        free_(kMostWorkers) {}
+  explicit BatchCosts(std::size_t capacity)
+      : costs_(capacity), spans_(capacity), medians_(capacity), free_(kMostWorkers) {}
 
   /// Of the last batches as many as there is room for. False: there are fewer than kFewest.
   bool load(std::span<const FinishedBatch> batches, const PipelineShape& shape);
@@ -64,45 +62,13 @@ class BatchCosts {
                          [](const BatchCost& a, const BatchCost& b) {
                            return a.fill + a.handover < b.fill + b.handover;
                          });
-    longest->fill = median([&](std::size_t k) { return costs_[k].fill; });
-    longest->handover = median([&](std::size_t k) { return costs_[k].handover; });
+    longest->fill = medians_.of(count_, [&](std::size_t k) { return costs_[k].fill; });
+    longest->handover = medians_.of(count_, [&](std::size_t k) { return costs_[k].handover; });
   }
 
  private:
-  /// The stamps of a batch without the consumer's pauses, and what is reconstructed of the device.
-  struct Span {
-    double opened = 0, filled = 0, staged = 0, asked = 0, taken = 0, released = 0;
-    double fill = 0;
-    int stream = 0;
-    double copied = 0;   // its copy was done,
-    double arrived = 0;  // and the transform behind it; on_device: the slot was written
-    double reached = 0;  // the consumer's stream had done all that was queued before the request
-    double begun = 0;    // and had the batch
-    DeviceDurations device;
-    bool first_fill = false, waited_for_memory = false;
-    double worked() const { return begun + static_cast<double>(device.step); }
-  };
+  double turn(std::size_t k) const { return spans_.turn(k); }
 
-  template <class ValueOf>
-  double median(ValueOf value_of) {
-    return median(count_, value_of);
-  }
-  template <class ValueOf>
-  double median(std::size_t count, ValueOf value_of) {
-    if (count == 0) return 0;
-    for (std::size_t k = 0; k < count; ++k) scratch_[k] = value_of(k);
-    const auto middle = scratch_.begin() + static_cast<std::ptrdiff_t>(count / 2);
-    std::nth_element(scratch_.begin(), middle,
-                     scratch_.begin() + static_cast<std::ptrdiff_t>(count));
-    return *middle;
-  }
-  /// Time on the consumer's thread from one call of next() to the following one.
-  double turn(std::size_t k) const { return spans_[k + 1].asked - spans_[k].taken; }
-
-  void copy_stamps(std::span<const FinishedBatch> batches);
-  void keep_longest_stretch();
-  void replace_first_fills();
-  void find_period();
   void find_leases();
   void spread(std::int64_t DeviceDurations::*duration);
   void find_steps();
@@ -119,26 +85,24 @@ class BatchCosts {
   void find_handovers();
   void find_issues();
 
-  const std::size_t most_;
   std::size_t count_ = 0;
   PipelineShape shape_;
   std::vector<BatchCost> costs_;
-  std::vector<Span> spans_;
-  std::vector<double> scratch_, free_;
+  RecordedBatches spans_;
+  Medians medians_;
+  std::vector<double> free_;
   ConsumerLoop loop_;
-  double period_ = 0, starved_ = -1, mean_wait_ = -1;
-  bool has_steps_ = false, source_queues_ = false, source_waits_for_readers_ = false;
+  double period_ = 0, starved_ = -1;
+  bool source_queues_ = false, source_waits_for_readers_ = false;
   bool lacks_device_times_ = false;
 };
 
-// ---- The stamps ---------------------------------------------------------------------------------
-
 inline bool BatchCosts::load(std::span<const FinishedBatch> batches, const PipelineShape& shape) {
   shape_ = shape;
-  copy_stamps(batches);
+  spans_.load(batches, shape);
+  count_ = spans_.count();
   if (count_ < kFewest) return false;
-  replace_first_fills();
-  find_period();
+  period_ = spans_.period(shape.workers);
   find_leases();
   find_steps();
   reconstruct_device(0);
@@ -148,82 +112,6 @@ inline bool BatchCosts::load(std::span<const FinishedBatch> batches, const Pipel
   find_handovers();
   find_issues();
   return true;
-}
-
-/// In the order of delivery.
-inline void BatchCosts::copy_stamps(std::span<const FinishedBatch> batches) {
-  if (batches.size() > most_) batches = batches.last(most_);
-  count_ = batches.size();
-  if (count_ < kFewest) return;
-  for (std::size_t k = 0; k < count_; ++k) {
-    const BatchTimes& times = batches[k].times;
-    const auto at = [](Ticks stamp) { return static_cast<double>(stamp); };
-    Span& span = spans_[k];
-    span = {.opened = at(times.opened),
-            .filled = at(times.filled),
-            .staged = at(std::max(times.staged, times.filled)),
-            .asked = at(times.asked),
-            .taken = at(std::max(times.taken, times.asked)),
-            .released = at(std::max({times.released, times.taken, times.asked})),
-            .fill = at(times.source_time()),
-            .stream = times.stream() % kStreams,
-            .device = batches[k].device,
-            .first_fill = times.first_of_worker(),
-            .waited_for_memory = times.opened > times.wanted};
-  }
-  const auto end = spans_.begin() + static_cast<std::ptrdiff_t>(count_);
-  std::sort(spans_.begin(), end, [](const Span& a, const Span& b) { return a.taken < b.taken; });
-  keep_longest_stretch();
-}
-
-/// Of the stretches between two pauses of the consumer (a validation, a checkpoint) the longest is
-/// kept, without its start: there the queues are as full as the pause has left them, or as empty as
-/// they are when a run begins.
-inline void BatchCosts::keep_longest_stretch() {
-  constexpr double kFarLonger = 32, kShortest = 1e6;
-  const double step =
-      median(count_ - 1, [&](std::size_t k) { return spans_[k + 1].asked - spans_[k].asked; });
-  std::size_t begin = 0, first = 0, length = 0;
-  for (std::size_t k = 0; k < count_; ++k) {
-    const bool ends = k + 1 == count_ || turn(k) > std::max(kShortest, kFarLonger * step);
-    if (!ends) continue;
-    spans_[k].device.step = -1;  // It may include the pause.
-    if (k + 1 - begin > length) {
-      first = begin;
-      length = k + 1 - begin;
-    }
-    begin = k + 1;
-  }
-  const bool starts = first > 0 || spans_[0].first_fill;
-  const std::size_t enough = length > kFewest ? length - kFewest : 0;
-  const std::size_t start =
-      starts ? std::min({shape_.host_depth + shape_.device_depth, length / 3, enough}) : 0;
-  const auto kept = spans_.begin() + static_cast<std::ptrdiff_t>(first + start);
-  count_ = length - start;
-  std::move(kept, kept + static_cast<std::ptrdiff_t>(count_), spans_.begin());
-}
-
-/// A worker's first batch, where it took far longer than the others: it opened files, or filled a
-/// cache.
-inline void BatchCosts::replace_first_fills() {
-  constexpr double kFarLonger = 4;
-  const double usual = median([&](std::size_t k) { return spans_[k].fill; });
-  for (std::size_t k = 0; k < count_; ++k)
-    if (spans_[k].first_fill && spans_[k].fill > kFarLonger * usual) spans_[k].fill = usual;
-}
-
-/// The slowest of the rates at which batches were filled, staged and taken: while the consumer
-/// takes what was ready before, or fills its queue, the others tell how long that will last.
-inline void BatchCosts::find_period() {
-  const auto workers = static_cast<std::size_t>(std::max(1, shape_.workers));
-  const std::size_t some = std::clamp<std::size_t>(workers, 1, count_ / 4);
-  period_ = 1;
-  for (double Span::*stamp : {&Span::filled, &Span::staged, &Span::taken}) {
-    double sum = 0;  // Workers may fill several batches at a time: the mean of some.
-    for (std::size_t k = 0; k < some; ++k) sum += spans_[count_ - 1 - k].*stamp - spans_[k].*stamp;
-    period_ =
-        std::max(period_, sum / static_cast<double>(some) / static_cast<double>(count_ - some));
-  }
 }
 
 // ---- The consumer's leases ----------------------------------------------------------------------
@@ -237,40 +125,38 @@ inline void BatchCosts::find_leases() {
   };
   // The last ones may have outlived calls that are not recorded.
   const std::size_t known = count_ / 2;
-  const auto later = static_cast<std::size_t>(median(known, calls));
+  const auto later = static_cast<std::size_t>(medians_.of(known, calls));
   loop_.later_calls = std::min(later, std::max<std::size_t>(1, shape_.device_depth) - 1);
   const std::size_t last = loop_.later_calls;
-  const double since =
-      median(known, [&](std::size_t k) { return spans_[k].released - spans_[k + last].taken; });
-  loop_.after_lease = std::max(0.0, median(known, [&](std::size_t k) {
-                                 return spans_[k + last + 1].asked - spans_[k].released;
-                               }));
+  const double since = medians_.of(
+      known, [&](std::size_t k) { return spans_[k].released - spans_[k + last].taken; });
+  loop_.after_lease = std::max(0.0, medians_.of(known, [&](std::size_t k) {
+    return spans_[k + last + 1].asked - spans_[k].released;
+  }));
   if (later > last)  // All slots are leased, and one that is replaced ends within next().
     loop_.ends_early = true;
   else
     loop_.ends_early = last > 0 && since <= loop_.after_lease / 4;
-  std::size_t waited = 0;
+  medians_.clear();
   for (std::size_t k = 0; k < count_; ++k)
     if (spans_[k].asked < spans_[k].staged)
-      scratch_[waited++] = std::max(0.0, spans_[k].taken - spans_[k].staged);
-  if (waited == 0) return;
-  std::nth_element(scratch_.begin(), scratch_.begin() + static_cast<std::ptrdiff_t>(waited / 2),
-                   scratch_.begin() + static_cast<std::ptrdiff_t>(waited));
-  loop_.wake = scratch_[waited / 2];
+      medians_.add(std::max(0.0, spans_[k].taken - spans_[k].staged));
+  loop_.wake = medians_.of_added();
 }
 
 // ---- The device ---------------------------------------------------------------------------------
 
 /// A batch that was not timed takes what one that was took: each of these in its turn.
 inline void BatchCosts::spread(std::int64_t DeviceDurations::*duration) {
-  std::size_t timed = 0;
+  medians_.clear();
   for (std::size_t k = 0; k < count_; ++k)
     if (spans_[k].device.*duration >= 0)
-      scratch_[timed++] = static_cast<double>(spans_[k].device.*duration);
+      medians_.add(static_cast<double>(spans_[k].device.*duration));
+  const std::size_t timed = medians_.count();
   std::size_t next = 0;
   for (std::size_t k = 0; k < count_; ++k) {
     std::int64_t& own = spans_[k].device.*duration;
-    if (own < 0) own = timed == 0 ? 0 : static_cast<std::int64_t>(scratch_[next++ % timed]);
+    if (own < 0) own = timed == 0 ? 0 : static_cast<std::int64_t>(medians_.at(next++ % timed));
   }
 }
 
@@ -290,7 +176,9 @@ inline void BatchCosts::find_steps() {
   }
   waited /= static_cast<double>(std::max<std::size_t>(1, waits)) * streams;
   worked /= static_cast<double>(std::max<std::size_t>(1, steps)) * streams;
-  if (2 * std::min(waits, steps) > count_) period_ = std::max(period_, waited + worked);
+  const std::size_t timed = std::min(waits, steps);
+  if (2 * timed > count_ || (shape_.on_device() && timed >= kFewest))
+    period_ = std::max(period_, waited + worked);
   starved_ = waits == 0 ? -1 : std::min(1.0, waited / period_);
   lacks_device_times_ = steps == 0 && waits == 0;
   if (steps == 0 && waits > 0)
@@ -312,7 +200,7 @@ inline double BatchCosts::readers_through(std::size_t k) const {
 }
 
 inline void BatchCosts::find_arrival(std::size_t k) {
-  Span& span = spans_[k];
+  RecordedBatch& span = spans_[k];
   const double readers = readers_through(k), before = k == 0 ? 0 : spans_[k - 1].arrived;
   if (shape_.on_device()) {
     const double begun = std::max(span.opened, readers);
@@ -328,15 +216,12 @@ inline void BatchCosts::find_arrival(std::size_t k) {
 /// How much later than reconstructed the copies were done. A worker that waited for a block had it
 /// when its copy was done.
 inline double BatchCosts::device_lag() {
-  std::size_t waits = 0;
+  medians_.clear();
   if (!shape_.on_device())
     for (std::size_t k = shape_.host_depth; k < count_; ++k)
       if (spans_[k].waited_for_memory)
-        scratch_[waits++] = spans_[k].opened - spans_[k - shape_.host_depth].copied;
-  if (waits < count_ / 4) return 0;
-  const auto middle = scratch_.begin() + static_cast<std::ptrdiff_t>(waits / 2);
-  std::nth_element(scratch_.begin(), middle, scratch_.begin() + static_cast<std::ptrdiff_t>(waits));
-  return std::max(0.0, *middle);
+        medians_.add(spans_[k].opened - spans_[k - shape_.host_depth].copied);
+  return medians_.count() < count_ / 4 ? 0 : std::max(0.0, medians_.of_added());
 }
 
 /// When each batch arrived on the device, and when the consumer's stream came to it and left it.
@@ -347,7 +232,7 @@ inline void BatchCosts::reconstruct_device(double lag) {
   left.fill(spans_[0].asked + lag);
   for (std::size_t k = 0; k < count_; ++k) {
     find_arrival(k);
-    Span& span = spans_[k];
+    RecordedBatch& span = spans_[k];
     double& worked = left.at(static_cast<std::size_t>(span.stream));
     span.reached = std::max(span.asked, worked);
     if (span.device.wait > kLatency) {
@@ -409,7 +294,7 @@ inline void BatchCosts::find_waits() {
   const std::size_t turns = count_ - 1;
   const bool idle = !lacks_device_times_ && is_idle_when_asked();
   if (lacks_device_times_) {  // A turn that is short can wait for nothing.
-    const double turn_time = median(turns, [&](std::size_t k) { return turn(k); });
+    const double turn_time = medians_.of(turns, [&](std::size_t k) { return turn(k); });
     loop_.waits = turn_time > kShort * period_ ? LoopWaits::for_this_step : LoopWaits::for_nothing;
   } else if (idle) {
     loop_.waits =
@@ -423,7 +308,7 @@ inline void BatchCosts::find_waits() {
     loop_.waits = follows ? LoopWaits::for_last_step : LoopWaits::for_nothing;
   }
   for (std::size_t k = 0; k < count_; ++k) {
-    const Span& span = spans_[k];
+    const RecordedBatch& span = spans_[k];
     BatchCost& cost = costs_[k];
     cost = {.copy = static_cast<double>(span.device.copy),
             .transform = static_cast<double>(span.device.transform),
@@ -453,8 +338,9 @@ inline void BatchCosts::find_waits() {
 // ---- The workers --------------------------------------------------------------------------------
 
 inline void BatchCosts::find_device_source() {
-  const double on_host = median([&](std::size_t k) { return spans_[k].fill; });
-  source_queues_ = 2 * on_host < median([&](std::size_t k) { return costs_[k].source_work; });
+  const double on_host = medians_.of(count_, [&](std::size_t k) { return spans_[k].fill; });
+  source_queues_ = 2 * on_host < medians_.of(
+                                     count_, [&](std::size_t k) { return costs_[k].source_work; });
   std::size_t late = 0, early = 0;
   for (std::size_t k = 0; k < count_; ++k) {
     const double readers = readers_through(k), tolerance = 0.05 * period_;
@@ -481,7 +367,7 @@ inline void BatchCosts::find_handovers() {
   std::fill(first, last, 0.0);
   double sum = 0;
   for (std::size_t k = 0; k < count_; ++k) {
-    const Span& span = spans_[k];
+    const RecordedBatch& span = spans_[k];
     const std::size_t depth = shape_.on_device() ? shape_.device_depth : shape_.host_depth;
     double memory = 0;
     if (k >= depth)
@@ -524,7 +410,7 @@ inline void BatchCosts::find_issues() {
     costs_[k].issue = std::max(0.0, spans_[k].staged - possible);
   }
   const double usual =
-      median(count_ - first, [&](std::size_t k) { return costs_[first + k].issue; });
+      medians_.of(count_ - first, [&](std::size_t k) { return costs_[first + k].issue; });
   for (std::size_t k = 0; k < first; ++k) costs_[k].issue = usual;
 }
 

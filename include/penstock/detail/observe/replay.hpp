@@ -29,8 +29,8 @@ struct ReplayResult {
 class Replay {
  public:
   /// Allocates all that it needs.
-  explicit Replay(std::size_t most_batches)
-      : costs_(most_batches), events_(2 * most_batches), fillings_(ReplayPass::kFillings) {}
+  explicit Replay(std::size_t capacity)
+      : costs_(capacity), events_(2 * capacity), fillings_(ReplayPass::kFillings) {}
 
   /// Takes the last batches that have ended. False: there is too little to go by, since they are
   /// too few, or since a replay with the present settings misses the measured period by over 15 %.

@@ -77,7 +77,8 @@ class SettingsSearch {
   static constexpr int kNoLimit = 1 << 20, kManyMore = 16;
   static constexpr std::size_t kSlotsBesideWorkers = 2;  // One is leased, and one is ready.
   static constexpr std::size_t kMoreBlocks = 32, kMoreSlots = 8;
-  static constexpr double kSlack = 1.005;  // Slower settings are not as fast as the best.
+  static constexpr double kSlack =
+      1.01;  // Settings that are slower by more are not as fast as the best.
 
   static std::size_t room(std::size_t limit, std::size_t bytes) {
     return limit == 0 || bytes == 0 ? std::size_t{kNoLimit} : limit / bytes;

@@ -33,11 +33,11 @@ class VerdictSentence {
       case VerdictKind::nothing:
         return nothing();
       case VerdictKind::more_workers:
-        return slow_source() + ": " + settings() +
-               in_turn(VerdictKind::more_depth, "deeper queues") + lock() + small_reads();
+        return (verdict_.stage == Bottleneck::source ? slow_source() : in_turns()) + ": " +
+               settings() + in_turn(VerdictKind::more_depth, "deeper queues") + lock() +
+               small_reads();
       case VerdictKind::more_depth:
-        return why_deeper() + ": " + settings() +
-               in_turn(VerdictKind::more_workers, "more workers");
+        return in_turns() + ": " + settings() + in_turn(VerdictKind::more_workers, "more workers");
       case VerdictKind::faster_source:
         return slow_source() + ": " + why_no_workers() +
                "; a source twice as fast: " + prediction(verdict_.times_faster) + small_reads();
@@ -154,7 +154,7 @@ class VerdictSentence {
     if (most == search.by_run()) return "batches of the run";
     return stats_.host_depth == 0 ? "bytes of the device's memory" : "bytes of max_host_bytes";
   }
-  std::string why_deeper() const {
+  std::string in_turns() const {
     if (verdict_.stage == Bottleneck::waiting_for_slot)
       return "the consumer holds all device slots, so that no copy overlaps with its work, and " +
              waits();
@@ -176,7 +176,8 @@ class VerdictSentence {
   /// Workers that wait for the same thing do not wait less if they are more.
   std::string lock() const {
     const double waiting = 1 - Judge::computing(stats_).value_or(1);
-    if (waiting < kWaits || stats_.host_depth == 0) return {};
+    if (waiting < kWaits || stats_.host_depth == 0 || verdict_.stage != Bottleneck::source)
+      return {};
     return "; the source waits " + in_percent(waiting) +
            " of its time: if all workers wait for the same lock or connection, more do not help";
   }
