@@ -204,9 +204,11 @@ TEST_CASE("on_device: what CUDA fails to mark is no failure of the source, whate
   });
   Prefetcher<Numbers> prefetcher(numbers_layout(4), sequential(8, 4), source,
                                  {.workers = 1, .on_failure = FailurePolicy::skip()});
+  TestStream stream;
+  const std::uint64_t before = emulation::calls("cudaEventRecord");
   emulation::fail_call("cudaEventRecord", cudaErrorInvalidResourceHandle);
   go = true;
-  TestStream stream;
+  while (emulation::calls("cudaEventRecord") == before) std::this_thread::yield();  // the worker's
   CHECK_THROWS_AS(prefetcher.next(stream), CudaError);
   CHECK(prefetcher.next(stream).ticket().batch == 1);
   CHECK(prefetcher.stats().skipped == 0);
