@@ -195,25 +195,6 @@ TEST_CASE("streams that take batches in turn have one time together", "[device_s
   CHECK(sums.consuming + sums.waiting <= all);
 }
 
-TEST_CASE("the consumer's stream is told apart in a pause", "[device_samples]") {
-  SampledPipeline pipeline(Kind::copies, true);
-  const auto take = [&](std::uint64_t order, bool ends_pause) {
-    sleep_on(pipeline.consumer);
-    pipeline.samples.ask(pipeline.consumer.get(), order, ends_pause);
-    pipeline.samples.take(pipeline.consumer.get(), order);
-    pipeline.consumer.synchronize();
-    pipeline.samples.collect();
-  };
-  take(0, true);  // It begins the second's step.
-  take(1, false);
-  CHECK(pipeline.samples.sums().pauses == 0);
-  const Ticks before = pipeline.samples.sums().consuming;
-  CHECK(before >= 2 * kMillisecond);
-  take(2, true);
-  CHECK(pipeline.samples.sums().pauses >= 2 * kMillisecond);
-  CHECK(pipeline.samples.sums().pauses == pipeline.samples.sums().consuming - before);
-}
-
 TEST_CASE("streams that take batches have numbers and turns", "[device_samples]") {
   ConsumerStreams streams;
   std::vector<Stream> some(20);

@@ -217,8 +217,8 @@ std::vector<Pair> run(const Drawn& drawn) {
   REQUIRE(batches.size() == (before ? kBatches - kBatches / 3 : expected));
 
   Ticks work = 0, waiting = 0, busy = before ? pause : 0;
-  Ticks copying = 0, transforming = 0, source = 0, device_waiting = 0, steps = 0;
-  std::uint64_t copies = 0, sources = 0, waits = 0;
+  Ticks copying = 0, transforming = 0, device_waiting = 0, steps = 0;
+  std::uint64_t copies = 0, waits = 0;
   for (std::size_t i = 0; i < batches.size(); ++i) {
     const BatchTimes& times = batches[i].times;
     const DeviceDurations& device = batches[i].device;
@@ -230,8 +230,6 @@ std::vector<Pair> run(const Drawn& drawn) {
     copies += device.copy >= 0 ? 1U : 0U;
     copying += std::max<Ticks>(0, device.copy);
     transforming += std::max<Ticks>(0, device.transform);
-    sources += device.source >= 0 ? 1U : 0U;
-    source += std::max<Ticks>(0, device.source);
     if (device.wait >= 0 && (i > 0 || before)) {
       ++waits;
       device_waiting += device.wait / turns;
@@ -256,12 +254,6 @@ std::vector<Pair> run(const Drawn& drawn) {
                            static_cast<double>(std::max<std::uint64_t>(1, copies)),
                        slack});
   }
-  const auto count = static_cast<double>(batches.size());
-  if (drawn.source == Drawn::Source::on_device && stats.device_source.timed > 0 && sources > 0)
-    pairs.push_back(
-        {"the source on the device",
-         count * ms(stats.device_source.busy) / static_cast<double>(stats.device_source.timed),
-         count * ms(source) / static_cast<double>(sources), slack});
   if (stats.device) {
     pairs.push_back({"the stream waits",
                      ms(stats.device->awaiting_batch + stats.device->awaiting_copy),
@@ -269,7 +261,8 @@ std::vector<Pair> run(const Drawn& drawn) {
     pairs.push_back({"the stream works", ms(stats.device->consuming), ms(steps) + ms(device_pause),
                      slack + drawn.step_ms * drawn.streams});
   } else {
-    const double period = ms(batches.back().times.taken - batches.front().times.taken) / count;
+    const double period = ms(batches.back().times.taken - batches.front().times.taken) /
+                          static_cast<double>(batches.size());
     pairs.push_back({"the stream waits, by samples",
                      ms(stats.waits.waiting) /
                          static_cast<double>(std::max<std::uint64_t>(1, stats.waits.batches)),

@@ -7,7 +7,6 @@
 #include <penstock/record_file.hpp>
 #include <penstock/stats_export.hpp>
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -86,7 +85,6 @@ TEST_CASE("stats tell that nothing is being copied", "[prefetcher]") {
   CHECK(stats.waits.waiting.count() > 0);
   CHECK(stats.worker_cpu < stats.source.busy);
   CHECK(stats.setup.batches == 8);
-  CHECK(stats.leased == 1);
 }
 
 TEST_CASE("stats tell memory, batches and bytes", "[prefetcher]") {
@@ -150,24 +148,6 @@ TEST_CASE("stats tell what the pipeline is made of", "[prefetcher]") {
   CHECK(Prefetcher<Mixed>(layout, sampler, no_sample, {.workers = 1}).stats().setup.per_sample);
 }
 
-namespace {
-/// Statistics after all batches; `held` of them are held at a time.
-double leases(std::size_t held) {
-  TestStream stream;
-  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(32, 4), write_numbers,
-                                 {.workers = 1, .device_depth = 3});
-  std::array<penstock::Lease<Numbers>, 2> leases;
-  for (std::size_t i = 0; (leases.at(i % held) = prefetcher.next(stream)); ++i) {
-  }
-  return prefetcher.stats().leased;
-}
-}  // namespace
-
-TEST_CASE("a lease that is replaced by the next one does not count beside it", "[prefetcher]") {
-  CHECK(leases(1) == 1);
-  CHECK(leases(2) == Approx(2 - 1.0 / 8));  // There are two from the second step on.
-}
-
 TEST_CASE("stats tell of a second stream that reads batches", "[prefetcher]") {
   TestStream stream, second;
   Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(32, 4), write_numbers, {.workers = 1});
@@ -176,30 +156,6 @@ TEST_CASE("stats tell of a second stream that reads batches", "[prefetcher]") {
   CHECK_FALSE(prefetcher.stats().setup.second_stream);
   batch.also_used_on(second);
   CHECK(prefetcher.stats().setup.second_stream);
-}
-
-TEST_CASE("stats tell what workers and copies waited for before the first step was over",
-          "[prefetcher]") {
-  TestStream stream;
-  const bool device_times = GENERATE(false, true);
-  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(400, 4), write_numbers,
-                                 {.workers = 1, .device_times = device_times});
-  const auto waits = [&] { return prefetcher.stats().pauses.source; };
-  CHECK(eventually([&] { return waits() > 20ms; }));
-  { const auto first = prefetcher.next(stream); }
-  const auto before = waits();
-  CHECK(before > 20ms);
-  CHECK(eventually([&] { return waits() > before + 20ms; }));
-  for (int i = 0; i < 20; ++i) {
-    const auto batch = prefetcher.next(stream);
-    REQUIRE_CUDA(cudaStreamSynchronize(stream));
-  }
-  const penstock::Stats stats = prefetcher.stats();
-  CHECK(stats.pauses.source <= stats.source.waiting_for_room);
-  CHECK(stats.pauses.copy <= stats.copy.waiting_for_room);  // at a time that the schedule chooses
-  CHECK(stats.pauses.consumer > 20ms);
-  CHECK(stats.pauses.consumer <= stats.consumer.busy);
-  if (device_times) CHECK(stats.pauses.device <= stats.device->consuming);
 }
 
 TEST_CASE("the CPU time of workers that have ended stays", "[prefetcher]") {

@@ -82,7 +82,6 @@ TEST_CASE("what happened since a snapshot", "[stats]") {
   Stats before = timed({990, 100, 250});
   before.skipped = 1;
   before.transform = {.busy = 10ms, .batches = 90, .timed = 80};
-  before.device_source = {.timed = 10, .busy = 5ms, .batches = 20, .span = 50ms};
   before.waits = {.batches = 40, .waiting = 4ms, .longest = 1ms};
   before.worker_cpu = 30ms;
   before.source_reads = penstock::ReadCounts{.calls = 10, .bytes = 160};
@@ -95,7 +94,6 @@ TEST_CASE("what happened since a snapshot", "[stats]") {
   before.copy.queued = 1.5;
   now.copy.queued = 1;
   now.transform = {.busy = 30ms, .batches = 140, .timed = 130};
-  now.device_source = {.timed = 15, .busy = 8ms, .batches = 40, .span = 90ms};
   now.waits = {.batches = 60, .waiting = 9ms, .longest = 1ms};
   now.worker_cpu = 70ms;
   now.source_reads = penstock::ReadCounts{.calls = 30, .bytes = 1160};
@@ -122,10 +120,6 @@ TEST_CASE("what happened since a snapshot", "[stats]") {
   CHECK(now.since(now).source.queued == 2);
   CHECK(since.transform.busy == 20ms);
   CHECK(since.transform.timed == 50);
-  CHECK(since.device_source.timed == 5);
-  CHECK(since.device_source.busy == 3ms);
-  CHECK(since.device_source.batches == 20);
-  CHECK(since.device_source.span == 40ms);
   CHECK(since.waits.batches == 20);
   CHECK(since.waits.waiting == 5ms);
   CHECK(since.waits.longest == 0ms);

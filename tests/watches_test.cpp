@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// CopyWatch, SourceWatch, DeviceClock: one thread records, any thread reads.
+// CopyWatch, DeviceClock: one thread records, any thread reads.
 
 #include <penstock/cuda.hpp>
 #include <penstock/detail/observe/copy_watch.hpp>
 #include <penstock/detail/observe/device_clock.hpp>
-#include <penstock/detail/observe/source_watch.hpp>
 
 #include <cuda_runtime_api.h>
 
@@ -23,7 +22,6 @@ using Clock = std::chrono::steady_clock;
 using penstock::Stream;
 using penstock::detail::CopyWatch;
 using penstock::detail::DeviceClock;
-using penstock::detail::SourceWatch;
 using penstock::test::eventually;
 
 namespace {
@@ -101,52 +99,6 @@ TEST_CASE("a copy that lacked a slot waited for that, not for its batch", "[copy
   }));
 }
 
-TEST_CASE("what a copy waited for while the consumer was away is told apart", "[copy_watch]") {
-  const Stream stream;
-  CopyWatch watch(4, true, false);
-  const auto copy = [&](bool pauses) {
-    watch.lack_slot();
-    std::this_thread::sleep_for(2ms);
-    if (pauses) watch.note_pause({Clock::now() - 1ms, Clock::now()});
-    watch.begin(stream.get());
-    watch.end(stream.get());
-    REQUIRE_CUDA(cudaDeviceSynchronize());
-    watch.collect();
-  };
-  REQUIRE(eventually([&] {  // The device's clock is known.
-    copy(false);
-    return watch.held() >= 2ms;
-  }));
-  CHECK(watch.paused() == 0ns);
-  CHECK(eventually([&] {
-    copy(true);
-    return watch.paused() >= 1ms;
-  }));
-  CHECK(watch.paused() < watch.held());
-  // A pause before the batch was ready is none of its.
-  const auto before = watch.paused();
-  watch.note_pause({Clock::now() - 1s, Clock::now()});
-  copy(false);
-  CHECK(watch.paused() == before);
-}
-
-TEST_CASE("a queue that was full and is empty is an underrun", "[copy_watch]") {
-  const Stream stream;
-  CopyWatch watch(4, true, false);
-  CHECK(eventually([&] {
-    for (const bool lacks_slot : {true, false}) {
-      if (lacks_slot) watch.lack_slot();
-      std::this_thread::sleep_for(2ms);
-      watch.begin(stream.get());
-      watch.end(stream.get());
-      REQUIRE_CUDA(cudaDeviceSynchronize());
-      watch.collect();
-    }
-    return watch.underruns() > 0;
-  }));
-  CHECK(2 * watch.underruns() <= watch.timed());
-}
-
 TEST_CASE("the clock of the device is set by one thread and read by another", "[device_clock]") {
   const Stream stream;
   penstock::Event event{cudaEventDefault};
@@ -165,82 +117,4 @@ TEST_CASE("the clock of the device is set by one thread and read by another", "[
   REQUIRE(since);
   CHECK(*since < 1s);
   CHECK(*since > -1s);
-}
-
-TEST_CASE("work of a source is timed by whoever looks, one thread at a time", "[source_watch]") {
-  const Stream stream;
-  SourceWatch watch(stream.get());
-  std::uint64_t number = 0, marked = 0;
-  record_while_reading(
-      [&] {
-        SourceWatch::Mark* const mark = watch.begin(stream.get());
-        if (mark != nullptr) watch.end(*mark, number, stream.get());
-        marked += mark != nullptr ? 1 : 0;
-        ++number;
-        stream.synchronize();
-      },
-      [&] { watch.collect(); });
-  watch.collect();
-  CHECK(marked > 0);
-  CHECK(watch.times().timed == marked);
-  CHECK(watch.times().batches < kWatched);
-}
-
-TEST_CASE("quick batches of a source are timed as well as the slow one before them",
-          "[source_watch]") {
-  const Stream stream;
-  SourceWatch watch(stream.get());
-  for (std::uint64_t number = 0; number < 32; ++number) {
-    SourceWatch::Mark* const mark = watch.begin(stream.get());
-    REQUIRE(mark != nullptr);
-    watch.end(*mark, number, stream.get());
-  }
-  stream.synchronize();
-  watch.collect();
-  CHECK(watch.times().timed == 32);
-}
-
-TEST_CASE("the pace of a source is that of the batches from the first timed one to the last",
-          "[source_watch]") {
-  const Stream stream;
-  SourceWatch watch(stream.get());
-  for (const std::uint64_t number : {7u, 8u, 12u}) {
-    SourceWatch::Mark* mark = nullptr;
-    REQUIRE(eventually([&] { return (mark = watch.begin(stream.get())) != nullptr; }));
-    REQUIRE_CUDA(cudaLaunchHostFunc(
-        stream.get(), [](void*) { std::this_thread::sleep_for(2ms); }, nullptr));
-    watch.end(*mark, number, stream.get());
-  }
-  stream.synchronize();
-  watch.collect();
-  CHECK(watch.times().timed == 3);
-  CHECK(watch.times().busy >= 5ms);
-  CHECK(watch.times().batches == 5);
-  CHECK(watch.times().span >= 3ms);
-}
-
-TEST_CASE("the pace of a source goes on after a restart", "[source_watch]") {
-  const Stream stream;
-  SourceWatch watch(stream.get());
-  const auto write = [&](std::uint64_t number) {
-    SourceWatch::Mark* mark = nullptr;
-    REQUIRE(eventually([&] { return (mark = watch.begin(stream.get())) != nullptr; }));
-    REQUIRE_CUDA(cudaLaunchHostFunc(
-        stream.get(), [](void*) { std::this_thread::sleep_for(2ms); }, nullptr));
-    watch.end(*mark, number, stream.get());
-    stream.synchronize();
-  };
-  write(100);
-  write(101);
-  watch.restart();
-  const auto before = watch.times().span;
-  CHECK(watch.times().batches == 1);
-  std::this_thread::sleep_for(50ms);  // No part of it.
-  const auto restarted = Clock::now();
-  write(0);
-  write(3);
-  watch.collect();
-  CHECK(watch.times().batches == 4);
-  CHECK(watch.times().span >= before + 1ms);
-  CHECK(watch.times().span - before <= Clock::now() - restarted);
 }

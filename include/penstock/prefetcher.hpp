@@ -156,7 +156,6 @@ class Lease {
     Lease taken(std::move(other));
     std::swap(owner_, taken.owner_);
     std::swap(leased_, taken.leased_);
-    if (taken.leased_ != nullptr) taken.leased_->replaced = leased_ != nullptr;
     return *this;
   }
   /// Same as release(). If a consumer's stream is being captured into a graph, the slot stays in

@@ -61,28 +61,10 @@ struct SampledWaits {
   std::chrono::nanoseconds longest{0};  ///< the longest of them
 };
 
-/// What an on_device source did on the device, measured by timed events of its workers' streams.
-struct SourceTimes {
-  std::uint64_t timed = 0;           ///< number of batches in `busy`, a sample of all
-  std::chrono::nanoseconds busy{0};  ///< from when a slot may be written until it was
-  std::uint64_t batches = 0;         ///< number of batches in `span`
-  std::chrono::nanoseconds span{0};  ///< from the end of the first timed batch to that of the last
-};
-
 /// Calls of read, pread and the like, and the bytes that they brought.
 struct ReadCounts {
   std::uint64_t calls = 0;  ///< number of calls
   std::uint64_t bytes = 0;  ///< bytes of all of them
-};
-
-/// The parts of the times of Stats that fall into the consumer's pauses, in which the others only
-/// wait for it: the time until the second call of next(), and later each time between two calls
-/// that is over 32 times the mean (a validation, a checkpoint). The verdict leaves them out.
-struct Pauses {
-  std::chrono::nanoseconds source{0};    ///< of source.waiting_for_room
-  std::chrono::nanoseconds copy{0};      ///< of copy.waiting_for_room
-  std::chrono::nanoseconds consumer{0};  ///< of consumer.busy
-  std::chrono::nanoseconds device{0};    ///< of device->consuming
 };
 
 /// The last batches whose leases have ended, in the order in which they were taken: when each
@@ -136,20 +118,13 @@ struct Stats {
   /// /proc/self/task); at most 10 ms old. What is read from a mapping is not among it.
   /// nullopt: unknown, where the system does not tell, or has no descriptor left.
   std::optional<ReadCounts> source_reads;
-  /// Longest uninterrupted time of a worker in the source, but for its first batch; and the time
-  /// that all workers together took for their first.
-  std::chrono::nanoseconds longest_fill{0}, first_fills{0};
-  Pauses pauses;              ///< parts of the times above that the verdict leaves out
-  SampledWaits waits;         ///< only without device_times
-  SourceTimes device_source;  ///< only of an on_device source
+  /// Longest uninterrupted time of a worker in the source, but for its first batch.
+  std::chrono::nanoseconds longest_fill{0};
+  SampledWaits waits;                        ///< only without device_times
   std::chrono::nanoseconds first_batch{0};   ///< from construction to the end of the first next()
   std::chrono::nanoseconds longest_wait{0};  ///< longest call of next(), without the first
   std::uint64_t skipped = 0, replaced = 0;   ///< batches handled by a FailurePolicy
-  /// Times that the copy stream had nothing to copy after batches had waited for slots: so often
-  /// longer queues would have helped. 0 for an on_device source.
-  std::uint64_t underruns = 0;
-  double leased = 0;  ///< most leases that the consumer held at a time, on average of its steps
-  int workers = 0;    ///< threads that run the source; with PrefetcherOptions::tune, at present
+  int workers = 0;  ///< threads that run the source; with PrefetcherOptions::tune, at present
   /// Batches in pinned memory (0: an on_device source, nothing is copied), on the device; with
   /// PrefetcherOptions::tune those in use at present.
   std::size_t host_depth = 0, device_depth = 0;

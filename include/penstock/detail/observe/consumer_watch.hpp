@@ -19,21 +19,13 @@ namespace penstock::detail {
 class ConsumerWatch {
  public:
   /// By the thread that takes a batch, when `queued` batches are staged.
-  void count_take(std::size_t queued) {
-    add_alone(queued_, std::uint64_t{queued});
-    note_leased();
-    add_alone(most_leased_, std::uint64_t{peak_.exchange(0, std::memory_order_relaxed)});
-  }
+  void count_take(std::size_t queued) { add_alone(queued_, std::uint64_t{queued}); }
   void count_delivery() {
     leased_.fetch_add(1, std::memory_order_relaxed);
     add_alone(delivered_, std::uint64_t{1});
   }
-  /// Any thread. `replaced`: by a lease that was taken a moment ago, in `lease = next(stream)`: no
-  /// work was queued while there were both.
-  void count_end_of_lease(bool replaced) {
-    if (!replaced) note_leased();
-    leased_.fetch_sub(1, std::memory_order_relaxed);
-  }
+  /// Any thread.
+  void count_end_of_lease() { leased_.fetch_sub(1, std::memory_order_relaxed); }
   void note_second_stream() { second_stream_.store(true, std::memory_order_relaxed); }
   std::uint64_t delivered() const { return delivered_.load(std::memory_order_relaxed); }
   std::size_t leased() const { return leased_.load(std::memory_order_relaxed); }
@@ -54,7 +46,6 @@ class ConsumerWatch {
              static_cast<double>(std::max<std::uint64_t>(1, delivered));
     };
     stats.copy.queued = mean(queued_);
-    stats.leased = mean(most_leased_);
     stats.consumer = StageStats{.busy = clock.busy(),
                                 .waiting_for_input = clock.waiting(),
                                 .batches = delivered,
@@ -72,8 +63,6 @@ class ConsumerWatch {
                      .waiting = nanoseconds(device.waiting),
                      .longest = nanoseconds(device.longest_wait)};
     stats.setup.second_stream = second_stream_.load(std::memory_order_relaxed);
-    stats.pauses.consumer = clock.paused();
-    stats.pauses.device = nanoseconds(device.pauses);
     stats.first_batch = clock.first();
     stats.longest_wait = clock.longest();
   }
@@ -81,15 +70,8 @@ class ConsumerWatch {
   ConsumerClock clock;
 
  private:
-  void note_leased() {
-    const std::size_t leased = this->leased();
-    if (leased > peak_.load(std::memory_order_relaxed))
-      peak_.store(leased, std::memory_order_relaxed);
-  }
-
   std::atomic<std::uint64_t> delivered_{0}, queued_{0};
-  std::atomic<std::size_t> leased_{0}, peak_{0};  // now; at most, since the last request
-  std::atomic<std::uint64_t> most_leased_{0};     // the sum of these
+  std::atomic<std::size_t> leased_{0};
   std::atomic<bool> second_stream_{false};
 };
 

@@ -41,11 +41,6 @@ class CopyWatch {
   void lack_slot() {
     if (ready_at_ != Clock::time_point()) return;
     ready_at_ = Clock::now();
-    pauses_before_ = load(pauses_);
-  }
-  /// The consumer was away: what the stream waited for a slot meanwhile is known by itself.
-  void note_pause(const TimeSpan& pause) {
-    pauses_.fetch_add(pause.length().count(), std::memory_order_relaxed);
   }
   /// Call immediately before and after a copy, and after the transform behind it. The event that
   /// end() returns stays valid until `copies` more copies have begun.
@@ -56,8 +51,6 @@ class CopyWatch {
     mark.is_timed.store(is_timed, std::memory_order_relaxed);
     const bool has_waited = ready_at_ != Clock::time_point();
     mark.ready_at.store(has_waited ? ready_at_ : now, std::memory_order_relaxed);
-    mark.paused.store(has_waited ? (load(pauses_) - pauses_before_).count() : 0,
-                      std::memory_order_relaxed);
     ready_at_ = {};
     if (!is_timed) return;
     begun_at_ = now;
@@ -90,16 +83,12 @@ class CopyWatch {
   /// Copies that the times below are of, those included for which others stand.
   std::uint64_t timed() const { return timed_.load(std::memory_order_relaxed); }
 
-  /// The part of held() in pauses.
-  Nanoseconds paused() const { return load(paused_); }
   // How long the stream copied, transformed, waited for a slot and its readers, or had nothing to
   // copy.
   Nanoseconds running() const { return load(running_); }
   Nanoseconds transforming() const { return load(transforming_); }
   Nanoseconds held() const { return load(held_); }
   Nanoseconds idle() const { return load(idle_); }
-  /// Times that it had nothing to copy after it had waited for a slot.
-  std::uint64_t underruns() const { return underruns_.load(std::memory_order_relaxed); }
 
  private:
   // One copy is being recorded, one is the beginning of the next span. A copy's host memory may
@@ -117,7 +106,6 @@ class CopyWatch {
     std::optional<Event> arrived;  // between the copy and the transform
     std::atomic<bool> is_timed{false};
     std::atomic<Clock::time_point> ready_at{};  // the batch was, on the host
-    std::atomic<Clock::rep> paused{0};          // pauses that have ended since
   };
 
   static Nanoseconds load(const std::atomic<Clock::rep>& value) {
@@ -179,29 +167,17 @@ class CopyWatch {
     const auto held = std::clamp(since_ready.value_or(Nanoseconds(0)), Nanoseconds(0), gap);
     add_alone(held_, held.count());
     add_alone(idle_, (gap - held).count());
-    count_underrun(gap, 2 * held > gap);
-    add_alone(paused_, std::min(held, load(mark.paused)).count());
-  }
-
-  /// `full`: the stream waited for a slot, so that the batches before it lay ready.
-  void count_underrun(Nanoseconds gap, bool full) noexcept {
-    if (gap.count() == 0) return;
-    if (!full && was_full_) add_alone(underruns_, std::uint64_t{1});
-    was_full_ = full;
   }
 
   const bool exact_, transforms_;
   std::deque<Mark> marks_;
   std::optional<DeviceClock> clock_;
   std::atomic<std::uint64_t> issued_{0};
-  std::atomic<Clock::rep> pauses_{0};          // all that the consumer made
   Clock::time_point begun_at_{}, ready_at_{};  // used by the thread that issues copies
-  Nanoseconds pauses_before_{0};               // the same, when the batch was ready
   OneReader reader_;                           // of what follows
-  bool was_full_ = false;
-  std::uint64_t oldest_ = 0;  // the first copy that was not found done
-  std::atomic<std::uint64_t> timed_{0}, underruns_{0};
-  std::atomic<Clock::rep> running_{0}, transforming_{0}, held_{0}, idle_{0}, paused_{0};
+  std::uint64_t oldest_ = 0;                   // the first copy that was not found done
+  std::atomic<std::uint64_t> timed_{0};
+  std::atomic<Clock::rep> running_{0}, transforming_{0}, held_{0}, idle_{0};
 };
 
 }  // namespace penstock::detail

@@ -34,7 +34,6 @@ struct DeviceSums {
   Ticks waiting = 0, longest_wait = 0;  ///< the consumer's stream had no work
   std::uint64_t steps = 0;              ///< batches in the next three: with the one before them
   Ticks consuming = 0;                  ///< from when the one before was there to the request
-  Ticks pauses = 0;                     ///< the part of `consuming` in the consumer's pauses
   Ticks until_staged = 0, until_there = 0;  ///< the two parts of the wait; only with device_times
   Ticks longest_step_wait = 0;              ///< the longest sum of the two
 };
@@ -122,8 +121,7 @@ class DeviceSamples {
   // measured then.
 
   /// Call before the batch is looked for. `order`: the order that it will have if none fails.
-  /// `ends_pause`: the consumer comes back from a pause.
-  void ask(cudaStream_t consumer, std::uint64_t order, bool ends_pause = false) {
+  void ask(cudaStream_t consumer, std::uint64_t order) {
     is_asked_ = false;
     if (!every_ && (order < first_take_.load(std::memory_order_relaxed) ||
                     order >= end_of_takes_.load(std::memory_order_relaxed)))
@@ -131,7 +129,6 @@ class DeviceSamples {
     if (pending_ == nullptr) pending_ = find_free(takes_, next_take_);
     if (pending_ == nullptr) return;
     pending_->turns_ = streams_.turns(consumer);
-    pending_->ends_pause_ = ends_pause;
     pending_->asked_.record(consumer);
     is_asked_ = true;
   }
@@ -230,7 +227,6 @@ class DeviceSamples {
     std::optional<Event> found_;  // between the two: there is a batch, its copy is queued
     cudaStream_t stream_ = nullptr;
     std::uint64_t order_ = 0, turns_ = 0;
-    bool ends_pause_ = false;
     TakeSample* before_ = nullptr;  // of the batch that the stream took before
     std::atomic<int> uses_{0};
     std::atomic<bool> is_handed_in_{false};  // then all but `uses` is the reader's
@@ -339,7 +335,6 @@ class DeviceSamples {
         timeline_.measure(take.before_->order_, {.step = step});
       ++sums_.steps;
       sums_.consuming += step / turns;
-      if (take.ends_pause_) sums_.pauses += step / turns;
       if (take.found_) {
         const Ticks until_staged = elapsed(take.asked_, *take.found_, guard).value_or(0);
         const Ticks until_there = elapsed(*take.found_, take.ready_, guard).value_or(0);

@@ -84,18 +84,13 @@ PENSTOCK_INLINE Stats Stats::since(const Stats& before) const {
   for (StageStats Stats::*stage :
        {&Stats::source, &Stats::copy, &Stats::transform, &Stats::consumer})
     detail::subtract_stage(stats.*stage, before.*stage);
-  detail::subtract(stats.device_source, before.device_source, &SourceTimes::timed,
-                   &SourceTimes::busy, &SourceTimes::batches, &SourceTimes::span);
   detail::subtract(stats.waits, before.waits, &SampledWaits::batches, &SampledWaits::waiting);
-  detail::subtract(stats, before, &Stats::worker_cpu, &Stats::first_fills, &Stats::underruns,
-                   &Stats::skipped, &Stats::replaced);
+  detail::subtract(stats, before, &Stats::worker_cpu, &Stats::skipped, &Stats::replaced);
   if (stats.source_reads && before.source_reads)
     detail::subtract(*stats.source_reads, *before.source_reads, &ReadCounts::calls,
                      &ReadCounts::bytes);
   else
     stats.source_reads.reset();
-  detail::subtract(stats.pauses, before.pauses, &Pauses::source, &Pauses::copy, &Pauses::consumer,
-                   &Pauses::device);
   // What was the longest before is not of this time; the longest of this time is unknown.
   for (std::chrono::nanoseconds Stats::*longest : {&Stats::longest_wait, &Stats::longest_fill})
     if (this->*longest == before.*longest) stats.*longest = {};
@@ -104,8 +99,6 @@ PENSTOCK_INLINE Stats Stats::since(const Stats& before) const {
       detail::mean_since(source.queued, copy.batches, before.source.queued, before.copy.batches);
   stats.copy.queued = detail::mean_since(copy.queued, consumer.batches, before.copy.queued,
                                          before.consumer.batches);
-  stats.leased =
-      detail::mean_since(leased, consumer.batches, before.leased, before.consumer.batches);
   stats.recent = detail::recent_since(recent, before.recent);
   if (device && before.device) {
     detail::subtract(*stats.device, *before.device, &DeviceTimes::copies, &DeviceTimes::batches,

@@ -37,13 +37,6 @@ inline std::chrono::steady_clock::time_point coarse_now() {
                                                std::chrono::nanoseconds(now.tv_nsec));
 }
 
-/// A time on the host's clock.
-struct TimeSpan {
-  std::chrono::steady_clock::time_point from, to;
-
-  std::chrono::nanoseconds length() const { return to - from; }
-};
-
 /// Adds up the time between start and stop. One thread starts and stops it. Any thread reads it;
 /// the result never decreases.
 class Stopwatch {
@@ -260,19 +253,11 @@ class alignas(64) WorkerTrace {
   std::chrono::nanoseconds cpu() const { return cpu_.elapsed(); }
   /// What the worker's thread reads from files; nullopt: unknown.
   std::optional<ReadCounts> reads() const { return reads_.counts(); }
-  /// The longest time on one batch without a wait, and that on the first one, which is not among
-  /// them (both accurate to a few milliseconds).
+  /// The longest time on one batch without a wait, but for the first one (accurate to a few
+  /// milliseconds).
   std::chrono::nanoseconds longest() const { return std::chrono::nanoseconds(load(longest_)); }
-  std::chrono::nanoseconds first() const { return std::chrono::nanoseconds(load(first_)); }
   std::uint64_t batches() const { return load(batches_); }
   std::uint64_t bytes() const { return load(bytes_); }
-
-  /// How long the worker has waited, within `span`, in the wait that it is in. `span` ends now.
-  std::chrono::nanoseconds present_wait(const TimeSpan& span) const {
-    const WorkerActivity now = activity();
-    if (now.state == WorkerState::idle || is_work(now.state)) return {};
-    return std::max(Clock::duration(0), span.to - std::max(span.from, now.since));
-  }
 
   /// Whether the worker runs on the calling thread.
   bool is_of_this_thread() const {
@@ -301,9 +286,7 @@ class alignas(64) WorkerTrace {
 
   void note_fill(Clock::time_point now) {
     const Clock::rep fill = now.time_since_epoch().count() - load(since_);
-    if (!std::exchange(has_filled_, true))
-      first_.store(fill, std::memory_order_relaxed);
-    else if (fill > load(longest_))
+    if (std::exchange(has_filled_, true) && fill > load(longest_))
       longest_.store(fill, std::memory_order_relaxed);
   }
 
@@ -325,7 +308,7 @@ class alignas(64) WorkerTrace {
   Stopwatch busy_, waiting_;
   CpuWatch cpu_;
   ReadWatch reads_;
-  std::atomic<Clock::rep> first_{0}, longest_{0};
+  std::atomic<Clock::rep> longest_{0};
   bool has_filled_ = false;  // by the worker
 };
 

@@ -443,7 +443,7 @@ PENSTOCK_INLINE Stage BatchFiller::outcome(BatchRecord& record, WorkerTools& too
     return Stage::failed;
   }
   if (record.memory.slot != nullptr) try {
-      targets_->record_written(*record.memory.slot, record.number, tools.worker);
+      targets_->record_written(*record.memory.slot, tools.worker);
     } catch (...) {  // CUDA's, not the source's: no policy covers it.
       record.failures.clear();
       record.fail({std::current_exception(), nullptr});

@@ -119,8 +119,6 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
   void add_to(TuneCounts& counts) const;
   /// Sets what is the workers'.
   void add_to(Stats& stats) const;
-  /// How long all workers together have waited, within `span`, in the waits that they are in.
-  std::chrono::nanoseconds present_waits(const TimeSpan& span) const;
   /// Batches that are ready, up to `most`. Any thread: the one that takes from a prefetcher is not
   /// always the one that takes from its producer.
   std::size_t queued(std::size_t most) const { return ring_.filled(most); }
@@ -732,14 +730,7 @@ PENSTOCK_INLINE void ProducerCore::add_to(Stats& stats) const {
     add_known(stats.source_reads, trace.reads());
     stats.worker_cpu += trace.cpu();
     stats.longest_fill = std::max(stats.longest_fill, trace.longest());
-    stats.first_fills += trace.first();
   }
-}
-
-PENSTOCK_INLINE std::chrono::nanoseconds ProducerCore::present_waits(const TimeSpan& span) const {
-  std::chrono::nanoseconds sum{0};
-  for (const WorkerTrace& trace : traces_) sum += trace.present_wait(span);
-  return sum;
 }
 
 PENSTOCK_INLINE WorkerActivity ProducerCore::oldest_activity() const {

@@ -134,23 +134,8 @@ class DeviceStage {
     counts.device_idle += watch_.idle();
   }
 
-  /// The consumer was away.
-  void note_pause(const TimeSpan& pause) {
-    watch_.note_pause(pause);
-    restart();
-  }
-  /// The numbers of the batches start anew.
-  void restart() {
-    if (targets_) targets_->watch().restart();
-  }
-
-  /// At the end of a lease: see CopyWatch, SourceWatch.
-  void sample() noexcept {
-    if (targets_)
-      targets_->watch().sample();
-    else
-      watch_.sample();
-  }
+  /// At the end of a lease: see CopyWatch.
+  void sample() noexcept { watch_.sample(); }
 
   /// Sets what is this stage's.
   void add_to(Stats& stats) {
@@ -162,18 +147,12 @@ class DeviceStage {
                   .timed = watch_.timed(),
                   .bytes = copied_bytes_.load(std::memory_order_relaxed),
                   .capacity = arena_.slots()};
-    stats.underruns = watch_.underruns();
-    stats.pauses.copy = watch_.paused();
     if (transform_.transforms())
       stats.transform = {.busy = watch_.transforming(),
                          .waiting_for_input = watch_.idle() + watch_.held() + watch_.running(),
                          .batches = watch_.issued(),
                          .timed = watch_.timed(),
                          .bytes = watch_.issued() * transform_.slot_bytes()};
-    if (targets_) {
-      targets_->watch().collect();
-      stats.device_source = targets_->watch().times();
-    }
     stats.device_bytes = bytes();
   }
 

@@ -13,7 +13,6 @@
 #include <penstock/cuda.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/observe/device_samples.hpp>
-#include <penstock/detail/observe/source_watch.hpp>
 #include <penstock/detail/observe/ticks.hpp>
 #include <penstock/device_arena.hpp>
 #include <penstock/markers.hpp>
@@ -28,8 +27,7 @@ namespace penstock::detail {
 struct WrittenSlot {
   DeviceSlot memory;
   Event written;                       // The worker's stream has come to the end of the batch.
-  SourceWatch::Mark* timed = nullptr;  // of a batch whose end is not recorded
-  DeviceSamples::Copy sample;
+  DeviceSamples::Copy sample;          // of its work on the device
 };
 
 /// Gives the device slot back. Its next writer comes after what was queued.
@@ -45,10 +43,7 @@ class DeviceTargets {
       : arena_(arena), samples_(samples), slots_(arena.slots()) {
     for (std::size_t i = 0; i < workers; ++i)
       streams_.emplace_back(priority, name + ", worker " + std::to_string(i));
-    watch_.emplace(stream(0));
   }
-
-  SourceWatch& watch() { return *watch_; }
 
   cudaStream_t stream(std::size_t worker) const { return streams_[worker].stream.get(); }
 
@@ -61,13 +56,10 @@ class DeviceTargets {
     return keep(arena_.acquire(resolved(worker), stop), worker);
   }
 
-  /// The worker's stream has all of batch `number`.
-  void record_written(WrittenSlot& slot, std::uint64_t number, std::size_t worker) {
+  /// The worker's stream has all of the batch.
+  void record_written(WrittenSlot& slot, std::size_t worker) {
     slot.written.record(stream(worker));
     samples_.end(slot.sample);
-    if (slot.timed == nullptr) return;
-    watch_->end(*slot.timed, number, stream(worker));
-    slot.timed = nullptr;
   }
 
  private:
@@ -86,13 +78,10 @@ class DeviceTargets {
     if (!slot) return nullptr;
     WrittenSlot& held = slots_[slot->index()];
     held.memory = std::move(*slot);
-    SourceWatch::drop(std::exchange(held.timed, nullptr));  // Of a batch that failed.
-    held.sample.reset();
+    held.sample.reset();  // Of a batch that failed.
     try {
-      if (!std::exchange(streams_[worker].is_new, false)) {
-        held.timed = watch_->begin(stream(worker));
+      if (!std::exchange(streams_[worker].is_new, false))
         held.sample = samples_.begin(stream(worker), ticks());
-      }
     } catch (...) {
       held.memory = DeviceSlot();
       throw;
@@ -104,7 +93,6 @@ class DeviceTargets {
   DeviceSamples& samples_;
   std::deque<NamedStream> streams_;  // before the slots, which are released on them
   std::vector<WrittenSlot> slots_;   // by index
-  std::optional<SourceWatch> watch_;
 };
 
 }  // namespace penstock::detail

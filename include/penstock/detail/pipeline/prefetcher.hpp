@@ -86,7 +86,6 @@ class HandOver final : public AnyPrefetcher, public std::enable_shared_from_this
   PipelineSetup make_setup(SourceKind kind, bool unbounded);
 
   void note_take(Staged& staged, int stream, bool has_waited);
-  void note_pause(const TimeSpan& pause);
   void tune();
   void tune_slots();
   void stage_ready() noexcept;
@@ -133,8 +132,6 @@ class HandOver final : public AnyPrefetcher, public std::enable_shared_from_this
   Ticks asked_ = 0;          // since then there are some, and none has got one
   std::uint64_t order_ = 0;  // of the next batch
   const ConsumerClock::Visit* requested_by_ = nullptr;  // the last call that has told the samples
-  std::atomic<std::chrono::nanoseconds::rep> workers_paused_{0};  // their waits in pauses,
-  std::atomic<WorkerTrace::Clock::time_point> paused_until_{};    // until then
   std::optional<Autotuner> tuner_;
   const PipelineSetup setup_;  // as stats() tells it
 
@@ -205,9 +202,7 @@ PENSTOCK_INLINE LeasedBatch* HandOver::take(const ResolvedStream& stream, cudaSt
   const Asking asking(*this);
   const ScopedRange range(markers::next, position_);
   watch_.count_take(queue_.size());
-  const auto pause = visit.ended_pause();
-  if (pause) note_pause(*pause);
-  samples_.ask(consumer, order_, pause.has_value());
+  samples_.ask(consumer, order_);
   requested_by_ = &visit;
 
   bool has_waited = false;
@@ -221,7 +216,6 @@ PENSTOCK_INLINE LeasedBatch* HandOver::take(const ResolvedStream& stream, cudaSt
   check(cudaStreamWaitEvent(consumer, staged->copied, cudaEventWaitDefault), "cudaStreamWaitEvent");
   note_take(*staged, samples_.take(consumer, staged->order), has_waited);
   staged->consumers.assign(1, stream);
-  staged->replaced = false;
   queue_.pop_first();
   position_ = staged->next;
   skipped_before_ = staged->skipped;
@@ -237,15 +231,6 @@ PENSTOCK_INLINE void HandOver::note_take(Staged& staged, int stream, bool has_wa
   times.taken = asked_ = has_waited ? ticks() : std::max(asked_, times.staged);
   times.work |= static_cast<std::uint64_t>(stream) << BatchTimes::kStreamShift;
   order_ = staged.order + 1;
-}
-
-/// Any thread, while `pause` lasts or when it has ended: of it what was not noted yet.
-PENSTOCK_INLINE void HandOver::note_pause(const TimeSpan& pause) {
-  const TimeSpan rest{
-      std::max(pause.from, paused_until_.exchange(pause.to, std::memory_order_relaxed)), pause.to};
-  if (rest.length().count() <= 0) return;
-  workers_paused_.fetch_add(producer_->present_waits(rest).count(), std::memory_order_relaxed);
-  stage_.note_pause(rest);
 }
 
 /// Of the thread that takes.
@@ -356,9 +341,6 @@ PENSTOCK_INLINE bool HandOver::is_used_on(const LeasedBatch& batch,
 /// The end of a lease. What fails is reported by the next take().
 PENSTOCK_INLINE bool HandOver::give_back(LeasedBatch& batch, bool park) noexcept {
   auto& staged = static_cast<Staged&>(batch);
-  const bool replaced = staged.replaced;  // Once the slot is released, another lease may have it.
-  // Before the copies that have waited for this slot go on.
-  if (const auto pause = watch_.clock.present_pause(coarse_now())) note_pause(*pause);
   stage_.sample();
   // Once the slot is released, another batch may have `staged`.
   const std::uint64_t order = staged.order, number = producer_->number_of(staged.ticket);
@@ -372,7 +354,7 @@ PENSTOCK_INLINE bool HandOver::give_back(LeasedBatch& batch, bool park) noexcept
   }
   timeline_.add(order, number, times);
   samples_.collect_now_and_then(times.released);
-  watch_.count_end_of_lease(replaced);
+  watch_.count_end_of_lease();
   if (error) queue_.fail(std::move(error));
   stage_ready();
   return true;
@@ -611,7 +593,6 @@ PENSTOCK_INLINE void HandOver::restore(const State& state) {
   timeline_.restart(order_);
   position_ = batch_number(batches_, state.epoch, state.batch);
   if (tuner_) tuner_->restart();
-  stage_.restart();
   try {
     producer_->seek(state.epoch, state.batch);
   } catch (...) {
@@ -630,10 +611,6 @@ PENSTOCK_INLINE Stats HandOver::stats() {
   stage_.add_to(stats);
   samples_.collect();
   watch_.add_to(stats, samples_.sums(), options_.device_times);
-  stats.pauses.source = std::chrono::nanoseconds(workers_paused_.load(std::memory_order_relaxed));
-  if (const auto pause = watch_.clock.present_pause(WorkerTrace::Clock::now()))
-    stats.pauses.source += producer_->present_waits(
-        {std::max(pause->from, paused_until_.load(std::memory_order_relaxed)), pause->to});
   stats.skipped = producer_->skipped();
   stats.replaced = producer_->replaced();
   stats.workers = options_.workers;
