@@ -14,7 +14,6 @@ struct LeasedBatch {
   Ticket ticket;
   std::int64_t rows = 0;
   std::size_t slot = 0;
-  bool replaced = false;  ///< its lease ends because another one is assigned to it
 };
 
 }  // namespace penstock::detail
