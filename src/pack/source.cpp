@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <penstock/detail/read_only_file.hpp>
 #include <penstock/detail/storage/image_extensions.hpp>
 #include <penstock/detail/storage/known_bytes.hpp>
-#include <penstock/detail/read_only_file.hpp>
 #include <sstream>
 #include <stdexcept>
 #include <string_view>

@@ -26,8 +26,8 @@ namespace penstock::detail {
 /// A slot that a worker holds, until it is staged.
 struct WrittenSlot {
   DeviceSlot memory;
-  Event written;                       // The worker's stream has come to the end of the batch.
-  DeviceSamples::Copy sample;          // of its work on the device
+  Event written;               // The worker's stream has come to the end of the batch.
+  DeviceSamples::Copy sample;  // of its work on the device
 };
 
 /// Gives the device slot back. Its next writer comes after what was queued.

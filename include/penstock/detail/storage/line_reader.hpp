@@ -9,8 +9,8 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
-#include <penstock/detail/storage/known_bytes.hpp>
 #include <penstock/detail/read_only_file.hpp>
+#include <penstock/detail/storage/known_bytes.hpp>
 #include <span>
 #include <string_view>
 #include <system_error>

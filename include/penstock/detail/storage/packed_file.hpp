@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <penstock/detail/read_only_file.hpp>
 #include <penstock/detail/storage/known_bytes.hpp>
 #include <penstock/detail/storage/packed_format.hpp>
-#include <penstock/detail/read_only_file.hpp>
 #include <penstock/detail/storage/scratch.hpp>
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/detail/usable_memory.hpp>

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <penstock/detail/storage/known_bytes.hpp>
 #include <penstock/detail/read_only_file.hpp>
+#include <penstock/detail/storage/known_bytes.hpp>
 #include <penstock/store.hpp>
 #include <span>
 #include <string>

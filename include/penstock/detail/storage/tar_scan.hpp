@@ -10,9 +10,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <penstock/detail/read_only_file.hpp>
 #include <penstock/detail/storage/known_bytes.hpp>
 #include <penstock/detail/storage/left_by_tools.hpp>
-#include <penstock/detail/read_only_file.hpp>
 #include <penstock/detail/storage/tar_format.hpp>
 #include <penstock/detail/storage/tar_globals.hpp>
 #include <penstock/store.hpp>

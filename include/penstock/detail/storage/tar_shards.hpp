@@ -7,8 +7,8 @@
 #include <charconv>
 #include <map>
 #include <optional>
-#include <penstock/detail/storage/image_extensions.hpp>
 #include <penstock/detail/read_only_file.hpp>
+#include <penstock/detail/storage/image_extensions.hpp>
 #include <penstock/detail/storage/scratch.hpp>
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/detail/storage/tar_format.hpp>
