@@ -38,7 +38,7 @@ using penstock::images::test::Bytes;
 using penstock::images::test::jpeg_file;
 using penstock::images::test::smooth_pixels;
 
-constexpr ImageSize kOutput{12, 9};
+constexpr ImageSize kSmall{12, 9};
 
 Bytes image(int number) {
   const int width = 20 + number, height = 30 + 2 * number;
@@ -71,7 +71,7 @@ struct Row {
   DecodedImages batch;
 
   Row() {
-    const auto layout = decoded_images_layout(1, kOutput);
+    const auto layout = decoded_images_layout(1, kSmall);
     block.resize(layout.bytes());
     batch = layout.bind(block.data(), 1);
   }
@@ -81,17 +81,18 @@ std::unique_ptr<penstock::detail::WorkerSource> worker_of(AnySource<DecodedImage
   return std::move(source).erased().make();
 }
 
-const RandomResizedCrop crop{.output = kOutput};
+const RandomResizedCrop kCropToSmall{.output = kSmall};
 
 TEST_CASE("image_source writes what a RowDecoder writes, and the label", "[images][image_source]") {
   const Labelled files(3);
-  const auto worker = worker_of(image_source(files, crop));
+  const auto worker = worker_of(image_source(files, kCropToSmall));
   RowDecoder decode;
   for (std::uint64_t i = 0; i < 3; ++i) {
     Row row, expected;
     worker->fill_row({.index = i, .row = 0, .seed = 5 + i}, &row.batch, {});
     decode(
-        files.files[i], [&](ImageSize size) { return crop(5 + i, size); }, 0, expected.batch);
+        files.files[i], [&](ImageSize size) { return kCropToSmall(5 + i, size); }, 0,
+        expected.batch);
     expected.batch.labels(0) = static_cast<std::int32_t>(100 + i);
     const auto pixels = static_cast<std::size_t>(row.batch.pixels.extent(1));
     CHECK(std::memcmp(row.batch.pixels.data_handle(), expected.batch.pixels.data_handle(),
@@ -110,7 +111,7 @@ TEST_CASE("image_source: a store without labels has the label -1", "[images][ima
   const Memory files(1);
   Row row;
   row.batch.labels(0) = 5;
-  worker_of(image_source(files, crop))->fill_row({}, &row.batch, {});
+  worker_of(image_source(files, kCropToSmall))->fill_row({}, &row.batch, {});
   CHECK(row.batch.labels(0) == -1);
 }
 
@@ -119,14 +120,14 @@ TEST_CASE("image_source: the options are those of the decoder, and each worker h
   const Memory files(2);
   Row row;
   CHECK_THAT(thrown<ImageError>([&] {
-               worker_of(image_source(files, crop, {.max_pixels = 100}))
+               worker_of(image_source(files, kCropToSmall, {.max_pixels = 100}))
                    ->fill_row({.index = 1}, &row.batch, {});
              }),
              Mentions("file-1: ") && Mentions("100"));
   std::set<int> calls;
   const auto view = [&calls, own = 0](std::uint64_t, ImageSize size) mutable {
     calls.insert(++own);
-    return ResizeCenterCrop{.resize = 12, .output = kOutput}(size);
+    return ResizeCenterCrop{.resize = 12, .output = kSmall}(size);
   };
   const AnySource<DecodedImages> source = image_source(files, view);
   const auto first = worker_of(source), second = worker_of(source);
@@ -144,7 +145,7 @@ TEST_CASE("image_source: every error begins with the name, and nests its cause",
   const auto view = [](std::uint64_t seed, ImageSize size) {
     if (seed == 1) throw std::domain_error("no such crop");
     if (seed == 2) throw 7;
-    return crop(seed, size);
+    return kCropToSmall(seed, size);
   };
   const auto worker = worker_of(image_source(files, view));
   Row row;
@@ -189,14 +190,14 @@ TEST_CASE("image_source: a stop ends the decoding, and is no error of the image"
   stop.request_stop();
   Row row;
   CHECK(thrown<DecodeStopped>([&] {
-          worker_of(image_source(files, crop))->fill_row({}, &row.batch, stop.get_token());
+          worker_of(image_source(files, kCropToSmall))->fill_row({}, &row.batch, stop.get_token());
         }) == "stopped");
 }
 
 /// Everything that a pipeline delivers: the label of each sample, in order.
 template <class Store>
 std::vector<std::int32_t> delivered_labels(const Store& files, std::vector<Failure>& failures) {
-  const OutputFormat format{.size = kOutput};
+  const OutputFormat format{.size = kSmall};
   Prefetcher<Images<float>, DecodedImages> prefetcher{
       decoded_images_layout(4, format.size),
       {.samples = files.size()},
@@ -207,7 +208,7 @@ std::vector<std::int32_t> delivered_labels(const Store& files, std::vector<Failu
   std::vector<std::int32_t> labels;
   while (auto batch = prefetcher.next(stream)) {
     CHECK(batch->pixels.extent(0) == batch->labels.extent(0));
-    CHECK(batch->pixels.extent(1) == kOutput.height);
+    CHECK(batch->pixels.extent(1) == kSmall.height);
     std::vector<std::int32_t> found(static_cast<std::size_t>(batch->labels.extent(0)));
     REQUIRE_CUDA(cudaMemcpyAsync(found.data(), batch->labels.data_handle(), found.size() * 4,
                                  cudaMemcpyDeviceToHost, stream));
