@@ -13,7 +13,7 @@ REMOVED_CALLS = {
     "synchronize": "host wait", "cudaEventSynchronize": "host wait", "cudaStreamSynchronize": "host wait",
     "cudaDeviceSynchronize": "host wait", "wait": "host wait", "wait_until": "host wait", "wait_for": "host wait",
     "wait_on_host": "host wait", "wait_for_device": "host wait",
-    "notify_one": "notify", "notify_all": "notify", "notify": "notify", "wake": "notify", "pump": "notify",
+    "notify_one": "notify", "notify_all": "notify", "notify": "notify", "wake": "notify", "stage_ready": "notify",
     "lock": "lock", "try_lock": "lock", "unlock": "unlock",
     "request_stop": "stop", "pause": "stop", "close": "stop", "stop": "stop", "join": "stop", "end": "stop",
     "end_pause": "stop",
