@@ -2,7 +2,8 @@
 
 // What the verdict foretells of pipelines that are drawn at random, held against what they do then:
 // each is run as it is, and with each of its settings and the times of its stages changed in turn.
-// In the environment, PENSTOCK_VERDICT_SEED draws others, and PENSTOCK_VERDICT_CASES says how many.
+// In the environment, PENSTOCK_VERDICT_SEED draws others, PENSTOCK_VERDICT_CASES says how many, and
+// PENSTOCK_VERDICT_FIRST with which of them it begins.
 
 #include <penstock/stats.hpp>
 
@@ -160,6 +161,43 @@ bool is_right_stage(Bottleneck stage, const Gains& gains, double slots_gain) {
   return own > most - kAlike;
 }
 
+/// What there was to go by.
+void print_unknown(const Replay& replay, const Stats& stats) {
+  std::size_t sources = 0, waits = 0, steps = 0;
+  for (const auto& batch : stats.recent->batches) {
+    sources += batch.device.source >= 0;
+    waits += batch.device.wait >= 0;
+    steps += batch.device.step >= 0;
+  }
+  if (std::getenv("PENSTOCK_VERDICT_RECORDS") != nullptr)
+    for (const auto& [batch, times, device] : stats.recent->batches) {
+      std::printf("    %llu:", static_cast<unsigned long long>(batch));
+      const auto begin = stats.recent->batches.front().times.opened;
+      for (const auto stamp : {times.wanted, times.opened, times.filled, times.staged, times.asked,
+                               times.taken, times.released})
+        std::printf(" %.2f", static_cast<double>(stamp - begin) / 1e6);
+      std::printf(" |");
+      for (const auto time : {times.source_time(), device.source, device.copy, device.transform,
+                              device.wait, device.step})
+        std::printf(" %.2f", static_cast<double>(time) / 1e6);
+      std::printf(times.first_of_worker() ? " first\n" : "\n");
+    }
+  const auto& costs = replay.costs();
+  if (costs.all().empty()) return;
+  double work = 0, device = 0, host = 0;
+  for (const auto& cost : costs.all()) {
+    work += cost.source_work / 1e6 / static_cast<double>(costs.all().size());
+    device += cost.device / 1e6 / static_cast<double>(costs.all().size());
+    host += cost.host / 1e6 / static_cast<double>(costs.all().size());
+  }
+  std::printf(
+      "    measured %.2f ms, replayed %.2f ms; %zu batches, timed: %zu sources, %zu waits, %zu "
+      "steps; a source %.2f ms, device %.2f, host %.2f, loop %d\n",
+      costs.period() / 1e6, milliseconds(replay.run(replay.present()).period),
+      stats.recent->batches.size(), sources, waits, steps, work, device, host,
+      static_cast<int>(costs.loop().waits));
+}
+
 void judge(std::uint64_t seed, std::uint64_t number, Score& score) {
   const Pipeline pipeline = draw(seed, number);
   const Outcome outcome = run_calmly(pipeline);
@@ -175,8 +213,7 @@ void judge(std::uint64_t seed, std::uint64_t number, Score& score) {
   Replay replay(stats.recent->batches.size());
   if (!replay.load(stats.recent->batches, Judge::shape_of(stats))) {
     ++score.unknown;
-    std::printf("    measured %.2f ms, replayed %.2f ms\n", replay.costs().period() / 1e6,
-                milliseconds(replay.run(replay.present()).period));
+    print_unknown(replay, stats);
     CHECK(verdict.kind == VerdictKind::too_early);
     CHECK(verdict.enough_workers == 0);
     return;
@@ -256,7 +293,8 @@ TEST_CASE("the verdict foretells what changes of a pipeline give", "[verdict]") 
   const std::uint64_t seed = from_environment("PENSTOCK_VERDICT_SEED", 1);
   const std::uint64_t cases = from_environment("PENSTOCK_VERDICT_CASES", 200);
   Score score;
-  for (std::uint64_t number = 0; number < cases; ++number) judge(seed, number, score);
+  const std::uint64_t first = from_environment("PENSTOCK_VERDICT_FIRST", 0);
+  for (std::uint64_t number = 0; number < cases; ++number) judge(seed, first + number, score);
   const auto of = [](std::uint64_t part, std::uint64_t all) {
     return std::to_string(part) + " of " + std::to_string(all);
   };

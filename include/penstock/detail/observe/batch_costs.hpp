@@ -176,9 +176,9 @@ inline void BatchCosts::find_steps() {
   }
   waited /= static_cast<double>(std::max<std::size_t>(1, waits)) * streams;
   worked /= static_cast<double>(std::max<std::size_t>(1, steps)) * streams;
-  const std::size_t timed = std::min(waits, steps);
-  if (2 * timed > count_ || (shape_.on_device() && timed >= kFewest))
-    period_ = std::max(period_, waited + worked);
+  const bool is_ahead =
+      shape_.on_device() && std::min(waits, steps) >= kFewest && period_ < (waited + worked) / 2;
+  if (is_ahead || 2 * std::min(waits, steps) > count_) period_ = std::max(period_, waited + worked);
   starved_ = waits == 0 ? -1 : std::min(1.0, waited / period_);
   lacks_device_times_ = steps == 0 && waits == 0;
   if (steps == 0 && waits > 0)
