@@ -296,6 +296,15 @@ TEST_CASE("a pause of the consumer is no part of the period", "[replay]") {
   CHECK(Replayed(pauses, 128).now() == near(4.01));
 }
 
+TEST_CASE("a slow step now and then is no pause", "[replay]") {
+  MadePipeline bursts{.fill = 0.4, .copy = 0.1, .loop = MadeLoop::waits};
+  bursts.step = penstock::test::MadeTime([](std::size_t k) { return k % 8 == 7 ? 24.0 : 0.5; });
+  const Replayed replayed(bursts);
+  REQUIRE(replayed.loaded());
+  CHECK(replayed.replay().costs().all().size() == 96);
+  CHECK(replayed.now() == Approx(27.5 / 8 + 0.01).epsilon(0.02));
+}
+
 TEST_CASE("the loop waits for its step, for the last one, or for none", "[replay]") {
   const auto uneven =
       penstock::test::MadeTime([](std::size_t k) { return k % 3 == 0 ? 8.0 : 2.0; });

@@ -86,16 +86,20 @@ inline void RecordedBatches::load(std::span<const FinishedBatch> batches,
   replace_first_fills();
 }
 
-/// Of the stretches between two pauses of the consumer (a validation, a checkpoint) the longest is
-/// kept, without its start: there the queues are as full as the pause has left them, or as empty as
-/// they are when a run begins.
+/// Of the stretches between two pauses of the consumer (a validation, a checkpoint: a turn of the
+/// loop over 32 times the mean one) the longest is kept, without its start: there the queues are as
+/// full as the pause has left them, or as empty as they are when a run begins.
 inline void RecordedBatches::keep_longest_stretch(std::size_t queues) {
-  constexpr double kFarLonger = 32, kShortest = 1e6;
+  constexpr double kShortest = 1e6, kFarLonger = 32, kManySteps = 8;
+  double turns = 0;
+  for (std::size_t k = 0; k + 1 < count_; ++k) turns += turn(k);
   const double step = medians_.of(
       count_ - 1, [&](std::size_t k) { return batches_[k + 1].asked - batches_[k].asked; });
+  const double pause = std::max(
+      {kShortest, kFarLonger * turns / static_cast<double>(count_ - 1), kManySteps * step});
   std::size_t begin = 0, first = 0, length = 0;
   for (std::size_t k = 0; k < count_; ++k) {
-    const bool ends = k + 1 == count_ || turn(k) > std::max(kShortest, kFarLonger * step);
+    const bool ends = k + 1 == count_ || turn(k) > pause;
     if (!ends) continue;
     batches_[k].device.step = -1;  // It may include the pause.
     if (k + 1 - begin > length) {
