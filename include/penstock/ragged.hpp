@@ -56,8 +56,8 @@ class RaggedFull : public std::length_error {
 };
 
 /// The assignments so far to a ragged field of a batch; a RaggedRow for each row of a full batch
-/// follows in memory. It lies behind the part of a pinned block that is copied. Workers share it:
-/// see detail/memory/ragged.hpp.
+/// follows in memory. It lies in the record of the batch. Workers share it: see
+/// detail/memory/ragged.hpp.
 struct RaggedFill {
   static constexpr std::int64_t unassigned = -1, being_assigned = -2;  // as a row's begin
 
