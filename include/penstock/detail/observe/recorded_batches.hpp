@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <penstock/detail/observe/batch_times.hpp>
 #include <penstock/detail/observe/medians.hpp>
 #include <penstock/detail/observe/pipeline_shape.hpp>
@@ -101,7 +102,8 @@ inline void RecordedBatches::keep_longest_stretch(std::size_t queues) {
   for (std::size_t k = 0; k < count_; ++k) {
     const bool ends = k + 1 == count_ || turn(k) > pause;
     if (!ends) continue;
-    batches_[k].device.step = -1;  // It may include the pause.
+    std::int64_t& device = batches_[k].device.step;  // It may include the pause.
+    if (k + 1 < count_ || static_cast<double>(device) > pause) device = -1;
     if (k + 1 - begin > length) {
       first = begin;
       length = k + 1 - begin;
