@@ -41,11 +41,12 @@ enum class VerdictKind {
 /// What a change would give, as a replay of the last batches tells.
 struct Gain {
   VerdictKind kind = VerdictKind::nothing;  ///< what is changed
-  /// The settings then; as they are where the change is another one.
-  int workers = 0;
-  std::size_t host_depth = 0, device_depth = 0;
-  std::size_t more_bytes = 0;  ///< memory that they take beyond the present ones
-  double times_faster = 1;     ///< present time from batch to batch, over that with the change
+  // The settings then; as they are where the change is another one.
+  int workers = 0;               ///< threads that run the source
+  std::size_t host_depth = 0;    ///< batches in pinned memory
+  std::size_t device_depth = 0;  ///< batches on the device
+  std::size_t more_bytes = 0;    ///< memory that they take beyond the present ones
+  double times_faster = 1;       ///< present time from batch to batch, over that with the change
 };
 
 /// The stage that limits the rate of a pipeline, and what to change.
