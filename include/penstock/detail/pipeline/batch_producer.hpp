@@ -23,7 +23,6 @@
 #include <penstock/batch_producer.hpp>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/cores.hpp>
-#include <penstock/detail/observe/timeline.hpp>
 #include <penstock/detail/observe/worker_trace.hpp>
 #include <penstock/detail/pipeline/batch_filler.hpp>
 #include <penstock/detail/pipeline/batch_memory.hpp>
@@ -72,8 +71,6 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
   ~ProducerCore() override { stop(); }
 
   std::optional<BlockBatch> next() override;
-  /// Keeps the stamps of the batches that `next` returns. Call it before the first one.
-  void keep_times() { timeline_.emplace(options_.depth); }
   /// Takes the record at the head of a producer that is ready(). With an `error` in its place, what
   /// the batch has is its slot. Give it back.
   BatchRecord& take(std::exception_ptr& error);
@@ -210,8 +207,6 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
   alignas(64) std::atomic_flag in_next_;  // some thread is
   std::atomic<std::uint64_t> calls_{0};
   bool finished_ = false;
-  std::uint64_t delivered_ = 0;                          // by next()
-  std::optional<Timeline> timeline_;                     // of these
   std::atomic<std::uint64_t> samplings_{0}, queued_{0};  // of the queue
   alignas(64) std::vector<WorkerTrace> traces_;
 
@@ -228,10 +223,8 @@ PENSTOCK_INLINE std::unique_ptr<AnyProducer> make_producer(const BlockLayout& la
   if (source.kind == SourceKind::device)
     throw std::invalid_argument(
         "BatchProducer fills page-locked memory: give an on_device source to a Prefetcher");
-  auto producer = std::make_unique<ProducerCore>(layout, std::move(sampler), std::move(source),
-                                                 pool, std::move(options));
-  producer->keep_times();
-  return producer;
+  return std::make_unique<ProducerCore>(layout, std::move(sampler), std::move(source), pool,
+                                        std::move(options));
 }
 
 PENSTOCK_INLINE void close(std::unique_ptr<AnyProducer>& producer) noexcept {
@@ -427,7 +420,12 @@ PENSTOCK_INLINE void ProducerCore::work(std::size_t worker, const std::stop_toke
     // Where this fails, the calls that need the device say so, at a batch's place.
     cudaSetDevice(device_);
     const WorkerTrace::Shift shift(traces_[worker]);
-    WorkerTools tools{worker, traces_[worker], stop, make_source(worker), BatchObject(layout_)};
+    WorkerTools tools{worker,
+                      traces_[worker],
+                      stop,
+                      make_source(worker),
+                      BatchObject(layout_),
+                      placed_ != nullptr};
     if (tools.source != nullptr) run(tools);
     if (abandoned_here()) come_back();
   }
@@ -629,11 +627,8 @@ PENSTOCK_INLINE std::optional<BlockBatch> ProducerCore::next() {
   throw_lost_worker();
   add_alone(calls_, std::uint64_t{1});
   no_memory_.clear();  // Of a call before this one.
-  const Ticks asked = ticks();
-  bool has_waited = false;
   while (!ready()) {
     if (at_end()) return std::nullopt;
-    has_waited = true;
     delivery_.wait([this] {
       return ring_.has_filled() || ring_.all_staged() || has_lost_worker() || no_memory_.any();
     });
@@ -648,12 +643,6 @@ PENSTOCK_INLINE std::optional<BlockBatch> ProducerCore::next() {
     std::rethrow_exception(error);
   }
   BlockBatch batch{std::move(record.memory.block), record.batch, record.ticket, record.rows};
-  // A copy, so that only workers write that cache line.
-  BatchTimes times = record.times;
-  times.staged = times.filled;
-  times.asked = asked;
-  times.taken = times.released = has_waited ? ticks() : std::max(asked, times.filled);
-  timeline_->add(delivered_++, record.number, times);
   give_back(record);
   return batch;
 }
