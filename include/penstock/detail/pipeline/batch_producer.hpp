@@ -30,6 +30,7 @@
 #include <penstock/detail/pipeline/block_batch.hpp>
 #include <penstock/detail/pipeline/device_targets.hpp>
 #include <penstock/detail/pipeline/failure_log.hpp>
+#include <penstock/detail/pipeline/free_records.hpp>
 #include <penstock/detail/pipeline/producer_options.hpp>
 #include <penstock/detail/pipeline/read_ahead_cursor.hpp>
 #include <penstock/detail/pipeline/record_ring.hpp>
@@ -39,7 +40,6 @@
 #include <penstock/detail/pipeline/worker_errors.hpp>
 #include <penstock/detail/pipeline/worker_threads.hpp>
 #include <penstock/detail/sync/event_count.hpp>
-#include <penstock/detail/sync/index_stack.hpp>
 #include <penstock/detail/sync/owner_process.hpp>
 #include <penstock/detail/sync/pending_error.hpp>
 #include <penstock/detail/sync/worker_permits.hpp>
@@ -163,7 +163,7 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
   }
   Piece next_piece(WorkerTools& tools);
   BatchRecord* open_next(WorkerTools& tools);
-  BatchRecord* acquire_record(WorkerTools& tools);
+  bool wait_for_record(std::uint64_t turn, std::uint32_t& taken, WorkerTools& tools);
   void hand_on(BatchRecord& record, WorkerTools& tools);
   void close_ring() noexcept;
   void leave_ring() noexcept;
@@ -187,7 +187,7 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
   int device_;
 
   std::deque<BatchRecord> records_;  // by index; it never changes
-  IndexStack free_records_;
+  FreeRecords free_records_;
   RecordRing<BatchRecord*> ring_;
   WorkerPermits permits_;
   BatchMemory memory_;
@@ -250,7 +250,7 @@ PENSTOCK_INLINE ProducerCore::ProducerCore(const BlockLayout& layout, AnySampler
       batches_(sampler_.batches()),
       total_(saturated_product(batches_, options_.epochs)),
       device_(current_device()),
-      free_records_(options_.depth),
+      free_records_(options_.depth, options_.ordered),
       ring_(options_.depth, options_.ordered),
       permits_(options_.workers),
       memory_(pool, block_bytes(layout_), prefetcher ? prefetcher->targets : nullptr,
@@ -394,12 +394,8 @@ PENSTOCK_INLINE void ProducerCore::seek(std::uint64_t epoch, std::uint64_t batch
   finished_ = false;
   read_ahead_.restart(first, total_);
   lost_.clear();
-  while (free_records_.pop() != IndexStack::kNone) {
-  }
-  for (BatchRecord& record : records_) {
-    record.clear();
-    free_records_.push(record.index);
-  }
+  for (BatchRecord& record : records_) record.clear();
+  free_records_.restart(first);
   {
     const std::lock_guard lock(end_mutex_);
     ring_.reopen(first, total_);
@@ -497,48 +493,53 @@ PENSTOCK_INLINE auto ProducerCore::next_piece(WorkerTools& tools) -> Piece {
 /// Opens the next batch. nullptr: there is none, or stop was requested.
 PENSTOCK_INLINE BatchRecord* ProducerCore::open_next(WorkerTools& tools) {
   const Ticks wanted = tools.now;
-  if (!ring_.reserve()) return nullptr;
-  BatchRecord* const record = acquire_record(tools);
-  if (record == nullptr) return nullptr;
+  const std::optional<std::uint64_t> turn = ring_.reserve();
+  std::uint32_t taken = 0;
+  if (!turn || !wait_for_record(*turn, taken, tools)) return nullptr;
   // Record and memory come before the number, so that the oldest number always has both.
+  RecordMemory memory;
   bool is_stopped = false;
   std::exception_ptr no_memory;
   try {
-    is_stopped = !memory_.acquire(record->memory, tools, ring_.next_number());
+    is_stopped = !memory_.acquire(memory, tools, ring_.next_number());
   } catch (...) {
     no_memory = std::current_exception();
   }
   const std::optional<std::uint64_t> number = is_stopped ? std::nullopt : ring_.claim();
   if (!number) {
-    give_back(*record);
+    free_records_.put_back(taken);
     return nullptr;
   }
-  record->open(*number);
-  record->times.wanted = wanted;
-  record->times.opened = tools.now;
+  BatchRecord& record = records_[free_records_.index(*number, taken)];
+  record.open(*number);
+  record.memory = std::move(memory);
+  record.times.wanted = wanted;
+  record.times.opened = tools.now;
   if (no_memory)
-    record->fail({std::move(no_memory), nullptr});
+    record.fail({std::move(no_memory), nullptr});
   else
-    filler_.begin(*record);
-  return record;
+    filler_.begin(record);
+  return &record;
 }
 
-/// A free record, waiting for one. nullptr: there are no more numbers.
-PENSTOCK_INLINE BatchRecord* ProducerCore::acquire_record(WorkerTools& tools) {
-  std::uint32_t index = free_records_.pop();  // Mostly, with a slow source; no clock is read.
-  if (index == IndexStack::kNone) {
-    const WorkerTrace::Wait wait(tools.trace, WorkerState::room, ring_.next_number());
-    const ScopedRange range(markers::wait_for_room, ring_.next_number());
-    room_.wait(
-        [&] { return (index = free_records_.pop()) != IndexStack::kNone || ring_.closed(); });
-    tools.lap();
-  }
-  return index == IndexStack::kNone ? nullptr : &records_[index];
+/// Waits for a free record. False: there are no more numbers.
+PENSTOCK_INLINE bool ProducerCore::wait_for_record(std::uint64_t turn, std::uint32_t& taken,
+                                                   WorkerTools& tools) {
+  if (free_records_.try_take(turn, taken)) return true;  // Mostly, with a slow source.
+  const WorkerTrace::Wait wait(tools.trace, WorkerState::room, ring_.next_number());
+  const ScopedRange range(markers::wait_for_room, ring_.next_number());
+  bool has_taken = false;
+  room_.wait([&] {
+    has_taken = free_records_.try_take(turn, taken);
+    return has_taken || ring_.closed();
+  });
+  tools.lap();
+  return has_taken;
 }
 
 PENSTOCK_INLINE void ProducerCore::give_back(BatchRecord& record) noexcept {
   record.clear();
-  free_records_.push(record.index);
+  free_records_.give_back(record.index);
   room_.notify_one();
 }
 

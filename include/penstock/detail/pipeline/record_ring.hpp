@@ -55,13 +55,14 @@ class RecordRing {
 
   // ---- For workers ----------------------------------------------------------------------------
 
-  /// One of the numbers that are left is for this worker; false: none is.
-  bool reserve() noexcept {
+  /// One of the numbers that are left is for this worker: it takes a turn, which counts as the
+  /// numbers do. The number that it claims later may be another one. nullopt: none is left.
+  std::optional<std::uint64_t> reserve() noexcept {
     std::uint64_t reserved = reserved_.load(std::memory_order_relaxed);
     while (reserved < end_.load(std::memory_order_relaxed))
       if (reserved_.compare_exchange_weak(reserved, reserved + 1, std::memory_order_relaxed))
-        return true;
-    return false;
+        return reserved;
+    return std::nullopt;
   }
 
   /// The next number, for a worker that has reserved one and has a record; nullopt: the ring was
