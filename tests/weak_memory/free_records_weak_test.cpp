@@ -25,9 +25,16 @@ void hand_over(std::size_t count, bool ordered, std::uint64_t numbers) {
   free.restart(0);
   ring.reopen(0, numbers);
   const auto work = [&] {
-    while (const auto turn = ring.reserve()) {
+    while (true) {
       std::uint32_t taken = 0;
-      room.wait([&] { return free.try_take(*turn, taken); });
+      bool has_turn = false, has_record = false;
+      room.wait([&] {
+        has_turn =
+            has_turn || ring.reserve([&](std::uint64_t turn) { return free.has_room(turn); });
+        has_record = has_turn && free.try_take(taken);
+        return has_record || (!has_turn && ring.all_reserved());
+      });
+      if (!has_record) return room.notify_one();
       const auto number = ring.claim();
       const auto record = static_cast<std::uint32_t>(free.index(*number, taken));
       records[record] = *number;
@@ -47,7 +54,7 @@ void hand_over(std::size_t count, bool ordered, std::uint64_t numbers) {
     ring.stage();
     ring.take();
     free.give_back(record);
-    room.notify_all();
+    room.notify_one();
   }
   first.join();
   second.join();

@@ -238,7 +238,7 @@ class PinnedPoolCore {
         if (held_up != 0) {
           // Handed on alone: then no other thread holds a copy, which would share the message.
           std::exception_ptr error = std::make_exception_ptr(timed_out(bytes));
-          ahead->timed_out(std::move(error));
+          ahead->timed_out(held_up, std::move(error));
         }
         left = TimeOut(options_.timeout);
       }

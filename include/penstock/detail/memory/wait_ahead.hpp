@@ -14,9 +14,9 @@ class WaitAhead {
   /// The number of the consumer's call, from 1, that waits and that only a block can help; 0: there
   /// is none. The pool asks again and again, with its lock.
   virtual std::uint64_t held_up() const noexcept = 0;
-  /// That was the same call for as long as the pool's time-out: `error` is a PoolExhausted. The
-  /// wait goes on.
-  virtual void timed_out(std::exception_ptr error) noexcept = 0;
+  /// That was `call` for as long as the pool's time-out: `error` is a PoolExhausted. It may have
+  /// ended meanwhile. The wait goes on.
+  virtual void timed_out(std::uint64_t call, std::exception_ptr error) noexcept = 0;
 
  protected:
   ~WaitAhead() = default;

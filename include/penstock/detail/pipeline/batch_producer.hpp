@@ -144,7 +144,7 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
 
   // Of WaitAhead: of a Prefetcher, whose pool has no time-out, nobody is ever in next().
   std::uint64_t held_up() const noexcept override;
-  void timed_out(std::exception_ptr error) noexcept override;
+  void timed_out(std::uint64_t call, std::exception_ptr error) noexcept override;
 
   void start();
   void end_run() noexcept;
@@ -163,7 +163,7 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
   }
   Piece next_piece(WorkerTools& tools);
   BatchRecord* open_next(WorkerTools& tools);
-  bool wait_for_record(std::uint64_t turn, std::uint32_t& taken, WorkerTools& tools);
+  bool enter(std::uint32_t& taken, WorkerTools& tools);
   void hand_on(BatchRecord& record, WorkerTools& tools);
   void close_ring() noexcept;
   void leave_ring() noexcept;
@@ -493,9 +493,8 @@ PENSTOCK_INLINE auto ProducerCore::next_piece(WorkerTools& tools) -> Piece {
 /// Opens the next batch. nullptr: there is none, or stop was requested.
 PENSTOCK_INLINE BatchRecord* ProducerCore::open_next(WorkerTools& tools) {
   const Ticks wanted = tools.now;
-  const std::optional<std::uint64_t> turn = ring_.reserve();
   std::uint32_t taken = 0;
-  if (!turn || !wait_for_record(*turn, taken, tools)) return nullptr;
+  if (!enter(taken, tools)) return nullptr;
   // Record and memory come before the number, so that the oldest number always has both.
   RecordMemory memory;
   bool is_stopped = false;
@@ -522,19 +521,26 @@ PENSTOCK_INLINE BatchRecord* ProducerCore::open_next(WorkerTools& tools) {
   return &record;
 }
 
-/// Waits for a free record. False: there are no more numbers.
-PENSTOCK_INLINE bool ProducerCore::wait_for_record(std::uint64_t turn, std::uint32_t& taken,
-                                                   WorkerTools& tools) {
-  if (free_records_.try_take(turn, taken)) return true;  // Mostly, with a slow source.
-  const WorkerTrace::Wait wait(tools.trace, WorkerState::room, ring_.next_number());
-  const ScopedRange range(markers::wait_for_room, ring_.next_number());
-  bool has_taken = false;
-  room_.wait([&] {
-    has_taken = free_records_.try_take(turn, taken);
-    return has_taken || ring_.closed();
-  });
-  tools.lap();
-  return has_taken;
+/// Waits until there is a free record for one of the numbers that are left. False: none is left.
+/// All who wait wait for the same: a record that comes back wakes one of them.
+PENSTOCK_INLINE bool ProducerCore::enter(std::uint32_t& taken, WorkerTools& tools) {
+  bool has_turn = false, has_record = false;
+  const auto try_enter = [&] {
+    has_turn = has_turn ||
+               ring_.reserve([this](std::uint64_t turn) { return free_records_.has_room(turn); });
+    has_record = has_turn && free_records_.try_take(taken);
+    return has_record;
+  };
+  if (try_enter()) return true;  // Mostly, with a slow source; no clock is read.
+  const auto ended = [&] { return has_turn ? ring_.closed() : ring_.all_reserved(); };
+  if (!ended()) {
+    const WorkerTrace::Wait wait(tools.trace, WorkerState::room, ring_.next_number());
+    const ScopedRange range(markers::wait_for_room, ring_.next_number());
+    room_.wait([&] { return try_enter() || ended(); });
+    tools.lap();
+  }
+  if (!has_record) room_.notify_one();  // The others who wait end, too.
+  return has_record;
 }
 
 PENSTOCK_INLINE void ProducerCore::give_back(BatchRecord& record) noexcept {
@@ -627,15 +633,15 @@ PENSTOCK_INLINE std::optional<BlockBatch> ProducerCore::next() {
   } const leave{in_next_};
   throw_lost_worker();
   add_alone(calls_, std::uint64_t{1});
-  no_memory_.clear();  // Of a call before this one.
+  const std::uint64_t call = calls_.load(std::memory_order_relaxed);
   while (!ready()) {
     if (at_end()) return std::nullopt;
-    delivery_.wait([this] {
-      return ring_.has_filled() || ring_.all_staged() || has_lost_worker() || no_memory_.any();
+    delivery_.wait([&] {
+      return ring_.has_filled() || ring_.all_staged() || has_lost_worker() || no_memory_.any(call);
     });
     wait_while_abandoned();
     throw_lost_worker();
-    if (!ring_.has_filled()) no_memory_.throw_error();
+    if (!ring_.has_filled()) no_memory_.throw_error(call);
   }
   std::exception_ptr error;
   BatchRecord& record = take(error);
@@ -655,8 +661,9 @@ PENSTOCK_INLINE std::uint64_t ProducerCore::held_up() const noexcept {
   return calls_.load(std::memory_order_relaxed);
 }
 
-PENSTOCK_INLINE void ProducerCore::timed_out(std::exception_ptr error) noexcept {
-  no_memory_.set(std::move(error));
+PENSTOCK_INLINE void ProducerCore::timed_out(std::uint64_t call,
+                                             std::exception_ptr error) noexcept {
+  no_memory_.set(call, std::move(error));
   delivery_.notify_one();
 }
 

@@ -3,10 +3,10 @@
 
 // FreeRecords: which records have no batch.
 //
-// In order, batch n has record n % count, and records come back in that order: a worker may claim a
-// number when as many records are back as its turn needs. Workers and consumer write different
-// cache lines, and seldom read the other side's. As they come, batches end in any order, and the
-// free records are in a stack.
+// In order, batch n has record n % count, and records come back in that order: a worker takes a
+// turn when as many records are back as the turn needs. Workers and consumer write different cache
+// lines, and seldom read the other side's. As they come, batches end in any order, and the free
+// records are in a stack.
 //
 // In order, the worker that has seen that record n % count is back is not always the one that
 // claims number n. Of the first n + 1 turns, the turn of one claim up to that of n is n or later,
@@ -32,16 +32,21 @@ class FreeRecords {
     for (std::size_t i = 0; i < count_; ++i) stack_.push(static_cast<std::uint32_t>(i));
   }
 
-  /// For a worker with this turn (see RecordRing::reserve). False: it has to wait. `taken` is for
-  /// `index`, once the worker has its number, or for `put_back`.
-  bool try_take(std::uint64_t turn, std::uint32_t& taken) noexcept {
-    if (!ordered_) return (taken = stack_.pop()) != IndexStack::kNone;
+  /// Whether the worker with this turn (see RecordRing::reserve) finds a record. As they come, the
+  /// worker has to try_take it.
+  bool has_room(std::uint64_t turn) noexcept {
+    if (!ordered_) return true;
     // seen_returned_ is a copy of returned_, released by a worker that had acquired it. Another
     // worker may store an older value: that only costs another read.
     if (turn < seen_returned_.load(std::memory_order_acquire) + count_) return true;
     const std::uint64_t returned = returned_.load(std::memory_order_acquire);
     seen_returned_.store(returned, std::memory_order_release);
     return turn < returned + count_;
+  }
+  /// For a worker that has a turn. False: it has to wait. `taken` is for `index`, once the worker
+  /// has its number, or for `put_back`.
+  bool try_take(std::uint32_t& taken) noexcept {
+    return ordered_ || (taken = stack_.pop()) != IndexStack::kNone;
   }
   /// The record of the batch with this number.
   std::size_t index(std::uint64_t number, std::uint32_t taken) const noexcept {

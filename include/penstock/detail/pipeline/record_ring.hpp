@@ -56,13 +56,18 @@ class RecordRing {
   // ---- For workers ----------------------------------------------------------------------------
 
   /// One of the numbers that are left is for this worker: it takes a turn, which counts as the
-  /// numbers do. The number that it claims later may be another one. nullopt: none is left.
-  std::optional<std::uint64_t> reserve() noexcept {
-    std::uint64_t reserved = reserved_.load(std::memory_order_relaxed);
-    while (reserved < end_.load(std::memory_order_relaxed))
-      if (reserved_.compare_exchange_weak(reserved, reserved + 1, std::memory_order_relaxed))
-        return reserved;
-    return std::nullopt;
+  /// numbers do, if `has_room` says so for it. The number that the worker claims later may be
+  /// another one. False: none is left, or there is no room now.
+  template <class HasRoom>
+  bool reserve(HasRoom has_room) noexcept {
+    std::uint64_t turn = reserved_.load(std::memory_order_relaxed);
+    while (turn < end_.load(std::memory_order_relaxed) && has_room(turn))
+      if (reserved_.compare_exchange_weak(turn, turn + 1, std::memory_order_relaxed)) return true;
+    return false;
+  }
+  /// The same, where there is always room.
+  bool reserve() noexcept {
+    return reserve([](std::uint64_t) { return true; });
   }
 
   /// The next number, for a worker that has reserved one and has a record; nullopt: the ring was

@@ -1,45 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// PendingError: an error for the consumer that stands for no batch. A later one takes its place.
+// PendingError: an error for one call of the consumer, that stands for no batch. A later call never
+// throws it.
 
 #include <atomic>
+#include <cstdint>
 #include <exception>
 #include <mutex>
 #include <utility>
 
 namespace penstock::detail {
 
+/// Calls have numbers, from 1, that ascend.
 class PendingError {
  public:
-  /// Any thread.
-  void set(std::exception_ptr error) noexcept {
+  /// For the call of this number. Any thread.
+  void set(std::uint64_t call, std::exception_ptr error) noexcept {
     const std::lock_guard lock(mutex_);
+    if (call < call_.load(std::memory_order_relaxed)) return;  // A thread that comes late.
     error_ = std::move(error);
-    any_.store(true, std::memory_order_relaxed);
+    call_.store(call, std::memory_order_relaxed);
   }
-  /// There is one. Any thread.
-  bool any() const noexcept { return any_.load(std::memory_order_relaxed); }
-  /// It is not thrown any more. Takes the lock only where there is one.
-  void clear() noexcept {
-    if (any()) static_cast<void>(take());
+  /// There is one for this call. Any thread.
+  bool any(std::uint64_t call) const noexcept {
+    return call_.load(std::memory_order_relaxed) == call;
   }
-  /// Throws it, if there is one.
-  void throw_error() {
-    if (!any()) return;
-    if (const std::exception_ptr error = take()) std::rethrow_exception(error);
+  /// Throws it, if there is one for this call, which then ends.
+  void throw_error(std::uint64_t call) {
+    if (!any(call)) return;
+    std::exception_ptr error;
+    {
+      const std::lock_guard lock(mutex_);
+      error = std::exchange(error_, nullptr);
+    }
+    if (error) std::rethrow_exception(error);
   }
 
  private:
-  std::exception_ptr take() noexcept {
-    const std::lock_guard lock(mutex_);
-    any_.store(false, std::memory_order_relaxed);
-    return std::exchange(error_, nullptr);
-  }
-
   std::mutex mutex_;
   std::exception_ptr error_;
-  std::atomic<bool> any_{false};  // Changed under the lock; looked at without.
+  std::atomic<std::uint64_t> call_{0};  // Changed under the lock; looked at without.
 };
 
 }  // namespace penstock::detail
