@@ -49,6 +49,17 @@ def named(build, text):
     return re.findall(re.escape(build) + r"/([^;,:\s\"]+)", text)
 
 
+def test_files(folder):
+    """The texts of CTestTestfile.cmake in a build folder. Those of other builds, which tests leave there, are not among them."""
+    path = folder / "CTestTestfile.cmake"
+    if not path.is_file():
+        return
+    text = path.read_text()
+    yield text
+    for name in re.findall(r'^subdirs\("(.*)"\)$', text, re.M):
+        yield from test_files(folder / name)
+
+
 def programs_of(build, *options):
     """Whatever the commands name in the build folder, the programs in folders too."""
     build = str(pathlib.Path(build).resolve())
@@ -61,8 +72,8 @@ def programs_of(build, *options):
             if "STATIC" not in rule:
                 folders[str(pathlib.Path(path).parent)].add(path)
     commands = {}  # As they are written: ctest does not show the command whose program is not there yet.
-    for path in pathlib.Path(build).rglob("CTestTestfile.cmake"):
-        for arguments in re.findall(r"^\s*add_test\((.*)\)$", path.read_text(), re.M):
+    for text in test_files(pathlib.Path(build)):
+        for arguments in re.findall(r"^\s*add_test\((.*)\)$", text, re.M):
             name, *command = cmake_words(arguments)
             commands[name] = command
     wanted = set()
