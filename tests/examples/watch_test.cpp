@@ -10,6 +10,7 @@
 
 #include "support/catch.hpp"
 #include "support/eventually.hpp"
+#include "support/made_records.hpp"
 
 using namespace std::chrono_literals;
 using examples::Watch;
@@ -21,8 +22,8 @@ namespace {
 
 /// Of the n-th snapshot: 20 batches more than the one before.
 Stats snapshot(int n) {
-  Stats stats;
-  stats.workers = 1;
+  const penstock::test::MadePipeline slow{.fill = 20.0, .copy = 0.5, .step = 5.0};
+  Stats stats = slow.stats(static_cast<std::size_t>(20 * n));
   stats.source = {.busy = n * 990ms,
                   .waiting_for_room = n * 10ms,
                   .batches = static_cast<std::uint64_t>(20 * n),
