@@ -17,13 +17,25 @@
 
 namespace penstock::detail {
 
+/// Calls `call`, which tells an error by a negative number and errno, until no signal interrupts
+/// it.
+template <class Call>
+int uninterrupted(Call call) {
+  int result = 0;
+  do result = call();
+  while (result < 0 && errno == EINTR);
+  return result;
+}
+
 /// Makes the name of a file that was just renamed survive a loss of power. Throws
 /// std::system_error.
 inline void synchronise_folder_of(const std::filesystem::path& path) {
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
-  const int opened = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int opened =
+      uninterrupted([&] { return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
   if (opened < 0 && errno == EACCES) return;  // A folder may be writable and not readable.
-  const int error = opened < 0 || ::fsync(opened) != 0 ? errno : 0;
+  const bool synchronised = opened >= 0 && uninterrupted([&] { return ::fsync(opened); }) == 0;
+  const int error = synchronised ? 0 : errno;
   if (opened >= 0) ::close(opened);
   if (error != 0 && error != EINVAL)  // which says that this file system has no such thing
     throw std::system_error(error, std::generic_category(), "cannot write the directory");
@@ -57,7 +69,7 @@ class WholeFile {
   /// The file is complete. It takes the place of one that has its name.
   void commit() {
     flush();
-    if (::fsync(descriptor_) != 0) fail("cannot write");
+    if (uninterrupted([this] { return ::fsync(descriptor_); }) != 0) fail("cannot write");
     if (::rename(partial_.c_str(), path_.c_str()) != 0) fail("cannot give the file its name");
     ::close(descriptor_);
     descriptor_ = -1;
