@@ -128,11 +128,11 @@ void deliver(const char* name, std::uint64_t batches) {
   if (failure) std::rethrow_exception(failure);
   audit.finish();
   require(results == batches, "results are missing");
+  flat.finish();  // before the snapshot, which holds the records of the last batches
   const Stats stats = prefetcher.stats();
   require(stats.source.busy >= 0ns && stats.source.waiting_for_room >= 0ns &&
               stats.consumer.waiting_for_input >= 0ns && stats.copy.busy >= 0ns,
           "a time of the statistics is negative");
-  flat.finish();
 }
 
 void realtime_jumps(std::uint64_t batches) {

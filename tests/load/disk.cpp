@@ -157,6 +157,7 @@ void by_policy(std::uint64_t samples, FailurePolicy policy) {
   }
   require(!prefetcher.next(stream.get()), "a batch too many");
   audit.finish();
+  flat.finish();  // before the snapshot, which holds the records of the last batches
   const Stats stats = prefetcher.stats();
   require(damaged > 0 && stats.skipped + stats.replaced == damaged,
           std::to_string(stats.skipped + stats.replaced) + " failures counted of " +
@@ -164,7 +165,6 @@ void by_policy(std::uint64_t samples, FailurePolicy policy) {
   for (const Failure& failure : prefetcher.failures())
     require_names(failure.what, files.file_of(failure.samples.front()));
   std::cout << damaged << " of " << run.epochs * kRecords << " records could not be read\n";
-  flat.finish();
 }
 
 void skips(std::uint64_t samples) {
