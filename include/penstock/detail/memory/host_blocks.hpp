@@ -6,6 +6,8 @@
 // back behind that: in the order of the copies, when somebody has asked CUDA. Of the workers that
 // wait for a block, one asks, and the others sleep.
 //
+// No pipeline uses it yet: a Prefetcher has a PinnedPool.
+//
 // Each block is in one place: free, with a worker or a batch, being copied from, or lost (nobody
 // can tell when its copy is done).
 
@@ -36,9 +38,8 @@ class HostBlocks {
  public:
   static constexpr std::uint32_t kNone = IndexStack::kNone;
 
-  /// Of `options` it uses the flags, the NUMA node and the upstream. With `limited` use() says how
-  /// many blocks are in use; by default all. For the
-  /// current device. Allocates no block yet.
+  /// Takes the flags, the NUMA node and the upstream of `options`, and is for the current device.
+  /// With `limited`, use() says how many blocks are in use; else all are. Allocates no block yet.
   HostBlocks(std::size_t count, std::size_t bytes, const PinnedPoolOptions& options,
              bool limited = false)
       : count_(count),
@@ -75,9 +76,9 @@ class HostBlocks {
   }
 
   std::size_t count() const noexcept { return count_; }
-  /// Of a block.
+  /// The size of a block.
   std::size_t bytes() const noexcept { return bytes_; }
-  /// Of those that are allocated. Any thread.
+  /// The size of all blocks that are allocated. Any thread may ask.
   std::size_t allocated_bytes() const noexcept {
     return allocated_.load(std::memory_order_relaxed) * bytes_;
   }

@@ -59,7 +59,7 @@ class ConsumerClock {
   }
 
   const Clock::time_point constructed_ = Clock::now();
-  // By the threads that call, under their lock:
+  // The threads that call write these under their lock:
   int visits_ = 0;                         // that live
   Clock::time_point entered_{};            // since then the consumer waits
   Clock::time_point left_ = constructed_;  // the end of the last call

@@ -355,11 +355,11 @@ class DeviceSamples {
   std::atomic<std::size_t> next_copy_{0}, next_take_{0};  // hints where to look for a free one
   Budget copy_budget_{kPeriod};
 
-  // By the thread that stages; the one that takes reads them, now or later.
+  // The thread that stages writes these; the one that takes reads them, now or later.
   Budget take_budget_{kTakePeriod};
   std::atomic<std::uint64_t> first_take_{0}, end_of_takes_{0};  // the takes that are measured
 
-  // By the thread that takes.
+  // Only the thread that takes uses these.
   ConsumerStreams streams_;
   TakeSample* pending_ = nullptr;                              // for the next batch
   bool is_asked_ = false;                                      // its request is recorded

@@ -77,8 +77,7 @@ class SettingsSearch {
   static constexpr int kNoLimit = 1 << 20, kManyMore = 16;
   static constexpr std::size_t kSlotsBesideWorkers = 2;  // One is leased, and one is ready.
   static constexpr std::size_t kMoreBlocks = 32, kMoreSlots = 8;
-  static constexpr double kSlack =
-      1.01;  // Settings that are slower by more are not as fast as the best.
+  static constexpr double kSlack = 1.01;  // Settings within this of the best are as fast.
 
   static std::size_t room(std::size_t limit, std::size_t bytes) {
     return limit == 0 || bytes == 0 ? std::size_t{kNoLimit} : limit / bytes;
@@ -112,9 +111,9 @@ class SettingsSearch {
     const auto blocks = [&](const ReplaySettings& settings) {
       return std::max(
           present_.host_depth,
-          std::min({most_blocks(),
-                    within_run(least_blocks(settings.workers, settings.device_depth) +
-                               static_cast<std::size_t>(settings.workers) + kMoreBlocks)}));
+          std::min(most_blocks(),
+                   within_run(least_blocks(settings.workers, settings.device_depth) +
+                              static_cast<std::size_t>(settings.workers) + kMoreBlocks)));
     };
     const bool has_blocks = !shape_.on_device();
     if (has_blocks) best.host_depth = blocks(best);

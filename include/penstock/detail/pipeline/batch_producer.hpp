@@ -142,7 +142,8 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
   static constexpr std::uint64_t kNobody = ~std::uint64_t{0}, kReturned = kNobody - 1;
   using Dispenser = RowDispenser<BatchRecord>;
 
-  // Of WaitAhead: of a Prefetcher, whose pool has no time-out, nobody is ever in next().
+  // The members of WaitAhead. In a Prefetcher, whose pool has no time-out, nobody is ever in
+  // next().
   std::uint64_t held_up() const noexcept override;
   void timed_out(std::uint64_t call, std::exception_ptr error) noexcept override;
 

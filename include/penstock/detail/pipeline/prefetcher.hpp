@@ -224,7 +224,7 @@ PENSTOCK_INLINE LeasedBatch* HandOver::take(const ResolvedStream& stream, cudaSt
   return staged;
 }
 
-/// Of the thread that takes: the stamps of its batch.
+/// Stamps a batch that is taken. Only the thread that takes it calls this.
 PENSTOCK_INLINE void HandOver::note_take(Staged& staged, int stream, bool has_waited) {
   BatchTimes& times = staged.times;
   times.asked = asked_;
@@ -233,7 +233,7 @@ PENSTOCK_INLINE void HandOver::note_take(Staged& staged, int stream, bool has_wa
   order_ = staged.order + 1;
 }
 
-/// Of the thread that takes.
+/// Only the thread that takes a batch calls this.
 PENSTOCK_INLINE void HandOver::tune() {
   const std::size_t staged = queue_.size();
   tuner_->note_ready([&](std::size_t most) {

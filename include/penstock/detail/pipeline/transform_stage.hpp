@@ -24,7 +24,7 @@
 
 namespace penstock::detail {
 
-/// Of the thread that stages.
+/// Only the thread that stages uses it.
 class TransformStage {
  public:
   using Transform = std::optional<ErasedTransform>;
