@@ -48,6 +48,9 @@ class BatchCosts {
   bool source_queues() const { return source_queues_; }
   /// The same: on the host it waits until the slot's readers are through.
   bool source_waits_for_readers() const { return source_waits_for_readers_; }
+  /// Of an on_device source: the host was far ahead of the device, and the device timed only a part
+  /// of the batches, while it had free events. Nobody knows how the others followed each other.
+  bool is_far_ahead() const { return is_far_ahead_; }
   /// Nobody measured the consumer's stream: `device` is 0, and has to be fitted to the period.
   bool lacks_device_times() const { return lacks_device_times_; }
 
@@ -94,7 +97,7 @@ class BatchCosts {
   ConsumerLoop loop_;
   double period_ = 0, starved_ = -1;
   bool source_queues_ = false, source_waits_for_readers_ = false;
-  bool lacks_device_times_ = false;
+  bool is_far_ahead_ = false, lacks_device_times_ = false;
 };
 
 inline bool BatchCosts::load(std::span<const FinishedBatch> batches, const PipelineShape& shape) {
@@ -136,7 +139,7 @@ inline void BatchCosts::find_leases() {
   if (later > last)  // All slots are leased, and one that is replaced ends within next().
     loop_.ends_early = true;
   else
-    loop_.ends_early = last > 0 && since <= loop_.after_lease / 4;
+    loop_.ends_early = last > 0 && since < loop_.after_lease;
   medians_.clear();
   for (std::size_t k = 0; k < count_; ++k)
     if (spans_[k].asked < spans_[k].staged)
@@ -163,12 +166,13 @@ inline void BatchCosts::spread(std::int64_t DeviceDurations::*duration) {
 /// The time of the consumer's stream for each batch, and its waits. Where nothing holds the host
 /// up, it is any number of batches ahead, and the stream alone knows the period.
 inline void BatchCosts::find_steps() {
-  std::size_t waits = 0, steps = 0;
+  std::size_t sources = 0, waits = 0, steps = 0;
   double waited = 0, worked = 0;
   int streams = 1;
   for (std::size_t k = 0; k < count_; ++k) {
     const DeviceDurations& device = spans_[k].device;
     streams = std::max(streams, spans_[k].stream + 1);
+    sources += device.source >= 0;
     waits += device.wait >= 0;
     steps += device.step >= 0;
     waited += static_cast<double>(std::max<std::int64_t>(0, device.wait));
@@ -178,6 +182,9 @@ inline void BatchCosts::find_steps() {
   worked /= static_cast<double>(std::max<std::size_t>(1, steps)) * streams;
   const bool is_ahead =
       shape_.on_device() && std::min(waits, steps) >= kFewest && period_ < (waited + worked) / 2;
+  constexpr double kMost = 0.9;
+  is_far_ahead_ = is_ahead && static_cast<double>(std::min({sources, waits, steps})) <
+                                  kMost * static_cast<double>(count_);
   if (is_ahead || 2 * std::min(waits, steps) > count_) period_ = std::max(period_, waited + worked);
   starved_ = waits == 0 ? -1 : std::min(1.0, waited / period_);
   lacks_device_times_ = steps == 0 && waits == 0;

@@ -57,6 +57,7 @@ class Judge {
   std::chrono::nanoseconds late() const { return late_; }
   /// The source of a stream waits for its data.
   bool waits_for_data() const { return verdict_.stage == Bottleneck::waiting_for_data; }
+  bool is_far_ahead() const { return replay_.costs().is_far_ahead(); }
   bool source_queues() const {
     return replay_.shape().on_device() && replay_.costs().source_queues();
   }

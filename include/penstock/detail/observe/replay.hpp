@@ -33,7 +33,8 @@ class Replay {
       : costs_(capacity), events_(2 * capacity), fillings_(ReplayPass::kFillings) {}
 
   /// Takes the last batches that have ended. False: there is too little to go by, since they are
-  /// too few, or since a replay with the present settings misses the measured period by over 15 %.
+  /// too few, since the host was far ahead of the device, or since a replay with the present
+  /// settings misses the measured period by over 15 %.
   bool load(std::span<const FinishedBatch> batches, const PipelineShape& shape);
 
   /// Replays the batches twice, and tells what the second time takes. A pure function of what was
@@ -87,7 +88,7 @@ inline bool Replay::load(std::span<const FinishedBatch> batches, const PipelineS
       (replayed() < measured ? low : high) = middle;
     }
   }
-  return std::abs(replayed() / measured - 1) <= kFaithful;
+  return !costs_.is_far_ahead() && std::abs(replayed() / measured - 1) <= kFaithful;
 }
 
 }  // namespace penstock::detail

@@ -78,12 +78,19 @@ class VerdictSentence {
 
   std::string unknown() const {
     std::string text =
-        "too little to go by: what was recorded of the last batches does not explain their rate";
+        judge_.is_far_ahead()
+            ? "too little to go by: source and loop only queue work, so the host is far ahead of "
+              "the device, which has timed a part of the batches; let the loop wait for a step now "
+              "and then"
+            : "too little to go by: what was recorded of the last batches does not explain their "
+              "rate";
     if (stats_.setup.second_stream)
       text +=
           ", maybe since leases were used on a second stream (also_used_on), whose work is not "
           "measured";
-    return text + "; most of it is the " + to_string(verdict_.stage) + ", and " + waits();
+    if (verdict_.stage != Bottleneck::balanced)
+      text += std::string("; most of it is the ") + to_string(verdict_.stage);
+    return text + "; " + waits();
   }
 
   std::string nothing() const {
