@@ -73,7 +73,7 @@ std::size_t count(const std::string& text, char c) {
 TEST_CASE("the line of a watch", "[watch]") {
   CHECK(watch_line(snapshot(1), 0.5) ==
         "40.0 batches/s, 6.0 MB/s | ready 0.5 of 4, on the device 1.0 of 2 | GPU waits 75 % | "
-        "source: more_workers");
+        "source: more_workers (4)");
   CHECK(watch_line(Stats{}, 0).find("balanced: too_early") != std::string::npos);
 }
 
@@ -91,7 +91,7 @@ TEST_CASE("elsewhere each look is a line", "[watch]") {
   CHECK(count(text, '\n') >= 3);
   CHECK(count(text, '\r') == 0);
   CHECK(text.find('\x1b') == std::string::npos);
-  CHECK(text.find("source: more_workers\n") != std::string::npos);
+  CHECK(text.find("source: more_workers (4)\n") != std::string::npos);
   CHECK(text.find("\nwatched: ") != std::string::npos);
 }
 
