@@ -14,6 +14,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "../soak/vitals.hpp"
@@ -37,11 +38,18 @@ class Flat {
     while (done * 10 >= total_ * tenths_) ++tenths_;
   }
 
-  /// Throws std::runtime_error when something is more than after the first tenth.
+  /// Throws std::runtime_error when something is more than after the first tenth, and stays so: a
+  /// worker that ends has a file open for a moment.
   void finish() const {
+    constexpr double kPatience = 2;  // seconds
     if (!warm_) throw std::runtime_error(name_ + ": ended before its first tenth");
-    if (const std::string growth = growth_between(*warm_, vitals(), chance_); !growth.empty())
-      throw std::runtime_error(name_ + ": not flat: " + growth);
+    const double begun = now();
+    while (true) {
+      const std::string growth = growth_between(*warm_, vitals(), chance_);
+      if (growth.empty()) return;
+      if (now() - begun > kPatience) throw std::runtime_error(name_ + ": not flat: " + growth);
+      std::this_thread::yield();
+    }
   }
 
  private:
