@@ -176,10 +176,11 @@ struct Pair {
 
 /// In ms: what a batch may take from one measurement to the other.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-const double kBetween = 0.5;
+constexpr bool kSanitized = true;
 #else
-const double kBetween = is_scheduled_at_random() ? 0.3 : 0;
+constexpr bool kSanitized = false;
 #endif
+const double kBetween = kSanitized ? 0.5 : is_scheduled_at_random() ? 0.3 : 0;
 
 double ms(std::chrono::nanoseconds time) {
   return static_cast<double>(time.count()) / kMs;
