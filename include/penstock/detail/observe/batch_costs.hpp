@@ -32,8 +32,13 @@ class BatchCosts {
   explicit BatchCosts(std::size_t capacity)
       : costs_(capacity), spans_(capacity), medians_(capacity), free_(kMostWorkers) {}
 
-  /// Of the last batches as many as there is room for. False: there are fewer than kFewest.
-  bool load(std::span<const FinishedBatch> batches, const PipelineShape& shape);
+  /// Takes as many of the last batches as there is room for. False: there are fewer than kFewest.
+  /// With `other_end`, leases end where they seem not to.
+  bool load(std::span<const FinishedBatch> batches, const PipelineShape& shape,
+            bool other_end = false);
+  /// The stamps do not tell whether a lease ends before the step of the next batch is queued, or
+  /// behind it. The other load tells whether that explains the period better.
+  bool is_end_unclear() const { return is_end_unclear_; }
 
   /// In the order in which they were delivered.
   std::span<const BatchCost> all() const { return {costs_.data(), count_}; }
@@ -97,16 +102,18 @@ class BatchCosts {
   ConsumerLoop loop_;
   double period_ = 0, starved_ = -1;
   bool source_queues_ = false, source_waits_for_readers_ = false;
-  bool is_far_ahead_ = false, lacks_device_times_ = false;
+  bool is_end_unclear_ = false, is_far_ahead_ = false, lacks_device_times_ = false;
 };
 
-inline bool BatchCosts::load(std::span<const FinishedBatch> batches, const PipelineShape& shape) {
+inline bool BatchCosts::load(std::span<const FinishedBatch> batches, const PipelineShape& shape,
+                             bool other_end) {
   shape_ = shape;
   spans_.load(batches, shape);
   count_ = spans_.count();
   if (count_ < kFewest) return false;
   period_ = spans_.period(shape.workers);
   find_leases();
+  if (other_end) loop_.ends_early = !loop_.ends_early;
   find_steps();
   reconstruct_device(0);
   reconstruct_device(device_lag());
@@ -140,6 +147,10 @@ inline void BatchCosts::find_leases() {
     loop_.ends_early = true;
   else
     loop_.ends_early = last > 0 && since < loop_.after_lease;
+  constexpr double kClear = 4;
+  is_end_unclear_ =
+      last > 0 && later == last &&
+      std::max(since, loop_.after_lease) < kClear * std::min(since, loop_.after_lease);
   medians_.clear();
   for (std::size_t k = 0; k < count_; ++k)
     if (spans_[k].asked < spans_[k].staged)

@@ -52,6 +52,8 @@ class Replay {
  private:
   static constexpr double kFaithful = 0.15;
 
+  double fit();
+
   BatchCosts costs_;
   PipelineShape shape_;
   mutable std::vector<ReplayEvent> events_;
@@ -78,6 +80,22 @@ inline ReplayResult Replay::run(const ReplaySettings& settings) const noexcept {
 inline bool Replay::load(std::span<const FinishedBatch> batches, const PipelineShape& shape) {
   shape_ = shape;
   if (!costs_.load(batches, shape)) return false;
+  double error = fit();
+  if (costs_.is_end_unclear()) {
+    costs_.load(batches, shape, true);
+    const double other = fit();
+    if (other >= error) {
+      costs_.load(batches, shape);
+      error = fit();
+    } else {
+      error = other;
+    }
+  }
+  return !costs_.is_far_ahead() && error <= kFaithful;
+}
+
+/// By what part of the measured period a replay with the present settings misses it.
+inline double Replay::fit() {
   const double measured = costs_.period();
   const auto replayed = [&] { return static_cast<double>(run(present()).period.count()); };
   if (costs_.lacks_device_times()) {  // What is left to the consumer's stream of the period.
@@ -88,7 +106,7 @@ inline bool Replay::load(std::span<const FinishedBatch> batches, const PipelineS
       (replayed() < measured ? low : high) = middle;
     }
   }
-  return !costs_.is_far_ahead() && std::abs(replayed() / measured - 1) <= kFaithful;
+  return std::abs(replayed() / measured - 1);
 }
 
 }  // namespace penstock::detail

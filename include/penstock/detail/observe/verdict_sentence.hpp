@@ -79,9 +79,9 @@ class VerdictSentence {
   std::string unknown() const {
     std::string text =
         judge_.is_far_ahead()
-            ? "too little to go by: source and loop only queue work, so the host is far ahead of "
-              "the device, which has timed a part of the batches; let the loop wait for a step now "
-              "and then"
+            ? "too little to go by: the loop only queues work, and so the host is far ahead of the "
+              "device, which has timed a part of the batches; let the loop wait for a step now and "
+              "then"
             : "too little to go by: what was recorded of the last batches does not explain their "
               "rate";
     if (stats_.setup.second_stream)
