@@ -10,6 +10,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -19,6 +20,7 @@
 using penstock::CaptureModeGuard;
 using penstock::CudaError;
 using penstock::Stream;
+using penstock::detail::HostBlock;
 using penstock::detail::HostBlocks;
 using penstock::test::AllocatedBlocks;
 using penstock::test::Gate;
@@ -136,6 +138,33 @@ TEST_CASE("of limited blocks no more are in use than the limit says", "[host_blo
     CHECK(blocks.try_acquire() != HostBlocks::kNone);
     CHECK(blocks.try_acquire() == HostBlocks::kNone);
   }
+}
+
+TEST_CASE("a block with an owner comes back with it, or behind its copy", "[host_blocks]") {
+  const Stream stream;
+  AllocatedBlocks blocks(2);
+  {
+    HostBlock one(blocks, blocks.try_acquire()), other(blocks, blocks.try_acquire());
+    REQUIRE((one && other));
+    CHECK(blocks.try_acquire() == HostBlocks::kNone);
+    CHECK(one.data() != other.data());
+    const std::byte* const data = other.data();
+    one = std::move(other);  // What it had comes back.
+    CHECK_FALSE(other);
+    CHECK(one.data() == data);
+    HostBlock third(blocks, blocks.try_acquire());
+    CHECK(third);
+    CHECK(third.copy({stream.get(), 0}, [] {}) == 1);
+    CHECK_FALSE(third);
+    CHECK_THROWS_AS(one.copy({stream.get(), 0}, [] { throw CudaError(cudaErrorUnknown, "no"); }),
+                    CudaError);
+    CHECK_FALSE(one);
+    HostBlock none(blocks, HostBlocks::kNone);
+    CHECK_FALSE(none);
+  }
+  CHECK(blocks.acquire() != HostBlocks::kNone);  // Both are behind a copy.
+  CHECK(blocks.acquire() != HostBlocks::kNone);
+  CHECK(blocks.try_acquire() == HostBlocks::kNone);
 }
 
 TEST_CASE("many threads use few blocks, and each is with one of them", "[host_blocks]") {

@@ -51,7 +51,6 @@ class PinnedBlock;
 
 namespace detail {
 class BatchMemory;
-class HandOver;
 class PinnedPoolCore;
 struct PinnedEntry;
 struct ResolvedStream;
@@ -126,7 +125,7 @@ class PinnedPool {
  public:
   /// Throws std::invalid_argument for a negative time-out, for flags or a numa_node that an
   /// upstream would not see, and for flags that memory of a NUMA node cannot have.
-  explicit PinnedPool(PinnedPoolOptions options = {}) : PinnedPool(std::move(options), true) {}
+  explicit PinnedPool(PinnedPoolOptions options = {});
   PinnedPool(const PinnedPool&) = delete;
   PinnedPool& operator=(const PinnedPool&) = delete;
   /// Waits until the device has stopped reading released blocks. Blocks that are still held keep
@@ -166,9 +165,6 @@ class PinnedPool {
 
  private:
   friend class detail::BatchMemory;
-  friend class detail::HandOver;
-  /// `grows`: acquire may allocate; otherwise only `reserve` does.
-  PinnedPool(PinnedPoolOptions options, bool grows);
   /// As acquire(), but the time-out is told to `ahead`.
   PinnedBlock acquire(std::size_t bytes, const std::stop_token& stop, detail::WaitAhead& ahead);
   /// Calls `after_first(object)`, unless it is nullptr.

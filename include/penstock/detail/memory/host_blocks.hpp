@@ -320,4 +320,35 @@ class HostBlocks {
   std::atomic<std::size_t> lost_{0};  // blocks
 };
 
+/// A block with its owner, which gives it back. Move-only; a moved-from or copied one is empty.
+class HostBlock {
+ public:
+  HostBlock() = default;
+  HostBlock(HostBlocks& blocks, std::uint32_t index) : blocks_(&blocks), index_(index) {}
+  HostBlock(HostBlock&& other) noexcept
+      : blocks_(other.blocks_), index_(std::exchange(other.index_, HostBlocks::kNone)) {}
+  HostBlock& operator=(HostBlock&& other) noexcept {
+    HostBlock taken(std::move(other));
+    std::swap(blocks_, taken.blocks_);
+    std::swap(index_, taken.index_);
+    return *this;
+  }
+  ~HostBlock() {
+    if (*this) blocks_->release(index_);
+  }
+
+  explicit operator bool() const noexcept { return index_ != HostBlocks::kNone; }
+  std::byte* data() const noexcept { return blocks_->data(index_); }
+
+  /// See HostBlocks::copy. It is empty then, also where that throws.
+  template <class Queue>
+  std::uint64_t copy(const ResolvedStream& stream, Queue queue) {
+    return blocks_->copy(std::exchange(index_, HostBlocks::kNone), stream, queue);
+  }
+
+ private:
+  HostBlocks* blocks_ = nullptr;
+  std::uint32_t index_ = HostBlocks::kNone;
+};
+
 }  // namespace penstock::detail

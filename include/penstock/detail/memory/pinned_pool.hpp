@@ -73,8 +73,8 @@ PENSTOCK_INLINE void PinnedBlock::copy_to_named(void* device, std::size_t bytes,
   });
 }
 
-PENSTOCK_INLINE PinnedPool::PinnedPool(PinnedPoolOptions options, bool grows)
-    : core_(new detail::PinnedPoolCore(std::move(options), grows)) {}
+PENSTOCK_INLINE PinnedPool::PinnedPool(PinnedPoolOptions options)
+    : core_(new detail::PinnedPoolCore(std::move(options))) {}
 PENSTOCK_INLINE PinnedPool::~PinnedPool() {
   core_->orphan();
 }

@@ -40,8 +40,7 @@ namespace penstock::detail {
 
 class PinnedPoolCore {
  public:
-  PinnedPoolCore(PinnedPoolOptions options, bool grows)
-      : grows_(grows), options_(std::move(options)) {
+  explicit PinnedPoolCore(PinnedPoolOptions options) : options_(std::move(options)) {
     require_time_out("PinnedPoolOptions::timeout", options_.timeout);
     HostAllocation::require(options_.flags, options_.numa_node, options_.upstream);
     if (options_.max_bytes == 0) options_.max_bytes = usable_memory() / 2;
@@ -226,7 +225,7 @@ class PinnedPoolCore {
     for (auto pause = kFirstPoll; !stop.stop_requested(); pause = std::min(2 * pause, kLastPoll)) {
       if ((entry = idle_.pop(bytes)) != nullptr) break;
       if (poller.polls() && poll_in_flight(lock, guard)) continue;
-      if (grows_ && fits_cap(bytes)) return grow(bytes, lock);
+      if (fits_cap(bytes)) return grow(bytes, lock);
       if (evict(bytes, bytes, lock)) continue;
       if (all_lost()) lost_to_.raise();
       if (ahead != nullptr) {
@@ -469,7 +468,6 @@ class PinnedPoolCore {
 
   const OwnerProcess process_;
   const bool checks_ = checks();
-  const bool grows_;  // in acquire; else by reserve() only
   PinnedPoolOptions options_;
   FreeBlocks<PinnedEntry> idle_;
   std::atomic<int> waiters_{0};  // threads in acquire_slowly

@@ -46,6 +46,7 @@ namespace penstock::detail {
 struct WorkerTools {
   std::size_t worker;
   WorkerTrace& trace;
+  const CaptureModeGuard& capture_mode;  // in which the worker is all its life
   std::stop_token stop;
   std::unique_ptr<WorkerSource> source;
   BatchObject batch;                     // this worker's view of a batch that several fill
@@ -160,14 +161,13 @@ PENSTOCK_INLINE void BatchFiller::prepare(BatchRecord& record, std::uint64_t sam
 
   record.batch = record.object.get();
   const auto rows = static_cast<std::int64_t>(samples.size());
-  if (const RecordMemory& memory = record.memory; memory.slot != nullptr) {
-    std::byte* const slot = memory.slot->memory.data();
-    if (checks_) record.pattern = checks_->blank_slot(slot, stream);
-    layout_.bind(record.object.get(), slot, rows);
+  std::byte* const memory = record.memory.data();
+  if (record.memory.slot != nullptr) {
+    if (checks_) record.pattern = checks_->blank_slot(memory, stream);
+    layout_.bind(record.object.get(), memory, rows);
   } else {
-    std::byte* const block = memory.block.data();
-    if (checks_) record.pattern = checks_->blank(block);
-    layout_.bind_for_source(record.object.get(), block, record.scratch.data(), rows);
+    if (checks_) record.pattern = checks_->blank(memory);
+    layout_.bind_for_source(record.object.get(), memory, record.scratch.data(), rows);
   }
   record.ticket = {epoch, batch, batch_seed(sampler_.seed(), epoch, batch), samples,
                    sampler_.seed()};
@@ -259,13 +259,13 @@ PENSTOCK_INLINE void BatchFiller::complete(BatchRecord& record,
                                            std::span<const std::int64_t> dropped,
                                            WorkerTools& tools) {
   if (record.memory.slot != nullptr) {
-    const std::byte* const slot = record.memory.slot->memory.data();
+    const std::byte* const slot = record.memory.data();
     if (checks_)
       checks_->check_slot(record.batch, slot, record.pattern, targets_->stream(tools.worker));
     record.rows = layout_.samples(record.batch, slot);
     return;
   }
-  std::byte* const block = record.memory.block.data();
+  std::byte* const block = record.memory.data();
   const auto asked = static_cast<std::int64_t>(record.numbers.size());
   if (checks_) checks_->check(record.batch, block, asked, record.pattern, dropped);
   record.rows = layout_.finish(record.object.get(), block, dropped, tools.spare);
@@ -340,7 +340,7 @@ PENSTOCK_INLINE bool BatchFiller::replace_row(BatchRecord& record, Sample& sampl
   for (std::uint64_t i = 0; i < kAttempts; ++i) try {
       sample.index = other_sample(failed, i, tools);
       if (sample.index == failed.index) continue;
-      if (checks_) checks_->blank_row(record.memory.block.data(), sample.row, record.pattern);
+      if (checks_) checks_->blank_row(record.memory.data(), sample.row, record.pattern);
       layout_.clear_row(record.object.get(), sample.row);
       sample.seed = sample_seed(record.ticket.run_seed, sample.epoch, sample.index);
       tools.source->fill_row(sample, tools.batch.get(), tools.stop);
@@ -431,7 +431,7 @@ PENSTOCK_INLINE void BatchFiller::finish(BatchRecord& record, WorkerTools& tools
     return;
   }
   // A failed batch keeps its slot, in which the error is staged.
-  record.memory.block = PinnedBlock();
+  record.memory.release_host();
   if (record.stage == Stage::ended) record.memory.slot.reset();
 }
 
@@ -463,7 +463,7 @@ PENSTOCK_INLINE bool BatchFiller::is_there(BatchRecord& record, WorkerTools& too
 
 /// The numbers and the object, which the next batch of the record writes, are in the block then.
 PENSTOCK_INLINE void BatchFiller::move_to_block(BatchRecord& record) const {
-  std::byte* const block = record.memory.block.data();
+  std::byte* const block = record.memory.data();
   auto* const numbers = reinterpret_cast<std::uint64_t*>(block + parts_.samples);
   std::copy(record.numbers.begin(), record.numbers.end(), numbers);
   record.ticket.samples = {numbers, record.numbers.size()};

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// BatchMemory: what workers fill: blocks of a pinned pool, or the device slots of an on_device
-// source; as much of it as is in use.
+// BatchMemory: what workers fill: the blocks of a Prefetcher, those of a BatchProducer's pool, or
+// the device slots of an on_device source; as much of it as is in use.
 
 #include <cstddef>
 #include <cstdint>
+#include <penstock/detail/memory/host_blocks.hpp>
 #include <penstock/detail/memory/wait_ahead.hpp>
 #include <penstock/detail/observe/worker_trace.hpp>
 #include <penstock/detail/pipeline/batch_filler.hpp>
@@ -19,55 +20,75 @@ namespace penstock::detail {
 
 class BatchMemory {
  public:
-  /// For `most` batches. `targets`: of an on_device source, else nullptr. `ahead` is told of the
-  /// pool's time-outs.
-  BatchMemory(PinnedPool& pool, std::size_t block_bytes, DeviceTargets* targets, std::size_t most,
-              WaitAhead& ahead)
-      : pool_(pool),
-        block_bytes_(block_bytes),
+  /// Blocks of `pool`, which is asked for as many as it has. `ahead` is told of its time-outs.
+  BatchMemory(PinnedPool& pool, std::size_t block_bytes, WaitAhead& ahead)
+      : pool_(&pool), block_bytes_(block_bytes), ahead_(&ahead), held_back_(0) {}
+  /// Of a Prefetcher: `blocks` or, where the source writes device memory, `targets`, of which there
+  /// are `slots`.
+  BatchMemory(HostBlocks& blocks, DeviceTargets* targets, std::size_t slots)
+      : blocks_(targets == nullptr ? &blocks : nullptr),
         targets_(targets),
-        most_(most),
-        ahead_(ahead),
-        held_back_(most) {}
+        slots_(slots),
+        held_back_(slots) {}
 
-  /// Memory for a batch, maybe of the number `next`; waits for it. False: stop was requested.
-  bool acquire(RecordMemory& memory, WorkerTools& tools, std::uint64_t next) {
+  /// Memory for a batch, maybe of the number `next`; waits for it. False: stop was requested, or
+  /// (blocks of a Prefetcher) `closed()`, which wake() follows.
+  template <class Closed>
+  bool acquire(RecordMemory& memory, WorkerTools& tools, std::uint64_t next, Closed closed) {
     do {
-      if (!try_acquire(memory, tools) && !wait(memory, tools, next)) return false;
-    } while (held_back_.takes(memory));
+      if (!try_acquire(memory, tools) && !wait(memory, tools, next, closed)) return false;
+    } while (targets_ != nullptr && held_back_.takes(memory));
     return true;
   }
+  /// Whoever waits asks again whether it is closed.
+  void wake() noexcept {
+    if (blocks_ != nullptr) blocks_->wake();
+  }
 
-  /// So many batches have memory from now on, as soon as what is beyond comes back. Any thread.
-  void use(std::size_t batches) { held_back_.want(most_ - batches); }
+  /// Of a Prefetcher: so many batches have memory from now on, as soon as what is beyond comes
+  /// back. Any thread.
+  void use(std::size_t batches) {
+    if (blocks_ != nullptr)
+      blocks_->use(batches);
+    else
+      held_back_.want(slots_ - batches);
+  }
 
  private:
   bool try_acquire(RecordMemory& memory, const WorkerTools& tools) {
     if (targets_ != nullptr)
       memory.slot.reset(targets_->try_acquire(tools.worker));
+    else if (blocks_ != nullptr)
+      memory.host = HostBlock(*blocks_, blocks_->try_acquire());
     else
-      memory.block = pool_.try_acquire(block_bytes_);
+      memory.block = pool_->try_acquire(block_bytes_);
     return static_cast<bool>(memory);
   }
 
-  bool wait(RecordMemory& memory, WorkerTools& tools, std::uint64_t next) {
+  template <class Closed>
+  bool wait(RecordMemory& memory, WorkerTools& tools, std::uint64_t next, Closed closed) {
     const WorkerState state = targets_ != nullptr ? WorkerState::slot : WorkerState::memory;
     const WorkerTrace::Wait wait(tools.trace, state, next);
     const ScopedRange range(markers::wait_for_memory, next);
     if (targets_ != nullptr)
       memory.slot.reset(targets_->acquire(tools.worker, tools.stop));
+    else if (blocks_ != nullptr)
+      memory.host = HostBlock(*blocks_, blocks_->acquire(tools.capture_mode, closed));
     else
-      memory.block = pool_.acquire(block_bytes_, tools.stop, ahead_);
+      memory.block = pool_->acquire(block_bytes_, tools.stop, *ahead_);
     tools.lap();
     return static_cast<bool>(memory);
   }
 
-  PinnedPool& pool_;
-  const std::size_t block_bytes_;
-  DeviceTargets* const targets_;
-  const std::size_t most_;
-  WaitAhead& ahead_;
-  HeldBack<RecordMemory> held_back_;
+  // One of the three.
+  PinnedPool* const pool_ = nullptr;
+  HostBlocks* const blocks_ = nullptr;
+  DeviceTargets* const targets_ = nullptr;
+
+  const std::size_t block_bytes_ = 0;
+  WaitAhead* const ahead_ = nullptr;
+  const std::size_t slots_ = 0;
+  HeldBack<RecordMemory> held_back_;  // slots
 };
 
 }  // namespace penstock::detail

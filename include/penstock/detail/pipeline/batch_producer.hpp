@@ -57,6 +57,7 @@ namespace penstock::detail {
 
 /// What a Prefetcher adds to its producer.
 struct OfPrefetcher {
+  HostBlocks& blocks;             ///< unless `targets` are there
   DeviceTargets* targets;         ///< of a source that writes device memory, else nullptr
   const ThreadPlacement* placed;  ///< lives longer than the producer
   TuneSettings start;             ///< of the workers those that run, of the depth what is in use
@@ -64,7 +65,8 @@ struct OfPrefetcher {
 
 class ProducerCore final : public AnyProducer, private WaitAhead {
  public:
-  ProducerCore(const BlockLayout& layout, AnySampler sampler, ErasedSource source, PinnedPool& pool,
+  /// `pool`: where no Prefetcher gives the memory.
+  ProducerCore(const BlockLayout& layout, AnySampler sampler, ErasedSource source, PinnedPool* pool,
                ProducerOptions options, std::optional<OfPrefetcher> prefetcher = std::nullopt);
   ProducerCore(const ProducerCore&) = delete;
   ProducerCore& operator=(const ProducerCore&) = delete;
@@ -142,8 +144,7 @@ class ProducerCore final : public AnyProducer, private WaitAhead {
   static constexpr std::uint64_t kNobody = ~std::uint64_t{0}, kReturned = kNobody - 1;
   using Dispenser = RowDispenser<BatchRecord>;
 
-  // The members of WaitAhead. In a Prefetcher, whose pool has no time-out, nobody is ever in
-  // next().
+  // The members of WaitAhead, for a BatchProducer's pool.
   std::uint64_t held_up() const noexcept override;
   void timed_out(std::uint64_t call, std::exception_ptr error) noexcept override;
 
@@ -224,7 +225,7 @@ PENSTOCK_INLINE std::unique_ptr<AnyProducer> make_producer(const BlockLayout& la
   if (source.kind == SourceKind::device)
     throw std::invalid_argument(
         "BatchProducer fills page-locked memory: give an on_device source to a Prefetcher");
-  return std::make_unique<ProducerCore>(layout, std::move(sampler), std::move(source), pool,
+  return std::make_unique<ProducerCore>(layout, std::move(sampler), std::move(source), &pool,
                                         std::move(options));
 }
 
@@ -236,7 +237,7 @@ PENSTOCK_INLINE void close(std::unique_ptr<AnyProducer>& producer) noexcept {
 }
 
 PENSTOCK_INLINE ProducerCore::ProducerCore(const BlockLayout& layout, AnySampler sampler,
-                                           ErasedSource source, PinnedPool& pool,
+                                           ErasedSource source, PinnedPool* pool,
                                            ProducerOptions options,
                                            std::optional<OfPrefetcher> prefetcher)
     : shared_layout_(std::make_shared<const BlockLayout>(layout)),
@@ -254,8 +255,8 @@ PENSTOCK_INLINE ProducerCore::ProducerCore(const BlockLayout& layout, AnySampler
       free_records_(options_.depth, options_.ordered),
       ring_(options_.depth, options_.ordered),
       permits_(options_.workers),
-      memory_(pool, block_bytes(layout_), prefetcher ? prefetcher->targets : nullptr,
-              options_.depth, *this),
+      memory_(prefetcher ? BatchMemory(prefetcher->blocks, prefetcher->targets, options_.depth)
+                         : BatchMemory(*pool, block_bytes(layout_), *this)),
       log_(options_.on_failure),
       traces_(static_cast<std::size_t>(options_.workers)),
       lost_(static_cast<std::size_t>(options_.workers)) {
@@ -419,6 +420,7 @@ PENSTOCK_INLINE void ProducerCore::work(std::size_t worker, const std::stop_toke
     const WorkerTrace::Shift shift(traces_[worker]);
     WorkerTools tools{worker,
                       traces_[worker],
+                      capture_mode,
                       stop,
                       make_source(worker),
                       BatchObject(layout_),
@@ -501,7 +503,8 @@ PENSTOCK_INLINE BatchRecord* ProducerCore::open_next(WorkerTools& tools) {
   bool is_stopped = false;
   std::exception_ptr no_memory;
   try {
-    is_stopped = !memory_.acquire(memory, tools, ring_.next_number());
+    is_stopped = !memory_.acquire(memory, tools, ring_.next_number(),
+                                  [this] { return ring_.closed(); });
   } catch (...) {
     no_memory = std::current_exception();
   }
@@ -568,6 +571,7 @@ PENSTOCK_INLINE void ProducerCore::hand_on(BatchRecord& record, WorkerTools& too
 PENSTOCK_INLINE void ProducerCore::close_ring() noexcept {
   ring_.close();
   room_.notify_all();
+  memory_.wake();
   delivery_.notify_one();
 }
 

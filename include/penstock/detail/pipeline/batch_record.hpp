@@ -12,6 +12,7 @@
 #include <exception>
 #include <memory>
 #include <penstock/detail/memory/batch_object.hpp>
+#include <penstock/detail/memory/host_blocks.hpp>
 #include <penstock/detail/observe/batch_times.hpp>
 #include <penstock/detail/pipeline/device_targets.hpp>
 #include <penstock/detail/pipeline/failure_stack.hpp>
@@ -33,12 +34,21 @@ enum class Stage : std::uint8_t {
   thrown,  ///< an error is to be thrown in its place
 };
 
-/// What the rows of a batch are written to: one of the two.
+/// What the rows of a batch are written to: one of the three.
 struct RecordMemory {
-  PinnedBlock block;
+  HostBlock host;                                  ///< of a Prefetcher
+  PinnedBlock block;                               ///< of a BatchProducer, whose HostBatch takes it
   std::unique_ptr<WrittenSlot, ReleaseSlot> slot;  ///< of an on_device source
 
-  explicit operator bool() const noexcept { return slot != nullptr || block; }
+  explicit operator bool() const noexcept { return slot != nullptr || host || block; }
+  std::byte* data() const noexcept {
+    return slot != nullptr ? slot->memory.data() : host ? host.data() : block.data();
+  }
+  /// Gives back what is on the host.
+  void release_host() noexcept {
+    host = HostBlock();
+    block = PinnedBlock();
+  }
 };
 
 /// The record's owner at each stage writes it without a lock: the worker that opens the batch, the

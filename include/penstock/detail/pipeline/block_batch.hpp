@@ -37,19 +37,14 @@ PENSTOCK_INLINE std::size_t block_bytes(const BlockLayout& layout) {
   return BlockParts::aligned(BlockParts(layout).end, kGranule);
 }
 
-/// Queues the copy of a batch of `rows` rows from its block, and gives the block back behind it. On
-/// the thread that has resolved the stream. Returns the bytes.
-inline std::size_t copy_to(PinnedBlock& block, const void* batch, std::int64_t rows,
-                           const BlockLayout& layout, std::byte* device,
-                           const ResolvedStream& stream) {
+/// Queues the copies of a batch of `rows` rows from its block. Returns the bytes.
+inline std::size_t queue_copies(const std::byte* block, const void* batch, std::int64_t rows,
+                                const BlockLayout& layout, std::byte* device, cudaStream_t stream) {
   std::size_t sum = 0;
-  copy_from(block, stream, [&] {
-    layout.for_each_range(batch, rows, [&](std::size_t offset, std::size_t bytes) {
-      check(cudaMemcpyAsync(device + offset, block.data() + offset, bytes, cudaMemcpyHostToDevice,
-                            stream.handle),
-            "cudaMemcpyAsync", bytes);
-      sum += bytes;
-    });
+  layout.for_each_range(batch, rows, [&](std::size_t offset, std::size_t bytes) {
+    check(cudaMemcpyAsync(device + offset, block + offset, bytes, cudaMemcpyHostToDevice, stream),
+          "cudaMemcpyAsync", bytes);
+    sum += bytes;
   });
   return sum;
 }
@@ -57,8 +52,9 @@ inline std::size_t copy_to(PinnedBlock& block, const void* batch, std::int64_t r
 PENSTOCK_INLINE void copy_to(BlockBatch& host, const BlockLayout& layout, std::byte* device,
                              cudaStream_t stream) {
   if (!host.block) throw std::logic_error("HostBatch::copy_to: the batch was released");
-  copy_to(host.block, host.batch, host.rows, layout, device,
-          resolve_usable(stream, "HostBatch::copy_to"));
+  copy_from(host.block, resolve_usable(stream, "HostBatch::copy_to"), [&] {
+    queue_copies(host.block.data(), host.batch, host.rows, layout, device, stream);
+  });
 }
 
 /// What has to be copied of a batch of `rows` rows.

@@ -174,9 +174,12 @@ class DeviceStage {
     watch_.begin(stream);
     sample_ = samples_.begin(stream, staged.times.filled);
     transform_.take_over(record.batch, staged);
-    const std::size_t bytes = copy_to(record.memory.block, record.batch, record.rows, layout_,
-                                      transform_.target(staged), copies_);
-    add_alone(copied_bytes_, std::uint64_t{bytes});
+    const std::byte* const block = record.memory.host.data();
+    record.memory.host.copy(copies_, [&] {
+      const std::size_t bytes = queue_copies(block, record.batch, record.rows, layout_,
+                                             transform_.target(staged), copies_.handle);
+      add_alone(copied_bytes_, std::uint64_t{bytes});
+    });
     watch_.arrive(stream);
     samples_.arrive(sample_);
     transform_.apply(record.rows, staged, stream);

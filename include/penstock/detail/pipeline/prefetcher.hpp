@@ -19,6 +19,7 @@
 #include <mutex>
 #include <optional>
 #include <penstock/detail/cores.hpp>
+#include <penstock/detail/memory/host_blocks.hpp>
 #include <penstock/detail/observe/consumer_watch.hpp>
 #include <penstock/detail/observe/device_samples.hpp>
 #include <penstock/detail/observe/ticks.hpp>
@@ -81,7 +82,7 @@ class HandOver final : public AnyPrefetcher, public std::enable_shared_from_this
 
   static PipelinePlan planned(PrefetcherOptions options, const AnySampler& sampler,
                               const ErasedSource& source, bool transforms, std::size_t block);
-  static PinnedPoolOptions pool_options(const PrefetcherOptions& options, std::size_t block);
+  static PinnedPoolOptions block_options(const PrefetcherOptions& options, std::size_t block);
   void reserve_blocks(const std::function<void()>& start);
   PipelineSetup make_setup(SourceKind kind, bool unbounded);
 
@@ -115,7 +116,7 @@ class HandOver final : public AnyPrefetcher, public std::enable_shared_from_this
   const bool on_device_;         // the source is
   const std::shared_ptr<const ThreadPlacement> placed_;
 
-  PinnedPool pool_;
+  HostBlocks blocks_;  // none is allocated where the source writes the slots
   Timeline timeline_;
   DeviceSamples samples_;
   DeviceStage stage_;
@@ -424,9 +425,9 @@ PENSTOCK_INLINE PipelinePlan HandOver::planned(PrefetcherOptions options, const 
   return plan(std::move(options), {source.kind, sampler.is_stream(), block});
 }
 
-/// Room for exactly host_depth blocks.
-PENSTOCK_INLINE PinnedPoolOptions HandOver::pool_options(const PrefetcherOptions& options,
-                                                         std::size_t block) {
+/// Throws PoolExhausted where host_depth blocks are more than the cap.
+PENSTOCK_INLINE PinnedPoolOptions HandOver::block_options(const PrefetcherOptions& options,
+                                                          std::size_t block) {
   const std::size_t cap = host_bytes_limit(options);
   if (block > cap / options.host_depth)
     throw PoolExhausted(std::to_string(options.host_depth) + " batches of " +
@@ -435,11 +436,8 @@ PENSTOCK_INLINE PinnedPoolOptions HandOver::pool_options(const PrefetcherOptions
                             "set, a little more than device_depth) or the batch size, or raise "
                             "max_host_bytes",
                         block * options.host_depth, 0, cap);
-  return {.max_bytes = block * options.host_depth,
-          .timeout = std::chrono::milliseconds::max(),  // next() watches for stalls
-          .flags = options.host_flags,
-          .numa_node = options.numa_node,
-          .upstream = options.host_memory};
+  return {
+      .flags = options.host_flags, .numa_node = options.numa_node, .upstream = options.host_memory};
 }
 
 PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler,
@@ -454,7 +452,8 @@ PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler
       on_device_(source.kind == SourceKind::device),
       placed_(std::make_shared<const ThreadPlacement>(
           choose_placement(options_.placement, options_.numa_node))),
-      pool_(pool_options(options_, block_bytes(layout_)), false),
+      blocks_(options_.host_depth, block_bytes(layout_),
+              block_options(options_, block_bytes(layout_)), plan_.limits.has_value()),
       timeline_(options_.host_depth + options_.device_depth),
       samples_(timeline_, sampled(source.kind, transform.has_value()),
                options_.host_depth + options_.device_depth, options_.device_times),
@@ -468,7 +467,7 @@ PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler
   }
   const auto start = [&] {
     producer_.emplace(
-        layout_, std::move(sampler), std::move(source), pool_,
+        layout_, std::move(sampler), std::move(source), nullptr,
         ProducerOptions{.workers = options_.workers,
                         .depth = options_.host_depth,
                         .epochs = options_.epochs,
@@ -483,7 +482,8 @@ PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler
                               if (producer_->has_lost_worker() || producer_->stopped())
                                 queue_.call_all();
                             }},
-        OfPrefetcher{stage_.targets(),
+        OfPrefetcher{blocks_,
+                     stage_.targets(),
                      placed_.get(),
                      {plan_.start.workers, on_device_ ? plan_.start.depth : options_.host_depth}});
     stage_task_.end_pause();
@@ -501,7 +501,7 @@ PENSTOCK_INLINE HandOver::HandOver(const BlockLayout& layout, AnySampler sampler
 PENSTOCK_INLINE void HandOver::reserve_blocks(const std::function<void()>& start) {
   const BoundHere near(placed_->cpus);
   try {
-    pool_.reserve(options_.host_depth, block_bytes(layout_), [&] {
+    blocks_.allocate([&] {
       const BoundHere anywhere(near.before());  // A new thread inherits the CPUs of its maker.
       start();
     });
@@ -620,7 +620,7 @@ PENSTOCK_INLINE Stats HandOver::stats() {
   auto recent = std::make_shared<RecentBatches>();
   timeline_.copy(recent->batches);
   stats.recent = std::move(recent);
-  stats.host_bytes = pool_.stats().bytes;
+  stats.host_bytes = blocks_.allocated_bytes();
   if (!placed_->report.empty()) stats.placement = {placed_, &placed_->report};
   return stats;
 }
