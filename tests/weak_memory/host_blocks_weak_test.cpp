@@ -96,6 +96,23 @@ TEST_CASE("weak: while copies are in flight some worker that waits asks, and all
       kExecutions);
 }
 
+TEST_CASE("weak: a worker that asks and gets another block leaves the asking to one that waits",
+          "[host_blocks]") {
+  explore(
+      [] {
+        Blocks blocks(2);
+        const std::uint32_t one = blocks.acquire(), other = blocks.acquire();
+        const auto wait = [&] { blocks.acquire(); };
+        std::thread first(wait), second(wait);
+        blocks.copy(one);
+        wait_until_others_wait();
+        blocks.release(other);
+        first.join();
+        second.join();
+      },
+      kExecutions);
+}
+
 TEST_CASE("weak: a worker that waits sleeps, and a release wakes it", "[host_blocks]") {
   explore(
       [] {
@@ -141,7 +158,10 @@ TEST_CASE("weak: a stop ends every wait, also that of the worker that asks", "[h
           if (block != HostBlocks::kNone) blocks.release(block);
         };
         std::thread first(wait), second(wait);
-        if (in_flight) blocks.copy(held);
+        if (in_flight)
+          blocks.copy(held);
+        else
+          wait_until_others_wait();
         stopped.store(true, std::memory_order_relaxed);
         blocks.wake();
         first.join();
