@@ -20,6 +20,7 @@
 #include <penstock/cuda.hpp>
 #include <penstock/detail/default_workers.hpp>
 #include <penstock/detail/inline.hpp>
+#include <penstock/detail/pipeline/pipeline_handle.hpp>
 #include <penstock/failure.hpp>
 #include <penstock/layout.hpp>
 #include <penstock/pinned_pool.hpp>
@@ -65,34 +66,21 @@ struct BlockBatch {
 /// fails.
 void copy_to(BlockBatch& batch, const BlockLayout& layout, std::byte* device, cudaStream_t stream);
 
-/// The implementation of BatchProducer, independent of the type of the batches.
-class AnyProducer {
- public:
-  virtual ~AnyProducer() = default;
-  virtual std::optional<BlockBatch> next() = 0;
-  /// Shared with batches, which may outlive the producer.
-  virtual const std::shared_ptr<const BlockLayout>& layout() const noexcept = 0;
-  virtual bool ready() noexcept = 0;
-  virtual bool at_end() noexcept = 0;
-  virtual void stop() noexcept = 0;
-  /// Ends everything, for a destructor. False: this thread returns into the producer, which has to
-  /// be leaked.
-  virtual bool close() noexcept = 0;
-  virtual void seek(std::uint64_t epoch, std::uint64_t batch) = 0;
-  virtual std::uint64_t position() const noexcept = 0;
-  virtual std::uint64_t batches() const noexcept = 0;
-  virtual const ProducerOptions& options() const noexcept = 0;
-  virtual StageStats stats() const = 0;
-  virtual std::vector<Failure> failures() const = 0;
-  virtual std::uint64_t skipped() const noexcept = 0;
-  virtual std::uint64_t replaced() const noexcept = 0;
-};
-
-std::unique_ptr<AnyProducer> make_producer(const BlockLayout& layout, AnySampler sampler,
-                                           ErasedSource source, PinnedPool& pool,
-                                           ProducerOptions options);
-/// Destroys a producer.
-void close(std::unique_ptr<AnyProducer>& producer) noexcept;
+PipelineHandle make_producer(const BlockLayout& layout, AnySampler sampler, ErasedSource source,
+                             PinnedPool& pool, ProducerOptions options);
+/// Shared with batches, which may outlive the producer.
+const std::shared_ptr<const BlockLayout>& layout(const Pipeline& pipeline) noexcept;
+std::optional<BlockBatch> next_filled(Pipeline& pipeline);
+bool ready(Pipeline& pipeline) noexcept;
+bool at_end(Pipeline& pipeline) noexcept;
+void stop_and_join(Pipeline& pipeline) noexcept;
+void seek(Pipeline& pipeline, std::uint64_t epoch, std::uint64_t batch);
+std::uint64_t position(const Pipeline& pipeline) noexcept;
+std::uint64_t batches(const Pipeline& pipeline) noexcept;
+const ProducerOptions& producer_options(const Pipeline& pipeline) noexcept;
+StageStats source_stats(const Pipeline& pipeline);
+std::uint64_t skipped(const Pipeline& pipeline) noexcept;
+std::uint64_t replaced(const Pipeline& pipeline) noexcept;
 /// Bytes of pinned memory that a batch takes.
 std::size_t block_bytes(const BlockLayout& layout);
 
@@ -166,7 +154,7 @@ class BatchProducer {
   template <class AnySampler, class AnySource>
   BatchProducer(const Layout<Batch>& layout, AnySampler&& sampler, AnySource&& source,
                 PinnedPool& pool, ProducerOptions options = {})
-      : producer_(detail::make_producer(
+      : pipeline_(detail::make_producer(
             layout.erased().for_source(), detail::as_sampler(std::forward<AnySampler>(sampler)),
             detail::as_source<Batch>(std::forward<AnySource>(source)).erased(), pool,
             std::move(options))) {}
@@ -186,7 +174,7 @@ class BatchProducer {
   /// sampler) destroys its own producer, memory and thread are leaked, and a line on stderr says
   /// so; if it calls std::exit while the producer is static, the process ends with that status.
   ~BatchProducer() {
-    if (producer_ != nullptr) detail::close(producer_);
+    if (pipeline_ != nullptr) detail::close(pipeline_);
   }
 
   /// The next batch; blocks until it is ready. nullopt: all epochs are done, or the source has said
@@ -199,53 +187,53 @@ class BatchProducer {
   /// source could not be made, and at every call if no worker has a source. Throws std::logic_error
   /// if another thread is inside `next`.
   std::optional<HostBatch<Batch>> next() {
-    auto layout = producer_->layout();  // Behind producer_->next() the producer may be gone.
-    std::optional<detail::BlockBatch> host = producer_->next();
+    auto layout = detail::layout(*pipeline_);  // Behind the next line the producer may be gone.
+    std::optional<detail::BlockBatch> host = detail::next_filled(*pipeline_);
     if (!host) return std::nullopt;
     return HostBatch<Batch>(std::move(*host), std::move(layout));
   }
 
   /// Whether a batch, or the error in its place, is ready: `next` will not wait.
-  bool ready() noexcept { return producer_->ready(); }
+  bool ready() noexcept { return detail::ready(*pipeline_); }
   /// Whether there will be no more batches. Does not wait.
-  bool at_end() noexcept { return producer_->at_end(); }
+  bool at_end() noexcept { return detail::at_end(*pipeline_); }
 
   /// Stops and joins the workers. Batches that are ready are kept: `next` returns them, then
   /// nullopt, also on a thread that waits in it now. A batch that a per_sample source has only
   /// begun is dropped, and the data end before it. Called by a source, it joins nobody. Any thread.
-  void stop() noexcept { producer_->stop(); }
+  void stop() noexcept { detail::stop_and_join(*pipeline_); }
   /// Drops all batches that were not taken, and continues at batch `batch` of epoch `epoch`; at or
   /// behind the end of the run, `next` returns nullopt. Joins the workers and starts them again,
   /// with new copies of the source. Throws std::logic_error if a source calls it.
-  void seek(std::uint64_t epoch, std::uint64_t batch) { producer_->seek(epoch, batch); }
+  void seek(std::uint64_t epoch, std::uint64_t batch) { detail::seek(*pipeline_, epoch, batch); }
 
   /// The number, over all epochs, of the batch after the last one that `next` returned or threw
   /// for. Meaningless if `ordered` is false.
-  std::uint64_t position() const noexcept { return producer_->position(); }
+  std::uint64_t position() const noexcept { return detail::position(*pipeline_); }
   /// Batches of one epoch on this rank.
-  std::uint64_t batches() const noexcept { return producer_->batches(); }
+  std::uint64_t batches() const noexcept { return detail::batches(*pipeline_); }
   /// The options, where 0 is replaced by what it stands for.
-  const ProducerOptions& options() const noexcept { return producer_->options(); }
+  const ProducerOptions& options() const noexcept { return detail::producer_options(*pipeline_); }
   /// Bytes of pinned memory that a batch takes: those of the layout, of its sample numbers, and of
   /// the Batch object.
   static std::size_t block_bytes(const Layout<Batch>& layout) {
     return detail::block_bytes(layout.erased().for_source());
   }
   /// How long the workers ran the source and waited, in sum, since the construction.
-  StageStats stats() const { return producer_->stats(); }
+  StageStats stats() const { return detail::source_stats(*pipeline_); }
   /// The first 256 failures that the failure policy handled.
-  std::vector<Failure> failures() const { return producer_->failures(); }
+  std::vector<Failure> failures() const { return detail::failures(*pipeline_); }
   /// Batches, or samples of a per_sample source, that the failure policy handled.
-  std::uint64_t skipped() const noexcept { return producer_->skipped(); }
+  std::uint64_t skipped() const noexcept { return detail::skipped(*pipeline_); }
   /// The same for those that it replaced.
-  std::uint64_t replaced() const noexcept { return producer_->replaced(); }
+  std::uint64_t replaced() const noexcept { return detail::replaced(*pipeline_); }
 
  private:
-  std::unique_ptr<detail::AnyProducer> producer_;
+  detail::PipelineHandle pipeline_;
 };
 
 }  // namespace penstock
 
 #ifdef PENSTOCK_HEADER_ONLY
-#include <penstock/detail/pipeline/batch_producer.hpp>
+#include <penstock/detail/pipeline/pipeline_calls.hpp>
 #endif

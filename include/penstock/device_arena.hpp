@@ -32,7 +32,7 @@ namespace detail {
 class DeviceArenaCore;
 class DeviceStage;
 class DeviceTargets;
-class HandOver;
+class Pipeline;
 struct ResolvedStream;
 }  // namespace detail
 
@@ -79,7 +79,7 @@ class DeviceSlot {
  private:
   friend class DeviceArena;
   friend class DeviceArenaResource;
-  friend class detail::HandOver;
+  friend class detail::Pipeline;
   DeviceSlot(std::shared_ptr<detail::DeviceArenaCore> core, std::size_t index)
       : core_(std::move(core)), index_(index) {}
   /// `zero`: what stream 0 is.

@@ -29,6 +29,7 @@
 #include <penstock/detail/default_workers.hpp>
 #include <penstock/detail/inline.hpp>
 #include <penstock/detail/pipeline/leased_batch.hpp>
+#include <penstock/detail/pipeline/pipeline_handle.hpp>
 #include <penstock/device_transform.hpp>
 #include <penstock/error.hpp>
 #include <penstock/failure.hpp>
@@ -96,45 +97,25 @@ struct PrefetcherOptions {
 
 namespace detail {
 
-class AnyPrefetcher;
-/// Shared by the prefetcher and its leases.
-using PrefetcherHandle = std::shared_ptr<AnyPrefetcher>;
-
-/// The implementation of Prefetcher, independent of the type of the batches.
-class AnyPrefetcher {
- public:
-  virtual ~AnyPrefetcher() = default;
-  /// The next batch; nullptr: there is none. Sets `owner`, which a lease of the batch keeps: once
-  /// the call has returned, the Prefetcher may be gone.
-  virtual LeasedBatch* take(cudaStream_t consumer, PrefetcherHandle& owner) = 0;
-  virtual void also_used_on(LeasedBatch& batch, cudaStream_t stream) = 0;
-  /// Whether `stream` is a consumer of the batch; false for a default stream, of which that depends
-  /// on the thread.
-  virtual bool is_used_on(const LeasedBatch& batch, cudaStream_t stream) const noexcept = 0;
-  /// Ends a lease. False: a consumer's stream is being captured, and the lease continues. With
-  /// `park` it always ends: the arena keeps the slot until the capture is over.
-  virtual bool give_back(LeasedBatch& batch, bool park) noexcept = 0;
-  virtual void stop() noexcept = 0;
-  /// Ends everything, for a destructor. False: this thread returns into the prefetcher, which has
-  /// to be leaked.
-  virtual bool close() noexcept = 0;
-  virtual bool forked() const noexcept = 0;
-  virtual State state() const = 0;
-  virtual void restore(const State& state) = 0;
-  virtual Stats stats() = 0;
-  virtual std::vector<Failure> failures() const = 0;
-};
-
-PrefetcherHandle make_prefetcher(const BlockLayout& layout, AnySampler sampler, ErasedSource source,
-                                 PrefetcherOptions options);
-PrefetcherHandle make_prefetcher(const BlockLayout& layout, AnySampler sampler, ErasedSource source,
-                                 ErasedTransform transform, PrefetcherOptions options);
-/// Destroys a prefetcher; gives back a lease. Both do nothing in a forked child.
-void close(PrefetcherHandle& prefetcher) noexcept;
-[[noreturn]] void throw_empty_lease();
-void give_back(PrefetcherHandle prefetcher, LeasedBatch& batch) noexcept;
+PipelineHandle make_prefetcher(const BlockLayout& layout, AnySampler sampler, ErasedSource source,
+                               std::optional<ErasedTransform> transform, PrefetcherOptions options);
+/// The next batch; nullptr: there is none. Sets `owner`, which a lease of the batch keeps: once the
+/// call has returned, the Prefetcher may be gone.
+LeasedBatch* next(Pipeline& pipeline, cudaStream_t consumer, PipelineHandle& owner);
+void also_use(Pipeline& pipeline, LeasedBatch& batch, cudaStream_t stream);
+/// Whether `stream` is a consumer of the batch; false for a default stream, of which that depends
+/// on the thread.
+bool is_used_on(const Pipeline& pipeline, const LeasedBatch& batch, cudaStream_t stream) noexcept;
+/// Does nothing in a forked child. While a consumer's stream is being captured, the arena keeps the
+/// slot.
+void end_lease(PipelineHandle pipeline, LeasedBatch& batch) noexcept;
 /// Throws std::logic_error, and changes nothing, while a consumer's stream is being captured.
-void release(PrefetcherHandle& prefetcher, LeasedBatch*& batch);
+void release(PipelineHandle& pipeline, LeasedBatch*& batch);
+[[noreturn]] void throw_empty_lease();
+void stop(Pipeline& pipeline) noexcept;
+State state(const Pipeline& pipeline);
+void restore(Pipeline& pipeline, const State& state);
+Stats stats(Pipeline& pipeline);
 
 }  // namespace detail
 
@@ -161,7 +142,7 @@ class Lease {
   /// Same as release(). If a consumer's stream is being captured into a graph, the slot stays in
   /// use until the first end of a lease, or call of `next`, after the capture.
   ~Lease() {
-    if (leased_ != nullptr) detail::give_back(std::move(owner_), *leased_);
+    if (leased_ != nullptr) detail::end_lease(std::move(owner_), *leased_);
   }
 
   /// Whether there is a batch: false after the end of the data, a move or a release.
@@ -186,7 +167,7 @@ class Lease {
   /// release is done. Does not block. Throws CudaError, and rejects the same streams as `next`.
   [[gnu::always_inline]] void also_used_on(StreamRef stream) const {
     detail::LeasedBatch& batch = leased();
-    owner_->also_used_on(batch, detail::named(stream));
+    detail::also_use(*owner_, batch, detail::named(stream));
   }
 
   /// Ends the lease: work queued from now on may not use the batch. Does not block. If a CUDA call
@@ -200,16 +181,18 @@ class Lease {
   template <class, class>
   friend class Prefetcher;
   friend class StepGraph;
-  Lease(detail::PrefetcherHandle owner, detail::LeasedBatch* leased)
+  Lease(detail::PipelineHandle owner, detail::LeasedBatch* leased)
       : owner_(std::move(owner)), leased_(leased) {}
-  bool is_used_on(cudaStream_t stream) const { return owner_->is_used_on(leased(), stream); }
+  bool is_used_on(cudaStream_t stream) const {
+    return detail::is_used_on(*owner_, leased(), stream);
+  }
   detail::LeasedBatch& leased() const {
     if (leased_ == nullptr) [[unlikely]]
       detail::throw_empty_lease();
     return *leased_;
   }
 
-  detail::PrefetcherHandle owner_;
+  detail::PipelineHandle owner_;
   detail::LeasedBatch* leased_ = nullptr;
 };
 
@@ -239,9 +222,9 @@ class Prefetcher {
   template <class AnySampler, class AnySource>
   Prefetcher(const Layout<Batch>& layout, AnySampler&& sampler, AnySource&& source,
              PrefetcherOptions options = {}) requires std::same_as<Batch, Host>
-      : prefetcher_(detail::make_prefetcher(
+      : pipeline_(detail::make_prefetcher(
             layout.erased().for_source(), detail::as_sampler(std::forward<AnySampler>(sampler)),
-            detail::as_source<Batch>(std::forward<AnySource>(source)).erased(),
+            detail::as_source<Batch>(std::forward<AnySource>(source)).erased(), std::nullopt,
             std::move(options))) {}
   /// The same.
   template <class AnySource>
@@ -254,7 +237,7 @@ class Prefetcher {
   template <class AnySampler, class AnySource>
   Prefetcher(const Layout<Host>& layout, AnySampler&& sampler, AnySource&& source,
              const DeviceTransform<Host, Batch>& transform, PrefetcherOptions options = {})
-      : prefetcher_(detail::make_prefetcher(
+      : pipeline_(detail::make_prefetcher(
             layout.erased().for_source(), detail::as_sampler(std::forward<AnySampler>(sampler)),
             detail::as_source<Host>(std::forward<AnySource>(source)).erased(),
             transform.erased(layout.batch_size()), std::move(options))) {}
@@ -276,7 +259,7 @@ class Prefetcher {
   /// If a function that the pipeline has called (a source, a sampler, a transform) destroys it, it
   /// returns into the pipeline: memory and thread are leaked, and a line on stderr says so. If it
   /// calls std::exit while the pipeline is static, the process ends with that status.
-  ~Prefetcher() { detail::close(prefetcher_); }
+  ~Prefetcher() { detail::close(pipeline_); }
 
   /// The next batch; work queued on `consumer` from now on sees it complete. The host waits until
   /// the batch's copy is issued, never for the copy itself. Returns an empty lease when all epochs
@@ -299,12 +282,12 @@ class Prefetcher {
   /// are ready. Requests stop from the sources, and waits for nobody. Leases stay valid, `state` is
   /// the position behind the last batch that was delivered, and `restore` starts again. Any thread
   /// may call it, also a source.
-  void stop() noexcept { prefetcher_->stop(); }
+  void stop() noexcept { detail::stop(*pipeline_); }
 
   /// The position after the last batch that next() delivered (or threw for). Batches that are ready
   /// but were not delivered will be filled again. Throws std::logic_error if `ordered` is false:
   /// there is no such position then.
-  State state() const { return prefetcher_->state(); }
+  State state() const { return detail::state(*pipeline_); }
   /// Continues at `state`. The numbers of workers and the depths may differ from those of the run
   /// that `state` is from; at the start of an epoch, batch size and world size too. Leases stay
   /// valid. A call of `next` that waits on another thread goes on with what comes then. A state at
@@ -313,26 +296,26 @@ class Prefetcher {
   /// why_incompatible) or is behind its end (see PrefetcherOptions::epochs); std::logic_error if a
   /// source calls it, since it waits for the sources. Throws std::system_error if no thread can be
   /// started; `next` then returns empty leases until a `restore` succeeds.
-  void restore(const State& state) { prefetcher_->restore(state); }
+  void restore(const State& state) { detail::restore(*pipeline_, state); }
 
   /// A snapshot of what each stage did since the construction. Any thread may call it; it does not
   /// wait for the device. It allocates: 50 KiB and more, for Stats::recent.
-  Stats stats() const { return prefetcher_->stats(); }
+  Stats stats() const { return detail::stats(*pipeline_); }
   /// The first 256 failures that `on_failure` handled; stats() counts all of them.
-  std::vector<Failure> failures() const { return prefetcher_->failures(); }
+  std::vector<Failure> failures() const { return detail::failures(*pipeline_); }
 
  private:
   Lease<Batch> take(cudaStream_t consumer) {
-    detail::PrefetcherHandle owner;
-    detail::LeasedBatch* const leased = prefetcher_->take(consumer, owner);
+    detail::PipelineHandle owner;
+    detail::LeasedBatch* const leased = detail::next(*pipeline_, consumer, owner);
     return Lease<Batch>(std::move(owner), leased);  // This object may be gone.
   }
 
-  detail::PrefetcherHandle prefetcher_;
+  detail::PipelineHandle pipeline_;
 };
 
 }  // namespace penstock
 
 #ifdef PENSTOCK_HEADER_ONLY
-#include <penstock/detail/pipeline/prefetcher.hpp>
+#include <penstock/detail/pipeline/pipeline_calls.hpp>
 #endif

@@ -90,7 +90,7 @@ class BatchFiller {
   /// What a worker needs later is allocated here.
   void equip(WorkerTools& tools) const;
   /// Gives an open batch, which has its number and its memory, its rows. What fails is on record.
-  void begin(BatchRecord& record);
+  void begin(BatchRecord& record, WorkerTools& tools);
   void fill(const Piece& piece, WorkerTools& tools);
   /// Sets what has become of a batch whose last row is filled.
   void finish(BatchRecord& record, WorkerTools& tools);
@@ -136,7 +136,12 @@ PENSTOCK_INLINE void BatchFiller::equip(WorkerTools& tools) const {
   tools.spare.reserve(layout_.spare_bytes());
 }
 
-PENSTOCK_INLINE void BatchFiller::begin(BatchRecord& record) {
+PENSTOCK_INLINE void BatchFiller::begin(BatchRecord& record, WorkerTools& tools) {
+  if (kind_ == SourceKind::device) try {
+      record.sample = targets_->begin(tools.worker);
+    } catch (...) {
+      return record.fail({std::current_exception(), nullptr});
+    }
   if (kind_ != SourceKind::sample) return record.to_fill.open(1);
   try {
     prepare(record, record.number % batches_, cudaStream_t{});
@@ -162,7 +167,7 @@ PENSTOCK_INLINE void BatchFiller::prepare(BatchRecord& record, std::uint64_t sam
   record.batch = record.object.get();
   const auto rows = static_cast<std::int64_t>(samples.size());
   std::byte* const memory = record.memory.data();
-  if (record.memory.slot != nullptr) {
+  if (targets_ != nullptr) {
     if (checks_) record.pattern = checks_->blank_slot(memory, stream);
     layout_.bind(record.object.get(), memory, rows);
   } else {
@@ -258,7 +263,7 @@ PENSTOCK_INLINE void BatchFiller::check_launches(cudaError_t before) {
 PENSTOCK_INLINE void BatchFiller::complete(BatchRecord& record,
                                            std::span<const std::int64_t> dropped,
                                            WorkerTools& tools) {
-  if (record.memory.slot != nullptr) {
+  if (targets_ != nullptr) {
     const std::byte* const slot = record.memory.data();
     if (checks_)
       checks_->check_slot(record.batch, slot, record.pattern, targets_->stream(tools.worker));
@@ -420,19 +425,17 @@ PENSTOCK_INLINE void BatchFiller::drop_numbers(BatchRecord& record,
 // ---- End ----------------------------------------------------------------------------------------
 
 PENSTOCK_INLINE void BatchFiller::finish(BatchRecord& record, WorkerTools& tools) {
-  record.stage = outcome(record, tools);
+  record.set(outcome(record, tools));
   record.times.work =
       record.work.load(std::memory_order_relaxed) + static_cast<std::uint64_t>(tools.lap());
   record.times.filled = tools.now;
   tools.trace.count_work(record.times.source_time());
-  if (record.stage == Stage::filled) {
+  if (record.stage() == Stage::filled) {
     tools.trace.count_batch(copied_bytes(record.batch, record.rows, layout_));
     if (to_blocks_) move_to_block(record);
     return;
   }
-  // A failed batch keeps its slot, in which the error is staged.
-  record.memory.release_host();
-  if (record.stage == Stage::ended) record.memory.slot.reset();
+  record.memory = RecordMemory();
 }
 
 PENSTOCK_INLINE Stage BatchFiller::outcome(BatchRecord& record, WorkerTools& tools) {
@@ -444,8 +447,8 @@ PENSTOCK_INLINE Stage BatchFiller::outcome(BatchRecord& record, WorkerTools& too
     record.fail(failure_of(record, record.numbers));
     return Stage::failed;
   }
-  if (record.memory.slot != nullptr) try {
-      targets_->record_written(*record.memory.slot, tools.worker);
+  if (targets_ != nullptr) try {
+      targets_->end(*record.written, record.sample, tools.worker);
     } catch (...) {  // CUDA's, not the source's: no policy covers it.
       record.failures.clear();
       record.fail({std::current_exception(), nullptr});

@@ -57,7 +57,7 @@ class BatchMemory {
  private:
   bool try_acquire(RecordMemory& memory, const WorkerTools& tools) {
     if (targets_ != nullptr)
-      memory.slot.reset(targets_->try_acquire(tools.worker));
+      memory.slot = targets_->try_acquire(tools.worker);
     else if (blocks_ != nullptr)
       memory.host = HostBlock(*blocks_, blocks_->try_acquire());
     else
@@ -71,7 +71,7 @@ class BatchMemory {
     const WorkerTrace::Wait wait(tools.trace, state, next);
     const ScopedRange range(markers::wait_for_memory, next);
     if (targets_ != nullptr)
-      memory.slot.reset(targets_->acquire(tools.worker, tools.stop));
+      memory.slot = targets_->acquire(tools.worker, tools.stop);
     else if (blocks_ != nullptr)
       memory.host = HostBlock(*blocks_, blocks_->acquire(tools.capture_mode, closed));
     else

@@ -10,14 +10,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <memory>
+#include <optional>
+#include <penstock/cuda.hpp>
 #include <penstock/detail/memory/batch_object.hpp>
 #include <penstock/detail/memory/host_blocks.hpp>
+#include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/observe/batch_times.hpp>
-#include <penstock/detail/pipeline/device_targets.hpp>
+#include <penstock/detail/observe/device_samples.hpp>
 #include <penstock/detail/pipeline/failure_stack.hpp>
 #include <penstock/detail/pipeline/leased_batch.hpp>
 #include <penstock/detail/pipeline/row_dispenser.hpp>
+#include <penstock/device_arena.hpp>
 #include <penstock/layout.hpp>
 #include <penstock/pinned_pool.hpp>
 #include <vector>
@@ -31,29 +34,27 @@ enum class Stage : std::uint8_t {
   filled,  ///< its rows are there, but for those that the failure policy leaves out
   failed,  ///< all of it has failed, and the failure policy has not been applied yet
   ended,   ///< the source said that there is no more
+  passed,  ///< the failure policy has skipped it: nothing of it is for the consumer
   thrown,  ///< an error is to be thrown in its place
+  leased,  ///< a Prefetcher's consumer has it
 };
 
-/// What the rows of a batch are written to: one of the three.
+/// What the rows of a batch lie in.
 struct RecordMemory {
-  HostBlock host;                                  ///< of a Prefetcher
-  PinnedBlock block;                               ///< of a BatchProducer, whose HostBatch takes it
-  std::unique_ptr<WrittenSlot, ReleaseSlot> slot;  ///< of an on_device source
+  HostBlock host;     ///< of a Prefetcher, until the copy is queued
+  PinnedBlock block;  ///< of a BatchProducer, whose HostBatch takes it
+  DeviceSlot slot;    ///< of a Prefetcher: for the copy, or from the start for an on_device source
 
-  explicit operator bool() const noexcept { return slot != nullptr || host || block; }
+  explicit operator bool() const noexcept { return host || block || slot; }
+  /// Where the source writes.
   std::byte* data() const noexcept {
-    return slot != nullptr ? slot->memory.data() : host ? host.data() : block.data();
-  }
-  /// Gives back what is on the host.
-  void release_host() noexcept {
-    host = HostBlock();
-    block = PinnedBlock();
+    return host ? host.data() : block ? block.data() : slot.data();
   }
 };
 
 /// The record's owner at each stage writes it without a lock: the worker that opens the batch, the
-/// workers that are in a piece of it, the one that fills the last row, the thread that stages or
-/// takes.
+/// workers that are in a piece of it, the one that fills the last row, the thread that stages, the
+/// one that takes, the one that ends the lease.
 struct alignas(64) BatchRecord : LeasedBatch {
   /// For the batches of `layout`. `index`: its own, among the records.
   BatchRecord(const BlockLayout& layout, std::uint32_t its_index)
@@ -65,30 +66,39 @@ struct alignas(64) BatchRecord : LeasedBatch {
   /// For the worker that has claimed `its_number`. The memory is the batch's already.
   void open(std::uint64_t its_number) {
     number = its_number;
-    stage = Stage::open;
+    set(Stage::open);
     ticket = Ticket{};
     rows = 0;
     numbers.clear();
     failures.clear();
     times = BatchTimes{};
+    sample.reset();
     to_fill.open(0);
     ended.store(false, std::memory_order_relaxed);
     work.store(0, std::memory_order_relaxed);
   }
   /// For the thread that has it last: gives back the memory, if it has any.
   void clear() {
-    stage = Stage::free;
     memory = RecordMemory();
     failures.clear();
+    set(Stage::free);
+  }
+  Stage stage() const noexcept { return stage_.load(std::memory_order_relaxed); }
+  void set(Stage stage) noexcept { stage_.store(stage, std::memory_order_relaxed); }
+  /// An error of CUDA's takes its place, which no failure policy covers. In the handler of it.
+  void throw_instead() {
+    failures.clear();
+    failures.push({std::current_exception(), nullptr});
+    set(Stage::thrown);
   }
   /// Something in it has failed. For any worker that is in a piece of it.
   void fail(FailureNode failed) { failures.push(std::move(failed)); }
 
   // ---- The second cache line: the hand-over
 
-  Stage stage = Stage::free;
   const std::uint32_t index;
-  std::uint64_t number = 0;  ///< over all epochs
+  std::uint64_t number = 0;     ///< over all epochs
+  cudaEvent_t ready = nullptr;  ///< of a Prefetcher: consumers wait for it
   RecordMemory memory;
   FailureStack failures;
 
@@ -108,6 +118,18 @@ struct alignas(64) BatchRecord : LeasedBatch {
   BatchObject object;                     ///< that `batch` points at
   std::vector<std::uint64_t> numbers;     ///< of the samples, which the ticket's span names
   std::vector<std::byte> scratch;         ///< what was assigned to ragged fields
+
+  // ---- Of a Prefetcher
+
+  std::optional<BatchObject> output;      ///< of a DeviceTransform, whose input is `object`
+  std::optional<Event> written;           ///< an on_device source's stream has all of the batch
+  DeviceSamples::Copy sample;             ///< of its copy, or of its source's work on the device
+  std::vector<ResolvedStream> consumers;  ///< of the lease
+  std::uint64_t order = 0;                ///< how many were staged before it; see Timeline
+  std::uint64_t skipped = 0;              ///< by the failure policy, when it was staged
+
+ private:
+  std::atomic<Stage> stage_{Stage::free};  // It orders nothing.
 };
 
 }  // namespace penstock::detail

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <exception>
 #include <optional>
 #include <penstock/cuda.hpp>
@@ -20,7 +19,6 @@
 #include <penstock/detail/pipeline/block_batch.hpp>
 #include <penstock/detail/pipeline/device_targets.hpp>
 #include <penstock/detail/pipeline/held_back.hpp>
-#include <penstock/detail/pipeline/staged_queue.hpp>
 #include <penstock/detail/pipeline/transform_stage.hpp>
 #include <penstock/detail/pipeline/tuner.hpp>
 #include <penstock/device_arena.hpp>
@@ -28,7 +26,6 @@
 #include <penstock/prefetcher.hpp>
 #include <penstock/stats.hpp>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -48,9 +45,6 @@ class DeviceStage {
     if (kind == SourceKind::device)
       targets_.emplace(arena_, samples_, static_cast<std::size_t>(options.workers),
                        options.copy_priority, number_.name("penstock source"));
-    slots_.reserve(options.device_depth);
-    for (std::size_t i = 0; i < options.device_depth; ++i)
-      slots_.emplace_back(transform_.slot_layout(), i);
   }
   DeviceStage(const DeviceStage&) = delete;
   DeviceStage& operator=(const DeviceStage&) = delete;
@@ -74,49 +68,34 @@ class DeviceStage {
     return 0;
   }
 
-  // ---- On one thread at a time
-
-  /// There is a slot for the next batch: one that was reserved, behind whose last readers the copy
-  /// stream waits, or the batch's own. False: not now.
-  bool reserve() {
-    if (targets_) return true;
-    while (!reserved_) {
-      reserved_ = arena_.try_acquire(copies_);
-      if (!reserved_) {
-        watch_.lack_slot();
-        return false;
-      }
-      if (held_back_.takes(*reserved_)) reserved_.reset();
-    }
-    return true;
+  /// Gives a record what a batch needs on its way to the device.
+  void equip(BatchRecord& record) const {
+    constexpr std::size_t kConsumers = 8;  // With more of them, a lease allocates.
+    record.consumers.reserve(kConsumers);
+    if (targets_) record.written.emplace();
+    if (transform_.transforms()) record.output.emplace(transform_.slot_layout());
   }
 
-  /// Queues the copy of a batch into its slot, and the transform. An error, in `error` or new,
-  /// takes the place and the slot of its batch: so there are never more errors than slots. The
-  /// record may have another batch then.
-  Staged& stage(BatchRecord& record, std::exception_ptr&& error) {
-    // Once the batch is staged, another worker may have its slot.
-    WrittenSlot* const written = record.memory.slot.get();
-    Staged& staged = occupy(std::move(record.memory.slot));
-    staged.order = order_++;
-    staged.times = record.times;
-    staged.error = std::move(error);
-    if (staged.error) return staged;
-    std::swap(staged.samples, record.numbers);  // Both have room for any batch's.
-    staged.ticket = record.ticket;
-    staged.ticket.samples = staged.samples;
+  // ---- On one thread at a time
+
+  /// Queues the copy of a filled batch into a slot, and the transform; an on_device source has
+  /// written the slot. False: there is no slot now. What throws here is tried again; where the copy
+  /// or the transform fails, the record has the error in place of its batch.
+  bool stage(BatchRecord& record) {
+    if (!targets_ && !take_slot(record.memory.slot)) return false;
+    record.slot = record.memory.slot.index();
     try {
-      if (written != nullptr)
-        adopt(record, *written, staged);
+      if (targets_)
+        record.ready = record.written->get();
       else
-        copy(record, staged);
-      staged.times.staged = ticks();
-      samples_.hand_in(std::move(written != nullptr ? written->sample : sample_), staged.order,
-                       staged.times.staged);
+        copy(record);
+      record.times.staged = ticks();
+      record.order = order_++;
+      samples_.hand_in(std::move(record.sample), record.order, record.times.staged);
     } catch (...) {
-      staged.error = std::current_exception();
+      record.throw_instead();
     }
-    return staged;
+    return true;
   }
 
   /// The order of the next batch that is staged (see Timeline). For a thread that has paused the
@@ -157,40 +136,36 @@ class DeviceStage {
   }
 
  private:
-  Staged& occupy(std::unique_ptr<WrittenSlot, ReleaseSlot> written) {
-    DeviceSlot memory;
-    if (written != nullptr)
-      memory = std::move(written.release()->memory);
-    else
-      memory = std::move(*std::exchange(reserved_, std::nullopt));
-    Staged& staged = slots_[memory.index()];
-    staged.memory = std::move(memory);
-    return staged;
+  /// A slot for the next copy: the copy stream waits for its last readers. False: not now.
+  bool take_slot(DeviceSlot& slot) {
+    while (true) {
+      std::optional<DeviceSlot> free = arena_.try_acquire(copies_);
+      if (!free) {
+        watch_.lack_slot();
+        return false;
+      }
+      if (held_back_.takes(*free)) continue;
+      slot = std::move(*free);
+      return true;
+    }
   }
 
-  void copy(BatchRecord& record, Staged& staged) {
+  void copy(BatchRecord& record) {
     const ScopedRange range(markers::copy, record.ticket.batch);
     const cudaStream_t stream = copy_stream_.get();
     watch_.begin(stream);
-    sample_ = samples_.begin(stream, staged.times.filled);
-    transform_.take_over(record.batch, staged);
+    record.sample = samples_.begin(stream, record.times.filled);
     const std::byte* const block = record.memory.host.data();
     record.memory.host.copy(copies_, [&] {
       const std::size_t bytes = queue_copies(block, record.batch, record.rows, layout_,
-                                             transform_.target(staged), copies_.handle);
+                                             transform_.target(record), stream);
       add_alone(copied_bytes_, std::uint64_t{bytes});
     });
     watch_.arrive(stream);
-    samples_.arrive(sample_);
-    transform_.apply(record.rows, staged, stream);
-    samples_.end(sample_);
-    staged.copied = watch_.end(stream);
-  }
-
-  void adopt(const BatchRecord& record, const WrittenSlot& written, Staged& staged) const {
-    std::memcpy(staged.object.get(), record.batch, layout_.batch_bytes());
-    staged.rows = record.rows;
-    staged.copied = written.written.get();
+    samples_.arrive(record.sample);
+    transform_.apply(record, stream);
+    samples_.end(record.sample);
+    record.ready = watch_.end(stream);
   }
 
   const BlockLayout layout_;
@@ -205,10 +180,7 @@ class DeviceStage {
   std::optional<DeviceTargets> targets_;
   HeldBack<DeviceSlot> held_back_;
   CopyWatch watch_;
-  std::vector<Staged> slots_;           // by slot index
-  std::optional<DeviceSlot> reserved_;  // for the next copy
-  DeviceSamples::Copy sample_;          // of the copy that is being queued
-  std::uint64_t order_ = 0;             // of the next batch
+  std::uint64_t order_ = 0;  // of the next batch
   std::atomic<std::uint64_t> copied_bytes_{0};
 };
 

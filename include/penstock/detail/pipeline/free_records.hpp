@@ -3,12 +3,12 @@
 
 // FreeRecords: which records have no batch.
 //
-// In order, batch n has record n % count, and records come back in that order: a worker takes a
+// Where batches end in the order of their numbers, batch n has record n % count: a worker takes a
 // turn when as many records are back as the turn needs. Workers and consumer write different cache
-// lines, and seldom read the other side's. As they come, batches end in any order, and the free
-// records are in a stack.
+// lines, and seldom read the other side's. Where they end in any order, as leases do, and batches
+// that come unordered, the free records are in a stack.
 //
-// In order, the worker that has seen that record n % count is back is not always the one that
+// In their order, the worker that has seen that record n % count is back is not always the one that
 // claims number n. Of the first n + 1 turns, the turn of one claim up to that of n is n or later,
 // and claims acquire and release: so what that worker has seen, the one with number n sees too.
 
@@ -21,18 +21,21 @@ namespace penstock::detail {
 
 class FreeRecords {
  public:
-  FreeRecords(std::size_t count, bool ordered) : count_(count), ordered_(ordered), stack_(count) {}
-
-  /// All records are free, and the first number is `first`. No thread may use this meanwhile.
-  void restart(std::uint64_t first) noexcept {
-    returned_.store(first, std::memory_order_relaxed);
-    seen_returned_.store(first, std::memory_order_relaxed);
-    while (stack_.pop() != IndexStack::kNone) {
-    }
+  /// `ordered`: batches end in the order of their numbers.
+  FreeRecords(std::size_t count, bool ordered) : count_(count), ordered_(ordered), stack_(count) {
     for (std::size_t i = 0; i < count_; ++i) stack_.push(static_cast<std::uint32_t>(i));
   }
 
-  /// Whether the worker with this turn (see RecordRing::reserve) finds a record. As they come, the
+  std::size_t count() const noexcept { return count_; }
+
+  /// The first number is `first`, and all records are free that do not come back later. No worker
+  /// may run.
+  void restart(std::uint64_t first) noexcept {
+    returned_.store(first, std::memory_order_relaxed);
+    seen_returned_.store(first, std::memory_order_relaxed);
+  }
+
+  /// Whether the worker with this turn (see RecordRing::reserve) finds a record. In any order, the
   /// worker has to try_take it.
   bool has_room(std::uint64_t turn) noexcept {
     if (!ordered_) return true;
@@ -57,7 +60,8 @@ class FreeRecords {
     if (!ordered_) stack_.push(taken);
   }
 
-  /// The batch of this record is over. By one thread at a time; in order, in the order of numbers.
+  /// The batch of this record is over. `ordered`: one thread at a time calls this, in the order of
+  /// the numbers; else any thread.
   void give_back(std::uint32_t index) noexcept {
     if (!ordered_) return stack_.push(index);
     returned_.store(returned_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
@@ -66,7 +70,7 @@ class FreeRecords {
  private:
   const std::size_t count_;
   const bool ordered_;
-  IndexStack stack_;                                         // only when unordered
+  IndexStack stack_;                                         // unless ordered
   alignas(64) std::atomic<std::uint64_t> seen_returned_{0};  // by workers; no more than returned_
   alignas(64) std::atomic<std::uint64_t> returned_{0};       // by who gives back: up to this number
 };

@@ -7,12 +7,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <exception>
 #include <optional>
 #include <penstock/cuda.hpp>
-#include <penstock/detail/memory/batch_object.hpp>
-#include <penstock/detail/pipeline/staged_queue.hpp>
+#include <penstock/detail/pipeline/batch_record.hpp>
 #include <penstock/device_arena.hpp>
 #include <penstock/device_transform.hpp>
 #include <penstock/error.hpp>
@@ -35,7 +33,6 @@ class TransformStage {
       : layout_(layout),
         transform_(std::move(transform)),
         upstream_(std::move(upstream)),
-        copied_(layout),
         device_(current_device()) {
     if (!transform_) return;
     if (transform_->layout.batch_size() < layout_.batch_size())
@@ -61,33 +58,29 @@ class TransformStage {
     return allocate(device_depth, slot_bytes(), "of device_depth");
   }
 
-  std::byte* target(const Staged& staged) const {
-    return transform_ ? transform_input_.data() : staged.memory.data();
+  /// Where the bytes of the host's batch are copied to.
+  std::byte* target(const BatchRecord& record) const {
+    return transform_ ? transform_input_.data() : record.memory.slot.data();
   }
-
-  /// Takes over `host`, a batch that lies in the block which the copy releases.
-  void take_over(const void* host, Staged& staged) const {
-    std::memcpy(copied(staged), host, layout_.batch_bytes());
-  }
-  /// Makes the batch in `staged` of the one that was taken over, whose bytes are queued to be
-  /// copied to target().
-  void apply(std::int64_t samples, Staged& staged, cudaStream_t copy_stream) const {
-    layout_.rebind(copied(staged), target(staged), samples);
-    staged.rows = samples;
+  /// Makes the batch on the device of the host's, whose bytes are queued to be copied to target().
+  void apply(BatchRecord& record, cudaStream_t copy_stream) const {
+    layout_.rebind(record.object.get(), target(record), record.rows);
     if (!transform_) return;
     const DeviceGuard guard(device_);
     const cudaError_t before = cudaPeekAtLastError();
+    void* const output = record.output->get();
     try {
-      transform_->layout.bind(staged.object.get(), staged.memory.data(), samples);
-      transform_->apply(staged.ticket, copied(staged), staged.object.get(), copy_stream);
+      transform_->layout.bind(output, record.memory.slot.data(), record.rows);
+      transform_->apply(record.ticket, record.object.get(), output, copy_stream);
       check(new_error(before), "what the DeviceTransform launched without a check of its own");
       // Throws where somebody moved its tensors.
-      staged.rows = transform_->layout.samples(staged.object.get(), staged.memory.data());
+      record.rows = transform_->layout.samples(output, record.memory.slot.data());
     } catch (...) {
       if (new_error(before) != cudaSuccess) cudaGetLastError();  // Reported here.
-      throw SourceError(staged.ticket.epoch, staged.ticket.batch, what_is_handled(),
+      throw SourceError(record.ticket.epoch, record.ticket.batch, what_is_handled(),
                         "the DeviceTransform");
     }
+    record.batch = output;
   }
 
  private:
@@ -114,15 +107,11 @@ class TransformStage {
     }
   }
 
-  void* copied(const Staged& staged) const {
-    return transform_ ? copied_.get() : staged.object.get();
-  }
   static std::size_t at_least_one(std::size_t bytes) { return std::max<std::size_t>(bytes, 1); }
 
   const BlockLayout layout_;
   const Transform transform_;
   const Upstream upstream_;
-  const BatchObject copied_;  // what a transform reads: the host's batch, its tensors on the device
   int device_;
   DeviceSlot transform_input_;  // The copy stream alone uses it, one batch after the other.
 };

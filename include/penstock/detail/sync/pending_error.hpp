@@ -12,27 +12,31 @@
 
 namespace penstock::detail {
 
-/// Calls have numbers, from 1, that ascend.
+/// Calls have numbers, from 1, that ascend; without numbers, an error is for the next call.
 class PendingError {
  public:
-  /// For the call of this number. Any thread.
+  static constexpr std::uint64_t kNextCall = 1;
+
+  /// For the call of this number; of several errors for it, the first. Any thread.
   void set(std::uint64_t call, std::exception_ptr error) noexcept {
     const std::lock_guard lock(mutex_);
-    if (call < call_.load(std::memory_order_relaxed)) return;  // A thread that comes late.
+    if (call <= call_.load(std::memory_order_relaxed)) return;  // A thread that comes late.
     error_ = std::move(error);
     call_.store(call, std::memory_order_relaxed);
   }
+  void set(std::exception_ptr error) noexcept { set(kNextCall, std::move(error)); }
   /// There is one for this call. Any thread.
-  bool any(std::uint64_t call) const noexcept {
+  bool any(std::uint64_t call = kNextCall) const noexcept {
     return call_.load(std::memory_order_relaxed) == call;
   }
   /// Throws it, if there is one for this call, which then ends.
-  void throw_error(std::uint64_t call) {
+  void throw_error(std::uint64_t call = kNextCall) {
     if (!any(call)) return;
     std::exception_ptr error;
     {
       const std::lock_guard lock(mutex_);
       error = std::exchange(error_, nullptr);
+      call_.store(0, std::memory_order_relaxed);
     }
     if (error) std::rethrow_exception(error);
   }

@@ -1,0 +1,717 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Pipeline: the route of a batch, from a free record to the end of its lease. A Prefetcher is one,
+// and a BatchProducer, which has no DeviceRoute.
+//
+//   worker    open_next: a record, memory, then a number -> the source fills the rows -> finish
+//   stage     the failure policy; a slot, the copy into it, the transform
+//   next      the first staged record that is for the consumer, whose stream waits for the copy
+//   end_lease the slot's next writer waits for the consumer's streams; the record is free
+//
+// A worker takes a piece of the oldest batch that has rows left, or opens the next batch. Whoever
+// fills the last row finishes the batch, and publishes its record. A source that is asked for whole
+// batches has batches of one piece.
+//
+// No thread owns the staging: whoever makes a copy possible (a worker with a filled batch, or the
+// thread that ends a lease) stages every batch for which there is a slot. So a copy is issued at
+// once, whatever other threads do. Of a BatchProducer, the consumer stages, which is then only the
+// failure policy.
+//
+// How a pipeline starts, ends and begins anew is in pipeline_control.hpp; what it tells of itself,
+// in pipeline_stats.hpp.
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <penstock/batch_producer.hpp>
+#include <penstock/cuda.hpp>
+#include <penstock/detail/observe/ticks.hpp>
+#include <penstock/detail/observe/worker_trace.hpp>
+#include <penstock/detail/order/state.hpp>
+#include <penstock/detail/pipeline/batch_filler.hpp>
+#include <penstock/detail/pipeline/batch_memory.hpp>
+#include <penstock/detail/pipeline/batch_record.hpp>
+#include <penstock/detail/pipeline/block_batch.hpp>
+#include <penstock/detail/pipeline/device_route.hpp>
+#include <penstock/detail/pipeline/failure_log.hpp>
+#include <penstock/detail/pipeline/free_records.hpp>
+#include <penstock/detail/pipeline/producer_options.hpp>
+#include <penstock/detail/pipeline/read_ahead_cursor.hpp>
+#include <penstock/detail/pipeline/record_ring.hpp>
+#include <penstock/detail/pipeline/row_dispenser.hpp>
+#include <penstock/detail/pipeline/worker_errors.hpp>
+#include <penstock/detail/pipeline/worker_threads.hpp>
+#include <penstock/detail/sync/callers.hpp>
+#include <penstock/detail/sync/event_count.hpp>
+#include <penstock/detail/sync/owner_process.hpp>
+#include <penstock/detail/sync/pending_error.hpp>
+#include <penstock/detail/sync/serial_task.hpp>
+#include <penstock/detail/sync/time_out.hpp>
+#include <penstock/detail/sync/worker_permits.hpp>
+#include <penstock/error.hpp>
+#include <penstock/markers.hpp>
+#include <penstock/prefetcher.hpp>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+class Pipeline final : public std::enable_shared_from_this<Pipeline>, private WaitAhead {
+ public:
+  /// Of a Prefetcher, with a `route`; of a BatchProducer, with a `pool`. Call start() then.
+  Pipeline(const BlockLayout& layout, AnySampler sampler, ErasedSource source,
+           std::unique_ptr<DeviceRoute> route, PinnedPool* pool, ProducerOptions options);
+  Pipeline(const Pipeline&) = delete;
+  Pipeline& operator=(const Pipeline&) = delete;
+  ~Pipeline() { stop_and_join(); }
+
+  /// Allocates the blocks of pinned memory and starts the workers.
+  void start();
+
+  // ---- For the consumers of a Prefetcher: see Prefetcher and Lease
+
+  /// nullptr: there are no more batches. Sets `owner`, which a lease of the batch keeps: once the
+  /// call has returned, the Prefetcher may be gone.
+  BatchRecord* next(cudaStream_t consumer, PipelineHandle& owner);
+  void also_use(BatchRecord& record, cudaStream_t stream);
+  /// Whether `stream` is a consumer of the batch; false for a default stream, of which that depends
+  /// on the thread.
+  bool is_used_on(const BatchRecord& record, cudaStream_t stream) const noexcept;
+  /// False: a consumer's stream is being captured, and the lease continues. With `park` it always
+  /// ends: the arena keeps the slot until the capture is over. What fails is reported by next().
+  bool end_lease(BatchRecord& record, bool park) noexcept;
+  /// The data end: see Prefetcher::stop.
+  void stop() noexcept;
+  State state() const;
+  void restore(const State& state);
+  Stats stats();
+
+  // ---- For the consumer of a BatchProducer
+
+  std::optional<BlockBatch> next_filled();
+  bool ready() noexcept;
+  bool at_end() noexcept;
+  /// See BatchProducer::stop.
+  void stop_and_join() noexcept;
+  void seek(std::uint64_t epoch, std::uint64_t batch);
+  /// Shared with batches, which may outlive the pipeline.
+  const std::shared_ptr<const BlockLayout>& layout() const noexcept { return shared_layout_; }
+  const ProducerOptions& options() const noexcept { return options_; }
+  /// The number of the next batch, over all epochs.
+  std::uint64_t position() const noexcept { return ring_.position(); }
+  std::uint64_t batches() const noexcept { return batches_; }
+  StageStats source_stats() const;
+
+  // ---- For both
+
+  /// Ends everything, for a destructor. False: a function that the pipeline has called, on this
+  /// thread, destroys it, and returns into it.
+  bool close() noexcept;
+  bool forked() const noexcept { return !process_.is_this(); }
+  const FailureLog& failure_log() const noexcept { return log_; }
+
+ private:
+  using Piece = BatchFiller::Piece;
+  using Dispenser = RowDispenser<BatchRecord>;
+  static constexpr std::uint64_t kNobody = ~std::uint64_t{0}, kReturned = kNobody - 1;
+
+  // The worker
+  void run(WorkerTools& tools);
+  Piece next_piece(WorkerTools& tools);
+  BatchRecord* open_next(WorkerTools& tools);
+  bool take_record(std::uint32_t& taken, WorkerTools& tools);
+  void finish(BatchRecord& record, WorkerTools& tools);
+  void end_record(BatchRecord& record) noexcept;
+
+  // Staging
+  void stage() noexcept;
+  bool stage_next() noexcept;
+  void admit(BatchRecord& record) noexcept;
+  bool copy(BatchRecord& record) noexcept;
+  void end() noexcept;
+  void report(std::exception_ptr error) noexcept;
+  void call_all() noexcept;
+  std::uint64_t asked_for(const BatchRecord& record) const;
+
+  // The consumer
+  BatchRecord* staged_head() noexcept;
+  BatchRecord* next(const ResolvedStream& stream, cudaStream_t consumer);
+  BatchRecord* wait_for_staged(std::unique_lock<std::mutex>& lock, bool& has_waited);
+  bool wait_for_news(TimeOut& left, std::uint64_t& since, std::uint32_t calls);
+  void stamp(BatchRecord& record, int stream, bool has_waited);
+  [[noreturn]] void throw_in_place_of(BatchRecord& record);
+  void tune();
+  void tune_slots();
+
+  // Start and end: pipeline_control.hpp
+  void work(std::size_t worker, const std::stop_token& stop) noexcept;
+  bool equip(WorkerTools& tools) noexcept;
+  void start_workers();
+  void restart(std::uint64_t first);
+  void use(const TuneSettings& settings);
+  void request_stop() noexcept;
+  void end_run() noexcept;
+  void close_ring() noexcept;
+  void join() noexcept;
+  void wait_for_workers(int left) noexcept;
+  bool stopped() const noexcept;
+  bool is_of_this_thread() const noexcept;
+  void require_other_thread(const char* call) const;
+  void require_order() const;
+  void abandon() noexcept;
+  bool abandoned() const noexcept;
+  bool abandoned_here() const noexcept;
+  void come_back() noexcept;
+  void wait_while_abandoned();
+  std::uint64_t held_up() const noexcept override;
+  void timed_out(std::uint64_t call, std::exception_ptr error) noexcept override;
+
+  // What it tells of itself: pipeline_stats.hpp
+  void sample_queue() noexcept;
+  void add_to(TuneCounts& counts) const;
+  WorkerActivity oldest_activity() const;
+  [[noreturn]] void throw_stall() const;
+  static std::string why_busy(const WorkerActivity& activity);
+  std::string why_skipped() const;
+
+  /// Lives as long as a call that wants a batch. Several live and end under the lock.
+  struct Asking {
+    explicit Asking(Pipeline& pipeline) : calls(pipeline.asking_) {
+      if (calls++ == 0) pipeline.asked_ = ticks();
+    }
+    ~Asking() { --calls; }
+    Asking(const Asking&) = delete;
+    Asking& operator=(const Asking&) = delete;
+    int& calls;
+  };
+
+  /// Several workers fill one batch.
+  bool together() const { return source_.kind == SourceKind::sample; }
+
+  // Shared with batches, which may outlive this. Its reference count changes with each batch, on
+  // the cache line of the layout: so the workers read a copy, layout_.
+  const std::shared_ptr<const BlockLayout> shared_layout_;
+  const BlockLayout layout_;
+  const AnySampler sampler_;
+  const ErasedSource source_;
+  const std::unique_ptr<DeviceRoute> route_;  // of a Prefetcher, else nullptr
+  const ProducerOptions options_;
+  const std::uint64_t batches_;  // of an epoch
+  const std::uint64_t total_;    // of all epochs
+  const OwnerProcess process_;
+  const int device_;
+
+  BatchFiller filler_;
+  ReadAheadCursor read_ahead_;
+  BatchMemory memory_;
+  Dispenser rows_;
+  std::deque<BatchRecord> records_;  // by index; it never changes
+  FreeRecords free_records_;
+  RecordRing<BatchRecord*> ring_;
+  WorkerPermits permits_;
+  FailureLog log_;
+  WorkerErrors lost_;
+  std::vector<WorkerTrace> traces_;
+
+  alignas(64) EventCount room_;          // Workers wait for a record.
+  alignas(64) EventCount delivery_;      // Consumers wait for a batch.
+  std::atomic<std::uint32_t> calls_{0};  // of all that wait there
+  SerialTask stage_task_;                // of a Prefetcher
+  // By the thread that stages:
+  std::uint64_t admitted_ = 0;  // The failure policy was applied up to this position.
+  std::atomic<std::uint64_t> samplings_{0}, queued_{0};  // of the queue
+  std::atomic<bool> ended_{false};                       // Nothing more will be staged.
+
+  // Of the consumers of a Prefetcher:
+  mutable Callers callers_;
+  std::mutex take_mutex_;                   // One thread at a time is in next(), but for its waits.
+  std::atomic<std::uint64_t> position_{0};  // number of the next batch, over all epochs
+  std::uint64_t skipped_before_ = 0;        // up to the last batch that was delivered
+  int asking_ = 0;                          // calls that want a batch
+  Ticks asked_ = 0;                         // since then there are some, and none has got one
+  std::uint64_t order_ = 0;                 // of the next batch
+  const ConsumerClock::Visit* requested_by_ = nullptr;  // the last call that has told the samples
+  PendingError reported_;                               // for the next call
+
+  // Of the consumer of a BatchProducer:
+  alignas(64) std::atomic_flag in_next_;  // some thread is
+  std::atomic<std::uint64_t> next_calls_{0};
+  PendingError no_memory_;
+
+  // Of the end:
+  std::atomic<bool> stopped_{false}, closed_{false};
+  std::mutex end_mutex_;   // a new run against the end of the last one; never held in a join
+  std::stop_source stop_;  // of this run
+  std::mutex join_mutex_;  // One thread at a time starts and joins workers.
+  std::atomic<std::uint64_t> abandoned_by_{kNobody};  // a thread
+  EventCount returned_;                               // after that
+
+  WorkerThreads threads_;  // last: joined before anything they use goes away
+};
+
+// ---- The worker ---------------------------------------------------------------------------------
+
+PENSTOCK_INLINE void Pipeline::run(WorkerTools& tools) {
+  const auto ended = [this] { return ring_.all_reserved(); };
+  if (!permits_.take(ended)) return;
+  tools.lap();
+  while (true) {
+    if (permits_.lose()) {  // Parked: this time is no part of what it did.
+      tools.trace.rest();
+      if (!permits_.take(ended)) return;
+      tools.lap();
+    }
+    const Piece piece = next_piece(tools);
+    if (!piece) break;
+    if (piece.rows > 0) tools.trace.work_on(piece.record->number);
+    if (piece.first == 0)
+      read_ahead_.begun(piece.record->number, tools.stop, tools.trace);  // It has opened it.
+    if (piece.rows > 0) filler_.fill(piece, tools);
+    if (piece.record->to_fill.count_filled(piece.rows)) finish(*piece.record, tools);
+  }
+  permits_.give_back();
+}
+
+PENSTOCK_INLINE auto Pipeline::next_piece(WorkerTools& tools) -> Piece {
+  if (!together()) {
+    BatchRecord* const record = open_next(tools);
+    return record == nullptr ? Piece{} : Dispenser::whole(*record);
+  }
+  return rows_.next(
+      tools.rows_at_once, [&] { return open_next(tools); },
+      [&](auto&& waiting) {
+        tools.trace.hand_on();
+        waiting();
+        tools.lap();
+      });
+}
+
+/// Opens the next batch. nullptr: there is none, or stop was requested.
+PENSTOCK_INLINE BatchRecord* Pipeline::open_next(WorkerTools& tools) {
+  const Ticks wanted = tools.now;
+  std::uint32_t taken = 0;
+  if (!take_record(taken, tools)) return nullptr;
+  // Record and memory come before the number, so that the oldest number always has both.
+  RecordMemory memory;
+  bool is_stopped = false;
+  std::exception_ptr no_memory;
+  try {
+    is_stopped =
+        !memory_.acquire(memory, tools, ring_.next_number(), [this] { return ring_.closed(); });
+  } catch (...) {
+    no_memory = std::current_exception();
+  }
+  const std::optional<std::uint64_t> number = is_stopped ? std::nullopt : ring_.claim();
+  if (!number) {
+    free_records_.put_back(taken);
+    return nullptr;
+  }
+  BatchRecord& record = records_[free_records_.index(*number, taken)];
+  record.open(*number);
+  record.memory = std::move(memory);
+  record.times.wanted = wanted;
+  record.times.opened = tools.now;
+  if (no_memory)
+    record.fail({std::move(no_memory), nullptr});
+  else
+    filler_.begin(record, tools);
+  return &record;
+}
+
+/// Waits until there is a free record for one of the numbers that are left. False: none is left.
+/// All who wait wait for the same: a record that comes back wakes one of them.
+PENSTOCK_INLINE bool Pipeline::take_record(std::uint32_t& taken, WorkerTools& tools) {
+  bool has_turn = false, has_record = false;
+  const auto try_take = [&] {
+    has_turn = has_turn ||
+               ring_.reserve([this](std::uint64_t turn) { return free_records_.has_room(turn); });
+    has_record = has_turn && free_records_.try_take(taken);
+    return has_record;
+  };
+  if (try_take()) return true;  // Mostly, with a slow source; no clock is read.
+  const auto ended = [&] { return has_turn ? ring_.closed() : ring_.all_reserved(); };
+  if (!ended()) {
+    const WorkerTrace::Wait wait(tools.trace, WorkerState::room, ring_.next_number());
+    const ScopedRange range(markers::wait_for_room, ring_.next_number());
+    room_.wait([&] { return try_take() || ended(); });
+    tools.lap();
+  }
+  if (!has_record) room_.notify_one();  // The others who wait end, too.
+  return has_record;
+}
+
+/// Its last row is filled: the record goes to whoever stages.
+PENSTOCK_INLINE void Pipeline::finish(BatchRecord& record, WorkerTools& tools) {
+  filler_.finish(record, tools);
+  if (record.stage() == Stage::ended) close_ring();
+  ring_.publish(record.number, &record);
+  if (!route_) delivery_.notify_one();
+  if (!route_ && !options_.on_ready) return;
+  tools.trace.hand_on();
+  if (route_)
+    stage();
+  else
+    options_.on_ready();
+  tools.lap();
+}
+
+/// The batch is over: another one may have the record from now on. Any thread.
+PENSTOCK_INLINE void Pipeline::end_record(BatchRecord& record) noexcept {
+  record.clear();
+  free_records_.give_back(record.index);
+  room_.notify_one();
+}
+
+// ---- Staging ------------------------------------------------------------------------------------
+
+/// Of a Prefetcher. Whoever finds it running leaves a request.
+PENSTOCK_INLINE void Pipeline::stage() noexcept {
+  stage_task_.run([this] { return stage_next(); });
+}
+
+/// Stages one batch, if one is filled and there is a slot for it; false: not now.
+PENSTOCK_INLINE bool Pipeline::stage_next() noexcept {
+  if (ended_.load(std::memory_order_relaxed)) return false;
+  if (!ring_.has_filled()) {
+    if (ring_.all_staged()) end();
+    return false;
+  }
+  BatchRecord& record = *ring_.filled_head();
+  if (admitted_ == ring_.staged_position()) {
+    admit(record);
+    ++admitted_;
+  }
+  if (record.stage() == Stage::ended) {  // Nothing behind it counts.
+    end();
+    return false;
+  }
+  if (route_ && record.stage() == Stage::filled && !copy(record)) return false;
+  sample_queue();
+  ring_.stage();
+  if (route_) delivery_.notify_one();
+  return true;
+}
+
+/// Applies the failure policy, once to each batch. Of batches that come unordered, those that other
+/// workers had begun may still follow the end of the data, which is passed like one that is
+/// skipped.
+PENSTOCK_INLINE void Pipeline::admit(BatchRecord& record) noexcept {
+  if (record.stage() == Stage::ended) {
+    if (!options_.ordered) record.set(Stage::passed);
+    return;
+  }
+  const bool is_filled = record.stage() == Stage::filled;
+  std::uint64_t items = asked_for(record);
+  FailureNode* const first = record.failures.first();
+  if (is_filled)
+    for (const FailureNode* failed = first; failed != nullptr; failed = failed->next)
+      items += failed->failure->replaced ? 0U : 1U;  // a row that was left out
+  if (first != nullptr && !is_filled) record.set(Stage::passed);
+  for (FailureNode* failed = first; failed != nullptr; failed = failed->next) {
+    if (log_.tolerates(*failed, items)) continue;
+    record.failures.keep_only(*failed);
+    record.set(Stage::thrown);
+    break;
+  }
+  if (record.stage() != Stage::thrown) record.failures.clear();
+  log_.count(items);
+  record.skipped = log_.skipped();
+}
+
+/// False: there is no slot now, or an error that the next call of next() throws.
+PENSTOCK_INLINE bool Pipeline::copy(BatchRecord& record) noexcept {
+  // Handed on outside of the catch block: then no other thread holds the exception.
+  std::exception_ptr error;
+  bool is_staged = false;
+  try {
+    is_staged = route_->stage.stage(record);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  if (error) report(std::move(error));
+  if (abandoned_here()) come_back();  // A transform has destroyed this.
+  return is_staged;
+}
+
+/// Nothing more will be staged. While a function of the pipeline ends the process, or destroys the
+/// pipeline, the consumer must not take that for the end of the data: it could end the process as
+/// if all were well.
+PENSTOCK_INLINE void Pipeline::end() noexcept {
+  if (abandoned()) return;
+  ended_.store(true, std::memory_order_release);  // behind the last batch
+  if (route_) call_all();
+}
+
+/// The next call of next() throws `error`; of several, the first.
+PENSTOCK_INLINE void Pipeline::report(std::exception_ptr error) noexcept {
+  reported_.set(std::move(error));
+  call_all();  // One of them throws it; the others may have no slot to wait for any more.
+}
+
+/// All that wait for a batch look again at everything.
+PENSTOCK_INLINE void Pipeline::call_all() noexcept {
+  calls_.fetch_add(1, std::memory_order_release);
+  delivery_.notify_all();
+  if (options_.on_ready) options_.on_ready();
+}
+
+/// What the policy counts: batches, or the samples of a per_sample source, but for those that were
+/// left out.
+PENSTOCK_INLINE std::uint64_t Pipeline::asked_for(const BatchRecord& record) const {
+  if (!together()) return 1;
+  return std::max<std::uint64_t>(1, record.ticket.samples.size());
+}
+
+// ---- The consumer of a Prefetcher ---------------------------------------------------------------
+
+/// The first staged record that is for the consumer. nullptr: none is staged.
+PENSTOCK_INLINE BatchRecord* Pipeline::staged_head() noexcept {
+  while (ring_.has_staged()) {
+    BatchRecord* const record = ring_.staged_head();
+    if (record->stage() != Stage::passed) return record;
+    ring_.take();
+    end_record(*record);
+  }
+  return nullptr;
+}
+
+PENSTOCK_INLINE BatchRecord* Pipeline::next(cudaStream_t consumer, PipelineHandle& owner) {
+  const Callers::Call call(callers_);
+  constexpr const char* kCall = "Prefetcher::next";
+  const ResolvedStream stream = resolve_usable(consumer, kCall, route_->stage.arena().device());
+  try {
+    BatchRecord* const record = next(stream, consumer);
+    if (record != nullptr) owner = shared_from_this();
+    return record;
+  } catch (...) {
+    delivery_.notify_one();  // If a batch has woken this thread, it is there for another one.
+    wait_while_abandoned();
+    throw;
+  }
+}
+
+PENSTOCK_INLINE BatchRecord* Pipeline::next(const ResolvedStream& stream, cudaStream_t consumer) {
+  DeviceSamples& samples = route_->samples;
+  std::unique_lock lock(take_mutex_);
+  const ConsumerClock::Visit visit(route_->watch.clock);
+  const Asking asking(*this);
+  const ScopedRange range(markers::next, position_);
+  route_->watch.count_take(ring_.staged());
+  samples.ask(consumer, order_);
+  requested_by_ = &visit;
+
+  bool has_waited = false;
+  BatchRecord* const record = wait_for_staged(lock, has_waited);
+  if (record == nullptr) return nullptr;
+  if (record->stage() == Stage::thrown) throw_in_place_of(*record);
+  // Another thread has made its request while this one waited: the marks are one thread's.
+  if (requested_by_ != &visit) samples.ask(consumer, order_);
+  // Where this throws, the batch stays the first.
+  samples.find(consumer);
+  check(cudaStreamWaitEvent(consumer, record->ready, cudaEventWaitDefault), "cudaStreamWaitEvent");
+  stamp(*record, samples.take(consumer, record->order), has_waited);
+  record->consumers.assign(1, stream);
+  record->set(Stage::leased);
+  ring_.take();
+  position_ = ring_.position();
+  skipped_before_ = record->skipped;
+  route_->watch.count_delivery();
+  if (route_->tuner) tune();
+  return record;
+}
+
+/// Waits for the first staged batch, without the lock. nullptr: all epochs are done, or somebody
+/// has called stop().
+PENSTOCK_INLINE BatchRecord* Pipeline::wait_for_staged(std::unique_lock<std::mutex>& lock,
+                                                       bool& has_waited) {
+  std::optional<TimeOut> left;
+  std::uint64_t since = position_;
+  while (true) {
+    const std::uint32_t calls = calls_.load(std::memory_order_acquire);
+    wait_while_abandoned();
+    if (stopped()) return nullptr;
+    lost_.throw_error();
+    route_->stage.arena().require_slot();  // It may give slots back, which are then filled.
+    if (route_->tuner) tune_slots();
+    if (!ring_.has_staged()) stage();  // What failed is tried again.
+    reported_.throw_error();
+    // Before the look: the end comes behind the last batch.
+    const bool ended = ended_.load(std::memory_order_acquire);
+    if (BatchRecord* const record = staged_head()) return record;
+    if (ended) {
+      lost_.throw_error();
+      return nullptr;
+    }
+    if (!left) left.emplace(route_->stall_timeout());
+    has_waited = true;
+    lock.unlock();
+    const bool any = wait_for_news(*left, since, calls);
+    lock.lock();
+    if (!any) throw_stall();
+  }
+}
+
+/// Counts `left` from the last time that any thread got a batch, with `since` the position then.
+PENSTOCK_INLINE bool Pipeline::wait_for_news(TimeOut& left, std::uint64_t& since,
+                                             std::uint32_t calls) {
+  const auto any = [&] {
+    return ring_.has_staged() || ended_.load(std::memory_order_relaxed) || reported_.any() ||
+           calls_.load(std::memory_order_acquire) != calls;
+  };
+  while (true) {
+    if (std::exchange(since, position_) != since) left = TimeOut(route_->stall_timeout());
+    if (delivery_.wait_until(left.next_step(), any)) return true;
+    if (position_ == since && left.over()) return false;
+  }
+}
+
+PENSTOCK_INLINE void Pipeline::throw_in_place_of(BatchRecord& record) {
+  const std::exception_ptr error = record.failures.first()->as_error(log_.policy());
+  ring_.take();
+  position_ = ring_.position();
+  end_record(record);  // The next writer of its slot comes after whatever was copied.
+  stage();
+  if (!route_->tuner) std::rethrow_exception(error);
+  try {
+    std::rethrow_exception(error);
+  } catch (const CudaError&) {  // Maybe it has cost a block.
+    Autotuner& tuner = *route_->tuner;
+    if (tuner.add_depth(route_->watch.delivered(), TuneReason::lost)) use(tuner.settings());
+    throw;
+  }
+}
+
+/// Stamps a batch that is taken. Only the thread that takes it calls this.
+PENSTOCK_INLINE void Pipeline::stamp(BatchRecord& record, int stream, bool has_waited) {
+  BatchTimes& times = record.times;
+  times.asked = asked_;
+  times.taken = asked_ = has_waited ? ticks() : std::max(asked_, times.staged);
+  times.work |= static_cast<std::uint64_t>(stream) << BatchTimes::kStreamShift;
+  order_ = record.order + 1;
+}
+
+PENSTOCK_INLINE void Pipeline::also_use(BatchRecord& record, cudaStream_t stream) {
+  constexpr const char* kCall = "Lease::also_used_on";
+  const ResolvedStream user = resolve_usable(stream, kCall, route_->stage.arena().device());
+  auto& users = record.consumers;
+  if (std::find(users.begin(), users.end(), user) != users.end()) return;  // It waits already.
+  check(cudaStreamWaitEvent(stream, record.ready, cudaEventWaitDefault), "cudaStreamWaitEvent");
+  users.push_back(user);
+  record.times.work |= BatchTimes::kSecondStream;
+  route_->watch.note_second_stream();
+}
+
+PENSTOCK_INLINE bool Pipeline::is_used_on(const BatchRecord& record,
+                                          cudaStream_t stream) const noexcept {
+  const auto& users = record.consumers;
+  return std::any_of(users.begin(), users.end(), [&](const ResolvedStream& user) {
+    return user.handle == stream && !user.is_default();
+  });
+}
+
+PENSTOCK_INLINE bool Pipeline::end_lease(BatchRecord& record, bool park) noexcept {
+  route_->stage.sample();
+  record.times.released = ticks();
+  std::exception_ptr error;
+  try {
+    if (!record.memory.slot.try_release_after(record.consumers, park)) return false;
+  } catch (...) {
+    error = std::current_exception();
+  }
+  route_->timeline.add(record.order, record.number, record.times);
+  route_->samples.collect_now_and_then(record.times.released);
+  route_->watch.count_end_of_lease();
+  if (error) report(std::move(error));
+  end_record(record);
+  stage();
+  return true;
+}
+
+// ---- The consumer of a BatchProducer ------------------------------------------------------------
+
+PENSTOCK_INLINE bool Pipeline::ready() noexcept {
+  while (staged_head() == nullptr)
+    if (!stage_next()) return false;
+  return true;
+}
+
+PENSTOCK_INLINE bool Pipeline::at_end() noexcept {
+  return !ready() && ended_.load(std::memory_order_relaxed);
+}
+
+PENSTOCK_INLINE std::optional<BlockBatch> Pipeline::next_filled() {
+  if (in_next_.test_and_set(std::memory_order_acq_rel))
+    throw std::logic_error("BatchProducer::next: another thread is in it");
+  struct Leave {
+    ~Leave() { flag.clear(std::memory_order_release); }
+    std::atomic_flag& flag;
+  } const leave{in_next_};
+  lost_.throw_error();
+  add_alone(next_calls_, std::uint64_t{1});
+  const std::uint64_t call = next_calls_.load(std::memory_order_relaxed);
+  while (!ready()) {
+    if (ended_.load(std::memory_order_relaxed)) return std::nullopt;
+    delivery_.wait([&] {
+      return ring_.has_filled() || ring_.all_staged() || lost_.has_error() || no_memory_.any(call);
+    });
+    wait_while_abandoned();
+    lost_.throw_error();
+    if (!ring_.has_filled()) no_memory_.throw_error(call);
+  }
+  BatchRecord& record = *ring_.staged_head();
+  std::exception_ptr error;
+  if (record.stage() == Stage::thrown) error = record.failures.first()->as_error(log_.policy());
+  BlockBatch batch{std::move(record.memory.block), record.batch, record.ticket, record.rows};
+  ring_.take();
+  end_record(record);
+  if (error) std::rethrow_exception(error);
+  return batch;
+}
+
+// ---- The tuner ----------------------------------------------------------------------------------
+
+/// Only the thread that takes a batch calls this.
+PENSTOCK_INLINE void Pipeline::tune() {
+  Autotuner& tuner = *route_->tuner;
+  ConsumerWatch& watch = route_->watch;
+  const std::size_t staged = ring_.staged();
+  tuner.note_ready(
+      [&](std::size_t most) { return staged + (staged < most ? ring_.filled(most - staged) : 0); });
+  if (!tuner.count_take(watch.clock.busy(), watch.clock.waiting())) return;
+  TuneCounts counts;
+  route_->samples.collect();
+  watch.add_to(counts, route_->samples.sums());
+  add_to(counts);
+  if (!route_->on_device) route_->stage.add_to(counts);
+  if (tuner.look(counts)) use(tuner.settings());
+}
+
+/// Takes one more slot into use if the consumer has leased all of them, or if one was lost.
+PENSTOCK_INLINE void Pipeline::tune_slots() {
+  Autotuner& tuner = *route_->tuner;
+  const DeviceArena& arena = route_->stage.arena();
+  const std::size_t lost = arena.lost_slots();
+  const std::size_t gone = route_->watch.leased() + arena.parked_slots() + lost;
+  const TuneReason reason = lost > 0 ? TuneReason::lost : TuneReason::leases;
+  if (gone < tuner.slots() || !tuner.add_slot(route_->watch.delivered(), reason)) return;
+  if (route_->on_device)
+    use(tuner.settings());
+  else
+    route_->stage.use(tuner.slots());
+  stage();
+}
+
+}  // namespace penstock::detail
+
+#include <penstock/detail/pipeline/pipeline_control.hpp>  // IWYU pragma: keep
+#include <penstock/detail/pipeline/pipeline_stats.hpp>    // IWYU pragma: keep
