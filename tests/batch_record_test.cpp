@@ -35,12 +35,13 @@ TEST_CASE("what is written at one step of the route shares cache lines with noth
   const BatchRecord record(kRecordLayout.erased(), 3);
   CHECK(reinterpret_cast<std::uintptr_t>(&record) % 64 == 0);
   CHECK(offset_in(record, &record.rows) < 64);
-  CHECK(offset_in(record, &record.stage) >= 64);
+  CHECK(offset_in(record, &record.index) >= 64);
   CHECK(offset_in(record, &record.failures) + sizeof(record.failures) <= 128);
-  CHECK(offset_in(record, &record.times) == 128);
-  CHECK(offset_in(record, &record.to_fill) == 192);
-  CHECK(offset_in(record, &record.ended) < 256);
-  CHECK(offset_in(record, &record.pattern) == 256);
+  CHECK(offset_in(record, &record.memory) + sizeof(record.memory) <= 192);
+  CHECK(offset_in(record, &record.times) == 192);
+  CHECK(offset_in(record, &record.to_fill) == 256);
+  CHECK(offset_in(record, &record.ended) < 320);
+  CHECK(offset_in(record, &record.pattern) == 320);
 }
 
 TEST_CASE("a record has room for a batch, and its next batch finds nothing of the last one",
@@ -49,7 +50,7 @@ TEST_CASE("a record has room for a batch, and its next batch finds nothing of th
   for (std::uint32_t i = 0; i < 2; ++i) records.emplace_back(kRecordLayout.erased(), i);
   BatchRecord& record = records[1];
   CHECK(record.index == 1);
-  CHECK(record.stage == Stage::free);
+  CHECK(record.stage() == Stage::free);
   CHECK(record.batch == record.object.get());
   CHECK(record.scratch.size() >= kRecordLayout.erased().scratch_bytes());
 
@@ -57,7 +58,7 @@ TEST_CASE("a record has room for a batch, and its next batch finds nothing of th
   record.memory.block = pool.acquire(256);
   record.open(7);
   CHECK(record.number == 7);
-  CHECK(record.stage == Stage::open);
+  CHECK(record.stage() == Stage::open);
   CHECK(record.memory);  // It comes before the number.
   record.numbers = {5, 6};
   record.ticket.samples = record.numbers;
@@ -68,17 +69,17 @@ TEST_CASE("a record has room for a batch, and its next batch finds nothing of th
   record.work = 4;
   record.ended = true;
   record.fail({nullptr, nullptr, 2});
-  record.stage = Stage::failed;
+  record.set(Stage::failed);
 
   record.clear();
-  CHECK(record.stage == Stage::free);
+  CHECK(record.stage() == Stage::free);
   CHECK_FALSE(record.memory);
   CHECK(pool.stats().bytes_in_use == 0);
   CHECK(record.failures.empty());
 
   record.open(8);
   CHECK(record.number == 8);
-  CHECK(record.stage == Stage::open);
+  CHECK(record.stage() == Stage::open);
   CHECK(record.ticket.samples.empty());
   CHECK(record.numbers.empty());
   CHECK(record.rows == 0);

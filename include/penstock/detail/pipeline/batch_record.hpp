@@ -94,19 +94,23 @@ struct alignas(64) BatchRecord : LeasedBatch {
   /// Something in it has failed. For any worker that is in a piece of it.
   void fail(FailureNode failed) { failures.push(std::move(failed)); }
 
-  // ---- The second cache line: the hand-over
+  // ---- The second cache line and the third: the hand-over
 
+ private:
+  std::atomic<Stage> stage_{Stage::free};  // It orders nothing.
+
+ public:
   const std::uint32_t index;
   std::uint64_t number = 0;     ///< over all epochs
   cudaEvent_t ready = nullptr;  ///< of a Prefetcher: consumers wait for it
-  RecordMemory memory;
   FailureStack failures;
+  RecordMemory memory;
 
-  // ---- The third: see BatchTimes
+  // ---- The next one: see BatchTimes
 
-  BatchTimes times;
+  alignas(64) BatchTimes times;
 
-  // ---- The fourth: several workers write it
+  // ---- The next one: several workers write it
 
   alignas(64) BatchRows to_fill;
   std::atomic<bool> ended{false};      ///< the source said so, or stop was requested
@@ -127,9 +131,6 @@ struct alignas(64) BatchRecord : LeasedBatch {
   std::vector<ResolvedStream> consumers;  ///< of the lease
   std::uint64_t order = 0;                ///< how many were staged before it; see Timeline
   std::uint64_t skipped = 0;              ///< by the failure policy, when it was staged
-
- private:
-  std::atomic<Stage> stage_{Stage::free};  // It orders nothing.
 };
 
 }  // namespace penstock::detail
