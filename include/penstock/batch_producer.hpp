@@ -13,18 +13,17 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <penstock/any_sampler.hpp>
 #include <penstock/cuda.hpp>
-#include <penstock/detail/default_workers.hpp>
 #include <penstock/detail/inline.hpp>
+#include <penstock/detail/pipeline/block_batch.hpp>
 #include <penstock/detail/pipeline/pipeline_handle.hpp>
 #include <penstock/failure.hpp>
 #include <penstock/layout.hpp>
 #include <penstock/pinned_pool.hpp>
-#include <penstock/read_ahead.hpp>
+#include <penstock/producer_options.hpp>
 #include <penstock/source.hpp>
 #include <penstock/stats.hpp>
 #include <stdexcept>
@@ -33,38 +32,7 @@
 
 namespace penstock {
 
-/// The settings of a BatchProducer.
-struct ProducerOptions {
-  /// Threads that run the source; 0: one. Default: the cores that this process may use, less one.
-  /// Ranks on one machine that no launcher has bound to cores: an equal part of them, less one.
-  int workers = detail::default_workers();
-  /// Limit on batches that are filled or being filled. 0: workers + 2, or 4 for a per_sample
-  /// source.
-  std::size_t depth = 0;
-  /// Epochs of the whole run, at least 1: times that all samples are delivered. It counts from
-  /// epoch 0, also where the sampler continues a run.
-  std::uint64_t epochs = 1;
-  bool ordered = true;  ///< batches come in their order; false: as they become ready
-  FailurePolicy on_failure = FailurePolicy::abort();  ///< what to do with a batch that fails
-  ReadAhead read_ahead = {};  ///< tells a store of the batches that come later
-  /// Called by a worker after each batch; may not throw or wait.
-  std::function<void()> on_ready = {};
-};
-
 namespace detail {
-
-/// A type-erased batch in a pinned block: `batch` and the ticket's samples lie in it, too, behind
-/// the part that is copied to the device.
-struct BlockBatch {
-  PinnedBlock block;
-  const void* batch = nullptr;
-  Ticket ticket;
-  std::int64_t rows = 0;
-};
-
-/// Queues the copy of the used part of a batch, and releases its block after it, also if a call
-/// fails.
-void copy_to(BlockBatch& batch, const BlockLayout& layout, std::byte* device, cudaStream_t stream);
 
 PipelineHandle make_producer(const BlockLayout& layout, AnySampler sampler, ErasedSource source,
                              PinnedPool& pool, ProducerOptions options);
@@ -81,8 +49,6 @@ const ProducerOptions& producer_options(const Pipeline& pipeline) noexcept;
 StageStats source_stats(const Pipeline& pipeline);
 std::uint64_t skipped(const Pipeline& pipeline) noexcept;
 std::uint64_t replaced(const Pipeline& pipeline) noexcept;
-/// Bytes of pinned memory that a batch takes.
-std::size_t block_bytes(const BlockLayout& layout);
 
 }  // namespace detail
 
@@ -235,5 +201,5 @@ class BatchProducer {
 }  // namespace penstock
 
 #ifdef PENSTOCK_HEADER_ONLY
-#include <penstock/detail/pipeline/pipeline_calls.hpp>
+#include <penstock/detail/pipeline/batch_producer.hpp>
 #endif

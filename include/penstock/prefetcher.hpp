@@ -18,7 +18,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +25,6 @@
 #include <optional>
 #include <penstock/any_sampler.hpp>
 #include <penstock/cuda.hpp>
-#include <penstock/detail/default_workers.hpp>
 #include <penstock/detail/inline.hpp>
 #include <penstock/detail/pipeline/leased_batch.hpp>
 #include <penstock/detail/pipeline/pipeline_handle.hpp>
@@ -34,66 +32,14 @@
 #include <penstock/error.hpp>
 #include <penstock/failure.hpp>
 #include <penstock/layout.hpp>
-#include <penstock/placement.hpp>
-#include <penstock/read_ahead.hpp>
+#include <penstock/prefetcher_options.hpp>
 #include <penstock/source.hpp>
 #include <penstock/state.hpp>
 #include <penstock/stats.hpp>
-#include <penstock/tune.hpp>
-#include <penstock/upstream.hpp>
 #include <utility>
 #include <vector>
 
 namespace penstock {
-
-/// The settings of a Prefetcher.
-struct PrefetcherOptions {
-  /// Threads that run the source; 0: one. Default: the cores that this process may use, less one.
-  /// Ranks on one machine that no launcher has bound to cores: an equal part of them, less one.
-  int workers = detail::default_workers();
-  /// Blocks of pinned memory, for one batch each. 0: device_depth + workers, or device_depth + 2
-  /// for a per_sample source; with `tune` it starts with workers + 1, or device_depth + 2. Ignored
-  /// for an on_device source, which needs none.
-  std::size_t host_depth = 0;
-  std::size_t device_depth = 2;  ///< device slots: batches on the device, leased ones included
-  /// Epochs of the whole run, at least 1: times that all samples are delivered. It counts from
-  /// epoch 0, also where the run is resumed: from a state at epoch 3 on, 10 delivers the rest of
-  /// epoch 3 and epochs 4 to 9.
-  std::uint64_t epochs = 1;
-  bool ordered = true;  ///< batches come in their order; false: as they become ready
-  FailurePolicy on_failure = FailurePolicy::abort();  ///< what to do with a batch that fails
-  /// `next` throws StallError after this wait, which begins anew when another thread gets a batch;
-  /// 0 or milliseconds::max(): never. The time in which the process is stopped (SIGSTOP, a
-  /// suspended machine) does not count.
-  std::chrono::milliseconds stall_timeout{300'000};
-  std::size_t max_host_bytes = 0;  ///< limit on pinned memory; 0: half of what this process may use
-  unsigned host_flags = cudaHostAllocPortable;  ///< flags passed to cudaHostAlloc
-  /// NUMA node of the pinned memory; -1: that of the placement, if any. With a node,
-  /// host_flags may have cudaHostAllocPortable and cudaHostAllocMapped only.
-  int numa_node = -1;
-  /// Cores of the workers: near the device, where a machine has several NUMA nodes.
-  Placement placement = Placement::automatic();
-  /// Where the memory comes from, instead of cudaHostAlloc and cudaMalloc. With host_memory,
-  /// host_flags and numa_node have to be left as they are.
-  Upstream host_memory = {}, device_memory = {};
-  /// Priority of the copy stream, and of the workers' streams of an on_device source. Lower is more
-  /// urgent; CUDA clamps it to the device's range. The kernels of an urgent transform or source
-  /// start before those of a less urgent consumer that wait for a multiprocessor too.
-  int copy_priority = 0;
-  /// Measures with timed events how long a copy takes, what it waits for, and how long the
-  /// consumer's stream has no work: stats() returns the times. Costs four more event records for
-  /// each batch, and reading events that were reached: see docs/stats.md. Without, both are
-  /// sampled.
-  bool device_times = false;
-  /// Finds the number of workers that run, and of batches ahead, while the pipeline runs, within
-  /// these bounds (see Tune). `workers` (as far as the bound allows), host_depth and device_depth
-  /// are then where it starts. All within the bounds is reserved at construction. Throws
-  /// std::invalid_argument where a bound is below host_depth or device_depth, or
-  /// over max_host_bytes.
-  std::optional<Tune> tune = {};
-  // Last: where an initialiser behind it may throw, g++ 12 and 13 take it for uninitialised at -O3.
-  ReadAhead read_ahead = {};  ///< tells a store of the batches that come later
-};
 
 namespace detail {
 
@@ -105,7 +51,7 @@ LeasedBatch* next(Pipeline& pipeline, cudaStream_t consumer, PipelineHandle& own
 void also_use(Pipeline& pipeline, LeasedBatch& batch, cudaStream_t stream);
 /// Whether `stream` is a consumer of the batch; false for a default stream, of which that depends
 /// on the thread.
-bool is_used_on(const Pipeline& pipeline, const LeasedBatch& batch, cudaStream_t stream) noexcept;
+bool is_used_on(const LeasedBatch& batch, cudaStream_t stream) noexcept;
 /// Does nothing in a forked child. While a consumer's stream is being captured, the arena keeps the
 /// slot.
 void end_lease(PipelineHandle pipeline, LeasedBatch& batch) noexcept;
@@ -183,9 +129,7 @@ class Lease {
   friend class StepGraph;
   Lease(detail::PipelineHandle owner, detail::LeasedBatch* leased)
       : owner_(std::move(owner)), leased_(leased) {}
-  bool is_used_on(cudaStream_t stream) const {
-    return detail::is_used_on(*owner_, leased(), stream);
-  }
+  bool is_used_on(cudaStream_t stream) const { return detail::is_used_on(leased(), stream); }
   detail::LeasedBatch& leased() const {
     if (leased_ == nullptr) [[unlikely]]
       detail::throw_empty_lease();
@@ -317,5 +261,5 @@ class Prefetcher {
 }  // namespace penstock
 
 #ifdef PENSTOCK_HEADER_ONLY
-#include <penstock/detail/pipeline/pipeline_calls.hpp>
+#include <penstock/detail/pipeline/prefetcher.hpp>
 #endif

@@ -7,7 +7,8 @@
 #include <penstock/detail/order/ranks.hpp>
 #include <penstock/detail/order/sampler.hpp>
 #include <penstock/detail/order/state.hpp>
+#include <penstock/detail/pipeline/batch_producer.hpp>
 #include <penstock/detail/pipeline/failure.hpp>
 #include <penstock/detail/pipeline/placement.hpp>
-#include <penstock/detail/pipeline/pipeline_calls.hpp>
+#include <penstock/detail/pipeline/prefetcher.hpp>
 #include <penstock/detail/pipeline/readback.hpp>

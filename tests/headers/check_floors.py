@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks that each header includes only from its own floor and the floors below it, and each room
-of detail/ only from the rooms that ROOMS names.
+of detail/ only from the rooms that ROOMS names. The rooms in NO_CALLS_BACK have no virtual function and no std::function
+of their own, and a header of pipeline/ has at most MOST_LINES lines.
 
 A file in detail/ stands on the floor of whoever includes it, and may include the header that it
 completes. It is named after its main class, in snake_case, unless it completes a public header or
@@ -14,9 +15,8 @@ import sys
 FLOORS = [  # from the ground up
     ["error", "failure", "placement", "ranks", "state", "tensor", "ragged", "stats", "stats_export", "tune", "tuning", "verdict", "markers", "stream_ref", "emulation", "store", "read_ahead", "upstream"],
     ["cuda", "layout", "sampler", "any_sampler", "record_file", "mapped_records", "file_folder", "tar_shards", "packed_file", "packed_file_writer"],
-    ["pinned_pool", "device_arena", "device_transform", "source", "step_graph", "launch"],
-    ["batch_producer", "readback", "memory_resource"],
-    ["prefetcher"],
+    ["pinned_pool", "device_arena", "device_transform", "source", "step_graph", "launch", "producer_options", "prefetcher_options"],
+    ["batch_producer", "prefetcher", "readback", "memory_resource"],
     ["dlpack"],
     ["penstock"],
 ]
@@ -28,6 +28,9 @@ ROOMS = {  # each may include itself, detail/ itself, and public headers of its 
     "storage": ["sync"],
     "pipeline": ["sync", "order", "memory", "observe"],
 }
+NO_CALLS_BACK = ["pipeline", "observe"]  # these call nobody through a pointer, but for what the user gave them:
+USERS_OWN = ["read_ahead_cursor"]
+MOST_LINES = 600  # of a header in pipeline/
 SEVERAL_CLASSES = ["batch_members", "block_batch", "checks", "json", "tune_plan", "units"]
 FLOOR = {f"{name}.hpp": number for number, names in enumerate(FLOORS, 1) for name in names}
 
@@ -63,9 +66,15 @@ def room_problems(root, path):
             yield f"{path} includes {used}: {room}/ may include only {', '.join(ROOMS[room]) or 'itself'}"
         if room == "sync" and parts[0] != "detail":
             yield f"{path} includes {used}: sync/ includes the standard library only"
+    text = (root / path).read_text()
+    if room in NO_CALLS_BACK and name not in USERS_OWN:
+        for word in re.findall(r"\bstd::function\b|\bvirtual\b", text):
+            yield f"{path} has {word}: {room}/ calls nobody back"
+    if room == "pipeline" and text.count("\n") > MOST_LINES:
+        yield f"{path} has {text.count(chr(10))} lines, more than {MOST_LINES}: give what is not its main class's to a header of its own"
     if room == "storage" or name in SEVERAL_CLASSES or f"{name}.hpp" in FLOOR:
         return
-    classes = re.findall(r"^(?:class|struct) (?:alignas\(\d+\) )?(\w+)[^;]*$", (root / path).read_text(), re.M)
+    classes = re.findall(r"^(?:class|struct) (?:alignas\(\d+\) )?(\w+)[^;]*$", text, re.M)
     main_class = "".join(word.capitalize() for word in name.split("_"))
     if classes and main_class not in classes:
         yield f"{path} has no class {main_class}, but {', '.join(classes)}: name it after its main class"

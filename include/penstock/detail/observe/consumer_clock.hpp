@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <penstock/detail/observe/ticks.hpp>
 #include <penstock/detail/observe/worker_trace.hpp>
 
 namespace penstock::detail {
@@ -25,6 +26,10 @@ class ConsumerClock {
       if (clock_.visits_++ == 0) clock_.entered_ = Clock::now();
     }
     ~Visit() { clock_.leave(); }
+    /// Since then a call has waited for a batch, and none has got one.
+    Ticks asked() const {
+      return std::chrono::nanoseconds(clock_.entered_.time_since_epoch()).count();
+    }
     Visit(const Visit&) = delete;
     Visit& operator=(const Visit&) = delete;
 

@@ -23,9 +23,9 @@
 #include <penstock/detail/observe/ticks.hpp>
 #include <penstock/detail/observe/worker_trace.hpp>
 #include <penstock/detail/pipeline/batch_record.hpp>
-#include <penstock/detail/pipeline/block_batch.hpp>
+#include <penstock/detail/pipeline/block_parts.hpp>
 #include <penstock/detail/pipeline/device_targets.hpp>
-#include <penstock/detail/pipeline/failure_log.hpp>
+#include <penstock/detail/pipeline/failure_node.hpp>
 #include <penstock/detail/pipeline/failure_stack.hpp>
 #include <penstock/detail/pipeline/row_dispenser.hpp>
 #include <penstock/error.hpp>

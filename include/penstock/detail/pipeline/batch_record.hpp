@@ -6,6 +6,7 @@
 // fixed set of records, which live as long as the pipeline: so no batch needs an allocation, and a
 // pointer to the record of a batch that is over is never dangling.
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -93,6 +94,14 @@ struct alignas(64) BatchRecord : LeasedBatch {
   }
   /// Something in it has failed. For any worker that is in a piece of it.
   void fail(FailureNode failed) { failures.push(std::move(failed)); }
+
+  /// Whether `stream` is a consumer of the lease; false for a default stream, of which that depends
+  /// on the thread.
+  bool is_used_on(cudaStream_t stream) const noexcept {
+    return std::any_of(consumers.begin(), consumers.end(), [&](const ResolvedStream& user) {
+      return user.handle == stream && !user.is_default();
+    });
+  }
 
   // ---- The second cache line and the third: the hand-over
 

@@ -1,67 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// BlockBatch: where its parts lie in a pinned block, and the copy that takes it to the device.
+// BlockBatch: a filled batch that lies in a pinned block with all that belongs to it.
 
-#include <penstock/batch_producer.hpp>
+#include <cuda_runtime_api.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <penstock/detail/memory/copy_from.hpp>
-#include <penstock/detail/memory/resolved_stream.hpp>
-#include <penstock/error.hpp>
-#include <stdexcept>
+#include <penstock/layout.hpp>
+#include <penstock/pinned_pool.hpp>
+#include <penstock/source.hpp>
 
 namespace penstock::detail {
 
-/// Where the parts of a BlockBatch begin in its block, in bytes: behind the fields lies what is not
-/// copied to the device.
-struct BlockParts {
-  explicit BlockParts(const BlockLayout& layout) {
-    const auto rows = static_cast<std::size_t>(layout.batch_size());
-    samples = aligned(layout.bytes(), alignof(std::uint64_t));
-    batch = aligned(samples + rows * sizeof(std::uint64_t), layout.batch_alignment());
-    end = batch + layout.batch_bytes();
-  }
-  static std::size_t aligned(std::size_t bytes, std::size_t alignment) {
-    return (bytes + alignment - 1) / alignment * alignment;
-  }
-
-  std::size_t samples;  // that the ticket names
-  std::size_t batch;    // the object
-  std::size_t end;
+/// A type-erased batch in a pinned block: `batch` and the ticket's samples lie in it, too, behind
+/// the part that is copied to the device.
+struct BlockBatch {
+  PinnedBlock block;
+  const void* batch = nullptr;
+  Ticket ticket;
+  std::int64_t rows = 0;
 };
 
-PENSTOCK_INLINE std::size_t block_bytes(const BlockLayout& layout) {
-  constexpr std::size_t kGranule = 256;  // the pool's
-  return BlockParts::aligned(BlockParts(layout).end, kGranule);
-}
+/// Queues the copy of the used part of a batch, and releases its block after it, also if a call
+/// fails.
+void copy_to(BlockBatch& batch, const BlockLayout& layout, std::byte* device, cudaStream_t stream);
 
-/// Queues the copies of a batch of `rows` rows from its block. Returns the bytes.
-inline std::size_t queue_copies(const std::byte* block, const void* batch, std::int64_t rows,
-                                const BlockLayout& layout, std::byte* device, cudaStream_t stream) {
-  std::size_t sum = 0;
-  layout.for_each_range(batch, rows, [&](std::size_t offset, std::size_t bytes) {
-    check(cudaMemcpyAsync(device + offset, block + offset, bytes, cudaMemcpyHostToDevice, stream),
-          "cudaMemcpyAsync", bytes);
-    sum += bytes;
-  });
-  return sum;
-}
-
-PENSTOCK_INLINE void copy_to(BlockBatch& host, const BlockLayout& layout, std::byte* device,
-                             cudaStream_t stream) {
-  if (!host.block) throw std::logic_error("HostBatch::copy_to: the batch was released");
-  copy_from(host.block, resolve_usable(stream, "HostBatch::copy_to"), [&] {
-    queue_copies(host.block.data(), host.batch, host.rows, layout, device, stream);
-  });
-}
-
-/// What has to be copied of a batch of `rows` rows.
-inline std::size_t copied_bytes(const void* batch, std::int64_t rows, const BlockLayout& layout) {
-  std::size_t sum = 0;
-  layout.for_each_range(batch, rows, [&](std::size_t, std::size_t part) { sum += part; });
-  return sum;
-}
+/// Bytes of pinned memory that a batch takes.
+std::size_t block_bytes(const BlockLayout& layout);
 
 }  // namespace penstock::detail

@@ -15,14 +15,15 @@
 #include <penstock/detail/observe/ticks.hpp>
 #include <penstock/detail/observe/timeline.hpp>
 #include <penstock/detail/pipeline/autotuner.hpp>
-#include <penstock/detail/pipeline/block_batch.hpp>
+#include <penstock/detail/pipeline/block_parts.hpp>
 #include <penstock/detail/pipeline/device_stage.hpp>
 #include <penstock/detail/pipeline/record_ring.hpp>
 #include <penstock/detail/pipeline/thread_placement.hpp>
 #include <penstock/detail/pipeline/tune_plan.hpp>
 #include <penstock/detail/sync/time_out.hpp>
 #include <penstock/pinned_pool.hpp>
-#include <penstock/prefetcher.hpp>
+#include <penstock/prefetcher_options.hpp>
+#include <penstock/producer_options.hpp>
 #include <stdexcept>
 #include <string>
 #include <utility>

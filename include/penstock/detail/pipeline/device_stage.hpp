@@ -16,14 +16,14 @@
 #include <penstock/detail/observe/name_number.hpp>
 #include <penstock/detail/observe/ticks.hpp>
 #include <penstock/detail/pipeline/batch_record.hpp>
-#include <penstock/detail/pipeline/block_batch.hpp>
+#include <penstock/detail/pipeline/block_parts.hpp>
 #include <penstock/detail/pipeline/device_targets.hpp>
 #include <penstock/detail/pipeline/held_back.hpp>
 #include <penstock/detail/pipeline/transform_stage.hpp>
 #include <penstock/detail/pipeline/tuner.hpp>
 #include <penstock/device_arena.hpp>
 #include <penstock/markers.hpp>
-#include <penstock/prefetcher.hpp>
+#include <penstock/prefetcher_options.hpp>
 #include <penstock/stats.hpp>
 #include <utility>
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// FailureLog: the failures that a FailurePolicy has handled. The thread that takes batches counts
-// them, in the order of delivery. Any thread may read it.
+// FailureLog: applies a FailurePolicy to batches, in the order of delivery, and keeps the failures
+// that it has handled. Any thread may read it.
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <exception>
-#include <memory>
 #include <mutex>
-#include <penstock/error.hpp>
+#include <penstock/detail/pipeline/batch_record.hpp>
+#include <penstock/detail/pipeline/failure_node.hpp>
 #include <penstock/failure.hpp>
 #include <sstream>
 #include <string>
@@ -18,44 +18,63 @@
 
 namespace penstock::detail {
 
-/// A failure of a batch or of a row, which may have been replaced.
-struct FailureNode {
-  std::exception_ptr cause;
-  std::unique_ptr<Failure> failure;  ///< nullptr: not of the source, so that no policy covers it
-  std::int64_t row = 0;              ///< of a per_sample source
-  std::string why_not_replaced{};    ///< where the policy is to replace
-  FailureNode* next = nullptr;       ///< of a FailureStack
-
-  /// The cause, or a SourceError that nests it.
-  std::exception_ptr as_error(const FailurePolicy& policy) const {
-    if (!failure) return cause;
-    std::string why = failure->what;
-    if (policy.action() == FailurePolicy::Action::replace && !failure->replaced) {
-      if (!why_not_replaced.empty()) why += "; it could not be replaced: " + why_not_replaced;
-    } else if (policy.action() != FailurePolicy::Action::abort) {
-      why += "; it is one too many for the failure policy: " + policy.limits();
-    }
-    try {
-      std::rethrow_exception(cause);
-    } catch (...) {  // SourceError nests what is being handled.
-      return std::make_exception_ptr(SourceError(failure->epoch, failure->batch, why));
-    }
-  }
-};
-
 class FailureLog {
  public:
   static constexpr std::size_t most_kept = 256;
 
-  explicit FailureLog(FailurePolicy policy) : policy_(policy) { kept_.reserve(most_kept); }
+  /// With `by_sample` the policy counts samples, else batches. `ordered`: of the batches.
+  FailureLog(FailurePolicy policy, bool by_sample, bool ordered)
+      : policy_(policy), by_sample_(by_sample), ordered_(ordered) {
+    kept_.reserve(most_kept);
+  }
 
   const FailurePolicy& policy() const noexcept { return policy_; }
 
-  /// Counts batches (samples) that were taken, or handled.
-  void count(std::uint64_t items) noexcept { counted_ += items; }
+  bool counts_samples() const noexcept { return by_sample_; }
 
-  /// Applies the policy to `failed`, one of the next `items` batches (samples). True: it is
-  /// tolerated and recorded. False: it has to be thrown. Call it once for each failure.
+  /// Says whether a filled, failed or ended batch is for the consumer, is skipped, or has an error
+  /// to be thrown in its place. Of batches that come unordered, those that other workers had begun
+  /// may still follow the end of the data, which is passed like one that is skipped. Call it once
+  /// for each batch, in the order of delivery, on one thread at a time.
+  void admit(BatchRecord& record) noexcept {
+    if (record.stage() == Stage::ended) {
+      if (!ordered_) record.set(Stage::passed);
+      return;
+    }
+    FailureNode* const first = record.failures.first();
+    std::uint64_t items = by_sample_ ? std::max<std::uint64_t>(1, record.ticket.samples.size()) : 1;
+    if (record.stage() == Stage::failed)
+      record.set(Stage::passed);
+    else
+      for (const FailureNode* failed = first; failed != nullptr; failed = failed->next)
+        items += failed->failure->replaced ? 0U : 1U;  // a row that was left out
+    for (FailureNode* failed = first; failed != nullptr; failed = failed->next) {
+      if (tolerates(*failed, items)) continue;
+      record.failures.keep_only(*failed);
+      record.set(Stage::thrown);
+      break;
+    }
+    if (record.stage() != Stage::thrown) record.failures.clear();
+    counted_ += items;
+    record.skipped = skipped();
+  }
+
+  /// The first ones.
+  std::vector<Failure> kept() const {
+    const std::lock_guard lock(mutex_);
+    return kept_;
+  }
+  /// The last one, in words.
+  std::string last() const {
+    const std::lock_guard lock(mutex_);
+    return last_;
+  }
+  std::uint64_t skipped() const noexcept { return skipped_.load(std::memory_order_relaxed); }
+  std::uint64_t replaced() const noexcept { return replaced_.load(std::memory_order_relaxed); }
+
+ private:
+  /// Applies the policy to `failed`, of one of the next `items` batches (samples). True: it is
+  /// tolerated and recorded. False: it has to be thrown.
   bool tolerates(FailureNode& failed, std::uint64_t items) noexcept {
     if (!failed.failure) return false;
     const bool replaced = failed.failure->replaced;
@@ -74,21 +93,8 @@ class FailureLog {
     return true;
   }
 
-  /// The first ones.
-  std::vector<Failure> kept() const {
-    const std::lock_guard lock(mutex_);
-    return kept_;
-  }
-  /// The last one, in words.
-  std::string last() const {
-    const std::lock_guard lock(mutex_);
-    return last_;
-  }
-  std::uint64_t skipped() const noexcept { return skipped_.load(std::memory_order_relaxed); }
-  std::uint64_t replaced() const noexcept { return replaced_.load(std::memory_order_relaxed); }
-
- private:
   const FailurePolicy policy_;
+  const bool by_sample_, ordered_;
   std::uint64_t counted_ = 0;  // batches (samples) so far, skipped ones included
   std::atomic<std::uint64_t> skipped_{0}, replaced_{0};
   mutable std::mutex mutex_;

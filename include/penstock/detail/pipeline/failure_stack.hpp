@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
-#include <penstock/detail/pipeline/failure_log.hpp>
+#include <penstock/detail/pipeline/failure_node.hpp>
 #include <utility>
 #include <vector>
 

@@ -18,19 +18,17 @@
 // once, whatever other threads do. Of a BatchProducer, the consumer stages, which is then only the
 // failure policy.
 //
-// How a pipeline starts, ends and begins anew is in pipeline_control.hpp; what it tells of itself,
-// in pipeline_stats.hpp.
+// How a pipeline starts, ends and begins anew is in pipeline_control.hpp; how it follows its tuner,
+// in pipeline_tune.hpp; what it tells of itself, in pipeline_stats.hpp.
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <penstock/batch_producer.hpp>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/observe/ticks.hpp>
 #include <penstock/detail/observe/worker_trace.hpp>
@@ -38,10 +36,11 @@
 #include <penstock/detail/pipeline/batch_filler.hpp>
 #include <penstock/detail/pipeline/batch_memory.hpp>
 #include <penstock/detail/pipeline/batch_record.hpp>
-#include <penstock/detail/pipeline/block_batch.hpp>
+#include <penstock/detail/pipeline/block_parts.hpp>
 #include <penstock/detail/pipeline/device_route.hpp>
 #include <penstock/detail/pipeline/failure_log.hpp>
 #include <penstock/detail/pipeline/free_records.hpp>
+#include <penstock/detail/pipeline/pipeline_handle.hpp>
 #include <penstock/detail/pipeline/producer_options.hpp>
 #include <penstock/detail/pipeline/read_ahead_cursor.hpp>
 #include <penstock/detail/pipeline/record_ring.hpp>
@@ -57,10 +56,8 @@
 #include <penstock/detail/sync/worker_permits.hpp>
 #include <penstock/error.hpp>
 #include <penstock/markers.hpp>
-#include <penstock/prefetcher.hpp>
 #include <stdexcept>
 #include <stop_token>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -84,9 +81,6 @@ class Pipeline final : public std::enable_shared_from_this<Pipeline>, private Wa
   /// call has returned, the Prefetcher may be gone.
   BatchRecord* next(cudaStream_t consumer, PipelineHandle& owner);
   void also_use(BatchRecord& record, cudaStream_t stream);
-  /// Whether `stream` is a consumer of the batch; false for a default stream, of which that depends
-  /// on the thread.
-  bool is_used_on(const BatchRecord& record, cudaStream_t stream) const noexcept;
   /// False: a consumer's stream is being captured, and the lease continues. With `park` it always
   /// ends: the arena keeps the slot until the capture is over. What fails is reported by next().
   bool end_lease(BatchRecord& record, bool park) noexcept;
@@ -122,7 +116,6 @@ class Pipeline final : public std::enable_shared_from_this<Pipeline>, private Wa
 
  private:
   using Piece = BatchFiller::Piece;
-  using Dispenser = RowDispenser<BatchRecord>;
   static constexpr std::uint64_t kNobody = ~std::uint64_t{0}, kReturned = kNobody - 1;
 
   // The worker
@@ -136,22 +129,22 @@ class Pipeline final : public std::enable_shared_from_this<Pipeline>, private Wa
   // Staging
   void stage() noexcept;
   bool stage_next() noexcept;
-  void admit(BatchRecord& record) noexcept;
   bool copy(BatchRecord& record) noexcept;
   void end() noexcept;
-  void report(std::exception_ptr error) noexcept;
-  void call_all() noexcept;
-  std::uint64_t asked_for(const BatchRecord& record) const;
 
   // The consumer
   BatchRecord* staged_head() noexcept;
   BatchRecord* next(const ResolvedStream& stream, cudaStream_t consumer);
   BatchRecord* wait_for_staged(std::unique_lock<std::mutex>& lock, bool& has_waited);
   bool wait_for_news(TimeOut& left, std::uint64_t& since, std::uint32_t calls);
-  void stamp(BatchRecord& record, int stream, bool has_waited);
+  void stamp(BatchRecord& record, Ticks asked, int stream, bool has_waited);
   [[noreturn]] void throw_in_place_of(BatchRecord& record);
+
+  // The tuner: pipeline_tune.hpp
   void tune();
   void tune_slots();
+  void tune_after(const std::exception_ptr& error);
+  void add_to(TuneCounts& counts) const;
 
   // Start and end: pipeline_control.hpp
   void work(std::size_t worker, const std::stop_token& stop) noexcept;
@@ -165,6 +158,8 @@ class Pipeline final : public std::enable_shared_from_this<Pipeline>, private Wa
   void join() noexcept;
   void wait_for_workers(int left) noexcept;
   bool stopped() const noexcept;
+  void report(std::exception_ptr error) noexcept;
+  void call_all() noexcept;
   bool is_of_this_thread() const noexcept;
   void require_other_thread(const char* call) const;
   void require_order() const;
@@ -178,22 +173,10 @@ class Pipeline final : public std::enable_shared_from_this<Pipeline>, private Wa
 
   // What it tells of itself: pipeline_stats.hpp
   void sample_queue() noexcept;
-  void add_to(TuneCounts& counts) const;
   WorkerActivity oldest_activity() const;
   [[noreturn]] void throw_stall() const;
   static std::string why_busy(const WorkerActivity& activity);
   std::string why_skipped() const;
-
-  /// Lives as long as a call that wants a batch. Several live and end under the lock.
-  struct Asking {
-    explicit Asking(Pipeline& pipeline) : calls(pipeline.asking_) {
-      if (calls++ == 0) pipeline.asked_ = ticks();
-    }
-    ~Asking() { --calls; }
-    Asking(const Asking&) = delete;
-    Asking& operator=(const Asking&) = delete;
-    int& calls;
-  };
 
   /// Several workers fill one batch.
   bool together() const { return source_.kind == SourceKind::sample; }
@@ -214,7 +197,7 @@ class Pipeline final : public std::enable_shared_from_this<Pipeline>, private Wa
   BatchFiller filler_;
   ReadAheadCursor read_ahead_;
   BatchMemory memory_;
-  Dispenser rows_;
+  RowDispenser<BatchRecord> rows_;
   std::deque<BatchRecord> records_;  // by index; it never changes
   FreeRecords free_records_;
   RecordRing<BatchRecord*> ring_;
@@ -237,8 +220,6 @@ class Pipeline final : public std::enable_shared_from_this<Pipeline>, private Wa
   std::mutex take_mutex_;                   // One thread at a time is in next(), but for its waits.
   std::atomic<std::uint64_t> position_{0};  // number of the next batch, over all epochs
   std::uint64_t skipped_before_ = 0;        // up to the last batch that was delivered
-  int asking_ = 0;                          // calls that want a batch
-  Ticks asked_ = 0;                         // since then there are some, and none has got one
   std::uint64_t order_ = 0;                 // of the next batch
   const ConsumerClock::Visit* requested_by_ = nullptr;  // the last call that has told the samples
   PendingError reported_;                               // for the next call
@@ -285,7 +266,7 @@ PENSTOCK_INLINE void Pipeline::run(WorkerTools& tools) {
 PENSTOCK_INLINE auto Pipeline::next_piece(WorkerTools& tools) -> Piece {
   if (!together()) {
     BatchRecord* const record = open_next(tools);
-    return record == nullptr ? Piece{} : Dispenser::whole(*record);
+    return record == nullptr ? Piece{} : RowDispenser<BatchRecord>::whole(*record);
   }
   return rows_.next(
       tools.rows_at_once, [&] { return open_next(tools); },
@@ -388,7 +369,7 @@ PENSTOCK_INLINE bool Pipeline::stage_next() noexcept {
   }
   BatchRecord& record = *ring_.filled_head();
   if (admitted_ == ring_.staged_position()) {
-    admit(record);
+    log_.admit(record);
     ++admitted_;
   }
   if (record.stage() == Stage::ended) {  // Nothing behind it counts.
@@ -400,32 +381,6 @@ PENSTOCK_INLINE bool Pipeline::stage_next() noexcept {
   ring_.stage();
   if (route_) delivery_.notify_one();
   return true;
-}
-
-/// Applies the failure policy, once to each batch. Of batches that come unordered, those that other
-/// workers had begun may still follow the end of the data, which is passed like one that is
-/// skipped.
-PENSTOCK_INLINE void Pipeline::admit(BatchRecord& record) noexcept {
-  if (record.stage() == Stage::ended) {
-    if (!options_.ordered) record.set(Stage::passed);
-    return;
-  }
-  const bool is_filled = record.stage() == Stage::filled;
-  std::uint64_t items = asked_for(record);
-  FailureNode* const first = record.failures.first();
-  if (is_filled)
-    for (const FailureNode* failed = first; failed != nullptr; failed = failed->next)
-      items += failed->failure->replaced ? 0U : 1U;  // a row that was left out
-  if (first != nullptr && !is_filled) record.set(Stage::passed);
-  for (FailureNode* failed = first; failed != nullptr; failed = failed->next) {
-    if (log_.tolerates(*failed, items)) continue;
-    record.failures.keep_only(*failed);
-    record.set(Stage::thrown);
-    break;
-  }
-  if (record.stage() != Stage::thrown) record.failures.clear();
-  log_.count(items);
-  record.skipped = log_.skipped();
 }
 
 /// False: there is no slot now, or an error that the next call of next() throws.
@@ -450,26 +405,6 @@ PENSTOCK_INLINE void Pipeline::end() noexcept {
   if (abandoned()) return;
   ended_.store(true, std::memory_order_release);  // behind the last batch
   if (route_) call_all();
-}
-
-/// The next call of next() throws `error`; of several, the first.
-PENSTOCK_INLINE void Pipeline::report(std::exception_ptr error) noexcept {
-  reported_.set(std::move(error));
-  call_all();  // One of them throws it; the others may have no slot to wait for any more.
-}
-
-/// All that wait for a batch look again at everything.
-PENSTOCK_INLINE void Pipeline::call_all() noexcept {
-  calls_.fetch_add(1, std::memory_order_release);
-  delivery_.notify_all();
-  if (options_.on_ready) options_.on_ready();
-}
-
-/// What the policy counts: batches, or the samples of a per_sample source, but for those that were
-/// left out.
-PENSTOCK_INLINE std::uint64_t Pipeline::asked_for(const BatchRecord& record) const {
-  if (!together()) return 1;
-  return std::max<std::uint64_t>(1, record.ticket.samples.size());
 }
 
 // ---- The consumer of a Prefetcher ---------------------------------------------------------------
@@ -504,7 +439,6 @@ PENSTOCK_INLINE BatchRecord* Pipeline::next(const ResolvedStream& stream, cudaSt
   DeviceSamples& samples = route_->samples;
   std::unique_lock lock(take_mutex_);
   const ConsumerClock::Visit visit(route_->watch.clock);
-  const Asking asking(*this);
   const ScopedRange range(markers::next, position_);
   route_->watch.count_take(ring_.staged());
   samples.ask(consumer, order_);
@@ -519,7 +453,7 @@ PENSTOCK_INLINE BatchRecord* Pipeline::next(const ResolvedStream& stream, cudaSt
   // Where this throws, the batch stays the first.
   samples.find(consumer);
   check(cudaStreamWaitEvent(consumer, record->ready, cudaEventWaitDefault), "cudaStreamWaitEvent");
-  stamp(*record, samples.take(consumer, record->order), has_waited);
+  stamp(*record, visit.asked(), samples.take(consumer, record->order), has_waited);
   record->consumers.assign(1, stream);
   record->set(Stage::leased);
   ring_.take();
@@ -581,21 +515,16 @@ PENSTOCK_INLINE void Pipeline::throw_in_place_of(BatchRecord& record) {
   position_ = ring_.position();
   end_record(record);  // The next writer of its slot comes after whatever was copied.
   stage();
-  if (!route_->tuner) std::rethrow_exception(error);
-  try {
-    std::rethrow_exception(error);
-  } catch (const CudaError&) {  // Maybe it has cost a block.
-    Autotuner& tuner = *route_->tuner;
-    if (tuner.add_depth(route_->watch.delivered(), TuneReason::lost)) use(tuner.settings());
-    throw;
-  }
+  if (route_->tuner) tune_after(error);
+  std::rethrow_exception(error);
 }
 
 /// Stamps a batch that is taken. Only the thread that takes it calls this.
-PENSTOCK_INLINE void Pipeline::stamp(BatchRecord& record, int stream, bool has_waited) {
+PENSTOCK_INLINE void Pipeline::stamp(BatchRecord& record, Ticks asked, int stream,
+                                     bool has_waited) {
   BatchTimes& times = record.times;
-  times.asked = asked_;
-  times.taken = asked_ = has_waited ? ticks() : std::max(asked_, times.staged);
+  times.asked = asked;
+  times.taken = has_waited ? ticks() : std::max(asked, times.staged);
   times.work |= static_cast<std::uint64_t>(stream) << BatchTimes::kStreamShift;
   order_ = record.order + 1;
 }
@@ -609,14 +538,6 @@ PENSTOCK_INLINE void Pipeline::also_use(BatchRecord& record, cudaStream_t stream
   users.push_back(user);
   record.times.work |= BatchTimes::kSecondStream;
   route_->watch.note_second_stream();
-}
-
-PENSTOCK_INLINE bool Pipeline::is_used_on(const BatchRecord& record,
-                                          cudaStream_t stream) const noexcept {
-  const auto& users = record.consumers;
-  return std::any_of(users.begin(), users.end(), [&](const ResolvedStream& user) {
-    return user.handle == stream && !user.is_default();
-  });
 }
 
 PENSTOCK_INLINE bool Pipeline::end_lease(BatchRecord& record, bool park) noexcept {
@@ -652,10 +573,8 @@ PENSTOCK_INLINE bool Pipeline::at_end() noexcept {
 PENSTOCK_INLINE std::optional<BlockBatch> Pipeline::next_filled() {
   if (in_next_.test_and_set(std::memory_order_acq_rel))
     throw std::logic_error("BatchProducer::next: another thread is in it");
-  struct Leave {
-    ~Leave() { flag.clear(std::memory_order_release); }
-    std::atomic_flag& flag;
-  } const leave{in_next_};
+  const auto leave = [](std::atomic_flag* flag) { flag->clear(std::memory_order_release); };
+  const std::unique_ptr<std::atomic_flag, decltype(leave)> inside(&in_next_, leave);
   lost_.throw_error();
   add_alone(next_calls_, std::uint64_t{1});
   const std::uint64_t call = next_calls_.load(std::memory_order_relaxed);
@@ -678,40 +597,4 @@ PENSTOCK_INLINE std::optional<BlockBatch> Pipeline::next_filled() {
   return batch;
 }
 
-// ---- The tuner ----------------------------------------------------------------------------------
-
-/// Only the thread that takes a batch calls this.
-PENSTOCK_INLINE void Pipeline::tune() {
-  Autotuner& tuner = *route_->tuner;
-  ConsumerWatch& watch = route_->watch;
-  const std::size_t staged = ring_.staged();
-  tuner.note_ready(
-      [&](std::size_t most) { return staged + (staged < most ? ring_.filled(most - staged) : 0); });
-  if (!tuner.count_take(watch.clock.busy(), watch.clock.waiting())) return;
-  TuneCounts counts;
-  route_->samples.collect();
-  watch.add_to(counts, route_->samples.sums());
-  add_to(counts);
-  if (!route_->on_device) route_->stage.add_to(counts);
-  if (tuner.look(counts)) use(tuner.settings());
-}
-
-/// Takes one more slot into use if the consumer has leased all of them, or if one was lost.
-PENSTOCK_INLINE void Pipeline::tune_slots() {
-  Autotuner& tuner = *route_->tuner;
-  const DeviceArena& arena = route_->stage.arena();
-  const std::size_t lost = arena.lost_slots();
-  const std::size_t gone = route_->watch.leased() + arena.parked_slots() + lost;
-  const TuneReason reason = lost > 0 ? TuneReason::lost : TuneReason::leases;
-  if (gone < tuner.slots() || !tuner.add_slot(route_->watch.delivered(), reason)) return;
-  if (route_->on_device)
-    use(tuner.settings());
-  else
-    route_->stage.use(tuner.slots());
-  stage();
-}
-
 }  // namespace penstock::detail
-
-#include <penstock/detail/pipeline/pipeline_control.hpp>  // IWYU pragma: keep
-#include <penstock/detail/pipeline/pipeline_stats.hpp>    // IWYU pragma: keep

@@ -33,7 +33,7 @@ PENSTOCK_INLINE Pipeline::Pipeline(const BlockLayout& layout, AnySampler sampler
       free_records_(route_ ? route_->records() : options_.depth, !route_ && options_.ordered),
       ring_(free_records_.count(), options_.ordered),
       permits_(options_.workers),
-      log_(options_.on_failure),
+      log_(options_.on_failure, together(), options_.ordered),
       lost_(static_cast<std::size_t>(options_.workers)),
       traces_(static_cast<std::size_t>(options_.workers)) {
   if (batches_ == 0)
@@ -226,6 +226,21 @@ PENSTOCK_INLINE bool Pipeline::is_of_this_thread() const noexcept {
   return std::any_of(traces_.begin(), traces_.end(), std::mem_fn(&WorkerTrace::is_of_this_thread));
 }
 
+// ---- News for all who wait ----------------------------------------------------------------------
+
+/// The next call of next() throws `error`; of several, the first.
+PENSTOCK_INLINE void Pipeline::report(std::exception_ptr error) noexcept {
+  reported_.set(std::move(error));
+  call_all();  // One of them throws it; the others may have no slot to wait for any more.
+}
+
+/// All that wait for a batch look again at everything.
+PENSTOCK_INLINE void Pipeline::call_all() noexcept {
+  calls_.fetch_add(1, std::memory_order_release);
+  delivery_.notify_all();
+  if (options_.on_ready) options_.on_ready();
+}
+
 // ---- The destructor of the owner ----------------------------------------------------------------
 
 PENSTOCK_INLINE bool Pipeline::close() noexcept {
@@ -288,6 +303,13 @@ PENSTOCK_INLINE void Pipeline::come_back() noexcept {
 /// For a consumer: at the end of a process this never returns.
 PENSTOCK_INLINE void Pipeline::wait_while_abandoned() {
   returned_.wait([this] { return !abandoned(); });
+}
+
+PENSTOCK_INLINE void close(PipelineHandle& pipeline) noexcept {
+  if (pipeline->forked() || !pipeline->close())
+    leak(std::move(pipeline));
+  else
+    pipeline.reset();
 }
 
 // ---- A BatchProducer's pool ---------------------------------------------------------------------

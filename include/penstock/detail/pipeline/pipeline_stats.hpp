@@ -60,15 +60,8 @@ PENSTOCK_INLINE Stats Pipeline::stats() {
   return stats;
 }
 
-/// Adds what the workers did to `counts`.
-PENSTOCK_INLINE void Pipeline::add_to(TuneCounts& counts) const {
-  // Workers that fill a batch together do not rest between two of them.
-  for (const WorkerTrace& trace : traces_) {
-    counts.filling += together() ? trace.busy() : trace.busy_until_its_last_rest();
-    counts.filled += trace.batches();
-    counts.workers_waiting += trace.waiting();
-    counts.cpu += trace.cpu();
-  }
+PENSTOCK_INLINE std::vector<Failure> failures(const Pipeline& pipeline) {
+  return pipeline.failure_log().kept();
 }
 
 // ---- StallError ---------------------------------------------------------------------------------
@@ -134,7 +127,7 @@ PENSTOCK_INLINE std::string Pipeline::why_busy(const WorkerActivity& activity) {
 PENSTOCK_INLINE std::string Pipeline::why_skipped() const {
   const std::uint64_t all = log_.skipped(), before = skipped_before_;
   if (all <= before) return {};
-  const char* const what = together() ? " samples" : " batches";
+  const char* const what = log_.counts_samples() ? " samples" : " batches";
   return "the failure policy has skipped " + std::to_string(all - before) + what +
          (before == 0 ? " and nothing was left" : " since the last batch") +
          ", the last time: " + log_.last();

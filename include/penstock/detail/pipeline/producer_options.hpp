@@ -2,9 +2,9 @@
 #pragma once
 
 #include <penstock/any_sampler.hpp>
-#include <penstock/batch_producer.hpp>
 #include <penstock/detail/order/state.hpp>
 #include <penstock/detail/pipeline/require_depth.hpp>
+#include <penstock/producer_options.hpp>
 #include <penstock/source.hpp>
 #include <stdexcept>
 #include <string>

@@ -11,7 +11,7 @@
 #include <penstock/detail/pipeline/tuner.hpp>
 #include <penstock/detail/usable_cores.hpp>
 #include <penstock/detail/usable_memory.hpp>
-#include <penstock/prefetcher.hpp>
+#include <penstock/prefetcher_options.hpp>
 #include <stdexcept>
 #include <string>
 
