@@ -50,7 +50,7 @@ TEST_CASE("a record has room for a batch, and its next batch finds nothing of th
   for (std::uint32_t i = 0; i < 2; ++i) records.emplace_back(kRecordLayout.erased(), i);
   BatchRecord& record = records[1];
   CHECK(record.index == 1);
-  CHECK(record.stage() == Stage::free);
+  CHECK(record.is(Stage::free));
   CHECK(record.batch == record.object.get());
   CHECK(record.scratch.size() >= kRecordLayout.erased().scratch_bytes());
 
@@ -58,7 +58,7 @@ TEST_CASE("a record has room for a batch, and its next batch finds nothing of th
   record.memory.block = pool.acquire(256);
   record.open(7);
   CHECK(record.number == 7);
-  CHECK(record.stage() == Stage::open);
+  CHECK(record.is(Stage::open));
   CHECK(record.memory);  // It comes before the number.
   record.numbers = {5, 6};
   record.ticket.samples = record.numbers;
@@ -72,14 +72,14 @@ TEST_CASE("a record has room for a batch, and its next batch finds nothing of th
   record.set(Stage::failed);
 
   record.clear();
-  CHECK(record.stage() == Stage::free);
+  CHECK(record.is(Stage::free));
   CHECK_FALSE(record.memory);
   CHECK(pool.stats().bytes_in_use == 0);
   CHECK(record.failures.empty());
 
   record.open(8);
   CHECK(record.number == 8);
-  CHECK(record.stage() == Stage::open);
+  CHECK(record.is(Stage::open));
   CHECK(record.ticket.samples.empty());
   CHECK(record.numbers.empty());
   CHECK(record.rows == 0);

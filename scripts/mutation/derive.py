@@ -13,12 +13,12 @@ REMOVED_CALLS = {
     "synchronize": "host wait", "cudaEventSynchronize": "host wait", "cudaStreamSynchronize": "host wait",
     "cudaDeviceSynchronize": "host wait", "wait": "host wait", "wait_until": "host wait", "wait_for": "host wait",
     "wait_on_host": "host wait", "wait_for_device": "host wait",
-    "notify_one": "notify", "notify_all": "notify", "notify": "notify", "wake": "notify", "stage_ready": "notify",
+    "notify_one": "notify", "notify_all": "notify", "notify": "notify", "wake": "notify", "stage": "notify", "call_all": "notify",
     "lock": "lock", "try_lock": "lock", "unlock": "unlock",
     "request_stop": "stop", "pause": "stop", "close": "stop", "stop": "stop", "join": "stop", "end": "stop",
     "end_pause": "stop",
     "current_exception": "error", "fail": "error", "throw_failure": "error", "throw_lost_worker": "error", "lose": "error",
-    "give_back": "return", "park": "return", "unpark": "return", "keep": "return", "orphan": "return", "forget": "return",
+    "give_back": "return", "end_record": "return", "park": "return", "unpark": "return", "keep": "return", "orphan": "return", "forget": "return",
 }  # fmt: skip
 
 KINDS = ["stream wait", "event record", "host wait", "notify", "memory order", "lock", "unlock", "bound", "equality",

@@ -3,7 +3,7 @@
 
 // BatchFiller: what a worker does to an open batch: it gives the batch its ticket, calls the source
 // for the whole of it or for its rows, applies the failure policy to what fails, and makes of it
-// what the consumer gets. It has no threads and waits for nothing: ProducerCore does.
+// what the consumer gets. It has no threads and waits for nothing: a Pipeline does.
 
 #include <algorithm>
 #include <atomic>
@@ -430,7 +430,7 @@ PENSTOCK_INLINE void BatchFiller::finish(BatchRecord& record, WorkerTools& tools
       record.work.load(std::memory_order_relaxed) + static_cast<std::uint64_t>(tools.lap());
   record.times.filled = tools.now;
   tools.trace.count_work(record.times.source_time());
-  if (record.stage() == Stage::filled) {
+  if (record.is(Stage::filled)) {
     tools.trace.count_batch(copied_bytes(record.batch, record.rows, layout_));
     if (to_blocks_) move_to_block(record);
     return;

@@ -84,7 +84,7 @@ struct alignas(64) BatchRecord : LeasedBatch {
     failures.clear();
     set(Stage::free);
   }
-  Stage stage() const noexcept { return stage_.load(std::memory_order_relaxed); }
+  bool is(Stage stage) const noexcept { return stage_.load(std::memory_order_relaxed) == stage; }
   void set(Stage stage) noexcept { stage_.store(stage, std::memory_order_relaxed); }
   /// An error of CUDA's takes its place, which no failure policy covers. In the handler of it.
   void throw_instead() {

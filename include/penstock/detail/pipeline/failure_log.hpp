@@ -37,13 +37,13 @@ class FailureLog {
   /// may still follow the end of the data, which is passed like one that is skipped. Call it once
   /// for each batch, in the order of delivery, on one thread at a time.
   void admit(BatchRecord& record) noexcept {
-    if (record.stage() == Stage::ended) {
+    if (record.is(Stage::ended)) {
       if (!ordered_) record.set(Stage::passed);
       return;
     }
     FailureNode* const first = record.failures.first();
     std::uint64_t items = by_sample_ ? std::max<std::uint64_t>(1, record.ticket.samples.size()) : 1;
-    if (record.stage() == Stage::failed)
+    if (record.is(Stage::failed))
       record.set(Stage::passed);
     else
       for (const FailureNode* failed = first; failed != nullptr; failed = failed->next)
@@ -54,7 +54,7 @@ class FailureLog {
       record.set(Stage::thrown);
       break;
     }
-    if (record.stage() != Stage::thrown) record.failures.clear();
+    if (!record.is(Stage::thrown)) record.failures.clear();
     counted_ += items;
     record.skipped = skipped();
   }

@@ -334,7 +334,7 @@ PENSTOCK_INLINE bool Pipeline::take_record(std::uint32_t& taken, WorkerTools& to
 /// Its last row is filled: the record goes to whoever stages.
 PENSTOCK_INLINE void Pipeline::finish(BatchRecord& record, WorkerTools& tools) {
   filler_.finish(record, tools);
-  if (record.stage() == Stage::ended) close_ring();
+  if (record.is(Stage::ended)) close_ring();
   ring_.publish(record.number, &record);
   if (!route_) delivery_.notify_one();
   if (!route_ && !options_.on_ready) return;
@@ -372,11 +372,11 @@ PENSTOCK_INLINE bool Pipeline::stage_next() noexcept {
     log_.admit(record);
     ++admitted_;
   }
-  if (record.stage() == Stage::ended) {  // Nothing behind it counts.
+  if (record.is(Stage::ended)) {  // Nothing behind it counts.
     end();
     return false;
   }
-  if (route_ && record.stage() == Stage::filled && !copy(record)) return false;
+  if (route_ && record.is(Stage::filled) && !copy(record)) return false;
   sample_queue();
   ring_.stage();
   if (route_) delivery_.notify_one();
@@ -413,7 +413,7 @@ PENSTOCK_INLINE void Pipeline::end() noexcept {
 PENSTOCK_INLINE BatchRecord* Pipeline::staged_head() noexcept {
   while (ring_.has_staged()) {
     BatchRecord* const record = ring_.staged_head();
-    if (record->stage() != Stage::passed) return record;
+    if (!record->is(Stage::passed)) return record;
     ring_.take();
     end_record(*record);
   }
@@ -447,7 +447,7 @@ PENSTOCK_INLINE BatchRecord* Pipeline::next(const ResolvedStream& stream, cudaSt
   bool has_waited = false;
   BatchRecord* const record = wait_for_staged(lock, has_waited);
   if (record == nullptr) return nullptr;
-  if (record->stage() == Stage::thrown) throw_in_place_of(*record);
+  if (record->is(Stage::thrown)) throw_in_place_of(*record);
   // Another thread has made its request while this one waited: the marks are one thread's.
   if (requested_by_ != &visit) samples.ask(consumer, order_);
   // Where this throws, the batch stays the first.
@@ -589,7 +589,7 @@ PENSTOCK_INLINE std::optional<BlockBatch> Pipeline::next_filled() {
   }
   BatchRecord& record = *ring_.staged_head();
   std::exception_ptr error;
-  if (record.stage() == Stage::thrown) error = record.failures.first()->as_error(log_.policy());
+  if (record.is(Stage::thrown)) error = record.failures.first()->as_error(log_.policy());
   BlockBatch batch{std::move(record.memory.block), record.batch, record.ticket, record.rows};
   ring_.take();
   end_record(record);
