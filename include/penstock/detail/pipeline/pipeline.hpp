@@ -189,8 +189,7 @@ class Pipeline final : public std::enable_shared_from_this<Pipeline>, private Wa
   const ErasedSource source_;
   const std::unique_ptr<DeviceRoute> route_;  // of a Prefetcher, else nullptr
   const ProducerOptions options_;
-  const std::uint64_t batches_;  // of an epoch
-  const std::uint64_t total_;    // of all epochs
+  const std::uint64_t batches_, total_;  // of an epoch, and of all
   const OwnerProcess process_;
   const int device_;
 
@@ -209,14 +208,15 @@ class Pipeline final : public std::enable_shared_from_this<Pipeline>, private Wa
   alignas(64) EventCount room_;          // Workers wait for a record.
   alignas(64) EventCount delivery_;      // Consumers wait for a batch.
   std::atomic<std::uint32_t> calls_{0};  // of all that wait there
-  SerialTask stage_task_;                // of a Prefetcher
+
   // By the thread that stages:
-  std::uint64_t admitted_ = 0;  // The failure policy was applied up to this position.
+  alignas(64) SerialTask stage_task_;  // of a Prefetcher
+  std::uint64_t admitted_ = 0;         // The failure policy was applied up to this position.
   std::atomic<std::uint64_t> samplings_{0}, queued_{0};  // of the queue
   std::atomic<bool> ended_{false};                       // Nothing more will be staged.
 
   // Of the consumers of a Prefetcher:
-  mutable Callers callers_;
+  alignas(64) mutable Callers callers_;
   std::mutex take_mutex_;                   // One thread at a time is in next(), but for its waits.
   std::atomic<std::uint64_t> position_{0};  // number of the next batch, over all epochs
   std::uint64_t skipped_before_ = 0;        // up to the last batch that was delivered
