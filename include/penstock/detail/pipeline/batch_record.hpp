@@ -85,6 +85,11 @@ struct alignas(64) BatchRecord : LeasedBatch {
     set(Stage::free);
   }
   bool is(Stage stage) const noexcept { return stage_.load(std::memory_order_relaxed) == stage; }
+  /// It has a batch that is not leased. One load, since a lease may end meanwhile.
+  bool is_in_pipeline() const noexcept {
+    const Stage stage = stage_.load(std::memory_order_relaxed);
+    return stage != Stage::free && stage != Stage::leased;
+  }
   void set(Stage stage) noexcept { stage_.store(stage, std::memory_order_relaxed); }
   /// An error of CUDA's takes its place, which no failure policy covers. In the handler of it.
   void throw_instead() {

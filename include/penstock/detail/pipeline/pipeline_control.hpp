@@ -83,7 +83,7 @@ PENSTOCK_INLINE void Pipeline::restart(std::uint64_t first) {
   end_run();
   join();
   for (BatchRecord& record : records_)
-    if (!record.is(Stage::free) && !record.is(Stage::leased)) end_record(record);
+    if (record.is_in_pipeline()) end_record(record);
   first = std::min(total_, first);
   free_records_.restart(first);
   read_ahead_.restart(first, total_);
