@@ -106,7 +106,7 @@ TEST_CASE("a slow source ends with more workers that run, and says why", "[prefe
   CHECK(before.tuning->last.empty());
   REQUIRE(take_until(prefetcher, stream, [](const Stats& stats) { return stats.workers > 1; }));
   const Stats after = prefetcher.stats();
-  CHECK(has(after, TuneKnob::workers, TuneReason::source_bound));
+  CHECK(has(after, TuneKnob::workers, TuneReason::faster));
   CHECK(after.tuning->decisions >= 1);
   CHECK(after.host_bytes == before.host_bytes);  // All was reserved.
   CHECK(after.device_bytes == before.device_bytes);
@@ -123,7 +123,7 @@ TEST_CASE("workers that a slow loop does not need are parked", "[prefetcher][tun
                                  write_numbers, tuned(3, 4));
   CHECK(take_until(
       prefetcher, stream, [](const Stats& stats) { return stats.workers == 1; }, 3ms));
-  CHECK(has(prefetcher.stats(), TuneKnob::workers, TuneReason::spare_workers));
+  CHECK(has(prefetcher.stats(), TuneKnob::workers, TuneReason::cheaper));
 }
 
 TEST_CASE("as many threads run the source as are allowed, the others are parked",

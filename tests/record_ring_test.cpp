@@ -180,10 +180,7 @@ TEST_CASE("a ring has two cursors: what is staged is filled no more, and taken i
 
 TEST_CASE("a ring tells how many are filled without a gap", "[record_ring]") {
   RecordRing<std::uint32_t> ring(4, true);
-  const auto filled = [&] {
-    CHECK(ring.count_filled() == ring.filled());
-    return ring.filled();
-  };
+  const auto filled = [&] { return ring.count_filled(); };
   const auto claim = [&] { REQUIRE((ring.reserve() && ring.claim())); };
   const auto take = [&] {
     ring.stage();
@@ -198,9 +195,7 @@ TEST_CASE("a ring tells how many are filled without a gap", "[record_ring]") {
     CHECK(filled() == 1);  // The one between is missing.
     ring.publish(first + 1, 1);
     ring.publish(first + 3, 3);
-    CHECK(ring.filled(3) == 3);
     CHECK(filled() == 4);  // and not the first one again
-    CHECK(ring.filled(2) == 2);
     take();
     CHECK(filled() == 3);
     for (int i = 0; i < 3; ++i) take();

@@ -15,6 +15,7 @@
 #include "support/made_records.hpp"
 
 using penstock::Bottleneck;
+using penstock::detail::BatchTimes;
 using penstock::detail::FinishedBatch;
 using penstock::detail::LoopWaits;
 using penstock::detail::Replay;
@@ -410,6 +411,40 @@ TEST_CASE("the start of a run, where queues are empty, is left out", "[replay]")
   records[0].times.work |= penstock::detail::BatchTimes::kFirstOfWorker;
   const Replayed replayed(records, pipeline.shape());
   CHECK(replayed.replay().costs().all().size() == 64 - 10);
+}
+
+TEST_CASE("the period of few batches is that of whole rounds of the workers", "[replay]") {
+  // Five workers that began together hand on five batches every 10 ms.
+  const MadePipeline rounds{.fill = 10.0, .copy = 0.01, .step = 0.01, .workers = 5};
+  const Replayed replayed(rounds, GENERATE(11U, 12U, 14U, 17U));
+  CHECK(replayed.replay().costs().period() / 1e6 == near(2));
+}
+
+TEST_CASE("batches of other settings tell what they cost, too", "[replay]") {
+  const auto made = [](int workers) {
+    return MadePipeline{.source = SourceShape::per_sample,
+                        .fill = 16.0,
+                        .copy = 0.1,
+                        .step = 1.0,
+                        .handover = 0.1,
+                        .workers = workers,
+                        .pieces = 16};
+  };
+  const MadePipeline now = made(4);
+  std::vector<FinishedBatch> records = made(1).records(40);
+  const auto change = records.back().times.released;
+  for (FinishedBatch batch : now.records(12)) {
+    for (auto stamp :
+         {&BatchTimes::wanted, &BatchTimes::opened, &BatchTimes::filled, &BatchTimes::staged,
+          &BatchTimes::asked, &BatchTimes::taken, &BatchTimes::released})
+      batch.times.*stamp += change;
+    records.push_back(batch);
+  }
+  penstock::detail::PipelineShape shape = now.shape();
+  shape.since = change;
+  const Replayed all(records, shape), latest(now);
+  CHECK(all.now() == Approx(latest.now()).epsilon(0.03));
+  CHECK(all.with_workers(8) == Approx(latest.with_workers(8)).epsilon(0.05));
 }
 
 TEST_CASE("what a replay cannot explain is too little to go by", "[replay]") {

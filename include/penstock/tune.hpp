@@ -8,19 +8,9 @@
 //
 // What it has changed, and why, is in Stats::tuning (tuning.hpp).
 //
-// The method. Every few batches the consumer's thread looks at the times that stats() is made of.
-// Workers: a source that takes S of a worker's time for a batch, and a consumer that takes C, need
-// S / C workers (the utilisation law of operational analysis); so the number is computed and not
-// searched, as in Plumber (Kuchnik et al., MLSys 2022), which allocates by resource-accounted
-// rates. S and C are averages of the last windows. CPU time of the workers that would exceed the
-// cores of the process is not planned for. Where each batch takes longer after a step up, as many
-// workers as would be useful if they shared something (the cores, a disk) are tried as a control;
-// they remain if they do as much, and later steps from there add a quarter. Depth: grows if workers
-// wait for memory and the consumer for batches, which is the condition of the prefetch buffer of
-// tf.data (Murray et al., VLDB 2021): full at one time, empty at another; here by as many batches
-// as the longest wait cost. Steps down need longer evidence than steps up, twice as long after each
-// one that had to be taken back: so the settings do not oscillate. Workers that are busy only when
-// the consumer is fast are replaced by batches ahead.
+// Every few batches a worker replays the last ones with other settings, and the cheapest that are
+// about as fast as the best are used. What follows is compared with what was predicted: a change
+// that does not do half of it is put back. docs/tuning.md has the method.
 
 #include <cstddef>
 

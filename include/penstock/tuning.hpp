@@ -26,34 +26,32 @@ enum class TuneKnob {
 
 /// Why a TuneDecision was made.
 enum class TuneReason {
-  source_bound,      ///< up: the consumer waits, and the workers that run are busy
-  spare_workers,     ///< down: fewer workers keep up
-  no_gain,           ///< back: the step before did not do what it was made for
-  contended,         ///< down, on trial: more workers gave nothing, and each batch takes longer
-  in_turns,          ///< up: source and consumer wait in turn
-  unused,            ///< down: some batches were always ready and never needed
-  follows_workers,   ///< each running worker needs memory for a batch
-  replaces_workers,  ///< up: with batches ahead, fewer workers keep up with an uneven consumer
-  leases,            ///< up: the consumer holds more leases at a time
-  lost,              ///< up: memory was lost to a CUDA error
+  faster,    ///< up: a replay of the last batches is faster with it
+  cheaper,   ///< down: a replay is as fast; with fewer workers, more batches ahead may be needed
+  reverted,  ///< back: the change before did not do half of what was predicted, or cost time
+  leases,    ///< up: the consumer holds more leases at a time
+  lost,      ///< up: memory was lost to a CUDA error
 };
 
 /// A change of a setting, with the measurements that it was made on.
 struct TuneDecision {
   std::uint64_t batch = 0;                          ///< batches that were delivered before
   TuneKnob knob = TuneKnob::workers;                ///< what was changed
-  TuneReason reason = TuneReason::source_bound;     ///< why
+  TuneReason reason = TuneReason::faster;           ///< why
   std::size_t from = 0, to = 0;                     ///< the number before and after
   std::chrono::nanoseconds source{0}, consumer{0};  ///< a worker's, the consumer's time a batch
   std::chrono::nanoseconds period{0};               ///< from one batch to the next
+  /// What `period` should become, as predicted: of `faster` and `cheaper`; else 0. A change of
+  /// several knobs has it once for all.
+  std::chrono::nanoseconds predicted{0};
+  std::chrono::nanoseconds measured{0};  ///< what it became, once that is known; else 0
 };
 
 /// The enumerator's name: "workers".
 const char* to_string(TuneKnob knob);
-/// The enumerator's name: "source_bound".
+/// The enumerator's name: "faster".
 const char* to_string(TuneReason reason);
-/// Writes one line without a line break: "batch 12: workers 1 -> 4: the source cannot keep up
-/// (...)"
+/// Writes one line without a line break: "batch 12: workers 1 -> 4: batches come faster (...)"
 std::ostream& operator<<(std::ostream& out, const TuneDecision& decision);
 
 namespace detail {

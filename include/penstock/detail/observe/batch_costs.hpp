@@ -76,6 +76,9 @@ class BatchCosts {
 
  private:
   double turn(std::size_t k) const { return spans_.turn(k); }
+  bool has_present_settings(std::size_t k) const {
+    return spans_[k].opened >= static_cast<double>(shape_.since);
+  }
 
   void find_leases();
   void spread(std::int64_t DeviceDurations::*duration);
@@ -237,7 +240,7 @@ inline double BatchCosts::device_lag() {
   medians_.clear();
   if (!shape_.on_device())
     for (std::size_t k = shape_.host_depth; k < count_; ++k)
-      if (spans_[k].waited_for_memory)
+      if (spans_[k].waited_for_memory && has_present_settings(k - shape_.host_depth))
         medians_.add(spans_[k].opened - spans_[k - shape_.host_depth].copied);
   return medians_.count() < count_ / 4 ? 0 : std::max(0.0, medians_.of_added());
 }
@@ -383,7 +386,7 @@ inline void BatchCosts::find_handovers() {
   const auto pieces = static_cast<std::size_t>(std::max(1, shape_.pieces));
   const auto first = free_.begin(), last = first + static_cast<std::ptrdiff_t>(workers);
   std::fill(first, last, 0.0);
-  double sum = 0;
+  double sum = 0, known = 0;
   for (std::size_t k = 0; k < count_; ++k) {
     const RecordedBatch& span = spans_[k];
     const std::size_t depth = shape_.on_device() ? shape_.device_depth : shape_.host_depth;
@@ -391,6 +394,11 @@ inline void BatchCosts::find_handovers() {
     if (k >= depth)
       memory = shape_.on_device() ? spans_[k - depth].released : spans_[k - depth].copied;
     const auto earliest = std::min_element(first, last);
+    costs_[k].fill = span.fill;
+    if (!has_present_settings(k)) {
+      *earliest = span.filled;
+      continue;
+    }
     double opened = std::max(*earliest, memory);
     // It waited for memory that came back later than it seems.
     if (opened < span.opened - kLongestPoll) opened = span.opened;
@@ -402,7 +410,6 @@ inline void BatchCosts::find_handovers() {
     }
     const double more = span.filled - filled;
     const auto busy = static_cast<double>(std::min(workers, pieces));
-    costs_[k].fill = span.fill;
     costs_[k].handover = span.first_fill ? 0 : more * busy;
     if (pieces > 1) {
       for (auto worker = first; worker != last; ++worker) *worker += more;
@@ -410,11 +417,12 @@ inline void BatchCosts::find_handovers() {
       *std::find(first, last, filled) = span.filled;
     }
     sum += costs_[k].handover;
+    ++known;
   }
-  const double mean = std::max(0.0, sum / static_cast<double>(count_));
+  const double mean = std::max(0.0, sum / std::max(1.0, known));
   for (std::size_t k = 0; k < count_; ++k) {
     double& own = costs_[k].handover;
-    own = pieces > 1 ? mean : std::max(0.0, own);
+    own = pieces > 1 || !has_present_settings(k) ? mean : std::max(0.0, own);
   }
 }
 

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <penstock/detail/observe/consumer_clock.hpp>
 #include <penstock/detail/observe/device_samples.hpp>
-#include <penstock/detail/observe/tune_sums.hpp>
 #include <penstock/detail/observe/worker_trace.hpp>
 #include <penstock/stats.hpp>
 
@@ -30,14 +29,6 @@ class ConsumerWatch {
   std::uint64_t delivered() const { return delivered_.load(std::memory_order_relaxed); }
   std::size_t leased() const { return leased_.load(std::memory_order_relaxed); }
 
-  /// Adds the times of the consumer to `counts`.
-  void add_to(TuneCounts& counts, const DeviceSums& device) const {
-    counts.delivered = delivered();
-    counts.consuming = clock.busy();
-    counts.waiting = clock.waiting();
-    counts.timed = device.steps;
-    counts.timed_consuming = std::chrono::nanoseconds(device.consuming);
-  }
   /// Adds the numbers of the consumer to `stats`, whose other stages are complete.
   void add_to(Stats& stats, const DeviceSums& device, bool device_times) const {
     const std::uint64_t delivered = delivered_.load(std::memory_order_relaxed);

@@ -10,6 +10,7 @@
 #include <optional>
 #include <penstock/detail/observe/replay.hpp>
 #include <penstock/detail/observe/settings_search.hpp>
+#include <penstock/detail/observe/shape_of.hpp>
 #include <penstock/stats.hpp>
 #include <penstock/tuning.hpp>
 #include <penstock/verdict.hpp>
@@ -74,22 +75,10 @@ class Judge {
   }
 
   static PipelineShape shape_of(const Stats& stats) {
-    const PipelineSetup& setup = stats.setup;
-    PipelineShape shape;
-    shape.source = stats.host_depth == 0 ? SourceShape::on_device
-                   : setup.per_sample    ? SourceShape::per_sample
-                                         : SourceShape::batch;
-    if (setup.per_sample)
-      shape.pieces = static_cast<int>(std::min<std::int64_t>(setup.batch_size, 1 << 20));
-    shape.ordered = setup.ordered;
-    shape.transforms = setup.transforms;
-    shape.unbounded = setup.unbounded;
-    shape.deepens = setup.deepens;
+    PipelineShape shape = detail::shape_of(stats.setup, stats.host_depth == 0);
     shape.workers = std::max(1, stats.workers);
     shape.host_depth = stats.host_depth;
     shape.device_depth = std::max<std::size_t>(1, stats.device_depth);
-    shape.batches = setup.batches;
-    shape.cores = setup.cores;
     shape.computing = computing(stats).value_or(0);
     shape.host_allocated = stats.host_depth;
     shape.device_allocated = shape.device_depth;
@@ -99,8 +88,6 @@ class Judge {
     }
     if (shape.host_allocated > 0) shape.host_bytes = stats.host_bytes / shape.host_allocated;
     shape.device_bytes = stats.device_bytes / shape.device_allocated;
-    shape.host_limit = setup.host_limit;
-    shape.device_limit = setup.device_limit;
     return shape;
   }
 

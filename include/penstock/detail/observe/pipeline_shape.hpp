@@ -27,6 +27,9 @@ struct PipelineShape {
   int workers = 1;
   std::size_t host_depth = 1, device_depth = 1;
 
+  /// Batches that were opened before had other settings, as ticks() tells.
+  std::int64_t since = 0;
+
   bool on_device() const { return source == SourceShape::on_device; }
   /// Batches of all epochs; 0: unknown.
   std::uint64_t batches = 0;

@@ -130,15 +130,18 @@ inline void RecordedBatches::replace_first_fills() {
 /// The slowest of the rates at which batches were filled, staged and taken: while the consumer
 /// takes what was ready before, or fills its queue, the others tell how long that will last.
 inline double RecordedBatches::period(int threads) const {
-  const auto workers = static_cast<std::size_t>(std::max(1, threads));
-  const std::size_t some = std::clamp<std::size_t>(workers, 1, count_ / 4);
+  // Workers that began together come back together: whole rounds of them are steady.
+  const auto round = static_cast<std::size_t>(std::max(1, threads));
+  std::size_t apart = count_ - std::clamp<std::size_t>(round, 1, count_ / 4);
+  if (apart >= round) apart -= apart % round;
   double period = 1;
   for (double RecordedBatch::*stamp :
        {&RecordedBatch::filled, &RecordedBatch::staged, &RecordedBatch::taken}) {
-    double sum = 0;  // Workers may fill several batches at a time: the mean of some.
-    for (std::size_t k = 0; k < some; ++k)
-      sum += batches_[count_ - 1 - k].*stamp - batches_[k].*stamp;
-    period = std::max(period, sum / static_cast<double>(some) / static_cast<double>(count_ - some));
+    double sum = 0;
+    for (std::size_t k = 0; k + apart < count_; ++k)
+      sum += batches_[k + apart].*stamp - batches_[k].*stamp;
+    period =
+        std::max(period, sum / static_cast<double>(apart) / static_cast<double>(count_ - apart));
   }
   return period;
 }

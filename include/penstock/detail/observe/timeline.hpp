@@ -40,6 +40,7 @@ struct TimelineSums {
 class Timeline {
  public:
   static constexpr std::size_t kFewest = 256;
+  static constexpr std::size_t kAll = ~std::size_t{0};
 
   /// For a pipeline in which at most `batches` are under way at a time.
   explicit Timeline(std::size_t batches)
@@ -88,14 +89,15 @@ class Timeline {
     return sums_;
   }
 
-  /// The batches that are kept, in the order in which they were taken, in `out`. Nothing is
-  /// allocated if it has room for size().
-  void copy(std::vector<FinishedBatch>& out) const {
+  /// The batches that are kept, or the last `most` of them, in the order in which they were taken,
+  /// in `out`. Nothing is allocated if it has room for so many.
+  void copy(std::vector<FinishedBatch>& out, std::size_t most = kAll) const {
+    most = std::min(most, size());
     out.clear();
-    out.reserve(size());
+    out.reserve(most);
     {
       const std::lock_guard lock(mutex_);
-      const std::size_t kept = std::min<std::uint64_t>(count_, size());
+      const std::size_t kept = std::min<std::uint64_t>(count_, most);
       for (std::uint64_t i = count_ - kept; i < count_; ++i) {
         const Ended& batch = ended_[i % size()];
         const Measured& measured = measured_[batch.order % measured_.size()];

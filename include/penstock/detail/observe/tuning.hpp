@@ -11,15 +11,8 @@ namespace penstock {
 namespace detail {
 
 PENSTOCK_INLINE const char* in_words(TuneReason reason) {
-  constexpr std::array words{"the source cannot keep up",
-                             "fewer workers keep up",
-                             "the last step gave nothing",
-                             "each batch takes longer, and more workers gave nothing",
-                             "source and consumer wait in turn",
-                             "batches are ready that nobody needs",
-                             "a batch for each worker",
-                             "batches ahead in place of workers",
-                             "more leases are held",
+  constexpr std::array words{"batches come faster", "as fast with less",
+                             "it did not do what was expected", "more leases are held",
                              "memory was lost to an error"};
   return words.at(static_cast<std::size_t>(reason));
 }
@@ -32,9 +25,7 @@ PENSTOCK_INLINE const char* to_string(TuneKnob knob) {
 }
 
 PENSTOCK_INLINE const char* to_string(TuneReason reason) {
-  constexpr std::array names{"source_bound", "spare_workers", "no_gain",         "contended",
-                             "in_turns",     "unused",        "follows_workers", "replaces_workers",
-                             "leases",       "lost"};
+  constexpr std::array names{"faster", "cheaper", "reverted", "leases", "lost"};
   return names.at(static_cast<std::size_t>(reason));
 }
 
@@ -45,7 +36,12 @@ PENSTOCK_INLINE std::ostream& operator<<(std::ostream& out, const TuneDecision& 
   if (decision.period.count() > 0)
     text << " (a worker takes " << detail::in_milliseconds(decision.source)
          << " a batch, the consumer " << detail::in_milliseconds(decision.consumer)
-         << ", a batch comes every " << detail::in_milliseconds(decision.period) << ')';
+         << ", a batch comes every " << detail::in_milliseconds(decision.period);
+  if (decision.predicted.count() > 0)
+    text << "; predicted " << detail::in_milliseconds(decision.predicted);
+  if (decision.measured.count() > 0)
+    text << ", measured " << detail::in_milliseconds(decision.measured);
+  if (decision.period.count() > 0) text << ')';
   return out << text.str();
 }
 

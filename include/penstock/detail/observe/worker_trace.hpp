@@ -45,15 +45,7 @@ class Stopwatch {
 
   bool running() const { return (load() & 1) != 0; }
   void start(Time now) { store((ticks(now) - (load() >> 1)) << 1 | 1); }
-  void stop(Time now) {
-    const std::int64_t sum = ticks(now) - (load() >> 1);
-    store(sum << 1);
-    stopped_.store(sum, std::memory_order_relaxed);
-  }
-  /// What was elapsed when it was stopped for the last time.
-  std::chrono::nanoseconds stopped() const {
-    return std::chrono::nanoseconds(stopped_.load(std::memory_order_relaxed));
-  }
+  void stop(Time now) { store((ticks(now) - (load() >> 1)) << 1); }
   std::chrono::nanoseconds elapsed() const {
     const std::int64_t value = load();
     const bool runs = (value & 1) != 0;
@@ -77,7 +69,6 @@ class Stopwatch {
   // While stopped, twice the sum. While running, twice the time at which a sum of 0 would have
   // started, plus 1. One word, so that a reader never sees half of a change.
   std::atomic<std::int64_t> value_{0};
-  std::atomic<std::int64_t> stopped_{0};
   mutable std::atomic<std::int64_t> read_{0};  // the most that a reader got
 };
 
@@ -247,8 +238,6 @@ class alignas(64) WorkerTrace {
   std::chrono::nanoseconds waiting() const { return waiting_.elapsed(); }
   /// The time inside the source for the batches that this worker has finished.
   std::chrono::nanoseconds work() const { return std::chrono::nanoseconds(load(work_)); }
-  /// Without the batch (pieces without a wait between them) that the worker is in.
-  std::chrono::nanoseconds busy_until_its_last_rest() const { return busy_.stopped(); }
   /// CPU time of the worker's thread.
   std::chrono::nanoseconds cpu() const { return cpu_.elapsed(); }
   /// What the worker's thread reads from files; nullopt: unknown.

@@ -12,9 +12,9 @@
 #include <penstock/detail/memory/host_blocks.hpp>
 #include <penstock/detail/observe/consumer_watch.hpp>
 #include <penstock/detail/observe/device_samples.hpp>
-#include <penstock/detail/observe/ticks.hpp>
+#include <penstock/detail/observe/shape_of.hpp>
 #include <penstock/detail/observe/timeline.hpp>
-#include <penstock/detail/pipeline/autotuner.hpp>
+#include <penstock/detail/observe/tuner.hpp>
 #include <penstock/detail/pipeline/block_parts.hpp>
 #include <penstock/detail/pipeline/device_stage.hpp>
 #include <penstock/detail/pipeline/record_ring.hpp>
@@ -41,15 +41,15 @@ struct DeviceRoute {
         placement(std::make_shared<const ThreadPlacement>(
             choose_placement(options.placement, options.numa_node))),
         blocks(options.host_depth, block_bytes(layout), block_options(block_bytes(layout)),
-               plan.limits.has_value()),
+               plan.most.has_value()),
         timeline(options.host_depth + options.device_depth),
         samples(timeline, sampled(transform.has_value()), options.host_depth + options.device_depth,
                 options.device_times),
         stage(layout, source.kind, std::move(transform), options, samples),
         setup(make_setup(layout, sampler, source.kind)) {
-    if (!plan.limits) return;
-    tuner.emplace(plan);
-    if (!on_device) stage.use(plan.device_depth);
+    if (!plan.most) return;
+    tuner.emplace(*plan.most, plan.start, shape_of(setup, on_device));
+    if (!on_device) stage.use(plan.start.device_depth);
   }
   DeviceRoute(const DeviceRoute&) = delete;
   DeviceRoute& operator=(const DeviceRoute&) = delete;
@@ -82,9 +82,9 @@ struct DeviceRoute {
   Timeline timeline;
   DeviceSamples samples;
   DeviceStage stage;
-  std::optional<Autotuner> tuner;
   ConsumerWatch watch;
   const PipelineSetup setup;  ///< as stats() tells it
+  std::optional<Tuner> tuner;
 
  private:
   DeviceSamples::Kind sampled(bool transforms) const {

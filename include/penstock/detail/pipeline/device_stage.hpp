@@ -20,7 +20,6 @@
 #include <penstock/detail/pipeline/device_targets.hpp>
 #include <penstock/detail/pipeline/held_back.hpp>
 #include <penstock/detail/pipeline/transform_stage.hpp>
-#include <penstock/detail/pipeline/tuner.hpp>
 #include <penstock/device_arena.hpp>
 #include <penstock/markers.hpp>
 #include <penstock/prefetcher_options.hpp>
@@ -107,11 +106,6 @@ class DeviceStage {
   /// So many slots are in use from now on, of those that copies fill. Then there may be one for the
   /// next copy.
   void use(std::size_t slots) { held_back_.want(arena_.slots() - slots); }
-  /// Adds what the copy stream did to `counts`.
-  void add_to(TuneCounts& counts) const {
-    counts.device_busy += watch_.running() + watch_.transforming() + watch_.held();
-    counts.device_idle += watch_.idle();
-  }
 
   /// At the end of a lease: see CopyWatch.
   void sample() noexcept { watch_.sample(); }

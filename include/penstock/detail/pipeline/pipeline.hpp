@@ -141,17 +141,17 @@ class Pipeline final : public std::enable_shared_from_this<Pipeline>, private Wa
   [[noreturn]] void throw_in_place_of(BatchRecord& record);
 
   // The tuner: pipeline_tune.hpp
-  void tune();
+  void tune() noexcept;
+  void use_tuned();
+  void use(const TuneSettings& settings);
   void tune_slots();
   void tune_after(const std::exception_ptr& error);
-  void add_to(TuneCounts& counts) const;
 
   // Start and end: pipeline_control.hpp
   void work(std::size_t worker, const std::stop_token& stop) noexcept;
   bool equip(WorkerTools& tools) noexcept;
   void start_workers();
   void restart(std::uint64_t first);
-  void use(const TuneSettings& settings);
   void request_stop() noexcept;
   void end_run() noexcept;
   void close_ring() noexcept;
@@ -343,6 +343,7 @@ PENSTOCK_INLINE void Pipeline::finish(BatchRecord& record, WorkerTools& tools) {
     stage();
   else
     options_.on_ready();
+  if (route_ && route_->tuner && route_->tuner->is_due()) tune();
   tools.lap();
 }
 
@@ -460,7 +461,6 @@ PENSTOCK_INLINE BatchRecord* Pipeline::next(const ResolvedStream& stream, cudaSt
   position_ = ring_.position();
   skipped_before_ = record->skipped;
   route_->watch.count_delivery();
-  if (route_->tuner) tune();
   return record;
 }
 

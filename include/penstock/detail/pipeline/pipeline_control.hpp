@@ -57,7 +57,7 @@ PENSTOCK_INLINE void Pipeline::start() {
   position_ = first;
   if (!route_) return restart(first);
   const TuneSettings& planned = route_->plan.start;
-  permits_.allow(planned.workers);
+  permits_.allow(static_cast<int>(planned.workers));
   if (route_->on_device) {
     use(planned);
     return restart(first);
@@ -143,13 +143,6 @@ PENSTOCK_INLINE bool Pipeline::equip(WorkerTools& tools) noexcept {
   }
   call_all();
   return false;
-}
-
-/// So many workers run, and so many batches have memory, from now on. Within what is reserved. Any
-/// thread.
-PENSTOCK_INLINE void Pipeline::use(const TuneSettings& settings) {
-  memory_.use(settings.depth);
-  permits_.allow(settings.workers);
 }
 
 // ---- Stop ---------------------------------------------------------------------------------------
@@ -370,7 +363,6 @@ PENSTOCK_INLINE void Pipeline::restore(const State& state) {
   order_ = route_->stage.next_order();
   route_->timeline.restart(order_);
   position_ = batch_number(batches_, state.epoch, state.batch);
-  if (route_->tuner) route_->tuner->restart();
   restart(position_);
 }
 

@@ -148,17 +148,8 @@ class RecordRing {
 
   // ---- For statistics ---------------------------------------------------------------------------
 
-  /// How many are filled, and not staged, without a gap, up to `most`. Looks at each. Any thread.
-  std::size_t filled(std::size_t most = ~std::size_t{0}) const noexcept {
-    const std::uint64_t first = staged_.load(std::memory_order_relaxed);
-    std::size_t count = 0;
-    // Behind the last cell comes the first one again.
-    while (count < most && full(first + count)) ++count;
-    return count;
-  }
-
-  /// The same without a bound, for the thread that stages. Looks at each once, in however many
-  /// calls: what is filled stays so until it is staged.
+  /// How many are filled, and not staged, without a gap, for the thread that stages. Looks at each
+  /// once, in however many calls: what is filled stays so until it is staged.
   std::size_t count_filled() noexcept {
     const std::uint64_t first = staged_.load(std::memory_order_relaxed);
     seen_full_ = std::max(seen_full_, first);

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <penstock/detail/observe/tune_settings.hpp>
 #include <penstock/detail/pipeline/require_depth.hpp>
-#include <penstock/detail/pipeline/tuner.hpp>
 #include <penstock/detail/usable_cores.hpp>
 #include <penstock/detail/usable_memory.hpp>
 #include <penstock/prefetcher_options.hpp>
@@ -19,9 +19,8 @@ namespace penstock::detail {
 
 struct PipelinePlan {
   PrefetcherOptions options;         ///< the numbers are those that are reserved
-  TuneSettings start;                ///< workers, and batches that have memory
-  std::size_t device_depth;          ///< slots in use at the start
-  std::optional<TuneLimits> limits;  ///< with tune
+  TuneSettings start;                ///< what is in use at the start
+  std::optional<TuneSettings> most;  ///< with tune
 };
 
 /// Of the pipeline that is planned.
@@ -111,26 +110,21 @@ inline PipelinePlan plan_tuned(PrefetcherOptions options, const Tune& tune,
       on_device ? options.device_depth : most_host_depth(asked, tune, workers, planned);
 
   const bool by_sample = planned.kind == SourceKind::sample;
-  TuneLimits limits{.most = {workers, options.host_depth},
-                    .depth_is = on_device ? TuneKnob::device_depth : TuneKnob::host_depth,
-                    .for_each_worker = by_sample ? 0U : 1U,
-                    .beside = on_device   ? 2U
-                              : by_sample ? start.device_depth + 2
-                                          : 1U,
-                    .cores = usable_cores()};
   // Each worker fills a batch of its own.
   if (!by_sample)
-    limits.most.workers = static_cast<int>(
+    workers = static_cast<int>(
         std::min<std::size_t>(static_cast<std::size_t>(workers), options.host_depth));
-  options.workers = limits.most.workers;
-  const std::size_t usual =
-      limits.for_each_worker * static_cast<std::size_t>(start.workers) + limits.beside;
-  const std::size_t depth = on_device          ? std::max(start.device_depth, usual)
-                            : asked_depth == 0 ? usual
-                                               : asked_depth;
-  const TuneSettings settings{std::min(start.workers, options.workers),
-                              std::min(depth, options.host_depth)};
-  return {options, settings, start.device_depth, limits};
+  options.workers = workers;
+  const auto started = static_cast<std::size_t>(std::min(start.workers, workers));
+  TuneSettings most{static_cast<std::size_t>(workers), options.host_depth, options.device_depth};
+  TuneSettings first{started, by_sample ? start.device_depth + 2 : started + 1, start.device_depth};
+  if (asked_depth != 0) first.host_depth = asked_depth;
+  first.host_depth = std::min(first.host_depth, most.host_depth);
+  if (on_device) {
+    first.device_depth = std::min(std::max(start.device_depth, started + 2), most.device_depth);
+    first.host_depth = most.host_depth = 0;
+  }
+  return {options, first, most};
 }
 
 inline PipelinePlan plan(PrefetcherOptions options, const Planned& planned) {
@@ -139,9 +133,10 @@ inline PipelinePlan plan(PrefetcherOptions options, const Planned& planned) {
     return plan_tuned(std::move(options), tune, planned);
   }
   options = without_zeros(std::move(options), planned);
-  const TuneSettings all{options.workers, options.host_depth};
-  const std::size_t slots = options.device_depth;
-  return {std::move(options), all, slots, std::nullopt};
+  const TuneSettings all{static_cast<std::size_t>(options.workers),
+                         planned.kind == SourceKind::device ? 0 : options.host_depth,
+                         options.device_depth};
+  return {std::move(options), all, std::nullopt};
 }
 
 }  // namespace penstock::detail

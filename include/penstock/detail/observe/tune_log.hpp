@@ -4,6 +4,7 @@
 // TuneLog: the last decisions of a tuner, for stats(), and as NVTX marks.
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -34,6 +35,12 @@ class TuneLog {
     const std::lock_guard lock(mutex_);
     kept_[made_++ % most_kept] = decision;
   }
+  /// The decisions of the last change, made after `batch` batches, have led to this.
+  void measure(std::uint64_t batch, std::chrono::nanoseconds period) noexcept {
+    const std::lock_guard lock(mutex_);
+    for (TuneDecision& decision : kept_)
+      if (decision.batch == batch && decision.predicted.count() > 0) decision.measured = period;
+  }
 
   /// Adds them to `tuning`.
   void add_to(Tuning& tuning) const {
@@ -44,7 +51,7 @@ class TuneLog {
   }
 
  private:
-  static constexpr std::size_t kKnobs = 3, kReasons = 10;
+  static constexpr std::size_t kKnobs = 3, kReasons = 5;
 
   std::array<std::array<Marker, kReasons>, kKnobs> marks_{};
   mutable std::mutex mutex_;

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// shape_of(): the PipelineShape of a pipeline that stats() tells of.
+
+#include <algorithm>
+#include <cstdint>
+#include <penstock/detail/observe/pipeline_shape.hpp>
+#include <penstock/stats.hpp>
+
+namespace penstock::detail {
+
+/// But for the present settings, and for the sizes of a batch.
+inline PipelineShape shape_of(const PipelineSetup& setup, bool on_device) {
+  PipelineShape shape;
+  shape.source = on_device          ? SourceShape::on_device
+                 : setup.per_sample ? SourceShape::per_sample
+                                    : SourceShape::batch;
+  if (setup.per_sample)
+    shape.pieces = static_cast<int>(std::min<std::int64_t>(setup.batch_size, 1 << 20));
+  shape.ordered = setup.ordered;
+  shape.transforms = setup.transforms;
+  shape.unbounded = setup.unbounded;
+  shape.deepens = setup.deepens;
+  shape.batches = setup.batches;
+  shape.cores = setup.cores;
+  shape.host_limit = setup.host_limit;
+  shape.device_limit = setup.device_limit;
+  return shape;
+}
+
+}  // namespace penstock::detail

@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Tuner: finds, while a pipeline runs, how many workers it needs and how many batches ahead. Once
+// in a window of some batches, a worker that has published one calls look():
+//
+//   measure()  how the batches since the last change followed each other
+//   judge()    whether that change did what was predicted; else it is put back
+//   search()   for the cheapest settings that are about as fast as the best ones, by a replay
+//
+// docs/tuning.md explains it.
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <penstock/detail/observe/medians.hpp>
+#include <penstock/detail/observe/pipeline_shape.hpp>
+#include <penstock/detail/observe/replay.hpp>
+#include <penstock/detail/observe/source_memory.hpp>
+#include <penstock/detail/observe/ticks.hpp>
+#include <penstock/detail/observe/timeline.hpp>
+#include <penstock/detail/observe/tune_log.hpp>
+#include <penstock/detail/observe/tune_search.hpp>
+#include <penstock/detail/observe/tune_settings.hpp>
+#include <penstock/stats.hpp>
+#include <penstock/tuning.hpp>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+class Tuner {
+ public:
+  /// Allocates all that it needs. The settings in `shape` are not read.
+  Tuner(const TuneSettings& most, const TuneSettings& start, const PipelineShape& shape)
+      : most_(most),
+        most_records_(std::max(kFewestRecords, kRounds * most.workers)),
+        shape_(shape),
+        replay_(most_records_),
+        medians_(most_records_),
+        now_(start),
+        least_slots_(shape.on_device() ? 1 : start.device_depth),
+        slots_(start.device_depth) {
+    records_.reserve(most_records_);
+  }
+
+  // ---- By a thread that has published a batch
+
+  /// True: a window has ended, and the calling thread has to call look(). At most one thread at a
+  /// time gets that answer.
+  bool is_due() noexcept {
+    if (published_.fetch_add(1, std::memory_order_relaxed) + 1 <
+        due_at_.load(std::memory_order_relaxed))
+      return false;
+    return !is_looking_.test_and_set(std::memory_order_acquire);
+  }
+  /// True: the settings have changed; call apply(). `now`: ticks(). Allocates nothing.
+  bool look(const Timeline& timeline, const WorkerTimes& workers, Ticks now) noexcept {
+    has_changed_ = false;
+    if (measure(timeline, workers, now) && judge()) search();
+    const bool has_changed = has_changed_;
+    is_looking_.clear(std::memory_order_release);
+    return has_changed;
+  }
+
+  // ---- By the thread that takes: changes that wait for no window. True: call apply().
+
+  /// One more device slot, as far as the limits go: the consumer holds more leases, or a slot was
+  /// lost.
+  bool add_slot(std::uint64_t delivered, TuneReason reason) {
+    return add_one(&TuneSettings::device_depth, delivered, reason);
+  }
+  /// Memory for one more batch, since some was lost.
+  bool add_memory(std::uint64_t delivered) {
+    return add_one(shape_.on_device() ? &TuneSettings::device_depth : &TuneSettings::host_depth,
+                   delivered, TuneReason::lost);
+  }
+
+  // ---- By any thread
+
+  /// Calls use(settings()) under a lock: of two threads that do so, the later one has the later
+  /// settings.
+  template <class Use>
+  void apply(Use use) const {
+    const std::lock_guard lock(mutex_);
+    use(now_);
+  }
+  TuneSettings settings() const {
+    const std::lock_guard lock(mutex_);
+    return now_;
+  }
+  std::size_t slots() const { return slots_.load(std::memory_order_relaxed); }
+  void add_to(Stats& stats) const {
+    const TuneSettings now = settings();
+    stats.workers = static_cast<int>(now.workers);
+    stats.host_depth = now.host_depth;
+    stats.device_depth = now.device_depth;
+    auto tuning = std::make_shared<Tuning>();
+    tuning->most_workers = static_cast<int>(most_.workers);
+    tuning->most_host_depth = most_.host_depth;
+    tuning->most_device_depth = most_.device_depth;
+    log_.add_to(*tuning);
+    stats.tuning = std::move(tuning);
+  }
+
+ private:
+  using Records = std::span<const FinishedBatch>;
+  using TimeOf = double(const FinishedBatch&);
+
+  static constexpr std::size_t kFewestRecords = 64, kRounds = 3;  // the last batches, so many
+  static constexpr std::size_t kWindow = 8;          // batches, or whole rounds of the workers
+  static constexpr Ticks kShortest = 10'000'000;     // of a window
+  static constexpr std::size_t kMany = 4 * kWindow;  // batches, before a step down
+  static constexpr double kWorth = 0.03;  // A smaller gain is none; the more so by few batches:
+  static constexpr double kWorthOfOne = 0.4;
+  static constexpr double kStarved = 0.03;  // The consumer waits for more of its time.
+  static constexpr double kNoise = 1.03, kWorse = 1.08, kClearlyWorse = 1.2;
+  static constexpr int kMostPatience = 64;  // windows
+
+  /// How many windows a setting is left alone: twice as many each time.
+  struct Rest {
+    int next = 2, left = 0;
+    void begin() {
+      left = next;
+      next = std::min(2 * next, kMostPatience);
+    }
+  };
+  /// A change that is not judged yet.
+  struct Trial {
+    TuneReason reason;
+    TuneSettings before;
+    double period, predicted, source;
+    std::uint64_t batch;
+  };
+
+  bool measure(const Timeline& timeline, const WorkerTimes& workers, Ticks now);
+  bool judge();
+  double allowed(const Trial& trial) const;
+  void search();
+  void step_down(const TuneSettings& found, const TuneSearch& search);
+  Records of_this_phase();
+  void change(const TuneSettings& next, TuneReason reason, double predicted);
+  bool add_one(std::size_t TuneSettings::*setting, std::uint64_t delivered, TuneReason reason);
+  void become(const TuneSettings& next, TuneDecision decision);
+
+  /// Batches that are filled at a time: workers that began together come back together.
+  std::size_t round() const {
+    return shape_.source == SourceShape::per_sample ? 1 : present_.workers;
+  }
+  /// The last records, as far as they were opened at `time` or later.
+  Records since(Ticks time) const {
+    std::size_t first = records_.size();
+    while (first > 0 && records_[first - 1].times.opened >= time) --first;
+    return Records(records_).subspan(first);
+  }
+  double median(Records records, TimeOf* time) {
+    return medians_.of(records.size(), [&](std::size_t k) { return time(records[k]); });
+  }
+  static double source_time(const FinishedBatch& batch) {
+    return static_cast<double>(batch.times.source_time());
+  }
+  static double step_time(const FinishedBatch& batch) {
+    return static_cast<double>(std::max<Ticks>(0, batch.device.step));
+  }
+  double usual_source();
+  /// Without what is lost.
+  TuneSettings usable(TuneSettings settings) const {
+    for (const auto knob : kKnobs) settings.*knob -= std::min(settings.*knob, lost_.*knob);
+    return settings;
+  }
+  void look_again_after(std::size_t batches) {
+    due_at_.store(published_.load(std::memory_order_relaxed) + batches, std::memory_order_relaxed);
+  }
+  static std::chrono::nanoseconds nanoseconds(double time) {
+    return std::chrono::nanoseconds(std::llround(time));
+  }
+
+  const TuneSettings most_;
+  const std::size_t most_records_;
+  std::atomic<std::uint64_t> published_{0}, due_at_{kWindow};
+  std::atomic_flag is_looking_;
+
+  // Only the thread that looks uses these.
+  PipelineShape shape_;
+  TuneSettings present_, least_, possible_;  // the settings, and their limits, without what is lost
+  std::vector<FinishedBatch> records_;
+  Replay replay_;
+  Medians medians_;
+  WorkerTimes workers_before_;
+  Ticks looked_at_ = 0, changed_at_ = 0;  // `changed_at_`: in that look
+  Ticks phase_at_ = 0;                    // What was opened before says nothing of what comes.
+  std::uint64_t batch_ = 0;
+  // Of the batches since the last change; times of one batch:
+  std::size_t fresh_ = 0;
+  double period_ = 0, source_ = 0, latest_source_ = 0, consumer_ = 0;
+  bool is_faithful_ = false;  // A replay of them takes as long as they did.
+  SourceMemory memory_;
+  std::optional<Trial> trial_;
+  std::array<Rest, kKnobs.size()> rests_;
+  TuneSettings needed_;  // the most that was found in the last calm_ windows
+  int calm_ = 0, patience_ = 1, since_down_ = kMostPatience;
+  bool has_changed_ = false;
+
+  mutable std::mutex mutex_;  // of what follows; held for some stores, and while `use` runs
+  TuneSettings now_;
+  TuneSettings lost_;        // of now_
+  std::size_t least_slots_;  // that the leases need
+  std::atomic<std::size_t> slots_;
+  TuneLog log_;
+};
+
+// ---- Measure ------------------------------------------------------------------------------------
+
+/// False: there are too few batches since the last change, or since the last look.
+inline bool Tuner::measure(const Timeline& timeline, const WorkerTimes& workers, Ticks now) {
+  {
+    const std::lock_guard lock(mutex_);
+    present_ = usable(now_);
+    possible_ = usable(most_);
+    least_ = {1, shape_.on_device() ? 0U : 1U, least_slots_};
+  }
+  look_again_after((kWindow + round() - 1) / round() * round());
+  if (now - looked_at_ < kShortest) return false;
+  timeline.copy(records_, most_records_);
+  batch_ = timeline.sums().batches;
+  const Records fresh = since(changed_at_);
+  fresh_ = fresh.size();
+  const std::size_t needed = round() == 1 ? kWindow : round() + std::max(round(), kWindow);
+  if (fresh_ < needed) {
+    look_again_after(needed - fresh_);
+    return false;
+  }
+  looked_at_ = now;
+  shape_.workers = static_cast<int>(present_.workers);
+  shape_.host_depth = present_.host_depth;
+  shape_.device_depth = present_.device_depth;
+  shape_.since = changed_at_;
+  is_faithful_ = replay_.load(fresh.last(fresh_ / round() * round()), shape_);
+  const auto costs = replay_.costs().all();
+  if (costs.size() < BatchCosts::kFewest) return false;
+  period_ = replay_.costs().period();
+  source_ = usual_source();
+  latest_source_ = std::max(source_, median(fresh.last(kWindow / 2), &source_time));
+  consumer_ = 0;
+  for (const BatchCost& cost : costs)
+    consumer_ += std::max(cost.device, cost.host) / static_cast<double>(costs.size());
+  memory_.note(present_.workers, source_);
+  const double busy = workers.busy - workers_before_.busy, cpu = workers.cpu - workers_before_.cpu;
+  workers_before_ = workers;
+  if (busy > 0) shape_.computing = std::clamp(cpu / busy, 0.0, 1.0);
+  for (Rest& rest : rests_) rest.left = std::max(0, rest.left - 1);
+  ++since_down_;
+  return true;
+}
+
+/// The mean time in the source of the batches that are loaded, but for those that took far longer
+/// than most: workers that share something do not slow each other down by so much.
+inline double Tuner::usual_source() {
+  constexpr double kFarLonger = 4;
+  const auto costs = replay_.costs().all();
+  const auto time = [&](std::size_t k) { return std::max(costs[k].fill, costs[k].source_work); };
+  const double most = kFarLonger * medians_.of(costs.size(), time);
+  double sum = 0, count = 0;
+  for (std::size_t k = 0; k < costs.size(); ++k) {
+    if (time(k) > most) continue;
+    sum += time(k);
+    ++count;
+  }
+  return sum / std::max(1.0, count);
+}
+
+// ---- Judge --------------------------------------------------------------------------------------
+
+/// Compares the batches since the last change with what was predicted. False: the change is put
+/// back, or these batches are too few to tell.
+inline bool Tuner::judge() {
+  if (!trial_) return true;
+  const TuneSettings before = trial_->before;
+  const bool faster = trial_->reason == TuneReason::faster;
+  if (present_.workers > before.workers) memory_.learn(before.workers, trial_->source);
+  const double starved = replay_.costs().starved();
+  const double most = allowed(*trial_);
+  const bool keeps = period_ <= most || (starved >= 0 && starved <= kStarved);
+  // Then search() takes some workers back.
+  const bool goes_on = keeps || (faster && memory_.enough() < present_.workers);
+  const bool is_clear = goes_on || (!faster && period_ > kClearlyWorse * most);
+  if (!is_clear && fresh_ < round() + 2 * kWindow) return false;
+  log_.measure(trial_->batch, nanoseconds(period_));
+  trial_.reset();
+  for (std::size_t knob = 0; knob < kKnobs.size(); ++knob) {
+    if (present_.*kKnobs[knob] == before.*kKnobs[knob]) continue;
+    if (!keeps || (faster && memory_.is_shared()))
+      rests_[knob].begin();
+    else if (faster)
+      rests_[knob] = {};
+  }
+  if (goes_on) return true;
+  if (present_.workers < before.workers) memory_.forget();
+  if (!faster) patience_ = std::min(2 * patience_, kMostPatience);
+  change(before, TuneReason::reverted, 0);
+  return false;
+}
+
+/// The longest time from one batch to the next with which a change is kept. It is compared with
+/// the batches before it, and with a replay of those since then without it, as the source or the
+/// consumer may have changed meanwhile: the more favourable counts.
+inline double Tuner::allowed(const Trial& trial) const {
+  const TuneSearch search(replay_, memory_, false);
+  const double without = is_faithful_ ? search.period(trial.before) : 0;
+  const double with = is_faithful_ ? search.period(present_) : 0;
+  if (trial.reason == TuneReason::faster)  // Half of the gain is enough.
+    return kNoise * std::max(without + with, trial.period + trial.predicted) / 2;
+  if (!memory_.is_shared()) return kWorse * std::max(without, trial.period);
+  // Workers that share nothing do less by as much as they are fewer.
+  const auto fewer =
+      static_cast<double>(trial.before.workers) / static_cast<double>(present_.workers);
+  return trial.period * std::clamp((1 + fewer) / 2, kWorse, kClearlyWorse);
+}
+
+// ---- Search -------------------------------------------------------------------------------------
+
+inline void Tuner::search() {
+  if (memory_.enough() < present_.workers) {
+    TuneSettings fewer = present_;
+    fewer.workers = memory_.enough();
+    return change(fewer, TuneReason::cheaper, period_);
+  }
+  if (!is_faithful_) return;
+  replay_.load(of_this_phase(), shape_);
+  if (replay_.costs().all().size() < BatchCosts::kFewest) return;
+
+  TuneSettings least = least_, most = possible_;
+  if (shape_.computing > 0 && shape_.cores > 0)
+    most.workers =
+        std::min(most.workers, static_cast<std::size_t>(shape_.cores / shape_.computing + 0.1));
+  if (memory_.is_shared())
+    most.workers =
+        std::min(most.workers, present_.workers + std::max<std::size_t>(1, present_.workers / 4));
+  for (std::size_t knob = 0; knob < kKnobs.size(); ++knob) {
+    const std::size_t now = present_.*kKnobs[knob];
+    most.*kKnobs[knob] = std::max(most.*kKnobs[knob], now);
+    if (rests_[knob].left > 0) least.*kKnobs[knob] = most.*kKnobs[knob] = now;
+  }
+  const TuneSearch search(replay_, memory_, rests_[0].left == 0);
+  const TuneSettings found = search.cheapest(least, most);
+  TuneSettings more = present_;
+  for (const auto knob : kKnobs) more.*knob = std::max(more.*knob, found.*knob);
+  const double predicted = search.period(more), gain = search.period(present_) / predicted - 1;
+  const std::size_t count = replay_.costs().all().size();
+  if (gain > kWorth + kWorthOfOne / static_cast<double>(count))
+    change(more, TuneReason::faster, predicted);
+  else if (count >= kMany)
+    step_down(found, search);
+}
+
+/// To the most that was found in the last windows, if there were some.
+inline void Tuner::step_down(const TuneSettings& found, const TuneSearch& search) {
+  if (calm_++ == 0) needed_ = {};
+  for (const auto knob : kKnobs) needed_.*knob = std::max(needed_.*knob, found.*knob);
+  if (calm_ < patience_) return;
+  calm_ = 0;
+  TuneSettings next = needed_;  // Fewer workers may have more batches ahead.
+  if (needed_.workers >= present_.workers) {
+    next = present_;
+    if (needed_.host_depth + std::max<std::size_t>(2, next.host_depth / 4) <= next.host_depth)
+      next.host_depth = needed_.host_depth;
+    next.device_depth = std::min(next.device_depth, needed_.device_depth);
+  }
+  if (next != present_) change(next, TuneReason::cheaper, search.period(next));
+}
+
+/// The last records, as far as source and consumer take about as long for most of them as they do
+/// now.
+inline auto Tuner::of_this_phase() -> Records {
+  constexpr double kFarLonger = 1.5, kMatters = 0.2;
+  const Records all = since(phase_at_);
+  const std::size_t late = std::max(kWindow, round());
+  if (all.size() < 2 * late) return all;
+  const auto differs = [&](TimeOf* time) {
+    const double a = median(all.first(all.size() - late), time), b = median(all.last(late), time);
+    return std::max(a, b) > kFarLonger * std::min(a, b) && std::abs(a - b) > kMatters * period_;
+  };
+  if ((memory_.is_shared() || !differs(&source_time)) && !differs(&step_time)) return all;
+  phase_at_ = all.last(late).front().times.opened;
+  rests_ = {};
+  calm_ = 0;
+  return all.last(late);
+}
+
+// ---- Changes ------------------------------------------------------------------------------------
+
+/// To `next`, of which nothing is lost.
+inline void Tuner::change(const TuneSettings& next, TuneReason reason, double predicted) {
+  const std::lock_guard lock(mutex_);
+  if (present_ != usable(now_)) return;  // The thread that takes has changed them meanwhile.
+  if (reason == TuneReason::faster && since_down_ < 4 * patience_ + 4)
+    patience_ = std::min(2 * patience_, kMostPatience);
+  if (reason == TuneReason::cheaper) since_down_ = 0;
+  if (reason != TuneReason::reverted)
+    trial_ = {reason, present_, period_, predicted, latest_source_, batch_};
+  if (memory_.is_shared() && next.workers != present_.workers) phase_at_ = looked_at_;
+  changed_at_ = looked_at_;
+  calm_ = 0;
+  has_changed_ = true;
+  TuneSettings all = next;
+  all.device_depth = std::max(all.device_depth, least_slots_);
+  for (const auto knob : kKnobs) all.*knob += lost_.*knob;
+  become(all, {.batch = batch_,
+               .reason = reason,
+               .source = nanoseconds(source_),
+               .consumer = nanoseconds(consumer_),
+               .period = nanoseconds(period_),
+               .predicted = nanoseconds(predicted)});
+}
+
+inline bool Tuner::add_one(std::size_t TuneSettings::*setting, std::uint64_t delivered,
+                           TuneReason reason) {
+  const std::lock_guard lock(mutex_);
+  if (now_.*setting >= most_.*setting) return false;
+  TuneSettings next = now_;
+  ++(next.*setting);
+  if (reason == TuneReason::lost) ++(lost_.*setting);
+  if (reason == TuneReason::leases) least_slots_ = usable(next).device_depth;
+  become(next, {.batch = delivered, .reason = reason});
+  return true;
+}
+
+/// Call it with the lock.
+inline void Tuner::become(const TuneSettings& next, TuneDecision decision) {
+  const TuneSettings before = std::exchange(now_, next);
+  slots_.store(next.device_depth, std::memory_order_relaxed);
+  for (std::size_t knob = 0; knob < kKnobs.size(); ++knob) {
+    decision.knob = static_cast<TuneKnob>(knob);
+    decision.from = before.*kKnobs[knob];
+    decision.to = next.*kKnobs[knob];
+    if (decision.from != decision.to) log_.add(decision);
+  }
+}
+
+}  // namespace penstock::detail
