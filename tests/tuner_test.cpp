@@ -237,6 +237,17 @@ TEST_CASE("a step up lowers nothing", "[tuner]") {
   CHECK(up > 2);
 }
 
+TEST_CASE("cores that go while a step down is on trial do not undo it", "[tuner]") {
+  SimulatedPipeline run(most_of(16), kStart);
+  const auto with = [](double places) {
+    return SimulatedTimes{.source = 12, .consumer = 1, .places = places};
+  };
+  while (!has(run, TuneReason::cheaper)) run.take(with(8), 1);
+  run.take(with(4), 60);
+  CHECK(run.workers() <= 5);
+  CHECK(!has(run, TuneReason::reverted));
+}
+
 TEST_CASE("the CPU time of a source bounds its workers", "[tuner]") {
   PipelineShape shape;
   shape.cores = 4;

@@ -122,7 +122,7 @@ class Tuner {
   static constexpr double kWorth = 0.03;  // A smaller gain is none; the more so by few batches:
   static constexpr double kWorthOfOne = 0.4;
   static constexpr double kStarved = 0.03;  // The consumer waits for more of its time.
-  static constexpr double kNoise = 1.03, kWorse = 1.08, kClearlyWorse = 1.2;
+  static constexpr double kNoise = 1.03, kWorse = 1.08, kClearlyWorse = 1.2, kMostLoss = 1.5;
   static constexpr int kMostPatience = 64;  // windows
 
   /// How many windows a setting is left alone: twice as many each time.
@@ -288,7 +288,13 @@ inline bool Tuner::judge() {
   if (present_.workers > before.workers) memory_.learn(before.workers, trial_->source);
   const double starved = replay_.costs().starved();
   const double most = allowed(*trial_);
-  const bool keeps = period_ <= most || (starved >= 0 && starved <= kStarved);
+  // Fewer workers that share something take less time for a batch; or more, if somebody else has a
+  // larger part of it by now. Of those that share nothing the time is the same.
+  const double fewer = static_cast<double>(present_.workers) / static_cast<double>(before.workers);
+  const double slower = source_ / trial_->source;
+  const bool do_share =
+      memory_.is_shared() && fewer < 1 && (slower < (1 + fewer) / 2 || slower > kWorse);
+  const bool keeps = period_ <= most || do_share || (starved >= 0 && starved <= kStarved);
   // Then search() takes some workers back.
   const bool goes_on = keeps || (faster && memory_.enough() < present_.workers);
   const bool is_clear = goes_on || (!faster && period_ > kClearlyWorse * most);
@@ -322,7 +328,7 @@ inline double Tuner::allowed(const Trial& trial) const {
   // Workers that share nothing do less by as much as they are fewer.
   const auto fewer =
       static_cast<double>(trial.before.workers) / static_cast<double>(present_.workers);
-  return trial.period * std::clamp((1 + fewer) / 2, kWorse, kClearlyWorse);
+  return trial.period * std::clamp((1 + fewer) / 2, kWorse, kMostLoss);
 }
 
 // ---- Search -------------------------------------------------------------------------------------
