@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a configuration says, and what holds where it says nothing. Both models:
+ * What a configuration says, and what holds where it says nothing. All models:
  *
- *   WORKERS, DEPTH (of the ring), BLOCKS, BATCHES; ERRORS: of CUDA's and of the source, anywhere;
- *   LOST: from some call on, every call fails; ENDS: the source may say that there is no more;
- *   SKIPS: a failure may be one that the policy deals with; UNORDERED; CLOSES: the consumer may leave
- *   after any call; RESTORES: and once begin anew, or where it stands.
+ *   WORKERS, BLOCKS, BATCHES; DEPTH: records of a BatchProducer; ERRORS: of CUDA's and of the source,
+ *   anywhere; LOST: from some call on, every call fails; ENDS: the source may say that there is no
+ *   more; SKIPS: a failure may be one that the policy deals with; UNORDERED; CLOSES: the consumer may
+ *   leave after any call; RESTORES: and once begin anew, or where it stands; STOPS: another thread
+ *   calls stop().
  *
- * hand_over.pml: SLOTS; CONSUMERS: threads in next(); HOLDERS: threads that end leases; INLINE: no
- * workers, next() runs the source; DEVICE: copies and kernels take time, and read and write.
+ * pipeline.pml: SLOTS; CONSUMERS: threads in next(); HOLDERS: threads that end leases; DEVICE: copies
+ * and kernels take time, and read and write; ON_DEVICE: the source writes slots, and nothing is copied.
  */
 
 #ifndef WORKERS

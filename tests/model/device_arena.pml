@@ -5,18 +5,24 @@
  * with the calls of CUDA's around it: nothing in there waits for another thread.
  */
 
-mtype = { is_free, is_reserved, is_staged, is_leased, is_ending, is_lost };
+mtype = { is_free, is_staged, is_leased, is_ending, is_lost };
 
 chan free_ = [SLOTS] of { byte }; /* the first has been free for longest */
 byte lost_slots;
 mtype place[SLOTS] = is_free;
+
+#ifdef DEVICE
+#define FREE(slot) free_!slot
+#else
+#define FREE(slot) free_!!slot /* In their order: one is as good as the other. */
+#endif
 
 #define MOVE(slot, from, to) assert(place[slot] == from); place[slot] = to
 
 #ifdef DEVICE
 chan copies = [BLOCKS] of { byte, byte }; /* the copy stream: block, slot */
 bool read_by_lease[SLOTS];    /* the consumer's kernels read it, or will */
-bool read_before_copy[SLOTS]; /* the same; and the slot was reserved for its next copy since */
+bool read_before_copy[SLOTS]; /* the same; and the slot was acquired for its next copy since */
 
 /* One copy after the other, behind the events that the copy stream waits for. */
 proctype CopyStream() {
@@ -58,11 +64,11 @@ inline try_acquire_slot(slot) {
   :: empty(free_)
   :: nempty(free_) -> call(ok);
      if
-     :: !ok && len(free_) > 1 -> free_?slot; free_!slot; slot = NONE
+     :: !ok && len(free_) > 1 -> free_?slot; FREE(slot); slot = NONE
      :: !ok && len(free_) == 1
      :: ok ->
         free_?slot;
-        MOVE(slot, is_free, is_reserved);
+        MOVE(slot, is_free, is_staged);
 #ifdef DEVICE
         read_before_copy[slot] = read_before_copy[slot] || read_by_lease[slot];
         read_by_lease[slot] = false
@@ -76,7 +82,7 @@ inline release_after_lease(slot) {
   atomic {
     call(ok);
     if
-    :: ok -> MOVE(slot, is_ending, is_free); free_!slot
+    :: ok -> MOVE(slot, is_ending, is_free); FREE(slot)
     :: else
     fi
   };
@@ -86,9 +92,9 @@ inline release_after_lease(slot) {
      atomic { call(ok) };
      if
 #ifdef DEVICE
-     :: atomic { ok && !read_by_lease[slot] -> MOVE(slot, is_ending, is_free); free_!slot }
+     :: atomic { ok && !read_by_lease[slot] -> MOVE(slot, is_ending, is_free); FREE(slot) }
 #else
-     :: atomic { ok -> MOVE(slot, is_ending, is_free); free_!slot }
+     :: atomic { ok -> MOVE(slot, is_ending, is_free); FREE(slot) }
 #endif
      :: atomic { !ok -> MOVE(slot, is_ending, is_lost); lost_slots++ }
      fi;
@@ -101,7 +107,7 @@ inline drop_slot(slot) {
   atomic {
     call(ok);
     if
-    :: ok -> MOVE(slot, is_staged, is_free); free_!slot; slot = NONE
+    :: ok -> MOVE(slot, is_staged, is_free); FREE(slot); slot = NONE
     :: else -> ok = true; call(ok)
     fi
   };
@@ -110,9 +116,9 @@ inline drop_slot(slot) {
   :: else ->
      if
 #ifdef DEVICE
-     :: atomic { ok && empty(copies) -> MOVE(slot, is_staged, is_free); free_!slot }
+     :: atomic { ok && empty(copies) -> MOVE(slot, is_staged, is_free); FREE(slot) }
 #else
-     :: atomic { ok -> MOVE(slot, is_staged, is_free); free_!slot }
+     :: atomic { ok -> MOVE(slot, is_staged, is_free); FREE(slot) }
 #endif
      :: atomic { !ok -> MOVE(slot, is_staged, is_lost); lost_slots++ }
      fi

@@ -48,6 +48,7 @@ inline event_count_wait(ec, condition) {
         sleep_in(ec);
         ec.waiters--
      od;
+     UNLOCK(ec.mutex)
 #else
      ec.waiters++;
      LOCK(ec.mutex);
@@ -58,22 +59,29 @@ inline event_count_wait(ec, condition) {
      :: condition -> break
      :: else -> sleep_in(ec)
      od;
-     ec.waiters--;
+     atomic { ec.waiters--; UNLOCK(ec.mutex) }
 #endif
-     UNLOCK(ec.mutex)
   fi
 }
 
+/* EventCount::notify_one. To see no waiter and to lock the mutex is one step: a waiter that leaves in
+ * between is woken by nobody, and needs it no more. */
 inline notify_one(ec) {
-  if
-  :: ec.waiters == 0
-  :: else -> atomic { !ec.mutex -> wake_one(ec.asleep) }
-  fi
+  atomic {
+    ec.waiters == 0 || !ec.mutex ->
+    if
+    :: ec.waiters == 0
+    :: else -> wake_one(ec.asleep)
+    fi
+  }
 }
 
 inline notify_all(ec) {
-  if
-  :: ec.waiters == 0
-  :: else -> atomic { !ec.mutex -> ec.asleep = 0 }
-  fi
+  atomic {
+    ec.waiters == 0 || !ec.mutex ->
+    if
+    :: ec.waiters == 0
+    :: else -> ec.asleep = 0
+    fi
+  }
 }

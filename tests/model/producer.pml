@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Model 1 of 2: a BatchProducer alone. Workers, the ring, the pool, and one consumer that waits at
- * the ring; EventCount, mutexes and condition variables step by step. It proves what model 2 takes
- * for granted: a wait for room, for a block or for the ring ends when what it waits for is there.
+ * Model 1: the waits of a BatchProducer. Workers, the ring, the pool, and one consumer that waits at
+ * the ring; EventCount, mutexes and condition variables step by step. It proves what pipeline.pml takes
+ * for granted: a wait for a record or for the ring ends when what it waits for is there. Batches that
+ * come UNORDERED have their free records in a stack, as those of a Prefetcher have.
  */
 
-#define MODEL_1
 #include "defaults.pml"
+
+#define RECORDS DEPTH
+#ifdef UNORDERED
+#define STACK
+#endif
 
 bool all_over;
 
@@ -14,34 +19,173 @@ bool all_over;
 #include "calls.pml"
 #include "pinned_pool.pml"
 #include "record_ring.pml"
-#include "batch_producer.pml"
-#include "worker.pml"
 
-/* ProducerCore::next; `kind` nothing: nullopt */
-inline next() {
-  do
-#ifdef READY_DOES_NOT_LOOK
-  :: at_end(yes);
-     if
-     :: yes -> break
-     :: !yes && FULL -> atomic { look_at_head() }; pop(); break
-     :: !yes && !FULL -> event_count_wait(delivery_, (FULL || OVER))
-     fi
+EventCount room_, delivery_;
+
+#define copy(r) more = true
+#ifdef NO_NOTIFY_OF_END_RECORD
+#define room_notify_one() skip
 #else
-  :: ready(yes);
+#define room_notify_one() notify_one(room_)
+#endif
+#define room_notify_all() notify_all(room_)
+#define release(block)   \
+  if                     \
+  :: block == 0          \
+  :: else -> release_block(block) \
+  fi
+#define reopen_all(first) \
+  atomic { reopen(first); for (i : 0 .. WORKERS - 1) { stop_requested[i] = false }; i = 0 }
+
+#include "route.pml"
+
+/* ---- The worker */
+
+#define NO_MORE ((has_turn && claims_closed) || (!has_turn && ALL_RESERVED)) /* `ended` there */
+
+/* Pipeline::take_record. The condition of its wait takes a record, so that wait is written out. */
+inline take_record() {
+  atomic { has_turn = false; try_take() };
+  if
+  :: has_record || NO_MORE
+  :: else ->
+     room_.waiters++;
+     LOCK(room_.mutex);
+     do
+     :: atomic { try_take() };
+        if
+        :: has_record || NO_MORE -> break
+        :: else -> sleep_in(room_)
+        fi
+     od;
+     room_.waiters--;
+     UNLOCK(room_.mutex)
+  fi;
+  if
+  :: has_record
+  :: else -> notify_one(room_)
+  fi
+}
+
+/* Pipeline::run, open_next and finish, for a source of whole batches */
+inline run_worker() {
+  do
+  :: take_record();
      if
-     :: yes -> atomic { look_at_head() }; pop(); break
+     :: !has_record -> break
      :: else
      fi;
-     at_end(yes);
+#ifdef NUMBER_BEFORE_BLOCK
+     atomic { claim(number) };
      if
-     :: yes -> break
+     :: number == NONE -> atomic { put_back() }; break
      :: else
      fi;
-     event_count_wait(delivery_, (FULL || OVER)) /* ProducerCore::next */
+#endif
+     try_acquire_block(block);
+     if
+     :: block == 0 -> acquire_slowly(block, exhausted)
+     :: else
+     fi;
+     if
+     :: block == 0 && !exhausted -> atomic { put_back() }; break
+     :: else
+     fi;
+#ifndef NUMBER_BEFORE_BLOCK
+     atomic { claim(number) };
+     if
+     :: number == NONE ->
+        atomic { put_back() };
+        release(block);
+        break
+     :: else
+     fi;
+#endif
+     atomic {
+       open(number);
+       fill(number, exhausted);
+       exhausted = false;
+       if
+       :: records[taken].is == filled -> records[taken].memory = block; block = 0
+       :: else
+       fi
+     };
+     release(block);
+     if
+     :: records[taken].is == ended -> close_ring()
+     :: else
+     fi;
+     publish(number, taken);
+     atomic { number = NONE; taken = 0 };
+#ifndef NO_NOTIFY_OF_PUBLISH
+     notify_one(delivery_)
+#endif
+  od
+}
+
+/* The w-th worker thread of each run. */
+proctype Worker(byte w) {
+  byte me = 1 << w, number = NONE, taken, position, closing, block, asked, found;
+  bool has_turn, has_record, exhausted, polls, wakes, fails;
+
+  do
+  :: running[w] ->
+     run_worker();
+     atomic {
+       number = NONE; taken = 0; has_turn = false; has_record = false; exhausted = false;
+       running[w] = false
+     }
+  :: all_over -> break
+  od
+}
+
+/* ---- The consumer */
+
+/* Pipeline::ready; on which of the records `rec` is then, or NONE. */
+inline ready() {
+  do
+  :: staged_head();
+     if
+     :: rec != NONE -> break
+     :: else -> stage_next()
+     fi;
+     if
+     :: more -> more = false
+     :: else -> break
+     fi
+  od
+}
+
+/* Pipeline::next_filled; `came` nothing: nullopt */
+inline next_filled() {
+  do
+  :: ready();
+     if
+     :: rec != NONE || ended_ -> break
+     :: else
+     fi;
+#ifdef WAITS_FOR_FILLED_ALONE
+     event_count_wait(delivery_, (HAS_FILLED))
+#else
+     event_count_wait(delivery_, (HAS_FILLED || ALL_STAGED))
 #endif
   od;
-  yes = false
+  came = nothing;
+  if
+  :: rec == NONE -> atomic { check_end() }
+  :: else ->
+     atomic {
+       came = records[rec].is;
+       check_delivery(records[rec].number);
+       if
+       :: came == filled -> block = records[rec].memory; records[rec].memory = 0
+       :: else
+       fi;
+       take()
+     };
+     end_record(rec)
+  fi;
+  rec = NONE
 }
 
 /* HostBatch: its destructor, or release_after with a copy that is under way. */
@@ -53,40 +197,68 @@ inline give_back() {
        !pool_mutex ->
        if
        :: MAY_WORK
-       :: MAY_FAIL -> IT_FAILS; yes = true
+       :: MAY_FAIL -> IT_FAILS; fails = true
        fi
      };
      if
-     :: yes -> keep(lost, block); yes = false
+     :: fails -> keep(lost, block); fails = false
      :: else -> keep(in_flight, block)
      fi
   fi
 }
 
+/* Pipeline::end_run */
+inline end_run() {
+  close_ring();
+  for (i : 0 .. WORKERS - 1) {
+    stop_requested[i] = true;
+#ifndef NO_STOP_CALLBACK
+    if
+    :: stop_callback[i] -> atomic { !pool_mutex -> pool_asleep = 0 }
+    :: else
+    fi
+#endif
+  };
+  i = 0
+}
+
 /* The constructor; next again and again, with seek and the destructor after any of them. */
 proctype Consumer() {
-  byte me = 8, i, n, block, closing;
-  bool yes, wakes, sought;
-  mtype kind = nothing;
+  byte me = 8, i, rec = NONE, block, closing, taken;
+  bool more, ok, over, wakes, fails, sought;
+  mtype came = nothing;
 
-  seek(0);
+  restart(0);
+  paused_ = false;
   do
-  :: next();
+  :: next_filled();
      if
-     :: kind == nothing -> atomic { check_end() }; break
-     :: kind == failed -> atomic { check_delivery(n); kind = nothing; n = 0 }
-     :: kind == batch -> atomic { check_delivery(n); kind = nothing; n = 0 }; give_back()
+     :: came == nothing -> break
+     :: came == thrown -> came = nothing
+     :: came == filled -> came = nothing; give_back()
      fi
 #ifdef RESTORES
-  :: !sought -> sought = true; seek(expected)
+  :: !sought -> sought = true; restart(expected)
 #endif
 #ifdef CLOSES
   :: break
 #endif
   od;
-  stop();
+  end_run(); /* Pipeline::stop_and_join */
+  join();
   all_over = true
 }
+
+#ifdef STOPS
+/* Pipeline::stop_and_join, of a thread that is not the consumer's */
+proctype Stopper() {
+  byte i, closing;
+
+  running[0];
+  end_run();
+  join()
+}
+#endif
 
 /* The device: copies end some time. */
 proctype CopyStream() {
@@ -104,6 +276,9 @@ init {
     run Consumer();
     for (w : 0 .. WORKERS - 1) { run Worker(w) };
     w = 0;
+#ifdef STOPS
+    run Stopper();
+#endif
     run CopyStream()
   }
 }
