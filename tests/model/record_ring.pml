@@ -78,7 +78,7 @@ inline reopen(first) {
   for (i : 0 .. RECORDS - 1) { cells[i].full_ = 0; cells[i].record = NONE };
   i = 0;
   taken_ = first; staged_ = first; published_ = first; reserved_ = first; claimed_ = first;
-  end_ = BATCHES; claims_closed = false
+  end_ = BATCHES; limit = BATCHES; claims_closed = false
 }
 
 /* FreeRecords. Nobody looks at a record before it is opened: so which one of the stack a worker has

@@ -244,7 +244,7 @@ inline restart(first) {
 #ifndef STACK
     returned_ = first;
 #endif
-    limit = BATCHES; expected = first; made_skipped = 0; delivered = 0; counted = 0;
+    expected = first; made_skipped = 0; delivered = 0; counted = 0;
     admitted_ = first;
 #ifndef RESTART_KEEPS_THE_END
     ended_ = false
