@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Model 4: slots that are given up while a stream that uses them is being captured: they are parked, and
+ * Slots that are given up while a stream that uses them is being captured: they are parked, and
  * given back when the capture is over, which nobody tells. DeviceArenaCore::acquire, retry_parked, park
  * and give_back of include/penstock/detail/memory/device_arena.hpp, with every step of their waits.
  *

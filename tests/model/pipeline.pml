@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Model 2: the whole way of a batch, include/penstock/detail/pipeline/pipeline.hpp and
+ * The whole way of a batch, include/penstock/detail/pipeline/pipeline.hpp and
  * pipeline_control.hpp. Workers, the staging, copies, consumers that call next, stop, restore and the
  * destructor, threads that end leases, the device. A worker's waits for a record and for memory are
- * conditions here: model 1 proves for those of a BatchProducer that they end when what they wait for
- * is there, and host_blocks.pml for the blocks of a Prefetcher.
+ * conditions here: producer.pml and host_blocks.pml prove that they end when what they wait for is
+ * there.
  */
 
 #include "defaults.pml"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Model 1: the waits of a BatchProducer. Workers, the ring, the pool, and one consumer that waits at
- * the ring; EventCount, mutexes and condition variables step by step. It proves what pipeline.pml takes
- * for granted: a wait for a record or for the ring ends when what it waits for is there. Batches that
- * come UNORDERED have their free records in a stack, as those of a Prefetcher have.
+ * The waits of a BatchProducer: pipeline.hpp without a DeviceRoute. Workers, the ring, the pool, and one
+ * consumer that waits at the ring; EventCount, mutexes and condition variables step by step. It proves
+ * what pipeline.pml takes for granted: a wait for a record or for the ring ends when what it waits for is
+ * there. Batches that come UNORDERED have their free records in a stack, as those of a Prefetcher have.
  */
 
 #include "defaults.pml"
@@ -254,7 +254,7 @@ proctype Consumer() {
 proctype Stopper() {
   byte i, closing;
 
-  running[0];
+  running[0] || all_over;
   end_run();
   join()
 }

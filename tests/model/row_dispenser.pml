@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Model 3: workers that fill batches together: include/penstock/detail/pipeline/row_dispenser.hpp,
- * ProducerCore::open_next, hand_on and make_source of batch_producer.hpp, and lost_workers.hpp. A wait
- * for room in the ring, or for memory, is one that model 1 proves: it ends when that is there.
+ * Workers that fill batches together: include/penstock/detail/pipeline/row_dispenser.hpp,
+ * Pipeline::open_next, finish and equip of pipeline.hpp, and worker_errors.hpp. A wait for a record, or
+ * for memory, is one that producer.pml and host_blocks.pml prove: it ends when that is there.
  *
  *   ROWS of a batch; WHOLE: each worker opens batches for itself, as for a source of whole batches and
  *   for one on the device, where the BLOCKS are slots; LOSES: a worker may have no source.
@@ -34,7 +34,7 @@ byte memory = BLOCKS, entered_, claimed_, taken_;
 bool published[BATCHES], closed_, all_over;
 byte lost_, unreported_, reported, ended_workers;
 
-/* OpenRows::take, of one row of the batch on offer */
+/* RowDispenser::take, of one row of the batch on offer */
 inline take(b) {
   b = offered_;
   if
@@ -64,7 +64,7 @@ inline claim() {
   }
 }
 
-/* ProducerCore::open_next; `b` is NONE at the end. */
+/* Pipeline::open_next; `b` is NONE at the end. */
 inline open_next(b) {
   if
   :: atomic { entered_ < BATCHES && entered_ < taken_ + DEPTH -> entered_++; has = true }
@@ -181,7 +181,7 @@ inline fill(b) {
   fi
 }
 
-/* OpenRows::count_filled, then ProducerCore::hand_on */
+/* BatchRows::count_filled, then Pipeline::finish */
 inline count_and_hand_on(b) {
 #ifdef COUNTS_IN_TWO_STEPS
   seen = batches[b].unfilled;
