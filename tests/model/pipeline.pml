@@ -46,10 +46,10 @@ bool reported_, stopped_, closed_, stop_token;
 bool take_mutex_, end_mutex_;
 byte callers_;
 #if CONSUMERS > 1 || defined(STOPS)
-#define BEGIN_CALL atomic { !closed_ -> callers_++ }
+#define BEGIN_CALL(condition) atomic { (condition) && !closed_ -> callers_++ }
 #define END_CALL callers_--
 #else
-#define BEGIN_CALL true /* Who waits for the callers is the only one. */
+#define BEGIN_CALL(condition) (condition) /* Who waits for the callers is the only one. */
 #define END_CALL skip
 #endif
 
@@ -461,7 +461,7 @@ inline close_all() {
 /* A thread that calls next(). The first one makes and destroys the prefetcher: the others may be in a
  * call then, but begin none. */
 proctype Consumer(byte me) {
-  bool has_ended, retries, restored;
+  bool has_ended, retries, at_end, restored;
   mtype came = nothing;
   LOCALS;
 
@@ -470,22 +470,22 @@ proctype Consumer(byte me) {
   :: else -> constructed
   fi;
   do
-  :: BEGIN_CALL;
+  :: BEGIN_CALL(!at_end); /* At the end it restores only: calls that end at once only add requests. */
      next();
      END_CALL;
      if
      :: came == nothing || came == no_slot || came == stopped -> came = nothing; break
      :: came == leased || came == thrown -> came = nothing
 #ifdef RESTORES
-     :: (came == nothing || came == stopped) && me == 4 && !restored -> came = nothing
+     :: (came == nothing || came == stopped) && me == 4 && !restored -> came = nothing; at_end = true
 #endif
      fi
 #if CONSUMERS > 1
   :: closed_ -> break
 #endif
 #ifdef RESTORES
-  :: atomic { me == 4 && !restored -> restored = true }; restore(0)
-  :: atomic { me == 4 && !restored -> restored = true }; restore(expected)
+  :: atomic { me == 4 && !restored -> restored = true; at_end = false }; restore(0)
+  :: atomic { me == 4 && !restored -> restored = true; at_end = false }; restore(expected)
 #endif
 #ifdef CLOSES
   :: break
@@ -505,7 +505,7 @@ proctype Stopper() {
 
   constructed;
   if
-  :: BEGIN_CALL; stop(); END_CALL
+  :: BEGIN_CALL(true); stop(); END_CALL
   :: closed_
   fi;
   threads_ended++
