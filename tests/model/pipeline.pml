@@ -390,12 +390,10 @@ inline next() {
   :: else
   fi;
   UNLOCK_TAKE;
-#ifndef NO_NOTIFY_OF_A_THROW
   if
   :: came == thrown || came == no_slot -> notify_one(delivery_)
   :: else
   fi
-#endif
 }
 
 /* SerialTask::pause */
