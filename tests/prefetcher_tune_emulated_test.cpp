@@ -42,7 +42,6 @@ std::uint64_t allocations_while_tuned() {
                                  {.workers = 1, .tune = Tune{.workers = 4}});
   for (int i = 0; i < 8; ++i) prefetcher.next(stream);
   emulation::reset_counters();
-  REQUIRE(prefetcher.stats().tuning->decisions == 0);
   const std::uint64_t before = allocations_of_this_thread();
   for (int i = 0; i < 400; ++i) prefetcher.next(stream);
   const std::uint64_t after = allocations_of_this_thread();
