@@ -196,10 +196,10 @@ TEST_CASE("workers are parked when somebody else takes half of the cores", "[tun
   SimulatedPipeline run(most_of(16), kStart);
   run.take({.source = 12, .consumer = 1, .places = 8}, 100);
   CHECK(run.workers() >= 8);
-  const SimulatedTimes half{.source = 12, .consumer = 1, .places = 4};
-  run.take(half, 50);
+  const SimulatedTimes fewer{.source = 12, .consumer = 1, .places = 4};
+  run.take(fewer, 50);
   CHECK(mean_workers(
-            run, [&](int) { return half; }, 150, 100) <= 1.2 * 4);
+            run, [&](int) { return fewer; }, 150, 100) <= 1.2 * 4);
 }
 
 TEST_CASE("a hundred workers are tuned, too", "[tuner]") {
