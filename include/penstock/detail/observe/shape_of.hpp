@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// shape_of(): the PipelineShape of a pipeline that stats() tells of.
+// shape_of() makes the PipelineShape of a pipeline from what Stats tells of its setup.
 
 #include <algorithm>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace penstock::detail {
 
-/// But for the present settings, and for the sizes of a batch.
+/// Leaves out the present settings and the sizes of a batch.
 inline PipelineShape shape_of(const PipelineSetup& setup, bool on_device) {
   PipelineShape shape;
   shape.source = on_device          ? SourceShape::on_device

@@ -44,8 +44,8 @@ class SourceMemory {
     if (!is_slowed()) return static_cast<std::size_t>(workers_);
     return static_cast<std::size_t>(std::max(1.0, std::ceil(alone_ / apart_ - 0.2)));
   }
-  /// By what the time for a batch is to be multiplied for so many workers. `doubt`: more of them
-  /// may help after all.
+  /// The time of a batch takes this factor with so many workers. `doubt`: more of them may help
+  /// after all.
   double factor(std::size_t workers, bool doubt) const {
     const auto number = static_cast<double>(workers);
     if (!shared_ || (doubt && number > workers_)) return 1;

@@ -17,7 +17,7 @@ struct TuneSettings {
   friend bool operator==(const TuneSettings&, const TuneSettings&) = default;
 };
 
-/// In the order of TuneKnob.
+/// The settings are in the order of TuneKnob.
 inline constexpr std::array kKnobs{&TuneSettings::workers, &TuneSettings::host_depth,
                                    &TuneSettings::device_depth};
 

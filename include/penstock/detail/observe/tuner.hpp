@@ -73,12 +73,12 @@ class Tuner {
 
   // ---- By the thread that takes: changes that wait for no window. True: call apply().
 
-  /// One more device slot, as far as the limits go: the consumer holds more leases, or a slot was
+  /// Adds a device slot, as far as the limits go: the consumer holds more leases, or a slot was
   /// lost.
   bool add_slot(std::uint64_t delivered, TuneReason reason) {
     return add_one(&TuneSettings::device_depth, delivered, reason);
   }
-  /// Memory for one more batch, since some was lost.
+  /// Adds memory for one batch, since some was lost.
   bool add_memory(std::uint64_t delivered) {
     return add_one(shape_.on_device() ? &TuneSettings::device_depth : &TuneSettings::host_depth,
                    delivered, TuneReason::lost);
@@ -171,7 +171,7 @@ class Tuner {
     return static_cast<double>(std::max<Ticks>(0, batch.device.step));
   }
   double usual_source();
-  /// Without what is lost.
+  /// Takes away what is lost.
   TuneSettings usable(TuneSettings settings) const {
     for (const auto knob : kKnobs) settings.*knob -= std::min(settings.*knob, lost_.*knob);
     return settings;
@@ -198,7 +198,7 @@ class Tuner {
   Ticks looked_at_ = 0, changed_at_ = 0;  // `changed_at_`: in that look
   Ticks phase_at_ = 0;                    // What was opened before says nothing of what comes.
   std::uint64_t batch_ = 0;
-  // Of the batches since the last change; times of one batch:
+  // These tell of the batches since the last change. The times are those of one batch.
   std::size_t fresh_ = 0;
   double period_ = 0, source_ = 0, latest_source_ = 0, consumer_ = 0;
   bool is_faithful_ = false;  // A replay of them takes as long as they did.
@@ -367,7 +367,7 @@ inline void Tuner::search() {
     step_down(found, search);
 }
 
-/// To the most that was found in the last windows, if there were some.
+/// Steps down to the most that was found in the last windows, if there were enough of them.
 inline void Tuner::step_down(const TuneSettings& found, const TuneSearch& search) {
   if (calm_++ == 0) needed_ = {};
   for (const auto knob : kKnobs) needed_.*knob = std::max(needed_.*knob, found.*knob);
@@ -403,7 +403,7 @@ inline auto Tuner::of_this_phase() -> Records {
 
 // ---- Changes ------------------------------------------------------------------------------------
 
-/// To `next`, of which nothing is lost.
+/// Changes the settings to `next`, of which nothing is lost.
 inline void Tuner::change(const TuneSettings& next, TuneReason reason, double predicted) {
   const std::lock_guard lock(mutex_);
   if (present_ != usable(now_)) return;  // The thread that takes has changed them meanwhile.

@@ -23,7 +23,7 @@ class BatchMemory {
   /// Blocks of `pool`, which is asked for as many as it has. `ahead` is told of its time-outs.
   BatchMemory(PinnedPool& pool, std::size_t block_bytes, WaitAhead& ahead)
       : pool_(&pool), block_bytes_(block_bytes), ahead_(&ahead), held_back_(0) {}
-  /// Of a Prefetcher: `blocks` or, where the source writes device memory, `targets`, of which there
+  /// A Prefetcher has `blocks` or, where the source writes device memory, `targets`, of which there
   /// are `slots`.
   BatchMemory(HostBlocks& blocks, DeviceTargets* targets, std::size_t slots)
       : blocks_(targets == nullptr ? &blocks : nullptr),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What a BatchProducer calls of its Pipeline.
+// A BatchProducer calls these functions of its Pipeline.
 
 #include <penstock/batch_producer.hpp>
 #include <penstock/detail/pipeline/pipeline.hpp>

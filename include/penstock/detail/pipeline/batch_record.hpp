@@ -47,7 +47,7 @@ struct RecordMemory {
   DeviceSlot slot;    ///< of a Prefetcher: for the copy, or from the start for an on_device source
 
   explicit operator bool() const noexcept { return host || block || slot; }
-  /// Where the source writes.
+  /// The source writes here.
   std::byte* data() const noexcept {
     return host ? host.data() : block ? block.data() : slot.data();
   }
@@ -57,14 +57,14 @@ struct RecordMemory {
 /// workers that are in a piece of it, the one that fills the last row, the thread that stages, the
 /// one that takes, the one that ends the lease.
 struct alignas(64) BatchRecord : LeasedBatch {
-  /// For the batches of `layout`. `index`: its own, among the records.
+  /// Holds one batch of `layout` at a time. `its_index` is its place among the records.
   BatchRecord(const BlockLayout& layout, std::uint32_t its_index)
       : index(its_index), object(layout), scratch(layout.scratch_bytes()) {
     layout.reserve_samples(numbers);
     batch = object.get();
   }
 
-  /// For the worker that has claimed `its_number`. The memory is the batch's already.
+  /// The worker that has claimed `its_number` calls this. The memory may be set before.
   void open(std::uint64_t its_number) {
     number = its_number;
     set(Stage::open);
@@ -78,7 +78,7 @@ struct alignas(64) BatchRecord : LeasedBatch {
     ended.store(false, std::memory_order_relaxed);
     work.store(0, std::memory_order_relaxed);
   }
-  /// For the thread that has it last: gives back the memory, if it has any.
+  /// Gives back the memory, if it has any. The thread that has the record last calls this.
   void clear() {
     memory = RecordMemory();
     failures.clear();

@@ -30,7 +30,8 @@
 
 namespace penstock::detail {
 
-/// For the current device. Allocates all but the blocks of pinned memory.
+/// Belongs to the device that is current when it is made. Allocates all but the blocks of pinned
+/// memory.
 struct DeviceRoute {
   DeviceRoute(const BlockLayout& layout, const AnySampler& sampler, const ErasedSource& source,
               TransformStage::Transform transform, PrefetcherOptions its_options)
@@ -54,11 +55,11 @@ struct DeviceRoute {
   DeviceRoute(const DeviceRoute&) = delete;
   DeviceRoute& operator=(const DeviceRoute&) = delete;
 
-  /// Batches that are under way at a time, leased ones included.
+  /// Returns how many batches are under way at a time, leased ones included.
   std::size_t records() const {
     return on_device ? options.device_depth : options.host_depth + options.device_depth;
   }
-  /// Of those that fill batches.
+  /// Returns the options of those that fill batches.
   ProducerOptions worker_options() const {
     return {.workers = options.workers,
             .depth = options.host_depth,
@@ -67,7 +68,7 @@ struct DeviceRoute {
             .on_failure = options.on_failure,
             .read_ahead = options.read_ahead};
   }
-  /// 0 stands for none.
+  /// Returns the option, where 0 stands for none.
   std::chrono::milliseconds stall_timeout() const {
     constexpr auto kEver = std::chrono::milliseconds::max();
     return options.stall_timeout.count() == 0 ? kEver : options.stall_timeout;

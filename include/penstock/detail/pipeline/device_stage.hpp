@@ -49,7 +49,7 @@ class DeviceStage {
   DeviceStage& operator=(const DeviceStage&) = delete;
 
   const DeviceArena& arena() const { return arena_; }
-  /// Of an on_device source, else nullptr.
+  /// Returns what an on_device source writes, else nullptr.
   DeviceTargets* targets() { return targets_ ? &*targets_ : nullptr; }
 
   bool transforms() const { return transform_.transforms(); }

@@ -22,7 +22,7 @@ class FailureLog {
  public:
   static constexpr std::size_t most_kept = 256;
 
-  /// With `by_sample` the policy counts samples, else batches. `ordered`: of the batches.
+  /// With `by_sample` the policy counts samples, else batches. `ordered`: batches come in order.
   FailureLog(FailurePolicy policy, bool by_sample, bool ordered)
       : policy_(policy), by_sample_(by_sample), ordered_(ordered) {
     kept_.reserve(most_kept);

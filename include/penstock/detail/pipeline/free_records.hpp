@@ -46,8 +46,8 @@ class FreeRecords {
     seen_returned_.store(returned, std::memory_order_release);
     return turn < returned + count_;
   }
-  /// For a worker that has a turn. False: it has to wait. `taken` is for `index`, once the worker
-  /// has its number, or for `put_back`.
+  /// A worker that has a turn calls this. False: it has to wait. `taken` is for `index`, once the
+  /// worker has its number, or for `put_back`.
   bool try_take(std::uint32_t& taken) noexcept {
     return ordered_ || (taken = stack_.pop()) != IndexStack::kNone;
   }

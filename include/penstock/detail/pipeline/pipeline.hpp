@@ -65,7 +65,7 @@ namespace penstock::detail {
 
 class Pipeline final : public std::enable_shared_from_this<Pipeline>, private WaitAhead {
  public:
-  /// Of a Prefetcher, with a `route`; of a BatchProducer, with a `pool`. Call start() then.
+  /// A Prefetcher gives a `route`, a BatchProducer a `pool`. Call start() then.
   Pipeline(const BlockLayout& layout, AnySampler sampler, ErasedSource source,
            std::unique_ptr<DeviceRoute> route, PinnedPool* pool, ProducerOptions options);
   Pipeline(const Pipeline&) = delete;
@@ -209,13 +209,13 @@ class Pipeline final : public std::enable_shared_from_this<Pipeline>, private Wa
   alignas(64) EventCount delivery_;      // Consumers wait for a batch.
   std::atomic<std::uint32_t> calls_{0};  // of all that wait there
 
-  // By the thread that stages:
+  // The thread that stages writes these:
   alignas(64) SerialTask stage_task_;  // of a Prefetcher
   std::uint64_t admitted_ = 0;         // The failure policy was applied up to this position.
   std::atomic<std::uint64_t> samplings_{0}, queued_{0};  // of the queue
   std::atomic<bool> ended_{false};                       // Nothing more will be staged.
 
-  // Of the consumers of a Prefetcher:
+  // The consumers of a Prefetcher use these:
   alignas(64) mutable Callers callers_;
   std::mutex take_mutex_;                   // One thread at a time is in next(), but for its waits.
   std::atomic<std::uint64_t> position_{0};  // number of the next batch, over all epochs
@@ -224,12 +224,12 @@ class Pipeline final : public std::enable_shared_from_this<Pipeline>, private Wa
   const ConsumerClock::Visit* requested_by_ = nullptr;  // the last call that has told the samples
   PendingError reported_;                               // for the next call
 
-  // Of the consumer of a BatchProducer:
+  // The consumer of a BatchProducer uses these:
   alignas(64) std::atomic_flag in_next_;  // some thread is
   std::atomic<std::uint64_t> next_calls_{0};
   PendingError no_memory_;
 
-  // Of the end:
+  // These are about the end:
   std::atomic<bool> stopped_{false}, closed_{false};
   std::mutex end_mutex_;   // a new run against the end of the last one; never held in a join
   std::stop_source stop_;  // of this run
@@ -356,7 +356,7 @@ PENSTOCK_INLINE void Pipeline::end_record(BatchRecord& record) noexcept {
 
 // ---- Staging ------------------------------------------------------------------------------------
 
-/// Of a Prefetcher. Whoever finds it running leaves a request.
+/// Stages what it can, for a Prefetcher. Whoever finds another thread here leaves a request.
 PENSTOCK_INLINE void Pipeline::stage() noexcept {
   stage_task_.run([this] { return stage_next(); });
 }
@@ -410,7 +410,7 @@ PENSTOCK_INLINE void Pipeline::end() noexcept {
 
 // ---- The consumer of a Prefetcher ---------------------------------------------------------------
 
-/// The first staged record that is for the consumer. nullptr: none is staged.
+/// Returns the first staged record that is for the consumer; nullptr: none is staged.
 PENSTOCK_INLINE BatchRecord* Pipeline::staged_head() noexcept {
   while (ring_.has_staged()) {
     BatchRecord* const record = ring_.staged_head();

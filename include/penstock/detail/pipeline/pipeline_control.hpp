@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// How a Pipeline starts, ends, and begins anew at another batch.
+// Pipeline: its members that start it, end it, and let it begin anew at another batch.
 
 #include <pthread.h>
 
@@ -255,8 +255,8 @@ PENSTOCK_INLINE bool Pipeline::close() noexcept {
   return true;
 }
 
-/// For a destructor that runs inside a function which the pipeline has called: ends the other
-/// workers as far as they end soon, and joins nobody. The pipeline lives for ever.
+/// A destructor that runs inside a function which the pipeline has called calls this: it ends the
+/// other workers as far as they end soon, and joins nobody. The pipeline lives for ever.
 PENSTOCK_INLINE void Pipeline::abandon() noexcept {
   const bool is_worker = is_of_this_thread();
   abandoned_by_.store(static_cast<std::uint64_t>(pthread_self()), std::memory_order_relaxed);
@@ -293,7 +293,7 @@ PENSTOCK_INLINE void Pipeline::come_back() noexcept {
   call_all();
 }
 
-/// For a consumer: at the end of a process this never returns.
+/// A consumer waits here. At the end of a process this never returns.
 PENSTOCK_INLINE void Pipeline::wait_while_abandoned() {
   returned_.wait([this] { return !abandoned(); });
 }

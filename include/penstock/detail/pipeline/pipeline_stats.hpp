@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What a Pipeline tells of itself: its statistics, and why a consumer waits in vain.
+// Pipeline: its members that tell of it: the statistics, and why a consumer waits in vain.
 
 #include <penstock/detail/pipeline/pipeline.hpp>
 #include <tuple>

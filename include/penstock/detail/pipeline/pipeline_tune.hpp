@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// How a Pipeline follows its tuner.
+// Pipeline: its members that ask the tuner, and follow it.
 
 #include <penstock/detail/pipeline/pipeline.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What a Prefetcher and its leases call of their Pipeline.
+// A Prefetcher and its leases call these functions of their Pipeline.
 
 #include <penstock/detail/pipeline/pipeline.hpp>
 #include <penstock/detail/pipeline/pipeline_control.hpp>  // IWYU pragma: keep

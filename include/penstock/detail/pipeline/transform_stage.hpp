@@ -58,7 +58,7 @@ class TransformStage {
     return allocate(device_depth, slot_bytes(), "of device_depth");
   }
 
-  /// Where the bytes of the host's batch are copied to.
+  /// The bytes of the host's batch are copied to this place.
   std::byte* target(const BatchRecord& record) const {
     return transform_ ? transform_input_.data() : record.memory.slot.data();
   }
