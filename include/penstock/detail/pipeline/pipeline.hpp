@@ -185,9 +185,9 @@ class Pipeline final : public std::enable_shared_from_this<Pipeline>, private Wa
   // the cache line of the layout: so the workers read a copy, layout_.
   const std::shared_ptr<const BlockLayout> shared_layout_;
   const BlockLayout layout_;
+  const std::unique_ptr<DeviceRoute> route_;  // of a Prefetcher, else nullptr; waits for the device
   const AnySampler sampler_;
   const ErasedSource source_;
-  const std::unique_ptr<DeviceRoute> route_;  // of a Prefetcher, else nullptr
   const ProducerOptions options_;
   const std::uint64_t batches_, total_;  // of an epoch, and of all
   const OwnerProcess process_;

@@ -18,9 +18,9 @@ PENSTOCK_INLINE Pipeline::Pipeline(const BlockLayout& layout, AnySampler sampler
                                    PinnedPool* pool, ProducerOptions options)
     : shared_layout_(std::make_shared<const BlockLayout>(layout)),
       layout_(layout),
+      route_(std::move(route)),
       sampler_(std::move(sampler)),
       source_(std::move(source)),
-      route_(std::move(route)),
       options_(checked(std::move(options), sampler_, source_)),
       batches_(sampler_.batches()),
       total_(saturated_product(batches_, options_.epochs)),
