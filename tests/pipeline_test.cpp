@@ -108,6 +108,22 @@ TEST_CASE("leases end while restore empties the pipeline: each record comes back
   CHECK(batches == 50);
 }
 
+TEST_CASE("a lease that outlives a restore keeps its record and its slot", "[pipeline]") {
+  TestStream stream;
+  Prefetcher<Numbers> prefetcher(numbers_layout(2), sequential(2 * 20, 2), write_numbers,
+                                 {.workers = 2, .host_depth = 2, .device_depth = 2});
+  const State start = prefetcher.state();
+  const Lease<Numbers> held = prefetcher.next(stream);
+  prefetcher.restore(start);
+  std::uint64_t batches = 0;
+  while (auto lease = prefetcher.next(stream)) {
+    CHECK(lease.ticket().batch == batches++);
+    CHECK(lease.slot() != held.slot());
+    CHECK(held.ticket().samples[1] == 1);
+  }
+  CHECK(batches == 20);
+}
+
 TEST_CASE("errors are thrown in their places, though the batches behind them are copied",
           "[pipeline]") {
   TestStream stream;

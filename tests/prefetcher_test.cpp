@@ -613,6 +613,10 @@ TEST_CASE("options that make no sense, and memory beyond the cap, are refused wi
   };
   CHECK_THROWS_AS(make({.workers = -1}), std::invalid_argument);
   CHECK_THROWS_AS(make({.device_depth = 0}), std::invalid_argument);
+  CHECK_THROWS_WITH(make({.host_depth = ~std::size_t{0}}), Mentions("must be 0 to 1048576"));
+  CHECK_THROWS_WITH(make({.device_depth = ~std::size_t{0}}), Mentions("must be 1 to 1048576"));
+  CHECK_THROWS_WITH(make({.tune = penstock::Tune{.device_slots = ~std::size_t{0}}}),
+                    Mentions("must be 0 to 1048576"));
   CHECK_THROWS_AS(make({.host_depth = 100, .max_host_bytes = 10'000}), penstock::PoolExhausted);
   CHECK_THROWS_WITH(make({.host_depth = 100, .max_host_bytes = 10'000}),
                     penstock::test::Mentions("max_host_bytes"));

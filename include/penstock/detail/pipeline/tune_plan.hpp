@@ -36,6 +36,7 @@ inline PrefetcherOptions without_zeros(PrefetcherOptions options, const Planned&
     throw std::invalid_argument("workers is " + std::to_string(options.workers) +
                                 ", must be 1 or more (or 0, for one)");
   require_depth("device_depth", options.device_depth, 1);
+  if (planned.kind != SourceKind::device) require_depth("host_depth", options.host_depth, 0);
   if (options.workers == 0 || planned.is_stream) options.workers = 1;
   if (planned.kind == SourceKind::device)
     options.host_depth = options.device_depth;
@@ -54,6 +55,7 @@ inline void require_no_contradiction(const PrefetcherOptions& options, const Tun
   if (tune.workers < 0)
     throw std::invalid_argument("Tune::workers is " + std::to_string(tune.workers) +
                                 ", must be 1 or more (or 0, for the cores of the process)");
+  require_depth("Tune::device_slots", tune.device_slots, 0);
   if (tune.device_slots != 0 && tune.device_slots < options.device_depth)
     throw std::invalid_argument("Tune::device_slots is " + std::to_string(tune.device_slots) +
                                 ", less than device_depth, with which it starts (" +
