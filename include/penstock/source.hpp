@@ -316,7 +316,7 @@ class AnySource {
       // NOLINTNEXTLINE(google-explicit-constructor): a lambda is a source.
       AnySource(F&& source)
       : source_(erase<std::decay_t<F>>(std::forward<F>(source))) {}
-  /// Nothing else is a source. A Prefetcher and a BatchProducer say why.
+  // Nothing else is a source. A Prefetcher and a BatchProducer say why.
   template <class F>
   requires(!std::derived_from<std::remove_cvref_t<F>, AnySource> &&
            !detail::IsSource<std::decay_t<F>, Batch>)
