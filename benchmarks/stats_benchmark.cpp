@@ -10,8 +10,6 @@
 #include <chrono>
 #include <cstdint>
 #include <limits>
-#include <penstock/detail/observe/consumer_clock.hpp>
-#include <penstock/detail/observe/copy_watch.hpp>
 #include <penstock/detail/observe/device_samples.hpp>
 #include <penstock/detail/observe/ticks.hpp>
 #include <penstock/detail/observe/timeline.hpp>
@@ -40,22 +38,21 @@ class PartOfStep {
   const Clock::time_point begin_ = Clock::now();
 };
 
-/// The host's side, always on: what a worker and the consumer note.
-void host_side(benchmark::State& state) {
+/// What a worker notes of itself, beside the records.
+void worker(benchmark::State& state) {
   detail::WorkerTrace trace;
-  detail::ConsumerClock clock;
   std::uint64_t number = 0;
   const PartOfStep part(state);
   for (auto _ : state) {
-    trace.work_on(++number);
+    trace.work_on(++number, static_cast<detail::Ticks>(number));
+    trace.count_work(1);
     trace.count_batch(3072);
-    trace.hand_on();
-    const detail::ConsumerClock::Visit visit(clock);
+    trace.rest();
   }
-  benchmark::DoNotOptimize(clock.busy());
+  benchmark::DoNotOptimize(trace.busy());
 }
 
-/// The same by records: the stamps of a batch, and its place in the timeline.
+/// The stamps of a batch, and its place in the timeline.
 void records(benchmark::State& state) {
   detail::Timeline timeline(8);
   std::uint64_t number = 0;
@@ -84,22 +81,7 @@ void copied_event(benchmark::State& state) {
   stream.synchronize();
 }
 
-/// The device's side of a copy: that event, and what is recorded and read beside it.
-void device_side(benchmark::State& state, bool device_times) {
-  const Stream copies;
-  detail::CopyWatch watch(8, device_times, false);
-  {
-    const PartOfStep part(state);
-    for (auto _ : state) {
-      watch.begin(copies.get());
-      benchmark::DoNotOptimize(watch.end(copies.get()));
-      watch.sample();
-    }
-  }
-  copies.synchronize();
-}
-
-/// The same by samples, and the side of the consumer.
+/// The device's side: that event, and what is recorded and read of the copy and of the consumer.
 void samples(benchmark::State& state, bool device_times) {
   const Stream copies, consumer;
   Event copied;
@@ -110,8 +92,9 @@ void samples(benchmark::State& state, bool device_times) {
     const PartOfStep part(state);
     for (auto _ : state) {
       const detail::Ticks now = detail::ticks();
-      detail::DeviceSamples::Copy copy = samples.begin(copies.get(), now);
-      samples.end(copy);
+      detail::DeviceSamples::Copy copy = samples.want(copies.get(), now);
+      samples.begin(copy);
+      samples.arrive(copy);
       copied.record(copies.get());
       samples.hand_in(std::move(copy), number, now);
       samples.ask(consumer.get(), number);
@@ -158,11 +141,9 @@ void snapshot(benchmark::State& state, bool device_times) {
   stream.synchronize();
 }
 
-BENCHMARK(host_side);
+BENCHMARK(worker);
 BENCHMARK(records);
 BENCHMARK(copied_event)->UseRealTime();
-BENCHMARK_CAPTURE(device_side, sampled, false)->UseRealTime();
-BENCHMARK_CAPTURE(device_side, device_times, true)->UseRealTime();
 BENCHMARK_CAPTURE(samples, sampled, false)->UseRealTime();
 BENCHMARK_CAPTURE(samples, device_times, true)->UseRealTime();
 BENCHMARK_CAPTURE(next_and_release, sampled, false)->UseRealTime();

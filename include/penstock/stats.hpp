@@ -101,10 +101,11 @@ struct PipelineSetup {
 /// A snapshot. `source` is the sum over the workers. `consumer` is measured on the host: time
 /// inside next(), and time between two calls; without the first batch, which fills the pipeline.
 ///
-/// Copies and transforms are timed on the device, by timed events: each with device times,
-/// otherwise at most one in 100 us, which stands for those before it. What the copy stream waits
-/// for between them is exact with device times. Otherwise the end of each lease polls the oldest
-/// unfinished copy, and the time between two copies is split as these polls found it.
+/// Copies and transforms are timed on the device, by timed events, and with them how long the copy
+/// stream waited for the slot and its readers: of each batch with device times, otherwise of at most
+/// one in 100 us on average, which stands for those before it. The rest of that stream's time is
+/// `copy.waiting_for_input`. The times of the host are the stamps of batches: `source.busy` of those
+/// that are filled, the consumer's of those whose leases have ended.
 struct Stats {
   StageStats source;                  ///< the workers that run the source
   StageStats copy;                    ///< the copies to the device
@@ -118,7 +119,8 @@ struct Stats {
   /// /proc/self/task); at most 10 ms old. What is read from a mapping is not among it.
   /// nullopt: unknown, where the system does not tell, or has no descriptor left.
   std::optional<ReadCounts> source_reads;
-  /// Longest uninterrupted time of a worker in the source, but for its first batch.
+  /// Longest time in which a batch was filled, but for the first of each worker; of the batches
+  /// whose leases have ended.
   std::chrono::nanoseconds longest_fill{0};
   SampledWaits waits;                        ///< only without device_times
   std::chrono::nanoseconds first_batch{0};   ///< from construction to the end of the first next()

@@ -21,12 +21,19 @@ using Kind = DeviceSamples::Kind;
 
 namespace {
 
+DeviceSamples::Copy begin(DeviceSamples& samples, cudaStream_t stream, Ticks now) {
+  DeviceSamples::Copy copy = samples.want(stream, now);
+  samples.begin(copy);
+  return copy;
+}
+
 constexpr Ticks kLong = 1'000'000'000'000;  // The budget is full again.
 
 bool stage(DeviceSamples& samples, const Stream& stream, std::uint64_t order) {
   const Ticks now = penstock::detail::ticks() + static_cast<Ticks>(order + 1) * kLong;
-  DeviceSamples::Copy copy = samples.begin(stream.get(), now);
+  DeviceSamples::Copy copy = begin(samples, stream.get(), now);
   const bool is_measured = copy != nullptr;
+  samples.arrive(copy);
   samples.end(copy);
   samples.hand_in(std::move(copy), order, now);
   return is_measured;
@@ -47,7 +54,7 @@ TEST_CASE("weak: a sample of a copy is used again when its times were read", "[d
     const Stream stream, other;
     std::array<DeviceSamples::Copy, 15> held;  // One is left.
     for (DeviceSamples::Copy& copy : held)
-      copy = samples.begin(stream.get(), penstock::detail::ticks());
+      copy = begin(samples, stream.get(), penstock::detail::ticks());
     expect(held.back() != nullptr, "it is measured");
     expect(stage(samples, stream, 1), "so is the last one");
     std::thread reader([&] { samples.collect(); });
@@ -68,13 +75,13 @@ TEST_CASE("weak: a sample that is dropped is another worker's", "[device_samples
     const Stream stream, other;
     std::array<DeviceSamples::Copy, 15> held;  // One is left.
     for (DeviceSamples::Copy& copy : held)
-      copy = samples.begin(stream.get(), penstock::detail::ticks());
+      copy = begin(samples, stream.get(), penstock::detail::ticks());
     std::thread worker([&] {
-      samples.begin(other.get(), penstock::detail::ticks() + kLong).reset();  // Its batch fails.
+      begin(samples, other.get(), penstock::detail::ticks() + kLong).reset();  // Its batch fails.
     });
-    samples.begin(stream.get(), penstock::detail::ticks() + 2 * kLong).reset();
+    begin(samples, stream.get(), penstock::detail::ticks() + 2 * kLong).reset();
     worker.join();
-    expect(samples.begin(stream.get(), penstock::detail::ticks() + 3 * kLong) != nullptr,
+    expect(begin(samples, stream.get(), penstock::detail::ticks() + 3 * kLong) != nullptr,
            "it is free again");
   });
 }

@@ -13,7 +13,7 @@ using penstock::test::weak::explore;
 TEST_CASE("weak: a worker that is seen at work is seen with its number", "[worker_trace]") {
   explore([] {
     WorkerTrace trace;
-    std::thread worker([&] { trace.work_on(7); });
+    std::thread worker([&] { trace.work_on(7, 1); });
     const WorkerActivity activity = trace.activity();
     expect(activity.state == WorkerState::idle || activity.number == 7, "the number is there");
     worker.join();

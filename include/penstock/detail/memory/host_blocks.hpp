@@ -6,8 +6,6 @@
 // back behind that: in the order of the copies, when somebody has asked CUDA. Of the workers that
 // wait for a block, one asks, and the others sleep.
 //
-// No pipeline uses it yet: a Prefetcher has a PinnedPool.
-//
 // Each block is in one place: free, with a worker or a batch, being copied from, or lost (nobody
 // can tell when its copy is done).
 
@@ -339,6 +337,8 @@ class HostBlock {
 
   explicit operator bool() const noexcept { return index_ != HostBlocks::kNone; }
   std::byte* data() const noexcept { return blocks_->data(index_); }
+  /// See HostBlocks::copied. It is the blocks' event, which outlives this.
+  cudaEvent_t copied() const noexcept { return blocks_->copied(index_); }
 
   /// See HostBlocks::copy. It is empty then, also where that throws.
   template <class Queue>

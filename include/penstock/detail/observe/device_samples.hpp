@@ -27,8 +27,11 @@ namespace penstock::detail {
 /// What the batches that were measured took on the device. Where several streams take batches in
 /// turn, each stream's waits and work count for a part of them only.
 struct DeviceSums {
-  std::uint64_t copies = 0;             ///< batches in the next two (on_device: in `source`)
+  /// Batches in the next five. Each that was measured stands for those before it that were not.
+  std::uint64_t copies = 0;
   Ticks copying = 0, transforming = 0;  ///< by the copy stream
+  Ticks awaiting_slot = 0;              ///< that stream, until a slot's readers were through
+  Ticks idle = 0;                       ///< the rest of its time: it had nothing to copy
   Ticks source = 0;                     ///< on_device: from when a slot may be written until it was
   std::uint64_t waits = 0;              ///< batches in the next two
   Ticks waiting = 0, longest_wait = 0;  ///< the consumer's stream had no work
@@ -50,15 +53,18 @@ class DeviceSamples {
     friend DeviceSamples;
 
    public:
-    explicit CopySample(bool transforms) {
-      if (transforms) arrived_.emplace(cudaEventDefault);
+    explicit CopySample(Kind kind) {
+      if (kind != Kind::on_device) wanted_.emplace(cudaEventDefault);
+      if (kind == Kind::transforms) arrived_.emplace(cudaEventDefault);
     }
 
    private:
+    std::optional<Event> wanted_;  // The batch needs a slot, and the one before is there.
     Event begun_{cudaEventDefault}, ended_{cudaEventDefault};
     std::optional<Event> arrived_;  // between the copy and the transform
     cudaStream_t stream_ = nullptr;
     std::uint64_t order_ = 0;
+    Ticks staged_ = 0;
     std::atomic<int> uses_{0};
     std::atomic<bool> is_handed_in_{false};  // then it is the reader's
   };
@@ -77,7 +83,7 @@ class DeviceSamples {
       : timeline_(timeline), kind_(kind), every_(every) {
     // Where an on_device source and the loop only queue work, the device is far behind the host.
     const std::size_t sets = every ? std::max(2 * batches + 8, kFarBehind) : kBurst;
-    for (std::size_t i = 0; i < sets; ++i) copies_.emplace_back(kind == Kind::transforms);
+    for (std::size_t i = 0; i < sets; ++i) copies_.emplace_back(kind);
     for (std::size_t i = 0; i < sets + recent_.size(); ++i) takes_.emplace_back(every);
     choose_takes(0, true, ticks());
   }
@@ -87,33 +93,38 @@ class DeviceSamples {
   // ---- By the thread that copies; on_device: by the workers. They throw CudaError; the batch is
   // not measured then.
 
-  /// Call immediately before the copy; on_device: when `stream`, on which the batch is written,
-  /// waits for the slot.
-  Copy begin(cudaStream_t stream, Ticks now) {
+  /// Call before `stream`, on which the batch is copied or written, waits for a slot: once for a
+  /// batch, also where there is no slot yet. Null: it is not measured.
+  Copy want(cudaStream_t stream, Ticks now) {
     if (!every_ && !copy_budget_.take_in_bursts(now)) return {};
     Copy copy(find_free(copies_, next_copy_));
     if (copy == nullptr) return copy;
     copy->stream_ = stream;
-    copy->begun_.record(stream);
+    if (copy->wanted_) copy->wanted_->record(stream);
     return copy;
   }
-  /// Call between the copy and the transform.
-  void arrive(Copy& copy) const {
-    if (copy != nullptr && copy->arrived_) copy->arrived_->record(copy->stream_);
+  /// Call when the stream waits for the slot, before the copy or the source's work.
+  void begin(Copy& copy) const {
+    if (copy != nullptr) copy->begun_.record(copy->stream_);
   }
-  /// Call behind all of it.
+  /// Call immediately behind the copy.
+  void arrive(Copy& copy) const {
+    if (copy != nullptr) (copy->arrived_ ? *copy->arrived_ : copy->ended_).record(copy->stream_);
+  }
+  /// Call behind the transform, or behind the work of an on_device source.
   void end(Copy& copy) const {
-    if (copy != nullptr) copy->ended_.record(copy->stream_);
+    if (copy != nullptr && kind_ != Kind::copies) copy->ended_.record(copy->stream_);
   }
 
   // ---- By the thread that stages
 
-  /// Call for each batch that is staged, with its order (see Timeline).
-  void hand_in(Copy copy, std::uint64_t order, Ticks now) noexcept {
-    if (!every_) choose_takes(order, copy != nullptr, now);
+  /// Call for each batch that is staged, with its order (see Timeline) and its stamp.
+  void hand_in(Copy copy, std::uint64_t order, Ticks staged) noexcept {
+    if (!every_) choose_takes(order, copy != nullptr, staged);
     if (copy == nullptr) return;
     CopySample* const sample = copy.release();
     sample->order_ = order;
+    sample->staged_ = staged;
     sample->is_handed_in_.store(true, std::memory_order_release);
   }
 
@@ -300,20 +311,26 @@ class DeviceSamples {
   bool add(CopySample& copy, const CaptureModeGuard& guard) noexcept {
     const auto all = elapsed(copy.begun_, copy.ended_, guard);
     if (!all) return false;
+    // Workers end their batches in any order: those of on_device stand for none but themselves.
+    const std::uint64_t passed = std::max(sums_.copies, copy.order_ + 1);
+    const auto stands_for = static_cast<Ticks>(passed - sums_.copies);
     DeviceDurations durations;
     if (kind_ == Kind::on_device) {
       durations.source = *all;
       sums_.source += *all;
+      ++sums_.copies;
     } else {
       durations.copy =
           copy.arrived_ ? elapsed(copy.begun_, *copy.arrived_, guard).value_or(*all) : *all;
-      sums_.copying += durations.copy;
+      if (copy.arrived_) durations.transform = *all - durations.copy;
+      sums_.copies = passed;
+      sums_.copying += stands_for * durations.copy;
+      sums_.transforming += stands_for * std::max<Ticks>(0, durations.transform);
+      sums_.awaiting_slot += stands_for * elapsed(*copy.wanted_, copy.begun_, guard).value_or(0);
+      if (first_staged_ == 0) first_staged_ = copy.staged_;
+      sums_.idle = std::max(sums_.idle, copy.staged_ - first_staged_ - sums_.copying -
+                                            sums_.transforming - sums_.awaiting_slot);
     }
-    if (copy.arrived_) {
-      durations.transform = elapsed(*copy.arrived_, copy.ended_, guard).value_or(0);
-      sums_.transforming += durations.transform;
-    }
-    ++sums_.copies;
     timeline_.measure(copy.order_, durations);
     return true;
   }
@@ -367,6 +384,7 @@ class DeviceSamples {
 
   std::atomic<Ticks> collected_at_{0};
   mutable std::mutex mutex_;  // of the reader, and of what follows
+  Ticks first_staged_ = 0;    // of the batches that were measured
   DeviceSums sums_;
 };
 

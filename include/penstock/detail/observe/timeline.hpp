@@ -19,17 +19,12 @@ namespace penstock::detail {
 /// one that stood still.
 struct TimelineSums {
   std::uint64_t batches = 0;
-  Ticks source = 0;        ///< inside the source, of all workers together
   Ticks longest_fill = 0;  ///< from `opened` to `filled`, without first batches of workers
-  Ticks before_copy = 0;   ///< from `filled` to `staged`
-  Ticks before_take = 0;   ///< from `staged` to `taken`
   Ticks waiting = 0;       ///< from `asked` to `taken`, without the first batch of all
   Ticks longest_wait = 0;  ///< the longest of these
   Ticks first_taken = 0;   ///< when the first of these batches was taken
   Ticks last_taken = 0;    ///< when the last of these batches was taken
-
-  /// The consumer's own time between the first batch and the last one.
-  Ticks consuming() const { return std::max<Ticks>(0, last_taken - first_taken - waiting); }
+  Ticks consuming = 0;     ///< the consumer's own time between these two
 };
 
 /// Any thread may call any member. One lock is held for some loads and stores; `copy` holds it
@@ -53,12 +48,11 @@ class Timeline {
   void add(std::uint64_t order, std::uint64_t number, const BatchTimes& times) noexcept {
     const std::lock_guard lock(mutex_);
     ++sums_.batches;
-    sums_.source += times.source_time();
     if (!times.first_of_worker()) longest(sums_.longest_fill, times.filled - times.opened);
-    sums_.before_copy += span(times.filled, times.staged);
-    sums_.before_take += span(times.staged, times.taken);
     count_wait(times);
     longest(sums_.last_taken, times.taken);
+    // It never decreases, also where the waits of leases that end late are still to come.
+    longest(sums_.consuming, sums_.last_taken - sums_.first_taken - sums_.waiting);
     if (order < begin_) return;  // Its lease has outlived a restart.
     ended_[count_++ % ended_.size()] = {order, number, times};
   }

@@ -2,8 +2,7 @@
 #pragma once
 
 // WorkerTrace: what a worker does, and how long it has worked and waited. The worker writes it with
-// plain stores; any thread reads it. Between two batches without a wait the worker only reads a
-// cheap clock: for small batches, the precise clock would double the cost of a hand-over.
+// plain stores; any thread reads it. Only a wait reads the clock: the work is that of the stamps.
 
 #include <pthread.h>
 #include <time.h>
@@ -18,7 +17,6 @@
 #include <optional>
 #include <penstock/detail/observe/read_watch.hpp>
 #include <penstock/detail/observe/ticks.hpp>
-#include <utility>
 
 namespace penstock::detail {
 
@@ -28,48 +26,32 @@ void add_alone(std::atomic<T>& sum, T value) {
   sum.store(sum.load(std::memory_order_relaxed) + value, std::memory_order_relaxed);
 }
 
-/// The time of the last timer interrupt, on the same clock as steady_clock: costs a tenth of its
-/// now().
-inline std::chrono::steady_clock::time_point coarse_now() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return std::chrono::steady_clock::time_point(std::chrono::seconds(now.tv_sec) +
-                                               std::chrono::nanoseconds(now.tv_nsec));
-}
-
 /// Adds up the time between start and stop. One thread starts and stops it. Any thread reads it;
 /// the result never decreases.
 class Stopwatch {
  public:
-  using Time = std::chrono::steady_clock::time_point;
-
-  bool running() const { return (load() & 1) != 0; }
-  void start(Time now) { store((ticks(now) - (load() >> 1)) << 1 | 1); }
-  void stop(Time now) { store((ticks(now) - (load() >> 1)) << 1); }
-  std::chrono::nanoseconds elapsed() const {
-    const std::int64_t value = load();
+  void start(Ticks now) { store((now - (load() >> 1)) << 1 | 1); }
+  void stop(Ticks now) { store((now - (load() >> 1)) << 1); }
+  Ticks elapsed() const {
+    const Ticks value = load();
     const bool runs = (value & 1) != 0;
-    const std::int64_t now = runs ? ticks(std::chrono::steady_clock::now()) : 0;
-    const std::int64_t elapsed = runs ? now - (value >> 1) : value >> 1;
+    const Ticks elapsed = runs ? ticks() - (value >> 1) : value >> 1;
     // A reader may be ahead of a stop, whose time was taken before it is stored.
-    std::int64_t read = read_.load(std::memory_order_relaxed);
+    Ticks read = read_.load(std::memory_order_relaxed);
     while (read < elapsed &&
            !read_.compare_exchange_weak(read, elapsed, std::memory_order_relaxed)) {
     }
-    return std::chrono::nanoseconds(std::max(read, elapsed));
+    return std::max(read, elapsed);
   }
 
  private:
-  static std::int64_t ticks(Time time) {
-    return std::chrono::nanoseconds(time.time_since_epoch()).count();
-  }
-  std::int64_t load() const { return value_.load(std::memory_order_relaxed); }
-  void store(std::int64_t value) { value_.store(value, std::memory_order_relaxed); }
+  Ticks load() const { return value_.load(std::memory_order_relaxed); }
+  void store(Ticks value) { value_.store(value, std::memory_order_relaxed); }
 
   // While stopped, twice the sum. While running, twice the time at which a sum of 0 would have
   // started, plus 1. One word, so that a reader never sees half of a change.
-  std::atomic<std::int64_t> value_{0};
-  mutable std::atomic<std::int64_t> read_{0};  // the most that a reader got
+  std::atomic<Ticks> value_{0};
+  mutable std::atomic<Ticks> read_{0};  // the most that a reader got
 };
 
 /// CPU time of the threads that start and stop it, one after the other. Any thread reads it, also
@@ -134,40 +116,21 @@ inline bool is_work(WorkerState state) {
   return state == WorkerState::source || state == WorkerState::ahead;
 }
 
-/// What a worker is doing, for which batch, and since when (accurate to a few milliseconds).
+/// What a worker is doing, for which batch, and since when. `number` and `since` say nothing of one
+/// that is idle.
 struct WorkerActivity {
   WorkerState state = WorkerState::idle;
   std::uint64_t number = 0;
-  std::chrono::steady_clock::time_point since{};
+  Ticks since = 0;
 };
 
 /// Aligned so that workers share no cache line.
 class alignas(64) WorkerTrace {
  public:
-  using Clock = std::chrono::steady_clock;
-
-  /// The worker works on batch `number` until it waits or rests.
-  void work_on(std::uint64_t number) {
-    const auto coarse = coarse_now();
-    if (busy_.running()) {
-      note_fill(coarse);
-    } else {
-      const auto now = Clock::now();
-      rest(now);
-      busy_.start(now);
-    }
-    enter(WorkerState::source, number, coarse);
-  }
-
-  /// The worker neither works nor waits: this time is not counted.
-  void rest() { rest(Clock::now()); }
-  /// The worker hands its batch on, which may block: until its next batch, its time is counted as
-  /// waiting.
-  void hand_on() {
-    const auto now = Clock::now();
-    rest(now);
-    waiting_.start(now);
-  }
+  /// The worker works on batch `number`, since `now`, until it waits or rests.
+  void work_on(std::uint64_t number, Ticks now) { enter(WorkerState::source, number, now); }
+  /// The worker neither works nor waits.
+  void rest() { state_.store(WorkerState::idle, std::memory_order_relaxed); }
 
   /// The life of a worker's thread, on that thread: in the end it rests.
   class [[nodiscard]] Shift {
@@ -190,21 +153,27 @@ class alignas(64) WorkerTrace {
     WorkerTrace& trace_;
   };
 
-  /// The worker waits, in `state` with batch `number`, while this object lives.
+  /// The worker waits, in `state` with batch `number`, while this object lives. Its end is `now`
+  /// then. A worker that waits for other workers is idle.
   class [[nodiscard]] Wait {
    public:
-    Wait(WorkerTrace& trace, WorkerState state, std::uint64_t number) : trace_(trace) {
-      const auto now = Clock::now();
-      trace.rest(now);
-      trace.waiting_.start(now);
-      trace.enter(state, number, now);
+    Wait(WorkerTrace& trace, Ticks& now, WorkerState state, std::uint64_t number)
+        : trace_(trace), now_(now) {
+      now_ = ticks();
+      trace_.waiting_.start(now_);
+      trace_.enter(state, number, now_);
     }
-    ~Wait() { trace_.rest(); }
+    ~Wait() {
+      now_ = ticks();
+      trace_.waiting_.stop(now_);
+      trace_.rest();
+    }
     Wait(const Wait&) = delete;
     Wait& operator=(const Wait&) = delete;
 
    private:
     WorkerTrace& trace_;
+    Ticks& now_;
   };
 
   /// The worker, in its work on batch `number`, announces others while this object lives. The time
@@ -213,10 +182,10 @@ class alignas(64) WorkerTrace {
    public:
     Announcing(WorkerTrace& trace, std::uint64_t number)
         : trace_(trace), before_(trace.state_.load(std::memory_order_relaxed)) {
-      if (before_ != WorkerState::idle)  // Else `since` tells when it began to rest.
+      if (before_ != WorkerState::idle)  // Then `since` tells when the work began.
         trace.state_.store(WorkerState::ahead, std::memory_order_release);
       else
-        trace.enter(WorkerState::ahead, number, coarse_now());
+        trace.enter(WorkerState::ahead, number, ticks());
     }
     ~Announcing() { trace_.state_.store(before_, std::memory_order_release); }
     Announcing(const Announcing&) = delete;
@@ -227,24 +196,20 @@ class alignas(64) WorkerTrace {
     const WorkerState before_;
   };
 
-  /// So many nanoseconds of all workers went into a batch that this one has finished.
+  /// So long all workers were in the source for a batch that this one has finished.
   void count_work(Ticks work) { add_alone(work_, work); }
   void count_batch(std::uint64_t bytes) {
     add_alone(batches_, std::uint64_t{1});
     add_alone(bytes_, bytes);
   }
 
-  std::chrono::nanoseconds busy() const { return busy_.elapsed(); }
-  std::chrono::nanoseconds waiting() const { return waiting_.elapsed(); }
   /// The time inside the source for the batches that this worker has finished.
-  std::chrono::nanoseconds work() const { return std::chrono::nanoseconds(load(work_)); }
+  std::chrono::nanoseconds busy() const { return std::chrono::nanoseconds(load(work_)); }
+  std::chrono::nanoseconds waiting() const { return std::chrono::nanoseconds(waiting_.elapsed()); }
   /// CPU time of the worker's thread.
   std::chrono::nanoseconds cpu() const { return cpu_.elapsed(); }
   /// What the worker's thread reads from files; nullopt: unknown.
   std::optional<ReadCounts> reads() const { return reads_.counts(); }
-  /// The longest time on one batch without a wait, but for the first one (accurate to a few
-  /// milliseconds).
-  std::chrono::nanoseconds longest() const { return std::chrono::nanoseconds(load(longest_)); }
   std::uint64_t batches() const { return load(batches_); }
   std::uint64_t bytes() const { return load(bytes_); }
 
@@ -255,7 +220,7 @@ class alignas(64) WorkerTrace {
 
   WorkerActivity activity() const {
     const WorkerState state = state_.load(std::memory_order_acquire);
-    return {state, load(number_), Clock::time_point(Clock::duration(load(since_)))};
+    return {state, load(number_), load(since_)};
   }
 
  private:
@@ -267,38 +232,19 @@ class alignas(64) WorkerTrace {
     return value.load(std::memory_order_relaxed);
   }
 
-  void enter(WorkerState state, std::uint64_t number, Clock::time_point now) {
+  void enter(WorkerState state, std::uint64_t number, Ticks now) {
     number_.store(number, std::memory_order_relaxed);
-    since_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+    since_.store(now, std::memory_order_relaxed);
     state_.store(state, std::memory_order_release);
-  }
-
-  void note_fill(Clock::time_point now) {
-    const Clock::rep fill = now.time_since_epoch().count() - load(since_);
-    if (std::exchange(has_filled_, true) && fill > load(longest_))
-      longest_.store(fill, std::memory_order_relaxed);
-  }
-
-  void rest(Clock::time_point now) {
-    if (busy_.running()) {
-      note_fill(now);
-      busy_.stop(now);
-    }
-    if (waiting_.running()) waiting_.stop(now);
-    since_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
-    state_.store(WorkerState::idle, std::memory_order_relaxed);  // The number is not used.
   }
 
   std::atomic<std::uint64_t> thread_{kNoThread};  // while it runs
   std::atomic<WorkerState> state_{WorkerState::idle};
   std::atomic<std::uint64_t> number_{0}, batches_{0}, bytes_{0};
-  std::atomic<Ticks> work_{0};
-  std::atomic<Clock::rep> since_{Clock::now().time_since_epoch().count()};
-  Stopwatch busy_, waiting_;
+  std::atomic<Ticks> since_{0}, work_{0};
+  Stopwatch waiting_;
   CpuWatch cpu_;
   ReadWatch reads_;
-  std::atomic<Clock::rep> longest_{0};
-  bool has_filled_ = false;  // by the worker
 };
 
 }  // namespace penstock::detail

@@ -50,7 +50,6 @@ struct WorkerTools {
   std::stop_token stop;
   std::unique_ptr<WorkerSource> source;
   BatchObject batch;                     // this worker's view of a batch that several fill
-  bool stamps;                           // of a Prefetcher: somebody reads the times of batches
   std::vector<std::uint64_t> samples{};  // of another batch, to draw a replacement from
   std::vector<std::int64_t> dropped{};
   std::vector<std::byte> spare{};  // to put rows in order
@@ -60,7 +59,6 @@ struct WorkerTools {
 
   /// The time since `now`, which begins anew.
   Ticks lap() noexcept {
-    if (!stamps) return 0;
     const Ticks before = std::exchange(now, ticks());
     return std::max<Ticks>(0, now - before);
   }
@@ -293,13 +291,13 @@ PENSTOCK_INLINE void BatchFiller::fill_rows(const Piece& piece, WorkerTools& too
   BatchRecord& record = *piece.record;
   // Each worker has its own copy of the Batch object: no source reads what another one sets.
   std::memcpy(tools.batch.get(), record.batch, layout_.batch_bytes());
-  const Ticks begin = ticks();
   for (std::int64_t row = piece.first; row < piece.first + piece.rows; ++row) {
     if (tools.stop.stop_requested()) return record.ended.store(true, std::memory_order_relaxed);
     fill_row(record, row, tools);
   }
-  record.work.fetch_add(static_cast<std::uint64_t>(tools.lap()), std::memory_order_relaxed);
-  const Ticks each = std::max<Ticks>((ticks() - begin) / piece.rows, 1);
+  const Ticks took = tools.lap();
+  record.work.fetch_add(static_cast<std::uint64_t>(took), std::memory_order_relaxed);
+  const Ticks each = std::max<Ticks>(took / piece.rows, 1);
   tools.rows_at_once = std::max<std::int64_t>(1, kPiece / each);
   if (std::memcmp(tools.batch.get(), record.batch, layout_.batch_bytes()) != 0)
     fail_batch(record,

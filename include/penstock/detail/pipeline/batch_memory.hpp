@@ -68,7 +68,7 @@ class BatchMemory {
   template <class Closed>
   bool wait(RecordMemory& memory, WorkerTools& tools, std::uint64_t next, Closed closed) {
     const WorkerState state = targets_ != nullptr ? WorkerState::slot : WorkerState::memory;
-    const WorkerTrace::Wait wait(tools.trace, state, next);
+    const WorkerTrace::Wait wait(tools.trace, tools.now, state, next);
     const ScopedRange range(markers::wait_for_memory, next);
     if (targets_ != nullptr)
       memory.slot = targets_->acquire(tools.worker, tools.stop);
@@ -76,7 +76,6 @@ class BatchMemory {
       memory.host = HostBlock(*blocks_, blocks_->acquire(tools.capture_mode, closed));
     else
       memory.block = pool_->acquire(block_bytes_, tools.stop, *ahead_);
-    tools.lap();
     return static_cast<bool>(memory);
   }
 

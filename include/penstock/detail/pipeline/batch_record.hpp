@@ -117,6 +117,7 @@ struct alignas(64) BatchRecord : LeasedBatch {
   const std::uint32_t index;
   std::uint64_t number = 0;     ///< over all epochs
   cudaEvent_t ready = nullptr;  ///< of a Prefetcher: consumers wait for it
+  std::uint64_t copy = 0;       ///< see HostBlocks; 0: `ready` is an event of this record
   FailureStack failures;
   RecordMemory memory;
 
@@ -140,7 +141,7 @@ struct alignas(64) BatchRecord : LeasedBatch {
   // ---- Of a Prefetcher
 
   std::optional<BatchObject> output;      ///< of a DeviceTransform, whose input is `object`
-  std::optional<Event> written;           ///< an on_device source's stream has all of the batch
+  std::optional<Event> written;           ///< behind a DeviceTransform, or an on_device source
   DeviceSamples::Copy sample;             ///< of its copy, or of its source's work on the device
   std::vector<ResolvedStream> consumers;  ///< of the lease
   std::uint64_t order = 0;                ///< how many were staged before it; see Timeline

@@ -5,14 +5,17 @@
 // memory, the way of their batches to the device, what is measured there and of the consumer, and
 // the tuner.
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <penstock/detail/cores.hpp>
 #include <penstock/detail/memory/host_blocks.hpp>
-#include <penstock/detail/observe/consumer_watch.hpp>
+#include <penstock/detail/observe/consumer_calls.hpp>
 #include <penstock/detail/observe/device_samples.hpp>
 #include <penstock/detail/observe/shape_of.hpp>
+#include <penstock/detail/observe/ticks.hpp>
 #include <penstock/detail/observe/timeline.hpp>
 #include <penstock/detail/observe/tuner.hpp>
 #include <penstock/detail/pipeline/block_parts.hpp>
@@ -68,6 +71,14 @@ struct DeviceRoute {
             .on_failure = options.on_failure,
             .read_ahead = options.read_ahead};
   }
+  /// Returns how many leases there are.
+  std::uint64_t leased() const { return delivered - timeline.sums().batches; }
+  /// Makes the stream wait until the batch is in its slot. A block's event is recorded anew for its
+  /// next batch, but then somebody has seen that this copy is done.
+  void make_wait(cudaStream_t stream, const BatchRecord& record) const {
+    if (record.copy != 0 && blocks.is_done(record.copy)) return;
+    check(cudaStreamWaitEvent(stream, record.ready, cudaEventWaitDefault), "cudaStreamWaitEvent");
+  }
   /// Returns the option, where 0 stands for none.
   std::chrono::milliseconds stall_timeout() const {
     constexpr auto kEver = std::chrono::milliseconds::max();
@@ -83,8 +94,12 @@ struct DeviceRoute {
   Timeline timeline;
   DeviceSamples samples;
   DeviceStage stage;
-  ConsumerWatch watch;
-  const PipelineSetup setup;  ///< as stats() tells it
+  const PipelineSetup setup;  ///< as stats() tells it, but for a second stream
+  const Ticks constructed = ticks();
+  ConsumerCalls calls;
+  std::atomic<std::uint64_t> delivered{0},
+      queued{0};                           ///< staged for these, when they were asked for
+  std::atomic<bool> second_stream{false};  ///< A lease was also used on one.
   std::optional<Tuner> tuner;
 
  private:

@@ -11,7 +11,6 @@
 #include <optional>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
-#include <penstock/detail/observe/copy_watch.hpp>
 #include <penstock/detail/observe/device_samples.hpp>
 #include <penstock/detail/observe/name_number.hpp>
 #include <penstock/detail/observe/ticks.hpp>
@@ -38,9 +37,7 @@ class DeviceStage {
         copy_stream_(options.copy_priority),
         transform_(layout_, std::move(transform), copy_stream_.get(), options.device_memory),
         arena_(transform_.make_slots(options.device_depth)),
-        held_back_(options.device_depth),
-        watch_(kind == SourceKind::device ? 0 : options.host_depth + options.device_depth,
-               options.device_times, transform_.transforms()) {
+        held_back_(options.device_depth) {
     if (kind == SourceKind::device)
       targets_.emplace(arena_, samples_, static_cast<std::size_t>(options.workers),
                        options.copy_priority, number_.name("penstock source"));
@@ -71,8 +68,8 @@ class DeviceStage {
   void equip(BatchRecord& record) const {
     constexpr std::size_t kConsumers = 8;  // With more of them, a lease allocates.
     record.consumers.reserve(kConsumers);
-    if (targets_) record.written.emplace();
-    if (transform_.transforms()) record.output.emplace(transform_.slot_layout());
+    if (targets_ || transforms()) record.written.emplace();
+    if (transforms()) record.output.emplace(transform_.slot_layout());
   }
 
   // ---- On one thread at a time
@@ -81,7 +78,7 @@ class DeviceStage {
   /// written the slot. False: there is no slot now. What throws here is tried again; where the copy
   /// or the transform fails, the record has the error in place of its batch.
   bool stage(BatchRecord& record) {
-    if (!targets_ && !take_slot(record.memory.slot)) return false;
+    if (!targets_ && !take_slot(record)) return false;
     record.slot = record.memory.slot.index();
     try {
       if (targets_)
@@ -89,7 +86,8 @@ class DeviceStage {
       else
         copy(record);
       record.times.staged = ticks();
-      record.order = order_++;
+      record.order = next_order();
+      order_.store(record.order + 1, std::memory_order_relaxed);
       samples_.hand_in(std::move(record.sample), record.order, record.times.staged);
     } catch (...) {
       record.throw_instead();
@@ -99,7 +97,7 @@ class DeviceStage {
 
   /// The order of the next batch that is staged (see Timeline). For a thread that has paused the
   /// staging.
-  std::uint64_t next_order() const { return order_; }
+  std::uint64_t next_order() const { return order_.load(std::memory_order_relaxed); }
 
   // ---- On any thread
 
@@ -107,39 +105,37 @@ class DeviceStage {
   /// next copy.
   void use(std::size_t slots) { held_back_.want(arena_.slots() - slots); }
 
-  /// At the end of a lease: see CopyWatch.
-  void sample() noexcept { watch_.sample(); }
-
-  /// Sets what is this stage's.
-  void add_to(Stats& stats) {
-    watch_.collect();
-    stats.copy = {.busy = watch_.running(),
-                  .waiting_for_input = watch_.idle(),
-                  .waiting_for_room = watch_.held(),
-                  .batches = watch_.issued(),
-                  .timed = watch_.timed(),
+  /// Sets what is this stage's, by these sums.
+  void add_to(Stats& stats, const DeviceSums& sums) const {
+    stats.device_bytes = bytes();
+    if (targets_) return;
+    using std::chrono::nanoseconds;
+    stats.copy = {.busy = nanoseconds(sums.copying),
+                  .waiting_for_input = nanoseconds(sums.idle),
+                  .waiting_for_room = nanoseconds(sums.awaiting_slot),
+                  .batches = next_order(),
+                  .timed = sums.copies,
                   .bytes = copied_bytes_.load(std::memory_order_relaxed),
                   .capacity = arena_.slots()};
-    if (transform_.transforms())
-      stats.transform = {.busy = watch_.transforming(),
-                         .waiting_for_input = watch_.idle() + watch_.held() + watch_.running(),
-                         .batches = watch_.issued(),
-                         .timed = watch_.timed(),
-                         .bytes = watch_.issued() * transform_.slot_bytes()};
-    stats.device_bytes = bytes();
+    if (transforms())
+      stats.transform = {
+          .busy = nanoseconds(sums.transforming),
+          .waiting_for_input = nanoseconds(sums.idle + sums.awaiting_slot + sums.copying),
+          .batches = next_order(),
+          .timed = sums.copies,
+          .bytes = next_order() * transform_.slot_bytes()};
   }
 
  private:
   /// A slot for the next copy: the copy stream waits for its last readers. False: not now.
-  bool take_slot(DeviceSlot& slot) {
+  bool take_slot(BatchRecord& record) {
+    if (!lacks_slot_) record.sample = samples_.want(copy_stream_.get(), record.times.filled);
     while (true) {
       std::optional<DeviceSlot> free = arena_.try_acquire(copies_);
-      if (!free) {
-        watch_.lack_slot();
-        return false;
-      }
+      lacks_slot_ = !free;
+      if (!free) return false;
       if (held_back_.takes(*free)) continue;
-      slot = std::move(*free);
+      record.memory.slot = std::move(*free);
       return true;
     }
   }
@@ -147,19 +143,21 @@ class DeviceStage {
   void copy(BatchRecord& record) {
     const ScopedRange range(markers::copy, record.ticket.batch);
     const cudaStream_t stream = copy_stream_.get();
-    watch_.begin(stream);
-    record.sample = samples_.begin(stream, record.times.filled);
     const std::byte* const block = record.memory.host.data();
-    record.memory.host.copy(copies_, [&] {
+    record.ready = record.memory.host.copied();
+    samples_.begin(record.sample);
+    record.copy = record.memory.host.copy(copies_, [&] {
       const std::size_t bytes = queue_copies(block, record.batch, record.rows, layout_,
                                              transform_.target(record), stream);
       add_alone(copied_bytes_, std::uint64_t{bytes});
+      samples_.arrive(record.sample);  // The consumer waits for what comes behind it.
     });
-    watch_.arrive(stream);
-    samples_.arrive(record.sample);
     transform_.apply(record, stream);
     samples_.end(record.sample);
-    record.ready = watch_.end(stream);
+    if (!record.written) return;
+    record.written->record(stream);
+    record.ready = record.written->get();
+    record.copy = 0;
   }
 
   const BlockLayout layout_;
@@ -173,8 +171,8 @@ class DeviceStage {
   DeviceArena arena_;
   std::optional<DeviceTargets> targets_;
   HeldBack<DeviceSlot> held_back_;
-  CopyWatch watch_;
-  std::uint64_t order_ = 0;  // of the next batch
+  bool lacks_slot_ = false;              // The first filled batch does.
+  std::atomic<std::uint64_t> order_{0};  // of the next batch
   std::atomic<std::uint64_t> copied_bytes_{0};
 };
 

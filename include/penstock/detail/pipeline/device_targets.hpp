@@ -46,7 +46,9 @@ class DeviceTargets {
   /// The worker's stream waits for the slot, and the source's work comes behind that.
   DeviceSamples::Copy begin(std::size_t worker) {
     if (std::exchange(streams_[worker].is_new, false)) return {};
-    return samples_.begin(stream(worker), ticks());
+    DeviceSamples::Copy sample = samples_.want(stream(worker), ticks());
+    samples_.begin(sample);
+    return sample;
   }
   /// The worker's stream has all of the batch.
   void end(Event& written, DeviceSamples::Copy& sample, std::size_t worker) {

@@ -137,7 +137,7 @@ class Pipeline final : public std::enable_shared_from_this<Pipeline>, private Wa
   BatchRecord* next(const ResolvedStream& stream, cudaStream_t consumer);
   BatchRecord* wait_for_staged(std::unique_lock<std::mutex>& lock, bool& has_waited);
   bool wait_for_news(TimeOut& left, std::uint64_t& since, std::uint32_t calls);
-  void stamp(BatchRecord& record, Ticks asked, int stream, bool has_waited);
+  void stamp(BatchRecord& record, ConsumerCalls::Call& call, int stream, bool has_waited);
   [[noreturn]] void throw_in_place_of(BatchRecord& record);
 
   // The tuner: pipeline_tune.hpp
@@ -173,6 +173,8 @@ class Pipeline final : public std::enable_shared_from_this<Pipeline>, private Wa
 
   // What it tells of itself: pipeline_stats.hpp
   void sample_queue() noexcept;
+  void add_device(Stats& stats);
+  void add_ended(Stats& stats) const;
   WorkerActivity oldest_activity() const;
   [[noreturn]] void throw_stall() const;
   static std::string why_busy(const WorkerActivity& activity);
@@ -221,8 +223,8 @@ class Pipeline final : public std::enable_shared_from_this<Pipeline>, private Wa
   std::atomic<std::uint64_t> position_{0};  // number of the next batch, over all epochs
   std::uint64_t skipped_before_ = 0;        // up to the last batch that was delivered
   std::uint64_t order_ = 0;                 // of the next batch
-  const ConsumerClock::Visit* requested_by_ = nullptr;  // the last call that has told the samples
-  PendingError reported_;                               // for the next call
+  const ConsumerCalls::Call* requested_by_ = nullptr;  // the last call that has told the samples
+  PendingError reported_;                              // for the next call
 
   // The consumer of a BatchProducer uses these:
   alignas(64) std::atomic_flag in_next_;  // some thread is
@@ -254,7 +256,7 @@ PENSTOCK_INLINE void Pipeline::run(WorkerTools& tools) {
     }
     const Piece piece = next_piece(tools);
     if (!piece) break;
-    if (piece.rows > 0) tools.trace.work_on(piece.record->number);
+    if (piece.rows > 0) tools.trace.work_on(piece.record->number, tools.now);
     if (piece.first == 0)
       read_ahead_.begun(piece.record->number, tools.stop, tools.trace);  // It has opened it.
     if (piece.rows > 0) filler_.fill(piece, tools);
@@ -271,9 +273,8 @@ PENSTOCK_INLINE auto Pipeline::next_piece(WorkerTools& tools) -> Piece {
   return rows_.next(
       tools.rows_at_once, [&] { return open_next(tools); },
       [&](auto&& waiting) {
-        tools.trace.hand_on();
+        const WorkerTrace::Wait wait(tools.trace, tools.now, WorkerState::idle, 0);
         waiting();
-        tools.lap();
       });
 }
 
@@ -322,10 +323,9 @@ PENSTOCK_INLINE bool Pipeline::take_record(std::uint32_t& taken, WorkerTools& to
   if (try_take()) return true;  // Mostly, with a slow source; no clock is read.
   const auto ended = [&] { return has_turn ? ring_.closed() : ring_.all_reserved(); };
   if (!ended()) {
-    const WorkerTrace::Wait wait(tools.trace, WorkerState::room, ring_.next_number());
+    const WorkerTrace::Wait wait(tools.trace, tools.now, WorkerState::room, ring_.next_number());
     const ScopedRange range(markers::wait_for_room, ring_.next_number());
     room_.wait([&] { return try_take() || ended(); });
-    tools.lap();
   }
   if (!has_record) room_.notify_one();  // The others who wait end, too.
   return has_record;
@@ -337,12 +337,13 @@ PENSTOCK_INLINE void Pipeline::finish(BatchRecord& record, WorkerTools& tools) {
   if (record.is(Stage::ended)) close_ring();
   ring_.publish(record.number, &record);
   if (!route_) delivery_.notify_one();
-  if (!route_ && !options_.on_ready) return;
-  tools.trace.hand_on();
-  if (route_)
+  tools.trace.rest();
+  if (route_) {
     stage();
-  else
+  } else if (options_.on_ready) {
+    const WorkerTrace::Wait wait(tools.trace, tools.now, WorkerState::idle, 0);
     options_.on_ready();
+  }
   if (route_ && route_->tuner && route_->tuner->is_due()) tune();
   tools.lap();
 }
@@ -439,28 +440,28 @@ PENSTOCK_INLINE BatchRecord* Pipeline::next(cudaStream_t consumer, PipelineHandl
 PENSTOCK_INLINE BatchRecord* Pipeline::next(const ResolvedStream& stream, cudaStream_t consumer) {
   DeviceSamples& samples = route_->samples;
   std::unique_lock lock(take_mutex_);
-  const ConsumerClock::Visit visit(route_->watch.clock);
+  ConsumerCalls::Call call(route_->calls);
   const ScopedRange range(markers::next, position_);
-  route_->watch.count_take(ring_.staged());
+  add_alone(route_->queued, std::uint64_t{ring_.staged()});
   samples.ask(consumer, order_);
-  requested_by_ = &visit;
+  requested_by_ = &call;
 
   bool has_waited = false;
   BatchRecord* const record = wait_for_staged(lock, has_waited);
   if (record == nullptr) return nullptr;
   if (record->is(Stage::thrown)) throw_in_place_of(*record);
   // Another thread has made its request while this one waited: the marks are one thread's.
-  if (requested_by_ != &visit) samples.ask(consumer, order_);
+  if (requested_by_ != &call) samples.ask(consumer, order_);
   // Where this throws, the batch stays the first.
   samples.find(consumer);
-  check(cudaStreamWaitEvent(consumer, record->ready, cudaEventWaitDefault), "cudaStreamWaitEvent");
-  stamp(*record, visit.asked(), samples.take(consumer, record->order), has_waited);
+  route_->make_wait(consumer, *record);
+  stamp(*record, call, samples.take(consumer, record->order), has_waited);
   record->consumers.assign(1, stream);
   record->set(Stage::leased);
   ring_.take();
   position_ = ring_.position();
   skipped_before_ = record->skipped;
-  route_->watch.count_delivery();
+  add_alone(route_->delivered, std::uint64_t{1});
   return record;
 }
 
@@ -520,11 +521,12 @@ PENSTOCK_INLINE void Pipeline::throw_in_place_of(BatchRecord& record) {
 }
 
 /// Stamps a batch that is taken. Only the thread that takes it calls this.
-PENSTOCK_INLINE void Pipeline::stamp(BatchRecord& record, Ticks asked, int stream,
+PENSTOCK_INLINE void Pipeline::stamp(BatchRecord& record, ConsumerCalls::Call& call, int stream,
                                      bool has_waited) {
   BatchTimes& times = record.times;
-  times.asked = asked;
-  times.taken = has_waited ? ticks() : std::max(asked, times.staged);
+  times.asked = call.asked();
+  times.taken = has_waited ? ticks() : std::max(times.asked, times.staged);
+  call.taken(times.taken);
   times.work |= static_cast<std::uint64_t>(stream) << BatchTimes::kStreamShift;
   order_ = record.order + 1;
 }
@@ -534,14 +536,13 @@ PENSTOCK_INLINE void Pipeline::also_use(BatchRecord& record, cudaStream_t stream
   const ResolvedStream user = resolve_usable(stream, kCall, route_->stage.arena().device());
   auto& users = record.consumers;
   if (std::find(users.begin(), users.end(), user) != users.end()) return;  // It waits already.
-  check(cudaStreamWaitEvent(stream, record.ready, cudaEventWaitDefault), "cudaStreamWaitEvent");
+  route_->make_wait(stream, record);
   users.push_back(user);
   record.times.work |= BatchTimes::kSecondStream;
-  route_->watch.note_second_stream();
+  route_->second_stream.store(true, std::memory_order_relaxed);
 }
 
 PENSTOCK_INLINE bool Pipeline::end_lease(BatchRecord& record, bool park) noexcept {
-  route_->stage.sample();
   record.times.released = ticks();
   std::exception_ptr error;
   try {
@@ -551,7 +552,6 @@ PENSTOCK_INLINE bool Pipeline::end_lease(BatchRecord& record, bool park) noexcep
   }
   route_->timeline.add(record.order, record.number, record.times);
   route_->samples.collect_now_and_then(record.times.released);
-  route_->watch.count_end_of_lease();
   if (error) report(std::move(error));
   end_record(record);
   stage();

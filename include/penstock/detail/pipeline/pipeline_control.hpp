@@ -123,8 +123,7 @@ PENSTOCK_INLINE void Pipeline::work(std::size_t worker, const std::stop_token& s
     // Where this fails, the calls that need the device say so, at a batch's place.
     cudaSetDevice(device_);
     const WorkerTrace::Shift shift(traces_[worker]);
-    WorkerTools tools{worker,  traces_[worker],      capture_mode,     stop,
-                      nullptr, BatchObject(layout_), route_ != nullptr};
+    WorkerTools tools{worker, traces_[worker], capture_mode, stop, nullptr, BatchObject(layout_)};
     if (equip(tools)) run(tools);
     if (abandoned_here()) come_back();
   }

@@ -40,11 +40,9 @@ PENSTOCK_INLINE Stats Pipeline::stats() {
   for (const WorkerTrace& trace : traces_) {
     add_known(stats.source_reads, trace.reads());
     stats.worker_cpu += trace.cpu();
-    stats.longest_fill = std::max(stats.longest_fill, trace.longest());
   }
-  route_->stage.add_to(stats);
-  route_->samples.collect();
-  route_->watch.add_to(stats, route_->samples.sums(), route_->options.device_times);
+  add_device(stats);
+  add_ended(stats);
   stats.skipped = log_.skipped();
   stats.replaced = log_.replaced();
   stats.workers = options_.workers;
@@ -60,6 +58,41 @@ PENSTOCK_INLINE Stats Pipeline::stats() {
   return stats;
 }
 
+/// What was measured on the device.
+PENSTOCK_INLINE void Pipeline::add_device(Stats& stats) {
+  using std::chrono::nanoseconds;
+  route_->samples.collect();
+  const DeviceSums sums = route_->samples.sums();
+  route_->stage.add_to(stats, sums);
+  if (route_->options.device_times)
+    stats.device = {.copies = stats.copy.timed,
+                    .batches = sums.steps,
+                    .consuming = nanoseconds(sums.consuming),
+                    .awaiting_batch = nanoseconds(sums.until_staged),
+                    .awaiting_copy = nanoseconds(sums.until_there),
+                    .longest_wait = nanoseconds(sums.longest_step_wait)};
+  else
+    stats.waits = {.batches = sums.waits,
+                   .waiting = nanoseconds(sums.waiting),
+                   .longest = nanoseconds(sums.longest_wait)};
+}
+
+/// What the stamps tell of batches whose leases have ended.
+PENSTOCK_INLINE void Pipeline::add_ended(Stats& stats) const {
+  using std::chrono::nanoseconds;
+  const TimelineSums sums = route_->timeline.sums();
+  stats.consumer = {.busy = nanoseconds(sums.consuming),
+                    .waiting_for_input = nanoseconds(sums.waiting),
+                    .batches = route_->delivered,
+                    .bytes = stats.copy.bytes};
+  if (sums.batches > 0) stats.first_batch = nanoseconds(sums.first_taken - route_->constructed);
+  stats.longest_wait = nanoseconds(sums.longest_wait);
+  stats.longest_fill = nanoseconds(sums.longest_fill);
+  stats.copy.queued = static_cast<double>(route_->queued) /
+                      static_cast<double>(std::max<std::uint64_t>(1, stats.consumer.batches));
+  stats.setup.second_stream = route_->second_stream;
+}
+
 PENSTOCK_INLINE std::vector<Failure> failures(const Pipeline& pipeline) {
   return pipeline.failure_log().kept();
 }
@@ -69,7 +102,7 @@ PENSTOCK_INLINE std::vector<Failure> failures(const Pipeline& pipeline) {
 PENSTOCK_INLINE void Pipeline::throw_stall() const {
   const PrefetcherOptions& options = route_->options;
   const std::size_t parked = route_->stage.arena().parked_slots();
-  const bool has_slot = route_->watch.leased() + parked < options.device_depth;
+  const bool has_slot = route_->leased() + parked < options.device_depth;
   const WorkerActivity activity = has_slot ? oldest_activity() : WorkerActivity{};
   const std::string skips = has_slot ? why_skipped() : std::string();
   std::string stage = "consumer", why;
@@ -118,7 +151,7 @@ PENSTOCK_INLINE std::string Pipeline::why_busy(const WorkerActivity& activity) {
     return "no worker is inside a batch: is one in the sampler, or in the function that makes its "
            "source (per_worker)?";
   const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(
-      WorkerTrace::Clock::now() - activity.since);
+      std::chrono::nanoseconds(ticks() - activity.since));
   return std::string("the worker with the oldest batch is ") + to_string(activity.state) +
          ", for " + std::to_string(since.count()) + " ms";
 }

@@ -38,9 +38,9 @@ PENSTOCK_INLINE void Pipeline::tune_slots() {
   Tuner& tuner = *route_->tuner;
   const DeviceArena& arena = route_->stage.arena();
   const std::size_t lost = arena.lost_slots();
-  const std::size_t gone = route_->watch.leased() + arena.parked_slots() + lost;
+  const std::size_t gone = route_->leased() + arena.parked_slots() + lost;
   const TuneReason reason = lost > 0 ? TuneReason::lost : TuneReason::leases;
-  if (gone >= tuner.slots() && tuner.add_slot(route_->watch.delivered(), reason)) use_tuned();
+  if (gone >= tuner.slots() && tuner.add_slot(route_->delivered, reason)) use_tuned();
 }
 
 /// An error of CUDA's has maybe cost a block: another one is taken into use.
@@ -48,7 +48,7 @@ PENSTOCK_INLINE void Pipeline::tune_after(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const CudaError&) {
-    if (route_->tuner->add_memory(route_->watch.delivered())) use_tuned();
+    if (route_->tuner->add_memory(route_->delivered)) use_tuned();
   } catch (...) {
   }
 }
