@@ -208,7 +208,7 @@ TEST_CASE("pinned memory that the system refuses is an error with numbers",
                                    {.workers = 1, .host_depth = 100});
     FAIL("there was not that much page-locked memory");
   } catch (const penstock::PoolExhausted& error) {
-    CHECK(error.asked() == penstock::BatchProducer<Numbers>::block_bytes(numbers_layout(64)));
+    CHECK(error.asked() == numbers_layout(64).bytes());
     CHECK(error.in_use() > 0);
     CHECK(std::string(error.what()).find("host_depth") != std::string::npos);
   }

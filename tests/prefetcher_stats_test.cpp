@@ -104,7 +104,7 @@ TEST_CASE("stats tell memory, batches and bytes", "[prefetcher]") {
   CHECK(stats.copy.bytes <
         3 * numbers_layout(8).bytes());  // The short batch copied its samples alone.
   CHECK(stats.host_depth == 3);
-  CHECK(stats.host_bytes == 3 * penstock::BatchProducer<Numbers>::block_bytes(numbers_layout(8)));
+  CHECK(stats.host_bytes == 3 * numbers_layout(8).bytes());
   CHECK(stats.device_bytes == 2 * numbers_layout(8).bytes());
   CHECK(stats.first_batch.count() > 0);
 }

@@ -648,7 +648,7 @@ TEST_CASE("options that make no sense, and memory beyond the cap, are refused wi
 }
 
 TEST_CASE("memory up to the cap is taken, to the last byte", "[prefetcher]") {
-  const std::size_t block = penstock::BatchProducer<Numbers>::block_bytes(numbers_layout(4));
+  const std::size_t block = numbers_layout(4).bytes();
   const auto make = [&](std::size_t cap) {
     Prefetcher<Numbers>(numbers_layout(4), shuffled(40, 4), write_numbers,
                         {.workers = 1, .host_depth = 3, .max_host_bytes = cap});

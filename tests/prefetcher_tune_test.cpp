@@ -276,7 +276,7 @@ TEST_CASE("bounds that contradict the other settings are errors", "[prefetcher][
   const auto refused = [&](PrefetcherOptions options) {
     return thrown<std::invalid_argument>([&] { construct(std::move(options)); });
   };
-  const std::size_t block = penstock::BatchProducer<Numbers>::block_bytes(numbers_layout(kRows));
+  const std::size_t block = numbers_layout(kRows).bytes();
   CHECK_THAT(refused({.tune = Tune{.workers = -1}}), Mentions("Tune::workers is -1"));
   CHECK_THAT(refused({.device_depth = 3, .tune = Tune{.device_slots = 2}}),
              Mentions("Tune::device_slots is 2, less than device_depth, with which it starts (3)"));
@@ -291,7 +291,7 @@ TEST_CASE("bounds that contradict the other settings are errors", "[prefetcher][
 }
 
 TEST_CASE("what is reserved keeps to the bounds", "[prefetcher][tune]") {
-  const std::size_t block = penstock::BatchProducer<Numbers>::block_bytes(numbers_layout(kRows));
+  const std::size_t block = numbers_layout(kRows).bytes();
   const auto stats_of = [](PrefetcherOptions options) {
     return Prefetcher<Numbers>(numbers_layout(kRows), shuffled(40, kRows), write_numbers,
                                std::move(options))

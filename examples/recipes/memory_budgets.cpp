@@ -46,9 +46,9 @@ int main() {
 
   // The fields of a batch. Each begins at a multiple of 256 bytes.
   constexpr std::size_t fields = up_to(256, kBatch * 32 * 32 * 3) + kBatch * sizeof(std::int32_t);
-  // Pinned: host_depth blocks. A block has the fields, the sample numbers and the Batch object.
+  // Pinned: host_depth blocks, each of the fields of a batch.
   constexpr std::size_t host_depth = kDeviceDepth + kWorkers;  // the default
-  const std::size_t pinned = host_depth * penstock::BatchProducer<Images>::block_bytes(images);
+  const std::size_t pinned = host_depth * images.bytes();
   // Device: device_depth slots, each a multiple of 512 bytes. With a transform, the slots hold what
   // it makes, and one more buffer holds what is copied.
   const std::size_t slots = kDeviceDepth * up_to(512, scaled.bytes());

@@ -5,6 +5,7 @@
 // memory, the way of their batches to the device, what is measured there and of the consumer, and
 // the tuner.
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -41,10 +42,10 @@ struct DeviceRoute {
       : deepens(its_options.host_depth == 0),
         on_device(source.kind == SourceKind::device),
         plan(planned(std::move(its_options), sampler, source, transform.has_value(),
-                     block_bytes(layout))),
+                     bytes_of(layout))),
         placement(std::make_shared<const ThreadPlacement>(
             choose_placement(options.placement, options.numa_node))),
-        blocks(options.host_depth, block_bytes(layout), block_options(block_bytes(layout)),
+        blocks(options.host_depth, bytes_of(layout), block_options(bytes_of(layout)),
                plan.most.has_value()),
         timeline(options.host_depth + options.device_depth),
         samples(timeline, sampled(transform.has_value()), options.host_depth + options.device_depth,
@@ -103,6 +104,10 @@ struct DeviceRoute {
   std::optional<Tuner> tuner;
 
  private:
+  /// Of a block: all else of a batch is in its record.
+  static std::size_t bytes_of(const BlockLayout& layout) {
+    return std::max<std::size_t>(1, layout.bytes());
+  }
   DeviceSamples::Kind sampled(bool transforms) const {
     if (on_device) return DeviceSamples::Kind::on_device;
     return transforms ? DeviceSamples::Kind::transforms : DeviceSamples::Kind::copies;
