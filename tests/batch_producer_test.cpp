@@ -291,9 +291,9 @@ TEST_CASE("the options of a sampler take its place in a producer", "[batch_produ
 TEST_CASE("options that make no sense are refused", "[batch_producer]") {
   PinnedPool pool;
   const Sampler sampler{{.samples = 4, .batch_size = 4}};
-  CHECK_THROWS_AS(
-      BatchProducer<Numbers>(numbers_layout(4), sampler, write_numbers, pool, {.workers = -1}),
-      std::invalid_argument);
+  CHECK_THROWS_AS(BatchProducer<Numbers>(numbers_layout(4), sampler, write_numbers, pool,
+                                         {.workers = GENERATE(-1, 65'537)}),
+                  std::invalid_argument);
   CHECK_THROWS_AS(
       BatchProducer<Numbers>(penstock::Layout<Numbers>{4}, sampler, write_numbers, pool),
       std::invalid_argument);

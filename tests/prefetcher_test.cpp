@@ -637,6 +637,9 @@ TEST_CASE("options that make no sense, and memory beyond the cap, are refused wi
     Prefetcher<Numbers>(numbers_layout(4), shuffled(40, 4), write_numbers, options);
   };
   CHECK_THROWS_AS(make({.workers = -1}), std::invalid_argument);
+  CHECK_THROWS_WITH(make({.workers = 65'537}), Mentions("workers is 65537, must be 1 to 65536"));
+  CHECK_THROWS_WITH(make({.tune = penstock::Tune{.workers = 65'537}}),
+                    Mentions("Tune::workers is 65537, must be 1 to 65536"));
   CHECK_THROWS_AS(make({.device_depth = 0}), std::invalid_argument);
   CHECK_THROWS_WITH(make({.host_depth = ~std::size_t{0}}), Mentions("must be 0 to 1048576"));
   CHECK_THROWS_WITH(make({.device_depth = ~std::size_t{0}}), Mentions("must be 1 to 1048576"));

@@ -3,20 +3,17 @@
 
 #include <penstock/any_sampler.hpp>
 #include <penstock/detail/order/state.hpp>
-#include <penstock/detail/pipeline/require_depth.hpp>
+#include <penstock/detail/pipeline/require_count.hpp>
 #include <penstock/producer_options.hpp>
 #include <penstock/source.hpp>
 #include <stdexcept>
-#include <string>
 
 namespace penstock::detail {
 
 /// Throws std::invalid_argument; replaces 0 by what it stands for.
 inline ProducerOptions checked(ProducerOptions options, const AnySampler& sampler,
                                const ErasedSource& source) {
-  if (options.workers < 0)
-    throw std::invalid_argument("workers is " + std::to_string(options.workers) +
-                                ", must be 1 or more (or 0, for one)");
+  require_workers("workers", options.workers, "one");
   if (options.epochs == 0) throw std::invalid_argument("epochs is 0, must be at least 1");
   require_not_behind_end(sampler.start(), options.epochs);
   require_depth("depth", options.depth, 0);

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <optional>
 #include <penstock/detail/observe/tune_settings.hpp>
-#include <penstock/detail/pipeline/require_depth.hpp>
+#include <penstock/detail/pipeline/require_count.hpp>
 #include <penstock/detail/usable_cores.hpp>
 #include <penstock/detail/usable_memory.hpp>
 #include <penstock/prefetcher_options.hpp>
@@ -32,9 +32,7 @@ struct Planned {
 
 /// The options, where 0 is replaced by what it stands for.
 inline PrefetcherOptions without_zeros(PrefetcherOptions options, const Planned& planned) {
-  if (options.workers < 0)
-    throw std::invalid_argument("workers is " + std::to_string(options.workers) +
-                                ", must be 1 or more (or 0, for one)");
+  require_workers("workers", options.workers, "one");
   require_depth("device_depth", options.device_depth, 1);
   if (planned.kind != SourceKind::device) require_depth("host_depth", options.host_depth, 0);
   if (options.workers == 0 || planned.is_stream) options.workers = 1;
@@ -52,9 +50,7 @@ inline std::size_t host_bytes_limit(const PrefetcherOptions& options) {
 }
 
 inline void require_no_contradiction(const PrefetcherOptions& options, const Tune& tune) {
-  if (tune.workers < 0)
-    throw std::invalid_argument("Tune::workers is " + std::to_string(tune.workers) +
-                                ", must be 1 or more (or 0, for the cores of the process)");
+  require_workers("Tune::workers", tune.workers, "the cores of the process");
   require_depth("Tune::device_slots", tune.device_slots, 0);
   if (tune.device_slots != 0 && tune.device_slots < options.device_depth)
     throw std::invalid_argument("Tune::device_slots is " + std::to_string(tune.device_slots) +

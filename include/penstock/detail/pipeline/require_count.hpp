@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+// What options that count something may be.
+
 #include <cstddef>
 #include <stdexcept>
 #include <string>
@@ -14,6 +16,16 @@ inline void require_depth(const char* option, std::size_t depth, std::size_t lea
     throw std::invalid_argument(std::string(option) + " is " + std::to_string(depth) +
                                 " batches, must be " + std::to_string(least) + " to " +
                                 std::to_string(kMost));
+}
+
+/// Throws std::invalid_argument unless 0 <= workers <= 2^16: each has a thread and, for an
+/// on_device source, a stream. `zero` says what 0 stands for.
+inline void require_workers(const char* option, int workers, const char* zero) {
+  constexpr int kMost = 1 << 16;
+  if (workers < 0 || workers > kMost)
+    throw std::invalid_argument(std::string(option) + " is " + std::to_string(workers) +
+                                ", must be 1 to " + std::to_string(kMost) + " (or 0, for " + zero +
+                                ")");
 }
 
 }  // namespace penstock::detail
