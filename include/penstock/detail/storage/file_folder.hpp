@@ -13,7 +13,6 @@
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/detail/whole_file.hpp>
 #include <penstock/file_folder.hpp>
-#include <span>
 #include <stdexcept>
 #include <string_view>
 #include <system_error>

@@ -5,7 +5,6 @@
 // neighbours in .ipynb_checkpoints, the directory __MACOSX, and a file ._x.jpg beside x.jpg. They
 // have the names of samples, and are none.
 
-#include <algorithm>
 #include <string_view>
 
 namespace penstock::detail {

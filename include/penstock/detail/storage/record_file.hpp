@@ -7,8 +7,6 @@
 #include <penstock/detail/storage/record_part.hpp>
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/record_file.hpp>
-#include <span>
-#include <string>
 #include <system_error>
 #include <utility>
 

@@ -5,12 +5,9 @@
 // tar's own long names and large numbers. Nothing here allocates.
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <limits>
 #include <optional>
 #include <penstock/detail/storage/left_by_tools.hpp>
 #include <span>
