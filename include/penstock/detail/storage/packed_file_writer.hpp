@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
+#include <penstock/detail/open_file.hpp>
 #include <penstock/detail/storage/packed_format.hpp>
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/detail/whole_file.hpp>
@@ -22,70 +19,29 @@ namespace penstock {
 
 namespace detail {
 
-/// A file that is written at its end, in large pieces, and locked meanwhile. All members but the
-/// destructor throw std::system_error.
-class PartialPack {
+/// A file that is locked while it is written. All members throw std::system_error.
+class PartialPack : public OpenFile {
  public:
-  explicit PartialPack(const std::filesystem::path& path) : PartialPack() {
+  explicit PartialPack(const std::filesystem::path& path) {
     do {
-      close();
-      descriptor_ = ::open(path.c_str(),
-                           O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666);
-      if (descriptor_ < 0) fail("cannot open it for writing");
-      lock();
+      static_cast<OpenFile&>(*this) =
+          OpenFile(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+      if (!is_open()) fail("cannot open it for writing");
+      require_regular();
+      if (::flock(descriptor(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        fail("another program writes it");  // Some file systems have no locks.
     } while (!is_still(path));
   }
-  ~PartialPack() { close(); }
-  PartialPack(const PartialPack&) = delete;
-  PartialPack& operator=(const PartialPack&) = delete;
-
-  std::uint64_t size() const { return static_cast<std::uint64_t>(status().st_size); }
 
   /// Whether there were so many bytes.
   bool read(std::uint64_t offset, std::span<std::byte> target) const {
-    while (!target.empty()) {
-      const ::ssize_t count =
-          ::pread(descriptor_, target.data(), target.size(), static_cast<::off_t>(offset));
-      if (count == 0) return false;
-      if (count < 0 && errno != EINTR) fail("cannot read it");
-      if (count < 0) continue;
-      offset += static_cast<std::uint64_t>(count);
-      target = target.subspan(static_cast<std::size_t>(count));
-    }
-    return true;
+    return OpenFile::read(offset, target, "cannot read it") == target.size();
   }
-
-  void write(std::uint64_t offset, std::span<const std::byte> bytes) const {
-    while (!bytes.empty()) {
-      const ::ssize_t count =
-          ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<::off_t>(offset));
-      if (count < 0 && errno != EINTR) fail("cannot write");
-      if (count < 0) continue;
-      offset += static_cast<std::uint64_t>(count);
-      bytes = bytes.subspan(static_cast<std::size_t>(count));
-    }
-  }
-
   void cut(std::uint64_t bytes) const {
-    if (::ftruncate(descriptor_, static_cast<::off_t>(bytes)) != 0) fail("cannot cut it");
-  }
-  void synchronise() const {
-    if (::fsync(descriptor_) != 0) fail("cannot write");
+    if (::ftruncate(descriptor(), static_cast<::off_t>(bytes)) != 0) fail("cannot cut it");
   }
 
  private:
-  PartialPack() = default;  // Once it is made, the destructor closes what an error leaves open.
-  void close() {
-    if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
-  }
-  void lock() const {
-    if (!S_ISREG(status().st_mode)) {
-      errno = EINVAL;
-      fail("not a regular file");
-    }
-    if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-      fail("another program writes it");  // Some file systems have no locks.
-  }
   /// Whoever had the lock before may have renamed or removed the file.
   bool is_still(const std::filesystem::path& path) const {
     struct stat named {};
@@ -93,16 +49,6 @@ class PartialPack {
     return ::stat(path.c_str(), &named) == 0 && named.st_ino == opened.st_ino &&
            named.st_dev == opened.st_dev;
   }
-  struct stat status() const {
-    struct stat status {};
-    if (::fstat(descriptor_, &status) != 0) fail("cannot read the size");
-    return status;
-  }
-  [[noreturn]] static void fail(const char* what) {
-    throw std::system_error(errno, std::generic_category(), what);
-  }
-
-  int descriptor_ = -1;
 };
 
 /// What a PackedFileWriter does; its errors are std::system_error and StoreError.
