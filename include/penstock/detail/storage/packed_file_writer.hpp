@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <penstock/detail/open_file.hpp>
+#include <penstock/detail/storage/name_arena.hpp>
 #include <penstock/detail/storage/packed_format.hpp>
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/detail/whole_file.hpp>
@@ -78,10 +79,7 @@ class PackOutput {
   const std::filesystem::path& partial() const noexcept { return partial_; }
   const std::vector<PackEntry>& entries() const noexcept { return entries_; }
   std::uint64_t record_bytes() const noexcept { return record_bytes_; }
-  std::string_view name(std::uint64_t index) const {
-    const std::uint64_t begin = index == 0 ? 0 : name_ends_[index - 1];
-    return std::string_view(names_).substr(begin, name_ends_[index] - begin);
-  }
+  std::string_view name(std::uint64_t index) const { return names_[index]; }
 
   void append(std::span<const std::byte> bytes, std::int32_t label, std::string_view name) {
     require_open();
@@ -108,13 +106,13 @@ class PackOutput {
     state_ = State::failed;
     header_.records = entries_.size();
     header_.index = end_;
-    const bool has_names = !names_.empty();
+    const bool has_names = !names_.bytes().empty();
     header_.flags = has_names ? kPackHasNames : 0;
-    header_.name_bytes = names_.size();
+    header_.name_bytes = names_.bytes().size();
     header_.index_checksum = 0;
     put_index(std::as_bytes(std::span(entries_)));
-    if (has_names) put_index(std::as_bytes(std::span(name_ends_)));
-    put_index(std::as_bytes(std::span(names_)));
+    if (has_names) put_index(std::as_bytes(names_.ends()));
+    put_index(std::as_bytes(names_.bytes()));
     flush();
     header_.file_bytes = end_;
     header_.checksum = checksum_of(header_);
@@ -213,8 +211,7 @@ class PackOutput {
                         .bytes = frame.bytes,
                         .bytes_checksum = frame.bytes_checksum,
                         .label = frame.label});
-    names_ += name;
-    name_ends_.push_back(names_.size());
+    names_.add(name);
     record_bytes_ += frame.bytes;
   }
 
@@ -253,8 +250,7 @@ class PackOutput {
   std::uint64_t end_ = 0;  // of the file and of what is in the buffer
   std::vector<std::byte> buffer_;
   std::vector<PackEntry> entries_;
-  std::vector<std::uint64_t> name_ends_;
-  std::string names_;
+  NameArena names_;
   std::uint64_t record_bytes_ = 0;
 };
 

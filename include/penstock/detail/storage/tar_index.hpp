@@ -13,6 +13,7 @@
 #include <penstock/detail/storage/known_bytes.hpp>
 #include <penstock/detail/storage/left_by_tools.hpp>
 #include <penstock/detail/storage/line_reader.hpp>
+#include <penstock/detail/storage/tar_file.hpp>
 #include <penstock/detail/storage/tar_format.hpp>
 #include <penstock/detail/storage/tar_notes.hpp>
 #include <penstock/detail/storage/tar_samples.hpp>
@@ -34,14 +35,9 @@ inline constexpr std::string_view kTarIndexRemedy =
 
 class TarIndexReader {
  public:
-  /// `tar_bytes` and `headers`: of the tar that it is the index of.
-  TarIndexReader(std::filesystem::path path, std::uint64_t tar_bytes, const TarHeaders& headers,
-                 TarSamples& samples)
-      : path_(std::move(path)),
-        tar_bytes_(tar_bytes),
-        headers_(headers),
-        samples_(samples),
-        lines_(path_) {}
+  /// `tar`: the one that it is the index of.
+  TarIndexReader(std::filesystem::path path, const TarFile& tar, TarSamples& samples)
+      : path_(std::move(path)), tar_(tar), samples_(samples), lines_(path_) {}
 
   /// Adds its samples. Throws StoreError, and std::system_error if the file cannot be read.
   void read() {
@@ -125,7 +121,8 @@ class TarIndexReader {
   std::string name_at(std::string_view extension, std::uint64_t offset, std::uint64_t size) const {
     const std::string member = "of extension " + std::string(extension);
     require_inside(member, offset, size);
-    const std::optional<std::string> name = headers_.name_at(offset - kTarBlock, size, end_);
+    const std::optional<std::string> name =
+        TarHeaders(tar_).name_at(offset - kTarBlock, size, end_);
     if (!name)
       fail("member " + member + ", " + std::to_string(size) + " bytes from byte " +
            std::to_string(offset) +
@@ -137,15 +134,14 @@ class TarIndexReader {
   void require_inside(std::string_view name, std::uint64_t offset, std::uint64_t size) const {
     if (offset < kTarBlock || offset % kTarBlock != 0)
       fail("member " + std::string(name) + " cannot begin at byte " + std::to_string(offset));
-    if (offset > tar_bytes_ || size > tar_bytes_ - offset)
+    if (offset > tar_.bytes || size > tar_.bytes - offset)
       fail("member " + std::string(name) + ", " + std::to_string(size) + " bytes from byte " +
            std::to_string(offset) + " on, does not fit into the tar's " +
-           std::to_string(tar_bytes_) + ": it is the index of another tar, or the tar is cut");
+           std::to_string(tar_.bytes) + ": it is the index of another tar, or the tar is cut");
   }
 
   const std::filesystem::path path_;
-  const std::uint64_t tar_bytes_;
-  const TarHeaders& headers_;
+  const TarFile& tar_;
   TarSamples& samples_;
   LineReader lines_;
   bool has_names_ = true;

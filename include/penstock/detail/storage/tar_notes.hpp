@@ -9,9 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <penstock/detail/read_only_file.hpp>
+#include <penstock/detail/storage/tar_file.hpp>
 #include <penstock/detail/storage/tar_format.hpp>
-#include <penstock/detail/storage/tar_globals.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -135,9 +134,8 @@ class TarNotes {
 /// The headers of the members of a tar. Any number of threads may use one object.
 class TarHeaders {
  public:
-  /// Both have to outlive this.
-  TarHeaders(const ReadOnlyFile& file, const TarGlobals& globals)
-      : file_(file), globals_(globals) {}
+  /// The tar has to outlive this.
+  explicit TarHeaders(const TarFile& tar) : tar_(tar) {}
 
   /// Whether `block`, which is at byte `at` of the file, is the header of this member. Allocates
   /// only where its own name or size is another one, and no notes are in the 8 KiB before it.
@@ -145,7 +143,7 @@ class TarHeaders {
              const ExpectedTarMember& member) const {
     const TarHeader header(block);
     if (!header.has_right_checksum()) return false;
-    const TarGlobal& global = globals_.at(at);
+    const TarGlobal& global = tar_.globals.at(at);
     if (TarNotes(std::span<const std::byte>()).are_of(header, global, member)) return true;
     std::array<std::byte, kFew> few;
     TarNotes notes = notes_before(at, few);
@@ -159,7 +157,7 @@ class TarHeaders {
   /// The same for the block at this byte.
   bool has(std::uint64_t at, const ExpectedTarMember& member) const {
     std::array<std::byte, kTarBlock> block;
-    return file_.read(at, block) == block.size() && is_of(block, at, member);
+    return tar_.header_at(at, block) && is_of(block, at, member);
   }
 
   /// The name of the member of `size` bytes whose header is at byte `at`. `from`: where the member
@@ -167,17 +165,16 @@ class TarHeaders {
   std::optional<std::string> name_at(std::uint64_t at, std::uint64_t size,
                                      std::uint64_t from) const {
     std::array<std::byte, kTarBlock> block;
-    if (file_.read(at, block) < block.size()) return std::nullopt;
-    const TarHeader header(block);
-    if (!header.has_right_checksum() || is_tar_note(header.type())) return std::nullopt;
+    const std::optional<TarHeader> header = tar_.header_at(at, block);
+    if (!header || is_tar_note(header->type())) return std::nullopt;
     const std::uint64_t room_before = from <= at ? at - from : kFew;
     std::vector<std::byte> before(
         static_cast<std::size_t>(std::min<std::uint64_t>(room_before, kLongestTarNote + kFew)));
     const TarNotes notes = notes_before(at, before);
-    const TarGlobal& global = globals_.at(at);
+    const TarGlobal& global = tar_.globals.at(at);
     std::array<char, TarHeader::kLongestName> room;
-    if (notes.damaged() || notes.size(header, global) != size) return std::nullopt;
-    return std::string(notes.name(header, global, room));
+    if (notes.damaged() || notes.size(*header, global) != size) return std::nullopt;
+    return std::string(notes.name(*header, global, room));
   }
 
  private:
@@ -187,11 +184,10 @@ class TarHeaders {
   TarNotes notes_before(std::uint64_t at, std::span<std::byte> room) const {
     const std::size_t most = static_cast<std::size_t>(std::min<std::uint64_t>(at, room.size()));
     const std::span<std::byte> before = room.first(most);
-    return TarNotes(file_.read(at - most, before) < most ? before.first(0) : before);
+    return TarNotes(tar_.file.read(at - most, before) < most ? before.first(0) : before);
   }
 
-  const ReadOnlyFile& file_;
-  const TarGlobals& globals_;
+  const TarFile& tar_;
 };
 
 }  // namespace penstock::detail

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// TarGlobals: what the global headers of pax in a tar say about the members behind them.
+// TarFile: a tar that is open, and what its global headers of pax say about the members behind
+// them.
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
+#include <penstock/detail/storage/store_file.hpp>
 #include <penstock/detail/storage/tar_format.hpp>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace penstock::detail {
@@ -33,14 +39,26 @@ class TarGlobals {
   /// What counts for a member whose header is at byte `at`. Does not allocate.
   const TarGlobal& at(std::uint64_t at) const {
     static const TarGlobal nothing;
-    const auto after =
-        std::upper_bound(all_.begin(), all_.end(), at,
-                         [](std::uint64_t byte, const TarGlobal& one) { return byte < one.from; });
+    const auto after = std::ranges::upper_bound(all_, at, {}, &TarGlobal::from);
     return after == all_.begin() ? nothing : *(after - 1);
   }
 
  private:
   std::vector<TarGlobal> all_;  // in the order of their places
+};
+
+struct TarFile : StoreFile {
+  explicit TarFile(const std::filesystem::path& name) : StoreFile("TarShards", name) {}
+
+  /// The header of a member or a note at byte `at`, in `room`. nullopt: there is none. Throws
+  /// std::system_error.
+  std::optional<TarHeader> header_at(std::uint64_t at, std::span<std::byte, kTarBlock> room) const {
+    if (file.read(at, room) < room.size()) return std::nullopt;
+    const TarHeader header(room);
+    return header.has_right_checksum() ? std::optional(header) : std::nullopt;
+  }
+
+  TarGlobals globals;
 };
 
 }  // namespace penstock::detail
