@@ -88,9 +88,8 @@ PENSTOCK_INLINE PinnedBlock PinnedPool::acquire(std::size_t bytes, const std::st
 PENSTOCK_INLINE PinnedBlock PinnedPool::try_acquire(std::size_t bytes) {
   return {core_, core_->try_acquire(bytes), bytes};
 }
-PENSTOCK_INLINE void PinnedPool::reserve(std::size_t count, std::size_t bytes,
-                                         void (*after_first)(void*), void* object) {
-  core_->reserve(count, bytes, after_first, object);
+PENSTOCK_INLINE void PinnedPool::reserve(std::size_t count, std::size_t bytes) {
+  core_->reserve(count, bytes);
 }
 PENSTOCK_INLINE const PinnedPoolOptions& PinnedPool::options() const noexcept {
   return core_->options();

@@ -60,11 +60,33 @@ class PinnedPoolCore {
     return checked(acquire_slowly(rounded(bytes), stop, ahead));
   }
 
-  void reserve(std::size_t count, std::size_t bytes, void (*after_first)(void*), void* object) {
-    Room room(*this, count, rounded(bytes));
-    for (std::size_t i = 0; i < count; ++i) {
-      room.reserve_one();
-      if (i == 0 && after_first != nullptr) after_first(object);
+  void reserve(std::size_t count, std::size_t bytes) {
+    bytes = rounded(bytes);
+    std::unique_lock lock(mutex_);
+    if (!make_room(count, bytes, lock))
+      throw exhausted(
+          "cannot reserve " + std::to_string(count) +
+              " blocks: the pool's cap is reached, with idle blocks of this size, blocks that a "
+              "copy may still read, and other reservations; raise max_bytes",
+          bytes);
+    if (!polling_) asked_.reserve(entries_.size() + count);
+    promised_ += count * bytes;
+    PinnedEntry* made = nullptr;
+    try {
+      for (; count > 0; lock.lock()) {
+        --count;
+        promised_ -= bytes;
+        made = grow(bytes, lock);
+        lock.unlock();
+        made->prepare(current_device());
+        release(std::exchange(made, nullptr));
+      }
+    } catch (...) {  // Threads that wait for the room wake behind this, by grow() or by release().
+      if (!lock.owns_lock()) lock.lock();
+      promised_ -= count * bytes;
+      lock.unlock();
+      if (made != nullptr) release(made);
+      throw;
     }
   }
 
@@ -153,52 +175,6 @@ class PinnedPoolCore {
   bool fits_cap(std::size_t bytes) const {
     return bytes <= options_.max_bytes - bytes_ - promised_;
   }
-
-  /// Keeps room under the cap for the blocks that reserve() has yet to allocate.
-  class Room {
-   public:
-    Room(PinnedPoolCore& core, std::size_t blocks, std::size_t bytes)
-        : core_(core), blocks_(blocks), bytes_(bytes) {
-      std::unique_lock lock(core_.mutex_);
-      if (!core_.make_room(blocks, bytes, lock))
-        throw core_.exhausted(
-            "cannot reserve " + std::to_string(blocks) +
-                " blocks: the pool's cap is reached, with idle blocks of this size, blocks that a "
-                "copy may still read, and other reservations; raise max_bytes",
-            bytes);
-      core_.promised_ += blocks * bytes;
-      if (!core_.polling_) core_.asked_.reserve(core_.entries_.size() + blocks);
-    }
-    /// Gives back the room that was not used, and wakes the threads that wait for room.
-    ~Room() {
-      const std::lock_guard lock(core_.mutex_);
-      core_.promised_ -= blocks_ * bytes_;
-      core_.returned_.notify_all();
-    }
-    Room(const Room&) = delete;
-    Room& operator=(const Room&) = delete;
-
-    void reserve_one() {
-      struct GiveBack {  // also when no event can be made
-        ~GiveBack() { core.release(entry); }
-        PinnedPoolCore& core;
-        PinnedEntry* entry;
-      } const reserved{core_, allocate()};
-      reserved.entry->prepare(current_device());
-    }
-
-   private:
-    PinnedEntry* allocate() {
-      std::unique_lock lock(core_.mutex_);
-      --blocks_;
-      core_.promised_ -= bytes_;
-      return core_.grow(bytes_, lock);
-    }
-
-    PinnedPoolCore& core_;
-    std::size_t blocks_;  // that are to come
-    const std::size_t bytes_;
-  };
 
   PinnedEntry* acquire_slowly(std::size_t bytes, const std::stop_token& stop, WaitAhead* ahead) {
     if (bytes > options_.max_bytes)
