@@ -5,7 +5,6 @@
 // each sample: for each of its members "EXTENSION OFFSET SIZE NAME", with a space between all. In
 // v1.1 there are no names, which are read from the headers of the tar.
 
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -17,11 +16,11 @@
 #include <penstock/detail/storage/tar_format.hpp>
 #include <penstock/detail/storage/tar_notes.hpp>
 #include <penstock/detail/storage/tar_samples.hpp>
+#include <penstock/detail/words.hpp>
 #include <penstock/store.hpp>
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 namespace penstock::detail {
@@ -60,20 +59,6 @@ class TarIndexReader {
         "line " + std::to_string(lines_.number()) + ": " + why + std::string(kTarIndexRemedy));
   }
 
-  /// Up to the next space; empty at the end.
-  static std::string_view take_word(std::string_view& line) {
-    const std::size_t end = std::min(line.find(' '), line.size());
-    const std::string_view word = line.substr(0, end);
-    line.remove_prefix(std::min(end + 1, line.size()));
-    return word;
-  }
-  static std::optional<std::uint64_t> number(std::string_view word) {
-    std::uint64_t value = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-    if (error != std::errc() || end != word.data() + word.size()) return std::nullopt;
-    return value;
-  }
-
   std::uint64_t read_first_line() {
     std::string_view line = lines_.next().value_or("");
     const std::optional<KnownBytes> known = known_bytes(std::as_bytes(std::span(line)));
@@ -84,7 +69,7 @@ class TarIndexReader {
       fail("the index must begin with \"" + std::string(kTarIndexVersion) + "\" or \"" +
            std::string(kTarIndexWithoutNames) + "\", and begins with \"" +
            std::string(version.substr(0, 20)) + "\"");
-    const std::optional<std::uint64_t> all = number(take_word(line));
+    const auto all = read_number<std::uint64_t>(take_word(line));
     if (!all) fail("there is no number of samples");
     return *all;
   }
@@ -93,8 +78,8 @@ class TarIndexReader {
     std::string base;
     while (!line.empty()) {
       const std::string_view extension = take_word(line);
-      const std::optional<std::uint64_t> offset = number(take_word(line));
-      const std::optional<std::uint64_t> size = number(take_word(line));
+      const auto offset = read_number<std::uint64_t>(take_word(line));
+      const auto size = read_number<std::uint64_t>(take_word(line));
       const std::string_view given = has_names_ ? take_word(line) : extension;
       if (extension.empty() || !offset || !size || given.empty())
         fail(has_names_

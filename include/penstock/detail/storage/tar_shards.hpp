@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
 #include <optional>
 #include <penstock/detail/storage/image_extensions.hpp>
@@ -16,6 +15,7 @@
 #include <penstock/detail/storage/tar_samples.hpp>
 #include <penstock/detail/storage/tar_scan.hpp>
 #include <penstock/detail/whole_file.hpp>
+#include <penstock/detail/words.hpp>
 #include <penstock/tar_shards.hpp>
 #include <stdexcept>
 #include <system_error>
@@ -333,11 +333,9 @@ PENSTOCK_INLINE std::int32_t TarShards::label(std::uint64_t index) const {
   constexpr std::string_view kSpace(" \t\r\n\0", 5);
   text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
   text = text.substr(0, text.find_last_not_of(kSpace) + 1);
-  std::int32_t label = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), label);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size())
-    place.fail(member, "\"" + std::string(text) + "\" is no number");
-  return label;
+  const auto label = detail::read_number<std::int32_t>(text);
+  if (!label) place.fail(member, "\"" + std::string(text) + "\" is no number");
+  return *label;
 }
 
 PENSTOCK_INLINE void TarShards::will_need(std::span<const std::uint64_t> indices) const noexcept {
