@@ -23,6 +23,7 @@
 #include <penstock/detail/memory/pinned_entry.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/memory/wait_ahead.hpp>
+#include <penstock/detail/sync/callers.hpp>
 #include <penstock/detail/sync/owner_process.hpp>
 #include <penstock/detail/sync/time_out.hpp>
 #include <penstock/detail/usable_memory.hpp>
@@ -98,7 +99,7 @@ class PinnedPoolCore {
     const bool taken = idle_.push(
         entry,
         [&] {
-          wakes = waiters_.load(std::memory_order_relaxed) != 0;
+          wakes = waiters_.any();
           if (wakes) wakers_.fetch_add(1, std::memory_order_relaxed);
         },
         [&] { return !process_.is_this(); });
@@ -182,7 +183,7 @@ class PinnedPoolCore {
           "a block is larger than the pool's cap: raise max_bytes or make batches smaller", bytes,
           0, options_.max_bytes);
     // Announced before the first look: a release between look and sleep then wakes this thread.
-    const Announced waiter(waiters_);
+    const Callers::Call waiter(waiters_);
     const std::stop_callback on_stop(stop, [this] {
       const std::lock_guard lock(mutex_);
       returned_.notify_all();
@@ -396,8 +397,7 @@ class PinnedPoolCore {
     // A thread that polls finds the block itself. So while fewer than a quarter of the blocks are
     // in flight, threads are notified only where none polls: a release costs less.
     const bool few = &list == &in_flight_ && 4 * list.size() < entries_.size();
-    if (waiters_.load(std::memory_order_relaxed) != 0 && (!few || !has_poller_))
-      returned_.notify_all();
+    if (waiters_.any() && (!few || !has_poller_)) returned_.notify_all();
     if (!orphaned_) return;
     --held_;
     delete_if_forgotten(lock);
@@ -425,26 +425,12 @@ class PinnedPoolCore {
     wakers_.fetch_sub(1, std::memory_order_release);
   }
 
-  /// Adds 1 to `count` during its lifetime.
-  class Announced {
-   public:
-    explicit Announced(std::atomic<int>& count) : count_(count) {
-      count_.fetch_add(1, std::memory_order_relaxed);
-    }
-    ~Announced() { count_.fetch_sub(1, std::memory_order_relaxed); }
-    Announced(const Announced&) = delete;
-    Announced& operator=(const Announced&) = delete;
-
-   private:
-    std::atomic<int>& count_;
-  };
-
   const OwnerProcess process_;
   const bool checks_ = checks();
   PinnedPoolOptions options_;
   FreeBlocks<PinnedEntry> idle_;
-  std::atomic<int> waiters_{0};  // threads in acquire_slowly
-  std::atomic<int> wakers_{0};   // threads in wake, or about to be
+  Callers waiters_;             // threads in acquire_slowly
+  std::atomic<int> wakers_{0};  // threads in wake, or about to be
 
   std::mutex mutex_;  // Guards all that follows. Never held across a call of CUDA's.
   std::condition_variable returned_;
