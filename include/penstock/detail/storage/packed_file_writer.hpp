@@ -13,7 +13,6 @@
 #include <penstock/packed_file_writer.hpp>
 #include <stdexcept>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 namespace penstock {
