@@ -5,9 +5,9 @@
 #include <penstock/detail/read_only_file.hpp>
 #include <penstock/detail/storage/class_walk.hpp>
 #include <penstock/detail/storage/file_list.hpp>
-#include <penstock/detail/storage/image_extensions.hpp>
 #include <penstock/detail/storage/known_bytes.hpp>
 #include <penstock/detail/storage/line_reader.hpp>
+#include <penstock/detail/storage/sample_names.hpp>
 #include <penstock/detail/storage/scratch.hpp>
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/detail/whole_file.hpp>

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <penstock/detail/storage/left_by_tools.hpp>
+#include <penstock/detail/storage/sample_names.hpp>
 #include <penstock/detail/words.hpp>
 #include <span>
 #include <string_view>

@@ -10,11 +10,10 @@
 #include <filesystem>
 #include <optional>
 #include <penstock/detail/storage/known_bytes.hpp>
-#include <penstock/detail/storage/left_by_tools.hpp>
 #include <penstock/detail/storage/line_reader.hpp>
+#include <penstock/detail/storage/sample_names.hpp>
 #include <penstock/detail/storage/tar_file.hpp>
 #include <penstock/detail/storage/tar_format.hpp>
-#include <penstock/detail/storage/tar_notes.hpp>
 #include <penstock/detail/storage/tar_samples.hpp>
 #include <penstock/detail/words.hpp>
 #include <penstock/store.hpp>
@@ -106,8 +105,7 @@ class TarIndexReader {
   std::string name_at(std::string_view extension, std::uint64_t offset, std::uint64_t size) const {
     const std::string member = "of extension " + std::string(extension);
     require_inside(member, offset, size);
-    const std::optional<std::string> name =
-        TarHeaders(tar_).name_at(offset - kTarBlock, size, end_);
+    const std::optional<std::string> name = tar_.name_at(offset - kTarBlock, size, end_);
     if (!name)
       fail("member " + member + ", " + std::to_string(size) + " bytes from byte " +
            std::to_string(offset) +

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <penstock/detail/storage/known_bytes.hpp>
-#include <penstock/detail/storage/left_by_tools.hpp>
+#include <penstock/detail/storage/sample_names.hpp>
 #include <penstock/detail/storage/tar_file.hpp>
 #include <penstock/detail/storage/tar_format.hpp>
 #include <span>
@@ -145,7 +145,7 @@ class TarScan {
   /// Of the bytes behind a member's header at byte `at`.
   std::optional<std::uint64_t> size_of(const TarHeader& header, std::uint64_t at) const {
     if (pax_size_) return pax_size_;
-    const TarGlobal& global = tar_.globals.at(at);
+    const TarGlobal& global = tar_.global_at(at);
     return global.size ? global.size : header.size();
   }
 
@@ -221,7 +221,7 @@ class TarScan {
     if (pax->path && pax->path->find('\0') != std::string_view::npos)
       fail("at byte " + std::to_string(at) + ": a name with a character 0");
     if (type == 'g') {
-      tar_.globals.add(at, *pax);
+      tar_.add_global(at, *pax);
       return;
     }
     if (pax->path) name_ = *pax->path;
@@ -232,7 +232,7 @@ class TarScan {
 
   void take_name(const TarHeader& header, std::uint64_t at) {
     std::array<char, TarHeader::kLongestName> room;
-    current_ = name_ ? *name_ : tar_.globals.at(at).path;
+    current_ = name_ ? *name_ : tar_.global_at(at).path;
     name_.reset();
     if (current_.empty()) current_ = header.whole_name(room);
   }

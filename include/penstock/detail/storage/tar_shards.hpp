@@ -5,13 +5,12 @@
 #include <array>
 #include <map>
 #include <optional>
-#include <penstock/detail/storage/image_extensions.hpp>
+#include <penstock/detail/storage/sample_names.hpp>
 #include <penstock/detail/storage/scratch.hpp>
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/detail/storage/tar_file.hpp>
 #include <penstock/detail/storage/tar_format.hpp>
 #include <penstock/detail/storage/tar_index.hpp>
-#include <penstock/detail/storage/tar_notes.hpp>
 #include <penstock/detail/storage/tar_samples.hpp>
 #include <penstock/detail/storage/tar_scan.hpp>
 #include <penstock/detail/whole_file.hpp>
@@ -123,9 +122,10 @@ struct TarShard : TarFile {
     const TarMember& member = *listed.member;
     const std::string& extension = samples.extension(member).text;
     const std::uint64_t at = member.offset() - kTarBlock;
-    if (TarHeaders(*this).has(at, {samples.base(listed.sample), extension, member.size()})) return;
     std::array<std::byte, kTarBlock> block;
     const std::optional<TarHeader> header = header_at(at, block);
+    const ExpectedTarMember expected{samples.base(listed.sample), extension, member.size()};
+    if (header && is_header_of(block, at, expected)) return;
     const bool is_note = header && is_tar_note(header->type());
     throw StoreError(
         "TarShards", index,
@@ -214,7 +214,9 @@ struct TarShards::Place {
         member.offset() - detail::kTarBlock,
         [&] { return room(detail::kTarBlock + member.size()); }, why);
     try {
-      if (why.empty() && !is_header_of(all.first(detail::kTarBlock), member))
+      if (why.empty() &&
+          !shard.is_header_of(all.first(detail::kTarBlock), member.offset() - detail::kTarBlock,
+                              {samples.base(index), samples.extension(member).text, member.size()}))
         why =
             "its header is not before its bytes: the file has changed, or the index is that of "
             "another one";
@@ -223,13 +225,6 @@ struct TarShards::Place {
     }
     if (!why.empty()) fail(member, why);
     return all.subspan(detail::kTarBlock);
-  }
-
-  /// Is this the block before the member's bytes?
-  bool is_header_of(std::span<const std::byte> block, const detail::TarMember& member) const {
-    return detail::TarHeaders(shard).is_of(
-        block, member.offset() - detail::kTarBlock,
-        {samples.base(index), samples.extension(member).text, member.size()});
   }
 
   /// Its line in an index file.
