@@ -215,7 +215,8 @@ TEST_CASE("PackedFileWriter: a pack that cannot be written to the disk gets no n
           "[failing_files]") {
   const Partial pack;
   write_file(pack.path, "old");
-  CHECK_THAT(failure("fsync", EIO, 1,
+  const char* const function = GENERATE("pwrite", "fsync");
+  CHECK_THAT(failure(function, EIO, 1,
                      [&] {
                        PackedFileWriter writer(pack.path, "a note");
                        writer.finish();
@@ -268,9 +269,9 @@ TEST_CASE("a list or an index that cannot be written is an error, and the old on
       const std::filesystem::directory_iterator all(file.parent_path());
       CHECK(std::distance(begin(all), end(all)) == names);
     };
-    fails("write", ENOSPC, ": cannot write: No space left on device");
+    fails("pwrite", ENOSPC, ": cannot write: No space left on device");
     fails("fsync", EIO, ": cannot write: Input/output error");
-    CHECK(failure("write", EINTR, 1, save) == kNothing);
+    CHECK(failure("pwrite", EINTR, 1, save) == kNothing);
     CHECK(read_file(file) != "old");
     CHECK_THAT(failure("fsync", EIO, 2, save),
                Mentions(file.filename().string() + ": cannot write the directory: Input/output"));
@@ -307,7 +308,7 @@ TEST_CASE("a state that cannot be written to the disk is an error, and the old o
           "State::save: " + path.string() + ": " + why);
   };
   check("open", EACCES, 1, "cannot create a file here: Permission denied");
-  check("write", ENOSPC, 1, "cannot write: No space left on device");
+  check("pwrite", ENOSPC, 1, "cannot write: No space left on device");
   check("fsync", EIO, 1, "cannot write: Input/output error");
   CHECK(State::load(path) == before);
   check("fsync", EIO, 2, "cannot write the directory: Input/output error");

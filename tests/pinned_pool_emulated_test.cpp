@@ -11,19 +11,23 @@
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/eventually.hpp"
 #include "support/gate.hpp"
 #include "support/memory.hpp"
 #include "support/thrown.hpp"
+#include "support/upstreams.hpp"
 
 namespace emulation = penstock::emulation;
 using penstock::CudaError;
 using penstock::PinnedBlock;
 using penstock::PinnedPool;
+using penstock::test::BeforeSecond;
 using penstock::test::Mentions;
 using penstock::test::thrown;
 
@@ -44,14 +48,48 @@ TEST_CASE("the only block is lost while others are being reserved: they are wait
           "[pinned_pool][emulated]") {
   {
     const penstock::Stream stream;
-    PinnedPool pool({.max_bytes = 2 * 4096, .timeout = std::chrono::milliseconds(0)});
-    pool.reserve(2, 4096, [&] {
-      pool.acquire(4096).release_after(stream.get());
+    PinnedPool* reserving = nullptr;
+    BeforeSecond memory([&] {
+      reserving->acquire(4096).release_after(stream.get());
       for (const std::uint64_t nth : {1, 2})
         emulation::fail_call("cudaEventQuery", cudaErrorInvalidResourceHandle, nth);
-      CHECK_THROWS_AS(pool.acquire(4096), penstock::PoolExhausted);
+      CHECK_THROWS_AS(reserving->acquire(4096), penstock::PoolExhausted);
     });
+    PinnedPool pool(
+        {.max_bytes = 2 * 4096, .timeout = std::chrono::milliseconds(0), .upstream = &memory});
+    reserving = &pool;
+    pool.reserve(2, 4096);
     CHECK(pool.acquire(4096));
+  }
+  emulation::reset(emulation::options());
+}
+
+TEST_CASE("who waits for a block is told of the room that a failed reservation leaves",
+          "[pinned_pool][emulated]") {
+  std::atomic<int> got{0};
+  PinnedPool* reserving = nullptr;
+  PinnedBlock first;
+  std::vector<std::jthread> waiters;
+  BeforeSecond memory([&] {
+    first = reserving->acquire(4096);
+    for (int i = 0; i < 2; ++i)  // The second block is for one of them, the room for the other.
+      waiters.emplace_back([&](const std::stop_token& stop) {
+        const PinnedBlock block = reserving->acquire(4096, stop);
+        if (block) ++got;
+        while (block && !stop.stop_requested()) std::this_thread::yield();
+      });
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(20));  // They wait by then, or it shows less.
+    emulation::fail_call("cudaEventCreateWithFlags", cudaErrorMemoryAllocation, 1);
+  });
+  {
+    PinnedPool pool(
+        {.max_bytes = 3 * 4096, .timeout = std::chrono::milliseconds::max(), .upstream = &memory});
+    reserving = &pool;
+    CHECK_THROWS_AS(pool.reserve(3, 4096), CudaError);
+    CHECK(penstock::test::eventually([&] { return got == 2; }));
+    waiters.clear();
+    first.release();
   }
   emulation::reset(emulation::options());
 }

@@ -22,11 +22,14 @@
 #include "support/handles.hpp"
 #include "support/memory.hpp"
 #include "support/thrown.hpp"
+#include "support/upstreams.hpp"
 
 using namespace std::chrono_literals;
+using penstock::MemoryError;
 using penstock::PinnedBlock;
 using penstock::PinnedPool;
 using penstock::PoolExhausted;
+using penstock::test::BeforeSecond;
 using penstock::test::eventually;
 using penstock::test::Gate;
 using penstock::test::Mentions;
@@ -251,38 +254,26 @@ TEST_CASE("blocks of another size make room for a reservation when their copies 
 
 TEST_CASE("the first of reserved blocks is there while the others are not, and have their room",
           "[pinned_pool]") {
-  PinnedPool pool({.max_bytes = 3 * 4096, .timeout = 0ms});
-  pool.reserve(3, 4096, [&] {
-    CHECK(pool.stats().bytes == 4096);
-    const PinnedBlock first = pool.acquire(4096);
-    CHECK_THROWS_AS(pool.acquire(4096), PoolExhausted);
-    CHECK_THROWS_AS(pool.reserve(1, 4096), PoolExhausted);
+  PinnedPool* reserving = nullptr;
+  BeforeSecond memory([&] {
+    CHECK(reserving->stats().blocks == 1);
+    const PinnedBlock first = reserving->acquire(4096);
+    CHECK_THROWS_AS(reserving->acquire(4096), PoolExhausted);
+    CHECK_THROWS_AS(reserving->reserve(1, 4096), PoolExhausted);
   });
+  PinnedPool pool({.max_bytes = 3 * 4096, .timeout = 0ms, .upstream = &memory});
+  reserving = &pool;
+  pool.reserve(3, 4096);
   CHECK(pool.stats().blocks == 3);
-  // What throws leaves the room of those that are not there to others.
-  PinnedPool other({.max_bytes = 3 * 4096, .timeout = 0ms});
-  CHECK_THROWS_AS(other.reserve(3, 4096, [] { throw std::runtime_error("no"); }),
-                  std::runtime_error);
-  CHECK(other.stats().blocks == 1);
-  CHECK_NOTHROW(other.reserve(2, 4096));
 }
 
-TEST_CASE("who waits for a block is told of the room that a failed reservation leaves",
+TEST_CASE("a reservation that fails leaves the room of the blocks that are not there to others",
           "[pinned_pool]") {
-  PinnedPool pool({.max_bytes = 2 * 4096, .timeout = std::chrono::milliseconds::max()});
-  PinnedBlock first;
-  std::atomic<bool> got{false};
-  std::jthread waiter;
-  const auto hold_the_first = [&] {
-    first = pool.acquire(4096);
-    waiter = std::jthread([&](const std::stop_token& stop) {
-      if (pool.acquire(4096, stop)) got = true;
-    });
-    std::this_thread::sleep_for(20ms);  // It waits by then. If not, the test shows less.
-    throw std::runtime_error("no");
-  };
-  CHECK_THROWS_AS(pool.reserve(2, 4096, hold_the_first), std::runtime_error);
-  CHECK(eventually([&] { return got.load(); }));
+  BeforeSecond memory([] { throw std::runtime_error("no"); });
+  PinnedPool pool({.max_bytes = 3 * 4096, .timeout = 0ms, .upstream = &memory});
+  CHECK_THROWS_AS(pool.reserve(3, 4096), MemoryError);
+  CHECK(pool.stats().blocks == 1);
+  CHECK_NOTHROW(pool.reserve(2, 4096));
 }
 
 TEST_CASE("a block may outlive its pool", "[pinned_pool]") {

@@ -9,7 +9,6 @@
 //   block.copy_to(device, bytes, stream);   // back at once; its next owner gets it after the copy
 
 #include <chrono>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <penstock/cuda.hpp>
@@ -149,14 +148,7 @@ class PinnedPool {
   /// other sizes are freed, as by `acquire`. It waits for no block. Throws PoolExhausted if the
   /// blocks do not fit under the limit then, and if the system refuses memory; MemoryError if an
   /// upstream fails; CudaError. The blocks that are there by then remain.
-  void reserve(std::size_t count, std::size_t bytes) { reserve(count, bytes, nullptr, nullptr); }
-  /// The same, and calls `after_first()` on this thread when the first of the blocks is there and
-  /// the others are not; not for a `count` of 0. Throws what it throws, too.
-  template <std::invocable AfterFirst>
-  void reserve(std::size_t count, std::size_t bytes, AfterFirst after_first) {
-    const auto call = [](void* object) { (*static_cast<AfterFirst*>(object))(); };
-    reserve(count, bytes, call, &after_first);
-  }
+  void reserve(std::size_t count, std::size_t bytes);
 
   /// The options, where 0 is replaced by what it stands for.
   const PinnedPoolOptions& options() const noexcept;
@@ -167,8 +159,6 @@ class PinnedPool {
   friend class detail::BatchMemory;
   /// As acquire(), but the time-out is told to `ahead`.
   PinnedBlock acquire(std::size_t bytes, const std::stop_token& stop, detail::WaitAhead& ahead);
-  /// Calls `after_first(object)`, unless it is nullptr.
-  void reserve(std::size_t count, std::size_t bytes, void (*after_first)(void*), void* object);
 
   detail::PinnedPoolCore* core_;
 };

@@ -21,7 +21,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <penstock/any_sampler.hpp>
 #include <penstock/cuda.hpp>

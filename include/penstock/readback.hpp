@@ -52,17 +52,13 @@ class AnyReadback {
   virtual ~AnyReadback() = default;
   virtual void push(const void* device, std::size_t count, cudaStream_t stream, void* callback) = 0;
   virtual void drain() = 0;
-  /// Whether this is a forked child. The thread that calls back is not in it, so nothing that the
-  /// thread uses may be destroyed. Otherwise the destructor waits until everything is called back.
-  virtual bool forked() const noexcept = 0;
-  /// For a destructor. True, at once, on any thread but the one that calls back. There it calls
-  /// back for everything that was pushed, and returns false: its callback returns into it, and it
-  /// has to be leaked.
+  /// Whether this may be destroyed, which waits until everything is called back; else it has to be
+  /// leaked. A forked child has no thread that calls back, and what that thread uses stays. On that
+  /// thread itself, whose callback returns into this, it calls back for everything first.
   virtual bool close() noexcept = 0;
 };
 
 /// Throws std::invalid_argument for 0 slots or values, and for more than fits any memory.
-void require_readback_size(std::size_t slots, std::size_t largest, std::size_t value_bytes);
 std::unique_ptr<AnyReadback> make_readback(std::size_t slots, std::size_t largest,
                                            std::size_t value_bytes, CallbackTable table,
                                            const Placement& placement);
@@ -107,7 +103,7 @@ class Readback {
   /// returns into it: its memory and thread are leaked, and a line on stderr says so. If it calls
   /// std::exit while the Readback is static, the process ends with that status.
   ~Readback() {
-    if (line_ == nullptr || (!line_->forked() && line_->close())) return;
+    if (line_ == nullptr || line_->close()) return;
     static_cast<void>(line_.release());
     static_cast<void>(callbacks_.release());
   }
@@ -138,10 +134,9 @@ class Readback {
 
   Readback(std::size_t slots, std::size_t largest, Callbacks callbacks, const Placement& placement)
       : callbacks_(std::make_unique<Callbacks>(std::move(callbacks))) {
-    detail::require_readback_size(slots, largest, sizeof(Value));
-    callbacks_->resize(slots);
     line_ = detail::make_readback(slots, largest, sizeof(Value), {callbacks_.get(), &keep, &call},
                                   placement);
+    callbacks_->resize(slots);
   }
 
   void push_values(const Value* device, std::size_t count, cudaStream_t stream,

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <penstock/detail/read_only_file.hpp>
-#include <penstock/detail/storage/image_extensions.hpp>
 #include <penstock/detail/storage/known_bytes.hpp>
+#include <penstock/detail/storage/sample_names.hpp>
 #include <sstream>
 #include <stdexcept>
 #include <string_view>

@@ -2,7 +2,7 @@
 #include "kernel_names.hpp"
 
 #include <cxxabi.h>
-#include <penstock/detail/observe/json.hpp>
+#include <penstock/detail/escaped.hpp>
 
 #include <algorithm>
 #include <cstdlib>

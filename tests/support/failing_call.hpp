@@ -79,10 +79,11 @@ int fstat(int descriptor, struct stat* status) noexcept {
   return function(descriptor, target, bytes, offset);
 }
 
-::ssize_t write(int descriptor, const void* source, std::size_t bytes) {
+::ssize_t pwrite(int descriptor, const void* source, std::size_t bytes, ::off_t offset) {
   static auto* const function =
-      penstock::test::next_function<::ssize_t(int, const void*, std::size_t)>("write");
-  return penstock::test::FailingCall::is("write") ? -1 : function(descriptor, source, bytes);
+      penstock::test::next_function<::ssize_t(int, const void*, std::size_t, ::off_t)>("pwrite");
+  if (penstock::test::FailingCall::is("pwrite")) return -1;
+  return function(descriptor, source, bytes, offset);
 }
 
 int ftruncate(int descriptor, ::off_t bytes) noexcept {

@@ -13,12 +13,14 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory_resource>
 #include <mutex>
 #include <new>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "catch.hpp"
 
@@ -135,6 +137,26 @@ class PmrResource final : public std::pmr::memory_resource {
   }
 
   Memory* memory_;
+};
+
+/// Page-locked memory of CUDA. Calls `before_second` when it is asked for the second time.
+class BeforeSecond {
+ public:
+  explicit BeforeSecond(std::function<void()> before_second)
+      : before_second_(std::move(before_second)) {}
+
+  void* allocate(std::size_t bytes, std::size_t alignment) {
+    if (++asked_ == 2) before_second_();
+    return memory_.take(bytes, alignment);
+  }
+  void deallocate(void* memory, std::size_t bytes, std::size_t alignment) {
+    memory_.put_back(memory, bytes, alignment);
+  }
+
+ private:
+  Memory memory_{Memory::Kind::host};
+  std::atomic<int> asked_{0};
+  std::function<void()> before_second_;
 };
 
 }  // namespace penstock::test

@@ -45,10 +45,7 @@ TEST_CASE(
       return false;
     };
     std::thread asker([&] {
-      for (int i = 0; i < 3; ++i) {
-        task.run(step);
-        if (!task.paused()) expect(made == 1, "what was made in the first pause");
-      }
+      for (int i = 0; i < 3; ++i) task.run(step);
     });
     made = 1;
     task.end_pause();

@@ -11,21 +11,32 @@
 
 namespace penstock::detail {
 
-/// Length in bytes of the printable character at the start of `text`, which is not empty; 0: there
-/// is none, but a control character or no UTF-8 (RFC 3629).
-inline std::size_t printable_character(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(text[i]); };
-  const std::uint8_t first = byte(0);
-  if (first < 0x80) return first >= 0x20 && first != 0x7F ? 1 : 0;
-  const std::size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4 || text.size() < length) return 0;
+/// Whether a byte of UTF-8 is not the first one of its character.
+constexpr bool continues_character(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
+}
+
+/// Number of bytes of the first UTF-8 character in `text`; 0 if it is invalid: a stray byte,
+/// overlong, a surrogate, beyond U+10FFFF, or incomplete (RFC 3629).
+inline std::size_t character_length(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  if (lead < 0x80) return 1;
+  const std::size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  if (lead < 0xC2 || lead > 0xF4 || text.size() < length) return 0;
   for (std::size_t i = 1; i < length; ++i)
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  const std::uint8_t second = byte(1);
-  const bool too_long = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
-  const bool no_character = (first == 0xED && second > 0x9F) || (first == 0xF4 && second > 0x8F);
-  const bool control = first == 0xC2 && second < 0xA0;
-  return too_long || no_character || control ? 0 : length;
+    if (!continues_character(text[i])) return 0;
+  const auto second = static_cast<unsigned char>(text[1]);
+  const bool overlong = (lead == 0xE0 && second < 0xA0) || (lead == 0xF0 && second < 0x90);
+  const bool surrogate = lead == 0xED && second >= 0xA0;
+  return overlong || surrogate || (lead == 0xF4 && second >= 0x90) ? 0 : length;
+}
+
+/// The same; 0 also for a control character.
+inline std::size_t printable_character(std::string_view text) {
+  const std::size_t length = character_length(text);
+  const auto byte = static_cast<std::uint8_t>(text[length == 2 ? 1 : 0]);
+  const bool control = length == 2 ? text[0] == '\xC2' && byte < 0xA0 : byte < 0x20 || byte == 0x7F;
+  return control ? 0 : length;
 }
 
 /// `text`, with \xNN for each byte of what is not a printable character.

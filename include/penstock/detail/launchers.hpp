@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <penstock/detail/words.hpp>
 #include <penstock/ranks.hpp>
 #include <stdexcept>
 #include <string>
@@ -41,13 +42,9 @@ class Environment {
 
   /// At least 0.
   int number(const char* name) const {
-    const std::string digits = text(name);
-    int value = -1;
-    const char* const end = digits.data() + digits.size();
-    const auto [stop, error] = std::from_chars(digits.data(), end, value);
-    if (error != std::errc() || stop != end || value < 0)
-      refuse_ranks(shown(name) + " is no number of 0 or more");
-    return value;
+    const auto value = read_number<int>(text(name));
+    if (!value || *value < 0) refuse_ranks(shown(name) + " is no number of 0 or more");
+    return *value;
   }
 
  private:
@@ -151,10 +148,8 @@ inline std::optional<int> tasks_of_node(std::string_view list, int node) {
 /// A step that srun made for ranks. Slurm has numbers of its own, from 0xfffffff0 on, for a batch
 /// script, for the shell of salloc and for what comes in from outside.
 inline bool in_slurm_step(const Environment& environment) {
-  const std::string text = environment.text("SLURM_STEP_ID");
-  std::uint64_t step = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), step);
-  return error == std::errc() && step < 0xfffffff0 && environment.has("SLURM_PROCID");
+  const auto step = read_number<std::uint64_t>(environment.text("SLURM_STEP_ID"));
+  return step && *step < 0xfffffff0 && environment.has("SLURM_PROCID");
 }
 
 inline std::optional<Ranks> read_slurm(const Environment& environment) {

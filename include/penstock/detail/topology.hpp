@@ -5,12 +5,13 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <penstock/detail/cgroup.hpp>
 #include <penstock/detail/cpus.hpp>
+#include <penstock/detail/words.hpp>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -29,10 +30,11 @@ class Topology {
   std::map<int, Cpus> nodes() const {
     std::map<int, Cpus> nodes;
     for (const auto& folder : folders("sys/devices/system/node")) {
-      int node = 0;
-      if (!folder.starts_with("node") || !is_number(folder.substr(4), node)) continue;
+      if (!folder.starts_with("node")) continue;
+      const auto node = read_number<int>(std::string_view(folder).substr(4));
+      if (!node) continue;
       Cpus cpus = read_cpus(line("sys/devices/system/node/" + folder + "/cpulist"));
-      if (!cpus.empty()) nodes.emplace(node, std::move(cpus));
+      if (!cpus.empty()) nodes.emplace(*node, std::move(cpus));
     }
     return nodes;
   }
@@ -78,11 +80,6 @@ class Topology {
  private:
   static constexpr const char* kDevices = "sys/bus/pci/devices/";
 
-  static bool is_number(std::string_view text, int& number) {
-    const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
-    return read.ec == std::errc() && read.ptr == text.data() + text.size();
-  }
-
   std::string line(const std::string& file) const {
     std::string text;
     std::ifstream stream(root_ / file);
@@ -103,15 +100,14 @@ class Topology {
 
   /// Of the control group (v2) of this process, or of the nearest one above that has a cpuset.
   Cpus cpuset() const {
-    std::ifstream groups(root_ / "proc/self/cgroup");
-    for (std::string group; std::getline(groups, group);) {
-      if (!group.starts_with("0::/")) continue;
-      for (std::string path = group.substr(3);; path.erase(path.rfind('/'))) {
-        Cpus cpus = read_cpus(line("sys/fs/cgroup" + path + "/cpuset.cpus.effective"));
-        if (!cpus.empty() || path.empty()) return cpus;
-      }
-    }
-    return {};
+    Cpus cpus;
+    const auto read = [&](std::istream& file) {
+      std::string text;
+      if (cpus.empty() && std::getline(file, text)) cpus = read_cpus(text);
+    };
+    for_each_cgroup({.groups = root_ / "sys/fs/cgroup", .membership = root_ / "proc/self/cgroup"},
+                    "cpuset.cpus.effective", read);
+    return cpus;
   }
 
   std::filesystem::path root_;

@@ -3,11 +3,11 @@
 
 // usable_cores(): what default numbers of threads are computed from.
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <penstock/detail/cgroup.hpp>
+#include <penstock/detail/cpus.hpp>
 #include <string>
 #include <thread>
 
@@ -16,10 +16,8 @@ namespace penstock::detail {
 /// Cores of this thread's affinity mask. (hardware_concurrency tells those of the machine with some
 /// versions of the C library.)
 inline int cores_of_mask() {
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  if (sched_getaffinity(0, sizeof mask, &mask) == 0) return std::max(1, CPU_COUNT(&mask));
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));  // Over 1,024 cores.
+  const std::size_t cores = CpuMask::of_this_thread().cpus().size();
+  return std::max(1, static_cast<int>(cores != 0 ? cores : std::thread::hardware_concurrency()));
 }
 
 /// Cores that this process may use: those of its affinity mask, at most the quotas of its control

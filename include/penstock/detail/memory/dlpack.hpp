@@ -3,8 +3,6 @@
 
 #include <penstock/dlpack.hpp>
 
-#include <array>
-#include <stdexcept>
 #include <string>
 
 namespace penstock::dlpack::detail {

@@ -15,6 +15,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <penstock/detail/sync/event_count.hpp>
 #include <thread>
 #include <vector>
@@ -43,10 +44,10 @@ class FreeBlocks {
   /// have locked: nullptr if no other list has such a block.
   Block* try_pop(std::size_t bytes) {
     const std::uint64_t self = this_thread();
-    Shard& home = shards_[shard_of(self)];
-    if (Block* block = home.local.try_take(bytes)) return taken_by(self, block);
-    if (home.take_over())
-      if (Block* block = home.local.try_take(bytes)) return taken_by(self, block);
+    const std::size_t home = shard_of(self);
+    if (Block* block = local(home).try_take(bytes)) return taken_by(self, block);
+    if (take_over(home))
+      if (Block* block = local(home).try_take(bytes)) return taken_by(self, block);
     return pop_where(self, [bytes](List& list) { return list.try_take(bytes); });
   }
 
@@ -75,8 +76,8 @@ class FreeBlocks {
   template <class Hook, class GiveUp = Never>
   bool push(Block* block, Hook before_unlock, GiveUp give_up = {}) {
     const std::size_t home = shard_of(block->taker_);
-    List* list = block->taker_ == this_thread() ? &shards_[home].local : &shards_[home].remote;
-    for (std::size_t i = home; !list->try_lock(); list = &shards_[i].remote) {
+    List* list = block->taker_ == this_thread() ? &local(home) : &remote(home);
+    for (std::size_t i = home; !list->try_lock(); list = &remote(i)) {
       i = (i + 1) % kShards;
       if (i != home) continue;
       if (give_up()) return false;
@@ -190,35 +191,33 @@ class FreeBlocks {
     std::vector<Block*> blocks;
   };
 
-  struct Shard {
-    List local;   // returned by the thread that had taken them
-    List remote;  // returned by other threads
+  /// Returned by the thread that had taken them.
+  List& local(std::size_t shard) { return lists_[2 * shard + 1]; }
+  /// Returned by other threads.
+  List& remote(std::size_t shard) { return lists_[2 * shard]; }
 
-    /// Moves all blocks from `remote` to `local`; false: there are none, or a list is locked.
-    bool take_over() {
-      if (remote.looks_empty() || !local.try_lock()) return false;
-      const bool mine = remote.try_lock();
-      if (mine) {
-        for (Block* block : remote.blocks) local.add(block);
-        remote.blocks.clear();
-        remote.size.store(0, std::memory_order_relaxed);
-        remote.unlock();
-      }
-      local.unlock();
-      return mine;
+  /// Moves all blocks from remote to local; false: there are none, or a list is locked.
+  bool take_over(std::size_t shard) {
+    List &from = remote(shard), &to = local(shard);
+    if (from.looks_empty() || !to.try_lock()) return false;
+    const bool mine = from.try_lock();
+    if (mine) {
+      for (Block* block : from.blocks) to.add(block);
+      from.blocks.clear();
+      from.size.store(0, std::memory_order_relaxed);
+      from.unlock();
     }
-  };
+    to.unlock();
+    return mine;
+  }
 
   /// Tries the lists one after the other, this thread's shard first; within a shard in the order in
   /// which take_over moves blocks, so that none is missed.
   template <class Take>
   Block* pop_where(std::uint64_t self, Take take) {
-    const std::size_t home = shard_of(self);
-    for (std::size_t i = 0; i < kShards; ++i) {
-      Shard& shard = shards_[(home + i) % kShards];
-      for (List* list : {&shard.remote, &shard.local})
-        if (Block* block = take(*list)) return taken_by(self, block);
-    }
+    const std::size_t home = 2 * shard_of(self);
+    for (std::size_t i = 0; i < lists_.size(); ++i)
+      if (Block* block = take(lists_[(home + i) % lists_.size()])) return taken_by(self, block);
     return nullptr;
   }
 
@@ -236,37 +235,16 @@ class FreeBlocks {
   }
   static_assert(kShards == 16, "shard_of takes four bits");
 
-  /// Locks all lists during its lifetime: blocks move between lists, so that visiting one list
-  /// after the other would count some twice or never.
-  class [[nodiscard]] AllLocked {
-   public:
-    explicit AllLocked(FreeBlocks& blocks) : blocks_(blocks) {
-      for_each([](List& list) { list.lock(); });
-    }
-    ~AllLocked() {
-      for_each([](List& list) { list.unlock(); });
-    }
-    AllLocked(const AllLocked&) = delete;
-    AllLocked& operator=(const AllLocked&) = delete;
-
-    template <class Visit>
-    void for_each(Visit visit) {
-      for (Shard& shard : blocks_.shards_) {
-        visit(shard.local);
-        visit(shard.remote);
-      }
-    }
-
-   private:
-    FreeBlocks& blocks_;
-  };
-
+  /// With all lists locked: blocks move between lists, so that visiting one list after the other
+  /// would count some twice or never.
   template <class Visit>
   void for_each_list(Visit visit) {
-    AllLocked(*this).for_each(visit);
+    std::array<std::unique_lock<List>, 2 * kShards> locks;
+    for (std::size_t i = 0; i < lists_.size(); ++i) locks[i] = std::unique_lock(lists_[i]);
+    for (List& list : lists_) visit(list);
   }
 
-  std::array<Shard, kShards> shards_;
+  std::array<List, 2 * kShards> lists_;  // of each shard, remote and local
 };
 
 }  // namespace penstock::detail

@@ -2,9 +2,7 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
 #include <limits>
-#include <memory>
 #include <mutex>
 #include <new>
 #include <optional>

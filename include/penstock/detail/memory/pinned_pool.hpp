@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <penstock/cuda.hpp>
 #include <penstock/detail/memory/copy_from.hpp>
 #include <penstock/detail/memory/pinned_entry.hpp>
 #include <penstock/detail/memory/pinned_pool_core.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/pinned_pool.hpp>
 #include <stdexcept>
-#include <stop_token>
 #include <string>
-#include <utility>
 
 namespace penstock {
 
@@ -92,9 +88,8 @@ PENSTOCK_INLINE PinnedBlock PinnedPool::acquire(std::size_t bytes, const std::st
 PENSTOCK_INLINE PinnedBlock PinnedPool::try_acquire(std::size_t bytes) {
   return {core_, core_->try_acquire(bytes), bytes};
 }
-PENSTOCK_INLINE void PinnedPool::reserve(std::size_t count, std::size_t bytes,
-                                         void (*after_first)(void*), void* object) {
-  core_->reserve(count, bytes, after_first, object);
+PENSTOCK_INLINE void PinnedPool::reserve(std::size_t count, std::size_t bytes) {
+  core_->reserve(count, bytes);
 }
 PENSTOCK_INLINE const PinnedPoolOptions& PinnedPool::options() const noexcept {
   return core_->options();

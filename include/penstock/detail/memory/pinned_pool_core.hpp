@@ -16,8 +16,6 @@
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <new>
-#include <optional>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/memory/checks.hpp>
 #include <penstock/detail/memory/free_blocks.hpp>
@@ -25,12 +23,12 @@
 #include <penstock/detail/memory/pinned_entry.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/memory/wait_ahead.hpp>
+#include <penstock/detail/sync/callers.hpp>
 #include <penstock/detail/sync/owner_process.hpp>
 #include <penstock/detail/sync/time_out.hpp>
 #include <penstock/detail/usable_memory.hpp>
 #include <penstock/error.hpp>
 #include <penstock/pinned_pool.hpp>
-#include <stdexcept>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -63,11 +61,33 @@ class PinnedPoolCore {
     return checked(acquire_slowly(rounded(bytes), stop, ahead));
   }
 
-  void reserve(std::size_t count, std::size_t bytes, void (*after_first)(void*), void* object) {
-    Room room(*this, count, rounded(bytes));
-    for (std::size_t i = 0; i < count; ++i) {
-      room.reserve_one();
-      if (i == 0 && after_first != nullptr) after_first(object);
+  void reserve(std::size_t count, std::size_t bytes) {
+    bytes = rounded(bytes);
+    std::unique_lock lock(mutex_);
+    if (!make_room(count, bytes, lock))
+      throw exhausted(
+          "cannot reserve " + std::to_string(count) +
+              " blocks: the pool's cap is reached, with idle blocks of this size, blocks that a "
+              "copy may still read, and other reservations; raise max_bytes",
+          bytes);
+    if (!polling_) asked_.reserve(entries_.size() + count);
+    promised_ += count * bytes;
+    PinnedEntry* made = nullptr;
+    try {
+      for (; count > 0; lock.lock()) {
+        --count;
+        promised_ -= bytes;
+        made = grow(bytes, lock);
+        lock.unlock();
+        made->prepare(current_device());
+        release(std::exchange(made, nullptr));
+      }
+    } catch (...) {  // Threads that wait for the room wake behind this, by grow() or by release().
+      if (!lock.owns_lock()) lock.lock();
+      promised_ -= count * bytes;
+      lock.unlock();
+      if (made != nullptr) release(made);
+      throw;
     }
   }
 
@@ -79,7 +99,7 @@ class PinnedPoolCore {
     const bool taken = idle_.push(
         entry,
         [&] {
-          wakes = waiters_.load(std::memory_order_relaxed) != 0;
+          wakes = waiters_.any();
           if (wakes) wakers_.fetch_add(1, std::memory_order_relaxed);
         },
         [&] { return !process_.is_this(); });
@@ -157,59 +177,13 @@ class PinnedPoolCore {
     return bytes <= options_.max_bytes - bytes_ - promised_;
   }
 
-  /// Keeps room under the cap for the blocks that reserve() has yet to allocate.
-  class Room {
-   public:
-    Room(PinnedPoolCore& core, std::size_t blocks, std::size_t bytes)
-        : core_(core), blocks_(blocks), bytes_(bytes) {
-      std::unique_lock lock(core_.mutex_);
-      if (!core_.make_room(blocks, bytes, lock))
-        throw core_.exhausted(
-            "cannot reserve " + std::to_string(blocks) +
-                " blocks: the pool's cap is reached, with idle blocks of this size, blocks that a "
-                "copy may still read, and other reservations; raise max_bytes",
-            bytes);
-      core_.promised_ += blocks * bytes;
-      if (!core_.polling_) core_.asked_.reserve(core_.entries_.size() + blocks);
-    }
-    /// Gives back the room that was not used, and wakes the threads that wait for room.
-    ~Room() {
-      const std::lock_guard lock(core_.mutex_);
-      core_.promised_ -= blocks_ * bytes_;
-      core_.returned_.notify_all();
-    }
-    Room(const Room&) = delete;
-    Room& operator=(const Room&) = delete;
-
-    void reserve_one() {
-      struct GiveBack {  // also when no event can be made
-        ~GiveBack() { core.release(entry); }
-        PinnedPoolCore& core;
-        PinnedEntry* entry;
-      } const reserved{core_, allocate()};
-      reserved.entry->prepare(current_device());
-    }
-
-   private:
-    PinnedEntry* allocate() {
-      std::unique_lock lock(core_.mutex_);
-      --blocks_;
-      core_.promised_ -= bytes_;
-      return core_.grow(bytes_, lock);
-    }
-
-    PinnedPoolCore& core_;
-    std::size_t blocks_;  // that are to come
-    const std::size_t bytes_;
-  };
-
   PinnedEntry* acquire_slowly(std::size_t bytes, const std::stop_token& stop, WaitAhead* ahead) {
     if (bytes > options_.max_bytes)
       throw PoolExhausted(
           "a block is larger than the pool's cap: raise max_bytes or make batches smaller", bytes,
           0, options_.max_bytes);
     // Announced before the first look: a release between look and sleep then wakes this thread.
-    const Announced waiter(waiters_);
+    const Callers::Call waiter(waiters_);
     const std::stop_callback on_stop(stop, [this] {
       const std::lock_guard lock(mutex_);
       returned_.notify_all();
@@ -423,8 +397,7 @@ class PinnedPoolCore {
     // A thread that polls finds the block itself. So while fewer than a quarter of the blocks are
     // in flight, threads are notified only where none polls: a release costs less.
     const bool few = &list == &in_flight_ && 4 * list.size() < entries_.size();
-    if (waiters_.load(std::memory_order_relaxed) != 0 && (!few || !has_poller_))
-      returned_.notify_all();
+    if (waiters_.any() && (!few || !has_poller_)) returned_.notify_all();
     if (!orphaned_) return;
     --held_;
     delete_if_forgotten(lock);
@@ -452,26 +425,12 @@ class PinnedPoolCore {
     wakers_.fetch_sub(1, std::memory_order_release);
   }
 
-  /// Adds 1 to `count` during its lifetime.
-  class Announced {
-   public:
-    explicit Announced(std::atomic<int>& count) : count_(count) {
-      count_.fetch_add(1, std::memory_order_relaxed);
-    }
-    ~Announced() { count_.fetch_sub(1, std::memory_order_relaxed); }
-    Announced(const Announced&) = delete;
-    Announced& operator=(const Announced&) = delete;
-
-   private:
-    std::atomic<int>& count_;
-  };
-
   const OwnerProcess process_;
   const bool checks_ = checks();
   PinnedPoolOptions options_;
   FreeBlocks<PinnedEntry> idle_;
-  std::atomic<int> waiters_{0};  // threads in acquire_slowly
-  std::atomic<int> wakers_{0};   // threads in wake, or about to be
+  Callers waiters_;             // threads in acquire_slowly
+  std::atomic<int> wakers_{0};  // threads in wake, or about to be
 
   std::mutex mutex_;  // Guards all that follows. Never held across a call of CUDA's.
   std::condition_variable returned_;

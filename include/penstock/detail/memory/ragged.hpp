@@ -3,10 +3,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <new>
 #include <penstock/ragged.hpp>
-#include <stdexcept>
 #include <string>
 #include <vector>
 

@@ -13,31 +13,12 @@
 #include <cmath>
 #include <concepts>
 #include <cstddef>
+#include <penstock/detail/escaped.hpp>
 #include <string>
 #include <string_view>
 #include <type_traits>
 
 namespace penstock::detail {
-
-/// Whether a byte of UTF-8 is not the first one of its character.
-constexpr bool continues_character(char byte) {
-  return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
-}
-
-/// Number of bytes of the first UTF-8 character in `text`; 0 if it is invalid: a stray byte,
-/// overlong, a surrogate, beyond U+10FFFF, or incomplete.
-inline std::size_t character_length(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text[0]);
-  if (lead < 0x80) return 1;
-  const std::size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  if (lead < 0xC2 || lead > 0xF4 || text.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i)
-    if (!continues_character(text[i])) return 0;
-  const auto second = static_cast<unsigned char>(text[1]);
-  const bool overlong = (lead == 0xE0 && second < 0xA0) || (lead == 0xF0 && second < 0x90);
-  const bool surrogate = lead == 0xED && second >= 0xA0;
-  return overlong || surrogate || (lead == 0xF4 && second >= 0x90) ? 0 : length;
-}
 
 inline void append_escaped(std::string& out, char character) {
   constexpr const char* kDigits = "0123456789abcdef";

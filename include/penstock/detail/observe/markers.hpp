@@ -6,7 +6,6 @@
 #if !defined(PENSTOCK_DISABLE_NVTX) && !defined(NVTX_DISABLE)
 #include <nvtx3/nvToolsExtCudaRt.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include <mutex>
 #include <new>

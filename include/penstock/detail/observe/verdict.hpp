@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <penstock/detail/observe/verdict_names.hpp>
 #include <penstock/verdict.hpp>
 

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstddef>
 #include <limits>
 #include <ostream>
 #include <penstock/detail/escaped.hpp>
 #include <penstock/detail/read_only_file.hpp>
 #include <penstock/detail/whole_file.hpp>
+#include <penstock/detail/words.hpp>
 #include <penstock/state.hpp>
 #include <stdexcept>
 #include <system_error>
@@ -58,22 +58,6 @@ inline std::string quoted(std::string_view text) {
       (result += "\\x") += {kDigits[code / 16], kDigits[code % 16]};
   }
   return result + '"';
-}
-
-/// Removes the first word of `text` and the space after it, and returns the word.
-inline std::string_view take_word(std::string_view& text) {
-  const std::size_t space = text.find(' ');
-  const std::string_view word = text.substr(0, space);
-  text.remove_prefix(space == std::string_view::npos ? text.size() : space + 1);
-  return word;
-}
-
-/// Reads decimal digits without sign or leading zeros; false if `text` is anything else.
-inline bool read_number(std::string_view text, std::uint64_t& number) {
-  if (text.size() > 1 && text.front() == '0') return false;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  return error == std::errc() && stop == end;
 }
 
 /// Samples of the epoch before the next batch, over all ranks; UINT64_MAX for a state whose numbers
@@ -150,8 +134,10 @@ PENSTOCK_INLINE State State::parse(std::string_view text) {
     const std::string key = std::string(field.name) + '=';
     if (word.substr(0, key.size()) != key) refuse(key + " is missing in its place");
     word.remove_prefix(key.size());
-    if (!detail::read_number(word, state.*field.number))
+    const auto number = detail::read_number<std::uint64_t>(word);
+    if (!number || (word.size() > 1 && word.front() == '0'))  // as no program has written it
       refuse(key + " is followed by no number of 64 bits");
+    state.*field.number = *number;
   }
   if (rest != detail::state_end)
     refuse("it does not end with " + std::string(detail::state_end) + " behind the last number");

@@ -6,8 +6,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstddef>
-#include <memory>
 #include <penstock/detail/pipeline/failure_node.hpp>
 #include <utility>
 #include <vector>

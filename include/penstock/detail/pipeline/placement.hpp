@@ -5,9 +5,6 @@
 #include <penstock/placement.hpp>
 #include <penstock/ranks.hpp>
 #include <stdexcept>
-#include <string>
-#include <utility>
-#include <vector>
 
 namespace penstock {
 

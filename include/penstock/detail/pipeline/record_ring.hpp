@@ -24,7 +24,6 @@
 #include <limits>
 #include <memory>
 #include <optional>
-#include <utility>
 
 namespace penstock::detail {
 

@@ -8,13 +8,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <penstock/detail/storage/image_extensions.hpp>
-#include <penstock/detail/storage/left_by_tools.hpp>
+#include <penstock/detail/storage/sample_names.hpp>
 #include <penstock/store.hpp>
 #include <string>
 #include <system_error>

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <charconv>
 #include <optional>
 #include <penstock/detail/read_only_file.hpp>
 #include <penstock/detail/storage/class_walk.hpp>
 #include <penstock/detail/storage/file_list.hpp>
-#include <penstock/detail/storage/image_extensions.hpp>
 #include <penstock/detail/storage/known_bytes.hpp>
 #include <penstock/detail/storage/line_reader.hpp>
+#include <penstock/detail/storage/sample_names.hpp>
 #include <penstock/detail/storage/scratch.hpp>
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/detail/whole_file.hpp>
+#include <penstock/detail/words.hpp>
 #include <penstock/file_folder.hpp>
-#include <span>
 #include <stdexcept>
 #include <string_view>
 #include <system_error>
@@ -83,11 +82,8 @@ inline bool needs_dot(std::string_view path) {
 inline bool add_list_line(std::string_view line, FileListBuilder& builder) {
   const std::size_t tab = line.rfind('\t');
   if (tab == std::string_view::npos) return builder.add(line, -1);
-  const std::string_view number = line.substr(tab + 1);
-  std::int32_t label = 0;
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), label);
-  if (error != std::errc() || end != number.data() + number.size()) return false;
-  return builder.add(line.substr(0, tab), label);
+  const auto label = read_number<std::int32_t>(line.substr(tab + 1));
+  return label && builder.add(line.substr(0, tab), *label);
 }
 
 inline FileList read_list(const std::filesystem::path& list,

@@ -6,11 +6,9 @@
 
 #include <sys/mman.h>
 
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <penstock/detail/read_only_file.hpp>
-#include <system_error>
 #include <utility>
 
 namespace penstock::detail {
@@ -23,8 +21,7 @@ class FileMapping {
   FileMapping(const ReadOnlyFile& file, std::uint64_t bytes)
       : bytes_(static_cast<std::size_t>(bytes)),
         data_(::mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, file.descriptor(), 0)) {
-    if (data_ == MAP_FAILED)
-      throw std::system_error(errno, std::generic_category(), "cannot map the file");
+    if (data_ == MAP_FAILED) OpenFile::fail("cannot map the file");
   }
   FileMapping(FileMapping&& other) noexcept
       : bytes_(other.bytes_), data_(std::exchange(other.data_, MAP_FAILED)) {}

@@ -3,8 +3,10 @@
 
 // NameArena: millions of names in one block of memory, at a cost of 8 bytes for each.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -21,6 +23,19 @@ class NameArena {
     const std::size_t begin = i == 0 ? 0 : ends_[i - 1];
     return {bytes_.data() + begin, ends_[i] - begin};
   }
+  /// The names end to end, and where each ends; to write them into a file, or, behind resize(), to
+  /// read them from one. is_whole(): the ends ascend to the end of the bytes.
+  std::span<char> bytes() noexcept { return bytes_; }
+  std::span<std::uint64_t> ends() noexcept { return ends_; }
+  void resize(std::size_t names, std::size_t bytes) {
+    ends_.resize(names);
+    bytes_.resize(bytes);
+  }
+  bool is_whole() const {
+    return std::is_sorted(ends_.begin(), ends_.end()) &&
+           bytes_.size() == (ends_.empty() ? 0 : ends_.back());
+  }
+
   /// Gives back what was allocated for names that did not come.
   void shrink_to_fit() {
     bytes_.shrink_to_fit();

@@ -1,91 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
+#include <penstock/detail/open_file.hpp>
+#include <penstock/detail/storage/name_arena.hpp>
 #include <penstock/detail/storage/packed_format.hpp>
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/detail/whole_file.hpp>
 #include <penstock/packed_file_writer.hpp>
 #include <stdexcept>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 namespace penstock {
 
 namespace detail {
 
-/// A file that is written at its end, in large pieces, and locked meanwhile. All members but the
-/// destructor throw std::system_error.
-class PartialPack {
+/// A file that is locked while it is written. All members throw std::system_error.
+class PartialPack : public OpenFile {
  public:
-  explicit PartialPack(const std::filesystem::path& path) : PartialPack() {
+  explicit PartialPack(const std::filesystem::path& path) {
     do {
-      close();
-      descriptor_ = ::open(path.c_str(),
-                           O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666);
-      if (descriptor_ < 0) fail("cannot open it for writing");
-      lock();
+      static_cast<OpenFile&>(*this) =
+          OpenFile(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+      if (!is_open()) fail("cannot open it for writing");
+      require_regular();
+      if (::flock(descriptor(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        fail("another program writes it");  // Some file systems have no locks.
     } while (!is_still(path));
   }
-  ~PartialPack() { close(); }
-  PartialPack(const PartialPack&) = delete;
-  PartialPack& operator=(const PartialPack&) = delete;
-
-  std::uint64_t size() const { return static_cast<std::uint64_t>(status().st_size); }
 
   /// Whether there were so many bytes.
   bool read(std::uint64_t offset, std::span<std::byte> target) const {
-    while (!target.empty()) {
-      const ::ssize_t count =
-          ::pread(descriptor_, target.data(), target.size(), static_cast<::off_t>(offset));
-      if (count == 0) return false;
-      if (count < 0 && errno != EINTR) fail("cannot read it");
-      if (count < 0) continue;
-      offset += static_cast<std::uint64_t>(count);
-      target = target.subspan(static_cast<std::size_t>(count));
-    }
-    return true;
+    return OpenFile::read(offset, target, "cannot read it") == target.size();
   }
-
-  void write(std::uint64_t offset, std::span<const std::byte> bytes) const {
-    while (!bytes.empty()) {
-      const ::ssize_t count =
-          ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<::off_t>(offset));
-      if (count < 0 && errno != EINTR) fail("cannot write");
-      if (count < 0) continue;
-      offset += static_cast<std::uint64_t>(count);
-      bytes = bytes.subspan(static_cast<std::size_t>(count));
-    }
-  }
-
   void cut(std::uint64_t bytes) const {
-    if (::ftruncate(descriptor_, static_cast<::off_t>(bytes)) != 0) fail("cannot cut it");
-  }
-  void synchronise() const {
-    if (::fsync(descriptor_) != 0) fail("cannot write");
+    if (::ftruncate(descriptor(), static_cast<::off_t>(bytes)) != 0) fail("cannot cut it");
   }
 
  private:
-  PartialPack() = default;  // Once it is made, the destructor closes what an error leaves open.
-  void close() {
-    if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
-  }
-  void lock() const {
-    if (!S_ISREG(status().st_mode)) {
-      errno = EINVAL;
-      fail("not a regular file");
-    }
-    if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-      fail("another program writes it");  // Some file systems have no locks.
-  }
   /// Whoever had the lock before may have renamed or removed the file.
   bool is_still(const std::filesystem::path& path) const {
     struct stat named {};
@@ -93,16 +49,6 @@ class PartialPack {
     return ::stat(path.c_str(), &named) == 0 && named.st_ino == opened.st_ino &&
            named.st_dev == opened.st_dev;
   }
-  struct stat status() const {
-    struct stat status {};
-    if (::fstat(descriptor_, &status) != 0) fail("cannot read the size");
-    return status;
-  }
-  [[noreturn]] static void fail(const char* what) {
-    throw std::system_error(errno, std::generic_category(), what);
-  }
-
-  int descriptor_ = -1;
 };
 
 /// What a PackedFileWriter does; its errors are std::system_error and StoreError.
@@ -132,10 +78,7 @@ class PackOutput {
   const std::filesystem::path& partial() const noexcept { return partial_; }
   const std::vector<PackEntry>& entries() const noexcept { return entries_; }
   std::uint64_t record_bytes() const noexcept { return record_bytes_; }
-  std::string_view name(std::uint64_t index) const {
-    const std::uint64_t begin = index == 0 ? 0 : name_ends_[index - 1];
-    return std::string_view(names_).substr(begin, name_ends_[index] - begin);
-  }
+  std::string_view name(std::uint64_t index) const { return names_[index]; }
 
   void append(std::span<const std::byte> bytes, std::int32_t label, std::string_view name) {
     require_open();
@@ -162,13 +105,13 @@ class PackOutput {
     state_ = State::failed;
     header_.records = entries_.size();
     header_.index = end_;
-    const bool has_names = !names_.empty();
+    const bool has_names = !names_.bytes().empty();
     header_.flags = has_names ? kPackHasNames : 0;
-    header_.name_bytes = names_.size();
+    header_.name_bytes = names_.bytes().size();
     header_.index_checksum = 0;
     put_index(std::as_bytes(std::span(entries_)));
-    if (has_names) put_index(std::as_bytes(std::span(name_ends_)));
-    put_index(std::as_bytes(std::span(names_)));
+    if (has_names) put_index(std::as_bytes(names_.ends()));
+    put_index(std::as_bytes(names_.bytes()));
     flush();
     header_.file_bytes = end_;
     header_.checksum = checksum_of(header_);
@@ -267,8 +210,7 @@ class PackOutput {
                         .bytes = frame.bytes,
                         .bytes_checksum = frame.bytes_checksum,
                         .label = frame.label});
-    names_ += name;
-    name_ends_.push_back(names_.size());
+    names_.add(name);
     record_bytes_ += frame.bytes;
   }
 
@@ -307,8 +249,7 @@ class PackOutput {
   std::uint64_t end_ = 0;  // of the file and of what is in the buffer
   std::vector<std::byte> buffer_;
   std::vector<PackEntry> entries_;
-  std::vector<std::uint64_t> name_ends_;
-  std::string names_;
+  NameArena names_;
   std::uint64_t record_bytes_ = 0;
 };
 

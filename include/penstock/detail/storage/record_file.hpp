@@ -7,9 +7,6 @@
 #include <penstock/detail/storage/record_part.hpp>
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/record_file.hpp>
-#include <span>
-#include <string>
-#include <system_error>
 #include <utility>
 
 namespace penstock {
@@ -43,13 +40,8 @@ PENSTOCK_INLINE void RecordFile::read_into(std::uint64_t index, std::span<std::b
                                 std::to_string(target.size()) + " bytes for a record of " +
                                 std::to_string(record_bytes_));
   std::string why;
-  try {
-    if (part.file.read((index - part.first) * record_bytes_, target) == target.size()) return;
-    why = part.shorter_by_now(part.file.size());
-  } catch (const std::system_error& error) {
-    why = error.what();
-  }
-  part.throw_unreadable(index, why);
+  part.read((index - part.first) * record_bytes_, [&] { return target; }, why);
+  if (!why.empty()) part.fail_record(index, why);
 }
 
 PENSTOCK_INLINE void RecordFile::read_many(std::span<const std::uint64_t> indices,
@@ -119,10 +111,7 @@ PENSTOCK_INLINE void RecordFile::will_need(std::span<const std::uint64_t> indice
 
 PENSTOCK_INLINE const detail::RecordPart& RecordFile::part_of(std::uint64_t index) const {
   if (index >= size_) throw_no_record(index);
-  const auto after = std::upper_bound(
-      parts_->begin(), parts_->end(), index,
-      [](std::uint64_t i, const detail::RecordPart& part) { return i < part.first; });
-  return *(after - 1);
+  return *(std::ranges::upper_bound(*parts_, index, {}, &detail::RecordPart::first) - 1);
 }
 
 PENSTOCK_INLINE void RecordFile::check_many(const char* function,

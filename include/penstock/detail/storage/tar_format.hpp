@@ -5,14 +5,12 @@
 // tar's own long names and large numbers. Nothing here allocates.
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <limits>
 #include <optional>
-#include <penstock/detail/storage/left_by_tools.hpp>
+#include <penstock/detail/storage/sample_names.hpp>
+#include <penstock/detail/words.hpp>
 #include <span>
 #include <string_view>
 #include <system_error>
@@ -127,13 +125,8 @@ inline std::optional<PaxHeader> parse_pax(std::string_view records) {
     if (key == "path") header.path = value;
     if (key.starts_with("GNU.sparse.")) header.sparse = true;
     if (key == "GNU.sparse.name") header.sparse_name = value;
-    if (key == "size") {
-      std::uint64_t size = 0;
-      const auto parsed = std::from_chars(value.data(), value.data() + value.size(), size);
-      if (parsed.ec != std::errc() || parsed.ptr != value.data() + value.size())
-        return std::nullopt;
-      header.size = size;
-    }
+    if (key == "size") header.size = read_number<std::uint64_t>(value);
+    if (key == "size" && !header.size) return std::nullopt;
     records.remove_prefix(length);
   }
   return header;

@@ -5,22 +5,21 @@
 // each sample: for each of its members "EXTENSION OFFSET SIZE NAME", with a space between all. In
 // v1.1 there are no names, which are read from the headers of the tar.
 
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <penstock/detail/storage/known_bytes.hpp>
-#include <penstock/detail/storage/left_by_tools.hpp>
 #include <penstock/detail/storage/line_reader.hpp>
+#include <penstock/detail/storage/sample_names.hpp>
+#include <penstock/detail/storage/tar_file.hpp>
 #include <penstock/detail/storage/tar_format.hpp>
-#include <penstock/detail/storage/tar_notes.hpp>
 #include <penstock/detail/storage/tar_samples.hpp>
+#include <penstock/detail/words.hpp>
 #include <penstock/store.hpp>
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 namespace penstock::detail {
@@ -34,14 +33,9 @@ inline constexpr std::string_view kTarIndexRemedy =
 
 class TarIndexReader {
  public:
-  /// `tar_bytes` and `headers`: of the tar that it is the index of.
-  TarIndexReader(std::filesystem::path path, std::uint64_t tar_bytes, const TarHeaders& headers,
-                 TarSamples& samples)
-      : path_(std::move(path)),
-        tar_bytes_(tar_bytes),
-        headers_(headers),
-        samples_(samples),
-        lines_(path_) {}
+  /// `tar`: the one that it is the index of.
+  TarIndexReader(std::filesystem::path path, const TarFile& tar, TarSamples& samples)
+      : path_(std::move(path)), tar_(tar), samples_(samples), lines_(path_) {}
 
   /// Adds its samples. Throws StoreError, and std::system_error if the file cannot be read.
   void read() {
@@ -64,20 +58,6 @@ class TarIndexReader {
         "line " + std::to_string(lines_.number()) + ": " + why + std::string(kTarIndexRemedy));
   }
 
-  /// Up to the next space; empty at the end.
-  static std::string_view take_word(std::string_view& line) {
-    const std::size_t end = std::min(line.find(' '), line.size());
-    const std::string_view word = line.substr(0, end);
-    line.remove_prefix(std::min(end + 1, line.size()));
-    return word;
-  }
-  static std::optional<std::uint64_t> number(std::string_view word) {
-    std::uint64_t value = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-    if (error != std::errc() || end != word.data() + word.size()) return std::nullopt;
-    return value;
-  }
-
   std::uint64_t read_first_line() {
     std::string_view line = lines_.next().value_or("");
     const std::optional<KnownBytes> known = known_bytes(std::as_bytes(std::span(line)));
@@ -88,7 +68,7 @@ class TarIndexReader {
       fail("the index must begin with \"" + std::string(kTarIndexVersion) + "\" or \"" +
            std::string(kTarIndexWithoutNames) + "\", and begins with \"" +
            std::string(version.substr(0, 20)) + "\"");
-    const std::optional<std::uint64_t> all = number(take_word(line));
+    const auto all = read_number<std::uint64_t>(take_word(line));
     if (!all) fail("there is no number of samples");
     return *all;
   }
@@ -97,8 +77,8 @@ class TarIndexReader {
     std::string base;
     while (!line.empty()) {
       const std::string_view extension = take_word(line);
-      const std::optional<std::uint64_t> offset = number(take_word(line));
-      const std::optional<std::uint64_t> size = number(take_word(line));
+      const auto offset = read_number<std::uint64_t>(take_word(line));
+      const auto size = read_number<std::uint64_t>(take_word(line));
       const std::string_view given = has_names_ ? take_word(line) : extension;
       if (extension.empty() || !offset || !size || given.empty())
         fail(has_names_
@@ -125,7 +105,7 @@ class TarIndexReader {
   std::string name_at(std::string_view extension, std::uint64_t offset, std::uint64_t size) const {
     const std::string member = "of extension " + std::string(extension);
     require_inside(member, offset, size);
-    const std::optional<std::string> name = headers_.name_at(offset - kTarBlock, size, end_);
+    const std::optional<std::string> name = tar_.name_at(offset - kTarBlock, size, end_);
     if (!name)
       fail("member " + member + ", " + std::to_string(size) + " bytes from byte " +
            std::to_string(offset) +
@@ -137,15 +117,14 @@ class TarIndexReader {
   void require_inside(std::string_view name, std::uint64_t offset, std::uint64_t size) const {
     if (offset < kTarBlock || offset % kTarBlock != 0)
       fail("member " + std::string(name) + " cannot begin at byte " + std::to_string(offset));
-    if (offset > tar_bytes_ || size > tar_bytes_ - offset)
+    if (offset > tar_.bytes || size > tar_.bytes - offset)
       fail("member " + std::string(name) + ", " + std::to_string(size) + " bytes from byte " +
            std::to_string(offset) + " on, does not fit into the tar's " +
-           std::to_string(tar_bytes_) + ": it is the index of another tar, or the tar is cut");
+           std::to_string(tar_.bytes) + ": it is the index of another tar, or the tar is cut");
   }
 
   const std::filesystem::path path_;
-  const std::uint64_t tar_bytes_;
-  const TarHeaders& headers_;
+  const TarFile& tar_;
   TarSamples& samples_;
   LineReader lines_;
   bool has_names_ = true;

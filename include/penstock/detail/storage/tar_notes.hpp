@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// TarHeaders: looks at the header of a certain member, also where headers of pax or of GNU tar
-// before it say the member's name or size.
+// TarNotes: what the headers of pax and of GNU tar before a member's own header say about it, and
+// whether that is a certain member's name and size.
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <penstock/detail/read_only_file.hpp>
 #include <penstock/detail/storage/tar_format.hpp>
-#include <penstock/detail/storage/tar_globals.hpp>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -63,9 +59,16 @@ inline bool is_tar_name_of(std::string_view name, const ExpectedTarMember& membe
   return is_name(false) || is_name(true);
 }
 
-/// What the headers of pax and of GNU tar before a member's own header say about it.
+/// What a global header of pax says about the members behind it.
+struct TarGlobal {
+  std::uint64_t from = 0;  // the byte of the tar behind which it counts
+  std::string path;        // empty: nothing
+  std::optional<std::uint64_t> size;
+};
+
 class TarNotes {
  public:
+  TarNotes() = default;
   /// `before`: bytes of the tar up to the member's header. Must stay as long as this.
   explicit TarNotes(std::span<const std::byte> before) {
     while (const std::size_t bytes = last_note(before)) {
@@ -130,68 +133,6 @@ class TarNotes {
   bool found_ = false, has_pax_ = false, damaged_ = false;
   std::optional<std::string_view> name_;
   std::optional<std::uint64_t> size_;
-};
-
-/// The headers of the members of a tar. Any number of threads may use one object.
-class TarHeaders {
- public:
-  /// Both have to outlive this.
-  TarHeaders(const ReadOnlyFile& file, const TarGlobals& globals)
-      : file_(file), globals_(globals) {}
-
-  /// Whether `block`, which is at byte `at` of the file, is the header of this member. Allocates
-  /// only where its own name or size is another one, and no notes are in the 8 KiB before it.
-  bool is_of(std::span<const std::byte> block, std::uint64_t at,
-             const ExpectedTarMember& member) const {
-    const TarHeader header(block);
-    if (!header.has_right_checksum()) return false;
-    const TarGlobal& global = globals_.at(at);
-    if (TarNotes(std::span<const std::byte>()).are_of(header, global, member)) return true;
-    std::array<std::byte, kFew> few;
-    TarNotes notes = notes_before(at, few);
-    if (notes.found()) return notes.are_of(header, global, member);
-    if (at <= few.size()) return false;
-    std::vector<std::byte> many(kLongestTarNote + kFew);
-    notes = notes_before(at, many);
-    return notes.found() && notes.are_of(header, global, member);
-  }
-
-  /// The same for the block at this byte.
-  bool has(std::uint64_t at, const ExpectedTarMember& member) const {
-    std::array<std::byte, kTarBlock> block;
-    return file_.read(at, block) == block.size() && is_of(block, at, member);
-  }
-
-  /// The name of the member of `size` bytes whose header is at byte `at`. `from`: where the member
-  /// before it ends. nullopt: there is no such header.
-  std::optional<std::string> name_at(std::uint64_t at, std::uint64_t size,
-                                     std::uint64_t from) const {
-    std::array<std::byte, kTarBlock> block;
-    if (file_.read(at, block) < block.size()) return std::nullopt;
-    const TarHeader header(block);
-    if (!header.has_right_checksum() || is_tar_note(header.type())) return std::nullopt;
-    const std::uint64_t room_before = from <= at ? at - from : kFew;
-    std::vector<std::byte> before(
-        static_cast<std::size_t>(std::min<std::uint64_t>(room_before, kLongestTarNote + kFew)));
-    const TarNotes notes = notes_before(at, before);
-    const TarGlobal& global = globals_.at(at);
-    std::array<char, TarHeader::kLongestName> room;
-    if (notes.damaged() || notes.size(header, global) != size) return std::nullopt;
-    return std::string(notes.name(header, global, room));
-  }
-
- private:
-  static constexpr std::size_t kFew = 16 * kTarBlock;
-
-  /// Those in the `room.size()` bytes before byte `at`.
-  TarNotes notes_before(std::uint64_t at, std::span<std::byte> room) const {
-    const std::size_t most = static_cast<std::size_t>(std::min<std::uint64_t>(at, room.size()));
-    const std::span<std::byte> before = room.first(most);
-    return TarNotes(file_.read(at - most, before) < most ? before.first(0) : before);
-  }
-
-  const ReadOnlyFile& file_;
-  const TarGlobals& globals_;
 };
 
 }  // namespace penstock::detail

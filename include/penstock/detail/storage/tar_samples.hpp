@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
-#include <penstock/detail/storage/image_extensions.hpp>
 #include <penstock/detail/storage/name_arena.hpp>
+#include <penstock/detail/storage/sample_names.hpp>
 #include <penstock/detail/storage/tar_format.hpp>
 #include <span>
 #include <string>

@@ -8,14 +8,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <optional>
-#include <penstock/detail/read_only_file.hpp>
 #include <penstock/detail/storage/known_bytes.hpp>
-#include <penstock/detail/storage/left_by_tools.hpp>
+#include <penstock/detail/storage/sample_names.hpp>
+#include <penstock/detail/storage/tar_file.hpp>
 #include <penstock/detail/storage/tar_format.hpp>
-#include <penstock/detail/storage/tar_globals.hpp>
-#include <penstock/store.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,16 +35,9 @@ class TarScan {
     std::uint64_t offset, size;  // of its bytes in the tar
   };
 
-  /// `globals` has what the tar says about all members, and gets more of it. File and globals have
-  /// to outlive this.
-  TarScan(std::filesystem::path path, const ReadOnlyFile& file, TarGlobals& globals,
-          const TarScanOptions& options)
-      : path_(std::move(path)),
-        file_(file),
-        globals_(globals),
-        options_(options),
-        bytes_(file.size()),
-        at_(options.from) {}
+  /// `tar` gets what its global headers say. It has to outlive this.
+  TarScan(TarFile& tar, const TarScanOptions& options)
+      : tar_(tar), options_(options), at_(options.from) {}
 
   /// nullopt: there is none any more. Throws StoreError, and std::system_error if the file cannot
   /// be read.
@@ -88,30 +78,28 @@ class TarScan {
  private:
   static constexpr std::size_t kWindow = 8 * kTarBlock;
 
-  [[noreturn]] void fail(const std::string& why) const {
-    throw StoreError("TarShards", path_, why);
-  }
+  [[noreturn]] void fail(const std::string& why) const { tar_.fail(why); }
 
   /// Whether the tar ends here without the zeros that end it, and may.
   bool at_end() const {
-    if (at_ == 0 || at_ < bytes_) return false;
+    if (at_ == 0 || at_ < tar_.bytes) return false;
     if (has_note_) fail_cut("behind a header that says something about the next member");
     if (options_.allow_missing_end) return true;
-    if (at_ > bytes_) fail_cut("within the zeros that fill the last block of a member");
+    if (at_ > tar_.bytes) fail_cut("within the zeros that fill the last block of a member");
     fail("the tar has no end: behind its last member, at byte " + std::to_string(at_) +
          ", the file is over, without the zeros that end a tar. Members may be missing, if it was "
          "not copied or written to its end. If it was made like this, set "
          "TarShardsOptions::allow_missing_end (penstock-pack: --allow-missing-end)");
   }
   [[noreturn]] void fail_cut(const std::string& where) const {
-    fail("the file is cut: it ends at byte " + std::to_string(bytes_) + ", " + where);
+    fail("the file is cut: it ends at byte " + std::to_string(tar_.bytes) + ", " + where);
   }
 
   /// Behind the zeros at this byte there are only zeros.
   void require_nothing_behind(std::uint64_t zeros) {
     std::vector<std::byte> some(std::size_t{1} << 16);
-    for (std::uint64_t at = zeros + kTarBlock; at < bytes_; at += some.size()) {
-      const std::span<std::byte> read = std::span(some).first(file_.read(at, some));
+    for (std::uint64_t at = zeros + kTarBlock; at < tar_.bytes; at += some.size()) {
+      const std::span<std::byte> read = std::span(some).first(tar_.file.read(at, some));
       const auto found = std::find_if(read.begin(), read.end(),
                                       [](std::byte byte) { return byte != std::byte{0}; });
       if (found == read.end()) continue;
@@ -120,15 +108,14 @@ class TarScan {
       const std::uint64_t place =
           (at + static_cast<std::uint64_t>(found - read.begin())) / kTarBlock * kTarBlock;
       std::array<std::byte, kTarBlock> header;
-      const bool is_tar =
-          file_.read(place, header) == kTarBlock && TarHeader(header).has_right_checksum();
       fail("the tar ends at byte " + std::to_string(zeros) + ", and there is more behind it: " +
-           (is_tar ? "members from byte " + std::to_string(place) +
-                         " on, as cat of two tars leaves them. Join tars with tar --concatenate, "
-                         "or give them as two"
-                   : "other bytes from byte " + std::to_string(place) +
-                         " on. If they are of no use, cut them off (truncate --size=" +
-                         std::to_string(zeros + 2 * kTarBlock) + "); else make the tar again"));
+           (tar_.header_at(place, header)
+                ? "members from byte " + std::to_string(place) +
+                      " on, as cat of two tars leaves them. Join tars with tar --concatenate, "
+                      "or give them as two"
+                : "other bytes from byte " + std::to_string(place) +
+                      " on. If they are of no use, cut them off (truncate --size=" +
+                      std::to_string(zeros + 2 * kTarBlock) + "); else make the tar again"));
     }
   }
 
@@ -158,35 +145,25 @@ class TarScan {
   /// Of the bytes behind a member's header at byte `at`.
   std::optional<std::uint64_t> size_of(const TarHeader& header, std::uint64_t at) const {
     if (pax_size_) return pax_size_;
-    const TarGlobal& global = globals_.at(at);
+    const TarGlobal& global = tar_.global_at(at);
     return global.size ? global.size : header.size();
   }
 
   /// Does such a member have bytes behind its header?
   bool is_file(char type, bool has_name) const {
-    switch (type) {
-      case '\0':
-      case '0':
-      case '7':  // contiguous, where there was such a thing
-        return true;
-      case '1':
-      case '2':
-        if (has_name && !options_.skip_links)
-          fail("member " + current_ +
-               " is a link, whose bytes lie elsewhere: make the tar with --dereference "
-               "--hard-dereference");
-        return false;
-      case '3':
-      case '4':
-      case '5':
-      case '6':
-      case 'V':  // the name of the volume
-        return false;
-      case 'S':
-        fail_sparse();
-      default:
-        fail("member " + current_ + " is of the unknown type '" + type + "'");
-    }
+    const auto is_one_of = [type](std::string_view types) {
+      return types.find(type) != std::string_view::npos;
+    };
+    // 7 is contiguous, where there was such a thing; V is the name of the volume.
+    if (type == '\0' || is_one_of("07")) return true;
+    if (is_one_of("3456V")) return false;
+    if (type == 'S') fail_sparse();
+    if (!is_one_of("12")) fail("member " + current_ + " is of the unknown type '" + type + "'");
+    if (has_name && !options_.skip_links)
+      fail("member " + current_ +
+           " is a link, whose bytes lie elsewhere: make the tar with --dereference "
+           "--hard-dereference");
+    return false;
   }
   [[noreturn]] void fail_sparse() const {
     fail("member " + current_ + " is sparse: make the tar without --sparse");
@@ -196,7 +173,7 @@ class TarScan {
   std::span<const std::byte> block(std::uint64_t at) {
     if (at < window_at_ || at + kTarBlock > window_at_ + window_bytes_) {
       window_at_ = at;
-      window_bytes_ = file_.read(at, window_);
+      window_bytes_ = tar_.file.read(at, window_);
     }
     const auto rest = std::span<const std::byte>(window_)
                           .first(window_bytes_)
@@ -212,9 +189,9 @@ class TarScan {
 
   /// `size` bytes from at_ on lie in the file.
   void require_inside(std::uint64_t size) const {
-    if (at_ <= bytes_ && size <= bytes_ - at_) return;
+    if (at_ <= tar_.bytes && size <= tar_.bytes - at_) return;
     fail("member " + current_ + ", " + std::to_string(size) + " bytes from byte " +
-         std::to_string(at_) + " on, does not fit into the file's " + std::to_string(bytes_) +
+         std::to_string(at_) + " on, does not fit into the file's " + std::to_string(tar_.bytes) +
          ": the file is cut");
   }
 
@@ -227,7 +204,7 @@ class TarScan {
         fail("at byte " + std::to_string(at) + ": a name or header of " + std::to_string(size) +
              " bytes");
       note_.resize(static_cast<std::size_t>(size));
-      if (file_.read(at_, std::as_writable_bytes(std::span(note_))) < note_.size())
+      if (tar_.file.read(at_, std::as_writable_bytes(std::span(note_))) < note_.size())
         fail("the file has become shorter while it was read");
       if (type == 'L')
         name_ = note_.substr(0, note_.find('\0'));
@@ -244,7 +221,7 @@ class TarScan {
     if (pax->path && pax->path->find('\0') != std::string_view::npos)
       fail("at byte " + std::to_string(at) + ": a name with a character 0");
     if (type == 'g') {
-      globals_.add(at, *pax);
+      tar_.add_global(at, *pax);
       return;
     }
     if (pax->path) name_ = *pax->path;
@@ -254,19 +231,14 @@ class TarScan {
   }
 
   void take_name(const TarHeader& header, std::uint64_t at) {
-    current_ = name_ ? *name_ : globals_.at(at).path;
+    std::array<char, TarHeader::kLongestName> room;
+    current_ = name_ ? *name_ : tar_.global_at(at).path;
     name_.reset();
-    if (!current_.empty()) return;
-    current_ = header.prefix();
-    if (!current_.empty()) current_ += '/';
-    current_ += header.name();
+    if (current_.empty()) current_ = header.whole_name(room);
   }
 
-  const std::filesystem::path path_;
-  const ReadOnlyFile& file_;
-  TarGlobals& globals_;
+  TarFile& tar_;
   const TarScanOptions options_;
-  const std::uint64_t bytes_;
   std::uint64_t at_;  // of the next header
   std::array<std::byte, kWindow> window_;
   std::uint64_t window_at_ = 0;

@@ -3,21 +3,18 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <charconv>
 #include <map>
 #include <optional>
-#include <penstock/detail/read_only_file.hpp>
-#include <penstock/detail/storage/image_extensions.hpp>
+#include <penstock/detail/storage/sample_names.hpp>
 #include <penstock/detail/storage/scratch.hpp>
 #include <penstock/detail/storage/store.hpp>
+#include <penstock/detail/storage/tar_file.hpp>
 #include <penstock/detail/storage/tar_format.hpp>
-#include <penstock/detail/storage/tar_globals.hpp>
 #include <penstock/detail/storage/tar_index.hpp>
-#include <penstock/detail/storage/tar_notes.hpp>
 #include <penstock/detail/storage/tar_samples.hpp>
 #include <penstock/detail/storage/tar_scan.hpp>
 #include <penstock/detail/whole_file.hpp>
+#include <penstock/detail/words.hpp>
 #include <penstock/tar_shards.hpp>
 #include <stdexcept>
 #include <system_error>
@@ -28,15 +25,9 @@ namespace penstock {
 namespace detail {
 
 /// One of the files of a TarShards.
-struct TarShard {
-  TarShard(const std::filesystem::path& name, std::uint64_t first_sample) try
-      : path(name), first(first_sample), file(name), bytes(file.size()) {
-  } catch (const std::system_error& error) {
-    const bool too_many = error.code().value() == EMFILE;
-    throw StoreError("TarShards", name,
-                     std::string(error.what()) +
-                         (too_many ? ". All shards stay open: raise the limit (ulimit -n)" : ""));
-  }
+struct TarShard : TarFile {
+  TarShard(const std::filesystem::path& name, std::uint64_t first_sample)
+      : TarFile(name), first(first_sample) {}
 
   /// Adds the samples that the index names, or that the headers do.
   void list(const TarShardsOptions& options, TarSamples& samples) try {
@@ -45,22 +36,18 @@ struct TarShard {
       list_by_index(index, options, samples);
     else
       list_by_headers(options, samples);
-    if (samples.size() == first) throw StoreError("TarShards", path, "there is no sample in it");
+    if (samples.size() == first) fail("there is no sample in it");
   } catch (const std::system_error& error) {
-    throw StoreError("TarShards", path, error.what());
+    fail(error.what());
   }
 
-  std::filesystem::path path;
   std::uint64_t first;  // number of its first sample
-  ReadOnlyFile file;
-  std::uint64_t bytes;  // when it was opened
-  TarGlobals globals;
 
  private:
   void list_by_index(const std::filesystem::path& index, const TarShardsOptions& options,
                      TarSamples& samples) try {
     where_readable([&] { look_at_start(); });
-    TarIndexReader(index, bytes, TarHeaders(file, globals), samples).read();
+    TarIndexReader(index, *this, samples).read();
     check_places(index, samples);
     where_readable([&] { check_end(index, options, samples); });
   } catch (const std::system_error& error) {
@@ -81,10 +68,8 @@ struct TarShard {
   /// there.
   void look_at_start() {
     std::array<std::byte, kTarBlock> block;
-    const bool is_header =
-        file.read(0, block) == block.size() && TarHeader(block).has_right_checksum();
-    if (!is_header || TarHeader(block).type() == 'g')
-      TarScan(path, file, globals, {.skip_links = true}).next();
+    const std::optional<TarHeader> header = header_at(0, block);
+    if (!header || header->type() == 'g') TarScan(*this, {.skip_links = true}).next();
   }
 
   struct Listed {
@@ -137,12 +122,11 @@ struct TarShard {
     const TarMember& member = *listed.member;
     const std::string& extension = samples.extension(member).text;
     const std::uint64_t at = member.offset() - kTarBlock;
-    if (TarHeaders(file, globals).has(at, {samples.base(listed.sample), extension, member.size()}))
-      return;
     std::array<std::byte, kTarBlock> block;
-    const bool is_note = file.read(at, block) == block.size() &&
-                         TarHeader(block).has_right_checksum() &&
-                         is_tar_note(TarHeader(block).type());
+    const std::optional<TarHeader> header = header_at(at, block);
+    const ExpectedTarMember expected{samples.base(listed.sample), extension, member.size()};
+    if (header && is_header_of(block, at, expected)) return;
+    const bool is_note = header && is_tar_note(header->type());
     throw StoreError(
         "TarShards", index,
         "member " + std::string(samples.base(listed.sample)) + "." + extension + ", " +
@@ -162,7 +146,7 @@ struct TarShard {
     for_each_member(samples, [&](const Listed& listed) {
       end = std::max(end, listed.member->offset() + in_tar_blocks(listed.member->size()));
     });
-    TarScan scan(path, file, globals,
+    TarScan scan(*this,
                  {.allow_missing_end = options.allow_missing_end, .skip_links = true, .from = end});
     const std::optional<TarScan::Member> more = scan.next();
     if (more && last_write_time(index) < last_write_time(path))
@@ -175,16 +159,15 @@ struct TarShard {
   }
 
   void list_by_headers(const TarShardsOptions& options, TarSamples& samples) {
-    TarScan scan(path, file, globals, {.allow_missing_end = options.allow_missing_end});
+    TarScan scan(*this, {.allow_missing_end = options.allow_missing_end});
     while (const std::optional<TarScan::Member> member = scan.next()) {
       const bool is_first = samples.size() == first;
       if (is_first || samples.base(samples.size() - 1) != member->name.base)
         samples.begin_sample(member->name.base);
       if (const char* why =
               samples.add_member(member->name.extension, member->offset, member->size))
-        throw StoreError("TarShards", path,
-                         "member " + std::string(member->name.base) + "." +
-                             std::string(member->name.extension) + ": " + why);
+        fail("member " + std::string(member->name.base) + "." +
+             std::string(member->name.extension) + ": " + why);
     }
     samples.ignored += scan.left_by_tools();
   }
@@ -218,8 +201,7 @@ struct TarShards::Place {
   }
 
   [[noreturn]] void fail(const detail::TarMember& member, const std::string& why) const {
-    throw StoreError(
-        "TarShards", shard.path,
+    shard.fail(
         "member " + name(member) + " (of sample " + std::to_string(index) + ") is lost: " + why,
         index);
   }
@@ -228,29 +210,21 @@ struct TarShards::Place {
   template <class Room>
   std::span<const std::byte> read(const detail::TarMember& member, const Room& room) const {
     std::string why;
+    const std::span<const std::byte> all = shard.read(
+        member.offset() - detail::kTarBlock,
+        [&] { return room(detail::kTarBlock + member.size()); }, why);
     try {
-      const std::span<std::byte> target = room(detail::kTarBlock + member.size());
-      const std::size_t count = shard.file.read(member.offset() - detail::kTarBlock, target);
-      if (count < target.size())
-        why = "the file has " + std::to_string(shard.file.size()) + " bytes, and had " +
-              std::to_string(shard.bytes) + " when it was opened";
-      else if (!is_header_of(target.first(detail::kTarBlock), member))
+      if (why.empty() &&
+          !shard.is_header_of(all.first(detail::kTarBlock), member.offset() - detail::kTarBlock,
+                              {samples.base(index), samples.extension(member).text, member.size()}))
         why =
             "its header is not before its bytes: the file has changed, or the index is that of "
             "another one";
-      else
-        return target.subspan(detail::kTarBlock);
     } catch (const std::system_error& error) {
       why = error.what();
     }
-    fail(member, why);
-  }
-
-  /// Is this the block before the member's bytes?
-  bool is_header_of(std::span<const std::byte> block, const detail::TarMember& member) const {
-    return detail::TarHeaders(shard.file, shard.globals)
-        .is_of(block, member.offset() - detail::kTarBlock,
-               {samples.base(index), samples.extension(member).text, member.size()});
+    if (!why.empty()) fail(member, why);
+    return all.subspan(detail::kTarBlock);
   }
 
   /// Its line in an index file.
@@ -262,9 +236,8 @@ struct TarShards::Place {
               std::to_string(member.size()) + ' ';
       const std::string member_name = name(member);
       if (member_name.find_first_of(" \r\n") != std::string::npos)
-        throw StoreError("TarShards", shard.path,
-                         "member " + member_name +
-                             ": a name with a space or a line break does not fit into an index");
+        shard.fail("member " + member_name +
+                   ": a name with a space or a line break does not fit into an index");
       line += member_name;
     }
     return line += '\n';
@@ -279,11 +252,10 @@ struct TarShards::Place {
   const detail::TarMember& member(std::string_view extension) const {
     const detail::TarMember* const found = find(extension);
     if (found != nullptr) return *found;
-    throw StoreError("TarShards", shard.path,
-                     "sample " + std::to_string(index) + ", " + std::string(samples.base(index)) +
-                         ", has no member " + (extension.starts_with('.') ? "" : ".") +
-                         std::string(extension),
-                     index);
+    shard.fail("sample " + std::to_string(index) + ", " + std::string(samples.base(index)) +
+                   ", has no member " + (extension.starts_with('.') ? "" : ".") +
+                   std::string(extension),
+               index);
   }
 
   const detail::TarShard& shard;
@@ -307,9 +279,7 @@ PENSTOCK_INLINE TarShards::Place TarShards::place_of(std::uint64_t index) const 
   if (index >= size())
     throw std::out_of_range("TarShards: there is no sample " + std::to_string(index) + ", but " +
                             std::to_string(size()) + ", numbered from 0");
-  const auto after = std::upper_bound(
-      set_->shards.begin(), set_->shards.end(), index,
-      [](std::uint64_t i, const detail::TarShard& shard) { return i < shard.first; });
+  const auto after = std::ranges::upper_bound(set_->shards, index, {}, &detail::TarShard::first);
   return {*(after - 1), set_->samples, index};
 }
 
@@ -358,11 +328,9 @@ PENSTOCK_INLINE std::int32_t TarShards::label(std::uint64_t index) const {
   constexpr std::string_view kSpace(" \t\r\n\0", 5);
   text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
   text = text.substr(0, text.find_last_not_of(kSpace) + 1);
-  std::int32_t label = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), label);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size())
-    place.fail(member, "\"" + std::string(text) + "\" is no number");
-  return label;
+  const auto label = detail::read_number<std::int32_t>(text);
+  if (!label) place.fail(member, "\"" + std::string(text) + "\" is no number");
+  return *label;
 }
 
 PENSTOCK_INLINE void TarShards::will_need(std::span<const std::uint64_t> indices) const noexcept {

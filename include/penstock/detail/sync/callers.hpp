@@ -26,6 +26,8 @@ class Callers {
     std::atomic<std::uint32_t>& count_;
   };
 
+  /// Whether there is one. Orders nothing.
+  bool any() const noexcept { return count_.load(std::memory_order_relaxed) != 0; }
   /// What the threads that are inside did before their calls is seen from here on: they have read
   /// the handle of this object, which may now be changed.
   void see_entries() const noexcept { static_cast<void>(count_.load(std::memory_order_acquire)); }

@@ -35,11 +35,9 @@ class SerialTask {
     paused_.store(true);
     while (requests_.load() != 0) std::this_thread::yield();
   }
-  /// A thread that sees paused() == false sees what was written during the pause. Call run() next:
-  /// requests during the pause did nothing.
+  /// A step sees what was written during the pause. Call run() next: requests during the pause did
+  /// nothing.
   void end_pause() noexcept { paused_.store(false, std::memory_order_release); }
-
-  bool paused() const noexcept { return paused_.load(std::memory_order_acquire); }
 
   /// Whether the calling thread is inside a `step`.
   bool is_run_by_this_thread() const noexcept {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Which files are images, by the end of their names: the list of torchvision's ImageFolder.
+// Which files of folders and members of archives are samples, by their names.
 
 #include <algorithm>
 #include <array>
@@ -10,6 +10,7 @@
 
 namespace penstock::detail {
 
+/// Of images: the list of torchvision's ImageFolder.
 inline constexpr std::array<std::string_view, 9> kImageExtensions = {
     ".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"};
 
@@ -28,6 +29,27 @@ bool has_extension(std::string_view name, const Extensions& extensions) {
     return name.size() >= extension.size() &&
            lower_case(name.substr(name.size() - extension.size())) == extension;
   });
+}
+
+// Jupyter and macOS leave files beside the data: copies of notebooks' neighbours in
+// .ipynb_checkpoints, the directory __MACOSX, and a file ._x.jpg beside x.jpg. They have the names
+// of samples, and are none.
+
+inline bool is_directory_of_tools(std::string_view name) {
+  return name == ".ipynb_checkpoints" || name == "__MACOSX";
+}
+inline bool is_file_of_tools(std::string_view name) {
+  return name.starts_with("._");
+}
+
+/// Whether this path is such a file, or leads through such a directory.
+inline bool is_left_by_tools(std::string_view path) {
+  while (true) {
+    const std::size_t slash = path.find('/');
+    if (slash == std::string_view::npos) return is_file_of_tools(path);
+    if (is_directory_of_tools(path.substr(0, slash))) return true;
+    path.remove_prefix(slash + 1);
+  }
 }
 
 }  // namespace penstock::detail

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// OpenFile: a file that is open, with the calls of the system that signals interrupt made again.
+// What fails throws std::system_error, whose text does not name the file.
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <system_error>
+#include <utility>
+
+namespace penstock::detail {
+
+/// Calls `call`, which tells an error by a negative number and errno, until no signal interrupts
+/// it.
+template <class Call>
+auto uninterrupted(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+/// Move-only; a moved-from one has no file. Any number of threads may use its const members.
+class OpenFile {
+ public:
+  OpenFile() = default;
+  /// Whether it is open then, is_open() says, and errno why not.
+  OpenFile(const char* path, int flags)
+      : number_(uninterrupted([&] { return ::open(path, flags | O_CLOEXEC, 0666); })) {}
+  OpenFile(OpenFile&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  OpenFile& operator=(OpenFile&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~OpenFile() {
+    if (number_ >= 0) ::close(number_);
+  }
+
+  /// Of errno.
+  [[noreturn]] static void fail(const char* what) {
+    throw std::system_error(errno, std::generic_category(), what);
+  }
+
+  bool is_open() const noexcept { return number_ >= 0; }
+  int descriptor() const noexcept { return number_; }
+
+  struct stat status() const {
+    struct stat status {};
+    if (::fstat(number_, &status) != 0) fail("cannot read the size");
+    return status;
+  }
+  void require_regular() const {
+    const auto mode = status().st_mode;
+    if (S_ISREG(mode)) return;
+    errno = S_ISDIR(mode) ? EISDIR : EINVAL;
+    fail("not a regular file");
+  }
+  /// Bytes now.
+  std::uint64_t size() const { return static_cast<std::uint64_t>(status().st_size); }
+
+  /// Fills `target` with the bytes from `offset` on. Returns how many there were: fewer than asked
+  /// for where the file ends. `what` is for the error.
+  std::size_t read(std::uint64_t offset, std::span<std::byte> target,
+                   const char* what = "cannot read") const {
+    std::size_t done = 0;
+    while (done < target.size()) {
+      const ::ssize_t count = ::pread(number_, target.data() + done, target.size() - done,
+                                      static_cast<::off_t>(offset + done));
+      if (count == 0) break;
+      if (count > 0) done += static_cast<std::size_t>(count);
+      if (count < 0 && errno != EINTR) fail(what);
+    }
+    return done;
+  }
+
+  void write(std::uint64_t offset, std::span<const std::byte> bytes) const {
+    while (!bytes.empty()) {
+      const ::ssize_t count = uninterrupted([&] {
+        return ::pwrite(number_, bytes.data(), bytes.size(), static_cast<::off_t>(offset));
+      });
+      if (count < 0) fail("cannot write");
+      offset += static_cast<std::uint64_t>(count);
+      bytes = bytes.subspan(static_cast<std::size_t>(count));
+    }
+  }
+  /// Returns when the disk has what was written.
+  void synchronise() const {
+    if (uninterrupted([this] { return ::fsync(number_); }) != 0) fail("cannot write");
+  }
+
+ private:
+  int number_ = -1;
+};
+
+}  // namespace penstock::detail
