@@ -9,6 +9,8 @@
 //   while (auto batch = producer.next())                        // std::optional<HostBatch<Images>>
 //     batch->copy_to(device, stream);                           // layout.bytes() of device memory
 
+#include <cuda_runtime_api.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>

@@ -16,6 +16,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <concepts>
 #include <cstddef>
 #include <memory>
 #include <memory_resource>

@@ -21,6 +21,7 @@
 #include <penstock/detail/inline.hpp>
 #include <penstock/store.hpp>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace penstock {

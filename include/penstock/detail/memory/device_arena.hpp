@@ -2,9 +2,14 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <limits>
+#include <memory>
 #include <mutex>
+#include <optional>
+#include <penstock/cuda.hpp>
 #include <penstock/detail/memory/checks.hpp>
 #include <penstock/detail/memory/device_allocation.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
@@ -12,8 +17,11 @@
 #include <penstock/detail/sync/time_out.hpp>
 #include <penstock/device_arena.hpp>
 #include <penstock/error.hpp>
+#include <span>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace penstock::detail {

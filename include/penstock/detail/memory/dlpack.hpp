@@ -3,6 +3,8 @@
 
 #include <penstock/dlpack.hpp>
 
+#include <array>
+#include <stdexcept>
 #include <string>
 
 namespace penstock::dlpack::detail {

@@ -7,10 +7,13 @@
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <cstdlib>
 #include <memory>
 #include <new>
 #include <penstock/cuda.hpp>

@@ -10,7 +10,9 @@
 #include <penstock/detail/memory/checks.hpp>
 #include <penstock/detail/memory/ragged.hpp>
 #include <stdexcept>
+#include <string>
 #include <string_view>
+#include <utility>
 
 namespace penstock::detail {
 

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <optional>

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <penstock/cuda.hpp>
 #include <penstock/detail/memory/copy_from.hpp>
 #include <penstock/detail/memory/pinned_entry.hpp>
 #include <penstock/detail/memory/pinned_pool_core.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/pinned_pool.hpp>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
+#include <utility>
 
 namespace penstock {
 

@@ -16,6 +16,8 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <new>
+#include <optional>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/memory/checks.hpp>
 #include <penstock/detail/memory/free_blocks.hpp>
@@ -29,6 +31,7 @@
 #include <penstock/detail/usable_memory.hpp>
 #include <penstock/error.hpp>
 #include <penstock/pinned_pool.hpp>
+#include <stdexcept>
 #include <stop_token>
 #include <string>
 #include <utility>

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <new>
 #include <penstock/ragged.hpp>
+#include <stdexcept>
 #include <string>
 #include <vector>
 

@@ -3,11 +3,16 @@
 
 #include <chrono>
 #include <concepts>
+#include <cstddef>
+#include <cstdint>
 #include <penstock/detail/observe/json.hpp>
 #include <penstock/detail/observe/verdict_names.hpp>
 #include <penstock/ranks.hpp>
 #include <penstock/stats_export.hpp>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace penstock {
 namespace detail {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <penstock/detail/observe/verdict_names.hpp>
 #include <penstock/verdict.hpp>
 

@@ -9,6 +9,7 @@
 #include <penstock/detail/order/state.hpp>
 #include <penstock/ranks.hpp>
 #include <penstock/sampler.hpp>
+#include <penstock/state.hpp>
 #include <stdexcept>
 #include <string>
 

@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <ostream>
 #include <penstock/failure.hpp>
 #include <sstream>
 #include <stdexcept>
+#include <string>
 
 namespace penstock {
 namespace detail {

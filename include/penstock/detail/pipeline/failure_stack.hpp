@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
+#include <memory>
 #include <penstock/detail/pipeline/failure_node.hpp>
 #include <utility>
 #include <vector>

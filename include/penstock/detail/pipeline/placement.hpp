@@ -5,6 +5,9 @@
 #include <penstock/placement.hpp>
 #include <penstock/ranks.hpp>
 #include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace penstock {
 

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <exception>
 #include <mutex>
+#include <penstock/cuda.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/observe/name_number.hpp>
 #include <penstock/detail/pipeline/thread_placement.hpp>

@@ -24,6 +24,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <utility>
 
 namespace penstock::detail {
 

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <exception>
 #include <optional>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/pipeline/batch_record.hpp>

@@ -13,6 +13,7 @@
 #include <penstock/detail/whole_file.hpp>
 #include <penstock/detail/words.hpp>
 #include <penstock/file_folder.hpp>
+#include <span>
 #include <stdexcept>
 #include <string_view>
 #include <system_error>

@@ -7,6 +7,8 @@
 #include <penstock/detail/storage/record_part.hpp>
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/record_file.hpp>
+#include <span>
+#include <string>
 #include <utility>
 
 namespace penstock {

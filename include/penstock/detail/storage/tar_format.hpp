@@ -5,9 +5,12 @@
 // tar's own long names and large numbers. Nothing here allocates.
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <limits>
 #include <optional>
 #include <penstock/detail/storage/sample_names.hpp>
 #include <penstock/detail/words.hpp>
