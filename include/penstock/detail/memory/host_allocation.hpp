@@ -7,6 +7,7 @@
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>

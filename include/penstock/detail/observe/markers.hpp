@@ -6,6 +6,7 @@
 #if !defined(PENSTOCK_DISABLE_NVTX) && !defined(NVTX_DISABLE)
 #include <nvtx3/nvToolsExtCudaRt.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <mutex>
 #include <new>
