@@ -35,7 +35,7 @@ class Judge {
     ReplayResult now = replay_.run(replay_.present());
     was_late_ = is_known_ && leave_out_late_batch(now);
     tell_times(now);
-    tell_stage(now);
+    tell_stage();
     if (!is_known_) return;
     verdict_.kind = VerdictKind::nothing;
     find_gains();
@@ -148,9 +148,10 @@ class Judge {
     if (was_late_) verdict_.period = now.period;
   }
 
-  void tell_stage(const ReplayResult& now) {
-    const auto largest = std::max_element(now.path.begin(), now.path.end());
-    verdict_.stage = static_cast<Bottleneck>(largest - now.path.begin());
+  void tell_stage() {
+    const auto shares = replay_.shares();
+    const auto largest = std::max_element(shares.begin(), shares.end());
+    verdict_.stage = static_cast<Bottleneck>(largest - shares.begin());
     if (verdict_.starved <= kStarves && verdict_.stage != Bottleneck::consumer)
       verdict_.stage = Bottleneck::balanced;
     constexpr double kComputes = 0.5;

@@ -10,9 +10,9 @@
 #include <cmath>
 #include <cstddef>
 #include <penstock/detail/observe/batch_costs.hpp>
-#include <penstock/detail/observe/critical_path.hpp>
 #include <penstock/detail/observe/pipeline_shape.hpp>
 #include <penstock/detail/observe/replay_pass.hpp>
+#include <penstock/verdict.hpp>
 #include <span>
 #include <vector>
 
@@ -21,8 +21,6 @@ namespace penstock::detail {
 struct ReplayResult {
   std::chrono::nanoseconds period{0};  ///< from one batch to the next
   double starved = 0;                  ///< of its time, the consumer waits for input
-  /// Shares of the critical path, by Bottleneck: what the period is made of. Their sum is 1.
-  std::array<double, 7> path{};
 };
 
 /// One thread at a time uses it.
@@ -40,6 +38,9 @@ class Replay {
   /// Replays the batches twice, and tells what the second time takes. A pure function of what was
   /// loaded; allocates nothing.
   ReplayResult run(const ReplaySettings& settings) const noexcept;
+  /// What the present period is made of, by Bottleneck: the part by which it follows the time of a
+  /// stage. The consumer's is that of waiting_for_slot where more slots would make batches faster.
+  std::array<double, 7> shares() const noexcept;
 
   ReplaySettings present() const {
     return {shape_.workers, shape_.host_depth, shape_.device_depth};
@@ -73,8 +74,34 @@ inline ReplayResult Replay::run(const ReplaySettings& settings) const noexcept {
     idle += std::max(0.0, event.begun - since);
   }
   return {.period = std::chrono::nanoseconds(std::llround(all / static_cast<double>(count))),
-          .starved = std::min(1.0, idle / all),
-          .path = CriticalPath(pass).shares()};
+          .starved = std::min(1.0, idle / all)};
+}
+
+inline std::array<double, 7> Replay::shares() const noexcept {
+  constexpr double kMore = 0.01;  // of a stage's time
+  constexpr std::size_t kMoreSlots = 8;
+  const auto period = [&](const ReplaySettings& settings) {
+    return static_cast<double>(run(settings).period.count());
+  };
+  const double now = period(present());
+  std::array<double, 7> shares{};
+  const auto add = [&](Bottleneck stage, double ReplaySettings::*time) {
+    ReplaySettings more = present(), less = more;
+    more.*time += kMore;
+    less.*time -= kMore;
+    shares.at(static_cast<std::size_t>(stage)) += (period(more) - period(less)) / (2 * kMore * now);
+  };
+  ReplaySettings slots = present();
+  slots.device_depth += kMoreSlots;
+  const bool waits_for_slots = now > (1 + kMore) * period(slots);
+  add(Bottleneck::source, &ReplaySettings::source);
+  add(Bottleneck::source, &ReplaySettings::handover);
+  add(shape_.on_device() ? Bottleneck::source : Bottleneck::copy, &ReplaySettings::issue);
+  add(Bottleneck::copy, &ReplaySettings::copy);
+  add(Bottleneck::transform, &ReplaySettings::transform);
+  add(waits_for_slots ? Bottleneck::waiting_for_slot : Bottleneck::consumer,
+      &ReplaySettings::consumer);
+  return shares;
 }
 
 inline bool Replay::load(std::span<const FinishedBatch> batches, const PipelineShape& shape) {

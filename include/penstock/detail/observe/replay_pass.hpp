@@ -20,6 +20,7 @@ struct ReplaySettings {
   std::size_t host_depth = 1, device_depth = 1;
   /// Factors on the times of the stages. `source` is also that of an on_device source's work.
   double source = 1, copy = 1, transform = 1, consumer = 1;
+  double handover = 1, issue = 1;  ///< the same on the members of BatchCost
 };
 
 /// When a batch passed each step, in nanoseconds since the replay began.
@@ -77,7 +78,7 @@ class ReplayPass {
 
  private:
   double fill_time(const BatchCost& cost) const noexcept {
-    return cost.fill * settings_.source + cost.handover;
+    return cost.fill * settings_.source + cost.handover * settings_.handover;
   }
   static Filling& earliest(std::span<Filling> some) noexcept {
     return *std::min_element(some.begin(), some.end(),
@@ -221,11 +222,12 @@ inline void ReplayPass::stage(Index i) noexcept {
   ReplayEvent& event = at(i);
   event.issued = std::max(when(&ReplayEvent::issued, i - 1), event.filled);
   if (shape_.on_device()) {
-    event.issued += cost(i).issue;
+    event.issued += cost(i).issue * settings_.issue;
     event.staged = event.copied;
     return;
   }
-  event.issued = std::max(event.issued, when(&ReplayEvent::left, i - slots_)) + cost(i).issue;
+  event.issued = std::max(event.issued, when(&ReplayEvent::left, i - slots_)) +
+                 cost(i).issue * settings_.issue;
   event.copied = std::max({event.issued, when(&ReplayEvent::staged, i - 1), readers_through(i)}) +
                  cost(i).copy * settings_.copy;
   event.staged = event.copied + cost(i).transform * settings_.transform;
