@@ -66,13 +66,7 @@ inline ReplayResult Replay::run(const ReplaySettings& settings) const noexcept {
   const auto count = pass.count();
   const double all = std::max(1.0, pass.end(2 * count - 1) - pass.end(count - 1));
   double idle = 0;
-  for (auto i = count; i < 2 * count; ++i) {
-    const ReplayEvent& event = pass.at(i);
-    // From when the thread had asked, and the stream had worked, until the batch was there.
-    const double since =
-        std::max(pass.at(i - 1).turned, pass.when(&ReplayEvent::worked, event.stream_before));
-    idle += std::max(0.0, event.begun - since);
-  }
+  for (auto i = count; i < 2 * count; ++i) idle += pass.at(i).waited;
   return {.period = std::chrono::nanoseconds(std::llround(all / static_cast<double>(count))),
           .starved = std::min(1.0, idle / all)};
 }
