@@ -49,7 +49,7 @@ class Replayed {
   double share(Bottleneck stage) const {
     return replay_.shares().at(static_cast<std::size_t>(stage));
   }
-  double with_workers(int workers) const {
+  double with_workers(std::size_t workers) const {
     ReplaySettings settings = replay_.present();
     settings.workers = workers;
     return period(replay_.run(settings));

@@ -114,7 +114,7 @@ inline bool BatchCosts::load(std::span<const FinishedBatch> batches, const Pipel
   spans_.load(batches, shape);
   count_ = spans_.count();
   if (count_ < kFewest) return false;
-  period_ = spans_.period(shape.workers);
+  period_ = spans_.period(shape.present.workers);
   find_leases();
   if (other_end) loop_.ends_early = !loop_.ends_early;
   find_steps();
@@ -139,7 +139,7 @@ inline void BatchCosts::find_leases() {
   // The last ones may have outlived calls that are not recorded.
   const std::size_t known = count_ / 2;
   const auto later = static_cast<std::size_t>(medians_.of(known, calls));
-  loop_.later_calls = std::min(later, std::max<std::size_t>(1, shape_.device_depth) - 1);
+  loop_.later_calls = std::min(later, std::max<std::size_t>(1, shape_.present.device_depth) - 1);
   const std::size_t last = loop_.later_calls;
   const double since = medians_.of(
       known, [&](std::size_t k) { return spans_[k].released - spans_[k + last].taken; });
@@ -214,8 +214,9 @@ inline void BatchCosts::find_steps() {
 /// When the readers of the slot that batch k is written into are through.
 inline double BatchCosts::readers_through(std::size_t k) const {
   const std::size_t behind = k + loop_.later_calls;
-  if (behind < shape_.device_depth) return 0;
-  const std::size_t last = behind - shape_.device_depth;  // the last batch that was queued before
+  if (behind < shape_.present.device_depth) return 0;
+  const std::size_t last =
+      behind - shape_.present.device_depth;  // the last batch that was queued before
   if (!loop_.ends_early) return spans_[last].worked();
   return last == 0 ? 0 : std::max(spans_[last - 1].worked(), spans_[last].arrived);
 }
@@ -239,9 +240,9 @@ inline void BatchCosts::find_arrival(std::size_t k) {
 inline double BatchCosts::device_lag() {
   medians_.clear();
   if (!shape_.on_device())
-    for (std::size_t k = shape_.host_depth; k < count_; ++k)
-      if (spans_[k].waited_for_memory && has_present_settings(k - shape_.host_depth))
-        medians_.add(spans_[k].opened - spans_[k - shape_.host_depth].copied);
+    for (std::size_t k = shape_.present.host_depth; k < count_; ++k)
+      if (spans_[k].waited_for_memory && has_present_settings(k - shape_.present.host_depth))
+        medians_.add(spans_[k].opened - spans_[k - shape_.present.host_depth].copied);
   return medians_.count() < count_ / 4 ? 0 : std::max(0.0, medians_.of_added());
 }
 
@@ -381,15 +382,15 @@ inline void BatchCosts::find_device_source() {
 /// batch on: the recorded batches are dealt out to workers as a Replay does it.
 inline void BatchCosts::find_handovers() {
   constexpr double kLongestPoll = 300e3;  // A worker looks again for memory as often as that.
-  const auto workers =
-      std::clamp<std::size_t>(static_cast<std::size_t>(shape_.workers), 1, kMostWorkers);
+  const std::size_t workers = std::clamp<std::size_t>(shape_.present.workers, 1, kMostWorkers);
   const auto pieces = static_cast<std::size_t>(std::max(1, shape_.pieces));
   const auto first = free_.begin(), last = first + static_cast<std::ptrdiff_t>(workers);
   std::fill(first, last, 0.0);
   double sum = 0, known = 0;
   for (std::size_t k = 0; k < count_; ++k) {
     const RecordedBatch& span = spans_[k];
-    const std::size_t depth = shape_.on_device() ? shape_.device_depth : shape_.host_depth;
+    const std::size_t depth =
+        shape_.on_device() ? shape_.present.device_depth : shape_.present.host_depth;
     double memory = 0;
     if (k >= depth)
       memory = shape_.on_device() ? spans_[k - depth].released : spans_[k - depth].copied;
@@ -429,7 +430,7 @@ inline void BatchCosts::find_handovers() {
 /// What it takes to queue a batch's copy, beside the waits for the batch before and for a slot. Of
 /// the first ones, nobody knows when there was a slot.
 inline void BatchCosts::find_issues() {
-  const std::size_t first = std::min(shape_.device_depth, count_ - 1);
+  const std::size_t first = std::min(shape_.present.device_depth, count_ - 1);
   for (std::size_t k = first; k < count_; ++k) {
     double possible = std::max(spans_[k].filled, spans_[k - 1].staged);
     if (!shape_.on_device()) possible = std::max(possible, spans_[k - first].released);

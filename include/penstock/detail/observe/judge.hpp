@@ -27,8 +27,7 @@ class Judge {
   explicit Judge(const Stats& stats)
       : stats_(stats),
         replay_(stats.recent ? stats.recent->batches.size() : 0),
-        is_known_(replay_.load(batches(), shape_of(stats))),
-        search_(replay_) {
+        is_known_(replay_.load(batches(), shape_of(stats))) {
     verdict_.gains.fill({});
     if (replay_.costs().all().size() < kFewestBatches) return;
     has_batches_ = true;
@@ -49,7 +48,7 @@ class Judge {
   // ---- What the sentence has to know.
 
   const Stats& stats() const { return stats_; }
-  const SettingsSearch& search() const { return search_; }
+  const PipelineShape& shape() const { return replay_.shape(); }
   /// There are batches enough; and a replay of them takes as long as they did.
   bool has_batches() const { return has_batches_; }
   bool is_known() const { return is_known_; }
@@ -76,12 +75,11 @@ class Judge {
 
   static PipelineShape shape_of(const Stats& stats) {
     PipelineShape shape = detail::shape_of(stats.setup, stats.host_depth == 0);
-    shape.workers = std::max(1, stats.workers);
-    shape.host_depth = stats.host_depth;
-    shape.device_depth = std::max<std::size_t>(1, stats.device_depth);
+    shape.present = {static_cast<std::size_t>(std::max(1, stats.workers)), stats.host_depth,
+                     std::max<std::size_t>(1, stats.device_depth)};
     shape.computing = computing(stats).value_or(0);
     shape.host_allocated = stats.host_depth;
-    shape.device_allocated = shape.device_depth;
+    shape.device_allocated = shape.present.device_depth;
     if (stats.tuning) {
       shape.host_allocated = std::max(shape.host_allocated, stats.tuning->most_host_depth);
       shape.device_allocated = std::max(shape.device_allocated, stats.tuning->most_device_depth);
@@ -160,32 +158,37 @@ class Judge {
       verdict_.stage = Bottleneck::waiting_for_data;
   }
 
-  Gain gain_of(VerdictKind kind, const SettingsSearch::Found& found, double now) const {
-    return {.kind = kind,
-            .workers = found.settings.workers,
-            .host_depth = found.settings.host_depth,
-            .device_depth = found.settings.device_depth,
-            .more_bytes = search_.more_bytes(found.settings),
-            .times_faster = std::max(1.0, now / std::max(1.0, found.period))};
+  double period(const ReplaySettings& settings) const {
+    return static_cast<double>(replay_.run(settings).period.count());
+  }
+  Gain gain_of(VerdictKind kind, const ReplaySettings& settings) const {
+    return {
+        .kind = kind,
+        .workers = static_cast<int>(settings.workers),
+        .host_depth = settings.host_depth,
+        .device_depth = settings.device_depth,
+        .more_bytes = shape().more_bytes(settings),
+        .times_faster = std::max(1.0, period(replay_.present()) / std::max(1.0, period(settings)))};
+  }
+  Gain gain_of_settings(VerdictKind kind, std::size_t workers) const {
+    const SourceMemory apart;
+    return gain_of(
+        kind,
+        {SettingsSearch(replay_, apart, false).cheapest(shape().present, shape().most(workers))});
+  }
+  Gain twice_as_fast(VerdictKind kind, double ReplaySettings::*stage) const {
+    ReplaySettings settings = replay_.present();
+    settings.*stage = 0.5;
+    return gain_of(kind, settings);
   }
 
   void find_gains() {
-    constexpr double kTwiceAsFast = 0.5;
-    const SettingsSearch::Found now = search_.present();
-    const auto twice_as_fast = [&](double ReplaySettings::*stage) {
-      SettingsSearch::Found found = now;
-      found.settings.*stage = kTwiceAsFast;
-      found.period = search_.period(found.settings);
-      return found;
-    };
-    const SettingsSearch::Found copy = twice_as_fast(&ReplaySettings::copy);
-    const SettingsSearch::Found transform = twice_as_fast(&ReplaySettings::transform);
-    verdict_.gains = {
-        gain_of(VerdictKind::more_workers, search_.workers(), now.period),
-        gain_of(VerdictKind::more_depth, search_.depths(), now.period),
-        gain_of(VerdictKind::faster_source, twice_as_fast(&ReplaySettings::source), now.period),
-        gain_of(VerdictKind::faster_copy, transform.period < copy.period ? transform : copy,
-                now.period)};
+    const Gain copy = twice_as_fast(VerdictKind::faster_copy, &ReplaySettings::copy);
+    const Gain transform = twice_as_fast(VerdictKind::faster_copy, &ReplaySettings::transform);
+    verdict_.gains = {gain_of_settings(VerdictKind::more_workers, shape().most_workers()),
+                      gain_of_settings(VerdictKind::more_depth, shape().present.workers),
+                      twice_as_fast(VerdictKind::faster_source, &ReplaySettings::source),
+                      transform.times_faster > copy.times_faster ? transform : copy};
     std::stable_sort(verdict_.gains.begin(), verdict_.gains.end(),
                      [](const Gain& a, const Gain& b) { return a.times_faster > b.times_faster; });
   }
@@ -213,8 +216,9 @@ class Judge {
     if (adds_workers) verdict_.enough_workers = gain.workers;
     if (gain.device_depth > stats_.device_depth) verdict_.enough_device_depth = gain.device_depth;
     // A host_depth that follows by itself need not be set.
-    if (gain.host_depth > search_.least_blocks(gain.workers, gain.device_depth) ||
-        (!stats_.setup.deepens && gain.host_depth > stats_.host_depth))
+    const std::size_t follows = shape().following(
+        {static_cast<std::size_t>(gain.workers), gain.host_depth, gain.device_depth});
+    if (gain.host_depth > std::max(follows, stats_.host_depth))
       verdict_.enough_host_depth = gain.host_depth;
   }
 
@@ -224,11 +228,11 @@ class Judge {
     if (verdict_.stage != Bottleneck::copy) return;
     ReplaySettings settings = replay_.present();
     settings.copy = 0;
-    const double enough = kAsFast * search_.period(settings);
+    const double enough = kAsFast * period(settings);
     double low = 0, high = 1;
     for (int step = 0; step < 10; ++step) {
       settings.copy = (low + high) / 2;
-      (search_.period(settings) <= enough ? low : high) = settings.copy;
+      (period(settings) <= enough ? low : high) = settings.copy;
     }
     if (low > 0) verdict_.times_smaller = 1 / low;
   }
@@ -236,7 +240,6 @@ class Judge {
   const Stats& stats_;
   Replay replay_;
   const bool is_known_;
-  const SettingsSearch search_;
   Verdict verdict_;
   bool has_batches_ = false, was_late_ = false;
   std::chrono::nanoseconds late_{0};

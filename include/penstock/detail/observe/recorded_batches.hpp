@@ -47,7 +47,7 @@ class RecordedBatches {
   /// Time on the consumer's thread from one call of next() to the following one.
   double turn(std::size_t k) const { return batches_[k + 1].asked - batches_[k].taken; }
   /// From one batch to the next, as the host's stamps tell, of so many workers.
-  double period(int threads) const;
+  double period(std::size_t round) const;
 
  private:
   void keep_longest_stretch(std::size_t queues);
@@ -83,7 +83,7 @@ inline void RecordedBatches::load(std::span<const FinishedBatch> batches,
   const auto end = batches_.begin() + static_cast<std::ptrdiff_t>(count_);
   std::sort(batches_.begin(), end,
             [](const RecordedBatch& a, const RecordedBatch& b) { return a.taken < b.taken; });
-  keep_longest_stretch(shape.host_depth + shape.device_depth);
+  keep_longest_stretch(shape.present.host_depth + shape.present.device_depth);
   replace_first_fills();
 }
 
@@ -129,9 +129,8 @@ inline void RecordedBatches::replace_first_fills() {
 
 /// The slowest of the rates at which batches were filled, staged and taken: while the consumer
 /// takes what was ready before, or fills its queue, the others tell how long that will last.
-inline double RecordedBatches::period(int threads) const {
+inline double RecordedBatches::period(std::size_t round) const {
   // Workers that began together come back together: whole rounds of them are steady.
-  const auto round = static_cast<std::size_t>(std::max(1, threads));
   std::size_t apart = count_ - std::clamp<std::size_t>(round, 1, count_ / 4);
   if (apart >= round) apart -= apart % round;
   double period = 1;

@@ -42,9 +42,7 @@ class Replay {
   /// stage. The consumer's is that of waiting_for_slot where more slots would make batches faster.
   std::array<double, 7> shares() const noexcept;
 
-  ReplaySettings present() const {
-    return {shape_.workers, shape_.host_depth, shape_.device_depth};
-  }
+  ReplaySettings present() const { return {shape_.present}; }
   const PipelineShape& shape() const { return shape_; }
   const BatchCosts& costs() const { return costs_; }
   /// Replaces the longest fill by one of the usual length.

@@ -14,9 +14,7 @@
 
 namespace penstock::detail {
 
-struct ReplaySettings {
-  int workers = 1;
-  std::size_t host_depth = 1, device_depth = 1;
+struct ReplaySettings : TuneSettings {
   /// Factors on the times of the stages. `source` is also that of an on_device source's work.
   double source = 1, copy = 1, transform = 1, consumer = 1;
   double handover = 1, issue = 1;  ///< the same on the members of BatchCost
@@ -101,8 +99,8 @@ inline ReplayPass::ReplayPass(const BatchCosts& costs, const PipelineShape& shap
       slots_(static_cast<Index>(std::max(loop_.later_calls + 1, settings.device_depth))),
       pieces_(std::clamp(shape.pieces, 1, kMostPieces)),
       events_(events),
-      workers_(fillings.first(std::clamp<std::size_t>(
-          static_cast<std::size_t>(std::max(1, settings.workers)), 1, BatchCosts::kMostWorkers))),
+      workers_(
+          fillings.first(std::clamp<std::size_t>(settings.workers, 1, BatchCosts::kMostWorkers))),
       open_(fillings.last(BatchCosts::kMostWorkers)) {
   std::fill(workers_.begin(), workers_.end(), Filling{});
   for (Index i = 0; i < 2 * count_; ++i) {

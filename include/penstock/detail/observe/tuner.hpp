@@ -23,11 +23,11 @@
 #include <penstock/detail/observe/medians.hpp>
 #include <penstock/detail/observe/pipeline_shape.hpp>
 #include <penstock/detail/observe/replay.hpp>
+#include <penstock/detail/observe/settings_search.hpp>
 #include <penstock/detail/observe/source_memory.hpp>
 #include <penstock/detail/observe/ticks.hpp>
 #include <penstock/detail/observe/timeline.hpp>
 #include <penstock/detail/observe/tune_log.hpp>
-#include <penstock/detail/observe/tune_search.hpp>
 #include <penstock/detail/observe/tune_settings.hpp>
 #include <penstock/stats.hpp>
 #include <penstock/tuning.hpp>
@@ -49,6 +49,7 @@ class Tuner {
         now_(start),
         least_slots_(shape.on_device() ? 1 : start.device_depth),
         slots_(start.device_depth) {
+    shape_.deepens = false;  // The tuner sets host_depth.
     records_.reserve(most_records_);
   }
 
@@ -145,7 +146,7 @@ class Tuner {
   bool judge();
   double allowed(const Trial& trial) const;
   void search();
-  void step_down(const TuneSettings& found, const TuneSearch& search);
+  void step_down(const TuneSettings& found, const SettingsSearch& search);
   Records of_this_phase();
   void change(const TuneSettings& next, TuneReason reason, double predicted);
   bool add_one(std::size_t TuneSettings::*setting, std::uint64_t delivered, TuneReason reason);
@@ -239,9 +240,7 @@ inline bool Tuner::measure(const Timeline& timeline, const WorkerTimes& workers,
     return false;
   }
   looked_at_ = now;
-  shape_.workers = static_cast<int>(present_.workers);
-  shape_.host_depth = present_.host_depth;
-  shape_.device_depth = present_.device_depth;
+  shape_.present = present_;
   shape_.since = changed_at_;
   is_faithful_ = replay_.load(fresh.last(fresh_ / round() * round()), shape_);
   const auto costs = replay_.costs().all();
@@ -319,7 +318,7 @@ inline bool Tuner::judge() {
 /// the batches before it, and with a replay of those since then without it, as the source or the
 /// consumer may have changed meanwhile: the more favourable counts.
 inline double Tuner::allowed(const Trial& trial) const {
-  const TuneSearch search(replay_, memory_, false);
+  const SettingsSearch search(replay_, memory_, false);
   const double without = is_faithful_ ? search.period(trial.before) : 0;
   const double with = is_faithful_ ? search.period(present_) : 0;
   if (trial.reason == TuneReason::faster)  // Half of the gain is enough.
@@ -344,9 +343,7 @@ inline void Tuner::search() {
   if (replay_.costs().all().size() < BatchCosts::kFewest) return;
 
   TuneSettings least = least_, most = possible_;
-  if (shape_.computing > 0 && shape_.cores > 0)
-    most.workers =
-        std::min(most.workers, static_cast<std::size_t>(shape_.cores / shape_.computing + 0.1));
+  most.workers = std::min(most.workers, shape_.by_cores());
   if (memory_.is_shared())
     most.workers =
         std::min(most.workers, present_.workers + std::max<std::size_t>(1, present_.workers / 4));
@@ -355,8 +352,13 @@ inline void Tuner::search() {
     most.*kKnobs[knob] = std::max(most.*kKnobs[knob], now);
     if (rests_[knob].left > 0) least.*kKnobs[knob] = most.*kKnobs[knob] = now;
   }
-  const TuneSearch search(replay_, memory_, rests_[0].left == 0);
-  const TuneSettings found = search.cheapest(least, most);
+  const SettingsSearch search(replay_, memory_, rests_[0].left == 0);
+  TuneSettings found = search.cheapest(least, most);
+  // Memory for each worker's batch, for one that is ready, and since a prediction is exact, for
+  // one.
+  const auto depth = shape_.on_device() ? &TuneSettings::device_depth : &TuneSettings::host_depth;
+  const std::size_t fewest = shape_.source == SourceShape::per_sample ? 2 : found.workers + 1;
+  found.*depth = std::min(std::max(found.*depth, fewest) + 1, most.*depth);
   TuneSettings more = present_;
   for (const auto knob : kKnobs) more.*knob = std::max(more.*knob, found.*knob);
   const double predicted = search.period(more), gain = search.period(present_) / predicted - 1;
@@ -368,7 +370,7 @@ inline void Tuner::search() {
 }
 
 /// Steps down to the most that was found in the last windows, if there were enough of them.
-inline void Tuner::step_down(const TuneSettings& found, const TuneSearch& search) {
+inline void Tuner::step_down(const TuneSettings& found, const SettingsSearch& search) {
   if (calm_++ == 0) needed_ = {};
   for (const auto knob : kKnobs) needed_.*knob = std::max(needed_.*knob, found.*knob);
   if (calm_ < patience_) return;

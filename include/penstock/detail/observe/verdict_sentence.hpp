@@ -147,18 +147,20 @@ class VerdictSentence {
   }
   /// Where workers that the source could use have no room.
   std::string what_limits() const {
-    if (verdict_.enough_workers == 0 || verdict_.enough_workers < judge_.search().most_workers())
+    if (verdict_.enough_workers == 0 ||
+        verdict_.enough_workers < static_cast<int>(judge_.shape().most_workers()))
       return {};
     const char* const limit = limit_of_workers();
     return limit == nullptr ? "" : std::string(", all that the ") + limit + " allow";
   }
   /// What there is not enough of for more workers; nullptr: nothing.
   const char* limit_of_workers() const {
-    const SettingsSearch& search = judge_.search();
-    const int most = std::min({search.by_cores(), search.by_run(), search.by_memory()});
-    if (most > std::max(stats_.workers, verdict_.enough_workers)) return nullptr;
-    if (most == search.by_cores()) return "cores";
-    if (most == search.by_run()) return "batches of the run";
+    const PipelineShape& shape = judge_.shape();
+    const std::size_t most = std::min({shape.by_cores(), shape.by_run(), shape.by_memory()});
+    if (most > static_cast<std::size_t>(std::max(stats_.workers, verdict_.enough_workers)))
+      return nullptr;
+    if (most == shape.by_cores()) return "cores";
+    if (most == shape.by_run()) return "batches of the run";
     return stats_.host_depth == 0 ? "bytes of the device's memory" : "bytes of max_host_bytes";
   }
   std::string in_turns() const {
