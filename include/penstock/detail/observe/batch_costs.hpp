@@ -85,8 +85,7 @@ class BatchCosts {
   void find_steps();
   double readers_through(std::size_t k) const;
   void find_arrival(std::size_t k);
-  double device_lag();
-  void reconstruct_device(double lag);
+  void reconstruct_device();
   bool is_idle_when_asked();
   double slope(double (BatchCosts::*x)(std::size_t) const) const;
   double lateness(std::size_t k) const;
@@ -118,8 +117,7 @@ inline bool BatchCosts::load(std::span<const FinishedBatch> batches, const Pipel
   find_leases();
   if (other_end) loop_.ends_early = !loop_.ends_early;
   find_steps();
-  reconstruct_device(0);
-  reconstruct_device(device_lag());
+  reconstruct_device();
   find_waits();
   if (shape_.on_device()) find_device_source();
   find_handovers();
@@ -235,28 +233,16 @@ inline void BatchCosts::find_arrival(std::size_t k) {
   }
 }
 
-/// How much later than reconstructed the copies were done. A worker that waited for a block had it
-/// when its copy was done.
-inline double BatchCosts::device_lag() {
-  medians_.clear();
-  if (!shape_.on_device())
-    for (std::size_t k = shape_.present.host_depth; k < count_; ++k)
-      if (spans_[k].waited_for_memory && has_present_settings(k - shape_.present.host_depth))
-        medians_.add(spans_[k].opened - spans_[k - shape_.present.host_depth].copied);
-  return medians_.count() < count_ / 4 ? 0 : std::max(0.0, medians_.of_added());
-}
-
 /// When each batch arrived on the device, and when the consumer's stream came to it and left it.
-/// `lag`: from when the first batch was asked for to when the stream came to it.
-inline void BatchCosts::reconstruct_device(double lag) {
+inline void BatchCosts::reconstruct_device() {
   constexpr std::int64_t kLatency = 20'000;
   std::array<double, kStreams> left{};
-  left.fill(spans_[0].asked + lag);
+  left.fill(spans_[0].asked);
   for (std::size_t k = 0; k < count_; ++k) {
     find_arrival(k);
     RecordedBatch& span = spans_[k];
     double& worked = left.at(static_cast<std::size_t>(span.stream));
-    span.reached = std::max(span.asked, worked);
+    const double reached = std::max(span.asked, worked);
     if (span.device.wait > kLatency) {
       // It began when the batch arrived. Neither how long it had worked nor when the readers of the
       // slot were through is known better than as a latest time.
@@ -265,10 +251,9 @@ inline void BatchCosts::reconstruct_device(double lag) {
           shape_.on_device()
               ? span.filled
               : span.staged + static_cast<double>(span.device.copy + span.device.transform);
-      span.begun =
-          std::max({span.asked + wait, copied, std::min(span.reached + wait, span.arrived)});
+      span.begun = std::max({span.asked + wait, copied, std::min(reached + wait, span.arrived)});
     } else {
-      span.begun = std::max(span.reached, span.arrived);
+      span.begun = std::max(reached, span.arrived);
     }
     worked = span.worked();
   }

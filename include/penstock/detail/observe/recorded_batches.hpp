@@ -22,10 +22,9 @@ struct RecordedBatch {
   int stream = 0;
   double copied = 0;   ///< its copy was done
   double arrived = 0;  ///< and the transform behind it; on_device: the slot was written
-  double reached = 0;  ///< the consumer's stream had done all that was queued before the request
-  double begun = 0;    ///< and had the batch
+  double begun = 0;    ///< the consumer's stream had the batch
   DeviceDurations device;
-  bool first_fill = false, waited_for_memory = false;
+  bool first_fill = false;
 
   double worked() const { return begun + static_cast<double>(device.step); }
 };
@@ -77,8 +76,7 @@ inline void RecordedBatches::load(std::span<const FinishedBatch> batches,
              .fill = at(times.source_time()),
              .stream = times.stream() % kStreams,
              .device = batches[k].device,
-             .first_fill = times.first_of_worker(),
-             .waited_for_memory = times.opened > times.wanted};
+             .first_fill = times.first_of_worker()};
   }
   const auto end = batches_.begin() + static_cast<std::ptrdiff_t>(count_);
   std::sort(batches_.begin(), end,
