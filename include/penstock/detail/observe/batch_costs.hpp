@@ -12,7 +12,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <penstock/detail/observe/batch_cost.hpp>
 #include <penstock/detail/observe/batch_times.hpp>
 #include <penstock/detail/observe/medians.hpp>
 #include <penstock/detail/observe/pipeline_shape.hpp>
@@ -21,6 +20,39 @@
 #include <vector>
 
 namespace penstock::detail {
+
+/// What a batch costs, in nanoseconds.
+struct BatchCost {
+  double fill = 0;      ///< time inside the source, of all workers together
+  double handover = 0;  ///< time that its worker needs beside that
+  double issue = 0;     ///< from when it could be staged until it was
+  double copy = 0;
+  double transform = 0;
+  double source_work = 0;  ///< of an on_device source: its work on the device
+  double device = 0;       ///< the consumer's stream works on it
+  double host = 0;         ///< the consumer's thread works, beside its waits
+  int stream = 0;          ///< the consumer's
+};
+
+/// What the consumer's thread waits for before it asks for the next batch.
+enum class LoopWaits {
+  for_this_step,  ///< its stream's work on the batch that it has
+  for_last_step,  ///< the work on the batch before that
+  for_nothing,
+};
+
+/// How the consumer's loop works.
+struct ConsumerLoop {
+  LoopWaits waits = LoopWaits::for_nothing;
+  /// Later calls of next() that return before a lease ends: 0 where each turn of the loop ends its
+  /// own.
+  std::size_t later_calls = 0;
+  /// The lease ends as soon as the last of these calls returns, before work on that batch is
+  /// queued: `lease = prefetcher.next(stream)`.
+  bool ends_early = false;
+  double after_lease = 0;  ///< from a lease's end to the next call of next()
+  double wake = 0;         ///< from when a batch that next() waits for is staged to its return
+};
 
 class BatchCosts {
  public:
@@ -64,14 +96,16 @@ class BatchCosts {
     for (std::size_t k = 0; k < count_; ++k) costs_[k].device = nanoseconds;
   }
   /// Sets the source's time for the batch that took longest, and all beside it, to the usual one.
-  void forget_longest_fill() {
-    const auto longest =
-        std::max_element(costs_.begin(), costs_.begin() + static_cast<std::ptrdiff_t>(count_),
-                         [](const BatchCost& a, const BatchCost& b) {
-                           return a.fill + a.handover < b.fill + b.handover;
-                         });
-    longest->fill = medians_.of(count_, [&](std::size_t k) { return costs_[k].fill; });
-    longest->handover = medians_.of(count_, [&](std::size_t k) { return costs_[k].handover; });
+  /// Returns by how much it was longer.
+  double forget_longest_fill() {
+    const auto took = [](const BatchCost& cost) { return cost.fill + cost.handover; };
+    BatchCost& longest = *std::max_element(
+        costs_.begin(), costs_.begin() + static_cast<std::ptrdiff_t>(count_),
+        [&](const BatchCost& a, const BatchCost& b) { return took(a) < took(b); });
+    const double time = took(longest);
+    longest.fill = medians_.of(count_, [&](std::size_t k) { return costs_[k].fill; });
+    longest.handover = medians_.of(count_, [&](std::size_t k) { return costs_[k].handover; });
+    return time - took(longest);
   }
 
  private:

@@ -15,6 +15,7 @@
 #include <penstock/tuning.hpp>
 #include <penstock/verdict.hpp>
 #include <span>
+#include <utility>
 
 namespace penstock::detail {
 
@@ -100,25 +101,16 @@ class Judge {
   bool leave_out_late_batch(ReplayResult& now) {
     constexpr double kFarLonger = 4;
     if (now.starved <= kStarves || stats_.setup.unbounded) return false;
-    const auto all = replay_.costs().all();
-    const auto took = [](const BatchCost& cost) { return cost.fill + cost.handover; };
-    double sum = 0, longest = 0;
-    for (const BatchCost& cost : all) {
-      sum += took(cost);
-      longest = std::max(longest, took(cost));
-    }
-    const double usual = (sum - longest) / static_cast<double>(all.size() - 1);
-    if (longest <= kFarLonger * std::max(usual, static_cast<double>(now.period.count())))
-      return false;
     Replay rest = replay_;
-    rest.forget_longest_fill();
+    const double longer = rest.forget_longest_fill();
+    if (longer <= kFarLonger * static_cast<double>(now.period.count())) return false;
     const ReplayResult others = rest.run(rest.present());
     const auto missed = [&](const ReplayResult& result) {
       return result.starved * static_cast<double>(result.period.count());
     };
     if (2 * missed(others) > missed(now)) return false;
-    late_ = std::chrono::nanoseconds(static_cast<std::int64_t>(longest - usual));
-    replay_.forget_longest_fill();
+    late_ = std::chrono::nanoseconds(static_cast<std::int64_t>(longer));
+    replay_ = std::move(rest);
     now = others;
     return true;
   }
@@ -158,17 +150,14 @@ class Judge {
       verdict_.stage = Bottleneck::waiting_for_data;
   }
 
-  double period(const ReplaySettings& settings) const {
-    return static_cast<double>(replay_.run(settings).period.count());
-  }
   Gain gain_of(VerdictKind kind, const ReplaySettings& settings) const {
-    return {
-        .kind = kind,
-        .workers = static_cast<int>(settings.workers),
-        .host_depth = settings.host_depth,
-        .device_depth = settings.device_depth,
-        .more_bytes = shape().more_bytes(settings),
-        .times_faster = std::max(1.0, period(replay_.present()) / std::max(1.0, period(settings)))};
+    return {.kind = kind,
+            .workers = static_cast<int>(settings.workers),
+            .host_depth = settings.host_depth,
+            .device_depth = settings.device_depth,
+            .more_bytes = shape().more_bytes(settings),
+            .times_faster = std::max(
+                1.0, replay_.period(replay_.present()) / std::max(1.0, replay_.period(settings)))};
   }
   Gain gain_of_settings(VerdictKind kind, std::size_t workers) const {
     const SourceMemory apart;
@@ -228,11 +217,11 @@ class Judge {
     if (verdict_.stage != Bottleneck::copy) return;
     ReplaySettings settings = replay_.present();
     settings.copy = 0;
-    const double enough = kAsFast * period(settings);
+    const double enough = kAsFast * replay_.period(settings);
     double low = 0, high = 1;
     for (int step = 0; step < 10; ++step) {
       settings.copy = (low + high) / 2;
-      (period(settings) <= enough ? low : high) = settings.copy;
+      (replay_.period(settings) <= enough ? low : high) = settings.copy;
     }
     if (low > 0) verdict_.times_smaller = 1 / low;
   }

@@ -38,6 +38,10 @@ class Replay {
   /// Replays the batches twice, and tells what the second time takes. A pure function of what was
   /// loaded; allocates nothing.
   ReplayResult run(const ReplaySettings& settings) const noexcept;
+  /// The same, of which the period in nanoseconds.
+  double period(const ReplaySettings& settings) const noexcept {
+    return static_cast<double>(run(settings).period.count());
+  }
   /// What the present period is made of, by Bottleneck: the part by which it follows the time of a
   /// stage. The consumer's is that of waiting_for_slot where more slots would make batches faster.
   std::array<double, 7> shares() const noexcept;
@@ -45,8 +49,8 @@ class Replay {
   ReplaySettings present() const { return {shape_.present}; }
   const PipelineShape& shape() const { return shape_; }
   const BatchCosts& costs() const { return costs_; }
-  /// Replaces the longest fill by one of the usual length.
-  void forget_longest_fill() { costs_.forget_longest_fill(); }
+  /// Replaces the longest fill by one of the usual length; returns by how much it was longer.
+  double forget_longest_fill() { return costs_.forget_longest_fill(); }
 
  private:
   static constexpr double kFaithful = 0.15;
@@ -72,9 +76,6 @@ inline ReplayResult Replay::run(const ReplaySettings& settings) const noexcept {
 inline std::array<double, 7> Replay::shares() const noexcept {
   constexpr double kMore = 0.01;  // of a stage's time
   constexpr std::size_t kMoreSlots = 8;
-  const auto period = [&](const ReplaySettings& settings) {
-    return static_cast<double>(run(settings).period.count());
-  };
   const double now = period(present());
   std::array<double, 7> shares{};
   const auto add = [&](Bottleneck stage, double ReplaySettings::*time) {
@@ -102,13 +103,8 @@ inline bool Replay::load(std::span<const FinishedBatch> batches, const PipelineS
   double error = fit();
   if (costs_.is_end_unclear()) {
     costs_.load(batches, shape, true);
-    const double other = fit();
-    if (other >= error) {
-      costs_.load(batches, shape);
-      error = fit();
-    } else {
-      error = other;
-    }
+    if (fit() >= error) costs_.load(batches, shape);
+    error = fit();
   }
   return !costs_.is_far_ahead() && error <= kFaithful;
 }
@@ -116,16 +112,15 @@ inline bool Replay::load(std::span<const FinishedBatch> batches, const PipelineS
 /// By what part of the measured period a replay with the present settings misses it.
 inline double Replay::fit() {
   const double measured = costs_.period();
-  const auto replayed = [&] { return static_cast<double>(run(present()).period.count()); };
   if (costs_.lacks_device_times()) {  // What is left to the consumer's stream of the period.
     double low = 0, high = measured;
     for (int step = 0; step < 20; ++step) {
       const double middle = (low + high) / 2;
       costs_.set_device(middle);
-      (replayed() < measured ? low : high) = middle;
+      (period(present()) < measured ? low : high) = middle;
     }
   }
-  return std::abs(replayed() / measured - 1);
+  return std::abs(period(present()) / measured - 1);
 }
 
 }  // namespace penstock::detail

@@ -24,7 +24,7 @@ class SettingsSearch {
   double period(const TuneSettings& settings) const {
     const double factor = source_.factor(settings.workers, doubt_);
     return std::max(factor * source_.time() / static_cast<double>(settings.workers),
-                    static_cast<double>(replay_.run({settings, factor}).period.count()));
+                    replay_.period({settings, factor}));
   }
 
   /// Of the settings from `least` to `most`.
