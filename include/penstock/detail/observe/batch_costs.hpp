@@ -118,12 +118,10 @@ class BatchCosts {
   void spread(std::int64_t DeviceDurations::*duration);
   void find_steps();
   double readers_through(std::size_t k) const;
-  void find_arrival(std::size_t k);
   void reconstruct_device();
   bool is_idle_when_asked();
-  double slope(double (BatchCosts::*x)(std::size_t) const) const;
-  double lateness(std::size_t k) const;
-  double last_step(std::size_t k) const;
+  template <class X>
+  double slope(X x) const;
   void find_waits();
   void find_device_source();
   void find_handovers();
@@ -253,28 +251,22 @@ inline double BatchCosts::readers_through(std::size_t k) const {
   return last == 0 ? 0 : std::max(spans_[last - 1].worked(), spans_[last].arrived);
 }
 
-inline void BatchCosts::find_arrival(std::size_t k) {
-  RecordedBatch& span = spans_[k];
-  const double readers = readers_through(k), before = k == 0 ? 0 : spans_[k - 1].arrived;
-  if (shape_.on_device()) {
-    const double begun = std::max(span.opened, readers);
-    span.copied = span.arrived =
-        std::max(span.filled, begun + static_cast<double>(span.device.source));
-  } else {
-    const double begun = std::max({span.staged, before, readers});
-    span.copied = begun + static_cast<double>(span.device.copy);
-    span.arrived = span.copied + static_cast<double>(span.device.transform);
-  }
-}
-
 /// When each batch arrived on the device, and when the consumer's stream came to it and left it.
 inline void BatchCosts::reconstruct_device() {
   constexpr std::int64_t kLatency = 20'000;
   std::array<double, kStreams> left{};
   left.fill(spans_[0].asked);
   for (std::size_t k = 0; k < count_; ++k) {
-    find_arrival(k);
     RecordedBatch& span = spans_[k];
+    const double readers = readers_through(k), before = k == 0 ? 0 : spans_[k - 1].arrived;
+    if (shape_.on_device()) {
+      span.copied = span.arrived = std::max(
+          span.filled, std::max(span.opened, readers) + static_cast<double>(span.device.source));
+    } else {
+      span.copied =
+          std::max({span.staged, before, readers}) + static_cast<double>(span.device.copy);
+      span.arrived = span.copied + static_cast<double>(span.device.transform);
+    }
     double& worked = left.at(static_cast<std::size_t>(span.stream));
     const double reached = std::max(span.asked, worked);
     if (span.device.wait > kLatency) {
@@ -304,26 +296,19 @@ inline bool BatchCosts::is_idle_when_asked() {
   return 5 * behind < count_;
 }
 
-/// How late a batch came to the consumer's stream, as its thread sees it.
-inline double BatchCosts::lateness(std::size_t k) const {
-  return std::max(0.0, spans_[k].begun - spans_[k].taken);
-}
-inline double BatchCosts::last_step(std::size_t k) const {
-  return k == 0 ? 0 : static_cast<double>(spans_[k - 1].device.step);
-}
-
 /// Of the turn of the loop over x, by least squares. 1 where x hardly varies.
-inline double BatchCosts::slope(double (BatchCosts::*x)(std::size_t) const) const {
+template <class X>
+double BatchCosts::slope(X x) const {
   constexpr double kVaries = 0.02;  // of a period
   const std::size_t first = 1, last = count_ - 1;
   const auto turns = static_cast<double>(last - first);
   double mean_x = 0, mean_y = 0, xx = 0, xy = 0;
   for (std::size_t k = first; k < last; ++k) {
-    mean_x += (this->*x)(k) / turns;
+    mean_x += x(k) / turns;
     mean_y += turn(k) / turns;
   }
   for (std::size_t k = first; k < last; ++k) {
-    const double dx = (this->*x)(k)-mean_x;
+    const double dx = x(k) - mean_x;
     xx += dx * dx;
     xy += dx * (turn(k) - mean_y);
   }
@@ -338,14 +323,18 @@ inline void BatchCosts::find_waits() {
     const double turn_time = medians_.of(turns, [&](std::size_t k) { return turn(k); });
     loop_.waits = turn_time > kShort * period_ ? LoopWaits::for_this_step : LoopWaits::for_nothing;
   } else if (idle) {
-    loop_.waits =
-        slope(&BatchCosts::lateness) > kFollows ? LoopWaits::for_this_step : LoopWaits::for_nothing;
+    // How late a batch came to the consumer's stream, as its thread sees it.
+    const double follows =
+        slope([&](std::size_t k) { return std::max(0.0, spans_[k].begun - spans_[k].taken); });
+    loop_.waits = follows > kFollows ? LoopWaits::for_this_step : LoopWaits::for_nothing;
   } else {
     std::size_t before = 0;  // It asked though the last step was not done.
     for (std::size_t k = 1; k < turns; ++k)
       before += spans_[k + 1].asked < spans_[k - 1].worked() - kSeldom * period_;
     const bool follows = static_cast<double>(before) <= kSeldom * static_cast<double>(turns) &&
-                         slope(&BatchCosts::last_step) > kFollows;
+                         slope([&](std::size_t k) {
+                           return static_cast<double>(spans_[k - 1].device.step);
+                         }) > kFollows;
     loop_.waits = follows ? LoopWaits::for_last_step : LoopWaits::for_nothing;
   }
   for (std::size_t k = 0; k < count_; ++k) {
