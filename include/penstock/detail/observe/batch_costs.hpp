@@ -115,7 +115,7 @@ class BatchCosts {
   }
 
   void find_leases();
-  void spread(std::int64_t DeviceDurations::*duration);
+  void spread(double RecordedBatch::*duration);
   void find_steps();
   double readers_through(std::size_t k) const;
   void reconstruct_device();
@@ -194,17 +194,15 @@ inline void BatchCosts::find_leases() {
 // ---- The device ---------------------------------------------------------------------------------
 
 /// A batch that was not timed takes what one that was took: each of these in its turn.
-inline void BatchCosts::spread(std::int64_t DeviceDurations::*duration) {
+inline void BatchCosts::spread(double RecordedBatch::*duration) {
   medians_.clear();
   for (std::size_t k = 0; k < count_; ++k)
-    if (spans_[k].device.*duration >= 0)
-      medians_.add(static_cast<double>(spans_[k].device.*duration));
+    if (spans_[k].*duration >= 0) medians_.add(spans_[k].*duration);
   const std::size_t timed = medians_.count();
   std::size_t next = 0;
-  for (std::size_t k = 0; k < count_; ++k) {
-    std::int64_t& own = spans_[k].device.*duration;
-    if (own < 0) own = timed == 0 ? 0 : static_cast<std::int64_t>(medians_.at(next++ % timed));
-  }
+  for (std::size_t k = 0; k < count_; ++k)
+    if (double& own = spans_[k].*duration; own < 0)
+      own = timed == 0 ? 0 : medians_.at(next++ % timed);
 }
 
 /// The time of the consumer's stream for each batch, and its waits. Where nothing holds the host
@@ -214,13 +212,13 @@ inline void BatchCosts::find_steps() {
   double waited = 0, worked = 0;
   int streams = 1;
   for (std::size_t k = 0; k < count_; ++k) {
-    const DeviceDurations& device = spans_[k].device;
-    streams = std::max(streams, spans_[k].stream + 1);
-    sources += device.source >= 0;
-    waits += device.wait >= 0;
-    steps += device.step >= 0;
-    waited += static_cast<double>(std::max<std::int64_t>(0, device.wait));
-    worked += static_cast<double>(std::max<std::int64_t>(0, device.step));
+    const RecordedBatch& span = spans_[k];
+    streams = std::max(streams, span.stream + 1);
+    sources += span.source >= 0;
+    waits += span.wait >= 0;
+    steps += span.step >= 0;
+    waited += std::max(0.0, span.wait);
+    worked += std::max(0.0, span.step);
   }
   waited /= static_cast<double>(std::max<std::size_t>(1, waits)) * streams;
   worked /= static_cast<double>(std::max<std::size_t>(1, steps)) * streams;
@@ -234,11 +232,10 @@ inline void BatchCosts::find_steps() {
   lacks_device_times_ = steps == 0 && waits == 0;
   if (steps == 0 && waits > 0)
     for (std::size_t k = 0; k < count_; ++k)
-      spans_[k].device.step = std::llround(std::max(0.0, period_ - waited) * streams);
-  spread(&DeviceDurations::step);
-  spread(&DeviceDurations::copy);
-  spread(&DeviceDurations::transform);
-  spread(&DeviceDurations::source);
+      spans_[k].step = std::max(0.0, period_ - waited) * streams;
+  for (const auto duration : {&RecordedBatch::step, &RecordedBatch::copy, &RecordedBatch::transform,
+                              &RecordedBatch::source})
+    spread(duration);
 }
 
 /// When the readers of the slot that batch k is written into are through.
@@ -253,31 +250,28 @@ inline double BatchCosts::readers_through(std::size_t k) const {
 
 /// When each batch arrived on the device, and when the consumer's stream came to it and left it.
 inline void BatchCosts::reconstruct_device() {
-  constexpr std::int64_t kLatency = 20'000;
+  constexpr double kLatency = 20'000;
   std::array<double, kStreams> left{};
   left.fill(spans_[0].asked);
   for (std::size_t k = 0; k < count_; ++k) {
     RecordedBatch& span = spans_[k];
     const double readers = readers_through(k), before = k == 0 ? 0 : spans_[k - 1].arrived;
     if (shape_.on_device()) {
-      span.copied = span.arrived = std::max(
-          span.filled, std::max(span.opened, readers) + static_cast<double>(span.device.source));
+      span.copied = span.arrived =
+          std::max(span.filled, std::max(span.opened, readers) + span.source);
     } else {
-      span.copied =
-          std::max({span.staged, before, readers}) + static_cast<double>(span.device.copy);
-      span.arrived = span.copied + static_cast<double>(span.device.transform);
+      span.copied = std::max({span.staged, before, readers}) + span.copy;
+      span.arrived = span.copied + span.transform;
     }
     double& worked = left.at(static_cast<std::size_t>(span.stream));
     const double reached = std::max(span.asked, worked);
-    if (span.device.wait > kLatency) {
+    if (span.wait > kLatency) {
       // It began when the batch arrived. Neither how long it had worked nor when the readers of the
       // slot were through is known better than as a latest time.
-      const auto wait = static_cast<double>(span.device.wait);
       const double copied =
-          shape_.on_device()
-              ? span.filled
-              : span.staged + static_cast<double>(span.device.copy + span.device.transform);
-      span.begun = std::max({span.asked + wait, copied, std::min(reached + wait, span.arrived)});
+          shape_.on_device() ? span.filled : span.staged + span.copy + span.transform;
+      span.begun =
+          std::max({span.asked + span.wait, copied, std::min(reached + span.wait, span.arrived)});
     } else {
       span.begun = std::max(reached, span.arrived);
     }
@@ -332,18 +326,16 @@ inline void BatchCosts::find_waits() {
     for (std::size_t k = 1; k < turns; ++k)
       before += spans_[k + 1].asked < spans_[k - 1].worked() - kSeldom * period_;
     const bool follows = static_cast<double>(before) <= kSeldom * static_cast<double>(turns) &&
-                         slope([&](std::size_t k) {
-                           return static_cast<double>(spans_[k - 1].device.step);
-                         }) > kFollows;
+                         slope([&](std::size_t k) { return spans_[k - 1].step; }) > kFollows;
     loop_.waits = follows ? LoopWaits::for_last_step : LoopWaits::for_nothing;
   }
   for (std::size_t k = 0; k < count_; ++k) {
     const RecordedBatch& span = spans_[k];
     BatchCost& cost = costs_[k];
-    cost = {.copy = static_cast<double>(span.device.copy),
-            .transform = static_cast<double>(span.device.transform),
-            .source_work = static_cast<double>(span.device.source),
-            .device = static_cast<double>(span.device.step),
+    cost = {.copy = span.copy,
+            .transform = span.transform,
+            .source_work = span.source,
+            .device = span.step,
             .stream = span.stream};
     const double asked = k < turns ? spans_[k + 1].asked : 0;
     if (loop_.waits == LoopWaits::for_nothing) {

@@ -23,10 +23,11 @@ struct RecordedBatch {
   double copied = 0;   ///< its copy was done
   double arrived = 0;  ///< and the transform behind it; on_device: the slot was written
   double begun = 0;    ///< the consumer's stream had the batch
-  DeviceDurations device;
+  /// DeviceDurations: negative where nothing was measured.
+  double source = -1, copy = -1, transform = -1, wait = -1, step = -1;
   bool first_fill = false;
 
-  double worked() const { return begun + static_cast<double>(device.step); }
+  double worked() const { return begun + step; }
 };
 
 class RecordedBatches {
@@ -64,7 +65,7 @@ inline void RecordedBatches::load(std::span<const FinishedBatch> batches,
   count_ = batches.size();
   if (count_ < kFewest) return;
   for (std::size_t k = 0; k < count_; ++k) {
-    const BatchTimes& times = batches[k].times;
+    const auto& [number, times, device] = batches[k];
     const auto at = [](Ticks stamp) { return static_cast<double>(stamp); };
     RecordedBatch& batch = batches_[k];
     batch = {.opened = at(times.opened),
@@ -75,7 +76,11 @@ inline void RecordedBatches::load(std::span<const FinishedBatch> batches,
              .released = at(std::max({times.released, times.taken, times.asked})),
              .fill = at(times.source_time()),
              .stream = times.stream() % kStreams,
-             .device = batches[k].device,
+             .source = at(device.source),
+             .copy = at(device.copy),
+             .transform = at(device.transform),
+             .wait = at(device.wait),
+             .step = at(device.step),
              .first_fill = times.first_of_worker()};
   }
   const auto end = batches_.begin() + static_cast<std::ptrdiff_t>(count_);
@@ -100,8 +105,8 @@ inline void RecordedBatches::keep_longest_stretch(std::size_t queues) {
   for (std::size_t k = 0; k < count_; ++k) {
     const bool ends = k + 1 == count_ || turn(k) > pause;
     if (!ends) continue;
-    std::int64_t& device = batches_[k].device.step;  // It may include the pause.
-    if (k + 1 < count_ || static_cast<double>(device) > pause) device = -1;
+    double& device = batches_[k].step;  // It may include the pause.
+    if (k + 1 < count_ || device > pause) device = -1;
     if (k + 1 - begin > length) {
       first = begin;
       length = k + 1 - begin;
