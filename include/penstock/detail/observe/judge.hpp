@@ -14,7 +14,6 @@
 #include <penstock/stats.hpp>
 #include <penstock/tuning.hpp>
 #include <penstock/verdict.hpp>
-#include <span>
 #include <utility>
 
 namespace penstock::detail {
@@ -24,12 +23,12 @@ class Judge {
   static constexpr std::size_t kFewestBatches = 8;
   static constexpr double kStarves = 0.05;     // of its time: a consumer that waits less has enough
   static constexpr double kWorthwhile = 1.05;  // times as fast: less is no advice
+  static constexpr double kAsFast = 1.02;      // and this is none
 
   explicit Judge(const Stats& stats)
       : stats_(stats),
         replay_(stats.recent ? stats.recent->batches.size() : 0),
-        is_known_(replay_.load(batches(), shape_of(stats))) {
-    verdict_.gains.fill({});
+        is_known_(stats.recent && replay_.load(stats.recent->batches, shape_of(stats))) {
     if (replay_.costs().all().size() < kFewestBatches) return;
     has_batches_ = true;
     ReplayResult now = replay_.run(replay_.present());
@@ -39,9 +38,7 @@ class Judge {
     if (!is_known_) return;
     verdict_.kind = VerdictKind::nothing;
     find_gains();
-    if (was_late_ && verdict_.starved <= kStarves) return;
-    if (waits_for_data() || verdict_.starved <= kStarves) return;
-    advise();
+    if (verdict_.starved > kStarves && !waits_for_data()) advise();
   }
 
   const Verdict& verdict() const { return verdict_; }
@@ -59,9 +56,7 @@ class Judge {
   /// The source of a stream waits for its data.
   bool waits_for_data() const { return verdict_.stage == Bottleneck::waiting_for_data; }
   bool is_far_ahead() const { return replay_.costs().is_far_ahead(); }
-  bool source_queues() const {
-    return replay_.shape().on_device() && replay_.costs().source_queues();
-  }
+  bool source_queues() const { return shape().on_device() && replay_.costs().source_queues(); }
   /// The best change of this kind.
   const Gain& gain(VerdictKind kind) const {
     return *std::find_if(verdict_.gains.begin(), verdict_.gains.end(),
@@ -79,23 +74,15 @@ class Judge {
     shape.present = {static_cast<std::size_t>(std::max(1, stats.workers)), stats.host_depth,
                      std::max<std::size_t>(1, stats.device_depth)};
     shape.computing = computing(stats).value_or(0);
-    shape.host_allocated = stats.host_depth;
-    shape.device_allocated = shape.present.device_depth;
-    if (stats.tuning) {
-      shape.host_allocated = std::max(shape.host_allocated, stats.tuning->most_host_depth);
-      shape.device_allocated = std::max(shape.device_allocated, stats.tuning->most_device_depth);
-    }
+    const Tuning none, &tuning = stats.tuning ? *stats.tuning : none;
+    shape.host_allocated = std::max(stats.host_depth, tuning.most_host_depth);
+    shape.device_allocated = std::max(shape.present.device_depth, tuning.most_device_depth);
     if (shape.host_allocated > 0) shape.host_bytes = stats.host_bytes / shape.host_allocated;
     shape.device_bytes = stats.device_bytes / shape.device_allocated;
     return shape;
   }
 
  private:
-  std::span<const FinishedBatch> batches() const {
-    return stats_.recent ? std::span<const FinishedBatch>(stats_.recent->batches)
-                         : std::span<const FinishedBatch>();
-  }
-
   /// A batch that took far longer than the others, and costs the consumer more than all of them:
   /// the next ones will not. `now` is the replay without it.
   bool leave_out_late_batch(ReplayResult& now) {
@@ -160,10 +147,8 @@ class Judge {
                 1.0, replay_.period(replay_.present()) / std::max(1.0, replay_.period(settings)))};
   }
   Gain gain_of_settings(VerdictKind kind, std::size_t workers) const {
-    const SourceMemory apart;
-    return gain_of(
-        kind,
-        {SettingsSearch(replay_, apart, false).cheapest(shape().present, shape().most(workers))});
+    const SettingsSearch search(replay_, {}, false);
+    return gain_of(kind, {search.cheapest(shape().present, shape().most(workers))});
   }
   Gain twice_as_fast(VerdictKind kind, double ReplaySettings::*stage) const {
     ReplaySettings settings = replay_.present();
@@ -185,7 +170,6 @@ class Judge {
   /// Settings first, the cheapest of those that are about as fast as any; then what is changed in
   /// the program.
   void advise() {
-    constexpr double kAsFast = 1.02;
     const Gain &workers = gain(VerdictKind::more_workers), &depth = gain(VerdictKind::more_depth);
     const Gain& settings = depth.times_faster * kAsFast >= workers.times_faster ? depth : workers;
     if (settings.times_faster >= kWorthwhile) return take(settings);
@@ -213,7 +197,6 @@ class Judge {
 
   /// The largest batch that is copied in about the time of an empty one.
   void find_times_smaller() {
-    constexpr double kAsFast = 1.02;
     if (verdict_.stage != Bottleneck::copy) return;
     ReplaySettings settings = replay_.present();
     settings.copy = 0;

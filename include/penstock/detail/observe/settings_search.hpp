@@ -15,7 +15,7 @@ namespace penstock::detail {
 
 class SettingsSearch {
  public:
-  /// The others live longer. `doubt`: see SourceMemory::factor.
+  /// `replay` lives longer. `doubt`: see SourceMemory::factor.
   SettingsSearch(const Replay& replay, const SourceMemory& source, bool doubt)
       : replay_(replay), source_(source), doubt_(doubt) {}
 
@@ -55,7 +55,7 @@ class SettingsSearch {
 
  private:
   const Replay& replay_;
-  const SourceMemory& source_;
+  const SourceMemory source_;
   const bool doubt_;
 };
 
