@@ -119,7 +119,6 @@ class BatchCosts {
   void find_steps();
   double readers_through(std::size_t k) const;
   void reconstruct_device();
-  bool is_idle_when_asked();
   template <class X>
   double slope(X x) const;
   void find_waits();
@@ -242,8 +241,7 @@ inline void BatchCosts::find_steps() {
 inline double BatchCosts::readers_through(std::size_t k) const {
   const std::size_t behind = k + loop_.later_calls;
   if (behind < shape_.present.device_depth) return 0;
-  const std::size_t last =
-      behind - shape_.present.device_depth;  // the last batch that was queued before
+  const std::size_t last = behind - shape_.present.device_depth;  // that was queued before
   if (!loop_.ends_early) return spans_[last].worked();
   return last == 0 ? 0 : std::max(spans_[last - 1].worked(), spans_[last].arrived);
 }
@@ -281,15 +279,6 @@ inline void BatchCosts::reconstruct_device() {
 
 // ---- What the loop waits for --------------------------------------------------------------------
 
-/// The consumer's stream has nothing left to do when the thread asks for the next batch.
-inline bool BatchCosts::is_idle_when_asked() {
-  constexpr double kClose = 0.05, kLatency = 50e3;
-  std::size_t behind = 0;
-  for (std::size_t k = 0; k + 1 < count_; ++k)
-    behind += spans_[k].worked() - spans_[k + 1].asked > std::max(kLatency, kClose * period_);
-  return 5 * behind < count_;
-}
-
 /// Of the turn of the loop over x, by least squares. 1 where x hardly varies.
 template <class X>
 double BatchCosts::slope(X x) const {
@@ -310,9 +299,12 @@ double BatchCosts::slope(X x) const {
 }
 
 inline void BatchCosts::find_waits() {
-  constexpr double kFollows = 0.5, kSeldom = 0.1, kShort = 0.25;
+  constexpr double kFollows = 0.5, kSeldom = 0.1, kShort = 0.25, kClose = 0.05, kLatency = 50e3;
   const std::size_t turns = count_ - 1;
-  const bool idle = !lacks_device_times_ && is_idle_when_asked();
+  std::size_t behind = 0;  // The stream had something left to do when the thread asked.
+  for (std::size_t k = 0; k < turns; ++k)
+    behind += spans_[k].worked() - spans_[k + 1].asked > std::max(kLatency, kClose * period_);
+  const bool idle = !lacks_device_times_ && 5 * behind < count_;
   if (lacks_device_times_) {  // A turn that is short can wait for nothing.
     const double turn_time = medians_.of(turns, [&](std::size_t k) { return turn(k); });
     loop_.waits = turn_time > kShort * period_ ? LoopWaits::for_this_step : LoopWaits::for_nothing;
@@ -337,16 +329,17 @@ inline void BatchCosts::find_waits() {
             .source_work = span.source,
             .device = span.step,
             .stream = span.stream};
-    const double asked = k < turns ? spans_[k + 1].asked : 0;
-    if (loop_.waits == LoopWaits::for_nothing) {
-      cost.host = k < turns ? turn(k) : costs_[k - 1].host;
+    if (k == turns) {  // The loop did not ask again.
+      cost.host = costs_[k - 1].host;
+      if (lacks_device_times_ || (idle && loop_.waits == LoopWaits::for_nothing))
+        cost.device = costs_[k - 1].device;
+    } else if (loop_.waits == LoopWaits::for_nothing) {
+      cost.host = turn(k);
       if (idle) cost.device = 0;  // How much of the turn it is, nobody can tell.
     } else if (loop_.waits == LoopWaits::for_this_step) {
-      if (k < turns) cost.device = std::max(0.0, asked - std::max(span.begun, span.taken));
-      if (lacks_device_times_ && k == turns) cost.device = costs_[k - 1].device;
+      cost.device = std::max(0.0, spans_[k + 1].asked - std::max(span.begun, span.taken));
     } else if (k > 0) {
-      cost.host = k < turns ? std::max(0.0, asked - std::max(span.taken, spans_[k - 1].worked()))
-                            : costs_[k - 1].host;
+      cost.host = std::max(0.0, spans_[k + 1].asked - std::max(span.taken, spans_[k - 1].worked()));
     }
   }
   if (loop_.waits == LoopWaits::for_this_step) lacks_device_times_ = false;

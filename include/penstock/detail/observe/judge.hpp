@@ -29,7 +29,7 @@ class Judge {
       : stats_(stats),
         replay_(stats.recent ? stats.recent->batches.size() : 0),
         is_known_(stats.recent && replay_.load(stats.recent->batches, shape_of(stats))) {
-    if (replay_.costs().all().size() < kFewestBatches) return;
+    if (costs().all().size() < kFewestBatches) return;
     has_batches_ = true;
     ReplayResult now = replay_.run(replay_.present());
     was_late_ = is_known_ && leave_out_late_batch(now);
@@ -55,8 +55,7 @@ class Judge {
   std::chrono::nanoseconds late() const { return late_; }
   /// The source of a stream waits for its data.
   bool waits_for_data() const { return verdict_.stage == Bottleneck::waiting_for_data; }
-  bool is_far_ahead() const { return replay_.costs().is_far_ahead(); }
-  bool source_queues() const { return shape().on_device() && replay_.costs().source_queues(); }
+  const BatchCosts& costs() const { return replay_.costs(); }
   /// The best change of this kind.
   const Gain& gain(VerdictKind kind) const {
     return *std::find_if(verdict_.gains.begin(), verdict_.gains.end(),
@@ -105,12 +104,12 @@ class Judge {
   void tell_times(const ReplayResult& now) {
     const auto mean = [&](double BatchCost::*time) {
       double sum = 0;
-      for (const BatchCost& cost : replay_.costs().all()) sum += cost.*time;
+      for (const BatchCost& cost : costs().all()) sum += cost.*time;
       return std::chrono::nanoseconds(
-          static_cast<std::int64_t>(sum / static_cast<double>(replay_.costs().all().size())));
+          static_cast<std::int64_t>(sum / static_cast<double>(costs().all().size())));
     };
     const int workers = std::max(1, stats_.workers);
-    verdict_.period = std::chrono::nanoseconds(static_cast<std::int64_t>(replay_.costs().period()));
+    verdict_.period = std::chrono::nanoseconds(static_cast<std::int64_t>(costs().period()));
     verdict_.source = (replay_.shape().on_device()
                            ? std::max(mean(&BatchCost::fill), mean(&BatchCost::source_work))
                            : mean(&BatchCost::fill)) /
@@ -119,7 +118,7 @@ class Judge {
     verdict_.transform = mean(&BatchCost::transform);
     verdict_.consumer = mean(&BatchCost::device);
     if (verdict_.consumer.count() == 0) verdict_.consumer = mean(&BatchCost::host);
-    const double measured = replay_.costs().starved();
+    const double measured = costs().starved();
     // The replay without a late batch tells what it is without it.
     verdict_.starved = measured < 0 || was_late_ ? now.starved : measured;
     if (was_late_) verdict_.period = now.period;

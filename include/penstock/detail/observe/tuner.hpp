@@ -412,7 +412,6 @@ inline void Tuner::change(const TuneSettings& next, TuneReason reason, double pr
   if (reason == TuneReason::cheaper) since_down_ = 0;
   if (reason != TuneReason::reverted)
     trial_ = {reason, present_, period_, predicted, latest_source_, batch_};
-  if (memory_.is_shared() && next.workers != present_.workers) phase_at_ = looked_at_;
   changed_at_ = looked_at_;
   calm_ = 0;
   has_changed_ = true;

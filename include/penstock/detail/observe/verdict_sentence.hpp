@@ -70,7 +70,7 @@ class VerdictSentence {
 
   std::string unknown() const {
     std::string text =
-        judge_.is_far_ahead()
+        judge_.costs().is_far_ahead()
             ? "too little to go by: the loop only queues work, and so the host is far ahead of the "
               "device, which has timed a part of the batches; let the loop wait for a step now and "
               "then"
@@ -163,7 +163,8 @@ class VerdictSentence {
            waits();
   }
   std::string why_no_workers() const {
-    if (judge_.source_queues()) return "let it do less on the device";
+    if (judge_.shape().on_device() && judge_.costs().source_queues())
+      return "let it do less on the device";
     if (stats_.setup.unbounded)
       return "it is a stream, which one worker reads, so give that worker less to do";
     const char* const limit = limit_of_workers();
