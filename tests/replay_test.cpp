@@ -30,9 +30,6 @@ namespace {
 double period(const ReplayResult& result) {
   return std::chrono::duration<double, std::milli>(result.period).count();
 }
-double share(const ReplayResult& result, Bottleneck stage) {
-  return result.path.at(static_cast<std::size_t>(stage));
-}
 Approx near(double value) {
   return Approx(value).epsilon(0.01).margin(0.005);
 }
@@ -49,7 +46,10 @@ class Replayed {
   const Replay& replay() const { return replay_; }
   ReplayResult present() const { return replay_.run(replay_.present()); }
   double now() const { return period(present()); }
-  double with_workers(int workers) const {
+  double share(Bottleneck stage) const {
+    return replay_.shares().at(static_cast<std::size_t>(stage));
+  }
+  double with_workers(std::size_t workers) const {
     ReplaySettings settings = replay_.present();
     settings.workers = workers;
     return period(replay_.run(settings));
@@ -82,7 +82,7 @@ TEST_CASE("a source that is too slow is as fast as its workers are many", "[repl
   REQUIRE(slow.loaded());
   CHECK(slow.now() == near(10));
   CHECK(slow.present().starved == near(0.8));
-  CHECK(share(slow.present(), Bottleneck::source) == near(1));
+  CHECK(slow.share(Bottleneck::source) == near(1));
   CHECK(slow.with_workers(2) == near(5));
   CHECK(slow.with_workers(4) == near(2.5));
   CHECK(slow.with_workers(5) == near(2));
@@ -115,7 +115,7 @@ TEST_CASE("copies come one after the other", "[replay]") {
   const Replayed bound({.fill = 1.0, .copy = 10.0, .step = 2.0});
   REQUIRE(bound.loaded());
   CHECK(bound.now() == near(10));
-  CHECK(share(bound.present(), Bottleneck::copy) == near(1));
+  CHECK(bound.share(Bottleneck::copy) == near(1));
   CHECK(bound.with_factor(&ReplaySettings::copy, 0.5) == near(5));
   CHECK(bound.with_factor(&ReplaySettings::copy, 0.1) == near(2));
   CHECK(bound.with_workers(4) == near(10));
@@ -126,8 +126,8 @@ TEST_CASE("a transform keeps the copy stream, but not the block", "[replay]") {
   const Replayed bound({.fill = 1.0, .copy = 3.0, .transform = 7.0, .step = 2.0});
   REQUIRE(bound.loaded());
   CHECK(bound.now() == near(10));
-  CHECK(share(bound.present(), Bottleneck::copy) == near(0.3));
-  CHECK(share(bound.present(), Bottleneck::transform) == near(0.7));
+  CHECK(bound.share(Bottleneck::copy) == near(0.3));
+  CHECK(bound.share(Bottleneck::transform) == near(0.7));
   CHECK(bound.with_factor(&ReplaySettings::transform, 0.5) == near(6.5));
   // One block, which the worker has back before the transform.
   const Replayed single({.fill = 6.0, .copy = 3.0, .transform = 5.0, .step = 2.0, .host_depth = 1});
@@ -140,8 +140,8 @@ TEST_CASE("a copy waits for the readers of its slot", "[replay]") {
   REQUIRE(turns.loaded());
   CHECK(turns.now() == near(10));
   CHECK(turns.present().starved == near(0.4));
-  CHECK(share(turns.present(), Bottleneck::copy) == near(0.4));
-  CHECK(share(turns.present(), Bottleneck::waiting_for_slot) == Approx(0.6).epsilon(0.02));
+  CHECK(turns.share(Bottleneck::copy) == near(0.4));
+  CHECK(turns.share(Bottleneck::waiting_for_slot) == Approx(0.6).epsilon(0.02));
   CHECK(turns.with_slots(2) == near(6));
   CHECK(turns.with_slots(3) == near(6));
   CHECK(turns.with_blocks(20) == near(10));
@@ -166,7 +166,7 @@ TEST_CASE("a consumer that has all it needs is the limit", "[replay]") {
     REQUIRE(bound.loaded());
     CHECK(bound.now() == near(10));
     CHECK(bound.present().starved == near(0));
-    CHECK(share(bound.present(), Bottleneck::consumer) == near(1));
+    CHECK(bound.share(Bottleneck::consumer) == near(1));
     CHECK(bound.with_workers(4) == near(10));
     CHECK(bound.with_slots(4) == near(10));
     CHECK(bound.with_factor(&ReplaySettings::consumer, 0.5) == near(5));
@@ -196,7 +196,7 @@ TEST_CASE("workers of per_sample share a batch", "[replay]") {
                        .pieces = 8});
   REQUIRE(slow.loaded());
   CHECK(slow.now() == near(4));
-  CHECK(share(slow.present(), Bottleneck::source) == near(1));
+  CHECK(slow.share(Bottleneck::source) == near(1));
   CHECK(slow.with_workers(1) == near(8));
   CHECK(slow.with_workers(4) == near(2));
   CHECK(slow.with_workers(8) == near(1));
@@ -237,7 +237,7 @@ TEST_CASE("an on_device source writes the slots itself", "[replay]") {
   REQUIRE(slow.loaded());
   CHECK(slow.replay().costs().source_queues() == queues);
   CHECK(slow.now() == near(6));
-  CHECK(share(slow.present(), Bottleneck::source) == near(1));
+  CHECK(slow.share(Bottleneck::source) == near(1));
   CHECK(slow.with_workers(2) == near(3));
   CHECK(slow.with_workers(3) == near(2));
   CHECK(slow.with_factor(&ReplaySettings::source, 0.5) == near(3));
@@ -256,8 +256,8 @@ TEST_CASE("the slots of an on_device source are its room", "[replay]") {
                          .queues_on_device = queues});
   REQUIRE(single.loaded());
   CHECK(single.now() == near(8));
-  CHECK(share(single.present(), Bottleneck::source) == near(0.75));
-  CHECK(share(single.present(), Bottleneck::waiting_for_slot) == near(0.25));
+  CHECK(single.share(Bottleneck::source) == near(0.75));
+  CHECK(single.share(Bottleneck::waiting_for_slot) == near(0.25));
   CHECK(single.with_slots(2) == near(6));
   // Of more workers each needs one.
   const Replayed three({.source = SourceShape::on_device,
@@ -346,7 +346,7 @@ TEST_CASE("a lease that is replaced ends when the next one is there", "[replay]"
   CHECK(two.replay().costs().loop().later_calls == 1);
   CHECK_FALSE(two.replay().costs().loop().ends_early);
   CHECK(two.now() == near(10.01));
-  CHECK(share(two.present(), Bottleneck::waiting_for_slot) == Approx(0.6).epsilon(0.02));
+  CHECK(two.share(Bottleneck::waiting_for_slot) == Approx(0.6).epsilon(0.02));
   CHECK(two.with_slots(3) == near(6.01));
 }
 
@@ -354,7 +354,7 @@ TEST_CASE("the time to queue a copy is between two of them", "[replay]") {
   const Replayed slow({.fill = 1.0, .copy = 1.0, .step = 1.0, .issue = 5.0});
   REQUIRE(slow.loaded());
   CHECK(slow.now() == near(5));
-  CHECK(share(slow.present(), Bottleneck::copy) == near(1));
+  CHECK(slow.share(Bottleneck::copy) == near(1));
   CHECK(slow.with_workers(4) == near(5));
 }
 

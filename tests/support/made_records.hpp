@@ -60,9 +60,8 @@ struct MadePipeline {
     shape.source = source;
     shape.pieces = pieces;
     shape.transforms = transform(0) > 0;
-    shape.workers = workers;
-    shape.host_depth = source == detail::SourceShape::on_device ? 0 : host_depth;
-    shape.device_depth = device_depth;
+    shape.present = {static_cast<std::size_t>(workers),
+                     source == detail::SourceShape::on_device ? 0 : host_depth, device_depth};
     return shape;
   }
 

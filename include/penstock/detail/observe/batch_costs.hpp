@@ -12,7 +12,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <penstock/detail/observe/batch_cost.hpp>
 #include <penstock/detail/observe/batch_times.hpp>
 #include <penstock/detail/observe/medians.hpp>
 #include <penstock/detail/observe/pipeline_shape.hpp>
@@ -21,6 +20,39 @@
 #include <vector>
 
 namespace penstock::detail {
+
+/// What a batch costs, in nanoseconds.
+struct BatchCost {
+  double fill = 0;      ///< time inside the source, of all workers together
+  double handover = 0;  ///< time that its worker needs beside that
+  double issue = 0;     ///< from when it could be staged until it was
+  double copy = 0;
+  double transform = 0;
+  double source_work = 0;  ///< of an on_device source: its work on the device
+  double device = 0;       ///< the consumer's stream works on it
+  double host = 0;         ///< the consumer's thread works, beside its waits
+  int stream = 0;          ///< the consumer's
+};
+
+/// What the consumer's thread waits for before it asks for the next batch.
+enum class LoopWaits {
+  for_this_step,  ///< its stream's work on the batch that it has
+  for_last_step,  ///< the work on the batch before that
+  for_nothing,
+};
+
+/// How the consumer's loop works.
+struct ConsumerLoop {
+  LoopWaits waits = LoopWaits::for_nothing;
+  /// Later calls of next() that return before a lease ends: 0 where each turn of the loop ends its
+  /// own.
+  std::size_t later_calls = 0;
+  /// The lease ends as soon as the last of these calls returns, before work on that batch is
+  /// queued: `lease = prefetcher.next(stream)`.
+  bool ends_early = false;
+  double after_lease = 0;  ///< from a lease's end to the next call of next()
+  double wake = 0;         ///< from when a batch that next() waits for is staged to its return
+};
 
 class BatchCosts {
  public:
@@ -64,14 +96,16 @@ class BatchCosts {
     for (std::size_t k = 0; k < count_; ++k) costs_[k].device = nanoseconds;
   }
   /// Sets the source's time for the batch that took longest, and all beside it, to the usual one.
-  void forget_longest_fill() {
-    const auto longest =
-        std::max_element(costs_.begin(), costs_.begin() + static_cast<std::ptrdiff_t>(count_),
-                         [](const BatchCost& a, const BatchCost& b) {
-                           return a.fill + a.handover < b.fill + b.handover;
-                         });
-    longest->fill = medians_.of(count_, [&](std::size_t k) { return costs_[k].fill; });
-    longest->handover = medians_.of(count_, [&](std::size_t k) { return costs_[k].handover; });
+  /// Returns by how much it was longer.
+  double forget_longest_fill() {
+    const auto took = [](const BatchCost& cost) { return cost.fill + cost.handover; };
+    BatchCost& longest = *std::max_element(
+        costs_.begin(), costs_.begin() + static_cast<std::ptrdiff_t>(count_),
+        [&](const BatchCost& a, const BatchCost& b) { return took(a) < took(b); });
+    const double time = took(longest);
+    longest.fill = medians_.of(count_, [&](std::size_t k) { return costs_[k].fill; });
+    longest.handover = medians_.of(count_, [&](std::size_t k) { return costs_[k].handover; });
+    return time - took(longest);
   }
 
  private:
@@ -81,16 +115,12 @@ class BatchCosts {
   }
 
   void find_leases();
-  void spread(std::int64_t DeviceDurations::*duration);
+  void spread(double RecordedBatch::*duration);
   void find_steps();
   double readers_through(std::size_t k) const;
-  void find_arrival(std::size_t k);
-  double device_lag();
-  void reconstruct_device(double lag);
-  bool is_idle_when_asked();
-  double slope(double (BatchCosts::*x)(std::size_t) const) const;
-  double lateness(std::size_t k) const;
-  double last_step(std::size_t k) const;
+  void reconstruct_device();
+  template <class X>
+  double slope(X x) const;
   void find_waits();
   void find_device_source();
   void find_handovers();
@@ -114,12 +144,11 @@ inline bool BatchCosts::load(std::span<const FinishedBatch> batches, const Pipel
   spans_.load(batches, shape);
   count_ = spans_.count();
   if (count_ < kFewest) return false;
-  period_ = spans_.period(shape.workers);
+  period_ = spans_.period(shape.present.workers);
   find_leases();
   if (other_end) loop_.ends_early = !loop_.ends_early;
   find_steps();
-  reconstruct_device(0);
-  reconstruct_device(device_lag());
+  reconstruct_device();
   find_waits();
   if (shape_.on_device()) find_device_source();
   find_handovers();
@@ -139,7 +168,7 @@ inline void BatchCosts::find_leases() {
   // The last ones may have outlived calls that are not recorded.
   const std::size_t known = count_ / 2;
   const auto later = static_cast<std::size_t>(medians_.of(known, calls));
-  loop_.later_calls = std::min(later, std::max<std::size_t>(1, shape_.device_depth) - 1);
+  loop_.later_calls = std::min(later, std::max<std::size_t>(1, shape_.present.device_depth) - 1);
   const std::size_t last = loop_.later_calls;
   const double since = medians_.of(
       known, [&](std::size_t k) { return spans_[k].released - spans_[k + last].taken; });
@@ -164,17 +193,15 @@ inline void BatchCosts::find_leases() {
 // ---- The device ---------------------------------------------------------------------------------
 
 /// A batch that was not timed takes what one that was took: each of these in its turn.
-inline void BatchCosts::spread(std::int64_t DeviceDurations::*duration) {
+inline void BatchCosts::spread(double RecordedBatch::*duration) {
   medians_.clear();
   for (std::size_t k = 0; k < count_; ++k)
-    if (spans_[k].device.*duration >= 0)
-      medians_.add(static_cast<double>(spans_[k].device.*duration));
+    if (spans_[k].*duration >= 0) medians_.add(spans_[k].*duration);
   const std::size_t timed = medians_.count();
   std::size_t next = 0;
-  for (std::size_t k = 0; k < count_; ++k) {
-    std::int64_t& own = spans_[k].device.*duration;
-    if (own < 0) own = timed == 0 ? 0 : static_cast<std::int64_t>(medians_.at(next++ % timed));
-  }
+  for (std::size_t k = 0; k < count_; ++k)
+    if (double& own = spans_[k].*duration; own < 0)
+      own = timed == 0 ? 0 : medians_.at(next++ % timed);
 }
 
 /// The time of the consumer's stream for each batch, and its waits. Where nothing holds the host
@@ -184,13 +211,13 @@ inline void BatchCosts::find_steps() {
   double waited = 0, worked = 0;
   int streams = 1;
   for (std::size_t k = 0; k < count_; ++k) {
-    const DeviceDurations& device = spans_[k].device;
-    streams = std::max(streams, spans_[k].stream + 1);
-    sources += device.source >= 0;
-    waits += device.wait >= 0;
-    steps += device.step >= 0;
-    waited += static_cast<double>(std::max<std::int64_t>(0, device.wait));
-    worked += static_cast<double>(std::max<std::int64_t>(0, device.step));
+    const RecordedBatch& span = spans_[k];
+    streams = std::max(streams, span.stream + 1);
+    sources += span.source >= 0;
+    waits += span.wait >= 0;
+    steps += span.step >= 0;
+    waited += std::max(0.0, span.wait);
+    worked += std::max(0.0, span.step);
   }
   waited /= static_cast<double>(std::max<std::size_t>(1, waits)) * streams;
   worked /= static_cast<double>(std::max<std::size_t>(1, steps)) * streams;
@@ -204,70 +231,47 @@ inline void BatchCosts::find_steps() {
   lacks_device_times_ = steps == 0 && waits == 0;
   if (steps == 0 && waits > 0)
     for (std::size_t k = 0; k < count_; ++k)
-      spans_[k].device.step = std::llround(std::max(0.0, period_ - waited) * streams);
-  spread(&DeviceDurations::step);
-  spread(&DeviceDurations::copy);
-  spread(&DeviceDurations::transform);
-  spread(&DeviceDurations::source);
+      spans_[k].step = std::max(0.0, period_ - waited) * streams;
+  for (const auto duration : {&RecordedBatch::step, &RecordedBatch::copy, &RecordedBatch::transform,
+                              &RecordedBatch::source})
+    spread(duration);
 }
 
 /// When the readers of the slot that batch k is written into are through.
 inline double BatchCosts::readers_through(std::size_t k) const {
   const std::size_t behind = k + loop_.later_calls;
-  if (behind < shape_.device_depth) return 0;
-  const std::size_t last = behind - shape_.device_depth;  // the last batch that was queued before
+  if (behind < shape_.present.device_depth) return 0;
+  const std::size_t last = behind - shape_.present.device_depth;  // that was queued before
   if (!loop_.ends_early) return spans_[last].worked();
   return last == 0 ? 0 : std::max(spans_[last - 1].worked(), spans_[last].arrived);
 }
 
-inline void BatchCosts::find_arrival(std::size_t k) {
-  RecordedBatch& span = spans_[k];
-  const double readers = readers_through(k), before = k == 0 ? 0 : spans_[k - 1].arrived;
-  if (shape_.on_device()) {
-    const double begun = std::max(span.opened, readers);
-    span.copied = span.arrived =
-        std::max(span.filled, begun + static_cast<double>(span.device.source));
-  } else {
-    const double begun = std::max({span.staged, before, readers});
-    span.copied = begun + static_cast<double>(span.device.copy);
-    span.arrived = span.copied + static_cast<double>(span.device.transform);
-  }
-}
-
-/// How much later than reconstructed the copies were done. A worker that waited for a block had it
-/// when its copy was done.
-inline double BatchCosts::device_lag() {
-  medians_.clear();
-  if (!shape_.on_device())
-    for (std::size_t k = shape_.host_depth; k < count_; ++k)
-      if (spans_[k].waited_for_memory && has_present_settings(k - shape_.host_depth))
-        medians_.add(spans_[k].opened - spans_[k - shape_.host_depth].copied);
-  return medians_.count() < count_ / 4 ? 0 : std::max(0.0, medians_.of_added());
-}
-
 /// When each batch arrived on the device, and when the consumer's stream came to it and left it.
-/// `lag`: from when the first batch was asked for to when the stream came to it.
-inline void BatchCosts::reconstruct_device(double lag) {
-  constexpr std::int64_t kLatency = 20'000;
+inline void BatchCosts::reconstruct_device() {
+  constexpr double kLatency = 20'000;
   std::array<double, kStreams> left{};
-  left.fill(spans_[0].asked + lag);
+  left.fill(spans_[0].asked);
   for (std::size_t k = 0; k < count_; ++k) {
-    find_arrival(k);
     RecordedBatch& span = spans_[k];
+    const double readers = readers_through(k), before = k == 0 ? 0 : spans_[k - 1].arrived;
+    if (shape_.on_device()) {
+      span.copied = span.arrived =
+          std::max(span.filled, std::max(span.opened, readers) + span.source);
+    } else {
+      span.copied = std::max({span.staged, before, readers}) + span.copy;
+      span.arrived = span.copied + span.transform;
+    }
     double& worked = left.at(static_cast<std::size_t>(span.stream));
-    span.reached = std::max(span.asked, worked);
-    if (span.device.wait > kLatency) {
+    const double reached = std::max(span.asked, worked);
+    if (span.wait > kLatency) {
       // It began when the batch arrived. Neither how long it had worked nor when the readers of the
       // slot were through is known better than as a latest time.
-      const auto wait = static_cast<double>(span.device.wait);
       const double copied =
-          shape_.on_device()
-              ? span.filled
-              : span.staged + static_cast<double>(span.device.copy + span.device.transform);
+          shape_.on_device() ? span.filled : span.staged + span.copy + span.transform;
       span.begun =
-          std::max({span.asked + wait, copied, std::min(span.reached + wait, span.arrived)});
+          std::max({span.asked + span.wait, copied, std::min(reached + span.wait, span.arrived)});
     } else {
-      span.begun = std::max(span.reached, span.arrived);
+      span.begun = std::max(reached, span.arrived);
     }
     worked = span.worked();
   }
@@ -275,35 +279,19 @@ inline void BatchCosts::reconstruct_device(double lag) {
 
 // ---- What the loop waits for --------------------------------------------------------------------
 
-/// The consumer's stream has nothing left to do when the thread asks for the next batch.
-inline bool BatchCosts::is_idle_when_asked() {
-  constexpr double kClose = 0.05, kLatency = 50e3;
-  std::size_t behind = 0;
-  for (std::size_t k = 0; k + 1 < count_; ++k)
-    behind += spans_[k].worked() - spans_[k + 1].asked > std::max(kLatency, kClose * period_);
-  return 5 * behind < count_;
-}
-
-/// How late a batch came to the consumer's stream, as its thread sees it.
-inline double BatchCosts::lateness(std::size_t k) const {
-  return std::max(0.0, spans_[k].begun - spans_[k].taken);
-}
-inline double BatchCosts::last_step(std::size_t k) const {
-  return k == 0 ? 0 : static_cast<double>(spans_[k - 1].device.step);
-}
-
 /// Of the turn of the loop over x, by least squares. 1 where x hardly varies.
-inline double BatchCosts::slope(double (BatchCosts::*x)(std::size_t) const) const {
+template <class X>
+double BatchCosts::slope(X x) const {
   constexpr double kVaries = 0.02;  // of a period
   const std::size_t first = 1, last = count_ - 1;
   const auto turns = static_cast<double>(last - first);
   double mean_x = 0, mean_y = 0, xx = 0, xy = 0;
   for (std::size_t k = first; k < last; ++k) {
-    mean_x += (this->*x)(k) / turns;
+    mean_x += x(k) / turns;
     mean_y += turn(k) / turns;
   }
   for (std::size_t k = first; k < last; ++k) {
-    const double dx = (this->*x)(k)-mean_x;
+    const double dx = x(k) - mean_x;
     xx += dx * dx;
     xy += dx * (turn(k) - mean_y);
   }
@@ -311,41 +299,47 @@ inline double BatchCosts::slope(double (BatchCosts::*x)(std::size_t) const) cons
 }
 
 inline void BatchCosts::find_waits() {
-  constexpr double kFollows = 0.5, kSeldom = 0.1, kShort = 0.25;
+  constexpr double kFollows = 0.5, kSeldom = 0.1, kShort = 0.25, kClose = 0.05, kLatency = 50e3;
   const std::size_t turns = count_ - 1;
-  const bool idle = !lacks_device_times_ && is_idle_when_asked();
+  std::size_t behind = 0;  // The stream had something left to do when the thread asked.
+  for (std::size_t k = 0; k < turns; ++k)
+    behind += spans_[k].worked() - spans_[k + 1].asked > std::max(kLatency, kClose * period_);
+  const bool idle = !lacks_device_times_ && 5 * behind < count_;
   if (lacks_device_times_) {  // A turn that is short can wait for nothing.
     const double turn_time = medians_.of(turns, [&](std::size_t k) { return turn(k); });
     loop_.waits = turn_time > kShort * period_ ? LoopWaits::for_this_step : LoopWaits::for_nothing;
   } else if (idle) {
-    loop_.waits =
-        slope(&BatchCosts::lateness) > kFollows ? LoopWaits::for_this_step : LoopWaits::for_nothing;
+    // How late a batch came to the consumer's stream, as its thread sees it.
+    const double follows =
+        slope([&](std::size_t k) { return std::max(0.0, spans_[k].begun - spans_[k].taken); });
+    loop_.waits = follows > kFollows ? LoopWaits::for_this_step : LoopWaits::for_nothing;
   } else {
     std::size_t before = 0;  // It asked though the last step was not done.
     for (std::size_t k = 1; k < turns; ++k)
       before += spans_[k + 1].asked < spans_[k - 1].worked() - kSeldom * period_;
     const bool follows = static_cast<double>(before) <= kSeldom * static_cast<double>(turns) &&
-                         slope(&BatchCosts::last_step) > kFollows;
+                         slope([&](std::size_t k) { return spans_[k - 1].step; }) > kFollows;
     loop_.waits = follows ? LoopWaits::for_last_step : LoopWaits::for_nothing;
   }
   for (std::size_t k = 0; k < count_; ++k) {
     const RecordedBatch& span = spans_[k];
     BatchCost& cost = costs_[k];
-    cost = {.copy = static_cast<double>(span.device.copy),
-            .transform = static_cast<double>(span.device.transform),
-            .source_work = static_cast<double>(span.device.source),
-            .device = static_cast<double>(span.device.step),
+    cost = {.copy = span.copy,
+            .transform = span.transform,
+            .source_work = span.source,
+            .device = span.step,
             .stream = span.stream};
-    const double asked = k < turns ? spans_[k + 1].asked : 0;
-    if (loop_.waits == LoopWaits::for_nothing) {
-      cost.host = k < turns ? turn(k) : costs_[k - 1].host;
+    if (k == turns) {  // The loop did not ask again.
+      cost.host = costs_[k - 1].host;
+      if (lacks_device_times_ || (idle && loop_.waits == LoopWaits::for_nothing))
+        cost.device = costs_[k - 1].device;
+    } else if (loop_.waits == LoopWaits::for_nothing) {
+      cost.host = turn(k);
       if (idle) cost.device = 0;  // How much of the turn it is, nobody can tell.
     } else if (loop_.waits == LoopWaits::for_this_step) {
-      if (k < turns) cost.device = std::max(0.0, asked - std::max(span.begun, span.taken));
-      if (lacks_device_times_ && k == turns) cost.device = costs_[k - 1].device;
+      cost.device = std::max(0.0, spans_[k + 1].asked - std::max(span.begun, span.taken));
     } else if (k > 0) {
-      cost.host = k < turns ? std::max(0.0, asked - std::max(span.taken, spans_[k - 1].worked()))
-                            : costs_[k - 1].host;
+      cost.host = std::max(0.0, spans_[k + 1].asked - std::max(span.taken, spans_[k - 1].worked()));
     }
   }
   if (loop_.waits == LoopWaits::for_this_step) lacks_device_times_ = false;
@@ -381,15 +375,15 @@ inline void BatchCosts::find_device_source() {
 /// batch on: the recorded batches are dealt out to workers as a Replay does it.
 inline void BatchCosts::find_handovers() {
   constexpr double kLongestPoll = 300e3;  // A worker looks again for memory as often as that.
-  const auto workers =
-      std::clamp<std::size_t>(static_cast<std::size_t>(shape_.workers), 1, kMostWorkers);
+  const std::size_t workers = std::clamp<std::size_t>(shape_.present.workers, 1, kMostWorkers);
   const auto pieces = static_cast<std::size_t>(std::max(1, shape_.pieces));
   const auto first = free_.begin(), last = first + static_cast<std::ptrdiff_t>(workers);
   std::fill(first, last, 0.0);
   double sum = 0, known = 0;
   for (std::size_t k = 0; k < count_; ++k) {
     const RecordedBatch& span = spans_[k];
-    const std::size_t depth = shape_.on_device() ? shape_.device_depth : shape_.host_depth;
+    const std::size_t depth =
+        shape_.on_device() ? shape_.present.device_depth : shape_.present.host_depth;
     double memory = 0;
     if (k >= depth)
       memory = shape_.on_device() ? spans_[k - depth].released : spans_[k - depth].copied;
@@ -429,7 +423,7 @@ inline void BatchCosts::find_handovers() {
 /// What it takes to queue a batch's copy, beside the waits for the batch before and for a slot. Of
 /// the first ones, nobody knows when there was a slot.
 inline void BatchCosts::find_issues() {
-  const std::size_t first = std::min(shape_.device_depth, count_ - 1);
+  const std::size_t first = std::min(shape_.present.device_depth, count_ - 1);
   for (std::size_t k = first; k < count_; ++k) {
     double possible = std::max(spans_[k].filled, spans_[k - 1].staged);
     if (!shape_.on_device()) possible = std::max(possible, spans_[k - first].released);

@@ -14,7 +14,7 @@
 #include <penstock/stats.hpp>
 #include <penstock/tuning.hpp>
 #include <penstock/verdict.hpp>
-#include <span>
+#include <utility>
 
 namespace penstock::detail {
 
@@ -23,25 +23,22 @@ class Judge {
   static constexpr std::size_t kFewestBatches = 8;
   static constexpr double kStarves = 0.05;     // of its time: a consumer that waits less has enough
   static constexpr double kWorthwhile = 1.05;  // times as fast: less is no advice
+  static constexpr double kAsFast = 1.02;      // and this is none
 
   explicit Judge(const Stats& stats)
       : stats_(stats),
         replay_(stats.recent ? stats.recent->batches.size() : 0),
-        is_known_(replay_.load(batches(), shape_of(stats))),
-        search_(replay_) {
-    verdict_.gains.fill({});
-    if (replay_.costs().all().size() < kFewestBatches) return;
+        is_known_(stats.recent && replay_.load(stats.recent->batches, shape_of(stats))) {
+    if (costs().all().size() < kFewestBatches) return;
     has_batches_ = true;
     ReplayResult now = replay_.run(replay_.present());
     was_late_ = is_known_ && leave_out_late_batch(now);
     tell_times(now);
-    tell_stage(now);
+    tell_stage();
     if (!is_known_) return;
     verdict_.kind = VerdictKind::nothing;
     find_gains();
-    if (was_late_ && verdict_.starved <= kStarves) return;
-    if (waits_for_data() || verdict_.starved <= kStarves) return;
-    advise();
+    if (verdict_.starved > kStarves && !waits_for_data()) advise();
   }
 
   const Verdict& verdict() const { return verdict_; }
@@ -49,7 +46,7 @@ class Judge {
   // ---- What the sentence has to know.
 
   const Stats& stats() const { return stats_; }
-  const SettingsSearch& search() const { return search_; }
+  const PipelineShape& shape() const { return replay_.shape(); }
   /// There are batches enough; and a replay of them takes as long as they did.
   bool has_batches() const { return has_batches_; }
   bool is_known() const { return is_known_; }
@@ -58,10 +55,7 @@ class Judge {
   std::chrono::nanoseconds late() const { return late_; }
   /// The source of a stream waits for its data.
   bool waits_for_data() const { return verdict_.stage == Bottleneck::waiting_for_data; }
-  bool is_far_ahead() const { return replay_.costs().is_far_ahead(); }
-  bool source_queues() const {
-    return replay_.shape().on_device() && replay_.costs().source_queues();
-  }
+  const BatchCosts& costs() const { return replay_.costs(); }
   /// The best change of this kind.
   const Gain& gain(VerdictKind kind) const {
     return *std::find_if(verdict_.gains.begin(), verdict_.gains.end(),
@@ -76,51 +70,33 @@ class Judge {
 
   static PipelineShape shape_of(const Stats& stats) {
     PipelineShape shape = detail::shape_of(stats.setup, stats.host_depth == 0);
-    shape.workers = std::max(1, stats.workers);
-    shape.host_depth = stats.host_depth;
-    shape.device_depth = std::max<std::size_t>(1, stats.device_depth);
+    shape.present = {static_cast<std::size_t>(std::max(1, stats.workers)), stats.host_depth,
+                     std::max<std::size_t>(1, stats.device_depth)};
     shape.computing = computing(stats).value_or(0);
-    shape.host_allocated = stats.host_depth;
-    shape.device_allocated = shape.device_depth;
-    if (stats.tuning) {
-      shape.host_allocated = std::max(shape.host_allocated, stats.tuning->most_host_depth);
-      shape.device_allocated = std::max(shape.device_allocated, stats.tuning->most_device_depth);
-    }
+    const Tuning none, &tuning = stats.tuning ? *stats.tuning : none;
+    shape.host_allocated = std::max(stats.host_depth, tuning.most_host_depth);
+    shape.device_allocated = std::max(shape.present.device_depth, tuning.most_device_depth);
     if (shape.host_allocated > 0) shape.host_bytes = stats.host_bytes / shape.host_allocated;
     shape.device_bytes = stats.device_bytes / shape.device_allocated;
     return shape;
   }
 
  private:
-  std::span<const FinishedBatch> batches() const {
-    return stats_.recent ? std::span<const FinishedBatch>(stats_.recent->batches)
-                         : std::span<const FinishedBatch>();
-  }
-
   /// A batch that took far longer than the others, and costs the consumer more than all of them:
   /// the next ones will not. `now` is the replay without it.
   bool leave_out_late_batch(ReplayResult& now) {
     constexpr double kFarLonger = 4;
     if (now.starved <= kStarves || stats_.setup.unbounded) return false;
-    const auto all = replay_.costs().all();
-    const auto took = [](const BatchCost& cost) { return cost.fill + cost.handover; };
-    double sum = 0, longest = 0;
-    for (const BatchCost& cost : all) {
-      sum += took(cost);
-      longest = std::max(longest, took(cost));
-    }
-    const double usual = (sum - longest) / static_cast<double>(all.size() - 1);
-    if (longest <= kFarLonger * std::max(usual, static_cast<double>(now.period.count())))
-      return false;
     Replay rest = replay_;
-    rest.forget_longest_fill();
+    const double longer = rest.forget_longest_fill();
+    if (longer <= kFarLonger * static_cast<double>(now.period.count())) return false;
     const ReplayResult others = rest.run(rest.present());
     const auto missed = [&](const ReplayResult& result) {
       return result.starved * static_cast<double>(result.period.count());
     };
     if (2 * missed(others) > missed(now)) return false;
-    late_ = std::chrono::nanoseconds(static_cast<std::int64_t>(longest - usual));
-    replay_.forget_longest_fill();
+    late_ = std::chrono::nanoseconds(static_cast<std::int64_t>(longer));
+    replay_ = std::move(rest);
     now = others;
     return true;
   }
@@ -128,12 +104,12 @@ class Judge {
   void tell_times(const ReplayResult& now) {
     const auto mean = [&](double BatchCost::*time) {
       double sum = 0;
-      for (const BatchCost& cost : replay_.costs().all()) sum += cost.*time;
+      for (const BatchCost& cost : costs().all()) sum += cost.*time;
       return std::chrono::nanoseconds(
-          static_cast<std::int64_t>(sum / static_cast<double>(replay_.costs().all().size())));
+          static_cast<std::int64_t>(sum / static_cast<double>(costs().all().size())));
     };
     const int workers = std::max(1, stats_.workers);
-    verdict_.period = std::chrono::nanoseconds(static_cast<std::int64_t>(replay_.costs().period()));
+    verdict_.period = std::chrono::nanoseconds(static_cast<std::int64_t>(costs().period()));
     verdict_.source = (replay_.shape().on_device()
                            ? std::max(mean(&BatchCost::fill), mean(&BatchCost::source_work))
                            : mean(&BatchCost::fill)) /
@@ -142,15 +118,16 @@ class Judge {
     verdict_.transform = mean(&BatchCost::transform);
     verdict_.consumer = mean(&BatchCost::device);
     if (verdict_.consumer.count() == 0) verdict_.consumer = mean(&BatchCost::host);
-    const double measured = replay_.costs().starved();
+    const double measured = costs().starved();
     // The replay without a late batch tells what it is without it.
     verdict_.starved = measured < 0 || was_late_ ? now.starved : measured;
     if (was_late_) verdict_.period = now.period;
   }
 
-  void tell_stage(const ReplayResult& now) {
-    const auto largest = std::max_element(now.path.begin(), now.path.end());
-    verdict_.stage = static_cast<Bottleneck>(largest - now.path.begin());
+  void tell_stage() {
+    const auto shares = replay_.shares();
+    const auto largest = std::max_element(shares.begin(), shares.end());
+    verdict_.stage = static_cast<Bottleneck>(largest - shares.begin());
     if (verdict_.starved <= kStarves && verdict_.stage != Bottleneck::consumer)
       verdict_.stage = Bottleneck::balanced;
     constexpr double kComputes = 0.5;
@@ -159,32 +136,32 @@ class Judge {
       verdict_.stage = Bottleneck::waiting_for_data;
   }
 
-  Gain gain_of(VerdictKind kind, const SettingsSearch::Found& found, double now) const {
+  Gain gain_of(VerdictKind kind, const ReplaySettings& settings) const {
     return {.kind = kind,
-            .workers = found.settings.workers,
-            .host_depth = found.settings.host_depth,
-            .device_depth = found.settings.device_depth,
-            .more_bytes = search_.more_bytes(found.settings),
-            .times_faster = std::max(1.0, now / std::max(1.0, found.period))};
+            .workers = static_cast<int>(settings.workers),
+            .host_depth = settings.host_depth,
+            .device_depth = settings.device_depth,
+            .more_bytes = shape().more_bytes(settings),
+            .times_faster = std::max(
+                1.0, replay_.period(replay_.present()) / std::max(1.0, replay_.period(settings)))};
+  }
+  Gain gain_of_settings(VerdictKind kind, std::size_t workers) const {
+    const SettingsSearch search(replay_, {}, false);
+    return gain_of(kind, {search.cheapest(shape().present, shape().most(workers))});
+  }
+  Gain twice_as_fast(VerdictKind kind, double ReplaySettings::*stage) const {
+    ReplaySettings settings = replay_.present();
+    settings.*stage = 0.5;
+    return gain_of(kind, settings);
   }
 
   void find_gains() {
-    constexpr double kTwiceAsFast = 0.5;
-    const SettingsSearch::Found now = search_.present();
-    const auto twice_as_fast = [&](double ReplaySettings::*stage) {
-      SettingsSearch::Found found = now;
-      found.settings.*stage = kTwiceAsFast;
-      found.period = search_.period(found.settings);
-      return found;
-    };
-    const SettingsSearch::Found copy = twice_as_fast(&ReplaySettings::copy);
-    const SettingsSearch::Found transform = twice_as_fast(&ReplaySettings::transform);
-    verdict_.gains = {
-        gain_of(VerdictKind::more_workers, search_.workers(), now.period),
-        gain_of(VerdictKind::more_depth, search_.depths(), now.period),
-        gain_of(VerdictKind::faster_source, twice_as_fast(&ReplaySettings::source), now.period),
-        gain_of(VerdictKind::faster_copy, transform.period < copy.period ? transform : copy,
-                now.period)};
+    const Gain copy = twice_as_fast(VerdictKind::faster_copy, &ReplaySettings::copy);
+    const Gain transform = twice_as_fast(VerdictKind::faster_copy, &ReplaySettings::transform);
+    verdict_.gains = {gain_of_settings(VerdictKind::more_workers, shape().most_workers()),
+                      gain_of_settings(VerdictKind::more_depth, shape().present.workers),
+                      twice_as_fast(VerdictKind::faster_source, &ReplaySettings::source),
+                      transform.times_faster > copy.times_faster ? transform : copy};
     std::stable_sort(verdict_.gains.begin(), verdict_.gains.end(),
                      [](const Gain& a, const Gain& b) { return a.times_faster > b.times_faster; });
   }
@@ -192,7 +169,6 @@ class Judge {
   /// Settings first, the cheapest of those that are about as fast as any; then what is changed in
   /// the program.
   void advise() {
-    constexpr double kAsFast = 1.02;
     const Gain &workers = gain(VerdictKind::more_workers), &depth = gain(VerdictKind::more_depth);
     const Gain& settings = depth.times_faster * kAsFast >= workers.times_faster ? depth : workers;
     if (settings.times_faster >= kWorthwhile) return take(settings);
@@ -212,22 +188,22 @@ class Judge {
     if (adds_workers) verdict_.enough_workers = gain.workers;
     if (gain.device_depth > stats_.device_depth) verdict_.enough_device_depth = gain.device_depth;
     // A host_depth that follows by itself need not be set.
-    if (gain.host_depth > search_.least_blocks(gain.workers, gain.device_depth) ||
-        (!stats_.setup.deepens && gain.host_depth > stats_.host_depth))
+    const std::size_t follows = shape().following(
+        {static_cast<std::size_t>(gain.workers), gain.host_depth, gain.device_depth});
+    if (gain.host_depth > std::max(follows, stats_.host_depth))
       verdict_.enough_host_depth = gain.host_depth;
   }
 
   /// The largest batch that is copied in about the time of an empty one.
   void find_times_smaller() {
-    constexpr double kAsFast = 1.02;
     if (verdict_.stage != Bottleneck::copy) return;
     ReplaySettings settings = replay_.present();
     settings.copy = 0;
-    const double enough = kAsFast * search_.period(settings);
+    const double enough = kAsFast * replay_.period(settings);
     double low = 0, high = 1;
     for (int step = 0; step < 10; ++step) {
       settings.copy = (low + high) / 2;
-      (search_.period(settings) <= enough ? low : high) = settings.copy;
+      (replay_.period(settings) <= enough ? low : high) = settings.copy;
     }
     if (low > 0) verdict_.times_smaller = 1 / low;
   }
@@ -235,7 +211,6 @@ class Judge {
   const Stats& stats_;
   Replay replay_;
   const bool is_known_;
-  const SettingsSearch search_;
   Verdict verdict_;
   bool has_batches_ = false, was_late_ = false;
   std::chrono::nanoseconds late_{0};

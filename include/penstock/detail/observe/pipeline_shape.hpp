@@ -4,8 +4,10 @@
 // PipelineShape: what a pipeline is made of, as far as a replay of its batches has to know it, and
 // what bounds its settings.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <penstock/detail/observe/tune_settings.hpp>
 
 namespace penstock::detail {
 
@@ -23,14 +25,11 @@ struct PipelineShape {
   bool transforms = false;  ///< there is a DeviceTransform
   bool unbounded = false;   ///< the data are a stream, which one worker reads
   bool deepens = false;     ///< host_depth follows workers and device_depth
-  // The present settings. host_depth of an on_device source is 0.
-  int workers = 1;
-  std::size_t host_depth = 1, device_depth = 1;
+  TuneSettings present{1, 1, 1};
 
   /// Batches that were opened before had other settings, as ticks() tells.
   std::int64_t since = 0;
 
-  bool on_device() const { return source == SourceShape::on_device; }
   /// Batches of all epochs; 0: unknown.
   std::uint64_t batches = 0;
   /// Cores that the process may use (0: unknown), and how many of them one worker keeps busy while
@@ -41,6 +40,70 @@ struct PipelineShape {
   std::size_t host_allocated = 0, device_allocated = 0;
   /// Bytes of a batch, and of all batches that the limits have room for. 0: unknown.
   std::size_t host_bytes = 0, device_bytes = 0, host_limit = 0, device_limit = 0;
+
+  bool on_device() const { return source == SourceShape::on_device; }
+
+  // ---- Bounds
+
+  /// Workers beyond which the cores, the batches of the run, or the memory have no room for one.
+  std::size_t by_cores() const {
+    constexpr double kNoise = 0.05;
+    if (cores == 0 || computing <= kNoise) return kNoLimit;
+    return std::max<std::size_t>(1, static_cast<std::size_t>(cores / computing + 0.1));
+  }
+  std::size_t by_run() const {
+    if (unbounded) return 1;
+    return source == SourceShape::per_sample ? kNoLimit : within_run(kNoLimit);
+  }
+  std::size_t by_memory() const {
+    if (source == SourceShape::per_sample) return kNoLimit;
+    const std::size_t room = on_device() ? most_slots() : most_blocks();
+    return room - std::min(room, on_device() ? kSlotsBesideWorkers : present.device_depth);
+  }
+  /// Workers, beyond the present ones as far as these go.
+  std::size_t most_workers() const {
+    return std::max(present.workers, std::min({by_cores(), by_run(), by_memory(),
+                                               kManyMore * present.workers + kManyMore}));
+  }
+  /// More than so many workers make use of.
+  TuneSettings most(std::size_t workers) const {
+    TuneSettings most{workers, present.host_depth, present.device_depth + kMoreSlots};
+    if (on_device()) most.device_depth += workers;
+    most.device_depth =
+        std::max(present.device_depth, std::min(within_run(most.device_depth), most_slots()));
+    if (!on_device())
+      most.host_depth = std::max(
+          present.host_depth,
+          std::min(most_blocks(), within_run(std::max(present.host_depth, following(most)) +
+                                             workers + kMoreBlocks)));
+    return most;
+  }
+  /// `host_depth` with these settings, if it follows them by itself.
+  std::size_t following(const TuneSettings& settings) const {
+    if (!deepens || on_device()) return 0;
+    return settings.device_depth + (source == SourceShape::per_sample ? 2 : settings.workers);
+  }
+  /// Memory that settings take beyond the present ones.
+  std::size_t more_bytes(const TuneSettings& settings) const {
+    const auto beyond = [](std::size_t depth, std::size_t now, std::size_t allocated) {
+      return depth - std::min(depth, std::max(now, allocated));
+    };
+    return beyond(settings.host_depth, present.host_depth, host_allocated) * host_bytes +
+           beyond(settings.device_depth, present.device_depth, device_allocated) * device_bytes;
+  }
+
+ private:
+  static constexpr std::size_t kNoLimit = 1 << 20, kManyMore = 16, kMoreBlocks = 32, kMoreSlots = 8;
+  static constexpr std::size_t kSlotsBesideWorkers = 2;  // One is leased, and one is ready.
+
+  static std::size_t room(std::size_t limit, std::size_t bytes) {
+    return limit == 0 || bytes == 0 ? kNoLimit : limit / bytes;
+  }
+  std::size_t most_blocks() const { return room(host_limit, host_bytes); }
+  std::size_t most_slots() const { return room(device_limit, device_bytes); }
+  std::size_t within_run(std::size_t depth) const {
+    return batches == 0 ? depth : std::min<std::size_t>(depth, batches);
+  }
 };
 
 }  // namespace penstock::detail

@@ -22,12 +22,12 @@ struct RecordedBatch {
   int stream = 0;
   double copied = 0;   ///< its copy was done
   double arrived = 0;  ///< and the transform behind it; on_device: the slot was written
-  double reached = 0;  ///< the consumer's stream had done all that was queued before the request
-  double begun = 0;    ///< and had the batch
-  DeviceDurations device;
-  bool first_fill = false, waited_for_memory = false;
+  double begun = 0;    ///< the consumer's stream had the batch
+  /// DeviceDurations: negative where nothing was measured.
+  double source = -1, copy = -1, transform = -1, wait = -1, step = -1;
+  bool first_fill = false;
 
-  double worked() const { return begun + static_cast<double>(device.step); }
+  double worked() const { return begun + step; }
 };
 
 class RecordedBatches {
@@ -47,7 +47,7 @@ class RecordedBatches {
   /// Time on the consumer's thread from one call of next() to the following one.
   double turn(std::size_t k) const { return batches_[k + 1].asked - batches_[k].taken; }
   /// From one batch to the next, as the host's stamps tell, of so many workers.
-  double period(int threads) const;
+  double period(std::size_t round) const;
 
  private:
   void keep_longest_stretch(std::size_t queues);
@@ -65,7 +65,7 @@ inline void RecordedBatches::load(std::span<const FinishedBatch> batches,
   count_ = batches.size();
   if (count_ < kFewest) return;
   for (std::size_t k = 0; k < count_; ++k) {
-    const BatchTimes& times = batches[k].times;
+    const auto& [number, times, device] = batches[k];
     const auto at = [](Ticks stamp) { return static_cast<double>(stamp); };
     RecordedBatch& batch = batches_[k];
     batch = {.opened = at(times.opened),
@@ -76,14 +76,17 @@ inline void RecordedBatches::load(std::span<const FinishedBatch> batches,
              .released = at(std::max({times.released, times.taken, times.asked})),
              .fill = at(times.source_time()),
              .stream = times.stream() % kStreams,
-             .device = batches[k].device,
-             .first_fill = times.first_of_worker(),
-             .waited_for_memory = times.opened > times.wanted};
+             .source = at(device.source),
+             .copy = at(device.copy),
+             .transform = at(device.transform),
+             .wait = at(device.wait),
+             .step = at(device.step),
+             .first_fill = times.first_of_worker()};
   }
   const auto end = batches_.begin() + static_cast<std::ptrdiff_t>(count_);
   std::sort(batches_.begin(), end,
             [](const RecordedBatch& a, const RecordedBatch& b) { return a.taken < b.taken; });
-  keep_longest_stretch(shape.host_depth + shape.device_depth);
+  keep_longest_stretch(shape.present.host_depth + shape.present.device_depth);
   replace_first_fills();
 }
 
@@ -102,8 +105,8 @@ inline void RecordedBatches::keep_longest_stretch(std::size_t queues) {
   for (std::size_t k = 0; k < count_; ++k) {
     const bool ends = k + 1 == count_ || turn(k) > pause;
     if (!ends) continue;
-    std::int64_t& device = batches_[k].device.step;  // It may include the pause.
-    if (k + 1 < count_ || static_cast<double>(device) > pause) device = -1;
+    double& device = batches_[k].step;  // It may include the pause.
+    if (k + 1 < count_ || device > pause) device = -1;
     if (k + 1 - begin > length) {
       first = begin;
       length = k + 1 - begin;
@@ -129,9 +132,8 @@ inline void RecordedBatches::replace_first_fills() {
 
 /// The slowest of the rates at which batches were filled, staged and taken: while the consumer
 /// takes what was ready before, or fills its queue, the others tell how long that will last.
-inline double RecordedBatches::period(int threads) const {
+inline double RecordedBatches::period(std::size_t round) const {
   // Workers that began together come back together: whole rounds of them are steady.
-  const auto round = static_cast<std::size_t>(std::max(1, threads));
   std::size_t apart = count_ - std::clamp<std::size_t>(round, 1, count_ / 4);
   if (apart >= round) apart -= apart % round;
   double period = 1;

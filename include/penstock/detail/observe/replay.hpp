@@ -10,9 +10,9 @@
 #include <cmath>
 #include <cstddef>
 #include <penstock/detail/observe/batch_costs.hpp>
-#include <penstock/detail/observe/critical_path.hpp>
 #include <penstock/detail/observe/pipeline_shape.hpp>
 #include <penstock/detail/observe/replay_pass.hpp>
+#include <penstock/verdict.hpp>
 #include <span>
 #include <vector>
 
@@ -21,8 +21,6 @@ namespace penstock::detail {
 struct ReplayResult {
   std::chrono::nanoseconds period{0};  ///< from one batch to the next
   double starved = 0;                  ///< of its time, the consumer waits for input
-  /// Shares of the critical path, by Bottleneck: what the period is made of. Their sum is 1.
-  std::array<double, 7> path{};
 };
 
 /// One thread at a time uses it.
@@ -40,14 +38,19 @@ class Replay {
   /// Replays the batches twice, and tells what the second time takes. A pure function of what was
   /// loaded; allocates nothing.
   ReplayResult run(const ReplaySettings& settings) const noexcept;
-
-  ReplaySettings present() const {
-    return {shape_.workers, shape_.host_depth, shape_.device_depth};
+  /// The same, of which the period in nanoseconds.
+  double period(const ReplaySettings& settings) const noexcept {
+    return static_cast<double>(run(settings).period.count());
   }
+  /// What the present period is made of, by Bottleneck: the part by which it follows the time of a
+  /// stage. The consumer's is that of waiting_for_slot where more slots would make batches faster.
+  std::array<double, 7> shares() const noexcept;
+
+  ReplaySettings present() const { return {shape_.present}; }
   const PipelineShape& shape() const { return shape_; }
   const BatchCosts& costs() const { return costs_; }
-  /// Replaces the longest fill by one of the usual length.
-  void forget_longest_fill() { costs_.forget_longest_fill(); }
+  /// Replaces the longest fill by one of the usual length; returns by how much it was longer.
+  double forget_longest_fill() { return costs_.forget_longest_fill(); }
 
  private:
   static constexpr double kFaithful = 0.15;
@@ -65,16 +68,33 @@ inline ReplayResult Replay::run(const ReplaySettings& settings) const noexcept {
   const auto count = pass.count();
   const double all = std::max(1.0, pass.end(2 * count - 1) - pass.end(count - 1));
   double idle = 0;
-  for (auto i = count; i < 2 * count; ++i) {
-    const ReplayEvent& event = pass.at(i);
-    // From when the thread had asked, and the stream had worked, until the batch was there.
-    const double since =
-        std::max(pass.at(i - 1).turned, pass.when(&ReplayEvent::worked, event.stream_before));
-    idle += std::max(0.0, event.begun - since);
-  }
+  for (auto i = count; i < 2 * count; ++i) idle += pass.at(i).waited;
   return {.period = std::chrono::nanoseconds(std::llround(all / static_cast<double>(count))),
-          .starved = std::min(1.0, idle / all),
-          .path = CriticalPath(pass).shares()};
+          .starved = std::min(1.0, idle / all)};
+}
+
+inline std::array<double, 7> Replay::shares() const noexcept {
+  constexpr double kMore = 0.01;  // of a stage's time
+  constexpr std::size_t kMoreSlots = 8;
+  const double now = period(present());
+  std::array<double, 7> shares{};
+  const auto add = [&](Bottleneck stage, double ReplaySettings::*time) {
+    ReplaySettings more = present(), less = more;
+    more.*time += kMore;
+    less.*time -= kMore;
+    shares.at(static_cast<std::size_t>(stage)) += (period(more) - period(less)) / (2 * kMore * now);
+  };
+  ReplaySettings slots = present();
+  slots.device_depth += kMoreSlots;
+  const bool waits_for_slots = now > (1 + kMore) * period(slots);
+  add(Bottleneck::source, &ReplaySettings::source);
+  add(Bottleneck::source, &ReplaySettings::handover);
+  add(shape_.on_device() ? Bottleneck::source : Bottleneck::copy, &ReplaySettings::issue);
+  add(Bottleneck::copy, &ReplaySettings::copy);
+  add(Bottleneck::transform, &ReplaySettings::transform);
+  add(waits_for_slots ? Bottleneck::waiting_for_slot : Bottleneck::consumer,
+      &ReplaySettings::consumer);
+  return shares;
 }
 
 inline bool Replay::load(std::span<const FinishedBatch> batches, const PipelineShape& shape) {
@@ -83,13 +103,8 @@ inline bool Replay::load(std::span<const FinishedBatch> batches, const PipelineS
   double error = fit();
   if (costs_.is_end_unclear()) {
     costs_.load(batches, shape, true);
-    const double other = fit();
-    if (other >= error) {
-      costs_.load(batches, shape);
-      error = fit();
-    } else {
-      error = other;
-    }
+    if (fit() >= error) costs_.load(batches, shape);
+    error = fit();
   }
   return !costs_.is_far_ahead() && error <= kFaithful;
 }
@@ -97,16 +112,15 @@ inline bool Replay::load(std::span<const FinishedBatch> batches, const PipelineS
 /// By what part of the measured period a replay with the present settings misses it.
 inline double Replay::fit() {
   const double measured = costs_.period();
-  const auto replayed = [&] { return static_cast<double>(run(present()).period.count()); };
   if (costs_.lacks_device_times()) {  // What is left to the consumer's stream of the period.
     double low = 0, high = measured;
     for (int step = 0; step < 20; ++step) {
       const double middle = (low + high) / 2;
       costs_.set_device(middle);
-      (replayed() < measured ? low : high) = middle;
+      (period(present()) < measured ? low : high) = middle;
     }
   }
-  return std::abs(replayed() / measured - 1);
+  return std::abs(period(present()) / measured - 1);
 }
 
 }  // namespace penstock::detail

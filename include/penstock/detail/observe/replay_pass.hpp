@@ -11,31 +11,27 @@
 #include <penstock/detail/observe/batch_costs.hpp>
 #include <penstock/detail/observe/pipeline_shape.hpp>
 #include <span>
-#include <utility>
 
 namespace penstock::detail {
 
-struct ReplaySettings {
-  int workers = 1;
-  std::size_t host_depth = 1, device_depth = 1;
+struct ReplaySettings : TuneSettings {
   /// Factors on the times of the stages. `source` is also that of an on_device source's work.
   double source = 1, copy = 1, transform = 1, consumer = 1;
+  double handover = 1, issue = 1;  ///< the same on the members of BatchCost
 };
 
 /// When a batch passed each step, in nanoseconds since the replay began.
 struct ReplayEvent {
-  double opened = 0;  ///< a worker had memory for it
-  double filled = 0;
-  double issued = 0;                  ///< its copy was queued, so that next() may return it
-  double copied = 0;                  ///< on_device: the slot was written
-  double staged = 0;                  ///< the transform was done
-  double got = 0;                     ///< next() returned it
-  double begun = 0, worked = 0;       ///< the consumer's stream began, and was through with it
-  double turned = 0;                  ///< the loop asked for the next one
-  double left = 0;                    ///< its lease ended
-  std::ptrdiff_t worker_before = -1;  ///< the batch that its worker filled before
-  std::ptrdiff_t stream_before = -1;  ///< the batch that its consumer's stream had before
-  std::size_t cost = 0;               ///< which of the recorded batches it is
+  double filled = 0;             ///< by the workers
+  double issued = 0;             ///< its copy was queued, so that next() may return it
+  double copied = 0;             ///< on_device: the slot was written
+  double staged = 0;             ///< the transform was done
+  double got = 0;                ///< next() returned it
+  double begun = 0, worked = 0;  ///< the consumer's stream began, and was through with it
+  double turned = 0;             ///< the loop asked for the next one
+  double left = 0;               ///< its lease ended
+  double waited = 0;             ///< the consumer, which had nothing else to do, for input
+  std::size_t cost = 0;          ///< which of the recorded batches it is
 };
 
 class ReplayPass {
@@ -44,8 +40,8 @@ class ReplayPass {
   /// What a worker does, or a batch that it has begun.
   struct Filling {
     double free = 0;    ///< it is, or will be, done
-    double stream = 0;  ///< when the worker's stream is done; of a batch, when it was begun
-    Index batch = -1;
+    double stream = 0;  ///< the worker's stream is done
+    Index batch = 0;    ///< that was begun
   };
   static constexpr std::size_t kFillings = 2 * BatchCosts::kMostWorkers;
 
@@ -53,48 +49,33 @@ class ReplayPass {
   ReplayPass(const BatchCosts& costs, const PipelineShape& shape, const ReplaySettings& settings,
              std::span<ReplayEvent> events, std::span<Filling> fillings) noexcept;
 
-  const BatchCosts& costs() const noexcept { return costs_; }
-  const PipelineShape& shape() const noexcept { return shape_; }
-  const ReplaySettings& settings() const noexcept { return settings_; }
-  const ConsumerLoop& loop() const noexcept { return costs_.loop(); }
   Index count() const noexcept { return count_; }
-  Index blocks() const noexcept { return blocks_; }
-  Index slots() const noexcept { return slots_; }
-
   ReplayEvent& at(Index i) const noexcept { return events_[static_cast<std::size_t>(i)]; }
   const BatchCost& cost(Index i) const noexcept { return costs_.all()[at(i).cost]; }
   /// The moment `of` batch i, or 0 for a batch before the first one.
   double when(double ReplayEvent::*of, Index i) const noexcept { return i < 0 ? 0 : at(i).*of; }
-  /// The batch with which the slot that batch i gets was left: work on it was the last that was
-  /// queued before the lease ended. Of leases that end early, it was not queued yet.
-  Index last_reader(Index i) const noexcept {
-    return i - slots_ + static_cast<Index>(loop().later_calls);
-  }
-  /// When the streams are through with the slot that batch i gets.
-  double readers_through(Index i) const noexcept;
   /// Batch i is behind the consumer.
   double end(Index i) const noexcept { return std::max(at(i).turned, at(i).worked); }
 
  private:
   double fill_time(const BatchCost& cost) const noexcept {
-    return cost.fill * settings_.source + cost.handover;
+    return cost.fill * settings_.source + cost.handover * settings_.handover;
   }
   static Filling& earliest(std::span<Filling> some) noexcept {
     return *std::min_element(some.begin(), some.end(),
                              [](const Filling& a, const Filling& b) { return a.free < b.free; });
   }
   void fill(Index i) noexcept;
-  void fill_batch(Index i, Filling& worker) noexcept;
-  void fill_pieces(Index i) noexcept;
   void fill_unordered(Index i) noexcept;
-  void begin_next(Filling& worker) noexcept;
   void write_slot(Index i, Filling& worker) noexcept;
+  double readers_through(Index i) const noexcept;
   void stage(Index i) noexcept;
   void consume(Index i) noexcept;
 
   static constexpr int kMostPieces = 16;  // More make no difference, but for the time they take.
 
   const BatchCosts& costs_;
+  const ConsumerLoop& loop_;
   const PipelineShape& shape_;
   const ReplaySettings settings_;
   const Index count_, blocks_, slots_;
@@ -103,29 +84,34 @@ class ReplayPass {
   const std::span<Filling> workers_, open_;  // open_: batches that were begun, in any order
   std::size_t opened_ = 0;                   // how many these are
   Index claimed_ = 0;
-  std::array<Index, BatchCosts::kStreams> last_on_stream_{};
+  std::array<double, BatchCosts::kStreams> streams_{};  // when the consumer's are through
 };
 
 inline ReplayPass::ReplayPass(const BatchCosts& costs, const PipelineShape& shape,
                               const ReplaySettings& settings, std::span<ReplayEvent> events,
                               std::span<Filling> fillings) noexcept
     : costs_(costs),
+      loop_(costs.loop()),
       shape_(shape),
       settings_(settings),
       count_(static_cast<Index>(costs.all().size())),
       blocks_(static_cast<Index>(std::max<std::size_t>(1, settings.host_depth))),
-      slots_(static_cast<Index>(std::max(costs.loop().later_calls + 1, settings.device_depth))),
+      slots_(static_cast<Index>(std::max(loop_.later_calls + 1, settings.device_depth))),
       pieces_(std::clamp(shape.pieces, 1, kMostPieces)),
       events_(events),
-      workers_(fillings.first(std::clamp<std::size_t>(
-          static_cast<std::size_t>(std::max(1, settings.workers)), 1, BatchCosts::kMostWorkers))),
+      workers_(
+          fillings.first(std::clamp<std::size_t>(settings.workers, 1, BatchCosts::kMostWorkers))),
       open_(fillings.last(BatchCosts::kMostWorkers)) {
   std::fill(workers_.begin(), workers_.end(), Filling{});
-  last_on_stream_.fill(-1);
   for (Index i = 0; i < 2 * count_; ++i) {
     at(i) = {};
     at(i).cost = static_cast<std::size_t>(i % count_);
-    fill(i);
+    if (shape.on_device())
+      write_slot(i, earliest(workers_));
+    else if (shape.ordered)
+      fill(i);
+    else
+      fill_unordered(i);
     stage(i);
     consume(i);
   }
@@ -133,43 +119,16 @@ inline ReplayPass::ReplayPass(const BatchCosts& costs, const PipelineShape& shap
 
 // ---- The workers --------------------------------------------------------------------------------
 
-inline void ReplayPass::fill(Index i) noexcept {
-  if (shape_.on_device()) return write_slot(i, earliest(workers_));
-  if (!shape_.ordered) return fill_unordered(i);
-  if (pieces_ > 1) return fill_pieces(i);
-  fill_batch(i, earliest(workers_));
-}
-
-inline void ReplayPass::fill_batch(Index i, Filling& worker) noexcept {
-  ReplayEvent& event = at(i);
-  event.worker_before = worker.batch;
-  event.opened = std::max(worker.free, when(&ReplayEvent::copied, i - blocks_));
-  event.filled = event.opened + fill_time(cost(i));
-  worker = {event.filled, 0, i};
-}
-
 /// The worker that is free first takes the next piece, of this batch as long as it has any.
-inline void ReplayPass::fill_pieces(Index i) noexcept {
+inline void ReplayPass::fill(Index i) noexcept {
   ReplayEvent& event = at(i);
   const double piece = fill_time(cost(i)) / pieces_;
   const double block = when(&ReplayEvent::copied, i - blocks_);
-  event.worker_before = i - 1;
-  event.filled = 0;
   for (int taken = 0; taken < pieces_; ++taken) {
     Filling& worker = earliest(workers_);
-    const double begun = std::max(worker.free, block);
-    if (taken == 0) event.opened = begun;
-    worker.free = begun + piece;
+    worker.free = std::max(worker.free, block) + piece;
     event.filled = std::max(event.filled, worker.free);
   }
-}
-
-/// The worker fills the batch of the next number.
-inline void ReplayPass::begin_next(Filling& worker) noexcept {
-  const BatchCost& batch = costs_.all()[static_cast<std::size_t>(claimed_ % count_)];
-  const double begun = std::max(worker.free, when(&ReplayEvent::copied, claimed_ - blocks_));
-  worker.free = begun + fill_time(batch) / pieces_;
-  open_[opened_++] = {worker.free, begun, claimed_++};
 }
 
 /// Of the batches that were begun, the one that is filled first is delivered next. Workers begin
@@ -177,16 +136,16 @@ inline void ReplayPass::begin_next(Filling& worker) noexcept {
 inline void ReplayPass::fill_unordered(Index i) noexcept {
   while (claimed_ < 2 * count_ && claimed_ - blocks_ < i && opened_ < open_.size()) {
     Filling& worker = earliest(workers_);
-    const double possible = std::max(worker.free, when(&ReplayEvent::copied, claimed_ - blocks_));
-    if (opened_ > 0 && possible >= earliest(open_.first(opened_)).free) break;
-    begin_next(worker);
+    const double begun = std::max(worker.free, when(&ReplayEvent::copied, claimed_ - blocks_));
+    if (opened_ > 0 && begun >= earliest(open_.first(opened_)).free) break;
+    const BatchCost& batch = costs_.all()[static_cast<std::size_t>(claimed_ % count_)];
+    worker.free = begun + fill_time(batch) / pieces_;
+    open_[opened_++] = {worker.free, 0, claimed_++};
   }
   Filling& first = earliest(open_.first(opened_));
   ReplayEvent& event = at(i);
   event.cost = static_cast<std::size_t>(first.batch % count_);
-  event.opened = first.stream;
   event.filled = first.free;
-  event.worker_before = i - 1;
   first = open_[--opened_];
 }
 
@@ -194,26 +153,26 @@ inline void ReplayPass::fill_unordered(Index i) noexcept {
 inline void ReplayPass::write_slot(Index i, Filling& worker) noexcept {
   ReplayEvent& event = at(i);
   const double readers = readers_through(i), work = cost(i).source_work * settings_.source;
-  event.worker_before = worker.batch;
-  event.opened = std::max(worker.free, when(&ReplayEvent::left, i - slots_));
+  const double opened = std::max(worker.free, when(&ReplayEvent::left, i - slots_));
   if (costs_.source_queues()) {
-    event.filled = event.opened + fill_time(cost(i));
-    event.copied = std::max(std::max({event.opened, worker.stream, readers}) + work, event.filled);
+    event.filled = opened + fill_time(cost(i));
+    event.copied = std::max(std::max({opened, worker.stream, readers}) + work, event.filled);
   } else {
     const bool waits = costs_.source_waits_for_readers();
-    event.filled = std::max(event.opened, waits ? readers : 0) + fill_time(cost(i));
+    event.filled = std::max(opened, waits ? readers : 0) + fill_time(cost(i));
     event.copied = std::max(event.filled, readers);
   }
-  worker = {event.filled, event.copied, i};
+  worker = {event.filled, event.copied};
 }
 
 // ---- The copy stream ----------------------------------------------------------------------------
 
-/// When the stream's readers of the slot for batch i are through.
+/// When the readers of the slot that batch i gets are through. They were queued before the lease of
+/// a batch ended; of leases that end early, the last of them was not queued yet.
 inline double ReplayPass::readers_through(Index i) const noexcept {
-  const Index last = last_reader(i);
+  const Index last = i - slots_ + static_cast<Index>(loop_.later_calls);
   if (last < 0) return 0;
-  if (!loop().ends_early) return at(last).worked;
+  if (!loop_.ends_early) return at(last).worked;
   return std::max(when(&ReplayEvent::worked, last - 1), at(last).staged);
 }
 
@@ -221,11 +180,12 @@ inline void ReplayPass::stage(Index i) noexcept {
   ReplayEvent& event = at(i);
   event.issued = std::max(when(&ReplayEvent::issued, i - 1), event.filled);
   if (shape_.on_device()) {
-    event.issued += cost(i).issue;
+    event.issued += cost(i).issue * settings_.issue;
     event.staged = event.copied;
     return;
   }
-  event.issued = std::max(event.issued, when(&ReplayEvent::left, i - slots_)) + cost(i).issue;
+  event.issued = std::max(event.issued, when(&ReplayEvent::left, i - slots_)) +
+                 cost(i).issue * settings_.issue;
   event.copied = std::max({event.issued, when(&ReplayEvent::staged, i - 1), readers_through(i)}) +
                  cost(i).copy * settings_.copy;
   event.staged = event.copied + cost(i).transform * settings_.transform;
@@ -236,20 +196,19 @@ inline void ReplayPass::stage(Index i) noexcept {
 inline void ReplayPass::consume(Index i) noexcept {
   ReplayEvent& event = at(i);
   const double asked = when(&ReplayEvent::turned, i - 1);
-  event.got = asked >= event.issued ? asked : event.issued + loop().wake;
-  Index& last = last_on_stream_.at(static_cast<std::size_t>(cost(i).stream));
-  event.stream_before = std::exchange(last, i);
-  event.begun =
-      std::max({event.got, event.staged, when(&ReplayEvent::worked, event.stream_before)});
-  event.worked = event.begun + cost(i).device * settings_.consumer;
-  const double done = loop().waits == LoopWaits::for_this_step   ? event.worked
-                      : loop().waits == LoopWaits::for_last_step ? when(&ReplayEvent::worked, i - 1)
-                                                                 : 0;
+  event.got = asked >= event.issued ? asked : event.issued + loop_.wake;
+  double& stream = streams_.at(static_cast<std::size_t>(cost(i).stream));
+  event.begun = std::max({event.got, event.staged, stream});
+  event.waited = event.begun - std::max(asked, stream);
+  event.worked = stream = event.begun + cost(i).device * settings_.consumer;
+  const double done = loop_.waits == LoopWaits::for_this_step   ? event.worked
+                      : loop_.waits == LoopWaits::for_last_step ? when(&ReplayEvent::worked, i - 1)
+                                                                : 0;
   event.turned = std::max(event.got, done) + cost(i).host * settings_.consumer;
-  const Index lease = i - static_cast<Index>(loop().later_calls);
+  const Index lease = i - static_cast<Index>(loop_.later_calls);
   if (lease < 0) return;
   at(lease).left =
-      loop().ends_early ? event.got : std::max(event.got, event.turned - loop().after_lease);
+      loop_.ends_early ? event.got : std::max(event.got, event.turned - loop_.after_lease);
 }
 
 }  // namespace penstock::detail

@@ -38,6 +38,8 @@ class SourceMemory {
     alone_ = time_;
   }
 
+  /// Of a batch, as it was noted last.
+  double time() const { return time_; }
   bool is_shared() const { return shared_; }
   /// So many workers do as much as those that run, and do not slow each other down.
   std::size_t enough() const {

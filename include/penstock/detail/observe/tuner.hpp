@@ -23,11 +23,11 @@
 #include <penstock/detail/observe/medians.hpp>
 #include <penstock/detail/observe/pipeline_shape.hpp>
 #include <penstock/detail/observe/replay.hpp>
+#include <penstock/detail/observe/settings_search.hpp>
 #include <penstock/detail/observe/source_memory.hpp>
 #include <penstock/detail/observe/ticks.hpp>
 #include <penstock/detail/observe/timeline.hpp>
 #include <penstock/detail/observe/tune_log.hpp>
-#include <penstock/detail/observe/tune_search.hpp>
 #include <penstock/detail/observe/tune_settings.hpp>
 #include <penstock/stats.hpp>
 #include <penstock/tuning.hpp>
@@ -49,6 +49,7 @@ class Tuner {
         now_(start),
         least_slots_(shape.on_device() ? 1 : start.device_depth),
         slots_(start.device_depth) {
+    shape_.deepens = false;  // The tuner sets host_depth.
     records_.reserve(most_records_);
   }
 
@@ -91,11 +92,11 @@ class Tuner {
   template <class Use>
   void apply(Use use) const {
     const std::lock_guard lock(mutex_);
-    use(now_);
+    use(plus(now_, lost_));
   }
   TuneSettings settings() const {
     const std::lock_guard lock(mutex_);
-    return now_;
+    return plus(now_, lost_);
   }
   std::size_t slots() const { return slots_.load(std::memory_order_relaxed); }
   void add_to(Stats& stats) const {
@@ -113,7 +114,6 @@ class Tuner {
 
  private:
   using Records = std::span<const FinishedBatch>;
-  using TimeOf = double(const FinishedBatch&);
 
   static constexpr std::size_t kFewestRecords = 64, kRounds = 3;  // the last batches, so many
   static constexpr std::size_t kWindow = 8;          // batches, or whole rounds of the workers
@@ -145,11 +145,11 @@ class Tuner {
   bool judge();
   double allowed(const Trial& trial) const;
   void search();
-  void step_down(const TuneSettings& found, const TuneSearch& search);
+  void step_down(const TuneSettings& found, const SettingsSearch& search);
   Records of_this_phase();
   void change(const TuneSettings& next, TuneReason reason, double predicted);
   bool add_one(std::size_t TuneSettings::*setting, std::uint64_t delivered, TuneReason reason);
-  void become(const TuneSettings& next, TuneDecision decision);
+  void log(const TuneSettings& before, TuneDecision decision);
 
   /// Batches that are filled at a time: workers that began together come back together.
   std::size_t round() const {
@@ -161,19 +161,15 @@ class Tuner {
     while (first > 0 && records_[first - 1].times.opened >= time) --first;
     return Records(records_).subspan(first);
   }
-  double median(Records records, TimeOf* time) {
+  double median(Records records, double (*time)(const FinishedBatch&)) {
     return medians_.of(records.size(), [&](std::size_t k) { return time(records[k]); });
   }
   static double source_time(const FinishedBatch& batch) {
     return static_cast<double>(batch.times.source_time());
   }
-  static double step_time(const FinishedBatch& batch) {
-    return static_cast<double>(std::max<Ticks>(0, batch.device.step));
-  }
   double usual_source();
-  /// Takes away what is lost.
-  TuneSettings usable(TuneSettings settings) const {
-    for (const auto knob : kKnobs) settings.*knob -= std::min(settings.*knob, lost_.*knob);
+  static TuneSettings plus(TuneSettings settings, const TuneSettings& lost) {
+    for (const auto knob : kKnobs) settings.*knob += lost.*knob;
     return settings;
   }
   void look_again_after(std::size_t batches) {
@@ -210,9 +206,8 @@ class Tuner {
   bool has_changed_ = false;
 
   mutable std::mutex mutex_;  // of what follows; held for some stores, and while `use` runs
-  TuneSettings now_;
-  TuneSettings lost_;        // of now_
-  std::size_t least_slots_;  // that the leases need
+  TuneSettings now_, lost_;   // What is lost is in use, too.
+  std::size_t least_slots_;   // that the leases need
   std::atomic<std::size_t> slots_;
   TuneLog log_;
 };
@@ -223,8 +218,9 @@ class Tuner {
 inline bool Tuner::measure(const Timeline& timeline, const WorkerTimes& workers, Ticks now) {
   {
     const std::lock_guard lock(mutex_);
-    present_ = usable(now_);
-    possible_ = usable(most_);
+    present_ = now_;
+    possible_ = most_;
+    for (const auto knob : kKnobs) possible_.*knob -= lost_.*knob;
     least_ = {1, shape_.on_device() ? 0U : 1U, least_slots_};
   }
   look_again_after((kWindow + round() - 1) / round() * round());
@@ -239,9 +235,7 @@ inline bool Tuner::measure(const Timeline& timeline, const WorkerTimes& workers,
     return false;
   }
   looked_at_ = now;
-  shape_.workers = static_cast<int>(present_.workers);
-  shape_.host_depth = present_.host_depth;
-  shape_.device_depth = present_.device_depth;
+  shape_.present = present_;
   shape_.since = changed_at_;
   is_faithful_ = replay_.load(fresh.last(fresh_ / round() * round()), shape_);
   const auto costs = replay_.costs().all();
@@ -319,7 +313,7 @@ inline bool Tuner::judge() {
 /// the batches before it, and with a replay of those since then without it, as the source or the
 /// consumer may have changed meanwhile: the more favourable counts.
 inline double Tuner::allowed(const Trial& trial) const {
-  const TuneSearch search(replay_, memory_, false);
+  const SettingsSearch search(replay_, memory_, false);
   const double without = is_faithful_ ? search.period(trial.before) : 0;
   const double with = is_faithful_ ? search.period(present_) : 0;
   if (trial.reason == TuneReason::faster)  // Half of the gain is enough.
@@ -344,9 +338,7 @@ inline void Tuner::search() {
   if (replay_.costs().all().size() < BatchCosts::kFewest) return;
 
   TuneSettings least = least_, most = possible_;
-  if (shape_.computing > 0 && shape_.cores > 0)
-    most.workers =
-        std::min(most.workers, static_cast<std::size_t>(shape_.cores / shape_.computing + 0.1));
+  most.workers = std::min(most.workers, shape_.by_cores());
   if (memory_.is_shared())
     most.workers =
         std::min(most.workers, present_.workers + std::max<std::size_t>(1, present_.workers / 4));
@@ -355,8 +347,13 @@ inline void Tuner::search() {
     most.*kKnobs[knob] = std::max(most.*kKnobs[knob], now);
     if (rests_[knob].left > 0) least.*kKnobs[knob] = most.*kKnobs[knob] = now;
   }
-  const TuneSearch search(replay_, memory_, rests_[0].left == 0);
-  const TuneSettings found = search.cheapest(least, most);
+  const SettingsSearch search(replay_, memory_, rests_[0].left == 0);
+  TuneSettings found = search.cheapest(least, most);
+  // Memory for each worker's batch, for one that is ready, and since a prediction is exact, for
+  // one.
+  const auto depth = shape_.on_device() ? &TuneSettings::device_depth : &TuneSettings::host_depth;
+  const std::size_t fewest = shape_.source == SourceShape::per_sample ? 2 : found.workers + 1;
+  found.*depth = std::min(std::max(found.*depth, fewest) + 1, most.*depth);
   TuneSettings more = present_;
   for (const auto knob : kKnobs) more.*knob = std::max(more.*knob, found.*knob);
   const double predicted = search.period(more), gain = search.period(present_) / predicted - 1;
@@ -368,7 +365,7 @@ inline void Tuner::search() {
 }
 
 /// Steps down to the most that was found in the last windows, if there were enough of them.
-inline void Tuner::step_down(const TuneSettings& found, const TuneSearch& search) {
+inline void Tuner::step_down(const TuneSettings& found, const SettingsSearch& search) {
   if (calm_++ == 0) needed_ = {};
   for (const auto knob : kKnobs) needed_.*knob = std::max(needed_.*knob, found.*knob);
   if (calm_ < patience_) return;
@@ -390,11 +387,14 @@ inline auto Tuner::of_this_phase() -> Records {
   const Records all = since(phase_at_);
   const std::size_t late = std::max(kWindow, round());
   if (all.size() < 2 * late) return all;
-  const auto differs = [&](TimeOf* time) {
+  const auto differs = [&](double (*time)(const FinishedBatch&)) {
     const double a = median(all.first(all.size() - late), time), b = median(all.last(late), time);
     return std::max(a, b) > kFarLonger * std::min(a, b) && std::abs(a - b) > kMatters * period_;
   };
-  if ((memory_.is_shared() || !differs(&source_time)) && !differs(&step_time)) return all;
+  if ((memory_.is_shared() || !differs(&source_time)) && !differs([](const FinishedBatch& batch) {
+        return static_cast<double>(std::max<Ticks>(0, batch.device.step));
+      }))
+    return all;
   phase_at_ = all.last(late).front().times.opened;
   rests_ = {};
   calm_ = 0;
@@ -406,20 +406,18 @@ inline auto Tuner::of_this_phase() -> Records {
 /// Changes the settings to `next`, of which nothing is lost.
 inline void Tuner::change(const TuneSettings& next, TuneReason reason, double predicted) {
   const std::lock_guard lock(mutex_);
-  if (present_ != usable(now_)) return;  // The thread that takes has changed them meanwhile.
+  if (present_ != now_) return;  // The thread that takes has changed them meanwhile.
   if (reason == TuneReason::faster && since_down_ < 4 * patience_ + 4)
     patience_ = std::min(2 * patience_, kMostPatience);
   if (reason == TuneReason::cheaper) since_down_ = 0;
   if (reason != TuneReason::reverted)
     trial_ = {reason, present_, period_, predicted, latest_source_, batch_};
-  if (memory_.is_shared() && next.workers != present_.workers) phase_at_ = looked_at_;
   changed_at_ = looked_at_;
   calm_ = 0;
   has_changed_ = true;
-  TuneSettings all = next;
-  all.device_depth = std::max(all.device_depth, least_slots_);
-  for (const auto knob : kKnobs) all.*knob += lost_.*knob;
-  become(all, {.batch = batch_,
+  const TuneSettings before = plus(std::exchange(now_, next), lost_);
+  now_.device_depth = std::max(next.device_depth, least_slots_);
+  log(before, {.batch = batch_,
                .reason = reason,
                .source = nanoseconds(source_),
                .consumer = nanoseconds(consumer_),
@@ -430,23 +428,23 @@ inline void Tuner::change(const TuneSettings& next, TuneReason reason, double pr
 inline bool Tuner::add_one(std::size_t TuneSettings::*setting, std::uint64_t delivered,
                            TuneReason reason) {
   const std::lock_guard lock(mutex_);
-  if (now_.*setting >= most_.*setting) return false;
-  TuneSettings next = now_;
-  ++(next.*setting);
-  if (reason == TuneReason::lost) ++(lost_.*setting);
-  if (reason == TuneReason::leases) least_slots_ = usable(next).device_depth;
-  become(next, {.batch = delivered, .reason = reason});
+  const TuneSettings before = plus(now_, lost_);
+  if (before.*setting >= most_.*setting) return false;
+  TuneSettings& grows = reason == TuneReason::lost ? lost_ : now_;
+  ++(grows.*setting);
+  if (reason == TuneReason::leases) least_slots_ = now_.device_depth;
+  log(before, {.batch = delivered, .reason = reason});
   return true;
 }
 
-/// Call it with the lock.
-inline void Tuner::become(const TuneSettings& next, TuneDecision decision) {
-  const TuneSettings before = std::exchange(now_, next);
-  slots_.store(next.device_depth, std::memory_order_relaxed);
+/// What has changed. Call it with the lock.
+inline void Tuner::log(const TuneSettings& before, TuneDecision decision) {
+  const TuneSettings now = plus(now_, lost_);
+  slots_.store(now.device_depth, std::memory_order_relaxed);
   for (std::size_t knob = 0; knob < kKnobs.size(); ++knob) {
     decision.knob = static_cast<TuneKnob>(knob);
     decision.from = before.*kKnobs[knob];
-    decision.to = next.*kKnobs[knob];
+    decision.to = now.*kKnobs[knob];
     if (decision.from != decision.to) log_.add(decision);
   }
 }

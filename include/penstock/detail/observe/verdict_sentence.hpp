@@ -4,13 +4,12 @@
 // VerdictSentence: a verdict as text. It names only what the pipeline has (Stats::setup).
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
-#include <iomanip>
 #include <optional>
 #include <penstock/detail/observe/judge.hpp>
 #include <penstock/detail/observe/units.hpp>
 #include <penstock/stats.hpp>
-#include <sstream>
 #include <string>
 
 namespace penstock::detail {
@@ -51,11 +50,6 @@ class VerdictSentence {
   static std::string in_percent(double part) {
     return std::to_string(std::lround(100 * part)) + " %";
   }
-  static std::string with_one_decimal(double value) {
-    std::ostringstream text;
-    text << std::fixed << std::setprecision(1) << value;
-    return text.str();
-  }
   std::string waits() const {
     return "the consumer waits " + in_percent(verdict_.starved) + " of its time";
   }
@@ -63,22 +57,20 @@ class VerdictSentence {
   std::string prediction(double times_faster) const {
     const double now = std::chrono::duration<double, std::milli>(verdict_.period).count();
     const int decimals = now < 1 ? 3 : now < 10 ? 2 : 1;
-    std::ostringstream text;
-    text << std::fixed << std::setprecision(1) << times_faster << " times as fast ("
-         << std::setprecision(decimals) << now << " -> " << now / times_faster << " ms a batch)";
-    return text.str();
+    return with_unit(times_faster, 1, "times as fast (") + with_unit(now, decimals, "-> ") +
+           with_unit(now / times_faster, decimals, "ms a batch)");
   }
   /// What another kind of change would give: "; deeper queues: nothing"
   std::string in_turn(VerdictKind kind, const std::string& what) const {
     if (kind == VerdictKind::more_workers && stats_.setup.unbounded) return {};
     const double gain = judge_.gain(kind).times_faster;
     return "; " + what + ": " +
-           (gain < Judge::kWorthwhile ? "nothing" : with_one_decimal(gain) + " times");
+           (gain < Judge::kWorthwhile ? "nothing" : with_unit(gain, 1, "times"));
   }
 
   std::string unknown() const {
     std::string text =
-        judge_.is_far_ahead()
+        judge_.costs().is_far_ahead()
             ? "too little to go by: the loop only queues work, and so the host is far ahead of the "
               "device, which has timed a part of the batches; let the loop wait for a step now and "
               "then"
@@ -147,18 +139,20 @@ class VerdictSentence {
   }
   /// Where workers that the source could use have no room.
   std::string what_limits() const {
-    if (verdict_.enough_workers == 0 || verdict_.enough_workers < judge_.search().most_workers())
+    if (verdict_.enough_workers == 0 ||
+        verdict_.enough_workers < static_cast<int>(judge_.shape().most_workers()))
       return {};
     const char* const limit = limit_of_workers();
     return limit == nullptr ? "" : std::string(", all that the ") + limit + " allow";
   }
   /// What there is not enough of for more workers; nullptr: nothing.
   const char* limit_of_workers() const {
-    const SettingsSearch& search = judge_.search();
-    const int most = std::min({search.by_cores(), search.by_run(), search.by_memory()});
-    if (most > std::max(stats_.workers, verdict_.enough_workers)) return nullptr;
-    if (most == search.by_cores()) return "cores";
-    if (most == search.by_run()) return "batches of the run";
+    const PipelineShape& shape = judge_.shape();
+    const std::size_t most = std::min({shape.by_cores(), shape.by_run(), shape.by_memory()});
+    if (most > static_cast<std::size_t>(std::max(stats_.workers, verdict_.enough_workers)))
+      return nullptr;
+    if (most == shape.by_cores()) return "cores";
+    if (most == shape.by_run()) return "batches of the run";
     return stats_.host_depth == 0 ? "bytes of the device's memory" : "bytes of max_host_bytes";
   }
   std::string in_turns() const {
@@ -169,7 +163,8 @@ class VerdictSentence {
            waits();
   }
   std::string why_no_workers() const {
-    if (judge_.source_queues()) return "let it do less on the device";
+    if (judge_.shape().on_device() && judge_.costs().source_queues())
+      return "let it do less on the device";
     if (stats_.setup.unbounded)
       return "it is a stream, which one worker reads, so give that worker less to do";
     const char* const limit = limit_of_workers();
@@ -201,11 +196,10 @@ class VerdictSentence {
     const std::uint64_t bytes = reads->bytes / reads->calls;
     const double between = cpu / static_cast<double>(reads->calls);
     if (bytes > kSmall || between > kBetween) return {};
-    std::ostringstream text;
-    text << "; the source spends its time in reads of " << bytes << " bytes, "
-         << reads->calls / std::max<std::uint64_t>(1, stats_.source.batches) << " a batch, one in "
-         << with_one_decimal(between / 1e3) << " us of its computing: " << larger_reads();
-    return text.str();
+    return "; the source spends its time in reads of " + std::to_string(bytes) + " bytes, " +
+           std::to_string(reads->calls / std::max<std::uint64_t>(1, stats_.source.batches)) +
+           " a batch, one in " + with_unit(between / 1e3, 1, "us of its computing: ") +
+           larger_reads();
   }
   const char* larger_reads() const {
     if (stats_.setup.unbounded) return "read more by one call";
@@ -219,25 +213,21 @@ class VerdictSentence {
   // ---- The copy
 
   std::string slow_copy() const {
-    std::ostringstream text;
-    text << "the copy cannot keep up";
+    std::string text = "the copy cannot keep up";
     if (verdict_.copy.count() > 0 && stats_.copy.batches > 0) {
       const std::uint64_t bytes = stats_.copy.bytes / stats_.copy.batches;
-      const double rate =
-          static_cast<double>(bytes) * 1e9 / static_cast<double>(verdict_.copy.count());
-      text << ", " << in_milliseconds(verdict_.copy) << " a batch of " << in_bytes(bytes) << " ("
-           << in_bytes(static_cast<std::uint64_t>(rate)) << "/s)";
+      const double seconds = std::chrono::duration<double>(verdict_.copy).count();
+      const auto rate = static_cast<std::uint64_t>(static_cast<double>(bytes) / seconds);
+      text += ", " + in_milliseconds(verdict_.copy) + " a batch of " + in_bytes(bytes) + " (" +
+              in_bytes(rate) + "/s)";
     }
     if (verdict_.transform.count() > 0)
-      text << ", beside " << in_milliseconds(verdict_.transform) << " for the DeviceTransform";
-    text << ", and " << waits() << "; "
-         << (verdict_.times_smaller > 0
-                 ? "a batch has to be " + with_one_decimal(verdict_.times_smaller) +
-                       " times smaller"
-                 : std::string("copy fewer bytes"))
-         << ": " << smaller_batches()
-         << "; half of the bytes: " << prediction(verdict_.times_faster);
-    return text.str();
+      text += ", beside " + in_milliseconds(verdict_.transform) + " for the DeviceTransform";
+    return text + ", and " + waits() + "; " +
+           (verdict_.times_smaller > 0
+                ? "a batch has to be " + with_unit(verdict_.times_smaller, 1, "times smaller")
+                : "copy fewer bytes") +
+           ": " + smaller_batches() + "; half of the bytes: " + prediction(verdict_.times_faster);
   }
   std::string smaller_batches() const {
     const std::string narrower = narrower_type();
@@ -255,10 +245,10 @@ class VerdictSentence {
     };
     if (const double times = factor(setup.as_uint8_bytes); times >= kNoticeable)
       return std::string("uint8 in place of ") + (setup.doubles ? "double" : "float") +
-             ", where 8 bits are enough, makes it " + with_one_decimal(times) + " times smaller";
+             ", where 8 bits are enough, makes it " + with_unit(times, 1, "times smaller");
     if (const double times = factor(setup.as_half_integers_bytes); times >= kNoticeable)
       return "integers of half the width, where the values fit, make it " +
-             with_one_decimal(times) + " times smaller";
+             with_unit(times, 1, "times smaller");
     return {};
   }
   std::string slow_transform() const {

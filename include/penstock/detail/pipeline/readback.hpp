@@ -13,6 +13,7 @@
 #include <penstock/detail/observe/name_number.hpp>
 #include <penstock/detail/pipeline/thread_placement.hpp>
 #include <penstock/detail/sync/owner_process.hpp>
+#include <penstock/detail/sync/pending_error.hpp>
 #include <penstock/device_arena.hpp>
 #include <penstock/error.hpp>
 #include <penstock/markers.hpp>
@@ -51,7 +52,7 @@ class ReadbackLine final : public AnyReadback {
       throw std::invalid_argument("Readback::push: " + std::to_string(count) +
                                   " values, and there is room for " + std::to_string(largest_));
     const std::lock_guard one_at_a_time(push_mutex_);
-    throw_error();
+    errors_.throw_error();
     {
       std::unique_lock lock(mutex_);
       delivered_one_.wait(lock, [this] { return pushed_ - delivered_ < entries_.size(); });
@@ -74,7 +75,7 @@ class ReadbackLine final : public AnyReadback {
       std::unique_lock lock(mutex_);
       delivered_one_.wait(lock, [this, last = pushed_] { return delivered_ >= last; });
     }
-    throw_error();
+    errors_.throw_error();
   }
 
   bool close() noexcept override {
@@ -133,15 +134,6 @@ class ReadbackLine final : public AnyReadback {
     }
   }
 
-  void throw_error() {
-    std::exception_ptr error;
-    {
-      const std::lock_guard lock(mutex_);
-      error = std::exchange(error_, nullptr);
-    }
-    if (error) std::rethrow_exception(error);
-  }
-
   void call_back_until(const std::stop_token& stop) {
     markers::name_this_thread("penstock readback");
     placed_.cpus.bind_this_thread();
@@ -163,9 +155,9 @@ class ReadbackLine final : public AnyReadback {
             "penstock: a Readback was destroyed by a callback of its own, which returns into it: "
             "its memory is never freed. Destroy it where results are pushed\n",
             stderr);
+      if (error) errors_.set(std::move(error));
       {
         const std::lock_guard lock(mutex_);
-        if (error && !error_) error_ = std::move(error);
         delivered_ = abandoned_ ? pushed_ : delivered_ + 1;
       }
       delivered_one_.notify_all();
@@ -219,8 +211,8 @@ class ReadbackLine final : public AnyReadback {
   std::condition_variable_any pushed_one_;
   std::condition_variable delivered_one_;
   std::uint64_t pushed_ = 0, delivered_ = 0;
-  std::exception_ptr error_;  // the first since it was thrown
-  bool abandoned_ = false;    // by the thread that calls back: a callback has destroyed this
+  PendingError errors_;     // the first since it was thrown
+  bool abandoned_ = false;  // by the thread that calls back: a callback has destroyed this
 
   std::jthread thread_;  // last: joined before the other members are destroyed
 };
