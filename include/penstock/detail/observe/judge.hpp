@@ -20,7 +20,6 @@ namespace penstock::detail {
 
 class Judge {
  public:
-  static constexpr std::size_t kFewestBatches = 8;
   static constexpr double kStarves = 0.05;     // of its time: a consumer that waits less has enough
   static constexpr double kWorthwhile = 1.05;  // times as fast: less is no advice
   static constexpr double kAsFast = 1.02;      // and this is none
@@ -29,7 +28,7 @@ class Judge {
       : stats_(stats),
         replay_(stats.recent ? stats.recent->batches.size() : 0),
         is_known_(stats.recent && replay_.load(stats.recent->batches, shape_of(stats))) {
-    if (costs().all().size() < kFewestBatches) return;
+    if (costs().all().size() < BatchCosts::kFewest) return;
     has_batches_ = true;
     ReplayResult now = replay_.run(replay_.present());
     was_late_ = is_known_ && leave_out_late_batch(now);
@@ -108,12 +107,9 @@ class Judge {
       return std::chrono::nanoseconds(
           static_cast<std::int64_t>(sum / static_cast<double>(costs().all().size())));
     };
-    const int workers = std::max(1, stats_.workers);
     verdict_.period = std::chrono::nanoseconds(static_cast<std::int64_t>(costs().period()));
-    verdict_.source = (replay_.shape().on_device()
-                           ? std::max(mean(&BatchCost::fill), mean(&BatchCost::source_work))
-                           : mean(&BatchCost::fill)) /
-                      workers;
+    verdict_.source = std::max(mean(&BatchCost::fill), mean(&BatchCost::source_work)) /
+                      static_cast<int>(shape().present.workers);
     verdict_.copy = mean(&BatchCost::copy);
     verdict_.transform = mean(&BatchCost::transform);
     verdict_.consumer = mean(&BatchCost::device);
