@@ -41,6 +41,10 @@ struct PipelineShape {
   std::size_t host_bytes = 0, device_bytes = 0, host_limit = 0, device_limit = 0;
 
   bool on_device() const { return source == SourceShape::on_device; }
+  /// What the workers' batches need memory of.
+  std::size_t TuneSettings::*depth() const {
+    return on_device() ? &TuneSettings::device_depth : &TuneSettings::host_depth;
+  }
 
   // ---- Bounds
 
