@@ -173,6 +173,15 @@ TEST_CASE("a consumer that has all it needs is the limit", "[replay]") {
   }
 }
 
+TEST_CASE("two stages that are at their limit have half of the period each", "[replay]") {
+  // 2 ms each: faster by one of them, batches come no faster.
+  const Replayed both({.fill = 2.0, .copy = 0.1, .step = 2.0, .host = 0.0});
+  REQUIRE(both.loaded());
+  CHECK(both.share(Bottleneck::source) == Approx(0.5).margin(0.02));
+  CHECK(both.share(Bottleneck::consumer) == Approx(0.5).margin(0.02));
+  CHECK(both.share(Bottleneck::waiting_for_slot) == 0);
+}
+
 TEST_CASE("longer queues carry over what is uneven", "[replay]") {
   // One batch in eight takes 17 ms, the others 1: 3 in the mean, as the consumer.
   const auto bursts = [](std::size_t k) { return k % 8 == 7 ? 17.0 : 1.0; };

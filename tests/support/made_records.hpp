@@ -59,7 +59,6 @@ struct MadePipeline {
     detail::PipelineShape shape;
     shape.source = source;
     shape.pieces = pieces;
-    shape.transforms = transform(0) > 0;
     shape.present = {static_cast<std::size_t>(workers),
                      source == detail::SourceShape::on_device ? 0 : host_depth, device_depth};
     return shape;

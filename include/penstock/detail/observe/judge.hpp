@@ -20,19 +20,18 @@ namespace penstock::detail {
 
 class Judge {
  public:
-  static constexpr std::size_t kFewestBatches = 8;
   static constexpr double kStarves = 0.05;     // of its time: a consumer that waits less has enough
   static constexpr double kWorthwhile = 1.05;  // times as fast: less is no advice
   static constexpr double kAsFast = 1.02;      // and this is none
+  static constexpr double kComputes = 0.5;     // of its time: a source that does not wait for data
 
   explicit Judge(const Stats& stats)
       : stats_(stats),
         replay_(stats.recent ? stats.recent->batches.size() : 0),
         is_known_(stats.recent && replay_.load(stats.recent->batches, shape_of(stats))) {
-    if (costs().all().size() < kFewestBatches) return;
-    has_batches_ = true;
+    if (!has_batches()) return;
     ReplayResult now = replay_.run(replay_.present());
-    was_late_ = is_known_ && leave_out_late_batch(now);
+    if (is_known_) leave_out_late_batch(now);
     tell_times(now);
     tell_stage();
     if (!is_known_) return;
@@ -48,10 +47,10 @@ class Judge {
   const Stats& stats() const { return stats_; }
   const PipelineShape& shape() const { return replay_.shape(); }
   /// There are batches enough; and a replay of them takes as long as they did.
-  bool has_batches() const { return has_batches_; }
+  bool has_batches() const { return costs().all().size() >= BatchCosts::kFewest; }
   bool is_known() const { return is_known_; }
   /// One batch was late, and but for that the consumer has input whenever it asks.
-  bool was_late() const { return was_late_ && verdict_.starved <= kStarves; }
+  bool was_late() const { return late_.count() > 0 && verdict_.starved <= kStarves; }
   std::chrono::nanoseconds late() const { return late_; }
   /// The source of a stream waits for its data.
   bool waits_for_data() const { return verdict_.stage == Bottleneck::waiting_for_data; }
@@ -84,21 +83,20 @@ class Judge {
  private:
   /// A batch that took far longer than the others, and costs the consumer more than all of them:
   /// the next ones will not. `now` is the replay without it.
-  bool leave_out_late_batch(ReplayResult& now) {
+  void leave_out_late_batch(ReplayResult& now) {
     constexpr double kFarLonger = 4;
-    if (now.starved <= kStarves || stats_.setup.unbounded) return false;
+    if (now.starved <= kStarves || stats_.setup.unbounded) return;
     Replay rest = replay_;
     const double longer = rest.forget_longest_fill();
-    if (longer <= kFarLonger * static_cast<double>(now.period.count())) return false;
+    if (longer <= kFarLonger * static_cast<double>(now.period.count())) return;
     const ReplayResult others = rest.run(rest.present());
     const auto missed = [&](const ReplayResult& result) {
       return result.starved * static_cast<double>(result.period.count());
     };
-    if (2 * missed(others) > missed(now)) return false;
+    if (2 * missed(others) > missed(now)) return;
     late_ = std::chrono::nanoseconds(static_cast<std::int64_t>(longer));
     replay_ = std::move(rest);
     now = others;
-    return true;
   }
 
   void tell_times(const ReplayResult& now) {
@@ -108,20 +106,17 @@ class Judge {
       return std::chrono::nanoseconds(
           static_cast<std::int64_t>(sum / static_cast<double>(costs().all().size())));
     };
-    const int workers = std::max(1, stats_.workers);
     verdict_.period = std::chrono::nanoseconds(static_cast<std::int64_t>(costs().period()));
-    verdict_.source = (replay_.shape().on_device()
-                           ? std::max(mean(&BatchCost::fill), mean(&BatchCost::source_work))
-                           : mean(&BatchCost::fill)) /
-                      workers;
+    verdict_.source = std::max(mean(&BatchCost::fill), mean(&BatchCost::source_work)) /
+                      static_cast<int>(shape().present.workers);
     verdict_.copy = mean(&BatchCost::copy);
     verdict_.transform = mean(&BatchCost::transform);
     verdict_.consumer = mean(&BatchCost::device);
     if (verdict_.consumer.count() == 0) verdict_.consumer = mean(&BatchCost::host);
     const double measured = costs().starved();
     // The replay without a late batch tells what it is without it.
-    verdict_.starved = measured < 0 || was_late_ ? now.starved : measured;
-    if (was_late_) verdict_.period = now.period;
+    verdict_.starved = measured < 0 || late_.count() > 0 ? now.starved : measured;
+    if (late_.count() > 0) verdict_.period = now.period;
   }
 
   void tell_stage() {
@@ -130,7 +125,6 @@ class Judge {
     verdict_.stage = static_cast<Bottleneck>(largest - shares.begin());
     if (verdict_.starved <= kStarves && verdict_.stage != Bottleneck::consumer)
       verdict_.stage = Bottleneck::balanced;
-    constexpr double kComputes = 0.5;
     if (verdict_.stage == Bottleneck::source && stats_.setup.unbounded &&
         computing(stats_).value_or(1) < kComputes)
       verdict_.stage = Bottleneck::waiting_for_data;
@@ -212,7 +206,6 @@ class Judge {
   Replay replay_;
   const bool is_known_;
   Verdict verdict_;
-  bool has_batches_ = false, was_late_ = false;
   std::chrono::nanoseconds late_{0};
 };
 

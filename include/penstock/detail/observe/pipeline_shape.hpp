@@ -20,11 +20,10 @@ enum class SourceShape {
 
 struct PipelineShape {
   SourceShape source = SourceShape::batch;
-  int pieces = 1;           ///< rows of a batch that workers take one by one: those of per_sample
-  bool ordered = true;      ///< batches are delivered in the order of their numbers
-  bool transforms = false;  ///< there is a DeviceTransform
-  bool unbounded = false;   ///< the data are a stream, which one worker reads
-  bool deepens = false;     ///< host_depth follows workers and device_depth
+  int pieces = 1;          ///< rows of a batch that workers take one by one: those of per_sample
+  bool ordered = true;     ///< batches are delivered in the order of their numbers
+  bool unbounded = false;  ///< the data are a stream, which one worker reads
+  bool deepens = false;    ///< host_depth follows workers and device_depth
   TuneSettings present{1, 1, 1};
 
   /// Batches that were opened before had other settings, as ticks() tells.
@@ -42,6 +41,10 @@ struct PipelineShape {
   std::size_t host_bytes = 0, device_bytes = 0, host_limit = 0, device_limit = 0;
 
   bool on_device() const { return source == SourceShape::on_device; }
+  /// What the workers' batches need memory of.
+  std::size_t TuneSettings::*depth() const {
+    return on_device() ? &TuneSettings::device_depth : &TuneSettings::host_depth;
+  }
 
   // ---- Bounds
 

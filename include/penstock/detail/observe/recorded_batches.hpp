@@ -103,8 +103,7 @@ inline void RecordedBatches::keep_longest_stretch(std::size_t queues) {
       {kShortest, kFarLonger * turns / static_cast<double>(count_ - 1), kManySteps * step});
   std::size_t begin = 0, first = 0, length = 0;
   for (std::size_t k = 0; k < count_; ++k) {
-    const bool ends = k + 1 == count_ || turn(k) > pause;
-    if (!ends) continue;
+    if (k + 1 < count_ && turn(k) <= pause) continue;
     double& device = batches_[k].step;  // It may include the pause.
     if (k + 1 < count_ || device > pause) device = -1;
     if (k + 1 - begin > length) {

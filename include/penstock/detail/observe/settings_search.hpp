@@ -27,7 +27,7 @@ class SettingsSearch {
                     replay_.period({settings, factor}));
   }
 
-  /// Of the settings from `least` to `most`.
+  /// The cheapest of the settings from `least` to `most` that are about as fast as `most`.
   TuneSettings cheapest(const TuneSettings& least, const TuneSettings& most) const {
     constexpr double kSlack = 1.01;
     TuneSettings found = most;
@@ -48,8 +48,7 @@ class SettingsSearch {
     const PipelineShape& shape = replay_.shape();
     if (!shape.on_device()) lower(&TuneSettings::device_depth, least.device_depth);
     lower(&TuneSettings::workers, least.workers);
-    const auto depth = shape.on_device() ? &TuneSettings::device_depth : &TuneSettings::host_depth;
-    lower(depth, std::max(least.*depth, shape.following(found)));
+    lower(shape.depth(), std::max(least.*shape.depth(), shape.following(found)));
     return found;
   }
 

@@ -19,7 +19,6 @@ inline PipelineShape shape_of(const PipelineSetup& setup, bool on_device) {
   if (setup.per_sample)
     shape.pieces = static_cast<int>(std::min<std::int64_t>(setup.batch_size, 1 << 20));
   shape.ordered = setup.ordered;
-  shape.transforms = setup.transforms;
   shape.unbounded = setup.unbounded;
   shape.deepens = setup.deepens;
   shape.batches = setup.batches;

@@ -65,9 +65,8 @@ class Tuner {
   }
   /// True: the settings have changed; call apply(). `now`: ticks(). Allocates nothing.
   bool look(const Timeline& timeline, const WorkerTimes& workers, Ticks now) noexcept {
-    has_changed_ = false;
     if (measure(timeline, workers, now) && judge()) search();
-    const bool has_changed = has_changed_;
+    const bool has_changed = std::exchange(has_changed_, false);
     is_looking_.clear(std::memory_order_release);
     return has_changed;
   }
@@ -81,8 +80,7 @@ class Tuner {
   }
   /// Adds memory for one batch, since some was lost.
   bool add_memory(std::uint64_t delivered) {
-    return add_one(shape_.on_device() ? &TuneSettings::device_depth : &TuneSettings::host_depth,
-                   delivered, TuneReason::lost);
+    return add_one(shape_.depth(), delivered, TuneReason::lost);
   }
 
   // ---- By any thread
@@ -335,8 +333,8 @@ inline void Tuner::search() {
   }
   if (!is_faithful_) return;
   replay_.load(of_this_phase(), shape_);
-  if (replay_.costs().all().size() < BatchCosts::kFewest) return;
-
+  const std::size_t count = replay_.costs().all().size();
+  if (count < BatchCosts::kFewest) return;
   TuneSettings least = least_, most = possible_;
   most.workers = std::min(most.workers, shape_.by_cores());
   if (memory_.is_shared())
@@ -349,15 +347,13 @@ inline void Tuner::search() {
   }
   const SettingsSearch search(replay_, memory_, rests_[0].left == 0);
   TuneSettings found = search.cheapest(least, most);
-  // Memory for each worker's batch, for one that is ready, and since a prediction is exact, for
-  // one.
-  const auto depth = shape_.on_device() ? &TuneSettings::device_depth : &TuneSettings::host_depth;
+  // Memory for each worker's batch and one that is ready; an exact prediction leaves no headroom.
   const std::size_t fewest = shape_.source == SourceShape::per_sample ? 2 : found.workers + 1;
-  found.*depth = std::min(std::max(found.*depth, fewest) + 1, most.*depth);
+  std::size_t& depth = found.*shape_.depth();
+  depth = std::min(std::max(depth, fewest) + 1, most.*shape_.depth());
   TuneSettings more = present_;
   for (const auto knob : kKnobs) more.*knob = std::max(more.*knob, found.*knob);
   const double predicted = search.period(more), gain = search.period(present_) / predicted - 1;
-  const std::size_t count = replay_.costs().all().size();
   if (gain > kWorth + kWorthOfOne / static_cast<double>(count))
     change(more, TuneReason::faster, predicted);
   else if (count >= kMany)

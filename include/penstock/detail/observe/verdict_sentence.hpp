@@ -21,7 +21,7 @@ class VerdictSentence {
 
   std::string text() const {
     if (!judge_.has_batches())
-      return "too early to tell: fewer than " + std::to_string(Judge::kFewestBatches) +
+      return "too early to tell: fewer than " + std::to_string(BatchCosts::kFewest) +
              " batches, or none of which anything was recorded";
     if (!judge_.is_known()) return unknown();
     if (judge_.was_late())
@@ -86,7 +86,11 @@ class VerdictSentence {
   }
 
   std::string nothing() const {
-    if (judge_.waits_for_data()) return data();
+    if (judge_.waits_for_data())
+      return "waiting for data: the source waits " +
+             in_percent(1 - Judge::computing(stats_).value_or(0)) + " of its time, " +
+             in_milliseconds(verdict_.source) + " a batch; the rest of the pipeline takes " +
+             in_milliseconds(std::max(verdict_.copy + verdict_.transform, verdict_.consumer));
     if (verdict_.starved > Judge::kStarves) {
       const Gain& best = verdict_.gains[0];
       return waits() + ", and neither other settings nor a faster source or copy would gain " +
@@ -101,13 +105,6 @@ class VerdictSentence {
            in_milliseconds(std::max(verdict_.consumer, std::chrono::nanoseconds(0))) +
            " a batch, the pipeline " + in_milliseconds(others);
   }
-  std::string data() const {
-    return "waiting for data: the source waits " +
-           in_percent(1 - Judge::computing(stats_).value_or(0)) + " of its time, " +
-           in_milliseconds(verdict_.source) + " a batch; the rest of the pipeline takes " +
-           in_milliseconds(std::max(verdict_.copy + verdict_.transform, verdict_.consumer));
-  }
-
   std::string slow_source() const {
     return "the workers (" + std::to_string(stats_.workers) + ") cannot keep up, " +
            in_milliseconds(verdict_.source) + " a batch, and " + waits();
