@@ -102,10 +102,10 @@ struct PipelineSetup {
 /// inside next(), and time between two calls; without the first batch, which fills the pipeline.
 ///
 /// Copies and transforms are timed on the device, by timed events, and with them how long the copy
-/// stream waited for the slot and its readers: of each batch with device times, otherwise of at most
-/// one in 100 us on average, which stands for those before it. The rest of that stream's time is
-/// `copy.waiting_for_input`. The times of the host are the stamps of batches: `source.busy` of those
-/// that are filled, the consumer's of those whose leases have ended.
+/// stream waited for the slot and its readers: of each batch with device times, otherwise of at
+/// most one in 100 us on average, which stands for those before it. The rest of that stream's time
+/// is `copy.waiting_for_input`. The times of the host are the stamps of batches: `source.busy` of
+/// those that are filled, the consumer's of those whose leases have ended.
 struct Stats {
   StageStats source;                  ///< the workers that run the source
   StageStats copy;                    ///< the copies to the device
