@@ -11,6 +11,7 @@
 #include <optional>
 #include <penstock/batch_producer.hpp>
 #include <penstock/device_arena.hpp>
+#include <penstock/readback.hpp>
 #include <semaphore>
 #include <utility>
 #include <vector>
@@ -105,7 +106,9 @@ void child_destroys_the_parts() {
       pool,
       penstock::ProducerOptions{.workers = 2}};
   require(producer->next().has_value(), "there is a batch");
+  std::optional<penstock::Readback<float>> readback{std::in_place, 1};
   in_child([&] {
+    readback.reset();
     block.reset();
     slot.reset();
     producer.reset();
