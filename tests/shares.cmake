@@ -8,9 +8,9 @@
 # that 2 cores are done in 30 minutes, with an empty ccache too. So left to the shares is what is long (more than half a
 # minute of the CPU), what repeats (further schedules and seeds), what needs a browser, what needs many sources that
 # nothing else needs, and what another preset has in the quick run. Each quick program of the core and of the emulated
-# runtime is in one or two presets: under AddressSanitizer and UBSan with random_1 penstock_tests, the endings and the
-# programs' common parts; under ThreadSanitizer with lazy penstock_tests, penstock_emulation_tests,
-# penstock_checks_tests, the endings and the streams.
+# runtime is in one preset: under AddressSanitizer and UBSan with random_1 penstock_serial_tests and the programs' common
+# parts; under ThreadSanitizer with lazy penstock_tests, penstock_emulation_tests, penstock_checks_tests and the streams;
+# a fifth of penstock_fault_tests without a sanitizer. The endings, where memory and threads end, are under both.
 #
 # Each line: shares, and tests, by a regular expression. The first line that fits counts. They become
 # the labels full and share_<n> (the others: quick). .ci/run runs one share with each commit, and says which.
@@ -25,10 +25,10 @@
 #   3  1,300  ThreadSanitizer: inference, penstock::images, ranks as processes; CUDA 12.4 (.ci/run)
 #   4  1,250  the ResNet examples, ranks as processes; training under ThreadSanitizer; programs under nsys
 #             (scripts/setup nsys)
-#   5  1,050  of the emulated preset all is compiled, source by source; long runs, a browser; what must not compile
-#   6  1,200  without a sanitizer further seeds and schedules, and the core; the rest under ThreadSanitizer; fuzzing (.ci/run)
-#   7    900  the core and the emulated runtime: AddressSanitizer with eager and lazy, ThreadSanitizer with eager and
-#             random_1
+#   5  1,100  of the emulated preset all is compiled, source by source; long runs, a browser; what must not compile
+#   6  1,250  without a sanitizer further seeds and schedules, and the core; the rest under ThreadSanitizer; fuzzing (.ci/run)
+#   7  1,250  the core and the emulated runtime: AddressSanitizer with eager and lazy, ThreadSanitizer with eager and
+#             random_1; and with the quick run's schedule what that has under the other sanitizer
 #   8  1,350  packages, over the CUDA runtime too; the commands of README.md; CUDA 12.9 (.ci/run)
 #   9  1,300  the commands of the other pages; the site, fuzzing (.ci/run)
 
@@ -48,10 +48,10 @@ set(penstock_shares_plain
     "5 ^examples\\.(pytorch|libtorch|image_loader)"
     "5 ^headers\\.(.*\\+\\+|header_only)$"
     "5 ^compile\\..*\\.rejects_"
-    "5 ^penstock_(trace_page|soak|resume_test|verdict_drawn|shared_test)$"
+    "5 ^penstock_(trace_page|soak|resume_test|verdict_drawn|verdict_few|shared_test)$"
     "5 ^penstock_(load|device_soak_emulated|slow_disk)\\."
-    "6 ^penstock_fault_tests\\..*(eager|lazy)$"
-    "6 ^penstock_(tests|emulation_tests|checks_tests|ending_tests|stream_tests|checks)\\."
+    "6 ^penstock_fault_tests\\.(.*(eager|lazy)|[2-5]\\.random_1)$"
+    "6 ^penstock_(tests|serial_tests|emulation_tests|checks_tests|ending_tests|stream_tests|checks)\\."
     "6 ^(programs|stats_export|penstock_test_parts|penstock_emulation_(environment|absent_calls))$"
     "6 ^ending\\.(exit|fork|inside)\\."
     "6 ^fuzz\\."
@@ -71,7 +71,8 @@ set(penstock_shares_address
     "0 ^ending\\.(fork_checks|waits)"
     "0 ^(penstock_)?pack"
     "0 ^fuzz\\."
-    "7 ^penstock_(emulation_tests|checks_tests|stream_tests)\\."
+    "7 ^penstock_(tests|emulation_tests|checks_tests|stream_tests)\\."
+    "7 ^penstock_test_parts$"
     "7 ^penstock_emulation_(environment|absent_calls)$"
     "7 \\.(eager|lazy|random_[2-9])$")
 
@@ -91,6 +92,7 @@ set(penstock_shares_thread
     "6 ^(penstock_)?pack"
     "6 ^(programs|stats_export)$"
     "6 ^fuzz\\."
+    "7 ^penstock_serial_tests\\."
     "7 \\.(eager|random_1)$"
     "6 \\.random_[2-9]$")
 
