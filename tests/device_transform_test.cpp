@@ -207,15 +207,21 @@ TEST_CASE("transform: an error of the user's own, not checked yet, harms no batc
     ran_on.push_back(std::this_thread::get_id());
     unpack(ticket, in, out, copies);
   };
-  Prefetcher<Numbers, Packed> prefetcher(packed_layout(4), shuffled(8, 4), write_packed,
+  Prefetcher<Numbers, Packed> prefetcher(packed_layout(4), shuffled(12, 4), write_packed,
                                          {numbers_layout(4), notes},
-                                         {.workers = 1, .host_depth = 2, .device_depth = 1});
+                                         {.workers = 1, .host_depth = 1, .device_depth = 1});
   auto first = prefetcher.next(stream);
-  REQUIRE(eventually([&] { return prefetcher.stats().source.batches == 2; }));
+  REQUIRE(eventually([&] {
+    const penstock::StageStats source = prefetcher.stats().source;
+    // The worker has handed on the second batch, since it waits for room for the third.
+    return source.batches == 2 &&
+           prefetcher.stats().source.waiting_for_room > source.waiting_for_room;
+  }));
   CHECK(cudaSetDevice(-1) == cudaErrorInvalidDevice);
   first.release();  // makes room for the second batch, whose transform runs here
   CHECK(cudaGetLastError() == cudaErrorInvalidDevice);
-  CHECK(prefetcher.next(stream));
+  const auto second = prefetcher.next(stream);
+  CHECK(second);
   REQUIRE(ran_on.size() == 2);
   CHECK(ran_on[1] == std::this_thread::get_id());
 }

@@ -31,8 +31,8 @@ using penstock::test::write_numbers;
 
 namespace {
 
-/// Allocations of this thread while a pipeline is tuned.
-std::uint64_t allocations_while_tuned() {
+/// Allocations of this thread while a pipeline is tuned. Adds the tuner's decisions to `decisions`.
+std::uint64_t allocations_while_tuned(std::uint64_t& decisions) {
   TestStream stream;
   Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(4'000, 4),
                                  [](const Ticket& ticket, Numbers& batch) {
@@ -45,7 +45,7 @@ std::uint64_t allocations_while_tuned() {
   const std::uint64_t before = allocations_of_this_thread();
   for (int i = 0; i < 400; ++i) prefetcher.next(stream);
   const std::uint64_t after = allocations_of_this_thread();
-  CHECK(prefetcher.stats().tuning->decisions > 0);
+  decisions += prefetcher.stats().tuning->decisions;
   const emulation::CallClasses classes = emulation::call_classes();
   CHECK(classes.allocating == 0);
   CHECK(classes.creating == 0);
@@ -59,8 +59,12 @@ TEST_CASE("tuning allocates nothing, creates nothing, and blocks nobody",
           "[prefetcher][tune][emulated]") {
   // The emulated runtime may allocate: seldom under the eager schedule, where work that has to wait
   // for another thread's is queued, and at any time under the others.
-  std::uint64_t fewest = allocations_while_tuned();
-  for (int i = 0; i < 4 && fewest > 0; ++i) fewest = std::min(fewest, allocations_while_tuned());
+  std::uint64_t decisions = 0, fewest = allocations_while_tuned(decisions);
+  for (int i = 0; i < 4 && fewest > 0; ++i)
+    fewest = std::min(fewest, allocations_while_tuned(decisions));
+  // On a machine that other work slows down, a run may have too little to go by.
+  for (int i = 0; i < 20 && decisions == 0; ++i) allocations_while_tuned(decisions);
+  CHECK(decisions > 0);
   if (emulation::options().schedule == emulation::Schedule::eager) CHECK(fewest == 0);
 }
 

@@ -9,8 +9,9 @@
 # minute of the CPU), what repeats (further schedules and seeds), what needs a browser, what needs many sources that
 # nothing else needs, and what another preset has in the quick run. Each quick program of the core and of the emulated
 # runtime is in one preset: under AddressSanitizer and UBSan with random_1 penstock_serial_tests and the programs' common
-# parts; under ThreadSanitizer with lazy penstock_tests, penstock_emulation_tests, penstock_checks_tests and the streams;
-# a fifth of penstock_fault_tests without a sanitizer. The endings, where memory and threads end, are under both.
+# parts; under ThreadSanitizer with lazy penstock_tests, penstock_emulation_tests and the streams; without a sanitizer a
+# fifth of penstock_fault_tests, and penstock_checks_tests with lazy. The endings, where memory and threads end, are under
+# both.
 #
 # Each line: shares, and tests, by a regular expression. The first line that fits counts. They become
 # the labels full and share_<n> (the others: quick). .ci/run runs one share with each commit, and says which.
@@ -27,7 +28,7 @@
 #             (scripts/setup nsys)
 #   5  1,100  of the emulated preset all is compiled, source by source; long runs, a browser; what must not compile
 #   6  1,250  without a sanitizer further seeds and schedules, and the core; the rest under ThreadSanitizer; fuzzing (.ci/run)
-#   7  1,250  the core and the emulated runtime: AddressSanitizer with eager and lazy, ThreadSanitizer with eager and
+#   7  1,200  the core and the emulated runtime: AddressSanitizer with eager and lazy, ThreadSanitizer with eager and
 #             random_1; and with the quick run's schedule what that has under the other sanitizer
 #   8  1,350  packages, over the CUDA runtime too; the commands of README.md; CUDA 12.9 (.ci/run)
 #   9  1,300  the commands of the other pages; the site, fuzzing (.ci/run)
@@ -51,7 +52,8 @@ set(penstock_shares_plain
     "5 ^penstock_(trace_page|soak|resume_test|verdict_drawn|verdict_few|shared_test)$"
     "5 ^penstock_(load|device_soak_emulated|slow_disk)\\."
     "6 ^penstock_fault_tests\\.(.*(eager|lazy)|[2-5]\\.random_1)$"
-    "6 ^penstock_(tests|serial_tests|emulation_tests|checks_tests|ending_tests|stream_tests|checks)\\."
+    "6 ^penstock_(tests|serial_tests|emulation_tests|ending_tests|stream_tests|checks)\\."
+    "6 ^penstock_checks_tests\\.(eager|random_1)$"
     "6 ^(programs|stats_export|penstock_test_parts|penstock_emulation_(environment|absent_calls))$"
     "6 ^ending\\.(exit|fork|inside)\\."
     "6 ^fuzz\\."
@@ -92,7 +94,7 @@ set(penstock_shares_thread
     "6 ^(penstock_)?pack"
     "6 ^(programs|stats_export)$"
     "6 ^fuzz\\."
-    "7 ^penstock_serial_tests\\."
+    "7 ^penstock_(serial|checks)_tests\\."
     "7 \\.(eager|random_1)$"
     "6 \\.random_[2-9]$")
 
