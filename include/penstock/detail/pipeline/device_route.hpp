@@ -74,6 +74,11 @@ struct DeviceRoute {
   }
   /// Returns how many leases there are.
   std::uint64_t leased() const { return delivered - timeline.sums().batches; }
+  /// The thread that takes calls this for each batch.
+  void count_delivery(Ticks taken) {
+    if (delivered == 0) first_taken = taken;
+    add_alone(delivered, std::uint64_t{1});
+  }
   /// Makes the stream wait until the batch is in its slot. A block's event is recorded anew for its
   /// next batch, but then somebody has seen that this copy is done.
   void make_wait(cudaStream_t stream, const BatchRecord& record) const {
@@ -97,10 +102,11 @@ struct DeviceRoute {
   DeviceStage stage;
   const PipelineSetup setup;  ///< as stats() tells it, but for a second stream
   const Ticks constructed = ticks();
+  std::atomic<Ticks> first_taken{0};        ///< when next() first returned a batch; 0: never yet
+  std::atomic<std::uint64_t> delivered{0};  ///< batches that next() has returned
+  std::atomic<std::uint64_t> queued{0};     ///< sum over its calls: how many were staged then
+  std::atomic<bool> second_stream{false};   ///< A lease was also used on one.
   ConsumerCalls calls;
-  std::atomic<std::uint64_t> delivered{0},
-      queued{0};                           ///< staged for these, when they were asked for
-  std::atomic<bool> second_stream{false};  ///< A lease was also used on one.
   std::optional<Tuner> tuner;
 
  private:

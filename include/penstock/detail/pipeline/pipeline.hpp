@@ -461,7 +461,7 @@ PENSTOCK_INLINE BatchRecord* Pipeline::next(const ResolvedStream& stream, cudaSt
   ring_.take();
   position_ = ring_.position();
   skipped_before_ = record->skipped;
-  add_alone(route_->delivered, std::uint64_t{1});
+  route_->count_delivery(record->times.taken);
   return record;
 }
 

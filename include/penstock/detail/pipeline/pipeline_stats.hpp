@@ -77,7 +77,7 @@ PENSTOCK_INLINE void Pipeline::add_device(Stats& stats) {
                    .longest = nanoseconds(sums.longest_wait)};
 }
 
-/// What the stamps tell of batches whose leases have ended.
+/// What the consumer got, and what the stamps tell of the batches whose leases have ended.
 PENSTOCK_INLINE void Pipeline::add_ended(Stats& stats) const {
   using std::chrono::nanoseconds;
   const TimelineSums sums = route_->timeline.sums();
@@ -85,7 +85,8 @@ PENSTOCK_INLINE void Pipeline::add_ended(Stats& stats) const {
                     .waiting_for_input = nanoseconds(sums.waiting),
                     .batches = route_->delivered,
                     .bytes = stats.copy.bytes};
-  if (sums.batches > 0) stats.first_batch = nanoseconds(sums.first_taken - route_->constructed);
+  if (const Ticks first = route_->first_taken; first != 0)
+    stats.first_batch = nanoseconds(first - route_->constructed);
   stats.longest_wait = nanoseconds(sums.longest_wait);
   stats.longest_fill = nanoseconds(sums.longest_fill);
   stats.copy.queued = static_cast<double>(route_->queued) /
