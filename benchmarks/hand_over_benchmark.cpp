@@ -7,8 +7,10 @@
 
 #include <penstock/batch_producer.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <thread>
 
 #include "peers/tbb_pipeline.hpp"
 #include "side_by_side.hpp"
@@ -59,7 +61,8 @@ void one_tbb(benchmark::State& state, int workers) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  for (const int workers : {1, 2}) {
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  for (int workers = 1; workers <= std::clamp(cores, 2, 16); workers *= 2) {
     const std::string name = "hand_over/" + std::to_string(workers) + " workers/";
     const auto add = [&](const char* who, auto run) {
       benchmark::RegisterBenchmark((name + who).c_str(), run, workers)

@@ -32,6 +32,31 @@ TEST_CASE("no wake-up is lost between a change and a wait", "[event_count]") {
   CHECK(turn == kTurns);
 }
 
+TEST_CASE("each of many notifications finds a waiter", "[event_count]") {
+  // Each waiter takes one thing and is gone: a notification that wakes nobody, and that nobody
+  // passes on, leaves a waiter asleep for ever.
+  constexpr int kThings = 6;
+  for (int round = 0; round < 300; ++round) {
+    EventCount made;
+    std::atomic<int> things{0};
+    const auto try_take = [&] {
+      int left = things.load();
+      while (left > 0)
+        if (things.compare_exchange_weak(left, left - 1)) return true;
+      return false;
+    };
+    std::vector<std::thread> takers;
+    for (int i = 0; i < kThings; ++i) takers.emplace_back([&] { made.wait(try_take); });
+    if (round % 2 == 0) std::this_thread::sleep_for(1ms);  // They sleep, or most of them do.
+    for (int i = 0; i < kThings; ++i) {
+      ++things;
+      made.notify_one();
+    }
+    for (std::thread& taker : takers) taker.join();
+    CHECK(things == 0);
+  }
+}
+
 TEST_CASE("notify_all wakes everybody", "[event_count]") {
   EventCount opened;
   std::atomic<bool> open{false};

@@ -79,13 +79,15 @@ inline wait_for_block() {
      changed_.waiters++;
      LOCK(changed_.mutex);
      do
-     :: look();
+     :: take_calls(changed_);
+        look();
         if
         :: found -> break
         :: else -> sleep_in(changed_)
         fi
      od;
-     atomic { changed_.waiters--; UNLOCK(changed_.mutex) }
+     atomic { changed_.waiters--; UNLOCK(changed_.mutex) };
+     pass_on(changed_)
   fi;
   found = false
 }
@@ -114,10 +116,16 @@ inline poll() {
 inline wait_for_copy() {
   changed_.waiters++;
   LOCK(changed_.mutex);
+  late = false;
   do
-  :: try_take();
+  :: take_calls(changed_);
+     try_take();
      if
      :: block != 0 || closed -> found = true; break
+     :: else
+     fi;
+     if
+     :: late -> break
      :: else
      fi;
      atomic { changed_.asleep = changed_.asleep | me; UNLOCK(changed_.mutex) };
@@ -125,12 +133,17 @@ inline wait_for_copy() {
        !changed_.mutex && (!(changed_.asleep & me) || polled_ < done) ->
        changed_.mutex = true;
        if
-       :: changed_.asleep & me -> changed_.asleep = changed_.asleep & ~me; break
+       :: changed_.asleep & me -> changed_.asleep = changed_.asleep & ~me; late = true
        :: else
        fi
      }
   od;
-  atomic { changed_.waiters--; UNLOCK(changed_.mutex) }
+  late = false;
+  atomic { changed_.waiters--; UNLOCK(changed_.mutex) };
+  if
+  :: found -> pass_on(changed_)
+  :: else -> answered = 0
+  fi
 }
 
 /* HostBlocks::poll_for_block */
@@ -170,7 +183,8 @@ inline acquire() {
 
 proctype Worker(byte w) {
   byte me = 1 << w, block, b;
-  bool found, polls, fails;
+  bool found, polls, fails, late;
+  EVENT_COUNT_LOCALS;
 
   do
   :: atomic { reserved < BATCHES && !closed -> reserved++ };
@@ -197,6 +211,7 @@ proctype Worker(byte w) {
 proctype Stager() {
   byte b;
   bool ok;
+  EVENT_COUNT_LOCALS;
 
   do
   :: atomic { nempty(filled) && HAS_SLOT -> filled?b };

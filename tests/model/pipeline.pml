@@ -18,7 +18,8 @@
 #endif
 #define LOCALS                                               \
   byte i, served, closing, rec = NONE, slot = NONE;          \
-  bool more, ok, over, fails, freed
+  bool more, ok, over, fails, freed;                         \
+  EVENT_COUNT_LOCALS
 
 mtype = { stopped, no_slot }; /* what may come of next(), beside stages */
 
@@ -500,6 +501,7 @@ proctype Consumer(byte me) {
 /* Another thread that calls stop(). */
 proctype Stopper() {
   byte closing;
+  EVENT_COUNT_LOCALS;
 
   constructed;
   if

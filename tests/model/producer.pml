@@ -52,14 +52,16 @@ inline take_record() {
      room_.waiters++;
      LOCK(room_.mutex);
      do
-     :: atomic { try_take() };
+     :: take_calls(room_);
+        atomic { try_take() };
         if
         :: has_record || NO_MORE -> break
         :: else -> sleep_in(room_)
         fi
      od;
      room_.waiters--;
-     UNLOCK(room_.mutex)
+     UNLOCK(room_.mutex);
+     pass_on(room_)
   fi;
   if
   :: has_record
@@ -127,6 +129,7 @@ inline run_worker() {
 proctype Worker(byte w) {
   byte me = 1 << w, number = NONE, taken, position, closing, block, asked, found;
   bool has_turn, has_record, exhausted, polls, wakes, fails;
+  EVENT_COUNT_LOCALS;
 
   do
   :: running[w] ->
@@ -226,6 +229,7 @@ inline end_run() {
 proctype Consumer() {
   byte me = 8, i, rec = NONE, block, closing, taken;
   bool more, ok, over, wakes, fails, sought;
+  EVENT_COUNT_LOCALS;
   mtype came = nothing;
 
   restart(0);
@@ -253,6 +257,7 @@ proctype Consumer() {
 /* Pipeline::stop_and_join, of a thread that is not the consumer's */
 proctype Stopper() {
   byte i, closing;
+  EVENT_COUNT_LOCALS;
 
   running[0] || all_over;
   end_run();

@@ -207,6 +207,7 @@ inline count_and_hand_on(b) {
 proctype Worker(byte w) {
   byte me = 1 << w, b = NONE, row, rows, number = NONE, i, seen;
   bool was, has, last;
+  EVENT_COUNT_LOCALS;
 
 #ifdef LOSES
   if
@@ -231,6 +232,7 @@ over:
 
 proctype Consumer() {
   byte me = 8, i;
+  EVENT_COUNT_LOCALS;
 
   do
   :: taken_ == BATCHES -> break

@@ -69,6 +69,9 @@ class Atomic {
   T fetch_or(T value, std::memory_order order = std::memory_order_seq_cst) {
     return modify([value](T old) { return static_cast<T>(old | value); }, order);
   }
+  T fetch_and(T value, std::memory_order order = std::memory_order_seq_cst) {
+    return modify([value](T old) { return static_cast<T>(old & value); }, order);
+  }
   T operator++() { return static_cast<T>(fetch_add(1) + 1); }
   T operator++(int) { return fetch_add(1); }
 

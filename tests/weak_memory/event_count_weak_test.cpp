@@ -30,6 +30,29 @@ TEST_CASE("weak: no wake-up is lost between a change and a wait", "[event_count]
   });
 }
 
+TEST_CASE("weak: each notification finds a waiter", "[event_count]") {
+  explore([] {
+    EventCount made;
+    std::atomic<int> things{0};
+    const auto take = [&] {
+      made.wait([&] {
+        int left = things.load(std::memory_order_relaxed);
+        while (left > 0)
+          if (things.compare_exchange_weak(left, left - 1, std::memory_order_relaxed)) return true;
+        return false;
+      });
+    };
+    std::thread first(take), second(take);
+    for (int i = 0; i < 2; ++i) {
+      things.fetch_add(1, std::memory_order_relaxed);
+      made.notify_one();
+    }
+    first.join();
+    second.join();
+    expect(things.load(std::memory_order_relaxed) == 0, "each has taken one");
+  });
+}
+
 TEST_CASE("weak: notify_all wakes everybody", "[event_count]") {
   explore([] {
     EventCount opened;

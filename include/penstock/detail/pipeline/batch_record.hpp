@@ -42,8 +42,8 @@ enum class Stage : std::uint8_t {
 
 /// What the rows of a batch lie in.
 struct RecordMemory {
-  HostBlock host;     ///< of a Prefetcher, until the copy is queued
   PinnedBlock block;  ///< of a BatchProducer, whose HostBatch takes it
+  HostBlock host;     ///< of a Prefetcher, until the copy is queued
   DeviceSlot slot;    ///< of a Prefetcher: for the copy, or from the start for an on_device source
 
   explicit operator bool() const noexcept { return host || block || slot; }
@@ -55,8 +55,9 @@ struct RecordMemory {
 
 /// The record's owner at each stage writes it without a lock: the worker that opens the batch, the
 /// workers that are in a piece of it, the one that fills the last row, the thread that stages, the
-/// one that takes, the one that ends the lease.
-struct alignas(64) BatchRecord : LeasedBatch {
+/// one that takes, the one that ends the lease. Processors fetch cache lines in pairs: the first two
+/// are one.
+struct alignas(128) BatchRecord : LeasedBatch {
   /// Holds one batch of `layout` at a time. `its_index` is its place among the records.
   BatchRecord(const BlockLayout& layout, std::uint32_t its_index)
       : index(its_index), object(layout), scratch(layout.scratch_bytes()) {
@@ -71,17 +72,17 @@ struct alignas(64) BatchRecord : LeasedBatch {
     ticket = Ticket{};
     rows = 0;
     numbers.clear();
-    failures.clear();
     times = BatchTimes{};
     sample.reset();
     to_fill.open(0);
     ended.store(false, std::memory_order_relaxed);
     work.store(0, std::memory_order_relaxed);
   }
-  /// Gives back the memory, if it has any. The thread that has the record last calls this.
+  /// Gives back the memory, if it has any. The thread that has the record last calls this. It
+  /// writes no cache line without need, since a worker writes it next.
   void clear() {
-    memory = RecordMemory();
-    failures.clear();
+    if (memory) memory = RecordMemory();
+    if (!failures.empty()) failures.clear();
     set(Stage::free);
   }
   bool is(Stage stage) const noexcept { return stage_.load(std::memory_order_relaxed) == stage; }
@@ -108,18 +109,23 @@ struct alignas(64) BatchRecord : LeasedBatch {
     });
   }
 
-  // ---- The second cache line and the third: the hand-over
+  // ---- The second cache line: the hand-over. A BatchProducer's consumer looks at no other one
 
  private:
   std::atomic<Stage> stage_{Stage::free};  // It orders nothing.
 
  public:
   const std::uint32_t index;
+  FailureStack failures;
+  RecordMemory memory;
+
+  // ---- The third one
+
   std::uint64_t number = 0;     ///< over all epochs
   cudaEvent_t ready = nullptr;  ///< of a Prefetcher: consumers wait for it
   std::uint64_t copy = 0;       ///< see HostBlocks; 0: `ready` is an event of this record
-  FailureStack failures;
-  RecordMemory memory;
+  std::uint64_t order = 0;      ///< how many were staged before it; see Timeline
+  std::uint64_t skipped = 0;    ///< by the failure policy, when it was staged
 
   // ---- The next one: see BatchTimes
 
@@ -144,8 +150,6 @@ struct alignas(64) BatchRecord : LeasedBatch {
   std::optional<Event> written;           ///< behind a DeviceTransform, or an on_device source
   DeviceSamples::Copy sample;             ///< of its copy, or of its source's work on the device
   std::vector<ResolvedStream> consumers;  ///< of the lease
-  std::uint64_t order = 0;                ///< how many were staged before it; see Timeline
-  std::uint64_t skipped = 0;              ///< by the failure policy, when it was staged
 };
 
 }  // namespace penstock::detail

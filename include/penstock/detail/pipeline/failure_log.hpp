@@ -54,9 +54,8 @@ class FailureLog {
       record.set(Stage::thrown);
       break;
     }
-    if (!record.is(Stage::thrown)) record.failures.clear();
+    if (first != nullptr && !record.is(Stage::thrown)) record.failures.clear();
     counted_ += items;
-    record.skipped = skipped();
   }
 
   /// The first ones.

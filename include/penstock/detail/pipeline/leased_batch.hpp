@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// LeasedBatch: what a Lease reads of its batch.
+// LeasedBatch: what a Lease reads of its batch. All but the slot is one cache line.
 
 #include <cstddef>
 #include <cstdint>

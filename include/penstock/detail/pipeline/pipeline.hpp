@@ -345,7 +345,7 @@ PENSTOCK_INLINE void Pipeline::finish(BatchRecord& record, WorkerTools& tools) {
     options_.on_ready();
   }
   if (route_ && route_->tuner && route_->tuner->is_due()) tune();
-  tools.lap();
+  if (route_ || options_.on_ready) tools.lap();
 }
 
 /// The batch is over: another one may have the record from now on. Any thread.
@@ -390,6 +390,7 @@ PENSTOCK_INLINE bool Pipeline::copy(BatchRecord& record) noexcept {
   // Handed on outside of the catch block: then no other thread holds the exception.
   std::exception_ptr error;
   bool is_staged = false;
+  record.skipped = log_.skipped();
   try {
     is_staged = route_->stage.stage(record);
   } catch (...) {

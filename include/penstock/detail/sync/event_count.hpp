@@ -6,6 +6,9 @@
 //
 //   producer: cell.store(full, release); ready.notify_one();
 //   consumer: ready.wait([&] { return cell.load(acquire) == full; });
+//
+// One thread is woken at a time. A notification that comes while a woken thread has not looked yet
+// costs no system call: that thread finds the change, and passes on what was more than it needed.
 
 #include <algorithm>
 #include <atomic>
@@ -43,24 +46,28 @@ class EventCount {
     if (ready() || spin(ready)) return true;
     // This waiter is counted before it checks the condition: a notifier that does not see the count
     // has made its change before, and this read-modify-write makes the change visible to ready().
-    waiters_.fetch_add(1, std::memory_order_acq_rel);
+    state_.fetch_add(kWaiter, std::memory_order_acq_rel);
     std::unique_lock lock(mutex_);
-    bool holds = ready();
-    while (!holds && sleep(lock, deadline)) holds = ready();
-    waiters_.fetch_sub(1, std::memory_order_relaxed);
-    return holds || ready();
+    std::uint64_t calls = 0;
+    bool holds = false, in_time = true;
+    while (true) {
+      calls = take_calls();
+      holds = ready();
+      if (holds || !in_time) break;
+      in_time = sleep(lock, deadline);
+    }
+    state_.fetch_sub(kWaiter, std::memory_order_relaxed);
+    lock.unlock();
+    if (holds && calls > 1) call_one(calls - 1);
+    return holds;
   }
 
   /// Call it after the change that the condition depends on. Wakes one waiter; which one must not
   /// matter.
-  void notify_one() {
-    if (nobody_waits()) return;
-    const std::lock_guard lock(mutex_);
-    wake_.notify_one();
-  }
+  void notify_one() { call_one(1); }
 
   void notify_all() {
-    if (nobody_waits()) return;
+    if (waiters(state_.fetch_add(0, std::memory_order_acq_rel)) == 0) return;
     const std::lock_guard lock(mutex_);
     wake_.notify_all();
   }
@@ -95,9 +102,24 @@ class EventCount {
     if (next != now) patience_.store(next, std::memory_order_relaxed);
   }
 
-  // A read-modify-write, not a load: of the operations of the waiter and the notifier on waiters_,
-  // one is the second, and its thread sees what the other one did before.
-  bool nobody_waits() { return waiters_.fetch_add(0, std::memory_order_acq_rel) == 0; }
+  // state_ counts waiters in its lower half, and in its upper half the calls that no waiter has
+  // taken. Each operation on it is a read-modify-write, not a load: of those of a waiter and a
+  // notifier one is the second, and its thread sees what the other one did before.
+  static constexpr std::uint64_t kWaiter = 1, kCall = std::uint64_t{1} << 32;
+  static std::uint64_t waiters(std::uint64_t state) { return state & (kCall - 1); }
+  static std::uint64_t calls(std::uint64_t state) { return state / kCall; }
+
+  /// Of the calls since a waiter has looked, only the first wakes one.
+  void call_one(std::uint64_t times) {
+    const std::uint64_t before = state_.fetch_add(times * kCall, std::memory_order_acq_rel);
+    if (waiters(before) == 0 || calls(before) != 0) return;
+    const std::lock_guard lock(mutex_);
+    wake_.notify_one();
+  }
+  /// A waiter takes all calls before it looks: it sees every change that they tell of.
+  std::uint64_t take_calls() {
+    return calls(state_.fetch_and(kCall - 1, std::memory_order_acq_rel));
+  }
 
   bool sleep(std::unique_lock<std::mutex>& lock, Clock::time_point deadline) {
     if (deadline == Clock::time_point::max()) {
@@ -107,7 +129,7 @@ class EventCount {
     return wake_.wait_until(lock, deadline) == std::cv_status::no_timeout;
   }
 
-  std::atomic<std::uint32_t> waiters_{0};
+  std::atomic<std::uint64_t> state_{0};
   std::mutex mutex_;
   std::condition_variable wake_;
   // Used by waiters. The last member, so that it is not on the cache line that notifiers write.
