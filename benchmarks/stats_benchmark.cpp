@@ -44,7 +44,8 @@ void worker(benchmark::State& state) {
   std::uint64_t number = 0;
   const PartOfStep part(state);
   for (auto _ : state) {
-    trace.work_on(++number, static_cast<detail::Ticks>(number));
+    ++number;
+    trace.work_on(number, static_cast<detail::Ticks>(number));
     trace.count_work(1);
     trace.count_batch(3072);
     trace.rest();

@@ -332,6 +332,22 @@ TEST_CASE("the loop waits for its step, for the last one, or for none", "[replay
   CHECK(waits(MadeLoop::waits_for_last, 0.1) == LoopWaits::for_last_step);
 }
 
+TEST_CASE("one late copy beside uneven steps does not tell that the loop waits for nothing",
+          "[replay]") {
+  // One slot. All copies take as long but for one, before a step that happens to be short.
+  const MadePipeline pipeline{
+      .fill = 1.0,
+      .copy = penstock::test::MadeTime([](std::size_t k) { return k == 56 ? 3.0 : 1.0; }),
+      .step = penstock::test::MadeTime([](std::size_t k) { return k % 8 == 0 ? 1.0 : 5.0; }),
+      .device_depth = 1,
+      .loop = MadeLoop::waits};
+  const Replayed replayed(pipeline);
+  REQUIRE(replayed.loaded());
+  CHECK(replayed.replay().costs().loop().waits == LoopWaits::for_this_step);
+  CHECK(replayed.now() == near(5.5));
+  CHECK(replayed.with_slots(2) == near(4.5));
+}
+
 TEST_CASE("host work behind a wait is not done beside the device's", "[replay]") {
   const MadePipeline one{
       .fill = 1.0, .copy = 0.5, .step = 4.0, .host = 3.0, .loop = MadeLoop::waits};

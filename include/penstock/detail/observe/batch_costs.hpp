@@ -120,7 +120,7 @@ class BatchCosts {
   double readers_through(std::size_t k) const;
   void reconstruct_device();
   template <class X>
-  double slope(X x) const;
+  bool turn_follows(X x) const;
   void find_waits();
   void find_device_source();
   void find_handovers();
@@ -279,27 +279,34 @@ inline void BatchCosts::reconstruct_device() {
 
 // ---- What the loop waits for --------------------------------------------------------------------
 
-/// Of the turn of the loop over x, by least squares. 1 where x hardly varies.
+/// Whether a turn of the loop takes longer by what x is more, by least squares. Where x varies too
+/// little to tell, it does.
 template <class X>
-double BatchCosts::slope(X x) const {
+bool BatchCosts::turn_follows(X x) const {
   constexpr double kVaries = 0.02;  // of a period
+  constexpr double kFollows = 0.5, kErrors = 2;
   const std::size_t first = 1, last = count_ - 1;
   const auto turns = static_cast<double>(last - first);
-  double mean_x = 0, mean_y = 0, xx = 0, xy = 0;
+  double mean_x = 0, mean_y = 0, xx = 0, xy = 0, yy = 0, deviation = 0;
   for (std::size_t k = first; k < last; ++k) {
     mean_x += x(k) / turns;
     mean_y += turn(k) / turns;
   }
   for (std::size_t k = first; k < last; ++k) {
-    const double dx = x(k) - mean_x;
+    const double dx = x(k) - mean_x, dy = turn(k) - mean_y;
     xx += dx * dx;
-    xy += dx * (turn(k) - mean_y);
+    xy += dx * dy;
+    yy += dy * dy;
+    deviation += std::abs(dx) / turns;  // One batch that is far off counts little here.
   }
-  return std::sqrt(xx / turns) < kVaries * period_ ? 1 : xy / xx;
+  if (deviation < kVaries * period_) return true;
+  const double slope = xy / xx;
+  const double standard_error = std::sqrt(std::max(0.0, yy - slope * xy) / (turns - 2) / xx);
+  return slope > kFollows || slope + kErrors * standard_error > 1;
 }
 
 inline void BatchCosts::find_waits() {
-  constexpr double kFollows = 0.5, kSeldom = 0.1, kShort = 0.25, kClose = 0.05, kLatency = 50e3;
+  constexpr double kSeldom = 0.1, kShort = 0.25, kClose = 0.05, kLatency = 50e3;
   const std::size_t turns = count_ - 1;
   std::size_t behind = 0;  // The stream had something left to do when the thread asked.
   for (std::size_t k = 0; k < turns; ++k)
@@ -310,15 +317,15 @@ inline void BatchCosts::find_waits() {
     loop_.waits = turn_time > kShort * period_ ? LoopWaits::for_this_step : LoopWaits::for_nothing;
   } else if (idle) {
     // How late a batch came to the consumer's stream, as its thread sees it.
-    const double follows =
-        slope([&](std::size_t k) { return std::max(0.0, spans_[k].begun - spans_[k].taken); });
-    loop_.waits = follows > kFollows ? LoopWaits::for_this_step : LoopWaits::for_nothing;
+    const bool follows = turn_follows(
+        [&](std::size_t k) { return std::max(0.0, spans_[k].begun - spans_[k].taken); });
+    loop_.waits = follows ? LoopWaits::for_this_step : LoopWaits::for_nothing;
   } else {
     std::size_t before = 0;  // It asked though the last step was not done.
     for (std::size_t k = 1; k < turns; ++k)
       before += spans_[k + 1].asked < spans_[k - 1].worked() - kSeldom * period_;
     const bool follows = static_cast<double>(before) <= kSeldom * static_cast<double>(turns) &&
-                         slope([&](std::size_t k) { return spans_[k - 1].step; }) > kFollows;
+                         turn_follows([&](std::size_t k) { return spans_[k - 1].step; });
     loop_.waits = follows ? LoopWaits::for_last_step : LoopWaits::for_nothing;
   }
   for (std::size_t k = 0; k < count_; ++k) {

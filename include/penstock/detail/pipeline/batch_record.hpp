@@ -55,8 +55,8 @@ struct RecordMemory {
 
 /// The record's owner at each stage writes it without a lock: the worker that opens the batch, the
 /// workers that are in a piece of it, the one that fills the last row, the thread that stages, the
-/// one that takes, the one that ends the lease. Processors fetch cache lines in pairs: the first two
-/// are one.
+/// one that takes, the one that ends the lease. Processors fetch cache lines in pairs: the first
+/// two are one.
 struct alignas(128) BatchRecord : LeasedBatch {
   /// Holds one batch of `layout` at a time. `its_index` is its place among the records.
   BatchRecord(const BlockLayout& layout, std::uint32_t its_index)

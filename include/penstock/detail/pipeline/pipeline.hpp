@@ -15,8 +15,7 @@
 //
 // No thread owns the staging: whoever makes a copy possible (a worker with a filled batch, or the
 // thread that ends a lease) stages every batch for which there is a slot. So a copy is issued at
-// once, whatever other threads do. Of a BatchProducer, the consumer stages, which is then only the
-// failure policy.
+// once. A BatchProducer's consumer stages, which is then only the failure policy.
 //
 // How a pipeline starts, ends and begins anew is in pipeline_control.hpp; how it follows its tuner,
 // in pipeline_tune.hpp; what it tells of itself, in pipeline_stats.hpp.
