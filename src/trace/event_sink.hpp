@@ -59,8 +59,8 @@ class EventSink {
 
   /// Everything so far, arranged: streams before threads, tracks without events and, but with
   /// `last`, without a name left out. Events outside of [begin, end] are cut to it or left out;
-  /// with `last`, the timeline may begin later than asked, where there was no room
-  /// (complete_since). The sink is empty after.
+  /// with `last`, the timeline may begin later than asked, where events were forgotten for their
+  /// age or for want of room (complete_since). The sink is empty after.
   Timeline take(Time begin, Time end);
   /// The same, and the sink stays as it is. Other threads wait for some microseconds.
   Timeline copy(Time begin, Time end, const RangesUnderWay& open);

@@ -84,7 +84,7 @@ void Shelves::forget_before(Time horizon) {
     Chunks removed;  // freed without the lock
     const std::lock_guard lock(shelf.mutex);
     while (!shelf.chunks.empty() && shelf.chunks.front()->latest < horizon)
-      remove_front(shelf, removed);
+      forget_front(shelf, removed);
   }
 }
 
@@ -103,9 +103,14 @@ bool Shelves::forget_oldest() {
   Chunks removed;
   const std::lock_guard lock(oldest->mutex);
   if (oldest->chunks.empty() || !oldest->chunks.front()->full()) return false;
-  complete_since_ = std::max(complete_since_.load(), oldest->chunks.front()->latest);
-  remove_front(*oldest, removed);
+  forget_front(*oldest, removed);
   return true;
+}
+
+/// The shelf's lock and that of the room are held.
+void Shelves::forget_front(Shelf& shelf, Chunks& removed) {
+  complete_since_ = std::max(complete_since_.load(), shelf.chunks.front()->latest);
+  remove_front(shelf, removed);
 }
 
 /// The shelf's lock is held.

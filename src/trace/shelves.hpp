@@ -56,7 +56,8 @@ class Shelves {
   /// All events, which are here no longer.
   Chunks take();
 
-  /// Of the events that ended later than this, none was given up for want of room.
+  /// No event that ended later than this was forgotten, for its age or for want of room. Read it
+  /// after share().
   Time complete_since() const { return complete_since_.load(); }
 
  private:
@@ -71,6 +72,7 @@ class Shelves {
   void make_room();
   void forget_before(Time horizon);
   bool forget_oldest();
+  void forget_front(Shelf& shelf, Chunks& removed);
   void remove_front(Shelf& shelf, Chunks& removed);
 
   const std::size_t bound_;

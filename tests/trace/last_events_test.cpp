@@ -228,6 +228,21 @@ TEST_CASE("what a backend dropped is told as long as it may be missing", "[trace
   CHECK(last(sink, kSecond).dropped == 0);
 }
 
+TEST_CASE("a copy that is asked for late begins where nothing was forgotten", "[trace]") {
+  the_time = kSecond;
+  EventSink sink(100'000, kSecond, &test_clock);
+  std::thread([&] { add_calls(sink, 1000, kSecond / 1000); }).join();
+  const Time asked = the_time - kSecond;
+  std::thread([&] { add_calls(sink, 1100, kSecond / 1000); }).join();  // 512 are too old
+  const Timeline timeline = sink.copy(asked, the_time, {});
+  REQUIRE_FALSE(timeline.events.empty());
+  CHECK(timeline.begin > asked);
+  CHECK(timeline.events.front().begin == timeline.begin);
+  CHECK(timeline.events.back().end == the_time);
+  for (std::size_t i = 1; i < timeline.events.size(); ++i)
+    REQUIRE(timeline.events[i].begin == timeline.events[i - 1].end);
+}
+
 TEST_CASE("copies are whole while threads come, add and go", "[trace]") {
   constexpr int kThreads = 4, kCopies = 40;
   EventSink sink(100'000, kSecond / 50);
