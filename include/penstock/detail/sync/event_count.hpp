@@ -44,9 +44,9 @@ class EventCount {
   template <class Condition>
   bool wait_until(Clock::time_point deadline, Condition&& ready) {
     if (ready() || spin(ready)) return true;
-    // This waiter is counted before it checks the condition: a notifier that does not see the count
-    // has made its change before, and this read-modify-write makes the change visible to ready().
-    state_.fetch_add(kWaiter, std::memory_order_acq_rel);
+    // This waiter is counted before it takes the calls: a notifier that does not see the count has
+    // made its change and its call before, so that take_calls() makes the change visible to ready().
+    state_.fetch_add(kWaiter, std::memory_order_relaxed);
     std::unique_lock lock(mutex_);
     std::uint64_t calls = 0;
     bool holds = false, in_time = true;
@@ -67,7 +67,7 @@ class EventCount {
   void notify_one() { call_one(1); }
 
   void notify_all() {
-    if (waiters(state_.fetch_add(0, std::memory_order_acq_rel)) == 0) return;
+    if (waiters(add_calls(0)) == 0) return;
     const std::lock_guard lock(mutex_);
     wake_.notify_all();
   }
@@ -103,22 +103,26 @@ class EventCount {
   }
 
   // state_ counts waiters in its lower half, and in its upper half the calls that no waiter has
-  // taken. Each operation on it is a read-modify-write, not a load: of those of a waiter and a
-  // notifier one is the second, and its thread sees what the other one did before.
+  // taken. Each operation on it is a read-modify-write, not a load. Of those of a waiter and a
+  // notifier one is the second: a notifier then sees the waiter, a waiter what the notifier changed.
   static constexpr std::uint64_t kWaiter = 1, kCall = std::uint64_t{1} << 32;
   static std::uint64_t waiters(std::uint64_t state) { return state & (kCall - 1); }
   static std::uint64_t calls(std::uint64_t state) { return state / kCall; }
 
+  /// Returns the state before.
+  std::uint64_t add_calls(std::uint64_t times) {
+    return state_.fetch_add(times * kCall, std::memory_order_release);
+  }
   /// Of the calls since a waiter has looked, only the first wakes one.
   void call_one(std::uint64_t times) {
-    const std::uint64_t before = state_.fetch_add(times * kCall, std::memory_order_acq_rel);
+    const std::uint64_t before = add_calls(times);
     if (waiters(before) == 0 || calls(before) != 0) return;
     const std::lock_guard lock(mutex_);
     wake_.notify_one();
   }
   /// A waiter takes all calls before it looks: it sees every change that they tell of.
   std::uint64_t take_calls() {
-    return calls(state_.fetch_and(kCall - 1, std::memory_order_acq_rel));
+    return calls(state_.fetch_and(kCall - 1, std::memory_order_acquire));
   }
 
   bool sleep(std::unique_lock<std::mutex>& lock, Clock::time_point deadline) {
