@@ -134,7 +134,7 @@ class Site:
         recipes = [name for name in docs if name.startswith("docs/recipes/")]
         recipes.sort(key=lambda name: (not name.endswith("/README.md"), name))
         migration = [name for name in docs if name.startswith("docs/migration")]
-        reliability = [name for name in ("docs/reliability.md", "benchmarks/README.md", "tests/model/README.md") if name in self.pages]
+        reliability = [name for name in ("docs/reliability.md", "benchmarks/README.md") if name in self.pages]
         reliability += [name for name in self.pages if name.startswith("scripts/mutation/")]
         guides = [name for name in docs if name not in {*recipes, *migration, *reliability, INDEX}]
         examples = [name for name in self.pages if name.startswith("examples/")]
