@@ -2,7 +2,7 @@
 
 // Writes what the fuzz targets begin with: small files by the project's own writers.
 //
-//   penstock_make_fuzz_corpus tests/fuzz/corpus
+//   penstock_make_fuzz_corpus DIRECTORY      a directory in it for each target: see `scripts/fuzz --keep`
 
 #include <array>
 #include <cstring>
