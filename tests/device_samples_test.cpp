@@ -127,6 +127,8 @@ TEST_CASE("samples tell a copy's wait for a slot from one for its batch", "[devi
   const DeviceSums sums = samples.sums();
   CHECK((sums.awaiting_slot >= 6 * kMillisecond) == lacks_slot);
   CHECK((sums.idle >= 4 * kMillisecond) == !lacks_slot);
+  for (const DeviceDurations& device : pipeline.measured(3))
+    CHECK((device.slot >= 2 * kMillisecond) == lacks_slot);
 }
 
 TEST_CASE("a copy that is measured stands for those before it that are not", "[device_samples]") {
@@ -160,6 +162,7 @@ TEST_CASE("samples of an on_device source are the source's", "[device_samples]")
   CHECK(samples.sums().source >= 2 * kMillisecond);
   const DeviceDurations device = pipeline.measured(1).at(0);
   CHECK(device.source == samples.sums().source);
+  CHECK(device.slot == -1);
   CHECK(device.copy == -1);
   CHECK(device.transform == -1);
 }

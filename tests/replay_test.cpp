@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <vector>
 
 #include "support/allocations.hpp"
@@ -173,12 +174,11 @@ TEST_CASE("a consumer that has all it needs is the limit", "[replay]") {
   }
 }
 
-TEST_CASE("two stages that are at their limit have half of the period each", "[replay]") {
-  // 2 ms each: faster by one of them, batches come no faster.
+TEST_CASE("of two stages that are at their limit none makes batches faster alone", "[replay]") {
   const Replayed both({.fill = 2.0, .copy = 0.1, .step = 2.0, .host = 0.0});
   REQUIRE(both.loaded());
-  CHECK(both.share(Bottleneck::source) == Approx(0.5).margin(0.02));
-  CHECK(both.share(Bottleneck::consumer) == Approx(0.5).margin(0.02));
+  CHECK(both.share(Bottleneck::source) == Approx(0.02).margin(0.01));
+  CHECK(both.share(Bottleneck::consumer) == Approx(0.02).margin(0.01));
   CHECK(both.share(Bottleneck::waiting_for_slot) == 0);
 }
 
@@ -373,6 +373,34 @@ TEST_CASE("a lease that is replaced ends when the next one is there", "[replay]"
   CHECK(two.now() == near(10.01));
   CHECK(two.share(Bottleneck::waiting_for_slot) == Approx(0.6).epsilon(0.02));
   CHECK(two.with_slots(3) == near(6.01));
+}
+
+TEST_CASE("the waits for slots tell when one of two leases ends", "[replay]") {
+  // A loop that only queues ends the older one soon behind the next step.
+  const MadePipeline behind{
+      .fill = 1.0, .copy = 4.0, .step = 6.0, .lease_end = 0.1, .loop = MadeLoop::queues_two};
+  const Replayed replayed(behind);
+  REQUIRE(replayed.loaded());
+  CHECK(replayed.replay().costs().loop().later_calls == 1);
+  CHECK_FALSE(replayed.replay().costs().loop().ends_early);
+  CHECK(replayed.now() == near(10));
+  CHECK(replayed.with_slots(3) == near(6));
+}
+
+TEST_CASE("a stage has the larger share where half of its time gains more", "[replay]") {
+  // The source is late now and then by more than the queues hold: a little faster, it gains as much
+  // as the consumer, but no more where it is much faster.
+  const auto bursts = [](std::size_t k) { return k % 8 < 2 ? 10.0 : 1.0; };
+  const Replayed uneven({.fill = std::function<double(std::size_t)>(bursts),
+                         .copy = 0.1,
+                         .step = 3.83,
+                         .host_depth = 2,
+                         .device_depth = 3,
+                         .loop = MadeLoop::waits});
+  REQUIRE(uneven.loaded());
+  CHECK(uneven.with_factor(&ReplaySettings::consumer, 0.5) <
+        0.9 * uneven.with_factor(&ReplaySettings::source, 0.5));
+  CHECK(uneven.share(Bottleneck::waiting_for_slot) > 2 * uneven.share(Bottleneck::source));
 }
 
 TEST_CASE("the time to queue a copy is between two of them", "[replay]") {

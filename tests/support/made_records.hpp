@@ -40,6 +40,7 @@ enum class MadeLoop {
   waits_for_last,  ///< the same, for the work on the batch before
   replaces,        ///< `lease = next(stream)`: else as `waits`
   holds_two,       ///< the same with two leases at a time, the older of which ends in the end
+  queues_two,      ///< as `queues`, with two leases as in `holds_two`
 };
 
 struct MadePipeline {
@@ -48,6 +49,8 @@ struct MadePipeline {
   /// Of the worker beside the source, to queue a copy, of the consumer's thread beside its waits.
   MadeTime handover = 0.0, issue = 0.0, host = 0.01;
   MadeTime pause = 0.0;  ///< behind the step, in which the consumer is away
+  /// The part of `host` behind which a lease ends, but for `replaces`.
+  double lease_end = 0.99;
   int workers = 1, pieces = 1;
   std::size_t host_depth = 8, device_depth = 2;
   MadeLoop loop = MadeLoop::queues;
@@ -74,12 +77,15 @@ inline std::vector<detail::FinishedBatch> MadePipeline::records(std::size_t coun
   struct Moments {
     double wanted = 0, opened = 0, filled = 0, staged = 0, copied = 0, arrived = 0, asked = 0,
            taken = 0;
-    double reached = 0, begun = 0, worked = 0, turned = 0, left = 0;
+    double slot = 0, reached = 0, begun = 0, worked = 0, turned = 0, left = 0;
   };
   constexpr std::size_t kStart = 16;
   const std::size_t all = count + kStart + 2;
   const bool on_device = source == detail::SourceShape::on_device;
-  const std::size_t held = loop == MadeLoop::replaces || loop == MadeLoop::holds_two ? 1 : 0;
+  const bool queues = loop == MadeLoop::queues || loop == MadeLoop::queues_two;
+  const std::size_t held =
+      loop == MadeLoop::queues || loop == MadeLoop::waits || loop == MadeLoop::waits_for_last ? 0
+                                                                                              : 1;
   std::vector<Moments> at(all);
   std::vector<double> free(static_cast<std::size_t>(workers), 0), streams_of_workers(free);
   const auto earliest = [&]() -> double& { return *std::min_element(free.begin(), free.end()); };
@@ -116,7 +122,9 @@ inline std::vector<detail::FinishedBatch> MadePipeline::records(std::size_t coun
         now.filled = std::max(now.filled, worker);
       }
       now.staged = std::max({now.filled, before.staged, user.left}) + issue(k);
-      now.copied = std::max({now.staged, before.arrived, readers}) + copy(k);
+      const double copies = std::max({now.staged, before.arrived, readers});
+      now.slot = copies - std::max({now.filled, before.staged, before.arrived});
+      now.copied = copies + copy(k);
       now.arrived = now.copied + transform(k);
     }
     now.asked = before.turned;
@@ -125,12 +133,13 @@ inline std::vector<detail::FinishedBatch> MadePipeline::records(std::size_t coun
     now.reached = std::max(now.asked, k < turns ? 0 : at[k - turns].worked);
     now.begun = std::max({now.reached, now.arrived, now.taken});
     now.worked = now.begun + step(k);
-    const double waited = loop == MadeLoop::queues           ? now.taken
+    const double waited = queues                             ? now.taken
                           : loop == MadeLoop::waits_for_last ? std::max(now.taken, before.worked)
                                                              : std::max(now.taken, now.worked);
     now.turned = waited + host(k) + pause(k);
     if (k >= held)
-      at[k - held].left = loop == MadeLoop::replaces ? now.taken : now.turned - host(k) / 100;
+      at[k - held].left =
+          loop == MadeLoop::replaces ? now.taken : now.turned - (1 - lease_end) * host(k);
   }
   const auto ticks = [](double milliseconds) {
     return static_cast<detail::Ticks>(milliseconds * 1e6 + 1e9);
@@ -157,6 +166,7 @@ inline std::vector<detail::FinishedBatch> MadePipeline::records(std::size_t coun
     if (one_timed_in != 0 && k % one_timed_in == 0) {
       const auto turns = static_cast<std::size_t>(streams);
       record.device = {.source = on_device ? length(fill(k)) : -1,
+                       .slot = on_device ? -1 : length(now.slot),
                        .copy = on_device ? -1 : length(copy(k)),
                        .transform = transform(k) > 0 ? length(transform(k)) : -1,
                        .wait = length(now.begun - now.reached),

@@ -118,7 +118,10 @@ class BatchCosts {
   void spread(double RecordedBatch::*duration);
   void find_steps();
   double readers_through(std::size_t k) const;
+  double slot_wanted(std::size_t k) const;
   void reconstruct_device();
+  double slot_misses() const;
+  void find_lease_end();
   template <class X>
   bool turn_follows(X x) const;
   void find_waits();
@@ -149,6 +152,7 @@ inline bool BatchCosts::load(std::span<const FinishedBatch> batches, const Pipel
   if (other_end) loop_.ends_early = !loop_.ends_early;
   find_steps();
   reconstruct_device();
+  find_lease_end();
   find_waits();
   if (shape_.on_device()) find_device_source();
   find_handovers();
@@ -246,6 +250,12 @@ inline double BatchCosts::readers_through(std::size_t k) const {
   return last == 0 ? 0 : std::max(spans_[last - 1].worked(), spans_[last].arrived);
 }
 
+/// When the copy stream could have begun with batch k, had it had a slot.
+inline double BatchCosts::slot_wanted(std::size_t k) const {
+  if (k == 0) return spans_[0].filled;
+  return std::max({spans_[k].filled, spans_[k - 1].staged, spans_[k - 1].arrived});
+}
+
 /// When each batch arrived on the device, and when the consumer's stream came to it and left it.
 inline void BatchCosts::reconstruct_device() {
   constexpr double kLatency = 20'000;
@@ -258,12 +268,13 @@ inline void BatchCosts::reconstruct_device() {
       span.copied = span.arrived =
           std::max(span.filled, std::max(span.opened, readers) + span.source);
     } else {
-      span.copied = std::max({span.staged, before, readers}) + span.copy;
+      const double slot = span.slot < 0 ? readers : slot_wanted(k) + span.slot;
+      span.copied = std::max({span.staged, before, slot}) + span.copy;
       span.arrived = span.copied + span.transform;
     }
     double& worked = left.at(static_cast<std::size_t>(span.stream));
     const double reached = std::max(span.asked, worked);
-    if (span.wait > kLatency) {
+    if (span.wait > kLatency && span.slot < 0) {
       // It began when the batch arrived. Neither how long it had worked nor when the readers of the
       // slot were through is known better than as a latest time.
       const double copied =
@@ -275,6 +286,38 @@ inline void BatchCosts::reconstruct_device() {
     }
     worked = span.worked();
   }
+}
+
+/// By how much the waits of the copy stream for slots are from what was measured, on average, if
+/// leases end as the loop's are taken to end.
+inline double BatchCosts::slot_misses() const {
+  double sum = 0, measured = 1;
+  for (std::size_t k = shape_.present.device_depth; k < count_; ++k) {
+    const RecordedBatch& span = spans_[k];
+    if (span.slot < 0) continue;
+    const double through = std::max(span.staged, readers_through(k));
+    sum += std::abs(std::max(0.0, through - slot_wanted(k)) - span.slot);
+    ++measured;
+  }
+  return sum / measured;
+}
+
+/// Where a lease is held over several calls, the stamps tell poorly whether it ends before the work
+/// on the next batch is queued. The waits for slots tell it better, where there are any.
+inline void BatchCosts::find_lease_end() {
+  constexpr double kClear = 0.5, kLeast = 0.02;  // of the other one; of a period
+  if (loop_.later_calls == 0) return;
+  const auto turn_over = [this] {
+    loop_.ends_early = !loop_.ends_early;
+    reconstruct_device();
+  };
+  const double as_stamped = slot_misses();
+  turn_over();
+  const double otherwise = slot_misses();
+  const double less = std::min(as_stamped, otherwise), more = std::max(as_stamped, otherwise);
+  const bool tells = less < kClear * more && more > kLeast * period_;
+  if (!tells || as_stamped == less) turn_over();
+  if (tells) is_end_unclear_ = false;
 }
 
 // ---- What the loop waits for --------------------------------------------------------------------

@@ -41,6 +41,7 @@ static_assert(sizeof(BatchTimes) == 64, "one cache line");
 /// What one batch took on the device, in nanoseconds, measured by timed events. -1: not measured.
 struct DeviceDurations {
   std::int64_t source = -1;     ///< on_device: from when the slot may be written until it was
+  std::int64_t slot = -1;       ///< the copy stream waited for a slot and its readers
   std::int64_t copy = -1;       ///< the copy to the device
   std::int64_t transform = -1;  ///< the DeviceTransform behind it
   std::int64_t wait = -1;       ///< the consumer's stream had no work until the batch was there

@@ -323,10 +323,11 @@ class DeviceSamples {
       durations.copy =
           copy.arrived_ ? elapsed(copy.begun_, *copy.arrived_, guard).value_or(*all) : *all;
       if (copy.arrived_) durations.transform = *all - durations.copy;
+      durations.slot = elapsed(*copy.wanted_, copy.begun_, guard).value_or(0);
       sums_.copies = passed;
       sums_.copying += stands_for * durations.copy;
       sums_.transforming += stands_for * std::max<Ticks>(0, durations.transform);
-      sums_.awaiting_slot += stands_for * elapsed(*copy.wanted_, copy.begun_, guard).value_or(0);
+      sums_.awaiting_slot += stands_for * durations.slot;
       if (first_staged_ == 0) first_staged_ = copy.staged_;
       sums_.idle = std::max(sums_.idle, copy.staged_ - first_staged_ - sums_.copying -
                                             sums_.transforming - sums_.awaiting_slot);

@@ -24,7 +24,7 @@ struct RecordedBatch {
   double arrived = 0;  ///< and the transform behind it; on_device: the slot was written
   double begun = 0;    ///< the consumer's stream had the batch
   /// DeviceDurations: negative where nothing was measured.
-  double source = -1, copy = -1, transform = -1, wait = -1, step = -1;
+  double source = -1, slot = -1, copy = -1, transform = -1, wait = -1, step = -1;
   bool first_fill = false;
 
   double worked() const { return begun + step; }
@@ -77,6 +77,7 @@ inline void RecordedBatches::load(std::span<const FinishedBatch> batches,
              .fill = at(times.source_time()),
              .stream = times.stream() % kStreams,
              .source = at(device.source),
+             .slot = at(device.slot),
              .copy = at(device.copy),
              .transform = at(device.transform),
              .wait = at(device.wait),

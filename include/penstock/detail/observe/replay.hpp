@@ -43,7 +43,8 @@ class Replay {
     return static_cast<double>(run(settings).period.count());
   }
   /// What the present period is made of, by Bottleneck: the part by which it follows the time of a
-  /// stage. The consumer's is that of waiting_for_slot where more slots would make batches faster.
+  /// stage, from half of that to a little more. The consumer's is that of waiting_for_slot where
+  /// more slots would make batches faster.
   std::array<double, 7> shares() const noexcept;
 
   ReplaySettings present() const { return {shape_.present}; }
@@ -74,19 +75,21 @@ inline ReplayResult Replay::run(const ReplaySettings& settings) const noexcept {
 }
 
 inline std::array<double, 7> Replay::shares() const noexcept {
-  constexpr double kMore = 0.01;  // of a stage's time
+  constexpr double kMore = 0.01, kLess = 0.5;  // of a stage's time
+  constexpr double kGains = 1.01;              // times as fast
   constexpr std::size_t kMoreSlots = 8;
   const double now = period(present());
   std::array<double, 7> shares{};
   const auto add = [&](Bottleneck stage, double ReplaySettings::*time) {
     ReplaySettings more = present(), less = more;
     more.*time += kMore;
-    less.*time -= kMore;
-    shares.at(static_cast<std::size_t>(stage)) += (period(more) - period(less)) / (2 * kMore * now);
+    less.*time -= kLess;
+    shares.at(static_cast<std::size_t>(stage)) +=
+        (period(more) - period(less)) / ((kMore + kLess) * now);
   };
   ReplaySettings slots = present();
   slots.device_depth += kMoreSlots;
-  const bool waits_for_slots = now > (1 + kMore) * period(slots);
+  const bool waits_for_slots = now > kGains * period(slots);
   add(Bottleneck::source, &ReplaySettings::source);
   add(Bottleneck::source, &ReplaySettings::handover);
   add(shape_.on_device() ? Bottleneck::source : Bottleneck::copy, &ReplaySettings::issue);

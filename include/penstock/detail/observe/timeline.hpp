@@ -108,9 +108,9 @@ class Timeline {
 
  private:
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
-  static constexpr std::array kMembers{&DeviceDurations::source, &DeviceDurations::copy,
-                                       &DeviceDurations::transform, &DeviceDurations::wait,
-                                       &DeviceDurations::step};
+  static constexpr std::array kMembers{&DeviceDurations::source, &DeviceDurations::slot,
+                                       &DeviceDurations::copy,   &DeviceDurations::transform,
+                                       &DeviceDurations::wait,   &DeviceDurations::step};
 
   struct Ended {
     std::uint64_t order = 0, number = 0;

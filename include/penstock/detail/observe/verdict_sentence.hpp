@@ -153,9 +153,13 @@ class VerdictSentence {
     return stats_.host_depth == 0 ? "bytes of the device's memory" : "bytes of max_host_bytes";
   }
   std::string in_turns() const {
-    if (verdict_.stage == Bottleneck::waiting_for_slot)
-      return "the consumer holds all device slots, so that no copy overlaps with its work, and " +
+    if (verdict_.stage == Bottleneck::waiting_for_slot) {
+      const bool holds_all = judge_.costs().loop().later_calls + 1 >= stats_.device_depth;
+      return (holds_all ? "the consumer holds all device slots, so that no copy overlaps with its "
+                          "work, and "
+                        : "copies wait for device slots that the consumer holds, and ") +
              waits();
+    }
     return "no stage is at its limit all the time, they wait for each other in turn, and " +
            waits();
   }
