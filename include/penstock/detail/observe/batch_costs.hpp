@@ -150,7 +150,7 @@ inline bool BatchCosts::load(std::span<const FinishedBatch> batches, const Pipel
   find_steps();
   reconstruct_device();
   find_waits();
-  if (shape_.on_device()) find_device_source();
+  if (shape_.on_device) find_device_source();
   find_handovers();
   find_issues();
   return true;
@@ -222,7 +222,7 @@ inline void BatchCosts::find_steps() {
   waited /= static_cast<double>(std::max<std::size_t>(1, waits)) * streams;
   worked /= static_cast<double>(std::max<std::size_t>(1, steps)) * streams;
   const bool is_ahead =
-      shape_.on_device() && std::min(waits, steps) >= kFewest && period_ < (waited + worked) / 2;
+      shape_.on_device && std::min(waits, steps) >= kFewest && period_ < (waited + worked) / 2;
   constexpr double kMost = 0.9;
   is_far_ahead_ = is_ahead && static_cast<double>(std::min({sources, waits, steps})) <
                                   kMost * static_cast<double>(count_);
@@ -254,7 +254,7 @@ inline void BatchCosts::reconstruct_device() {
   for (std::size_t k = 0; k < count_; ++k) {
     RecordedBatch& span = spans_[k];
     const double readers = readers_through(k), before = k == 0 ? 0 : spans_[k - 1].arrived;
-    if (shape_.on_device()) {
+    if (shape_.on_device) {
       span.copied = span.arrived =
           std::max(span.filled, std::max(span.opened, readers) + span.source);
     } else {
@@ -267,7 +267,7 @@ inline void BatchCosts::reconstruct_device() {
       // It began when the batch arrived. Neither how long it had worked nor when the readers of the
       // slot were through is known better than as a latest time.
       const double copied =
-          shape_.on_device() ? span.filled : span.staged + span.copy + span.transform;
+          shape_.on_device ? span.filled : span.staged + span.copy + span.transform;
       span.begun =
           std::max({span.asked + span.wait, copied, std::min(reached + span.wait, span.arrived)});
     } else {
@@ -383,17 +383,17 @@ inline void BatchCosts::find_device_source() {
 inline void BatchCosts::find_handovers() {
   constexpr double kLongestPoll = 300e3;  // A worker looks again for memory as often as that.
   const std::size_t workers = std::clamp<std::size_t>(shape_.present.workers, 1, kMostWorkers);
-  const auto pieces = static_cast<std::size_t>(std::max(1, shape_.pieces));
+  const auto pieces = static_cast<std::size_t>(shape_.pieces());
   const auto first = free_.begin(), last = first + static_cast<std::ptrdiff_t>(workers);
   std::fill(first, last, 0.0);
   double sum = 0, known = 0;
   for (std::size_t k = 0; k < count_; ++k) {
     const RecordedBatch& span = spans_[k];
     const std::size_t depth =
-        shape_.on_device() ? shape_.present.device_depth : shape_.present.host_depth;
+        shape_.on_device ? shape_.present.device_depth : shape_.present.host_depth;
     double memory = 0;
     if (k >= depth)
-      memory = shape_.on_device() ? spans_[k - depth].released : spans_[k - depth].copied;
+      memory = shape_.on_device ? spans_[k - depth].released : spans_[k - depth].copied;
     const auto earliest = std::min_element(first, last);
     costs_[k].fill = span.fill;
     if (!has_present_settings(k)) {
@@ -433,7 +433,7 @@ inline void BatchCosts::find_issues() {
   const std::size_t first = std::min(shape_.present.device_depth, count_ - 1);
   for (std::size_t k = first; k < count_; ++k) {
     double possible = std::max(spans_[k].filled, spans_[k - 1].staged);
-    if (!shape_.on_device()) possible = std::max(possible, spans_[k - first].released);
+    if (!shape_.on_device) possible = std::max(possible, spans_[k - first].released);
     costs_[k].issue = std::max(0.0, spans_[k].staged - possible);
   }
   const double usual =

@@ -8,9 +8,9 @@
 #include <chrono>
 #include <cstddef>
 #include <optional>
+#include <penstock/detail/observe/pipeline_shape.hpp>
 #include <penstock/detail/observe/replay.hpp>
 #include <penstock/detail/observe/settings_search.hpp>
-#include <penstock/detail/observe/shape_of.hpp>
 #include <penstock/stats.hpp>
 #include <penstock/tuning.hpp>
 #include <penstock/verdict.hpp>
@@ -68,7 +68,7 @@ class Judge {
   }
 
   static PipelineShape shape_of(const Stats& stats) {
-    PipelineShape shape = detail::shape_of(stats.setup, stats.host_depth == 0);
+    PipelineShape shape{.setup = stats.setup, .on_device = stats.host_depth == 0};
     shape.present = {static_cast<std::size_t>(std::max(1, stats.workers)), stats.host_depth,
                      std::max<std::size_t>(1, stats.device_depth)};
     shape.computing = computing(stats).value_or(0);

@@ -89,7 +89,7 @@ inline std::array<double, 7> Replay::shares() const noexcept {
   const bool waits_for_slots = now > (1 + kMore) * period(slots);
   add(Bottleneck::source, &ReplaySettings::source);
   add(Bottleneck::source, &ReplaySettings::handover);
-  add(shape_.on_device() ? Bottleneck::source : Bottleneck::copy, &ReplaySettings::issue);
+  add(shape_.on_device ? Bottleneck::source : Bottleneck::copy, &ReplaySettings::issue);
   add(Bottleneck::copy, &ReplaySettings::copy);
   add(Bottleneck::transform, &ReplaySettings::transform);
   add(waits_for_slots ? Bottleneck::waiting_for_slot : Bottleneck::consumer,

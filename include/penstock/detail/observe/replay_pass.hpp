@@ -97,7 +97,7 @@ inline ReplayPass::ReplayPass(const BatchCosts& costs, const PipelineShape& shap
       count_(static_cast<Index>(costs.all().size())),
       blocks_(static_cast<Index>(std::max<std::size_t>(1, settings.host_depth))),
       slots_(static_cast<Index>(std::max(loop_.later_calls + 1, settings.device_depth))),
-      pieces_(std::clamp(shape.pieces, 1, kMostPieces)),
+      pieces_(std::min(shape.pieces(), kMostPieces)),
       events_(events),
       workers_(
           fillings.first(std::clamp<std::size_t>(settings.workers, 1, BatchCosts::kMostWorkers))),
@@ -106,9 +106,9 @@ inline ReplayPass::ReplayPass(const BatchCosts& costs, const PipelineShape& shap
   for (Index i = 0; i < 2 * count_; ++i) {
     at(i) = {};
     at(i).cost = static_cast<std::size_t>(i % count_);
-    if (shape.on_device())
+    if (shape.on_device)
       write_slot(i, earliest(workers_));
-    else if (shape.ordered)
+    else if (shape.setup.ordered)
       fill(i);
     else
       fill_unordered(i);
@@ -179,7 +179,7 @@ inline double ReplayPass::readers_through(Index i) const noexcept {
 inline void ReplayPass::stage(Index i) noexcept {
   ReplayEvent& event = at(i);
   event.issued = std::max(when(&ReplayEvent::issued, i - 1), event.filled);
-  if (shape_.on_device()) {
+  if (shape_.on_device) {
     event.issued += cost(i).issue * settings_.issue;
     event.staged = event.copied;
     return;

@@ -160,7 +160,7 @@ class VerdictSentence {
            waits();
   }
   std::string why_no_workers() const {
-    if (judge_.shape().on_device() && judge_.costs().source_queues())
+    if (judge_.shape().on_device && judge_.costs().source_queues())
       return "let it do less on the device";
     if (stats_.setup.unbounded)
       return "it is a stream, which one worker reads, so give that worker less to do";
