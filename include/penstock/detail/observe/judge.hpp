@@ -100,19 +100,19 @@ class Judge {
   }
 
   void tell_times(const ReplayResult& now) {
-    const auto mean = [&](double BatchCost::*time) {
+    const auto mean = [&](double RecordedBatch::*time) {
       double sum = 0;
-      for (const BatchCost& cost : costs().all()) sum += cost.*time;
+      for (const RecordedBatch& cost : costs().all()) sum += cost.*time;
       return std::chrono::nanoseconds(
           static_cast<std::int64_t>(sum / static_cast<double>(costs().all().size())));
     };
     verdict_.period = std::chrono::nanoseconds(static_cast<std::int64_t>(costs().period()));
-    verdict_.source = std::max(mean(&BatchCost::fill), mean(&BatchCost::source_work)) /
+    verdict_.source = std::max(mean(&RecordedBatch::fill), mean(&RecordedBatch::source)) /
                       static_cast<int>(shape().present.workers);
-    verdict_.copy = mean(&BatchCost::copy);
-    verdict_.transform = mean(&BatchCost::transform);
-    verdict_.consumer = mean(&BatchCost::device);
-    if (verdict_.consumer.count() == 0) verdict_.consumer = mean(&BatchCost::host);
+    verdict_.copy = mean(&RecordedBatch::copy);
+    verdict_.transform = mean(&RecordedBatch::transform);
+    verdict_.consumer = mean(&RecordedBatch::device);
+    if (verdict_.consumer.count() == 0) verdict_.consumer = mean(&RecordedBatch::host);
     const double measured = costs().starved();
     // The replay without a late batch tells what it is without it.
     verdict_.starved = measured < 0 || late_.count() > 0 ? now.starved : measured;

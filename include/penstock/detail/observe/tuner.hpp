@@ -240,7 +240,7 @@ inline bool Tuner::measure(const Timeline& timeline, const WorkerTimes& workers,
   source_ = usual_source();
   latest_source_ = std::max(source_, median(fresh.last(kWindow / 2), &source_time));
   consumer_ = 0;
-  for (const BatchCost& cost : costs)
+  for (const RecordedBatch& cost : costs)
     consumer_ += std::max(cost.device, cost.host) / static_cast<double>(costs.size());
   memory_.note(present_.workers, source_);
   const double busy = workers.busy - workers_before_.busy, cpu = workers.cpu - workers_before_.cpu;
@@ -256,7 +256,7 @@ inline bool Tuner::measure(const Timeline& timeline, const WorkerTimes& workers,
 inline double Tuner::usual_source() {
   constexpr double kFarLonger = 4;
   const auto costs = replay_.costs().all();
-  const auto time = [&](std::size_t k) { return std::max(costs[k].fill, costs[k].source_work); };
+  const auto time = [&](std::size_t k) { return std::max(costs[k].fill, costs[k].source); };
   const double most = kFarLonger * medians_.of(costs.size(), time);
   double sum = 0, count = 0;
   for (std::size_t k = 0; k < costs.size(); ++k) {
