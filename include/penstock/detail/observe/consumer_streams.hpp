@@ -21,7 +21,7 @@ class ConsumerStreams {
 
   /// How many batches ago `stream` took its last one. 1: it took the last batch, or none of the
   /// last kTurns. 0: there was no batch yet.
-  std::uint64_t turns(cudaStream_t stream) const {
+  std::uint64_t turns(cudaStream_t stream) {
     const Known* const known = find(stream);
     const std::uint64_t ago = known != nullptr ? taken_ - known->last : kTurns + 1;
     return ago <= kTurns ? ago : std::min<std::uint64_t>(taken_, 1);
@@ -49,14 +49,11 @@ class ConsumerStreams {
     int number = 0;
   };
 
-  const Known* find(cudaStream_t stream) const {
+  Known* find(cudaStream_t stream) {
     const auto known = std::find_if(known_.begin(), known_.end(), [&](const Known& one) {
       return one.takes && one.stream == stream;
     });
     return known == known_.end() ? nullptr : &*known;
-  }
-  Known* find(cudaStream_t stream) {
-    return const_cast<Known*>(static_cast<const ConsumerStreams*>(this)->find(stream));
   }
 
   std::array<Known, std::size_t{2 * kTurns}> known_{};
