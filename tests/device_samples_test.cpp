@@ -254,8 +254,13 @@ TEST_CASE("streams that take batches have numbers and turns", "[device_samples]"
   CHECK(streams.note(some[1].get()) == 1);
   CHECK(streams.turns(some[0].get()) == 1);  // Nine batches ago: it does not take turns.
   CHECK(streams.note(some[0].get()) == 0);   // It is known, though.
-  for (int i = 2; i < 20; ++i) CHECK(streams.note(some[static_cast<std::size_t>(i)].get()) == i);
+  for (int i = 2; i < 20; ++i)
+    CHECK(streams.note(some[static_cast<std::size_t>(i)].get()) == i % 16);
   CHECK(streams.turns(some[13].get()) == 7);
+  CHECK(streams.note(some[4].get()) == 4);
+  CHECK(streams.note(some[0].get()) == 4);  // The fifth has its number by now.
+  CHECK(streams.note(nullptr) == 5);        // The default stream is one, too.
+  CHECK(streams.turns(nullptr) == 1);
 }
 
 TEST_CASE("quick batches are measured in bursts of consecutive ones", "[device_samples]") {
