@@ -15,7 +15,7 @@
 #include <penstock/detail/observe/batch_times.hpp>
 #include <penstock/detail/observe/medians.hpp>
 #include <penstock/detail/observe/pipeline_shape.hpp>
-#include <penstock/detail/observe/recorded_batches.hpp>
+#include <penstock/detail/observe/recorded_batch.hpp>
 #include <span>
 #include <vector>
 
@@ -43,16 +43,17 @@ struct ConsumerLoop {
 
 class BatchCosts {
  public:
-  static constexpr std::size_t kFewest = RecordedBatches::kFewest;
+  static constexpr std::size_t kFewest = RecordedBatch::kFewest;
   static constexpr std::size_t kMostWorkers = 512;  ///< more of them are taken for so many
-  static constexpr int kStreams = RecordedBatches::kStreams;
+  static constexpr int kStreams = RecordedBatch::kStreams;
 
-  /// Allocates all that it needs.
-  explicit BatchCosts(std::size_t capacity)
-      : batches_(capacity), medians_(capacity), free_(kMostWorkers) {}
+  /// Allocates all that so many batches need.
+  explicit BatchCosts(std::size_t capacity) : medians_(capacity), free_(kMostWorkers) {
+    batches_.reserve(capacity);
+  }
 
-  /// Takes as many of the last batches as there is room for. False: there are fewer than kFewest.
-  /// With `other_end`, leases end where they seem not to.
+  /// Takes batches that have ended. False: there are fewer than kFewest. With `other_end`, leases
+  /// end where they seem not to.
   bool load(std::span<const FinishedBatch> batches, const PipelineShape& shape,
             bool other_end = false);
   /// The stamps do not tell whether a lease ends before the step of the next batch is queued, or
@@ -60,7 +61,8 @@ class BatchCosts {
   bool is_end_unclear() const { return is_end_unclear_; }
 
   /// In the order in which they were delivered.
-  std::span<const RecordedBatch> all() const { return batches_.all(); }
+  std::span<const RecordedBatch> all() const { return batches_; }
+  const PipelineShape& shape() const { return shape_; }
   const ConsumerLoop& loop() const { return loop_; }
   /// From one batch to the next, in nanoseconds, as the stamps tell.
   double period() const { return period_; }
@@ -90,13 +92,14 @@ class BatchCosts {
         batches_.begin(), batches_.end(),
         [&](const RecordedBatch& a, const RecordedBatch& b) { return took(a) < took(b); });
     const double time = took(longest);
-    longest.fill = batches_.median(&RecordedBatch::fill);
-    longest.handover = batches_.median(&RecordedBatch::handover);
+    longest.fill = medians_.of(batches_, &RecordedBatch::fill);
+    longest.handover = medians_.of(batches_, &RecordedBatch::handover);
     return time - took(longest);
   }
 
  private:
-  std::size_t count() const { return batches_.count(); }
+  std::size_t count() const { return batches_.size(); }
+  double turn(std::size_t k) const { return batches_[k].turn(batches_[k + 1]); }
   bool has_present_settings(const RecordedBatch& batch) const {
     return batch.opened >= static_cast<double>(shape_.since);
   }
@@ -114,7 +117,7 @@ class BatchCosts {
   void find_issues();
 
   PipelineShape shape_;
-  RecordedBatches batches_;
+  std::vector<RecordedBatch> batches_;
   Medians medians_;
   std::vector<double> free_;
   ConsumerLoop loop_;
@@ -126,9 +129,9 @@ class BatchCosts {
 inline bool BatchCosts::load(std::span<const FinishedBatch> batches, const PipelineShape& shape,
                              bool other_end) {
   shape_ = shape;
-  batches_.load(batches, shape);
+  record_batches(batches, shape, batches_, medians_);
   if (count() < kFewest) return false;
-  period_ = batches_.period(shape.present.workers);
+  period_ = stamped_period(batches_, shape.present.workers);
   find_leases();
   if (other_end) loop_.ends_early = !loop_.ends_early;
   find_steps();
@@ -181,10 +184,11 @@ inline void BatchCosts::spread(double RecordedBatch::*duration) {
   medians_.clear();
   for (const RecordedBatch& batch : batches_)
     if (batch.*duration >= 0) medians_.add(batch.*duration);
-  const std::size_t timed = medians_.count();
+  const std::size_t timed = medians_.added().size();
   std::size_t next = 0;
   for (RecordedBatch& batch : batches_)
-    if (double& own = batch.*duration; own < 0) own = timed == 0 ? 0 : medians_.at(next++ % timed);
+    if (double& own = batch.*duration; own < 0)
+      own = timed == 0 ? 0 : medians_.added()[next++ % timed];
 }
 
 /// The time of the consumer's stream for each batch, and its waits. Where nothing holds the host
@@ -272,10 +276,10 @@ bool BatchCosts::turn_follows(X x) const {
   double mean_x = 0, mean_y = 0, xx = 0, xy = 0, yy = 0, deviation = 0;
   for (std::size_t k = first; k < last; ++k) {
     mean_x += x(k) / turns;
-    mean_y += batches_.turn(k) / turns;
+    mean_y += turn(k) / turns;
   }
   for (std::size_t k = first; k < last; ++k) {
-    const double dx = x(k) - mean_x, dy = batches_.turn(k) - mean_y;
+    const double dx = x(k) - mean_x, dy = turn(k) - mean_y;
     xx += dx * dx;
     xy += dx * dy;
     yy += dy * dy;
@@ -295,7 +299,7 @@ inline void BatchCosts::find_waits() {
     behind += batches_[k].worked() - batches_[k + 1].asked > std::max(kLatency, kClose * period_);
   const bool idle = !lacks_device_times_ && 5 * behind < count();
   if (lacks_device_times_) {  // A turn that is short can wait for nothing.
-    const double turn_time = medians_.of(turns, [&](std::size_t k) { return batches_.turn(k); });
+    const double turn_time = medians_.of(turns, [&](std::size_t k) { return turn(k); });
     loop_.waits = turn_time > kShort * period_ ? LoopWaits::for_this_step : LoopWaits::for_nothing;
   } else if (idle) {
     // How late a batch came to the consumer's stream, as its thread sees it.
@@ -318,7 +322,7 @@ inline void BatchCosts::find_waits() {
       if (lacks_device_times_ || (idle && loop_.waits == LoopWaits::for_nothing))
         span.device = batches_[k - 1].device;
     } else if (loop_.waits == LoopWaits::for_nothing) {
-      span.host = batches_.turn(k);
+      span.host = turn(k);
       if (idle) span.device = 0;  // How much of the turn it is, nobody can tell.
     } else if (loop_.waits == LoopWaits::for_this_step) {
       span.device = std::max(0.0, batches_[k + 1].asked - std::max(span.begun, span.taken));
@@ -338,8 +342,8 @@ inline void BatchCosts::find_waits() {
 // ---- The workers --------------------------------------------------------------------------------
 
 inline void BatchCosts::find_device_source() {
-  source_queues_ =
-      2 * batches_.median(&RecordedBatch::fill) < batches_.median(&RecordedBatch::source);
+  source_queues_ = 2 * medians_.of(batches_, &RecordedBatch::fill) <
+                   medians_.of(batches_, &RecordedBatch::source);
   std::size_t late = 0, early = 0;
   for (std::size_t k = 0; k < count(); ++k) {
     const double readers = readers_through(k), tolerance = 0.05 * period_;

@@ -46,8 +46,8 @@ class ReplayPass {
   static constexpr std::size_t kFillings = 2 * BatchCosts::kMostWorkers;
 
   /// Replays the batches of `costs` twice. `events` has room for that, `fillings` for kFillings.
-  ReplayPass(const BatchCosts& costs, const PipelineShape& shape, const ReplaySettings& settings,
-             std::span<ReplayEvent> events, std::span<Filling> fillings) noexcept;
+  ReplayPass(const BatchCosts& costs, const ReplaySettings& settings, std::span<ReplayEvent> events,
+             std::span<Filling> fillings) noexcept;
 
   Index count() const noexcept { return count_; }
   ReplayEvent& at(Index i) const noexcept { return events_[static_cast<std::size_t>(i)]; }
@@ -87,17 +87,16 @@ class ReplayPass {
   std::array<double, BatchCosts::kStreams> streams_{};  // when the consumer's are through
 };
 
-inline ReplayPass::ReplayPass(const BatchCosts& costs, const PipelineShape& shape,
-                              const ReplaySettings& settings, std::span<ReplayEvent> events,
-                              std::span<Filling> fillings) noexcept
+inline ReplayPass::ReplayPass(const BatchCosts& costs, const ReplaySettings& settings,
+                              std::span<ReplayEvent> events, std::span<Filling> fillings) noexcept
     : costs_(costs),
       loop_(costs.loop()),
-      shape_(shape),
+      shape_(costs.shape()),
       settings_(settings),
       count_(static_cast<Index>(costs.all().size())),
       blocks_(static_cast<Index>(std::max<std::size_t>(1, settings.host_depth))),
       slots_(static_cast<Index>(std::max(loop_.later_calls + 1, settings.device_depth))),
-      pieces_(std::min(shape.pieces(), kMostPieces)),
+      pieces_(std::min(shape_.pieces(), kMostPieces)),
       events_(events),
       workers_(
           fillings.first(std::clamp<std::size_t>(settings.workers, 1, BatchCosts::kMostWorkers))),
@@ -106,9 +105,9 @@ inline ReplayPass::ReplayPass(const BatchCosts& costs, const PipelineShape& shap
   for (Index i = 0; i < 2 * count_; ++i) {
     at(i) = {};
     at(i).cost = static_cast<std::size_t>(i % count_);
-    if (shape.on_device)
+    if (shape_.on_device)
       write_slot(i, earliest(workers_));
-    else if (shape.setup.ordered)
+    else if (shape_.setup.ordered)
       fill(i);
     else
       fill_unordered(i);
