@@ -101,12 +101,11 @@ TEST_CASE("samples tell a copy from the transform behind it", "[device_samples]"
   pipeline.copies.synchronize();
   samples.collect();
   const DeviceSums sums = samples.sums();
-  CHECK(sums.copies == 1);
-  CHECK(sums.transforming >= 2 * kMillisecond);
-  CHECK(sums.source == 0);
+  CHECK(sums.copy.timed == 1);
+  CHECK(sums.transform.busy.count() >= 2 * kMillisecond);
   const DeviceDurations device = pipeline.measured(1).at(0);
-  CHECK(device.copy == sums.copying);
-  CHECK(device.transform == sums.transforming);
+  CHECK(device.copy == sums.copy.busy.count());
+  CHECK(device.transform == sums.transform.busy.count());
   CHECK(device.source == -1);
 }
 
@@ -125,8 +124,8 @@ TEST_CASE("samples tell a copy's wait for a slot from one for its batch", "[devi
   }
   samples.collect();
   const DeviceSums sums = samples.sums();
-  CHECK((sums.awaiting_slot >= 6 * kMillisecond) == lacks_slot);
-  CHECK((sums.idle >= 4 * kMillisecond) == !lacks_slot);
+  CHECK((sums.copy.waiting_for_room.count() >= 6 * kMillisecond) == lacks_slot);
+  CHECK((sums.copy.waiting_for_input.count() >= 4 * kMillisecond) == !lacks_slot);
   for (const DeviceDurations& device : pipeline.measured(3))
     CHECK((device.slot >= 2 * kMillisecond) == lacks_slot);
 }
@@ -144,10 +143,10 @@ TEST_CASE("a copy that is measured stands for those before it that are not", "[d
   samples.hand_in(std::move(copy), 2, 3);
   pipeline.copies.synchronize();
   samples.collect();
-  CHECK(samples.sums().copies == 3);
-  CHECK(samples.sums().copying >= 3 * 2 * kMillisecond);
-  CHECK(samples.sums().awaiting_slot >= 3 * 2 * kMillisecond);
-  CHECK(samples.sums().copying == 3 * pipeline.measured(3).at(2).copy);
+  CHECK(samples.sums().copy.timed == 3);
+  CHECK(samples.sums().copy.busy.count() >= 3 * 2 * kMillisecond);
+  CHECK(samples.sums().copy.waiting_for_room.count() >= 3 * 2 * kMillisecond);
+  CHECK(samples.sums().copy.busy.count() == 3 * pipeline.measured(3).at(2).copy);
 }
 
 TEST_CASE("samples of an on_device source are the source's", "[device_samples]") {
@@ -159,9 +158,10 @@ TEST_CASE("samples of an on_device source are the source's", "[device_samples]")
   samples.hand_in(std::move(copy), 0, penstock::detail::ticks());
   pipeline.copies.synchronize();
   samples.collect();
-  CHECK(samples.sums().source >= 2 * kMillisecond);
+  CHECK(samples.sums().copy.timed == 1);
+  CHECK(samples.sums().copy.busy.count() == 0);
   const DeviceDurations device = pipeline.measured(1).at(0);
-  CHECK(device.source == samples.sums().source);
+  CHECK(device.source >= 2 * kMillisecond);
   CHECK(device.slot == -1);
   CHECK(device.copy == -1);
   CHECK(device.transform == -1);
@@ -189,19 +189,19 @@ TEST_CASE("samples tell the consumer's waits from its work", "[device_samples]")
   consumer.synchronize();
   pipeline.samples.collect();
   const DeviceSums sums = pipeline.samples.sums();
-  CHECK(sums.waits == 2);  // The first fills the pipeline.
-  CHECK(sums.steps == 2);
-  CHECK(sums.waiting >= 2 * kMillisecond);
-  CHECK(sums.consuming >= 2 * kMillisecond);
-  CHECK(sums.longest_wait >= 2 * kMillisecond);
-  CHECK((sums.until_staged + sums.until_there > 0) == every);
+  CHECK(sums.waits.batches == 2);  // The first fills the pipeline.
+  CHECK(sums.times.batches == 2);
+  CHECK(sums.waits.waiting.count() >= 2 * kMillisecond);
+  CHECK(sums.times.consuming.count() >= 2 * kMillisecond);
+  CHECK(sums.waits.longest.count() >= 2 * kMillisecond);
+  CHECK((sums.times.awaiting_batch.count() + sums.times.awaiting_copy.count() > 0) == every);
   const std::vector<DeviceDurations> device = pipeline.measured(3);
   CHECK(device[0].step >= 0);
   CHECK(device[1].wait >= 2 * kMillisecond);
   CHECK(device[1].step >= 2 * kMillisecond);
   CHECK(device[2].step == -1);  // There was no request behind it.
-  CHECK(device[1].wait + device[2].wait == sums.waiting);
-  CHECK(device[0].step + device[1].step == sums.consuming);
+  CHECK(device[1].wait + device[2].wait == sums.waits.waiting.count());
+  CHECK(device[0].step + device[1].step == sums.times.consuming.count());
 }
 
 TEST_CASE("of streams in turn each counts for its part", "[device_samples]") {
@@ -216,8 +216,8 @@ TEST_CASE("of streams in turn each counts for its part", "[device_samples]") {
   for (const Stream& stream : streams) stream.synchronize();
   pipeline.samples.collect();
   const DeviceSums sums = pipeline.samples.sums();
-  CHECK(sums.steps == batches - 1);
-  CHECK(sums.consuming >= 2 * kMillisecond / static_cast<Ticks>(kStreams));
+  CHECK(sums.times.batches == batches - 1);
+  CHECK(sums.times.consuming.count() >= 2 * kMillisecond / static_cast<Ticks>(kStreams));
   const std::vector<DeviceDurations> device = pipeline.measured(batches);
   // What the stream did between its own batches.
   CHECK(device[kStreams].step >= 2 * kMillisecond);
@@ -238,9 +238,9 @@ TEST_CASE("streams that take batches in turn have one time together", "[device_s
   const Ticks all = penstock::detail::ticks() - begun;
   pipeline.samples.collect();
   const DeviceSums sums = pipeline.samples.sums();
-  CHECK(sums.steps == 9);
-  CHECK(sums.consuming >= 10 * kMillisecond);
-  CHECK(sums.consuming + sums.waiting <= all);
+  CHECK(sums.times.batches == 9);
+  CHECK(sums.times.consuming.count() >= 10 * kMillisecond);
+  CHECK(sums.times.consuming.count() + sums.waits.waiting.count() <= all);
 }
 
 TEST_CASE("streams that take batches have numbers and turns", "[device_samples]") {
@@ -257,8 +257,13 @@ TEST_CASE("streams that take batches have numbers and turns", "[device_samples]"
   CHECK(streams.note(some[1].get()) == 1);
   CHECK(streams.turns(some[0].get()) == 1);  // Nine batches ago: it does not take turns.
   CHECK(streams.note(some[0].get()) == 0);   // It is known, though.
-  for (int i = 2; i < 20; ++i) CHECK(streams.note(some[static_cast<std::size_t>(i)].get()) == i);
+  for (int i = 2; i < 20; ++i)
+    CHECK(streams.note(some[static_cast<std::size_t>(i)].get()) == i % 16);
   CHECK(streams.turns(some[13].get()) == 7);
+  CHECK(streams.note(some[4].get()) == 4);
+  CHECK(streams.note(some[0].get()) == 4);  // The fifth has its number by now.
+  CHECK(streams.note(nullptr) == 5);        // The default stream is one, too.
+  CHECK(streams.turns(nullptr) == 1);
 }
 
 TEST_CASE("quick batches are measured in bursts of consecutive ones", "[device_samples]") {
@@ -296,9 +301,9 @@ TEST_CASE("slow batches are all measured, their takes too", "[device_samples]") 
     pipeline.samples.collect();
   }
   const DeviceSums sums = pipeline.samples.sums();
-  CHECK(sums.copies == kBatches);
-  CHECK(sums.waits == kBatches - 1);
-  CHECK(sums.steps == kBatches - 1);
+  CHECK(sums.copy.timed == kBatches);
+  CHECK(sums.waits.batches == kBatches - 1);
+  CHECK(sums.times.batches == kBatches - 1);
   for (const DeviceDurations& device : pipeline.measured(kBatches)) {
     CHECK(device.copy >= 0);
     CHECK(device.wait >= 0);
@@ -318,9 +323,9 @@ TEST_CASE("quick batches are measured in their takes where they are in their cop
     pipeline.samples.collect();
   }
   const DeviceSums sums = pipeline.samples.sums();
-  CHECK(sums.waits >= 40);
-  CHECK(sums.waits <= 70);
-  CHECK(sums.steps >= sums.waits - 4);
+  CHECK(sums.waits.batches >= 40);
+  CHECK(sums.waits.batches <= 70);
+  CHECK(sums.times.batches >= sums.waits.batches - 4);
   for (const DeviceDurations& device : pipeline.measured(kBatches))
     if (device.wait >= 0) CHECK(device.copy >= 0);
 }
@@ -337,8 +342,8 @@ TEST_CASE("a sample that is dropped is used again", "[device_samples]") {
   pipeline.take(1, pipeline.consumer);
   REQUIRE_CUDA(cudaDeviceSynchronize());
   pipeline.samples.collect();
-  CHECK(pipeline.samples.sums().copies == 1);
-  CHECK(pipeline.samples.sums().waits == 1);
+  CHECK(pipeline.samples.sums().copy.timed == 1);
+  CHECK(pipeline.samples.sums().waits.batches == 1);
 }
 
 TEST_CASE("while the device is far behind, batches are not measured, and nothing waits",
@@ -358,12 +363,12 @@ TEST_CASE("while the device is far behind, batches are not measured, and nothing
   }
   CHECK(begun == (every ? 64 : 16));
   pipeline.samples.collect();
-  CHECK(pipeline.samples.sums().copies == 0);
+  CHECK(pipeline.samples.sums().copy.timed == 0);
   gate.open();
   REQUIRE_CUDA(cudaDeviceSynchronize());
   pipeline.samples.collect();
-  CHECK(pipeline.samples.sums().copies == begun);
-  CHECK(pipeline.samples.sums().waits >= begun - 1);
+  CHECK(pipeline.samples.sums().copy.timed == begun);
+  CHECK(pipeline.samples.sums().waits.batches >= begun - 1);
   // All of them are free again.
   CHECK(pipeline.stage(kBatches, penstock::detail::ticks() + 1000 * kMillisecond));
 }
@@ -380,11 +385,11 @@ TEST_CASE("a stream that is held up does not hold up the samples of another", "[
   pipeline.take(4, pipeline.consumer);
   pipeline.consumer.synchronize();
   pipeline.samples.collect();
-  CHECK(pipeline.samples.sums().waits == 2);
+  CHECK(pipeline.samples.sums().waits.batches == 2);
   gate.open();
   held.synchronize();
   pipeline.samples.collect();
-  CHECK(pipeline.samples.sums().waits == 4);
+  CHECK(pipeline.samples.sums().waits.batches == 4);
 }
 
 TEST_CASE("samples leave an error alone that the user has not checked for", "[device_samples]") {
@@ -399,10 +404,10 @@ TEST_CASE("samples leave an error alone that the user has not checked for", "[de
   REQUIRE(cudaSetDevice(-1) != cudaSuccess);
   const cudaError_t error = cudaPeekAtLastError();
   pipeline.samples.collect();
-  CHECK(pipeline.samples.sums().copies == 0);
+  CHECK(pipeline.samples.sums().copy.timed == 0);
   CHECK(cudaGetLastError() == error);
   pipeline.samples.collect();
-  CHECK(pipeline.samples.sums().copies == 1);
+  CHECK(pipeline.samples.sums().copy.timed == 1);
 }
 
 TEST_CASE("samples are read during a stream capture", "[device_samples]") {
@@ -417,8 +422,8 @@ TEST_CASE("samples are read during a stream capture", "[device_samples]") {
   cudaGraph_t graph = nullptr;
   REQUIRE_CUDA(cudaStreamEndCapture(captured.get(), &graph));
   REQUIRE_CUDA(cudaGraphDestroy(graph));
-  CHECK(pipeline.samples.sums().copies == 1);
-  CHECK(pipeline.samples.sums().waits == 1);
+  CHECK(pipeline.samples.sums().copy.timed == 1);
+  CHECK(pipeline.samples.sums().waits.batches == 1);
 }
 
 TEST_CASE("samples are read at most once in 100 us on the way", "[device_samples]") {
@@ -428,9 +433,9 @@ TEST_CASE("samples are read at most once in 100 us on the way", "[device_samples
   CHECK(pipeline.stage(0, 1));
   pipeline.copies.synchronize();
   pipeline.samples.collect_now_and_then(now + 99'000);
-  CHECK(pipeline.samples.sums().copies == 0);
+  CHECK(pipeline.samples.sums().copy.timed == 0);
   pipeline.samples.collect_now_and_then(now + 101'000);
-  CHECK(pipeline.samples.sums().copies == 1);
+  CHECK(pipeline.samples.sums().copy.timed == 1);
 }
 
 TEST_CASE("to hand in samples and to read them allocates nothing",
@@ -446,7 +451,7 @@ TEST_CASE("to hand in samples and to read them allocates nothing",
     const std::uint64_t before = allocations_of_this_thread();
     pipeline.samples.hand_in(std::move(copy), i, now);
     pipeline.samples.collect();
-    const std::uint64_t copies = pipeline.samples.sums().copies;
+    const std::uint64_t copies = pipeline.samples.sums().copy.timed;
     CHECK(allocations_of_this_thread() == before);
     CHECK(copies == i + 1);
   }
@@ -462,7 +467,7 @@ TEST_CASE("batches are measured by whoever looks, one thread at a time", "[devic
     reader = std::thread([&] {
       while (!over.load(std::memory_order_relaxed)) {
         pipeline.samples.collect();
-        if (pipeline.samples.sums().copies > 1000) break;
+        if (pipeline.samples.sums().copy.timed > 1000) break;
       }
     });
   constexpr std::uint64_t kBatches = 300;
@@ -476,10 +481,10 @@ TEST_CASE("batches are measured by whoever looks, one thread at a time", "[devic
   for (std::thread& reader : readers) reader.join();
   pipeline.samples.collect();
   // What a stopped reader holds up is not measured.
-  CHECK(pipeline.samples.sums().copies > 0);
-  CHECK(pipeline.samples.sums().copies <= kBatches);
-  CHECK(pipeline.samples.sums().waits > 0);
-  CHECK(pipeline.samples.sums().waits < kBatches);
+  CHECK(pipeline.samples.sums().copy.timed > 0);
+  CHECK(pipeline.samples.sums().copy.timed <= kBatches);
+  CHECK(pipeline.samples.sums().waits.batches > 0);
+  CHECK(pipeline.samples.sums().waits.batches < kBatches);
 }
 
 TEST_CASE("workers begin samples at the same time", "[device_samples]") {
@@ -503,5 +508,5 @@ TEST_CASE("workers begin samples at the same time", "[device_samples]") {
   for (std::thread& worker : workers) worker.join();
   pipeline.samples.collect();
   CHECK(measured > 64);
-  CHECK(pipeline.samples.sums().copies == measured);
+  CHECK(pipeline.samples.sums().copy.timed == measured);
 }

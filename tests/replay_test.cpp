@@ -22,9 +22,9 @@ using penstock::detail::LoopWaits;
 using penstock::detail::Replay;
 using penstock::detail::ReplayResult;
 using penstock::detail::ReplaySettings;
-using penstock::detail::SourceShape;
 using penstock::test::MadeLoop;
 using penstock::test::MadePipeline;
+using penstock::test::MadeSource;
 
 namespace {
 
@@ -197,7 +197,7 @@ TEST_CASE("longer queues carry over what is uneven", "[replay]") {
 }
 
 TEST_CASE("workers of per_sample share a batch", "[replay]") {
-  const Replayed slow({.source = SourceShape::per_sample,
+  const Replayed slow({.source = MadeSource::per_sample,
                        .fill = 8.0,
                        .copy = 0.5,
                        .step = 0.5,
@@ -213,7 +213,7 @@ TEST_CASE("workers of per_sample share a batch", "[replay]") {
   // Whole batches of the same workers overlap, but no batch comes earlier than after 8 ms.
   const Replayed whole({.fill = 8.0, .copy = 0.5, .step = 0.5, .workers = 2, .host_depth = 1});
   CHECK(whole.now() == near(8.5));
-  const Replayed shared({.source = SourceShape::per_sample,
+  const Replayed shared({.source = MadeSource::per_sample,
                          .fill = 8.0,
                          .copy = 0.5,
                          .step = 0.5,
@@ -224,7 +224,7 @@ TEST_CASE("workers of per_sample share a batch", "[replay]") {
 }
 
 TEST_CASE("what the workers of per_sample need beside the source is shared too", "[replay]") {
-  const Replayed slow({.source = SourceShape::per_sample,
+  const Replayed slow({.source = MadeSource::per_sample,
                        .fill = 6.0,
                        .copy = 0.5,
                        .step = 0.5,
@@ -238,7 +238,7 @@ TEST_CASE("what the workers of per_sample need beside the source is shared too",
 
 TEST_CASE("an on_device source writes the slots itself", "[replay]") {
   const bool queues = GENERATE(false, true);
-  const Replayed slow({.source = SourceShape::on_device,
+  const Replayed slow({.source = MadeSource::on_device,
                        .fill = 6.0,
                        .step = 2.0,
                        .device_depth = 4,
@@ -256,7 +256,7 @@ TEST_CASE("an on_device source writes the slots itself", "[replay]") {
 TEST_CASE("the slots of an on_device source are its room", "[replay]") {
   const bool queues = GENERATE(false, true);
   // One slot is written for 6 ms and read for 2.
-  const Replayed single({.source = SourceShape::on_device,
+  const Replayed single({.source = MadeSource::on_device,
                          .fill = 6.0,
                          .step = 2.0,
                          .host = 0.001,
@@ -269,7 +269,7 @@ TEST_CASE("the slots of an on_device source are its room", "[replay]") {
   CHECK(single.share(Bottleneck::waiting_for_slot) == near(0.25));
   CHECK(single.with_slots(2) == near(6));
   // Of more workers each needs one.
-  const Replayed three({.source = SourceShape::on_device,
+  const Replayed three({.source = MadeSource::on_device,
                         .fill = 6.0,
                         .step = 1.0,
                         .workers = 3,
@@ -282,7 +282,7 @@ TEST_CASE("the slots of an on_device source are its room", "[replay]") {
 
 TEST_CASE("an on_device source that queues waits on the device for the slot's readers",
           "[replay]") {
-  const Replayed turns({.source = SourceShape::on_device,
+  const Replayed turns({.source = MadeSource::on_device,
                         .fill = 6.0,
                         .step = 4.0,
                         .device_depth = 1,
@@ -428,7 +428,7 @@ TEST_CASE("unordered batches do not wait for an older one", "[replay]") {
   Replay replay(256);
   replay.load(records, shape);
   const double ordered = period(replay.run(replay.present()));
-  shape.ordered = false;
+  shape.setup.ordered = false;
   replay.load(records, shape);
   const double unordered = period(replay.run(replay.present()));
   CHECK(unordered == Approx(19.0 / 4 / 2).epsilon(0.15));
@@ -475,7 +475,7 @@ TEST_CASE("the period of few batches is that of whole rounds of the workers", "[
 
 TEST_CASE("batches of other settings tell what they cost, too", "[replay]") {
   const auto made = [](int workers) {
-    return MadePipeline{.source = SourceShape::per_sample,
+    return MadePipeline{.source = MadeSource::per_sample,
                         .fill = 16.0,
                         .copy = 0.1,
                         .step = 1.0,

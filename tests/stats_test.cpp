@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <penstock/detail/observe/read_watch.hpp>
+#include <penstock/detail/observe/thread_watch.hpp>
 #include <penstock/detail/observe/worker_trace.hpp>
 #include <penstock/stats.hpp>
 
@@ -208,8 +208,8 @@ TEST_CASE("an activity tells what a worker does, for which batch, and since when
 }
 
 TEST_CASE("CPU time is that of the threads between start and stop", "[stats]") {
-  penstock::detail::CpuWatch watch;
-  CHECK(watch.elapsed() == 0ns);
+  penstock::detail::ThreadWatch watch;
+  CHECK(watch.cpu() == 0ns);
   std::atomic<bool> over{false};
   std::thread first([&] {
     watch.start();
@@ -217,24 +217,24 @@ TEST_CASE("CPU time is that of the threads between start and stop", "[stats]") {
     }
     watch.stop();
   });
-  while (watch.elapsed() < 5ms) std::this_thread::yield();  // While it runs.
+  while (watch.cpu() < 5ms) std::this_thread::yield();  // While it runs.
   over = true;
   first.join();
-  const auto stopped = watch.elapsed();
+  const auto stopped = watch.cpu();
   CHECK(stopped >= 5ms);
-  CHECK(watch.elapsed() == stopped);
+  CHECK(watch.cpu() == stopped);
   std::thread([&] {
     watch.start();
     watch.stop();
   }).join();
-  CHECK(watch.elapsed() >= stopped);
-  CHECK(watch.elapsed() < stopped + 1s);
+  CHECK(watch.cpu() >= stopped);
+  CHECK(watch.cpu() < stopped + 1s);
 }
 
 TEST_CASE("reads are those of the threads between start and stop", "[stats]") {
-  penstock::detail::ReadWatch watch;
-  REQUIRE(watch.counts());
-  CHECK(watch.counts()->calls == 0);
+  penstock::detail::ThreadWatch watch;
+  REQUIRE(watch.reads());
+  CHECK(watch.reads()->calls == 0);
   const penstock::test::TemporaryDirectory directory;
   const auto path = directory.records("a.bin", 0, 100, 10);
   const auto read = [&](int count) {
@@ -253,29 +253,33 @@ TEST_CASE("reads are those of the threads between start and stop", "[stats]") {
     watch.stop();
   });
   has_read.get_future().wait();
-  const auto running = watch.counts();
+  const auto running = watch.reads();
   over.set_value();
   first.join();
   if (!running) return;  // This system does not tell.
   CHECK(running->calls == 100);
   CHECK(running->bytes == 1000);
   read(5);  // Of another thread.
-  CHECK(watch.counts()->calls == 100);
+  CHECK(watch.reads()->calls == 100);
   std::thread([&] {
     watch.start();
     read(7);
     watch.stop();
   }).join();
-  CHECK(watch.counts()->calls == 107);
-  CHECK(watch.counts()->bytes == 1070);
+  CHECK(watch.reads()->calls == 107);
+  CHECK(watch.reads()->bytes == 1070);
 }
 
 TEST_CASE("reads are unknown where a thread's are", "[stats]") {
   using penstock::ReadCounts;
   CHECK_FALSE(penstock::detail::reads_of_thread(-1));
-  CHECK(penstock::detail::number_behind("rchar: 12\nsyscr: 34\n", "syscr: ") == 34);
-  CHECK_FALSE(penstock::detail::number_behind("rchar: 12\n", "syscr: "));
-  CHECK_FALSE(penstock::detail::number_behind("syscr: x", "syscr: "));
+  const auto parsed = penstock::detail::parse_reads("rchar: 12\nwchar: 5\nsyscr: 34\nsyscw: 1\n");
+  REQUIRE(parsed);
+  CHECK(parsed->bytes == 12);
+  CHECK(parsed->calls == 34);
+  for (const char* const text :
+       {"", "rchar: 12\n", "rchar: 12\nwchar: 5\nsyscr: x\n", "rchar: x\nwchar: 5\nsyscr: 3\n"})
+    CHECK_FALSE(penstock::detail::parse_reads(text));
   std::optional<ReadCounts> sum = ReadCounts{1, 10};
   penstock::detail::add_known(sum, ReadCounts{2, 20});
   REQUIRE(sum);

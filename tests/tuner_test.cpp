@@ -19,7 +19,6 @@ using penstock::TuneDecision;
 using penstock::TuneKnob;
 using penstock::TuneReason;
 using penstock::detail::PipelineShape;
-using penstock::detail::SourceShape;
 using penstock::detail::Timeline;
 using penstock::detail::Tuner;
 using penstock::detail::TuneSettings;
@@ -35,13 +34,13 @@ TuneSettings most_of(std::size_t workers, std::size_t blocks = 64, std::size_t s
 }
 PipelineShape on_device_shape() {
   PipelineShape shape;
-  shape.source = SourceShape::on_device;
+  shape.on_device = true;
   return shape;
 }
 PipelineShape per_sample_shape() {
   PipelineShape shape;
-  shape.source = SourceShape::per_sample;
-  shape.pieces = 16;
+  shape.setup.per_sample = true;
+  shape.setup.batch_size = 16;
   return shape;
 }
 
@@ -250,7 +249,7 @@ TEST_CASE("cores that go while a step down is on trial do not undo it", "[tuner]
 
 TEST_CASE("the CPU time of a source bounds its workers", "[tuner]") {
   PipelineShape shape;
-  shape.cores = 4;
+  shape.setup.cores = 4;
   SimulatedPipeline computes(most_of(16), kStart, shape), half_waits(most_of(16), kStart, shape);
   computes.take({.source = 8, .consumer = 0.5, .computes = 1}, 200);
   CHECK(computes.workers() == 4);

@@ -25,9 +25,9 @@ using penstock::Verdict;
 using penstock::VerdictKind;
 using penstock::detail::BatchTimes;
 using penstock::detail::FinishedBatch;
-using penstock::detail::SourceShape;
 using penstock::test::MadeLoop;
 using penstock::test::MadePipeline;
+using penstock::test::MadeSource;
 using penstock::test::MadeTime;
 using penstock::test::says;
 
@@ -240,7 +240,7 @@ TEST_CASE("a consumer that holds all slots needs another one", "[verdict]") {
 
 TEST_CASE("an on_device source needs workers, and a slot for each", "[verdict]") {
   const bool queues = GENERATE(false, true);
-  Stats stats = MadePipeline{.source = SourceShape::on_device,
+  Stats stats = MadePipeline{.source = MadeSource::on_device,
                              .fill = 10.0,
                              .step = 2.6,
                              .device_depth = 3,

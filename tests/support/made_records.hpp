@@ -33,6 +33,13 @@ class MadeTime {
   std::function<double(std::size_t)> of_;
 };
 
+/// What fills the batches.
+enum class MadeSource {
+  batch,       ///< one worker fills a batch in pinned memory
+  per_sample,  ///< the workers fill the rows of a batch together
+  on_device,   ///< one worker fills a batch in a device slot; nothing is copied
+};
+
 /// What a loop does with a batch.
 enum class MadeLoop {
   queues,          ///< queues its work, and asks for the next batch
@@ -44,7 +51,7 @@ enum class MadeLoop {
 };
 
 struct MadePipeline {
-  detail::SourceShape source = detail::SourceShape::batch;
+  MadeSource source = MadeSource::batch;
   MadeTime fill = 1.0, copy = 1.0, transform = 0.0, step = 1.0;
   /// Of the worker beside the source, to queue a copy, of the consumer's thread beside its waits.
   MadeTime handover = 0.0, issue = 0.0, host = 0.01;
@@ -60,10 +67,11 @@ struct MadePipeline {
 
   detail::PipelineShape shape() const {
     detail::PipelineShape shape;
-    shape.source = source;
-    shape.pieces = pieces;
-    shape.present = {static_cast<std::size_t>(workers),
-                     source == detail::SourceShape::on_device ? 0 : host_depth, device_depth};
+    shape.setup.per_sample = source == MadeSource::per_sample;
+    shape.setup.batch_size = pieces;
+    shape.on_device = source == MadeSource::on_device;
+    shape.present = {static_cast<std::size_t>(workers), shape.on_device ? 0 : host_depth,
+                     device_depth};
     return shape;
   }
 
@@ -81,7 +89,7 @@ inline std::vector<detail::FinishedBatch> MadePipeline::records(std::size_t coun
   };
   constexpr std::size_t kStart = 16;
   const std::size_t all = count + kStart + 2;
-  const bool on_device = source == detail::SourceShape::on_device;
+  const bool on_device = source == MadeSource::on_device;
   const bool queues = loop == MadeLoop::queues || loop == MadeLoop::queues_two;
   const std::size_t held =
       loop == MadeLoop::queues || loop == MadeLoop::waits || loop == MadeLoop::waits_for_last ? 0
@@ -181,7 +189,7 @@ inline Stats MadePipeline::stats(std::size_t count) const {
   Stats stats;
   auto recent = std::make_shared<RecentBatches>();
   recent->batches = records(count);
-  const bool on_device = source == detail::SourceShape::on_device;
+  const bool on_device = source == MadeSource::on_device;
   for (const detail::FinishedBatch& batch : recent->batches)
     stats.source.busy += std::chrono::nanoseconds(batch.times.source_time());
   stats.source.batches = stats.consumer.batches = count;
@@ -191,7 +199,7 @@ inline Stats MadePipeline::stats(std::size_t count) const {
   stats.device_depth = device_depth;
   stats.host_bytes = 100 * stats.host_depth;
   stats.device_bytes = 10 * device_depth;
-  stats.setup.per_sample = source == detail::SourceShape::per_sample;
+  stats.setup.per_sample = source == MadeSource::per_sample;
   stats.setup.batch_size = pieces;
   stats.setup.transforms = transform(0) > 0;
   stats.recent = std::move(recent);

@@ -79,18 +79,17 @@ class SimulatedPipeline {
   double& earliest() { return *std::min_element(free_.begin(), free_.end()); }
 
   void take_one(const SimulatedTimes& times) {
-    using detail::SourceShape;
-    const bool on_device = shape_.on_device();
+    const bool on_device = shape_.on_device;
     Batch next;
     next.fill = times.source * std::max(1.0, workers() / times.places);
     next.wanted = earliest();
     const double memory =
         on_device ? before(settings_.device_depth).turned : before(settings_.host_depth).copied;
     next.opened = std::max(next.wanted, memory);
-    if (shape_.source == SourceShape::per_sample) {
-      for (int piece = 0; piece < shape_.pieces; ++piece) {
+    if (shape_.setup.per_sample) {
+      for (int piece = 0; piece < shape_.pieces(); ++piece) {
         double& worker = earliest();
-        worker = std::max(worker, next.opened) + next.fill / shape_.pieces;
+        worker = std::max(worker, next.opened) + next.fill / shape_.pieces();
         next.filled = std::max(next.filled, worker);
       }
     } else {
@@ -125,14 +124,13 @@ class SimulatedPipeline {
     stamps.taken = ticks(next.taken);
     stamps.released = ticks(next.turned);
     stamps.work = static_cast<std::uint64_t>(next.fill * 1e6);
-    ended_.push_back(
-        {order_,
-         stamps,
-         {.source = shape_.on_device() ? ticks(next.fill) : -1,
-          .copy = shape_.on_device() ? -1 : static_cast<std::int64_t>(times.copy * 1e6),
-          .transform = -1,
-          .wait = static_cast<std::int64_t>(next.idle * 1e6),
-          .step = static_cast<std::int64_t>((next.worked - next.begun) * 1e6)}});
+    ended_.push_back({order_,
+                      stamps,
+                      {.source = shape_.on_device ? ticks(next.fill) : -1,
+                       .copy = shape_.on_device ? -1 : static_cast<std::int64_t>(times.copy * 1e6),
+                       .transform = -1,
+                       .wait = static_cast<std::int64_t>(next.idle * 1e6),
+                       .step = static_cast<std::int64_t>((next.worked - next.begun) * 1e6)}});
     ++order_;
     done_.push_back(next);
     if (done_.size() > 2000) done_.pop_front();

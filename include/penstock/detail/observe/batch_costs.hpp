@@ -15,24 +15,11 @@
 #include <penstock/detail/observe/batch_times.hpp>
 #include <penstock/detail/observe/medians.hpp>
 #include <penstock/detail/observe/pipeline_shape.hpp>
-#include <penstock/detail/observe/recorded_batches.hpp>
+#include <penstock/detail/observe/recorded_batch.hpp>
 #include <span>
 #include <vector>
 
 namespace penstock::detail {
-
-/// What a batch costs, in nanoseconds.
-struct BatchCost {
-  double fill = 0;      ///< time inside the source, of all workers together
-  double handover = 0;  ///< time that its worker needs beside that
-  double issue = 0;     ///< from when it could be staged until it was
-  double copy = 0;
-  double transform = 0;
-  double source_work = 0;  ///< of an on_device source: its work on the device
-  double device = 0;       ///< the consumer's stream works on it
-  double host = 0;         ///< the consumer's thread works, beside its waits
-  int stream = 0;          ///< the consumer's
-};
 
 /// What the consumer's thread waits for before it asks for the next batch.
 enum class LoopWaits {
@@ -56,16 +43,17 @@ struct ConsumerLoop {
 
 class BatchCosts {
  public:
-  static constexpr std::size_t kFewest = RecordedBatches::kFewest;
+  static constexpr std::size_t kFewest = RecordedBatch::kFewest;
   static constexpr std::size_t kMostWorkers = 512;  ///< more of them are taken for so many
-  static constexpr int kStreams = RecordedBatches::kStreams;
+  static constexpr int kStreams = RecordedBatch::kStreams;
 
-  /// Allocates all that it needs.
-  explicit BatchCosts(std::size_t capacity)
-      : costs_(capacity), spans_(capacity), medians_(capacity), free_(kMostWorkers) {}
+  /// Allocates all that so many batches need.
+  explicit BatchCosts(std::size_t capacity) : medians_(capacity), free_(kMostWorkers) {
+    batches_.reserve(capacity);
+  }
 
-  /// Takes as many of the last batches as there is room for. False: there are fewer than kFewest.
-  /// With `other_end`, leases end where they seem not to.
+  /// Takes batches that have ended. False: there are fewer than kFewest. With `other_end`, leases
+  /// end where they seem not to.
   bool load(std::span<const FinishedBatch> batches, const PipelineShape& shape,
             bool other_end = false);
   /// The stamps do not tell whether a lease ends before the step of the next batch is queued, or
@@ -73,7 +61,8 @@ class BatchCosts {
   bool is_end_unclear() const { return is_end_unclear_; }
 
   /// In the order in which they were delivered.
-  std::span<const BatchCost> all() const { return {costs_.data(), count_}; }
+  std::span<const RecordedBatch> all() const { return batches_; }
+  const PipelineShape& shape() const { return shape_; }
   const ConsumerLoop& loop() const { return loop_; }
   /// From one batch to the next, in nanoseconds, as the stamps tell.
   double period() const { return period_; }
@@ -93,25 +82,26 @@ class BatchCosts {
 
   /// Sets the time of the consumer's stream for every batch.
   void set_device(double nanoseconds) {
-    for (std::size_t k = 0; k < count_; ++k) costs_[k].device = nanoseconds;
+    for (RecordedBatch& batch : batches_) batch.device = nanoseconds;
   }
   /// Sets the source's time for the batch that took longest, and all beside it, to the usual one.
   /// Returns by how much it was longer.
   double forget_longest_fill() {
-    const auto took = [](const BatchCost& cost) { return cost.fill + cost.handover; };
-    BatchCost& longest = *std::max_element(
-        costs_.begin(), costs_.begin() + static_cast<std::ptrdiff_t>(count_),
-        [&](const BatchCost& a, const BatchCost& b) { return took(a) < took(b); });
+    const auto took = [](const RecordedBatch& batch) { return batch.fill + batch.handover; };
+    RecordedBatch& longest = *std::max_element(
+        batches_.begin(), batches_.end(),
+        [&](const RecordedBatch& a, const RecordedBatch& b) { return took(a) < took(b); });
     const double time = took(longest);
-    longest.fill = medians_.of(count_, [&](std::size_t k) { return costs_[k].fill; });
-    longest.handover = medians_.of(count_, [&](std::size_t k) { return costs_[k].handover; });
+    longest.fill = medians_.of(batches_, &RecordedBatch::fill);
+    longest.handover = medians_.of(batches_, &RecordedBatch::handover);
     return time - took(longest);
   }
 
  private:
-  double turn(std::size_t k) const { return spans_.turn(k); }
-  bool has_present_settings(std::size_t k) const {
-    return spans_[k].opened >= static_cast<double>(shape_.since);
+  std::size_t count() const { return batches_.size(); }
+  double turn(std::size_t k) const { return batches_[k].turn(batches_[k + 1]); }
+  bool has_present_settings(const RecordedBatch& batch) const {
+    return batch.opened >= static_cast<double>(shape_.since);
   }
 
   void find_leases();
@@ -129,10 +119,8 @@ class BatchCosts {
   void find_handovers();
   void find_issues();
 
-  std::size_t count_ = 0;
   PipelineShape shape_;
-  std::vector<BatchCost> costs_;
-  RecordedBatches spans_;
+  std::vector<RecordedBatch> batches_;
   Medians medians_;
   std::vector<double> free_;
   ConsumerLoop loop_;
@@ -144,17 +132,16 @@ class BatchCosts {
 inline bool BatchCosts::load(std::span<const FinishedBatch> batches, const PipelineShape& shape,
                              bool other_end) {
   shape_ = shape;
-  spans_.load(batches, shape);
-  count_ = spans_.count();
-  if (count_ < kFewest) return false;
-  period_ = spans_.period(shape.present.workers);
+  record_batches(batches, shape, batches_, medians_);
+  if (count() < kFewest) return false;
+  period_ = stamped_period(batches_, shape.present.workers);
   find_leases();
   if (other_end) loop_.ends_early = !loop_.ends_early;
   find_steps();
   reconstruct_device();
   find_lease_end();
   find_waits();
-  if (shape_.on_device()) find_device_source();
+  if (shape_.on_device) find_device_source();
   find_handovers();
   find_issues();
   return true;
@@ -166,18 +153,19 @@ inline void BatchCosts::find_leases() {
   loop_ = {};
   const auto calls = [&](std::size_t k) {
     std::size_t later = 0;
-    while (k + later + 1 < count_ && spans_[k + later + 1].taken <= spans_[k].released) ++later;
+    while (k + later + 1 < count() && batches_[k + later + 1].taken <= batches_[k].released)
+      ++later;
     return static_cast<double>(later);
   };
   // The last ones may have outlived calls that are not recorded.
-  const std::size_t known = count_ / 2;
+  const std::size_t known = count() / 2;
   const auto later = static_cast<std::size_t>(medians_.of(known, calls));
   loop_.later_calls = std::min(later, std::max<std::size_t>(1, shape_.present.device_depth) - 1);
   const std::size_t last = loop_.later_calls;
   const double since = medians_.of(
-      known, [&](std::size_t k) { return spans_[k].released - spans_[k + last].taken; });
+      known, [&](std::size_t k) { return batches_[k].released - batches_[k + last].taken; });
   loop_.after_lease = std::max(0.0, medians_.of(known, [&](std::size_t k) {
-    return spans_[k + last + 1].asked - spans_[k].released;
+    return batches_[k + last + 1].asked - batches_[k].released;
   }));
   if (later > last)  // All slots are leased, and one that is replaced ends within next().
     loop_.ends_early = true;
@@ -188,9 +176,8 @@ inline void BatchCosts::find_leases() {
       last > 0 && later == last &&
       std::max(since, loop_.after_lease) < kClear * std::min(since, loop_.after_lease);
   medians_.clear();
-  for (std::size_t k = 0; k < count_; ++k)
-    if (spans_[k].asked < spans_[k].staged)
-      medians_.add(std::max(0.0, spans_[k].taken - spans_[k].staged));
+  for (const RecordedBatch& batch : batches_)
+    if (batch.asked < batch.staged) medians_.add(std::max(0.0, batch.taken - batch.staged));
   loop_.wake = medians_.of_added();
 }
 
@@ -199,13 +186,13 @@ inline void BatchCosts::find_leases() {
 /// A batch that was not timed takes what one that was took: each of these in its turn.
 inline void BatchCosts::spread(double RecordedBatch::*duration) {
   medians_.clear();
-  for (std::size_t k = 0; k < count_; ++k)
-    if (spans_[k].*duration >= 0) medians_.add(spans_[k].*duration);
-  const std::size_t timed = medians_.count();
+  for (const RecordedBatch& batch : batches_)
+    if (batch.*duration >= 0) medians_.add(batch.*duration);
+  const std::size_t timed = medians_.added().size();
   std::size_t next = 0;
-  for (std::size_t k = 0; k < count_; ++k)
-    if (double& own = spans_[k].*duration; own < 0)
-      own = timed == 0 ? 0 : medians_.at(next++ % timed);
+  for (RecordedBatch& batch : batches_)
+    if (double& own = batch.*duration; own < 0)
+      own = timed == 0 ? 0 : medians_.added()[next++ % timed];
 }
 
 /// The time of the consumer's stream for each batch, and its waits. Where nothing holds the host
@@ -214,28 +201,27 @@ inline void BatchCosts::find_steps() {
   std::size_t sources = 0, waits = 0, steps = 0;
   double waited = 0, worked = 0;
   int streams = 1;
-  for (std::size_t k = 0; k < count_; ++k) {
-    const RecordedBatch& span = spans_[k];
-    streams = std::max(streams, span.stream + 1);
-    sources += span.source >= 0;
-    waits += span.wait >= 0;
-    steps += span.step >= 0;
-    waited += std::max(0.0, span.wait);
-    worked += std::max(0.0, span.step);
+  for (const RecordedBatch& batch : batches_) {
+    streams = std::max(streams, batch.stream + 1);
+    sources += batch.source >= 0;
+    waits += batch.wait >= 0;
+    steps += batch.step >= 0;
+    waited += std::max(0.0, batch.wait);
+    worked += std::max(0.0, batch.step);
   }
   waited /= static_cast<double>(std::max<std::size_t>(1, waits)) * streams;
   worked /= static_cast<double>(std::max<std::size_t>(1, steps)) * streams;
   const bool is_ahead =
-      shape_.on_device() && std::min(waits, steps) >= kFewest && period_ < (waited + worked) / 2;
+      shape_.on_device && std::min(waits, steps) >= kFewest && period_ < (waited + worked) / 2;
   constexpr double kMost = 0.9;
   is_far_ahead_ = is_ahead && static_cast<double>(std::min({sources, waits, steps})) <
-                                  kMost * static_cast<double>(count_);
-  if (is_ahead || 2 * std::min(waits, steps) > count_) period_ = std::max(period_, waited + worked);
+                                  kMost * static_cast<double>(count());
+  if (is_ahead || 2 * std::min(waits, steps) > count())
+    period_ = std::max(period_, waited + worked);
   starved_ = waits == 0 ? -1 : std::min(1.0, waited / period_);
   lacks_device_times_ = steps == 0 && waits == 0;
   if (steps == 0 && waits > 0)
-    for (std::size_t k = 0; k < count_; ++k)
-      spans_[k].step = std::max(0.0, period_ - waited) * streams;
+    for (RecordedBatch& batch : batches_) batch.step = std::max(0.0, period_ - waited) * streams;
   for (const auto duration : {&RecordedBatch::step, &RecordedBatch::copy, &RecordedBatch::transform,
                               &RecordedBatch::source})
     spread(duration);
@@ -246,25 +232,25 @@ inline double BatchCosts::readers_through(std::size_t k) const {
   const std::size_t behind = k + loop_.later_calls;
   if (behind < shape_.present.device_depth) return 0;
   const std::size_t last = behind - shape_.present.device_depth;  // that was queued before
-  if (!loop_.ends_early) return spans_[last].worked();
-  return last == 0 ? 0 : std::max(spans_[last - 1].worked(), spans_[last].arrived);
+  if (!loop_.ends_early) return batches_[last].worked();
+  return last == 0 ? 0 : std::max(batches_[last - 1].worked(), batches_[last].arrived);
 }
 
 /// When the copy stream could have begun with batch k, had it had a slot.
 inline double BatchCosts::slot_wanted(std::size_t k) const {
-  if (k == 0) return spans_[0].filled;
-  return std::max({spans_[k].filled, spans_[k - 1].staged, spans_[k - 1].arrived});
+  if (k == 0) return batches_[0].filled;
+  return std::max({batches_[k].filled, batches_[k - 1].staged, batches_[k - 1].arrived});
 }
 
 /// When each batch arrived on the device, and when the consumer's stream came to it and left it.
 inline void BatchCosts::reconstruct_device() {
   constexpr double kLatency = 20'000;
   std::array<double, kStreams> left{};
-  left.fill(spans_[0].asked);
-  for (std::size_t k = 0; k < count_; ++k) {
-    RecordedBatch& span = spans_[k];
-    const double readers = readers_through(k), before = k == 0 ? 0 : spans_[k - 1].arrived;
-    if (shape_.on_device()) {
+  left.fill(batches_[0].asked);
+  for (std::size_t k = 0; k < count(); ++k) {
+    RecordedBatch& span = batches_[k];
+    const double readers = readers_through(k), before = k == 0 ? 0 : batches_[k - 1].arrived;
+    if (shape_.on_device) {
       span.copied = span.arrived =
           std::max(span.filled, std::max(span.opened, readers) + span.source);
     } else {
@@ -278,7 +264,7 @@ inline void BatchCosts::reconstruct_device() {
       // It began when the batch arrived. Neither how long it had worked nor when the readers of the
       // slot were through is known better than as a latest time.
       const double copied =
-          shape_.on_device() ? span.filled : span.staged + span.copy + span.transform;
+          shape_.on_device ? span.filled : span.staged + span.copy + span.transform;
       span.begun =
           std::max({span.asked + span.wait, copied, std::min(reached + span.wait, span.arrived)});
     } else {
@@ -292,8 +278,8 @@ inline void BatchCosts::reconstruct_device() {
 /// leases end as the loop's are taken to end.
 inline double BatchCosts::slot_misses() const {
   double sum = 0, measured = 1;
-  for (std::size_t k = shape_.present.device_depth; k < count_; ++k) {
-    const RecordedBatch& span = spans_[k];
+  for (std::size_t k = shape_.present.device_depth; k < count(); ++k) {
+    const RecordedBatch& span = batches_[k];
     if (span.slot < 0) continue;
     const double through = std::max(span.staged, readers_through(k));
     sum += std::abs(std::max(0.0, through - slot_wanted(k)) - span.slot);
@@ -328,7 +314,7 @@ template <class X>
 bool BatchCosts::turn_follows(X x) const {
   constexpr double kVaries = 0.02;  // of a period
   constexpr double kFollows = 0.5, kErrors = 2;
-  const std::size_t first = 1, last = count_ - 1;
+  const std::size_t first = 1, last = count() - 1;
   const auto turns = static_cast<double>(last - first);
   double mean_x = 0, mean_y = 0, xx = 0, xy = 0, yy = 0, deviation = 0;
   for (std::size_t k = first; k < last; ++k) {
@@ -350,74 +336,69 @@ bool BatchCosts::turn_follows(X x) const {
 
 inline void BatchCosts::find_waits() {
   constexpr double kSeldom = 0.1, kShort = 0.25, kClose = 0.05, kLatency = 50e3;
-  const std::size_t turns = count_ - 1;
+  const std::size_t turns = count() - 1;
   std::size_t behind = 0;  // The stream had something left to do when the thread asked.
   for (std::size_t k = 0; k < turns; ++k)
-    behind += spans_[k].worked() - spans_[k + 1].asked > std::max(kLatency, kClose * period_);
-  const bool idle = !lacks_device_times_ && 5 * behind < count_;
+    behind += batches_[k].worked() - batches_[k + 1].asked > std::max(kLatency, kClose * period_);
+  const bool idle = !lacks_device_times_ && 5 * behind < count();
   if (lacks_device_times_) {  // A turn that is short can wait for nothing.
     const double turn_time = medians_.of(turns, [&](std::size_t k) { return turn(k); });
     loop_.waits = turn_time > kShort * period_ ? LoopWaits::for_this_step : LoopWaits::for_nothing;
   } else if (idle) {
     // How late a batch came to the consumer's stream, as its thread sees it.
     const bool follows = turn_follows(
-        [&](std::size_t k) { return std::max(0.0, spans_[k].begun - spans_[k].taken); });
+        [&](std::size_t k) { return std::max(0.0, batches_[k].begun - batches_[k].taken); });
     loop_.waits = follows ? LoopWaits::for_this_step : LoopWaits::for_nothing;
   } else {
     std::size_t before = 0;  // It asked though the last step was not done.
     for (std::size_t k = 1; k < turns; ++k)
-      before += spans_[k + 1].asked < spans_[k - 1].worked() - kSeldom * period_;
+      before += batches_[k + 1].asked < batches_[k - 1].worked() - kSeldom * period_;
     const bool follows = static_cast<double>(before) <= kSeldom * static_cast<double>(turns) &&
-                         turn_follows([&](std::size_t k) { return spans_[k - 1].step; });
+                         turn_follows([&](std::size_t k) { return batches_[k - 1].step; });
     loop_.waits = follows ? LoopWaits::for_last_step : LoopWaits::for_nothing;
   }
-  for (std::size_t k = 0; k < count_; ++k) {
-    const RecordedBatch& span = spans_[k];
-    BatchCost& cost = costs_[k];
-    cost = {.copy = span.copy,
-            .transform = span.transform,
-            .source_work = span.source,
-            .device = span.step,
-            .stream = span.stream};
+  for (std::size_t k = 0; k < count(); ++k) {
+    RecordedBatch& span = batches_[k];
+    span.device = span.step;
     if (k == turns) {  // The loop did not ask again.
-      cost.host = costs_[k - 1].host;
+      span.host = batches_[k - 1].host;
       if (lacks_device_times_ || (idle && loop_.waits == LoopWaits::for_nothing))
-        cost.device = costs_[k - 1].device;
+        span.device = batches_[k - 1].device;
     } else if (loop_.waits == LoopWaits::for_nothing) {
-      cost.host = turn(k);
-      if (idle) cost.device = 0;  // How much of the turn it is, nobody can tell.
+      span.host = turn(k);
+      if (idle) span.device = 0;  // How much of the turn it is, nobody can tell.
     } else if (loop_.waits == LoopWaits::for_this_step) {
-      cost.device = std::max(0.0, spans_[k + 1].asked - std::max(span.begun, span.taken));
+      span.device = std::max(0.0, batches_[k + 1].asked - std::max(span.begun, span.taken));
     } else if (k > 0) {
-      cost.host = std::max(0.0, spans_[k + 1].asked - std::max(span.taken, spans_[k - 1].worked()));
+      span.host =
+          std::max(0.0, batches_[k + 1].asked - std::max(span.taken, batches_[k - 1].worked()));
     }
   }
   if (loop_.waits == LoopWaits::for_this_step) lacks_device_times_ = false;
   if (loop_.waits == LoopWaits::for_last_step) {  // By how much the device was later is unknown.
-    double least = costs_[1].host;
-    for (std::size_t k = 1; k < count_; ++k) least = std::min(least, costs_[k].host);
-    for (std::size_t k = 1; k < count_; ++k) costs_[k].host -= least;
+    double least = batches_[1].host;
+    for (std::size_t k = 1; k < count(); ++k) least = std::min(least, batches_[k].host);
+    for (std::size_t k = 1; k < count(); ++k) batches_[k].host -= least;
   }
 }
 
 // ---- The workers --------------------------------------------------------------------------------
 
 inline void BatchCosts::find_device_source() {
-  const double on_host = medians_.of(count_, [&](std::size_t k) { return spans_[k].fill; });
-  source_queues_ = 2 * on_host < medians_.of(
-                                     count_, [&](std::size_t k) { return costs_[k].source_work; });
+  source_queues_ = 2 * medians_.of(batches_, &RecordedBatch::fill) <
+                   medians_.of(batches_, &RecordedBatch::source);
   std::size_t late = 0, early = 0;
-  for (std::size_t k = 0; k < count_; ++k) {
+  for (std::size_t k = 0; k < count(); ++k) {
     const double readers = readers_through(k), tolerance = 0.05 * period_;
-    late += readers > spans_[k].opened + tolerance;
-    early += readers > spans_[k].filled + tolerance;
+    late += readers > batches_[k].opened + tolerance;
+    early += readers > batches_[k].filled + tolerance;
   }
   source_waits_for_readers_ = 10 * early < late;
   if (source_queues_ || !source_waits_for_readers_) return;
-  for (std::size_t k = 0; k < count_; ++k) {
-    const double waited = std::max(0.0, readers_through(k) - spans_[k].opened);
-    spans_[k].fill =
-        std::min(spans_[k].fill, std::max(costs_[k].source_work, spans_[k].fill - waited));
+  for (std::size_t k = 0; k < count(); ++k) {
+    const double waited = std::max(0.0, readers_through(k) - batches_[k].opened);
+    batches_[k].fill =
+        std::min(batches_[k].fill, std::max(batches_[k].source, batches_[k].fill - waited));
   }
 }
 
@@ -426,20 +407,19 @@ inline void BatchCosts::find_device_source() {
 inline void BatchCosts::find_handovers() {
   constexpr double kLongestPoll = 300e3;  // A worker looks again for memory as often as that.
   const std::size_t workers = std::clamp<std::size_t>(shape_.present.workers, 1, kMostWorkers);
-  const auto pieces = static_cast<std::size_t>(std::max(1, shape_.pieces));
+  const auto pieces = static_cast<std::size_t>(shape_.pieces());
   const auto first = free_.begin(), last = first + static_cast<std::ptrdiff_t>(workers);
   std::fill(first, last, 0.0);
   double sum = 0, known = 0;
-  for (std::size_t k = 0; k < count_; ++k) {
-    const RecordedBatch& span = spans_[k];
+  for (std::size_t k = 0; k < count(); ++k) {
+    RecordedBatch& span = batches_[k];
     const std::size_t depth =
-        shape_.on_device() ? shape_.present.device_depth : shape_.present.host_depth;
+        shape_.on_device ? shape_.present.device_depth : shape_.present.host_depth;
     double memory = 0;
     if (k >= depth)
-      memory = shape_.on_device() ? spans_[k - depth].released : spans_[k - depth].copied;
+      memory = shape_.on_device ? batches_[k - depth].released : batches_[k - depth].copied;
     const auto earliest = std::min_element(first, last);
-    costs_[k].fill = span.fill;
-    if (!has_present_settings(k)) {
+    if (!has_present_settings(span)) {
       *earliest = span.filled;
       continue;
     }
@@ -454,34 +434,33 @@ inline void BatchCosts::find_handovers() {
     }
     const double more = span.filled - filled;
     const auto busy = static_cast<double>(std::min(workers, pieces));
-    costs_[k].handover = span.first_fill ? 0 : more * busy;
+    span.handover = span.first_fill ? 0 : more * busy;
     if (pieces > 1) {
       for (auto worker = first; worker != last; ++worker) *worker += more;
     } else {
       *std::find(first, last, filled) = span.filled;
     }
-    sum += costs_[k].handover;
+    sum += span.handover;
     ++known;
   }
   const double mean = std::max(0.0, sum / std::max(1.0, known));
-  for (std::size_t k = 0; k < count_; ++k) {
-    double& own = costs_[k].handover;
-    own = pieces > 1 || !has_present_settings(k) ? mean : std::max(0.0, own);
-  }
+  for (RecordedBatch& batch : batches_)
+    batch.handover =
+        pieces > 1 || !has_present_settings(batch) ? mean : std::max(0.0, batch.handover);
 }
 
 /// What it takes to queue a batch's copy, beside the waits for the batch before and for a slot. Of
 /// the first ones, nobody knows when there was a slot.
 inline void BatchCosts::find_issues() {
-  const std::size_t first = std::min(shape_.present.device_depth, count_ - 1);
-  for (std::size_t k = first; k < count_; ++k) {
-    double possible = std::max(spans_[k].filled, spans_[k - 1].staged);
-    if (!shape_.on_device()) possible = std::max(possible, spans_[k - first].released);
-    costs_[k].issue = std::max(0.0, spans_[k].staged - possible);
+  const std::size_t first = std::min(shape_.present.device_depth, count() - 1);
+  for (std::size_t k = first; k < count(); ++k) {
+    double possible = std::max(batches_[k].filled, batches_[k - 1].staged);
+    if (!shape_.on_device) possible = std::max(possible, batches_[k - first].released);
+    batches_[k].issue = std::max(0.0, batches_[k].staged - possible);
   }
   const double usual =
-      medians_.of(count_ - first, [&](std::size_t k) { return costs_[first + k].issue; });
-  for (std::size_t k = 0; k < first; ++k) costs_[k].issue = usual;
+      medians_.of(count() - first, [&](std::size_t k) { return batches_[first + k].issue; });
+  for (std::size_t k = 0; k < first; ++k) batches_[k].issue = usual;
 }
 
 }  // namespace penstock::detail

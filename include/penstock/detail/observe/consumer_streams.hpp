@@ -18,50 +18,35 @@ class ConsumerStreams {
  public:
   /// Streams that took none of so many batches are not taking them in turn.
   static constexpr std::uint64_t kTurns = 8;
+  /// Streams that have numbers; beyond them, the oldest number is given away.
+  static constexpr std::size_t kMost = 16;
 
   /// How many batches ago `stream` took its last one. 1: it took the last batch, or none of the
   /// last kTurns. 0: there was no batch yet.
   std::uint64_t turns(cudaStream_t stream) const {
-    const Known* const known = find(stream);
-    const std::uint64_t ago = known != nullptr ? taken_ - known->last : kTurns + 1;
-    return ago <= kTurns ? ago : std::min<std::uint64_t>(taken_, 1);
+    const std::uint64_t known = std::min(taken_, kTurns);
+    for (std::uint64_t ago = 1; ago <= known; ++ago)
+      if (recent_.at((taken_ - ago) % kTurns) == stream) return ago;
+    return std::min<std::uint64_t>(taken_, 1);
   }
 
-  /// `stream` takes a batch. Returns the stream's number, in the order of first batches: from 0.
-  /// A stream that has taken none of very many batches may get another number.
+  /// `stream` takes a batch. Returns the stream's number, below kMost, in the order of first
+  /// batches.
   int note(cudaStream_t stream) {
-    Known* known = find(stream);
-    if (known == nullptr) {
-      known = std::min_element(known_.begin(), known_.end(), [](const Known& a, const Known& b) {
-        return a.takes && b.takes ? a.last < b.last : a.takes < b.takes;
-      });
-      *known = {stream, true, taken_, streams_++};
-    }
-    known->last = taken_++;
-    return known->number;
+    recent_.at(taken_++ % kTurns) = stream;
+    const auto first = numbered_.begin(), last = first + std::min(streams_, kMost);
+    const auto known = std::find(first, last, stream);
+    if (known != last) return static_cast<int>(known - first);
+    const std::size_t number = streams_++ % kMost;
+    numbered_.at(number) = stream;
+    return static_cast<int>(number);
   }
 
  private:
-  struct Known {
-    cudaStream_t stream = nullptr;
-    bool takes = false;
-    std::uint64_t last = 0;  // the count of batches before its last one
-    int number = 0;
-  };
-
-  const Known* find(cudaStream_t stream) const {
-    const auto known = std::find_if(known_.begin(), known_.end(), [&](const Known& one) {
-      return one.takes && one.stream == stream;
-    });
-    return known == known_.end() ? nullptr : &*known;
-  }
-  Known* find(cudaStream_t stream) {
-    return const_cast<Known*>(static_cast<const ConsumerStreams*>(this)->find(stream));
-  }
-
-  std::array<Known, std::size_t{2 * kTurns}> known_{};
-  std::uint64_t taken_ = 0;
-  int streams_ = 0;
+  std::array<cudaStream_t, kTurns> recent_{};  // of batch k at k % kTurns
+  std::array<cudaStream_t, kMost> numbered_{};
+  std::uint64_t taken_ = 0;  // batches
+  std::size_t streams_ = 0;  // that have been numbered
 };
 
 }  // namespace penstock::detail

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -20,25 +21,19 @@
 #include <penstock/detail/observe/consumer_streams.hpp>
 #include <penstock/detail/observe/ticks.hpp>
 #include <penstock/detail/observe/timeline.hpp>
+#include <penstock/stats.hpp>
 #include <utility>
 
 namespace penstock::detail {
 
-/// What the batches that were measured took on the device. Where several streams take batches in
-/// turn, each stream's waits and work count for a part of them only.
+/// What the batches that were measured took on the device, as far as the members of Stats say so.
+/// Where several streams take batches in turn, each stream's waits and work count for a part of
+/// them only.
 struct DeviceSums {
-  /// Batches in the next five. Each that was measured stands for those before it that were not.
-  std::uint64_t copies = 0;
-  Ticks copying = 0, transforming = 0;  ///< by the copy stream
-  Ticks awaiting_slot = 0;              ///< that stream, until a slot's readers were through
-  Ticks idle = 0;                       ///< the rest of its time: it had nothing to copy
-  Ticks source = 0;                     ///< on_device: from when a slot may be written until it was
-  std::uint64_t waits = 0;              ///< batches in the next two
-  Ticks waiting = 0, longest_wait = 0;  ///< the consumer's stream had no work
-  std::uint64_t steps = 0;              ///< batches in the next three: with the one before them
-  Ticks consuming = 0;                  ///< from when the one before was there to the request
-  Ticks until_staged = 0, until_there = 0;  ///< the two parts of the wait; only with device_times
-  Ticks longest_step_wait = 0;              ///< the longest sum of the two
+  /// Each batch that was measured stands for those before it that were not.
+  StageStats copy, transform;
+  DeviceTimes times;   ///< but for `copies`; the two parts of a wait only with device_times
+  SampledWaits waits;  ///< also with device_times
 };
 
 /// A sampled batch is measured together with those that follow it, so that it is known how they
@@ -47,31 +42,26 @@ class DeviceSamples {
  public:
   enum class Kind { copies, transforms, on_device };
 
-  /// Events around the copy of a batch, or around the work of its source. It may be used again when
-  /// `uses` is 0.
-  class CopySample {
-    friend DeviceSamples;
-
-   public:
+  /// Events of a batch. It may be used again when `uses` is 0.
+  struct Sample {
+    cudaStream_t stream_ = nullptr;
+    std::uint64_t order_ = 0;
+    std::atomic<int> uses_{0};
+    std::atomic<bool> is_handed_in_{false};  // Then all but `uses` is the reader's.
+  };
+  /// Events around the copy of a batch, or around the work of its source.
+  struct CopySample : Sample {
     explicit CopySample(Kind kind) {
       if (kind != Kind::on_device) wanted_.emplace(cudaEventDefault);
       if (kind == Kind::transforms) arrived_.emplace(cudaEventDefault);
     }
-
-   private:
     std::optional<Event> wanted_;  // The batch needs a slot, and the one before is there.
     Event begun_{cudaEventDefault}, ended_{cudaEventDefault};
     std::optional<Event> arrived_;  // between the copy and the transform
-    cudaStream_t stream_ = nullptr;
-    std::uint64_t order_ = 0;
     Ticks staged_ = 0;
-    std::atomic<int> uses_{0};
-    std::atomic<bool> is_handed_in_{false};  // then it is the reader's
   };
   struct Drop {
-    void operator()(CopySample* sample) const noexcept {
-      sample->uses_.store(0, std::memory_order_release);
-    }
+    void operator()(CopySample* sample) const noexcept { end_use(*sample); }
   };
   /// Of a batch that is being measured; null: it is not. The batch is not measured after all if
   /// this is destroyed.
@@ -178,8 +168,8 @@ class DeviceSamples {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock()) return;
     const CaptureModeGuard guard;
-    collect_from(copies_, next_copy_, [&](CopySample& copy) { return add(copy, guard); });
-    collect_from(takes_, next_take_, [&](TakeSample& take) { return add(take, guard); });
+    collect_from(copies_, next_copy_, guard);
+    collect_from(takes_, next_take_, guard);
   }
   /// The same, at most once in kPeriod.
   void collect_now_and_then(Ticks now) noexcept {
@@ -194,6 +184,8 @@ class DeviceSamples {
   }
 
  private:
+  using nanoseconds = std::chrono::nanoseconds;
+
   static constexpr std::size_t kBurst = 16;  // batches in a row
   static constexpr std::size_t kFarBehind = 64;
   // So that batches of a few microseconds do not pay for their measurement: on average at most one
@@ -229,18 +221,15 @@ class DeviceSamples {
     std::atomic<bool> in_burst_{false};
   };
 
-  /// Events around the request of a batch. It may be used again when `uses` is 0.
-  struct TakeSample {
+  /// Events around the request of a batch.
+  struct TakeSample : Sample {
     explicit TakeSample(bool every) {
       if (every) found_.emplace(cudaEventDefault);
     }
     Event asked_{cudaEventDefault}, ready_{cudaEventDefault};
     std::optional<Event> found_;  // between the two: there is a batch, its copy is queued
-    cudaStream_t stream_ = nullptr;
-    std::uint64_t order_ = 0, turns_ = 0;
+    std::uint64_t turns_ = 0;
     TakeSample* before_ = nullptr;  // of the batch that the stream took before
-    std::atomic<int> uses_{0};
-    std::atomic<bool> is_handed_in_{false};  // then all but `uses` is the reader's
   };
 
   /// Takes are measured where copies are, for the batches after this one as far as the budget goes.
@@ -255,13 +244,13 @@ class DeviceSamples {
   }
 
   /// nullptr: all are in use. Acquire: nobody reads what the sample was before.
-  template <class Sample>
-  Sample* find_free(std::deque<Sample>& samples, std::atomic<std::size_t>& next) {
+  template <class S>
+  S* find_free(std::deque<S>& samples, std::atomic<std::size_t>& next) {
     for (int attempt = 0; attempt < 2; ++attempt) {
       if (attempt > 0) collect();
       const std::size_t first = next.load(std::memory_order_relaxed);
       for (std::size_t i = first; i < first + samples.size(); ++i) {
-        Sample& sample = samples[i % samples.size()];
+        S& sample = samples[i % samples.size()];
         int none = 0;
         if (sample.uses_.load(std::memory_order_relaxed) != 0 ||
             !sample.uses_.compare_exchange_strong(none, 1, std::memory_order_acquire))
@@ -273,22 +262,21 @@ class DeviceSamples {
     return nullptr;
   }
   /// Release: whoever uses it next does so after what was read of it.
-  template <class Sample>
   static void end_use(Sample& sample) noexcept {
     sample.uses_.fetch_sub(1, std::memory_order_release);
   }
 
-  /// `add` is false for a sample that is not reached: the next ones of its stream are not either.
-  template <class Sample, class Add>
-  void collect_from(std::deque<Sample>& samples, const std::atomic<std::size_t>& next,
-                    Add add) noexcept {
+  /// Where a sample is not reached, the next ones of its stream are not either.
+  template <class S>
+  void collect_from(std::deque<S>& samples, const std::atomic<std::size_t>& next,
+                    const CaptureModeGuard& guard) noexcept {
     const std::size_t first = next.load(std::memory_order_relaxed);
     std::optional<cudaStream_t> unreached;
     for (std::size_t i = first; i < first + samples.size(); ++i) {
-      Sample& sample = samples[i % samples.size()];
+      S& sample = samples[i % samples.size()];
       if (!sample.is_handed_in_.load(std::memory_order_acquire) || sample.stream_ == unreached)
         continue;
-      if (add(sample)) {
+      if (add(sample, guard)) {
         sample.is_handed_in_.store(false, std::memory_order_relaxed);
         end_use(sample);
       } else {
@@ -311,26 +299,29 @@ class DeviceSamples {
   bool add(CopySample& copy, const CaptureModeGuard& guard) noexcept {
     const auto all = elapsed(copy.begun_, copy.ended_, guard);
     if (!all) return false;
-    // Workers end their batches in any order: those of on_device stand for none but themselves.
-    const std::uint64_t passed = std::max(sums_.copies, copy.order_ + 1);
-    const auto stands_for = static_cast<Ticks>(passed - sums_.copies);
     DeviceDurations durations;
+    StageStats &copies = sums_.copy, &transforms = sums_.transform;
     if (kind_ == Kind::on_device) {
+      // Workers end their batches in any order: each stands for none but itself.
       durations.source = *all;
-      sums_.source += *all;
-      ++sums_.copies;
+      ++copies.timed;
     } else {
       durations.copy =
           copy.arrived_ ? elapsed(copy.begun_, *copy.arrived_, guard).value_or(*all) : *all;
       if (copy.arrived_) durations.transform = *all - durations.copy;
       durations.slot = elapsed(*copy.wanted_, copy.begun_, guard).value_or(0);
-      sums_.copies = passed;
-      sums_.copying += stands_for * durations.copy;
-      sums_.transforming += stands_for * std::max<Ticks>(0, durations.transform);
-      sums_.awaiting_slot += stands_for * durations.slot;
+      const std::uint64_t passed = std::max(copies.timed, copy.order_ + 1);
+      const auto stands_for = static_cast<Ticks>(passed - copies.timed);
+      copies.timed = transforms.timed = passed;
+      copies.busy += nanoseconds(stands_for * durations.copy);
+      transforms.busy += nanoseconds(stands_for * std::max<Ticks>(0, durations.transform));
+      copies.waiting_for_room += nanoseconds(stands_for * durations.slot);
       if (first_staged_ == 0) first_staged_ = copy.staged_;
-      sums_.idle = std::max(sums_.idle, copy.staged_ - first_staged_ - sums_.copying -
-                                            sums_.transforming - sums_.awaiting_slot);
+      const nanoseconds copying = copies.busy + copies.waiting_for_room;
+      copies.waiting_for_input =
+          std::max(copies.waiting_for_input,
+                   nanoseconds(copy.staged_ - first_staged_) - copying - transforms.busy);
+      transforms.waiting_for_input = copies.waiting_for_input + copying;
     }
     timeline_.measure(copy.order_, durations);
     return true;
@@ -343,22 +334,23 @@ class DeviceSamples {
     // The first batch fills the pipeline. Of others, a stream in turns has a part.
     const auto turns = static_cast<Ticks>(take.turns_);
     if (turns > 0) {
-      ++sums_.waits;
-      sums_.waiting += *wait / turns;
-      sums_.longest_wait = std::max(sums_.longest_wait, *wait / turns);
+      ++sums_.waits.batches;
+      sums_.waits.waiting += nanoseconds(*wait / turns);
+      sums_.waits.longest = std::max(sums_.waits.longest, nanoseconds(*wait / turns));
     }
     if (take.before_ != nullptr) {
+      DeviceTimes& times = sums_.times;
       const Ticks step = elapsed(take.before_->ready_, take.asked_, guard).value_or(0);
       if (take.before_->stream_ == take.stream_)
         timeline_.measure(take.before_->order_, {.step = step});
-      ++sums_.steps;
-      sums_.consuming += step / turns;
+      ++times.batches;
+      times.consuming += nanoseconds(step / turns);
       if (take.found_) {
         const Ticks until_staged = elapsed(take.asked_, *take.found_, guard).value_or(0);
         const Ticks until_there = elapsed(*take.found_, take.ready_, guard).value_or(0);
-        sums_.until_staged += until_staged / turns;
-        sums_.until_there += until_there / turns;
-        sums_.longest_step_wait = std::max(sums_.longest_step_wait, until_staged + until_there);
+        times.awaiting_batch += nanoseconds(until_staged / turns);
+        times.awaiting_copy += nanoseconds(until_there / turns);
+        times.longest_wait = std::max(times.longest_wait, nanoseconds(until_staged + until_there));
       }
       end_use(*std::exchange(take.before_, nullptr));
     }

@@ -10,6 +10,7 @@
 // Commas are written automatically. The caller ends what it has begun.
 
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
@@ -62,6 +63,11 @@ void append_number(std::string& out, Number number) {
   out.append(text, std::to_chars(text, text + sizeof(text), number).ptr);
 }
 
+/// The same, in seconds.
+inline void append_number(std::string& out, std::chrono::nanoseconds time) {
+  append_number(out, std::chrono::duration<double>(time).count());
+}
+
 class JsonText {
  public:
   JsonText& begin_object() { return open('{'); }
@@ -75,7 +81,7 @@ class JsonText {
     first_ = true;
     return *this;
   }
-  /// A text, a number, a bool, or nullptr.
+  /// A text, a number, a bool, a time (in seconds), or nullptr.
   template <class Value>
   JsonText& value(const Value& content) {
     separate();
@@ -83,7 +89,7 @@ class JsonText {
       text_ += "null";
     else if constexpr (std::same_as<Value, bool>)
       text_ += content ? "true" : "false";
-    else if constexpr (std::is_arithmetic_v<Value>)
+    else if constexpr (std::is_arithmetic_v<Value> || std::same_as<Value, std::chrono::nanoseconds>)
       append_number(text_, content);
     else
       append_quoted(text_, content);

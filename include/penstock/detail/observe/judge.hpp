@@ -8,9 +8,9 @@
 #include <chrono>
 #include <cstddef>
 #include <optional>
+#include <penstock/detail/observe/pipeline_shape.hpp>
 #include <penstock/detail/observe/replay.hpp>
 #include <penstock/detail/observe/settings_search.hpp>
-#include <penstock/detail/observe/shape_of.hpp>
 #include <penstock/stats.hpp>
 #include <penstock/tuning.hpp>
 #include <penstock/verdict.hpp>
@@ -68,7 +68,7 @@ class Judge {
   }
 
   static PipelineShape shape_of(const Stats& stats) {
-    PipelineShape shape = detail::shape_of(stats.setup, stats.host_depth == 0);
+    PipelineShape shape{.setup = stats.setup, .on_device = stats.host_depth == 0};
     shape.present = {static_cast<std::size_t>(std::max(1, stats.workers)), stats.host_depth,
                      std::max<std::size_t>(1, stats.device_depth)};
     shape.computing = computing(stats).value_or(0);
@@ -100,19 +100,19 @@ class Judge {
   }
 
   void tell_times(const ReplayResult& now) {
-    const auto mean = [&](double BatchCost::*time) {
+    const auto mean = [&](double RecordedBatch::*time) {
       double sum = 0;
-      for (const BatchCost& cost : costs().all()) sum += cost.*time;
+      for (const RecordedBatch& cost : costs().all()) sum += cost.*time;
       return std::chrono::nanoseconds(
           static_cast<std::int64_t>(sum / static_cast<double>(costs().all().size())));
     };
     verdict_.period = std::chrono::nanoseconds(static_cast<std::int64_t>(costs().period()));
-    verdict_.source = std::max(mean(&BatchCost::fill), mean(&BatchCost::source_work)) /
+    verdict_.source = std::max(mean(&RecordedBatch::fill), mean(&RecordedBatch::source)) /
                       static_cast<int>(shape().present.workers);
-    verdict_.copy = mean(&BatchCost::copy);
-    verdict_.transform = mean(&BatchCost::transform);
-    verdict_.consumer = mean(&BatchCost::device);
-    if (verdict_.consumer.count() == 0) verdict_.consumer = mean(&BatchCost::host);
+    verdict_.copy = mean(&RecordedBatch::copy);
+    verdict_.transform = mean(&RecordedBatch::transform);
+    verdict_.consumer = mean(&RecordedBatch::device);
+    if (verdict_.consumer.count() == 0) verdict_.consumer = mean(&RecordedBatch::host);
     const double measured = costs().starved();
     // The replay without a late batch tells what it is without it.
     verdict_.starved = measured < 0 || late_.count() > 0 ? now.starved : measured;

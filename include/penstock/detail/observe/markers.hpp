@@ -8,43 +8,34 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <map>
 #include <mutex>
 #include <new>
+#include <set>
 #include <string>
-#include <vector>
 
 namespace penstock {
 namespace detail {
 
-/// A domain of NVTX's, once for each name. They are few, and there until the process ends.
-struct MarkerDomain {
-  std::string name;
-  nvtxDomainHandle_t handle;
-  MarkerDomain* next;
-  std::vector<std::uint32_t> named = {};  // numbers of categories whose name NVTX has
-
-  void name_once(const MarkerCategory& category) {
-    if (handle == nullptr || category.number == 0) return;
-    for (const std::uint32_t number : named)
-      if (number == category.number) return;
-    named.push_back(category.number);
-    nvtxDomainNameCategoryA(handle, category.number, category.name);
-  }
-};
-
-/// NVTX initialises itself in the first call of a process. ThreadSanitizer reports a race if two
-/// threads make that call, so each call here comes after one under this lock. Null: no profiler is
-/// attached, or none that knows domains, or there is no memory.
+/// The handle of a domain, which is made once for each name. NVTX initialises itself in the first
+/// call of a process. ThreadSanitizer reports a race if two threads make that call, so each call
+/// here comes after one under this lock. Null: no profiler is attached, or none that knows domains,
+/// or there is no memory.
 inline nvtxDomainHandle_t marker_domain(const char* name, const MarkerCategory& category) noexcept {
+  struct Domain {
+    nvtxDomainHandle_t handle = nullptr;
+    std::set<std::uint32_t> named = {};  // numbers of categories whose name NVTX has
+  };
   static std::mutex mutex;
-  static MarkerDomain* first = nullptr;
   const std::lock_guard lock(mutex);
   try {
-    MarkerDomain* domain = first;
-    while (domain != nullptr && domain->name != name) domain = domain->next;
-    if (domain == nullptr) domain = first = new MarkerDomain{name, nvtxDomainCreateA(name), first};
-    domain->name_once(category);
-    return domain->handle;
+    static auto& domains = *new std::map<std::string, Domain>;  // until the process ends
+    const auto [found, is_new] = domains.try_emplace(name);
+    auto& [handle, named] = found->second;
+    if (is_new) handle = nvtxDomainCreateA(name);
+    if (handle != nullptr && category.number != 0 && named.insert(category.number).second)
+      nvtxDomainNameCategoryA(handle, category.number, category.name);
+    return handle;
   } catch (const std::bad_alloc&) {
     return nullptr;
   }

@@ -6,22 +6,9 @@
 
 #include <atomic>
 #include <cstdint>
-#include <penstock/markers.hpp>
 #include <string>
 
 namespace penstock::detail {
-
-#if defined(PENSTOCK_DISABLE_NVTX) || defined(NVTX_DISABLE)
-
-/// Nobody sees names.
-template <class Of>
-class NameNumber {
- public:
-  NameNumber() {}  // Not trivial, so that a constant one needs no initialiser.
-  static std::string name(const char* text) { return text; }
-};
-
-#else
 
 /// The lowest number, from 1, that no other object of this type has while this one lives. Beyond 64
 /// of them they share a number. They belong to a program or shared library, as names of markers do.
@@ -48,7 +35,5 @@ class NameNumber {
   static inline std::atomic<std::uint64_t> taken_{0};
   std::uint64_t bit_ = 0;
 };
-
-#endif
 
 }  // namespace penstock::detail

@@ -1,49 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// PipelineShape: what a pipeline is made of, as far as a replay of its batches has to know it, and
-// what bounds its settings.
+// PipelineShape: what a replay has to know of a pipeline beside its batches, and what bounds its
+// settings.
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <penstock/detail/observe/ticks.hpp>
 #include <penstock/detail/observe/tune_settings.hpp>
+#include <penstock/stats.hpp>
 
 namespace penstock::detail {
 
-/// What fills the batches.
-enum class SourceShape {
-  batch,       ///< one worker fills a batch in pinned memory
-  per_sample,  ///< the workers fill the rows of a batch together
-  on_device,   ///< one worker fills a batch in a device slot; nothing is copied
-};
-
 struct PipelineShape {
-  SourceShape source = SourceShape::batch;
-  int pieces = 1;          ///< rows of a batch that workers take one by one: those of per_sample
-  bool ordered = true;     ///< batches are delivered in the order of their numbers
-  bool unbounded = false;  ///< the data are a stream, which one worker reads
-  bool deepens = false;    ///< host_depth follows workers and device_depth
+  PipelineSetup setup;
+  bool on_device = false;  ///< one worker fills a batch in a device slot; nothing is copied
   TuneSettings present{1, 1, 1};
 
-  /// Batches that were opened before had other settings, as ticks() tells.
-  std::int64_t since = 0;
+  /// Batches that were opened before had other settings.
+  Ticks since = 0;
 
-  /// Batches of all epochs; 0: unknown.
-  std::uint64_t batches = 0;
-  /// Cores that the process may use (0: unknown), and how many of them one worker keeps busy while
-  /// it is in the source, 0 ... 1 (0: unknown).
-  int cores = 0;
+  /// The part of its time in the source that a worker computes; 0: unknown.
   double computing = 0;
   /// Batches that memory is allocated for, where that is more than the depths.
   std::size_t host_allocated = 0, device_allocated = 0;
-  /// Bytes of a batch, and of all batches that the limits have room for. 0: unknown.
-  std::size_t host_bytes = 0, device_bytes = 0, host_limit = 0, device_limit = 0;
+  std::size_t host_bytes = 0, device_bytes = 0;  ///< of a batch; 0: unknown
 
-  bool on_device() const { return source == SourceShape::on_device; }
+  /// Rows of a batch that workers take one by one.
+  int pieces() const {
+    constexpr std::int64_t kMost = 1 << 20;
+    return setup.per_sample ? static_cast<int>(std::clamp<std::int64_t>(setup.batch_size, 1, kMost))
+                            : 1;
+  }
   /// What the workers' batches need memory of.
   std::size_t TuneSettings::*depth() const {
-    return on_device() ? &TuneSettings::device_depth : &TuneSettings::host_depth;
+    return on_device ? &TuneSettings::device_depth : &TuneSettings::host_depth;
   }
 
   // ---- Bounds
@@ -51,17 +43,17 @@ struct PipelineShape {
   /// Workers beyond which the cores, the batches of the run, or the memory have no room for one.
   std::size_t by_cores() const {
     constexpr double kNoise = 0.05;
-    if (cores == 0 || computing <= kNoise) return kNoLimit;
-    return std::max<std::size_t>(1, static_cast<std::size_t>(cores / computing + 0.1));
+    if (setup.cores == 0 || computing <= kNoise) return kNoLimit;
+    return std::max<std::size_t>(1, static_cast<std::size_t>(setup.cores / computing + 0.1));
   }
   std::size_t by_run() const {
-    if (unbounded) return 1;
-    return source == SourceShape::per_sample ? kNoLimit : within_run(kNoLimit);
+    if (setup.unbounded) return 1;
+    return setup.per_sample ? kNoLimit : within_run(kNoLimit);
   }
   std::size_t by_memory() const {
-    if (source == SourceShape::per_sample) return kNoLimit;
-    const std::size_t room = on_device() ? most_slots() : most_blocks();
-    return room - std::min(room, on_device() ? kSlotsBesideWorkers : present.device_depth);
+    if (setup.per_sample) return kNoLimit;
+    const std::size_t room = on_device ? most_slots() : most_blocks();
+    return room - std::min(room, on_device ? kSlotsBesideWorkers : present.device_depth);
   }
   /// Workers, beyond the present ones as far as these go.
   std::size_t most_workers() const {
@@ -71,10 +63,10 @@ struct PipelineShape {
   /// More than so many workers make use of.
   TuneSettings most(std::size_t workers) const {
     TuneSettings most{workers, present.host_depth, present.device_depth + kMoreSlots};
-    if (on_device()) most.device_depth += workers;
+    if (on_device) most.device_depth += workers;
     most.device_depth =
         std::max(present.device_depth, std::min(within_run(most.device_depth), most_slots()));
-    if (!on_device())
+    if (!on_device)
       most.host_depth = std::max(
           present.host_depth,
           std::min(most_blocks(), within_run(std::max(present.host_depth, following(most)) +
@@ -83,8 +75,8 @@ struct PipelineShape {
   }
   /// `host_depth` with these settings, if it follows them by itself.
   std::size_t following(const TuneSettings& settings) const {
-    if (!deepens || on_device()) return 0;
-    return settings.device_depth + (source == SourceShape::per_sample ? 2 : settings.workers);
+    if (!setup.deepens || on_device) return 0;
+    return settings.device_depth + (setup.per_sample ? 2 : settings.workers);
   }
   /// Memory that settings take beyond the present ones.
   std::size_t more_bytes(const TuneSettings& settings) const {
@@ -102,10 +94,10 @@ struct PipelineShape {
   static std::size_t room(std::size_t limit, std::size_t bytes) {
     return limit == 0 || bytes == 0 ? kNoLimit : limit / bytes;
   }
-  std::size_t most_blocks() const { return room(host_limit, host_bytes); }
-  std::size_t most_slots() const { return room(device_limit, device_bytes); }
+  std::size_t most_blocks() const { return room(setup.host_limit, host_bytes); }
+  std::size_t most_slots() const { return room(setup.device_limit, device_bytes); }
   std::size_t within_run(std::size_t depth) const {
-    return batches == 0 ? depth : std::min<std::size_t>(depth, batches);
+    return setup.batches == 0 ? depth : std::min<std::size_t>(depth, setup.batches);
   }
 };
 

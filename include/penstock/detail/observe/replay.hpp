@@ -26,11 +26,12 @@ struct ReplayResult {
 /// One thread at a time uses it.
 class Replay {
  public:
-  /// Allocates all that it needs.
-  explicit Replay(std::size_t capacity)
-      : costs_(capacity), events_(2 * capacity), fillings_(ReplayPass::kFillings) {}
+  /// Allocates all that so many batches need; load() allocates for more.
+  explicit Replay(std::size_t capacity) : costs_(capacity), fillings_(ReplayPass::kFillings) {
+    events_.reserve(2 * capacity);
+  }
 
-  /// Takes the last batches that have ended. False: there is too little to go by, since they are
+  /// Takes batches that have ended. False: there is too little to go by, since they are
   /// too few, since the host was far ahead of the device, or since a replay with the present
   /// settings misses the measured period by over 15 %.
   bool load(std::span<const FinishedBatch> batches, const PipelineShape& shape);
@@ -47,8 +48,8 @@ class Replay {
   /// more slots would make batches faster.
   std::array<double, 7> shares() const noexcept;
 
-  ReplaySettings present() const { return {shape_.present}; }
-  const PipelineShape& shape() const { return shape_; }
+  ReplaySettings present() const { return {shape().present}; }
+  const PipelineShape& shape() const { return costs_.shape(); }
   const BatchCosts& costs() const { return costs_; }
   /// Replaces the longest fill by one of the usual length; returns by how much it was longer.
   double forget_longest_fill() { return costs_.forget_longest_fill(); }
@@ -59,13 +60,12 @@ class Replay {
   double fit();
 
   BatchCosts costs_;
-  PipelineShape shape_;
   mutable std::vector<ReplayEvent> events_;
   mutable std::vector<ReplayPass::Filling> fillings_;
 };
 
 inline ReplayResult Replay::run(const ReplaySettings& settings) const noexcept {
-  const ReplayPass pass(costs_, shape_, settings, events_, fillings_);
+  const ReplayPass pass(costs_, settings, events_, fillings_);
   const auto count = pass.count();
   const double all = std::max(1.0, pass.end(2 * count - 1) - pass.end(count - 1));
   double idle = 0;
@@ -92,7 +92,7 @@ inline std::array<double, 7> Replay::shares() const noexcept {
   const bool waits_for_slots = now > kGains * period(slots);
   add(Bottleneck::source, &ReplaySettings::source);
   add(Bottleneck::source, &ReplaySettings::handover);
-  add(shape_.on_device() ? Bottleneck::source : Bottleneck::copy, &ReplaySettings::issue);
+  add(shape().on_device ? Bottleneck::source : Bottleneck::copy, &ReplaySettings::issue);
   add(Bottleneck::copy, &ReplaySettings::copy);
   add(Bottleneck::transform, &ReplaySettings::transform);
   add(waits_for_slots ? Bottleneck::waiting_for_slot : Bottleneck::consumer,
@@ -101,8 +101,9 @@ inline std::array<double, 7> Replay::shares() const noexcept {
 }
 
 inline bool Replay::load(std::span<const FinishedBatch> batches, const PipelineShape& shape) {
-  shape_ = shape;
-  if (!costs_.load(batches, shape)) return false;
+  const bool is_enough = costs_.load(batches, shape);
+  events_.resize(2 * costs_.all().size());
+  if (!is_enough) return false;
   double error = fit();
   if (costs_.is_end_unclear()) {
     costs_.load(batches, shape, true);

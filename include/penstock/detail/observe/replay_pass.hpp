@@ -17,7 +17,7 @@ namespace penstock::detail {
 struct ReplaySettings : TuneSettings {
   /// Factors on the times of the stages. `source` is also that of an on_device source's work.
   double source = 1, copy = 1, transform = 1, consumer = 1;
-  double handover = 1, issue = 1;  ///< the same on the members of BatchCost
+  double handover = 1, issue = 1;  ///< the same on the members of RecordedBatch
 };
 
 /// When a batch passed each step, in nanoseconds since the replay began.
@@ -46,19 +46,19 @@ class ReplayPass {
   static constexpr std::size_t kFillings = 2 * BatchCosts::kMostWorkers;
 
   /// Replays the batches of `costs` twice. `events` has room for that, `fillings` for kFillings.
-  ReplayPass(const BatchCosts& costs, const PipelineShape& shape, const ReplaySettings& settings,
-             std::span<ReplayEvent> events, std::span<Filling> fillings) noexcept;
+  ReplayPass(const BatchCosts& costs, const ReplaySettings& settings, std::span<ReplayEvent> events,
+             std::span<Filling> fillings) noexcept;
 
   Index count() const noexcept { return count_; }
   ReplayEvent& at(Index i) const noexcept { return events_[static_cast<std::size_t>(i)]; }
-  const BatchCost& cost(Index i) const noexcept { return costs_.all()[at(i).cost]; }
+  const RecordedBatch& cost(Index i) const noexcept { return costs_.all()[at(i).cost]; }
   /// The moment `of` batch i, or 0 for a batch before the first one.
   double when(double ReplayEvent::*of, Index i) const noexcept { return i < 0 ? 0 : at(i).*of; }
   /// Batch i is behind the consumer.
   double end(Index i) const noexcept { return std::max(at(i).turned, at(i).worked); }
 
  private:
-  double fill_time(const BatchCost& cost) const noexcept {
+  double fill_time(const RecordedBatch& cost) const noexcept {
     return cost.fill * settings_.source + cost.handover * settings_.handover;
   }
   static Filling& earliest(std::span<Filling> some) noexcept {
@@ -87,17 +87,16 @@ class ReplayPass {
   std::array<double, BatchCosts::kStreams> streams_{};  // when the consumer's are through
 };
 
-inline ReplayPass::ReplayPass(const BatchCosts& costs, const PipelineShape& shape,
-                              const ReplaySettings& settings, std::span<ReplayEvent> events,
-                              std::span<Filling> fillings) noexcept
+inline ReplayPass::ReplayPass(const BatchCosts& costs, const ReplaySettings& settings,
+                              std::span<ReplayEvent> events, std::span<Filling> fillings) noexcept
     : costs_(costs),
       loop_(costs.loop()),
-      shape_(shape),
+      shape_(costs.shape()),
       settings_(settings),
       count_(static_cast<Index>(costs.all().size())),
       blocks_(static_cast<Index>(std::max<std::size_t>(1, settings.host_depth))),
       slots_(static_cast<Index>(std::max(loop_.later_calls + 1, settings.device_depth))),
-      pieces_(std::clamp(shape.pieces, 1, kMostPieces)),
+      pieces_(std::min(shape_.pieces(), kMostPieces)),
       events_(events),
       workers_(
           fillings.first(std::clamp<std::size_t>(settings.workers, 1, BatchCosts::kMostWorkers))),
@@ -106,9 +105,9 @@ inline ReplayPass::ReplayPass(const BatchCosts& costs, const PipelineShape& shap
   for (Index i = 0; i < 2 * count_; ++i) {
     at(i) = {};
     at(i).cost = static_cast<std::size_t>(i % count_);
-    if (shape.on_device())
+    if (shape_.on_device)
       write_slot(i, earliest(workers_));
-    else if (shape.ordered)
+    else if (shape_.setup.ordered)
       fill(i);
     else
       fill_unordered(i);
@@ -138,7 +137,7 @@ inline void ReplayPass::fill_unordered(Index i) noexcept {
     Filling& worker = earliest(workers_);
     const double begun = std::max(worker.free, when(&ReplayEvent::copied, claimed_ - blocks_));
     if (opened_ > 0 && begun >= earliest(open_.first(opened_)).free) break;
-    const BatchCost& batch = costs_.all()[static_cast<std::size_t>(claimed_ % count_)];
+    const RecordedBatch& batch = costs_.all()[static_cast<std::size_t>(claimed_ % count_)];
     worker.free = begun + fill_time(batch) / pieces_;
     open_[opened_++] = {worker.free, 0, claimed_++};
   }
@@ -152,7 +151,7 @@ inline void ReplayPass::fill_unordered(Index i) noexcept {
 /// Of an on_device source: the slot in place of a block, and no copy.
 inline void ReplayPass::write_slot(Index i, Filling& worker) noexcept {
   ReplayEvent& event = at(i);
-  const double readers = readers_through(i), work = cost(i).source_work * settings_.source;
+  const double readers = readers_through(i), work = cost(i).source * settings_.source;
   const double opened = std::max(worker.free, when(&ReplayEvent::left, i - slots_));
   if (costs_.source_queues()) {
     event.filled = opened + fill_time(cost(i));
@@ -179,7 +178,7 @@ inline double ReplayPass::readers_through(Index i) const noexcept {
 inline void ReplayPass::stage(Index i) noexcept {
   ReplayEvent& event = at(i);
   event.issued = std::max(when(&ReplayEvent::issued, i - 1), event.filled);
-  if (shape_.on_device()) {
+  if (shape_.on_device) {
     event.issued += cost(i).issue * settings_.issue;
     event.staged = event.copied;
     return;

@@ -46,7 +46,7 @@ class SettingsSearch {
       value = enough;
     };
     const PipelineShape& shape = replay_.shape();
-    if (!shape.on_device()) lower(&TuneSettings::device_depth, least.device_depth);
+    if (!shape.on_device) lower(&TuneSettings::device_depth, least.device_depth);
     lower(&TuneSettings::workers, least.workers);
     lower(shape.depth(), std::max(least.*shape.depth(), shape.following(found)));
     return found;

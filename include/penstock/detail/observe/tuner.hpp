@@ -47,9 +47,9 @@ class Tuner {
         replay_(most_records_),
         medians_(most_records_),
         now_(start),
-        least_slots_(shape.on_device() ? 1 : start.device_depth),
+        least_slots_(shape.on_device ? 1 : start.device_depth),
         slots_(start.device_depth) {
-    shape_.deepens = false;  // The tuner sets host_depth.
+    shape_.setup.deepens = false;  // The tuner sets host_depth.
     records_.reserve(most_records_);
   }
 
@@ -150,9 +150,7 @@ class Tuner {
   void log(const TuneSettings& before, TuneDecision decision);
 
   /// Batches that are filled at a time: workers that began together come back together.
-  std::size_t round() const {
-    return shape_.source == SourceShape::per_sample ? 1 : present_.workers;
-  }
+  std::size_t round() const { return shape_.setup.per_sample ? 1 : present_.workers; }
   /// The last records, as far as they were opened at `time` or later.
   Records since(Ticks time) const {
     std::size_t first = records_.size();
@@ -219,7 +217,7 @@ inline bool Tuner::measure(const Timeline& timeline, const WorkerTimes& workers,
     present_ = now_;
     possible_ = most_;
     for (const auto knob : kKnobs) possible_.*knob -= lost_.*knob;
-    least_ = {1, shape_.on_device() ? 0U : 1U, least_slots_};
+    least_ = {1, shape_.on_device ? 0U : 1U, least_slots_};
   }
   look_again_after((kWindow + round() - 1) / round() * round());
   if (now - looked_at_ < kShortest) return false;
@@ -242,7 +240,7 @@ inline bool Tuner::measure(const Timeline& timeline, const WorkerTimes& workers,
   source_ = usual_source();
   latest_source_ = std::max(source_, median(fresh.last(kWindow / 2), &source_time));
   consumer_ = 0;
-  for (const BatchCost& cost : costs)
+  for (const RecordedBatch& cost : costs)
     consumer_ += std::max(cost.device, cost.host) / static_cast<double>(costs.size());
   memory_.note(present_.workers, source_);
   const double busy = workers.busy - workers_before_.busy, cpu = workers.cpu - workers_before_.cpu;
@@ -258,7 +256,7 @@ inline bool Tuner::measure(const Timeline& timeline, const WorkerTimes& workers,
 inline double Tuner::usual_source() {
   constexpr double kFarLonger = 4;
   const auto costs = replay_.costs().all();
-  const auto time = [&](std::size_t k) { return std::max(costs[k].fill, costs[k].source_work); };
+  const auto time = [&](std::size_t k) { return std::max(costs[k].fill, costs[k].source); };
   const double most = kFarLonger * medians_.of(costs.size(), time);
   double sum = 0, count = 0;
   for (std::size_t k = 0; k < costs.size(); ++k) {
@@ -348,7 +346,7 @@ inline void Tuner::search() {
   const SettingsSearch search(replay_, memory_, rests_[0].left == 0);
   TuneSettings found = search.cheapest(least, most);
   // Memory for each worker's batch and one that is ready; an exact prediction leaves no headroom.
-  const std::size_t fewest = shape_.source == SourceShape::per_sample ? 2 : found.workers + 1;
+  const std::size_t fewest = shape_.setup.per_sample ? 2 : found.workers + 1;
   std::size_t& depth = found.*shape_.depth();
   depth = std::min(std::max(depth, fewest) + 1, most.*shape_.depth());
   TuneSettings more = present_;

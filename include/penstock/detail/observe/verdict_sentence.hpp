@@ -11,6 +11,7 @@
 #include <penstock/detail/observe/units.hpp>
 #include <penstock/stats.hpp>
 #include <string>
+#include <utility>
 
 namespace penstock::detail {
 
@@ -115,17 +116,17 @@ class VerdictSentence {
   /// "5 workers with host_depth 9 and device_depth 3 (2.0 KiB more): 2.4 times as fast (...)"
   std::string settings() const {
     std::string text;
-    const bool tunes = stats_.tuning != nullptr;
-    if (verdict_.enough_workers > 0)
+    const char* joint = "";
+    const bool tunes = stats_.tuning != nullptr, adds_workers = verdict_.enough_workers > 0;
+    if (adds_workers) {
       text =
           std::to_string(verdict_.enough_workers) + " workers" + (tunes ? " (Tune::workers)" : "");
+      joint = " with ";
+    }
     const auto add = [&](const char* name, std::size_t depth, std::size_t now, const char* limit) {
       if (depth == 0) return;
-      if (!text.empty())
-        text += text.find(" with ") == std::string::npos && verdict_.enough_workers > 0 ? " with "
-                                                                                        : " and ";
-      text += name + std::to_string(depth);
-      if (verdict_.enough_workers == 0) text += " in place of " + std::to_string(now);
+      text += std::exchange(joint, " and ") + (name + std::to_string(depth));
+      if (!adds_workers) text += " in place of " + std::to_string(now);
       if (tunes) text += limit;
     };
     add("host_depth ", verdict_.enough_host_depth, stats_.host_depth, " (Tune::host_bytes)");
@@ -139,42 +140,39 @@ class VerdictSentence {
     if (verdict_.enough_workers == 0 ||
         verdict_.enough_workers < static_cast<int>(judge_.shape().most_workers()))
       return {};
-    const char* const limit = limit_of_workers();
-    return limit == nullptr ? "" : std::string(", all that the ") + limit + " allow";
+    const std::string limit = limit_of_workers();
+    return limit.empty() ? "" : ", all that the " + limit + " allow";
   }
-  /// What there is not enough of for more workers; nullptr: nothing.
-  const char* limit_of_workers() const {
+  /// What there is not enough of for more workers; empty: nothing.
+  std::string limit_of_workers() const {
     const PipelineShape& shape = judge_.shape();
     const std::size_t most = std::min({shape.by_cores(), shape.by_run(), shape.by_memory()});
     if (most > static_cast<std::size_t>(std::max(stats_.workers, verdict_.enough_workers)))
-      return nullptr;
+      return {};
     if (most == shape.by_cores()) return "cores";
     if (most == shape.by_run()) return "batches of the run";
     return stats_.host_depth == 0 ? "bytes of the device's memory" : "bytes of max_host_bytes";
   }
   std::string in_turns() const {
-    if (verdict_.stage == Bottleneck::waiting_for_slot) {
-      const bool holds_all = judge_.costs().loop().later_calls + 1 >= stats_.device_depth;
-      return (holds_all ? "the consumer holds all device slots, so that no copy overlaps with its "
+    const bool holds_all = judge_.costs().loop().later_calls + 1 >= stats_.device_depth;
+    return (verdict_.stage != Bottleneck::waiting_for_slot
+                ? "no stage is at its limit all the time, they wait for each other in turn, and "
+            : holds_all ? "the consumer holds all device slots, so that no copy overlaps with its "
                           "work, and "
                         : "copies wait for device slots that the consumer holds, and ") +
-             waits();
-    }
-    return "no stage is at its limit all the time, they wait for each other in turn, and " +
            waits();
   }
   std::string why_no_workers() const {
-    if (judge_.shape().on_device() && judge_.costs().source_queues())
+    if (judge_.shape().on_device && judge_.costs().source_queues())
       return "let it do less on the device";
     if (stats_.setup.unbounded)
       return "it is a stream, which one worker reads, so give that worker less to do";
-    const char* const limit = limit_of_workers();
-    if (limit == nullptr) return "more workers would not help";
-    const std::string name = limit;
-    if (name == "cores")
+    const std::string limit = limit_of_workers();
+    if (limit.empty()) return "more workers would not help";
+    if (limit == "cores")
       return "its workers compute on " + std::to_string(stats_.setup.cores) +
              " cores, and more of them would not: let it compute less, beforehand or on the device";
-    return "the " + name + " allow no more workers";
+    return "the " + limit + " allow no more workers";
   }
   /// Workers that wait for the same thing do not wait less if they are more.
   std::string lock() const {

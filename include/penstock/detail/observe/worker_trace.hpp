@@ -5,7 +5,6 @@
 // plain stores; any thread reads it. Only a wait reads the clock: the work is that of the stamps.
 
 #include <pthread.h>
-#include <time.h>
 
 #include <algorithm>
 #include <array>
@@ -13,9 +12,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <optional>
-#include <penstock/detail/observe/read_watch.hpp>
+#include <penstock/detail/observe/thread_watch.hpp>
 #include <penstock/detail/observe/ticks.hpp>
 
 namespace penstock::detail {
@@ -52,44 +50,6 @@ class Stopwatch {
   // started, plus 1. One word, so that a reader never sees half of a change.
   std::atomic<Ticks> value_{0};
   mutable std::atomic<Ticks> read_{0};  // the most that a reader got
-};
-
-/// CPU time of the threads that start and stop it, one after the other. Any thread reads it, also
-/// while they run: only that costs anything. The result never decreases; it is 0 where the system
-/// does not tell.
-class CpuWatch {
- public:
-  /// On the thread itself.
-  void start() {
-    clockid_t clock{};
-    if (pthread_getcpuclockid(pthread_self(), &clock) != 0) return;
-    const std::lock_guard lock(mutex_);
-    before_ = sum_ - read(clock);
-    clock_ = clock;
-  }
-  void stop() {
-    const std::lock_guard lock(mutex_);
-    sum_ = sum();
-    clock_.reset();
-  }
-  std::chrono::nanoseconds elapsed() const {
-    const std::lock_guard lock(mutex_);
-    return std::chrono::nanoseconds(sum());
-  }
-
- private:
-  std::int64_t sum() const { return clock_ ? before_ + read(*clock_) : sum_; }
-
-  static std::int64_t read(clockid_t clock) {
-    timespec now{};
-    clock_gettime(clock, &now);  // Its thread has not ended: it stops first.
-    return std::chrono::nanoseconds(std::chrono::seconds(now.tv_sec)).count() + now.tv_nsec;
-  }
-
-  mutable std::mutex mutex_;
-  std::optional<clockid_t> clock_;  // of the thread that runs
-  std::int64_t sum_ = 0;            // of the threads that stopped
-  std::int64_t before_ = 0;         // sum_, less what the running thread's clock told at start
 };
 
 enum class WorkerState : int {
@@ -137,13 +97,11 @@ class alignas(64) WorkerTrace {
    public:
     explicit Shift(WorkerTrace& trace) : trace_(trace) {
       trace_.thread_.store(this_thread(), std::memory_order_relaxed);
-      trace_.cpu_.start();
-      trace_.reads_.start();
+      trace_.watch_.start();
     }
     ~Shift() {
       trace_.rest();
-      trace_.reads_.stop();
-      trace_.cpu_.stop();
+      trace_.watch_.stop();
       trace_.thread_.store(kNoThread, std::memory_order_relaxed);
     }
     Shift(const Shift&) = delete;
@@ -207,9 +165,9 @@ class alignas(64) WorkerTrace {
   std::chrono::nanoseconds busy() const { return std::chrono::nanoseconds(load(work_)); }
   std::chrono::nanoseconds waiting() const { return std::chrono::nanoseconds(waiting_.elapsed()); }
   /// CPU time of the worker's thread.
-  std::chrono::nanoseconds cpu() const { return cpu_.elapsed(); }
+  std::chrono::nanoseconds cpu() const { return watch_.cpu(); }
   /// What the worker's thread reads from files; nullopt: unknown.
-  std::optional<ReadCounts> reads() const { return reads_.counts(); }
+  std::optional<ReadCounts> reads() const { return watch_.reads(); }
   std::uint64_t batches() const { return load(batches_); }
   std::uint64_t bytes() const { return load(bytes_); }
 
@@ -243,8 +201,7 @@ class alignas(64) WorkerTrace {
   std::atomic<std::uint64_t> number_{0}, batches_{0}, bytes_{0};
   std::atomic<Ticks> since_{0}, work_{0};
   Stopwatch waiting_;
-  CpuWatch cpu_;
-  ReadWatch reads_;
+  ThreadWatch watch_;
 };
 
 }  // namespace penstock::detail

@@ -15,7 +15,6 @@
 #include <penstock/detail/memory/host_blocks.hpp>
 #include <penstock/detail/observe/consumer_calls.hpp>
 #include <penstock/detail/observe/device_samples.hpp>
-#include <penstock/detail/observe/shape_of.hpp>
 #include <penstock/detail/observe/ticks.hpp>
 #include <penstock/detail/observe/timeline.hpp>
 #include <penstock/detail/observe/tuner.hpp>
@@ -53,7 +52,7 @@ struct DeviceRoute {
         stage(layout, source.kind, std::move(transform), options, samples),
         setup(make_setup(layout, sampler, source.kind)) {
     if (!plan.most) return;
-    tuner.emplace(*plan.most, plan.start, shape_of(setup, on_device));
+    tuner.emplace(*plan.most, plan.start, PipelineShape{.setup = setup, .on_device = on_device});
     if (!on_device) stage.use(plan.start.device_depth);
   }
   DeviceRoute(const DeviceRoute&) = delete;

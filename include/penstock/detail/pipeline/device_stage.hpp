@@ -109,21 +109,14 @@ class DeviceStage {
   void add_to(Stats& stats, const DeviceSums& sums) const {
     stats.device_bytes = bytes();
     if (targets_) return;
-    using std::chrono::nanoseconds;
-    stats.copy = {.busy = nanoseconds(sums.copying),
-                  .waiting_for_input = nanoseconds(sums.idle),
-                  .waiting_for_room = nanoseconds(sums.awaiting_slot),
-                  .batches = next_order(),
-                  .timed = sums.copies,
-                  .bytes = copied_bytes_.load(std::memory_order_relaxed),
-                  .capacity = arena_.slots()};
-    if (transforms())
-      stats.transform = {
-          .busy = nanoseconds(sums.transforming),
-          .waiting_for_input = nanoseconds(sums.idle + sums.awaiting_slot + sums.copying),
-          .batches = next_order(),
-          .timed = sums.copies,
-          .bytes = next_order() * transform_.slot_bytes()};
+    stats.copy = sums.copy;
+    stats.copy.batches = next_order();
+    stats.copy.bytes = copied_bytes_.load(std::memory_order_relaxed);
+    stats.copy.capacity = arena_.slots();
+    if (!transforms()) return;
+    stats.transform = sums.transform;
+    stats.transform.batches = next_order();
+    stats.transform.bytes = next_order() * transform_.slot_bytes();
   }
 
  private:

@@ -60,21 +60,15 @@ PENSTOCK_INLINE Stats Pipeline::stats() {
 
 /// What was measured on the device.
 PENSTOCK_INLINE void Pipeline::add_device(Stats& stats) {
-  using std::chrono::nanoseconds;
   route_->samples.collect();
   const DeviceSums sums = route_->samples.sums();
   route_->stage.add_to(stats, sums);
-  if (route_->options.device_times)
-    stats.device = {.copies = stats.copy.timed,
-                    .batches = sums.steps,
-                    .consuming = nanoseconds(sums.consuming),
-                    .awaiting_batch = nanoseconds(sums.until_staged),
-                    .awaiting_copy = nanoseconds(sums.until_there),
-                    .longest_wait = nanoseconds(sums.longest_step_wait)};
-  else
-    stats.waits = {.batches = sums.waits,
-                   .waiting = nanoseconds(sums.waiting),
-                   .longest = nanoseconds(sums.longest_wait)};
+  if (!route_->options.device_times) {
+    stats.waits = sums.waits;
+    return;
+  }
+  stats.device = sums.times;
+  stats.device->copies = stats.copy.timed;
 }
 
 /// What the consumer got, and what the stamps tell of the batches whose leases have ended.

@@ -12,6 +12,7 @@
 #include <penstock/detail/usable_cores.hpp>
 #include <penstock/detail/usable_memory.hpp>
 #include <penstock/prefetcher_options.hpp>
+#include <penstock/source.hpp>
 #include <stdexcept>
 #include <string>
 
@@ -86,50 +87,41 @@ inline std::size_t most_host_depth(const PrefetcherOptions& options, const Tune&
   return std::max({options.host_depth, std::min(usual, room), std::size_t{1}});
 }
 
-inline PipelinePlan plan_tuned(PrefetcherOptions options, const Tune& tune,
-                               const Planned& planned) {
+inline PipelinePlan plan_tuned(PrefetcherOptions options, const Planned& planned) {
+  const Tune tune = *options.tune;
   require_no_contradiction(options, tune);
   const bool on_device = planned.kind == SourceKind::device;
-  int workers = tune.workers == 0 ? usable_cores() : tune.workers;
-  if (planned.is_stream) workers = 1;
-  const auto for_workers = static_cast<std::size_t>(workers) + 2;
-
-  PrefetcherOptions start = options;
-  start.workers = std::min(options.workers, workers);
-  const std::size_t asked_depth = on_device ? 0 : options.host_depth;
-  start = without_zeros(start, planned);
-  options = start;
-  options.device_depth = tune.device_slots != 0 ? tune.device_slots
-                         : on_device            ? std::max(start.device_depth, for_workers)
-                                                : start.device_depth + 1;
-  PrefetcherOptions asked = start;
-  asked.host_depth = asked_depth;
-  options.host_depth =
-      on_device ? options.device_depth : most_host_depth(asked, tune, workers, planned);
-
   const bool by_sample = planned.kind == SourceKind::sample;
+  const int workers = planned.is_stream ? 1 : tune.workers == 0 ? usable_cores() : tune.workers;
+  const std::size_t asked_depth = on_device ? 0 : options.host_depth;
+  options.workers = std::min(options.workers, workers);
+  options = without_zeros(std::move(options), planned);
+  options.host_depth = asked_depth;
+
+  TuneSettings start{static_cast<std::size_t>(options.workers), 0, options.device_depth};
+  TuneSettings most{static_cast<std::size_t>(workers), 0, tune.device_slots};
+  if (most.device_depth == 0)
+    most.device_depth =
+        on_device ? std::max(start.device_depth, most.workers + 2) : start.device_depth + 1;
+  if (!on_device) most.host_depth = most_host_depth(options, tune, workers, planned);
   // Each worker fills a batch of its own.
-  if (!by_sample)
-    workers = static_cast<int>(
-        std::min<std::size_t>(static_cast<std::size_t>(workers), options.host_depth));
-  options.workers = workers;
-  const auto started = static_cast<std::size_t>(std::min(start.workers, workers));
-  TuneSettings most{static_cast<std::size_t>(workers), options.host_depth, options.device_depth};
-  TuneSettings first{started, by_sample ? start.device_depth + 2 : started + 1, start.device_depth};
-  if (asked_depth != 0) first.host_depth = asked_depth;
-  first.host_depth = std::min(first.host_depth, most.host_depth);
-  if (on_device) {
-    first.device_depth = std::min(std::max(start.device_depth, started + 2), most.device_depth);
-    first.host_depth = most.host_depth = 0;
-  }
-  return {options, first, most};
+  if (!by_sample) most.workers = std::min(most.workers, most.depth());
+  start.workers = std::min(start.workers, most.workers);
+  if (on_device)
+    start.device_depth =
+        std::min(std::max(start.device_depth, start.workers + 2), most.device_depth);
+  else
+    start.host_depth = std::min(most.host_depth, asked_depth != 0 ? asked_depth
+                                                 : by_sample      ? start.device_depth + 2
+                                                                  : start.workers + 1);
+  options.workers = static_cast<int>(most.workers);
+  options.host_depth = most.depth();
+  options.device_depth = most.device_depth;
+  return {std::move(options), start, most};
 }
 
 inline PipelinePlan plan(PrefetcherOptions options, const Planned& planned) {
-  if (options.tune) {
-    const Tune tune = *options.tune;
-    return plan_tuned(std::move(options), tune, planned);
-  }
+  if (options.tune) return plan_tuned(std::move(options), planned);
   options = without_zeros(std::move(options), planned);
   const TuneSettings all{static_cast<std::size_t>(options.workers),
                          planned.kind == SourceKind::device ? 0 : options.host_depth,
