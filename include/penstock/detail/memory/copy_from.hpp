@@ -6,22 +6,27 @@
 
 namespace penstock::detail {
 
-/// Calls `queue`, which queues copies of `block` on `stream`, and releases the block after them;
-/// also if it throws, since some of the copies may be queued. Call it on the thread that has
-/// resolved the stream.
-template <class Queue>
-void copy_from(PinnedBlock& block, const ResolvedStream& stream, Queue queue) {
+/// Calls `queue`, which queues copies of a block, and returns what `release` does, which releases
+/// the block after them; that is also called if `queue` throws, since some may be queued.
+template <class Queue, class Release>
+auto release_behind(Queue queue, Release release) {
   try {
     queue();
   } catch (...) {
     try {
-      block.release_after(stream);
+      release();
     } catch (const CudaError&) {
-      // The pool never reuses the block; the first error is the one to report.
+      // The block is never reused; the first error is the one to report.
     }
     throw;
   }
-  block.release_after(stream);
+  return release();
+}
+
+/// The same for a block of a pool. Call it on the thread that has resolved the stream.
+template <class Queue>
+void copy_from(PinnedBlock& block, const ResolvedStream& stream, Queue queue) {
+  release_behind(queue, [&] { block.release_after(stream); });
 }
 
 }  // namespace penstock::detail

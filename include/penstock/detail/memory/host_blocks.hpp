@@ -21,6 +21,7 @@
 #include <optional>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/memory/checks.hpp>
+#include <penstock/detail/memory/copy_from.hpp>
 #include <penstock/detail/memory/host_allocation.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/sync/event_count.hpp>
@@ -132,16 +133,7 @@ class HostBlocks {
   /// Call it on the thread that has resolved the stream, of the blocks' device.
   template <class Queue>
   std::uint64_t copy(std::uint32_t block, const ResolvedStream& stream, Queue queue) {
-    try {
-      queue();
-    } catch (...) {
-      try {
-        release_after(block, stream);
-      } catch (const CudaError&) {  // The first error is the one to report.
-      }
-      throw;
-    }
-    return release_after(block, stream);
+    return release_behind(queue, [&] { return release_after(block, stream); });
   }
 
   /// Recorded behind the block's last copy.
@@ -252,7 +244,7 @@ class HostBlocks {
     std::uint64_t copy = first;
     for (; copy != issued_.load(std::memory_order_acquire); ++copy) {
       const std::uint32_t block = copying_[copy % count_];
-      const cudaError_t status = ask(blocks_[block]->copied, guard);
+      const cudaError_t status = query_twice(copied(block), guard);
       if (status == cudaErrorNotReady) break;
       polled_.store(copy + 1, std::memory_order_relaxed);
       if (status == cudaSuccess) {
@@ -260,20 +252,12 @@ class HostBlocks {
         release(block);
       } else {
         ++lost_copies_;  // From here on nobody can say that all copies up to a number are done.
-        lose({status, std::string("cudaEventQuery failed: ") + cudaGetErrorString(status) +
-                          "; the page-locked block is lost, a copy may still read it"});
+        lose(HostAllocation::lost_to(status));
       }
     }
     return copy != first;
   }
   std::uint64_t polled() const noexcept { return polled_.load(std::memory_order_relaxed); }
-
-  /// One failed query says nothing about the copy.
-  static cudaError_t ask(const Event& event, const CaptureModeGuard& guard) noexcept {
-    const cudaError_t status = query(event.get(), guard);
-    return status == cudaSuccess || status == cudaErrorNotReady ? status
-                                                                : query(event.get(), guard);
-  }
 
   // ---- Lost blocks
 
