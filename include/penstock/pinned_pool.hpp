@@ -47,10 +47,9 @@ struct PinnedPoolStats {
   std::chrono::nanoseconds waiting{0};      ///< time spent in these waits, by all threads
 };
 
-class PinnedBlock;
-
 namespace detail {
 class BatchMemory;
+struct BlockBatch;
 class PinnedPoolCore;
 struct PinnedEntry;
 struct ReleaseEntry {
@@ -58,8 +57,6 @@ struct ReleaseEntry {
 };
 struct ResolvedStream;
 class WaitAhead;
-template <class Queue>
-void copy_from(PinnedBlock& block, const ResolvedStream& stream, Queue queue);
 }  // namespace detail
 
 /// A block of a PinnedPool. Move-only; a moved-from block is empty. It may outlive its pool. The
@@ -98,8 +95,7 @@ class PinnedBlock {
  private:
   friend class PinnedPool;
   friend class PinnedPoolResource;
-  template <class Queue>
-  friend void detail::copy_from(PinnedBlock&, const detail::ResolvedStream&, Queue);
+  friend struct detail::BlockBatch;
   void copy_to_named(void* device, std::size_t bytes, cudaStream_t stream);
   void release_after_named(cudaStream_t stream);
   void release_after(const detail::ResolvedStream& stream);

@@ -21,7 +21,6 @@
 #include <optional>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/memory/checks.hpp>
-#include <penstock/detail/memory/copy_from.hpp>
 #include <penstock/detail/memory/host_allocation.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/sync/event_count.hpp>

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <penstock/cuda.hpp>
-#include <penstock/detail/memory/copy_from.hpp>
 #include <penstock/detail/memory/pinned_pool_core.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/pinned_pool.hpp>
@@ -62,10 +61,13 @@ PENSTOCK_INLINE void PinnedBlock::copy_to_named(void* device, std::size_t bytes,
   if (bytes > size() || entry_ == nullptr)
     throw std::invalid_argument("PinnedBlock::copy_to: " + std::to_string(bytes) +
                                 " bytes of a block of " + std::to_string(size()));
-  detail::copy_from(*this, detail::resolve_usable(stream, "PinnedBlock::copy_to"), [&] {
-    detail::check(cudaMemcpyAsync(device, data(), bytes, cudaMemcpyHostToDevice, stream),
-                  "cudaMemcpyAsync", bytes);
-  });
+  const detail::ResolvedStream resolved = detail::resolve_usable(stream, "PinnedBlock::copy_to");
+  detail::release_behind(
+      [&] {
+        detail::check(cudaMemcpyAsync(device, data(), bytes, cudaMemcpyHostToDevice, stream),
+                      "cudaMemcpyAsync", bytes);
+      },
+      [&] { release_after(resolved); });
 }
 
 PENSTOCK_INLINE PinnedPool::PinnedPool(PinnedPoolOptions options)

@@ -131,11 +131,11 @@ class DeviceStage {
   bool take_slot(BatchRecord& record) {
     if (!lacks_slot_) record.sample = samples_.want(copy_stream_.get(), record.times.filled);
     while (true) {
-      std::optional<DeviceSlot> free = arena_.try_acquire(copies_);
+      DeviceSlot free = arena_.try_acquire(copies_);
       lacks_slot_ = !free;
       if (!free) return false;
-      if (held_back_.takes(*free)) continue;
-      record.memory.slot = std::move(*free);
+      if (held_back_.takes(free)) continue;
+      record.memory.slot = std::move(free);
       return true;
     }
   }
