@@ -144,23 +144,20 @@ TEST_CASE("a block with an owner comes back with it, or behind its copy", "[host
   const Stream stream;
   AllocatedBlocks blocks(2);
   {
-    HostBlock one(blocks, blocks.try_acquire()), other(blocks, blocks.try_acquire());
+    HostBlock one = blocks.own(blocks.try_acquire()), other = blocks.own(blocks.try_acquire());
     REQUIRE((one && other));
     CHECK(blocks.try_acquire() == HostBlocks::kNone);
-    CHECK(one.data() != other.data());
-    const std::byte* const data = other.data();
+    CHECK(one->memory.data() == blocks.data(one->index));
+    CHECK(one->index != other->index);
+    CHECK(&one->owner == &blocks);
     one = std::move(other);  // What it had comes back.
-    CHECK_FALSE(other);
-    CHECK(one.data() == data);
-    HostBlock third(blocks, blocks.try_acquire());
-    CHECK(third);
-    CHECK(third.copy({stream.get(), 0}, [] {}) == 1);
-    CHECK_FALSE(third);
-    CHECK_THROWS_AS(one.copy({stream.get(), 0}, [] { throw CudaError(cudaErrorUnknown, "no"); }),
-                    CudaError);
-    CHECK_FALSE(one);
-    HostBlock none(blocks, HostBlocks::kNone);
-    CHECK_FALSE(none);
+    HostBlock third = blocks.own(blocks.try_acquire());
+    REQUIRE(third);
+    CHECK(blocks.copy(third.release()->index, stream) == 1);
+    CHECK_THROWS_AS(
+        blocks.copy(one.release()->index, stream, [] { throw CudaError(cudaErrorUnknown, "no"); }),
+        CudaError);
+    CHECK_FALSE(blocks.own(HostBlocks::kNone));
   }
   CHECK(blocks.acquire() != HostBlocks::kNone);  // Both are behind a copy.
   CHECK(blocks.acquire() != HostBlocks::kNone);

@@ -79,7 +79,7 @@ class HostBatch {
   /// ticket's samples may not be read afterwards. Throws CudaError; std::logic_error, and does
   /// nothing, for a stream that is being captured and for a batch that was released.
   [[gnu::always_inline]] void copy_to(std::byte* device, StreamRef stream) {
-    detail::copy_to(host_, *layout_, device, detail::named(stream));
+    host_.copy_to(*layout_, device, detail::named(stream));
   }
 
   /// Releases the memory: its next writer waits for the work that `stream` holds now. Does not

@@ -2,14 +2,15 @@
 #pragma once
 
 // Owning handles of the CUDA runtime: Stream and Event. Guards that change a setting of this thread
-// and restore it: DeviceGuard and CaptureModeGuard. A moved-from handle is empty (get() ==
-// nullptr). No destructor throws.
+// and restore it: DeviceGuard and CaptureModeGuard. Handles are move-only; a moved-from one is
+// empty (get() == nullptr). No destructor throws.
 
 #include <cuda_runtime_api.h>
 
+#include <memory>
 #include <penstock/error.hpp>
 #include <penstock/stream_ref.hpp>
-#include <utility>
+#include <type_traits>
 
 static_assert(CUDART_VERSION >= 12040, "penstock needs CUDA 12.4 or newer");
 
@@ -30,6 +31,14 @@ namespace detail {
   return cudaStreamLegacy;
 #endif
 }
+
+template <class Handle, cudaError_t (*destroy)(Handle)>
+struct Destroy {
+  void operator()(Handle handle) const noexcept { destroy(handle); }
+};
+/// A handle of CUDA's that `destroy` is called for.
+template <class Handle, cudaError_t (*destroy)(Handle)>
+using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroy<Handle, destroy>>;
 
 }  // namespace detail
 
@@ -77,35 +86,26 @@ class [[nodiscard]] CaptureModeGuard {
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
-/// An owned stream of the device that was current at construction.
+/// An owned stream of the device that was current at construction. The destructor does not wait for
+/// queued work: CUDA destroys the stream when that is done.
 class Stream {
  public:
   /// A stream that does not synchronise with the legacy default stream. A lower `priority` is more
   /// urgent; CUDA clamps it to the device's range.
   explicit Stream(int priority = 0) {
-    detail::check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority),
+    cudaStream_t stream = nullptr;
+    detail::check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority),
                   "cudaStreamCreateWithPriority", priority);
-  }
-  Stream(Stream&& other) noexcept : stream_(std::exchange(other.stream_, nullptr)) {}
-  Stream& operator=(Stream&& other) noexcept {
-    Stream taken(std::move(other));
-    std::swap(stream_, taken.stream_);
-    return *this;
-  }
-  /// Does not wait for queued work: CUDA destroys the stream when that is done.
-  ~Stream() {
-    if (stream_ != nullptr) cudaStreamDestroy(stream_);
+    stream_.reset(stream);
   }
 
   /// The stream, which this object still owns.
-  cudaStream_t get() const noexcept { return stream_; }
+  cudaStream_t get() const noexcept { return stream_.get(); }
   /// Blocks this thread until all work queued so far is done.
-  void synchronize() const {
-    detail::check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
-  }
+  void synchronize() const { detail::check(cudaStreamSynchronize(get()), "cudaStreamSynchronize"); }
 
  private:
-  cudaStream_t stream_ = nullptr;
+  detail::Owned<cudaStream_t, cudaStreamDestroy> stream_;
 };
 
 namespace detail {
@@ -117,9 +117,10 @@ inline cudaError_t query(cudaEvent_t event, const CaptureModeGuard&) noexcept {
   if (status == cudaErrorNotReady) cudaGetLastError();
   return status;
 }
-inline cudaError_t query(cudaEvent_t event) noexcept {
-  const CaptureModeGuard guard;
-  return query(event, guard);
+/// The same, and again after an error: one failed query says nothing about the event.
+inline cudaError_t query_twice(cudaEvent_t event, const CaptureModeGuard& guard) noexcept {
+  const cudaError_t status = query(event, guard);
+  return status == cudaSuccess || status == cudaErrorNotReady ? status : query(event, guard);
 }
 
 }  // namespace detail
@@ -130,42 +131,35 @@ class Event {
  public:
   /// By default without timing, which is cheapest to record. Pass cudaEventDefault to measure time.
   explicit Event(unsigned flags = cudaEventDisableTiming) {
-    detail::check(cudaEventCreateWithFlags(&event_, flags), "cudaEventCreateWithFlags", flags);
-  }
-  Event(Event&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
-  Event& operator=(Event&& other) noexcept {
-    Event taken(std::move(other));
-    std::swap(event_, taken.event_);
-    return *this;
-  }
-  ~Event() {
-    if (event_ != nullptr) cudaEventDestroy(event_);
+    cudaEvent_t event = nullptr;
+    detail::check(cudaEventCreateWithFlags(&event, flags), "cudaEventCreateWithFlags", flags);
+    event_.reset(event);
   }
 
   /// The event, which this object still owns.
-  cudaEvent_t get() const noexcept { return event_; }
+  cudaEvent_t get() const noexcept { return event_.get(); }
 
   /// Records the event behind all work that `stream` holds now. Does not block.
   [[gnu::always_inline]] void record(StreamRef stream) {
-    detail::check(cudaEventRecord(event_, detail::named(stream)), "cudaEventRecord");
+    detail::check(cudaEventRecord(get(), detail::named(stream)), "cudaEventRecord");
   }
   /// Work that is queued on `stream` from now on waits for the last record. Does not block.
   [[gnu::always_inline]] void make_wait(StreamRef stream) const {
-    detail::check(cudaStreamWaitEvent(detail::named(stream), event_, cudaEventWaitDefault),
+    detail::check(cudaStreamWaitEvent(detail::named(stream), get(), cudaEventWaitDefault),
                   "cudaStreamWaitEvent");
   }
   /// Whether the last record has been reached; true if there was none. Does not block. Safe beside
   /// a stream capture on another thread.
   bool done() const {
-    const cudaError_t status = detail::query(event_);
+    const cudaError_t status = detail::query(get(), CaptureModeGuard());
     if (status != cudaErrorNotReady) detail::check(status, "cudaEventQuery");
     return status == cudaSuccess;
   }
   /// Blocks this thread until the last record is reached.
-  void synchronize() const { detail::check(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
+  void synchronize() const { detail::check(cudaEventSynchronize(get()), "cudaEventSynchronize"); }
 
  private:
-  cudaEvent_t event_ = nullptr;
+  detail::Owned<cudaEvent_t, cudaEventDestroy> event_;
 };
 
 }  // namespace penstock

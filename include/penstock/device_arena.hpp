@@ -145,10 +145,10 @@ class DeviceArena {
   friend class DeviceArenaResource;
   DeviceSlot acquire_named(cudaStream_t writer);
   std::optional<DeviceSlot> try_acquire_named(cudaStream_t writer);
-  std::optional<DeviceSlot> try_acquire(const detail::ResolvedStream& writer);
+  /// Empty: there is none now.
+  DeviceSlot try_acquire(const detail::ResolvedStream& writer);
   /// Empty: stop was requested.
-  std::optional<DeviceSlot> acquire(const detail::ResolvedStream& writer,
-                                    const std::stop_token& stop);
+  DeviceSlot acquire(const detail::ResolvedStream& writer, const std::stop_token& stop);
 
   std::shared_ptr<detail::DeviceArenaCore> core_;
 };

@@ -107,51 +107,51 @@ struct [[gnu::may_alias]] ManagedTensor {
   TensorView dl_tensor;                  ///< the elements
 };
 
+namespace detail {
+
+/// The size of a DLManagedTensorVersioned, and where its members are.
+template <class T>
+constexpr std::array<std::size_t, 12> abi_of() {
+  return {sizeof(T),
+          offsetof(T, version),
+          offsetof(T, manager_ctx),
+          offsetof(T, deleter),
+          offsetof(T, flags),
+          offsetof(T, dl_tensor.data),
+          offsetof(T, dl_tensor.device),
+          offsetof(T, dl_tensor.ndim),
+          offsetof(T, dl_tensor.dtype),
+          offsetof(T, dl_tensor.shape),
+          offsetof(T, dl_tensor.strides),
+          offsetof(T, dl_tensor.byte_offset)};
+}
+static_assert(abi_of<ManagedTensor>() ==
+              std::array<std::size_t, 12>{80, 0, 8, 16, 24, 32, 40, 48, 52, 56, 64, 72});
+
+}  // namespace detail
+
 /// `tensor` as a `To*`: between ManagedTensor and the DLManagedTensorVersioned of a dlpack.h. Does
 /// not compile if their layouts differ.
 template <class To, class From>
 To* abi_cast(From* tensor) noexcept {
-  static_assert(sizeof(To) == sizeof(From) && sizeof(To) == 80,
+  static_assert(detail::abi_of<To>() == detail::abi_of<From>() &&
+                    detail::abi_of<To>() == detail::abi_of<ManagedTensor>(),
                 "abi_cast: one of the types is not DLPack 1.x's DLManagedTensorVersioned");
-  static_assert(offsetof(To, version) == offsetof(From, version) &&
-                offsetof(To, manager_ctx) == offsetof(From, manager_ctx) &&
-                offsetof(To, deleter) == offsetof(From, deleter) &&
-                offsetof(To, flags) == offsetof(From, flags) &&
-                offsetof(To, dl_tensor) == offsetof(From, dl_tensor) &&
-                offsetof(To, dl_tensor.data) == offsetof(From, dl_tensor.data) &&
-                offsetof(To, dl_tensor.device) == offsetof(From, dl_tensor.device) &&
-                offsetof(To, dl_tensor.ndim) == offsetof(From, dl_tensor.ndim) &&
-                offsetof(To, dl_tensor.dtype) == offsetof(From, dl_tensor.dtype) &&
-                offsetof(To, dl_tensor.shape) == offsetof(From, dl_tensor.shape) &&
-                offsetof(To, dl_tensor.strides) == offsetof(From, dl_tensor.strides) &&
-                offsetof(To, dl_tensor.byte_offset) == offsetof(From, dl_tensor.byte_offset));
   return reinterpret_cast<To*>(tensor);
 }
-
-static_assert(sizeof(ManagedTensor) == 80 && offsetof(ManagedTensor, manager_ctx) == 8 &&
-              offsetof(ManagedTensor, deleter) == 16 && offsetof(ManagedTensor, flags) == 24 &&
-              offsetof(ManagedTensor, dl_tensor) == 32 && sizeof(TensorView) == 48 &&
-              offsetof(TensorView, device) == 8 && offsetof(TensorView, ndim) == 16 &&
-              offsetof(TensorView, dtype) == 20 && offsetof(TensorView, shape) == 24 &&
-              offsetof(TensorView, strides) == 32 && offsetof(TensorView, byte_offset) == 40);
 
 // ---- What both directions use -------------------------------------------------------------------
 
 namespace detail {
 
 template <class T>
-constexpr std::uint8_t bits_of() {
-  return static_cast<std::uint8_t>(8 * sizeof(T));
-}
-
-template <class T>
 constexpr DataType type_of() {
   if constexpr (std::same_as<T, bool>)
-    return {6, bits_of<T>(), 1};
+    return {6, 8 * sizeof(T), 1};
   else if constexpr (std::integral<T>)
-    return {std::uint8_t{!std::is_signed_v<T>}, bits_of<T>(), 1};
+    return {std::uint8_t{!std::is_signed_v<T>}, 8 * sizeof(T), 1};
   else if constexpr (std::same_as<T, float> || std::same_as<T, double>)
-    return {2, bits_of<T>(), 1};
+    return {2, 8 * sizeof(T), 1};
   else if constexpr (std::same_as<T, __half>)
     return {2, 16, 1};
   else if constexpr (std::same_as<T, __nv_bfloat16>)

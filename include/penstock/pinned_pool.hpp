@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/inline.hpp>
 #include <penstock/upstream.hpp>
@@ -46,35 +47,24 @@ struct PinnedPoolStats {
   std::chrono::nanoseconds waiting{0};      ///< time spent in these waits, by all threads
 };
 
-class PinnedBlock;
-
 namespace detail {
 class BatchMemory;
+struct BlockBatch;
 class PinnedPoolCore;
 struct PinnedEntry;
+struct ReleaseEntry {
+  void operator()(PinnedEntry* entry) const noexcept;
+};
 struct ResolvedStream;
 class WaitAhead;
-template <class Queue>
-void copy_from(PinnedBlock& block, const ResolvedStream& stream, Queue queue);
 }  // namespace detail
 
-/// A block of a PinnedPool. Move-only; a moved-from block is empty. It may outlive its pool.
+/// A block of a PinnedPool. Move-only; a moved-from block is empty. It may outlive its pool. The
+/// destructor calls release(): if an exception could destroy the block between a copy and
+/// release_after, use copy_to, which does both.
 class PinnedBlock {
  public:
   PinnedBlock() = default;
-  PinnedBlock(PinnedBlock&& other) noexcept
-      : core_(other.core_), entry_(std::exchange(other.entry_, nullptr)) {}
-  PinnedBlock& operator=(PinnedBlock&& other) noexcept {
-    PinnedBlock taken(std::move(other));
-    std::swap(core_, taken.core_);
-    std::swap(entry_, taken.entry_);
-    return *this;
-  }
-  /// Same as release(). If an exception could destroy the block between a copy and release_after,
-  /// use copy_to, which does both.
-  ~PinnedBlock() {
-    if (entry_ != nullptr) release();
-  }
 
   /// Whether this is a block: false after a move or a release.
   explicit operator bool() const noexcept { return entry_ != nullptr; }
@@ -100,22 +90,20 @@ class PinnedBlock {
   }
 
   /// Releases the block for immediate reuse: no device work may read or write it any more.
-  void release() noexcept;
+  void release() noexcept { entry_.reset(); }
 
  private:
   friend class PinnedPool;
   friend class PinnedPoolResource;
-  template <class Queue>
-  friend void detail::copy_from(PinnedBlock&, const detail::ResolvedStream&, Queue);
+  friend struct detail::BlockBatch;
   void copy_to_named(void* device, std::size_t bytes, cudaStream_t stream);
   void release_after_named(cudaStream_t stream);
   void release_after(const detail::ResolvedStream& stream);
   /// Of a stream that another thread may have resolved. What cannot be released is lost.
   void release_after_elsewhere(const detail::ResolvedStream& stream) noexcept;
-  PinnedBlock(detail::PinnedPoolCore* core, detail::PinnedEntry* entry, std::size_t size);
+  PinnedBlock(detail::PinnedEntry* entry, std::size_t size);
 
-  detail::PinnedPoolCore* core_ = nullptr;
-  detail::PinnedEntry* entry_ = nullptr;
+  std::unique_ptr<detail::PinnedEntry, detail::ReleaseEntry> entry_;
 };
 
 /// Page-locked host blocks, reused, under a byte cap. Any thread may call any member. After

@@ -29,7 +29,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <penstock/cuda.hpp>
 #include <penstock/error.hpp>
 #include <span>
@@ -46,45 +45,29 @@ class Lease;
 
 namespace detail {
 
-struct GraphDeleter {
-  void operator()(cudaGraph_t graph) const noexcept { cudaGraphDestroy(graph); }
-  void operator()(cudaGraphExec_t graph) const noexcept { cudaGraphExecDestroy(graph); }
-};
-using Graph = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, GraphDeleter>;
-using GraphExec = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, GraphDeleter>;
+using Graph = Owned<cudaGraph_t, cudaGraphDestroy>;
+using GraphExec = Owned<cudaGraphExec_t, cudaGraphExecDestroy>;
 
-/// Captures `stream` until fetch(), which returns the graph. The destructor drops a capture that
-/// was not fetched.
-class StreamCapture {
- public:
-  explicit StreamCapture(cudaStream_t stream) : stream_(stream) {
-    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
-          "cudaStreamBeginCapture (the legacy default stream cannot be captured: create a "
-          "penstock::Stream)");
-  }
-  StreamCapture(const StreamCapture&) = delete;
-  StreamCapture& operator=(const StreamCapture&) = delete;
-  ~StreamCapture() {
-    if (ended_) return;
-    cudaGraph_t graph = nullptr;
-    if (cudaStreamEndCapture(stream_, &graph) != cudaSuccess) cudaGetLastError();
-    const Graph dropped(graph);
-  }
-
-  Graph fetch() {
-    cudaGraph_t graph = nullptr;
-    check(cudaStreamEndCapture(stream_, &graph),
+/// The work that `run` queues on `stream`, as a graph. Where this throws, the capture has ended.
+template <class Run>
+Graph capture(const Run& run, cudaStream_t stream) {
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
+        "cudaStreamBeginCapture (the legacy default stream cannot be captured: create a "
+        "penstock::Stream)");
+  cudaGraph_t graph = nullptr;
+  try {
+    run();
+    check(cudaStreamEndCapture(stream, &graph),
           "cudaStreamEndCapture (the step may not wait for the device, allocate with cudaMalloc, "
           "use the legacy default stream, or leave work on another stream that its own does not "
           "wait for: record an event behind that work, and let the captured stream wait for it)");
-    ended_ = true;
-    return Graph(graph);
+  } catch (...) {
+    if (cudaStreamEndCapture(stream, &graph) != cudaSuccess) cudaGetLastError();
+    const Graph dropped(graph);
+    throw;
   }
-
- private:
-  cudaStream_t stream_;
-  bool ended_ = false;
-};
+  return Graph(graph);
+}
 
 }  // namespace detail
 
@@ -199,16 +182,8 @@ class StepGraph {
     if (is_captured(stream)) return run();
     if (!lease.is_used_on(stream)) lease.also_used_on(stream);
     const auto contents = std::as_bytes(std::span(&*lease, 1));
-    if (lease.slot() >= slots_.size()) slots_.resize(lease.slot() + 1);
-    Variants& variants = slots_[lease.slot()];
-    const void* const tag = &step_tag<std::remove_cv_t<Step>>;
-    auto variant = find(variants, tag, contents);
-    if (variant == variants.end()) {
-      detail::GraphExec graph = capture(run, stream);
-      variant = add(variants, tag, contents, std::move(graph));
-    }
-    variant->last_used = ++launches_;
-    replay(variant->graph, stream);
+    replay_or_capture(slots_, lease.slot(), &step_tag<std::remove_cv_t<Step>>, contents, run,
+                      stream);
   }
 
   template <class Step>
@@ -219,9 +194,23 @@ class StepGraph {
                                   std::to_string(max_numbers));
     const auto run = [&] { run_step(step, stream); };
     if (is_captured(stream)) return run();
-    if (number >= numbered_.size()) numbered_.resize(number + 1);
-    if (numbered_[number] == nullptr) numbered_[number] = capture(run, stream);
-    replay(numbered_[number], stream);
+    replay_or_capture(numbered_, number, nullptr, {}, run, stream);
+  }
+
+  template <class Run>
+  void replay_or_capture(std::vector<Variants>& kept, std::size_t number, const void* step,
+                         std::span<const std::byte> contents, const Run& run, cudaStream_t stream) {
+    if (number >= kept.size()) kept.resize(number + 1);
+    Variants& variants = kept[number];
+    auto variant = find(variants, step, contents);
+    if (variant == variants.end()) {
+      const detail::Graph graph = detail::capture(run, stream);
+      cudaGraphExec_t executable = nullptr;
+      detail::check(cudaGraphInstantiate(&executable, graph.get(), 0), "cudaGraphInstantiate");
+      variant = add(variants, step, contents, detail::GraphExec(executable));
+    }
+    variant->last_used = ++launches_;
+    detail::check(cudaGraphLaunch(variant->graph.get(), stream), "cudaGraphLaunch");
   }
 
   template <class Step>
@@ -238,22 +227,8 @@ class StepGraph {
     return status != cudaStreamCaptureStatusNone;
   }
 
-  template <class Run>
-  static detail::GraphExec capture(const Run& run, cudaStream_t stream) {
-    detail::StreamCapture capture(stream);
-    run();
-    const detail::Graph graph = capture.fetch();
-    cudaGraphExec_t executable = nullptr;
-    detail::check(cudaGraphInstantiate(&executable, graph.get(), 0), "cudaGraphInstantiate");
-    return detail::GraphExec(executable);
-  }
-
-  static void replay(const detail::GraphExec& graph, cudaStream_t stream) {
-    detail::check(cudaGraphLaunch(graph.get(), stream), "cudaGraphLaunch");
-  }
-
   std::vector<Variants> slots_;
-  std::vector<detail::GraphExec> numbered_;
+  std::vector<Variants> numbered_;  // at most one for a number
   std::uint64_t launches_ = 0;
 };
 

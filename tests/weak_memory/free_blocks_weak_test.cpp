@@ -5,15 +5,15 @@
 #include <penstock/detail/memory/free_blocks.hpp>
 
 using penstock::detail::FreeBlocks;
-using penstock::detail::IdleLink;
 using penstock::test::weak::expect;
 using penstock::test::weak::explore;
 using penstock::test::weak::Plain;
 
 namespace {
 
-struct Block : IdleLink<Block> {
+struct Block {
   std::size_t bytes() const { return 256; }
+  std::uint64_t taker = 0;
   Plain<int> content{0};
 };
 
@@ -36,7 +36,7 @@ TEST_CASE("weak: what the last owner of a block wrote is there", "[free_blocks]"
     use();
     first.join();
     second.join();
-    expect(idle.count() == 2, "no block is lost");
+    expect(idle.totals().blocks == 2, "no block is lost");
   });
 }
 

@@ -68,10 +68,6 @@ class DeviceArenaCore {
     memory_.free(lost_ + parked_ == 0);
   }
 
-  ResolvedStream resolve_writer(cudaStream_t writer, const char* call) const {
-    return resolve_usable(writer, call, device_);
-  }
-
   /// A free slot; `writer`, which this thread has resolved, waits for its readers. nullopt: there
   /// is none now.
   std::optional<std::size_t> try_acquire(const ResolvedStream& writer) {
@@ -81,24 +77,16 @@ class DeviceArenaCore {
     return take_oldest(lock, writer);
   }
 
-  /// The same, but waits for a slot until the time-out.
-  std::size_t acquire(const ResolvedStream& writer) {
-    std::unique_lock lock(mutex_);
-    retry_parked(lock);
-    if (free_.empty()) wait_for_slot(lock, {}, time_out_);
-    return take_oldest(lock, writer);
-  }
-
-  /// The same, but waits until there is a slot; nullopt: stop was requested.
-  std::optional<std::size_t> acquire(const ResolvedStream& writer, const std::stop_token& stop) {
+  /// The same, but waits for a slot. nullopt: stop was requested. Throws after the time-out.
+  std::optional<std::size_t> acquire(const ResolvedStream& writer, const std::stop_token& stop,
+                                     std::chrono::milliseconds time_out) {
     const std::stop_callback on_stop(stop, [this] {
       { const std::lock_guard lock(mutex_); }  // A thread that has checked `stop` waits by now.
       returned_.notify_all();
     });
     std::unique_lock lock(mutex_);
     retry_parked(lock);
-    if (free_.empty() && !wait_for_slot(lock, stop, std::chrono::milliseconds::max()))
-      return std::nullopt;
+    if (free_.empty() && !wait_for_slot(lock, stop, time_out)) return std::nullopt;
     return take_oldest(lock, writer);
   }
 
@@ -150,6 +138,7 @@ class DeviceArenaCore {
   std::size_t slots() const { return slots_.size(); }
   std::size_t slot_bytes() const { return slot_bytes_; }
   int device() const { return device_; }
+  std::chrono::milliseconds time_out() const { return time_out_; }
 
   struct Counts {
     std::size_t free, lost, parked;
@@ -376,25 +365,26 @@ PENSTOCK_INLINE DeviceArena::DeviceArena(std::size_t slots, std::size_t slot_byt
     : core_(std::make_shared<detail::DeviceArenaCore>(slots, slot_bytes, upstream, timeout)) {}
 
 PENSTOCK_INLINE DeviceSlot DeviceArena::acquire_named(cudaStream_t writer) {
-  return {core_, core_->acquire(core_->resolve_writer(writer, "DeviceArena::acquire"))};
+  const auto resolved = detail::resolve_usable(writer, "DeviceArena::acquire", device());
+  return {core_, core_->acquire(resolved, {}, core_->time_out()).value()};
 }
 
-PENSTOCK_INLINE std::optional<DeviceSlot> DeviceArena::acquire(const detail::ResolvedStream& writer,
-                                                               const std::stop_token& stop) {
-  const auto index = core_->acquire(writer, stop);
-  if (!index) return std::nullopt;
-  return DeviceSlot(core_, *index);
+PENSTOCK_INLINE DeviceSlot DeviceArena::acquire(const detail::ResolvedStream& writer,
+                                                const std::stop_token& stop) {
+  const auto index = core_->acquire(writer, stop, std::chrono::milliseconds::max());
+  return index ? DeviceSlot(core_, *index) : DeviceSlot();
 }
 
 PENSTOCK_INLINE std::optional<DeviceSlot> DeviceArena::try_acquire_named(cudaStream_t writer) {
-  return try_acquire(core_->resolve_writer(writer, "DeviceArena::try_acquire"));
+  DeviceSlot slot =
+      try_acquire(detail::resolve_usable(writer, "DeviceArena::try_acquire", device()));
+  if (!slot) return std::nullopt;
+  return slot;
 }
 
-PENSTOCK_INLINE std::optional<DeviceSlot> DeviceArena::try_acquire(
-    const detail::ResolvedStream& writer) {
+PENSTOCK_INLINE DeviceSlot DeviceArena::try_acquire(const detail::ResolvedStream& writer) {
   const auto index = core_->try_acquire(writer);
-  if (!index) return std::nullopt;
-  return DeviceSlot(core_, *index);
+  return index ? DeviceSlot(core_, *index) : DeviceSlot();
 }
 
 PENSTOCK_INLINE std::size_t DeviceArena::slots() const noexcept {

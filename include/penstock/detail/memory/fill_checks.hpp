@@ -101,14 +101,13 @@ class FillChecks {
     const std::int64_t samples = layout_.samples(batch, block);
     const Pattern pattern(number);
     check_guards(batch, block, pattern);
-    for (std::size_t i = 0; i < layout_.fields().size(); ++i) {
-      const auto& field = layout_.fields()[i];
+    for (const Field& field : layout_.fields()) {
       if (field.is_ragged()) {
         check_ragged(field, layout_.ragged(field, batch), block, pattern, dropped);
         continue;
       }
       check_rows_behind(field, block, pattern, std::max(asked, samples), samples);
-      check_rows(field, block, pattern, samples, dropped, evidence_[i]);
+      check_rows(field, block, pattern, samples, dropped);
     }
   }
 
@@ -121,12 +120,11 @@ class FillChecks {
     copy(contents.data(), slot, cudaMemcpyDeviceToHost, stream);
     const Pattern pattern(number);
     check_guards(batch, contents.data(), pattern);
-    for (std::size_t i = 0; i < layout_.fields().size(); ++i) {
-      const auto& field = layout_.fields()[i];
+    for (const Field& field : layout_.fields()) {
       if (field.is_ragged())
         check_ragged_slot(field, contents.data(), pattern, samples);
       else
-        check_rows(field, contents.data(), pattern, samples, {}, evidence_[i]);
+        check_rows(field, contents.data(), pattern, samples, {});
     }
   }
 
@@ -139,6 +137,10 @@ class FillChecks {
   }
   static std::size_t row_at(const Field& field, std::int64_t row) {
     return field.offset + static_cast<std::size_t>(row) * field.sample_bytes;
+  }
+  /// Of a ragged field.
+  static std::size_t value_at(const Field& field, std::int64_t value) {
+    return field.values + static_cast<std::size_t>(value) * field.sample_bytes;
   }
 
   void copy(void* to, const void* from, cudaMemcpyKind kind, cudaStream_t stream) const {
@@ -182,8 +184,7 @@ class FillChecks {
   /// A row of fewer than 8 bytes may have the pattern by chance. So adjacent rows are counted
   /// together, and so is the same row of consecutive batches, each of which has another pattern.
   void check_rows(const Field& field, const std::byte* block, const Pattern& pattern,
-                  std::int64_t samples, std::span<const std::int64_t> dropped,
-                  std::vector<std::uint8_t>& evidence) {
+                  std::int64_t samples, std::span<const std::int64_t> dropped) {
     std::int64_t first = 0;  // of the blank rows that end here
     const auto end_of_blank = [&](std::int64_t row) {
       const std::size_t bytes = static_cast<std::size_t>(row - first) * field.sample_bytes;
@@ -191,6 +192,7 @@ class FillChecks {
       first = row + 1;
     };
     const std::lock_guard lock(mutex_);
+    auto& evidence = evidence_[static_cast<std::size_t>(&field - layout_.fields().data())];
     for (std::int64_t row = 0; row < samples; ++row) {
       const bool is_dropped = !dropped.empty() && dropped.front() == row;
       if (is_dropped) dropped = dropped.subspan(1);
@@ -218,15 +220,12 @@ class FillChecks {
 
   void check_ragged(const Field& field, const RaggedParts& parts, const std::byte* block,
                     const Pattern& pattern, std::span<const std::int64_t> dropped) const {
-    const auto value_at = [&](std::int64_t value) {
-      return field.values + static_cast<std::size_t>(value) * field.sample_bytes;
-    };
     const auto offsets = static_cast<std::size_t>(layout_.batch_size() + 1) * sizeof(std::int64_t);
     if (!pattern.is_all(block, field.offset, field.offset + offsets))
       throw std::logic_error("the source wrote the offsets of field " + field.name +
                              ", which are made of what it assigns");
     const std::int64_t used = parts.fill->used;
-    if (!pattern.is_all(block, value_at(used), value_at(field.capacity)))
+    if (!pattern.is_all(block, value_at(field, used), value_at(field, field.capacity)))
       throw std::logic_error("the source wrote behind the " + std::to_string(used) +
                              " values that it assigned to field " + field.name);
     for (std::int64_t row = 0; row < parts.rows; ++row) {
@@ -238,10 +237,17 @@ class FillChecks {
         throw std::logic_error("the source did not assign row " + std::to_string(row) +
                                " of field " + field.name + ": assign nothing to an empty row");
       const RaggedRow place = filled_row(parts, row);
-      const std::size_t begin = value_at(place.begin), end = value_at(place.begin + place.length);
-      if (end - begin >= kSure && pattern.is_all(block, begin, end))
-        throw_unwritten(field, row, row + 1, parts.rows);
+      check_values(field, block, pattern, place.begin, place.begin + place.length, row, parts.rows);
     }
+  }
+
+  /// Those of a ragged field's row.
+  static void check_values(const Field& field, const std::byte* block, const Pattern& pattern,
+                           std::int64_t first, std::int64_t behind, std::int64_t row,
+                           std::int64_t rows) {
+    const std::size_t begin = value_at(field, first), end = value_at(field, behind);
+    if (end - begin >= kSure && pattern.is_all(block, begin, end))
+      throw_unwritten(field, row, row + 1, rows);
   }
 
   /// Offsets and values as the source wrote them on the device.
@@ -261,15 +267,9 @@ class FillChecks {
                                std::to_string(i == 0 ? 0 : offsets[i - 1]) +
                                " and with a capacity of " + std::to_string(field.capacity));
     }
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const auto value_at = [&](std::int64_t offset) {
-        return field.values + static_cast<std::size_t>(offset) * field.sample_bytes;
-      };
-      const auto i = static_cast<std::size_t>(row);
-      const std::size_t begin = value_at(offsets[i]), end = value_at(offsets[i + 1]);
-      if (end - begin >= kSure && pattern.is_all(contents, begin, end))
-        throw_unwritten(field, row, row + 1, rows);
-    }
+    for (std::size_t i = 0; i + 1 < offsets.size(); ++i)
+      check_values(field, contents, pattern, offsets[i], offsets[i + 1],
+                   static_cast<std::int64_t>(i), rows);
   }
 
   const BlockLayout& layout_;

@@ -22,23 +22,10 @@
 
 namespace penstock::detail {
 
-template <class Block>
-class FreeBlocks;
-
-/// Base class of a block: the thread that took it last.
-template <class Block>
-class IdleLink {
-  friend class FreeBlocks<Block>;
-  std::uint64_t taker_ = 0;
-};
-
-/// `Block` derives from IdleLink<Block> and has `std::size_t bytes() const`.
+/// `Block` has `std::size_t bytes() const`, and `std::uint64_t taker = 0`, which only this class
+/// uses: the thread that took the block last.
 template <class Block>
 class FreeBlocks {
-  struct Never {
-    bool operator()() const { return false; }
-  };
-
  public:
   /// Takes a block of at least `bytes`, at most an eighth larger. Skips lists that other threads
   /// have locked: nullptr if no other list has such a block.
@@ -70,18 +57,16 @@ class FreeBlocks {
     return block;
   }
 
-  /// Returns `block` to the free list. False, without any effect: the list is closed, or every list
-  /// is locked and `give_up()` is true. `before_unlock` runs when the block is in the list and no
-  /// thread can take it yet.
-  template <class Hook, class GiveUp = Never>
-  bool push(Block* block, Hook before_unlock, GiveUp give_up = {}) {
-    const std::size_t home = shard_of(block->taker_);
-    List* list = block->taker_ == this_thread() ? &local(home) : &remote(home);
+  /// Returns `block` to the free list. False, without any effect: the list is closed.
+  /// `before_unlock` runs when the block is in the list and no thread can take it yet.
+  template <class Hook>
+  bool push(Block* block, Hook before_unlock) {
+    const std::size_t home = shard_of(block->taker);
+    List* list = block->taker == this_thread() ? &local(home) : &remote(home);
     for (std::size_t i = home; !list->try_lock(); list = &remote(i)) {
       i = (i + 1) % kShards;
-      if (i != home) continue;
-      if (give_up()) return false;
-      std::this_thread::yield();  // A thread that has locked all lists needs a processor.
+      // A thread that has locked all lists needs a processor.
+      if (i == home) std::this_thread::yield();
     }
     const bool open = !list->closed;
     if (open) {
@@ -101,31 +86,23 @@ class FreeBlocks {
     for_each_list([&](List& list) { list.blocks.reserve(places); });
   }
 
-  /// Rejects every later push, and returns the number of blocks in the list.
-  std::size_t close() {
-    for_each_list([](List& list) { list.closed = true; });
-    return count();
-  }
-
-  std::size_t count() {
-    std::size_t blocks = 0;
-    for_each_list([&](const List& list) { blocks += list.blocks.size(); });
-    return blocks;
-  }
-
-  std::size_t bytes() {
-    std::size_t sum = 0;
+  struct Totals {
+    std::size_t blocks = 0, bytes = 0;  ///< in the list
+    std::uint64_t hits = 0;             ///< blocks that were taken by size
+  };
+  Totals totals() {
+    Totals all;
     for_each_list([&](const List& list) {
-      for (const Block* block : list.blocks) sum += block->bytes();
+      all.blocks += list.blocks.size();
+      for (const Block* block : list.blocks) all.bytes += block->bytes();
+      all.hits += list.hits;
     });
-    return sum;
+    return all;
   }
 
-  /// The number of blocks that were taken by size.
-  std::uint64_t hits() {
-    std::uint64_t sum = 0;
-    for_each_list([&](const List& list) { sum += list.hits; });
-    return sum;
+  /// Rejects every later push.
+  void close() {
+    for_each_list([](List& list) { list.closed = true; });
   }
 
  private:
@@ -222,7 +199,7 @@ class FreeBlocks {
   }
 
   static Block* taken_by(std::uint64_t self, Block* block) {
-    if (block->taker_ != self) block->taker_ = self;  // Else its cache line stays shared.
+    if (block->taker != self) block->taker = self;  // Else its cache line stays shared.
     return block;
   }
 

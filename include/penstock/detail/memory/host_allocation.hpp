@@ -74,6 +74,12 @@ class HostAllocation {
     }
   }
 
+  /// That a block is never used again, since asking for the end of its copy gave `status`.
+  static SavedError lost_to(cudaError_t status) {
+    return {status, std::string("cudaEventQuery failed: ") + cudaGetErrorString(status) +
+                        "; the page-locked block is lost, a copy may still read it"};
+  }
+
   std::byte* data() const noexcept { return data_.get(); }
   std::size_t bytes() const noexcept { return data_.get_deleter().bytes; }
 

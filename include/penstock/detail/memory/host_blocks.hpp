@@ -36,6 +36,17 @@ class HostBlocks {
  public:
   static constexpr std::uint32_t kNone = IndexStack::kNone;
 
+  struct Block {
+    HostBlocks& owner;
+    std::uint32_t index;
+    HostAllocation memory;
+    Event copied;  // recorded behind the block's last copy
+  };
+  struct Release {
+    void operator()(Block* block) const noexcept { block->owner.release(block->index); }
+  };
+  using Owned = std::unique_ptr<Block, Release>;
+
   /// Takes the flags, the NUMA node and the upstream of `options`, and is for the current device.
   /// With `limited`, use() says how many blocks are in use; else all are. Allocates no block yet.
   HostBlocks(std::size_t count, std::size_t bytes, const PinnedPoolOptions& options,
@@ -58,7 +69,7 @@ class HostBlocks {
   ~HostBlocks() {
     const CaptureModeGuard guard;
     for (std::uint64_t copy = polled(); copy != issued_.load(std::memory_order_relaxed); ++copy)
-      cudaEventSynchronize(copied(copying_[copy % count_]));
+      cudaEventSynchronize(blocks_[copying_[copy % count_]]->copied.get());
     if (lost_.load(std::memory_order_relaxed) != 0) wait_for_device(device_);
   }
 
@@ -81,6 +92,11 @@ class HostBlocks {
     return allocated_.load(std::memory_order_relaxed) * bytes_;
   }
   std::byte* data(std::uint32_t block) const noexcept { return blocks_[block]->memory.data(); }
+
+  /// A block that is given back unless it is copied; empty for kNone.
+  Owned own(std::uint32_t block) const noexcept {
+    return Owned(block == kNone ? nullptr : &*blocks_[block]);
+  }
 
   // ---- For workers, in relaxed capture mode
 
@@ -132,20 +148,8 @@ class HostBlocks {
   /// Call it on the thread that has resolved the stream, of the blocks' device.
   template <class Queue>
   std::uint64_t copy(std::uint32_t block, const ResolvedStream& stream, Queue queue) {
-    try {
-      queue();
-    } catch (...) {
-      try {
-        release_after(block, stream);
-      } catch (const CudaError&) {  // The first error is the one to report.
-      }
-      throw;
-    }
-    return release_after(block, stream);
+    return release_behind(queue, [&] { return release_after(block, stream); });
   }
-
-  /// Recorded behind the block's last copy.
-  cudaEvent_t copied(std::uint32_t block) const noexcept { return blocks_[block]->copied.get(); }
 
   // ---- On any thread
 
@@ -157,11 +161,6 @@ class HostBlocks {
  private:
   static constexpr std::chrono::microseconds kFirstPoll{20}, kLastPoll{200};
 
-  struct Block {
-    HostAllocation memory;
-    Event copied;
-  };
-
   void add_block(std::uint32_t block) {
     HostAllocation memory = [this] {
       try {
@@ -171,7 +170,7 @@ class HostBlocks {
       }
     }();
     const CaptureModeGuard guard;
-    blocks_[block].emplace(Block{std::move(memory), Event()});
+    blocks_[block].emplace(Block{*this, block, std::move(memory), Event()});
     allocated_.fetch_add(1, std::memory_order_relaxed);
     release(block);
   }
@@ -252,7 +251,7 @@ class HostBlocks {
     std::uint64_t copy = first;
     for (; copy != issued_.load(std::memory_order_acquire); ++copy) {
       const std::uint32_t block = copying_[copy % count_];
-      const cudaError_t status = ask(blocks_[block]->copied, guard);
+      const cudaError_t status = query_twice(blocks_[block]->copied.get(), guard);
       if (status == cudaErrorNotReady) break;
       polled_.store(copy + 1, std::memory_order_relaxed);
       if (status == cudaSuccess) {
@@ -260,20 +259,12 @@ class HostBlocks {
         release(block);
       } else {
         ++lost_copies_;  // From here on nobody can say that all copies up to a number are done.
-        lose({status, std::string("cudaEventQuery failed: ") + cudaGetErrorString(status) +
-                          "; the page-locked block is lost, a copy may still read it"});
+        lose(HostAllocation::lost_to(status));
       }
     }
     return copy != first;
   }
   std::uint64_t polled() const noexcept { return polled_.load(std::memory_order_relaxed); }
-
-  /// One failed query says nothing about the copy.
-  static cudaError_t ask(const Event& event, const CaptureModeGuard& guard) noexcept {
-    const cudaError_t status = query(event.get(), guard);
-    return status == cudaSuccess || status == cudaErrorNotReady ? status
-                                                                : query(event.get(), guard);
-  }
 
   // ---- Lost blocks
 
@@ -318,37 +309,6 @@ class HostBlocks {
   std::atomic<std::size_t> lost_{0};  // blocks
 };
 
-/// A block with its owner, which gives it back. Move-only; a moved-from or copied one is empty.
-class HostBlock {
- public:
-  HostBlock() = default;
-  HostBlock(HostBlocks& blocks, std::uint32_t index) : blocks_(&blocks), index_(index) {}
-  HostBlock(HostBlock&& other) noexcept
-      : blocks_(other.blocks_), index_(std::exchange(other.index_, HostBlocks::kNone)) {}
-  HostBlock& operator=(HostBlock&& other) noexcept {
-    HostBlock taken(std::move(other));
-    std::swap(blocks_, taken.blocks_);
-    std::swap(index_, taken.index_);
-    return *this;
-  }
-  ~HostBlock() {
-    if (*this) blocks_->release(index_);
-  }
-
-  explicit operator bool() const noexcept { return index_ != HostBlocks::kNone; }
-  std::byte* data() const noexcept { return blocks_->data(index_); }
-  /// See HostBlocks::copied. It is the blocks' event, which outlives this.
-  cudaEvent_t copied() const noexcept { return blocks_->copied(index_); }
-
-  /// See HostBlocks::copy. It is empty then, also where that throws.
-  template <class Queue>
-  std::uint64_t copy(const ResolvedStream& stream, Queue queue) {
-    return blocks_->copy(std::exchange(index_, HostBlocks::kNone), stream, queue);
-  }
-
- private:
-  HostBlocks* blocks_ = nullptr;
-  std::uint32_t index_ = HostBlocks::kNone;
-};
+using HostBlock = HostBlocks::Owned;
 
 }  // namespace penstock::detail

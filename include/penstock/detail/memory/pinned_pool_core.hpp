@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// PinnedPoolCore: the inside of PinnedPool. Who owns what: the core owns every entry; an entry is
-// in exactly one place: held by a PinnedBlock, idle, in flight (given back, its event not seen
-// done), or lost (its event could not be recorded, or asked). The core lives until the pool is gone
-// and no block is held.
+// PinnedPoolCore: the inside of PinnedPool. It owns every entry, and an entry is in exactly one
+// place: held by a PinnedBlock, idle, in flight (given back, its event not seen done), or lost (its
+// event could not be recorded, or asked). The core lives until the pool is gone and no block is
+// held.
 
 #include <algorithm>
 #include <atomic>
@@ -22,7 +22,6 @@
 #include <penstock/detail/memory/checks.hpp>
 #include <penstock/detail/memory/free_blocks.hpp>
 #include <penstock/detail/memory/host_allocation.hpp>
-#include <penstock/detail/memory/pinned_entry.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/memory/wait_ahead.hpp>
 #include <penstock/detail/sync/callers.hpp>
@@ -38,6 +37,39 @@
 #include <vector>
 
 namespace penstock::detail {
+
+/// A block of memory, and the event that says when the device has stopped using it.
+struct PinnedEntry {
+  PinnedEntry(PinnedPoolCore& its, HostAllocation allocation)
+      : core(its), memory(std::move(allocation)) {}
+  std::size_t bytes() const { return memory.bytes(); }
+
+  /// On the thread that has resolved the stream.
+  void record(const ResolvedStream& stream) {
+    user = stream;
+    prepare(user.device);
+    event->record(stream.handle);
+  }
+
+  /// Events belong to a device: the first release on another device makes a new one.
+  void prepare(int device) {
+    if (event && device == event_device) return;
+    const DeviceGuard guard(device);
+    const CaptureModeGuard capture;
+    event.emplace();
+    event_device = device;
+  }
+
+  PinnedPoolCore& core;
+  HostAllocation memory;
+  std::uint64_t taker = 0;  // See FreeBlocks.
+  std::size_t asked = 0;    // bytes, by who holds it
+  bool refused = false;     // Its holder named a stream to be waited for, which was refused.
+  std::optional<Event> event;
+  int event_device = -1;
+  ResolvedStream user;                   // the last stream
+  cudaError_t copy = cudaErrorNotReady;  // what CUDA has said of the event since it is in flight
+};
 
 class PinnedPoolCore {
  public:
@@ -66,49 +98,41 @@ class PinnedPoolCore {
 
   void reserve(std::size_t count, std::size_t bytes) {
     bytes = rounded(bytes);
-    std::unique_lock lock(mutex_);
-    if (!make_room(count, bytes, lock))
-      throw exhausted(
-          "cannot reserve " + std::to_string(count) +
-              " blocks: the pool's cap is reached, with idle blocks of this size, blocks that a "
-              "copy may still read, and other reservations; raise max_bytes",
-          bytes);
-    if (!polling_) asked_.reserve(entries_.size() + count);
-    promised_ += count * bytes;
-    PinnedEntry* made = nullptr;
-    try {
-      for (; count > 0; lock.lock()) {
-        --count;
-        promised_ -= bytes;
-        made = grow(bytes, lock);
-        lock.unlock();
+    {
+      std::unique_lock lock(mutex_);
+      if (!make_room(count, bytes, lock))
+        throw exhausted(
+            "cannot reserve " + std::to_string(count) +
+                " blocks: the pool's cap is reached, with idle blocks of this size, blocks that a "
+                "copy may still read, and other reservations; raise max_bytes",
+            bytes);
+      claimed_ += count * bytes;
+    }
+    for (; count > 0; --count) {
+      try {
+        const std::unique_ptr<PinnedEntry, ReleaseEntry> made(allocate(bytes));
         made->prepare(current_device());
-        release(std::exchange(made, nullptr));
+      } catch (...) {
+        give_up_claim((count - 1) * bytes);
+        throw;
       }
-    } catch (...) {  // Threads that wait for the room wake behind this, by grow() or by release().
-      if (!lock.owns_lock()) lock.lock();
-      promised_ -= count * bytes;
-      lock.unlock();
-      if (made != nullptr) release(made);
-      throw;
     }
   }
 
   void release(PinnedEntry* entry) noexcept {
-    if (checks_ && process_.is_this()) mark_released(*entry);  // A child would write the parent's.
+    if (!process_.is_this()) return;  // In a forked child, a lock may never be opened.
+    mark_released(*entry);
     bool wakes = false;
     // Reads waiters_ under the shard's lock: a thread that begins to wait later finds the block.
     // orphan() does not delete the core while wakers_ is not 0.
-    const bool taken = idle_.push(
-        entry,
-        [&] {
-          wakes = waiters_.any();
-          if (wakes) wakers_.fetch_add(1, std::memory_order_relaxed);
-        },
-        [&] { return !process_.is_this(); });
-    if (!taken) return drop_orphan();
-    // A forked child has no threads to wake, and maybe a lock that nobody will ever open.
-    if (wakes && process_.is_this()) wake();
+    const bool taken = idle_.push(entry, [&] {
+      wakes = waiters_.any();
+      if (wakes) wakers_.fetch_add(1, std::memory_order_relaxed);
+    });
+    if (!taken)
+      forget(std::unique_lock(mutex_));
+    else if (wakes)
+      wake();
   }
 
   void release_after(PinnedEntry* entry, const ResolvedStream& stream) {
@@ -121,43 +145,51 @@ class PinnedPoolCore {
         lose(entry, SavedError::current());
       throw;
     }
-    put_in_flight(in_flight_, entry);
+    std::unique_lock lock(mutex_);
+    in_flight_.push_back(entry);  // Within the capacity that allocate() reserved.
+    // A thread that polls finds the block itself. So while fewer than a quarter of the blocks are
+    // in flight, threads are notified only where none polls: a release costs less.
+    const bool few = 4 * in_flight_.size() < entries_.size();
+    if (waiters_.any() && (!few || !has_poller_)) returned_.notify_all();
+    if (orphaned_) forget(std::move(lock));
   }
 
   /// Never hands the block out again.
   void lose(PinnedEntry* entry, SavedError error) {
     if (!process_.is_this()) return;
-    {
-      const std::lock_guard lock(mutex_);
-      lost_to_ = std::move(error);
-    }
-    put_in_flight(lost_, entry);
+    std::unique_lock lock(mutex_);
+    lost_to_ = std::move(error);
+    lost_.push_back(entry);
+    returned_.notify_all();
+    if (orphaned_) forget(std::move(lock));
   }
 
   /// The pool is gone: delete now, or when the last block comes back.
   void orphan() {
     if (!process_.is_this()) return;
-    const std::size_t idle = idle_.close();
+    idle_.close();
     while (wakers_.load(std::memory_order_acquire) != 0) cpu_relax();
     std::unique_lock lock(mutex_);
     orphaned_ = true;
-    held_ += static_cast<std::ptrdiff_t>(entries_.size() - idle - in_flight_.size() - lost_.size());
-    delete_if_forgotten(lock);
+    held_ += static_cast<std::ptrdiff_t>(entries_.size() - idle_.totals().blocks -
+                                         in_flight_.size() - lost_.size());
+    forget(std::move(lock));
   }
 
   const PinnedPoolOptions& options() const { return options_; }
 
   PinnedPoolStats stats() {
     const std::lock_guard lock(mutex_);
+    const auto idle = idle_.totals();
     PinnedPoolStats stats{.blocks = entries_.size(),
                           .bytes = bytes_,
                           .max_bytes = options_.max_bytes,
                           .allocated = allocated_,
-                          .reused = idle_.hits(),
+                          .reused = idle.hits,
                           .waits = waits_,
                           .waiting = waiting_};
     for (const PinnedEntry* entry : in_flight_) stats.bytes_in_flight += entry->bytes();
-    stats.bytes_in_use = bytes_ - idle_.bytes() - stats.bytes_in_flight;
+    stats.bytes_in_use = bytes_ - idle.bytes - stats.bytes_in_flight;
     return stats;
   }
 
@@ -173,12 +205,10 @@ class PinnedPoolCore {
 
   /// No block is left, and none is being allocated.
   bool all_lost() const {
-    return !entries_.empty() && lost_.size() == entries_.size() && promised_ + growing_ == 0;
+    return !entries_.empty() && lost_.size() == entries_.size() && claimed_ == 0;
   }
 
-  bool fits_cap(std::size_t bytes) const {
-    return bytes <= options_.max_bytes - bytes_ - promised_;
-  }
+  bool fits_cap(std::size_t bytes) const { return bytes <= options_.max_bytes - bytes_ - claimed_; }
 
   PinnedEntry* acquire_slowly(std::size_t bytes, const std::stop_token& stop, WaitAhead* ahead) {
     if (bytes > options_.max_bytes)
@@ -193,7 +223,7 @@ class PinnedPoolCore {
     });
     const CaptureModeGuard guard;  // Once for the wait, not for each query.
     std::unique_lock lock(mutex_);
-    Poller poller(*this);
+    Poller poller(*this, lock);
     const auto begin = Clock::now();
     TimeOut left(options_.timeout);
     std::uint64_t held_up = 0;  // as it was when the time-out began, with `ahead`
@@ -202,7 +232,11 @@ class PinnedPoolCore {
     for (auto pause = kFirstPoll; !stop.stop_requested(); pause = std::min(2 * pause, kLastPoll)) {
       if ((entry = idle_.pop(bytes)) != nullptr) break;
       if (poller.polls() && poll_in_flight(lock, guard)) continue;
-      if (fits_cap(bytes)) return grow(bytes, lock);
+      if (fits_cap(bytes)) {
+        claimed_ += bytes;
+        lock.unlock();
+        return allocate(bytes);
+      }
       if (evict(bytes, bytes, lock)) continue;
       if (all_lost()) lost_to_.raise();
       if (ahead != nullptr) {
@@ -235,9 +269,10 @@ class PinnedPoolCore {
   /// the calls of CUDA do not grow with the number of threads. All with the lock.
   class Poller {
    public:
-    explicit Poller(PinnedPoolCore& core) : core_(core) {}
+    Poller(PinnedPoolCore& core, std::unique_lock<std::mutex>& lock) : core_(core), lock_(lock) {}
     /// Leaves it to another one, which a thread that polls no more, or was woken to do so, wakes.
     ~Poller() {
+      if (!lock_.owns_lock()) lock_.lock();
       if (mine_) core_.has_poller_ = false;
       if (!core_.has_poller_ && !core_.in_flight_.empty()) core_.returned_.notify_one();
     }
@@ -253,6 +288,7 @@ class PinnedPoolCore {
 
    private:
     PinnedPoolCore& core_;
+    std::unique_lock<std::mutex>& lock_;
     bool mine_ = false;
   };
 
@@ -279,48 +315,39 @@ class PinnedPoolCore {
   }
 
   /// Moves blocks whose copies are done to the idle ones; true if there were any. One thread at a
-  /// time asks, without the lock: CUDA may take its time.
+  /// time asks, without the lock: CUDA may take its time. Blocks are asked about in the order of
+  /// their release: behind an unfinished copy, no other one of the same stream is.
   bool poll_in_flight(std::unique_lock<std::mutex>& lock, const CaptureModeGuard& guard) {
     if (polling_ || in_flight_.empty()) return false;
     asked_.assign(in_flight_.begin(), in_flight_.end());
     polling_ = true;  // From here on asked_ is this thread's, lock or no lock.
     lock.unlock();
-    const auto landed = partition_done(guard);
+    ResolvedStream busy;
+    for (PinnedEntry* entry : asked_) {
+      if (entry->user != busy) entry->copy = query_twice(entry->event->get(), guard);
+      if (entry->copy == cudaErrorNotReady) busy = entry->user;
+    }
     lock.lock();
     polling_ = false;
-    const bool any = landed != asked_.end();
-    for (auto entry = landed; entry != asked_.end(); ++entry) {
-      in_flight_.erase(std::find(in_flight_.begin(), in_flight_.end(), *entry));
-      reclaim(**entry);
-    }
-    if (any) returned_.notify_all();
-    return any;
+    const auto reclaimed =
+        std::erase_if(in_flight_, [this](PinnedEntry* entry) { return reclaim(*entry); });
+    if (reclaimed != 0) returned_.notify_all();
+    return reclaimed != 0;
   }
 
-  /// Puts the blocks of asked_ whose copies are done behind the others; returns the first of them.
-  /// They are in the order of their release: behind an unfinished copy, no other one of the same
-  /// stream is queried.
-  std::vector<PinnedEntry*>::iterator partition_done(const CaptureModeGuard& guard) noexcept {
-    ResolvedStream busy;
-    auto in_flight = asked_.begin();
-    for (PinnedEntry*& entry : asked_) {
-      if (entry->user != busy && entry->copy_done(guard)) continue;
-      busy = entry->user;
-      std::swap(entry, *in_flight++);
-    }
-    return in_flight;
-  }
-
-  void reclaim(PinnedEntry& entry) {
-    if (entry.failure == cudaSuccess) {
+  /// A block whose copy is done is idle from here on, and one whose event cannot be asked is lost.
+  /// False: it is in flight.
+  bool reclaim(PinnedEntry& entry) {
+    const cudaError_t status = std::exchange(entry.copy, cudaErrorNotReady);
+    if (status == cudaErrorNotReady) return false;
+    if (status == cudaSuccess) {
       mark_released(entry);
       idle_.push(&entry, [] {});
-      return;
+    } else {
+      lost_.push_back(&entry);
+      lost_to_ = HostAllocation::lost_to(status);
     }
-    lost_.push_back(&entry);
-    lost_to_ = {entry.failure, std::string("cudaEventQuery failed: ") +
-                                   cudaGetErrorString(entry.failure) +
-                                   "; the page-locked block is lost, a copy may still read it"};
+    return true;
   }
 
   /// Frees idle blocks of other sizes until `blocks` blocks of `bytes` bytes fit under the cap. It
@@ -354,36 +381,37 @@ class PinnedPoolCore {
     return true;
   }
 
-  /// A new block, for the caller. Called with room under the cap; allocates without the lock.
-  PinnedEntry* grow(std::size_t bytes, std::unique_lock<std::mutex>& lock) {
-    bytes_ += bytes;
-    ++growing_;
-    lock.unlock();
+  /// A new block, for the caller, in room that it has claimed. Without the lock.
+  PinnedEntry* allocate(std::size_t bytes) {
     try {
       auto entry = std::make_unique<PinnedEntry>(
-          HostAllocation(bytes, options_.flags, options_.numa_node, options_.upstream));
-      lock.lock();
-      --growing_;
+          *this, HostAllocation(bytes, options_.flags, options_.numa_node, options_.upstream));
+      mark_released(*entry);
+      const std::lock_guard lock(mutex_);
+      const std::size_t blocks = entries_.size() + 1;
+      for (auto* list : {&in_flight_, &lost_}) list->reserve(blocks);
+      if (!polling_) asked_.reserve(blocks);  // Else poll_in_flight does, the next time.
+      idle_.reserve(blocks);
       entries_.push_back(std::move(entry));
+      claimed_ -= bytes;
+      bytes_ += bytes;
+      ++allocated_;
+      return entries_.back().get();
     } catch (...) {
-      if (!lock.owns_lock()) {
-        lock.lock();
-        --growing_;
-      }
-      bytes_ -= bytes;
-      returned_.notify_all();
-      HostAllocation::throw_refusal(bytes, bytes_, options_.max_bytes);
+      HostAllocation::throw_refusal(bytes, give_up_claim(bytes), options_.max_bytes);
     }
-    ++allocated_;
-    mark_released(*entries_.back());
-    for (auto* list : {&in_flight_, &lost_}) list->reserve(entries_.size());
-    if (!polling_) asked_.reserve(entries_.size());  // Else poll_in_flight does, the next time.
-    idle_.reserve(entries_.size());
-    return entries_.back().get();
+  }
+
+  /// Returns the bytes that are allocated.
+  std::size_t give_up_claim(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    claimed_ -= bytes;
+    returned_.notify_all();
+    return bytes_;
   }
 
   PoolExhausted exhausted(const std::string& why, std::size_t bytes) {
-    return {why, bytes, bytes_ - idle_.bytes(), options_.max_bytes};
+    return {why, bytes, bytes_ + claimed_ - idle_.totals().bytes, options_.max_bytes};
   }
 
   PoolExhausted timed_out(std::size_t bytes) {
@@ -394,28 +422,9 @@ class PinnedPoolCore {
                      bytes);
   }
 
-  void put_in_flight(std::vector<PinnedEntry*>& list, PinnedEntry* entry) {
-    std::unique_lock lock(mutex_);
-    list.push_back(entry);  // Within the capacity that grow() reserved.
-    // A thread that polls finds the block itself. So while fewer than a quarter of the blocks are
-    // in flight, threads are notified only where none polls: a release costs less.
-    const bool few = &list == &in_flight_ && 4 * list.size() < entries_.size();
-    if (waiters_.any() && (!few || !has_poller_)) returned_.notify_all();
-    if (!orphaned_) return;
-    --held_;
-    delete_if_forgotten(lock);
-  }
-
-  /// A block came back after the pool was gone.
-  void drop_orphan() noexcept {
-    if (!process_.is_this()) return;
-    std::unique_lock lock(mutex_);
-    --held_;
-    delete_if_forgotten(lock);
-  }
-
-  void delete_if_forgotten(std::unique_lock<std::mutex>& lock) {
-    if (!orphaned_ || held_ != 0) return;
+  /// The pool is gone, or a block came back after that: deletes the core behind the last of them.
+  void forget(std::unique_lock<std::mutex> lock) noexcept {
+    if (--held_ != 0 || !orphaned_) return;
     lock.unlock();
     delete this;
   }
@@ -439,12 +448,12 @@ class PinnedPoolCore {
   std::condition_variable returned_;
   std::vector<std::unique_ptr<PinnedEntry>> entries_;
   std::vector<PinnedEntry*> in_flight_, asked_, lost_;
-  SavedError lost_to_;        // the last of them
-  std::size_t bytes_ = 0;     // of the blocks that are allocated
-  std::size_t promised_ = 0;  // of those that reserve() has yet to allocate
-  // After orphan(): blocks that are held. Before: minus the blocks returned since idle_.close().
-  std::ptrdiff_t held_ = 0;
-  std::size_t growing_ = 0;  // threads that allocate a block
+  SavedError lost_to_;       // the last of them
+  std::size_t bytes_ = 0;    // of the blocks that are allocated
+  std::size_t claimed_ = 0;  // of those that threads are allocating, or are about to
+  // After orphan(): blocks that are held. Before: 1, for the pool, minus the blocks returned since
+  // idle_.close().
+  std::ptrdiff_t held_ = 1;
   std::uint64_t allocated_ = 0, waits_ = 0;
   std::chrono::nanoseconds waiting_{0};
   bool has_poller_ = false;  // of the waiters

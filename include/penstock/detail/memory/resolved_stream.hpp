@@ -164,4 +164,21 @@ inline ResolvedStream resolve_usable(cudaStream_t stream, const char* call, int 
   return resolved;
 }
 
+/// Calls `queue`, which queues copies of a block, and returns what `release` does, which releases
+/// the block after them; that is also called if `queue` throws, since some may be queued.
+template <class Queue, class Release>
+auto release_behind(Queue queue, Release release) {
+  try {
+    queue();
+  } catch (...) {
+    try {
+      release();
+    } catch (const CudaError&) {
+      // The block is never reused; the first error is the one to report.
+    }
+    throw;
+  }
+  return release();
+}
+
 }  // namespace penstock::detail

@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <penstock/cuda.hpp>
 #include <penstock/error.hpp>
 #include <penstock/upstream.hpp>
@@ -71,11 +70,8 @@ inline std::byte* take_from(AnyUpstream& upstream, std::size_t bytes, MemoryKind
   void* memory = nullptr;
   try {
     memory = upstream.allocate(bytes, upstream_alignment);
-  } catch (const std::exception& error) {
-    throw MemoryError(asked_for(kind, bytes) + " were refused: " + error.what(), bytes);
   } catch (...) {
-    throw MemoryError(asked_for(kind, bytes) + " were refused by an exception of another kind",
-                      bytes);
+    throw MemoryError(asked_for(kind, bytes) + " were refused: " + what_is_handled(), bytes);
   }
   std::string why;
   try {

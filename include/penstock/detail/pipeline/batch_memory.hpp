@@ -59,7 +59,7 @@ class BatchMemory {
     if (targets_ != nullptr)
       memory.slot = targets_->try_acquire(tools.worker);
     else if (blocks_ != nullptr)
-      memory.host = HostBlock(*blocks_, blocks_->try_acquire());
+      memory.host = blocks_->own(blocks_->try_acquire());
     else
       memory.block = pool_->try_acquire(block_bytes_);
     return static_cast<bool>(memory);
@@ -73,7 +73,7 @@ class BatchMemory {
     if (targets_ != nullptr)
       memory.slot = targets_->acquire(tools.worker, tools.stop);
     else if (blocks_ != nullptr)
-      memory.host = HostBlock(*blocks_, blocks_->acquire(tools.capture_mode, closed));
+      memory.host = blocks_->own(blocks_->acquire(tools.capture_mode, closed));
     else
       memory.block = pool_->acquire(block_bytes_, tools.stop, *ahead_);
     return static_cast<bool>(memory);

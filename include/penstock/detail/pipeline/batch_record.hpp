@@ -49,7 +49,7 @@ struct RecordMemory {
   explicit operator bool() const noexcept { return host || block || slot; }
   /// The source writes here.
   std::byte* data() const noexcept {
-    return host ? host.data() : block ? block.data() : slot.data();
+    return host ? host->memory.data() : block ? block.data() : slot.data();
   }
 };
 

@@ -16,15 +16,14 @@ namespace penstock::detail {
 /// A type-erased batch in a pinned block: `batch` and the ticket's samples lie in it, too, behind
 /// the part that is copied to the device.
 struct BlockBatch {
+  /// Queues the copy of the used part, and releases the block after it, also if a call fails.
+  void copy_to(const BlockLayout& layout, std::byte* device, cudaStream_t stream);
+
   PinnedBlock block;
   const void* batch = nullptr;
   Ticket ticket;
   std::int64_t rows = 0;
 };
-
-/// Queues the copy of the used part of a batch, and releases its block after it, also if a call
-/// fails.
-void copy_to(BlockBatch& batch, const BlockLayout& layout, std::byte* device, cudaStream_t stream);
 
 /// Bytes of pinned memory that a batch takes.
 std::size_t block_bytes(const BlockLayout& layout);

@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <penstock/detail/memory/copy_from.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/pipeline/block_batch.hpp>
 #include <penstock/error.hpp>
@@ -48,12 +47,12 @@ inline std::size_t queue_copies(const std::byte* block, const void* batch, std::
   return sum;
 }
 
-PENSTOCK_INLINE void copy_to(BlockBatch& host, const BlockLayout& layout, std::byte* device,
-                             cudaStream_t stream) {
-  if (!host.block) throw std::logic_error("HostBatch::copy_to: the batch was released");
-  copy_from(host.block, resolve_usable(stream, "HostBatch::copy_to"), [&] {
-    queue_copies(host.block.data(), host.batch, host.rows, layout, device, stream);
-  });
+PENSTOCK_INLINE void BlockBatch::copy_to(const BlockLayout& layout, std::byte* device,
+                                         cudaStream_t stream) {
+  if (!block) throw std::logic_error("HostBatch::copy_to: the batch was released");
+  const ResolvedStream resolved = resolve_usable(stream, "HostBatch::copy_to");
+  release_behind([&] { queue_copies(block.data(), batch, rows, layout, device, stream); },
+                 [&] { block.release_after(resolved); });
 }
 
 /// What has to be copied of a batch of `rows` rows.

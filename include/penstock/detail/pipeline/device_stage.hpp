@@ -124,11 +124,11 @@ class DeviceStage {
   bool take_slot(BatchRecord& record) {
     if (!lacks_slot_) record.sample = samples_.want(copy_stream_.get(), record.times.filled);
     while (true) {
-      std::optional<DeviceSlot> free = arena_.try_acquire(copies_);
+      DeviceSlot free = arena_.try_acquire(copies_);
       lacks_slot_ = !free;
       if (!free) return false;
-      if (held_back_.takes(*free)) continue;
-      record.memory.slot = std::move(*free);
+      if (held_back_.takes(free)) continue;
+      record.memory.slot = std::move(free);
       return true;
     }
   }
@@ -136,12 +136,12 @@ class DeviceStage {
   void copy(BatchRecord& record) {
     const ScopedRange range(markers::copy, record.ticket.batch);
     const cudaStream_t stream = copy_stream_.get();
-    const std::byte* const block = record.memory.host.data();
-    record.ready = record.memory.host.copied();
+    const HostBlocks::Block& block = *record.memory.host;
+    record.ready = block.copied.get();
     samples_.begin(record.sample);
-    record.copy = record.memory.host.copy(copies_, [&] {
-      const std::size_t bytes = queue_copies(block, record.batch, record.rows, layout_,
-                                             transform_.target(record), stream);
+    record.copy = block.owner.copy(record.memory.host.release()->index, copies_, [&] {
+      const std::size_t bytes = queue_copies(block.memory.data(), record.batch, record.rows,
+                                             layout_, transform_.target(record), stream);
       add_alone(copied_bytes_, std::uint64_t{bytes});
       samples_.arrive(record.sample);  // The consumer waits for what comes behind it.
     });

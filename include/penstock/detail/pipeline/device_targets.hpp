@@ -35,12 +35,10 @@ class DeviceTargets {
   cudaStream_t stream(std::size_t worker) const { return streams_[worker].stream.get(); }
 
   /// A free slot; the worker's stream waits for its last readers. Empty: there is none now.
-  DeviceSlot try_acquire(std::size_t worker) {
-    return std::move(arena_.try_acquire(resolved(worker))).value_or(DeviceSlot());
-  }
+  DeviceSlot try_acquire(std::size_t worker) { return arena_.try_acquire(resolved(worker)); }
   /// The same, waiting for one. Empty: stop was requested.
   DeviceSlot acquire(std::size_t worker, const std::stop_token& stop) {
-    return std::move(arena_.acquire(resolved(worker), stop)).value_or(DeviceSlot());
+    return arena_.acquire(resolved(worker), stop);
   }
 
   /// The worker's stream waits for the slot, and the source's work comes behind that.
