@@ -8,8 +8,8 @@
 #include <penstock/detail/storage/known_bytes.hpp>
 #include <penstock/detail/storage/line_reader.hpp>
 #include <penstock/detail/storage/sample_names.hpp>
-#include <penstock/detail/storage/scratch.hpp>
 #include <penstock/detail/storage/store.hpp>
+#include <penstock/detail/storage/store_file.hpp>
 #include <penstock/detail/whole_file.hpp>
 #include <penstock/detail/words.hpp>
 #include <penstock/file_folder.hpp>
@@ -184,9 +184,7 @@ PENSTOCK_INLINE void FileFolder::save_list(const std::filesystem::path& list) co
 }
 
 PENSTOCK_INLINE const detail::FileList& FileFolder::files_with(std::uint64_t index) const {
-  if (index >= files_->size())
-    throw std::out_of_range("FileFolder: there is no sample " + std::to_string(index) + ", but " +
-                            std::to_string(files_->size()) + ", numbered from 0");
+  detail::require_index(index, size(), "FileFolder: there is no sample ");
   return *files_;
 }
 
@@ -215,22 +213,20 @@ PENSTOCK_INLINE std::string FileFolder::name(std::uint64_t index) const {
 PENSTOCK_INLINE std::span<const std::byte> FileFolder::read(std::uint64_t index,
                                                             std::vector<std::byte>& scratch) const {
   const detail::FileList& files = files_with(index);
-  std::string why;
   try {
     const detail::ReadOnlyFile file = detail::open_file(files, index);
     const std::uint64_t bytes = file.size();
     const std::span<std::byte> target = detail::room_in(scratch, bytes);
     const std::size_t count = file.read(0, target);
     if (count == bytes && (bytes > 0 || files.allow_empty)) return target;
-    why = bytes == 0 ? "the file is empty. If samples may be empty, set "
-                       "FileFolderOptions::allow_empty"
-                     : "the file has " + std::to_string(count) + " bytes, and had " +
-                           std::to_string(bytes) + " when it was opened";
-  } catch (const std::system_error& error) {
-    why = error.what();
+    throw std::runtime_error(
+        bytes == 0
+            ? "the file is empty. If samples may be empty, set FileFolderOptions::allow_empty"
+            : detail::shorter_by_now(count, bytes));
+  } catch (const std::runtime_error& error) {
+    throw StoreError("FileFolder", files.path(index),
+                     "sample " + std::to_string(index) + " is lost: " + error.what(), index);
   }
-  throw StoreError("FileFolder", files.path(index),
-                   "sample " + std::to_string(index) + " is lost: " + why, index);
 }
 
 PENSTOCK_INLINE void FileFolder::will_need(std::span<const std::uint64_t> indices) const noexcept {

@@ -16,9 +16,9 @@ PENSTOCK_INLINE MappedRecords::MappedRecords(const RecordFile& records) : record
   for (const detail::RecordPart& part : *records_.parts_) {
     try {
       const std::uint64_t now = part.file.size();
-      if (now < part.bytes) throw StoreError("MappedRecords", part.path, part.shorter_by_now(now));
+      if (now < part.bytes) throw std::runtime_error(detail::shorter_by_now(now, part.bytes));
       mappings.emplace_back(part.file, part.bytes);
-    } catch (const std::system_error& error) {
+    } catch (const std::runtime_error& error) {
       throw StoreError("MappedRecords", part.path, error.what());
     }
   }

@@ -28,10 +28,7 @@ struct RecordPart : StoreFile {
     if (bytes == 0) fail(sizes + ": the file is empty");
     std::array<std::byte, kKnownBytes> room;
     const auto start = std::span(room).first(std::min<std::size_t>(bytes, room.size()));
-    std::string unread;
-    read(
-        0, [&] { return start; }, unread);
-    if (!unread.empty()) fail(unread);
+    read_or_fail(0, start);
     const std::optional<KnownBytes> known = known_bytes(start);
     const std::string what = known ? ". It is " + known->text() : "";
     if (rest != 0) fail(sizes + ": " + std::to_string(rest) + " bytes are left over" + what);
