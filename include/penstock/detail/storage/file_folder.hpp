@@ -2,7 +2,7 @@
 #pragma once
 
 #include <optional>
-#include <penstock/detail/read_only_file.hpp>
+#include <penstock/detail/open_file.hpp>
 #include <penstock/detail/storage/class_walk.hpp>
 #include <penstock/detail/storage/file_list.hpp>
 #include <penstock/detail/storage/known_bytes.hpp>

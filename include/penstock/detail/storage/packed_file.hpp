@@ -9,7 +9,7 @@
 #include <penstock/detail/storage/packed_format.hpp>
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/detail/storage/store_file.hpp>
-#include <penstock/detail/usable_memory.hpp>
+#include <penstock/detail/usable.hpp>
 #include <penstock/packed_file.hpp>
 #include <stdexcept>
 #include <string_view>
@@ -45,9 +45,7 @@ struct Pack : StoreFile {
  private:
   void read_header() {
     std::array<std::byte, kKnownBytes> room;
-    const auto start = std::span(room).first(
-        static_cast<std::size_t>(std::min<std::uint64_t>(bytes, room.size())));
-    read_or_fail(0, start);
+    const std::span<const std::byte> start = read_start(room);
     const std::string_view text(reinterpret_cast<const char*>(start.data()), start.size());
     const std::string_view magic(kPackMagic.data(), kPackMagic.size());
     if (!text.starts_with(magic.substr(0, text.size())))

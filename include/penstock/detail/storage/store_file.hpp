@@ -4,13 +4,14 @@
 // What the stores share: StoreFile, a file that stays open for reading, and whose errors name store
 // and file; room_in(), memory for a sample; require_index().
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <penstock/detail/read_only_file.hpp>
-#include <penstock/detail/usable_memory.hpp>
+#include <penstock/detail/open_file.hpp>
+#include <penstock/detail/usable.hpp>
 #include <penstock/store.hpp>
 #include <span>
 #include <stdexcept>
@@ -67,7 +68,14 @@ struct StoreFile {
       throw std::runtime_error(shorter_by_now(file.size(), bytes));
     return target;
   }
-  /// The same for bytes without which the file is of no use. Throws StoreError.
+  /// The first bytes, in `room`, or all of them. Throws StoreError.
+  std::span<const std::byte> read_start(std::span<std::byte> room) const {
+    const std::uint64_t count = std::min<std::uint64_t>(bytes, room.size());
+    const std::span<std::byte> start = room.first(static_cast<std::size_t>(count));
+    read_or_fail(0, start);
+    return start;
+  }
+  /// The same as read() for bytes without which the file is of no use. Throws StoreError.
   void read_or_fail(std::uint64_t offset, std::span<std::byte> target) const try {
     read(offset, target);
   } catch (const std::runtime_error& error) {

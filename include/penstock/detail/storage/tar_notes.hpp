@@ -5,7 +5,6 @@
 // whether that is a certain member's name and size.
 
 #include <array>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -14,7 +13,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 
 namespace penstock::detail {
 
@@ -94,14 +92,13 @@ struct TarNotes {
     size.reset();
     sparse = false;
     while (!records.empty() && records.front() != '\0') {
-      std::size_t length = 0;
-      const char* const last = records.data() + records.size();
-      const auto [end, error] = std::from_chars(records.data(), last, length);
-      const auto digits = static_cast<std::size_t>(end - records.data());
-      if (error != std::errc() || length > records.size() || length < digits + 3 || *end != ' ' ||
-          records[length - 1] != '\n')
+      std::string_view rest = records;
+      const auto length = take_number<std::size_t>(rest);
+      const std::size_t digits = records.size() - rest.size();
+      if (!length || *length > records.size() || *length < digits + 3 || rest.front() != ' ' ||
+          records[*length - 1] != '\n')
         return kDamaged;
-      const std::string_view record = records.substr(digits + 1, length - digits - 2);
+      const std::string_view record = rest.substr(1, *length - digits - 2);
       const std::size_t equals = record.find('=');
       if (equals == std::string_view::npos) return kDamaged;
       const std::string_view key = record.substr(0, equals), value = record.substr(equals + 1);
@@ -109,7 +106,7 @@ struct TarNotes {
       if (key.starts_with("GNU.sparse.")) sparse = true;
       if (key == "GNU.sparse.name") sparse_name = value;
       if (key == "size" && !(size = read_number<std::uint64_t>(value))) return kDamaged;
-      records.remove_prefix(length);
+      records.remove_prefix(*length);
     }
     if (!sparse_name.empty()) name = sparse_name;
     const bool has_zero = name && name->find('\0') != std::string_view::npos;
