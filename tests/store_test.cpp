@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <cstddef>
-#include <penstock/detail/storage/scratch.hpp>
+#include <penstock/detail/storage/store_file.hpp>
 #include <penstock/store.hpp>
 #include <string>
 #include <system_error>

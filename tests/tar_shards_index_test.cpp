@@ -142,6 +142,15 @@ TEST_CASE("an index may be older than its tar, as copies make it", "[tar_shards]
   }
 }
 
+TEST_CASE("a sparse member that an index lists is refused", "[tar_shards]") {
+  const Shard shard(TarWriter().add_pax(TarWriter::pax_record("GNU.sparse.major", "1") +
+                                            TarWriter::pax_record("GNU.sparse.name", "b.jpg"),
+                                        TarWriter::header("GNUSparseFile.0/b.jpg", 5), "bytes"));
+  write_file(shard.directory / "a.idx", "v1.2 1\njpg 1536 5 b.jpg\n");
+  CHECK_THAT(shard_failure(shard.path),
+             Mentions("a.idx: member b.jpg, 5 bytes, is not at byte 1536 of the tar"));
+}
+
 TEST_CASE("an index of wds2idx v1.1 is read, with the names of the tar", "[tar_shards]") {
   const std::string longer(300, 'n');
   const Shard shard(TarWriter()

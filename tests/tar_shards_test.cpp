@@ -186,7 +186,8 @@ TEST_CASE("TarShards reads each of the formats", "[tar_shards]") {
     tar.add("././@LongLink", "nowhere", 'K').add_gnu(name, "bytes");
   }
   SECTION("pax: a path") {
-    tar.add_pax(TarWriter::pax_record("mtime", "1.5") + TarWriter::pax_record("path", name),
+    tar.add_pax(TarWriter::pax_record("mtime", "1.5") + TarWriter::pax_record("", "") +
+                    TarWriter::pax_record("path", name),
                 TarWriter::header("cut", 5), "bytes");
   }
   SECTION("pax: a size") {

@@ -22,10 +22,6 @@
 
 namespace penstock {
 
-namespace detail {
-class FileMapping;
-}
-
 /// The records of a RecordFile, with the same numbers, mapped read-only. Any number of threads may
 /// use one object. Copies share the mappings, which end with the last copy. They stay when a file
 /// is renamed, removed or replaced. A file that is overwritten in place shows its new bytes. The
@@ -70,7 +66,8 @@ class MappedRecords {
   const std::byte* address_of(std::uint64_t index) const;
 
   RecordFile records_;
-  std::shared_ptr<const std::vector<detail::FileMapping>> mappings_;  // one for each file
+  // One for each file.
+  std::shared_ptr<const std::vector<std::shared_ptr<const std::byte>>> mappings_;
 };
 
 static_assert(Store<MappedRecords>);

@@ -85,9 +85,9 @@ class RecordFile {
   /// Throws std::invalid_argument for a target of another size, and std::out_of_range.
   void check_many(const char* function, std::span<const std::uint64_t> indices,
                   std::span<const std::byte> target) const;
-  /// Throws std::out_of_range.
+  // These throw std::out_of_range.
   const detail::RecordPart& part_of(std::uint64_t index) const;
-  [[noreturn]] void throw_no_record(std::uint64_t index) const;
+  void require_index(std::uint64_t index) const;
 
   std::size_t record_bytes_;
   std::uint64_t size_ = 0;

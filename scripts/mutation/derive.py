@@ -29,12 +29,12 @@ KINDS = ["stream wait", "event record", "host wait", "notify", "memory order", "
 # for the one in detail/ that defines.
 WITHOUT_BOUNDS = {
     "any_sampler.hpp", "error.hpp", "launch.hpp", "layout.hpp", "markers.hpp", "penstock.hpp",
-    "file_folder.hpp", "file_mapping.hpp", "gathered_read.hpp", "mapped_records.hpp", "ranks.hpp", "record_file.hpp", "record_part.hpp", "sample_names.hpp", "sampler.hpp", "source.hpp", "state.hpp", "stats.hpp", "stats_export.hpp", "tar_shards.hpp",
+    "file_folder.hpp", "gathered_read.hpp", "mapped_records.hpp", "ranks.hpp", "record_file.hpp", "record_part.hpp", "sample_names.hpp", "sampler.hpp", "source.hpp", "state.hpp", "stats.hpp", "stats_export.hpp", "tar_shards.hpp",
     "tensor.hpp", "tune.hpp", "tuning.hpp", "verdict.hpp",
-    "class_walk.hpp", "escaped.hpp", "file_list.hpp", "launchers.hpp", "line_reader.hpp", "name_arena.hpp", "scratch.hpp",
-    "tar_format.hpp", "tar_index.hpp", "tar_samples.hpp", "tar_scan.hpp", "usable_memory.hpp",
-    "batch_costs.hpp", "block_order.hpp", "bulk_launch.hpp", "cores.hpp", "crc32c.hpp", "host_allocation.hpp", "host_task.hpp", "json.hpp", "judge.hpp", "mix.hpp", "permutation.hpp", "pipeline_shape.hpp", "read_only_file.hpp",
-    "cgroup.hpp", "thread_watch.hpp", "replay.hpp", "replay_pass.hpp", "settings_search.hpp", "tune_plan.hpp", "tuner.hpp", "units.hpp", "usable_cores.hpp", 
+    "class_walk.hpp", "escaped.hpp", "file_list.hpp", "launchers.hpp", "line_reader.hpp", "name_arena.hpp",
+    "tar_format.hpp", "tar_index.hpp", "tar_samples.hpp", "tar_scan.hpp", "usable.hpp",
+    "batch_costs.hpp", "block_order.hpp", "bulk_launch.hpp", "cores.hpp", "crc32c.hpp", "host_allocation.hpp", "host_task.hpp", "json.hpp", "judge.hpp", "mix.hpp", "permutation.hpp", "pipeline_shape.hpp",
+    "thread_watch.hpp", "replay.hpp", "replay_pass.hpp", "settings_search.hpp", "tune_plan.hpp", "tuner.hpp", "units.hpp", 
     "verdict_sentence.hpp",
 }  # fmt: skip
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <penstock/detail/read_only_file.hpp>
+#include <penstock/detail/open_file.hpp>
 #include <penstock/detail/storage/known_bytes.hpp>
 #include <penstock/detail/storage/sample_names.hpp>
 #include <sstream>

@@ -6,7 +6,7 @@
 #include <penstock/detail/default_workers.hpp>
 #include <penstock/detail/inline.hpp>
 #include <penstock/detail/local_rank.hpp>
-#include <penstock/detail/usable_cores.hpp>
+#include <penstock/detail/usable.hpp>
 
 namespace penstock::detail {
 

@@ -7,12 +7,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cstddef>
 #include <iterator>
+#include <penstock/detail/words.hpp>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 namespace penstock::detail {
@@ -23,18 +22,12 @@ using Cpus = std::vector<int>;
 /// Of "0-3,8". What is not such a text has no CPUs.
 inline Cpus read_cpus(std::string_view text) {
   Cpus cpus;
-  const char* place = text.data();
-  const char* const end = place + text.size();
-  while (place != end) {
-    int first = 0;
-    auto read = std::from_chars(place, end, first);
-    int last = first;
-    if (read.ec == std::errc() && read.ptr != end && *read.ptr == '-')
-      read = std::from_chars(read.ptr + 1, end, last);
-    if (read.ec != std::errc() || first < 0) return {};
-    for (int cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
-    if (read.ptr != end && *read.ptr != ',') return {};
-    place = read.ptr == end ? end : read.ptr + 1;
+  while (!text.empty()) {
+    const auto first = take_number<int>(text);
+    const auto last = take(text, "-") ? take_number<int>(text) : first;
+    if (!first || !last || *first < 0) return {};
+    for (int cpu = *first; cpu <= *last; ++cpu) cpus.push_back(cpu);
+    if (!take(text, ",") && !text.empty()) return {};
   }
   std::sort(cpus.begin(), cpus.end());
   cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());

@@ -4,7 +4,6 @@
 // What launchers say in the environment, read through a function: tests have environments of their
 // own, and penstock::trace reads it without the library.
 
-#include <charconv>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -13,7 +12,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <system_error>
+#include <utility>
 
 namespace penstock::detail {
 
@@ -71,6 +70,17 @@ inline std::string shown(const Environment& environment, const Launcher& launche
   return all;
 }
 
+/// What these say; what has no variable, or one that is not set, stays as for a single rank.
+inline Ranks numbers_of(const Environment& environment, const Launcher& launcher) {
+  Ranks ranks{.rank = environment.number(launcher.rank),
+              .world_size = environment.number(launcher.size),
+              .source = launcher.name};
+  for (const auto& [name, number] : {std::pair(launcher.local_rank, &ranks.local_rank),
+                                     std::pair(launcher.local_size, &ranks.local_size)})
+    if (name != nullptr && environment.has(name)) *number = environment.number(name);
+  return ranks;
+}
+
 /// Throws unless 0 <= rank < size, for the job and for the machine.
 inline Ranks checked(const Ranks& ranks, const std::string& variables) {
   const bool good = ranks.rank < ranks.world_size && ranks.local_rank < ranks.local_size &&
@@ -94,14 +104,7 @@ inline std::optional<Ranks> read_launcher(const Environment& environment,
   if (!all && !alone)
     refuse_ranks("some are missing: " + shown(environment, launcher) +
                  "; set all of them, or none");
-  Ranks ranks{.rank = environment.number(launcher.rank),
-              .world_size = environment.number(launcher.size)};
-  if (environment.has(launcher.local_rank))
-    ranks.local_rank = environment.number(launcher.local_rank);
-  if (environment.has(launcher.local_size))
-    ranks.local_size = environment.number(launcher.local_size);
-  ranks.source = launcher.name;
-  return checked(ranks, shown(environment, launcher));
+  return checked(numbers_of(environment, launcher), shown(environment, launcher));
 }
 
 /// The first one of "gpu[03-05,9],login", "a-[1-2]-b[3-4]".
@@ -127,22 +130,15 @@ inline std::string first_host(std::string_view list) {
 
 /// Tasks of one node of "4(x2),3": 4 of nodes 0 and 1, 3 of node 2.
 inline std::optional<int> tasks_of_node(std::string_view list, int node) {
-  const char* const end = list.data() + list.size();
-  for (const char* place = list.data(); place < end; ++place) {
-    int tasks = 0, nodes = 1;
-    auto read = std::from_chars(place, end, tasks);
-    if (read.ec != std::errc()) return {};
-    if (end - read.ptr > 2 && read.ptr[0] == '(' && read.ptr[1] == 'x') {
-      read = std::from_chars(read.ptr + 2, end, nodes);
-      if (read.ec != std::errc() || read.ptr == end || *read.ptr != ')') return {};
-      ++read.ptr;
-    }
-    if (node < nodes) return tasks;
-    node -= nodes;
-    place = read.ptr;
-    if (place < end && *place != ',') return {};
+  while (true) {
+    const auto tasks = take_number<int>(list);
+    const bool repeated = take(list, "(x");
+    const std::optional<int> nodes = repeated ? take_number<int>(list) : 1;
+    if (!tasks || !nodes || (repeated && !take(list, ")"))) return {};
+    if (node < *nodes) return tasks;
+    node -= *nodes;
+    if (!take(list, ",")) return {};
   }
-  return {};
 }
 
 /// A step that srun made for ranks. Slurm has numbers of its own, from 0xfffffff0 on, for a batch
@@ -165,14 +161,11 @@ inline std::optional<Ranks> read_slurm(const Environment& environment) {
     if (!environment.has(name))
       refuse_ranks(environment.shown("SLURM_PROCID") + ", but " + environment.shown(name) +
                    "; srun sets both");
-  Ranks ranks{.rank = environment.number(slurm.rank),
-              .world_size = environment.number(slurm.size),
-              .local_rank = environment.number(slurm.local_rank)};
+  Ranks ranks = numbers_of(environment, slurm);
   const std::string place = environment.shown("SLURM_NODEID") + ", " + environment.shown(tasks);
   const auto here = tasks_of_node(environment.text(tasks), environment.number("SLURM_NODEID"));
   if (!here) refuse_ranks("the number of tasks on this machine is not known: " + place);
   ranks.local_size = *here;
-  ranks.source = slurm.name;
   ranks.job = environment.text("SLURM_JOB_ID") + "." + environment.text("SLURM_STEP_ID");
   ranks.host = first_host(environment.text("SLURM_STEP_NODELIST"));
   return checked(ranks, shown(environment, slurm) + ", " + place);
@@ -204,11 +197,10 @@ inline std::optional<Ranks> read_kubernetes(const Environment& environment) {
     refuse_ranks(shown(environment, pods) +
                  "; set it to the job's completions (or, for pods that work alone, RANK=0, "
                  "WORLD_SIZE=1 and LOCAL_RANK=0)");
-  Ranks ranks{.rank = environment.number(pods.rank), .world_size = environment.number(pods.size)};
+  const Ranks ranks = numbers_of(environment, pods);
   if (environment.has("RANK") && environment.number("RANK") != ranks.rank)
     refuse_ranks("these contradict each other: " + environment.shown("RANK") + ", " +
                  environment.shown(pods.rank));
-  ranks.source = pods.name;
   return checked(ranks, shown(environment, pods));
 }
 

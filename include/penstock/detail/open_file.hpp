@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// OpenFile: a file that is open, with the calls of the system that signals interrupt made again.
-// What fails throws std::system_error, whose text does not name the file.
+// OpenFile and ReadOnlyFile: a file that is open, with the calls of the system that signals
+// interrupt made again. What fails throws std::system_error, whose text does not name the file.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <system_error>
 #include <utility>
@@ -96,6 +97,27 @@ class OpenFile {
 
  private:
   int number_ = -1;
+};
+
+/// A regular file that is open for reading. The stores read it: of a file that another process
+/// cuts, a read brings fewer bytes, and a mapping ends this process with SIGBUS. Only MappedRecords
+/// maps it. Move-only; a moved-from one has no file.
+class ReadOnlyFile : public OpenFile {
+ public:
+  /// Throws std::system_error when the file cannot be opened, or is not a regular file.
+  explicit ReadOnlyFile(const std::filesystem::path& path) : ReadOnlyFile(path.c_str()) {}
+  /// O_NONBLOCK: opening a pipe must be an error, not a wait for its other end.
+  explicit ReadOnlyFile(const char* path) : OpenFile(path, O_RDONLY | O_NONBLOCK) {
+    if (!is_open()) fail("cannot open");
+    require_regular();
+  }
+
+  /// Asks the system to have these bytes in memory soon; 0 bytes: all up to the end. A hint: it has
+  /// no errors.
+  void will_need(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+    ::posix_fadvise(descriptor(), static_cast<::off_t>(offset), static_cast<::off_t>(bytes),
+                    POSIX_FADV_WILLNEED);
+  }
 };
 
 }  // namespace penstock::detail

@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <penstock/detail/cgroup.hpp>
 #include <penstock/detail/cpus.hpp>
+#include <penstock/detail/usable.hpp>
 #include <penstock/detail/words.hpp>
 #include <string>
 #include <string_view>

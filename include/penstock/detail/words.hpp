@@ -5,6 +5,7 @@
 
 #include <charconv>
 #include <concepts>
+#include <cstddef>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -18,14 +19,29 @@ inline std::string_view take_word(std::string_view& text) {
   return word;
 }
 
+/// Removes `prefix` from the start of `text`. False: it does not begin so.
+inline bool take(std::string_view& text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return false;
+  text.remove_prefix(prefix.size());
+  return true;
+}
+
+/// Removes the decimal number that `text` begins with, and returns it. nullopt: it begins with none
+/// of this type.
+template <std::integral Integer>
+std::optional<Integer> take_number(std::string_view& text) {
+  Integer number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return number;
+}
+
 /// The decimal number that all of `text` is. nullopt: it is none of this type.
 template <std::integral Integer>
 std::optional<Integer> read_number(std::string_view text) {
-  Integer number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return number;
+  const std::optional<Integer> number = take_number<Integer>(text);
+  return text.empty() ? number : std::nullopt;
 }
 
 }  // namespace penstock::detail

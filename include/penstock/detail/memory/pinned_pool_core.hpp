@@ -27,7 +27,7 @@
 #include <penstock/detail/sync/callers.hpp>
 #include <penstock/detail/sync/owner_process.hpp>
 #include <penstock/detail/sync/time_out.hpp>
-#include <penstock/detail/usable_memory.hpp>
+#include <penstock/detail/usable.hpp>
 #include <penstock/error.hpp>
 #include <penstock/pinned_pool.hpp>
 #include <stdexcept>

@@ -7,7 +7,7 @@
 #include <limits>
 #include <ostream>
 #include <penstock/detail/escaped.hpp>
-#include <penstock/detail/read_only_file.hpp>
+#include <penstock/detail/open_file.hpp>
 #include <penstock/detail/whole_file.hpp>
 #include <penstock/detail/words.hpp>
 #include <penstock/state.hpp>
@@ -44,20 +44,10 @@ inline constexpr std::array<StateField, 10> state_fields{
 inline constexpr std::string_view state_format = "penstock-state", state_version = "2",
                                   state_end = "end";
 
-/// `text` in quotes for a message: control characters escaped, truncated if too long.
+/// `text` in quotes for a message.
 inline std::string quoted(std::string_view text) {
   constexpr std::size_t kLongest = 300;
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string result = "\"";
-  for (const char character : text) {
-    if (result.size() > kLongest) return result + "...\"";
-    const auto code = static_cast<unsigned char>(character);
-    if (code >= 0x20 && code < 0x7f)
-      result += character;
-    else
-      (result += "\\x") += {kDigits[code / 16], kDigits[code % 16]};
-  }
-  return result + '"';
+  return '"' + escaped(text, kLongest) + '"';
 }
 
 /// Samples of the epoch before the next batch, over all ranks; UINT64_MAX for a state whose numbers

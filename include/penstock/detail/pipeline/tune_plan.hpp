@@ -9,8 +9,7 @@
 #include <optional>
 #include <penstock/detail/observe/tune_settings.hpp>
 #include <penstock/detail/pipeline/require_count.hpp>
-#include <penstock/detail/usable_cores.hpp>
-#include <penstock/detail/usable_memory.hpp>
+#include <penstock/detail/usable.hpp>
 #include <penstock/prefetcher_options.hpp>
 #include <penstock/source.hpp>
 #include <stdexcept>

@@ -43,18 +43,14 @@ struct DirectoryListing {
       kind_of(path, ::dirfd(stream.get()), *entry).push_back(name);
     }
     if (errno != 0) fail(path, errno);
-    std::sort(files.begin(), files.end());
-    std::sort(directories.begin(), directories.end());
-    std::sort(links_to_nothing.begin(), links_to_nothing.end());
-  }
-
-  /// Drops what Jupyter and macOS have left; returns how many.
-  std::uint64_t drop_directories_of_tools() {
-    return std::erase_if(directories, is_directory_of_tools);
+    for (std::vector<std::string>* const list : {&files, &directories, &links_to_nothing})
+      std::sort(list->begin(), list->end());
+    ignored = std::erase_if(directories, is_directory_of_tools);
   }
 
   /// A link counts as what it leads to.
   std::vector<std::string> files, directories, links_to_nothing;
+  std::uint64_t ignored = 0;  // directories that Jupyter and macOS have left
   Identity identity;
 
  private:
@@ -109,13 +105,10 @@ class ClassWalk {
     take_links_to_nothing(directory, listing);
     std::erase_if(listing.files,
                   [&](const std::string& file) { return !has_extension(file, extensions_); });
-    ignored_ += std::erase_if(listing.files, is_file_of_tools);
-    ignored_ += listing.drop_directories_of_tools();
+    ignored_ += listing.ignored + std::erase_if(listing.files, is_file_of_tools);
     if (!listing.files.empty()) found_.emplace(directory, std::move(listing.files));
-    for (const std::string& name : listing.directories) {
-      std::string below = directory;
-      enter(below.append("/").append(name));
-    }
+    for (const std::string& name : listing.directories)
+      enter(std::string(directory).append("/").append(name));
     above_.pop_back();
   }
 

@@ -2,14 +2,14 @@
 #pragma once
 
 #include <optional>
-#include <penstock/detail/read_only_file.hpp>
+#include <penstock/detail/open_file.hpp>
 #include <penstock/detail/storage/class_walk.hpp>
 #include <penstock/detail/storage/file_list.hpp>
 #include <penstock/detail/storage/known_bytes.hpp>
 #include <penstock/detail/storage/line_reader.hpp>
 #include <penstock/detail/storage/sample_names.hpp>
-#include <penstock/detail/storage/scratch.hpp>
 #include <penstock/detail/storage/store.hpp>
+#include <penstock/detail/storage/store_file.hpp>
 #include <penstock/detail/whole_file.hpp>
 #include <penstock/detail/words.hpp>
 #include <penstock/file_folder.hpp>
@@ -43,13 +43,12 @@ inline FileList list_folder(const std::filesystem::path& folder,
                             const std::vector<std::string>& given) {
   const std::vector<std::string> extensions = chosen_extensions(given);
   DirectoryListing top(folder);
-  std::uint64_t ignored = top.drop_directories_of_tools();
   if (!top.links_to_nothing.empty()) fail_at_link_to_nothing(folder / top.links_to_nothing.front());
   if (top.directories.empty())
     throw StoreError("FileFolder", folder,
                      "there is no directory in it: a folder has one for each class. Files without "
                      "classes can be given by a list (FileFolder::from_list)");
-  FileListBuilder builder(folder);
+  FileList files(folder);
   ClassWalk walk(folder, top.identity, extensions);
   for (std::int32_t label = 0; const std::string& name : top.directories) {
     const ClassWalk::Found found = walk.files_of(name);
@@ -57,13 +56,13 @@ inline FileList list_folder(const std::filesystem::path& folder,
       throw StoreError("FileFolder", folder / name,
                        "a class without files: no name in it ends in " + joined(extensions) +
                            ". Remove the directory, or name other extensions");
-    builder.add_class(name);
-    for (const auto& [directory, files] : found)
-      for (const std::string& file : files) builder.add(directory + "/", file, label);
+    files.classes.push_back(name);
+    for (const auto& [directory, in_it] : found)
+      for (const std::string& file : in_it) files.add(directory + "/", file, label);
     ++label;
   }
-  builder.set_ignored(ignored + walk.ignored());
-  return builder.take();
+  files.ignored = top.ignored + walk.ignored();
+  return files;
 }
 
 /// What a file is that begins with this line, and is no list. An absolute path is one of a list.
@@ -80,38 +79,37 @@ inline bool needs_dot(std::string_view path) {
 }
 
 /// `path`, or `path` and `<TAB>label`. False: it is neither.
-inline bool add_list_line(std::string_view line, FileListBuilder& builder) {
+inline bool add_list_line(std::string_view line, FileList& files) {
   const std::size_t tab = line.rfind('\t');
-  if (tab == std::string_view::npos) return builder.add(line, -1);
+  if (tab == std::string_view::npos) return files.add(line, -1);
   const auto label = read_number<std::int32_t>(line.substr(tab + 1));
-  return label && builder.add(line.substr(0, tab), *label);
+  return label && files.add(line.substr(0, tab), *label);
 }
 
 inline FileList read_list(const std::filesystem::path& list,
                           const std::filesystem::path& folder) try {
-  FileListBuilder builder(folder);
+  FileList files(folder);
   LineReader lines(list);
-  bool empty = true;
   while (const auto line = lines.next()) {
     if (lines.number() == 1)
       if (const std::optional<KnownBytes> known = known_bytes_of_list(*line))
         throw StoreError("FileFolder", list, "it is no list: it is " + known->text());
-    if (line->starts_with(kClassLine)) builder.add_class(line->substr(kClassLine.size()));
+    if (line->starts_with(kClassLine)) files.classes.emplace_back(line->substr(kClassLine.size()));
     if (line->empty() || line->front() == '#') continue;
-    empty = false;
-    if (!add_list_line(*line, builder))
+    if (!add_list_line(*line, files))
       throw StoreError("FileFolder", list,
                        "line " + std::to_string(lines.number()) + ", \"" +
                            std::string(line->substr(0, 200)) +
                            "\", must be the path of a file, or that, a tab and a number");
   }
-  if (empty) throw StoreError("FileFolder", list, "the list names no file");
-  return builder.take();
+  if (files.size() == 0) throw StoreError("FileFolder", list, "the list names no file");
+  return files;
 } catch (const std::system_error& error) {
   throw StoreError("FileFolder", list, error.what());
 }
 
 inline std::shared_ptr<const FileList> shared_list(FileList files, FileFolderOptions options) {
+  files.shrink_to_fit();
   files.allow_empty = options.allow_empty;
   return std::make_shared<const FileList>(std::move(files));
 }
@@ -148,12 +146,12 @@ PENSTOCK_INLINE FileFolder FileFolder::from_files(const std::vector<std::filesys
   if (!labels.empty() && labels.size() != files.size())
     throw std::invalid_argument("FileFolder: " + std::to_string(labels.size()) + " labels for " +
                                 std::to_string(files.size()) + " files");
-  detail::FileListBuilder builder(std::filesystem::current_path());
+  detail::FileList list(std::filesystem::current_path());
   for (std::size_t i = 0; i < files.size(); ++i)
-    if (!builder.add(files[i].native(), labels.empty() ? -1 : labels[i]))
+    if (!list.add(files[i].native(), labels.empty() ? -1 : labels[i]))
       throw std::invalid_argument("FileFolder: \"" + detail::escaped(files[i].native()) +
                                   "\" is no path of a file");
-  return FileFolder(detail::shared_list(builder.take(), options));
+  return FileFolder(detail::shared_list(std::move(list), options));
 }
 
 PENSTOCK_INLINE void FileFolder::save_list(const std::filesystem::path& list) const try {
@@ -184,9 +182,7 @@ PENSTOCK_INLINE void FileFolder::save_list(const std::filesystem::path& list) co
 }
 
 PENSTOCK_INLINE const detail::FileList& FileFolder::files_with(std::uint64_t index) const {
-  if (index >= files_->size())
-    throw std::out_of_range("FileFolder: there is no sample " + std::to_string(index) + ", but " +
-                            std::to_string(files_->size()) + ", numbered from 0");
+  detail::require_index(index, size(), "FileFolder: there is no sample ");
   return *files_;
 }
 
@@ -215,22 +211,20 @@ PENSTOCK_INLINE std::string FileFolder::name(std::uint64_t index) const {
 PENSTOCK_INLINE std::span<const std::byte> FileFolder::read(std::uint64_t index,
                                                             std::vector<std::byte>& scratch) const {
   const detail::FileList& files = files_with(index);
-  std::string why;
   try {
     const detail::ReadOnlyFile file = detail::open_file(files, index);
     const std::uint64_t bytes = file.size();
     const std::span<std::byte> target = detail::room_in(scratch, bytes);
     const std::size_t count = file.read(0, target);
     if (count == bytes && (bytes > 0 || files.allow_empty)) return target;
-    why = bytes == 0 ? "the file is empty. If samples may be empty, set "
-                       "FileFolderOptions::allow_empty"
-                     : "the file has " + std::to_string(count) + " bytes, and had " +
-                           std::to_string(bytes) + " when it was opened";
-  } catch (const std::system_error& error) {
-    why = error.what();
+    throw std::runtime_error(
+        bytes == 0
+            ? "the file is empty. If samples may be empty, set FileFolderOptions::allow_empty"
+            : detail::shorter_by_now(count, bytes));
+  } catch (const std::runtime_error& error) {
+    throw StoreError("FileFolder", files.path(index),
+                     "sample " + std::to_string(index) + " is lost: " + error.what(), index);
   }
-  throw StoreError("FileFolder", files.path(index),
-                   "sample " + std::to_string(index) + " is lost: " + why, index);
 }
 
 PENSTOCK_INLINE void FileFolder::will_need(std::span<const std::uint64_t> indices) const noexcept {

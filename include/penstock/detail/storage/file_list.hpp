@@ -17,7 +17,6 @@
 #include <string_view>
 #include <system_error>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 namespace penstock::detail {
@@ -56,6 +55,32 @@ struct FileList {
     return text.append(directory_of(i)).append(names[i]);
   }
 
+  // ---- To fill it -----------------------------------------------------------------------------
+
+  /// False: the path names no file.
+  bool add(std::string_view path, std::int32_t of_class) {
+    while (path.starts_with("./"))  // Without its slashes ".//x" would be another file's "/x".
+      path.remove_prefix(std::min(path.find_first_not_of('/', 1), path.size()));
+    const std::size_t slash = path.rfind('/');
+    const std::size_t end = slash == std::string_view::npos ? 0 : slash + 1;
+    if (end == path.size() || path.find('\0') != std::string_view::npos) return false;
+    add(path.substr(0, end), path.substr(end), of_class);
+    return true;
+  }
+  void add(std::string_view in, std::string_view file, std::int32_t of_class) {
+    const bool same = size() > 0 && directories[directory.back()] == in;
+    directory.push_back(same ? directory.back() : number_of(in));
+    names.add(file);
+    label.push_back(of_class);
+  }
+  void shrink_to_fit() {
+    directories.shrink_to_fit();
+    names.shrink_to_fit();
+    directory.shrink_to_fit();
+    label.shrink_to_fit();
+    numbers_ = {};
+  }
+
   std::string folder;  // absolute, with a slash at its end
   std::string name;    // its last part, likewise
   std::vector<std::string> classes;
@@ -65,53 +90,16 @@ struct FileList {
   std::vector<std::int32_t> label;       // of each file
   std::uint64_t ignored = 0;             // what Jupyter and macOS have left
   bool allow_empty = false;
-};
-
-/// Fills a FileList.
-class FileListBuilder {
- public:
-  explicit FileListBuilder(const std::filesystem::path& root) : list_(root) {}
-
-  void set_ignored(std::uint64_t ignored) { list_.ignored = ignored; }
-
-  void add_class(std::string_view name) { list_.classes.emplace_back(name); }
-
-  /// False: the path names no file.
-  bool add(std::string_view path, std::int32_t label) {
-    while (path.starts_with("./"))  // Without its slashes ".//x" would be another file's "/x".
-      path.remove_prefix(std::min(path.find_first_not_of('/', 1), path.size()));
-    const std::size_t slash = path.rfind('/');
-    const std::size_t end = slash == std::string_view::npos ? 0 : slash + 1;
-    if (end == path.size() || path.find('\0') != std::string_view::npos) return false;
-    add(path.substr(0, end), path.substr(end), label);
-    return true;
-  }
-  void add(std::string_view directory, std::string_view name, std::int32_t label) {
-    list_.directory.push_back(number_of(directory));
-    list_.names.add(name);
-    list_.label.push_back(label);
-  }
-
-  FileList take() {
-    list_.directories.shrink_to_fit();
-    list_.names.shrink_to_fit();
-    list_.directory.shrink_to_fit();
-    list_.label.shrink_to_fit();
-    return std::move(list_);
-  }
 
  private:
-  std::uint32_t number_of(std::string_view directory) {
-    if (list_.size() > 0 && list_.directories[last_] == directory) return last_;
-    const auto next = static_cast<std::uint32_t>(list_.directories.size());
-    const auto [found, is_new] = numbers_.try_emplace(std::string(directory), next);
-    if (is_new) list_.directories.add(directory);
-    return last_ = found->second;
+  std::uint32_t number_of(std::string_view in) {
+    const auto next = static_cast<std::uint32_t>(directories.size());
+    const auto [found, is_new] = numbers_.try_emplace(std::string(in), next);
+    if (is_new) directories.add(in);
+    return found->second;
   }
 
-  FileList list_;
-  std::unordered_map<std::string, std::uint32_t> numbers_;
-  std::uint32_t last_ = 0;
+  std::unordered_map<std::string, std::uint32_t> numbers_;  // of the directories
 };
 
 }  // namespace penstock::detail

@@ -9,7 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <penstock/detail/read_only_file.hpp>
+#include <penstock/detail/open_file.hpp>
 #include <span>
 
 namespace penstock::detail {
@@ -42,10 +42,13 @@ class GatheredRead {
 
   /// Returns whether all bytes came. If not, the targets have any bytes.
   bool read(const ReadOnlyFile& file) const noexcept {
-    const auto pieces = std::span(pieces_).first(count_);
-    std::size_t bytes = 0;
-    for (const ::iovec& piece : pieces) bytes += piece.iov_len;
-    return file.read(offset_, pieces) == bytes;
+    ::ssize_t bytes = 0;
+    for (const ::iovec& piece : std::span(pieces_).first(count_))
+      bytes += static_cast<::ssize_t>(piece.iov_len);
+    const int from = file.descriptor();
+    const auto begin = static_cast<::off_t>(offset_);
+    return bytes == (count_ == 1 ? ::pread(from, pieces_[0].iov_base, pieces_[0].iov_len, begin)
+                                 : ::preadv(from, pieces_.data(), static_cast<int>(count_), begin));
   }
 
  private:

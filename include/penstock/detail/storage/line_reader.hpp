@@ -9,7 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
-#include <penstock/detail/read_only_file.hpp>
+#include <penstock/detail/open_file.hpp>
 #include <penstock/detail/storage/known_bytes.hpp>
 #include <span>
 #include <string_view>

@@ -1,34 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/mman.h>
+
 #include <cstring>
-#include <penstock/detail/storage/file_mapping.hpp>
 #include <penstock/detail/storage/record_part.hpp>
 #include <penstock/mapped_records.hpp>
-#include <system_error>
+#include <stdexcept>
 #include <utility>
 
 namespace penstock {
 
+namespace detail {
+
+/// The first `bytes` bytes of the file, at least 1, as memory that can only be read. The file may
+/// be closed afterwards. Throws std::system_error.
+inline std::shared_ptr<const std::byte> mapped(const ReadOnlyFile& file, std::uint64_t bytes) {
+  const auto size = static_cast<std::size_t>(bytes);
+  void* const data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.descriptor(), 0);
+  if (data == MAP_FAILED) OpenFile::fail("cannot map the file");
+  const auto unmap = [data, size](const std::byte*) { ::munmap(data, size); };
+  return {static_cast<const std::byte*>(data), unmap};
+}
+
+}  // namespace detail
+
 PENSTOCK_INLINE MappedRecords::MappedRecords(const RecordFile& records) : records_(records) {
-  std::vector<detail::FileMapping> mappings;
-  mappings.reserve(records_.parts_->size());
+  std::vector<std::shared_ptr<const std::byte>> mappings;
   for (const detail::RecordPart& part : *records_.parts_) {
     try {
       const std::uint64_t now = part.file.size();
-      if (now < part.bytes) throw StoreError("MappedRecords", part.path, part.shorter_by_now(now));
-      mappings.emplace_back(part.file, part.bytes);
-    } catch (const std::system_error& error) {
+      if (now < part.bytes) throw std::runtime_error(detail::shorter_by_now(now, part.bytes));
+      mappings.push_back(detail::mapped(part.file, part.bytes));
+    } catch (const std::runtime_error& error) {
       throw StoreError("MappedRecords", part.path, error.what());
     }
   }
-  mappings_ = std::make_shared<const std::vector<detail::FileMapping>>(std::move(mappings));
+  mappings_ = std::make_shared<const decltype(mappings)>(std::move(mappings));
 }
 
 PENSTOCK_INLINE const std::byte* MappedRecords::address_of(std::uint64_t index) const {
   const detail::RecordPart& part = records_.part_of(index);
   const auto number = static_cast<std::size_t>(&part - records_.parts_->data());
-  return (*mappings_)[number].data() + (index - part.first) * record_bytes();
+  return (*mappings_)[number].get() + (index - part.first) * record_bytes();
 }
 
 PENSTOCK_INLINE std::span<const std::byte> MappedRecords::operator[](std::uint64_t index) const {

@@ -7,10 +7,9 @@
 #include <penstock/detail/storage/known_bytes.hpp>
 #include <penstock/detail/storage/name_arena.hpp>
 #include <penstock/detail/storage/packed_format.hpp>
-#include <penstock/detail/storage/scratch.hpp>
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/detail/storage/store_file.hpp>
-#include <penstock/detail/usable_memory.hpp>
+#include <penstock/detail/usable.hpp>
 #include <penstock/packed_file.hpp>
 #include <stdexcept>
 #include <string_view>
@@ -44,19 +43,9 @@ struct Pack : StoreFile {
   NameArena names;  // empty: there are none
 
  private:
-  /// The bytes are there: whoever calls it has compared their place with the size of the file.
-  void read_at(std::uint64_t offset, std::span<std::byte> target) const {
-    std::string why;
-    read(
-        offset, [&] { return target; }, why);
-    if (!why.empty()) fail(why);
-  }
-
   void read_header() {
     std::array<std::byte, kKnownBytes> room;
-    const auto start = std::span(room).first(
-        static_cast<std::size_t>(std::min<std::uint64_t>(bytes, room.size())));
-    read_at(0, start);
+    const std::span<const std::byte> start = read_start(room);
     const std::string_view text(reinterpret_cast<const char*>(start.data()), start.size());
     const std::string_view magic(kPackMagic.data(), kPackMagic.size());
     if (!text.starts_with(magic.substr(0, text.size())))
@@ -84,7 +73,7 @@ struct Pack : StoreFile {
     const std::uint64_t begin = sizeof(PackHeader);
     if (header.note_bytes > kMostNoteBytes || header.note_bytes > bytes - begin) fail_index("note");
     note.resize(header.note_bytes);
-    read_at(begin, std::as_writable_bytes(std::span(note)));
+    read_or_fail(begin, std::as_writable_bytes(std::span(note)));
     if (crc32c(std::as_bytes(std::span(note))) != header.note_checksum)
       fail("the note is damaged: its checksum is another. Copy or make the file again");
   }
@@ -108,7 +97,7 @@ struct Pack : StoreFile {
     for (const auto part :
          {std::as_writable_bytes(std::span(entries)), std::as_writable_bytes(names.ends()),
           std::as_writable_bytes(names.bytes())}) {
-      read_at(place, part);
+      read_or_fail(place, part);
       sum = crc32c(part, sum);
       place += part.size();
     }
@@ -145,9 +134,7 @@ PENSTOCK_INLINE PackedFile::PackedFile(const std::filesystem::path& file, Packed
     : verify_(options.verify), pack_(std::make_shared<const detail::Pack>(file)) {}
 
 PENSTOCK_INLINE const detail::Pack& PackedFile::pack_with(std::uint64_t index) const {
-  if (index >= size())
-    throw std::out_of_range("PackedFile: there is no record " + std::to_string(index) + ", but " +
-                            std::to_string(size()) + ", numbered from 0");
+  detail::require_index(index, size(), "PackedFile: there is no record ");
   return *pack_;
 }
 
@@ -159,14 +146,14 @@ PENSTOCK_INLINE std::span<const std::byte> PackedFile::read(std::uint64_t index,
                                                             std::vector<std::byte>& scratch) const {
   const detail::Pack& pack = pack_with(index);
   const detail::PackEntry& entry = pack.entries[index];
-  std::string why;
-  const std::span<const std::byte> bytes = pack.read(
-      entry.offset, [&] { return detail::room_in(scratch, entry.bytes); }, why);
-  if (why.empty() && verify_ && detail::crc32c(bytes) != entry.bytes_checksum)
-    why =
-        "its bytes have another checksum than when they were written. Copy or make the file again";
-  if (!why.empty()) pack.fail_record(index, why);
-  return bytes;
+  try {
+    const auto bytes = pack.read(entry.offset, detail::room_in(scratch, entry.bytes));
+    if (!verify_ || detail::crc32c(bytes) == entry.bytes_checksum) return bytes;
+    throw std::runtime_error(
+        "its bytes have another checksum than when they were written. Copy or make the file again");
+  } catch (const std::runtime_error& error) {
+    pack.fail_record(index, error.what());
+  }
 }
 
 PENSTOCK_INLINE std::uint64_t PackedFile::bytes(std::uint64_t index) const {

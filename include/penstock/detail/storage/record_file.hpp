@@ -41,9 +41,11 @@ PENSTOCK_INLINE void RecordFile::read_into(std::uint64_t index, std::span<std::b
     throw std::invalid_argument("RecordFile::read_into: a target of " +
                                 std::to_string(target.size()) + " bytes for a record of " +
                                 std::to_string(record_bytes_));
-  std::string why;
-  part.read((index - part.first) * record_bytes_, [&] { return target; }, why);
-  if (!why.empty()) part.fail_record(index, why);
+  try {
+    part.read((index - part.first) * record_bytes_, target);
+  } catch (const std::runtime_error& error) {
+    part.fail_record(index, error.what());
+  }
 }
 
 PENSTOCK_INLINE void RecordFile::read_many(std::span<const std::uint64_t> indices,
@@ -112,7 +114,7 @@ PENSTOCK_INLINE void RecordFile::will_need(std::span<const std::uint64_t> indice
 }
 
 PENSTOCK_INLINE const detail::RecordPart& RecordFile::part_of(std::uint64_t index) const {
-  if (index >= size_) throw_no_record(index);
+  require_index(index);
   return *(std::ranges::upper_bound(*parts_, index, {}, &detail::RecordPart::first) - 1);
 }
 
@@ -123,13 +125,11 @@ PENSTOCK_INLINE void RecordFile::check_many(const char* function,
     throw std::invalid_argument(
         std::string(function) + ": a target of " + std::to_string(target.size()) + " bytes for " +
         std::to_string(indices.size()) + " records of " + std::to_string(record_bytes_));
-  for (const std::uint64_t index : indices)
-    if (index >= size_) throw_no_record(index);
+  for (const std::uint64_t index : indices) require_index(index);
 }
 
-PENSTOCK_INLINE void RecordFile::throw_no_record(std::uint64_t index) const {
-  throw std::out_of_range("RecordFile: there is no record " + std::to_string(index) + ", but " +
-                          std::to_string(size_) + ", numbered from 0");
+PENSTOCK_INLINE void RecordFile::require_index(std::uint64_t index) const {
+  detail::require_index(index, size_, "RecordFile: there is no record ");
 }
 
 }  // namespace penstock

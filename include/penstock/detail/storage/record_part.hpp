@@ -3,7 +3,6 @@
 
 // RecordPart: one of the files of a RecordFile, which is open for reading.
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -27,11 +26,7 @@ struct RecordPart : StoreFile {
         std::to_string(bytes) + " bytes, in records of " + std::to_string(record_bytes) + " bytes";
     if (bytes == 0) fail(sizes + ": the file is empty");
     std::array<std::byte, kKnownBytes> room;
-    const auto start = std::span(room).first(std::min<std::size_t>(bytes, room.size()));
-    std::string unread;
-    read(
-        0, [&] { return start; }, unread);
-    if (!unread.empty()) fail(unread);
+    const std::span<const std::byte> start = read_start(room);
     const std::optional<KnownBytes> known = known_bytes(start);
     const std::string what = known ? ". It is " + known->text() : "";
     if (rest != 0) fail(sizes + ": " + std::to_string(rest) + " bytes are left over" + what);

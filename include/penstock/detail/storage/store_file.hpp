@@ -1,20 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// StoreFile: a file of a store, which stays open for reading. Its errors name store and file.
+// What the stores share: StoreFile, a file that stays open for reading, and whose errors name store
+// and file; room_in(), memory for a sample; require_index().
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <penstock/detail/read_only_file.hpp>
+#include <penstock/detail/open_file.hpp>
+#include <penstock/detail/usable.hpp>
 #include <penstock/store.hpp>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <system_error>
+#include <vector>
 
 namespace penstock::detail {
+
+/// The first `bytes` bytes of `scratch`, which grows if it is too small and never shrinks. Throws
+/// std::system_error for more than half of the memory that this process may use: what a damaged
+/// index asks for must not end the process.
+inline std::span<std::byte> room_in(std::vector<std::byte>& scratch, std::uint64_t bytes) {
+  static const std::uint64_t most = usable_memory() / 2;
+  if (bytes > most)
+    throw std::system_error(ENOMEM, std::generic_category(),
+                            std::to_string(bytes) + " bytes are more than half of the memory");
+  if (scratch.size() < bytes) scratch.resize(static_cast<std::size_t>(bytes));
+  return std::span(scratch).first(static_cast<std::size_t>(bytes));
+}
+
+/// Throws std::out_of_range unless index < size. `missing`: "TarShards: there is no sample ".
+inline void require_index(std::uint64_t index, std::uint64_t size, const char* missing) {
+  if (index >= size)
+    throw std::out_of_range(missing + std::to_string(index) + ", but " + std::to_string(size) +
+                            ", numbered from 0");
+}
+
+inline std::string shorter_by_now(std::uint64_t bytes_now, std::uint64_t bytes_before) {
+  return "the file has " + std::to_string(bytes_now) + " bytes, and had " +
+         std::to_string(bytes_before) + " when it was opened";
+}
 
 struct StoreFile {
   /// Throws StoreError. `store_name` has to outlive this.
@@ -31,22 +60,26 @@ struct StoreFile {
                          std::optional<std::uint64_t> sample = std::nullopt) const {
     throw StoreError(store, path, why, sample);
   }
-  std::string shorter_by_now(std::uint64_t bytes_now) const {
-    return "the file has " + std::to_string(bytes_now) + " bytes, and had " +
-           std::to_string(bytes) + " when it was opened";
-  }
 
-  /// Fills the memory that room() returns with the bytes from `offset` on, and returns it. If they
-  /// do not all come, `why` says why: the file is shorter now, the system cannot read them, or
-  /// room() has thrown std::system_error.
-  template <class Room>
-  std::span<std::byte> read(std::uint64_t offset, const Room& room, std::string& why) const try {
-    const std::span<std::byte> target = room();
-    if (file.read(offset, target) < target.size()) why = shorter_by_now(file.size());
+  /// Fills `target` with the bytes from `offset` on, and returns it. Throws std::runtime_error
+  /// where they do not all come: the file is shorter now, or the system cannot read them.
+  std::span<std::byte> read(std::uint64_t offset, std::span<std::byte> target) const {
+    if (file.read(offset, target) < target.size())
+      throw std::runtime_error(shorter_by_now(file.size(), bytes));
     return target;
-  } catch (const std::system_error& error) {
-    why = error.what();
-    return {};
+  }
+  /// The first bytes, in `room`, or all of them. Throws StoreError.
+  std::span<const std::byte> read_start(std::span<std::byte> room) const {
+    const std::uint64_t count = std::min<std::uint64_t>(bytes, room.size());
+    const std::span<std::byte> start = room.first(static_cast<std::size_t>(count));
+    read_or_fail(0, start);
+    return start;
+  }
+  /// The same as read() for bytes without which the file is of no use. Throws StoreError.
+  void read_or_fail(std::uint64_t offset, std::span<std::byte> target) const try {
+    read(offset, target);
+  } catch (const std::runtime_error& error) {
+    fail(error.what());
   }
 
   const char* store;

@@ -26,12 +26,12 @@ struct TarFile : StoreFile {
 
   /// Of a global header at byte `at`, which is behind those before. What it does not say stays as
   /// it was.
-  void add_global(std::uint64_t at, const PaxHeader& pax) {
-    if (!pax.path && !pax.size) return;
+  void add_global(std::uint64_t at, const TarNotes& said) {
+    if (!said.name && !said.size) return;
     TarGlobal next = globals_.empty() ? TarGlobal{} : globals_.back();
     next.from = at;
-    if (pax.path) next.path = *pax.path;
-    if (pax.size) next.size = pax.size;
+    if (said.name) next.path = *said.name;
+    if (said.size) next.size = said.size;
     globals_.push_back(std::move(next));
   }
   /// What counts for a member whose header is at byte `at`. Does not allocate.
@@ -51,19 +51,19 @@ struct TarFile : StoreFile {
 
   /// Whether `block`, which is at byte `at` of the file, is the header of this member. Allocates
   /// only where its own name or size is another one, and no notes are in the 8 KiB before it.
-  bool is_header_of(std::span<const std::byte> block, std::uint64_t at,
-                    const ExpectedTarMember& member) const {
+  bool is_header_of(std::span<const std::byte> block, std::uint64_t at, const TarName& name,
+                    std::uint64_t size) const {
     const TarHeader header(block);
     if (!header.has_right_checksum()) return false;
     const TarGlobal& global = global_at(at);
-    if (TarNotes().are_of(header, global, member)) return true;
+    if (TarNotes().are_of(header, global, name, size)) return true;
     std::array<std::byte, kFew> few;
     TarNotes notes = notes_before(at, few);
-    if (notes.found()) return notes.are_of(header, global, member);
+    if (notes.found) return notes.are_of(header, global, name, size);
     if (at <= few.size()) return false;
     std::vector<std::byte> many(kLongestTarNote + kFew);
     notes = notes_before(at, many);
-    return notes.found() && notes.are_of(header, global, member);
+    return notes.found && notes.are_of(header, global, name, size);
   }
 
   /// The name of the member of `size` bytes whose header is at byte `at`. `from`: where the member
@@ -79,8 +79,8 @@ struct TarFile : StoreFile {
     const TarNotes notes = notes_before(at, before);
     const TarGlobal& global = global_at(at);
     std::array<char, TarHeader::kLongestName> room;
-    if (notes.damaged() || notes.size(*header, global) != size) return std::nullopt;
-    return std::string(notes.name(*header, global, room));
+    if (notes.damaged || notes.size_of(*header, global) != size) return std::nullopt;
+    return std::string(notes.name_of(*header, global, room));
   }
 
  private:
@@ -90,7 +90,7 @@ struct TarFile : StoreFile {
   TarNotes notes_before(std::uint64_t at, std::span<std::byte> room) const {
     const std::size_t most = static_cast<std::size_t>(std::min<std::uint64_t>(at, room.size()));
     const std::span<std::byte> before = room.first(most);
-    return TarNotes(file.read(at - most, before) < most ? before.first(0) : before);
+    return TarNotes::at_end_of(file.read(at - most, before) < most ? before.first(0) : before);
   }
 
   std::vector<TarGlobal> globals_;  // in the order of their places

@@ -2,21 +2,17 @@
 #pragma once
 
 // The tar format, as far as samples need it: POSIX.1-1988 (ustar), POSIX.1-2001 (pax), and GNU
-// tar's own long names and large numbers. Nothing here allocates.
+// tar's own long names and large numbers. Nothing here but text() allocates.
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <limits>
 #include <optional>
 #include <penstock/detail/storage/sample_names.hpp>
-#include <penstock/detail/words.hpp>
 #include <span>
+#include <string>
 #include <string_view>
-#include <system_error>
 
 namespace penstock::detail {
 
@@ -102,41 +98,10 @@ constexpr bool is_tar_note(char type) {
   return type == 'L' || type == 'K' || type == 'x' || type == 'g';
 }
 
-/// What an extended header of pax says about the member behind it, or a global one about all.
-struct PaxHeader {
-  std::optional<std::string_view> path;  // empty: the one in the member's own header
-  std::optional<std::uint64_t> size;
-  bool sparse = false;
-  std::string_view sparse_name;  // empty: it is the path
-};
-
-/// Of the records "LENGTH KEY=VALUE\n". nullopt: they are none.
-inline std::optional<PaxHeader> parse_pax(std::string_view records) {
-  PaxHeader header;
-  while (!records.empty() && records.front() != '\0') {
-    std::size_t length = 0;
-    const char* const last = records.data() + records.size();
-    const auto [end, error] = std::from_chars(records.data(), last, length);
-    const auto digits = static_cast<std::size_t>(end - records.data());
-    if (error != std::errc() || length > records.size() || length < digits + 3 || *end != ' ' ||
-        records[length - 1] != '\n')
-      return std::nullopt;
-    const std::string_view record = records.substr(digits + 1, length - digits - 2);
-    const std::size_t equals = record.find('=');
-    if (equals == std::string_view::npos) return std::nullopt;
-    const std::string_view key = record.substr(0, equals), value = record.substr(equals + 1);
-    if (key == "path") header.path = value;
-    if (key.starts_with("GNU.sparse.")) header.sparse = true;
-    if (key == "GNU.sparse.name") header.sparse_name = value;
-    if (key == "size") header.size = read_number<std::uint64_t>(value);
-    if (key == "size" && !header.size) return std::nullopt;
-    records.remove_prefix(length);
-  }
-  return header;
-}
-
 /// The two parts of a member's name, around the first dot behind its last slash.
 struct TarName {
+  std::string text() const { return std::string(base).append(".").append(extension); }
+
   std::string_view base, extension;
 };
 

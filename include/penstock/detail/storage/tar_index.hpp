@@ -26,10 +26,14 @@ namespace penstock::detail {
 
 inline constexpr std::string_view kTarIndexVersion = "v1.2";
 inline constexpr std::string_view kTarIndexWithoutNames = "v1.1";
-/// What to do about an index that is wrong.
-inline constexpr std::string_view kTarIndexRemedy =
-    ". Remove the index, make it again, or set TarShardsOptions::use_indexes to false "
-    "(penstock-pack: --ignore-index)";
+
+[[noreturn]] inline void fail_tar_index(const std::filesystem::path& index,
+                                        const std::string& why) {
+  throw StoreError("TarShards", index,
+                   why +
+                       ". Remove the index, make it again, or set TarShardsOptions::use_indexes "
+                       "to false (penstock-pack: --ignore-index)");
+}
 
 class TarIndexReader {
  public:
@@ -53,9 +57,7 @@ class TarIndexReader {
 
  private:
   [[noreturn]] void fail(const std::string& why) const {
-    throw StoreError(
-        "TarShards", path_,
-        "line " + std::to_string(lines_.number()) + ": " + why + std::string(kTarIndexRemedy));
+    fail_tar_index(path_, "line " + std::to_string(lines_.number()) + ": " + why);
   }
 
   std::uint64_t read_first_line() {

@@ -9,17 +9,12 @@
 #include <cstdint>
 #include <optional>
 #include <penstock/detail/storage/tar_format.hpp>
+#include <penstock/detail/words.hpp>
 #include <span>
 #include <string>
 #include <string_view>
 
 namespace penstock::detail {
-
-/// A member, as an index or an earlier look at the headers has it.
-struct ExpectedTarMember {
-  std::string_view base, extension;
-  std::uint64_t size;
-};
 
 /// Takes the first character of a name. `escaped`: one that `tar --list` has written as a backslash
 /// and a letter or three octal digits counts as what it stands for.
@@ -48,13 +43,13 @@ inline bool take_text(std::string_view& name, std::string_view text, bool escape
   return true;
 }
 
-/// Is this the member's name? wds2idx writes what `tar --list` prints, with other characters behind
-/// a backslash, and others write the name as it is.
-inline bool is_tar_name_of(std::string_view name, const ExpectedTarMember& member) {
+/// Whether the text is this name. wds2idx writes what `tar --list` prints, with other characters
+/// behind a backslash, and others write the name as it is.
+inline bool is_tar_name(std::string_view text, const TarName& name) {
   const auto is_name = [&](bool escaped) {
-    std::string_view rest = name;
-    return take_text(rest, member.base, escaped) && take_text(rest, ".", false) &&
-           take_text(rest, member.extension, escaped) && rest.empty();
+    std::string_view rest = text;
+    return take_text(rest, name.base, escaped) && take_text(rest, ".", false) &&
+           take_text(rest, name.extension, escaped) && rest.empty();
   };
   return is_name(false) || is_name(true);
 }
@@ -66,40 +61,82 @@ struct TarGlobal {
   std::optional<std::uint64_t> size;
 };
 
-class TarNotes {
- public:
-  TarNotes() = default;
-  /// `before`: bytes of the tar up to the member's header. Must stay as long as this.
-  explicit TarNotes(std::span<const std::byte> before) {
-    while (const std::size_t bytes = last_note(before)) {
-      take(before.last(bytes));
-      before = before.first(before.size() - bytes);
-      found_ = true;
+/// What notes say. The texts that they were taken from must stay as long as this.
+struct TarNotes {
+  /// Of the notes at the end of `before`, bytes of the tar up to the member's header.
+  static TarNotes at_end_of(std::span<const std::byte> before) {
+    std::size_t begin = before.size();
+    while (const std::size_t bytes = last_note(before.first(begin))) begin -= bytes;
+    TarNotes notes;
+    for (auto rest = before.subspan(begin); !rest.empty() && !notes.damaged;) {
+      const TarHeader header(rest.first(kTarBlock));
+      const auto bytes = static_cast<std::size_t>(header.size().value_or(0));
+      const auto* const text = reinterpret_cast<const char*>(rest.data()) + kTarBlock;
+      notes.damaged = notes.take(header.type(), {text, bytes}) != nullptr;
+      rest = rest.subspan(kTarBlock + static_cast<std::size_t>(in_tar_blocks(bytes)));
     }
+    return notes;
   }
 
-  bool found() const { return found_; }
-  bool damaged() const { return damaged_; }
+  /// Takes what a note of this type says about the next member; what comes later counts. Returns
+  /// nullptr, or what is wrong with it.
+  const char* take(char type, std::string_view text) {
+    found = true;
+    if (type == 'L') name = text.substr(0, text.find('\0'));
+    return type == 'x' ? take_pax(text) : nullptr;
+  }
+  /// The same for a header of pax: records "LENGTH KEY=VALUE\n".
+  const char* take_pax(std::string_view records) {
+    constexpr const char* kDamaged = "a header of pax that is damaged";
+    std::string_view sparse_name;
+    size.reset();
+    sparse = false;
+    while (!records.empty() && records.front() != '\0') {
+      std::string_view rest = records;
+      const auto length = take_number<std::size_t>(rest);
+      const std::size_t digits = records.size() - rest.size();
+      if (!length || *length > records.size() || *length < digits + 3 || rest.front() != ' ' ||
+          records[*length - 1] != '\n')
+        return kDamaged;
+      const std::string_view record = rest.substr(1, *length - digits - 2);
+      const std::size_t equals = record.find('=');
+      if (equals == std::string_view::npos) return kDamaged;
+      const std::string_view key = record.substr(0, equals), value = record.substr(equals + 1);
+      if (key == "path") name = value;
+      if (key.starts_with("GNU.sparse.")) sparse = true;
+      if (key == "GNU.sparse.name") sparse_name = value;
+      if (key == "size" && !(size = read_number<std::uint64_t>(value))) return kDamaged;
+      records.remove_prefix(*length);
+    }
+    if (!sparse_name.empty()) name = sparse_name;
+    const bool has_zero = name && name->find('\0') != std::string_view::npos;
+    return has_zero ? "a name with a character 0" : nullptr;
+  }
 
-  /// Do they and the header behind them say the member's name and size?
-  bool are_of(const TarHeader& header, const TarGlobal& global,
-              const ExpectedTarMember& member) const {
-    if (damaged_ || size(header, global) != member.size) return false;
+  /// Whether they and the header behind them say this name and size.
+  bool are_of(const TarHeader& header, const TarGlobal& global, const TarName& expected,
+              std::uint64_t bytes) const {
+    if (damaged || sparse || size_of(header, global) != bytes) return false;
     std::array<char, TarHeader::kLongestName> room;
-    return is_tar_name_of(name(header, global, room), member);
+    return is_tar_name(name_of(header, global, room), expected);
   }
-  std::optional<std::uint64_t> size(const TarHeader& header, const TarGlobal& global) const {
-    return size_ ? size_ : global.size ? global.size : header.size();
+  std::optional<std::uint64_t> size_of(const TarHeader& header, const TarGlobal& global) const {
+    return size ? size : global.size ? global.size : header.size();
   }
   /// May lie in `room`.
-  std::string_view name(const TarHeader& header, const TarGlobal& global,
-                        std::span<char, TarHeader::kLongestName> room) const {
-    const std::string_view said = name_ ? *name_ : global.path;
+  std::string_view name_of(const TarHeader& header, const TarGlobal& global,
+                           std::span<char, TarHeader::kLongestName> room) const {
+    const std::string_view said = name ? *name : global.path;
     return said.empty() ? header.whole_name(room) : said;
   }
 
+  bool found = false, damaged = false;
+  bool sparse = false;                   // the tar has not all bytes of the member
+  std::optional<std::string_view> name;  // empty: the one in the member's own header
+  std::optional<std::uint64_t> size;
+
  private:
-  /// Of the note at the end of these bytes, with its header; 0: there is none.
+  /// Bytes of the note that ends these, with its header; 0: there is none.
   static std::size_t last_note(std::span<const std::byte> before) {
     for (std::size_t bytes = kTarBlock; bytes <= before.size(); bytes += kTarBlock) {
       const TarHeader header(before.last(bytes).first(kTarBlock));
@@ -111,28 +148,6 @@ class TarNotes {
     }
     return 0;
   }
-
-  /// The notes come from the last one on: the first name and the first size are what counts.
-  void take(std::span<const std::byte> note) {
-    const TarHeader header(note.first(kTarBlock));
-    const std::string_view text(reinterpret_cast<const char*>(note.data()) + kTarBlock,
-                                static_cast<std::size_t>(header.size().value_or(0)));
-    if (header.type() == 'L' && !name_) name_ = text.substr(0, text.find('\0'));
-    if (header.type() == 'x') take_pax(text);
-  }
-
-  void take_pax(std::string_view text) {
-    const std::optional<PaxHeader> pax = parse_pax(text);
-    if (!pax) damaged_ = true;
-    if (!pax) return;
-    if (!name_) name_ = pax->path;
-    if (!has_pax_) size_ = pax->size;
-    has_pax_ = true;
-  }
-
-  bool found_ = false, has_pax_ = false, damaged_ = false;
-  std::optional<std::string_view> name_;
-  std::optional<std::uint64_t> size_;
 };
 
 }  // namespace penstock::detail

@@ -23,6 +23,8 @@ namespace penstock::detail {
 struct TarMember {
   std::uint64_t offset() const { return std::uint64_t{block} * kTarBlock; }
   std::uint64_t size() const { return std::uint64_t{size_high} << 32 | size_low; }
+  /// Where the next header begins.
+  std::uint64_t end() const { return offset() + in_tar_blocks(size()); }
 
   std::uint32_t block;  // where its bytes begin
   std::uint32_t size_low;
@@ -35,7 +37,6 @@ class TarSamples {
   struct Extension {
     std::string text, lower;
     bool is_image;
-    std::uint16_t same;  // the first extension that differs in the case of its letters at most
   };
 
   std::uint64_t ignored = 0;  // members that Jupyter or macOS have left
@@ -48,6 +49,10 @@ class TarSamples {
   }
   const Extension& extension(const TarMember& member) const {
     return extensions_[member.extension];
+  }
+  /// Of a member of sample `i`.
+  TarName name(std::uint64_t i, const TarMember& member) const {
+    return {base(i), extension(member).text};
   }
 
   /// The first whose extension is an image's, or the first.
@@ -80,9 +85,8 @@ class TarSamples {
     if (!number)
       return "more than 65535 extensions: what is behind the first dot of a name should say what "
              "the member is";
-    for (const TarMember& other : members(this->size() - 1))
-      if (extensions_[other.extension].same == extensions_[*number].same)
-        return "the sample has another member with this extension";
+    if (member(this->size() - 1, extensions_[*number].lower) != nullptr)
+      return "the sample has another member with this extension";
     members_.push_back({static_cast<std::uint32_t>(offset / kTarBlock),
                         static_cast<std::uint32_t>(size), *number,
                         static_cast<std::uint8_t>(size >> 32)});
@@ -110,13 +114,10 @@ class TarSamples {
     if (extensions_.size() == std::numeric_limits<std::uint16_t>::max()) return std::nullopt;
     const auto number = static_cast<std::uint16_t>(extensions_.size());
     const std::string lower = lower_case(text);
-    const std::string dotted = "." + lower;
-    const bool is_image = std::find(kImageExtensions.begin(), kImageExtensions.end(), dotted) !=
-                          kImageExtensions.end();
-    const std::uint16_t same = lower == text ? number : number_of(lower).value_or(number);
-    extensions_.push_back({std::string(text), lower, is_image, same});
-    numbers_.emplace(text, static_cast<std::uint16_t>(extensions_.size() - 1));
-    return static_cast<std::uint16_t>(extensions_.size() - 1);
+    const auto image = std::ranges::find(kImageExtensions, "." + lower);
+    extensions_.push_back({std::string(text), lower, image != kImageExtensions.end()});
+    numbers_.emplace(text, number);
+    return number;
   }
 
   NameArena bases_;

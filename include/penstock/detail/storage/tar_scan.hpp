@@ -51,18 +51,19 @@ class TarScan {
       }
       if (!header.has_right_checksum()) fail_checksum(at);
       const bool is_note = is_tar_note(header.type());
-      const std::optional<std::uint64_t> size = is_note ? header.size() : size_of(header, at);
+      const TarGlobal& global = tar_.global_at(at);
+      const std::optional<std::uint64_t> size =
+          is_note ? header.size() : notes_.size_of(header, global);
       if (!size) fail("the header at byte " + std::to_string(at) + " has no size");
       if (is_note) {
         note(header.type(), at, *size);
         continue;
       }
-      take_name(header, at);
-      pax_size_.reset();
-      has_note_ = false;
+      std::array<char, TarHeader::kLongestName> room;
+      current_ = notes_.name_of(header, global, room);
       at_ = at + kTarBlock;
       const std::optional<TarName> name = split_tar_name(current_);
-      if (std::exchange(sparse_, false) && name) fail_sparse();
+      if (std::exchange(notes_, {}).sparse && name) fail_sparse();
       if (!is_file(header.type(), name.has_value())) continue;
       require_inside(*size);
       at_ += in_tar_blocks(*size);
@@ -83,7 +84,7 @@ class TarScan {
   /// Whether the tar ends here without the zeros that end it, and may.
   bool at_end() const {
     if (at_ == 0 || at_ < tar_.bytes) return false;
-    if (has_note_) fail_cut("behind a header that says something about the next member");
+    if (notes_.found) fail_cut("behind a header that says something about the next member");
     if (options_.allow_missing_end) return true;
     if (at_ > tar_.bytes) fail_cut("within the zeros that fill the last block of a member");
     fail("the tar has no end: behind its last member, at byte " + std::to_string(at_) +
@@ -142,13 +143,6 @@ class TarScan {
     fail("the file is no tar: " + what_they_are(start));
   }
 
-  /// Of the bytes behind a member's header at byte `at`.
-  std::optional<std::uint64_t> size_of(const TarHeader& header, std::uint64_t at) const {
-    if (pax_size_) return pax_size_;
-    const TarGlobal& global = tar_.global_at(at);
-    return global.size ? global.size : header.size();
-  }
-
   /// Does such a member have bytes behind its header?
   bool is_file(char type, bool has_name) const {
     const auto is_one_of = [type](std::string_view types) {
@@ -199,42 +193,26 @@ class TarScan {
     at_ = at + kTarBlock;
     current_ = type == 'L' || type == 'K' ? "(a long name)" : "(a header of pax)";
     require_inside(size);
-    if (type != 'K') {
-      if (size > kLongestTarNote)
-        fail("at byte " + std::to_string(at) + ": a name or header of " + std::to_string(size) +
-             " bytes");
-      note_.resize(static_cast<std::size_t>(size));
-      if (tar_.file.read(at_, std::as_writable_bytes(std::span(note_))) < note_.size())
-        fail("the file has become shorter while it was read");
-      if (type == 'L')
-        name_ = note_.substr(0, note_.find('\0'));
-      else
-        note_pax(type, at);
-    }
-    has_note_ = has_note_ || type != 'g';
+    TarNotes all;
+    TarNotes& about = type == 'g' ? all : notes_;
+    const char* why = about.take(type == 'g' ? 'x' : type, text_of_note(type, at, size));
+    if (why != nullptr) fail("at byte " + std::to_string(at) + ": " + why);
+    if (type == 'g') tar_.add_global(at, all);
+    if (notes_.name) notes_.name = name_.assign(*notes_.name);  // The text is there no longer.
     at_ += in_tar_blocks(size);
   }
 
-  void note_pax(char type, std::uint64_t at) {
-    const std::optional<PaxHeader> pax = parse_pax(note_);
-    if (!pax) fail("at byte " + std::to_string(at) + ": a header of pax that is damaged");
-    if (pax->path && pax->path->find('\0') != std::string_view::npos)
-      fail("at byte " + std::to_string(at) + ": a name with a character 0");
-    if (type == 'g') {
-      tar_.add_global(at, *pax);
-      return;
-    }
-    if (pax->path) name_ = *pax->path;
-    if (!pax->sparse_name.empty()) name_ = pax->sparse_name;
-    sparse_ = pax->sparse;
-    pax_size_ = pax->size;
-  }
-
-  void take_name(const TarHeader& header, std::uint64_t at) {
-    std::array<char, TarHeader::kLongestName> room;
-    current_ = name_ ? *name_ : tar_.global_at(at).path;
-    name_.reset();
-    if (current_.empty()) current_ = header.whole_name(room);
+  /// The text of the note at byte `at`, valid until the next call. Empty for the name that a link
+  /// leads to, which does not matter.
+  std::string_view text_of_note(char type, std::uint64_t at, std::uint64_t size) {
+    if (type == 'K') return {};
+    if (size > kLongestTarNote)
+      fail("at byte " + std::to_string(at) + ": a name or header of " + std::to_string(size) +
+           " bytes");
+    note_.resize(static_cast<std::size_t>(size));
+    if (tar_.file.read(at_, std::as_writable_bytes(std::span(note_))) < note_.size())
+      fail("the file has become shorter while it was read");
+    return note_;
   }
 
   TarFile& tar_;
@@ -243,12 +221,9 @@ class TarScan {
   std::array<std::byte, kWindow> window_;
   std::uint64_t window_at_ = 0;
   std::size_t window_bytes_ = 0;
-  std::string note_;
-  // What headers before the next member say about it.
-  std::optional<std::string> name_;
-  std::optional<std::uint64_t> pax_size_;
-  bool has_note_ = false, sparse_ = false;
-  std::string current_;  // of the member that is looked at
+  std::string note_, name_;  // texts that notes_ is of
+  TarNotes notes_;           // of the next member
+  std::string current_;      // of the member that is looked at
   std::uint64_t left_by_tools_ = 0;
 };
 

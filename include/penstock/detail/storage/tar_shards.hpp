@@ -6,8 +6,8 @@
 #include <map>
 #include <optional>
 #include <penstock/detail/storage/sample_names.hpp>
-#include <penstock/detail/storage/scratch.hpp>
 #include <penstock/detail/storage/store.hpp>
+#include <penstock/detail/storage/store_file.hpp>
 #include <penstock/detail/storage/tar_file.hpp>
 #include <penstock/detail/storage/tar_format.hpp>
 #include <penstock/detail/storage/tar_index.hpp>
@@ -77,65 +77,44 @@ struct TarShard : TarFile {
     const TarMember* member;
   };
 
-  /// Calls use(listed) for each member of this shard, in the order of the index.
-  template <class Use>
-  void for_each_member(const TarSamples& samples, const Use& use) const {
-    for (std::uint64_t i = first; i < samples.size(); ++i)
-      for (const TarMember& member : samples.members(i)) use(Listed{i, &member});
-  }
-
   /// Compares the headers of some members with the index: of 64 that are spread through it, and of
   /// 64 of those that are beside a gap, where an index is wrong that counts other headers as bytes.
   void check_places(const std::filesystem::path& index, const TarSamples& samples) const {
-    std::vector<Listed> beside_gaps;
-    std::uint64_t members = 0, end = 0;
-    Listed before{};
-    for_each_member(samples, [&](const Listed& listed) {
-      if (listed.member->offset() != end + kTarBlock) {
-        if (before.member != nullptr) beside_gaps.push_back(before);
-        beside_gaps.push_back(listed);
+    std::vector<Listed> all, beside_gaps;
+    for (std::uint64_t i = first; i < samples.size(); ++i)
+      for (const TarMember& member : samples.members(i)) {
+        const std::uint64_t end = all.empty() ? 0 : all.back().member->end();
+        if (member.offset() != end + kTarBlock) {
+          if (!all.empty()) beside_gaps.push_back(all.back());
+          beside_gaps.push_back({i, &member});
+        }
+        all.push_back({i, &member});
       }
-      before = listed;
-      end = listed.member->offset() + in_tar_blocks(listed.member->size());
-      ++members;
-    });
-    std::uint64_t number = 0;
-    for_each_member(samples, [&](const Listed& listed) {
-      if (is_among(kCompared, number++, members))
-        where_readable([&] { check_place(index, samples, listed); });
-    });
-    for (number = 0; number < beside_gaps.size(); ++number)
-      if (is_among(kCompared, number, beside_gaps.size()))
-        where_readable([&] { check_place(index, samples, beside_gaps[number]); });
-  }
-  static constexpr std::uint64_t kCompared = 64;
-
-  /// Whether `number`, below `all`, is one of `chosen` that are spread evenly from the first to the
-  /// last.
-  static bool is_among(std::uint64_t chosen, std::uint64_t number, std::uint64_t all) {
-    const auto step = [&](std::uint64_t i) { return i * (chosen - 1) / (all - 1); };
-    return number == 0 || step(number) != step(number - 1);
+    for (const std::vector<Listed>* some : {&all, &beside_gaps}) {
+      const std::size_t chosen = std::min<std::size_t>(some->size(), 64);
+      for (std::size_t i = 0; i < chosen; ++i) {
+        const std::size_t place = i * (some->size() - 1) / std::max<std::size_t>(1, chosen - 1);
+        where_readable([&] { check_place(index, samples, (*some)[place]); });
+      }
+    }
   }
 
   void check_place(const std::filesystem::path& index, const TarSamples& samples,
                    const Listed& listed) const {
     const TarMember& member = *listed.member;
-    const std::string& extension = samples.extension(member).text;
+    const TarName name = samples.name(listed.sample, member);
     const std::uint64_t at = member.offset() - kTarBlock;
     std::array<std::byte, kTarBlock> block;
     const std::optional<TarHeader> header = header_at(at, block);
-    const ExpectedTarMember expected{samples.base(listed.sample), extension, member.size()};
-    if (header && is_header_of(block, at, expected)) return;
+    if (header && is_header_of(block, at, name, member.size())) return;
     const bool is_note = header && is_tar_note(header->type());
-    throw StoreError(
-        "TarShards", index,
-        "member " + std::string(samples.base(listed.sample)) + "." + extension + ", " +
-            std::to_string(member.size()) + " bytes, is not at byte " +
+    fail_tar_index(
+        index,
+        "member " + name.text() + ", " + std::to_string(member.size()) + " bytes, is not at byte " +
             std::to_string(member.offset()) + " of the tar" +
             (is_note ? ", where a header of pax or GNU tar lies: the program that made the index "
                        "did not know such headers"
-                     : ": it is the index of another tar, or the tar has changed") +
-            std::string(kTarIndexRemedy));
+                     : ": it is the index of another tar, or the tar has changed"));
   }
 
   /// Behind the last member of the index the tar is at its end. If the index is not older than the
@@ -143,19 +122,16 @@ struct TarShard : TarFile {
   void check_end(const std::filesystem::path& index, const TarShardsOptions& options,
                  const TarSamples& samples) {
     std::uint64_t end = 0;
-    for_each_member(samples, [&](const Listed& listed) {
-      end = std::max(end, listed.member->offset() + in_tar_blocks(listed.member->size()));
-    });
+    for (std::uint64_t i = first; i < samples.size(); ++i)
+      for (const TarMember& member : samples.members(i)) end = std::max(end, member.end());
     TarScan scan(*this,
                  {.allow_missing_end = options.allow_missing_end, .skip_links = true, .from = end});
     const std::optional<TarScan::Member> more = scan.next();
     if (more && last_write_time(index) < last_write_time(path))
-      throw StoreError("TarShards", index,
-                       "the index is older than its tar, and does not have member " +
-                           std::string(more->name.base) + "." + std::string(more->name.extension) +
-                           ", whose bytes begin at byte " + std::to_string(more->offset) +
-                           ". Touch the index if it leaves samples out on purpose" +
-                           std::string(kTarIndexRemedy));
+      fail_tar_index(index, "the index is older than its tar, and does not have member " +
+                                more->name.text() + ", whose bytes begin at byte " +
+                                std::to_string(more->offset) +
+                                ". Touch the index if it leaves samples out on purpose");
   }
 
   void list_by_headers(const TarShardsOptions& options, TarSamples& samples) {
@@ -166,8 +142,7 @@ struct TarShard : TarFile {
         samples.begin_sample(member->name.base);
       if (const char* why =
               samples.add_member(member->name.extension, member->offset, member->size))
-        fail("member " + std::string(member->name.base) + "." +
-             std::string(member->name.extension) + ": " + why);
+        fail("member " + member->name.text() + ": " + why);
     }
     samples.ignored += scan.left_by_tools();
   }
@@ -195,36 +170,27 @@ inline void require_own_indexes(const std::vector<TarShard>& shards) {
 
 /// A sample, and the shard that it is in.
 struct TarShards::Place {
-  /// Of a member of it.
-  std::string name(const detail::TarMember& member) const {
-    return std::string(samples.base(index)) + "." + samples.extension(member).text;
+  detail::TarName name(const detail::TarMember& member) const {
+    return samples.name(index, member);
   }
-
   [[noreturn]] void fail(const detail::TarMember& member, const std::string& why) const {
-    shard.fail(
-        "member " + name(member) + " (of sample " + std::to_string(index) + ") is lost: " + why,
-        index);
+    shard.fail("member " + name(member).text() + " (of sample " + std::to_string(index) +
+                   ") is lost: " + why,
+               index);
   }
 
   /// The member's bytes. `room`, called with a number of bytes, returns memory for them.
   template <class Room>
-  std::span<const std::byte> read(const detail::TarMember& member, const Room& room) const {
-    std::string why;
-    const std::span<const std::byte> all = shard.read(
-        member.offset() - detail::kTarBlock,
-        [&] { return room(detail::kTarBlock + member.size()); }, why);
-    try {
-      if (why.empty() &&
-          !shard.is_header_of(all.first(detail::kTarBlock), member.offset() - detail::kTarBlock,
-                              {samples.base(index), samples.extension(member).text, member.size()}))
-        why =
-            "its header is not before its bytes: the file has changed, or the index is that of "
-            "another one";
-    } catch (const std::system_error& error) {
-      why = error.what();
-    }
-    if (!why.empty()) fail(member, why);
-    return all.subspan(detail::kTarBlock);
+  std::span<const std::byte> read(const detail::TarMember& member, const Room& room) const try {
+    const std::uint64_t at = member.offset() - detail::kTarBlock;
+    const std::span<const std::byte> all = shard.read(at, room(detail::kTarBlock + member.size()));
+    if (shard.is_header_of(all.first(detail::kTarBlock), at, name(member), member.size()))
+      return all.subspan(detail::kTarBlock);
+    throw std::runtime_error(
+        "its header is not before its bytes: the file has changed, or the index is that of another "
+        "one");
+  } catch (const std::runtime_error& error) {
+    fail(member, error.what());
   }
 
   /// Its line in an index file.
@@ -234,7 +200,7 @@ struct TarShards::Place {
       if (!line.empty()) line += ' ';
       line += samples.extension(member).text + ' ' + std::to_string(member.offset()) + ' ' +
               std::to_string(member.size()) + ' ';
-      const std::string member_name = name(member);
+      const std::string member_name = name(member).text();
       if (member_name.find_first_of(" \r\n") != std::string::npos)
         shard.fail("member " + member_name +
                    ": a name with a space or a line break does not fit into an index");
@@ -276,9 +242,7 @@ PENSTOCK_INLINE TarShards::TarShards(const std::vector<std::filesystem::path>& s
 }
 
 PENSTOCK_INLINE TarShards::Place TarShards::place_of(std::uint64_t index) const {
-  if (index >= size())
-    throw std::out_of_range("TarShards: there is no sample " + std::to_string(index) + ", but " +
-                            std::to_string(size()) + ", numbered from 0");
+  detail::require_index(index, size(), "TarShards: there is no sample ");
   const auto after = std::ranges::upper_bound(set_->shards, index, {}, &detail::TarShard::first);
   return {*(after - 1), set_->samples, index};
 }
@@ -293,7 +257,8 @@ PENSTOCK_INLINE std::uint64_t TarShards::ignored() const noexcept {
 
 PENSTOCK_INLINE std::string TarShards::name(std::uint64_t index) const {
   const Place place = place_of(index);
-  return place.shard.path.filename().string() + "/" + place.name(place.samples.main_member(index));
+  return place.shard.path.filename().string() + "/" +
+         place.name(place.samples.main_member(index)).text();
 }
 
 PENSTOCK_INLINE std::span<const std::byte> TarShards::read(std::uint64_t index,

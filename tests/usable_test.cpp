@@ -2,8 +2,7 @@
 
 // Limits of control groups, over files that are made up.
 
-#include <penstock/detail/usable_cores.hpp>
-#include <penstock/detail/usable_memory.hpp>
+#include <penstock/detail/usable.hpp>
 
 #include <sched.h>
 
