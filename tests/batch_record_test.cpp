@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <thread>
+#include <vector>
 
 #include "support/allocations.hpp"
 #include "support/catch.hpp"
@@ -96,4 +98,19 @@ TEST_CASE("a batch of the layout's size needs no allocation", "[batch_record]") 
   record.open(1);
   for (std::uint64_t i = 0; i < 5; ++i) record.numbers.push_back(i);
   CHECK(penstock::test::allocations_of_this_thread() == before);
+}
+
+TEST_CASE("workers that fail in a batch at the same time lose no failure", "[batch_record]") {
+  constexpr int kThreads = 4, kEach = 500;
+  BatchRecord record(kRecordLayout.erased(), 0);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kEach; ++i) record.fail({nullptr, nullptr, kEach * t + i});
+    });
+  for (std::thread& thread : threads) thread.join();
+  record.failures.sort_by_row();
+  std::int64_t row = 0;
+  for (const auto& failed : record.failures.all()) REQUIRE(failed.row == row++);
+  CHECK(row == kThreads * kEach);
 }

@@ -2,13 +2,10 @@
 
 #include "replace_std.hpp"
 //
-#include <penstock/detail/pipeline/failure_stack.hpp>
 #include <penstock/detail/pipeline/row_dispenser.hpp>
 #include <penstock/detail/sync/index_stack.hpp>
 
 using penstock::detail::BatchRows;
-using penstock::detail::FailureNode;
-using penstock::detail::FailureStack;
 using penstock::detail::IndexStack;
 using penstock::detail::RowDispenser;
 using penstock::test::weak::expect;
@@ -24,12 +21,11 @@ constexpr int kRows = 3, kMostRecords = 4;
 /// reads all.
 struct RowRecord {
   BatchRows to_fill;
-  FailureStack failures;
   Plain<int> number{-1};
   Plain<int> rows[kRows];
 };
 
-/// Workers that fill batches of kRows rows together. Each row fails, too.
+/// Workers that fill batches of kRows rows together.
 class RowWorkers {
  public:
   /// As few records as workers: so a record is used again while others still look at it.
@@ -42,10 +38,8 @@ class RowWorkers {
     const auto wait = [](auto&& waiting) { waiting(); };
     while (const auto piece = dispenser_.next(rows_at_once, open_next, wait)) {
       const int number = piece.record->number;
-      for (std::int64_t row = piece.first; row < piece.first + piece.rows; ++row) {
+      for (std::int64_t row = piece.first; row < piece.first + piece.rows; ++row)
         piece.record->rows[row] = kRows * number + static_cast<int>(row);
-        piece.record->failures.push({nullptr, nullptr, row});
-      }
       if (piece.record->to_fill.count_filled(piece.rows)) finish(*piece.record);
     }
   }
@@ -69,15 +63,8 @@ class RowWorkers {
   }
   void finish(RowRecord& record) {
     const int number = record.number;
-    record.failures.sort_by_row();
-    const FailureNode* failed = record.failures.first();
-    for (int row = 0; row < kRows; ++row) {
+    for (int row = 0; row < kRows; ++row)
       expect(record.rows[row] == kRows * number + row, "the row");
-      expect(failed != nullptr && failed->row == row, "what was pushed for it");
-      failed = failed->next;
-    }
-    expect(failed == nullptr, "no other failure");
-    record.failures.clear();
     record.number = -1;  // What comes after the push is another batch's.
     free_.push(static_cast<std::uint32_t>(&record - records_));
     const int before = finished_.fetch_or(1 << number, std::memory_order_relaxed);

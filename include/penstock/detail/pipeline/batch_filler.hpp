@@ -25,8 +25,6 @@
 #include <penstock/detail/pipeline/batch_record.hpp>
 #include <penstock/detail/pipeline/block_parts.hpp>
 #include <penstock/detail/pipeline/device_targets.hpp>
-#include <penstock/detail/pipeline/failure_node.hpp>
-#include <penstock/detail/pipeline/failure_stack.hpp>
 #include <penstock/detail/pipeline/row_dispenser.hpp>
 #include <penstock/error.hpp>
 #include <penstock/failure.hpp>
@@ -96,10 +94,10 @@ class BatchFiller {
  private:
   void prepare(BatchRecord& record, std::uint64_t samples_of, cudaStream_t stream);
   void fill_whole(BatchRecord& record, WorkerTools& tools);
-  void replace_batch(BatchRecord& record, FailureNode& failed, WorkerTools& tools);
+  void replace_batch(BatchRecord& record, BatchFailure& failed, WorkerTools& tools);
   std::uint64_t first_batch(std::uint64_t epoch) const;
-  std::optional<FailureNode> attempt(BatchRecord& record, std::uint64_t samples_of,
-                                     WorkerTools& tools);
+  std::optional<BatchFailure> attempt(BatchRecord& record, std::uint64_t samples_of,
+                                      WorkerTools& tools);
   void fill_rows(const Piece& piece, WorkerTools& tools);
   void fill_row(BatchRecord& record, std::int64_t row, WorkerTools& tools);
   bool replace_row(BatchRecord& record, Sample& sample, std::string& why_not, WorkerTools& tools);
@@ -109,7 +107,7 @@ class BatchFiller {
   static void drop_numbers(BatchRecord& record, std::span<const std::int64_t> dropped);
   void complete(BatchRecord& record, std::span<const std::int64_t> dropped, WorkerTools& tools);
   static void check_launches(cudaError_t before);
-  FailureNode failure_of(const BatchRecord& record, std::vector<std::uint64_t> samples) const;
+  BatchFailure failure_of(const BatchRecord& record, std::vector<std::uint64_t> samples) const;
   Stage outcome(BatchRecord& record, WorkerTools& tools);
   bool is_there(BatchRecord& record, WorkerTools& tools);
   void move_to_block(BatchRecord& record) const;
@@ -189,14 +187,14 @@ PENSTOCK_INLINE void BatchFiller::fill(const Piece& piece, WorkerTools& tools) {
 // ---- Whole batches ------------------------------------------------------------------------------
 
 PENSTOCK_INLINE void BatchFiller::fill_whole(BatchRecord& record, WorkerTools& tools) {
-  std::optional<FailureNode> failed = attempt(record, record.number % batches_, tools);
+  std::optional<BatchFailure> failed = attempt(record, record.number % batches_, tools);
   if (!failed) return;
   if (on_failure_ == FailurePolicy::Action::replace) replace_batch(record, *failed, tools);
   record.fail(std::move(*failed));
 }
 
 /// Fills the batch with the samples of another one that its epoch has.
-PENSTOCK_INLINE void BatchFiller::replace_batch(BatchRecord& record, FailureNode& failed,
+PENSTOCK_INLINE void BatchFiller::replace_batch(BatchRecord& record, BatchFailure& failed,
                                                 WorkerTools& tools) {
   constexpr std::uint64_t kAttempts = 3;
   const std::uint64_t epoch = record.number / batches_, batch = record.number % batches_;
@@ -206,7 +204,7 @@ PENSTOCK_INLINE void BatchFiller::replace_batch(BatchRecord& record, FailureNode
   for (std::uint64_t i = 0; i < kAttempts && number > 1; ++i) {
     const std::uint64_t step = 1 + mix64(seed + i) % (number - 1);
     const std::uint64_t other = begin + (batch - begin + step) % number;
-    const std::optional<FailureNode> again = attempt(record, other, tools);
+    const std::optional<BatchFailure> again = attempt(record, other, tools);
     const bool ended = record.ended.load(std::memory_order_relaxed);
     if (ended && tools.stop.stop_requested()) return;
     if (!again && !ended) {
@@ -228,9 +226,9 @@ PENSTOCK_INLINE std::uint64_t BatchFiller::first_batch(std::uint64_t epoch) cons
 }
 
 /// Fills the batch with the samples of batch `samples_of` of its epoch; returns what failed.
-PENSTOCK_INLINE std::optional<FailureNode> BatchFiller::attempt(BatchRecord& record,
-                                                                std::uint64_t samples_of,
-                                                                WorkerTools& tools) {
+PENSTOCK_INLINE std::optional<BatchFailure> BatchFiller::attempt(BatchRecord& record,
+                                                                 std::uint64_t samples_of,
+                                                                 WorkerTools& tools) {
   try {
     const cudaStream_t stream =
         targets_ != nullptr ? targets_->stream(tools.worker) : cudaStream_t{};
@@ -275,8 +273,8 @@ PENSTOCK_INLINE void BatchFiller::complete(BatchRecord& record,
 }
 
 /// Of the exception that is being handled.
-PENSTOCK_INLINE FailureNode BatchFiller::failure_of(const BatchRecord& record,
-                                                    std::vector<std::uint64_t> samples) const {
+PENSTOCK_INLINE BatchFailure BatchFiller::failure_of(const BatchRecord& record,
+                                                     std::vector<std::uint64_t> samples) const {
   return {std::current_exception(),
           std::make_unique<Failure>(Failure{record.number / batches_, record.number % batches_,
                                             std::move(samples), what_is_handled()})};
@@ -324,7 +322,7 @@ PENSTOCK_INLINE void BatchFiller::fill_row(BatchRecord& record, std::int64_t row
   } catch (...) {
     // A source may end its work by an exception: the sample is none that has failed.
     if (tools.stop.stop_requested()) return record.ended.store(true, std::memory_order_relaxed);
-    FailureNode failed = failure_of(record, {index});
+    BatchFailure failed = failure_of(record, {index});
     failed.row = row;
     failed.failure->what = "sample " + std::to_string(index) + ": " + failed.failure->what;
     failed.failure->replaced = on_failure_ == FailurePolicy::Action::replace &&
@@ -379,10 +377,9 @@ PENSTOCK_INLINE std::uint64_t BatchFiller::other_sample(const Sample& failed, st
 
 /// After the last row: leaves out what failed. False: there is no batch.
 PENSTOCK_INLINE bool BatchFiller::finish_rows(BatchRecord& record, WorkerTools& tools) {
-  FailureStack& failures = record.failures;
+  BatchFailures& failures = record.failures;
   bool is_fatal = false;
-  for (const FailureNode* failed = failures.first(); failed != nullptr; failed = failed->next)
-    is_fatal |= !failed->failure;
+  for (const BatchFailure& failed : failures.all()) is_fatal |= !failed.failure;
   if (const char* const field = layout_.refused_room(record.batch); field != nullptr && !is_fatal)
     fail_batch(record,
                (std::string("the ragged field ") + field +
@@ -393,12 +390,12 @@ PENSTOCK_INLINE bool BatchFiller::finish_rows(BatchRecord& record, WorkerTools& 
   failures.sort_by_row();
   const bool skips = on_failure_ == FailurePolicy::Action::skip;
   tools.dropped.clear();
-  for (FailureNode* failed = failures.first(); failed != nullptr; failed = failed->next) {
-    if (!failed->failure || !(failed->failure->replaced || skips)) {
-      failures.keep_only(*failed);
+  for (BatchFailure& failed : failures.all()) {
+    if (!failed.failure || !(failed.failure->replaced || skips)) {
+      failures.keep_only(failed);
       return false;
     }
-    if (skips) tools.dropped.push_back(failed->row);
+    if (skips) tools.dropped.push_back(failed.row);
   }
   if (tools.dropped.size() == record.numbers.size()) return false;
   complete(record, tools.dropped, tools);
@@ -458,8 +455,9 @@ PENSTOCK_INLINE Stage BatchFiller::outcome(BatchRecord& record, WorkerTools& too
 PENSTOCK_INLINE bool BatchFiller::is_there(BatchRecord& record, WorkerTools& tools) {
   if (kind_ == SourceKind::sample && !record.ticket.samples.empty())
     return finish_rows(record, tools);
-  const FailureNode* const failed = record.failures.first();
-  return failed == nullptr || (failed->failure && failed->failure->replaced);
+  if (record.failures.empty()) return true;
+  const BatchFailure& failed = record.failures.all().front();
+  return failed.failure && failed.failure->replaced;
 }
 
 /// The numbers and the object, which the next batch of the record writes, are in the block then.

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <mutex>
 #include <optional>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/memory/batch_object.hpp>
@@ -18,7 +19,7 @@
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/observe/batch_times.hpp>
 #include <penstock/detail/observe/device_samples.hpp>
-#include <penstock/detail/pipeline/failure_stack.hpp>
+#include <penstock/detail/pipeline/batch_failures.hpp>
 #include <penstock/detail/pipeline/leased_batch.hpp>
 #include <penstock/detail/pipeline/row_dispenser.hpp>
 #include <penstock/device_arena.hpp>
@@ -95,11 +96,14 @@ struct alignas(128) BatchRecord : LeasedBatch {
   /// An error of CUDA's takes its place, which no failure policy covers. In the handler of it.
   void throw_instead() {
     failures.clear();
-    failures.push({std::current_exception(), nullptr});
+    failures.add({std::current_exception(), nullptr});
     set(Stage::thrown);
   }
-  /// Something in it has failed. For any worker that is in a piece of it.
-  void fail(FailureNode failed) { failures.push(std::move(failed)); }
+  /// Something in it has failed. Any worker that is in a piece of it may call this.
+  void fail(BatchFailure failed) {
+    const std::lock_guard lock(failing);
+    failures.add(std::move(failed));
+  }
 
   /// Whether `stream` is a consumer of the lease; false for a default stream, of which that depends
   /// on the thread.
@@ -116,7 +120,7 @@ struct alignas(128) BatchRecord : LeasedBatch {
 
  public:
   const std::uint32_t index;
-  FailureStack failures;
+  BatchFailures failures;
   RecordMemory memory;
 
   // ---- The third one
@@ -143,6 +147,7 @@ struct alignas(128) BatchRecord : LeasedBatch {
   BatchObject object;                     ///< that `batch` points at
   std::vector<std::uint64_t> numbers;     ///< of the samples, which the ticket's span names
   std::vector<std::byte> scratch;         ///< what was assigned to ragged fields
+  std::mutex failing;                     ///< of `failures`, while several workers fill the batch
 
   // ---- Of a Prefetcher
 

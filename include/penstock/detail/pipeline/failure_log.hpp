@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <mutex>
 #include <penstock/detail/pipeline/batch_record.hpp>
-#include <penstock/detail/pipeline/failure_node.hpp>
 #include <penstock/failure.hpp>
 #include <sstream>
 #include <string>
@@ -41,20 +40,19 @@ class FailureLog {
       if (!ordered_) record.set(Stage::passed);
       return;
     }
-    FailureNode* const first = record.failures.first();
     std::uint64_t items = by_sample_ ? std::max<std::uint64_t>(1, record.ticket.samples.size()) : 1;
     if (record.is(Stage::failed))
       record.set(Stage::passed);
     else
-      for (const FailureNode* failed = first; failed != nullptr; failed = failed->next)
-        items += failed->failure->replaced ? 0U : 1U;  // a row that was left out
-    for (FailureNode* failed = first; failed != nullptr; failed = failed->next) {
-      if (tolerates(*failed, items)) continue;
-      record.failures.keep_only(*failed);
+      for (const BatchFailure& failed : record.failures.all())
+        items += failed.failure->replaced ? 0U : 1U;  // a row that was left out
+    for (BatchFailure& failed : record.failures.all()) {
+      if (tolerates(failed, items)) continue;
+      record.failures.keep_only(failed);
       record.set(Stage::thrown);
       break;
     }
-    if (first != nullptr && !record.is(Stage::thrown)) record.failures.clear();
+    if (!record.failures.empty() && !record.is(Stage::thrown)) record.failures.clear();
     counted_ += items;
   }
 
@@ -74,7 +72,7 @@ class FailureLog {
  private:
   /// Applies the policy to `failed`, of one of the next `items` batches (samples). True: it is
   /// tolerated and recorded. False: it has to be thrown.
-  bool tolerates(FailureNode& failed, std::uint64_t items) noexcept {
+  bool tolerates(BatchFailure& failed, std::uint64_t items) noexcept {
     if (!failed.failure) return false;
     const bool replaced = failed.failure->replaced;
     const bool covered = replaced == (policy_.action() == FailurePolicy::Action::replace);

@@ -511,7 +511,7 @@ PENSTOCK_INLINE bool Pipeline::wait_for_news(TimeOut& left, std::uint64_t& since
 }
 
 PENSTOCK_INLINE void Pipeline::throw_in_place_of(BatchRecord& record) {
-  const std::exception_ptr error = record.failures.first()->as_error(log_.policy());
+  const std::exception_ptr error = record.failures.all().front().as_error(log_.policy());
   ring_.take();
   position_ = ring_.position();
   end_record(record);  // The next writer of its slot comes after whatever was copied.
@@ -589,7 +589,7 @@ PENSTOCK_INLINE std::optional<BlockBatch> Pipeline::next_filled() {
   }
   BatchRecord& record = *ring_.staged_head();
   std::exception_ptr error;
-  if (record.is(Stage::thrown)) error = record.failures.first()->as_error(log_.policy());
+  if (record.is(Stage::thrown)) error = record.failures.all().front().as_error(log_.policy());
   BlockBatch batch{std::move(record.memory.block), record.batch, record.ticket, record.rows};
   ring_.take();
   end_record(record);

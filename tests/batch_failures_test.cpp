@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <penstock/detail/pipeline/batch_failures.hpp>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/catch.hpp"
+
+using penstock::detail::BatchFailure;
+using penstock::detail::BatchFailures;
+
+namespace {
+
+BatchFailure failed_row(std::int64_t row, std::string why = "") {
+  return {nullptr, nullptr, row, std::move(why)};
+}
+
+std::vector<std::pair<std::int64_t, std::string>> rows_with_words(const BatchFailures& failures) {
+  std::vector<std::pair<std::int64_t, std::string>> found;
+  for (const BatchFailure& failed : failures.all())
+    found.emplace_back(failed.row, failed.why_not_replaced);
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("failures are sorted by row, and of one row stay in their order", "[batch_failures]") {
+  BatchFailures failures;
+  CHECK(failures.empty());
+  failures.sort_by_row();
+  CHECK(failures.empty());
+  for (const std::int64_t row : {4, 1, 3}) failures.add(failed_row(row, "first"));
+  failures.add(failed_row(1, "second"));
+  failures.add(failed_row(-1));
+  failures.add(failed_row(1, "third"));
+  CHECK_FALSE(failures.empty());
+  failures.sort_by_row();
+  using Found = std::vector<std::pair<std::int64_t, std::string>>;
+  CHECK(rows_with_words(failures) ==
+        Found{{-1, ""}, {1, "first"}, {1, "second"}, {1, "third"}, {3, "first"}, {4, "first"}});
+
+  SECTION("one of them is kept") {
+    failures.keep_only(failures.all()[2]);
+    CHECK(rows_with_words(failures) == Found{{1, "second"}});
+    failures.keep_only(failures.all().front());
+    CHECK(rows_with_words(failures) == Found{{1, "second"}});
+  }
+  SECTION("they are forgotten, and others come") {
+    failures.clear();
+    CHECK(failures.empty());
+    failures.add(failed_row(7));
+    CHECK(rows_with_words(failures) == Found{{7, ""}});
+  }
+}
