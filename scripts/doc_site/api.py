@@ -410,7 +410,7 @@ def opening(path):
         if not line.startswith("//"):
             break
         text = line[3:]
-        if text.startswith("  "):  # as tests/doc_examples/extract.py finds examples
+        if text.startswith("  "):  # as tests/docs/examples/extract.py finds examples
             if code is None:
                 code = len(parts)
                 parts.append("```cpp")

@@ -8,7 +8,7 @@ import urllib.parse
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = ["docs", "examples", "benchmarks", "tests", "scripts"]
-NO_PAGE = {"tests/doc_examples/broken.md"}  # a test's
+NO_PAGE = {"tests/docs/examples/broken.md"}  # a test's
 LINK = re.compile(r"(!?\[(?:[^\[\]`]|`[^`]*`|\[[^\]]*\])*\])\(([^()\s]+)\)")
 
 

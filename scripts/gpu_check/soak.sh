@@ -7,5 +7,5 @@
 soak() {
   local seconds=${1:-$(($(time_left) - 30))}
   if [[ -n $dry_run ]]; then seconds=${1:-3}; fi
-  limited $((seconds + 60)) "$build/tests/load/penstock_device_soak$suffix" soak "$seconds"
+  limited $((seconds + 60)) "$build/tests/system/load/penstock_device_soak$suffix" soak "$seconds"
 }

@@ -23,7 +23,7 @@ OTHER_SUBJECTS = {"emulation", "images", "trace"}
 # They have schedules of their own, and no use for ThreadSanitizer.
 WEAK_MEMORY = ("penstock_weak_memory_tests", "penstock_weak_pipeline_tests")
 # A program that is one test, and what it has to print: a line that comes after 5 s, and so is tested once.
-WAITS, WAITS_FILE = "penstock_ending_waits", "endings/processes/waits.cpp"
+WAITS, WAITS_FILE = "penstock_ending_waits", "system/endings/processes/waits.cpp"
 WAITS_PRINTS = re.compile("waits for a worker, for 5 s so far: .*and then the exception", re.DOTALL)
 
 # A run hangs when it takes longer than this many seconds, and this many times as long as it did without a

@@ -8,7 +8,7 @@ import sys
 import tempfile
 
 project = pathlib.Path(sys.argv[1]).resolve()
-RUN = project / "tests/neighbours/run.py"
+RUN = project / "tests/emulation/neighbours/run.py"
 # Its cases, and what becomes of each: passed, failed, skipped, or the exit status that the program ends with there.
 PROGRAM = """#!/usr/bin/env python3
 import fnmatch, json, sys
@@ -70,7 +70,7 @@ check("a program is left out", good, "rmm.KERNEL_TEST * it is a kernel\nkvikio.N
 with tempfile.TemporaryDirectory() as empty:
     if subprocess.run([RUN, "--sum", "/dev/null", empty], capture_output=True).returncode != 1:
         failures.append("no results are no success")
-for line in (project / "tests/neighbours/left_out.txt").read_text().splitlines():
+for line in (project / "tests/emulation/neighbours/left_out.txt").read_text().splitlines():
     if line and not line.startswith("#") and (len(line.split(None, 2)) < 3 or line.split(".")[0] not in ("rmm", "kvikio")):
         failures.append(f"left_out.txt: not `<program> <case> <reason>`: {line}")
 if failures:
