@@ -145,8 +145,6 @@ class DeviceArena {
   friend class DeviceArenaResource;
   DeviceSlot acquire_named(cudaStream_t writer);
   std::optional<DeviceSlot> try_acquire_named(cudaStream_t writer);
-  /// So many slots stay out of use. Any thread.
-  void hold_back(std::size_t slots);
   /// Empty: there is none now.
   DeviceSlot try_acquire(const detail::ResolvedStream& writer);
   /// Empty: stop was requested.

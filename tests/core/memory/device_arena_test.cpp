@@ -7,7 +7,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <penstock/detail/memory/device_arena.hpp>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -131,29 +130,6 @@ TEST_CASE("with every slot held, try_acquire is empty and acquire waits for a re
   waiter.join();
   CHECK(got);
   CHECK(arena.free_slots() == 1);
-}
-
-TEST_CASE("slots that are held back are not acquired until they are wanted", "[device_arena]") {
-  TestStream stream;
-  const penstock::detail::ResolvedStream writer{stream, 0};
-  penstock::detail::DeviceArenaCore arena(3, 64, {}, 30s);
-  arena.hold_back(2);
-  const auto first = arena.try_acquire(writer);
-  REQUIRE(first);
-  CHECK_FALSE(arena.try_acquire(writer));
-  std::atomic<int> got{0};
-  std::vector<std::thread> waiters;
-  for (int i = 0; i < 2; ++i)
-    waiters.emplace_back([&] { got += arena.acquire(writer, {}, 30s) ? 1 : 0; });
-  arena.hold_back(0);  // Both waiters are woken.
-  for (std::thread& waiter : waiters) waiter.join();
-  CHECK(got == 2);
-  arena.hold_back(1);
-  arena.add_writer(*first);
-  CHECK(arena.try_release(*first));
-  CHECK_FALSE(arena.try_acquire(writer));  // What comes back is held back, too.
-  arena.hold_back(0);
-  CHECK(arena.try_acquire(writer));
 }
 
 TEST_CASE("a thread that holds every slot itself is told so after the time-out", "[device_arena]") {

@@ -73,7 +73,7 @@ class DeviceArenaCore {
   std::optional<std::size_t> try_acquire(const ResolvedStream& writer) {
     std::unique_lock lock(mutex_);
     retry_parked(lock);
-    if (!has_slot()) return std::nullopt;
+    if (free_.empty()) return std::nullopt;
     return take_oldest(lock, writer);
   }
 
@@ -86,7 +86,7 @@ class DeviceArenaCore {
     });
     std::unique_lock lock(mutex_);
     retry_parked(lock);
-    if (!has_slot() && !wait_for_slot(lock, stop, time_out)) return std::nullopt;
+    if (free_.empty() && !wait_for_slot(lock, stop, time_out)) return std::nullopt;
     return take_oldest(lock, writer);
   }
 
@@ -134,15 +134,6 @@ class DeviceArenaCore {
     returned_.notify_all();  // Threads that wait for a slot have to poll from now on.
   }
 
-  /// So many slots are not acquired from now on, of those that are free or come back.
-  void hold_back(std::size_t slots) {
-    {
-      const std::lock_guard lock(mutex_);
-      held_back_ = slots;
-    }
-    returned_.notify_all();
-  }
-
   std::byte* data(std::size_t index) const { return memory_.data() + index * stride_; }
   std::size_t slots() const { return slots_.size(); }
   std::size_t slot_bytes() const { return slot_bytes_; }
@@ -185,14 +176,11 @@ class DeviceArenaCore {
     return (slot_bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
 
-  /// The lock is held.
-  bool has_slot() const { return free_.size() > held_back_; }
-
   /// Waits until there is a free slot. False: stop was requested. Throws after the time-out. Who
   /// holds the slots cannot be known: a slot may be acquired by one thread and released by another.
   bool wait_for_slot(std::unique_lock<std::mutex>& lock, const std::stop_token& stop,
                      std::chrono::milliseconds time_out) {
-    for (TimeOut left(time_out); !has_slot(); retry_parked(lock)) {
+    for (TimeOut left(time_out); free_.empty(); retry_parked(lock)) {
       if (stop.stop_requested()) return false;
       require_slot_locked();
       if (left.over()) throw timed_out();
@@ -323,7 +311,6 @@ class DeviceArenaCore {
   mutable std::mutex mutex_;  // Guards what follows. Never held across a call of CUDA's.
   std::condition_variable returned_;
   std::vector<std::size_t> free_;  // The first has been free for longest.
-  std::size_t held_back_ = 0;      // so many of these are not acquired
   std::size_t lost_ = 0;
   SavedError lost_to_;  // the last of them
   std::size_t parked_ = 0;
@@ -417,9 +404,6 @@ PENSTOCK_INLINE std::size_t DeviceArena::lost_slots() const {
 }
 PENSTOCK_INLINE std::size_t DeviceArena::parked_slots() const {
   return core_->counts().parked;
-}
-PENSTOCK_INLINE void DeviceArena::hold_back(std::size_t slots) {
-  core_->hold_back(slots);
 }
 PENSTOCK_INLINE void DeviceArena::require_slot() const {
   core_->require_slot();

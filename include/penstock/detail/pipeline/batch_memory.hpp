@@ -12,6 +12,7 @@
 #include <penstock/detail/pipeline/batch_filler.hpp>
 #include <penstock/detail/pipeline/batch_record.hpp>
 #include <penstock/detail/pipeline/device_targets.hpp>
+#include <penstock/detail/pipeline/held_back.hpp>
 #include <penstock/markers.hpp>
 #include <penstock/pinned_pool.hpp>
 
@@ -21,20 +22,36 @@ class BatchMemory {
  public:
   /// Blocks of `pool`, which is asked for as many as it has. `ahead` is told of its time-outs.
   BatchMemory(PinnedPool& pool, std::size_t block_bytes, WaitAhead& ahead)
-      : pool_(&pool), block_bytes_(block_bytes), ahead_(&ahead) {}
-  /// A Prefetcher has `blocks` or, where the source writes device memory, `targets`.
-  BatchMemory(HostBlocks& blocks, DeviceTargets* targets)
-      : blocks_(targets == nullptr ? &blocks : nullptr), targets_(targets) {}
+      : pool_(&pool), block_bytes_(block_bytes), ahead_(&ahead), held_back_(0) {}
+  /// A Prefetcher has `blocks` or, where the source writes device memory, `targets`, of which there
+  /// are `slots`.
+  BatchMemory(HostBlocks& blocks, DeviceTargets* targets, std::size_t slots)
+      : blocks_(targets == nullptr ? &blocks : nullptr),
+        targets_(targets),
+        slots_(slots),
+        held_back_(slots) {}
 
   /// Memory for a batch, maybe of the number `next`; waits for it. False: stop was requested, or
   /// (blocks of a Prefetcher) `closed()`, which wake() follows.
   template <class Closed>
   bool acquire(RecordMemory& memory, WorkerTools& tools, std::uint64_t next, Closed closed) {
-    return try_acquire(memory, tools) || wait(memory, tools, next, closed);
+    do {
+      if (!try_acquire(memory, tools) && !wait(memory, tools, next, closed)) return false;
+    } while (targets_ != nullptr && held_back_.takes(memory));
+    return true;
   }
   /// Whoever waits asks again whether it is closed.
   void wake() noexcept {
     if (blocks_ != nullptr) blocks_->wake();
+  }
+
+  /// Of a Prefetcher: so many batches have memory from now on, as soon as what is beyond comes
+  /// back. Any thread.
+  void use(std::size_t batches) {
+    if (blocks_ != nullptr)
+      blocks_->use(batches);
+    else
+      held_back_.want(slots_ - batches);
   }
 
  private:
@@ -69,6 +86,8 @@ class BatchMemory {
 
   const std::size_t block_bytes_ = 0;
   WaitAhead* const ahead_ = nullptr;
+  const std::size_t slots_ = 0;
+  HeldBack<RecordMemory> held_back_;  // slots
 };
 
 }  // namespace penstock::detail

@@ -51,8 +51,9 @@ struct DeviceRoute {
                 options.device_times),
         stage(layout, source.kind, std::move(transform), options, samples),
         setup(make_setup(layout, sampler, source.kind)) {
-    if (plan.most)
-      tuner.emplace(*plan.most, plan.start, PipelineShape{.setup = setup, .on_device = on_device});
+    if (!plan.most) return;
+    tuner.emplace(*plan.most, plan.start, PipelineShape{.setup = setup, .on_device = on_device});
+    if (!on_device) stage.use(plan.start.device_depth);
   }
   DeviceRoute(const DeviceRoute&) = delete;
   DeviceRoute& operator=(const DeviceRoute&) = delete;

@@ -17,6 +17,7 @@
 #include <penstock/detail/pipeline/batch_record.hpp>
 #include <penstock/detail/pipeline/block_parts.hpp>
 #include <penstock/detail/pipeline/device_targets.hpp>
+#include <penstock/detail/pipeline/held_back.hpp>
 #include <penstock/detail/pipeline/transform_stage.hpp>
 #include <penstock/device_arena.hpp>
 #include <penstock/markers.hpp>
@@ -35,7 +36,8 @@ class DeviceStage {
         samples_(samples),
         copy_stream_(options.copy_priority),
         transform_(layout_, std::move(transform), copy_stream_.get(), options.device_memory),
-        arena_(transform_.make_slots(options.device_depth)) {
+        arena_(transform_.make_slots(options.device_depth)),
+        held_back_(options.device_depth) {
     if (kind == SourceKind::device)
       targets_.emplace(arena_, samples_, static_cast<std::size_t>(options.workers),
                        options.copy_priority, number_.name("penstock source"));
@@ -99,8 +101,9 @@ class DeviceStage {
 
   // ---- On any thread
 
-  /// So many slots are in use from now on. Then there may be one for the next batch.
-  void use(std::size_t slots) { arena_.hold_back(arena_.slots() - slots); }
+  /// So many slots are in use from now on, of those that copies fill. Then there may be one for the
+  /// next copy.
+  void use(std::size_t slots) { held_back_.want(arena_.slots() - slots); }
 
   /// Sets what is this stage's, by these sums.
   void add_to(Stats& stats, const DeviceSums& sums) const {
@@ -120,9 +123,14 @@ class DeviceStage {
   /// A slot for the next copy: the copy stream waits for its last readers. False: not now.
   bool take_slot(BatchRecord& record) {
     if (!lacks_slot_) record.sample = samples_.want(copy_stream_.get(), record.times.filled);
-    record.memory.slot = arena_.try_acquire(copies_);
-    lacks_slot_ = !record.memory.slot;
-    return !lacks_slot_;
+    while (true) {
+      DeviceSlot free = arena_.try_acquire(copies_);
+      lacks_slot_ = !free;
+      if (!free) return false;
+      if (held_back_.takes(free)) continue;
+      record.memory.slot = std::move(free);
+      return true;
+    }
   }
 
   void copy(BatchRecord& record) {
@@ -155,6 +163,7 @@ class DeviceStage {
   const TransformStage transform_;
   DeviceArena arena_;
   std::optional<DeviceTargets> targets_;
+  HeldBack<DeviceSlot> held_back_;
   bool lacks_slot_ = false;              // The first filled batch does.
   std::atomic<std::uint64_t> order_{0};  // of the next batch
   std::atomic<std::uint64_t> copied_bytes_{0};

@@ -28,7 +28,7 @@ PENSTOCK_INLINE Pipeline::Pipeline(const BlockLayout& layout, AnySampler sampler
       filler_(layout_, sampler_, source_.kind, options_.on_failure.action(),
               route_ ? route_->stage.targets() : nullptr, !route_),
       read_ahead_(options_.read_ahead, sampler_, static_cast<std::size_t>(layout_.batch_size())),
-      memory_(route_ ? BatchMemory(route_->blocks, route_->stage.targets())
+      memory_(route_ ? BatchMemory(route_->blocks, route_->stage.targets(), options_.depth)
                      : BatchMemory(*pool, block_bytes(layout_), *this)),
       free_records_(route_ ? route_->records() : options_.depth, !route_ && options_.ordered),
       ring_(free_records_.count(), options_.ordered),
@@ -58,8 +58,10 @@ PENSTOCK_INLINE void Pipeline::start() {
   if (!route_) return restart(first);
   const TuneSettings& planned = route_->plan.start;
   permits_.allow(static_cast<int>(planned.workers));
-  route_->stage.use(planned.device_depth);
-  if (route_->on_device) return restart(first);
+  if (route_->on_device) {
+    use(planned);
+    return restart(first);
+  }
   const BoundHere near(route_->placement->cpus);
   try {
     route_->blocks.allocate([&] {
@@ -70,7 +72,7 @@ PENSTOCK_INLINE void Pipeline::start() {
     close();  // Workers may run already, and stage.
     throw;
   }
-  route_->blocks.use(planned.host_depth);  // With tune, the others are held back from now on.
+  use(planned);  // With tune, the other blocks are held back from now on.
 }
 
 /// Ends the run, and begins another one with the batch of this number. Leases stay. Nobody may take

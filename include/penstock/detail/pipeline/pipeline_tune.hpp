@@ -19,14 +19,17 @@ PENSTOCK_INLINE void Pipeline::tune() noexcept {
 }
 
 PENSTOCK_INLINE void Pipeline::use_tuned() {
-  route_->tuner->apply([this](const TuneSettings& settings) { use(settings); });
+  route_->tuner->apply([this](const TuneSettings& settings) {
+    use(settings);
+    if (!route_->on_device) route_->stage.use(settings.device_depth);
+  });
   stage();
 }
 
-/// So many workers run, and so much of the reserved memory is in use, from now on. Any thread.
+/// So many workers run, and so many batches have memory, from now on. Within what is reserved. Any
+/// thread.
 PENSTOCK_INLINE void Pipeline::use(const TuneSettings& settings) {
-  if (!route_->on_device) route_->blocks.use(settings.host_depth);
-  route_->stage.use(settings.device_depth);
+  memory_.use(settings.depth());
   permits_.allow(static_cast<int>(settings.workers));
 }
 
