@@ -16,7 +16,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <concepts>
 #include <cstddef>
 #include <memory>
 #include <memory_resource>

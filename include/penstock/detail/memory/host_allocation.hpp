@@ -9,11 +9,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
-#include <cstdlib>
 #include <memory>
 #include <new>
 #include <penstock/cuda.hpp>

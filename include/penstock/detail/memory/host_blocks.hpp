@@ -15,7 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -27,7 +26,6 @@
 #include <penstock/detail/sync/index_stack.hpp>
 #include <penstock/error.hpp>
 #include <penstock/pinned_pool.hpp>
-#include <string>
 #include <utility>
 
 namespace penstock::detail {
