@@ -36,7 +36,7 @@
 namespace penstock {
 namespace detail {
 
-class ArenaAllocations;
+struct ArenaAllocations;
 
 }  // namespace detail
 
