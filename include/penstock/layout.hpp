@@ -220,13 +220,8 @@ class BlockLayout {
   }
   static RaggedParts& ragged(const Field& field, void* batch);
   std::size_t next_offset(std::size_t end) const noexcept;
-  void rebind_ragged(const Field& field, void* batch, std::byte* block, std::int64_t samples) const;
-  void drop_rows(const Field& field, std::byte* block, std::int64_t samples,
-                 std::span<const std::int64_t> dropped) const;
-  void check_ragged(const Field& field, const void* batch, const std::byte* block) const;
   View read(const void* batch, std::size_t index) const;
   std::size_t end(const Field& field) const noexcept;
-  const char* name_of(std::size_t member) const noexcept;
 
   std::int64_t batch_size_;  // 0: none
   std::size_t guard_;        // unused bytes before, between and behind the fields

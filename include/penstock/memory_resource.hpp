@@ -16,7 +16,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <concepts>
 #include <cstddef>
 #include <memory>
 #include <memory_resource>
@@ -37,7 +36,7 @@
 namespace penstock {
 namespace detail {
 
-class ArenaAllocations;
+struct ArenaAllocations;
 
 }  // namespace detail
 

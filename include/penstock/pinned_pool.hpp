@@ -16,7 +16,6 @@
 #include <penstock/detail/inline.hpp>
 #include <penstock/upstream.hpp>
 #include <stop_token>
-#include <utility>
 
 namespace penstock {
 

@@ -15,8 +15,7 @@ inline constexpr std::size_t host_block_bytes = 4096;
 
 /// Blocks that are allocated, for one thread at a time where nothing else is said.
 struct AllocatedBlocks : detail::HostBlocks {
-  explicit AllocatedBlocks(std::size_t count, bool limited = false)
-      : HostBlocks(count, host_block_bytes, {}, limited) {
+  explicit AllocatedBlocks(std::size_t count) : HostBlocks(count, host_block_bytes, {}) {
     allocate([] {});
   }
 

@@ -106,40 +106,6 @@ TEST_CASE("a wait for a block ends when it is stopped", "[host_blocks]") {
   }
 }
 
-TEST_CASE("of limited blocks no more are in use than the limit says", "[host_blocks]") {
-  const Stream stream;
-  AllocatedBlocks blocks(4, true);
-  blocks.use(2);
-  const std::uint32_t first = blocks.try_acquire(), second = blocks.try_acquire();
-  CHECK(first != HostBlocks::kNone);
-  CHECK(second != HostBlocks::kNone);
-  CHECK(blocks.try_acquire() == HostBlocks::kNone);
-
-  SECTION("a higher one wakes whoever waits") {
-    std::uint32_t got = HostBlocks::kNone;
-    std::thread waiter([&] { got = blocks.acquire(); });
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    blocks.use(3);
-    waiter.join();
-    CHECK(got != HostBlocks::kNone);
-    CHECK(blocks.try_acquire() == HostBlocks::kNone);
-  }
-  SECTION("a lower one holds from when blocks come back") {
-    blocks.use(1);
-    blocks.release(first);
-    CHECK(blocks.try_acquire() == HostBlocks::kNone);
-    blocks.copy(second, stream);
-    CHECK(blocks.acquire() != HostBlocks::kNone);
-    CHECK(blocks.try_acquire() == HostBlocks::kNone);
-  }
-  SECTION("all may be in use again") {
-    blocks.use(4);
-    CHECK(blocks.try_acquire() != HostBlocks::kNone);
-    CHECK(blocks.try_acquire() != HostBlocks::kNone);
-    CHECK(blocks.try_acquire() == HostBlocks::kNone);
-  }
-}
-
 TEST_CASE("a block with an owner comes back with it, or behind its copy", "[host_blocks]") {
   const Stream stream;
   AllocatedBlocks blocks(2);
@@ -165,11 +131,9 @@ TEST_CASE("a block with an owner comes back with it, or behind its copy", "[host
 }
 
 TEST_CASE("many threads use few blocks, and each is with one of them", "[host_blocks]") {
-  const bool limited = GENERATE(false, true);
   constexpr int kThreads = 4, kRounds = 300;
   const Stream stream;
-  AllocatedBlocks blocks(3, limited);
-  if (limited) blocks.use(2);
+  AllocatedBlocks blocks(3);
   std::atomic<int> users[3] = {};
   std::atomic<int> in_use{0};
   std::atomic<bool> wrong{false};
@@ -180,7 +144,7 @@ TEST_CASE("many threads use few blocks, and each is with one of them", "[host_bl
       const CaptureModeGuard guard;
       for (int i = 0; i < kRounds; ++i) {
         const std::uint32_t block = blocks.acquire(guard, [] { return false; });
-        if (++users[block] != 1 || ++in_use > (limited ? 2 : 3)) wrong = true;
+        if (++users[block] != 1 || ++in_use > 3) wrong = true;
         std::memset(blocks.data(block), t, 8);
         --in_use;
         --users[block];

@@ -148,6 +148,34 @@ TEST_CASE("as many threads run the source as are allowed, the others are parked"
   if (prefetcher.stats().tuning->decisions == 0) CHECK(most_inside == 1);
 }
 
+TEST_CASE("of the blocks that are reserved, only those that are in use are filled",
+          "[prefetcher][tune]") {
+  TestStream stream;
+  std::atomic<bool> constructed{false};
+  std::atomic<std::uint64_t> begun{0};
+  const auto source = [&](const Ticket& ticket, Numbers& batch) {
+    while (!constructed) std::this_thread::yield();
+    ++begun;
+    write_numbers(ticket, batch);
+  };
+  constexpr std::size_t kBlocks = 2, kSlots = 2, kReserved = 12;
+  Prefetcher<Numbers> prefetcher(
+      numbers_layout(kRows), shuffled(kMany * kRows, kRows), source,
+      {.workers = 1,
+       .host_depth = kBlocks,
+       .device_depth = kSlots,
+       .tune = Tune{.workers = 1, .host_bytes = kReserved * numbers_layout(kRows).bytes()}});
+  constructed = true;
+  for (std::uint64_t taken = 0; taken < 4; ++taken) {
+    CHECK(eventually([&] { return begun >= kBlocks + kSlots + taken; }));
+    std::this_thread::sleep_for(2ms);  // A worker that had another block would begin one more.
+    CHECK(begun == kBlocks + kSlots + taken);
+    REQUIRE(prefetcher.next(stream));
+    REQUIRE_CUDA(cudaStreamSynchronize(stream));
+  }
+  CHECK(prefetcher.stats().host_depth == kBlocks);
+}
+
 TEST_CASE("batches and their order do not depend on tuning", "[prefetcher][tune]") {
   constexpr std::uint64_t kBatches = 120;
   TestStream stream;

@@ -24,8 +24,7 @@ constexpr ExploreOptions kExecutions{.executions = 1000, .most_steps = 50'000};
 const penstock::detail::ResolvedStream kStream{cudaStreamLegacy, 0, 0};
 
 struct Blocks : HostBlocks {
-  explicit Blocks(std::size_t count, bool limited = false)
-      : HostBlocks(count, kBytes, {}, limited) {
+  explicit Blocks(std::size_t count) : HostBlocks(count, kBytes, {}) {
     allocate([] {});
   }
   using HostBlocks::acquire;
@@ -54,11 +53,9 @@ class Stager {
 
 TEST_CASE("weak: workers write a block one after the other, and behind its copy", "[host_blocks]") {
   const std::size_t count = GENERATE(1u, 2u);
-  const bool limited = GENERATE(false, true);
   explore(
       [=] {
-        Blocks blocks(count, limited);
-        if (limited) blocks.use(1);
+        Blocks blocks(count);
         Stager stager;
         const auto work = [&](bool copies) {
           for (int i = 0; i < 2; ++i) {
@@ -122,25 +119,6 @@ TEST_CASE("weak: a worker that waits sleeps, and a release wakes it", "[host_blo
         wait_until_others_wait();
         blocks.release(held);
         waiter.join();
-      },
-      kExecutions);
-}
-
-TEST_CASE("weak: a higher limit wakes those that wait, and each gets a block", "[host_blocks]") {
-  explore(
-      [] {
-        Blocks blocks(3, true);
-        blocks.use(1);
-        blocks.acquire();
-        std::atomic<std::uint32_t> got{0};
-        const auto wait = [&] { got.fetch_or(1U << blocks.acquire(), std::memory_order_relaxed); };
-        std::thread first(wait), second(wait);
-        wait_until_others_wait();
-        blocks.use(3);
-        first.join();
-        second.join();
-        const std::uint32_t all = got.load(std::memory_order_relaxed);
-        expect((all & (all - 1)) != 0, "two of them");
       },
       kExecutions);
 }

@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/memory/upstream.hpp>
 
@@ -18,16 +17,14 @@ class DeviceAllocation {
   DeviceAllocation() = default;
 
   /// On the current device, 512-byte aligned. Throws CudaError, or MemoryError for an upstream.
-  DeviceAllocation(std::size_t bytes, const Upstream& upstream) {
+  DeviceAllocation(std::size_t bytes, const Upstream& upstream) : from_upstream_(upstream) {
     const CaptureModeGuard guard;
     if (upstream) {
-      constexpr std::size_t kMore = kAlignment - upstream_alignment;
-      const Free free{upstream.resource(), bytes + kMore, current_device()};
-      memory_ = {take_from(*free.upstream, free.bytes, MemoryKind::device), free};
+      memory_ = take_from(upstream, bytes + kAlignment - upstream_alignment, MemoryKind::device);
     } else {
       void* memory = nullptr;
       check(cudaMalloc(&memory, bytes), "cudaMalloc", bytes);
-      memory_ = {static_cast<std::byte*>(memory), Free{}};
+      memory_ = {static_cast<std::byte*>(memory), [](std::byte* block) { cudaFree(block); }};
     }
     const std::size_t beyond = reinterpret_cast<std::uintptr_t>(memory_.get()) % kAlignment;
     data_ = memory_.get() + (kAlignment - beyond) % kAlignment;
@@ -38,7 +35,7 @@ class DeviceAllocation {
   /// Frees it. `idle`: no work of the device uses it any more. cudaFree waits for such work itself;
   /// an upstream would give the memory to others, so it never gets it back then.
   void free(bool idle) noexcept {
-    if (idle || memory_.get_deleter().upstream == nullptr)
+    if (idle || !from_upstream_)
       memory_.reset();
     else
       static_cast<void>(memory_.release());
@@ -47,25 +44,8 @@ class DeviceAllocation {
  private:
   static constexpr std::size_t kAlignment = 512;  // as cudaMalloc's
 
-  struct Free {
-    void operator()(std::byte* memory) const noexcept {
-      if (upstream == nullptr) {
-        cudaFree(memory);
-        return;
-      }
-      try {
-        const DeviceGuard guard(device);
-        return_to(*upstream, memory, bytes);
-      } catch (const CudaError&) {  // Without its device there is no memory to give back.
-      }
-    }
-
-    std::shared_ptr<AnyUpstream> upstream;
-    std::size_t bytes;
-    int device;
-  };
-
-  std::unique_ptr<std::byte, Free> memory_;
+  bool from_upstream_ = false;
+  OwnedMemory memory_;
   std::byte* data_ = nullptr;
 };
 

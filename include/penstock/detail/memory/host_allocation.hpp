@@ -9,12 +9,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
-#include <cstdlib>
-#include <memory>
 #include <new>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/memory/upstream.hpp>
@@ -32,12 +29,12 @@ class HostAllocation {
 
   /// `flags` are cudaHostAlloc's. `numa_node` -1: no preference. An upstream gets neither. Throws
   /// CudaError, std::bad_alloc or std::system_error; MemoryError for an upstream.
-  HostAllocation(std::size_t bytes, unsigned flags, int numa_node, const Upstream& upstream = {}) {
+  HostAllocation(std::size_t bytes, unsigned flags, int numa_node, const Upstream& upstream = {})
+      : bytes_(bytes) {
     // Otherwise a global stream capture on another thread would forbid the allocation.
     const CaptureModeGuard guard;
     if (upstream)
-      data_ = {take_from(*upstream.resource(), bytes, MemoryKind::page_locked),
-               Free{bytes, false, upstream.resource()}};
+      memory_ = take_from(upstream, bytes, MemoryKind::page_locked);
     else if (numa_node >= 0)
       allocate_on_node(bytes, flags, numa_node);
     else
@@ -80,31 +77,17 @@ class HostAllocation {
                         "; the page-locked block is lost, a copy may still read it"};
   }
 
-  std::byte* data() const noexcept { return data_.get(); }
-  std::size_t bytes() const noexcept { return data_.get_deleter().bytes; }
+  std::byte* data() const noexcept { return memory_.get(); }
+  std::size_t bytes() const noexcept { return bytes_; }
 
  private:
-  struct Free {
-    void operator()(std::byte* block) const noexcept {
-      if (upstream != nullptr) return return_to(*upstream, block, bytes);
-      const CaptureModeGuard guard;
-      if (!on_node) {
-        cudaFreeHost(block);
-        return;
-      }
-      cudaHostUnregister(block);
-      munmap(block, bytes);
-    }
-
-    std::size_t bytes;
-    bool on_node;
-    std::shared_ptr<AnyUpstream> upstream;
-  };
-
   void allocate_pinned(std::size_t bytes, unsigned flags) {
     void* data = nullptr;
     check(cudaHostAlloc(&data, bytes, flags), "cudaHostAlloc", bytes, flags);
-    data_ = {static_cast<std::byte*>(data), Free{bytes, false, {}}};
+    memory_ = {static_cast<std::byte*>(data), [](std::byte* block) {
+                 const CaptureModeGuard guard;
+                 cudaFreeHost(block);
+               }};
   }
 
   // Pages are bound to the node before they are touched, and then page-locked. cudaHostRegister
@@ -121,7 +104,11 @@ class HostAllocation {
       munmap(data, bytes);
       throw;
     }
-    data_ = {static_cast<std::byte*>(data), Free{bytes, true, {}}};
+    memory_ = {static_cast<std::byte*>(data), [bytes](std::byte* block) {
+                 const CaptureModeGuard guard;
+                 cudaHostUnregister(block);
+                 munmap(block, bytes);
+               }};
   }
 
   static void bind_to_node(void* data, std::size_t bytes, int node) {
@@ -140,7 +127,8 @@ class HostAllocation {
                                   ": set numa_node to one that /sys/devices/system/node lists");
   }
 
-  std::unique_ptr<std::byte, Free> data_;
+  OwnedMemory memory_;
+  std::size_t bytes_ = 0;
 };
 
 }  // namespace penstock::detail

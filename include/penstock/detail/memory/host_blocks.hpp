@@ -15,7 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -27,7 +26,6 @@
 #include <penstock/detail/sync/index_stack.hpp>
 #include <penstock/error.hpp>
 #include <penstock/pinned_pool.hpp>
-#include <string>
 #include <utility>
 
 namespace penstock::detail {
@@ -48,16 +46,13 @@ class HostBlocks {
   using Owned = std::unique_ptr<Block, Release>;
 
   /// Takes the flags, the NUMA node and the upstream of `options`, and is for the current device.
-  /// With `limited`, use() says how many blocks are in use; else all are. Allocates no block yet.
-  HostBlocks(std::size_t count, std::size_t bytes, const PinnedPoolOptions& options,
-             bool limited = false)
+  /// Allocates no block yet.
+  HostBlocks(std::size_t count, std::size_t bytes, const PinnedPoolOptions& options)
       : count_(count),
         bytes_(bytes),
         options_(options),
-        limited_(limited),
         device_(current_device()),
         blocks_(std::make_unique<std::optional<Block>[]>(count)),
-        limit_(count),
         copying_(std::make_unique<std::uint32_t[]>(count)),
         free_(count) {
     HostAllocation::require(options.flags, options.numa_node, options.upstream);
@@ -102,7 +97,7 @@ class HostBlocks {
 
   /// A block that is free now, or kNone. Asks CUDA nothing. With PENSTOCK_CHECKS it throws
   /// std::logic_error if the block was written after its release.
-  std::uint32_t try_acquire() { return checked(try_take()); }
+  std::uint32_t try_acquire() { return checked(free_.pop()); }
 
   /// The same, waiting for one. kNone: `stopped()` is true, which wake() follows. Throws CudaError
   /// where all blocks are lost. `guard`: of the capture mode.
@@ -112,7 +107,7 @@ class HostBlocks {
       std::uint32_t block = kNone;
       bool polls = false;
       changed_.wait([&] {
-        return (block = try_take()) != kNone || stopped() || all_lost() ||
+        return (block = free_.pop()) != kNone || stopped() || all_lost() ||
                (polls = begin_polling());
       });
       if (polls) block = poll_for_block(guard, stopped);
@@ -125,21 +120,12 @@ class HostBlocks {
   /// Gives back a block that no copy reads. Any thread.
   void release(std::uint32_t block) noexcept {
     if (checks_) std::memset(data(block), poison, bytes_);
-    put_back(block);
+    free_.push(block);
     changed_.notify_one();
   }
 
   /// Whoever waits asks again whether it is stopped.
   void wake() noexcept { changed_.notify_all(); }
-
-  /// So many blocks are in use from now on, as soon as what is beyond comes back. Any thread, one
-  /// at a time.
-  void use(std::size_t blocks) noexcept {
-    const auto change = static_cast<std::ptrdiff_t>(blocks) -
-                        static_cast<std::ptrdiff_t>(std::exchange(limit_, blocks));
-    tokens_.fetch_add(change, std::memory_order_relaxed);
-    if (change > 0) changed_.notify_all();
-  }
 
   // ---- For the thread that stages: one at a time
 
@@ -173,21 +159,6 @@ class HostBlocks {
     blocks_[block].emplace(Block{*this, block, std::move(memory), Event()});
     allocated_.fetch_add(1, std::memory_order_relaxed);
     release(block);
-  }
-
-  // ---- Free blocks
-
-  std::uint32_t try_take() noexcept { return !limited_ || take_token() ? free_.pop() : kNone; }
-  void put_back(std::uint32_t block) noexcept {
-    free_.push(block);
-    // Release, and acquire below: whoever gets a token sees the block that was pushed before it.
-    if (limited_) tokens_.fetch_add(1, std::memory_order_release);
-  }
-  bool take_token() noexcept {
-    std::ptrdiff_t tokens = tokens_.load(std::memory_order_relaxed);
-    while (tokens > 0)
-      if (tokens_.compare_exchange_weak(tokens, tokens - 1, std::memory_order_acquire)) return true;
-    return false;
   }
 
   std::uint32_t checked(std::uint32_t block) {
@@ -237,7 +208,7 @@ class HostBlocks {
     auto pause = kFirstPoll;
     while (!poll(guard) && polled() != issued_.load(std::memory_order_relaxed)) {
       const auto until = EventCount::Clock::now() + pause;
-      if (changed_.wait_until(until, [&] { return (block = try_take()) != kNone || stopped(); }))
+      if (changed_.wait_until(until, [&] { return (block = free_.pop()) != kNone || stopped(); }))
         break;
       pause = std::min(2 * pause, kLastPoll);
     }
@@ -285,11 +256,10 @@ class HostBlocks {
 
   const std::size_t count_, bytes_;
   const PinnedPoolOptions options_;
-  const bool limited_, checks_ = checks();
+  const bool checks_ = checks();
   const int device_;
   const std::unique_ptr<std::optional<Block>[]> blocks_;
   std::atomic<std::size_t> allocated_{0};
-  std::size_t limit_;
 
   // Copies have numbers, and are in a ring of as many places as there are blocks. So when a place
   // is written, the block that was there has come back.
@@ -301,7 +271,6 @@ class HostBlocks {
   std::atomic<std::uint64_t> seen_{0};    // All copies up to this one are done.
 
   IndexStack free_;
-  std::atomic<std::ptrdiff_t> tokens_{0};  // with `limited_`: how many more may be in use
   EventCount changed_;
 
   std::mutex mutex_;

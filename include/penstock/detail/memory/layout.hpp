@@ -159,21 +159,15 @@ PENSTOCK_INLINE void BlockLayout::rebind(void* batch, std::byte* block,
   check_samples(samples);
   for (const Field& field : fields_) {
     if (field.is_ragged())
-      rebind_ragged(field, batch, block, samples);
+      ragged(field, batch) = {.values = block + field.values,
+                              .offsets = reinterpret_cast<std::int64_t*>(block + field.offset),
+                              .rows = samples,
+                              .total = ragged(field, batch).total,
+                              .capacity = field.capacity};
     else
       field.write(static_cast<std::byte*>(batch) + field.member, block + field.offset, samples,
                   field.shape.data());
   }
-}
-
-PENSTOCK_INLINE void BlockLayout::rebind_ragged(const Field& field, void* batch, std::byte* block,
-                                                std::int64_t samples) const {
-  RaggedParts& parts = ragged(field, batch);
-  parts.values = block + field.values;
-  parts.offsets = reinterpret_cast<std::int64_t*>(block + field.offset);
-  parts.rows = samples;
-  parts.capacity = field.capacity;
-  parts.fill = nullptr;
 }
 
 PENSTOCK_INLINE void BlockLayout::resize(void* batch, std::int64_t samples) const {
@@ -204,22 +198,18 @@ PENSTOCK_INLINE std::int64_t BlockLayout::samples(const void* batch, const std::
     if (view.samples != first)
       reject_field(field.name, "has " + std::to_string(view.samples) + " samples, field " +
                                    fields_[0].name + " has " + std::to_string(first));
-    if (field.is_ragged()) check_ragged(field, batch, block);
+    if (!field.is_ragged()) continue;
+    const RaggedParts& parts = ragged(field, batch);
+    if (parts.values != block + field.values || parts.capacity != field.capacity)
+      reject_field(field.name,
+                   "is a view of other memory: sources assign() to a Ragged, they do not "
+                   "replace it");
+    if (parts.total < 0 || parts.total > field.capacity)
+      reject_field(field.name, "has " + std::to_string(parts.total) +
+                                   " values in all, and a batch has room for " +
+                                   std::to_string(field.capacity));
   }
   return first;
-}
-
-PENSTOCK_INLINE void BlockLayout::check_ragged(const Field& field, const void* batch,
-                                               const std::byte* block) const {
-  const RaggedParts& parts = ragged(field, batch);
-  if (parts.values != block + field.values || parts.capacity != field.capacity)
-    reject_field(field.name,
-                 "is a view of other memory: sources assign() to a Ragged, they do not "
-                 "replace it");
-  if (parts.total < 0 || parts.total > field.capacity)
-    reject_field(field.name, "has " + std::to_string(parts.total) +
-                                 " values in all, and a batch has room for " +
-                                 std::to_string(field.capacity));
 }
 
 PENSTOCK_INLINE void BlockLayout::check_samples(std::int64_t samples) const {
@@ -270,6 +260,21 @@ PENSTOCK_INLINE const char* BlockLayout::refused_room(const void* batch) const {
   return nullptr;
 }
 
+/// Closes the gaps that the rows in `dropped` leave in a tensor.
+PENSTOCK_INLINE void drop_rows(const BlockLayout::Field& field, std::byte* block,
+                               std::int64_t samples, std::span<const std::int64_t> dropped) {
+  const auto row = [&](std::int64_t i) {
+    return block + field.offset + static_cast<std::size_t>(i) * field.sample_bytes;
+  };
+  std::int64_t to = dropped.empty() ? samples : dropped.front();
+  for (std::size_t i = 0; i < dropped.size(); ++i) {
+    const std::int64_t from = dropped[i] + 1;
+    const std::int64_t until = i + 1 < dropped.size() ? dropped[i + 1] : samples;
+    std::memmove(row(to), row(from), static_cast<std::size_t>(row(until) - row(from)));
+    to += until - from;
+  }
+}
+
 PENSTOCK_INLINE std::int64_t BlockLayout::finish(void* batch, std::byte* block,
                                                  std::span<const std::int64_t> dropped,
                                                  std::vector<std::byte>& spare) const {
@@ -283,22 +288,6 @@ PENSTOCK_INLINE std::int64_t BlockLayout::finish(void* batch, std::byte* block,
   const std::int64_t kept = all - static_cast<std::int64_t>(dropped.size());
   if (kept != all) resize(batch, kept);
   return kept;
-}
-
-/// Closes the gaps that the rows in `dropped` leave in a tensor.
-PENSTOCK_INLINE void BlockLayout::drop_rows(const Field& field, std::byte* block,
-                                            std::int64_t samples,
-                                            std::span<const std::int64_t> dropped) const {
-  const auto row = [&](std::int64_t i) {
-    return block + field.offset + static_cast<std::size_t>(i) * field.sample_bytes;
-  };
-  std::int64_t to = dropped.empty() ? samples : dropped.front();
-  for (std::size_t i = 0; i < dropped.size(); ++i) {
-    const std::int64_t from = dropped[i] + 1;
-    const std::int64_t until = i + 1 < dropped.size() ? dropped[i + 1] : samples;
-    std::memmove(row(to), row(from), static_cast<std::size_t>(row(until) - row(from)));
-    to += until - from;
-  }
 }
 
 // ---- The parts of a batch -----------------------------------------------------------------------

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -33,40 +32,17 @@ inline PinnedBlock take_block_of(void* memory) noexcept {
   return block;
 }
 
-/// The slots that a DeviceArenaResource has given out.
-class ArenaAllocations {
- public:
-  explicit ArenaAllocations(const DeviceArena& arena)
-      : arena_(arena), stream_(stream_of(arena.device())), held_(arena.slots()) {}
-
-  DeviceArena& arena() { return arena_; }
-  /// For the calls without one.
-  const Stream& stream() const { return stream_; }
-
-  void* keep_slot(DeviceSlot&& slot) {
-    const std::lock_guard lock(mutex_);
-    DeviceSlot& kept = held_[slot.index()];
-    kept = std::move(slot);
-    return kept.data();
-  }
-  /// Empty for memory that is no slot's.
-  DeviceSlot take_slot(const void* memory) {
-    const std::lock_guard lock(mutex_);
-    for (DeviceSlot& slot : held_)
-      if (slot && slot.data() == memory) return std::move(slot);
-    return {};
+/// What the copies of a DeviceArenaResource share.
+struct ArenaAllocations {
+  explicit ArenaAllocations(const DeviceArena& of) : arena(of), held(of.slots()) {
+    const DeviceGuard guard(of.device());
+    stream.emplace();
   }
 
- private:
-  static Stream stream_of(int device) {
-    const DeviceGuard guard(device);
-    return Stream();
-  }
-
-  DeviceArena arena_;  // shares the memory of the one that it was made from
-  const Stream stream_;
-  std::mutex mutex_;              // Guards held_.
-  std::vector<DeviceSlot> held_;  // by slot index; empty: not given out
+  DeviceArena arena;             // shares the memory of the one that it was made from
+  std::optional<Stream> stream;  // for the calls without one
+  std::mutex mutex;              // Guards what follows.
+  std::vector<DeviceSlot> held;  // by slot index; empty: not given out
 };
 
 }  // namespace detail
@@ -110,7 +86,7 @@ PENSTOCK_INLINE DeviceArenaResource::DeviceArenaResource(const DeviceArena& aren
     : allocations_(std::make_shared<detail::ArenaAllocations>(arena)) {}
 
 PENSTOCK_INLINE void* DeviceArenaResource::allocate_sync(std::size_t bytes, std::size_t alignment) {
-  const Stream& stream = allocations_->stream();
+  const Stream& stream = *allocations_->stream;
   void* const memory = take(bytes, alignment, stream.get());
   try {
     stream.synchronize();
@@ -122,12 +98,12 @@ PENSTOCK_INLINE void* DeviceArenaResource::allocate_sync(std::size_t bytes, std:
 }
 PENSTOCK_INLINE void DeviceArenaResource::deallocate_sync(void* memory, std::size_t /*bytes*/,
                                                           std::size_t /*alignment*/) noexcept {
-  put_back(memory, allocations_->stream().get());
+  put_back(memory, allocations_->stream->get());
 }
 
 PENSTOCK_INLINE void* DeviceArenaResource::take(std::size_t bytes, std::size_t alignment,
                                                 cudaStream_t stream) {
-  DeviceArena& arena = allocations_->arena();
+  DeviceArena& arena = allocations_->arena;
   const auto refuse = [&](const std::string& why) {
     throw PoolExhausted("DeviceArenaResource: " + why, bytes,
                         (arena.slots() - arena.free_slots()) * arena.slot_bytes(),
@@ -146,11 +122,19 @@ PENSTOCK_INLINE void* DeviceArenaResource::take(std::size_t bytes, std::size_t a
     refuse("all " + std::to_string(arena.slots()) +
            " slots are in use: deallocate earlier, or make an arena of more slots");
   }
-  return allocations_->keep_slot(std::move(*slot));
+  void* const memory = slot->data();
+  const std::lock_guard lock(allocations_->mutex);
+  allocations_->held[slot->index()] = std::move(*slot);
+  return memory;
 }
 
 PENSTOCK_INLINE void DeviceArenaResource::put_back(void* memory, cudaStream_t stream) noexcept {
-  DeviceSlot slot = allocations_->take_slot(memory);
+  DeviceSlot slot;  // Stays empty for memory that is no slot's.
+  {
+    const std::lock_guard lock(allocations_->mutex);
+    for (DeviceSlot& held : allocations_->held)
+      if (held && held.data() == memory) slot = std::move(held);
+  }
   try {
     slot.release_after(stream);
   } catch (...) {  // Its destructor parks the slot, or it is lost: the arena says so.

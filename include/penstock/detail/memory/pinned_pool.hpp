@@ -1,15 +1,465 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+// PinnedPoolCore: the inside of PinnedPool. It owns every entry, and an entry is in exactly one
+// place: held by a PinnedBlock, idle, in flight (given back, its event not seen done), or lost (its
+// event could not be recorded, or asked). The core lives until the pool is gone and no block is
+// held.
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <penstock/cuda.hpp>
-#include <penstock/detail/memory/pinned_pool_core.hpp>
+#include <penstock/detail/memory/checks.hpp>
+#include <penstock/detail/memory/free_blocks.hpp>
+#include <penstock/detail/memory/host_allocation.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
+#include <penstock/detail/memory/wait_ahead.hpp>
+#include <penstock/detail/sync/callers.hpp>
+#include <penstock/detail/sync/owner_process.hpp>
+#include <penstock/detail/sync/time_out.hpp>
+#include <penstock/detail/usable.hpp>
+#include <penstock/error.hpp>
 #include <penstock/pinned_pool.hpp>
 #include <stdexcept>
 #include <stop_token>
 #include <string>
 #include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// A block of memory, and the event that says when the device has stopped using it.
+struct PinnedEntry {
+  PinnedEntry(PinnedPoolCore& its, HostAllocation allocation)
+      : core(its), memory(std::move(allocation)) {}
+  std::size_t bytes() const { return memory.bytes(); }
+
+  /// On the thread that has resolved the stream.
+  void record(const ResolvedStream& stream) {
+    user = stream;
+    prepare(user.device);
+    event->record(stream.handle);
+  }
+
+  /// Events belong to a device: the first release on another device makes a new one.
+  void prepare(int device) {
+    if (event && device == event_device) return;
+    const DeviceGuard guard(device);
+    const CaptureModeGuard capture;
+    event.emplace();
+    event_device = device;
+  }
+
+  PinnedPoolCore& core;
+  HostAllocation memory;
+  std::uint64_t taker = 0;  // See FreeBlocks.
+  std::size_t asked = 0;    // bytes, by who holds it
+  bool refused = false;     // Its holder named a stream to be waited for, which was refused.
+  std::optional<Event> event;
+  int event_device = -1;
+  ResolvedStream user;                   // the last stream
+  cudaError_t copy = cudaErrorNotReady;  // what CUDA has said of the event since it is in flight
+};
+
+class PinnedPoolCore {
+ public:
+  explicit PinnedPoolCore(PinnedPoolOptions options) : options_(std::move(options)) {
+    require_time_out("PinnedPoolOptions::timeout", options_.timeout);
+    HostAllocation::require(options_.flags, options_.numa_node, options_.upstream);
+    if (options_.max_bytes == 0) options_.max_bytes = usable_memory() / 2;
+  }
+  PinnedPoolCore(const PinnedPoolCore&) = delete;
+  PinnedPoolCore& operator=(const PinnedPoolCore&) = delete;
+
+  /// The device may still read what was given back: wait, then free. Errors have nowhere to go.
+  ~PinnedPoolCore() {
+    const CaptureModeGuard guard;
+    for (const PinnedEntry* entry : in_flight_) cudaEventSynchronize(entry->event->get());
+    for (const PinnedEntry* entry : lost_) wait_for_device(entry->user.device);
+  }
+
+  PinnedEntry* try_acquire(std::size_t bytes) { return checked(idle_.try_pop(rounded(bytes))); }
+
+  /// nullptr: stop was requested. With `ahead` nothing is thrown after the time-out.
+  PinnedEntry* acquire(std::size_t bytes, const std::stop_token& stop, WaitAhead* ahead = nullptr) {
+    if (PinnedEntry* entry = try_acquire(bytes)) return entry;
+    return checked(acquire_slowly(rounded(bytes), stop, ahead));
+  }
+
+  void reserve(std::size_t count, std::size_t bytes) {
+    bytes = rounded(bytes);
+    {
+      std::unique_lock lock(mutex_);
+      if (!make_room(count, bytes, lock))
+        throw exhausted(
+            "cannot reserve " + std::to_string(count) +
+                " blocks: the pool's cap is reached, with idle blocks of this size, blocks that a "
+                "copy may still read, and other reservations; raise max_bytes",
+            bytes);
+      claimed_ += count * bytes;
+    }
+    for (; count > 0; --count) {
+      try {
+        const std::unique_ptr<PinnedEntry, ReleaseEntry> made(allocate(bytes));
+        made->prepare(current_device());
+      } catch (...) {
+        give_up_claim((count - 1) * bytes);
+        throw;
+      }
+    }
+  }
+
+  void release(PinnedEntry* entry) noexcept {
+    if (!process_.is_this()) return;  // In a forked child, a lock may never be opened.
+    mark_released(*entry);
+    bool wakes = false;
+    // Reads waiters_ under the shard's lock: a thread that begins to wait later finds the block.
+    // orphan() does not delete the core while wakers_ is not 0.
+    const bool taken = idle_.push(entry, [&] {
+      wakes = waiters_.any();
+      if (wakes) wakers_.fetch_add(1, std::memory_order_relaxed);
+    });
+    if (!taken)
+      forget(std::unique_lock(mutex_));
+    else if (wakes)
+      wake();
+  }
+
+  void release_after(PinnedEntry* entry, const ResolvedStream& stream) {
+    try {
+      entry->record(stream);
+    } catch (...) {
+      if (stream.wait_on_host())
+        release(entry);
+      else
+        lose(entry, SavedError::current());
+      throw;
+    }
+    std::unique_lock lock(mutex_);
+    in_flight_.push_back(entry);  // Within the capacity that allocate() reserved.
+    // A thread that polls finds the block itself. So while fewer than a quarter of the blocks are
+    // in flight, threads are notified only where none polls: a release costs less.
+    const bool few = 4 * in_flight_.size() < entries_.size();
+    if (waiters_.any() && (!few || !has_poller_)) returned_.notify_all();
+    if (orphaned_) forget(std::move(lock));
+  }
+
+  /// Never hands the block out again.
+  void lose(PinnedEntry* entry, SavedError error) {
+    if (!process_.is_this()) return;
+    std::unique_lock lock(mutex_);
+    lost_to_ = std::move(error);
+    lost_.push_back(entry);
+    returned_.notify_all();
+    if (orphaned_) forget(std::move(lock));
+  }
+
+  /// The pool is gone: delete now, or when the last block comes back.
+  void orphan() {
+    if (!process_.is_this()) return;
+    idle_.close();
+    while (wakers_.load(std::memory_order_acquire) != 0) cpu_relax();
+    std::unique_lock lock(mutex_);
+    orphaned_ = true;
+    held_ += static_cast<std::ptrdiff_t>(entries_.size() - idle_.totals().blocks -
+                                         in_flight_.size() - lost_.size());
+    forget(std::move(lock));
+  }
+
+  const PinnedPoolOptions& options() const { return options_; }
+
+  PinnedPoolStats stats() {
+    const std::lock_guard lock(mutex_);
+    const auto idle = idle_.totals();
+    PinnedPoolStats stats{.blocks = entries_.size(),
+                          .bytes = bytes_,
+                          .max_bytes = options_.max_bytes,
+                          .allocated = allocated_,
+                          .reused = idle.hits,
+                          .waits = waits_,
+                          .waiting = waiting_};
+    for (const PinnedEntry* entry : in_flight_) stats.bytes_in_flight += entry->bytes();
+    stats.bytes_in_use = bytes_ - idle.bytes - stats.bytes_in_flight;
+    return stats;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::size_t kGranule = 256;
+  static constexpr std::chrono::microseconds kFirstPoll{20}, kLastPoll{200}, kLeastStep{1000};
+
+  static std::size_t rounded(std::size_t bytes) {
+    constexpr std::size_t kMost = ~(kGranule - 1);  // Rounding up does not overflow.
+    return std::max(kGranule, (std::min(bytes, kMost) + kGranule - 1) / kGranule * kGranule);
+  }
+
+  /// No block is left, and none is being allocated.
+  bool all_lost() const {
+    return !entries_.empty() && lost_.size() == entries_.size() && claimed_ == 0;
+  }
+
+  bool fits_cap(std::size_t bytes) const { return bytes <= options_.max_bytes - bytes_ - claimed_; }
+
+  PinnedEntry* acquire_slowly(std::size_t bytes, const std::stop_token& stop, WaitAhead* ahead) {
+    if (bytes > options_.max_bytes)
+      throw PoolExhausted(
+          "a block is larger than the pool's cap: raise max_bytes or make batches smaller", bytes,
+          0, options_.max_bytes);
+    // Announced before the first look: a release between look and sleep then wakes this thread.
+    const Callers::Call waiter(waiters_);
+    const std::stop_callback on_stop(stop, [this] {
+      const std::lock_guard lock(mutex_);
+      returned_.notify_all();
+    });
+    const CaptureModeGuard guard;  // Once for the wait, not for each query.
+    std::unique_lock lock(mutex_);
+    Poller poller(*this, lock);
+    const auto begin = Clock::now();
+    TimeOut left(options_.timeout);
+    std::uint64_t held_up = 0;  // as it was when the time-out began, with `ahead`
+    bool waited = false;
+    PinnedEntry* entry = nullptr;
+    for (auto pause = kFirstPoll; !stop.stop_requested(); pause = std::min(2 * pause, kLastPoll)) {
+      if ((entry = idle_.pop(bytes)) != nullptr) break;
+      if (poller.polls() && poll_in_flight(lock, guard)) continue;
+      if (fits_cap(bytes)) {
+        claimed_ += bytes;
+        lock.unlock();
+        return allocate(bytes);
+      }
+      if (evict(bytes, bytes, lock)) continue;
+      if (all_lost()) lost_to_.raise();
+      if (ahead != nullptr) {
+        const std::uint64_t before = std::exchange(held_up, ahead->held_up());
+        if (held_up != before) left = TimeOut(options_.timeout);
+      }
+      if (left.over()) {
+        if (ahead == nullptr) throw timed_out(bytes);
+        if (held_up != 0) {
+          // Handed on alone: then no other thread holds a copy, which would share the message.
+          std::exception_ptr error = std::make_exception_ptr(timed_out(bytes));
+          ahead->timed_out(held_up, std::move(error));
+        }
+        left = TimeOut(options_.timeout);
+      }
+      waited = true;
+      // Only events need polling; blocks that the program holds come back with a notification.
+      auto step = left.next_step();
+      if (ahead != nullptr) step = std::max(step, Clock::now() + kLeastStep);
+      sleep(lock, poller.polls() ? std::min(step, Clock::now() + pause) : step);
+    }
+    if (waited) {
+      ++waits_;
+      waiting_ += Clock::now() - begin;
+    }
+    return entry;
+  }
+
+  /// Of the threads that wait, one polls the copies that are in flight; it notifies the others. So
+  /// the calls of CUDA do not grow with the number of threads. All with the lock.
+  class Poller {
+   public:
+    Poller(PinnedPoolCore& core, std::unique_lock<std::mutex>& lock) : core_(core), lock_(lock) {}
+    /// Leaves it to another one, which a thread that polls no more, or was woken to do so, wakes.
+    ~Poller() {
+      if (!lock_.owns_lock()) lock_.lock();
+      if (mine_) core_.has_poller_ = false;
+      if (!core_.has_poller_ && !core_.in_flight_.empty()) core_.returned_.notify_one();
+    }
+    Poller(const Poller&) = delete;
+    Poller& operator=(const Poller&) = delete;
+
+    /// Whether this thread is the one. It becomes it before it asks without the lock: what it is
+    /// not told meanwhile it sees after a short sleep.
+    bool polls() {
+      if (core_.has_poller_ && !mine_) return false;
+      return mine_ = core_.has_poller_ = !core_.in_flight_.empty();
+    }
+
+   private:
+    PinnedPoolCore& core_;
+    std::unique_lock<std::mutex>& lock_;
+    bool mine_ = false;
+  };
+
+  void sleep(std::unique_lock<std::mutex>& lock, Clock::time_point until) {
+    if (until == Clock::time_point::max())
+      returned_.wait(lock);
+    else
+      returned_.wait_until(lock, until);
+  }
+
+  /// With PENSTOCK_CHECKS, nobody may write a block between its release and its next owner.
+  void mark_released(const PinnedEntry& entry) const noexcept {
+    if (checks_) std::memset(entry.memory.data(), poison, entry.bytes());
+  }
+  PinnedEntry* checked(PinnedEntry* entry) {
+    if (!checks_ || entry == nullptr) return entry;
+    try {
+      check_poison(entry->memory.data(), entry->bytes());
+    } catch (...) {
+      lose(entry, SavedError::current());
+      throw;
+    }
+    return entry;
+  }
+
+  /// Moves blocks whose copies are done to the idle ones; true if there were any. One thread at a
+  /// time asks, without the lock: CUDA may take its time. Blocks are asked about in the order of
+  /// their release: behind an unfinished copy, no other one of the same stream is.
+  bool poll_in_flight(std::unique_lock<std::mutex>& lock, const CaptureModeGuard& guard) {
+    if (polling_ || in_flight_.empty()) return false;
+    asked_.assign(in_flight_.begin(), in_flight_.end());
+    polling_ = true;  // From here on asked_ is this thread's, lock or no lock.
+    lock.unlock();
+    ResolvedStream busy;
+    for (PinnedEntry* entry : asked_) {
+      if (entry->user != busy) entry->copy = query_twice(entry->event->get(), guard);
+      if (entry->copy == cudaErrorNotReady) busy = entry->user;
+    }
+    lock.lock();
+    polling_ = false;
+    const auto reclaimed =
+        std::erase_if(in_flight_, [this](PinnedEntry* entry) { return reclaim(*entry); });
+    if (reclaimed != 0) returned_.notify_all();
+    return reclaimed != 0;
+  }
+
+  /// A block whose copy is done is idle from here on, and one whose event cannot be asked is lost.
+  /// False: it is in flight.
+  bool reclaim(PinnedEntry& entry) {
+    const cudaError_t status = std::exchange(entry.copy, cudaErrorNotReady);
+    if (status == cudaErrorNotReady) return false;
+    if (status == cudaSuccess) {
+      mark_released(entry);
+      idle_.push(&entry, [] {});
+    } else {
+      lost_.push_back(&entry);
+      lost_to_ = HostAllocation::lost_to(status);
+    }
+    return true;
+  }
+
+  /// Frees idle blocks of other sizes until `blocks` blocks of `bytes` bytes fit under the cap. It
+  /// waits for none. False: they do not fit.
+  bool make_room(std::size_t blocks, std::size_t bytes, std::unique_lock<std::mutex>& lock) {
+    if (blocks > options_.max_bytes / bytes) return false;
+    const CaptureModeGuard guard;
+    while (!fits_cap(blocks * bytes))
+      if (!poll_in_flight(lock, guard) && !evict(blocks * bytes, bytes, lock)) return false;
+    return true;
+  }
+
+  /// Frees idle blocks of other sizes than `bytes` until `room` bytes fit under the cap, or none is
+  /// left. False: there was none, and the lock was held all the time. After true, look for a block
+  /// again: one may have been returned while the lock was open.
+  bool evict(std::size_t room, std::size_t bytes, std::unique_lock<std::mutex>& lock) {
+    std::vector<std::unique_ptr<PinnedEntry>> victims;
+    while (!fits_cap(room)) {
+      PinnedEntry* victim = idle_.pop_other(bytes);
+      if (victim == nullptr) break;
+      bytes_ -= victim->bytes();
+      const auto owner = std::find_if(entries_.begin(), entries_.end(),
+                                      [&](const auto& entry) { return entry.get() == victim; });
+      victims.push_back(std::move(*owner));
+      entries_.erase(owner);
+    }
+    if (victims.empty()) return false;
+    lock.unlock();
+    victims.clear();  // Calls CUDA.
+    lock.lock();
+    return true;
+  }
+
+  /// A new block, for the caller, in room that it has claimed. Without the lock.
+  PinnedEntry* allocate(std::size_t bytes) {
+    try {
+      auto entry = std::make_unique<PinnedEntry>(
+          *this, HostAllocation(bytes, options_.flags, options_.numa_node, options_.upstream));
+      mark_released(*entry);
+      const std::lock_guard lock(mutex_);
+      const std::size_t blocks = entries_.size() + 1;
+      for (auto* list : {&in_flight_, &lost_}) list->reserve(blocks);
+      if (!polling_) asked_.reserve(blocks);  // Else poll_in_flight does, the next time.
+      idle_.reserve(blocks);
+      entries_.push_back(std::move(entry));
+      claimed_ -= bytes;
+      bytes_ += bytes;
+      ++allocated_;
+      return entries_.back().get();
+    } catch (...) {
+      HostAllocation::throw_refusal(bytes, give_up_claim(bytes), options_.max_bytes);
+    }
+  }
+
+  /// Returns the bytes that are allocated.
+  std::size_t give_up_claim(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    claimed_ -= bytes;
+    returned_.notify_all();
+    return bytes_;
+  }
+
+  PoolExhausted exhausted(const std::string& why, std::size_t bytes) {
+    return {why, bytes, bytes_ + claimed_ - idle_.totals().bytes, options_.max_bytes};
+  }
+
+  PoolExhausted timed_out(std::size_t bytes) {
+    return exhausted("no block came back in " + std::to_string(options_.timeout.count()) + " ms, " +
+                         std::to_string(in_flight_.size()) + " of " +
+                         std::to_string(entries_.size()) +
+                         " are still read by copies: release blocks earlier or raise max_bytes",
+                     bytes);
+  }
+
+  /// The pool is gone, or a block came back after that: deletes the core behind the last of them.
+  void forget(std::unique_lock<std::mutex> lock) noexcept {
+    if (--held_ != 0 || !orphaned_) return;
+    lock.unlock();
+    delete this;
+  }
+
+  void wake() {
+    {
+      const std::lock_guard lock(mutex_);
+      returned_.notify_all();  // Not one: the block may be too small for the one that wakes.
+    }
+    wakers_.fetch_sub(1, std::memory_order_release);
+  }
+
+  const OwnerProcess process_;
+  const bool checks_ = checks();
+  PinnedPoolOptions options_;
+  FreeBlocks<PinnedEntry> idle_;
+  Callers waiters_;             // threads in acquire_slowly
+  std::atomic<int> wakers_{0};  // threads in wake, or about to be
+
+  std::mutex mutex_;  // Guards all that follows. Never held across a call of CUDA's.
+  std::condition_variable returned_;
+  std::vector<std::unique_ptr<PinnedEntry>> entries_;
+  std::vector<PinnedEntry*> in_flight_, asked_, lost_;
+  SavedError lost_to_;       // the last of them
+  std::size_t bytes_ = 0;    // of the blocks that are allocated
+  std::size_t claimed_ = 0;  // of those that threads are allocating, or are about to
+  // After orphan(): blocks that are held. Before: 1, for the pool, minus the blocks returned since
+  // idle_.close().
+  std::ptrdiff_t held_ = 1;
+  std::uint64_t allocated_ = 0, waits_ = 0;
+  std::chrono::nanoseconds waiting_{0};
+  bool has_poller_ = false;  // of the waiters
+  bool polling_ = false, orphaned_ = false;
+};
+
+}  // namespace penstock::detail
 
 namespace penstock {
 

@@ -150,17 +150,12 @@ inline void require_device(const ResolvedStream& stream, int device, const char*
       "blocking stream of its device is; call it before the capture begins, or after it has ended");
 }
 
-/// A stream, of any device, that can be used now: throws std::logic_error, which names `call`, for
-/// one that is being captured.
-inline ResolvedStream resolve_usable(cudaStream_t stream, const char* call) {
-  if (is_captured(stream)) throw_captured(call);
-  return resolve(stream, -1, false);
-}
-/// The same for a stream that has to be of `device`.
-inline ResolvedStream resolve_usable(cudaStream_t stream, const char* call, int device) {
+/// A stream of `device`, or of any where that is -1, that can be used now: throws
+/// std::logic_error, which names `call`, for one that is being captured.
+inline ResolvedStream resolve_usable(cudaStream_t stream, const char* call, int device = -1) {
   if (is_captured(stream)) throw_captured(call);
   const ResolvedStream resolved = resolve(stream, device, false);
-  require_device(resolved, device, call);
+  if (device >= 0) require_device(resolved, device, call);
   return resolved;
 }
 

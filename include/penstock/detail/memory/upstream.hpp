@@ -7,6 +7,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <penstock/cuda.hpp>
 #include <penstock/error.hpp>
 #include <penstock/upstream.hpp>
@@ -56,33 +59,32 @@ inline std::string why_unfit(MemoryKind kind, const void* memory) {
   return "";
 }
 
-inline void return_to(AnyUpstream& upstream, void* memory, std::size_t bytes) noexcept {
-  const CaptureModeGuard guard;
-  try {
-    upstream.deallocate(memory, bytes, upstream_alignment);
-  } catch (...) {  // Errors have nowhere to go.
-  }
-}
+/// Memory, and what frees it.
+using OwnedMemory = std::unique_ptr<std::byte, std::function<void(std::byte*)>>;
 
 /// A block of `bytes`, on the current device if it is device memory. Throws MemoryError.
-inline std::byte* take_from(AnyUpstream& upstream, std::size_t bytes, MemoryKind kind) {
+inline OwnedMemory take_from(const Upstream& upstream, std::size_t bytes, MemoryKind kind) {
   const CaptureModeGuard guard;
-  void* memory = nullptr;
+  std::optional<int> device;
+  if (kind == MemoryKind::device) device = current_device();
+  OwnedMemory owned(nullptr, [resource = upstream.resource(), bytes, device](std::byte* block) {
+    const CaptureModeGuard relaxed;
+    try {
+      std::optional<DeviceGuard> on;
+      if (device) on.emplace(*device);
+      resource->deallocate(block, bytes, upstream_alignment);
+    } catch (...) {  // Errors have nowhere to go. Without its device, memory cannot be given back.
+    }
+  });
   try {
-    memory = upstream.allocate(bytes, upstream_alignment);
+    owned.reset(static_cast<std::byte*>(upstream.resource()->allocate(bytes, upstream_alignment)));
   } catch (...) {
     throw MemoryError(asked_for(kind, bytes) + " were refused: " + what_is_handled(), bytes);
   }
-  std::string why;
-  try {
-    why = why_unfit(kind, memory);
-  } catch (...) {
-    return_to(upstream, memory, bytes);
-    throw;
-  }
-  if (why.empty()) return static_cast<std::byte*>(memory);
-  if (memory != nullptr) return_to(upstream, memory, bytes);
-  throw MemoryError(asked_for(kind, bytes) + " were asked for, and " + why, bytes);
+  const std::string why = why_unfit(kind, owned.get());
+  if (!why.empty())
+    throw MemoryError(asked_for(kind, bytes) + " were asked for, and " + why, bytes);
+  return owned;
 }
 
 }  // namespace penstock::detail

@@ -23,13 +23,13 @@ class BatchMemory {
   /// Blocks of `pool`, which is asked for as many as it has. `ahead` is told of its time-outs.
   BatchMemory(PinnedPool& pool, std::size_t block_bytes, WaitAhead& ahead)
       : pool_(&pool), block_bytes_(block_bytes), ahead_(&ahead), held_back_(0) {}
-  /// A Prefetcher has `blocks` or, where the source writes device memory, `targets`, of which there
-  /// are `slots`.
-  BatchMemory(HostBlocks& blocks, DeviceTargets* targets, std::size_t slots)
+  /// A Prefetcher has `blocks` or, where the source writes device memory, `targets`: `count` of
+  /// them.
+  BatchMemory(HostBlocks& blocks, DeviceTargets* targets, std::size_t count)
       : blocks_(targets == nullptr ? &blocks : nullptr),
         targets_(targets),
-        slots_(slots),
-        held_back_(slots) {}
+        count_(count),
+        held_back_(count) {}
 
   /// Memory for a batch, maybe of the number `next`; waits for it. False: stop was requested, or
   /// (blocks of a Prefetcher) `closed()`, which wake() follows.
@@ -37,7 +37,7 @@ class BatchMemory {
   bool acquire(RecordMemory& memory, WorkerTools& tools, std::uint64_t next, Closed closed) {
     do {
       if (!try_acquire(memory, tools) && !wait(memory, tools, next, closed)) return false;
-    } while (targets_ != nullptr && held_back_.takes(memory));
+    } while (held_back_.takes(memory));
     return true;
   }
   /// Whoever waits asks again whether it is closed.
@@ -47,12 +47,7 @@ class BatchMemory {
 
   /// Of a Prefetcher: so many batches have memory from now on, as soon as what is beyond comes
   /// back. Any thread.
-  void use(std::size_t batches) {
-    if (blocks_ != nullptr)
-      blocks_->use(batches);
-    else
-      held_back_.want(slots_ - batches);
-  }
+  void use(std::size_t batches) { held_back_.want(count_ - batches); }
 
  private:
   bool try_acquire(RecordMemory& memory, const WorkerTools& tools) {
@@ -86,8 +81,8 @@ class BatchMemory {
 
   const std::size_t block_bytes_ = 0;
   WaitAhead* const ahead_ = nullptr;
-  const std::size_t slots_ = 0;
-  HeldBack<RecordMemory> held_back_;  // slots
+  const std::size_t count_ = 0;
+  HeldBack<RecordMemory> held_back_;
 };
 
 }  // namespace penstock::detail

@@ -44,8 +44,7 @@ struct DeviceRoute {
                      bytes_of(layout))),
         placement(std::make_shared<const ThreadPlacement>(
             choose_placement(options.placement, options.numa_node))),
-        blocks(options.host_depth, bytes_of(layout), block_options(bytes_of(layout)),
-               plan.most.has_value()),
+        blocks(options.host_depth, bytes_of(layout), block_options(bytes_of(layout))),
         timeline(options.host_depth + options.device_depth),
         samples(timeline, sampled(transform.has_value()), options.host_depth + options.device_depth,
                 options.device_times),

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <optional>
 #include <penstock/cuda.hpp>
 #include <penstock/detail/memory/resolved_stream.hpp>
 #include <penstock/detail/observe/device_samples.hpp>
