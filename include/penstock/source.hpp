@@ -122,14 +122,6 @@ struct WithState {
     return fill(state, std::forward<Arguments>(arguments)...);
   }
 };
-/// Makes it.
-template <class Make, class Fill>
-struct MakeWithState {
-  Make make;
-  Fill fill;
-
-  auto operator()() { return WithState<decltype(make()), Fill>{make(), std::move(fill)}; }
-};
 
 /// Throws std::invalid_argument for an empty std::function and a null pointer to a function.
 template <class F>
@@ -195,7 +187,9 @@ auto per_worker(Make make, Fill fill) {
     if constexpr (!std::is_void_v<Made>) {
       detail::require_callable(make);
       detail::require_callable(fill);
-      return per_worker(detail::MakeWithState<Make, Fill>{std::move(make), std::move(fill)});
+      return per_worker([make = std::move(make), fill = std::move(fill)]() mutable {
+        return detail::WithState<Made, Fill>{make(), std::move(fill)};
+      });
     }
   }
 }
@@ -241,21 +235,20 @@ std::decay_t<std::invoke_result_t<F&>> own(const PerWorker<F>& fill) {
   return make();
 }
 template <class F>
-using Own = decltype(detail::own(std::declval<const F&>()));
-template <class F>
-using OwnOf = Own<std::remove_cvref_t<decltype(SourceTraits<F>::inside(std::declval<F&>()))>>;
+using OwnOf = decltype(detail::own(SourceTraits<F>::inside(std::declval<F&>())));
 
 template <class F, class... Arguments>
 concept Fills =
     std::invocable<F&, Arguments...> || std::invocable<F&, Arguments..., const std::stop_token&>;
 
+/// Whether a function can be called as one of this kind. `Batch`: a reference to the batch.
+template <class F, SourceKind kind, class Batch>
+concept FillsAs = (kind == SourceKind::batch && Fills<F, const Ticket&, Batch>) ||
+                  (kind == SourceKind::sample && Fills<F, const Sample&, Batch>) ||
+                  (kind == SourceKind::device && Fills<F, const Ticket&, Batch, cudaStream_t>);
+
 template <class F, class Batch>
-concept IsSource = (SourceTraits<F>::kind == SourceKind::batch &&
-                    Fills<OwnOf<F>, const Ticket&, Batch&>) ||
-                   (SourceTraits<F>::kind == SourceKind::sample &&
-                    Fills<OwnOf<F>, const Sample&, Batch&>) ||
-                   (SourceTraits<F>::kind == SourceKind::device &&
-                    Fills<OwnOf<F>, const Ticket&, Batch&, cudaStream_t>);
+concept IsSource = FillsAs<OwnOf<F>, SourceTraits<F>::kind, Batch&>;
 
 template <SourceKind kind, class Batch, class F>
 class TypedSource final : public WorkerSource {
@@ -376,18 +369,13 @@ constexpr SourceFault source_fault() {
   } else {
     using Function = OwnOf<F>;
     constexpr SourceKind kind = SourceTraits<F>::kind;
-    if constexpr (kind != SourceKind::batch && Fills<Function, const Ticket&, Batch&>)
+    if constexpr (FillsAs<Function, SourceKind::batch, Batch&>)
       return SourceFault::wants_no_wrapper;
-    else if constexpr (kind != SourceKind::sample && Fills<Function, const Sample&, Batch&>)
+    else if constexpr (FillsAs<Function, SourceKind::sample, Batch&>)
       return SourceFault::wants_per_sample;
-    else if constexpr (kind != SourceKind::device &&
-                       Fills<Function, const Ticket&, Batch&, cudaStream_t>)
+    else if constexpr (FillsAs<Function, SourceKind::device, Batch&>)
       return SourceFault::wants_on_device;
-    else if constexpr ((kind == SourceKind::batch && Fills<Function, const Ticket&, AnyArgument>) ||
-                       (kind == SourceKind::sample &&
-                        Fills<Function, const Sample&, AnyArgument>) ||
-                       (kind == SourceKind::device &&
-                        Fills<Function, const Ticket&, AnyArgument, cudaStream_t>))
+    else if constexpr (FillsAs<Function, kind, AnyArgument>)
       return SourceFault::batch;
     else
       return SourceFault::signature;

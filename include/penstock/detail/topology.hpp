@@ -4,7 +4,6 @@
 // Topology: what Linux says of the machine's NUMA nodes, cores and PCI devices.
 
 #include <algorithm>
-#include <cctype>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
@@ -69,12 +68,10 @@ class Topology {
   }
 
   /// "0000:1B:00.0", and "00000000:1B:00.0", as sysfs spells them.
-  static std::string in_sysfs(std::string bus_id) {
-    std::transform(bus_id.begin(), bus_id.end(), bus_id.begin(),
-                   [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  static std::string in_sysfs(std::string_view bus_id) {
     constexpr std::size_t kDomain = 4;
-    while (bus_id.find(':') > kDomain && bus_id.starts_with('0')) bus_id.erase(0, 1);
-    return bus_id;
+    while (bus_id.find(':') > kDomain && bus_id.starts_with('0')) bus_id.remove_prefix(1);
+    return lower_case(bus_id);
   }
 
  private:

@@ -7,10 +7,19 @@
 #include <concepts>
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <system_error>
 
 namespace penstock::detail {
+
+/// Letters of ASCII in lower case, whatever the locale.
+inline std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  for (char& letter : lower)
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  return lower;
+}
 
 /// Removes the first word of `text` and the space after it, and returns the word; empty at the end.
 inline std::string_view take_word(std::string_view& text) {

@@ -291,10 +291,12 @@ TEST_CASE("a label is the number in the member .cls", "[tar_shards]") {
 }
 
 TEST_CASE("TarShards tells which members a sample has", "[tar_shards]") {
-  const Shard shard(TarWriter().add("a.jpg", "a").add("a.CLS", "").add("b.seg.png", "b"));
+  const Shard shard(
+      TarWriter().add("a.jpg", "a").add("a.CLS", "").add("a.AZ", "").add("b.seg.png", "b"));
   const TarShards shards = shard.open();
   CHECK(shards.has(0, ".cls"));
   CHECK(shards.has(0, "JPG"));
+  CHECK(shards.has(0, "az"));
   CHECK_FALSE(shards.has(0, ".seg.png"));
   CHECK(shards.has(1, "seg.png"));
   CHECK_FALSE(shards.has(1, ".cls"));

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <optional>
 #include <penstock/detail/escaped.hpp>
-#include <penstock/detail/storage/sample_names.hpp>
+#include <penstock/detail/words.hpp>
 #include <span>
 #include <string>
 #include <string_view>

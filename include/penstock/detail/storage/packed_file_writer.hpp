@@ -51,10 +51,10 @@ class PartialPack : public OpenFile {
   }
 };
 
-/// What a PackedFileWriter does; its errors are std::system_error and StoreError.
+/// What a PackedFileWriter does.
 class PackOutput {
  public:
-  PackOutput(const std::filesystem::path& path, std::string_view note)
+  PackOutput(const std::filesystem::path& path, std::string_view note) try
       : path_(path), partial_(path.string() + ".partial"), file_(partial_) {
     if (note.size() > kMostNoteBytes)
       throw std::invalid_argument("PackedFileWriter: a note of " + std::to_string(note.size()) +
@@ -63,6 +63,8 @@ class PackOutput {
     header_.note_checksum = crc32c(std::as_bytes(std::span(note)));
     header_.checksum = checksum_of(header_);
     if (!resume(note)) begin(note);
+  } catch (const std::system_error& error) {
+    throw StoreError("PackedFileWriter", path.string() + ".partial", error.what());
   }
   ~PackOutput() {
     if (state_ != State::open) return;
@@ -75,12 +77,14 @@ class PackOutput {
   PackOutput(const PackOutput&) = delete;
   PackOutput& operator=(const PackOutput&) = delete;
 
-  const std::filesystem::path& partial() const noexcept { return partial_; }
   const std::vector<PackEntry>& entries() const noexcept { return entries_; }
   std::uint64_t record_bytes() const noexcept { return record_bytes_; }
   std::string_view name(std::uint64_t index) const { return names_[index]; }
 
-  void append(std::span<const std::byte> bytes, std::int32_t label, std::string_view name) {
+  void append(std::span<const std::byte> bytes, std::int32_t label, std::string_view name) try {
+    if (name.size() > kMostNameBytes)
+      throw std::invalid_argument("PackedFileWriter: a name of " + std::to_string(name.size()) +
+                                  " bytes, at most 65,536");
     require_open();
     PackFrame frame;
     frame.number = entries_.size();
@@ -98,9 +102,11 @@ class PackOutput {
     pad();
     enter(frame, offset, name);
     state_ = State::open;
+  } catch (const std::system_error& error) {
+    fail(error.what());
   }
 
-  void finish() {
+  void finish() try {
     require_open();
     state_ = State::failed;
     header_.records = entries_.size();
@@ -120,18 +126,21 @@ class PackOutput {
     std::filesystem::rename(partial_, path_);
     synchronise_folder_of(path_);
     state_ = State::finished;
+  } catch (const std::system_error& error) {
+    fail(error.what());
   }
 
  private:
   enum class State { open, failed, finished };
   static constexpr std::size_t kBuffer = std::size_t{1} << 20;
 
+  [[noreturn]] void fail(const std::string& why) const {
+    throw StoreError("PackedFileWriter", partial_, why);
+  }
   void require_open() const {
     if (state_ == State::finished)
       throw std::logic_error("PackedFileWriter: " + path_.string() + " is finished");
-    if (state_ == State::failed)
-      throw StoreError("PackedFileWriter", partial_,
-                       "writing has failed before: continue with a new writer");
+    if (state_ == State::failed) fail("writing has failed before: continue with a new writer");
   }
 
   void begin(std::string_view note) {
@@ -236,10 +245,8 @@ class PackOutput {
   }
 
   [[noreturn]] void refuse(const std::string& why) const {
-    throw StoreError("PackedFileWriter", partial_,
-                     "this file " + why +
-                         ". Continue it with the command that began it, or "
-                         "remove it to begin again");
+    fail("this file " + why +
+         ". Continue it with the command that began it, or remove it to begin again");
   }
 
   std::filesystem::path path_, partial_;
@@ -253,21 +260,11 @@ class PackOutput {
   std::uint64_t record_bytes_ = 0;
 };
 
-/// Calls `work`, and names the file in what it throws.
-template <class Work>
-auto naming_pack(const std::filesystem::path& file, const Work& work) -> decltype(work()) try {
-  return work();
-} catch (const std::system_error& error) {
-  throw StoreError("PackedFileWriter", file, error.what());
-}
-
 }  // namespace detail
 
 PENSTOCK_INLINE PackedFileWriter::PackedFileWriter(const std::filesystem::path& file,
-                                                   std::string_view note) {
-  output_ = detail::naming_pack(file.string() + ".partial",
-                                [&] { return std::make_unique<detail::PackOutput>(file, note); });
-}
+                                                   std::string_view note)
+    : output_(std::make_unique<detail::PackOutput>(file, note)) {}
 PENSTOCK_INLINE PackedFileWriter::~PackedFileWriter() = default;
 PENSTOCK_INLINE PackedFileWriter::PackedFileWriter(PackedFileWriter&&) noexcept = default;
 PENSTOCK_INLINE PackedFileWriter& PackedFileWriter::operator=(PackedFileWriter&&) noexcept =
@@ -289,14 +286,11 @@ PENSTOCK_INLINE std::string_view PackedFileWriter::name(std::uint64_t index) con
 
 PENSTOCK_INLINE void PackedFileWriter::append(std::span<const std::byte> bytes, std::int32_t label,
                                               std::string_view name) {
-  if (name.size() > detail::kMostNameBytes)
-    throw std::invalid_argument("PackedFileWriter: a name of " + std::to_string(name.size()) +
-                                " bytes, at most 65,536");
-  detail::naming_pack(output_->partial(), [&] { output_->append(bytes, label, name); });
+  output_->append(bytes, label, name);
 }
 
 PENSTOCK_INLINE void PackedFileWriter::finish() {
-  detail::naming_pack(output_->partial(), [&] { output_->finish(); });
+  output_->finish();
 }
 
 }  // namespace penstock

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <penstock/detail/words.hpp>
 #include <string>
 #include <string_view>
 
@@ -13,14 +14,6 @@ namespace penstock::detail {
 /// Of images: the list of torchvision's ImageFolder.
 inline constexpr std::array<std::string_view, 9> kImageExtensions = {
     ".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"};
-
-/// Letters of ASCII in lower case, whatever the locale.
-inline std::string lower_case(std::string_view text) {
-  std::string lower(text);
-  for (char& letter : lower)
-    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
-  return lower;
-}
 
 /// Whether `name` ends in one of `extensions`, which are in lower case; `name` need not be.
 template <class Extensions>
