@@ -163,10 +163,8 @@ inline void BatchCosts::find_leases() {
   loop_.after_lease = std::max(0.0, medians_.of(known, [&](std::size_t k) {
     return batches_[k + last + 1].asked - batches_[k].released;
   }));
-  if (later > last)  // All slots are leased, and one that is replaced ends within next().
-    loop_.ends_early = true;
-  else
-    loop_.ends_early = last > 0 && since < loop_.after_lease;
+  // Where all slots are leased, a lease that is replaced ends within next().
+  loop_.ends_early = later > last || (last > 0 && since < loop_.after_lease);
   constexpr double kClear = 4;
   is_end_unclear_ =
       last > 0 && later == last &&
@@ -298,22 +296,23 @@ inline void BatchCosts::find_waits() {
   for (std::size_t k = 0; k < turns; ++k)
     behind += batches_[k].worked() - batches_[k + 1].asked > std::max(kLatency, kClose * period_);
   const bool idle = !lacks_device_times_ && 5 * behind < count();
+  LoopWaits for_what = LoopWaits::for_this_step;
+  bool follows = false;
   if (lacks_device_times_) {  // A turn that is short can wait for nothing.
-    const double turn_time = medians_.of(turns, [&](std::size_t k) { return turn(k); });
-    loop_.waits = turn_time > kShort * period_ ? LoopWaits::for_this_step : LoopWaits::for_nothing;
+    follows = medians_.of(turns, [&](std::size_t k) { return turn(k); }) > kShort * period_;
   } else if (idle) {
     // How late a batch came to the consumer's stream, as its thread sees it.
-    const bool follows = turn_follows(
+    follows = turn_follows(
         [&](std::size_t k) { return std::max(0.0, batches_[k].begun - batches_[k].taken); });
-    loop_.waits = follows ? LoopWaits::for_this_step : LoopWaits::for_nothing;
   } else {
+    for_what = LoopWaits::for_last_step;
     std::size_t before = 0;  // It asked though the last step was not done.
     for (std::size_t k = 1; k < turns; ++k)
       before += batches_[k + 1].asked < batches_[k - 1].worked() - kSeldom * period_;
-    const bool follows = static_cast<double>(before) <= kSeldom * static_cast<double>(turns) &&
-                         turn_follows([&](std::size_t k) { return batches_[k - 1].step; });
-    loop_.waits = follows ? LoopWaits::for_last_step : LoopWaits::for_nothing;
+    follows = static_cast<double>(before) <= kSeldom * static_cast<double>(turns) &&
+              turn_follows([&](std::size_t k) { return batches_[k - 1].step; });
   }
+  loop_.waits = follows ? for_what : LoopWaits::for_nothing;
   for (std::size_t k = 0; k < count(); ++k) {
     RecordedBatch& span = batches_[k];
     span.device = span.step;
