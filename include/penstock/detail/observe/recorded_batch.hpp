@@ -55,10 +55,10 @@ inline void keep_longest_stretch(std::vector<RecordedBatch>& batches, std::size_
   const auto turn = [&](std::size_t k) { return batches[k].turn(batches[k + 1]); };
   double turns = 0;
   for (std::size_t k = 0; k + 1 < count; ++k) turns += turn(k);
-  const double step = medians.of(
-      count - 1, [&](std::size_t k) { return batches[k + 1].asked - batches[k].asked; });
-  const double pause = std::max(
-      {kShortest, kFarLonger * turns / static_cast<double>(count - 1), kManySteps * step});
+  const double step =
+      medians.of(count - 1, [&](std::size_t k) { return batches[k + 1].asked - batches[k].asked; });
+  const double pause =
+      std::max({kShortest, kFarLonger * turns / static_cast<double>(count - 1), kManySteps * step});
   std::size_t from = 0, first = 0, length = 0;
   for (std::size_t k = 0; k < count; ++k) {
     if (k + 1 < count && turn(k) <= pause) continue;
@@ -87,30 +87,28 @@ inline void replace_first_fills(std::vector<RecordedBatch>& batches, Medians& me
     if (batch.first_fill && batch.fill > kFarLonger * usual) batch.fill = usual;
 }
 
-/// Sets `batches` to what is kept of those that have ended, in the order of delivery.
+/// Sets `batches` to what is kept of those that have ended. Both are in the order of delivery.
 inline void record_batches(std::span<const FinishedBatch> finished, const PipelineShape& shape,
                            std::vector<RecordedBatch>& batches, Medians& medians) {
   batches.clear();
   for (const auto& [number, times, device] : finished) {
     const auto at = [](Ticks stamp) { return static_cast<double>(stamp); };
     batches.push_back({.opened = at(times.opened),
-                        .filled = at(times.filled),
-                        .staged = at(std::max(times.staged, times.filled)),
-                        .asked = at(times.asked),
-                        .taken = at(std::max(times.taken, times.asked)),
-                        .released = at(std::max({times.released, times.taken, times.asked})),
-                        .fill = at(times.source_time()),
-                        .source = at(device.source),
-                        .copy = at(device.copy),
-                        .transform = at(device.transform),
-                        .wait = at(device.wait),
-                        .step = at(device.step),
-                        .stream = times.stream() % RecordedBatch::kStreams,
-                        .first_fill = times.first_of_worker()});
+                       .filled = at(times.filled),
+                       .staged = at(std::max(times.staged, times.filled)),
+                       .asked = at(times.asked),
+                       .taken = at(std::max(times.taken, times.asked)),
+                       .released = at(std::max({times.released, times.taken, times.asked})),
+                       .fill = at(times.source_time()),
+                       .source = at(device.source),
+                       .copy = at(device.copy),
+                       .transform = at(device.transform),
+                       .wait = at(device.wait),
+                       .step = at(device.step),
+                       .stream = times.stream() % RecordedBatch::kStreams,
+                       .first_fill = times.first_of_worker()});
   }
   if (batches.size() < RecordedBatch::kFewest) return;
-  std::sort(batches.begin(), batches.end(),
-            [](const RecordedBatch& a, const RecordedBatch& b) { return a.taken < b.taken; });
   keep_longest_stretch(batches, shape.present.host_depth + shape.present.device_depth, medians);
   replace_first_fills(batches, medians);
 }
