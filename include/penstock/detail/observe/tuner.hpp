@@ -187,7 +187,7 @@ class Tuner {
   Medians medians_;
   WorkerTimes workers_before_;
   Ticks looked_at_ = 0, changed_at_ = 0;  // `changed_at_`: in that look
-  Ticks phase_at_ = 0;                    // What was opened before says nothing of what comes.
+  Ticks phase_at_ = 0;                    // Batches that were opened before are of another phase.
   std::uint64_t batch_ = 0;
   // These tell of the batches since the last change. The times are those of one batch.
   std::size_t fresh_ = 0;
