@@ -66,16 +66,16 @@ class BatchCosts {
   const ConsumerLoop& loop() const { return loop_; }
   /// From one batch to the next, in nanoseconds, as the stamps tell.
   double period() const { return period_; }
-  /// The part of its time that the consumer's stream has no work until a batch is there. Negative:
-  /// nobody measured it.
+  /// The part of its time that the consumer's stream has no work until a batch is there. It is
+  /// negative where nobody measured it.
   double starved() const { return starved_; }
-  /// Of an on_device source: its function queues work on the device and returns before that is
+  /// The function of an on_device source queues work on the device, and returns before that is
   /// done.
   bool source_queues() const { return source_queues_; }
-  /// The same: on the host it waits until the slot's readers are through.
+  /// That function waits on the host until the slot's readers are through.
   bool source_waits_for_readers() const { return source_waits_for_readers_; }
-  /// Of an on_device source: the host was far ahead of the device, and the device timed only a part
-  /// of the batches, while it had free events. Nobody knows how the others followed each other.
+  /// The host was far ahead of an on_device source, and only a part of the batches was timed, while
+  /// there were free events. Nobody knows how the others followed each other.
   bool is_far_ahead() const { return is_far_ahead_; }
   /// Nobody measured the consumer's stream: `device` is 0, and has to be fitted to the period.
   bool lacks_device_times() const { return lacks_device_times_; }
@@ -167,10 +167,8 @@ inline void BatchCosts::find_leases() {
   loop_.after_lease = std::max(0.0, medians_.of(known, [&](std::size_t k) {
     return batches_[k + last + 1].asked - batches_[k].released;
   }));
-  if (later > last)  // All slots are leased, and one that is replaced ends within next().
-    loop_.ends_early = true;
-  else
-    loop_.ends_early = last > 0 && since < loop_.after_lease;
+  // Where all slots are leased, a lease that is replaced ends within next().
+  loop_.ends_early = later > last || (last > 0 && since < loop_.after_lease);
   constexpr double kClear = 4;
   is_end_unclear_ =
       last > 0 && later == last &&
@@ -183,7 +181,7 @@ inline void BatchCosts::find_leases() {
 
 // ---- The device ---------------------------------------------------------------------------------
 
-/// A batch that was not timed takes what one that was took: each of these in its turn.
+/// Gives batches that were not timed the times of those that were, each of these in its turn.
 inline void BatchCosts::spread(double RecordedBatch::*duration) {
   medians_.clear();
   for (const RecordedBatch& batch : batches_)
@@ -195,8 +193,8 @@ inline void BatchCosts::spread(double RecordedBatch::*duration) {
       own = timed == 0 ? 0 : medians_.added()[next++ % timed];
 }
 
-/// The time of the consumer's stream for each batch, and its waits. Where nothing holds the host
-/// up, it is any number of batches ahead, and the stream alone knows the period.
+/// Finds the time of the consumer's stream for each batch, and its waits. Where nothing holds the
+/// host up, it is any number of batches ahead, and the stream alone knows the period.
 inline void BatchCosts::find_steps() {
   std::size_t sources = 0, waits = 0, steps = 0;
   double waited = 0, worked = 0;
@@ -242,7 +240,7 @@ inline double BatchCosts::slot_wanted(std::size_t k) const {
   return std::max({batches_[k].filled, batches_[k - 1].staged, batches_[k - 1].arrived});
 }
 
-/// When each batch arrived on the device, and when the consumer's stream came to it and left it.
+/// Finds when each batch arrived on the device, and when the consumer's stream came to it and left.
 inline void BatchCosts::reconstruct_device() {
   constexpr double kLatency = 20'000;
   std::array<double, kStreams> left{};
@@ -341,22 +339,23 @@ inline void BatchCosts::find_waits() {
   for (std::size_t k = 0; k < turns; ++k)
     behind += batches_[k].worked() - batches_[k + 1].asked > std::max(kLatency, kClose * period_);
   const bool idle = !lacks_device_times_ && 5 * behind < count();
+  LoopWaits for_what = LoopWaits::for_this_step;
+  bool follows = false;
   if (lacks_device_times_) {  // A turn that is short can wait for nothing.
-    const double turn_time = medians_.of(turns, [&](std::size_t k) { return turn(k); });
-    loop_.waits = turn_time > kShort * period_ ? LoopWaits::for_this_step : LoopWaits::for_nothing;
+    follows = medians_.of(turns, [&](std::size_t k) { return turn(k); }) > kShort * period_;
   } else if (idle) {
     // How late a batch came to the consumer's stream, as its thread sees it.
-    const bool follows = turn_follows(
+    follows = turn_follows(
         [&](std::size_t k) { return std::max(0.0, batches_[k].begun - batches_[k].taken); });
-    loop_.waits = follows ? LoopWaits::for_this_step : LoopWaits::for_nothing;
   } else {
+    for_what = LoopWaits::for_last_step;
     std::size_t before = 0;  // It asked though the last step was not done.
     for (std::size_t k = 1; k < turns; ++k)
       before += batches_[k + 1].asked < batches_[k - 1].worked() - kSeldom * period_;
-    const bool follows = static_cast<double>(before) <= kSeldom * static_cast<double>(turns) &&
-                         turn_follows([&](std::size_t k) { return batches_[k - 1].step; });
-    loop_.waits = follows ? LoopWaits::for_last_step : LoopWaits::for_nothing;
+    follows = static_cast<double>(before) <= kSeldom * static_cast<double>(turns) &&
+              turn_follows([&](std::size_t k) { return batches_[k - 1].step; });
   }
+  loop_.waits = follows ? for_what : LoopWaits::for_nothing;
   for (std::size_t k = 0; k < count(); ++k) {
     RecordedBatch& span = batches_[k];
     span.device = span.step;
@@ -402,8 +401,8 @@ inline void BatchCosts::find_device_source() {
   }
 }
 
-/// What a worker needs beside its time in the source, to find that it may go on, and to hand the
-/// batch on: the recorded batches are dealt out to workers as a Replay does it.
+/// Finds what a worker needs beside its time in the source, to find that it may go on, and to hand
+/// the batch on. The recorded batches are dealt out to workers as a Replay does it.
 inline void BatchCosts::find_handovers() {
   constexpr double kLongestPoll = 300e3;  // A worker looks again for memory as often as that.
   const std::size_t workers = std::clamp<std::size_t>(shape_.present.workers, 1, kMostWorkers);
@@ -449,8 +448,8 @@ inline void BatchCosts::find_handovers() {
         pieces > 1 || !has_present_settings(batch) ? mean : std::max(0.0, batch.handover);
 }
 
-/// What it takes to queue a batch's copy, beside the waits for the batch before and for a slot. Of
-/// the first ones, nobody knows when there was a slot.
+/// Finds what it takes to queue a batch's copy, beside the waits for the batch before and for a
+/// slot. Nobody knows when there was a slot for the first ones.
 inline void BatchCosts::find_issues() {
   const std::size_t first = std::min(shape_.present.device_depth, count() - 1);
   for (std::size_t k = first; k < count(); ++k) {

@@ -42,7 +42,7 @@ class DeviceSamples {
  public:
   enum class Kind { copies, transforms, on_device };
 
-  /// Events of a batch. It may be used again when `uses` is 0.
+  /// Has events of a batch. It may be used again when `uses` is 0.
   struct Sample {
     cudaStream_t stream_ = nullptr;
     std::uint64_t order_ = 0;
@@ -63,12 +63,12 @@ class DeviceSamples {
   struct Drop {
     void operator()(CopySample* sample) const noexcept { end_use(*sample); }
   };
-  /// Of a batch that is being measured; null: it is not. The batch is not measured after all if
-  /// this is destroyed.
+  /// Null for a batch that is not measured. If it is destroyed, the batch is not measured after
+  /// all.
   using Copy = std::unique_ptr<CopySample, Drop>;
 
-  /// On the current device, for a pipeline in which at most `batches` are under way at a time.
-  /// `every`: with device_times.
+  /// It belongs to the current device, and to a pipeline in which at most `batches` are under way
+  /// at a time. `every` is set with device_times.
   DeviceSamples(Timeline& timeline, Kind kind, std::size_t batches, bool every)
       : timeline_(timeline), kind_(kind), every_(every) {
     // Where an on_device source and the loop only queue work, the device is far behind the host.
@@ -188,8 +188,8 @@ class DeviceSamples {
 
   static constexpr std::size_t kBurst = 16;  // batches in a row
   static constexpr std::size_t kFarBehind = 64;
-  // So that batches of a few microseconds do not pay for their measurement: on average at most one
-  // in so many nanoseconds is measured. Batches that take longer all are.
+  // On average at most one batch in so many nanoseconds is measured, so that batches of a few
+  // microseconds do not pay for it. Batches that take longer are all measured.
   static constexpr Ticks kPeriod = 100'000, kTakePeriod = 1'000'000;
 
   /// Counts what was spent of one batch in `period`, up to kBurst of them.
@@ -243,7 +243,7 @@ class DeviceSamples {
     end_of_takes_.store(end, std::memory_order_relaxed);
   }
 
-  /// nullptr: all are in use. Acquire: nobody reads what the sample was before.
+  /// Returns nullptr where all are in use. By the acquire, nobody reads what the sample was before.
   template <class S>
   S* find_free(std::deque<S>& samples, std::atomic<std::size_t>& next) {
     for (int attempt = 0; attempt < 2; ++attempt) {
@@ -261,7 +261,7 @@ class DeviceSamples {
     }
     return nullptr;
   }
-  /// Release: whoever uses it next does so after what was read of it.
+  /// By the release, whoever uses it next does so after what was read of it.
   static void end_use(Sample& sample) noexcept {
     sample.uses_.fetch_sub(1, std::memory_order_release);
   }
@@ -285,7 +285,8 @@ class DeviceSamples {
     }
   }
 
-  /// The time between two events; nullopt: one of them is not reached yet. Leaves no error behind.
+  /// Returns the time between two events, or nullopt while one of them is not reached. It leaves no
+  /// error behind.
   static std::optional<Ticks> elapsed(const Event& from, const Event& to,
                                       const CaptureModeGuard&) noexcept {
     float milliseconds = 0;

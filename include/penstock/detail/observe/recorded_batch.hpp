@@ -87,7 +87,7 @@ inline void replace_first_fills(std::vector<RecordedBatch>& batches, Medians& me
     if (batch.first_fill && batch.fill > kFarLonger * usual) batch.fill = usual;
 }
 
-/// Sets `batches` to what is kept of those that have ended, in the order of delivery.
+/// Sets `batches` to what is kept of those that have ended. Both are in the order of delivery.
 inline void record_batches(std::span<const FinishedBatch> finished, const PipelineShape& shape,
                            std::vector<RecordedBatch>& batches, Medians& medians) {
   batches.clear();
@@ -110,8 +110,6 @@ inline void record_batches(std::span<const FinishedBatch> finished, const Pipeli
                        .first_fill = times.first_of_worker()});
   }
   if (batches.size() < RecordedBatch::kFewest) return;
-  std::sort(batches.begin(), batches.end(),
-            [](const RecordedBatch& a, const RecordedBatch& b) { return a.taken < b.taken; });
   keep_longest_stretch(batches, shape.present.host_depth + shape.present.device_depth, medians);
   replace_first_fills(batches, medians);
 }

@@ -130,7 +130,7 @@ inline void ReplayPass::fill(Index i) noexcept {
   }
 }
 
-/// Of the batches that were begun, the one that is filled first is delivered next. Workers begin
+/// The batch that is filled first, of those that were begun, is delivered next. Workers begin
 /// others before that, as far as they are free and have blocks.
 inline void ReplayPass::fill_unordered(Index i) noexcept {
   while (claimed_ < 2 * count_ && claimed_ - blocks_ < i && opened_ < open_.size()) {
@@ -148,7 +148,7 @@ inline void ReplayPass::fill_unordered(Index i) noexcept {
   first = open_[--opened_];
 }
 
-/// Of an on_device source: the slot in place of a block, and no copy.
+/// An on_device source has a slot in place of a block, and no copy.
 inline void ReplayPass::write_slot(Index i, Filling& worker) noexcept {
   ReplayEvent& event = at(i);
   const double readers = readers_through(i), work = cost(i).source * settings_.source;

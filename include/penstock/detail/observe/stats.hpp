@@ -37,12 +37,6 @@ void subtract(T& now, const T& before, Members... members) {
   ((now.*members -= std::min(now.*members, before.*members)), ...);
 }
 
-inline void subtract_stage(StageStats& now, const StageStats& before) {
-  subtract(now, before, &StageStats::busy, &StageStats::waiting_for_input,
-           &StageStats::waiting_for_room, &StageStats::batches, &StageStats::timed,
-           &StageStats::bytes);
-}
-
 /// The mean of the values after the first `count_before`, whose mean was `before`; `mean` is that
 /// of all `count`.
 inline double mean_since(double mean, std::uint64_t count, double before,
@@ -83,7 +77,9 @@ PENSTOCK_INLINE Stats Stats::since(const Stats& before) const {
   Stats stats = *this;
   for (StageStats Stats::*stage :
        {&Stats::source, &Stats::copy, &Stats::transform, &Stats::consumer})
-    detail::subtract_stage(stats.*stage, before.*stage);
+    detail::subtract(stats.*stage, before.*stage, &StageStats::busy, &StageStats::waiting_for_input,
+                     &StageStats::waiting_for_room, &StageStats::batches, &StageStats::timed,
+                     &StageStats::bytes);
   detail::subtract(stats.waits, before.waits, &SampledWaits::batches, &SampledWaits::waiting);
   detail::subtract(stats, before, &Stats::worker_cpu, &Stats::skipped, &Stats::replaced);
   if (stats.source_reads && before.source_reads)

@@ -163,7 +163,6 @@ class Tuner {
   static double source_time(const FinishedBatch& batch) {
     return static_cast<double>(batch.times.source_time());
   }
-  double usual_source();
   static TuneSettings plus(TuneSettings settings, const TuneSettings& lost) {
     for (const auto knob : kKnobs) settings.*knob += lost.*knob;
     return settings;
@@ -188,7 +187,7 @@ class Tuner {
   Medians medians_;
   WorkerTimes workers_before_;
   Ticks looked_at_ = 0, changed_at_ = 0;  // `changed_at_`: in that look
-  Ticks phase_at_ = 0;                    // What was opened before says nothing of what comes.
+  Ticks phase_at_ = 0;                    // Batches that were opened before are of another phase.
   std::uint64_t batch_ = 0;
   // These tell of the batches since the last change. The times are those of one batch.
   std::size_t fresh_ = 0;
@@ -237,7 +236,8 @@ inline bool Tuner::measure(const Timeline& timeline, const WorkerTimes& workers,
   const auto costs = replay_.costs().all();
   if (costs.size() < BatchCosts::kFewest) return false;
   period_ = replay_.costs().period();
-  source_ = usual_source();
+  source_ = medians_.of(costs.size(),
+                        [&](std::size_t k) { return std::max(costs[k].fill, costs[k].source); });
   latest_source_ = std::max(source_, median(fresh.last(kWindow / 2), &source_time));
   consumer_ = 0;
   for (const RecordedBatch& cost : costs)
@@ -249,22 +249,6 @@ inline bool Tuner::measure(const Timeline& timeline, const WorkerTimes& workers,
   for (Rest& rest : rests_) rest.left = std::max(0, rest.left - 1);
   ++since_down_;
   return true;
-}
-
-/// The mean time in the source of the batches that are loaded, but for those that took far longer
-/// than most: workers that share something do not slow each other down by so much.
-inline double Tuner::usual_source() {
-  constexpr double kFarLonger = 4;
-  const auto costs = replay_.costs().all();
-  const auto time = [&](std::size_t k) { return std::max(costs[k].fill, costs[k].source); };
-  const double most = kFarLonger * medians_.of(costs.size(), time);
-  double sum = 0, count = 0;
-  for (std::size_t k = 0; k < costs.size(); ++k) {
-    if (time(k) > most) continue;
-    sum += time(k);
-    ++count;
-  }
-  return sum / std::max(1.0, count);
 }
 
 // ---- Judge --------------------------------------------------------------------------------------
@@ -390,8 +374,6 @@ inline auto Tuner::of_this_phase() -> Records {
       }))
     return all;
   phase_at_ = all.last(late).front().times.opened;
-  rests_ = {};
-  calm_ = 0;
   return all.last(late);
 }
 

@@ -154,7 +154,7 @@ class alignas(64) WorkerTrace {
     const WorkerState before_;
   };
 
-  /// So long all workers were in the source for a batch that this one has finished.
+  /// This worker has finished a batch, for which all workers were in the source so long.
   void count_work(Ticks work) { add_alone(work_, work); }
   void count_batch(std::uint64_t bytes) {
     add_alone(batches_, std::uint64_t{1});

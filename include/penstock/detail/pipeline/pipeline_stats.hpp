@@ -131,12 +131,12 @@ PENSTOCK_INLINE WorkerActivity Pipeline::oldest_activity() const {
   // A worker gets its number when it has all that it needs to fill the batch. One that waits shows
   // the number that was next when its wait began: so workers inside the source count as older.
   const auto age = [](const WorkerActivity& activity) {
-    return std::tuple(!is_work(activity.state), activity.number, activity.since);
+    return std::tuple(activity.state == WorkerState::idle, !is_work(activity.state),
+                      activity.number, activity.since);
   };
   for (const WorkerTrace& trace : traces_) {
     const WorkerActivity activity = trace.activity();
-    if (activity.state == WorkerState::idle) continue;
-    if (oldest.state == WorkerState::idle || age(activity) < age(oldest)) oldest = activity;
+    if (age(activity) < age(oldest)) oldest = activity;
   }
   return oldest;
 }
