@@ -7,8 +7,11 @@ machines beside that (measured-*.json), and the picture docs/peers.svg from the 
 
 import argparse
 import json
+import math
 import pathlib
+import re
 import sys
+import textwrap
 
 sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -211,7 +214,7 @@ def draw(rows, path):
     if plt is None:
         return False
     tasks = [task for task in TASKS if good(rows, task)]
-    figure_, panels = plt.subplots((len(tasks) + 2) // 3, 3, squeeze=False, figsize=(12, 2.3 * ((len(tasks) + 2) // 3)))
+    figure_, panels = plt.subplots((len(tasks) + 2) // 3, 3, squeeze=False, figsize=(12, 2.4 * ((len(tasks) + 2) // 3)))
     for axes in panels.flat[len(tasks) :]:
         axes.set_visible(False)
     for axes, task in zip(panels.flat, tasks):
@@ -220,17 +223,26 @@ def draw(rows, path):
     return True
 
 
+def labels(values):
+    """The numbers of a panel, in one unit."""
+    if max(values) < 1e7:
+        return [number(value) for value in values]
+    unit, name = (1e6, "M") if min(values) >= 1e6 else (1e3, "k")
+    return [f"{value / unit:,.{max(0, 2 - math.floor(math.log10(value / unit)))}f} {name}" for value in values]
+
+
 def draw_task(axes, rows, task):
     its = sorted(good(rows, task), key=figure, reverse=True)
     values = [figure(row) for row in its]
     bars = axes.barh([PEERS[row["peer"]]["title"] for row in its], values,
                      color=["#4c78a8" if row["peer"] == OURS else "#bab0ac" for row in its])  # fmt: skip
-    axes.bar_label(bars, [number(value) for value in values], padding=3)
+    axes.bar_label(bars, labels(values), padding=3)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.25 * max(values))
     axes.set_xticks([])
     by = TASKS[task]["unit"] + ("" if task == "storage" else "/s" if decides(task) == "rates" else "/s a core")
-    axes.set_title(f"{TASKS[task]['title']}\n{by}", fontsize=8, loc="left")
+    title = re.sub(r"(\d) (\S+)", "\\1\u00a0\\2", TASKS[task]["title"])  # A number stays with its unit.
+    axes.set_title(textwrap.fill(title, 46) + f"\n{by}", fontsize=8, loc="left")
     axes.spines[["top", "right", "bottom"]].set_visible(False)
 
 
