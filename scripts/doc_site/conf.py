@@ -27,6 +27,7 @@ html_show_sphinx = False
 html_show_copyright = False
 html_static_path = ["static"]
 html_css_files = ["penstock.css"]
+html_search_scorer = str(pathlib.Path(__file__).with_name("scorer.js"))
 html_theme_options = {"navigation_with_keys": True}
 
 NAMES = {}  # as pages write it -> as the reference does

@@ -14,7 +14,7 @@ ROOT = links.ROOT
 LANGUAGES = {".cpp": "cpp", ".hpp": "cpp", ".cu": "cpp", ".cuh": "cpp", ".h": "cpp", ".py": "python", ".sh": "bash",
              ".cmake": "cmake", ".json": "json", ".yaml": "yaml", ".sbatch": "bash"}  # fmt: skip
 PICTURES = {".svg", ".png"}
-INDEX = "docs/reference.md"
+INDEX, RECIPES = "docs/reference.md", "docs/recipes/README.md"
 
 
 def groups():
@@ -141,9 +141,22 @@ class Site:
         project = [name for name in ("CHANGELOG.md", "CONTRIBUTING.md") if name in self.pages]
         placed = {"README.md", INDEX, *recipes, *migration, *reliability, *guides, *examples, *project}
         project += [name for name in self.pages if name not in placed]
-        sections = [("Start", ["Getting started <self>"]), ("Recipes", recipes), ("Migration", migration), ("Guides", guides),
+        sections = [("Start", ["Getting started <self>"]), *self.recipe_groups(recipes), ("Migration", migration), ("Guides", guides),
                     ("Reference", [INDEX]), ("Examples", examples), ("Reliability", reliability), ("Project", project)]  # fmt: skip
         return "".join(toctree(title, entries) for title, entries in sections if entries)
+
+    @staticmethod
+    def recipe_groups(recipes):
+        """As the page that lists them has them; what it does not list comes with that page."""
+        groups = {"Recipes": []}
+        for line in (ROOT / RECIPES).read_text().splitlines() if RECIPES in recipes else []:
+            if line.startswith("## "):
+                groups[title := f"Recipes: {line[3:]}"] = []
+            elif (link := re.match(r"- \[.*\]\((.+\.md)\)$", line)) and f"docs/recipes/{link[1]}" in recipes:
+                groups[title].append(f"docs/recipes/{link[1]}")
+        listed = {name for its in groups.values() for name in its}
+        groups["Recipes"] = [name for name in recipes if name not in listed]
+        return groups.items()
 
     # ---- Reference
 
