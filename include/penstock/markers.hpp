@@ -119,7 +119,7 @@ inline constexpr Stall stall{};                    ///< `next` is about to throw
 namespace detail {
 
 class NvtxRange;
-using MarkerHandle = const void*;
+using MarkerHandle = void*;
 
 /// A name as the profiler knows it.
 struct Marker {

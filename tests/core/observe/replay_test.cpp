@@ -518,6 +518,14 @@ TEST_CASE("what a replay cannot explain is too little to go by", "[replay]") {
   CHECK_FALSE(Replayed({}, pipeline.shape()).loaded());
 }
 
+TEST_CASE("a replay takes more batches than it was made for", "[replay]") {
+  const MadePipeline pipeline{.fill = 10.0, .copy = 1.0, .step = 2.0, .workers = 2};
+  Replay small(8);
+  REQUIRE(small.load(pipeline.records(96), pipeline.shape()));
+  CHECK(small.costs().all().size() == 96);
+  CHECK(small.run(small.present()).period == Replayed(pipeline).present().period);
+}
+
 TEST_CASE("a replay allocates only when it is made", "[replay]") {
   const MadePipeline pipeline{.fill = 10.0, .copy = 1.0, .step = 2.0};
   const auto records = pipeline.records(64);

@@ -46,10 +46,6 @@ inline nvtxDomainHandle_t marker_domain() noexcept {
   return domain;
 }
 
-inline nvtxDomainHandle_t domain_handle(MarkerHandle domain) noexcept {
-  return static_cast<nvtxDomainHandle_t>(const_cast<void*>(domain));
-}
-
 PENSTOCK_INLINE Marker make_marker(const char* domain, const char* name,
                                    const MarkerCategory& category) noexcept {
   const nvtxDomainHandle_t handle =
@@ -70,23 +66,23 @@ inline nvtxEventAttributes_t event_attributes(const Marker& marker,
   attributes.payloadType = NVTX_PAYLOAD_TYPE_UNSIGNED_INT64;
   attributes.payload.ullValue = payload;
   attributes.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
-  attributes.message.registered = static_cast<nvtxStringHandle_t>(const_cast<void*>(marker.name));
+  attributes.message.registered = static_cast<nvtxStringHandle_t>(marker.name);
   return attributes;
 }
 
 PENSTOCK_INLINE void begin_range(const Marker& marker, std::uint64_t payload) noexcept {
   const nvtxEventAttributes_t attributes = event_attributes(marker, payload);
-  nvtxDomainRangePushEx(domain_handle(marker.domain), &attributes);
+  nvtxDomainRangePushEx(static_cast<nvtxDomainHandle_t>(marker.domain), &attributes);
 }
 
 PENSTOCK_INLINE void mark(const Marker& marker, std::uint64_t payload) noexcept {
   if (marker.domain == nullptr) return;
   const nvtxEventAttributes_t attributes = event_attributes(marker, payload);
-  nvtxDomainMarkEx(domain_handle(marker.domain), &attributes);
+  nvtxDomainMarkEx(static_cast<nvtxDomainHandle_t>(marker.domain), &attributes);
 }
 
 PENSTOCK_INLINE void end_range(MarkerHandle domain) noexcept {
-  nvtxDomainRangePop(domain_handle(domain));
+  nvtxDomainRangePop(static_cast<nvtxDomainHandle_t>(domain));
 }
 
 }  // namespace detail
