@@ -109,7 +109,7 @@ class FileFolder {
   void will_need(std::span<const std::uint64_t> indices) const noexcept;
 
  private:
-  explicit FileFolder(std::shared_ptr<const detail::FileList> files);
+  FileFolder(detail::FileList files, const FileFolderOptions& options);
   const detail::FileList& files_with(std::uint64_t index) const;
 
   std::shared_ptr<const detail::FileList> files_;

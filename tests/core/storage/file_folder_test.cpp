@@ -395,6 +395,7 @@ TEST_CASE("FileFolder names what it cannot list", "[file_folder]") {
   const fs::path folder = directory / "f";
   SECTION("a folder that is missing") {
     CHECK_THAT(folder_failure(folder), Mentions("f: cannot list: No such file"));
+    CHECK_THAT(folder_failure(""), Mentions("cannot list: No such file"));
   }
   SECTION("a file") {
     write_file(folder, "x");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// ClassWalk: the files below the directory of a class, as torchvision's ImageFolder finds them.
+// ClassWalk: the files below the directories of the classes, as torchvision's ImageFolder finds
+// them.
 
 #include <dirent.h>
 #include <sys/stat.h>
@@ -13,7 +14,9 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <penstock/detail/storage/file_list.hpp>
 #include <penstock/detail/storage/sample_names.hpp>
+#include <penstock/detail/words.hpp>
 #include <penstock/store.hpp>
 #include <string>
 #include <system_error>
@@ -71,31 +74,49 @@ struct DirectoryListing {
   }
 };
 
-[[noreturn]] inline void fail_at_link_to_nothing(const std::filesystem::path& link) {
-  throw StoreError("FileFolder", link, "is a link to nothing: remove it or mend it");
-}
-
+/// Lists a folder once.
 class ClassWalk {
  public:
-  /// The files of each directory, whose path is relative to the folder.
-  using Found = std::map<std::string, std::vector<std::string>>;
-
-  /// `extensions` are in lower case.
-  ClassWalk(std::filesystem::path folder, DirectoryListing::Identity identity,
-            const std::vector<std::string>& extensions)
-      : folder_(std::move(folder)), extensions_(extensions), above_{identity} {}
-
-  /// Throws StoreError for a directory that cannot be listed, for links that form a loop, and for
-  /// one that leads nowhere and may have led to a directory.
-  Found files_of(const std::string& name) {
-    found_.clear();
-    enter(name);
-    return std::move(found_);
+  /// `extensions`: none given are those of images. Throws StoreError for a folder that cannot be
+  /// listed.
+  ClassWalk(const std::filesystem::path& folder, const std::vector<std::string>& extensions)
+      : folder_(folder), top_(folder), files_(folder) {
+    for (const std::string& extension : extensions) extensions_.push_back(lower_case(extension));
+    if (extensions.empty()) extensions_.assign(kImageExtensions.begin(), kImageExtensions.end());
   }
-  /// How many files and directories so far Jupyter or macOS have left.
-  std::uint64_t ignored() const noexcept { return ignored_; }
+
+  /// Throws StoreError for a directory that cannot be listed, for links that form a loop, for one
+  /// that leads nowhere and may have led to a directory, and for what has no class or no file.
+  FileList list() {
+    if (!top_.links_to_nothing.empty()) fail_at_link_to_nothing(top_.links_to_nothing.front());
+    if (top_.directories.empty())
+      throw StoreError("FileFolder", folder_,
+                       "there is no directory in it: a folder has one for each class. Files "
+                       "without classes can be given by a list (FileFolder::from_list)");
+    files_.ignored = top_.ignored;
+    above_ = {top_.identity};
+    for (const std::string& name : top_.directories) add_class(name);
+    return std::move(files_);
+  }
 
  private:
+  void add_class(const std::string& name) {
+    found_.clear();
+    enter(name);
+    if (found_.empty()) {
+      std::string ends;
+      for (const std::string& extension : extensions_)
+        ends += (ends.empty() ? "" : ", ") + extension;
+      throw StoreError("FileFolder", folder_ / name,
+                       "a class without files: no name in it ends in " + ends +
+                           ". Remove the directory, or name other extensions");
+    }
+    const auto label = static_cast<std::int32_t>(files_.classes.size());
+    files_.classes.push_back(name);
+    for (const auto& [directory, names] : found_)
+      for (const std::string& file : names) files_.add(directory + "/", file, label);
+  }
+
   void enter(const std::string& directory) {
     DirectoryListing listing(folder_ / directory);
     if (std::find(above_.begin(), above_.end(), listing.identity) != above_.end())
@@ -105,7 +126,7 @@ class ClassWalk {
     take_links_to_nothing(directory, listing);
     std::erase_if(listing.files,
                   [&](const std::string& file) { return !has_extension(file, extensions_); });
-    ignored_ += listing.ignored + std::erase_if(listing.files, is_file_of_tools);
+    files_.ignored += listing.ignored + std::erase_if(listing.files, is_file_of_tools);
     if (!listing.files.empty()) found_.emplace(directory, std::move(listing.files));
     for (const std::string& name : listing.directories)
       enter(std::string(directory).append("/").append(name));
@@ -118,17 +139,22 @@ class ClassWalk {
     for (const std::string& name : listing.links_to_nothing) {
       const bool is_sample = has_extension(name, extensions_);
       if (!is_sample && !std::filesystem::path(name).has_extension())
-        fail_at_link_to_nothing(folder_ / directory / name);
+        fail_at_link_to_nothing(directory + "/" + name);
       if (is_sample) listing.files.push_back(name);
     }
     std::sort(listing.files.begin(), listing.files.end());
   }
 
-  std::filesystem::path folder_;
-  const std::vector<std::string>& extensions_;
-  std::vector<DirectoryListing::Identity> above_;  // the directories that the walk is in
-  Found found_;
-  std::uint64_t ignored_ = 0;
+  [[noreturn]] void fail_at_link_to_nothing(const std::string& link) const {
+    throw StoreError("FileFolder", folder_ / link, "is a link to nothing: remove it or mend it");
+  }
+
+  const std::filesystem::path folder_;
+  const DirectoryListing top_;
+  std::vector<std::string> extensions_;                    // in lower case
+  std::vector<DirectoryListing::Identity> above_;          // the directories that the walk is in
+  std::map<std::string, std::vector<std::string>> found_;  // of the class, by directory
+  FileList files_;
 };
 
 }  // namespace penstock::detail

@@ -25,46 +25,6 @@ namespace detail {
 
 inline constexpr std::string_view kClassLine = "#class\t";
 
-/// In lower case; those of images if none are given.
-inline std::vector<std::string> chosen_extensions(const std::vector<std::string>& given) {
-  std::vector<std::string> chosen;
-  for (const std::string& extension : given) chosen.push_back(lower_case(extension));
-  if (given.empty()) chosen.assign(kImageExtensions.begin(), kImageExtensions.end());
-  return chosen;
-}
-
-inline std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
-
-inline FileList list_folder(const std::filesystem::path& folder,
-                            const std::vector<std::string>& given) {
-  const std::vector<std::string> extensions = chosen_extensions(given);
-  DirectoryListing top(folder);
-  if (!top.links_to_nothing.empty()) fail_at_link_to_nothing(folder / top.links_to_nothing.front());
-  if (top.directories.empty())
-    throw StoreError("FileFolder", folder,
-                     "there is no directory in it: a folder has one for each class. Files without "
-                     "classes can be given by a list (FileFolder::from_list)");
-  FileList files(folder);
-  ClassWalk walk(folder, top.identity, extensions);
-  for (std::int32_t label = 0; const std::string& name : top.directories) {
-    const ClassWalk::Found found = walk.files_of(name);
-    if (found.empty())
-      throw StoreError("FileFolder", folder / name,
-                       "a class without files: no name in it ends in " + joined(extensions) +
-                           ". Remove the directory, or name other extensions");
-    files.classes.push_back(name);
-    for (const auto& [directory, in_it] : found)
-      for (const std::string& file : in_it) files.add(directory + "/", file, label);
-    ++label;
-  }
-  files.ignored = top.ignored + walk.ignored();
-  return files;
-}
-
 /// What a file is that begins with this line, and is no list. An absolute path is one of a list.
 inline std::optional<KnownBytes> known_bytes_of_list(std::string_view line) {
   if (line.starts_with('/')) return std::nullopt;
@@ -108,12 +68,6 @@ inline FileList read_list(const std::filesystem::path& list,
   throw StoreError("FileFolder", list, error.what());
 }
 
-inline std::shared_ptr<const FileList> shared_list(FileList files, FileFolderOptions options) {
-  files.shrink_to_fit();
-  files.allow_empty = options.allow_empty;
-  return std::make_shared<const FileList>(std::move(files));
-}
-
 inline ReadOnlyFile open_file(const FileList& files, std::uint64_t index) {
   PathText path;
   if (!files.is_absolute(index)) path.append(files.folder);
@@ -124,19 +78,22 @@ inline ReadOnlyFile open_file(const FileList& files, std::uint64_t index) {
 
 }  // namespace detail
 
-PENSTOCK_INLINE FileFolder::FileFolder(std::shared_ptr<const detail::FileList> files)
-    : files_(std::move(files)) {}
+PENSTOCK_INLINE FileFolder::FileFolder(detail::FileList files, const FileFolderOptions& options) {
+  files.shrink_to_fit();
+  files.allow_empty = options.allow_empty;
+  files_ = std::make_shared<const detail::FileList>(std::move(files));
+}
 
 PENSTOCK_INLINE FileFolder::FileFolder(const std::filesystem::path& folder,
                                        const std::vector<std::string>& extensions,
                                        FileFolderOptions options)
-    : files_(detail::shared_list(detail::list_folder(folder, extensions), options)) {}
+    : FileFolder(detail::ClassWalk(folder, extensions).list(), options) {}
 
 PENSTOCK_INLINE FileFolder FileFolder::from_list(const std::filesystem::path& list,
                                                  std::filesystem::path folder,
                                                  FileFolderOptions options) {
   if (folder.empty()) folder = absolute(list).parent_path();
-  return FileFolder(detail::shared_list(detail::read_list(list, folder), options));
+  return FileFolder(detail::read_list(list, folder), options);
 }
 
 PENSTOCK_INLINE FileFolder FileFolder::from_files(const std::vector<std::filesystem::path>& files,
@@ -151,7 +108,7 @@ PENSTOCK_INLINE FileFolder FileFolder::from_files(const std::vector<std::filesys
     if (!list.add(files[i].native(), labels.empty() ? -1 : labels[i]))
       throw std::invalid_argument("FileFolder: \"" + detail::escaped(files[i].native()) +
                                   "\" is no path of a file");
-  return FileFolder(detail::shared_list(std::move(list), options));
+  return FileFolder(std::move(list), options);
 }
 
 PENSTOCK_INLINE void FileFolder::save_list(const std::filesystem::path& list) const try {

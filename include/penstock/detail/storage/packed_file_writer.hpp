@@ -19,43 +19,27 @@ namespace penstock {
 
 namespace detail {
 
-/// A file that is locked while it is written. All members throw std::system_error.
-class PartialPack : public OpenFile {
- public:
-  explicit PartialPack(const std::filesystem::path& path) {
-    do {
-      static_cast<OpenFile&>(*this) =
-          OpenFile(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-      if (!is_open()) fail("cannot open it for writing");
-      require_regular();
-      if (::flock(descriptor(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-        fail("another program writes it");  // Some file systems have no locks.
-    } while (!is_still(path));
-  }
-
-  /// Whether there were so many bytes.
-  bool read(std::uint64_t offset, std::span<std::byte> target) const {
-    return OpenFile::read(offset, target, "cannot read it") == target.size();
-  }
-  void cut(std::uint64_t bytes) const {
-    if (::ftruncate(descriptor(), static_cast<::off_t>(bytes)) != 0) fail("cannot cut it");
-  }
-
- private:
-  /// Whoever had the lock before may have renamed or removed the file.
-  bool is_still(const std::filesystem::path& path) const {
+/// Opens the file for this program alone, as long as it is open. Throws std::system_error.
+inline OpenFile open_locked(const std::filesystem::path& path) {
+  while (true) {
+    OpenFile file(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    if (!file.is_open()) OpenFile::fail("cannot open it for writing");
+    file.require_regular();
+    if (::flock(file.descriptor(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+      OpenFile::fail("another program writes it");  // Some file systems have no locks.
     struct stat named {};
-    const struct stat opened = status();
-    return ::stat(path.c_str(), &named) == 0 && named.st_ino == opened.st_ino &&
-           named.st_dev == opened.st_dev;
+    const struct stat opened = file.status();
+    if (::stat(path.c_str(), &named) == 0 && named.st_ino == opened.st_ino &&
+        named.st_dev == opened.st_dev)
+      return file;  // Otherwise who had the lock before has renamed or removed the file.
   }
-};
+}
 
 /// What a PackedFileWriter does.
 class PackOutput {
  public:
   PackOutput(const std::filesystem::path& path, std::string_view note) try
-      : path_(path), partial_(path.string() + ".partial"), file_(partial_) {
+      : path_(path), partial_(path.string() + ".partial"), file_(open_locked(partial_)) {
     if (note.size() > kMostNoteBytes)
       throw std::invalid_argument("PackedFileWriter: a note of " + std::to_string(note.size()) +
                                   " bytes, at most 16 MiB");
@@ -144,10 +128,19 @@ class PackOutput {
   }
 
   void begin(std::string_view note) {
-    file_.cut(0);
+    cut(0);
     put(bytes_of(header_));
     put(std::as_bytes(std::span(note)));
     pad();
+  }
+
+  /// Whether there were so many bytes.
+  bool read(std::uint64_t offset, std::span<std::byte> target) const {
+    return file_.read(offset, target, "cannot read it") == target.size();
+  }
+  void cut(std::uint64_t bytes) const {
+    if (::ftruncate(file_.descriptor(), static_cast<::off_t>(bytes)) != 0)
+      OpenFile::fail("cannot cut it");
   }
 
   /// Takes the records of the file that is there; false: there is none, or only its first bytes.
@@ -157,7 +150,7 @@ class PackOutput {
     std::ranges::copy(std::as_bytes(std::span(note)), expected.begin() + sizeof(PackHeader));
     const std::uint64_t size = file_.size();
     std::vector<std::byte> found(std::min<std::uint64_t>(size, expected.size()));
-    file_.read(0, found);
+    read(0, found);
     if (found.size() < expected.size()) {
       if (std::equal(found.begin(), found.end(), expected.begin())) return false;
       refuse("is there, and is no partial pack of these records");
@@ -173,7 +166,7 @@ class PackOutput {
       refuse("was made in another way, as its note says");
     end_ = expected.size();
     while (take_record(size)) continue;
-    file_.cut(end_);
+    cut(end_);
     file_.write(0, bytes_of(header_));  // Where finish() was interrupted, it is another.
     return true;
   }
@@ -183,13 +176,13 @@ class PackOutput {
     PackFrame frame;
     if (size < end_ || size - end_ < sizeof(frame))
       return false;  // cut in the padding: size < end_
-    if (!file_.read(end_, std::as_writable_bytes(std::span(&frame, 1)))) return false;
+    if (!read(end_, std::as_writable_bytes(std::span(&frame, 1)))) return false;
     const std::uint64_t left = size - end_ - sizeof(frame);
     if (frame.magic != kFrameMagic || frame.number != entries_.size() || frame.zero != 0 ||
         frame.name_bytes > kMostNameBytes || padded(frame.name_bytes) > left)
       return false;
     std::string name(frame.name_bytes, '\0');
-    if (!file_.read(end_ + sizeof(frame), std::as_writable_bytes(std::span(name)))) return false;
+    if (!read(end_ + sizeof(frame), std::as_writable_bytes(std::span(name)))) return false;
     if (frame.checksum != checksum_of(frame, std::as_bytes(std::span(name)))) return false;
     const std::uint64_t offset = end_ + sizeof(frame) + padded(frame.name_bytes);
     if (frame.bytes > size - offset) return false;
@@ -205,7 +198,7 @@ class PackOutput {
     while (bytes > 0) {
       const std::size_t count = static_cast<std::size_t>(std::min<std::uint64_t>(bytes, kBuffer));
       const auto part = std::span(buffer_).first(count);
-      if (!file_.read(offset, part)) break;
+      if (!read(offset, part)) break;
       sum = crc32c(part, sum);
       offset += count;
       bytes -= count;
@@ -250,7 +243,7 @@ class PackOutput {
   }
 
   std::filesystem::path path_, partial_;
-  PartialPack file_;
+  OpenFile file_;
   PackHeader header_;  // of the file that is not finished, until it is
   State state_ = State::open;
   std::uint64_t end_ = 0;  // of the file and of what is in the buffer
