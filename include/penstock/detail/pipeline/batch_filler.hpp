@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// BatchFiller: what a worker does to an open batch: it gives the batch its ticket, calls the source
-// for the whole of it or for its rows, applies the failure policy to what fails, and makes of it
-// what the consumer gets. It has no threads and waits for nothing: a Pipeline does.
+// BatchFiller: fills an open batch, on a worker. It gives the batch its ticket, calls the source
+// for the whole batch or for its rows, applies the failure policy to what fails, and finishes the
+// batch as the consumer gets it. It has no threads and never waits: its Pipeline does.
 
 #include <algorithm>
 #include <atomic>
@@ -40,35 +40,35 @@
 
 namespace penstock::detail {
 
-/// What one worker fills batches with.
+/// The tools of one worker.
 struct WorkerTools {
   std::size_t worker;
   WorkerTrace& trace;
-  const CaptureModeGuard& capture_mode;  // in which the worker is all its life
+  const CaptureModeGuard& capture_mode;  // The worker is in this mode all its life.
   std::stop_token stop;
   std::unique_ptr<WorkerSource> source;
-  BatchObject batch;                     // this worker's view of a batch that several fill
-  std::vector<std::uint64_t> samples{};  // of another batch, to draw a replacement from
-  std::vector<std::int64_t> dropped{};
-  std::vector<std::byte> spare{};  // to put rows in order
+  BatchObject batch;                     // this worker's copy of a batch that several fill
+  std::vector<std::uint64_t> samples{};  // those of another batch, for a replacement
+  std::vector<std::int64_t> dropped{};   // rows that the policy leaves out
+  std::vector<std::byte> spare{};        // room to put rows in order
   std::int64_t rows_at_once = 1;
-  Ticks now = ticks();  // when it last was through with something, or had waited
-  bool is_new = true;   // it has filled nothing yet
+  Ticks now = ticks();  // when it last finished something, or ended a wait
+  bool is_new = true;   // It has filled nothing yet.
 
-  /// The time since `now`, which begins anew.
+  /// Returns the time since `now`, and sets `now`.
   Ticks lap() noexcept {
     const Ticks before = std::exchange(now, ticks());
     return std::max<Ticks>(0, now - before);
   }
 };
 
-/// Used by all workers at the same time.
+/// All workers use it at the same time.
 class BatchFiller {
  public:
   using Piece = RowDispenser<BatchRecord>::Piece;
 
-  /// `targets`: of a source that writes device memory, else nullptr. With `to_blocks` a filled
-  /// batch is made a BlockBatch: all of it is in its block. The layout has to outlive this.
+  /// `targets` is nullptr unless the source writes device memory. With `to_blocks` a filled batch
+  /// becomes a BlockBatch, with all of it in its block. The layout has to outlive this.
   BatchFiller(const BlockLayout& layout, AnySampler sampler, SourceKind kind,
               FailurePolicy::Action on_failure, DeviceTargets* targets, bool to_blocks)
       : layout_(layout),
@@ -83,12 +83,12 @@ class BatchFiller {
     if (checks()) checks_.emplace(layout_);
   }
 
-  /// What a worker needs later is allocated here.
+  /// Allocates what a worker needs later.
   void equip(WorkerTools& tools) const;
-  /// Gives an open batch, which has its number and its memory, its rows. What fails is on record.
+  /// Prepares the rows of an open batch, which has its number and its memory. Records what fails.
   void begin(BatchRecord& record, WorkerTools& tools);
   void fill(const Piece& piece, WorkerTools& tools);
-  /// Sets what has become of a batch whose last row is filled.
+  /// Sets the stage of a batch whose last row is filled.
   void finish(BatchRecord& record, WorkerTools& tools);
 
  private:
@@ -148,7 +148,7 @@ PENSTOCK_INLINE void BatchFiller::begin(BatchRecord& record, WorkerTools& tools)
 }
 
 /// Gives the batch its ticket, with the samples of batch `samples_of` of its epoch, and binds it to
-/// its memory. `stream`: of a worker that writes device memory.
+/// its memory. `stream` is used only for device memory.
 PENSTOCK_INLINE void BatchFiller::prepare(BatchRecord& record, std::uint64_t samples_of,
                                           cudaStream_t stream) {
   const std::uint64_t epoch = record.number / batches_, batch = record.number % batches_;
@@ -211,7 +211,7 @@ PENSTOCK_INLINE void BatchFiller::replace_batch(BatchRecord& record, BatchFailur
       failed.failure->replaced = true;
       return;
     }
-    // The end of the data is behind this batch, whatever the source says of another one.
+    // The data do not end at this batch, whatever the source says of another one.
     record.ended.store(false, std::memory_order_relaxed);
     failed.why_not_replaced = "three other batches failed too, the last, batch " +
                               std::to_string(other) + ": " +
@@ -219,13 +219,13 @@ PENSTOCK_INLINE void BatchFiller::replace_batch(BatchRecord& record, BatchFailur
   }
 }
 
-/// The number of the first batch that the epoch has: not 0 where the sampler continues it.
+/// Returns the first batch of the epoch. It is not 0 where the sampler continues an epoch.
 PENSTOCK_INLINE std::uint64_t BatchFiller::first_batch(std::uint64_t epoch) const {
   const State& start = sampler_.start();
   return epoch == start.epoch ? std::min(start.part_batch, batches_ - 1) : 0;
 }
 
-/// Fills the batch with the samples of batch `samples_of` of its epoch; returns what failed.
+/// Fills the batch with the samples of batch `samples_of` of its epoch. Returns what failed.
 PENSTOCK_INLINE std::optional<BatchFailure> BatchFiller::attempt(BatchRecord& record,
                                                                  std::uint64_t samples_of,
                                                                  WorkerTools& tools) {
@@ -255,7 +255,8 @@ PENSTOCK_INLINE void BatchFiller::check_launches(cudaError_t before) {
   check(now, "what the on_device source called without a check of its own");
 }
 
-/// The source is through with the batch, but for the rows in `dropped`, which ascend.
+/// Checks and completes a batch that the source has finished, except the rows in `dropped`
+/// (ascending).
 PENSTOCK_INLINE void BatchFiller::complete(BatchRecord& record,
                                            std::span<const std::int64_t> dropped,
                                            WorkerTools& tools) {
@@ -272,7 +273,7 @@ PENSTOCK_INLINE void BatchFiller::complete(BatchRecord& record,
   record.rows = layout_.finish(record.object.get(), block, dropped, tools.spare);
 }
 
-/// Of the exception that is being handled.
+/// Describes the exception that is being handled.
 PENSTOCK_INLINE BatchFailure BatchFiller::failure_of(const BatchRecord& record,
                                                      std::vector<std::uint64_t> samples) const {
   return {std::current_exception(),
@@ -282,8 +283,8 @@ PENSTOCK_INLINE BatchFailure BatchFiller::failure_of(const BatchRecord& record,
 
 // ---- Rows ---------------------------------------------------------------------------------------
 
-/// Fills the rows of a piece, and sets the size of the next one: about 50 us of work, long against
-/// the cost of taking a piece.
+/// Fills the rows of a piece, and sets the size of the next one to about 50 us of work, which is
+/// much more than taking a piece costs.
 PENSTOCK_INLINE void BatchFiller::fill_rows(const Piece& piece, WorkerTools& tools) {
   constexpr Ticks kPiece = 50'000;
   BatchRecord& record = *piece.record;
@@ -303,7 +304,7 @@ PENSTOCK_INLINE void BatchFiller::fill_rows(const Piece& piece, WorkerTools& too
                "fields. A source that is asked for whole batches can set other members");
 }
 
-/// A failure that no policy for samples covers.
+/// Records a failure that no policy for samples covers.
 PENSTOCK_INLINE void BatchFiller::fail_batch(BatchRecord& record, const char* why) const {
   const SourceError error(record.number / batches_, record.number % batches_, why);
   record.fail({std::make_exception_ptr(error), nullptr, -1});
@@ -320,7 +321,7 @@ PENSTOCK_INLINE void BatchFiller::fill_row(BatchRecord& record, std::int64_t row
   } catch (const RaggedFull& error) {
     fail_batch(record, error.what());  // Which row finds no room depends on the workers' order.
   } catch (...) {
-    // A source may end its work by an exception: the sample is none that has failed.
+    // A source may end its work by an exception when stop is requested. No sample has failed then.
     if (tools.stop.stop_requested()) return record.ended.store(true, std::memory_order_relaxed);
     BatchFailure failed = failure_of(record, {index});
     failed.row = row;
@@ -331,8 +332,8 @@ PENSTOCK_INLINE void BatchFiller::fill_row(BatchRecord& record, std::int64_t row
   }
 }
 
-/// Fills the row with another sample. False: three of them failed too, or there is none; `why_not`
-/// says so.
+/// Fills the row with another sample. False: three of them failed too, or there is no other one.
+/// `why_not` says which.
 PENSTOCK_INLINE bool BatchFiller::replace_row(BatchRecord& record, Sample& sample,
                                               std::string& why_not, WorkerTools& tools) {
   constexpr std::uint64_t kAttempts = 3;
@@ -357,9 +358,9 @@ PENSTOCK_INLINE bool BatchFiller::replace_row(BatchRecord& record, Sample& sampl
   return false;
 }
 
-/// A pure function of (run seed, epoch, index) and `attempt`: any other sample of the data set, or,
-/// where the sampler does not say how large that is, of the epoch's batches. The failed one: there
-/// is no other.
+/// Draws another sample of the data set, or of the epoch's batches where the sampler does not say
+/// how many samples there are. Returns the failed one if there is no other. It is a pure function
+/// of (run seed, epoch, index) and `attempt`.
 PENSTOCK_INLINE std::uint64_t BatchFiller::other_sample(const Sample& failed, std::uint64_t attempt,
                                                         WorkerTools& tools) const {
   const std::uint64_t draw = mix64(failed.seed + attempt);
@@ -375,7 +376,7 @@ PENSTOCK_INLINE std::uint64_t BatchFiller::other_sample(const Sample& failed, st
   return samples.at(at) != failed.index ? samples[at] : samples[(at + 1) % samples.size()];
 }
 
-/// After the last row: leaves out what failed. False: there is no batch.
+/// Leaves out the rows that failed, after the last row is filled. False: the batch has failed.
 PENSTOCK_INLINE bool BatchFiller::finish_rows(BatchRecord& record, WorkerTools& tools) {
   BatchFailures& failures = record.failures;
   bool is_fatal = false;
@@ -460,7 +461,8 @@ PENSTOCK_INLINE bool BatchFiller::is_there(BatchRecord& record, WorkerTools& too
   return failed.failure && failed.failure->replaced;
 }
 
-/// The numbers and the object, which the next batch of the record writes, are in the block then.
+/// Moves the sample numbers and the object into the block, since the next batch of the record
+/// overwrites them.
 PENSTOCK_INLINE void BatchFiller::move_to_block(BatchRecord& record) const {
   std::byte* const block = record.memory.data();
   auto* const numbers = reinterpret_cast<std::uint64_t*>(block + parts_.samples);

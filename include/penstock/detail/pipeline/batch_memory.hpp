@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// BatchMemory: what workers fill: the blocks of a Prefetcher, those of a BatchProducer's pool, or
-// the device slots of an on_device source; as much of it as is in use.
+// BatchMemory: the memory that workers fill: the blocks of a Prefetcher, those of a BatchProducer's
+// pool, or the device slots of an on_device source.
 
 #include <cstddef>
 #include <cstdint>
@@ -40,7 +40,7 @@ class BatchMemory {
     } while (held_back_.takes(memory));
     return true;
   }
-  /// Whoever waits asks again whether it is closed.
+  /// Workers that wait check again whether it is closed.
   void wake() noexcept {
     if (blocks_ != nullptr) blocks_->wake();
   }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// BatchRecord: all that is known of one batch on its way. A worker takes a free record, and memory,
-// before the batch gets its number; the record is free again when the batch is over. There is a
-// fixed set of records, which live as long as the pipeline: so no batch needs an allocation, and a
-// pointer to the record of a batch that is over is never dangling.
+// BatchRecord: all that is known of one batch on its way. A worker takes a free record and memory
+// before the batch gets its number. The record is free again when the batch is over. The set of
+// records is fixed, and they live as long as the pipeline. So no batch needs an allocation, and a
+// pointer to a record never dangles.
 
 #include <algorithm>
 #include <atomic>
@@ -29,19 +29,19 @@
 
 namespace penstock::detail {
 
-/// Where a batch is on its way, and what has become of it.
+/// Where a batch is on its way, and how it has ended.
 enum class Stage : std::uint8_t {
   free,    ///< the record has no batch
   open,    ///< a worker has given it memory and a number
-  filled,  ///< its rows are there, but for those that the failure policy leaves out
+  filled,  ///< its rows are there, except those that the failure policy leaves out
   failed,  ///< all of it has failed, and the failure policy has not been applied yet
-  ended,   ///< the source said that there is no more
-  passed,  ///< the failure policy has skipped it: nothing of it is for the consumer
-  thrown,  ///< an error is to be thrown in its place
+  ended,   ///< the source said that the data end here
+  passed,  ///< the failure policy has skipped it: the consumer gets nothing of it
+  thrown,  ///< next() throws an error in its place
   leased,  ///< a Prefetcher's consumer has it
 };
 
-/// What the rows of a batch lie in.
+/// The memory of a batch's rows: one of these, or none.
 struct RecordMemory {
   PinnedBlock block;  ///< of a BatchProducer, whose HostBatch takes it
   HostBlock host;     ///< of a Prefetcher, until the copy is queued
@@ -54,10 +54,10 @@ struct RecordMemory {
   }
 };
 
-/// The record's owner at each stage writes it without a lock: the worker that opens the batch, the
-/// workers that are in a piece of it, the one that fills the last row, the thread that stages, the
-/// one that takes, the one that ends the lease. Processors fetch cache lines in pairs: the first
-/// two are one.
+/// At each stage its owner writes it without a lock: the worker that opens the batch, the workers
+/// that fill pieces of it, the one that fills the last row, the thread that stages, the thread that
+/// takes, the thread that ends the lease. Processors fetch cache lines in pairs: the first two
+/// lines are a pair.
 struct alignas(128) BatchRecord : LeasedBatch {
   /// Holds one batch of `layout` at a time. `its_index` is its place among the records.
   BatchRecord(const BlockLayout& layout, std::uint32_t its_index)
@@ -79,21 +79,22 @@ struct alignas(128) BatchRecord : LeasedBatch {
     ended.store(false, std::memory_order_relaxed);
     work.store(0, std::memory_order_relaxed);
   }
-  /// Gives back the memory, if it has any. The thread that has the record last calls this. It
-  /// writes no cache line without need, since a worker writes it next.
+  /// Gives back the memory, if it has any. The last owner calls this. It writes no cache line
+  /// without need, since a worker writes the record next.
   void clear() {
     if (memory) memory = RecordMemory();
     if (!failures.empty()) failures.clear();
     set(Stage::free);
   }
   bool is(Stage stage) const noexcept { return stage_.load(std::memory_order_relaxed) == stage; }
-  /// It has a batch that is not leased. One load, since a lease may end meanwhile.
+  /// It has a batch that is not leased. It loads the stage once, since a lease may end meanwhile.
   bool is_in_pipeline() const noexcept {
     const Stage stage = stage_.load(std::memory_order_relaxed);
     return stage != Stage::free && stage != Stage::leased;
   }
   void set(Stage stage) noexcept { stage_.store(stage, std::memory_order_relaxed); }
-  /// An error of CUDA's takes its place, which no failure policy covers. In the handler of it.
+  /// Puts the exception that is being handled in the batch's place: an error of CUDA's, which no
+  /// failure policy covers.
   void throw_instead() {
     failures.clear();
     failures.add({std::current_exception(), nullptr});
@@ -105,7 +106,7 @@ struct alignas(128) BatchRecord : LeasedBatch {
     failures.add(std::move(failed));
   }
 
-  /// Whether `stream` is a consumer of the lease; false for a default stream, of which that depends
+  /// Whether `stream` is a consumer of the lease. False for a default stream, whose meaning depends
   /// on the thread.
   bool is_used_on(cudaStream_t stream) const noexcept {
     return std::any_of(consumers.begin(), consumers.end(), [&](const ResolvedStream& user) {
@@ -113,7 +114,7 @@ struct alignas(128) BatchRecord : LeasedBatch {
     });
   }
 
-  // ---- The second cache line: the hand-over. A BatchProducer's consumer looks at no other one
+  // ---- The second cache line. A BatchProducer's consumer reads it and the first, and no other one
 
  private:
   std::atomic<Stage> stage_{Stage::free};  // It orders nothing.

@@ -74,9 +74,9 @@ class DeviceStage {
 
   // ---- On one thread at a time
 
-  /// Queues the copy of a filled batch into a slot, and the transform; an on_device source has
-  /// written the slot. False: there is no slot now. What throws here is tried again; where the copy
-  /// or the transform fails, the record has the error in place of its batch.
+  /// Queues the copy of a filled batch into a slot, and the transform. (An on_device source has
+  /// written the slot.) False: there is no slot now. If the search for a slot throws, it is tried
+  /// again. If the copy or the transform fails, the record has the error in place of its batch.
   bool stage(BatchRecord& record) {
     if (!targets_ && !take_slot(record)) return false;
     record.slot = record.memory.slot.index();
@@ -95,8 +95,8 @@ class DeviceStage {
     return true;
   }
 
-  /// The order of the next batch that is staged (see Timeline). For a thread that has paused the
-  /// staging.
+  /// The order of the next batch that is staged (see Timeline). Only a thread that has paused the
+  /// staging calls this.
   std::uint64_t next_order() const { return order_.load(std::memory_order_relaxed); }
 
   // ---- On any thread
@@ -105,7 +105,7 @@ class DeviceStage {
   /// next copy.
   void use(std::size_t slots) { held_back_.want(arena_.slots() - slots); }
 
-  /// Sets what is this stage's, by these sums.
+  /// Sets the statistics of this stage.
   void add_to(Stats& stats, const DeviceSums& sums) const {
     stats.device_bytes = bytes();
     if (targets_) return;

@@ -31,10 +31,11 @@ class FailureLog {
 
   bool counts_samples() const noexcept { return by_sample_; }
 
-  /// Says whether a filled, failed or ended batch is for the consumer, is skipped, or has an error
-  /// to be thrown in its place. Of batches that come unordered, those that other workers had begun
-  /// may still follow the end of the data, which is passed like one that is skipped. Call it once
-  /// for each batch, in the order of delivery, on one thread at a time.
+  /// Decides whether the consumer gets a filled, failed or ended batch, whether it is skipped, or
+  /// whether an error is thrown in its place. Where batches come unordered, those that other
+  /// workers had begun may follow the end of the data. So that end is passed over, like a batch
+  /// that is skipped. Call it once for each batch, in the order of delivery, on one thread at a
+  /// time.
   void admit(BatchRecord& record) noexcept {
     if (record.is(Stage::ended)) {
       if (!ordered_) record.set(Stage::passed);
@@ -70,7 +71,7 @@ class FailureLog {
   std::uint64_t replaced() const noexcept { return replaced_.load(std::memory_order_relaxed); }
 
  private:
-  /// Applies the policy to `failed`, of one of the next `items` batches (samples). True: it is
+  /// Applies the policy to `failed`, which is among the next `items` batches (samples). True: it is
   /// tolerated and recorded. False: it has to be thrown.
   bool tolerates(BatchFailure& failed, std::uint64_t items) noexcept {
     if (!failed.failure) return false;

@@ -28,8 +28,8 @@ class FreeRecords {
 
   std::size_t count() const noexcept { return count_; }
 
-  /// The first number is `first`, and all records are free that do not come back later. No worker
-  /// may run.
+  /// Starts anew with the number `first`. All records are free, except those that come back later.
+  /// No worker may run.
   void restart(std::uint64_t first) noexcept {
     returned_.store(first, std::memory_order_relaxed);
     seen_returned_.store(first, std::memory_order_relaxed);
