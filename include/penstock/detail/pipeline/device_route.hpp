@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// DeviceRoute: what a Prefetcher's pipeline has and a BatchProducer's has not: blocks of pinned
-// memory, the way of their batches to the device, what is measured there and of the consumer, and
-// the tuner.
+// DeviceRoute: the part of a pipeline that only a Prefetcher has: blocks of pinned memory, the way
+// of their batches to the device, what is measured there and of the consumer, and the tuner.
 
 #include <algorithm>
 #include <atomic>
@@ -90,7 +89,7 @@ struct DeviceRoute {
   }
 
   const bool deepens;    ///< host_depth is not set
-  const bool on_device;  ///< the source is
+  const bool on_device;  ///< the source writes device memory
   const PipelinePlan plan;
   const PrefetcherOptions& options = plan.options;
   const std::shared_ptr<const ThreadPlacement> placement;
@@ -108,7 +107,7 @@ struct DeviceRoute {
   std::optional<Tuner> tuner;
 
  private:
-  /// Of a block: all else of a batch is in its record.
+  /// The size of a block. All else of a batch is in its record.
   static std::size_t bytes_of(const BlockLayout& layout) {
     return std::max<std::size_t>(1, layout.bytes());
   }

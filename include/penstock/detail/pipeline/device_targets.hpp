@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// DeviceTargets: where an on_device source writes: slots of the arena, each worker on a stream of
-// its own.
+// DeviceTargets: the slots that an on_device source writes, each worker on a stream of its own.
 
 #include <cuda_runtime_api.h>
 
@@ -23,7 +22,8 @@ namespace penstock::detail {
 
 class DeviceTargets {
  public:
-  /// On the current device. `priority` and `name`: of the streams, which add their worker to it.
+  /// Makes the streams on the current device, with this priority. The name of each is `name` and
+  /// the number of its worker.
   DeviceTargets(DeviceArena& arena, DeviceSamples& samples, std::size_t workers, int priority,
                 const std::string& name)
       : arena_(arena), samples_(samples) {
@@ -33,21 +33,22 @@ class DeviceTargets {
 
   cudaStream_t stream(std::size_t worker) const { return streams_[worker].stream.get(); }
 
-  /// A free slot; the worker's stream waits for its last readers. Empty: there is none now.
+  /// Returns a free slot, for whose last readers the worker's stream waits. Empty: there is none
+  /// now.
   DeviceSlot try_acquire(std::size_t worker) { return arena_.try_acquire(resolved(worker)); }
-  /// The same, waiting for one. Empty: stop was requested.
+  /// The same, but waits for a slot. Empty: stop was requested.
   DeviceSlot acquire(std::size_t worker, const std::stop_token& stop) {
     return arena_.acquire(resolved(worker), stop);
   }
 
-  /// The worker's stream waits for the slot, and the source's work comes behind that.
+  /// Call it before the source queues its work on the worker's stream, which waits for the slot.
   DeviceSamples::Copy begin(std::size_t worker) {
     if (std::exchange(streams_[worker].is_new, false)) return {};
     DeviceSamples::Copy sample = samples_.want(stream(worker), ticks());
     samples_.begin(sample);
     return sample;
   }
-  /// The worker's stream has all of the batch.
+  /// Call it when all of the batch is queued on the worker's stream.
   void end(Event& written, DeviceSamples::Copy& sample, std::size_t worker) {
     written.record(stream(worker));
     samples_.end(sample);

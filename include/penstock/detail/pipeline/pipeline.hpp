@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Pipeline: the route of a batch, from a free record to the end of its lease. A Prefetcher is one,
-// and a BatchProducer, which has no DeviceRoute.
+// Pipeline: the route of a batch, from a free record to the end of its lease. A Prefetcher has one,
+// and so has a BatchProducer, without a DeviceRoute.
 //
 //   worker    open_next: a record, memory, then a number -> the source fills the rows -> finish
 //   stage     the failure policy; a slot, the copy into it, the transform
@@ -76,14 +76,14 @@ class Pipeline final : public std::enable_shared_from_this<Pipeline>, private Wa
 
   // ---- For the consumers of a Prefetcher: see Prefetcher and Lease
 
-  /// nullptr: there are no more batches. Sets `owner`, which a lease of the batch keeps: once the
-  /// call has returned, the Prefetcher may be gone.
+  /// nullptr: there are no more batches. Sets `owner`, which the lease keeps, since the Prefetcher
+  /// may be destroyed before the lease ends.
   BatchRecord* next(cudaStream_t consumer, PipelineHandle& owner);
   void also_use(BatchRecord& record, cudaStream_t stream);
   /// False: a consumer's stream is being captured, and the lease continues. With `park` it always
-  /// ends: the arena keeps the slot until the capture is over. What fails is reported by next().
+  /// ends, and the arena keeps the slot until the capture is over. next() reports what fails here.
   bool end_lease(BatchRecord& record, bool park) noexcept;
-  /// The data end: see Prefetcher::stop.
+  /// See Prefetcher::stop.
   void stop() noexcept;
   State state() const;
   void restore(const State& state);
@@ -107,8 +107,8 @@ class Pipeline final : public std::enable_shared_from_this<Pipeline>, private Wa
 
   // ---- For both
 
-  /// Ends everything, for a destructor. False: a function that the pipeline has called, on this
-  /// thread, destroys it, and returns into it.
+  /// Ends everything. A destructor calls this. False: the pipeline itself has called the function
+  /// that destroys it on this thread, which will return into the pipeline.
   bool close() noexcept;
   bool forked() const noexcept { return !process_.is_this(); }
   const FailureLog& failure_log() const noexcept { return log_; }
@@ -310,7 +310,7 @@ PENSTOCK_INLINE BatchRecord* Pipeline::open_next(WorkerTools& tools) {
 }
 
 /// Waits until there is a free record for one of the numbers that are left. False: none is left.
-/// All who wait wait for the same: a record that comes back wakes one of them.
+/// All workers wait for the same here, so a record that comes back wakes one of them.
 PENSTOCK_INLINE bool Pipeline::take_record(std::uint32_t& taken, WorkerTools& tools) {
   bool has_turn = false, has_record = false;
   const auto try_take = [&] {
@@ -330,7 +330,7 @@ PENSTOCK_INLINE bool Pipeline::take_record(std::uint32_t& taken, WorkerTools& to
   return has_record;
 }
 
-/// Its last row is filled: the record goes to whoever stages.
+/// Hands the record of a batch whose last row is filled to the thread that stages.
 PENSTOCK_INLINE void Pipeline::finish(BatchRecord& record, WorkerTools& tools) {
   filler_.finish(record, tools);
   if (record.is(Stage::ended)) close_ring();
@@ -347,7 +347,7 @@ PENSTOCK_INLINE void Pipeline::finish(BatchRecord& record, WorkerTools& tools) {
   if (route_ || options_.on_ready) tools.lap();
 }
 
-/// The batch is over: another one may have the record from now on. Any thread.
+/// Gives the record of a batch that is over to another batch. Any thread may call this.
 PENSTOCK_INLINE void Pipeline::end_record(BatchRecord& record) noexcept {
   record.clear();
   free_records_.give_back(record.index);
@@ -356,12 +356,12 @@ PENSTOCK_INLINE void Pipeline::end_record(BatchRecord& record) noexcept {
 
 // ---- Staging ------------------------------------------------------------------------------------
 
-/// Stages what it can, for a Prefetcher. Whoever finds another thread here leaves a request.
+/// Stages what it can, for a Prefetcher. A thread that finds another one here leaves a request.
 PENSTOCK_INLINE void Pipeline::stage() noexcept {
   stage_task_.run([this] { return stage_next(); });
 }
 
-/// Stages one batch, if one is filled and there is a slot for it; false: not now.
+/// Stages one batch, if one is filled and there is a slot for it. False: not now.
 PENSTOCK_INLINE bool Pipeline::stage_next() noexcept {
   if (ended_.load(std::memory_order_relaxed)) return false;
   if (!ring_.has_filled()) {
@@ -384,9 +384,9 @@ PENSTOCK_INLINE bool Pipeline::stage_next() noexcept {
   return true;
 }
 
-/// False: there is no slot now, or an error that the next call of next() throws.
+/// False: there is no slot now, or there was an error, which the next call of next() throws.
 PENSTOCK_INLINE bool Pipeline::copy(BatchRecord& record) noexcept {
-  // Handed on outside of the catch block: then no other thread holds the exception.
+  // The error is handed on outside of the catch block, so that no other thread holds it.
   std::exception_ptr error;
   bool is_staged = false;
   record.skipped = log_.skipped();
@@ -400,9 +400,9 @@ PENSTOCK_INLINE bool Pipeline::copy(BatchRecord& record) noexcept {
   return is_staged;
 }
 
-/// Nothing more will be staged. While a function of the pipeline ends the process, or destroys the
-/// pipeline, the consumer must not take that for the end of the data: it could end the process as
-/// if all were well.
+/// Marks the end of what is staged. It does not while a function that the pipeline has called ends
+/// the process, or destroys the pipeline: the consumer would take that for the end of the data, and
+/// could end the process as if all were well.
 PENSTOCK_INLINE void Pipeline::end() noexcept {
   if (abandoned()) return;
   ended_.store(true, std::memory_order_release);  // behind the last batch
@@ -450,9 +450,9 @@ PENSTOCK_INLINE BatchRecord* Pipeline::next(const ResolvedStream& stream, cudaSt
   BatchRecord* const record = wait_for_staged(lock, has_waited);
   if (record == nullptr) return nullptr;
   if (record->is(Stage::thrown)) throw_in_place_of(*record);
-  // Another thread has made its request while this one waited: the marks are one thread's.
+  // Another thread has made its request while this one waited. Its marks replaced this one's.
   if (requested_by_ != &call) samples.ask(consumer, order_);
-  // Where this throws, the batch stays the first.
+  // If one of these calls throws, the batch stays the first.
   samples.find(consumer);
   route_->make_wait(consumer, *record);
   stamp(*record, call, samples.take(consumer, record->order), has_waited);
@@ -480,7 +480,7 @@ PENSTOCK_INLINE BatchRecord* Pipeline::wait_for_staged(std::unique_lock<std::mut
     if (route_->tuner) tune_slots();
     if (!ring_.has_staged()) stage();  // What failed is tried again.
     reported_.throw_error();
-    // Before the look: the end comes behind the last batch.
+    // This is read before the batch is looked for, since the end is set after the last batch.
     const bool ended = ended_.load(std::memory_order_acquire);
     if (BatchRecord* const record = staged_head()) return record;
     if (ended) {
@@ -496,7 +496,7 @@ PENSTOCK_INLINE BatchRecord* Pipeline::wait_for_staged(std::unique_lock<std::mut
   }
 }
 
-/// Counts `left` from the last time that any thread got a batch, with `since` the position then.
+/// `left` counts from the last time that any thread got a batch; `since` is the position then.
 PENSTOCK_INLINE bool Pipeline::wait_for_news(TimeOut& left, std::uint64_t& since,
                                              std::uint32_t calls) {
   const auto any = [&] {
@@ -514,7 +514,7 @@ PENSTOCK_INLINE void Pipeline::throw_in_place_of(BatchRecord& record) {
   const std::exception_ptr error = record.failures.all().front().as_error(log_.policy());
   ring_.take();
   position_ = ring_.position();
-  end_record(record);  // The next writer of its slot comes after whatever was copied.
+  end_record(record);  // The next writer of its slot waits for whatever was copied.
   stage();
   if (route_->tuner) tune_after(error);
   std::rethrow_exception(error);

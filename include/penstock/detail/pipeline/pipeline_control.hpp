@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Pipeline: its members that start it, end it, and let it begin anew at another batch.
+// Pipeline: the members that start it, end it, and let it begin anew at another batch.
 
 #include <pthread.h>
 
@@ -75,7 +75,7 @@ PENSTOCK_INLINE void Pipeline::start() {
   use(planned);  // With tune, the other blocks are held back from now on.
 }
 
-/// Ends the run, and begins another one with the batch of this number. Leases stay. Nobody may take
+/// Ends the run, and begins another one with the batch `first`. Leases stay. No thread may take
 /// batches meanwhile.
 PENSTOCK_INLINE void Pipeline::restart(std::uint64_t first) {
   const std::lock_guard one_at_a_time(join_mutex_);
@@ -120,7 +120,7 @@ PENSTOCK_INLINE void Pipeline::work(std::size_t worker, const std::stop_token& s
   {
     // Captures on other threads forbid event queries to threads that have not opted out.
     const CaptureModeGuard capture_mode;
-    // Where this fails, the calls that need the device say so, at a batch's place.
+    // If this fails, the calls that need the device fail too, and next() throws that.
     cudaSetDevice(device_);
     const WorkerTrace::Shift shift(traces_[worker]);
     WorkerTools tools{worker, traces_[worker], capture_mode, stop, nullptr, BatchObject(layout_)};
@@ -130,8 +130,8 @@ PENSTOCK_INLINE void Pipeline::work(std::size_t worker, const std::stop_token& s
   permits_.wake();  // The data have ended, or stop was requested: parked workers end, too.
 }
 
-/// False: the source could not be made, or there is no memory for what the worker needs, and `next`
-/// says so.
+/// False: the source could not be made, or there is no memory for what the worker needs. next()
+/// throws that.
 PENSTOCK_INLINE bool Pipeline::equip(WorkerTools& tools) noexcept {
   try {
     tools.source = source_.make();
@@ -146,12 +146,12 @@ PENSTOCK_INLINE bool Pipeline::equip(WorkerTools& tools) noexcept {
 
 // ---- Stop ---------------------------------------------------------------------------------------
 
-/// Somebody has asked for it since the last start.
+/// Whether a stop was requested since the last start.
 PENSTOCK_INLINE bool Pipeline::stopped() const noexcept {
   return closed_ || stopped_.load(std::memory_order_relaxed);
 }
 
-/// No batch is begun any more, and sources are asked to stop. Workers that are parked see it when
+/// Lets no batch begin any more, and asks sources to stop. A worker that is parked sees that when
 /// one that runs ends.
 PENSTOCK_INLINE void Pipeline::end_run() noexcept {
   std::stop_source stop = [this] {
@@ -162,7 +162,7 @@ PENSTOCK_INLINE void Pipeline::end_run() noexcept {
   stop.request_stop();  // It calls functions of the user's: not under the lock.
 }
 
-/// No number is claimed any more.
+/// Lets no number be claimed any more.
 PENSTOCK_INLINE void Pipeline::close_ring() noexcept {
   ring_.close();
   room_.notify_all();
@@ -198,8 +198,8 @@ PENSTOCK_INLINE void Pipeline::join() noexcept {
   threads_.join();
 }
 
-/// Waits until no more than `left` workers run. After 5 s it prints on stderr, once, which worker
-/// it waits for: the exception that unwinds through here may not be reported until it returns.
+/// Waits until no more than `left` workers run. After 5 s it prints once on stderr which worker it
+/// waits for, since an exception that unwinds through here is not reported before it returns.
 PENSTOCK_INLINE void Pipeline::wait_for_workers(int left) noexcept {
   constexpr std::chrono::seconds kPatience(5);
   if (!threads_.wait_for_ends(kPatience, left)) {
@@ -220,13 +220,13 @@ PENSTOCK_INLINE bool Pipeline::is_of_this_thread() const noexcept {
 
 // ---- News for all who wait ----------------------------------------------------------------------
 
-/// The next call of next() throws `error`; of several, the first.
+/// The next call of next() throws `error`. Of several errors the first is kept.
 PENSTOCK_INLINE void Pipeline::report(std::exception_ptr error) noexcept {
   reported_.set(std::move(error));
   call_all();  // One of them throws it; the others may have no slot to wait for any more.
 }
 
-/// All that wait for a batch look again at everything.
+/// Makes all threads that wait for a batch check everything again.
 PENSTOCK_INLINE void Pipeline::call_all() noexcept {
   calls_.fetch_add(1, std::memory_order_release);
   delivery_.notify_all();
@@ -254,32 +254,32 @@ PENSTOCK_INLINE bool Pipeline::close() noexcept {
   return true;
 }
 
-/// A destructor that runs inside a function which the pipeline has called calls this: it ends the
-/// other workers as far as they end soon, and joins nobody. The pipeline lives for ever.
+/// A destructor calls this if it runs inside a function that the pipeline has called. It waits for
+/// the other workers, and joins none. The pipeline is never freed.
 PENSTOCK_INLINE void Pipeline::abandon() noexcept {
   const bool is_worker = is_of_this_thread();
   abandoned_by_.store(static_cast<std::uint64_t>(pthread_self()), std::memory_order_relaxed);
   end_run();
-  // Whoever has the lock joins this thread, maybe.
+  // The thread that has the lock may be joining this one.
   const std::unique_lock lock(join_mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;
   wait_for_workers(is_worker ? 1 : 0);
   threads_.detach();
 }
 
-/// A destructor has run on a thread that has not come back from it yet.
+/// Whether a destructor has run on a thread that has not returned into the pipeline yet.
 PENSTOCK_INLINE bool Pipeline::abandoned() const noexcept {
   return abandoned_by_.load(std::memory_order_relaxed) < kReturned;
 }
 
-/// Whether that was on the calling thread, which comes back only now: at the end of a process it
+/// Whether that thread is the calling one, which has just returned. At the end of a process it
 /// never does.
 PENSTOCK_INLINE bool Pipeline::abandoned_here() const noexcept {
   return abandoned_by_.load(std::memory_order_relaxed) ==
          static_cast<std::uint64_t>(pthread_self());
 }
 
-/// Says on stderr what has happened. From now on `next` ends.
+/// Says on stderr what has happened. From now on next() finds the end of the data.
 PENSTOCK_INLINE void Pipeline::come_back() noexcept {
   std::fputs(
       "penstock: a pipeline was destroyed by a function that it had called (its source, sampler, "
@@ -306,8 +306,8 @@ PENSTOCK_INLINE void close(PipelineHandle& pipeline) noexcept {
 
 // ---- A BatchProducer's pool ---------------------------------------------------------------------
 
-/// The consumer's call for which a worker waits that has no number yet, while all batches with
-/// numbers were taken.
+/// Returns the consumer's call that waits for a worker without a number, since all batches with
+/// numbers were taken. 0: there is none.
 PENSTOCK_INLINE std::uint64_t Pipeline::held_up() const noexcept {
   if (!in_next_.test(std::memory_order_relaxed) || ring_.next_number() != ring_.position())
     return 0;

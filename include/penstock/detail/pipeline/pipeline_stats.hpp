@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Pipeline: its members that tell of it: the statistics, and why a consumer waits in vain.
+// Pipeline: the members that make its statistics, and say why a consumer waits in vain.
 
 #include <penstock/detail/pipeline/pipeline.hpp>
 #include <tuple>
 
 namespace penstock::detail {
 
-/// Every eighth time: counting reads cache lines that the workers write for each batch. Only the
-/// thread that stages calls this.
+/// Counts every eighth time only, since it reads cache lines that the workers write for each batch.
+/// Only the thread that stages calls this.
 PENSTOCK_INLINE void Pipeline::sample_queue() noexcept {
   constexpr std::uint64_t kBatchesPerSample = 8;
   if (ring_.staged_position() % kBatchesPerSample != 0) return;
@@ -58,7 +58,7 @@ PENSTOCK_INLINE Stats Pipeline::stats() {
   return stats;
 }
 
-/// What was measured on the device.
+/// Adds what was measured on the device.
 PENSTOCK_INLINE void Pipeline::add_device(Stats& stats) {
   route_->samples.collect();
   const DeviceSums sums = route_->samples.sums();
@@ -71,7 +71,7 @@ PENSTOCK_INLINE void Pipeline::add_device(Stats& stats) {
   stats.device->copies = stats.copy.timed;
 }
 
-/// What the consumer got, and what the stamps tell of the batches whose leases have ended.
+/// Adds what the consumer got, and what the stamps tell of the batches whose leases have ended.
 PENSTOCK_INLINE void Pipeline::add_ended(Stats& stats) const {
   using std::chrono::nanoseconds;
   const TimelineSums sums = route_->timeline.sums();
@@ -115,7 +115,7 @@ PENSTOCK_INLINE void Pipeline::throw_stall() const {
                                                                      : "source";
     if (activity.state != WorkerState::idle) number = activity.number;
     why = skips;
-    // Beside skips a worker that waits says nothing more: there is always one.
+    // Where batches are skipped, that a worker waits says nothing: there is always one.
     if (skips.empty() || is_work(activity.state)) {
       if (!why.empty()) why += "; ";
       why += why_busy(activity);
@@ -125,7 +125,7 @@ PENSTOCK_INLINE void Pipeline::throw_stall() const {
   throw StallError(stage, number / batches_, number % batches_, options.stall_timeout, why);
 }
 
-/// What the worker with the oldest batch does.
+/// Returns what the worker with the oldest batch does.
 PENSTOCK_INLINE WorkerActivity Pipeline::oldest_activity() const {
   WorkerActivity oldest;
   // A worker gets its number when it has all that it needs to fill the batch. One that waits shows
@@ -151,7 +151,7 @@ PENSTOCK_INLINE std::string Pipeline::why_busy(const WorkerActivity& activity) {
          ", for " + std::to_string(since.count()) + " ms";
 }
 
-/// What the failure policy has skipped behind the batch that was delivered last. Empty: nothing.
+/// Says what the failure policy has skipped since the last delivery. Empty: nothing.
 PENSTOCK_INLINE std::string Pipeline::why_skipped() const {
   const std::uint64_t all = log_.skipped(), before = skipped_before_;
   if (all <= before) return {};

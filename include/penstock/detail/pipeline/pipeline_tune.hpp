@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Pipeline: its members that ask the tuner, and follow it.
+// Pipeline: the members that ask the tuner and follow it.
 
 #include <penstock/detail/pipeline/pipeline.hpp>
 
@@ -26,8 +26,8 @@ PENSTOCK_INLINE void Pipeline::use_tuned() {
   stage();
 }
 
-/// So many workers run, and so many batches have memory, from now on. Within what is reserved. Any
-/// thread.
+/// Sets how many workers run and how many batches have memory from now on, within what is reserved.
+/// Any thread may call this.
 PENSTOCK_INLINE void Pipeline::use(const TuneSettings& settings) {
   memory_.use(settings.depth());
   permits_.allow(static_cast<int>(settings.workers));
@@ -43,7 +43,7 @@ PENSTOCK_INLINE void Pipeline::tune_slots() {
   if (gone >= tuner.slots() && tuner.add_slot(route_->delivered, reason)) use_tuned();
 }
 
-/// An error of CUDA's has maybe cost a block: another one is taken into use.
+/// Takes another block into use after an error of CUDA's, which may have cost one.
 PENSTOCK_INLINE void Pipeline::tune_after(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);

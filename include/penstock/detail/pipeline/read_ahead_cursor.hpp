@@ -24,8 +24,8 @@ namespace penstock::detail {
 
 class ReadAheadCursor {
  public:
-  /// `batch_size`: samples of a batch at most. Throws std::invalid_argument where there would be no
-  /// end to what is announced.
+  /// `batch_size` is the most samples of a batch. Throws std::invalid_argument if it would announce
+  /// without end.
   ReadAheadCursor(ReadAhead read_ahead, AnySampler sampler, std::size_t batch_size)
       : will_need_(std::move(read_ahead.will_need)),
         sampler_(std::move(sampler)),
@@ -46,7 +46,7 @@ class ReadAheadCursor {
     end_ = end;
   }
 
-  /// For the worker that has begun this batch, of which `trace` is. Returns early when stop is
+  /// The worker that has begun this batch calls this with its `trace`. Returns early when stop is
   /// requested.
   void begun(std::uint64_t number, const std::stop_token& stop, WorkerTrace& trace) noexcept {
     if (ahead_ == 0) return;

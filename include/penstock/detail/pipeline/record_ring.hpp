@@ -7,9 +7,9 @@
 //   [taken, staged) is staged, [staged, ...) is filled where its cell is full.
 //
 // A worker reserves a number, takes a record and all else that the batch needs, and only then
-// claims the number: so the oldest number is never held up by younger ones that took what it needs.
-// A claimed number is published exactly once. In order, number n gets position n; as they come, the
-// n-th published one does.
+// claims the number. So younger numbers never take what the oldest one waits for. A claimed number
+// is published exactly once. In order, number n gets position n; unordered, the n-th number that is
+// published does.
 //
 // Each claimed position has a record of its own until it is taken, and there are no more records
 // than cells. So a cell that is written was emptied before. The worker that writes it is not always
@@ -55,9 +55,9 @@ class RecordRing {
 
   // ---- For workers ----------------------------------------------------------------------------
 
-  /// One of the numbers that are left is for this worker: it takes a turn, which counts as the
-  /// numbers do, if `has_room` says so for it. The number that the worker claims later may be
-  /// another one. False: none is left, or there is no room now.
+  /// Reserves one of the numbers that are left for this worker, if `has_room(turn)`. Turns count as
+  /// numbers do, but the number that the worker claims later may be another one. False: none is
+  /// left, or there is no room now.
   template <class HasRoom>
   bool reserve(HasRoom has_room) noexcept {
     std::uint64_t turn = reserved_.load(std::memory_order_relaxed);
@@ -70,13 +70,13 @@ class RecordRing {
     return reserve([](std::uint64_t) { return true; });
   }
 
-  /// The next number, for a worker that has reserved one and has a record; nullopt: the ring was
-  /// closed meanwhile.
+  /// Returns the next number. A worker that has reserved one and has a record calls this. nullopt:
+  /// the ring was closed meanwhile.
   std::optional<std::uint64_t> claim() noexcept {
     std::uint64_t claimed = claimed_.load(std::memory_order_relaxed);
     while ((claimed & kClosed) == 0)
       if (claimed_.compare_exchange_weak(claimed, claimed + 1, std::memory_order_acq_rel)) {
-        // A hint: the line, which another thread has read last, comes here while the source runs.
+        // Another thread has read this cache line last. It arrives here while the source runs.
         __builtin_prefetch(&cells_[claimed & mask_], 1);
         return claimed;
       }
@@ -92,13 +92,13 @@ class RecordRing {
     cell.full.store(position + 1, std::memory_order_release);
   }
 
-  /// No number is claimed any more; those that are will still be published. Any thread.
+  /// Lets no number be claimed any more. Claimed ones will still be published. Any thread.
   void close() noexcept {
     const std::uint64_t claimed = claimed_.fetch_or(kClosed, std::memory_order_relaxed);
     end_.store(claimed & ~kClosed, std::memory_order_relaxed);
   }
 
-  /// Nobody gets a number any more, though it was reserved.
+  /// No worker gets a number any more, even if it has reserved one.
   bool closed() const noexcept { return (claimed_.load(std::memory_order_relaxed) & kClosed) != 0; }
   /// Nobody can reserve a number any more: the ring is closed, or all are reserved.
   bool all_reserved() const noexcept {
@@ -118,15 +118,15 @@ class RecordRing {
   const Record& filled_head() const noexcept {
     return cells_[staged_.load(std::memory_order_relaxed) & mask_].record;
   }
-  /// It is staged: a consumer may take it.
+  /// Marks it as staged: a consumer may take it.
   void stage() noexcept {
     staged_.store(staged_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
-  /// All that were claimed are staged, and no more will be.
+  /// All claimed numbers are staged, and no more will be claimed.
   bool all_staged() const noexcept {
     return staged_.load(std::memory_order_relaxed) == end_.load(std::memory_order_relaxed);
   }
-  /// So many were staged, from the first number on.
+  /// The position of the next batch to be staged.
   std::uint64_t staged_position() const noexcept { return staged_.load(std::memory_order_relaxed); }
 
   // ---- For the consumer: one thread at a time ---------------------------------------------------
@@ -139,7 +139,7 @@ class RecordRing {
   const Record& staged_head() const noexcept {
     return cells_[taken_.load(std::memory_order_relaxed) & mask_].record;
   }
-  /// The first one leaves the ring.
+  /// Removes the first one from the ring.
   void take() noexcept {
     taken_.store(taken_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
@@ -148,8 +148,8 @@ class RecordRing {
 
   // ---- For statistics ---------------------------------------------------------------------------
 
-  /// How many are filled, and not staged, without a gap, for the thread that stages. Looks at each
-  /// once, in however many calls: what is filled stays so until it is staged.
+  /// How many are filled and not staged, without a gap. Only the thread that stages calls this. It
+  /// looks at each batch once, over all calls: what is filled stays so until it is staged.
   std::size_t count_filled() noexcept {
     const std::uint64_t first = staged_.load(std::memory_order_relaxed);
     seen_full_ = std::max(seen_full_, first);

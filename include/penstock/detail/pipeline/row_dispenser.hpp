@@ -21,14 +21,15 @@ namespace penstock::detail {
 /// The rows of a batch: how many there are, which nobody has taken, and which are not filled yet.
 class BatchRows {
  public:
-  /// The batch has `rows` rows, and none is taken. For the worker that opens it.
+  /// Sets that the batch has `rows` rows, none of which is taken. The worker that opens it calls
+  /// this.
   void open(std::int64_t rows) {
     rows_ = rows;
     unfilled_.store(rows, std::memory_order_relaxed);
   }
 
-  /// This many rows are filled; true: those were the last. That worker then has the batch alone,
-  /// and sees what all others have written.
+  /// Counts `rows` as filled. True: those were the last. The worker then has the batch alone, and
+  /// sees what all others have written.
   bool count_filled(std::int64_t rows) {
     if (rows == rows_) return true;  // In one piece: nobody else had any.
     return unfilled_.fetch_sub(rows, std::memory_order_acq_rel) == rows;
@@ -37,10 +38,10 @@ class BatchRows {
   std::int64_t all() const { return rows_; }
   bool any_left() const { return left_.load(std::memory_order_relaxed) > 0; }
 
-  /// Other workers may take what the opening worker leaves, after its own piece.
+  /// Lets other workers take the rows behind the opening worker's own piece.
   void offer(std::int64_t own) { left_.store(rows_ - own, std::memory_order_release); }
 
-  /// Rows that were left until now; 0: there were none. Takes `most` of them at most.
+  /// Takes at most `most` rows. Returns how many were left before; 0: there were none.
   std::int64_t take(std::int64_t most) {
     std::int64_t left = left_.load(std::memory_order_relaxed);
     // Acquire: whoever takes rows sees the batch as it was when it was offered.
@@ -71,10 +72,10 @@ class RowDispenser {
   /// All rows of a batch that one worker fills alone.
   static Piece whole(Record& record) { return {&record, 0, record.to_fill.all()}; }
 
-  /// The next piece of at most `most` rows: of the batch on offer or, where that has none left, of
-  /// the one that `open_next` returns; it may take long, and other workers wait for it meanwhile.
-  /// `open_next` returns nullptr at the end: then there is no piece. `wait` is called with the
-  /// waiting to be done.
+  /// Returns the next piece of at most `most` rows: of the batch on offer or, if that has none
+  /// left, of the one that `open_next` returns. `open_next` may take long, and other workers wait
+  /// for it meanwhile. It returns nullptr at the end; then there is no piece. `wait(f)` has to call
+  /// `f`, which waits.
   template <class OpenNext, class Wait>
   Piece next(std::int64_t most, OpenNext&& open_next, Wait&& wait) {
     while (true) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// TransformStage: where a host batch is copied to, and what makes the batch in the slot of the
-// copy: a DeviceTransform in the copy stream, or nothing at all.
+// TransformStage: makes the batch in the slot of the copied host batch: by a DeviceTransform in the
+// copy stream, or, without one, by the copy itself.
 
 #include <algorithm>
 #include <cstddef>
@@ -27,7 +27,7 @@ class TransformStage {
  public:
   using Transform = std::optional<ErasedTransform>;
 
-  /// Allocates, on the current device, what batches pass through on their way to a transform.
+  /// Allocates the input of the transform, on the current device.
   TransformStage(const BlockLayout& layout, Transform transform, cudaStream_t copy_stream,
                  Upstream upstream)
       : layout_(layout),
@@ -50,19 +50,19 @@ class TransformStage {
   /// Of what the slots hold.
   const BlockLayout& slot_layout() const { return transform_ ? transform_->layout : layout_; }
   std::size_t slot_bytes() const { return at_least_one(slot_layout().bytes()); }
-  /// Device memory that is not a slot's.
+  /// The bytes of the transform's input, which is no slot.
   std::size_t passage_bytes() const { return transform_ ? at_least_one(layout_.bytes()) : 0; }
 
-  /// Memory for so many batches. An error for want of memory says what to change.
+  /// Allocates the slots. An error for want of memory says what to change.
   DeviceArena make_slots(std::size_t device_depth) const {
     return allocate(device_depth, slot_bytes(), "of device_depth");
   }
 
-  /// The bytes of the host's batch are copied to this place.
+  /// Returns where the bytes of the host's batch are copied to.
   std::byte* target(const BatchRecord& record) const {
     return transform_ ? transform_input_.data() : record.memory.slot.data();
   }
-  /// Makes the batch on the device of the host's, whose bytes are queued to be copied to target().
+  /// Makes the batch on the device. The copy of the host's bytes to target() is queued before.
   void apply(BatchRecord& record, cudaStream_t copy_stream) const {
     layout_.rebind(record.object.get(), target(record), record.rows);
     if (!transform_) return;
@@ -84,8 +84,9 @@ class TransformStage {
   }
 
  private:
-  /// This thread's last error, unless it was there `before`: then it is the user's, whose own check
-  /// has yet to see it. (It hides a new one of the same code, which that check finds as well.)
+  /// Returns this thread's last error, unless it was there `before`. Then it is the user's, whose
+  /// own check has not seen it yet. (It hides a new error with the same code, which that check
+  /// finds as well.)
   static cudaError_t new_error(cudaError_t before) noexcept {
     const cudaError_t now = cudaPeekAtLastError();
     return now == before ? cudaSuccess : now;
