@@ -187,7 +187,7 @@ void print_unknown(const Replay& replay, const Stats& stats) {
   if (costs.all().empty()) return;
   double work = 0, device = 0, host = 0;
   for (const auto& cost : costs.all()) {
-    work += cost.source_work / 1e6 / static_cast<double>(costs.all().size());
+    work += cost.source / 1e6 / static_cast<double>(costs.all().size());
     device += cost.device / 1e6 / static_cast<double>(costs.all().size());
     host += cost.host / 1e6 / static_cast<double>(costs.all().size());
   }

@@ -140,7 +140,7 @@ class Judge {
                 1.0, replay_.period(replay_.present()) / std::max(1.0, replay_.period(settings)))};
   }
   Gain gain_of_settings(VerdictKind kind, std::size_t workers) const {
-    const SettingsSearch search(replay_, {}, false);
+    const SettingsSearch search(replay_, {});
     return gain_of(kind, {search.cheapest(shape().present, shape().most(workers))});
   }
   Gain twice_as_fast(VerdictKind kind, double ReplaySettings::*stage) const {

@@ -15,14 +15,14 @@ namespace penstock::detail {
 
 class SettingsSearch {
  public:
-  /// `replay` lives longer. `doubt`: see SourceMemory::factor.
-  SettingsSearch(const Replay& replay, const SourceMemory& source, bool doubt)
-      : replay_(replay), source_(source), doubt_(doubt) {}
+  /// `replay` lives longer.
+  SettingsSearch(const Replay& replay, const SourceMemory& source)
+      : replay_(replay), source_(source) {}
 
   /// From one batch to the next in ns, as predicted. Few batches may be fewer than whole rounds of
   /// the workers: it is not less than these need on average.
   double period(const TuneSettings& settings) const {
-    const double factor = source_.factor(settings.workers, doubt_);
+    const double factor = source_.factor(settings.workers);
     return std::max(factor * source_.time() / static_cast<double>(settings.workers),
                     replay_.period({settings, factor}));
   }
@@ -55,7 +55,6 @@ class SettingsSearch {
  private:
   const Replay& replay_;
   const SourceMemory source_;
-  const bool doubt_;
 };
 
 }  // namespace penstock::detail

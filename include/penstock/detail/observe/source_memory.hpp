@@ -46,11 +46,10 @@ class SourceMemory {
     if (!is_slowed()) return static_cast<std::size_t>(workers_);
     return static_cast<std::size_t>(std::max(1.0, std::ceil(alone_ / apart_ - 0.2)));
   }
-  /// The time of a batch takes this factor with so many workers. `doubt`: more of them may help
-  /// after all.
-  double factor(std::size_t workers, bool doubt) const {
+  /// The time of a batch takes this factor with so many workers. More of them may help after all.
+  double factor(std::size_t workers) const {
     const auto number = static_cast<double>(workers);
-    if (!shared_ || (doubt && number > workers_)) return 1;
+    if (!shared_ || number > workers_) return 1;
     return std::max(alone_, apart_ * number) / std::max(alone_, apart_ * workers_);
   }
 

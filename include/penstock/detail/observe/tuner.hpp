@@ -293,7 +293,7 @@ inline bool Tuner::judge() {
 /// the batches before it, and with a replay of those since then without it, as the source or the
 /// consumer may have changed meanwhile: the more favourable counts.
 inline double Tuner::allowed(const Trial& trial) const {
-  const SettingsSearch search(replay_, memory_, false);
+  const SettingsSearch search(replay_, memory_);
   const double without = is_faithful_ ? search.period(trial.before) : 0;
   const double with = is_faithful_ ? search.period(present_) : 0;
   if (trial.reason == TuneReason::faster)  // Half of the gain is enough.
@@ -327,7 +327,7 @@ inline void Tuner::search() {
     most.*kKnobs[knob] = std::max(most.*kKnobs[knob], now);
     if (rests_[knob].left > 0) least.*kKnobs[knob] = most.*kKnobs[knob] = now;
   }
-  const SettingsSearch search(replay_, memory_, rests_[0].left == 0);
+  const SettingsSearch search(replay_, memory_);
   TuneSettings found = search.cheapest(least, most);
   // Memory for each worker's batch and one that is ready; an exact prediction leaves no headroom.
   const std::size_t fewest = shape_.setup.per_sample ? 2 : found.workers + 1;
