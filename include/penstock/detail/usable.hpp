@@ -42,17 +42,12 @@ void for_each_cgroup(const CgroupFiles& files, const char* name, Read read) {
   }
 }
 
-/// Cores of this thread's affinity mask. (hardware_concurrency tells those of the machine with some
-/// versions of the C library.)
-inline int cores_of_mask() {
-  const std::size_t cores = CpuMask::of_this_thread().cpus().size();
-  return std::max(1, static_cast<int>(cores != 0 ? cores : std::thread::hardware_concurrency()));
-}
-
 /// Cores that this process may use: those of its affinity mask, at most the quotas of its control
 /// groups.
 inline int usable_cores(const CgroupFiles& files = {}) {
-  auto cores = static_cast<double>(cores_of_mask());
+  // hardware_concurrency() tells the cores of the machine with some versions of the C library.
+  const std::size_t own = CpuMask::of_this_thread().cpus().size();
+  auto cores = static_cast<double>(own != 0 ? own : std::thread::hardware_concurrency());
   for_each_cgroup(files, "cpu.max", [&](std::istream& file) {
     std::string quota;
     double period = 0;

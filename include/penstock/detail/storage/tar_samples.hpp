@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <penstock/detail/storage/name_arena.hpp>
 #include <penstock/detail/storage/sample_names.hpp>
@@ -15,7 +17,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 namespace penstock::detail {
@@ -101,13 +102,6 @@ class TarSamples {
   }
 
  private:
-  struct Hash {
-    using is_transparent = void;
-    std::size_t operator()(std::string_view text) const {
-      return std::hash<std::string_view>()(text);
-    }
-  };
-
   /// nullopt: there are too many.
   std::optional<std::uint16_t> number_of(std::string_view text) {
     if (const auto known = numbers_.find(text); known != numbers_.end()) return known->second;
@@ -124,7 +118,7 @@ class TarSamples {
   std::vector<std::uint64_t> ends_;  // of each sample's members in members_
   std::vector<TarMember> members_;
   std::vector<Extension> extensions_;
-  std::unordered_map<std::string, std::uint16_t, Hash, std::equal_to<>> numbers_;
+  std::map<std::string, std::uint16_t, std::less<>> numbers_;  // of the extensions
 };
 
 static_assert(sizeof(TarMember) == 12);

@@ -49,7 +49,11 @@ class TarScan {
         require_nothing_behind(at);
         return std::nullopt;
       }
-      if (!header.has_right_checksum()) fail_checksum(at);
+      if (!header.has_right_checksum())
+        fail_no_header(at, block(at),
+                       "at byte " + std::to_string(at) +
+                           " is no header of a member (its checksum is wrong): the file is "
+                           "damaged, or no tar");
       const bool is_note = is_tar_note(header.type());
       const TarGlobal& global = tar_.global_at(at);
       const std::optional<std::uint64_t> size =
@@ -120,27 +124,20 @@ class TarScan {
     }
   }
 
-  [[noreturn]] void fail_checksum(std::uint64_t at) {
-    const std::span<const std::byte> start = block(at);
-    if (at == 0) fail_if_known(start);
-    fail("at byte " + std::to_string(at) +
-         " is no header of a member (its checksum is wrong): the file is damaged, or no tar" +
-         (at == 0 ? ". " + how_it_begins(start) : ""));
-  }
-  static std::string how_it_begins(std::span<const std::byte> start) {
-    std::string text = how_they_begin(start);
-    text.front() = 'I';
-    return text;
-  }
-  /// For the first bytes of a file that is no tar.
-  void fail_if_known(std::span<const std::byte> start) const {
-    if (start.empty()) fail("the file is empty");
-    const std::optional<KnownBytes> known = known_bytes(start);
-    if (!known || known->what == kTarBytes) return;
-    if (known->is_compressed)
+  /// For the bytes at byte `at`, which are no header; `why` says so. At the start of the file they
+  /// may tell what it is.
+  [[noreturn]] void fail_no_header(std::uint64_t at, std::span<const std::byte> bytes,
+                                   const std::string& why) const {
+    if (at != 0) fail(why);
+    if (bytes.empty()) fail("the file is empty");
+    const std::optional<KnownBytes> known = known_bytes(bytes);
+    if (known && known->is_compressed)
       fail("the tar is compressed: " + std::string(known->remedy) +
            ". The samples of a compressed tar cannot be read in any order");
-    fail("the file is no tar: " + what_they_are(start));
+    if (known && known->what != kTarBytes) fail("the file is no tar: " + what_they_are(bytes));
+    std::string how = how_they_begin(bytes);
+    how.front() = 'I';
+    fail(why + ". " + how);
   }
 
   /// Does such a member have bytes behind its header?
@@ -173,11 +170,10 @@ class TarScan {
                           .first(window_bytes_)
                           .subspan(static_cast<std::size_t>(at - window_at_));
     if (rest.size() >= kTarBlock) return rest.first(kTarBlock);
-    if (at == 0) {
-      fail_if_known(rest);
-      fail("the file is cut, or no tar: it has " + std::to_string(rest.size()) +
-           " bytes, fewer than the header of a member. " + how_it_begins(rest));
-    }
+    if (at == 0)
+      fail_no_header(at, rest,
+                     "the file is cut, or no tar: it has " + std::to_string(rest.size()) +
+                         " bytes, fewer than the header of a member");
     fail_cut("within a header, or the zeros that end a tar");
   }
 
