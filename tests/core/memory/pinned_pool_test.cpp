@@ -274,9 +274,25 @@ TEST_CASE("a reservation that fails leaves the room of the blocks that are not t
   CHECK_THROWS_AS(pool.reserve(3, 4096), MemoryError);
   CHECK(pool.stats().blocks == 1);
   CHECK_NOTHROW(pool.reserve(2, 4096));
+  CHECK_THROWS_AS(pool.reserve(1, 4096), PoolExhausted);
 }
 
+namespace {
+
+/// Nobody can tell when the block is free: its stream is refused.
+void lose(PinnedBlock block) {
+  const TestStream captured;
+  REQUIRE_CUDA(cudaStreamBeginCapture(captured, cudaStreamCaptureModeThreadLocal));
+  CHECK_THROWS_AS(block.release_after(captured), std::logic_error);
+  cudaGraph_t graph = nullptr;
+  REQUIRE_CUDA(cudaStreamEndCapture(captured, &graph));
+  REQUIRE_CUDA(cudaGraphDestroy(graph));
+}
+
+}  // namespace
+
 TEST_CASE("a block may outlive its pool", "[pinned_pool]") {
+  const bool is_lost = GENERATE(false, true);
   PinnedBlock now, later;
   TestStream stream;
   Gate gate;
@@ -289,7 +305,19 @@ TEST_CASE("a block may outlive its pool", "[pinned_pool]") {
   std::memset(now.data(), 1, now.size());
   now.release();
   gate.open();
-  later.release_after(stream);
+  if (is_lost)
+    lose(std::move(later));
+  else
+    later.release_after(stream);
+}
+
+TEST_CASE("who waits for a block is told when the only one is lost", "[pinned_pool]") {
+  PinnedPool pool({.max_bytes = 4096, .timeout = std::chrono::milliseconds::max()});
+  PinnedBlock only = pool.acquire(4096);
+  std::thread waiter([&] { CHECK_THROWS_AS(pool.acquire(4096), penstock::CudaError); });
+  std::this_thread::sleep_for(5ms);  // It waits by then, or this shows less.
+  lose(std::move(only));
+  waiter.join();
 }
 
 TEST_CASE("a moved-from block is empty, and assignment releases what was there", "[pinned_pool]") {
