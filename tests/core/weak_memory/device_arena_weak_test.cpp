@@ -56,10 +56,11 @@ TEST_CASE("weak: a wait for a slot ends when it is asked to stop", "[device_aren
   explore([] {
     // DeviceArena::acquire itself takes no stop token.
     penstock::detail::DeviceArenaCore arena(1, 64, {}, kNever);
-    const auto writer = arena.resolve_writer(nullptr, "acquire");
+    const auto writer = penstock::detail::resolve_usable(nullptr, "acquire", arena.device());
     std::stop_source stop;
-    expect(arena.acquire(writer, stop.get_token()).has_value(), "the slot");
-    std::thread waiter([&] { expect(!arena.acquire(writer, stop.get_token()), "no slot"); });
+    expect(arena.acquire(writer, stop.get_token(), kNever).has_value(), "the slot");
+    std::thread waiter(
+        [&] { expect(!arena.acquire(writer, stop.get_token(), kNever), "no slot"); });
     stop.request_stop();
     waiter.join();
   });
