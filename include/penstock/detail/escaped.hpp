@@ -39,14 +39,12 @@ inline std::size_t printable_character(std::string_view text) {
   return control ? 0 : length;
 }
 
-/// `text`, with \xNN for each byte of what is not a printable character. Where that has more than
-/// `most` bytes, it is cut, and ends in "...".
-inline std::string escaped(std::string_view text, std::size_t most = std::string::npos) {
+/// `text`, with \xNN for each byte of what is not a printable character.
+inline std::string escaped(std::string_view text) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {
-    if (out.size() >= most) return out + "...";
     const std::size_t length = printable_character(text);
     if (length == 0) {
       const auto byte = static_cast<std::uint8_t>(text.front());

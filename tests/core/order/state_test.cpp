@@ -141,7 +141,7 @@ TEST_CASE("State: a refusal says what is wrong, and shows the text", "[state]") 
 
 TEST_CASE("State: a refusal is fit to print, whatever the text", "[state]") {
   CHECK_THAT(refusal(""), Mentions("\"\""));
-  CHECK_THAT(refusal(std::string_view("\n\0\x7f\xff", 4)), Mentions("\"\\x0A\\x00\\x7F\\xFF\""));
+  CHECK_THAT(refusal(std::string_view("\n\0\x7f\xff", 4)), Mentions("\"\\x0a\\x00\\x7f\\xff\""));
   for (const char character : {'x', '\n'}) {
     const std::string text = refusal(std::string(1'000'000, character));
     CHECK(text.size() < 500);

@@ -44,10 +44,20 @@ inline constexpr std::array<StateField, 10> state_fields{
 inline constexpr std::string_view state_format = "penstock-state", state_version = "2",
                                   state_end = "end";
 
-/// `text` in quotes for a message.
+/// `text` in quotes for a message: what is not printable ASCII is escaped, what is too long cut.
 inline std::string quoted(std::string_view text) {
   constexpr std::size_t kLongest = 300;
-  return '"' + escaped(text, kLongest) + '"';
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string result = "\"";
+  for (const char character : text) {
+    if (result.size() > kLongest) return result + "...\"";
+    const auto code = static_cast<unsigned char>(character);
+    if (code >= 0x20 && code < 0x7f)
+      result += character;
+    else
+      (result += "\\x") += {kDigits[code / 16], kDigits[code % 16]};
+  }
+  return result + '"';
 }
 
 /// Samples of the epoch before the next batch, over all ranks; UINT64_MAX for a state whose numbers
