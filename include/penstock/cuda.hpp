@@ -7,10 +7,9 @@
 
 #include <cuda_runtime_api.h>
 
-#include <memory>
 #include <penstock/error.hpp>
 #include <penstock/stream_ref.hpp>
-#include <type_traits>
+#include <utility>
 
 static_assert(CUDART_VERSION >= 12040, "penstock needs CUDA 12.4 or newer");
 
@@ -32,13 +31,25 @@ namespace detail {
 #endif
 }
 
+/// A handle of CUDA's, which `destroy` ends. (A unique_ptr would do, but <memory> is long.)
 template <class Handle, cudaError_t (*destroy)(Handle)>
-struct Destroy {
-  void operator()(Handle handle) const noexcept { destroy(handle); }
+class Owned {
+ public:
+  explicit Owned(Handle handle = nullptr) noexcept : handle_(handle) {}
+  Owned(Owned&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Owned& operator=(Owned&& other) noexcept {
+    Owned taken(std::move(other));
+    std::swap(handle_, taken.handle_);
+    return *this;
+  }
+  ~Owned() {
+    if (handle_ != nullptr) destroy(handle_);
+  }
+  Handle get() const noexcept { return handle_; }
+
+ private:
+  Handle handle_;
 };
-/// A handle of CUDA's that `destroy` is called for.
-template <class Handle, cudaError_t (*destroy)(Handle)>
-using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroy<Handle, destroy>>;
 
 }  // namespace detail
 
@@ -96,7 +107,7 @@ class Stream {
     cudaStream_t stream = nullptr;
     detail::check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority),
                   "cudaStreamCreateWithPriority", priority);
-    stream_.reset(stream);
+    stream_ = Owned(stream);
   }
 
   /// The stream, which this object still owns.
@@ -105,7 +116,9 @@ class Stream {
   void synchronize() const { detail::check(cudaStreamSynchronize(get()), "cudaStreamSynchronize"); }
 
  private:
-  detail::Owned<cudaStream_t, cudaStreamDestroy> stream_;
+  using Owned = detail::Owned<cudaStream_t, cudaStreamDestroy>;
+
+  Owned stream_;
 };
 
 namespace detail {
@@ -133,7 +146,7 @@ class Event {
   explicit Event(unsigned flags = cudaEventDisableTiming) {
     cudaEvent_t event = nullptr;
     detail::check(cudaEventCreateWithFlags(&event, flags), "cudaEventCreateWithFlags", flags);
-    event_.reset(event);
+    event_ = Owned(event);
   }
 
   /// The event, which this object still owns.
@@ -159,7 +172,9 @@ class Event {
   void synchronize() const { detail::check(cudaEventSynchronize(get()), "cudaEventSynchronize"); }
 
  private:
-  detail::Owned<cudaEvent_t, cudaEventDestroy> event_;
+  using Owned = detail::Owned<cudaEvent_t, cudaEventDestroy>;
+
+  Owned event_;
 };
 
 }  // namespace penstock
