@@ -38,7 +38,7 @@ ends() {
 }
 
 # An argument that is empty comes from a variable that is not set.
-for script in demo docs fuzz gpu-check model setup soak test; do
+for script in demo docs fuzz gpu-check setup soak test; do
   if output=$("$scripts/$script" "" 2>&1); then echo "FAILED: $script takes an empty argument" && exit 1; fi
   if [[ $output != "$script: one of the arguments is empty: is a variable not set?" ]]; then
     echo "FAILED: $script: $output" && exit 1

@@ -123,6 +123,16 @@ TEST_CASE("copies come one after the other", "[replay]") {
   CHECK(bound.with_slots(4) == near(10));
 }
 
+TEST_CASE("copies that are timed a little long do not make the device late", "[replay]") {
+  const MadePipeline bound{.fill = 1.0, .copy = 4.0, .step = 2.0, .loop = MadeLoop::waits};
+  std::vector<FinishedBatch> records = bound.records(96);
+  for (FinishedBatch& batch : records) batch.device.copy += 60'000;
+  const Replayed replayed(records, bound.shape());
+  REQUIRE(replayed.loaded());
+  CHECK(replayed.replay().costs().loop().waits == LoopWaits::for_this_step);
+  CHECK(replayed.share(Bottleneck::copy) > 0.9);
+}
+
 TEST_CASE("a transform keeps the copy stream, but not the block", "[replay]") {
   const Replayed bound({.fill = 1.0, .copy = 3.0, .transform = 7.0, .step = 2.0});
   REQUIRE(bound.loaded());

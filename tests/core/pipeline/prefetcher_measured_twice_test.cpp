@@ -290,7 +290,7 @@ TEST_CASE("what Stats add up is what the records of the batches say", "[prefetch
   INFO("seed " << seed << ": " << drawn.text());
   // A thread that loses its core between the two measurements makes them differ: not every time.
   std::vector<Pair> pairs;
-  for (int attempt = 0; attempt < 3; ++attempt) {
+  for (int attempt = 0; attempt < 8; ++attempt) {
     pairs = run(drawn);
     if (std::all_of(pairs.begin(), pairs.end(), [](const Pair& pair) { return pair.agrees(); }))
       break;

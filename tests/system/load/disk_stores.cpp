@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "support/tar_writer.hpp"
+#include "../../support/tar_writer.hpp"
 #include "slow_disk.hpp"
 
 namespace penstock::test {

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "support/eventually.hpp"
+#include "../../support/eventually.hpp"
 #include "audit.hpp"
 #include "flat.hpp"
 #include "machine.hpp"

@@ -252,17 +252,19 @@ inline void BatchCosts::reconstruct_device() {
       span.copied = span.arrived =
           std::max(span.filled, std::max(span.opened, readers) + span.source);
     } else {
-      const double slot = span.slot < 0 ? readers : slot_wanted(k) + span.slot;
-      span.copied = std::max({span.staged, before, slot}) + span.copy;
+      span.copied = std::max({span.staged, before, readers}) + span.copy;
       span.arrived = span.copied + span.transform;
     }
     double& worked = left.at(static_cast<std::size_t>(span.stream));
     const double reached = std::max(span.asked, worked);
-    if (span.wait > kLatency && span.slot < 0) {
+    if (span.wait > kLatency) {
       // It began when the batch arrived. Neither how long it had worked nor when the readers of the
-      // slot were through is known better than as a latest time.
+      // slot were through is known better than as a latest time. The copy began no earlier than the
+      // slot was waited for.
+      const double wanted = std::max(span.filled, k == 0 ? 0 : batches_[k - 1].staged);
       const double copied =
-          shape_.on_device ? span.filled : span.staged + span.copy + span.transform;
+          shape_.on_device ? span.filled
+                           : std::max(span.staged, wanted + span.slot) + span.copy + span.transform;
       span.begun =
           std::max({span.asked + span.wait, copied, std::min(reached + span.wait, span.arrived)});
     } else {

@@ -139,7 +139,7 @@ class ClassWalk {
     for (const std::string& name : listing.links_to_nothing) {
       const bool is_sample = has_extension(name, extensions_);
       if (!is_sample && !std::filesystem::path(name).has_extension())
-        fail_at_link_to_nothing(directory + "/" + name);
+        fail_at_link_to_nothing(std::string(directory).append("/").append(name));
       if (is_sample) listing.files.push_back(name);
     }
     std::sort(listing.files.begin(), listing.files.end());

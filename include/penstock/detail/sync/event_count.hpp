@@ -45,7 +45,8 @@ class EventCount {
   bool wait_until(Clock::time_point deadline, Condition&& ready) {
     if (ready() || spin(ready)) return true;
     // This waiter is counted before it takes the calls: a notifier that does not see the count has
-    // made its change and its call before, so that take_calls() makes the change visible to ready().
+    // made its change and its call before, so that take_calls() makes the change visible to
+    // ready().
     state_.fetch_add(kWaiter, std::memory_order_relaxed);
     std::unique_lock lock(mutex_);
     std::uint64_t calls = 0;
@@ -104,7 +105,8 @@ class EventCount {
 
   // state_ counts waiters in its lower half, and in its upper half the calls that no waiter has
   // taken. Each operation on it is a read-modify-write, not a load. Of those of a waiter and a
-  // notifier one is the second: a notifier then sees the waiter, a waiter what the notifier changed.
+  // notifier one is the second: a notifier then sees the waiter, a waiter what the notifier
+  // changed.
   static constexpr std::uint64_t kWaiter = 1, kCall = std::uint64_t{1} << 32;
   static std::uint64_t waiters(std::uint64_t state) { return state & (kCall - 1); }
   static std::uint64_t calls(std::uint64_t state) { return state / kCall; }
