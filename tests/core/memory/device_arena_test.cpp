@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "support/asleep.hpp"
 #include "support/catch.hpp"
 #include "support/gate.hpp"
 #include "support/handles.hpp"
@@ -28,6 +29,7 @@ using penstock::test::Gate;
 using penstock::test::HostLog;
 using penstock::test::Mentions;
 using penstock::test::TestStream;
+using penstock::test::Waiter;
 
 static_assert(!std::is_copy_constructible_v<DeviceSlot> &&
               std::is_nothrow_move_constructible_v<DeviceSlot>);
@@ -156,8 +158,12 @@ TEST_CASE("the time-out of an arena: for ever, at once, or not a time at all", "
   DeviceArena patient(1, 64, {}, std::chrono::milliseconds::max());
   DeviceSlot held = patient.acquire(stream);
   std::atomic<bool> got{false};
-  std::thread waiter([&] { got = static_cast<bool>(patient.acquire(stream)); });
-  std::this_thread::sleep_for(20ms);  // It waits by then. If not, the test shows less.
+  Waiter waiting;
+  std::thread waiter([&] {
+    waiting.enter();
+    got = static_cast<bool>(patient.acquire(stream));
+  });
+  waiting.wait_until_asleep();
   CHECK_FALSE(got);
   held.release_after(stream);
   waiter.join();

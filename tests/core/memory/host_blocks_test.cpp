@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/asleep.hpp"
 #include "support/catch.hpp"
 #include "support/gate.hpp"
 #include "support/host_blocks.hpp"
@@ -25,6 +26,7 @@ using penstock::detail::HostBlocks;
 using penstock::test::AllocatedBlocks;
 using penstock::test::Gate;
 using penstock::test::host_block_bytes;
+using penstock::test::Waiter;
 
 TEST_CASE("blocks are of one size, each is handed out once, and a released one again",
           "[host_blocks]") {
@@ -59,8 +61,12 @@ TEST_CASE("a block comes back behind its copies, when somebody has asked", "[hos
   CHECK_FALSE(blocks.is_done(other));
   CHECK(blocks.try_acquire() == HostBlocks::kNone);
   std::atomic<std::uint32_t> got{HostBlocks::kNone};
-  std::thread waiter([&] { got = blocks.acquire(); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  Waiter waiting;
+  std::thread waiter([&] {
+    waiting.enter();
+    got = blocks.acquire();
+  });
+  waiting.wait_until_asleep();
   CHECK(got == HostBlocks::kNone);
   gate.open();
   waiter.join();
@@ -95,9 +101,12 @@ TEST_CASE("a wait for a block ends when it is stopped", "[host_blocks]") {
     if (in_flight) blocks.copy(block, stream, [&] { gate.hold(stream.get()); });
     std::atomic<bool> stopped{false};
     std::uint32_t got = 0;
-    std::thread waiter(
-        [&] { got = blocks.acquire(CaptureModeGuard(), [&] { return stopped.load(); }); });
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    Waiter waiting;
+    std::thread waiter([&] {
+      waiting.enter();
+      got = blocks.acquire(CaptureModeGuard(), [&] { return stopped.load(); });
+    });
+    waiting.wait_until_asleep();
     stopped = true;
     blocks.wake();
     waiter.join();
@@ -187,16 +196,18 @@ TEST_CASE("blocks go only when their copies are done", "[host_blocks]") {
   const Stream stream;
   Gate gate;
   std::atomic<bool> gone{false};
+  Waiter waiting;
   std::thread keeper;
   {
     auto blocks = std::make_unique<AllocatedBlocks>(1);
     blocks->copy(blocks->acquire(), stream, [&] { gate.hold(stream.get()); });
     keeper = std::thread([&, blocks = std::move(blocks)]() mutable {
+      waiting.enter();
       blocks.reset();
       gone = true;
     });
   }
-  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  waiting.wait_until_asleep();
   CHECK_FALSE(gone);
   gate.open();
   keeper.join();
