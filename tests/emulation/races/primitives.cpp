@@ -170,8 +170,14 @@ void view_after_the_last_lease(Version version) {
 
 // ---- BatchProducer and PinnedPool
 
+/// Has room for two blocks, each of a batch and less than another 1 KiB, and not for three: the
+/// third batch has to use a block again.
+penstock::PinnedPool pool_of_two_batches() {
+  return penstock::PinnedPool{{.max_bytes = 3072}};
+}
+
 void host_batch_is_released_before_its_copy(Version version) {
-  penstock::PinnedPool pool{{.max_bytes = 2 * (std::size_t{1} << 16)}};
+  penstock::PinnedPool pool = pool_of_two_batches();
   const penstock::Stream stream;
   const Device device;
   {
@@ -187,7 +193,7 @@ void host_batch_is_released_before_its_copy(Version version) {
 }
 
 void host_batch_is_copied_on_one_stream_and_released_after_another(Version version) {
-  penstock::PinnedPool pool{{.max_bytes = 2 * (std::size_t{1} << 16)}};
+  penstock::PinnedPool pool = pool_of_two_batches();
   const penstock::Stream stream, other;
   const Device device;
   {
@@ -301,13 +307,20 @@ void value_is_read_before_drain(Version version) {
   const penstock::Stream stream;
   const Device device;
   Number sum;
-  std::atomic<bool> called{false};
+  std::atomic<bool> pushed{false}, called{false};
   must(cudaMemsetAsync(device.data(), 0, size, stream.get()));
+  // Without it the callback may run while push() does, whose locks would then order the two.
+  const auto wait_for_push = [](void* flag) {
+    while (!static_cast<std::atomic<bool>*>(flag)->load(std::memory_order_relaxed))
+      std::this_thread::yield();
+  };
+  must(cudaLaunchHostFunc(stream.get(), wait_for_push, &pushed));
   penstock::Readback<int> readback{2};
   readback.push(static_cast<const int*>(device.data()), stream.get(), [&](int value) {
     sum.value = value;
     called.store(true, std::memory_order_relaxed);
   });
+  pushed.store(true, std::memory_order_relaxed);
   if (is_right(version)) readback.drain();
   while (!called.load(std::memory_order_relaxed)) std::this_thread::yield();
   sum.add_one();
