@@ -57,21 +57,40 @@ PrefetcherOptions tuned(int workers, int most) {
   return {.workers = workers, .tune = Tune{.workers = most}};
 }
 
+/// How long a slow source takes for a batch. On a busy machine the loop may be slower still.
+std::atomic<int> slow_milliseconds{3};
+
+void be_slow() {
+  std::this_thread::sleep_for(std::chrono::milliseconds(slow_milliseconds));
+}
+
 void write_slowly(const Ticket& ticket, Numbers& batch) {
-  std::this_thread::sleep_for(3ms);
+  be_slow();
   write_numbers(ticket, batch);
 }
 
 /// Takes batches until `found` holds for the stats; false: it never did.
 template <class Found>
 bool take_until(Prefetcher<Numbers>& prefetcher, cudaStream_t stream, Found found,
-                std::chrono::milliseconds step = 0ms) {
-  for (int i = 0; i < 3000; ++i) {
+                std::chrono::milliseconds step = 0ms, int batches = 3000) {
+  for (int i = 0; i < batches; ++i) {
     const auto batch = prefetcher.next(stream);
     if (step > 0ms) std::this_thread::sleep_for(step);
     if (found(prefetcher.stats())) return true;
   }
   return false;
+}
+
+/// Takes batches of a slow source until more than one worker runs. Makes the source slower now and
+/// then, until it is what the loop waits for. False: still one worker runs.
+bool take_until_more_workers(Prefetcher<Numbers>& prefetcher, cudaStream_t stream) {
+  const auto has_more = [](const Stats& stats) { return stats.workers > 1; };
+  bool found = false;
+  for (slow_milliseconds = 3; !found && slow_milliseconds < 100;)
+    if (found = take_until(prefetcher, stream, has_more, 0ms, 500); !found)
+      slow_milliseconds = 2 * slow_milliseconds;
+  slow_milliseconds = 3;
+  return found;
 }
 
 bool has(const Stats& stats, TuneKnob knob, TuneReason reason) {
@@ -88,12 +107,10 @@ TEST_CASE("a slow source ends with more workers that run, and says why", "[prefe
   const int kind = GENERATE(0, 1, 2);
   CAPTURE(kind);
   const auto write_row = [](const Sample& sample, Numbers& batch) {
-    std::this_thread::sleep_for(1ms);
+    be_slow();
     batch.sample(sample.row) = sample.index;
   };
-  const auto on_the_device = [](const Ticket&, Numbers&, cudaStream_t) {
-    std::this_thread::sleep_for(3ms);
-  };
+  const auto on_the_device = [](const Ticket&, Numbers&, cudaStream_t) { be_slow(); };
   AnySource<Numbers> source = write_slowly;
   if (kind == 1) source = penstock::per_sample(write_row);
   if (kind == 2) source = penstock::on_device(on_the_device);
@@ -104,7 +121,7 @@ TEST_CASE("a slow source ends with more workers that run, and says why", "[prefe
   REQUIRE(before.tuning);
   CHECK(before.tuning->most_workers == 4);
   CHECK(before.tuning->last.empty());
-  REQUIRE(take_until(prefetcher, stream, [](const Stats& stats) { return stats.workers > 1; }));
+  REQUIRE(take_until_more_workers(prefetcher, stream));
   const Stats after = prefetcher.stats();
   CHECK(has(after, TuneKnob::workers, TuneReason::faster));
   CHECK(after.tuning->decisions >= 1);
@@ -215,7 +232,7 @@ TEST_CASE("a tuned prefetcher goes on from a state with the settings that it has
   Prefetcher<Numbers> prefetcher(numbers_layout(kRows), shuffled(kMany * kRows, kRows),
                                  write_slowly, tuned(1, 4));
   const penstock::State start = prefetcher.state();
-  REQUIRE(take_until(prefetcher, stream, [](const Stats& stats) { return stats.workers > 1; }));
+  REQUIRE(take_until_more_workers(prefetcher, stream));
   const int workers = prefetcher.stats().workers;
   prefetcher.restore(start);
   CHECK(prefetcher.stats().workers == workers);
