@@ -21,7 +21,7 @@ FIGURE = re.compile(rf"{NUMBER}(?: M| million)? {RATE}|{NUMBER}(?: %| times)? (?
                     rf"|\b(?:tak(?:es?|en)|took|costs?|measured)\b.*{NUMBER} {TIME}|{NUMBER} {TIME}.*\b(?:took|measured)\b")  # fmt: skip
 HEAD = re.compile(rf"\|.*(?:\w/s\b|[,;:] {TIME}|\b{TIME} *\|)")
 MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
-ORIGIN = re.compile(rf"\bcommits? [0-9a-f]{{7,}}\b|\b20\d\d-\d\d-\d\d\b|\b(?:{MONTHS}) 20\d\d\b|\bH[12]00\b|\bEPYC\b|\bXeon\b")
+ORIGIN = re.compile(rf"\bcommits? [0-9a-f]{{7,}}\b|\b20\d\d-\d\d-\d\d\b|\b(?:{MONTHS}) 20\d\d\b|\bH[12]00s?\b|\bEPYC\b|\bXeon\b")
 
 
 def sections(text):

@@ -183,7 +183,7 @@ def measured(figures, pages):
     write({"docs/measured/page.md": "# Figures\n\nIt takes 3 ms on an H100, commit 0123abc, 2026-11-26.\n", "CHANGELOG.md": "It is 2 times as fast.\n"})
     said = {"figure": ("A batch takes\n2.5 us of that.", "It gives 1,200 images/s.", "It is 1.8 times as fast.", "12 % faster than before.", "A wait of 3 ms was measured.",
                        "| case | time, ms |\n|---|---|\n| one | 12.5 |", "| case | images/s |\n|---|---|\n| one | **7** |", "- Loading costs 7 s."),
-            "H100": ("It ran on an H100.", "[here](measured/page.md), on an H100"), "commit 0123abc": ("Of commit 0123abc.",), "26": ("Seen on 2026-11-26.",),
+            "H100": ("It ran on an H100.", "Two H100s.", "[here](measured/page.md), on an H100"), "commit 0123abc": ("Of commit 0123abc.",), "26": ("Seen on 2026-11-26.",),
             "November 2026": ("Read in November 2026.",),
             "": ("A wait takes at most 2 s. The default is 20 ms.", "`it takes 3 ms`", "```text\nit takes 3 ms, on an H100\n```", "| option | ms |\n|---|---|\n| `--wait` | the time |",
                  "It takes 3 ms ([measured](measured/page.md)).", "It polls every 10 ms.")}  # fmt: skip
