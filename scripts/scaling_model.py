@@ -4,7 +4,7 @@
 scaling_model.py [--write | --check]
 
 A model on paper of T13 training ResNet-50 on 1 to 1,024 GPUs: bytes, links, the time of a step, and what the input
-needs. Prints its tables; --write puts them into docs/many-gpus.md; --check is for CI: exit status 1 when the page has
+needs. Prints its tables; --write puts them into docs/measured/many-gpus.md; --check is for CI: exit status 1 when the page has
 others. Every number that is not computed stands in FIGURES, with its unit and where it comes from.
 """
 
@@ -19,18 +19,18 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 import measured_page
 
-PAGE = ROOT / "docs/many-gpus.md"
+PAGE = ROOT / "docs/measured/many-gpus.md"
 GPUS = (1, 2, 4, 8, 64, 1024)
 NODE = 8  # GPUs, and network adapters that carry gradients
 MIB, GB = 1 << 20, 1e9
 RING, TREE, SHORT_TREE = 0, 1, 2  # in FIGURES["latencies"]
 GPU_TABLE = "[several GPUs](several-gpus.md#what-scales-and-what-does-not)"
-IMAGES = "[images](images.md#measured)"
+IMAGES = "[images](images.md#an-h200)"
 GITHUB = "https://github.com/"
 NCCL = f"[NCCL 2.30.7]({GITHUB}NVIDIA/nccl/blob/5067397c2676d5aed50042fc39e5c8ee96eb0027/src/graph/tuning.cc)"
 H200 = (f"[MLPerf 4.1, NVIDIA's system of 8 H200]({GITHUB}mlcommons/inference_results_v4.1/blob/main/closed/NVIDIA/systems/"
         "H200-SXM-141GBx8_TRT_MaxQ.json)")  # fmt: skip
-PACKED = "[packed files](packed-file.md#what-it-costs)"
+PACKED = "[packed files](storage.md#packed-files)"
 STORAGE = f"[MLPerf Storage]({GITHUB}mlcommons/storage)"
 IMAGENET = "[ImageNet](https://www.image-net.org/challenges/LSVRC/2012/)"
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """
-table.py: makes the tables of docs/peers.md from measured.json, which `run` beside it has written, and from the results of other
-machines beside that (measured-*.json), and the picture docs/peers.svg from the first. `run --table` does the same.
+table.py: makes the tables of docs/measured/peers.md from measured.json, which `run` beside it has written, and from the results of other
+machines beside that (measured-*.json), and the picture docs/measured/peers.svg from the first. `run --table` does the same.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import measured_page
 from measure import PARTS, STORAGE, TASKS
 from peers import PEERS
 
-STORE, PAGE, PICTURE = ROOT / "benchmarks/peers/measured.json", ROOT / "docs/peers.md", ROOT / "docs/peers.svg"
+STORE, PAGE, PICTURE = ROOT / "benchmarks/peers/measured.json", ROOT / "docs/measured/peers.md", ROOT / "docs/measured/peers.svg"
 BEGIN, END = "<!-- peers: made by benchmarks/peers/table.py -->", "<!-- peers: end -->"
 NOTHING = "Not measured yet. `benchmarks/peers/run` measures it."
 OURS = "penstock"

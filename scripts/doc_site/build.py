@@ -8,6 +8,7 @@ import sys
 import time
 
 import api
+import figures
 import links
 import pages
 import pictures
@@ -35,6 +36,7 @@ def check(names):
     found = count(api.undocumented(names), f"of {len(public(names))} public names without a docstring")
     found += count(pages.groups()[1], "headers missing in docs/reference.md, or there twice")
     found += count(links.check(), f"broken links in {len(links.pages())} Markdown pages")
+    found += count(figures.check(), f"figures, commits, dates and machines outside of {figures.MEASURED}")
     found += count(rules.check(), "problems with the rules of the emulated runtime")
     return found + count(pictures.check(), f"of {len(pictures.PICTURES)} pictures not as their source draws them")
 

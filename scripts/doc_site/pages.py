@@ -14,7 +14,7 @@ ROOT = links.ROOT
 LANGUAGES = {".cpp": "cpp", ".hpp": "cpp", ".cu": "cpp", ".cuh": "cpp", ".h": "cpp", ".py": "python", ".sh": "bash",
              ".cmake": "cmake", ".json": "json", ".yaml": "yaml", ".sbatch": "bash"}  # fmt: skip
 PICTURES = {".svg", ".png"}
-INDEX, RECIPES = "docs/reference.md", "docs/recipes/README.md"
+INDEX, RECIPES, MEASURED = "docs/reference.md", "docs/recipes/README.md", "docs/measured/"
 
 
 def groups():
@@ -136,13 +136,15 @@ class Site:
         migration = [name for name in docs if name.startswith("docs/migration")]
         reliability = [name for name in ("docs/reliability.md", "benchmarks/README.md") if name in self.pages]
         reliability += [name for name in self.pages if name.startswith("scripts/mutation/")]
-        guides = [name for name in docs if name not in {*recipes, *migration, *reliability, INDEX}]
+        measured = sorted((name for name in docs if name.startswith(MEASURED)), key=lambda name: name != f"{MEASURED}README.md")
+        guides = [name for name in docs if name not in {*recipes, *migration, *reliability, *measured, INDEX}]
         examples = [name for name in self.pages if name.startswith("examples/")]
         project = [name for name in ("CHANGELOG.md", "CONTRIBUTING.md") if name in self.pages]
-        placed = {"README.md", INDEX, *recipes, *migration, *reliability, *guides, *examples, *project}
+        placed = {"README.md", INDEX, *recipes, *migration, *reliability, *guides, *measured, *examples, *project}
         project += [name for name in self.pages if name not in placed]
         sections = [("Start", ["Getting started <self>"]), *self.recipe_groups(recipes), ("Migration", migration), ("Guides", guides),
-                    ("Reference", [INDEX]), ("Examples", examples), ("Reliability", reliability), ("Project", project)]  # fmt: skip
+                    ("Reference", [INDEX]), ("Examples", examples), ("Reliability", reliability), ("Measured", measured),
+                    ("Project", project)]  # fmt: skip
         return "".join(toctree(title, entries) for title, entries in sections if entries)
 
     @staticmethod

@@ -44,9 +44,9 @@ def peers():
         return picture.read_text()
 
 
-PICTURES = {"docs/route.svg": route.draw, "docs/migration.svg": migration, "examples/resnet/ladder-table.svg": ladder}
+PICTURES = {"docs/route.svg": route.draw, "docs/migration.svg": migration, "docs/measured/ladder-table.svg": ladder}
 if (ROOT / "benchmarks/peers/measured.json").exists():
-    PICTURES["docs/peers.svg"] = peers
+    PICTURES["docs/measured/peers.svg"] = peers
 
 
 def drawn():

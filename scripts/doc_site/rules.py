@@ -162,7 +162,7 @@ def page(problems):
         '`penstock_emulation_tests "captured work does not run"`. The second sentence says how a GPU may differ.', "",
         *table(["verdict", "meaning", "rules"], [[verdict, text, f"{count[verdict]:,}"] for verdict, text in VERDICTS.items()]),
         f"{on_gpu} rules, marked *on a GPU*, are tests of files `*_rules_test.cpp`, which pass over the real runtime, too",
-        "(`scripts/gpu-check tests`; [reliability.md](reliability.md) says on which GPU, and when). The others are shown by the",
+        "(`scripts/gpu-check tests`; [the results](measured/reliability.md#what-was-verified-where) say on which GPU, and when). The others are shown by the",
         "emulation alone: no program can provoke them on a GPU, or CUDA leaves them open.", "",
         "`scripts/doc_site/rules.py` writes this page, and says in its help what of a test it reads. A test of CTest",
         "(`penstock_emulation_rules`) and `scripts/docs --check` fail if the page is not what the tests say.", "",

@@ -6,7 +6,7 @@ ladder_table.py [RESULTS...] [--peers RESULTS...] [--store FILE] [--peer-store F
 
 Takes rows that ladder_measure.py has measured (`scripts/gpu-check ladder-table` and `ladder-peers` do it on a machine
 with a GPU) into the stores, examples/resnet/ladder-table.json and ladder-peers.json, and makes from all of them the
-tables and the picture of examples/resnet/README.md and of examples/resnet/infer/rungs/README.md. RESULTS take the place
+tables and the picture of docs/measured/training-ladder.md and of docs/measured/inference-ladder.md. RESULTS take the place
 of all rows that are of another machine, driver or commit: a table is of one. Of the peers' rows the later file's count.
 Needs no GPU; without Python's matplotlib (scripts/setup full gets it) it says so, and leaves the picture as it is.
 """
@@ -207,7 +207,7 @@ def settings(rows, letter):
 
 
 def markdown(rows, peers, picture):
-    """For the training ladder's README."""
+    """For the training ladder's page."""
     good = [row for row in rows if "failed" not in row and row["rung"][0] == "T"]
     parts = [NOTHING]
     if good:
@@ -343,9 +343,9 @@ def main():
     parser.add_argument("--peers", type=pathlib.Path, nargs="*", default=[])
     parser.add_argument("--store", type=pathlib.Path, default=EXAMPLE / "ladder-table.json")
     parser.add_argument("--peer-store", type=pathlib.Path, default=EXAMPLE / "ladder-peers.json")
-    parser.add_argument("--readme", type=pathlib.Path, default=EXAMPLE / "README.md")
-    parser.add_argument("--inference", type=pathlib.Path, default=EXAMPLE / "infer/rungs/README.md")
-    parser.add_argument("--picture", type=pathlib.Path, default=EXAMPLE / "ladder-table.svg")
+    parser.add_argument("--readme", type=pathlib.Path, default=ROOT / "docs/measured/training-ladder.md")
+    parser.add_argument("--inference", type=pathlib.Path, default=ROOT / "docs/measured/inference-ladder.md")
+    parser.add_argument("--picture", type=pathlib.Path, default=ROOT / "docs/measured/ladder-table.svg")
     option = parser.parse_args()
     for path in [*option.results, *option.peers]:
         if not path.exists():

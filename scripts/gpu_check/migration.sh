@@ -20,9 +20,9 @@ migration() {
     --trace "$build/$trace" --images "$build" --out "$folder" --seconds "$(($(time_left) - 10))" \
     ${dry_run:+--dry-run} || status=$?
   if [[ ! -f $folder/results.json ]]; then return "$status"; fi
-  cp docs/migration.md "$folder"
+  cp docs/migration.md "$folder" && cp docs/measured/migration.md "$folder/figures.md"
   python3 scripts/gpu_check/migration_table.py "$folder/results.json" --store "$folder/measured.json" \
-    --page "$folder/migration.md" --picture "$folder/migration.svg" || status=$?
-  sed -n '/migration: table -->/,/migration: table end/p; /migration: jpeg -->/,/migration: jpeg end/p' "$folder/migration.md"
+    --page "$folder/migration.md" --figures "$folder/figures.md" --picture "$folder/migration.svg" || status=$?
+  sed -n '/migration: table -->/,/migration: table end/p; /migration: jpeg -->/,/migration: jpeg end/p' "$folder/figures.md" "$folder/migration.md"
   return "$status"
 }

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """
-migration_table.py [RESULTS] [--store FILE] [--page FILE] [--picture FILE]
+migration_table.py [RESULTS] [--store FILE] [--page FILE] [--figures FILE] [--picture FILE]
 
 Takes what migration_measure.py has measured (`scripts/gpu-check migration` does it on a machine with a GPU) into the
-store, examples/migration/measured.json, and makes from it what docs/migration.md shows between its markers: the table,
-what the profile of each step said, and the timelines, docs/migration.svg. Needs no GPU.
+store, examples/migration/measured.json, and makes from it the table of docs/measured/migration.md, and what docs/migration.md
+shows between its markers: what the profile of each step said, and the timelines, docs/migration.svg. Needs no GPU.
 """
 
 import argparse
@@ -60,7 +60,7 @@ def table(results):
         head += [f"{name}: images/s", "x step before", "x step 1", "GPU idle"]
     lines = [head, ["---"] + ["---:"] * (len(head) - 1)]
     for step, before in zip(STEPS, [""] + STEPS):
-        line = [f"[{step}](../examples/migration/{step}.{'cpp' if step == STEPS[0] else 'cu'})"]
+        line = [f"[{step}](../../examples/migration/{step}.{'cpp' if step == STEPS[0] else 'cu'})"]
         for kind in KINDS:
             rows = rows_of(results, kind)
             idle = rows.get(step, {}).get("idle")
@@ -185,6 +185,7 @@ def main():
     parser.add_argument("results", type=pathlib.Path, nargs="?")
     parser.add_argument("--store", type=pathlib.Path, default=ROOT / "examples/migration/measured.json")
     parser.add_argument("--page", type=pathlib.Path, default=ROOT / "docs/migration.md")
+    parser.add_argument("--figures", type=pathlib.Path, default=ROOT / "docs/measured/migration.md")
     parser.add_argument("--picture", type=pathlib.Path, default=ROOT / "docs/migration.svg")
     option = parser.parse_args()
     if option.results:
@@ -193,7 +194,9 @@ def main():
     drawn = picture(results)
     if drawn:
         option.picture.write_text(drawn)
-    put_into(option.page, blocks(results, option.picture.name if drawn else ""))
+    found = blocks(results, option.picture.name if drawn else "")
+    put_into(option.figures, {"table": found.pop("table")})
+    put_into(option.page, found)
     return 0
 
 

@@ -4,7 +4,7 @@
 # Steps of scripts/gpu-check, which sources this: what Nsight Systems does here, and its reports of the rungs.
 
 nsys_targets="make_cifar10 01_baseline 12_prefetcher"
-# What docs/profiling.md and docs/profiling/rungs.md show, the chapters first.
+# What docs/profiling.md and docs/measured/rungs.md show, the chapters first.
 reported=T12,T14,I8,quickstart,T1,T2,T3,T5,T11,I1,I5a,T0,T4,T6,T7,T8,T9,T10,I2,I3,I4,I6,I7
 
 # targets_of_reports [RUNG,RUNG...]: the programs, as targets.

@@ -57,11 +57,11 @@ measure_ladders() {
     --models "$models" --seconds "$(($(time_left) - 10))" --left "$folder/left.txt" "${options[@]}" "${kind[@]}" || status=$?
   if [[ ! -f $store ]]; then return "$status"; fi
   if [[ $store != "$folder/results.json" ]]; then cp "$store" "$folder/results.json"; fi
-  cp examples/resnet/README.md "$folder" && cp examples/resnet/infer/rungs/README.md "$folder/inference.md"
+  cp docs/measured/{training,inference}-ladder.md "$folder"
   python3 scripts/gpu_check/ladder_table.py "${kind[@]}" "$store" --store "$folder/table.json" \
-    --peer-store "$folder/peers.json" --readme "$folder/README.md" --inference "$folder/inference.md" \
+    --peer-store "$folder/peers.json" --readme "$folder/training-ladder.md" --inference "$folder/inference-ladder.md" \
     --picture "$folder/ladder-table.svg" || status=$?
-  sed -n '/ladder-table: made/,/ladder-table: end/p' "$folder/README.md" "$folder/inference.md"
+  sed -n '/ladder-table: made/,/ladder-table: end/p' "$folder/training-ladder.md" "$folder/inference-ladder.md"
   return "$status"
 }
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the arguments for equivalent mutants (equivalent.md); writes the table of a campaign, and its summary in
-docs/reliability.md."""
+docs/measured/reliability.md."""
 
 import collections
 import pathlib
@@ -10,7 +10,7 @@ from . import derive
 
 FOLDER = pathlib.Path(__file__).parent
 ARGUMENTS = FOLDER / "equivalent.md"
-PAGE = FOLDER.parent.parent / "docs/reliability.md"  # has the summary between these lines:
+PAGE = FOLDER.parent.parent / "docs/measured/reliability.md"  # has the summary between these lines:
 BEGIN, END = "<!-- scripts/mutants --write: begin -->\n", "<!-- scripts/mutants --write: end -->\n"
 _ARGUMENT = re.compile(r"^- `` ?(.+?) ?``\n((?:  .*\n?|\n(?=  ))+)", re.MULTILINE)
 

@@ -13,8 +13,8 @@
 using namespace penstock::test;
 
 // No sentence of the documentation: an extent beyond all memory lies in no allocation, also where
-// the number of its bytes does not fit 64 bits. CUDA 13.0 on an H200 queues some of these calls,
-// and the device then fails with cudaErrorIllegalAddress for good.
+// the number of its bytes does not fit 64 bits. On an H200 it was seen: CUDA 13.0 queues some of
+// these calls, and the device then fails with cudaErrorIllegalAddress for good.
 TEST_CASE("copies and fills refuse an extent that no memory has", "[emulation][copy][stricter]") {
   constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
   constexpr std::size_t pitch = 16, too_high = (std::size_t{1} << 60) + 1;  // rows of 16: 2^64 + 16

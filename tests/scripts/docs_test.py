@@ -176,6 +176,31 @@ def site(links, pages, api):
                                                               ["index.html", "../out.html"]])  # fmt: skip
 
 
+def measured(figures, pages):
+    """What a page says that was measured, and what it may say."""
+    page = "# A page\n\n%s\n\n## Another\n\n[all](measured/page.md): it takes 3 ms, 5 images/s.\n"
+    (pathlib.Path("docs/measured")).mkdir()
+    write({"docs/measured/page.md": "# Figures\n\nIt takes 3 ms on an H100, commit 0123abc, 2026-11-26.\n", "CHANGELOG.md": "It is 2 times as fast.\n"})
+    said = {"figure": ("A batch takes\n2.5 us of that.", "It gives 1,200 images/s.", "It is 1.8 times as fast.", "12 % faster than before.", "A wait of 3 ms was measured.",
+                       "| case | time, ms |\n|---|---|\n| one | 12.5 |", "| case | images/s |\n|---|---|\n| one | **7** |", "- Loading costs 7 s."),
+            "H100": ("It ran on an H100.", "Two H100s.", "[here](measured/page.md), on an H100"), "commit 0123abc": ("Of commit 0123abc.",), "26": ("Seen on 2026-11-26.",),
+            "November 2026": ("Read in November 2026.",),
+            "": ("A wait takes at most 2 s. The default is 20 ms.", "`it takes 3 ms`", "```text\nit takes 3 ms, on an H100\n```", "| option | ms |\n|---|---|\n| `--wait` | the time |",
+                 "It takes 3 ms ([measured](measured/page.md)).", "It polls every 10 ms.")}  # fmt: skip
+    for word, texts in said.items():
+        for text in texts:
+            write({"docs/page.md": page % text})
+            problems = list(figures.check())
+            require(bool(problems) == bool(word) and all("docs/page.md:" in one and word in one for one in problems), f"{text}: {problems}")
+    write({"docs/page.md": page % "", "README.md": "# It\n\nIt takes 3 ms on an H100.\n"})
+    expect(figures.check(), [["README.md:3:", "figure", "takes 3 ms"]])
+    write({"README.md": "# It\n\nIt takes 3 ms on an H100 ([how](docs/measured/page.md)).\n"})
+    expect(figures.check(), [])
+    pages.Site(pathlib.Path("build/pages").resolve(), []).build()
+    index = pathlib.Path("build/pages/index.md").read_text()
+    require(index.index(":caption: Guides") < index.index(":caption: Measured") < index.index("/docs/measured/page"), index)
+
+
 def drawings(pictures):
     pictures.PICTURES = {"docs/route.svg": pictures.route.draw}
     os.remove("docs/p.svg")
@@ -196,6 +221,7 @@ def main():
                "docs/reference.md": REFERENCE, "docs/recipes/first.md": "# First\n"})  # fmt: skip
         sys.path.insert(0, str(project / "scripts/doc_site"))
         import api
+        import figures
         import links
         import pages
         import pictures
@@ -204,6 +230,7 @@ def main():
         broken_docstring(api)
         pages_and_links(links, pages)
         site(links, pages, api)
+        measured(figures, pages)
         drawings(pictures)
     print("passed")
 

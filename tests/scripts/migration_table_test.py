@@ -38,37 +38,44 @@ def results():
 
 def make(folder, *arguments, status=0):
     command = [sys.executable, scripts / "migration_table.py", *arguments, "--store", folder / "store.json", "--page",
-               folder / "page.md", "--picture", folder / "picture.svg"]  # fmt: skip
+               folder / "page.md", "--figures", folder / "figures.md", "--picture", folder / "picture.svg"]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == status, done
     return done.stderr
 
 
+def copy_pages(folder):
+    shutil.copy(ROOT / "docs/migration.md", folder / "page.md")
+    shutil.copy(ROOT / "docs/measured/migration.md", folder / "figures.md")
+
+
 def test_tables(scratch):
-    shutil.copy(ROOT / "docs/migration.md", scratch / "page.md")
+    copy_pages(scratch)
     (scratch / "results.json").write_text(json.dumps(results()))
     make(scratch, scratch / "results.json")
     page = (scratch / "page.md").read_text()
-    assert "800 (799 to 801) | 2.00 | 8.0 | 50 %" in page and "One A <machine>, 2 CPU cores" in page, page
+    figures = (scratch / "figures.md").read_text()
+    assert "800 (799 to 801) | 2.00 | 8.0 | 50 %" in figures and "One A <machine>, 2 CPU cores" in figures, figures
     assert "load 1.00, blur 2.00" in page and "Not measured" not in page
     assert "blocking-call: 2,000 times, 1.5 ms (25.0 % of the measured time)\n  Seen in 4_streams." in page
     assert "4_streams   blocking-call 25.0 %, gap 25.0 %\n" in page and "slow-first" not in page
     picture = (scratch / "picture.svg").read_text()
     assert "a &lt; b, 10.0 us" in picture and xml.etree.ElementTree.fromstring(picture) is not None
     make(scratch)
-    assert (scratch / "page.md").read_text() == page
+    assert (scratch / "page.md").read_text() == page and (scratch / "figures.md").read_text() == figures
     (scratch / "page.md").write_text(page.replace("<!-- migration: jpeg -->", ""))
     assert "jpeg end" in make(scratch, status=1)
 
 
 def test_page(scratch):
     store = ROOT / "examples/migration/measured.json"
-    shutil.copy(ROOT / "docs/migration.md", scratch / "page.md")
+    copy_pages(scratch)
     if store.exists():
         shutil.copy(store, scratch / "store.json")
     make(scratch)
-    assert (scratch / "page.md").read_text().replace("picture.svg", "migration.svg") == (ROOT / "docs/migration.md").read_text(), (
-        "docs/migration.md is not what scripts/gpu_check/migration_table.py makes of the store: run it")
+    for name, made in ("docs/migration.md", "page.md"), ("docs/measured/migration.md", "figures.md"):
+        assert (scratch / made).read_text().replace("picture.svg", "migration.svg") == (ROOT / name).read_text(), (
+            f"{name} is not what scripts/gpu_check/migration_table.py makes of the store: run it")
     # Where no step was recorded, there is no picture.
     drawn, kept = scratch / "picture.svg", ROOT / "docs/migration.svg"
     assert drawn.exists() == kept.exists() and (not drawn.exists() or drawn.read_text() == kept.read_text())

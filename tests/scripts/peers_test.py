@@ -124,7 +124,7 @@ def test_page(_):
     """The page is what the store gives."""
     page = table.PAGE.read_text()
     drawn = table.PICTURE.name if table.PICTURE.exists() else ""
-    assert table.markdown(table.all_stores(table.STORE), drawn) in page, "docs/peers.md: run benchmarks/peers/run --table"
+    assert table.markdown(table.all_stores(table.STORE), drawn) in page, "docs/measured/peers.md: run benchmarks/peers/run --table"
 
 
 def test_programs(scratch):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""scaling_model_test.py SCRIPTS: the model of docs/many-gpus.md, and that the page has its tables."""
+"""scaling_model_test.py SCRIPTS: the model of docs/measured/many-gpus.md, and that the page has its tables."""
 
 import math
 import pathlib

@@ -9,7 +9,7 @@
 // Reads and writes, in activations, beside one read for the statistics: x, [residual], y. Gradient:
 // first pass x, dy, [more dy] and, where there is a residual, its gradient, and ReLU's bits
 // (one for an element of 16) or else y; second pass x, dy (where there is a residual,
-// its gradient) and dx. kernels.md says what each costs.
+// its gradient) and dx. docs/measured/kernels.md says what each costs.
 
 #include <cuda_runtime_api.h>
 

@@ -130,7 +130,7 @@ TEST_CASE("buckets cover all gradients once, from the last to the first", "[resn
                   last->sums) == weights);
 }
 
-TEST_CASE("the buckets of ResNet-50 are those that docs/many-gpus.md reckons with",
+TEST_CASE("the buckets of ResNet-50 are those that docs/measured/many-gpus.md reckons with",
           "[resnet][distributed]") {
   // Elements have four bytes here and two there, and so have the limits; and no channel is added to
   // the first convolution's input.
