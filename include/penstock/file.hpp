@@ -22,7 +22,7 @@ namespace penstock {
 /// A part of a file.
 struct FileRange {
   std::uint64_t offset = 0;  ///< of its first byte
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = 0;   ///< how many
 };
 
 /// What a File reads from. penstock has one for files of this machine, and penstock::remote has one

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <penstock/detail/open_file.hpp>
 #include <penstock/file.hpp>
 #include <stdexcept>
@@ -24,7 +25,8 @@ class LocalFile final : public FileReader {
   void will_need(std::span<const FileRange> ranges,
                  std::chrono::steady_clock::time_point) const noexcept override {
     for (const FileRange& range : ranges)
-      if (range.bytes > 0) file_.will_need(range.offset, range.bytes);
+      if (range.offset < size_)
+        file_.will_need(range.offset, std::min(range.bytes, size_ - range.offset));
   }
   int descriptor() const noexcept override { return file_.descriptor(); }
 
