@@ -11,6 +11,7 @@
 //     std::int32_t label = images.label(i);                    // an index into images.classes()
 //   }
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -19,6 +20,7 @@
 #include <penstock/store.hpp>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace penstock {
@@ -26,6 +28,30 @@ namespace penstock {
 namespace detail {
 struct FileList;
 }
+
+/// What a FileFolder reads from whose files are not of this machine, but objects of a server, say.
+/// Files have the names that the list has. Any number of threads may call the members at the same
+/// time.
+class FolderReader {
+ public:
+  FolderReader() = default;
+  FolderReader(const FolderReader&) = delete;
+  FolderReader& operator=(const FolderReader&) = delete;
+  virtual ~FolderReader() = default;
+
+  /// What is before the names in messages: a path, or a URL without secrets, with its last slash.
+  /// Is the same during the reader's life.
+  virtual const std::string& name() const noexcept = 0;
+  /// Reads a whole file, of whatever size, into `scratch`, which grows if it is too small, and
+  /// returns its bytes; valid until `scratch` changes. Waits for the bytes. Throws
+  /// std::runtime_error, whose text says why but does not name the file.
+  virtual std::span<const std::byte> read(std::string_view file,
+                                          std::vector<std::byte>& scratch) const = 0;
+  /// Fetches these files ahead, without waiting. They will be read at about `due`; the epoch of the
+  /// clock: nobody knows when. A hint: it has no errors. The names are valid during the call.
+  virtual void will_need(std::span<const std::string_view> files,
+                         std::chrono::steady_clock::time_point due) const noexcept = 0;
+};
 
 /// How FileFolder reads its files.
 struct FileFolderOptions {
@@ -66,10 +92,20 @@ class FileFolder {
   static FileFolder from_list(const std::filesystem::path& list, std::filesystem::path folder = {},
                               FileFolderOptions options = {});
 
+  /// The same of files that `reader` reads: their names are as the list has them, without a "./" in
+  /// front. Throws std::invalid_argument for nullptr.
+  static FileFolder from_list(std::shared_ptr<const FolderReader> reader,
+                              const std::filesystem::path& list, FileFolderOptions options = {});
+
   /// These files, in this order; relative to the current directory of now. `labels`: one for each
   /// file, or none. Throws std::invalid_argument for another number, for no files, and for a path
   /// that ends in a slash or has a character 0.
   static FileFolder from_files(const std::vector<std::filesystem::path>& files,
+                               const std::vector<std::int32_t>& labels = {},
+                               FileFolderOptions options = {});
+  /// The same of files that `reader` reads. Throws std::invalid_argument for nullptr, too.
+  static FileFolder from_files(std::shared_ptr<const FolderReader> reader,
+                               const std::vector<std::string>& files,
                                const std::vector<std::int32_t>& labels = {},
                                FileFolderOptions options = {});
 
@@ -103,10 +139,13 @@ class FileFolder {
   /// FileFolderOptions::allow_empty.
   std::span<const std::byte> read(std::uint64_t index, std::vector<std::byte>& scratch) const;
 
-  /// Asks the system to read these files ahead. It does not wait for their bytes, but opens each of
-  /// them, and waits for what the system has to read for that. Ignores errors, and indices that
-  /// are not below size().
-  void will_need(std::span<const std::uint64_t> indices) const noexcept;
+  /// Asks for these files ahead; they will be read at about `due`, or nobody knows when. Does not
+  /// wait for their bytes; but files of this machine are opened, and it waits for what the system
+  /// has to read for that. Ignores errors, and indices that are not below size().
+  void will_need(std::span<const std::uint64_t> indices,
+                 std::chrono::steady_clock::time_point due) const noexcept;
+  /// The same; nobody knows when they will be read.
+  void will_need(std::span<const std::uint64_t> indices) const noexcept { will_need(indices, {}); }
 
  private:
   FileFolder(detail::FileList files, const FileFolderOptions& options);

@@ -12,6 +12,7 @@
 // process ends with SIGBUS at the next access, wherever the stores of store.hpp throw a StoreError.
 // Choose it for files that nobody changes while they are read.
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -30,8 +31,8 @@ namespace penstock {
 /// If a file is cut, or cannot be read, an access to its lost records ends the process with SIGBUS.
 class MappedRecords {
  public:
-  /// Maps all files of `records`. Throws StoreError if a file has become shorter since it was
-  /// opened, or cannot be mapped.
+  /// Maps all files of `records`. Throws StoreError if a file is not of this machine, has become
+  /// shorter since it was opened, or cannot be mapped.
   explicit MappedRecords(const RecordFile& records);
   MappedRecords(const MappedRecords&) = default;  // A move copies: it always has its mappings.
   MappedRecords& operator=(const MappedRecords&) = default;
@@ -60,7 +61,10 @@ class MappedRecords {
   std::string name(std::uint64_t index) const;
 
   /// Asks the system to read these records ahead, without waiting; see RecordFile::will_need().
-  void will_need(std::span<const std::uint64_t> indices) const noexcept;
+  void will_need(std::span<const std::uint64_t> indices,
+                 std::chrono::steady_clock::time_point due) const noexcept;
+  /// The same; nobody knows when they will be read.
+  void will_need(std::span<const std::uint64_t> indices) const noexcept { will_need(indices, {}); }
 
  private:
   const std::byte* address_of(std::uint64_t index) const;

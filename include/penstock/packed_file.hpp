@@ -12,11 +12,13 @@
 // The records lie one behind the other in the order of their numbers, so that neighbours are read
 // together (SamplerOptions::block); the index is behind them. docs/packed-file.md has the format.
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <penstock/detail/inline.hpp>
+#include <penstock/file.hpp>
 #include <penstock/store.hpp>
 #include <span>
 #include <string>
@@ -52,6 +54,8 @@ class PackedFile {
   /// Reads and verifies header and index, not the records. Throws StoreError for a file that is
   /// missing, unreadable, cut, damaged, not finished, of a newer version or of another format.
   explicit PackedFile(const std::filesystem::path& file, PackedFileOptions options = {});
+  /// The same of a File, wherever its bytes are.
+  explicit PackedFile(const File& file, PackedFileOptions options = {});
   PackedFile(const PackedFile&) = default;  // A move copies: a PackedFile always has its file.
   PackedFile& operator=(const PackedFile&) = default;
 
@@ -74,9 +78,14 @@ class PackedFile {
   /// "<file>, record 12". Throws std::out_of_range.
   std::string name(std::uint64_t index) const;
 
-  /// Asks the system to read these records ahead, without waiting. Costs a system call for each run
-  /// of consecutive `indices`. Ignores errors, and indices that are not below size().
-  void will_need(std::span<const std::uint64_t> indices) const noexcept;
+  /// Asks for these records ahead, without waiting; they will be read at about `due`, or nobody
+  /// knows when. Of up to 1,024 indices at a time, records that lie together are one range. On this
+  /// machine each 128 KiB of a range cost a system call. Ignores errors, and indices that are not
+  /// below size().
+  void will_need(std::span<const std::uint64_t> indices,
+                 std::chrono::steady_clock::time_point due) const noexcept;
+  /// The same; nobody knows when they will be read.
+  void will_need(std::span<const std::uint64_t> indices) const noexcept { will_need(indices, {}); }
 
   /// What the file says about itself. Takes time proportional to the number of records.
   PackedFileInfo info() const;

@@ -33,6 +33,7 @@
 #include <penstock/emulation.hpp>     // control of the emulated runtime
 #include <penstock/error.hpp>         // what is thrown
 #include <penstock/failure.hpp>       // what becomes of batches that fail
+#include <penstock/file.hpp>          // a file that is read at any offset, wherever its bytes are
 #include <penstock/markers.hpp>       // NVTX ranges
 #include <penstock/placement.hpp>     // cores of threads, place of pinned memory
 #include <penstock/ranks.hpp>         // which process of a job this one is

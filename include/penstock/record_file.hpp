@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// RecordFile: fixed-size records, numbered through one or more files and read with pread.
+// RecordFile: fixed-size records, numbered through one or more files.
 //
 //   penstock::RecordFile records{{"data_batch_1.bin", "data_batch_2.bin"}, 3073};
 //   std::vector<std::byte> scratch;                                     // one for each thread
@@ -10,11 +10,14 @@
 // Each read of a record is a system call. Rows of some bytes are read many at a time, by
 // read_many(), or from a mapping of the files (mapped_records.hpp).
 
+#include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <penstock/detail/inline.hpp>
+#include <penstock/file.hpp>
 #include <penstock/store.hpp>
 #include <span>
 #include <string>
@@ -38,6 +41,10 @@ class RecordFile {
   /// that is missing, unreadable, no regular file, empty, or not a whole number of records, and
   /// std::invalid_argument for no files or records of 0 bytes.
   RecordFile(const std::vector<std::filesystem::path>& files, std::size_t record_bytes);
+  /// The same of Files, wherever their bytes are. (A list in braces is one of paths.)
+  template <std::same_as<File> AnyFile>
+  RecordFile(const std::vector<AnyFile>& files, std::size_t record_bytes)
+      : RecordFile(files.data(), files.size(), record_bytes) {}
   RecordFile(const RecordFile&) = default;  // A move copies: a RecordFile always has its files.
   RecordFile& operator=(const RecordFile&) = default;
 
@@ -55,7 +62,8 @@ class RecordFile {
   /// Reads records into `target`, one behind the other in the order of `indices`, in which an index
   /// may occur more than once. `target` has indices.size() x record_bytes() bytes, for example a
   /// field of a batch. Of up to 1,024 indices at a time, those whose records lie together in a
-  /// file, or at most 4 KiB apart, are one system call, in whatever order they stand. Does not
+  /// file, or at most 4 KiB apart, are one system call, in whatever order they stand. A file that
+  /// is not of this machine is told of all of them first, and read record by record. Does not
   /// allocate. Throws like read_into(), std::out_of_range before anything is read. After another
   /// exception `target` has any bytes.
   void read_many(std::span<const std::uint64_t> indices, std::span<std::byte> target) const;
@@ -72,13 +80,21 @@ class RecordFile {
   /// Throws std::out_of_range.
   std::string name(std::uint64_t index) const;
 
-  /// Asks the system to read these records ahead, without waiting. Helps at the start of a batch,
-  /// if the files are larger than the page cache. Costs a system call for each run of consecutive
-  /// `indices`. Ignores errors, and indices that are not below size().
-  void will_need(std::span<const std::uint64_t> indices) const noexcept;
+  /// Asks for these records ahead, without waiting; they will be read at about `due`, or nobody
+  /// knows when. Helps at the start of a batch, if the files are larger than the page cache. Of up
+  /// to 1,024 indices at a time, records that lie together, or at most 4 KiB apart, are one range.
+  /// On this machine each 128 KiB of a range cost a system call. Ignores errors, and indices that
+  /// are not below size().
+  void will_need(std::span<const std::uint64_t> indices,
+                 std::chrono::steady_clock::time_point due) const noexcept;
+  /// The same; nobody knows when they will be read.
+  void will_need(std::span<const std::uint64_t> indices) const noexcept { will_need(indices, {}); }
 
  private:
   friend MappedRecords;
+
+  RecordFile(const File* files, std::size_t count, std::size_t record_bytes);
+  RecordFile(std::size_t record_bytes, std::vector<detail::RecordPart>&& parts);
 
   /// Reads records that are sorted by their index, to where each belongs.
   void read_sorted(std::span<const detail::WantedRecord> wanted) const;
@@ -90,7 +106,8 @@ class RecordFile {
   void require_index(std::uint64_t index) const;
 
   std::size_t record_bytes_;
-  std::uint64_t size_ = 0;
+  std::uint64_t size_;
+  bool is_local_;  // All files are of this machine.
   std::shared_ptr<const std::vector<detail::RecordPart>> parts_;
 };
 

@@ -8,8 +8,9 @@
 // - TarShards: tar files, some members of which are a sample (tar_shards.hpp)
 // - PackedFile: one file with an index and checksums (packed_file.hpp)
 //
-// All of them read with pread: a file that another process cuts is an error, not a SIGBUS. Who
-// prefers a mapping, for a table of small rows, has MappedRecords (mapped_records.hpp).
+// They read files of this machine, with pread: one that another process cuts is an error, not a
+// SIGBUS. Who prefers a mapping, for a table of small rows, has MappedRecords (mapped_records.hpp).
+// They also read what is elsewhere, by a File (file.hpp), or a FolderReader.
 
 #include <concepts>
 #include <cstddef>
@@ -50,7 +51,9 @@ class StoreError : public std::runtime_error {
 /// and std::out_of_range for i >= size().
 /// `name(i)` is for messages, such as "images/n01440764/x.JPEG".
 /// `will_need(indices)` asks the system to have these samples in memory soon. A hint: it does not
-/// wait, and ignores errors and indices that are not below size().
+/// wait, and ignores errors and indices that are not below size(). A store may have
+/// `will_need(indices, due)`, too, which gets the time of std::chrono::steady_clock at which the
+/// samples will be read; its epoch: nobody knows when.
 template <class T>
 concept Store = requires(const T& store, std::uint64_t i, std::vector<std::byte>& scratch,
                          std::span<const std::uint64_t> indices) {

@@ -12,11 +12,14 @@
 //     std::span<const std::byte> json = shards.read(i, ".json", scratch);  // in place of the JPEG
 //   }
 
+#include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <penstock/detail/inline.hpp>
+#include <penstock/file.hpp>
 #include <penstock/store.hpp>
 #include <span>
 #include <string>
@@ -38,6 +41,9 @@ struct TarShardsOptions {
   /// A tar may end behind any member, without the blocks of zeros that end a tar. It may then be
   /// cut between two members without an error.
   bool allow_missing_end = false;
+  /// Where the index files are, and save_indexes() writes them; empty: each is beside its shard,
+  /// and a shard that is not of this machine has none.
+  std::filesystem::path index_folder = {};
 };
 
 /// Samples in tar files: members with the same name up to the first dot. Any number of threads may
@@ -51,7 +57,7 @@ struct TarShardsOptions {
 /// that end a tar, only zeros may follow.
 class TarShards {
  public:
-  /// Opens all files; sample 0 is the first of the first file. If `index_path(shard)` exists, it
+  /// Opens all files; sample 0 is the first of the first file. If the index of a shard exists, it
   /// says where the members are; else the header of each member is read. Throws StoreError that
   /// names file and member for a file that is missing, unreadable, no tar (it says what the bytes
   /// are, such as a Git-LFS pointer or compressed data), cut or damaged, for a tar without its end
@@ -62,9 +68,15 @@ class TarShards {
   /// read. Of a v1.2 index, the headers of at most 128 members are compared with it: of 64 that are
   /// spread through the shard, and of 64 beside gaps, where an index is wrong that ignores pax. The
   /// others are compared when they are read. An index that does not fit its shard is an error that
-  /// names it, as is one that is older than its shard and does not have the samples at its end.
+  /// names it, as is one that is older than its shard, if that is a file of this machine, and does
+  /// not have the samples at its end.
   explicit TarShards(const std::vector<std::filesystem::path>& shards,
                      TarShardsOptions options = {});
+  /// The same of Files, wherever their bytes are. (A list in braces is one of paths.) Without an
+  /// index, a shard is read a few blocks at a time, one after the other.
+  template <std::same_as<File> AnyFile>
+  explicit TarShards(const std::vector<AnyFile>& shards, TarShardsOptions options = {})
+      : TarShards(shards.data(), shards.size(), options) {}
 
   /// Number of samples.
   std::uint64_t size() const noexcept;
@@ -100,19 +112,27 @@ class TarShards {
   /// Throws like read(), and StoreError if there is no such member or no such number in it.
   std::int32_t label(std::uint64_t index) const;
 
-  /// Asks the system to read all members of these samples ahead, without waiting: a system call for
-  /// each sample. Ignores errors, and indices that are not below size().
-  void will_need(std::span<const std::uint64_t> indices) const noexcept;
+  /// Asks for all members of these samples ahead, without waiting; they will be read at about
+  /// `due`, or nobody knows when. Of up to 1,024 indices at a time, samples that lie together in a
+  /// shard are one range. On this machine each 128 KiB of a range cost a system call. Ignores
+  /// errors, and indices that are not below size().
+  void will_need(std::span<const std::uint64_t> indices,
+                 std::chrono::steady_clock::time_point due) const noexcept;
+  /// The same; nobody knows when they will be read.
+  void will_need(std::span<const std::uint64_t> indices) const noexcept { will_need(indices, {}); }
 
-  /// Where the index of a shard is: train-0000.idx beside train-0000.tar.
+  /// Where the index of a shard is without TarShardsOptions::index_folder: train-0000.idx beside
+  /// train-0000.tar.
   static std::filesystem::path index_path(std::filesystem::path shard);
 
   /// Writes the index of each shard, in the format of DALI's wds2idx (v1.2), each whole or not at
-  /// all. Throws StoreError, also for a name with a space, which the format cannot have, and for
-  /// two shards that would have one index: s.000 and s.001.
+  /// all. Throws StoreError, also for a name with a space, which the format cannot have, for a
+  /// shard that has no place for an index, and for two that would have one: s.000 and s.001.
   void save_indexes() const;
 
  private:
+  TarShards(const File* shards, std::size_t count, const TarShardsOptions& options);
+
   struct Place;
   Place place_of(std::uint64_t index) const;
 

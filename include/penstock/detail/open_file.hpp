@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -51,10 +52,17 @@ class OpenFile {
   bool is_open() const noexcept { return number_ >= 0; }
   int descriptor() const noexcept { return number_; }
 
-  struct stat status() const {
+  static struct stat status_of(int descriptor) {
     struct stat status {};
-    if (::fstat(number_, &status) != 0) fail("cannot read the size");
+    if (::fstat(descriptor, &status) != 0) fail("cannot read the size");
     return status;
+  }
+  /// Bytes now.
+  static std::uint64_t size_of(int descriptor) {
+    return static_cast<std::uint64_t>(status_of(descriptor).st_size);
+  }
+  struct stat status() const {
+    return status_of(number_);
   }
   void require_regular() const {
     const auto mode = status().st_mode;
@@ -63,7 +71,7 @@ class OpenFile {
     fail("not a regular file");
   }
   /// Bytes now.
-  std::uint64_t size() const { return static_cast<std::uint64_t>(status().st_size); }
+  std::uint64_t size() const { return size_of(number_); }
 
   /// Fills `target` with the bytes from `offset` on. Returns how many there were: fewer than asked
   /// for where the file ends. `what` is for the error.
@@ -112,11 +120,14 @@ class ReadOnlyFile : public OpenFile {
     require_regular();
   }
 
-  /// Asks the system to have these bytes in memory soon; 0 bytes: all up to the end. A hint: it has
-  /// no errors.
+  /// Asks the system to have these bytes in memory soon, or the first 256 MiB of them. A hint: it
+  /// has no errors.
   void will_need(std::uint64_t offset, std::uint64_t bytes) const noexcept {
-    ::posix_fadvise(descriptor(), static_cast<::off_t>(offset), static_cast<::off_t>(bytes),
-                    POSIX_FADV_WILLNEED);
+    // Of one call, Linux takes only as many bytes as the device reads at once: 128 KiB at least.
+    constexpr std::uint64_t kAtOnce = std::uint64_t{128} << 10, kMost = std::uint64_t{256} << 20;
+    for (const std::uint64_t end = offset + std::min(bytes, kMost); offset < end; offset += kAtOnce)
+      ::posix_fadvise(descriptor(), static_cast<::off_t>(offset),
+                      static_cast<::off_t>(std::min(kAtOnce, end - offset)), POSIX_FADV_WILLNEED);
   }
 };
 

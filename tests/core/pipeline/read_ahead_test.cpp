@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <limits>
@@ -322,6 +323,53 @@ TEST_CASE("nothing is announced without a function or a distance", "[read_ahead]
   CHECK(log.announced().empty());
 }
 
+TEST_CASE("will_need_by gets the time at which each batch will be begun, once that is known",
+          "[read_ahead]") {
+  using Time = std::chrono::steady_clock::time_point;
+  const Sampler sampler = sequential(200, 2);
+  constexpr std::uint64_t kAhead = 3;
+  Log log;
+  std::vector<Time> due;
+  PinnedPool pool;
+  ReadAhead read_ahead = log.read_ahead(kAhead);
+  std::atomic<int> without_time{0};
+  read_ahead.will_need = [&](std::span<const std::uint64_t>) { ++without_time; };
+  read_ahead.will_need_by = [&](std::span<const std::uint64_t> samples, Time when) {
+    log.note(true, samples);
+    due.push_back(when);
+  };
+  BatchProducer<Numbers> producer(numbers_layout(2), sampler, write_numbers, pool,
+                                  {.workers = 1, .read_ahead = read_ahead});
+  for (const std::uint64_t first : {0u, 40u}) {
+    producer.stop();
+    due.clear();
+    log.clear();
+    const Time start = std::chrono::steady_clock::now();
+    producer.seek(0, first);
+    CHECK(drain(producer) == 100 - first);
+    producer.stop();
+    CHECK(log.announced() == batches_of(sampler, first + 1, 100));
+    // When batch 16 is begun, there are 16 times between two of them.
+    const std::size_t unknown = 15 + kAhead;
+    REQUIRE(due.size() == 99 - first);
+    for (std::size_t i = 0; i < due.size(); ++i) CHECK((due[i] == Time()) == (i < unknown));
+    CHECK(*std::min_element(due.begin() + unknown, due.end()) > start);
+    CHECK(due.back() < std::chrono::steady_clock::now() + std::chrono::hours(1));
+  }
+  CHECK(without_time == 0);
+}
+
+TEST_CASE("will_need_by alone is enough", "[read_ahead]") {
+  std::atomic<int> calls{0};
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(
+      numbers_layout(2), sequential(20, 2), write_numbers, pool,
+      {.workers = 2, .read_ahead = {.batches = 2, .will_need_by = [&](auto, auto) { ++calls; }}});
+  CHECK(drain(producer) == 10);
+  producer.stop();
+  CHECK(calls == 9);
+}
+
 struct Storage {
   void will_need(std::span<const std::uint64_t> samples) const {
     for (const std::uint64_t sample : samples) sum += sample;
@@ -332,6 +380,15 @@ struct Storage {
 template <class T>
 concept CanBeRead = requires(T&& storage) {
   read_ahead(std::forward<T>(storage), 3);
+};
+/// Takes the time, too.
+struct TimedStorage : Storage {
+  using Storage::will_need;
+  void will_need(std::span<const std::uint64_t> samples,
+                 std::chrono::steady_clock::time_point) const {
+    timed += samples.size();
+  }
+  mutable std::atomic<std::uint64_t> timed{0};
 };
 static_assert(CanBeRead<Storage&> && CanBeRead<const Storage&>);
 static_assert(!CanBeRead<Storage> && !CanBeRead<int&>);  // which would be gone, or has no will_need
@@ -344,6 +401,22 @@ TEST_CASE("read_ahead announces to a store", "[read_ahead]") {
   CHECK(drain(producer) == 10);
   producer.stop();
   CHECK(storage.sum == 99 * 100 / 2 - 9 * 10 / 2);  // all but those of the first batch
+}
+
+TEST_CASE("read_ahead tells a store the time, if it takes one", "[read_ahead]") {
+  const TimedStorage storage;
+  const ReadAhead ahead = read_ahead(storage, 3);
+  CHECK(ahead.batches == 3);
+  CHECK_FALSE(read_ahead(static_cast<const Storage&>(storage), 3).will_need_by);
+  PinnedPool pool;
+  BatchProducer<Numbers> producer(numbers_layout(10), sequential(100, 10), write_numbers, pool,
+                                  {.workers = 2, .read_ahead = ahead});
+  CHECK(drain(producer) == 10);
+  producer.stop();
+  CHECK(storage.timed == 90);
+  CHECK(storage.sum == 0);
+  ahead.will_need(std::vector<std::uint64_t>{5});  // for who does not know the time
+  CHECK(storage.sum == 5);
 }
 
 }  // namespace

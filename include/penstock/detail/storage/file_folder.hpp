@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+#include <chrono>
 #include <optional>
 #include <penstock/detail/open_file.hpp>
 #include <penstock/detail/storage/class_walk.hpp>
@@ -46,9 +48,8 @@ inline bool add_list_line(std::string_view line, FileList& files) {
   return label && files.add(line.substr(0, tab), *label);
 }
 
-inline FileList read_list(const std::filesystem::path& list,
-                          const std::filesystem::path& folder) try {
-  FileList files(folder);
+/// `files` is empty so far.
+inline FileList read_list(const std::filesystem::path& list, FileList files) try {
   LineReader lines(list);
   while (const auto line = lines.next()) {
     if (lines.number() == 1)
@@ -68,12 +69,70 @@ inline FileList read_list(const std::filesystem::path& list,
   throw StoreError("FileFolder", list, error.what());
 }
 
+template <class Name>
+FileList named_files(FileList list, const std::vector<Name>& files,
+                     const std::vector<std::int32_t>& labels) {
+  if (files.empty()) throw std::invalid_argument("FileFolder: the list of files is empty");
+  if (!labels.empty() && labels.size() != files.size())
+    throw std::invalid_argument("FileFolder: " + std::to_string(labels.size()) + " labels for " +
+                                std::to_string(files.size()) + " files");
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const std::string path(files[i]);
+    if (!list.add(path, labels.empty() ? -1 : labels[i]))
+      throw std::invalid_argument("FileFolder: \"" + escaped(path) + "\" is no path of a file");
+  }
+  return list;
+}
+
+/// What the list has, for the reader. Throws std::system_error for one that is too long.
+inline PathText name_in_folder(const FileList& files, std::uint64_t index) {
+  PathText name;
+  name.append(files.directory_of(index));
+  name.append(files.names[index]);
+  return name;
+}
+
+/// Asks the reader for files ahead, some at a time. Does not allocate.
+inline void ask_reader(const FileList& files, std::span<const std::uint64_t> indices,
+                       std::chrono::steady_clock::time_point due) noexcept {
+  std::array<char, 16 * 1024> text;
+  std::array<std::string_view, 256> names;
+  std::size_t used = 0, count = 0;
+  const auto pass = [&] {
+    if (count > 0) files.reader->will_need(std::span(names).first(count), due);
+    used = count = 0;
+  };
+  for (const std::uint64_t index : indices) {
+    if (index >= files.size()) continue;
+    const std::string_view directory = files.directory_of(index), name = files.names[index];
+    const std::size_t length = directory.size() + name.size();
+    if (length > text.size()) continue;  // Whoever reads it is told.
+    if (count == names.size() || length > text.size() - used) pass();
+    char* const begin = text.data() + used;
+    name.copy(begin + directory.copy(begin, directory.size()), name.size());
+    names[count++] = {begin, length};
+    used += length;
+  }
+  pass();
+}
+
 inline ReadOnlyFile open_file(const FileList& files, std::uint64_t index) {
   PathText path;
   if (!files.is_absolute(index)) path.append(files.folder);
   path.append(files.directory_of(index));
   path.append(files.names[index]);
   return ReadOnlyFile(path.c_str());
+}
+
+inline std::span<const std::byte> read_whole(const FileList& files, std::uint64_t index,
+                                             std::vector<std::byte>& scratch) {
+  if (files.reader) return files.reader->read(name_in_folder(files, index).text(), scratch);
+  const ReadOnlyFile file = open_file(files, index);
+  const std::uint64_t bytes = file.size();
+  const std::span<std::byte> target = room_in(scratch, bytes);
+  const std::size_t count = file.read(0, target);
+  if (count < bytes) throw std::runtime_error(shorter_by_now(count, bytes));
+  return target;
 }
 
 }  // namespace detail
@@ -93,22 +152,28 @@ PENSTOCK_INLINE FileFolder FileFolder::from_list(const std::filesystem::path& li
                                                  std::filesystem::path folder,
                                                  FileFolderOptions options) {
   if (folder.empty()) folder = absolute(list).parent_path();
-  return FileFolder(detail::read_list(list, folder), options);
+  return FileFolder(detail::read_list(list, detail::FileList(folder)), options);
+}
+
+PENSTOCK_INLINE FileFolder FileFolder::from_list(std::shared_ptr<const FolderReader> reader,
+                                                 const std::filesystem::path& list,
+                                                 FileFolderOptions options) {
+  return FileFolder(detail::read_list(list, detail::FileList(std::move(reader))), options);
 }
 
 PENSTOCK_INLINE FileFolder FileFolder::from_files(const std::vector<std::filesystem::path>& files,
                                                   const std::vector<std::int32_t>& labels,
                                                   FileFolderOptions options) {
-  if (files.empty()) throw std::invalid_argument("FileFolder: the list of files is empty");
-  if (!labels.empty() && labels.size() != files.size())
-    throw std::invalid_argument("FileFolder: " + std::to_string(labels.size()) + " labels for " +
-                                std::to_string(files.size()) + " files");
   detail::FileList list(std::filesystem::current_path());
-  for (std::size_t i = 0; i < files.size(); ++i)
-    if (!list.add(files[i].native(), labels.empty() ? -1 : labels[i]))
-      throw std::invalid_argument("FileFolder: \"" + detail::escaped(files[i].native()) +
-                                  "\" is no path of a file");
-  return FileFolder(std::move(list), options);
+  return FileFolder(detail::named_files(std::move(list), files, labels), options);
+}
+
+PENSTOCK_INLINE FileFolder FileFolder::from_files(std::shared_ptr<const FolderReader> reader,
+                                                  const std::vector<std::string>& files,
+                                                  const std::vector<std::int32_t>& labels,
+                                                  FileFolderOptions options) {
+  detail::FileList list(std::move(reader));
+  return FileFolder(detail::named_files(std::move(list), files, labels), options);
 }
 
 PENSTOCK_INLINE void FileFolder::save_list(const std::filesystem::path& list) const try {
@@ -169,24 +234,24 @@ PENSTOCK_INLINE std::span<const std::byte> FileFolder::read(std::uint64_t index,
                                                             std::vector<std::byte>& scratch) const {
   const detail::FileList& files = files_with(index);
   try {
-    const detail::ReadOnlyFile file = detail::open_file(files, index);
-    const std::uint64_t bytes = file.size();
-    const std::span<std::byte> target = detail::room_in(scratch, bytes);
-    const std::size_t count = file.read(0, target);
-    if (count == bytes && (bytes > 0 || files.allow_empty)) return target;
+    const std::span<const std::byte> bytes = detail::read_whole(files, index, scratch);
+    if (!bytes.empty() || files.allow_empty) return bytes;
     throw std::runtime_error(
-        bytes == 0
-            ? "the file is empty. If samples may be empty, set FileFolderOptions::allow_empty"
-            : detail::shorter_by_now(count, bytes));
+        "the file is empty. If samples may be empty, set FileFolderOptions::allow_empty");
   } catch (const std::runtime_error& error) {
     throw StoreError("FileFolder", files.path(index),
                      "sample " + std::to_string(index) + " is lost: " + error.what(), index);
   }
 }
 
-PENSTOCK_INLINE void FileFolder::will_need(std::span<const std::uint64_t> indices) const noexcept {
+PENSTOCK_INLINE void FileFolder::will_need(
+    std::span<const std::uint64_t> indices,
+    std::chrono::steady_clock::time_point due) const noexcept {
+  if (files_->reader) return detail::ask_reader(*files_, indices, due);
   for (const std::uint64_t index : indices) try {
-      if (index < files_->size()) detail::open_file(*files_, index).will_need(0, 0);
+      if (index >= files_->size()) continue;
+      const detail::ReadOnlyFile file = detail::open_file(*files_, index);
+      file.will_need(0, file.size());
     } catch (const std::system_error&) {  // Whoever reads it is told.
     }
 }

@@ -12,11 +12,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <penstock/detail/storage/name_arena.hpp>
+#include <penstock/file_folder.hpp>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace penstock::detail {
@@ -32,6 +36,7 @@ class PathText {
     text_[length_] = '\0';
   }
   const char* c_str() const noexcept { return text_.data(); }
+  std::string_view text() const noexcept { return {text_.data(), length_}; }
 
  private:
   std::array<char, PATH_MAX> text_;
@@ -45,10 +50,17 @@ struct FileList {
     if (folder.back() != '/') folder += '/';
     if (!name.empty()) name += '/';
   }
+  explicit FileList(std::shared_ptr<const FolderReader> files) : reader(std::move(files)) {
+    if (!reader) throw std::invalid_argument("FileFolder: there is no reader");
+    folder = reader->name();
+    const std::string_view plain =
+        std::string_view(folder).substr(0, folder.find_last_not_of('/') + 1);
+    name = folder.substr(plain.rfind('/') + 1);
+  }
 
   std::size_t size() const noexcept { return names.size(); }
   std::string_view directory_of(std::size_t i) const { return directories[directory[i]]; }
-  bool is_absolute(std::size_t i) const { return directory_of(i).starts_with('/'); }
+  bool is_absolute(std::size_t i) const { return !reader && directory_of(i).starts_with('/'); }
 
   std::filesystem::path path(std::size_t i) const {
     std::string text = is_absolute(i) ? std::string() : folder;
@@ -81,7 +93,8 @@ struct FileList {
     numbers_ = {};
   }
 
-  std::string folder;  // absolute, with a slash at its end
+  std::shared_ptr<const FolderReader> reader;  // nullptr: the files are of this machine
+  std::string folder;  // absolute, with a slash at its end; or the reader's name
   std::string name;    // its last part, likewise
   std::vector<std::string> classes;
   NameArena directories;  // relative to the folder, or absolute; empty or with a slash at the end

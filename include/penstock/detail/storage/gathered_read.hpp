@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// GatheredRead: one system call that reads a stretch of a file to several places in memory, and
-// leaves out the gaps between them.
+// GatheredRead: reads a stretch of a file to several places in memory, and leaves out the gaps
+// between them. Of a file of this machine, that is one system call.
 
 #include <sys/uio.h>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <penstock/detail/open_file.hpp>
+#include <penstock/file.hpp>
 #include <span>
+#include <stdexcept>
 
 namespace penstock::detail {
 
@@ -41,17 +42,31 @@ class GatheredRead {
   }
 
   /// Returns whether all bytes came. If not, the targets have any bytes.
-  bool read(const ReadOnlyFile& file) const noexcept {
-    ::ssize_t bytes = 0;
-    for (const ::iovec& piece : std::span(pieces_).first(count_))
-      bytes += static_cast<::ssize_t>(piece.iov_len);
+  bool read(const File& file) const {
     const int from = file.descriptor();
+    if (from < 0) return read_pieces(file);
+    ::ssize_t bytes = 0;
+    for (const ::iovec& piece : pieces()) bytes += static_cast<::ssize_t>(piece.iov_len);
     const auto begin = static_cast<::off_t>(offset_);
     return bytes == (count_ == 1 ? ::pread(from, pieces_[0].iov_base, pieces_[0].iov_len, begin)
                                  : ::preadv(from, pieces_.data(), static_cast<int>(count_), begin));
   }
 
  private:
+  std::span<const ::iovec> pieces() const { return std::span(pieces_).first(count_); }
+
+  bool read_pieces(const File& file) const try {
+    std::uint64_t at = offset_;
+    for (const ::iovec& piece : pieces()) {
+      const std::span target(static_cast<std::byte*>(piece.iov_base), piece.iov_len);
+      if (target.data() != gap_.data() && file.read(at, target) < target.size()) return false;
+      at += target.size();
+    }
+    return true;
+  } catch (const std::runtime_error&) {
+    return false;
+  }
+
   const std::uint64_t offset_;
   std::size_t count_ = 0;
   std::byte *begin_ = nullptr, *end_ = nullptr;  // of the last piece; no end behind a gap

@@ -15,9 +15,9 @@ namespace detail {
 
 /// The first `bytes` bytes of the file, at least 1, as memory that can only be read. The file may
 /// be closed afterwards. Throws std::system_error.
-inline std::shared_ptr<const std::byte> mapped(const ReadOnlyFile& file, std::uint64_t bytes) {
+inline std::shared_ptr<const std::byte> mapped(int descriptor, std::uint64_t bytes) {
   const auto size = static_cast<std::size_t>(bytes);
-  void* const data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.descriptor(), 0);
+  void* const data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0);
   if (data == MAP_FAILED) OpenFile::fail("cannot map the file");
   const auto unmap = [data, size](const std::byte*) { ::munmap(data, size); };
   return {static_cast<const std::byte*>(data), unmap};
@@ -29,11 +29,14 @@ PENSTOCK_INLINE MappedRecords::MappedRecords(const RecordFile& records) : record
   std::vector<std::shared_ptr<const std::byte>> mappings;
   for (const detail::RecordPart& part : *records_.parts_) {
     try {
-      const std::uint64_t now = part.file.size();
+      if (!part.is_local())
+        throw std::runtime_error(
+            "only a file of this machine can be mapped: read its records by RecordFile");
+      const std::uint64_t now = detail::OpenFile::size_of(part.file.descriptor());
       if (now < part.bytes) throw std::runtime_error(detail::shorter_by_now(now, part.bytes));
-      mappings.push_back(detail::mapped(part.file, part.bytes));
+      mappings.push_back(detail::mapped(part.file.descriptor(), part.bytes));
     } catch (const std::runtime_error& error) {
-      throw StoreError("MappedRecords", part.path, error.what());
+      throw StoreError("MappedRecords", part.path(), error.what());
     }
   }
   mappings_ = std::make_shared<const decltype(mappings)>(std::move(mappings));
@@ -70,8 +73,9 @@ PENSTOCK_INLINE std::string MappedRecords::name(std::uint64_t index) const {
 }
 
 PENSTOCK_INLINE void MappedRecords::will_need(
-    std::span<const std::uint64_t> indices) const noexcept {
-  records_.will_need(indices);
+    std::span<const std::uint64_t> indices,
+    std::chrono::steady_clock::time_point due) const noexcept {
+  records_.will_need(indices, due);
 }
 
 }  // namespace penstock

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <penstock/detail/storage/known_bytes.hpp>
 #include <penstock/detail/storage/name_arena.hpp>
+#include <penstock/detail/storage/needed_ranges.hpp>
 #include <penstock/detail/storage/packed_format.hpp>
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/detail/storage/store_file.hpp>
@@ -20,7 +21,7 @@ namespace detail {
 
 /// An open pack and its index.
 struct Pack : StoreFile {
-  explicit Pack(const std::filesystem::path& name) : StoreFile("PackedFile", name) {
+  explicit Pack(const File& open_file) : StoreFile("PackedFile", open_file) {
     read_header();
     read_note();
     read_index();
@@ -131,6 +132,9 @@ struct Pack : StoreFile {
 }  // namespace detail
 
 PENSTOCK_INLINE PackedFile::PackedFile(const std::filesystem::path& file, PackedFileOptions options)
+    : PackedFile(detail::opened("PackedFile", file), options) {}
+
+PENSTOCK_INLINE PackedFile::PackedFile(const File& file, PackedFileOptions options)
     : verify_(options.verify), pack_(std::make_shared<const detail::Pack>(file)) {}
 
 PENSTOCK_INLINE const detail::Pack& PackedFile::pack_with(std::uint64_t index) const {
@@ -167,22 +171,17 @@ PENSTOCK_INLINE std::int32_t PackedFile::label(std::uint64_t index) const {
 PENSTOCK_INLINE std::string PackedFile::name(std::uint64_t index) const {
   const detail::Pack& pack = pack_with(index);
   const std::string_view name = pack.name(index);
-  return name.empty() ? pack.path.string() + ", record " + std::to_string(index)
-                      : std::string(name);
+  return name.empty() ? pack.file.name() + ", record " + std::to_string(index) : std::string(name);
 }
 
-PENSTOCK_INLINE void PackedFile::will_need(std::span<const std::uint64_t> indices) const noexcept {
-  const auto& entries = pack_->entries;
-  for (std::size_t i = 0, next = 0; i < indices.size(); i = next) {
-    next = i + 1;
-    if (indices[i] >= entries.size()) continue;
-    std::uint64_t last = indices[i];
-    for (; next < indices.size() && indices[next] == last + 1 && last + 1 < entries.size(); ++next)
-      ++last;
-    const std::uint64_t begin = entries[indices[i]].offset;
-    const std::uint64_t end = entries[last].offset + entries[last].bytes;
-    if (end > begin) pack_->file.will_need(begin, end - begin);
-  }
+PENSTOCK_INLINE void PackedFile::will_need(
+    std::span<const std::uint64_t> indices,
+    std::chrono::steady_clock::time_point due) const noexcept {
+  const auto add_place = [this](std::uint64_t index, detail::NeededRanges& ranges) {
+    const detail::PackEntry& entry = pack_->entries[index];
+    ranges.add(pack_->file, {entry.offset, entry.bytes});
+  };
+  detail::NeededRanges::ask(indices, size(), due, add_place);
 }
 
 PENSTOCK_INLINE PackedFileInfo PackedFile::info() const {

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <penstock/detail/storage/gathered_read.hpp>
+#include <penstock/detail/storage/needed_ranges.hpp>
 #include <penstock/detail/storage/record_part.hpp>
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/record_file.hpp>
@@ -21,19 +23,36 @@ struct WantedRecord {
   std::byte* target;
 };
 
+/// `files`: Files or paths.
+template <class AnyFile>
+std::vector<RecordPart> record_parts(std::span<const AnyFile> files, std::size_t record_bytes) {
+  if (record_bytes == 0) throw std::invalid_argument("RecordFile: record_bytes is 0");
+  if (files.empty()) throw std::invalid_argument("RecordFile: the list of files is empty");
+  std::vector<RecordPart> parts;
+  parts.reserve(files.size());
+  for (const AnyFile& file : files) {
+    const std::uint64_t first = parts.empty() ? 0 : parts.back().end(record_bytes);
+    parts.emplace_back(opened("RecordFile", file), first, record_bytes);
+  }
+  return parts;
+}
+
 }  // namespace detail
 
 PENSTOCK_INLINE RecordFile::RecordFile(const std::vector<std::filesystem::path>& files,
                                        std::size_t record_bytes)
-    : record_bytes_(record_bytes) {
-  if (record_bytes == 0) throw std::invalid_argument("RecordFile: record_bytes is 0");
-  if (files.empty()) throw std::invalid_argument("RecordFile: the list of files is empty");
-  std::vector<detail::RecordPart> parts;
-  parts.reserve(files.size());
-  for (const std::filesystem::path& file : files)
-    size_ += parts.emplace_back(file, size_, record_bytes).bytes / record_bytes;
-  parts_ = std::make_shared<const std::vector<detail::RecordPart>>(std::move(parts));
-}
+    : RecordFile(record_bytes, detail::record_parts(std::span(files), record_bytes)) {}
+
+PENSTOCK_INLINE RecordFile::RecordFile(const File* files, std::size_t count,
+                                       std::size_t record_bytes)
+    : RecordFile(record_bytes, detail::record_parts(std::span(files, count), record_bytes)) {}
+
+PENSTOCK_INLINE RecordFile::RecordFile(std::size_t record_bytes,
+                                       std::vector<detail::RecordPart>&& parts)
+    : record_bytes_(record_bytes),
+      size_(parts.back().end(record_bytes)),
+      is_local_(std::ranges::all_of(parts, &detail::RecordPart::is_local)),
+      parts_(std::make_shared<const std::vector<detail::RecordPart>>(std::move(parts))) {}
 
 PENSTOCK_INLINE void RecordFile::read_into(std::uint64_t index, std::span<std::byte> target) const {
   const detail::RecordPart& part = part_of(index);
@@ -51,6 +70,7 @@ PENSTOCK_INLINE void RecordFile::read_into(std::uint64_t index, std::span<std::b
 PENSTOCK_INLINE void RecordFile::read_many(std::span<const std::uint64_t> indices,
                                            std::span<std::byte> target) const {
   check_many("RecordFile::read_many", indices, target);
+  if (!is_local_ && indices.size() > 1) will_need(indices, std::chrono::steady_clock::now());
   std::array<detail::WantedRecord, 1024> memory;
   std::byte* place = target.data();
   while (!indices.empty()) {
@@ -98,19 +118,17 @@ PENSTOCK_INLINE std::vector<std::byte> RecordFile::operator[](std::uint64_t inde
 
 PENSTOCK_INLINE std::string RecordFile::name(std::uint64_t index) const {
   const detail::RecordPart& part = part_of(index);
-  return part.path.string() + ", record " + std::to_string(index - part.first);
+  return part.file.name() + ", record " + std::to_string(index - part.first);
 }
 
-PENSTOCK_INLINE void RecordFile::will_need(std::span<const std::uint64_t> indices) const noexcept {
-  for (std::size_t i = 0, next = 0; i < indices.size(); i = next) {
-    next = i + 1;
-    if (indices[i] >= size_) continue;
-    const detail::RecordPart& part = part_of(indices[i]);
-    const std::uint64_t begin = indices[i] - part.first, all = part.bytes / record_bytes_;
-    std::uint64_t end = begin + 1;
-    for (; next < indices.size() && end < all && indices[next] == part.first + end; ++next) ++end;
-    part.file.will_need(begin * record_bytes_, (end - begin) * record_bytes_);
-  }
+PENSTOCK_INLINE void RecordFile::will_need(
+    std::span<const std::uint64_t> indices,
+    std::chrono::steady_clock::time_point due) const noexcept {
+  detail::NeededRanges::ask(
+      indices, size_, due, [&](std::uint64_t index, detail::NeededRanges& ranges) {
+        const detail::RecordPart& part = part_of(index);
+        ranges.add(part.file, {(index - part.first) * record_bytes_, record_bytes_});
+      });
 }
 
 PENSTOCK_INLINE const detail::RecordPart& RecordFile::part_of(std::uint64_t index) const {

@@ -6,7 +6,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <penstock/detail/storage/known_bytes.hpp>
 #include <penstock/detail/storage/store_file.hpp>
@@ -18,9 +17,8 @@ namespace penstock::detail {
 /// One of the files of a RecordFile.
 struct RecordPart : StoreFile {
   /// Throws StoreError unless the file is a whole number of records.
-  RecordPart(const std::filesystem::path& name, std::uint64_t first_record,
-             std::size_t record_bytes)
-      : StoreFile("RecordFile", name), first(first_record) {
+  RecordPart(const File& open_file, std::uint64_t first_record, std::size_t record_bytes)
+      : StoreFile("RecordFile", open_file), first(first_record) {
     const std::uint64_t rest = bytes % record_bytes;
     const std::string sizes =
         std::to_string(bytes) + " bytes, in records of " + std::to_string(record_bytes) + " bytes";

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the stores share: StoreFile, a file that stays open for reading, and whose errors name store
-// and file; room_in(), memory for a sample; require_index().
+// What the stores share: StoreFile, a File whose errors name store and file; opened(); room_in(),
+// memory for a sample; require_index().
 
 #include <algorithm>
 #include <cerrno>
@@ -12,11 +12,13 @@
 #include <optional>
 #include <penstock/detail/open_file.hpp>
 #include <penstock/detail/usable.hpp>
+#include <penstock/file.hpp>
 #include <penstock/store.hpp>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 namespace penstock::detail {
@@ -45,28 +47,44 @@ inline std::string shorter_by_now(std::uint64_t bytes_now, std::uint64_t bytes_b
          std::to_string(bytes_before) + " when it was opened";
 }
 
+/// Opens a file for a store. Throws StoreError.
+inline File opened(const char* store, const std::filesystem::path& path) try {
+  return File::open(path);
+} catch (const std::system_error& error) {
+  const bool too_many = error.code().value() == EMFILE;
+  throw StoreError(store, path,
+                   std::string(error.what()) +
+                       (too_many ? ". All files stay open: raise the limit (ulimit -n)" : ""));
+}
+/// One that is open already.
+inline const File& opened(const char*, const File& file) {
+  return file;
+}
+
 struct StoreFile {
-  /// Throws StoreError. `store_name` has to outlive this.
-  StoreFile(const char* store_name, const std::filesystem::path& name) try
-      : store(store_name), path(name), file(name), bytes(file.size()) {
-  } catch (const std::system_error& error) {
-    const bool too_many = error.code().value() == EMFILE;
-    throw StoreError(store_name, name,
-                     std::string(error.what()) +
-                         (too_many ? ". All files stay open: raise the limit (ulimit -n)" : ""));
-  }
+  /// `store_name` has to outlive this.
+  StoreFile(const char* store_name, const File& open_file)
+      : store(store_name), file(open_file), bytes(file.size()) {}
 
   [[noreturn]] void fail(const std::string& why,
                          std::optional<std::uint64_t> sample = std::nullopt) const {
-    throw StoreError(store, path, why, sample);
+    throw StoreError(store, path(), why, sample);
   }
 
+  /// Of a file of this machine; else its name.
+  std::filesystem::path path() const { return file.name(); }
+  bool is_local() const noexcept { return file.descriptor() >= 0; }
+
   /// Fills `target` with the bytes from `offset` on, and returns it. Throws std::runtime_error
-  /// where they do not all come: the file is shorter now, or the system cannot read them.
+  /// where they do not all come: the file is shorter now, or they cannot be read.
   std::span<std::byte> read(std::uint64_t offset, std::span<std::byte> target) const {
-    if (file.read(offset, target) < target.size())
-      throw std::runtime_error(shorter_by_now(file.size(), bytes));
-    return target;
+    const std::size_t count = file.read(offset, target);
+    if (count == target.size()) return target;
+    if (is_local())
+      throw std::runtime_error(shorter_by_now(OpenFile::size_of(file.descriptor()), bytes));
+    throw std::runtime_error("the file ends " + std::to_string(count) + " bytes behind byte " +
+                             std::to_string(offset) + ", and had " + std::to_string(bytes) +
+                             " bytes when it was opened");
   }
   /// The first bytes, in `room`, or all of them. Throws StoreError.
   std::span<const std::byte> read_start(std::span<std::byte> room) const {
@@ -83,8 +101,7 @@ struct StoreFile {
   }
 
   const char* store;
-  std::filesystem::path path;
-  ReadOnlyFile file;
+  File file;
   std::uint64_t bytes;  // when it was opened
 };
 

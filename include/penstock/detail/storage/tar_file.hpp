@@ -8,7 +8,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <penstock/detail/storage/store_file.hpp>
 #include <penstock/detail/storage/tar_format.hpp>
@@ -22,7 +21,7 @@ namespace penstock::detail {
 
 /// Any number of threads may use its const members.
 struct TarFile : StoreFile {
-  explicit TarFile(const std::filesystem::path& name) : StoreFile("TarShards", name) {}
+  explicit TarFile(const File& open_file) : StoreFile("TarShards", open_file) {}
 
   /// Of a global header at byte `at`, which is behind those before. What it does not say stays as
   /// it was.
@@ -42,7 +41,7 @@ struct TarFile : StoreFile {
   }
 
   /// The header of a member or a note at byte `at`, in `room`. nullopt: there is none. Throws
-  /// std::system_error.
+  /// std::runtime_error.
   std::optional<TarHeader> header_at(std::uint64_t at, std::span<std::byte, kTarBlock> room) const {
     if (file.read(at, room) < room.size()) return std::nullopt;
     const TarHeader header(room);

@@ -39,7 +39,7 @@ class TarScan {
   TarScan(TarFile& tar, const TarScanOptions& options)
       : tar_(tar), options_(options), at_(options.from) {}
 
-  /// nullopt: there is none any more. Throws StoreError, and std::system_error if the file cannot
+  /// nullopt: there is none any more. Throws StoreError, and std::runtime_error if the file cannot
   /// be read.
   std::optional<Member> next() {
     while (!at_end()) {

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <map>
 #include <optional>
+#include <penstock/detail/storage/needed_ranges.hpp>
 #include <penstock/detail/storage/sample_names.hpp>
 #include <penstock/detail/storage/store.hpp>
 #include <penstock/detail/storage/store_file.hpp>
@@ -24,20 +26,29 @@ namespace penstock {
 
 namespace detail {
 
+/// Where the index of a tar is; an empty path: it has none.
+inline std::filesystem::path tar_index(const TarFile& tar, const std::filesystem::path& folder) {
+  const std::filesystem::path beside = TarShards::index_path(tar.path());
+  if (!folder.empty()) return folder / beside.filename();
+  return tar.is_local() ? beside : std::filesystem::path();
+}
+
 /// One of the files of a TarShards.
 struct TarShard : TarFile {
-  TarShard(const std::filesystem::path& name, std::uint64_t first_sample)
-      : TarFile(name), first(first_sample) {}
+  TarShard(const File& open_file, std::uint64_t first_sample)
+      : TarFile(open_file), first(first_sample) {}
 
   /// Adds the samples that the index names, or that the headers do.
   void list(const TarShardsOptions& options, TarSamples& samples) try {
-    const std::filesystem::path index = TarShards::index_path(path);
+    const std::filesystem::path index = tar_index(*this, options.index_folder);
     if (options.use_indexes && exists(index))
       list_by_index(index, options, samples);
     else
       list_by_headers(options, samples);
     if (samples.size() == first) fail("there is no sample in it");
-  } catch (const std::system_error& error) {
+  } catch (const StoreError&) {
+    throw;
+  } catch (const std::runtime_error& error) {
     fail(error.what());
   }
 
@@ -54,13 +65,15 @@ struct TarShard : TarFile {
     throw StoreError("TarShards", index, error.what());
   }
 
-  /// Where the disk cannot read bytes of the tar, `check` is left out: reading a sample tells, and
+  /// Where bytes of the tar cannot be read, `check` is left out: reading a sample tells, and
   /// a few bad sectors do not take all samples of the shard away.
   template <class Check>
   static void where_readable(const Check& check) {
     try {
       check();
-    } catch (const std::system_error&) {
+    } catch (const StoreError&) {
+      throw;
+    } catch (const std::runtime_error&) {
     }
   }
 
@@ -90,13 +103,23 @@ struct TarShard : TarFile {
         }
         all.push_back({i, &member});
       }
+    std::vector<Listed> checked;
     for (const std::vector<Listed>* some : {&all, &beside_gaps}) {
       const std::size_t chosen = std::min<std::size_t>(some->size(), 64);
-      for (std::size_t i = 0; i < chosen; ++i) {
-        const std::size_t place = i * (some->size() - 1) / std::max<std::size_t>(1, chosen - 1);
-        where_readable([&] { check_place(index, samples, (*some)[place]); });
-      }
+      for (std::size_t i = 0; i < chosen; ++i)
+        checked.push_back((*some)[i * (some->size() - 1) / std::max<std::size_t>(1, chosen - 1)]);
     }
+    if (!is_local()) ask_for_headers(checked);
+    for (const Listed& listed : checked)
+      where_readable([&] { check_place(index, samples, listed); });
+  }
+
+  /// So that a server is not waited for once for each of them.
+  void ask_for_headers(std::span<const Listed> members) const {
+    std::vector<FileRange> headers;
+    for (const Listed& listed : members)
+      headers.push_back({listed.member->offset() - kTarBlock, kTarBlock});
+    file.will_need(headers, std::chrono::steady_clock::now());
   }
 
   void check_place(const std::filesystem::path& index, const TarSamples& samples,
@@ -127,7 +150,7 @@ struct TarShard : TarFile {
     TarScan scan(*this,
                  {.allow_missing_end = options.allow_missing_end, .skip_links = true, .from = end});
     const std::optional<TarScan::Member> more = scan.next();
-    if (more && last_write_time(index) < last_write_time(path))
+    if (more && is_local() && last_write_time(index) < last_write_time(path()))
       fail_tar_index(index, "the index is older than its tar, and does not have member " +
                                 more->name.text() + ", whose bytes begin at byte " +
                                 std::to_string(more->offset) +
@@ -149,21 +172,43 @@ struct TarShard : TarFile {
 };
 
 struct TarSet {
-  bool allow_empty;
+  TarShardsOptions options;
   std::vector<TarShard> shards;
   TarSamples samples;
 };
 
-/// Throws StoreError for two shards with one index, such as s.000 and s.001.
-inline void require_own_indexes(const std::vector<TarShard>& shards) {
-  std::map<std::filesystem::path, const std::filesystem::path*> shard_of;
-  for (const TarShard& shard : shards) {
-    const auto [other, is_new] = shard_of.emplace(TarShards::index_path(shard.path), &shard.path);
-    if (!is_new && *other->second != shard.path)
+/// Throws StoreError for a shard without a place for its index, and for two shards with one, such
+/// as s.000 and s.001.
+inline void require_own_indexes(const TarSet& set) {
+  std::map<std::filesystem::path, std::string> shard_of;
+  for (const TarShard& shard : set.shards) {
+    const std::filesystem::path index = tar_index(shard, set.options.index_folder);
+    if (index.empty())
+      shard.fail(
+          "the shard is not of this machine: set TarShardsOptions::index_folder, where its index "
+          "is to be");
+    const std::string& name = shard.file.name();
+    const auto [other, is_new] = shard_of.emplace(index, name);
+    if (!is_new && other->second != name)
       throw StoreError("TarShards", other->first,
-                       "it would be the index of both " + other->second->string() + " and " +
-                           shard.path.string() + ": rename one of them");
+                       "it would be the index of both " + other->second + " and " + name +
+                           ": rename one of them");
   }
+}
+
+/// `shards`: Files or paths.
+template <class AnyFile>
+std::shared_ptr<const TarSet> tar_set(std::span<const AnyFile> shards,
+                                      const TarShardsOptions& options) {
+  if (shards.empty()) throw std::invalid_argument("TarShards: the list of files is empty");
+  auto set = std::make_shared<TarSet>();
+  set->options = options;
+  set->shards.reserve(shards.size());
+  for (const AnyFile& shard : shards)
+    set->shards.emplace_back(opened("TarShards", shard), set->samples.size())
+        .list(options, set->samples);
+  set->samples.shrink_to_fit();
+  return set;
 }
 
 }  // namespace detail
@@ -230,16 +275,12 @@ struct TarShards::Place {
 };
 
 PENSTOCK_INLINE TarShards::TarShards(const std::vector<std::filesystem::path>& shards,
-                                     TarShardsOptions options) {
-  if (shards.empty()) throw std::invalid_argument("TarShards: the list of files is empty");
-  auto set = std::make_shared<detail::TarSet>();
-  set->allow_empty = options.allow_empty;
-  set->shards.reserve(shards.size());
-  for (const std::filesystem::path& path : shards)
-    set->shards.emplace_back(path, set->samples.size()).list(options, set->samples);
-  set->samples.shrink_to_fit();
-  set_ = std::move(set);
-}
+                                     TarShardsOptions options)
+    : set_(detail::tar_set(std::span(shards), options)) {}
+
+PENSTOCK_INLINE TarShards::TarShards(const File* shards, std::size_t count,
+                                     const TarShardsOptions& options)
+    : set_(detail::tar_set(std::span(shards, count), options)) {}
 
 PENSTOCK_INLINE TarShards::Place TarShards::place_of(std::uint64_t index) const {
   detail::require_index(index, size(), "TarShards: there is no sample ");
@@ -257,7 +298,7 @@ PENSTOCK_INLINE std::uint64_t TarShards::ignored() const noexcept {
 
 PENSTOCK_INLINE std::string TarShards::name(std::uint64_t index) const {
   const Place place = place_of(index);
-  return place.shard.path.filename().string() + "/" +
+  return place.shard.path().filename().string() + "/" +
          place.name(place.samples.main_member(index)).text();
 }
 
@@ -265,7 +306,7 @@ PENSTOCK_INLINE std::span<const std::byte> TarShards::read(std::uint64_t index,
                                                            std::vector<std::byte>& scratch) const {
   const Place place = place_of(index);
   const detail::TarMember& member = place.samples.main_member(index);
-  if (member.size() == 0 && !set_->allow_empty)
+  if (member.size() == 0 && !set_->options.allow_empty)
     place.fail(member, "it is empty. If samples may be empty, set TarShardsOptions::allow_empty");
   return place.read(member, [&](std::uint64_t bytes) { return detail::room_in(scratch, bytes); });
 }
@@ -298,15 +339,17 @@ PENSTOCK_INLINE std::int32_t TarShards::label(std::uint64_t index) const {
   return *label;
 }
 
-PENSTOCK_INLINE void TarShards::will_need(std::span<const std::uint64_t> indices) const noexcept {
-  for (const std::uint64_t index : indices) {
-    if (index >= size()) continue;
+PENSTOCK_INLINE void TarShards::will_need(
+    std::span<const std::uint64_t> indices,
+    std::chrono::steady_clock::time_point due) const noexcept {
+  const auto add_place = [this](std::uint64_t index, detail::NeededRanges& ranges) {
     const Place place = place_of(index);
     const auto members = place.samples.members(index);
     const std::uint64_t begin = members.front().offset() - detail::kTarBlock;
     const std::uint64_t end = members.back().offset() + members.back().size();
-    if (end > begin) place.shard.file.will_need(begin, end - begin);
-  }
+    if (end > begin) ranges.add(place.shard.file, {begin, end - begin});
+  };
+  detail::NeededRanges::ask(indices, size(), due, add_place);
 }
 
 PENSTOCK_INLINE std::filesystem::path TarShards::index_path(std::filesystem::path shard) {
@@ -314,11 +357,12 @@ PENSTOCK_INLINE std::filesystem::path TarShards::index_path(std::filesystem::pat
 }
 
 PENSTOCK_INLINE void TarShards::save_indexes() const {
-  detail::require_own_indexes(set_->shards);
+  detail::require_own_indexes(*set_);
   for (std::uint64_t i = 0, shard = 0; shard < set_->shards.size(); ++shard) {
     const bool is_last = shard + 1 == set_->shards.size();
     const std::uint64_t end = is_last ? size() : set_->shards[shard + 1].first;
-    const std::filesystem::path path = index_path(set_->shards[shard].path);
+    const std::filesystem::path path =
+        detail::tar_index(set_->shards[shard], set_->options.index_folder);
     try {
       detail::WholeFile out(path);
       out.write(std::string(detail::kTarIndexVersion) + " " + std::to_string(end - i) + "\n");

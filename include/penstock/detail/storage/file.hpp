@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <penstock/detail/open_file.hpp>
+#include <penstock/file.hpp>
+#include <stdexcept>
+#include <utility>
+
+namespace penstock {
+
+namespace detail {
+
+/// A regular file of this machine.
+class LocalFile final : public FileReader {
+ public:
+  explicit LocalFile(const std::filesystem::path& path)
+      : name_(path.string()), file_(path), size_(file_.size()) {}
+
+  const std::string& name() const noexcept override { return name_; }
+  std::uint64_t size() const noexcept override { return size_; }
+  std::size_t read(std::uint64_t offset, std::span<std::byte> target) const override {
+    return file_.read(offset, target);
+  }
+  void will_need(std::span<const FileRange> ranges,
+                 std::chrono::steady_clock::time_point) const noexcept override {
+    for (const FileRange& range : ranges)
+      if (range.offset < size_)
+        file_.will_need(range.offset, std::min(range.bytes, size_ - range.offset));
+  }
+  int descriptor() const noexcept override { return file_.descriptor(); }
+
+ private:
+  std::string name_;
+  ReadOnlyFile file_;
+  std::uint64_t size_;
+};
+
+}  // namespace detail
+
+PENSTOCK_INLINE File File::open(const std::filesystem::path& path) {
+  return File(std::make_shared<const detail::LocalFile>(path));
+}
+
+PENSTOCK_INLINE File::File(std::shared_ptr<const FileReader> reader) : reader_(std::move(reader)) {
+  if (!reader_) throw std::invalid_argument("File: there is no reader");
+}
+
+}  // namespace penstock

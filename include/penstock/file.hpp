@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// File: a file that is read at any offset, wherever its bytes are. The stores read Files, and do
+// not know whether the bytes are on this machine or at a server.
+//
+//   const penstock::File local = penstock::File::open("train.pack");
+//   const penstock::File remote = client.file("s3://bucket/train.pack");  // penstock::remote
+//   const penstock::PackedFile images(remote);
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <penstock/detail/inline.hpp>
+#include <span>
+#include <string>
+
+namespace penstock {
+
+/// A part of a file.
+struct FileRange {
+  std::uint64_t offset = 0;  ///< of its first byte
+  std::uint64_t bytes = 0;   ///< how many
+};
+
+/// What a File reads from. penstock has one for files of this machine, and penstock::remote has one
+/// for objects of a server. Any number of threads may call the members at the same time.
+class FileReader {
+ public:
+  FileReader() = default;
+  FileReader(const FileReader&) = delete;
+  FileReader& operator=(const FileReader&) = delete;
+  virtual ~FileReader() = default;
+
+  /// For messages: a path, or a URL without secrets. Is the same during the reader's life.
+  virtual const std::string& name() const noexcept = 0;
+  /// Bytes of the file when it was opened.
+  virtual std::uint64_t size() const noexcept = 0;
+  /// Fills `target` with the bytes from `offset` on, and returns how many there were: fewer than
+  /// asked for only where the file ends. Throws std::runtime_error, whose text says why but does
+  /// not name the file.
+  virtual std::size_t read(std::uint64_t offset, std::span<std::byte> target) const = 0;
+  /// Fetches these ranges ahead, without waiting. They will be read at about `due`; the epoch of
+  /// the clock: nobody knows when. A hint: it has no errors.
+  virtual void will_need(std::span<const FileRange> ranges,
+                         std::chrono::steady_clock::time_point due) const noexcept = 0;
+  /// The descriptor of a file of this machine; -1 for another one.
+  virtual int descriptor() const noexcept { return -1; }
+};
+
+/// A file that is open for reading. Copies share it, and the last one closes it. Any number of
+/// threads may use one object.
+class File {
+ public:
+  /// Opens a regular file of this machine. Throws std::system_error, whose text does not name the
+  /// file.
+  static File open(const std::filesystem::path& path);
+  /// Throws std::invalid_argument for nullptr.
+  explicit File(std::shared_ptr<const FileReader> reader);
+  File(const File&) = default;  // A move copies: a File always has its reader.
+  File& operator=(const File&) = default;
+
+  /// For messages: the path, or a URL without secrets.
+  const std::string& name() const noexcept { return reader_->name(); }
+  /// Bytes of the file when it was opened.
+  std::uint64_t size() const noexcept { return reader_->size(); }
+  /// Fills `target` with the bytes from `offset` on, and returns how many there were: fewer than
+  /// asked for only where the file ends. Waits for the bytes. Throws std::runtime_error, whose text
+  /// does not name the file.
+  std::size_t read(std::uint64_t offset, std::span<std::byte> target) const {
+    return reader_->read(offset, target);
+  }
+  /// Asks for these ranges ahead, without waiting for them. They will be read at about `due`; the
+  /// epoch of the clock: nobody knows when. A hint: it has no errors.
+  void will_need(std::span<const FileRange> ranges,
+                 std::chrono::steady_clock::time_point due = {}) const noexcept {
+    reader_->will_need(ranges, due);
+  }
+  /// The descriptor of a file of this machine; -1 for another one.
+  int descriptor() const noexcept { return reader_->descriptor(); }
+
+ private:
+  std::shared_ptr<const FileReader> reader_;
+};
+
+}  // namespace penstock
+
+#ifdef PENSTOCK_HEADER_ONLY
+#include <penstock/detail/storage/file.hpp>
+#endif
