@@ -34,7 +34,7 @@ WITHOUT_BOUNDS = {
     "class_walk.hpp", "escaped.hpp", "file_list.hpp", "launchers.hpp", "line_reader.hpp", "name_arena.hpp", "needed_ranges.hpp",
     "tar_format.hpp", "tar_index.hpp", "tar_samples.hpp", "tar_scan.hpp", "usable.hpp",
     "batch_costs.hpp", "batch_pace.hpp", "block_order.hpp", "bulk_launch.hpp", "cores.hpp", "crc32c.hpp", "host_allocation.hpp", "host_task.hpp", "json.hpp", "judge.hpp", "mix.hpp", "permutation.hpp", "pipeline_shape.hpp",
-    "thread_watch.hpp", "replay.hpp", "replay_pass.hpp", "settings_search.hpp", "tune_plan.hpp", "tuner.hpp", "units.hpp", 
+    "thread_usage.hpp", "replay.hpp", "replay_pass.hpp", "settings_search.hpp", "tune_plan.hpp", "tuner.hpp", "units.hpp", 
     "verdict_sentence.hpp",
 }  # fmt: skip
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the program has said about the pages of managed memory: advice, and where it had them
-// prefetched to. It moves nothing here, and is there to be asked for. Used under the runtime's
-// lock.
+// The advice of the program about the pages of managed memory, and the place to which it prefetched
+// them. Nothing is moved here; the program can query the values. Use it with the runtime's lock
+// held.
 
 #include <driver_types.h>
 
@@ -15,7 +15,7 @@
 
 namespace penstock::emulation::detail {
 
-/// A device, the host, or a node of the host's memory; by default none of them.
+/// A device, the host, or a NUMA node of the host's memory; by default none of them.
 struct PageLocation {
   cudaMemLocationType type = cudaMemLocationTypeInvalid;
   int id = cudaInvalidDeviceId;  ///< of a device or a node; 0 for the host
@@ -28,7 +28,7 @@ struct PageLocation {
 struct PageAdvice {
   bool read_mostly = false;
   PageLocation preferred{};
-  PageLocation prefetched{};  ///< to here, the last time
+  PageLocation prefetched{};  ///< where the last prefetch went
   std::set<int> accessed_by;  ///< devices, and cudaCpuDeviceId
 
   bool operator==(const PageAdvice&) const = default;
@@ -36,7 +36,7 @@ struct PageAdvice {
 
 class Advice {
  public:
-  /// `change(advice)` for all pages that the bytes touch.
+  /// Calls `change(advice)` for all pages that the bytes touch.
   template <class Change>
   void change(const void* data, std::size_t bytes, Change change) {
     const Pages pages = pages_of(data, bytes);
@@ -44,11 +44,11 @@ class Advice {
     for (auto run = split(pages.begin); run != end; ++run) change(run->second);
     merge(pages);
   }
-  /// The memory is freed.
+  /// Call it when the memory is freed.
   void forget(const void* data, std::size_t bytes) {
     change(data, bytes, [](PageAdvice& advice) { advice = PageAdvice{}; });
   }
-  /// One entry for each run of pages that share their advice; at least one.
+  /// Returns one entry for each run of pages with the same advice; at least one.
   std::vector<const PageAdvice*> of(const void* data, std::size_t bytes) const;
 
  private:

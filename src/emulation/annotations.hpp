@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the emulated runtime tells the sanitizers. Its own locks, threads and data are hidden from
-// ThreadSanitizer, so that they order nothing in the user's program; the order that CUDA does
-// guarantee is stated edge by edge. All of it works through weak symbols: one and the same library
-// serves programs with and without sanitizers.
+// The annotations of the emulated runtime for the sanitizers. Its own locks, threads and data are
+// hidden from ThreadSanitizer, so that they create no order in the user's program. Each order that
+// CUDA guarantees is declared as an edge. Everything works through weak symbols, so the same
+// library serves programs with and without sanitizers.
 
 #include <cstddef>
 #include <memory>
@@ -14,8 +14,8 @@ namespace penstock::emulation::detail {
 /// True in a program that runs under ThreadSanitizer.
 bool detects_races();
 
-/// Hides what this thread does from ThreadSanitizer, for its life. Not to be nested; `Visible`
-/// lifts it.
+/// Hides the actions of this thread from ThreadSanitizer while the object exists. It must not be
+/// nested; `Visible` interrupts it.
 class [[nodiscard]] Hidden {
  public:
   Hidden();
@@ -24,8 +24,8 @@ class [[nodiscard]] Hidden {
   Hidden& operator=(const Hidden&) = delete;
 };
 
-/// Inside a `Hidden`: shows again what this thread does. For the user's functions and the user's
-/// bytes.
+/// Inside a `Hidden`: makes the actions of this thread visible again. It is used around the user's
+/// functions and accesses to the user's bytes.
 class [[nodiscard]] Visible {
  public:
   Visible();
@@ -35,9 +35,9 @@ class [[nodiscard]] Visible {
 };
 
 /// One edge of the guaranteed order: what a thread did before `release` happens before what a
-/// thread does after a later `acquire`. To be called inside a `Hidden`. Ends with its memory, so an
-/// Edge lives on the heap: ThreadSanitizer forgets an address when it is freed, and a recycled one
-/// would order strangers.
+/// thread does after a later `acquire`. Call both inside a `Hidden`. An Edge must be on the heap:
+/// ThreadSanitizer forgets an address when it is freed, while a reused address would order
+/// unrelated actions.
 class Edge {
  public:
   void release() noexcept;
@@ -47,8 +47,8 @@ class Edge {
   mutable char address_ = 0;
 };
 
-/// Both ends of a task's life: its submission happens before its execution, its completion before
-/// whatever waited for it.
+/// The two edges of a task: its submission happens before its execution, and its completion happens
+/// before the actions of those who waited for it.
 struct TaskEdges {
   alignas(8) Edge submitted;
   alignas(8) Edge completed;
@@ -60,11 +60,11 @@ inline TaskEdgesPtr make_task_edges() {
   return detects_races() ? std::make_shared<TaskEdges>() : nullptr;
 }
 
-/// The life of a piece of device memory, for race detection. A stream-ordered allocation and a
-/// stream-ordered free write it, and every copy and fill of the memory reads it: so each of them is
-/// in order with the two, or is reported. Functions of the program's touch the memory itself, of
-/// which the allocation and the free write the first bytes. To be used inside a `Hidden`; nothing
-/// unless the program detects races.
+/// The lifetime of a piece of device memory, for race detection. A stream-ordered allocation and a
+/// stream-ordered free write this object, and every copy and fill of the memory reads it. Thus a
+/// copy that is not ordered with the allocation and the free is reported. The program's functions
+/// access the memory itself; for them, the allocation and the free write its first bytes. Use it
+/// inside a `Hidden`. It does nothing unless the program detects races.
 class Life {
  public:
   void allocated(void* data, std::size_t bytes) noexcept;
@@ -77,7 +77,8 @@ class Life {
   alignas(8) mutable char state_ = 0;
 };
 
-/// Makes AddressSanitizer report every access to these bytes, until `unpoison`. Nothing without it.
+/// Makes AddressSanitizer report every access to these bytes until `unpoison`. Does nothing without
+/// AddressSanitizer.
 void poison(void* data, std::size_t bytes);
 void unpoison(void* data, std::size_t bytes);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Stream capture: while a stream is captured, its work becomes nodes of a graph. Events carry the
-// capture from stream to stream. What CUDA forbids meanwhile is an error, and most such errors
-// invalidate the capture. Used under the runtime's lock.
+// Stream capture: while a stream is captured, its work becomes nodes of a graph. Events extend the
+// capture to other streams. Calls that CUDA forbids during a capture return an error, and most such
+// errors invalidate the capture. Use it with the runtime's lock held.
 
 #include <driver_types.h>
 
@@ -23,13 +23,13 @@ class Runtime;
 struct Capture {
   std::uint64_t number;
   cudaStreamCaptureMode mode;
-  std::uint64_t thread;  ///< that began it
+  std::uint64_t thread;  ///< the thread that began it
   Stream* origin;
   Ref<Graph> graph;
-  bool makes_graph;  ///< else the graph was the program's before
+  bool makes_graph;  ///< false: the graph belonged to the program before
   bool valid = true;
-  std::vector<Stream*> streams;       ///< all that take part; the origin is the first
-  std::vector<cudaGraphNode_t> told;  ///< what cudaStreamGetCaptureInfo has pointed to
+  std::vector<Stream*> streams;       ///< all streams that take part; the origin is the first
+  std::vector<cudaGraphNode_t> told;  ///< the handles that cudaStreamGetCaptureInfo has returned
 };
 
 class Captures {
@@ -38,46 +38,47 @@ class Captures {
 
   /// Whether a capture adds nodes to the graph.
   bool captures(const Graph& graph) const;
-  /// And will give it to the program when it ends.
+  /// Whether a capture adds nodes to the graph and gives it to the program when it ends.
   bool makes(const Graph& graph) const;
 
   // ---- Begin and end
   cudaError_t begin(Stream& stream, cudaStreamCaptureMode mode, const ThreadState& thread);
-  /// Adds the work to a graph of the program's, behind these nodes of it.
+  /// Adds the work to a graph of the program, after these nodes of it.
   cudaError_t begin(Stream& stream, cudaStreamCaptureMode mode, const ThreadState& thread,
                     Graph& graph, std::vector<GraphNode*> after);
-  /// The captured graph; none together with an error.
+  /// Ends the capture. Sets `graph` to the captured graph, unless there is an error.
   cudaError_t end(Stream& stream, const ThreadState& thread, Ref<Graph>* graph);
 
-  // ---- May this be done now?
-  /// A potentially unsafe call, by the capture modes of this thread and of the others.
+  // ---- Checks whether a call is allowed now
+  /// For a potentially unsafe call: checks the capture modes of this thread and of the others.
   cudaError_t admit_unsafe(const ThreadState& thread);
-  /// Work for `stream`, or a look at whether it is captured.
+  /// For work on `stream`, or a query whether it is captured.
   cudaError_t admit(Stream& stream);
-  /// A wait for, or a query of, what `stream` holds.
+  /// For a wait for, or a query of, the work of `stream`.
   cudaError_t admit_wait(Stream& stream);
-  /// A wait for all that a device holds.
+  /// For a wait for all work of a device.
   cudaError_t admit_wait(const Device& device);
-  /// A query that must not disturb: the legacy stream cannot be used while a blocking stream of its
-  /// device is captured.
+  /// For a query that must not invalidate a capture. The legacy stream cannot be used while a
+  /// blocking stream of its device is captured.
   cudaError_t admit_look(const Stream& stream) const;
 
-  // ---- Captured work, of a stream in a valid capture
+  // ---- Captured work of a stream in a valid capture
   void add(Stream& stream, NodeAction action);
-  /// The stream's next node comes after this one.
+  /// Makes the stream's next node depend on this one.
   void advance(Stream& stream, GraphNode& node) { stream.capture_tail = {&node}; }
-  /// What the stream's next node comes after, besides what it came after (`replace`: instead).
+  /// Makes the stream's next node depend on these nodes, in addition to its present dependencies or
+  /// (`replace`) instead of them.
   void depend(Stream& stream, const std::vector<GraphNode*>& nodes, bool replace);
   void record(Stream& stream, Event& event);
-  /// `stream` waits for an event, and one of the two is captured.
+  /// Makes `stream` wait for an event. One of the two is captured.
   cudaError_t wait(Stream& stream, const Event& event);
   bool concerns(const Stream& stream, const Event& event) const {
     return stream.capture != nullptr || event.capture() != 0;
   }
 
-  /// The stream is destroyed.
+  /// Call it when the stream is destroyed.
   void forget(Stream& stream);
-  /// Everything is.
+  /// Call it when all streams are destroyed.
   void forget_all();
 
  private:
@@ -92,7 +93,7 @@ class Captures {
   std::vector<std::unique_ptr<Capture>> captures_;
 };
 
-/// What kind of node the work becomes.
+/// Returns the type of node for the work.
 cudaGraphNodeType node_type(const Work& work);
 
 }  // namespace penstock::emulation::detail

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The headers of CUDA 12.4 and newer declare almost the same runtime. What differs is here and in
-// api_of_version.cpp: nothing else of the emulated runtime asks for the version.
+// The headers of CUDA 12.4 and newer declare almost the same runtime. The differences are handled
+// here and in api_of_version.cpp; no other part of the emulated runtime depends on the version.
 
 #include <cuda_runtime_api.h>
 
@@ -55,13 +55,13 @@ cudaError_t current_pool(cudaMemPool_t* pool, const cudaMemLocation* location,
 cudaError_t set_current_pool(const cudaMemLocation* location, cudaMemAllocationType type,
                              cudaMemPool_t handle);
 
-/// The nodes of memory of a device: members since CUDA 13.
+/// Sets the NUMA nodes of a device to "none". These members are new in CUDA 13.
 template <class Properties>
 void set_no_numa(Properties& prop) {
   if constexpr (requires { prop.deviceNumaId; }) prop.deviceNumaId = prop.hostNumaId = -1;
 }
 
-// What the older headers do not name.
+// Names that the older headers do not have.
 #if CUDART_VERSION < 13000
 inline constexpr auto cudaMemAllocationTypeManaged = static_cast<cudaMemAllocationType>(2);
 #endif

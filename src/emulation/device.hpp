@@ -15,13 +15,13 @@
 
 namespace penstock::emulation::detail {
 
-/// What the streams of a device did whose threads have ended, for race detection: a wait for the
-/// device or the legacy default stream comes after it.
+/// For race detection: the work of streams of a device whose threads have ended. It happens before
+/// the return of a wait for the device or the legacy default stream.
 struct EndedStreams {
   alignas(8) Edge blocking;
   alignas(8) Edge others;
 
-  /// To be called on the stream's own thread, at its end.
+  /// Call it on the stream's own thread, at the end of that thread.
   void add(const Stream& stream) {
     if (detects_races()) (stream.blocking() ? blocking : others).release();
   }
@@ -41,7 +41,7 @@ struct Device {
   CopyEngines engines;
   EndedStreams ended;
   Ref<Stream> legacy;                 ///< the legacy default stream
-  PoolChoice pools;                   ///< cudaMallocAsync takes from the current one
+  PoolChoice pools;                   ///< cudaMallocAsync allocates from the current pool
   cudaError_t failure = cudaSuccess;  ///< sticky: every later call on the device returns it
   unsigned flags = 0;
   std::set<int> peers;  ///< devices whose memory this one may access

@@ -2,7 +2,7 @@
 #pragma once
 
 // An event: the last place in a stream at which it was recorded, and when that place was reached.
-// Used under the runtime's lock.
+// Use it with the runtime's lock held.
 
 #include <cstdint>
 #include <memory>
@@ -27,30 +27,30 @@ class Event : public Counted {
   bool interprocess() const { return (flags_ & cudaEventInterprocess) != 0; }
 
   // ---- Shared with other processes, which may record it too
-  /// Null: it is this process's alone.
+  /// Null if only this process has the event.
   SharedEvent* shared() const { return shared_.get(); }
-  /// Another process created it.
+  /// Whether another process created it.
   bool opened() const { return shared_ != nullptr && !interprocess(); }
-  /// From now on other processes can open the event. False: the system does not let it.
+  /// Makes the event available to other processes. Returns false if the system refuses.
   bool share() {
     const bool reached = last_.reached();
     if (!shared_)
       shared_ = SharedEvent::make(device_, records_, recorded() && reached ? &time_ : nullptr);
     return shared_ != nullptr;
   }
-  /// This is the event of another process.
+  /// Makes this the event of another process.
   void become(std::unique_ptr<SharedEvent> shared) { shared_ = std::move(shared); }
-  /// The process that made the event has destroyed it.
+  /// Whether the process that created the event has destroyed it.
   bool gone() const { return shared_ && shared_->destroyed(); }
-  /// The number of the last record when another process has made it; otherwise 0.
+  /// The number of the last record if another process made that record; otherwise 0.
   std::uint64_t last_elsewhere() const {
     const std::uint64_t last = shared_ ? shared_->last() : records_;
     return last == records_ ? 0 : last;
   }
 
   // ---- Recorded in a stream
-  /// The last record of this process; a Mark without a stream, which is reached, when there was
-  /// none.
+  /// The last record of this process. If there was none, a Mark without a stream, which counts as
+  /// reached.
   const Mark& last() const { return last_; }
   bool recorded() const { return static_cast<bool>(last_.stream) || last_elsewhere() != 0; }
   /// Makes the task wait for the last record.
@@ -62,22 +62,22 @@ class Event : public Counted {
       task.after.push_back(last_);
     }
   }
-  /// Whether no record can begin: too many are under way, as of a shared event.
+  /// Whether no record can begin because too many records of a shared event are under way.
   bool full() const { return shared_ && shared_->full(); }
-  /// Starts a new record: its number, for `reach`. 0: the event is full.
+  /// Starts a new record. Returns its number, for `reach`; 0 if the event is full.
   std::uint64_t begin_record() {
     const std::uint64_t record = shared_ ? shared_->begin() : records_ + 1;
     if (record != 0) records_ = record;
     return record;
   }
-  /// The record of now is this place.
+  /// Sets the place of the present record.
   void record(Mark mark) {
     last_ = std::move(mark);
     unready_queries_ = 0;
     capture_ = 0;
     captured_.clear();
   }
-  /// The stream has come to record number `record`.
+  /// Call it when the stream has reached record number `record`.
   void reach(std::uint64_t record, Time time, bool failed) {
     if (record == records_) time_ = time;
     if (shared_) shared_->finish(record, failed, time);
@@ -85,7 +85,7 @@ class Event : public Counted {
   Time time() const { return time_; }
   unsigned count_unready_query() { return ++unready_queries_; }
 
-  // ---- Recorded in a capture, by the capture's number
+  // ---- Recorded in a capture, which is identified by its number
   std::uint64_t capture() const { return capture_; }
   const std::vector<GraphNode*>& captured() const { return captured_; }
   void record_captured(std::uint64_t capture, std::vector<GraphNode*> nodes) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Failures that a test has asked for: of calls, which return an error and do nothing, and of
-// operations, which fail when they run. Used under the runtime's lock.
+// Failures that a test has requested: of calls, which return an error and do nothing, and of
+// operations, which fail when they run. Use it with the runtime's lock held.
 
 #include <cstdint>
 #include <optional>
@@ -13,18 +13,18 @@
 
 namespace penstock::emulation::detail {
 
-/// After one of these nothing works on the device any more.
+/// Whether all later calls on the device fail after this error.
 bool is_sticky(cudaError_t error);
 
 class Failures {
  public:
-  /// `function` empty: any that can fail.
+  /// `function`: if empty, any function that can fail.
   void add_call(std::optional<Function> function, cudaError_t error, std::uint64_t nth);
   void add_operation(OperationKind kind, cudaError_t error, std::uint64_t nth);
-  /// Counts one call or one operation: the error that it fails with, or cudaSuccess.
+  /// Counts one call or one operation. Returns the error with which it must fail, or cudaSuccess.
   cudaError_t next(Function function);
   cudaError_t next(OperationKind kind);
-  /// False when there were none.
+  /// Removes all failures. Returns false if there were none.
   bool clear();
 
  private:

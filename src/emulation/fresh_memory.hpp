@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What memory holds before the program has written it. CUDA leaves that open, and on a GPU it is
-// whatever was there before: a program that forgets a cudaMemset may still see zeros for years.
-// Here it is never zero, and another byte under each schedule, so that such a program gives
+// The contents of memory that the program has not written yet. CUDA does not define them, and on a
+// GPU they are what was there before, so a program that forgets a cudaMemset may see zeros for
+// years. Here they are never zero and differ between the schedules, so such a program gives
 // different results.
 
 #include <cstddef>
@@ -11,27 +11,27 @@
 
 namespace penstock::emulation::detail {
 
-/// The byte that fresh memory is full of: 0xff under eager, 0x7f under lazy, one of 0xc0 to 0xfe
-/// under random, by the seed. As a float none of them is small: 0xff is not a number.
+/// Returns the byte that fills fresh memory: 0xff under eager, 0x7f under lazy, and one of 0xc0 to
+/// 0xfe under random, chosen by the seed. A float of these bytes is never small; 0xff gives NaN.
 unsigned char fresh_byte(const Options& options);
 
-/// Maps memory that is full of one byte. Private memory costs pages only where it is written: it is
-/// a copy-on-write mapping of one small file in memory, again and again.
+/// Maps memory that is filled with one byte. Private memory needs pages only where it is written,
+/// since it consists of repeated copy-on-write mappings of one small file in memory.
 class FreshMemory {
  public:
   explicit FreshMemory(unsigned char value);
 
-  /// Maps whole pages at this address, over what is mapped there. `sharing`: MAP_PRIVATE, or
-  /// MAP_SHARED for memory that is filled at once. False: the system has no more.
+  /// Maps whole pages at this address and replaces what is mapped there. `sharing`: MAP_PRIVATE, or
+  /// MAP_SHARED for memory that is filled at once. Returns false if the system has no more memory.
   bool map(void* address, std::size_t bytes, int sharing) const;
-  /// Writes the byte everywhere: for memory that is not private.
+  /// Writes the byte everywhere. It is for memory that is not private.
   void fill(void* data, std::size_t bytes) const;
-  /// Makes private memory fresh that was used before. What was not written stays without pages.
+  /// Makes used private memory fresh again. Parts that were not written still need no pages.
   void renew(void* data, std::size_t bytes) const;
 
  private:
   unsigned char value_;
-  int file_;  // -1: there is none, private memory is filled as well
+  int file_;  // -1: there is no file, and private memory is filled as well
 };
 
 }  // namespace penstock::emulation::detail

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Graphs: nodes and the edges between them, made by a capture or node by node. What a node does,
-// the memory that nodes allocate, and the objects of the program's that a graph keeps alive. A
-// graph is laid out for launching by graph_plan.hpp, and launched by graph_exec.hpp. Used under the
-// runtime's lock.
+// Graphs: nodes and the edges between them, created by a capture or node by node; the actions of
+// nodes; the memory that nodes allocate; and the user objects that a graph keeps alive.
+// graph_plan.hpp prepares a graph for launches, and graph_exec.hpp launches it. Use it with the
+// runtime's lock held.
 
 #include <cuda_runtime_api.h>
 
@@ -32,16 +32,16 @@ class UserObject : public Counted {
       : data_(data), destroy_(destroy), references_(references) {}
 
   void retain(unsigned count) { references_ += count; }
-  /// False when there are not that many references.
+  /// Returns false if there are fewer references.
   bool release(unsigned count);
   bool unreferenced() const { return references_ == 0; }
-  /// How to destroy the program's object, once unreferenced.
+  /// The call that destroys the program's object when it is unreferenced.
   HostWork destruction() const { return {destroy_, nullptr, nullptr, data_}; }
-  /// A graph that refers to it was launched, the last time here.
+  /// Records the last launch of a graph that refers to it.
   void used_by(const TaskEdgesPtr& launch) {
     if (launch) before_destruction_.emplace_back(launch, &launch->completed);
   }
-  /// Every release, and what launched graphs do, happens before the destruction.
+  /// Edges that make every release, and the work of launched graphs, happen before the destruction.
   const std::vector<std::shared_ptr<Edge>>& before_destruction() const {
     return before_destruction_;
   }
@@ -56,7 +56,7 @@ class UserObject : public Counted {
   std::vector<std::shared_ptr<Edge>> before_destruction_{released_};
 };
 
-/// References that a graph holds.
+/// The references to user objects that a graph holds.
 class UserObjectRefs {
  public:
   explicit UserObjectRefs(Runtime& runtime) : runtime_(runtime) {}
@@ -65,33 +65,34 @@ class UserObjectRefs {
   ~UserObjectRefs();
 
   void add(UserObject& object, unsigned count) { counts_[object.handle] += count; }
-  /// As many references as `other` has, beside those that are here.
+  /// Adds as many references as `other` has.
   void copy(const UserObjectRefs& other);
-  /// See UserObject.
+  /// See UserObject::used_by.
   void used_by(const TaskEdgesPtr& launch);
-  /// False when there are not that many. The references themselves are still to be released.
+  /// Removes references from this list. Returns false if there are fewer. The caller must still
+  /// release them.
   bool remove(const UserObject& object, unsigned count);
 
  private:
   Runtime& runtime_;
-  std::map<std::uint64_t, unsigned> counts_;  // by handle
+  std::map<std::uint64_t, unsigned> counts_;  // number of references by handle of the user object
 };
 
 // ---- Memory allocated inside a graph
 
-/// Keeps its place for as long as a graph that allocates or frees it, or an executable of one,
-/// exists.
+/// Memory that a graph node allocates. Its address stays reserved while a graph that allocates or
+/// frees it, or an executable of such a graph, exists.
 class GraphMemory : public Counted {
  public:
-  /// `owner`: handle of the graph that allocates it.
+  /// `owner`: the handle of the graph that allocates it.
   GraphMemory(Runtime& runtime, void* data, std::uint64_t owner);
   ~GraphMemory() override;
 
   void* data() const { return data_; }
   std::uint64_t owner() const { return owner_; }
   bool freed_by_owner = false;   ///< the graph that allocates it has a node that frees it
-  bool freed_by_other = false;   ///< another graph has
-  bool outlives_launch = false;  ///< launched, and not freed since
+  bool freed_by_other = false;   ///< another graph has such a node
+  bool outlives_launch = false;  ///< it was allocated by a launch and not freed since
 
  private:
   Runtime& runtime_;
@@ -101,11 +102,11 @@ class GraphMemory : public Counted {
 
 // ---- Nodes
 
-/// What a node does: what the program sets when it adds the node, and may change later.
+/// The action of a node: the program sets it when it adds the node, and may change it later.
 struct NodeAction {
   cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
   Work work = JoinWork{};
-  Ref<Event> event{};  ///< recorded or waited for outside the graph
+  Ref<Event> event{};  ///< an event that the node records or waits for
 };
 
 struct GraphNode : Counted {
@@ -114,16 +115,17 @@ struct GraphNode : Counted {
 
   Graph& graph;
   NodeAction action;
-  Ref<Graph> child{};             ///< of cudaGraphNodeTypeGraph
-  std::vector<GraphNode*> after;  ///< in the order in which the edges were added
+  Ref<Graph> child{};             ///< the child graph of a cudaGraphNodeTypeGraph
+  std::vector<GraphNode*> after;  ///< the dependencies, in the order in which the edges were added
   std::uint64_t handle = 0;
-  std::uint64_t cloned_from = 0;            ///< handle of the node that this one is a copy of
-  std::vector<cudaMemAccessDesc> access{};  ///< of cudaGraphNodeTypeMemAlloc: kept for the program
+  std::uint64_t cloned_from = 0;            ///< handle of the node from which this one was cloned
+  std::vector<cudaMemAccessDesc> access{};  ///< of cudaGraphNodeTypeMemAlloc; only returned to the
+                                            ///< program
 };
 
 // ---- Graphs
 
-/// Whether the graph is the child graph of a node, and how it became so.
+/// Whether the graph is the child graph of a node, and whether it was cloned or moved there.
 enum class Embedded { no, cloned, moved };
 
 class Graph : public Counted {
@@ -131,29 +133,30 @@ class Graph : public Counted {
   explicit Graph(Runtime& runtime) : objects(runtime), runtime_(runtime) {}
   ~Graph() override;
 
-  /// In the order in which they were added.
+  /// The nodes in the order in which they were added.
   const std::vector<Ref<GraphNode>>& nodes() const { return nodes_; }
-  /// Each after all that it depends on; of several that could be next, the one that was added
-  /// first. Those that are on a cycle of edges, or behind one, are missing.
+  /// The nodes in topological order; among several candidates, the one that was added first. Nodes
+  /// on a cycle, or that depend on one, are missing.
   std::vector<const GraphNode*> in_order() const;
 
   GraphNode& add(NodeAction action, std::vector<GraphNode*> after);
-  /// `child` has a handle, and belongs to the node from now on.
+  /// Adds a node with a child graph. `child` has a handle, and belongs to the node from now on.
   GraphNode& add_child(const Ref<Graph>& child, Embedded how, std::vector<GraphNode*> after);
-  /// A node that allocates, of which the memory has its address at once; or one that frees the
-  /// memory of such a node, of this graph or of another one.
+  /// Adds a node that allocates memory, whose address is known at once, or a node that frees the
+  /// memory of such a node of this graph or of another one.
   cudaError_t add_allocation(Device& device, std::size_t bytes, std::vector<GraphNode*> after,
                              GraphNode** node);
   cudaError_t add_free(void* data, std::vector<GraphNode*> after, GraphNode** node);
   void remove(GraphNode& node);
 
-  /// The same nodes, edges and references, in a new graph. Not of a graph that orders memory.
+  /// Returns a new graph with the same nodes, edges and references. Not for a graph that orders
+  /// memory.
   Ref<Graph> clone() const;
 
-  /// Whether a node, or one of a child graph, allocates or frees memory: then there is one
-  /// executable at a time, and no copy.
+  /// Whether a node, or a node of a child graph, allocates or frees memory. Such a graph can have
+  /// only one executable at a time and cannot be cloned.
   bool orders_memory() const;
-  /// What the nodes allocate, and what they free.
+  /// The memory that the nodes allocate, and the memory that they free.
   const std::vector<Ref<GraphMemory>>& allocated() const { return allocated_; }
   const std::vector<Ref<GraphMemory>>& freed() const { return freed_; }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// An executable graph: a plan of a graph, as it was when it was instantiated, with what updates
-// have changed since. A launch puts the steps into streams. Used under the runtime's lock.
+// An executable graph: the plan of a graph at the time of its instantiation, with later updates. A
+// launch submits the steps to streams. Use it with the runtime's lock held.
 
 #include <cuda_runtime_api.h>
 
@@ -17,22 +17,23 @@ namespace penstock::emulation::detail {
 
 class GraphExec : public Counted {
  public:
-  /// The plan is one of `graph`, without a cycle.
+  /// `plan`: a plan of `graph` without a cycle.
   GraphExec(Runtime& runtime, const Graph& graph, GraphPlan plan, unsigned long long flags);
   ~GraphExec() override;
 
   bool is_of(const Graph& graph) const { return graph_ == graph.handle; }
   unsigned long long flags() const { return flags_; }
-  /// Queues one launch behind what the stream holds, and behind the launch before.
+  /// Queues a launch after the work of the stream and after the previous launch.
   cudaError_t launch(Stream& stream, const char* name);
 
-  // ---- Updates. A node is named by its handle in the graph that was instantiated.
-  /// Takes over what the nodes of `graph` do, if that is all that differs.
+  // ---- Updates. A node is identified by its handle in the graph that was instantiated.
+  /// Takes over the actions of the nodes of `graph`, if nothing else differs.
   void update(const Graph& graph, cudaGraphExecUpdateResultInfo& info);
-  /// The same of the child graph of one node.
+  /// Like update(), for the child graph of one node.
   cudaError_t update_child(std::uint64_t node, const Graph& child);
   cudaError_t set(std::uint64_t node, const NodeAction& action);
-  /// Null: no such node. Only copies and fills can be disabled.
+  /// Returns whether the node is enabled, or null if there is no such node. Only copies and fills
+  /// can be disabled.
   bool* enabled(std::uint64_t node);
 
  private:
@@ -48,16 +49,17 @@ class GraphExec : public Counted {
                    const Mark& begin);
 
   Runtime& runtime_;
-  std::uint64_t graph_;  // handle
+  std::uint64_t graph_;  // handle of the graph
   UserObjectRefs objects_;
   GraphPlan plan_;
   unsigned long long flags_;
-  std::vector<Ref<Stream>> lanes_;  // of lane 1 and up
+  std::vector<Ref<Stream>> lanes_;  // the streams of lanes 1, 2, ...
   Mark last_launch_;
 
-  // Of the launch that is being queued; members, so that a launch allocates nothing.
-  std::vector<Mark> ends_;       // of each step so far
-  std::vector<Mark> lane_ends_;  // of each lane; unset while it has had no step
+  // State of the launch that is being queued. These are members, so that a launch does not
+  // allocate.
+  std::vector<Mark> ends_;       // the end of each step that was submitted
+  std::vector<Mark> lane_ends_;  // the end of each lane; unset before its first step
 };
 
 }  // namespace penstock::emulation::detail

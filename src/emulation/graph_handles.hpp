@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The handles of graphs, and the nodes that calls name by them. A wrong handle finds nothing: the
-// call returns cudaErrorInvalidValue.
+// Finds the graphs and nodes of the handles that calls pass. For an invalid handle the call returns
+// cudaErrorInvalidValue.
 
 #include <algorithm>
 #include <vector>
@@ -28,17 +28,16 @@ inline cudaGraphNode_t handle_of(const GraphNode& node) {
   return reinterpret_cast<cudaGraphNode_t>(node.handle);
 }
 
-/// Whether the data of the edges, of which there may be none, are those of an ordinary edge. Only
-/// kernels have others.
+/// Whether all edges are ordinary, or there is no edge data. Only kernels can have other edges.
 bool ordinary(const cudaGraphEdgeData* edges, std::size_t count);
 
-/// The nodes that a list names: of this graph, and none of them twice.
+/// Finds the nodes of a list of handles. All must belong to this graph, and none may occur twice.
 cudaError_t find_all(const Call& call, const Graph& graph, const cudaGraphNode_t* handles,
                      const cudaGraphEdgeData* edges, std::size_t count,
                      std::vector<GraphNode*>& nodes);
 
-/// Writes as many handles as `*count` has room for, then null. Without room, `*count` becomes the
-/// number of all there are; else, of what was written.
+/// Writes at most `*count` handles and fills the rest with null. `*count` becomes the number of
+/// handles that were written or, if `out` is null, the number of all.
 template <class Handle>
 void list(const std::vector<Handle>& all, Handle* out, std::size_t* count) {
   if (out == nullptr) {

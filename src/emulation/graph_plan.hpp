@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// A graph laid out for launching. The nodes of child graphs stand in line with the others. A chain
-// of nodes goes to the launching stream, every branch beside it to a stream of the executable
-// graph's own (a lane), so that branches run at the same time and nothing but the graph's edges
-// orders them. Used under the runtime's lock.
+// The plan of a graph: its nodes as a list of steps for launches. The nodes of child graphs are
+// part of the list. One chain of nodes runs on the launching stream. Every further branch runs on a
+// stream of the executable graph (a lane), so that branches run concurrently and only the graph's
+// edges order them. Use it with the runtime's lock held.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,20 +18,22 @@ namespace penstock::emulation::detail {
 struct GraphPlan {
   struct Step {
     NodeAction action;
-    std::vector<std::size_t> after;  ///< steps before this one, in the order of the edges
+    std::vector<std::size_t> after;  ///< steps that this one depends on, in the order of the edges
     std::uint64_t node = 0;          ///< handle of the node
-    std::size_t begin = 0;           ///< of the end of a child graph: the step where it begins
+    std::size_t begin = 0;           ///< for the end of a child graph: the step where that graph
+                                     ///< begins
     std::size_t lane = 0;            ///< 0: the launching stream
-    bool enabled = true;             ///< else only its place in the order is left
+    bool enabled = true;             ///< false: the step does nothing but keeps its place in the
+                                     ///< order
   };
   std::vector<Step> steps;
   std::vector<Ref<GraphMemory>> allocated, freed;
   std::size_t lanes = 1;
-  std::uint64_t in_cycle = 0;  ///< handle of a node that comes after itself: there is no plan
+  std::uint64_t in_cycle = 0;  ///< handle of a node on a cycle; then there is no plan
 
   explicit GraphPlan(const Graph& graph);
 
-  /// The step that does what the node does, or that ends its child graph. Null: it has none.
+  /// Returns the step of a node, or the step that ends its child graph; null if there is none.
   Step* find(std::uint64_t node);
 
  private:

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The handles that the program holds (cudaStream_t, cudaEvent_t, ...). A handle is a number that
-// looks like a pointer, never an address: it carries the kind of the object, a slot and the slot's
-// generation, so an unknown, a destroyed or a wrong kind of handle is recognised and never
-// dereferenced, and no handle is ever given out twice.
+// The handles that the program holds (cudaStream_t, cudaEvent_t, ...). A handle has the type of a
+// pointer but is a number, not an address. It consists of the kind of the object, a slot and the
+// slot's generation. Thus an unknown or destroyed handle, or one of the wrong kind, is recognised
+// and never dereferenced, and no handle is ever reused.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,8 +24,8 @@ enum class HandleKind : std::uint64_t {
   user_object
 };
 
-/// Objects by handle. `T` is counted (reference.hpp); the table keeps one reference to each. To be
-/// used under the runtime's lock.
+/// Objects by handle. `T` is counted (reference.hpp); the table keeps one reference to each object.
+/// Use it with the runtime's lock held.
 template <class T, HandleKind kind>
 class HandleTable {
  public:
@@ -43,14 +43,14 @@ class HandleTable {
     return slot.handle;
   }
 
-  /// Null when `handle` is not, or no longer, a handle of this kind.
+  /// Returns null if `handle` is not, or no longer, a valid handle of this kind.
   T* find(std::uint64_t handle) const {
     const std::size_t index = slot_of(handle);
     return index < slots_.size() && slots_[index].handle == handle ? slots_[index].object.get()
                                                                    : nullptr;
   }
 
-  /// Takes the object out of the table; the handle is invalid from now on.
+  /// Removes the object from the table. The handle is invalid afterwards.
   Ref<T> remove(std::uint64_t handle) {
     if (find(handle) == nullptr) return {};
     Slot& slot = slots_[slot_of(handle)];
@@ -67,7 +67,7 @@ class HandleTable {
     return all;
   }
 
-  /// `visit(object)` for everything in the table, and it changes nothing there.
+  /// Calls `visit(object)` for each object. `visit` must not change the table.
   template <class Visit>
   void for_each(Visit visit) const {
     for (const Slot& slot : slots_)
@@ -77,19 +77,20 @@ class HandleTable {
   std::size_t size() const { return slots_.size() - free_.size(); }
 
  private:
-  // From the low end: 4 bits of alignment, 24 of slot, 28 of generation, 8 of kind.
+  // The bits of a handle from the lowest: 4 for alignment, 24 for the slot, 28 for the generation,
+  // 8 for the kind.
   static constexpr unsigned kSlotShift = 4, kGenerationShift = 28, kKindShift = 56;
   static constexpr std::uint64_t kSlots = 1u << 24, kGenerations = 1u << 28;
 
   static std::size_t slot_of(std::uint64_t handle) { return (handle >> kSlotShift) % kSlots; }
 
   struct Slot {
-    std::uint64_t handle = 0;  // 0: nothing here
+    std::uint64_t handle = 0;  // 0: the slot is empty
     Ref<T> object;
   };
   std::vector<Slot> slots_;
   std::vector<std::size_t> free_;
-  // Of the process, so that a handle from before a reset is not valid after it.
+  // It belongs to the process, so that a handle from before a reset is invalid after it.
   // NOLINTNEXTLINE(readability-identifier-naming): a member
   static inline std::uint64_t next_generation_ = 1;
 };

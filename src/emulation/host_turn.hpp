@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// CUDA may run the host functions of different streams one at a time, and in any order: a host
-// function that waits for another stream's may wait for ever. Under the schedules that look for
-// such programs one host function runs at a time. Used under the runtime's lock.
+// CUDA may run the host functions of different streams one at a time and in any order, so a host
+// function that waits for that of another stream may wait for ever. To find such programs, some
+// schedules run one host function at a time. Use it with the runtime's lock held.
 
 #include <cstddef>
 #include <penstock/emulation.hpp>
@@ -13,17 +13,18 @@
 
 namespace penstock::emulation::detail {
 
-/// Under lazy, and under random with an even seed.
+/// Returns true under lazy, and under random with an even seed.
 bool serialises_host_functions(const Options& options);
 
 class HostTurn {
  public:
   explicit HostTurn(const Options& options) : options_(options) {}
 
-  /// Whether the host function that is first in the stream may run. If not, the stream waits, and
-  /// has to ask again at its time `look_again`.
+  /// Returns whether the first host function in the stream may run. If not, the stream must call
+  /// this again at its time `look_again`.
   bool take(Stream& stream);
-  /// The stream's first task is done: whose turn is it now? Null: nobody's, or as before.
+  /// Call it when the stream's first task is done. Returns the stream whose turn it is now; null if
+  /// none waits or the turn does not change.
   Stream* give_back(const Stream& stream, std::uint64_t draw);
 
  private:

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// How penstock::trace reaches the emulated runtime. A program that links both has
-// penstock_emulated_runtime(), which the trace declares weak; a library that is injected into a
-// program is given what it returns, since the runtime is a part of the program. No function of the
-// interface may be called from an observer.
+// The interface through which penstock::trace uses the emulated runtime. A program that links both
+// has penstock_emulated_runtime(), which the trace declares weak. A library that is injected into a
+// program gets the result of that function from the program, which contains the runtime. No
+// function of the interface may be called from an observer.
 
 #include <driver_types.h>
 
@@ -18,19 +18,20 @@ struct Interface {
   std::uint32_t version;
   bool (*observe)(const Observer&);
   void (*stop_observing)();
-  /// False: there is no such stream, or no runtime.
+  /// Finds a stream. Returns false if there is no such stream, or no runtime.
   bool (*find_stream)(cudaStream_t handle, int* device, std::uint64_t* number);
-  /// Blocks until the streams are at the end of what they hold now. At once in a host function,
-  /// which would wait for itself.
+  /// Blocks until the present work of all streams is done. In a host function it returns at once,
+  /// since the function would wait for itself.
   void (*await_idle)();
-  /// Tells the bytes that are taken on each device.
+  /// Calls `tell` with the bytes that are in use on each device.
   void (*device_bytes)(void* context, void (*tell)(void* context, int device, std::size_t bytes));
 };
 
-/// Of the struct and of all that it leads to: ApiCall, Operation, Observer.
+/// The version of the struct and of all types that it uses: ApiCall, Operation, Observer.
 inline constexpr std::uint32_t kInterfaceVersion = 2;
 
-/// What an injected library exports, beside InitializeInjection, to be given the interface first.
+/// The function that an injected library exports besides InitializeInjection. It is called first,
+/// with the interface.
 inline constexpr const char* kAttach = "penstock_attach_emulated_runtime";
 using Attach = void (*)(const Interface*);
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What is in the 64 bytes that a program sends to another process: cudaIpcMemHandle_t,
-// cudaIpcEventHandle_t, cudaMemPoolPtrExportData. They say where the other process finds a shared
-// file, and what is meant in it. They are a guess until all of it was checked: a program may send
-// anything.
+// The contents of the 64 bytes that a program sends to another process: cudaIpcMemHandle_t,
+// cudaIpcEventHandle_t, cudaMemPoolPtrExportData. They tell the other process where a shared file
+// is and which part of it is meant. All fields must be checked, since a program may send any bytes.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,12 +21,12 @@ struct InterprocessHandle {
 
   std::uint32_t magic = kMagic;
   SharedKind kind = SharedKind::memory;
-  std::uint64_t run = 0;  ///< of the program that made it: number_of_this_run()
+  std::uint64_t run = 0;  ///< number_of_this_run() of the program that made it
   FilePlace place;
-  std::uint64_t offset = 0;  ///< of the block in the file
-  std::uint64_t life = 0;    ///< which allocation of the block's
-  std::uint64_t bytes = 0;   ///< of the allocation
-  std::uint64_t check = 0;   ///< of all of the above
+  std::uint64_t offset = 0;  ///< offset of the block in the file
+  std::uint64_t life = 0;    ///< number of the allocation in the block
+  std::uint64_t bytes = 0;   ///< size of the allocation
+  std::uint64_t check = 0;   ///< checksum of the other members
 
   InterprocessHandle() = default;
   InterprocessHandle(SharedKind of, const FilePlace& where)
@@ -42,7 +41,7 @@ struct InterprocessHandle {
     std::memcpy(&bytes_of_program, this, sizeof *this);
   }
 
-  /// Nothing when the bytes are no handle of this kind.
+  /// Returns nullopt if the bytes are no handle of this kind.
   template <class Bytes>
   static std::optional<InterprocessHandle> read(const Bytes& bytes_of_program, SharedKind wanted) {
     static_assert(sizeof(Bytes) == sizeof(InterprocessHandle));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// launch_bulk(n, op, stream): op(i) for each i in [0, n), n > 0, as one kernel. For nvcc alone. CUB
-// has it since CUDA 12.5; what CUDA 12.4 has not is here.
+// launch_bulk(n, op, stream): calls op(i) for each i in [0, n), n > 0, in one kernel. Only nvcc
+// compiles it. It uses CUB's function of CUDA 12.5 or newer, with a fallback for CUDA 12.4.
 
 #include <cuda_runtime_api.h>
 

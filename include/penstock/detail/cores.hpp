@@ -12,7 +12,9 @@ namespace penstock::detail {
 
 PENSTOCK_INLINE int default_workers() {
   const int ranks = LocalRank::of_environment().size;
-  if (ranks == 1) return workers_of(usable_cores(), 1);  // Most programs: no file is read.
+  if (ranks == 1)
+    return workers_of(usable_cores(), 1);  // the common case, in which no file is
+                                           // read
   const bool shared = !is_bound(Topology(), CpuMask::of_this_thread().cpus());
   return workers_of(usable_cores(), shared ? ranks : 1);
 }

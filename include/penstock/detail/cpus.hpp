@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Sets of CPUs by Linux's numbers: their text in sysfs, and the CPUs that a thread may run on.
+// Sets of CPU numbers: their text form in sysfs, and the CPUs that a thread may run on.
 
 #include <sched.h>
 
@@ -16,10 +16,10 @@
 
 namespace penstock::detail {
 
-/// Sorted, each once.
+/// Sorted, without duplicates.
 using Cpus = std::vector<int>;
 
-/// Of "0-3,8". What is not such a text has no CPUs.
+/// Parses a list such as "0-3,8". An invalid text gives an empty set.
 inline Cpus read_cpus(std::string_view text) {
   Cpus cpus;
   while (!text.empty()) {
@@ -34,7 +34,7 @@ inline Cpus read_cpus(std::string_view text) {
   return cpus;
 }
 
-/// "0-3,8"
+/// Returns a list such as "0-3,8".
 inline std::string to_text(const Cpus& cpus) {
   std::string text;
   for (auto first = cpus.begin(); first != cpus.end();) {
@@ -61,7 +61,8 @@ inline Cpus without(const Cpus& cpus, const Cpus& others) {
   return rest;
 }
 
-/// The set as the kernel takes it, made once: to bind a thread allocates nothing.
+/// A set of CPUs in the form of the kernel. It is created once, so binding a thread does not
+/// allocate.
 class CpuMask {
  public:
   CpuMask() = default;
@@ -74,10 +75,10 @@ class CpuMask {
     }
   }
 
-  /// Those that the calling thread may run on: of its affinity mask, which the kernel keeps within
-  /// the cpuset of the control group.
+  /// Returns the CPUs that the calling thread may run on: its affinity mask, which the kernel keeps
+  /// within the cpuset of the control group.
   static CpuMask of_this_thread() {
-    constexpr std::size_t kMost = 8192;  // Linux is built for no more.
+    constexpr std::size_t kMost = 8192;  // the most that Linux can be built for
     CpuMask mask;
     mask.words_.resize(kMost / kBits);
     auto* const set = reinterpret_cast<cpu_set_t*>(mask.words_.data());
@@ -94,7 +95,7 @@ class CpuMask {
     return cpus;
   }
 
-  /// Binds the calling thread. An empty one, and one that the kernel refuses, changes nothing.
+  /// Binds the calling thread. Does nothing if the set is empty or the kernel refuses it.
   void bind_this_thread() const noexcept {
     if (empty()) return;
     sched_setaffinity(0, bytes(), reinterpret_cast<const cpu_set_t*>(words_.data()));
@@ -105,11 +106,11 @@ class CpuMask {
 
   std::size_t bytes() const noexcept { return words_.size() * sizeof(unsigned long); }
 
-  std::vector<unsigned long> words_;  // as in a cpu_set_t, of any number of CPUs
+  std::vector<unsigned long> words_;  // the bits of a cpu_set_t, for any number of CPUs
 };
 
-/// Binds the calling thread for a scope: memory that is allocated in it comes from the node of
-/// `mask`, while that has some.
+/// Binds the calling thread for a scope. Memory that is allocated in the scope comes from the NUMA
+/// node of `mask`, while that has free memory.
 class [[nodiscard]] BoundHere {
  public:
   explicit BoundHere(const CpuMask& mask)
@@ -120,7 +121,7 @@ class [[nodiscard]] BoundHere {
   BoundHere(const BoundHere&) = delete;
   BoundHere& operator=(const BoundHere&) = delete;
 
-  /// The CPUs that the thread could run on before; empty where this binds nothing.
+  /// The CPUs that the thread could run on before; empty if `mask` is empty.
   const CpuMask& before() const noexcept { return before_; }
 
  private:

@@ -5,14 +5,14 @@
 #include <penstock/error.hpp>
 #include <utility>
 
-extern "C" [[gnu::weak]] void penstock_runtime_emulated();  // Only penstock::emulated has it.
+extern "C" [[gnu::weak]] void penstock_runtime_emulated();  // defined only in penstock::emulated
 
 namespace penstock {
 
 namespace detail {
 
-/// The exception that is being handled; else one that says `why`: where nothing is nested,
-/// std::rethrow_if_nested ends the program.
+/// Nests the exception that is being handled. If there is none, nests one with the text `why`,
+/// since std::rethrow_if_nested ends the program if nothing is nested.
 inline std::nested_exception nested_or(const std::string& why) {
   std::nested_exception handled;
   if (handled.nested_ptr()) return handled;
@@ -106,7 +106,7 @@ inline CudaFacts cuda_facts() {
 PENSTOCK_INLINE void throw_cuda_error(cudaError_t status, const Call& call,
                                       std::initializer_list<Number> numbers) {
   std::string text = call.name;
-  if (text.find(' ') == std::string::npos) {  // the name of a function, not a description
+  if (text.find(' ') == std::string::npos) {  // it is the name of a function, not a description
     const char* separator = "(";
     for (const Number& number : numbers) text += std::exchange(separator, ", ") + number.text();
     text += numbers.size() == 0 ? "()" : ")";
@@ -119,7 +119,8 @@ PENSTOCK_INLINE void throw_cuda_error(cudaError_t status, const Call& call,
     if (!remedy.empty()) text += " (" + remedy + ')';
   }
   text += std::string(" [") + call.file + ':' + std::to_string(call.line) + ']';
-  cudaGetLastError();  // Reported here: a later check by the user must not find it again.
+  cudaGetLastError();  // The error is reported here, so a later check by the user must not find it
+                       // again.
   throw CudaError(status, text);
 }
 

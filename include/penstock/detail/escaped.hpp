@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// escaped(): any bytes as text that a terminal and a log can take. Names of files and of members of
-// archives are bytes, and need not be UTF-8.
+// escaped(): converts any bytes to text for a terminal or a log. The names of files and of members
+// of archives are bytes that need not be UTF-8.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,8 +16,8 @@ constexpr bool continues_character(char byte) {
   return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
 }
 
-/// Number of bytes of the first UTF-8 character in `text`; 0 if it is invalid: a stray byte,
-/// overlong, a surrogate, beyond U+10FFFF, or incomplete (RFC 3629).
+/// Returns the number of bytes of the first UTF-8 character in `text`. Returns 0 if it is invalid:
+/// a stray byte, overlong, a surrogate, beyond U+10FFFF, or incomplete (RFC 3629).
 inline std::size_t character_length(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text[0]);
   if (lead < 0x80) return 1;
@@ -31,7 +31,7 @@ inline std::size_t character_length(std::string_view text) {
   return overlong || surrogate || (lead == 0xF4 && second >= 0x90) ? 0 : length;
 }
 
-/// The same; 0 also for a control character.
+/// Like character_length, but returns 0 also for a control character.
 inline std::size_t printable_character(std::string_view text) {
   const std::size_t length = character_length(text);
   const auto byte = static_cast<std::uint8_t>(text[length == 2 ? 1 : 0]);
@@ -39,7 +39,7 @@ inline std::size_t printable_character(std::string_view text) {
   return control ? 0 : length;
 }
 
-/// `text`, with \xNN for each byte of what is not a printable character.
+/// Returns `text` with \xNN in place of each byte that is not part of a printable character.
 inline std::string escaped(std::string_view text) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
   std::string out;

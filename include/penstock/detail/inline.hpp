@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Definitions that are not templates are compiled once, in the library (src/core), or, with
-// PENSTOCK_HEADER_ONLY, in each source file that includes a header of penstock. A public header
-// declares; detail/<room>/<the same name> defines.
+// PENSTOCK_INLINE marks definitions that are not templates. They are compiled once, in the library
+// (src/core), or, with PENSTOCK_HEADER_ONLY, in each source file that includes a header of
+// penstock. A public header has the declarations; detail/<room>/<the same name> has the
+// definitions.
 
 #ifdef PENSTOCK_HEADER_ONLY
 #define PENSTOCK_INLINE inline
@@ -11,8 +12,8 @@
 #define PENSTOCK_INLINE
 #endif
 
-// For functions that kernels call. EXEC_CHECK_OFF precedes a template that calls functions which,
-// without --expt-relaxed-constexpr, only the host may call.
+// PENSTOCK_HOST_DEVICE marks functions that kernels call. PENSTOCK_EXEC_CHECK_OFF precedes a
+// template that calls functions which, without --expt-relaxed-constexpr, only the host may call.
 #ifdef __CUDACC__
 #define PENSTOCK_HOST_DEVICE __host__ __device__
 #define PENSTOCK_EXEC_CHECK_OFF _Pragma("nv_exec_check_disable")

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What launchers say in the environment, read through a function: tests have environments of their
-// own, and penstock::trace reads it without the library.
+// Reads the ranks that launchers set in the environment. Variables are read through a function,
+// since tests have their own environments and penstock::trace reads the ranks without the library.
 
 #include <cstdint>
 #include <functional>
@@ -16,7 +16,7 @@
 
 namespace penstock::detail {
 
-/// The value of a variable, or null.
+/// Returns the value of a variable, or null.
 using Lookup = std::function<const char*(const char* name)>;
 
 [[noreturn]] inline void refuse_ranks(const std::string& why) {
@@ -33,13 +33,13 @@ class Environment {
   }
   bool has(const char* name) const { return !text(name).empty(); }
 
-  /// "RANK=3", for messages.
+  /// Returns a text such as "RANK=3" for messages.
   std::string shown(const char* name) const {
     std::string all = name;
     return has(name) ? all.append("=").append(text(name)) : all.append(" is not set");
   }
 
-  /// At least 0.
+  /// Returns the value of the variable. Throws unless it is a number of at least 0.
   int number(const char* name) const {
     const auto value = read_number<int>(text(name));
     if (!value || *value < 0) refuse_ranks(shown(name) + " is no number of 0 or more");
@@ -70,7 +70,8 @@ inline std::string shown(const Environment& environment, const Launcher& launche
   return all;
 }
 
-/// What these say; what has no variable, or one that is not set, stays as for a single rank.
+/// Reads these variables. A member whose variable does not exist or is not set keeps the value for
+/// a single rank.
 inline Ranks numbers_of(const Environment& environment, const Launcher& launcher) {
   Ranks ranks{.rank = environment.number(launcher.rank),
               .world_size = environment.number(launcher.size),
@@ -89,7 +90,8 @@ inline Ranks checked(const Ranks& ranks, const std::string& variables) {
   return ranks;
 }
 
-/// Nothing where none of the launcher's variables is set; all of them, unless there is one rank.
+/// Reads the variables of a launcher. Returns nullopt if none of them is set. Throws if some of
+/// them are missing, unless there is only one rank.
 inline std::optional<Ranks> read_launcher(const Environment& environment,
                                           const Launcher& launcher) {
   bool any = false, all = true;
@@ -107,7 +109,7 @@ inline std::optional<Ranks> read_launcher(const Environment& environment,
   return checked(numbers_of(environment, launcher), shown(environment, launcher));
 }
 
-/// The first one of "gpu[03-05,9],login", "a-[1-2]-b[3-4]".
+/// Returns the first host of a list such as "gpu[03-05,9],login" or "a-[1-2]-b[3-4]".
 inline std::string first_host(std::string_view list) {
   std::string host;
   for (bool within = false, taken = false; const char c : list) {
@@ -128,7 +130,7 @@ inline std::string first_host(std::string_view list) {
   return host;
 }
 
-/// Tasks of one node of "4(x2),3": 4 of nodes 0 and 1, 3 of node 2.
+/// Returns the tasks of one node in a list such as "4(x2),3": 4 on nodes 0 and 1, and 3 on node 2.
 inline std::optional<int> tasks_of_node(std::string_view list, int node) {
   while (true) {
     const auto tasks = take_number<int>(list);
@@ -141,8 +143,8 @@ inline std::optional<int> tasks_of_node(std::string_view list, int node) {
   }
 }
 
-/// A step that srun made for ranks. Slurm has numbers of its own, from 0xfffffff0 on, for a batch
-/// script, for the shell of salloc and for what comes in from outside.
+/// Whether srun started this process in a step. Slurm uses the step numbers from 0xfffffff0 on for
+/// other purposes: a batch script, the shell of salloc, and processes from outside.
 inline bool in_slurm_step(const Environment& environment) {
   const auto step = read_number<std::uint64_t>(environment.text("SLURM_STEP_ID"));
   return step && *step < 0xfffffff0 && environment.has("SLURM_PROCID");
@@ -171,7 +173,7 @@ inline std::optional<Ranks> read_slurm(const Environment& environment) {
   return checked(ranks, shown(environment, slurm) + ", " + place);
 }
 
-/// The launcher beside or around what is set by hand.
+/// Reads the variables of Open MPI, Hydra or Slurm.
 inline std::optional<Ranks> read_mpi_or_slurm(const Environment& environment) {
   if (auto ranks = read_launcher(environment, open_mpi)) {
     ranks->job = environment.text("PMIX_NAMESPACE");
@@ -179,7 +181,7 @@ inline std::optional<Ranks> read_mpi_or_slurm(const Environment& environment) {
     ranks->host = first_host(environment.text("SLURM_JOB_NODELIST"));
     return ranks;
   }
-  // PMI_RANK alone is srun's, with --mpi=pmi2.
+  // PMI_RANK without MPI_LOCALRANKID was set by srun with --mpi=pmi2.
   if (environment.has(hydra.local_rank) || !in_slurm_step(environment)) {
     if (auto ranks = read_launcher(environment, hydra)) {
       ranks->host = first_host(environment.text("SLURM_JOB_NODELIST"));
@@ -189,7 +191,8 @@ inline std::optional<Ranks> read_mpi_or_slurm(const Environment& environment) {
   return read_slurm(environment);
 }
 
-/// One rank for each pod of an indexed job, unless LOCAL_RANK says that there are more in a pod.
+/// Reads the variables of an indexed job of Kubernetes with one rank in each pod. If LOCAL_RANK is
+/// set, a pod has several ranks, and the result is nullopt.
 inline std::optional<Ranks> read_kubernetes(const Environment& environment) {
   const Launcher pods{"Kubernetes", "JOB_COMPLETION_INDEX", "WORLD_SIZE", nullptr, nullptr};
   if (!environment.has(pods.rank) || environment.has("LOCAL_RANK")) return {};
@@ -204,7 +207,7 @@ inline std::optional<Ranks> read_kubernetes(const Environment& environment) {
   return checked(ranks, shown(environment, pods));
 }
 
-/// What is set by hand beside a launcher's variables has to say the same.
+/// Throws if variables that are set by hand contradict those of the launcher.
 inline void check_agreement(const Environment& environment, const Ranks& ranks) {
   const auto check = [&](const char* name, int value, const char* meaning) {
     if (environment.has(name) && environment.number(name) != value)
@@ -220,7 +223,7 @@ inline void check_agreement(const Environment& environment, const Ranks& ranks) 
 inline std::optional<Ranks> read_ranks_alone(const Environment& environment) {
   const bool torchrun = environment.has("TORCHELASTIC_RUN_ID");
   const auto outer = torchrun ? std::nullopt : read_mpi_or_slurm(environment);
-  // A launcher of one rank is ignored: it may be around a shell, as in `srun -n 1 --pty bash`.
+  // A launcher of one rank is ignored, since it may have started a shell: `srun -n 1 --pty bash`.
   if (outer && outer->world_size > 1) {
     check_agreement(environment, *outer);
     return outer;

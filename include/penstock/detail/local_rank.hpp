@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// LocalRank: what the ranks on one machine have to know to share its cores.
+// LocalRank: the data that the ranks on one machine need to share its cores.
 
 #include <algorithm>
 #include <penstock/detail/cpus.hpp>
@@ -11,11 +11,12 @@
 
 namespace penstock::detail {
 
-/// Which of the ranks on this machine this process is.
+/// The number of this process among the ranks on this machine.
 struct LocalRank {
   int rank = 0, size = 1;
 
-  /// Variables that contradict each other tell nothing; who asks for Ranks gets the error.
+  /// Returns a single rank if the variables contradict each other; Ranks::from_environment()
+  /// reports that error.
   static LocalRank of_environment() {
     try {
       const Ranks ranks = Ranks::from_environment();
@@ -26,12 +27,14 @@ struct LocalRank {
   }
 };
 
-/// The default. One core is left for the thread that feeds the device; `ranks` share the cores.
+/// Returns the default number of workers for each of `ranks` ranks that share the cores. One core
+/// is left for the thread that feeds the device.
 inline int workers_of(int cores, int ranks) {
   return std::max(1, cores / ranks - 1);
 }
 
-/// A launcher, or the user, has kept the thread that may run on `own` from some cores.
+/// Whether a launcher or the user has bound this thread, which may run on `own`, to fewer cores
+/// than there are.
 inline bool is_bound(const Topology& topology, const Cpus& own) {
   return !without(topology.unbound(), own).empty();
 }

@@ -2,8 +2,9 @@
 #pragma once
 
 // mix64: a bijection of 64-bit numbers in which every input bit changes every output bit with
-// probability one half. The step of SplitMix64 (Steele, Lea, Flood: "Fast Splittable Pseudorandom
-// Number Generators", OOPSLA 2014), so that mix64(k), mix64(k + golden_ratio), ... is its stream.
+// probability one half. It is the step of SplitMix64 (Steele, Lea, Flood: "Fast Splittable
+// Pseudorandom Number Generators", OOPSLA 2014), so that mix64(k), mix64(k + golden_ratio), ... is
+// its stream.
 
 #include <cstdint>
 #include <penstock/detail/inline.hpp>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// OpenFile and ReadOnlyFile: a file that is open, with the calls of the system that signals
-// interrupt made again. What fails throws std::system_error, whose text does not name the file.
+// OpenFile and ReadOnlyFile: an open file. System calls that are interrupted by a signal are
+// repeated. Errors are thrown as std::system_error, whose text does not name the file.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -19,8 +19,8 @@
 
 namespace penstock::detail {
 
-/// Calls `call`, which tells an error by a negative number and errno, until no signal interrupts
-/// it.
+/// Repeats `call` until it is not interrupted by a signal. `call` reports an error by a negative
+/// result and errno.
 template <class Call>
 auto uninterrupted(Call call) {
   auto result = call();
@@ -28,11 +28,11 @@ auto uninterrupted(Call call) {
   return result;
 }
 
-/// Move-only; a moved-from one has no file. Any number of threads may use its const members.
+/// Move-only; a moved-from object has no file. Threads may call the const members concurrently.
 class OpenFile {
  public:
   OpenFile() = default;
-  /// Whether it is open then, is_open() says, and errno why not.
+  /// Opens the file. If that fails, is_open() is false and errno has the reason.
   OpenFile(const char* path, int flags)
       : number_(uninterrupted([&] { return ::open(path, flags | O_CLOEXEC, 0666); })) {}
   OpenFile(OpenFile&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
@@ -44,7 +44,7 @@ class OpenFile {
     if (number_ >= 0) ::close(number_);
   }
 
-  /// Of errno.
+  /// Throws std::system_error with the code in errno.
   [[noreturn]] static void fail(const char* what) {
     throw std::system_error(errno, std::generic_category(), what);
   }
@@ -57,7 +57,7 @@ class OpenFile {
     if (::fstat(descriptor, &status) != 0) fail("cannot read the size");
     return status;
   }
-  /// Bytes now.
+  /// Returns the present size in bytes.
   static std::uint64_t size_of(int descriptor) {
     return static_cast<std::uint64_t>(status_of(descriptor).st_size);
   }
@@ -70,11 +70,11 @@ class OpenFile {
     errno = S_ISDIR(mode) ? EISDIR : EINVAL;
     fail("not a regular file");
   }
-  /// Bytes now.
+  /// Returns the present size in bytes.
   std::uint64_t size() const { return size_of(number_); }
 
-  /// Fills `target` with the bytes from `offset` on. Returns how many there were: fewer than asked
-  /// for where the file ends. `what` is for the error.
+  /// Fills `target` with the bytes from `offset` on. Returns the number of bytes, which is smaller
+  /// than requested if the file ends before. `what`: the text of the error.
   std::size_t read(std::uint64_t offset, std::span<std::byte> target,
                    const char* what = "cannot read") const {
     std::size_t done = 0;
@@ -98,7 +98,7 @@ class OpenFile {
       bytes = bytes.subspan(static_cast<std::size_t>(count));
     }
   }
-  /// Returns when the disk has what was written.
+  /// Returns when all that was written is on the disk.
   void synchronise() const {
     if (uninterrupted([this] { return ::fsync(number_); }) != 0) fail("cannot write");
   }
@@ -107,21 +107,21 @@ class OpenFile {
   int number_ = -1;
 };
 
-/// A regular file that is open for reading. The stores read it: of a file that another process
-/// cuts, a read brings fewer bytes, and a mapping ends this process with SIGBUS. Only MappedRecords
-/// maps it. Move-only; a moved-from one has no file.
+/// A regular file that is open for reading. Move-only; a moved-from object has no file. The stores
+/// read it instead of mapping it: if another process truncates the file, a read returns fewer
+/// bytes, but an access to a mapping ends this process with SIGBUS. Only MappedRecords maps it.
 class ReadOnlyFile : public OpenFile {
  public:
   /// Throws std::system_error when the file cannot be opened, or is not a regular file.
   explicit ReadOnlyFile(const std::filesystem::path& path) : ReadOnlyFile(path.c_str()) {}
-  /// O_NONBLOCK: opening a pipe must be an error, not a wait for its other end.
+  /// O_NONBLOCK makes the opening of a pipe an error instead of a wait for its other end.
   explicit ReadOnlyFile(const char* path) : OpenFile(path, O_RDONLY | O_NONBLOCK) {
     if (!is_open()) fail("cannot open");
     require_regular();
   }
 
-  /// Asks the system to have these bytes in memory soon, or the first 256 MiB of them. A hint: it
-  /// has no errors.
+  /// Asks the system to read these bytes, or the first 256 MiB of them, into memory soon. It is a
+  /// hint without errors.
   void will_need(std::uint64_t offset, std::uint64_t bytes) const noexcept {
     // Of one call, Linux takes only as many bytes as the device reads at once: 128 KiB at least.
     constexpr std::uint64_t kAtOnce = std::uint64_t{128} << 10, kMost = std::uint64_t{256} << 20;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Topology: what Linux says of the machine's NUMA nodes, cores and PCI devices.
+// Topology: reads from Linux the machine's NUMA nodes, cores and PCI devices.
 
 #include <algorithm>
 #include <cstddef>
@@ -19,13 +19,13 @@
 
 namespace penstock::detail {
 
-/// Reads files at each call. A file that cannot be read counts as empty.
+/// Each call reads files. A file that cannot be read counts as empty.
 class Topology {
  public:
-  /// Of the files below `root`: "/", or a tree that a test has made.
+  /// `root`: the directory of the files, "/" or a tree that a test has created.
   explicit Topology(std::filesystem::path root = "/") : root_(std::move(root)) {}
 
-  /// CPUs of each node that has some, by its number. Numbers may have gaps.
+  /// Returns the CPUs of each node that has CPUs, by node number. The numbers may have gaps.
   std::map<int, Cpus> nodes() const {
     std::map<int, Cpus> nodes;
     for (const auto& folder : folders("sys/devices/system/node")) {
@@ -38,19 +38,20 @@ class Topology {
     return nodes;
   }
 
-  /// The CPUs that are one core with `cpu`: its hyper-threads.
+  /// Returns the CPUs of the core of `cpu`: its hyper-threads.
   Cpus core_of(int cpu) const {
     const std::string folder = "sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
     const Cpus core = read_cpus(line(folder + "thread_siblings_list"));
     return core.empty() ? Cpus{cpu} : core;
   }
 
-  /// Of a PCI device, as sysfs has it: "-1", where the firmware does not tell; "": no such device.
+  /// Returns the NUMA node of a PCI device as sysfs has it. "-1": the firmware does not provide it;
+  /// "": there is no such device.
   std::string node_of(const std::string& bus_id) const {
     return line(kDevices + in_sysfs(bus_id) + "/numa_node");
   }
 
-  /// Bus ids of NVIDIA's GPUs, in their order.
+  /// Returns the bus ids of NVIDIA's GPUs in ascending order.
   std::vector<std::string> gpus() const {
     std::vector<std::string> gpus;
     for (const std::string& device : folders(kDevices))
@@ -60,14 +61,15 @@ class Topology {
     return gpus;
   }
 
-  /// CPUs of a process that nobody has bound: those of its cpuset that the scheduler hands out.
+  /// Returns the CPUs that a process has if it is not bound: those of its cpuset that the scheduler
+  /// uses.
   Cpus unbound() const {
     Cpus cpus = cpuset();
     if (cpus.empty()) cpus = read_cpus(line("sys/devices/system/cpu/online"));
     return without(cpus, read_cpus(line("sys/devices/system/cpu/isolated")));
   }
 
-  /// "0000:1B:00.0", and "00000000:1B:00.0", as sysfs spells them.
+  /// Converts a bus id such as "0000:1B:00.0" or "00000000:1B:00.0" to the spelling of sysfs.
   static std::string in_sysfs(std::string_view bus_id) {
     constexpr std::size_t kDomain = 4;
     while (bus_id.find(':') > kDomain && bus_id.starts_with('0')) bus_id.remove_prefix(1);
@@ -84,7 +86,7 @@ class Topology {
     return text;
   }
 
-  /// Names, sorted.
+  /// Returns the names of the entries of a directory, sorted.
   std::vector<std::string> folders(const char* folder) const {
     std::vector<std::string> names;
     std::error_code none;
@@ -95,7 +97,8 @@ class Topology {
     return names;
   }
 
-  /// Of the control group (v2) of this process, or of the nearest one above that has a cpuset.
+  /// Returns the cpuset of this process's control group (v2), or of the nearest parent that has
+  /// one.
   Cpus cpuset() const {
     Cpus cpus;
     const auto read = [&](std::istream& file) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// WholeFile: a file that is written whole, or not at all, and that a loss of power does not take
-// back. It is written under another name in the same directory, and renamed at the end.
+// WholeFile: writes a file completely or not at all, and durably: it survives a loss of power. The
+// file is written under another name in the same directory and renamed at the end.
 
 #include <cstdio>
 #include <filesystem>
@@ -17,13 +17,13 @@ namespace penstock::detail {
 inline void synchronise_folder_of(const std::filesystem::path& path) {
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
   const OpenFile opened(folder.c_str(), O_RDONLY | O_DIRECTORY);
-  if (!opened.is_open() && errno == EACCES) return;  // A folder may be writable and not readable.
+  if (!opened.is_open() && errno == EACCES) return;  // a directory may be writable but not readable
   if (opened.is_open() && uninterrupted([&] { return ::fsync(opened.descriptor()); }) == 0) return;
-  if (errno != EINVAL)  // which says that this file system has no such thing
+  if (errno != EINVAL)  // EINVAL: this file system does not support it
     OpenFile::fail("cannot write the directory");
 }
 
-/// All members throw std::system_error, whose text does not name the file.
+/// All members throw std::system_error with a text that does not name the file.
 class WholeFile {
  public:
   explicit WholeFile(std::filesystem::path path) : path_(std::move(path)) {
@@ -46,7 +46,7 @@ class WholeFile {
     if (buffer_.size() >= kBuffer) flush();
   }
 
-  /// The file is complete. It takes the place of one that has its name.
+  /// Completes the file. It replaces an existing file of that name.
   void commit() {
     flush();
     file_.synchronise();
@@ -68,7 +68,7 @@ class WholeFile {
   std::filesystem::path path_, partial_;
   OpenFile file_;
   std::string buffer_;
-  std::uint64_t written_ = 0;  // bytes of the file; those behind it are in the buffer
+  std::uint64_t written_ = 0;  // bytes that are in the file; later ones are in the buffer
 };
 
 }  // namespace penstock::detail

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Words and numbers of texts that programs write: of files, of the system, of the environment.
+// Parses words and numbers in texts from files, the system or the environment.
 
 #include <charconv>
 #include <concepts>
@@ -13,7 +13,7 @@
 
 namespace penstock::detail {
 
-/// Letters of ASCII in lower case, whatever the locale.
+/// Returns `text` with ASCII letters in lower case, independent of the locale.
 inline std::string lower_case(std::string_view text) {
   std::string lower(text);
   for (char& letter : lower)
@@ -21,22 +21,22 @@ inline std::string lower_case(std::string_view text) {
   return lower;
 }
 
-/// Removes the first word of `text` and the space after it, and returns the word; empty at the end.
+/// Removes the first word of `text` and the space after it. Returns the word; empty at the end.
 inline std::string_view take_word(std::string_view& text) {
   const std::string_view word = text.substr(0, text.find(' '));
   text.remove_prefix(word.size() == text.size() ? word.size() : word.size() + 1);
   return word;
 }
 
-/// Removes `prefix` from the start of `text`. False: it does not begin so.
+/// Removes `prefix` from the start of `text`. Returns false if `text` does not begin with it.
 inline bool take(std::string_view& text, std::string_view prefix) {
   if (!text.starts_with(prefix)) return false;
   text.remove_prefix(prefix.size());
   return true;
 }
 
-/// Removes the decimal number that `text` begins with, and returns it. nullopt: it begins with none
-/// of this type.
+/// Removes the decimal number at the start of `text` and returns it. Returns nullopt if there is
+/// none of this type.
 template <std::integral Integer>
 std::optional<Integer> take_number(std::string_view& text) {
   Integer number = 0;
@@ -46,7 +46,7 @@ std::optional<Integer> take_number(std::string_view& text) {
   return number;
 }
 
-/// The decimal number that all of `text` is. nullopt: it is none of this type.
+/// Parses all of `text` as a decimal number. Returns nullopt if it is none of this type.
 template <std::integral Integer>
 std::optional<Integer> read_number(std::string_view text) {
   const std::optional<Integer> number = take_number<Integer>(text);

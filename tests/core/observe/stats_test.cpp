@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <penstock/detail/observe/thread_watch.hpp>
+#include <penstock/detail/observe/thread_usage.hpp>
 #include <penstock/detail/observe/worker_trace.hpp>
 #include <penstock/stats.hpp>
 
@@ -208,7 +208,7 @@ TEST_CASE("an activity tells what a worker does, for which batch, and since when
 }
 
 TEST_CASE("CPU time is that of the threads between start and stop", "[stats]") {
-  penstock::detail::ThreadWatch watch;
+  penstock::detail::ThreadUsage watch;
   CHECK(watch.cpu() == 0ns);
   std::atomic<bool> over{false};
   std::thread first([&] {
@@ -232,7 +232,7 @@ TEST_CASE("CPU time is that of the threads between start and stop", "[stats]") {
 }
 
 TEST_CASE("reads are those of the threads between start and stop", "[stats]") {
-  penstock::detail::ThreadWatch watch;
+  penstock::detail::ThreadUsage watch;
   REQUIRE(watch.reads());
   CHECK(watch.reads()->calls == 0);
   const penstock::test::TemporaryDirectory directory;

@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
-#include <penstock/detail/observe/thread_watch.hpp>
+#include <penstock/detail/observe/thread_usage.hpp>
 #include <penstock/record_file.hpp>
 #include <penstock/sampler.hpp>
 #include <span>

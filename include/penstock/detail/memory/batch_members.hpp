@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// batch_members: the names of a batch's members, and which of them are views. A structured binding
-// gives the addresses of the members of an aggregate; with such an address as template argument,
-// __PRETTY_FUNCTION__ contains the member's name. This works with g++, clang++ and nvcc.
+// batch_members: finds the names of a batch's members and which of them are views. A structured
+// binding gives the addresses of the members of an aggregate. With such an address as template
+// argument, __PRETTY_FUNCTION__ contains the member's name. This works with g++, clang++ and nvcc.
 
 #include <cstddef>
 #include <penstock/ragged.hpp>
@@ -25,7 +25,7 @@ namespace detail {
 struct BatchMember {
   std::size_t offset;
   bool is_view;      ///< a Tensor or a Ragged
-  bool holds_view;   ///< a struct or an array with one in it
+  bool holds_view;   ///< a struct or an array that contains a view
   const char* text;  ///< ends with its name and brackets
 };
 
@@ -39,13 +39,13 @@ inline constexpr bool is_view<Ragged<T>> = true;
 template <class T>
 constexpr bool holds_view();
 
-/// Converts to a view, and to what holds one. Nothing else than an initialisation is asked of it:
-/// so structs may have members that a structured binding does not take.
+/// Converts to a view, and to types that hold a view. It is only used to initialise, so it also
+/// works for structs with members that a structured binding does not accept.
 struct AnyView {
   // clang-format off
   // NOLINTNEXTLINE(google-explicit-constructor): it converts to members.
   template <class T> requires(is_view<T> || holds_view<T>()) operator T() const noexcept {
-    __builtin_unreachable();  // Nobody calls it; clang wants a body.
+    __builtin_unreachable();  // It is never called; clang needs a body.
   }
   // clang-format on
 };
@@ -58,14 +58,14 @@ struct Initialiser {
   // clang-format off
   // NOLINTNEXTLINE(google-explicit-constructor): it converts to members.
   template <class T> requires(!std::is_same_v<T, Batch> && (!only_bases || std::is_base_of_v<T, Batch>)) operator T() const noexcept {
-    __builtin_unreachable();  // Nobody calls it; clang wants a body.
+    __builtin_unreachable();  // It is never called; clang needs a body.
   }
   // clang-format on
 };
 template <class Batch, std::size_t = 0>
 using Any = Initialiser<Batch>;
 
-/// Whether a view can be one of the initialisers of T from the At-th on.
+/// Whether a view can be an initialiser of T at position sizeof...(At) or later.
 template <class T, std::size_t... At>
 constexpr bool takes_view(std::index_sequence<At...>) {
   constexpr std::size_t most = 64;
@@ -87,8 +87,8 @@ constexpr bool holds_view() {
     return false;
 }
 
-/// The number of initialisers of a batch: one for each member, or for each element of an array.
-/// 0: too many, or a member that cannot be initialised so.
+/// The number of initialisers of a batch: one for each member, or for each element of an array. It
+/// is 0 if there are too many, or if a member cannot be initialised in this way.
 template <class Batch, std::size_t... At>
 constexpr std::size_t count_initialisers(std::index_sequence<At...>) {
   constexpr bool takes_one_more = requires {
@@ -103,7 +103,7 @@ constexpr std::size_t count_initialisers(std::index_sequence<At...>) {
     return takes_braces ? 0 : sizeof...(At);
 }
 
-/// Whether a pair in braces replaces more than one of the initialisers.
+/// Whether a pair in braces at this position replaces more than one initialiser, as for an array.
 template <class Batch, std::size_t... Before, std::size_t... Behind>
 constexpr bool is_array_at(std::index_sequence<Before...>, std::index_sequence<Behind...>) {
   using One = Any<Batch>;
@@ -124,7 +124,8 @@ constexpr bool has_array(std::index_sequence<At...>) {
           ...);
 }
 
-/// 0 for a batch with a base class, an array, or more than `most_members` members.
+/// The number of members; 0 for a batch with a base class, an array, or more than `most_members`
+/// members.
 template <class Batch>
 constexpr std::size_t count_members() {
   constexpr bool has_base = requires {
@@ -161,8 +162,8 @@ constexpr auto members(Batch& batch) {
 }
 // clang-format on
 
-/// A batch whose members have addresses that can be template arguments. Never written; not const,
-/// because nvcc would evaluate it.
+/// A batch whose members have addresses that can be template arguments. It is never written. It is
+/// not const, because nvcc would evaluate it.
 template <class Batch>
 inline Batch specimen{};
 

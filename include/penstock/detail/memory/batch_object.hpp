@@ -7,7 +7,7 @@
 
 namespace penstock::detail {
 
-/// Memory for a Batch object (the struct of tensors), whose type is not known here.
+/// Owns memory for a Batch object (the struct of tensors) whose type is not known here.
 class BatchObject {
  public:
   explicit BatchObject(const BlockLayout& layout)

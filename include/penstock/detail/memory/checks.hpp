@@ -24,10 +24,10 @@ namespace penstock::detail {
 
 #ifndef PENSTOCK_CHECKS
 [[gnu::weak]] bool
-checks_are_compiled_in() noexcept;  // Its address is null if no source file has it.
+checks_are_compiled_in() noexcept;  // Its address is null if no source file defines it.
 #endif
 
-/// `value` is that of the environment variable PENSTOCK_CHECKS, nullptr if it is not set.
+/// `value`: the value of the environment variable PENSTOCK_CHECKS, or nullptr if it is not set.
 inline bool checks_are_wanted(const char* value) noexcept {
   return value != nullptr && std::strcmp(value, "1") == 0;
 }
@@ -49,7 +49,7 @@ inline bool checks() noexcept {
 inline constexpr std::size_t field_guard = 256;
 inline constexpr unsigned char poison = 0xDB;
 
-/// The first of `bytes` bytes that is not `value`; `bytes` if all are.
+/// Returns the offset of the first byte that is not `value`, or `bytes` if there is none.
 inline std::size_t first_other(const std::byte* memory, std::size_t bytes, unsigned char value) {
   return static_cast<std::size_t>(
       std::find_if(memory, memory + bytes, [value](std::byte b) { return b != std::byte{value}; }) -

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// DeviceAllocation: device memory, of cudaMalloc or of an upstream.
+// DeviceAllocation: owns device memory from cudaMalloc or from an upstream.
 
 #include <cuda_runtime_api.h>
 
@@ -16,7 +16,8 @@ class DeviceAllocation {
  public:
   DeviceAllocation() = default;
 
-  /// On the current device, 512-byte aligned. Throws CudaError, or MemoryError for an upstream.
+  /// Allocates on the current device, with an alignment of 512 bytes. Throws CudaError, or
+  /// MemoryError for an upstream.
   DeviceAllocation(std::size_t bytes, const Upstream& upstream) : from_upstream_(upstream) {
     const CaptureModeGuard guard;
     if (upstream) {
@@ -32,8 +33,8 @@ class DeviceAllocation {
 
   std::byte* data() const noexcept { return data_; }
 
-  /// Frees it. `idle`: no work of the device uses it any more. cudaFree waits for such work itself;
-  /// an upstream would give the memory to others, so it never gets it back then.
+  /// Frees the memory. `idle`: no work of the device uses it any more. If it is not idle, cudaFree
+  /// waits for that work; but an upstream could reuse the memory at once, so the memory is leaked.
   void free(bool idle) noexcept {
     if (idle || !from_upstream_)
       memory_.reset();
@@ -42,7 +43,7 @@ class DeviceAllocation {
   }
 
  private:
-  static constexpr std::size_t kAlignment = 512;  // as cudaMalloc's
+  static constexpr std::size_t kAlignment = 512;  // the alignment of cudaMalloc
 
   bool from_upstream_ = false;
   OwnedMemory memory_;

@@ -49,8 +49,8 @@ class DeviceArenaCore {
   DeviceArenaCore(const DeviceArenaCore&) = delete;
   DeviceArenaCore& operator=(const DeviceArenaCore&) = delete;
 
-  /// Frees the memory after the device has stopped reading it, and ignores errors. For a slot that
-  /// is still parked there is no event of its readers: see DeviceAllocation::free.
+  /// Frees the memory after the device has stopped reading it, and ignores errors. A slot that is
+  /// still parked has no events of its readers: see DeviceAllocation::free.
   ~DeviceArenaCore() {
     if (!process_.is_this()) {
       leak(std::move(memory_));
@@ -68,8 +68,8 @@ class DeviceArenaCore {
     memory_.free(lost_ + parked_ == 0);
   }
 
-  /// A free slot; `writer`, which this thread has resolved, waits for its readers. nullopt: there
-  /// is none now.
+  /// Returns a free slot, or nullopt if there is none now. Makes `writer`, which this thread has
+  /// resolved, wait for the readers of the slot.
   std::optional<std::size_t> try_acquire(const ResolvedStream& writer) {
     std::unique_lock lock(mutex_);
     retry_parked(lock);
@@ -77,11 +77,15 @@ class DeviceArenaCore {
     return take_oldest(lock, writer);
   }
 
-  /// The same, but waits for a slot. nullopt: stop was requested. Throws after the time-out.
+  /// Like try_acquire, but waits for a slot. Returns nullopt if stop was requested. Throws after
+  /// the time-out.
   std::optional<std::size_t> acquire(const ResolvedStream& writer, const std::stop_token& stop,
                                      std::chrono::milliseconds time_out) {
     const std::stop_callback on_stop(stop, [this] {
-      { const std::lock_guard lock(mutex_); }  // A thread that has checked `stop` waits by now.
+      {
+        const std::lock_guard lock(mutex_);
+      }  // A thread that checked `stop` before is now
+         // waiting.
       returned_.notify_all();
     });
     std::unique_lock lock(mutex_);
@@ -90,8 +94,8 @@ class DeviceArenaCore {
     return take_oldest(lock, writer);
   }
 
-  /// The streams of the slot's readers, which the slot keeps until a release succeeds: a stream
-  /// that is rejected may hold work that reads the slot, too.
+  /// Sets the streams of the slot's readers. The slot keeps them until a release succeeds, since a
+  /// stream that is rejected may also hold work that reads the slot.
   void set_readers(std::size_t index, std::span<const ResolvedStream> streams) {
     slots_[index].readers.assign(streams.begin(), streams.end());
   }
@@ -106,8 +110,8 @@ class DeviceArenaCore {
   }
   void add_writer(std::size_t index) { slots_[index].readers.push_back(slots_[index].writer); }
 
-  /// Releases the slot behind the work that its readers' streams hold. False, without any effect:
-  /// one of them is being captured.
+  /// Releases the slot after the work that is queued on its readers' streams. Returns false,
+  /// without any effect, if one of these streams is being captured.
   bool try_release(std::size_t index) {
     if (!process_.is_this()) return true;
     try {
@@ -124,14 +128,14 @@ class DeviceArenaCore {
     return true;
   }
 
-  /// Keeps a slot for which try_release returned false until the capture is over.
+  /// Keeps a slot for which try_release returned false until the capture has ended.
   void park(std::size_t index) {
     {
       const std::lock_guard lock(mutex_);
       slots_[index].state = Slot::parked;
       ++parked_;
     }
-    returned_.notify_all();  // Threads that wait for a slot have to poll from now on.
+    returned_.notify_all();  // Waiting threads must poll from now on.
   }
 
   std::byte* data(std::size_t index) const { return memory_.data() + index * stride_; }
@@ -154,13 +158,18 @@ class DeviceArenaCore {
   }
 
  private:
-  /// Only the holder of the slot uses it, except for `state`.
+  /// Only the holder of the slot uses these members, except `state`.
   struct Slot {
     ResolvedStream writer;
     std::vector<ResolvedStream> readers;
-    std::vector<Event> events;  // `recorded` of them mark the ends of the readers
+    std::vector<Event> events;  // the first `recorded` events mark the ends of the readers
     std::size_t recorded = 0;
-    enum { in_use, parked, retried } state = in_use;  // under the lock; in use or free
+    enum {
+      in_use,
+      parked,
+      retried
+    } state = in_use;  // guarded by mutex_; in_use also stands for a
+                       // free slot
   };
 
   static std::size_t stride(std::size_t slots, std::size_t slot_bytes) {
@@ -176,8 +185,9 @@ class DeviceArenaCore {
     return (slot_bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
 
-  /// Waits until there is a free slot. False: stop was requested. Throws after the time-out. Who
-  /// holds the slots cannot be known: a slot may be acquired by one thread and released by another.
+  /// Waits until there is a free slot. Returns false if stop was requested. Throws after the
+  /// time-out. The error cannot name the holders of the slots, since another thread may release a
+  /// slot than the one that acquired it.
   bool wait_for_slot(std::unique_lock<std::mutex>& lock, const std::stop_token& stop,
                      std::chrono::milliseconds time_out) {
     for (TimeOut left(time_out); free_.empty(); retry_parked(lock)) {
@@ -208,13 +218,13 @@ class DeviceArenaCore {
 
   std::size_t take_oldest(std::unique_lock<std::mutex>& lock, const ResolvedStream& writer) {
     const std::size_t index = free_.front();
-    free_.erase(free_.begin());  // A handful of slots.
+    free_.erase(free_.begin());  // There are only a few slots.
     lock.unlock();
     Slot& slot = slots_[index];
     try {
       for (std::size_t i = 0; i < slot.recorded; ++i) slot.events[i].make_wait(writer.handle);
     } catch (...) {
-      give_back(index);  // The events of its readers are still valid.
+      give_back(index);  // The events of the readers are still valid.
       throw;
     }
     slot.writer = writer;
@@ -235,7 +245,7 @@ class DeviceArenaCore {
     return true;
   }
 
-  /// With PENSTOCK_CHECKS: readers of the slot get poison from now on.
+  /// With PENSTOCK_CHECKS: queues a fill of the slot with `poison` after its readers.
   void mark_released(std::size_t index) {
     Slot& slot = slots_[index];
     slot.readers.front().with_handle([&](cudaStream_t first) {
@@ -253,7 +263,7 @@ class DeviceArenaCore {
     return done;
   }
 
-  /// Releases the parked slots whose captures are over. Unlocks `lock` meanwhile.
+  /// Releases the parked slots whose captures have ended. Unlocks `lock` while it does so.
   void retry_parked(std::unique_lock<std::mutex>& lock) {
     if (parked_ == 0) return;
     lock.unlock();
@@ -307,12 +317,12 @@ class DeviceArenaCore {
   DeviceAllocation memory_;
   std::vector<Slot> slots_;
 
-  std::mutex retry_mutex_;    // Locked before mutex_; held across calls of CUDA's.
-  mutable std::mutex mutex_;  // Guards what follows. Never held across a call of CUDA's.
+  std::mutex retry_mutex_;    // locked before mutex_; held during CUDA calls
+  mutable std::mutex mutex_;  // guards the members below; never held during a CUDA call
   std::condition_variable returned_;
-  std::vector<std::size_t> free_;  // The first has been free for longest.
+  std::vector<std::size_t> free_;  // in the order of release, the oldest first
   std::size_t lost_ = 0;
-  SavedError lost_to_;  // the last of them
+  SavedError lost_to_;  // the error of the slot that was lost last
   std::size_t parked_ = 0;
 };
 
@@ -339,7 +349,7 @@ PENSTOCK_INLINE bool DeviceSlot::try_release_after(std::span<const detail::Resol
   return try_release(park);
 }
 
-/// Where this throws, the slot is given back or lost, and empty.
+/// If this throws, the slot was given back or lost, and this object is empty.
 PENSTOCK_INLINE bool DeviceSlot::try_release(bool park) {
   auto core = std::move(core_);
   if (core->try_release(index_)) return true;
@@ -355,7 +365,7 @@ PENSTOCK_INLINE void DeviceSlot::release() noexcept {
   try {
     core_->add_writer(index_);
     try_release(true);
-  } catch (...) {  // Reported by the next call on the writer; the arena stays consistent.
+  } catch (...) {  // The next call on the writer reports the error; the arena stays consistent.
   }
 }
 

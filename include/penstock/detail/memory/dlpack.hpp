@@ -22,7 +22,7 @@ PENSTOCK_INLINE Device device_of(const void* memory) {
       "the SharedLease");
 }
 
-/// As NumPy calls it: int32, bfloat16; with lanes, float16x4.
+/// Returns the name that NumPy uses, such as int32 or bfloat16; with lanes, such as float16x4.
 PENSTOCK_INLINE std::string text(DataType type) {
   constexpr std::array names{"int", "uint", "float", "handle", "bfloat", "complex", "bool"};
   std::string name = type.code < names.size()
@@ -50,8 +50,9 @@ PENSTOCK_INLINE std::string text(DeviceType type) {
   throw std::invalid_argument("dlpack: cannot import the tensor: " + why);
 }
 
-/// Throws unless the tensor's elements, of so many bytes, lie one behind the other. Returns their
-/// number. An extent of 0 hides no overflow of the others: strides are made of those.
+/// Throws unless the tensor's elements, of `bytes` bytes each, are contiguous in row-major order.
+/// Returns their number. The other extents are checked for overflow even if one extent is 0, since
+/// strides are computed from them.
 PENSTOCK_INLINE std::int64_t require_row_major(const TensorView& tensor, std::int64_t bytes) {
   std::int64_t elements = 1, all = bytes;
   for (std::int32_t i = 0; i < tensor.ndim; ++i) {
@@ -78,7 +79,8 @@ PENSTOCK_INLINE std::int64_t require_row_major(const TensorView& tensor, std::in
 PENSTOCK_INLINE void* require_importable(const ManagedTensor& tensor, DataType type,
                                          std::size_t alignment, std::int32_t rank, bool writable,
                                          DeviceType where) {
-  if (tensor.version.major_version != abi_version.major_version)  // The rest may be anything.
+  if (tensor.version.major_version != abi_version.major_version)  // Another version may have
+                                                                  // another layout.
     reject_import("it is of DLPack " + std::to_string(tensor.version.major_version) + "." +
                   std::to_string(tensor.version.minor_version) + ", not 1.x");
   const TensorView& view = tensor.dl_tensor;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// FillChecks: what PENSTOCK_CHECKS finds in a batch that a source has filled, on the host or in a
-// device slot: writes outside of the fields, writes behind the rows of the batch, and rows that
-// were left out.
+// FillChecks: the checks of PENSTOCK_CHECKS on a batch that a source has filled, on the host or in
+// a device slot. They find writes outside of the fields, writes after the last row of the batch,
+// and rows that were not written.
 
 #include <cuda_runtime_api.h>
 
@@ -23,8 +23,8 @@
 
 namespace penstock::detail {
 
-/// Pseudo-random bytes, a function of a number and of the offset in a block. If 8 of them are
-/// unchanged, they were not written, with a chance of error of 2^-64.
+/// Pseudo-random bytes, computed from a number and the offset in a block. If 8 of them are
+/// unchanged, they were not written, with an error probability of 2^-64.
 class Pattern {
  public:
   explicit Pattern(std::uint64_t number) : seed_(mix64(number)) {}
@@ -38,7 +38,7 @@ class Pattern {
   void fill(std::byte* block, std::size_t begin, std::size_t end) const {
     for (; begin != end; ++begin) block[begin] = byte_at(begin);
   }
-  /// The first byte in [begin, end) that differs from the pattern; `end` if none does.
+  /// Returns the first offset in [begin, end) that differs from the pattern, or `end` if none does.
   std::size_t first_other(const std::byte* block, std::size_t begin, std::size_t end) const {
     while (begin < end && block[begin] == byte_at(begin)) ++begin;
     return begin;
@@ -57,7 +57,7 @@ class Pattern {
   std::uint64_t seed_;
 };
 
-/// The checks of a producer, for all its workers.
+/// The checks of a producer. All its workers share them.
 class FillChecks {
  public:
   explicit FillChecks(const BlockLayout& layout) : layout_(layout) {
@@ -66,7 +66,7 @@ class FillChecks {
                              std::uint8_t{0});
   }
 
-  /// Fills a block before a source gets it; returns the number for check().
+  /// Fills a block with the pattern before a source gets it. Returns the number for check().
   std::uint64_t blank(std::byte* block) {
     const std::uint64_t number = fills_.fetch_add(1, std::memory_order_relaxed);
     Pattern(number).fill(block, layout_.bytes());
@@ -74,7 +74,7 @@ class FillChecks {
   }
 
   /// Fills one row of the tensors as blank() did, after a source has failed for it. Other workers
-  /// write other rows meanwhile.
+  /// may write other rows at the same time.
   void blank_row(std::byte* block, std::int64_t row, std::uint64_t number) const {
     const Pattern pattern(number);
     for (const Field& field : layout_.fields()) {
@@ -84,7 +84,7 @@ class FillChecks {
     }
   }
 
-  /// The same for a device slot, whose source writes it on `stream`. Waits for the stream.
+  /// Like blank(), for a device slot that the source writes on `stream`. Waits for the stream.
   std::uint64_t blank_slot(std::byte* slot, cudaStream_t stream) {
     std::vector<std::byte> contents(layout_.bytes());
     const std::uint64_t number = blank(contents.data());
@@ -92,10 +92,10 @@ class FillChecks {
     return number;
   }
 
-  /// Throws std::logic_error, with field and row, if the source of a batch of `asked` samples wrote
-  /// outside of its fields or behind its rows, or left out a row that is not in `dropped`, which is
-  /// in ascending order. Call it before finish(). A source that resized the batch may have written
-  /// the rows that it was asked for.
+  /// Throws std::logic_error, which names the field and the row, if the source of a batch of
+  /// `asked` samples wrote outside of its fields or after its last row, or did not write a row that
+  /// is not in `dropped` (ascending). Call it before finish(). A source that resized the batch may
+  /// have written all `asked` rows.
   void check(const void* batch, const std::byte* block, std::int64_t asked, std::uint64_t number,
              std::span<const std::int64_t> dropped = {}) {
     const std::int64_t samples = layout_.samples(batch, block);
@@ -111,8 +111,8 @@ class FillChecks {
     }
   }
 
-  /// The same for a device slot. Rows behind those of the batch are ignored: nothing is lost there.
-  /// Waits for `stream`, which the source has joined all its work to.
+  /// Like check(), for a device slot. Rows after the last row of the batch are ignored, since they
+  /// do no harm there. Waits for `stream`, which the source has made wait for all its work.
   void check_slot(const void* batch, const std::byte* slot, std::uint64_t number,
                   cudaStream_t stream) {
     const std::int64_t samples = layout_.samples(batch, slot);
@@ -130,7 +130,8 @@ class FillChecks {
 
  private:
   using Field = BlockLayout::Field;
-  static constexpr std::size_t kSure = sizeof(std::uint64_t);  // bytes that are no chance
+  static constexpr std::size_t kSure = sizeof(std::uint64_t);  // this many unchanged bytes are no
+                                                               // coincidence
 
   static bool is_short(const Field& field) {
     return !field.is_ragged() && field.sample_bytes != 0 && field.sample_bytes < kSure;
@@ -138,7 +139,7 @@ class FillChecks {
   static std::size_t row_at(const Field& field, std::int64_t row) {
     return field.offset + static_cast<std::size_t>(row) * field.sample_bytes;
   }
-  /// Of a ragged field.
+  /// The offset of a value of a ragged field.
   static std::size_t value_at(const Field& field, std::int64_t value) {
     return field.values + static_cast<std::size_t>(value) * field.sample_bytes;
   }
@@ -151,7 +152,7 @@ class FillChecks {
 
   void check_guards(const void* batch, const std::byte* block, const Pattern& pattern) const {
     const Field* before = nullptr;
-    std::size_t guard = 0;  // where the guard before the next part begins
+    std::size_t guard = 0;  // the beginning of the guard before the next part
     const auto check_guard = [&](std::size_t end, const std::string& after) {
       const std::size_t at = pattern.first_other(block, guard, end);
       if (at == end) return;
@@ -181,11 +182,12 @@ class FillChecks {
                            "write only the rows that it has");
   }
 
-  /// A row of fewer than 8 bytes may have the pattern by chance. So adjacent rows are counted
-  /// together, and so is the same row of consecutive batches, each of which has another pattern.
+  /// Finds rows that were not written. A row of fewer than 8 bytes may have the pattern by chance.
+  /// Therefore adjacent rows are counted together, and so is the same row of consecutive batches,
+  /// each of which has another pattern.
   void check_rows(const Field& field, const std::byte* block, const Pattern& pattern,
                   std::int64_t samples, std::span<const std::int64_t> dropped) {
-    std::int64_t first = 0;  // of the blank rows that end here
+    std::int64_t first = 0;  // the first of the present sequence of blank rows
     const auto end_of_blank = [&](std::int64_t row) {
       const std::size_t bytes = static_cast<std::size_t>(row - first) * field.sample_bytes;
       if (bytes >= kSure) throw_unwritten(field, first, row, samples);
@@ -241,7 +243,7 @@ class FillChecks {
     }
   }
 
-  /// Those of a ragged field's row.
+  /// Checks the values of a row of a ragged field.
   static void check_values(const Field& field, const std::byte* block, const Pattern& pattern,
                            std::int64_t first, std::int64_t behind, std::int64_t row,
                            std::int64_t rows) {
@@ -250,7 +252,7 @@ class FillChecks {
       throw_unwritten(field, row, row + 1, rows);
   }
 
-  /// Offsets and values as the source wrote them on the device.
+  /// Checks the offsets and values of a ragged field that the source wrote on the device.
   void check_ragged_slot(const Field& field, const std::byte* contents, const Pattern& pattern,
                          std::int64_t rows) const {
     const auto bytes = static_cast<std::size_t>(rows + 1) * sizeof(std::int64_t);
@@ -274,8 +276,9 @@ class FillChecks {
 
   const BlockLayout& layout_;
   std::atomic<std::uint64_t> fills_{0};
-  std::mutex mutex_;                                 // guards what follows
-  std::vector<std::vector<std::uint8_t>> evidence_;  // by field and row: bytes seen blank in turn
+  std::mutex mutex_;                                 // guards evidence_
+  std::vector<std::vector<std::uint8_t>> evidence_;  // for each field and row: the blank bytes in
+                                                     // consecutive batches
 };
 
 }  // namespace penstock::detail

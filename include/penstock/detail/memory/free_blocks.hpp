@@ -4,7 +4,7 @@
 // FreeBlocks: the free list of a pool, in 16 shards to avoid contention. A thread takes blocks from
 // the shard that its id hashes to, and from other shards if that one is empty. A block returns to
 // the shard of the thread that took it last: to the list `local` if that thread returns it, else to
-// `remote`. When `local` is empty, all of `remote` moves there. So a worker that fills blocks and
+// `remote`. When `local` is empty, all of `remote` moves there. Thus a worker that fills blocks and
 // a consumer that returns them seldom write the same cache line.
 
 #include <pthread.h>
@@ -27,8 +27,8 @@ namespace penstock::detail {
 template <class Block>
 class FreeBlocks {
  public:
-  /// Takes a block of at least `bytes`, at most an eighth larger. Skips lists that other threads
-  /// have locked: nullptr if no other list has such a block.
+  /// Takes a block of at least `bytes` and at most an eighth more. Skips lists that other threads
+  /// have locked. Returns nullptr if no other list has such a block.
   Block* try_pop(std::size_t bytes) {
     const std::uint64_t self = this_thread();
     const std::size_t home = shard_of(self);
@@ -38,8 +38,9 @@ class FreeBlocks {
     return pop_where(self, [bytes](List& list) { return list.try_take(bytes); });
   }
 
-  /// Like try_pop, but locks each list once. A push to a list locks it before or after that: either
-  /// this call finds the block, or the hook of the push sees all that this thread wrote before.
+  /// Like try_pop, but waits for the lock of each list. A push to a list locks it before or after
+  /// this call does: either this call finds the block, or the hook of the push sees all that this
+  /// thread wrote before the call.
   Block* pop(std::size_t bytes) {
     return pop_where(this_thread(), [bytes](List& list) {
       list.lock();
@@ -57,7 +58,7 @@ class FreeBlocks {
     return block;
   }
 
-  /// Returns `block` to the free list. False, without any effect: the list is closed.
+  /// Returns `block` to the free list. Returns false, without any effect, if the list is closed.
   /// `before_unlock` runs when the block is in the list and no thread can take it yet.
   template <class Hook>
   bool push(Block* block, Hook before_unlock) {
@@ -65,7 +66,7 @@ class FreeBlocks {
     List* list = block->taker == this_thread() ? &local(home) : &remote(home);
     for (std::size_t i = home; !list->try_lock(); list = &remote(i)) {
       i = (i + 1) % kShards;
-      // A thread that has locked all lists needs a processor.
+      // All lists are locked, so their owners need the processor.
       if (i == home) std::this_thread::yield();
     }
     const bool open = !list->closed;
@@ -79,15 +80,15 @@ class FreeBlocks {
 
   /// After this, push does not allocate while there are at most `count` blocks.
   void reserve(std::size_t count) {
-    // Mostly the first places are used. The unused ones behind them keep those of two lists on
-    // different cache lines.
+    // Mostly the first elements are used. The unused ones after them keep the elements of two lists
+    // on different cache lines.
     constexpr std::size_t kLeast = 64;
     const std::size_t places = std::bit_ceil(std::max(count, kLeast));
     for_each_list([&](List& list) { list.blocks.reserve(places); });
   }
 
   struct Totals {
-    std::size_t blocks = 0, bytes = 0;  ///< in the list
+    std::size_t blocks = 0, bytes = 0;  ///< in the free list
     std::uint64_t hits = 0;             ///< blocks that were taken by size
   };
   Totals totals() {
@@ -125,14 +126,16 @@ class FreeBlocks {
       return false;
     }
     void lock() {
-      while (!try_lock()) std::this_thread::yield();  // The owner may wait for this processor.
+      while (!try_lock())
+        std::this_thread::yield();  // The owner may be waiting for this
+                                    // processor.
     }
     void unlock() { locked.store(false, std::memory_order_release); }
 
-    /// A hint; does not need the lock.
+    /// This is a hint, which does not need the lock.
     bool looks_empty() const { return size.load(std::memory_order_relaxed) == 0; }
 
-    // ---- Under the lock
+    // ---- Called with the lock held
 
     void add(Block* block) {
       blocks.push_back(block);
@@ -145,7 +148,7 @@ class FreeBlocks {
       size.store(blocks.size(), std::memory_order_relaxed);
       return block;
     }
-    /// The newest block that fits: its memory is the most likely to be in this core's cache.
+    /// Takes the newest block that fits, since its memory is most likely in this core's cache.
     Block* take_and_unlock(std::size_t bytes) {
       Block* block = nullptr;
       for (std::size_t i = blocks.size(); i-- > 0 && block == nullptr;)
@@ -163,17 +166,18 @@ class FreeBlocks {
 
     std::atomic<bool> locked{false};
     bool closed = false;
-    std::atomic<std::size_t> size{0};  // of blocks
+    std::atomic<std::size_t> size{0};  // blocks.size(), for looks_empty()
     std::uint64_t hits = 0;
     std::vector<Block*> blocks;
   };
 
-  /// Returned by the thread that had taken them.
+  /// The blocks that were returned by the thread that had taken them.
   List& local(std::size_t shard) { return lists_[2 * shard + 1]; }
-  /// Returned by other threads.
+  /// The blocks that were returned by other threads.
   List& remote(std::size_t shard) { return lists_[2 * shard]; }
 
-  /// Moves all blocks from remote to local; false: there are none, or a list is locked.
+  /// Moves all blocks from remote to local. Returns false if there are none, or if a list is
+  /// locked.
   bool take_over(std::size_t shard) {
     List &from = remote(shard), &to = local(shard);
     if (from.looks_empty() || !to.try_lock()) return false;
@@ -188,8 +192,8 @@ class FreeBlocks {
     return mine;
   }
 
-  /// Tries the lists one after the other, this thread's shard first; within a shard in the order in
-  /// which take_over moves blocks, so that none is missed.
+  /// Tries the lists one after the other, this thread's shard first. Within a shard it follows the
+  /// order in which take_over moves blocks, so that no block is missed.
   template <class Take>
   Block* pop_where(std::uint64_t self, Take take) {
     const std::size_t home = 2 * shard_of(self);
@@ -199,7 +203,7 @@ class FreeBlocks {
   }
 
   static Block* taken_by(std::uint64_t self, Block* block) {
-    if (block->taker != self) block->taker = self;  // Else its cache line stays shared.
+    if (block->taker != self) block->taker = self;  // without a write, its cache line stays shared
     return block;
   }
 
@@ -212,8 +216,8 @@ class FreeBlocks {
   }
   static_assert(kShards == 16, "shard_of takes four bits");
 
-  /// With all lists locked: blocks move between lists, so that visiting one list after the other
-  /// would count some twice or never.
+  /// Visits all lists while all of them are locked. Blocks move between lists, so otherwise some
+  /// would be counted twice or never.
   template <class Visit>
   void for_each_list(Visit visit) {
     std::array<std::unique_lock<List>, 2 * kShards> locks;
@@ -221,7 +225,7 @@ class FreeBlocks {
     for (List& list : lists_) visit(list);
   }
 
-  std::array<List, 2 * kShards> lists_;  // of each shard, remote and local
+  std::array<List, 2 * kShards> lists_;  // the remote and the local list of each shard
 };
 
 }  // namespace penstock::detail

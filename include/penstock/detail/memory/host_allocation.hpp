@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// HostAllocation: page-locked memory, on a NUMA node or wherever the system puts it, or of an
-// upstream.
+// HostAllocation: owns page-locked memory, which comes from a given NUMA node, from the system
+// without a preference, or from an upstream.
 
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
@@ -27,8 +27,8 @@ class HostAllocation {
  public:
   HostAllocation() = default;
 
-  /// `flags` are cudaHostAlloc's. `numa_node` -1: no preference. An upstream gets neither. Throws
-  /// CudaError, std::bad_alloc or std::system_error; MemoryError for an upstream.
+  /// `flags`: those of cudaHostAlloc. `numa_node`: -1 means no preference. An upstream gets
+  /// neither. Throws CudaError, std::bad_alloc or std::system_error; MemoryError for an upstream.
   HostAllocation(std::size_t bytes, unsigned flags, int numa_node, const Upstream& upstream = {})
       : bytes_(bytes) {
     // Otherwise a global stream capture on another thread would forbid the allocation.
@@ -41,13 +41,14 @@ class HostAllocation {
       allocate_pinned(bytes, flags);
   }
 
-  /// Throws std::invalid_argument where an upstream, or a node, cannot have these flags.
+  /// Throws std::invalid_argument if these flags cannot be used with an upstream, or with a node.
   static void require(unsigned flags, int numa_node, const Upstream& upstream) {
     if (upstream && (flags != cudaHostAllocPortable || numa_node >= 0))
       throw std::invalid_argument(
           "a pinned pool with an upstream: flags and numa_node are for cudaHostAlloc; leave them "
           "as they are, and have the upstream place its memory");
-    // Memory on a node is registered. cudaHostRegister has no other flags of cudaHostAlloc's.
+    // Memory on a node is registered. cudaHostRegister supports only these two flags of
+    // cudaHostAlloc.
     if (numa_node >= 0 && (flags & ~unsigned{cudaHostAllocPortable | cudaHostAllocMapped}) != 0)
       throw std::invalid_argument(
           "pinned memory on a NUMA node takes the flags cudaHostAllocPortable and "
@@ -55,8 +56,9 @@ class HostAllocation {
           "numa_node at -1 and allocate on a thread of that node");
   }
 
-  /// Tells "no memory" apart from every other failure of an allocation of `bytes` bytes, beside
-  /// `used` of at most `cap` bytes. Call it in the handler.
+  /// Rethrows the failure of an allocation of `bytes` bytes. If there was no memory, throws
+  /// PoolExhausted instead, with `used` bytes in use of at most `cap`. Call it in the exception
+  /// handler.
   [[noreturn]] static void throw_refusal(std::size_t bytes, std::size_t used, std::size_t cap) {
     const std::string why =
         "the system refuses more page-locked memory: use smaller or fewer batches (host_depth), or "
@@ -71,7 +73,7 @@ class HostAllocation {
     }
   }
 
-  /// That a block is never used again, since asking for the end of its copy gave `status`.
+  /// Returns the error for a block that is lost because the query of its copy returned `status`.
   static SavedError lost_to(cudaError_t status) {
     return {status, std::string("cudaEventQuery failed: ") + cudaGetErrorString(status) +
                         "; the page-locked block is lost, a copy may still read it"};
@@ -90,8 +92,8 @@ class HostAllocation {
                }};
   }
 
-  // Pages are bound to the node before they are touched, and then page-locked. cudaHostRegister
-  // has these flags with the same values.
+  // The pages are bound to the node before they are touched, and then page-locked. The flags of
+  // cudaHostRegister have the same values as those of cudaHostAlloc.
   static_assert(cudaHostAllocPortable == cudaHostRegisterPortable &&
                 cudaHostAllocMapped == cudaHostRegisterMapped);
   void allocate_on_node(std::size_t bytes, unsigned flags, int node) {

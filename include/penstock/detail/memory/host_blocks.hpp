@@ -2,12 +2,12 @@
 #pragma once
 
 // HostBlocks: a fixed set of page-locked blocks of one size, from which batches are copied on one
-// stream. A worker acquires a block; the thread that stages queues its copy, and the block comes
-// back behind that: in the order of the copies, when somebody has asked CUDA. Of the workers that
-// wait for a block, one asks, and the others sleep.
+// stream. A worker acquires a block, and the thread that stages queues its copy. The block becomes
+// free again when a query of CUDA shows that the copy is done; blocks become free in the order of
+// their copies. Among the workers that wait for a block, one queries CUDA and the others sleep.
 //
-// Each block is in one place: free, with a worker or a batch, being copied from, or lost (nobody
-// can tell when its copy is done).
+// Each block is in exactly one state: free, held by a worker or a batch, being copied from, or lost
+// (the end of its copy cannot be found out).
 
 #include <algorithm>
 #include <atomic>
@@ -38,15 +38,15 @@ class HostBlocks {
     HostBlocks& owner;
     std::uint32_t index;
     HostAllocation memory;
-    Event copied;  // recorded behind the block's last copy
+    Event copied;  // recorded after the block's last copy
   };
   struct Release {
     void operator()(Block* block) const noexcept { block->owner.release(block->index); }
   };
   using Owned = std::unique_ptr<Block, Release>;
 
-  /// Takes the flags, the NUMA node and the upstream of `options`, and is for the current device.
-  /// Allocates no block yet.
+  /// Uses the flags, the NUMA node and the upstream of `options`, and the current device. Does not
+  /// allocate blocks yet.
   HostBlocks(std::size_t count, std::size_t bytes, const PinnedPoolOptions& options)
       : count_(count),
         bytes_(bytes),
@@ -60,7 +60,8 @@ class HostBlocks {
   HostBlocks(const HostBlocks&) = delete;
   HostBlocks& operator=(const HostBlocks&) = delete;
 
-  /// No thread may use it. The device may still read the blocks: waits, then frees them.
+  /// Waits until the device has stopped reading the blocks, then frees them. No other thread may
+  /// use the object.
   ~HostBlocks() {
     const CaptureModeGuard guard;
     for (std::uint64_t copy = polled(); copy != issued_.load(std::memory_order_relaxed); ++copy)
@@ -68,9 +69,9 @@ class HostBlocks {
     if (lost_.load(std::memory_order_relaxed) != 0) wait_for_device(device_);
   }
 
-  /// Allocates the blocks and their events, with the device current. `after_first` is called when
-  /// the first one is there: workers may start, and wait for the others. Throws PoolExhausted where
-  /// the system refuses memory.
+  /// Allocates the blocks and their events. The device must be current. Calls `after_first` after
+  /// the first block: workers may start then, and wait for the other blocks. Throws PoolExhausted
+  /// if the system refuses memory.
   template <class AfterFirst>
   void allocate(AfterFirst after_first) {
     for (std::size_t i = 0; i < count_; ++i) {
@@ -80,27 +81,28 @@ class HostBlocks {
   }
 
   std::size_t count() const noexcept { return count_; }
-  /// The size of a block.
+  /// The size of a block in bytes.
   std::size_t bytes() const noexcept { return bytes_; }
-  /// The size of all blocks that are allocated. Any thread may ask.
+  /// The bytes of all blocks that are allocated. Any thread may call this.
   std::size_t allocated_bytes() const noexcept {
     return allocated_.load(std::memory_order_relaxed) * bytes_;
   }
   std::byte* data(std::uint32_t block) const noexcept { return blocks_[block]->memory.data(); }
 
-  /// A block that is given back unless it is copied; empty for kNone.
+  /// Returns an owner that releases the block when it is destroyed; empty for kNone.
   Owned own(std::uint32_t block) const noexcept {
     return Owned(block == kNone ? nullptr : &*blocks_[block]);
   }
 
-  // ---- For workers, in relaxed capture mode
+  // ---- Called by workers, in relaxed capture mode
 
-  /// A block that is free now, or kNone. Asks CUDA nothing. With PENSTOCK_CHECKS it throws
+  /// Returns a block that is free now, or kNone. Does not call CUDA. With PENSTOCK_CHECKS it throws
   /// std::logic_error if the block was written after its release.
   std::uint32_t try_acquire() { return checked(free_.pop()); }
 
-  /// The same, waiting for one. kNone: `stopped()` is true, which wake() follows. Throws CudaError
-  /// where all blocks are lost. `guard`: of the capture mode.
+  /// Like try_acquire, but waits for a block. Returns kNone if `stopped()` is true; call wake()
+  /// when that changes. Throws CudaError if all blocks are lost. `guard` shows that the capture
+  /// mode is relaxed.
   template <class Stopped>
   std::uint32_t acquire(const CaptureModeGuard& guard, Stopped stopped) {
     while (true) {
@@ -117,29 +119,30 @@ class HostBlocks {
     }
   }
 
-  /// Gives back a block that no copy reads. Any thread.
+  /// Makes a block free that no copy reads. Any thread may call this.
   void release(std::uint32_t block) noexcept {
     if (checks_) std::memset(data(block), poison, bytes_);
     free_.push(block);
     changed_.notify_one();
   }
 
-  /// Whoever waits asks again whether it is stopped.
+  /// Makes waiting threads call `stopped` again.
   void wake() noexcept { changed_.notify_all(); }
 
-  // ---- For the thread that stages: one at a time
+  // ---- Called by the thread that stages, one at a time
 
-  /// Calls `queue`, which queues copies of the block on `stream`; the block comes back behind them,
-  /// also if it throws, since some of them may be queued. Returns the number of the copy, from 1.
-  /// Call it on the thread that has resolved the stream, of the blocks' device.
+  /// Calls `queue`, which queues copies of the block on `stream`. The block becomes free after the
+  /// copies, also if `queue` throws, since some copies may be queued then. Returns the number of
+  /// the copy, from 1. Call it on the thread that has resolved the stream, which must belong to the
+  /// blocks' device.
   template <class Queue>
   std::uint64_t copy(std::uint32_t block, const ResolvedStream& stream, Queue queue) {
     return release_behind(queue, [&] { return release_after(block, stream); });
   }
 
-  // ---- On any thread
+  // ---- Called by any thread
 
-  /// Somebody has seen that this copy, of copy(), is done. False says nothing.
+  /// Returns true if the copy with this number is known to be done. False: it may be done or not.
   bool is_done(std::uint64_t copy) const noexcept {
     return seen_.load(std::memory_order_acquire) >= copy;
   }
@@ -187,11 +190,12 @@ class HostBlocks {
     const std::uint64_t issued = issued_.load(std::memory_order_relaxed);
     copying_[issued % count_] = block;
     issued_.store(issued + 1, std::memory_order_release);
-    changed_.notify_one();  // If nobody polls, one of those that wait has to.
+    changed_.notify_one();  // if no thread polls, a waiting one must begin
     return issued + 1;
   }
 
-  /// There are copies to ask about, and this thread is the one that does.
+  /// Returns true if there are copies to query and no other thread does so; then this thread must
+  /// poll.
   bool begin_polling() noexcept {
     return polled() != issued_.load(std::memory_order_relaxed) &&
            !polling_.load(std::memory_order_relaxed) &&
@@ -199,7 +203,7 @@ class HostBlocks {
   }
   void end_polling() noexcept {
     polling_.store(false, std::memory_order_release);
-    changed_.notify_one();  // Another one may have to go on.
+    changed_.notify_one();  // another thread may have to continue
   }
 
   template <class Stopped>
@@ -216,7 +220,8 @@ class HostBlocks {
     return block;
   }
 
-  /// Gives back the blocks whose copies are done, the oldest first. False: there were none.
+  /// Makes the blocks free whose copies are done, the oldest first. Returns false if there were
+  /// none.
   bool poll(const CaptureModeGuard& guard) {
     const std::uint64_t first = polled();
     std::uint64_t copy = first;
@@ -229,7 +234,7 @@ class HostBlocks {
         if (lost_copies_ == 0) seen_.store(copy + 1, std::memory_order_release);
         release(block);
       } else {
-        ++lost_copies_;  // From here on nobody can say that all copies up to a number are done.
+        ++lost_copies_;  // From now on, it is unknown whether all copies up to a number are done.
         lose(HostAllocation::lost_to(status));
       }
     }
@@ -239,7 +244,7 @@ class HostBlocks {
 
   // ---- Lost blocks
 
-  /// Never hands a block out again.
+  /// Counts a block as lost: it is never reused.
   void lose(SavedError error) {
     {
       const std::lock_guard lock(mutex_);
@@ -261,21 +266,24 @@ class HostBlocks {
   const std::unique_ptr<std::optional<Block>[]> blocks_;
   std::atomic<std::size_t> allocated_{0};
 
-  // Copies have numbers, and are in a ring of as many places as there are blocks. So when a place
-  // is written, the block that was there has come back.
+  // A ring of the blocks that are being copied from, by the number of the copy. It has as many
+  // elements as there are blocks, so when an element is overwritten, its earlier block has become
+  // free.
   const std::unique_ptr<std::uint32_t[]> copying_;
-  alignas(64) std::atomic<std::uint64_t> issued_{0};  // by the thread that stages
-  alignas(64) std::atomic<bool> polling_{false};      // What follows is that thread's.
+  alignas(64) std::atomic<std::uint64_t> issued_{0};  // copies that were queued; written by the
+                                                      // thread that stages
+  alignas(64) std::atomic<bool> polling_{false};      // guards the next three members, which only
+                                                      // the polling thread writes
   std::uint64_t lost_copies_ = 0;
-  std::atomic<std::uint64_t> polled_{0};  // so many were done, or are lost
-  std::atomic<std::uint64_t> seen_{0};    // All copies up to this one are done.
+  std::atomic<std::uint64_t> polled_{0};  // copies that were found done or lost
+  std::atomic<std::uint64_t> seen_{0};    // all copies up to this number are done
 
   IndexStack free_;
   EventCount changed_;
 
   std::mutex mutex_;
-  SavedError lost_to_;                // the last one
-  std::atomic<std::size_t> lost_{0};  // blocks
+  SavedError lost_to_;                // the error of the block that was lost last
+  std::atomic<std::size_t> lost_{0};  // number of lost blocks
 };
 
 using HostBlock = HostBlocks::Owned;

@@ -20,7 +20,7 @@ namespace penstock::detail {
   throw std::invalid_argument("Layout: field " + name + " " + why);
 }
 
-/// a * b. Throws if it overflows.
+/// Returns a * b. Throws if it overflows.
 PENSTOCK_INLINE std::int64_t checked_product(const std::string& name, std::int64_t a,
                                              std::int64_t b) {
   if (a != 0 && b > std::numeric_limits<std::int64_t>::max() / a)
@@ -28,7 +28,7 @@ PENSTOCK_INLINE std::int64_t checked_product(const std::string& name, std::int64
   return a * b;
 }
 
-/// The last name in the text that a compiler has for a member: "... &specimen.labels}]".
+/// Returns the last name in the compiler's text for a member: "labels" in "... &specimen.labels}]".
 PENSTOCK_INLINE std::string member_name(std::string_view text) {
   const auto in_name = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
@@ -47,7 +47,7 @@ PENSTOCK_INLINE BlockLayout::BlockLayout(std::int64_t batch_size, const void* de
       batch_alignment_(batch_alignment),
       defaults_(batch_bytes),
       members_(std::move(members)) {
-  // Beside the fields lie the numbers of the samples, and the rows of ragged fields.
+  // The limit leaves room for the numbers of the samples and the rows of ragged fields.
   constexpr std::int64_t kMost = std::int64_t{1} << 48;
   if (batch_size != no_batch_size && (batch_size < 1 || batch_size > kMost))
     throw std::invalid_argument("Layout: batch_size is " + std::to_string(batch_size) +
@@ -66,7 +66,8 @@ PENSTOCK_INLINE void BlockLayout::add(Field field) {
       reject_field(field.name, "is a member that was added before");
 
   field.element_bytes = field.sample_bytes;
-  // An extent of 0 hides no overflow of the others: the strides of a tensor are made of those.
+  // The other extents are checked for overflow even if one extent is 0, since the strides of a
+  // tensor are computed from them.
   auto sample_bytes = static_cast<std::int64_t>(field.sample_bytes);
   bool is_empty = false;
   for (const std::int64_t extent : field.shape) {
@@ -135,12 +136,13 @@ PENSTOCK_INLINE void BlockLayout::require_fields() const {
   }
 }
 
-/// The offset of the part of a block that follows one that ends at `end`.
+/// Returns the offset of the part of a block that follows the part that ends at `end`.
 PENSTOCK_INLINE std::size_t BlockLayout::next_offset(std::size_t end) const noexcept {
   return (end + guard_ + field_alignment - 1) / field_alignment * field_alignment;
 }
 
-/// The place of a last field of 0 bytes is in the block, too: whose memory it is can be asked then.
+/// The size includes at least one byte of the last field, even if that has 0 bytes: so the field's
+/// address lies within the block, and its owner can be queried.
 PENSTOCK_INLINE std::size_t BlockLayout::bytes() const noexcept {
   if (fields_.empty() || batch_size_ == 0) return 0;
   const Field& last = fields_.back();
@@ -260,7 +262,7 @@ PENSTOCK_INLINE const char* BlockLayout::refused_room(const void* batch) const {
   return nullptr;
 }
 
-/// Closes the gaps that the rows in `dropped` leave in a tensor.
+/// Removes the rows in `dropped` from a tensor by moving the later rows forward.
 PENSTOCK_INLINE void drop_rows(const BlockLayout::Field& field, std::byte* block,
                                std::int64_t samples, std::span<const std::int64_t> dropped) {
   const auto row = [&](std::int64_t i) {

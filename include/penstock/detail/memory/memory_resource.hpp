@@ -19,7 +19,7 @@
 namespace penstock {
 namespace detail {
 
-/// The PinnedBlock of an allocation is stored this many bytes before it: so deallocation needs no
+/// The PinnedBlock of an allocation is stored this many bytes before it. Thus deallocation needs no
 /// table and no lock, and any resource or thread may deallocate.
 inline constexpr std::size_t block_prefix = 256;
 static_assert(sizeof(PinnedBlock) <= block_prefix);
@@ -32,23 +32,23 @@ inline PinnedBlock take_block_of(void* memory) noexcept {
   return block;
 }
 
-/// What the copies of a DeviceArenaResource share.
+/// The state that the copies of a DeviceArenaResource share.
 struct ArenaAllocations {
   explicit ArenaAllocations(const DeviceArena& of) : arena(of), held(of.slots()) {
     const DeviceGuard guard(of.device());
     stream.emplace();
   }
 
-  DeviceArena arena;             // shares the memory of the one that it was made from
-  std::optional<Stream> stream;  // for the calls without one
-  std::mutex mutex;              // Guards what follows.
-  std::vector<DeviceSlot> held;  // by slot index; empty: not given out
+  DeviceArena arena;             // shares its memory with the arena that it is a copy of
+  std::optional<Stream> stream;  // for calls that have no stream argument
+  std::mutex mutex;              // guards `held`
+  std::vector<DeviceSlot> held;  // by slot index; empty: not allocated
 };
 
 }  // namespace detail
 
 PENSTOCK_INLINE void* PinnedPoolResource::do_allocate(std::size_t bytes, std::size_t alignment) {
-  // A block is aligned to 256 bytes: what is behind the prefix is, too.
+  // A block is aligned to 256 bytes, and so is the memory after the prefix.
   const std::size_t more = std::max(alignment, detail::block_prefix);
   constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();
   PinnedBlock block = pool_->acquire(std::min(bytes, kMost - more) + more);
@@ -78,7 +78,7 @@ PENSTOCK_INLINE void PinnedPoolResource::deallocate_after(void* memory,
   PinnedBlock block = detail::take_block_of(memory);
   try {
     block.release_after_named(stream);
-  } catch (...) {  // The block is lost: it says so itself when the pool runs out.
+  } catch (...) {  // The block is lost; the pool reports the error when all blocks are lost.
   }
 }
 
@@ -129,7 +129,7 @@ PENSTOCK_INLINE void* DeviceArenaResource::take(std::size_t bytes, std::size_t a
 }
 
 PENSTOCK_INLINE void DeviceArenaResource::put_back(void* memory, cudaStream_t stream) noexcept {
-  DeviceSlot slot;  // Stays empty for memory that is no slot's.
+  DeviceSlot slot;  // stays empty if the memory belongs to no slot
   {
     const std::lock_guard lock(allocations_->mutex);
     for (DeviceSlot& held : allocations_->held)
@@ -137,7 +137,8 @@ PENSTOCK_INLINE void DeviceArenaResource::put_back(void* memory, cudaStream_t st
   }
   try {
     slot.release_after(stream);
-  } catch (...) {  // Its destructor parks the slot, or it is lost: the arena says so.
+  } catch (...) {  // Either the destructor parks the slot, or the slot is lost; the arena reports
+                   // both.
   }
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// PinnedPoolCore: the inside of PinnedPool. It owns every entry, and an entry is in exactly one
-// place: held by a PinnedBlock, idle, in flight (given back, its event not seen done), or lost (its
-// event could not be recorded, or asked). The core lives until the pool is gone and no block is
-// held.
+// PinnedPoolCore: the implementation of PinnedPool. It owns every entry. An entry is in exactly one
+// state: held by a PinnedBlock, idle, in flight (released, but its event is not known to be done),
+// or lost (its event could not be recorded or queried). The core exists until the pool is destroyed
+// and no block is held.
 
 #include <algorithm>
 #include <atomic>
@@ -37,20 +37,21 @@
 
 namespace penstock::detail {
 
-/// A block of memory, and the event that says when the device has stopped using it.
+/// A block of memory, and the event that marks the end of its use by the device.
 struct PinnedEntry {
   PinnedEntry(PinnedPoolCore& its, HostAllocation allocation)
       : core(its), memory(std::move(allocation)) {}
   std::size_t bytes() const { return memory.bytes(); }
 
-  /// On the thread that has resolved the stream.
+  /// Records the event. Call it on the thread that has resolved the stream.
   void record(const ResolvedStream& stream) {
     user = stream;
     prepare(user.device);
     event->record(stream.handle);
   }
 
-  /// Events belong to a device: the first release on another device makes a new one.
+  /// Makes sure that there is an event of `device`: an event belongs to one device, so the first
+  /// release on another device creates a new one.
   void prepare(int device) {
     if (event && device == event_device) return;
     const DeviceGuard guard(device);
@@ -62,12 +63,12 @@ struct PinnedEntry {
   PinnedPoolCore& core;
   HostAllocation memory;
   std::uint64_t taker = 0;  // See FreeBlocks.
-  std::size_t asked = 0;    // bytes, by who holds it
-  bool refused = false;     // Its holder named a stream to be waited for, which was refused.
+  std::size_t asked = 0;    // the bytes that the present holder asked for
+  bool refused = false;     // release_after has refused the stream that the holder passed
   std::optional<Event> event;
   int event_device = -1;
-  ResolvedStream user;                   // the last stream
-  cudaError_t copy = cudaErrorNotReady;  // what CUDA has said of the event since it is in flight
+  ResolvedStream user;                   // the stream of the last release
+  cudaError_t copy = cudaErrorNotReady;  // the result of the last query of the event
 };
 
 class PinnedPoolCore {
@@ -80,7 +81,8 @@ class PinnedPoolCore {
   PinnedPoolCore(const PinnedPoolCore&) = delete;
   PinnedPoolCore& operator=(const PinnedPoolCore&) = delete;
 
-  /// The device may still read what was given back: wait, then free. Errors have nowhere to go.
+  /// Waits until the device has stopped reading the released blocks, then frees them. Errors are
+  /// ignored.
   ~PinnedPoolCore() {
     const CaptureModeGuard guard;
     for (const PinnedEntry* entry : in_flight_) cudaEventSynchronize(entry->event->get());
@@ -89,7 +91,7 @@ class PinnedPoolCore {
 
   PinnedEntry* try_acquire(std::size_t bytes) { return checked(idle_.try_pop(rounded(bytes))); }
 
-  /// nullptr: stop was requested. With `ahead` nothing is thrown after the time-out.
+  /// Returns nullptr if stop was requested. Throws after the time-out, except with `ahead`.
   PinnedEntry* acquire(std::size_t bytes, const std::stop_token& stop, WaitAhead* ahead = nullptr) {
     if (PinnedEntry* entry = try_acquire(bytes)) return entry;
     return checked(acquire_slowly(rounded(bytes), stop, ahead));
@@ -119,11 +121,11 @@ class PinnedPoolCore {
   }
 
   void release(PinnedEntry* entry) noexcept {
-    if (!process_.is_this()) return;  // In a forked child, a lock may never be opened.
+    if (!process_.is_this()) return;  // In a forked child, a lock may stay locked for ever.
     mark_released(*entry);
     bool wakes = false;
-    // Reads waiters_ under the shard's lock: a thread that begins to wait later finds the block.
-    // orphan() does not delete the core while wakers_ is not 0.
+    // The hook reads waiters_ under the shard's lock, so a thread that begins to wait later finds
+    // the block. orphan() does not delete the core while wakers_ is not 0.
     const bool taken = idle_.push(entry, [&] {
       wakes = waiters_.any();
       if (wakes) wakers_.fetch_add(1, std::memory_order_relaxed);
@@ -145,15 +147,15 @@ class PinnedPoolCore {
       throw;
     }
     std::unique_lock lock(mutex_);
-    in_flight_.push_back(entry);  // Within the capacity that allocate() reserved.
-    // A thread that polls finds the block itself. So while fewer than a quarter of the blocks are
-    // in flight, threads are notified only where none polls: a release costs less.
+    in_flight_.push_back(entry);  // allocate() has reserved the capacity.
+    // A thread that polls finds the block itself. Therefore, while fewer than a quarter of the
+    // blocks are in flight, threads are notified only if none polls. This makes a release cheaper.
     const bool few = 4 * in_flight_.size() < entries_.size();
     if (waiters_.any() && (!few || !has_poller_)) returned_.notify_all();
     if (orphaned_) forget(std::move(lock));
   }
 
-  /// Never hands the block out again.
+  /// Marks the block as lost: it is never reused.
   void lose(PinnedEntry* entry, SavedError error) {
     if (!process_.is_this()) return;
     std::unique_lock lock(mutex_);
@@ -163,7 +165,7 @@ class PinnedPoolCore {
     if (orphaned_) forget(std::move(lock));
   }
 
-  /// The pool is gone: delete now, or when the last block comes back.
+  /// Called when the pool is destroyed. Deletes the core now, or when the last block comes back.
   void orphan() {
     if (!process_.is_this()) return;
     idle_.close();
@@ -198,11 +200,11 @@ class PinnedPoolCore {
   static constexpr std::chrono::microseconds kFirstPoll{20}, kLastPoll{200}, kLeastStep{1000};
 
   static std::size_t rounded(std::size_t bytes) {
-    constexpr std::size_t kMost = ~(kGranule - 1);  // Rounding up does not overflow.
+    constexpr std::size_t kMost = ~(kGranule - 1);  // keeps rounding up from overflowing
     return std::max(kGranule, (std::min(bytes, kMost) + kGranule - 1) / kGranule * kGranule);
   }
 
-  /// No block is left, and none is being allocated.
+  /// Whether all blocks are lost and none is being allocated.
   bool all_lost() const {
     return !entries_.empty() && lost_.size() == entries_.size() && claimed_ == 0;
   }
@@ -214,18 +216,19 @@ class PinnedPoolCore {
       throw PoolExhausted(
           "a block is larger than the pool's cap: raise max_bytes or make batches smaller", bytes,
           0, options_.max_bytes);
-    // Announced before the first look: a release between look and sleep then wakes this thread.
+    // This thread counts as a waiter before its first look, so a release between look and sleep
+    // wakes it.
     const Callers::Call waiter(waiters_);
     const std::stop_callback on_stop(stop, [this] {
       const std::lock_guard lock(mutex_);
       returned_.notify_all();
     });
-    const CaptureModeGuard guard;  // Once for the wait, not for each query.
+    const CaptureModeGuard guard;  // One guard serves all queries of the wait.
     std::unique_lock lock(mutex_);
     Poller poller(*this, lock);
     const auto begin = Clock::now();
     TimeOut left(options_.timeout);
-    std::uint64_t held_up = 0;  // as it was when the time-out began, with `ahead`
+    std::uint64_t held_up = 0;  // with `ahead`: its value when the time-out began
     bool waited = false;
     PinnedEntry* entry = nullptr;
     for (auto pause = kFirstPoll; !stop.stop_requested(); pause = std::min(2 * pause, kLastPoll)) {
@@ -245,14 +248,15 @@ class PinnedPoolCore {
       if (left.over()) {
         if (ahead == nullptr) throw timed_out(bytes);
         if (held_up != 0) {
-          // Handed on alone: then no other thread holds a copy, which would share the message.
+          // The exception is moved, so that no other thread holds a copy, which would share the
+          // message.
           std::exception_ptr error = std::make_exception_ptr(timed_out(bytes));
           ahead->timed_out(held_up, std::move(error));
         }
         left = TimeOut(options_.timeout);
       }
       waited = true;
-      // Only events need polling; blocks that the program holds come back with a notification.
+      // Only events need polling. The release of a block that the program holds notifies.
       auto step = left.next_step();
       if (ahead != nullptr) step = std::max(step, Clock::now() + kLeastStep);
       sleep(lock, poller.polls() ? std::min(step, Clock::now() + pause) : step);
@@ -264,12 +268,13 @@ class PinnedPoolCore {
     return entry;
   }
 
-  /// Of the threads that wait, one polls the copies that are in flight; it notifies the others. So
-  /// the calls of CUDA do not grow with the number of threads. All with the lock.
+  /// Among the waiting threads, one polls the copies that are in flight and notifies the others, so
+  /// the number of CUDA calls does not grow with the number of threads. Call all members with the
+  /// lock held.
   class Poller {
    public:
     Poller(PinnedPoolCore& core, std::unique_lock<std::mutex>& lock) : core_(core), lock_(lock) {}
-    /// Leaves it to another one, which a thread that polls no more, or was woken to do so, wakes.
+    /// Ends the polling of this thread. If no thread polls then, wakes one that can take over.
     ~Poller() {
       if (!lock_.owns_lock()) lock_.lock();
       if (mine_) core_.has_poller_ = false;
@@ -278,8 +283,9 @@ class PinnedPoolCore {
     Poller(const Poller&) = delete;
     Poller& operator=(const Poller&) = delete;
 
-    /// Whether this thread is the one. It becomes it before it asks without the lock: what it is
-    /// not told meanwhile it sees after a short sleep.
+    /// Whether this thread polls. Makes it the poller if there is none and a block is in flight. It
+    /// becomes the poller before it queries without the lock; a change that it is not notified of
+    /// meanwhile is seen after a short sleep.
     bool polls() {
       if (core_.has_poller_ && !mine_) return false;
       return mine_ = core_.has_poller_ = !core_.in_flight_.empty();
@@ -298,7 +304,8 @@ class PinnedPoolCore {
       returned_.wait_until(lock, until);
   }
 
-  /// With PENSTOCK_CHECKS, nobody may write a block between its release and its next owner.
+  /// With PENSTOCK_CHECKS: fills a released block with `poison`, so that checked() can find later
+  /// writes.
   void mark_released(const PinnedEntry& entry) const noexcept {
     if (checks_) std::memset(entry.memory.data(), poison, entry.bytes());
   }
@@ -313,13 +320,13 @@ class PinnedPoolCore {
     return entry;
   }
 
-  /// Moves blocks whose copies are done to the idle ones; true if there were any. One thread at a
-  /// time asks, without the lock: CUDA may take its time. Blocks are asked about in the order of
-  /// their release: behind an unfinished copy, no other one of the same stream is.
+  /// Makes the blocks idle whose copies are done. Returns true if there were any. One thread at a
+  /// time queries the events, without the lock, since CUDA may be slow. Blocks are queried in the
+  /// order of their release: after an unfinished copy, no later copy of the same stream is done.
   bool poll_in_flight(std::unique_lock<std::mutex>& lock, const CaptureModeGuard& guard) {
     if (polling_ || in_flight_.empty()) return false;
     asked_.assign(in_flight_.begin(), in_flight_.end());
-    polling_ = true;  // From here on asked_ is this thread's, lock or no lock.
+    polling_ = true;  // From here on only this thread uses asked_.
     lock.unlock();
     ResolvedStream busy;
     for (PinnedEntry* entry : asked_) {
@@ -334,8 +341,8 @@ class PinnedPoolCore {
     return reclaimed != 0;
   }
 
-  /// A block whose copy is done is idle from here on, and one whose event cannot be asked is lost.
-  /// False: it is in flight.
+  /// Makes a block idle if its copy is done, and lost if its event could not be queried. Returns
+  /// false if it is still in flight.
   bool reclaim(PinnedEntry& entry) {
     const cudaError_t status = std::exchange(entry.copy, cudaErrorNotReady);
     if (status == cudaErrorNotReady) return false;
@@ -349,8 +356,8 @@ class PinnedPoolCore {
     return true;
   }
 
-  /// Frees idle blocks of other sizes until `blocks` blocks of `bytes` bytes fit under the cap. It
-  /// waits for none. False: they do not fit.
+  /// Frees idle blocks of other sizes until `blocks` blocks of `bytes` bytes fit under the cap.
+  /// Does not wait for blocks. Returns false if they do not fit.
   bool make_room(std::size_t blocks, std::size_t bytes, std::unique_lock<std::mutex>& lock) {
     if (blocks > options_.max_bytes / bytes) return false;
     const CaptureModeGuard guard;
@@ -359,9 +366,9 @@ class PinnedPoolCore {
     return true;
   }
 
-  /// Frees idle blocks of other sizes than `bytes` until `room` bytes fit under the cap, or none is
-  /// left. False: there was none, and the lock was held all the time. After true, look for a block
-  /// again: one may have been returned while the lock was open.
+  /// Frees idle blocks of other sizes than `bytes` until `room` bytes fit under the cap or no such
+  /// block is left. Returns false if there was none; then the lock was held all the time. After
+  /// true, look for a block again, since one may have been returned while the lock was released.
   bool evict(std::size_t room, std::size_t bytes, std::unique_lock<std::mutex>& lock) {
     std::vector<std::unique_ptr<PinnedEntry>> victims;
     while (!fits_cap(room)) {
@@ -375,12 +382,12 @@ class PinnedPoolCore {
     }
     if (victims.empty()) return false;
     lock.unlock();
-    victims.clear();  // Calls CUDA.
+    victims.clear();  // calls CUDA
     lock.lock();
     return true;
   }
 
-  /// A new block, for the caller, in room that it has claimed. Without the lock.
+  /// Allocates a block for the caller, which has claimed the bytes. Call it without the lock.
   PinnedEntry* allocate(std::size_t bytes) {
     try {
       auto entry = std::make_unique<PinnedEntry>(
@@ -389,7 +396,7 @@ class PinnedPoolCore {
       const std::lock_guard lock(mutex_);
       const std::size_t blocks = entries_.size() + 1;
       for (auto* list : {&in_flight_, &lost_}) list->reserve(blocks);
-      if (!polling_) asked_.reserve(blocks);  // Else poll_in_flight does, the next time.
+      if (!polling_) asked_.reserve(blocks);  // otherwise poll_in_flight reserves, the next time
       idle_.reserve(blocks);
       entries_.push_back(std::move(entry));
       claimed_ -= bytes;
@@ -401,7 +408,7 @@ class PinnedPoolCore {
     }
   }
 
-  /// Returns the bytes that are allocated.
+  /// Returns the number of bytes that are allocated.
   std::size_t give_up_claim(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     claimed_ -= bytes;
@@ -421,7 +428,7 @@ class PinnedPoolCore {
                      bytes);
   }
 
-  /// The pool is gone, or a block came back after that: deletes the core behind the last of them.
+  /// Counts one holder less: the pool, or a block. Deletes the core after the last one.
   void forget(std::unique_lock<std::mutex> lock) noexcept {
     if (--held_ != 0 || !orphaned_) return;
     lock.unlock();
@@ -431,7 +438,8 @@ class PinnedPoolCore {
   void wake() {
     {
       const std::lock_guard lock(mutex_);
-      returned_.notify_all();  // Not one: the block may be too small for the one that wakes.
+      returned_.notify_all();  // Notifies all, since the block may be too small for the first
+                               // thread that wakes.
     }
     wakers_.fetch_sub(1, std::memory_order_release);
   }
@@ -441,21 +449,21 @@ class PinnedPoolCore {
   PinnedPoolOptions options_;
   FreeBlocks<PinnedEntry> idle_;
   Callers waiters_;             // threads in acquire_slowly
-  std::atomic<int> wakers_{0};  // threads in wake, or about to be
+  std::atomic<int> wakers_{0};  // threads that are in wake() or about to call it
 
-  std::mutex mutex_;  // Guards all that follows. Never held across a call of CUDA's.
+  std::mutex mutex_;  // guards the members below; never held during a CUDA call
   std::condition_variable returned_;
   std::vector<std::unique_ptr<PinnedEntry>> entries_;
   std::vector<PinnedEntry*> in_flight_, asked_, lost_;
-  SavedError lost_to_;       // the last of them
-  std::size_t bytes_ = 0;    // of the blocks that are allocated
-  std::size_t claimed_ = 0;  // of those that threads are allocating, or are about to
-  // After orphan(): blocks that are held. Before: 1, for the pool, minus the blocks returned since
-  // idle_.close().
+  SavedError lost_to_;       // the error of the block that was lost last
+  std::size_t bytes_ = 0;    // bytes of the allocated blocks
+  std::size_t claimed_ = 0;  // bytes that threads are allocating, or are about to allocate
+  // After orphan(): the number of blocks that are held. Before: 1 for the pool, minus the blocks
+  // that were returned since idle_.close().
   std::ptrdiff_t held_ = 1;
   std::uint64_t allocated_ = 0, waits_ = 0;
   std::chrono::nanoseconds waiting_{0};
-  bool has_poller_ = false;  // of the waiters
+  bool has_poller_ = false;  // whether one of the waiters polls
   bool polling_ = false, orphaned_ = false;
 };
 
@@ -478,7 +486,8 @@ PENSTOCK_INLINE std::byte* PinnedBlock::data() const noexcept {
 PENSTOCK_INLINE PinnedBlock::PinnedBlock(detail::PinnedEntry* entry, std::size_t size)
     : entry_(entry) {
   if (entry == nullptr) return;
-  // Mostly both are so: unwritten, the cache line stays shared with the thread that returns blocks.
+  // Mostly both have these values already. Without a write, the cache line stays shared with the
+  // thread that returns blocks.
   if (entry->asked != size) entry->asked = size;
   if (entry->refused) entry->refused = false;
 }
@@ -502,7 +511,8 @@ PENSTOCK_INLINE void PinnedBlock::release_after_elsewhere(
   entry_->refused = true;
   try {
     stream.with_handle([&](cudaStream_t here) { release_after_named(here); });
-  } catch (...) {  // The block is destroyed next, and lost: it says so when the pool runs out.
+  } catch (...) {  // The block is destroyed next and lost; the pool reports the error when all
+                   // blocks are lost.
   }
 }
 

@@ -12,10 +12,10 @@
 
 namespace penstock::detail {
 
-// Workers share a fill through atomic_ref. The thread that calls finish_fill() has synchronised
-// with all of them.
+// Workers access a fill concurrently, through atomic_ref. The thread that calls finish_fill() has
+// synchronised with all of them.
 
-/// Makes a fill of `rows` unassigned rows in `memory`.
+/// Creates a fill with `rows` unassigned rows in `memory`.
 PENSTOCK_INLINE RaggedFill* begin_fill(std::byte* memory, std::int64_t rows, const char* name) {
   auto* fill = new (memory) RaggedFill{0, name};
   std::fill_n(fill->rows(), rows, RaggedRow{RaggedFill::unassigned, 0});
@@ -40,7 +40,7 @@ PENSTOCK_INLINE std::int64_t load_relaxed(std::int64_t& number) {
                    ": raise the field's Capacity");
 }
 
-/// Allocates `length` values of those that are left.
+/// Allocates `length` of the remaining values. Returns the first.
 PENSTOCK_INLINE std::int64_t take_room(const RaggedParts& ragged, std::int64_t row,
                                        std::int64_t length) {
   const std::atomic_ref used(ragged.fill->used);
@@ -91,8 +91,8 @@ PENSTOCK_INLINE std::int64_t filled_total(const RaggedParts& ragged) {
   return load_relaxed(ragged.fill->used) - load_relaxed(ragged.fill->cleared);
 }
 
-/// Makes `row` unassigned again. Its values stay in use: were they free again, whether another row
-/// finds room would depend on the order in which workers fill rows.
+/// Makes `row` unassigned again. Its values stay in use. If they were free again, it would depend
+/// on the order in which workers fill rows whether another row finds room.
 PENSTOCK_INLINE void clear_filled_row(const RaggedParts& ragged, std::int64_t row) {
   RaggedRow& place = ragged.fill->rows()[row];
   if (place.begin >= 0)
@@ -100,8 +100,8 @@ PENSTOCK_INLINE void clear_filled_row(const RaggedParts& ragged, std::int64_t ro
   place = {RaggedFill::unassigned, 0};
 }
 
-/// Ends the fill: makes the rows that are not in `dropped` contiguous, in order, and writes their
-/// offsets. Values, of `value_bytes` bytes each, are moved through `spare` if necessary.
+/// Ends the fill: makes the rows that are not in `dropped` contiguous and ordered, and writes their
+/// offsets. The values, of `value_bytes` bytes each, are moved through `spare` if necessary.
 PENSTOCK_INLINE void finish_fill(RaggedParts& ragged, std::size_t value_bytes,
                                  std::span<const std::int64_t> dropped,
                                  std::vector<std::byte>& spare) {

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// ResolvedStream: a stream of the user's, and what its handle does not say on another thread. The
-// call that a stream is passed to resolves it, once; whoever marks the stream's end later, on
-// whatever thread and with whatever device current, marks the end of the same stream.
+// ResolvedStream: a stream of the user, with the device and thread that its handle refers to. The
+// call that a stream is passed to resolves it once. Events that are recorded later, on any thread
+// and with any current device, are then recorded on the same stream.
 //
 //   a created stream      is the same everywhere
 //   cudaStreamLegacy      belongs to the device that is current
 //   cudaStreamPerThread   belongs to the device that is current, and to the calling thread
 //
-// Nothing is cached by handle: CUDA gives the handles of destroyed streams out again. Resolving
-// costs calls, on an H100 47 ns of cudaStreamIsCapturing and, for a created stream, 18 ns of
-// cudaGetDeviceCount and, where there are several devices, 35 ns of cudaStreamGetDevice.
+// Nothing is cached by handle, since CUDA reuses the handles of destroyed streams. Resolving costs
+// CUDA calls. On an H100 these take 47 ns for cudaStreamIsCapturing and, for a created stream, 18
+// ns for cudaGetDeviceCount and, if there are several devices, 35 ns for cudaStreamGetDevice.
 
 #include <cuda_runtime_api.h>
 
@@ -21,12 +21,12 @@
 
 namespace penstock::detail {
 
-/// The device of a created stream, which is not being captured: the question would end the capture
-/// with an error. The runtime before CUDA 12.8 does not tell: the answer is `assumed` then, and
-/// where that is wrong, recording an event on the stream fails with CudaError. Where the process
-/// has one device, a stream can be of no other. Nothing newer than CUDA 12.4 is called then: Nsight
-/// Systems 2023.4, which distributions have, cannot import a report with a call that it does not
-/// know.
+/// Returns the device of a created stream. The stream must not be being captured, since the query
+/// would end the capture with an error. The runtime before CUDA 12.8 has no such query: then the
+/// result is `assumed`, and if that is wrong, recording an event on the stream fails with
+/// CudaError. If the process has one device, the stream belongs to it, and no function newer than
+/// CUDA 12.4 is called: Nsight Systems 2023.4, which distributions have, cannot import a report
+/// with a call that it does not know.
 inline int created_stream_device(cudaStream_t stream, [[maybe_unused]] int assumed) {
 #if CUDART_VERSION >= 12080
   int devices = 0;
@@ -40,8 +40,8 @@ inline int created_stream_device(cudaStream_t stream, [[maybe_unused]] int assum
 #endif
 }
 
-/// Whether `stream` is being captured, or is the legacy default stream while a blocking stream is.
-/// To queue other work on it would end that capture with an error. To ask does not.
+/// Whether `stream` is being captured, or is the legacy default stream while a blocking stream is
+/// being captured. Queueing work on it would end that capture with an error. This query does not.
 inline bool is_captured(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   const cudaError_t error = cudaStreamIsCapturing(stream, &status);
@@ -53,8 +53,8 @@ inline bool is_captured(cudaStream_t stream) {
   return status != cudaStreamCaptureStatusNone;
 }
 
-/// Waits for all work of the device, for memory that a copy uses of which nobody can tell when it
-/// is done.
+/// Waits for all work of the device. It is used for memory that a copy may still use, if the end of
+/// that copy cannot be found out.
 inline void wait_for_device(int device) noexcept {
   try {
     const DeviceGuard guard(device);
@@ -64,25 +64,25 @@ inline void wait_for_device(int device) noexcept {
 }
 
 struct ResolvedStream {
-  cudaStream_t handle = nullptr;  // never 0, but for an empty one
+  cudaStream_t handle = nullptr;  // never 0, except in an empty object
   int device = 0;
-  unsigned long long id = 0;  // of cudaStreamPerThread: no two threads have the same
+  unsigned long long id = 0;  // for cudaStreamPerThread: unique to the thread
 
   bool is_default() const noexcept {
     return handle == cudaStreamLegacy || handle == cudaStreamPerThread;
   }
   friend bool operator==(const ResolvedStream&, const ResolvedStream&) = default;
 
-  /// Of this thread's cudaStreamPerThread on the current device.
+  /// Returns the id of this thread's cudaStreamPerThread on the current device.
   static unsigned long long per_thread_id() {
     unsigned long long number = 0;
     check(cudaStreamGetId(cudaStreamPerThread, &number), "cudaStreamGetId");
     return number;
   }
 
-  /// Calls `f` with a handle that means this stream on the calling thread; for a default stream,
-  /// its device is current. Another thread's cudaStreamPerThread has no handle here: `f` gets the
-  /// legacy default stream, whose work comes after all that blocking streams hold.
+  /// Calls `f` with a handle that means this stream on the calling thread. For a default stream,
+  /// its device is made current. Another thread's cudaStreamPerThread has no handle on this thread:
+  /// `f` gets the legacy default stream, whose work runs after all work of blocking streams.
   template <class F>
   auto with_handle(F f) const {
     if (!is_default()) return f(handle);
@@ -91,8 +91,8 @@ struct ResolvedStream {
     return f(elsewhere ? cudaStreamLegacy : handle);
   }
 
-  /// Queues a record of `event`, of this stream's device, behind all that the stream holds. False:
-  /// the stream is being captured, and nothing was queued.
+  /// Records `event`, which belongs to this stream's device, after all work of the stream. Returns
+  /// false, without any effect, if the stream is being captured.
   bool try_record(Event& event) const {
     return with_handle([&](cudaStream_t here) {
       if (is_captured(here)) return false;
@@ -101,8 +101,8 @@ struct ResolvedStream {
     });
   }
 
-  /// Blocks this thread until the stream is through; false where CUDA fails, or the stream is being
-  /// captured.
+  /// Blocks this thread until the work of the stream is done. Returns false if CUDA fails or the
+  /// stream is being captured.
   bool wait_on_host() const noexcept {
     const CaptureModeGuard guard;
     try {
@@ -115,8 +115,8 @@ struct ResolvedStream {
   }
 };
 
-/// What `stream`, which is not 0, means on this thread with its current device. A created stream
-/// that CUDA cannot be asked about is taken for one of `assumed_device` (-1: the current one).
+/// Resolves `stream`, which is not 0, for this thread and its current device. If the device of a
+/// created stream cannot be queried, it is assumed to be `assumed_device` (-1: the current one).
 inline ResolvedStream resolve(cudaStream_t stream, int assumed_device, bool captured) {
   ResolvedStream resolved{stream};
   if (!captured && !resolved.is_default())
@@ -131,8 +131,8 @@ inline ResolvedStream resolve(cudaStream_t stream, int assumed_device) {
   return resolve(stream, assumed_device, is_captured(stream));
 }
 
-/// Throws std::invalid_argument, which names `call`, unless the stream is of `device`, as the
-/// memory is that it uses.
+/// Throws std::invalid_argument, which names `call`, unless the stream belongs to `device`, the
+/// device of the memory that it uses.
 inline void require_device(const ResolvedStream& stream, int device, const char* call) {
   if (stream.device == device) return;
   const bool any = stream.is_default();
@@ -150,8 +150,9 @@ inline void require_device(const ResolvedStream& stream, int device, const char*
       "blocking stream of its device is; call it before the capture begins, or after it has ended");
 }
 
-/// A stream of `device`, or of any where that is -1, that can be used now: throws
-/// std::logic_error, which names `call`, for one that is being captured.
+/// Resolves a stream that can be used now. Throws std::logic_error if it is being captured, and
+/// std::invalid_argument if it does not belong to `device` (-1: any device). The messages name
+/// `call`.
 inline ResolvedStream resolve_usable(cudaStream_t stream, const char* call, int device = -1) {
   if (is_captured(stream)) throw_captured(call);
   const ResolvedStream resolved = resolve(stream, device, false);
@@ -159,8 +160,9 @@ inline ResolvedStream resolve_usable(cudaStream_t stream, const char* call, int 
   return resolved;
 }
 
-/// Calls `queue`, which queues copies of a block, and returns what `release` does, which releases
-/// the block after them; that is also called if `queue` throws, since some may be queued.
+/// Calls `queue`, which queues copies of a block, then `release`, which releases the block after
+/// the copies, and returns the result of `release`. `release` is also called if `queue` throws,
+/// since some copies may be queued.
 template <class Queue, class Release>
 auto release_behind(Queue queue, Release release) {
   try {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What a pool or an arena asks of an upstream, and how it is checked.
+// Allocates the memory of pools and arenas from an upstream, and checks what the upstream returns.
 
 #include <cuda_runtime_api.h>
 
@@ -19,10 +19,10 @@ namespace penstock::detail {
 
 enum class MemoryKind { page_locked, device };
 
-/// What is asked for. Resources of CUDA's memory refuse more, as RMM's do.
+/// The alignment that is requested. Memory resources such as those of RMM refuse a larger one.
 inline constexpr std::size_t upstream_alignment = 256;
 
-/// Names the block that was asked for, in messages. Device memory is that of the current device.
+/// Describes the requested block for messages. Device memory belongs to the current device.
 inline std::string asked_for(MemoryKind kind, std::size_t bytes) {
   return std::to_string(bytes) + " bytes of " +
          (kind == MemoryKind::device ? "memory of device " + std::to_string(current_device())
@@ -42,7 +42,7 @@ inline const char* to_string(cudaMemoryType type) {
   }
 }
 
-/// What is wrong with a block; empty: nothing.
+/// Returns what is wrong with a block; empty: nothing.
 inline std::string why_unfit(MemoryKind kind, const void* memory) {
   if (memory == nullptr) return "it gave a null pointer";
   if (reinterpret_cast<std::uintptr_t>(memory) % upstream_alignment != 0)
@@ -59,10 +59,10 @@ inline std::string why_unfit(MemoryKind kind, const void* memory) {
   return "";
 }
 
-/// Memory, and what frees it.
+/// Memory with the function that frees it.
 using OwnedMemory = std::unique_ptr<std::byte, std::function<void(std::byte*)>>;
 
-/// A block of `bytes`, on the current device if it is device memory. Throws MemoryError.
+/// Allocates a block of `bytes`; device memory is on the current device. Throws MemoryError.
 inline OwnedMemory take_from(const Upstream& upstream, std::size_t bytes, MemoryKind kind) {
   const CaptureModeGuard guard;
   std::optional<int> device;
@@ -73,7 +73,8 @@ inline OwnedMemory take_from(const Upstream& upstream, std::size_t bytes, Memory
       std::optional<DeviceGuard> on;
       if (device) on.emplace(*device);
       resource->deallocate(block, bytes, upstream_alignment);
-    } catch (...) {  // Errors have nowhere to go. Without its device, memory cannot be given back.
+    } catch (...) {  // Errors are ignored. If its device cannot be made current, the memory is
+                     // leaked.
     }
   });
   try {

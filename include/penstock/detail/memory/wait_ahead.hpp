@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// WaitAhead: how a thread waits for a block of a pool that it wants ahead of a consumer: as long as
-// it takes. The pool's time-out counts only while the consumer waits for that block, too.
+// WaitAhead: lets a thread that works ahead of a consumer wait for a block of a pool without limit.
+// The pool's time-out runs only while the consumer also waits for that block.
 
 #include <cstdint>
 #include <exception>
@@ -11,11 +11,11 @@ namespace penstock::detail {
 
 class WaitAhead {
  public:
-  /// The number of the consumer's call, from 1, that waits and that only a block can help; 0: there
-  /// is none. The pool asks again and again, with its lock.
+  /// Returns the number, from 1, of the consumer's call that waits and that only a block can end; 0
+  /// if there is none. The pool calls this repeatedly, with its lock held.
   virtual std::uint64_t held_up() const noexcept = 0;
-  /// That was `call` for as long as the pool's time-out: `error` is a PoolExhausted. It may have
-  /// ended meanwhile. The wait goes on.
+  /// Reports that `call` has been held up for the pool's time-out. `error` is a PoolExhausted. The
+  /// call may have ended meanwhile. The wait for the block continues.
   virtual void timed_out(std::uint64_t call, std::exception_ptr error) noexcept = 0;
 
  protected:

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// BatchCosts: what each recorded batch cost at each step of its route, without its waits for other
-// batches. It takes the stamps of finished batches and what was timed on the device, cuts the
-// consumer's pauses out, reconstructs when the device copied and the consumer's stream worked, and
-// tells how the consumer's loop works: whom it waits for, and when its leases end. A Replay puts
-// the waits back in, with other settings.
+// BatchCosts: the time that each recorded batch needed in each stage, without its waits for other
+// batches. The input is the stamps of finished batches and the times measured on the device.
+// BatchCosts removes the consumer's pauses and reconstructs when the device copied and when the
+// consumer's stream worked. It also finds how the consumer's loop works: what the loop waits for,
+// and when its leases end. A Replay adds the waits again, for other settings.
 
 #include <algorithm>
 #include <array>
@@ -23,69 +23,73 @@ namespace penstock::detail {
 
 /// What the consumer's thread waits for before it asks for the next batch.
 enum class LoopWaits {
-  for_this_step,  ///< its stream's work on the batch that it has
-  for_last_step,  ///< the work on the batch before that
+  for_this_step,  ///< the work of its stream on the current batch
+  for_last_step,  ///< the work of its stream on the previous batch
   for_nothing,
 };
 
 /// How the consumer's loop works.
 struct ConsumerLoop {
   LoopWaits waits = LoopWaits::for_nothing;
-  /// Later calls of next() that return before a lease ends: 0 where each turn of the loop ends its
-  /// own.
+  /// The number of later calls of next() that return before a lease ends. 0: each iteration of the
+  /// loop ends its own lease.
   std::size_t later_calls = 0;
-  /// The lease ends as soon as the last of these calls returns, before work on that batch is
-  /// queued: `lease = prefetcher.next(stream)`.
+  /// The lease ends as soon as the last of these calls returns, before work on the new batch is
+  /// queued, as in `lease = prefetcher.next(stream)`.
   bool ends_early = false;
-  double after_lease = 0;  ///< from a lease's end to the next call of next()
-  double wake = 0;         ///< from when a batch that next() waits for is staged to its return
+  double after_lease = 0;  ///< time from the end of a lease to the next call of next()
+  double wake = 0;         ///< time from the staging of a batch that next() waits for to the return
+                           ///< of next()
 };
 
 class BatchCosts {
  public:
   static constexpr std::size_t kFewest = RecordedBatch::kFewest;
-  static constexpr std::size_t kMostWorkers = 512;  ///< more of them are taken for so many
+  static constexpr std::size_t kMostWorkers = 512;  ///< a pipeline with more workers is treated as
+                                                    ///< one with this many
   static constexpr int kStreams = RecordedBatch::kStreams;
 
-  /// Allocates all that so many batches need.
+  /// Allocates all memory that is needed for `capacity` batches.
   explicit BatchCosts(std::size_t capacity) : medians_(capacity), free_(kMostWorkers) {
     batches_.reserve(capacity);
   }
 
-  /// Takes batches that have ended. False: there are fewer than kFewest. With `other_end`, leases
-  /// end where they seem not to.
+  /// Computes the costs of batches that have ended. Returns false if fewer than kFewest can be
+  /// used. `other_end` reverses the decision whether leases end early (see
+  /// ConsumerLoop::ends_early).
   bool load(std::span<const FinishedBatch> batches, const PipelineShape& shape,
             bool other_end = false);
-  /// The stamps do not tell whether a lease ends before the step of the next batch is queued, or
-  /// behind it. The other load tells whether that explains the period better.
+  /// True: the stamps do not show whether a lease ends before or after the work on the next batch
+  /// is queued. The caller can load the batches again with `other_end` and keep the better fit.
   bool is_end_unclear() const { return is_end_unclear_; }
 
-  /// In the order in which they were delivered.
+  /// The batches in the order of delivery.
   std::span<const RecordedBatch> all() const { return batches_; }
   const PipelineShape& shape() const { return shape_; }
   const ConsumerLoop& loop() const { return loop_; }
-  /// From one batch to the next, in nanoseconds, as the stamps tell.
+  /// The measured time from one batch to the next, in nanoseconds.
   double period() const { return period_; }
-  /// The part of its time that the consumer's stream has no work until a batch is there. It is
-  /// negative where nobody measured it.
+  /// The fraction of time in which the consumer's stream has no work because it waits for a batch.
+  /// It is negative if it was not measured.
   double starved() const { return starved_; }
-  /// The function of an on_device source queues work on the device, and returns before that is
-  /// done.
+  /// True: the function of an on_device source queues work on the device and returns before that
+  /// work is done.
   bool source_queues() const { return source_queues_; }
-  /// That function waits on the host until the slot's readers are through.
+  /// True: that function waits on the host until the slot's readers have finished.
   bool source_waits_for_readers() const { return source_waits_for_readers_; }
-  /// The host was far ahead of an on_device source, and only a part of the batches was timed, while
-  /// there were free events. Nobody knows how the others followed each other.
+  /// True: the host was far ahead of an on_device source. Free events ran out, so only some of the
+  /// batches were timed, and the intervals between the others are unknown.
   bool is_far_ahead() const { return is_far_ahead_; }
-  /// Nobody measured the consumer's stream: `device` is 0, and has to be fitted to the period.
+  /// True: the consumer's stream was not measured. Then `stream_work` is 0 and must be fitted to
+  /// the period.
   bool lacks_device_times() const { return lacks_device_times_; }
 
-  /// Sets the time of the consumer's stream for every batch.
-  void set_device(double nanoseconds) {
-    for (RecordedBatch& batch : batches_) batch.device = nanoseconds;
+  /// Sets `stream_work`, the time of the consumer's stream, for every batch.
+  void set_stream_work(double nanoseconds) {
+    for (RecordedBatch& batch : batches_) batch.stream_work = nanoseconds;
   }
-  /// Sets the source's time for the batch that took longest, and all beside it, to the usual one.
-  /// Returns by how much it was longer.
+  /// Replaces the fill and handover times of the batch with the longest sum of the two by the
+  /// medians. Returns by how much that sum was longer.
   double forget_longest_fill() {
     const auto took = [](const RecordedBatch& batch) { return batch.fill + batch.handover; };
     RecordedBatch& longest = *std::max_element(
@@ -99,7 +103,7 @@ class BatchCosts {
 
  private:
   std::size_t count() const { return batches_.size(); }
-  double turn(std::size_t k) const { return batches_[k].turn(batches_[k + 1]); }
+  double loop_time(std::size_t k) const { return batches_[k].loop_time(batches_[k + 1]); }
   bool has_present_settings(const RecordedBatch& batch) const {
     return batch.opened >= static_cast<double>(shape_.since);
   }
@@ -107,13 +111,13 @@ class BatchCosts {
   void find_leases();
   void spread(double RecordedBatch::*duration);
   void find_steps();
-  double readers_through(std::size_t k) const;
+  double readers_done(std::size_t k) const;
   double slot_wanted(std::size_t k) const;
   void reconstruct_device();
   double slot_misses() const;
   void find_lease_end();
   template <class X>
-  bool turn_follows(X x) const;
+  bool loop_time_follows(X x) const;
   void find_waits();
   void find_device_source();
   void find_handovers();
@@ -157,7 +161,8 @@ inline void BatchCosts::find_leases() {
       ++later;
     return static_cast<double>(later);
   };
-  // The last ones may have outlived calls that are not recorded.
+  // The leases of the last batches may have lasted beyond the last recorded call, so only the first
+  // half counts.
   const std::size_t known = count() / 2;
   const auto later = static_cast<std::size_t>(medians_.of(known, calls));
   loop_.later_calls = std::min(later, std::max<std::size_t>(1, shape_.present.device_depth) - 1);
@@ -167,7 +172,7 @@ inline void BatchCosts::find_leases() {
   loop_.after_lease = std::max(0.0, medians_.of(known, [&](std::size_t k) {
     return batches_[k + last + 1].asked - batches_[k].released;
   }));
-  // Where all slots are leased, a lease that is replaced ends within next().
+  // If all slots are leased, a lease that is replaced ends within next().
   loop_.ends_early = later > last || (last > 0 && since < loop_.after_lease);
   constexpr double kClear = 4;
   is_end_unclear_ =
@@ -181,7 +186,7 @@ inline void BatchCosts::find_leases() {
 
 // ---- The device ---------------------------------------------------------------------------------
 
-/// Gives batches that were not timed the times of those that were, each of these in its turn.
+/// Gives the batches that were not timed the times of those that were, in rotation.
 inline void BatchCosts::spread(double RecordedBatch::*duration) {
   medians_.clear();
   for (const RecordedBatch& batch : batches_)
@@ -193,8 +198,9 @@ inline void BatchCosts::spread(double RecordedBatch::*duration) {
       own = timed == 0 ? 0 : medians_.added()[next++ % timed];
 }
 
-/// Finds the time of the consumer's stream for each batch, and its waits. Where nothing holds the
-/// host up, it is any number of batches ahead, and the stream alone knows the period.
+/// Finds the time of the consumer's stream for each batch, and the fraction of time in which that
+/// stream waits. If nothing delays the host, the host runs many batches ahead, and only the times
+/// of the stream show the period.
 inline void BatchCosts::find_steps() {
   std::size_t sources = 0, waits = 0, steps = 0;
   double waited = 0, worked = 0;
@@ -225,29 +231,30 @@ inline void BatchCosts::find_steps() {
     spread(duration);
 }
 
-/// When the readers of the slot that batch k is written into are through.
-inline double BatchCosts::readers_through(std::size_t k) const {
+/// Returns when the last reader of the slot of batch k, before that batch, has finished.
+inline double BatchCosts::readers_done(std::size_t k) const {
   const std::size_t behind = k + loop_.later_calls;
   if (behind < shape_.present.device_depth) return 0;
-  const std::size_t last = behind - shape_.present.device_depth;  // that was queued before
-  if (!loop_.ends_early) return batches_[last].worked();
-  return last == 0 ? 0 : std::max(batches_[last - 1].worked(), batches_[last].arrived);
+  const std::size_t last = behind - shape_.present.device_depth;  // the last batch whose work was
+                                                                  // queued before the slot was free
+  if (!loop_.ends_early) return batches_[last].consumed();
+  return last == 0 ? 0 : std::max(batches_[last - 1].consumed(), batches_[last].arrived);
 }
 
-/// When the copy stream could have begun with batch k, had it had a slot.
+/// Returns when the copy stream could have begun with batch k if it had had a slot.
 inline double BatchCosts::slot_wanted(std::size_t k) const {
   if (k == 0) return batches_[0].filled;
   return std::max({batches_[k].filled, batches_[k - 1].staged, batches_[k - 1].arrived});
 }
 
-/// Finds when each batch arrived on the device, and when the consumer's stream came to it and left.
+/// Finds when each batch arrived on the device and when the consumer's stream began it.
 inline void BatchCosts::reconstruct_device() {
   constexpr double kLatency = 20'000;
   std::array<double, kStreams> left{};
   left.fill(batches_[0].asked);
   for (std::size_t k = 0; k < count(); ++k) {
     RecordedBatch& span = batches_[k];
-    const double readers = readers_through(k), before = k == 0 ? 0 : batches_[k - 1].arrived;
+    const double readers = readers_done(k), before = k == 0 ? 0 : batches_[k - 1].arrived;
     if (shape_.on_device) {
       span.copied = span.arrived =
           std::max(span.filled, std::max(span.opened, readers) + span.source);
@@ -258,9 +265,9 @@ inline void BatchCosts::reconstruct_device() {
     double& worked = left.at(static_cast<std::size_t>(span.stream));
     const double reached = std::max(span.asked, worked);
     if (span.wait > kLatency) {
-      // It began when the batch arrived. Neither how long it had worked nor when the readers of the
-      // slot were through is known better than as a latest time. The copy began no earlier than the
-      // slot was waited for.
+      // The stream waited, so it began when the batch arrived. For the end of its earlier work and
+      // for the end of the slot's readers only the latest possible times are known. The copy did
+      // not begin before the wait for the slot began.
       const double wanted = std::max(span.filled, k == 0 ? 0 : batches_[k - 1].staged);
       const double copied =
           shape_.on_device ? span.filled
@@ -270,28 +277,28 @@ inline void BatchCosts::reconstruct_device() {
     } else {
       span.begun = std::max(reached, span.arrived);
     }
-    worked = span.worked();
+    worked = span.consumed();
   }
 }
 
-/// By how much the waits of the copy stream for slots are from what was measured, on average, if
-/// leases end as the loop's are taken to end.
+/// Returns the mean difference between the measured waits of the copy stream for slots and the
+/// waits that follow from the present assumption about the end of leases.
 inline double BatchCosts::slot_misses() const {
   double sum = 0, measured = 1;
   for (std::size_t k = shape_.present.device_depth; k < count(); ++k) {
     const RecordedBatch& span = batches_[k];
     if (span.slot < 0) continue;
-    const double through = std::max(span.staged, readers_through(k));
+    const double through = std::max(span.staged, readers_done(k));
     sum += std::abs(std::max(0.0, through - slot_wanted(k)) - span.slot);
     ++measured;
   }
   return sum / measured;
 }
 
-/// Where a lease is held over several calls, the stamps tell poorly whether it ends before the work
-/// on the next batch is queued. The waits for slots tell it better, where there are any.
+/// If a lease is held over several calls, the stamps do not show well whether it ends before the
+/// work on the next batch is queued. The waits for slots show it better, if there are any.
 inline void BatchCosts::find_lease_end() {
-  constexpr double kClear = 0.5, kLeast = 0.02;  // of the other one; of a period
+  constexpr double kClear = 0.5, kLeast = 0.02;  // a fraction of the other one; of a period
   if (loop_.later_calls == 0) return;
   const auto turn_over = [this] {
     loop_.ends_early = !loop_.ends_early;
@@ -308,10 +315,10 @@ inline void BatchCosts::find_lease_end() {
 
 // ---- What the loop waits for --------------------------------------------------------------------
 
-/// Whether a turn of the loop takes longer by what x is more, by least squares. Where x varies too
-/// little to tell, it does.
+/// Returns whether the time of an iteration of the loop grows with x, by a least-squares fit with a
+/// slope of about 1. Also returns true if x varies too little to decide.
 template <class X>
-bool BatchCosts::turn_follows(X x) const {
+bool BatchCosts::loop_time_follows(X x) const {
   constexpr double kVaries = 0.02;  // of a period
   constexpr double kFollows = 0.5, kErrors = 2;
   const std::size_t first = 1, last = count() - 1;
@@ -319,14 +326,14 @@ bool BatchCosts::turn_follows(X x) const {
   double mean_x = 0, mean_y = 0, xx = 0, xy = 0, yy = 0, deviation = 0;
   for (std::size_t k = first; k < last; ++k) {
     mean_x += x(k) / turns;
-    mean_y += turn(k) / turns;
+    mean_y += loop_time(k) / turns;
   }
   for (std::size_t k = first; k < last; ++k) {
-    const double dx = x(k) - mean_x, dy = turn(k) - mean_y;
+    const double dx = x(k) - mean_x, dy = loop_time(k) - mean_y;
     xx += dx * dx;
     xy += dx * dy;
     yy += dy * dy;
-    deviation += std::abs(dx) / turns;  // One batch that is far off counts little here.
+    deviation += std::abs(dx) / turns;  // A single outlier counts little here.
   }
   if (deviation < kVaries * period_) return true;
   const double slope = xy / xx;
@@ -337,49 +344,51 @@ bool BatchCosts::turn_follows(X x) const {
 inline void BatchCosts::find_waits() {
   constexpr double kSeldom = 0.1, kShort = 0.25, kClose = 0.05, kLatency = 50e3;
   const std::size_t turns = count() - 1;
-  std::size_t behind = 0;  // The stream had something left to do when the thread asked.
+  std::size_t behind = 0;  // the stream still had work when the thread asked for the next batch
   for (std::size_t k = 0; k < turns; ++k)
-    behind += batches_[k].worked() - batches_[k + 1].asked > std::max(kLatency, kClose * period_);
+    behind += batches_[k].consumed() - batches_[k + 1].asked > std::max(kLatency, kClose * period_);
   const bool idle = !lacks_device_times_ && 5 * behind < count();
   LoopWaits for_what = LoopWaits::for_this_step;
   bool follows = false;
-  if (lacks_device_times_) {  // A turn that is short can wait for nothing.
-    follows = medians_.of(turns, [&](std::size_t k) { return turn(k); }) > kShort * period_;
+  if (lacks_device_times_) {  // A short iteration contains no wait.
+    follows = medians_.of(turns, [&](std::size_t k) { return loop_time(k); }) > kShort * period_;
   } else if (idle) {
-    // How late a batch came to the consumer's stream, as its thread sees it.
-    follows = turn_follows(
+    // x is the time from the return of next() until the stream began the batch.
+    follows = loop_time_follows(
         [&](std::size_t k) { return std::max(0.0, batches_[k].begun - batches_[k].taken); });
   } else {
     for_what = LoopWaits::for_last_step;
-    std::size_t before = 0;  // It asked though the last step was not done.
+    std::size_t before = 0;  // it asked although the previous batch was not done
     for (std::size_t k = 1; k < turns; ++k)
-      before += batches_[k + 1].asked < batches_[k - 1].worked() - kSeldom * period_;
+      before += batches_[k + 1].asked < batches_[k - 1].consumed() - kSeldom * period_;
     follows = static_cast<double>(before) <= kSeldom * static_cast<double>(turns) &&
-              turn_follows([&](std::size_t k) { return batches_[k - 1].step; });
+              loop_time_follows([&](std::size_t k) { return batches_[k - 1].step; });
   }
   loop_.waits = follows ? for_what : LoopWaits::for_nothing;
   for (std::size_t k = 0; k < count(); ++k) {
     RecordedBatch& span = batches_[k];
-    span.device = span.step;
-    if (k == turns) {  // The loop did not ask again.
-      span.host = batches_[k - 1].host;
+    span.stream_work = span.step;
+    if (k == turns) {  // The last batch has no next call.
+      span.thread_work = batches_[k - 1].thread_work;
       if (lacks_device_times_ || (idle && loop_.waits == LoopWaits::for_nothing))
-        span.device = batches_[k - 1].device;
+        span.stream_work = batches_[k - 1].stream_work;
     } else if (loop_.waits == LoopWaits::for_nothing) {
-      span.host = turn(k);
-      if (idle) span.device = 0;  // How much of the turn it is, nobody can tell.
+      span.thread_work = loop_time(k);
+      if (idle) span.stream_work = 0;  // Its part of the iteration is unknown.
     } else if (loop_.waits == LoopWaits::for_this_step) {
-      span.device = std::max(0.0, batches_[k + 1].asked - std::max(span.begun, span.taken));
+      span.stream_work = std::max(0.0, batches_[k + 1].asked - std::max(span.begun, span.taken));
     } else if (k > 0) {
-      span.host =
-          std::max(0.0, batches_[k + 1].asked - std::max(span.taken, batches_[k - 1].worked()));
+      span.thread_work =
+          std::max(0.0, batches_[k + 1].asked - std::max(span.taken, batches_[k - 1].consumed()));
     }
   }
   if (loop_.waits == LoopWaits::for_this_step) lacks_device_times_ = false;
-  if (loop_.waits == LoopWaits::for_last_step) {  // By how much the device was later is unknown.
-    double least = batches_[1].host;
-    for (std::size_t k = 1; k < count(); ++k) least = std::min(least, batches_[k].host);
-    for (std::size_t k = 1; k < count(); ++k) batches_[k].host -= least;
+  if (loop_.waits == LoopWaits::for_last_step) {  // The delay until the thread sees the end of the
+                                                  // device's work is unknown; the smallest one is
+                                                  // removed.
+    double least = batches_[1].thread_work;
+    for (std::size_t k = 1; k < count(); ++k) least = std::min(least, batches_[k].thread_work);
+    for (std::size_t k = 1; k < count(); ++k) batches_[k].thread_work -= least;
   }
 }
 
@@ -390,23 +399,24 @@ inline void BatchCosts::find_device_source() {
                    medians_.of(batches_, &RecordedBatch::source);
   std::size_t late = 0, early = 0;
   for (std::size_t k = 0; k < count(); ++k) {
-    const double readers = readers_through(k), tolerance = 0.05 * period_;
+    const double readers = readers_done(k), tolerance = 0.05 * period_;
     late += readers > batches_[k].opened + tolerance;
     early += readers > batches_[k].filled + tolerance;
   }
   source_waits_for_readers_ = 10 * early < late;
   if (source_queues_ || !source_waits_for_readers_) return;
   for (std::size_t k = 0; k < count(); ++k) {
-    const double waited = std::max(0.0, readers_through(k) - batches_[k].opened);
+    const double waited = std::max(0.0, readers_done(k) - batches_[k].opened);
     batches_[k].fill =
         std::min(batches_[k].fill, std::max(batches_[k].source, batches_[k].fill - waited));
   }
 }
 
-/// Finds what a worker needs beside its time in the source, to find that it may go on, and to hand
-/// the batch on. The recorded batches are dealt out to workers as a Replay does it.
+/// Finds the time that a worker needs outside the source: to notice that it can continue, and to
+/// hand the batch on. Assigns the recorded batches to workers as a Replay does.
 inline void BatchCosts::find_handovers() {
-  constexpr double kLongestPoll = 300e3;  // A worker looks again for memory as often as that.
+  constexpr double kLongestPoll = 300e3;  // the longest interval between two looks of a worker for
+                                          // memory
   const std::size_t workers = std::clamp<std::size_t>(shape_.present.workers, 1, kMostWorkers);
   const auto pieces = static_cast<std::size_t>(shape_.pieces());
   const auto first = free_.begin(), last = first + static_cast<std::ptrdiff_t>(workers);
@@ -425,7 +435,7 @@ inline void BatchCosts::find_handovers() {
       continue;
     }
     double opened = std::max(*earliest, memory);
-    // It waited for memory that came back later than it seems.
+    // The worker waited for memory that came back later than assumed.
     if (opened < span.opened - kLongestPoll) opened = span.opened;
     double filled = 0;
     for (std::size_t piece = 0; piece < pieces; ++piece) {
@@ -450,8 +460,9 @@ inline void BatchCosts::find_handovers() {
         pieces > 1 || !has_present_settings(batch) ? mean : std::max(0.0, batch.handover);
 }
 
-/// Finds what it takes to queue a batch's copy, beside the waits for the batch before and for a
-/// slot. Nobody knows when there was a slot for the first ones.
+/// Finds the time that it takes to queue the copy of a batch, without the waits for the previous
+/// batch and for a slot. For the first batches it is unknown when a slot was free; they get the
+/// median.
 inline void BatchCosts::find_issues() {
   const std::size_t first = std::min(shape_.present.device_depth, count() - 1);
   for (std::size_t k = first; k < count(); ++k) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// ConsumerCalls: since when the consumer waits for a batch, where several of its threads may call
-// next() at a time: from the first of these calls, or from the last batch that one of them got.
+// ConsumerCalls: since when the consumer waits for a batch, if several of its threads call next()
+// at the same time. The wait begins with the first of these calls, and again with each batch that
+// one of them gets.
 
 #include <penstock/detail/observe/ticks.hpp>
 
@@ -10,8 +11,8 @@ namespace penstock::detail {
 
 class ConsumerCalls {
  public:
-  /// Lives as long as a call of next(). All of them begin and end under one lock, and one that
-  /// waits releases it meanwhile.
+  /// A call of next(). Calls are constructed and destroyed under one lock, which a waiting call
+  /// releases while it waits.
   class [[nodiscard]] Call {
    public:
     explicit Call(ConsumerCalls& calls) : calls_(calls) {
@@ -22,7 +23,7 @@ class ConsumerCalls {
     Call& operator=(const Call&) = delete;
 
     Ticks asked() const { return calls_.asked_; }
-    /// This call has got a batch.
+    /// Records that this call got a batch at `now`.
     void taken(Ticks now) { calls_.asked_ = now; }
 
    private:
@@ -30,7 +31,7 @@ class ConsumerCalls {
   };
 
  private:
-  int count_ = 0;  // that live
+  int count_ = 0;  // of calls that have not ended
   Ticks asked_ = 0;
 };
 

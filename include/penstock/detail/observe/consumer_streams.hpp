@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// ConsumerStreams: which streams take the batches. Where several streams take them in turn, each
-// has its own work and its own waits.
+// ConsumerStreams: which streams take the batches. If several streams take them in turn, each has
+// its own work and its own waits.
 
 #include <cuda_runtime_api.h>
 
@@ -13,16 +13,16 @@
 
 namespace penstock::detail {
 
-/// One thread at a time may use it.
+/// Not thread-safe.
 class ConsumerStreams {
  public:
-  /// Streams that took none of so many batches are not taking them in turn.
+  /// A stream that took none of the last kTurns batches does not count as one that takes turns.
   static constexpr std::uint64_t kTurns = 8;
-  /// Streams that have numbers; beyond them, the oldest number is given away.
+  /// The number of streams that have numbers. A further stream gets the oldest number.
   static constexpr std::size_t kMost = 16;
 
-  /// How many batches ago `stream` took its last one. 1: it took the last batch, or none of the
-  /// last kTurns. 0: there was no batch yet.
+  /// Returns how many batches ago `stream` took its last one. 1: it took the last batch, or none of
+  /// the last kTurns. 0: no batch was taken yet.
   std::uint64_t turns(cudaStream_t stream) const {
     const std::uint64_t known = std::min(taken_, kTurns);
     for (std::uint64_t ago = 1; ago <= known; ++ago)
@@ -30,8 +30,8 @@ class ConsumerStreams {
     return std::min<std::uint64_t>(taken_, 1);
   }
 
-  /// `stream` takes a batch. Returns the stream's number, below kMost, in the order of first
-  /// batches.
+  /// Records that `stream` takes a batch. Returns the stream's number, below kMost. Streams are
+  /// numbered in the order of their first batches.
   int note(cudaStream_t stream) {
     recent_.at(taken_++ % kTurns) = stream;
     const auto first = numbered_.begin(), last = first + std::min(streams_, kMost);
@@ -43,10 +43,10 @@ class ConsumerStreams {
   }
 
  private:
-  std::array<cudaStream_t, kTurns> recent_{};  // of batch k at k % kTurns
+  std::array<cudaStream_t, kTurns> recent_{};  // The stream of batch k is at k % kTurns.
   std::array<cudaStream_t, kMost> numbered_{};
-  std::uint64_t taken_ = 0;  // batches
-  std::size_t streams_ = 0;  // that have been numbered
+  std::uint64_t taken_ = 0;  // number of batches
+  std::size_t streams_ = 0;  // how many have got a number
 };
 
 }  // namespace penstock::detail

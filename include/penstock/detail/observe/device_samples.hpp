@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// DeviceSamples: what batches take on the device, by timed events: how long the copy, the transform
-// or the work of an on_device source takes, how long the consumer's stream has no work until a
-// batch is there, and how long it works then. With device_times every batch is measured, otherwise
-// some of them. Nothing here blocks, and only `collect` asks CUDA for times.
+// DeviceSamples: measures the times of batches on the device by timed events: the time of the copy,
+// of the transform or of the work of an on_device source, the time in which the consumer's stream
+// has no work because it waits for a batch, and the time in which it works. With device_times every
+// batch is measured, otherwise a sample of them. No function here blocks, and only `collect` asks
+// CUDA for times.
 
 #include <algorithm>
 #include <array>
@@ -26,36 +27,35 @@
 
 namespace penstock::detail {
 
-/// What the batches that were measured took on the device, as far as the members of Stats say so.
-/// Where several streams take batches in turn, each stream's waits and work count for a part of
-/// them only.
+/// The sums of the measured times, in the form of the members of Stats. If n streams take batches
+/// in turn, 1/n of each stream's waits and work is counted.
 struct DeviceSums {
-  /// Each batch that was measured stands for those before it that were not.
+  /// Each measured batch also counts for the batches before it that were not measured.
   StageStats copy, transform;
-  DeviceTimes times;   ///< but for `copies`; the two parts of a wait only with device_times
-  SampledWaits waits;  ///< also with device_times
+  DeviceTimes times;   ///< without `copies`; the two parts of a wait are set only with device_times
+  SampledWaits waits;  ///< set with and without device_times
 };
 
-/// A sampled batch is measured together with those that follow it, so that it is known how they
-/// follow each other: as many in a row as the budget allows, which then has to fill up again.
+/// Batches are sampled in bursts, so that the intervals between them are known too. A burst lasts
+/// as long as the budget allows; the next one begins when the budget is full again.
 class DeviceSamples {
  public:
   enum class Kind { copies, transforms, on_device };
 
-  /// Has events of a batch. It may be used again when `uses` is 0.
+  /// The events of one batch. It may be used again when `uses_` is 0.
   struct Sample {
     cudaStream_t stream_ = nullptr;
     std::uint64_t order_ = 0;
     std::atomic<int> uses_{0};
-    std::atomic<bool> is_handed_in_{false};  // Then all but `uses` is the reader's.
+    std::atomic<bool> is_handed_in_{false};  // True: only the reader may use the other members.
   };
-  /// Events around the copy of a batch, or around the work of its source.
+  /// The events around the copy of a batch, or around the work of its source.
   struct CopySample : Sample {
     explicit CopySample(Kind kind) {
       if (kind != Kind::on_device) wanted_.emplace(cudaEventDefault);
       if (kind == Kind::transforms) arrived_.emplace(cudaEventDefault);
     }
-    std::optional<Event> wanted_;  // The batch needs a slot, and the one before is there.
+    std::optional<Event> wanted_;  // recorded before the wait for a slot
     Event begun_{cudaEventDefault}, ended_{cudaEventDefault};
     std::optional<Event> arrived_;  // between the copy and the transform
     Ticks staged_ = 0;
@@ -63,15 +63,15 @@ class DeviceSamples {
   struct Drop {
     void operator()(CopySample* sample) const noexcept { end_use(*sample); }
   };
-  /// Null for a batch that is not measured. If it is destroyed, the batch is not measured after
-  /// all.
+  /// Null if the batch is not measured. A batch whose Copy is destroyed before `hand_in` is not
+  /// measured.
   using Copy = std::unique_ptr<CopySample, Drop>;
 
-  /// It belongs to the current device, and to a pipeline in which at most `batches` are under way
-  /// at a time. `every` is set with device_times.
+  /// The events belong to the current device. At most `batches` batches of the pipeline are under
+  /// way at a time. `every`: measure each batch, as device_times asks.
   DeviceSamples(Timeline& timeline, Kind kind, std::size_t batches, bool every)
       : timeline_(timeline), kind_(kind), every_(every) {
-    // Where an on_device source and the loop only queue work, the device is far behind the host.
+    // If an on_device source and the loop only queue work, the device is far behind the host.
     const std::size_t sets = every ? std::max(2 * batches + 8, kFarBehind) : kBurst;
     for (std::size_t i = 0; i < sets; ++i) copies_.emplace_back(kind);
     for (std::size_t i = 0; i < sets + recent_.size(); ++i) takes_.emplace_back(every);
@@ -80,11 +80,11 @@ class DeviceSamples {
   DeviceSamples(const DeviceSamples&) = delete;
   DeviceSamples& operator=(const DeviceSamples&) = delete;
 
-  // ---- By the thread that copies; on_device: by the workers. They throw CudaError; the batch is
-  // not measured then.
+  // ---- Called by the thread that copies; on_device: by the workers. They throw CudaError; then
+  // the batch is not measured.
 
-  /// Call before `stream`, on which the batch is copied or written, waits for a slot: once for a
-  /// batch, also where there is no slot yet. Null: it is not measured.
+  /// Call it once for each batch, before `stream`, on which the batch is copied or written, waits
+  /// for a slot. Returns null if the batch is not measured.
   Copy want(cudaStream_t stream, Ticks now) {
     if (!every_ && !copy_budget_.take_in_bursts(now)) return {};
     Copy copy(find_free(copies_, next_copy_));
@@ -93,22 +93,22 @@ class DeviceSamples {
     if (copy->wanted_) copy->wanted_->record(stream);
     return copy;
   }
-  /// Call when the stream waits for the slot, before the copy or the source's work.
+  /// Call it after the wait for the slot was queued, before the copy or the source's work.
   void begin(Copy& copy) const {
     if (copy != nullptr) copy->begun_.record(copy->stream_);
   }
-  /// Call immediately behind the copy.
+  /// Call it immediately after the copy was queued.
   void arrive(Copy& copy) const {
     if (copy != nullptr) (copy->arrived_ ? *copy->arrived_ : copy->ended_).record(copy->stream_);
   }
-  /// Call behind the transform, or behind the work of an on_device source.
+  /// Call it after the transform, or the work of an on_device source, was queued.
   void end(Copy& copy) const {
     if (copy != nullptr && kind_ != Kind::copies) copy->ended_.record(copy->stream_);
   }
 
-  // ---- By the thread that stages
+  // ---- Called by the thread that stages
 
-  /// Call for each batch that is staged, with its order (see Timeline) and its stamp.
+  /// Call it for each batch that is staged, with its order (see Timeline) and its stamp.
   void hand_in(Copy copy, std::uint64_t order, Ticks staged) noexcept {
     if (!every_) choose_takes(order, copy != nullptr, staged);
     if (copy == nullptr) return;
@@ -118,10 +118,10 @@ class DeviceSamples {
     sample->is_handed_in_.store(true, std::memory_order_release);
   }
 
-  // ---- By the thread that takes a batch, in this order. They throw CudaError; the batch is not
-  // measured then.
+  // ---- Called by the thread that takes a batch, in this order. They throw CudaError; then the
+  // batch is not measured.
 
-  /// Call before the batch is looked for. `order`: the order that it will have if none fails.
+  /// Call it before the search for a batch. `order`: the order of the batch if none fails.
   void ask(cudaStream_t consumer, std::uint64_t order) {
     is_asked_ = false;
     if (!every_ && (order < first_take_.load(std::memory_order_relaxed) ||
@@ -133,11 +133,11 @@ class DeviceSamples {
     pending_->asked_.record(consumer);
     is_asked_ = true;
   }
-  /// Call when there is a batch, before the stream waits for it.
+  /// Call it when a batch is found, before the stream's wait for it is queued.
   void find(cudaStream_t consumer) {
     if (is_asked_ && pending_->found_) pending_->found_->record(consumer);
   }
-  /// Call when the stream waits for the batch. Returns a number for the stream (see
+  /// Call it after the stream's wait for the batch was queued. Returns the stream's number (see
   /// ConsumerStreams).
   int take(cudaStream_t consumer, std::uint64_t order) {
     TakeSample* sample = nullptr;
@@ -149,7 +149,8 @@ class DeviceSamples {
       sample->before_ = sample->turns_ == 0 ? nullptr : recent_[sample->turns_ - 1];
       if (sample->before_ != nullptr)
         sample->before_->uses_.fetch_add(1, std::memory_order_relaxed);
-      sample->uses_.store(2, std::memory_order_relaxed);  // by the reader, and as a recent one
+      sample->uses_.store(2, std::memory_order_relaxed);  // One use is by the reader, the other by
+                                                          // recent_.
       sample->is_handed_in_.store(true, std::memory_order_release);
     }
     if (recent_.back() != nullptr) end_use(*recent_.back());
@@ -158,11 +159,11 @@ class DeviceSamples {
     return streams_.note(consumer);
   }
 
-  // ---- By any thread
+  // ---- Called by any thread
 
-  /// Adds what the device has reached to the timeline and to the sums. Does nothing while another
-  /// thread is in it, or while CUDA has an error that the user has not checked for yet: a question
-  /// would replace it. Allowed during stream captures.
+  /// Adds the times of the events that the device has reached to the timeline and to the sums. Does
+  /// nothing while another thread runs it, or while CUDA holds an error that the user has not read
+  /// yet, since a query would replace that error. It is allowed during stream captures.
   void collect() noexcept {
     if (cudaPeekAtLastError() != cudaSuccess) return;
     const std::unique_lock lock(mutex_, std::try_to_lock);
@@ -171,7 +172,7 @@ class DeviceSamples {
     collect_from(copies_, next_copy_, guard);
     collect_from(takes_, next_take_, guard);
   }
-  /// The same, at most once in kPeriod.
+  /// Calls collect(), at most once in kPeriod.
   void collect_now_and_then(Ticks now) noexcept {
     if (now - collected_at_.load(std::memory_order_relaxed) < kPeriod) return;
     collected_at_.store(now, std::memory_order_relaxed);
@@ -188,23 +189,23 @@ class DeviceSamples {
 
   static constexpr std::size_t kBurst = 16;  // batches in a row
   static constexpr std::size_t kFarBehind = 64;
-  // On average at most one batch in so many nanoseconds is measured, so that batches of a few
-  // microseconds do not pay for it. Batches that take longer are all measured.
+  // On average at most one batch in this many nanoseconds is measured, so that batches of a few
+  // microseconds are not slowed down. Batches that take longer are all measured.
   static constexpr Ticks kPeriod = 100'000, kTakePeriod = 1'000'000;
 
-  /// Counts what was spent of one batch in `period`, up to kBurst of them.
+  /// A budget of one batch in each `period`, which accumulates up to kBurst batches.
   class Budget {
    public:
     explicit Budget(Ticks period) : period_(period) {}
 
     bool is_full(Ticks now) const { return now - spent_.load(std::memory_order_relaxed) >= most(); }
-    /// False: there is nothing left.
+    /// Takes one batch from the budget. Returns false if the budget is empty.
     bool take(Ticks now) {
       Ticks spent = spent_.load(std::memory_order_relaxed);
       const Ticks then = std::max(spent, now - most()) + period_;
       return then <= now && spent_.compare_exchange_strong(spent, then, std::memory_order_relaxed);
     }
-    /// The same; what is spent has to fill up before the next one is taken.
+    /// Like take(), but after the budget was empty it must be full before the next batch is taken.
     bool take_in_bursts(Ticks now) {
       const bool may = in_burst_.load(std::memory_order_relaxed) || is_full(now);
       const bool taken = may && take(now);
@@ -217,22 +218,23 @@ class DeviceSamples {
     Ticks most() const { return static_cast<Ticks>(kBurst) * period_; }
 
     const Ticks period_;
-    std::atomic<Ticks> spent_{0};  // until then
+    std::atomic<Ticks> spent_{0};  // the budget is used up to this time
     std::atomic<bool> in_burst_{false};
   };
 
-  /// Events around the request of a batch.
+  /// The events around a call of next().
   struct TakeSample : Sample {
     explicit TakeSample(bool every) {
       if (every) found_.emplace(cudaEventDefault);
     }
     Event asked_{cudaEventDefault}, ready_{cudaEventDefault};
-    std::optional<Event> found_;  // between the two: there is a batch, its copy is queued
+    std::optional<Event> found_;  // between the two: a batch was found, whose copy is queued
     std::uint64_t turns_ = 0;
-    TakeSample* before_ = nullptr;  // of the batch that the stream took before
+    TakeSample* before_ = nullptr;  // the sample of the batch that the stream took before
   };
 
-  /// Takes are measured where copies are, for the batches after this one as far as the budget goes.
+  /// Chooses which takes are measured. A burst begins where a copy is measured, and goes on as long
+  /// as the budget allows.
   void choose_takes(std::uint64_t order, bool is_sampled, Ticks now) noexcept {
     std::uint64_t end = end_of_takes_.load(std::memory_order_relaxed);
     if (end <= order) {
@@ -243,7 +245,8 @@ class DeviceSamples {
     end_of_takes_.store(end, std::memory_order_relaxed);
   }
 
-  /// Returns nullptr where all are in use. By the acquire, nobody reads what the sample was before.
+  /// Returns a free sample, or null if all are in use. The acquire orders the new use after the
+  /// reads of the previous use.
   template <class S>
   S* find_free(std::deque<S>& samples, std::atomic<std::size_t>& next) {
     for (int attempt = 0; attempt < 2; ++attempt) {
@@ -261,12 +264,13 @@ class DeviceSamples {
     }
     return nullptr;
   }
-  /// By the release, whoever uses it next does so after what was read of it.
+  /// Ends a use of the sample. The release orders the reads of this use before the next use.
   static void end_use(Sample& sample) noexcept {
     sample.uses_.fetch_sub(1, std::memory_order_release);
   }
 
-  /// Where a sample is not reached, the next ones of its stream are not either.
+  /// Adds the samples that the device has reached. After one that is not reached, the next samples
+  /// of the same stream are not tried.
   template <class S>
   void collect_from(std::deque<S>& samples, const std::atomic<std::size_t>& next,
                     const CaptureModeGuard& guard) noexcept {
@@ -285,8 +289,8 @@ class DeviceSamples {
     }
   }
 
-  /// Returns the time between two events, or nullopt while one of them is not reached. It leaves no
-  /// error behind.
+  /// Returns the time between two events, or nullopt while one of them is not reached. Clears the
+  /// error that CUDA reports then.
   static std::optional<Ticks> elapsed(const Event& from, const Event& to,
                                       const CaptureModeGuard&) noexcept {
     float milliseconds = 0;
@@ -303,7 +307,7 @@ class DeviceSamples {
     DeviceDurations durations;
     StageStats &copies = sums_.copy, &transforms = sums_.transform;
     if (kind_ == Kind::on_device) {
-      // Workers end their batches in any order: each stands for none but itself.
+      // Workers end their batches in any order, so each measured batch counts only for itself.
       durations.source = *all;
       ++copies.timed;
     } else {
@@ -332,7 +336,8 @@ class DeviceSamples {
     const auto wait = elapsed(take.asked_, take.ready_, guard);
     if (!wait) return false;
     timeline_.measure(take.order_, {.wait = *wait});
-    // The first batch fills the pipeline. Of others, a stream in turns has a part.
+    // The first batch is left out, since the pipeline is still empty then. The others count for one
+    // of `turns` streams.
     const auto turns = static_cast<Ticks>(take.turns_);
     if (turns > 0) {
       ++sums_.waits.batches;
@@ -363,22 +368,24 @@ class DeviceSamples {
   const bool every_;
   std::deque<CopySample> copies_;
   std::deque<TakeSample> takes_;
-  std::atomic<std::size_t> next_copy_{0}, next_take_{0};  // hints where to look for a free one
+  std::atomic<std::size_t> next_copy_{0}, next_take_{0};  // hints for the search of a free sample
   Budget copy_budget_{kPeriod};
 
-  // The thread that stages writes these; the one that takes reads them, now or later.
+  // The thread that stages writes these. The thread that takes reads them and may see older values.
   Budget take_budget_{kTakePeriod};
-  std::atomic<std::uint64_t> first_take_{0}, end_of_takes_{0};  // the takes that are measured
+  std::atomic<std::uint64_t> first_take_{0}, end_of_takes_{0};  // the range of takes that are
+                                                                // measured
 
-  // Only the thread that takes uses these.
+  // Only the thread that takes a batch uses these.
   ConsumerStreams streams_;
-  TakeSample* pending_ = nullptr;                              // for the next batch
-  bool is_asked_ = false;                                      // its request is recorded
-  std::array<TakeSample*, ConsumerStreams::kTurns> recent_{};  // of the last batches, latest first
+  TakeSample* pending_ = nullptr;                              // the sample for the next batch
+  bool is_asked_ = false;                                      // its event `asked_` is recorded
+  std::array<TakeSample*, ConsumerStreams::kTurns> recent_{};  // the samples of the last batches,
+                                                               // the latest first
 
   std::atomic<Ticks> collected_at_{0};
-  mutable std::mutex mutex_;  // of the reader, and of what follows
-  Ticks first_staged_ = 0;    // of the batches that were measured
+  mutable std::mutex mutex_;  // protects the reader's role and the members below
+  Ticks first_staged_ = 0;    // of the measured batches
   DeviceSums sums_;
 };
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// JsonText: writes JSON. Names come from programs and may contain any bytes: bytes that are not
-// UTF-8 become U+FFFD. "<" is escaped, so that the text can be put into the <script> of a page.
+// JsonText: writes JSON. Names come from programs and may contain any bytes. Bytes that are not
+// UTF-8 become U+FFFD. "<" is escaped, so that the text can stand in a <script> element.
 //
 //   JsonText json;
 //   json.begin_object().member("name", name).member("bytes", 4096).end_object();
 //
-// Commas are written automatically. The caller ends what it has begun.
+// Commas are written automatically. The caller must end each object and array that it begins.
 
 #include <charconv>
 #include <chrono>
@@ -50,8 +50,8 @@ inline void append_quoted(std::string& out, std::string_view text) {
   out += '"';
 }
 
-/// Appends the shortest text that is read as the same number, in any locale. Infinity and NaN,
-/// which JSON does not have, become null.
+/// Appends the shortest text that represents the number exactly, independent of the locale.
+/// Infinity and NaN, which JSON does not have, become null.
 template <class Number>
 void append_number(std::string& out, Number number) {
   if constexpr (std::floating_point<Number>)
@@ -63,7 +63,7 @@ void append_number(std::string& out, Number number) {
   out.append(text, std::to_chars(text, text + sizeof(text), number).ptr);
 }
 
-/// The same, in seconds.
+/// Appends the time in seconds.
 inline void append_number(std::string& out, std::chrono::nanoseconds time) {
   append_number(out, std::chrono::duration<double>(time).count());
 }
@@ -81,7 +81,7 @@ class JsonText {
     first_ = true;
     return *this;
   }
-  /// A text, a number, a bool, a time (in seconds), or nullptr.
+  /// Appends a value: a text, a number, a bool, a time (in seconds), or nullptr.
   template <class Value>
   JsonText& value(const Value& content) {
     separate();

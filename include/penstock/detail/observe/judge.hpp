@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Judge: finds the verdict on a snapshot, by replays of its last batches.
+// Judge: finds the verdict on a snapshot of Stats by replays of its last batches.
 
 #include <algorithm>
 #include <array>
@@ -20,10 +20,12 @@ namespace penstock::detail {
 
 class Judge {
  public:
-  static constexpr double kStarves = 0.05;     // of its time: a consumer that waits less has enough
-  static constexpr double kWorthwhile = 1.05;  // times as fast: less is no advice
-  static constexpr double kAsFast = 1.02;      // and this is none
-  static constexpr double kComputes = 0.5;     // of its time: a source that does not wait for data
+  static constexpr double kStarves = 0.05;     // fraction of time: a consumer that waits less has
+                                               // enough input
+  static constexpr double kWorthwhile = 1.05;  // speed-up: a change that gains less is not advised
+  static constexpr double kAsFast = 1.02;      // speed-up: this difference counts as none
+  static constexpr double kComputes = 0.5;     // fraction of time: a source that computes more does
+                                               // not wait for data
 
   explicit Judge(const Stats& stats)
       : stats_(stats),
@@ -42,17 +44,18 @@ class Judge {
 
   const Verdict& verdict() const { return verdict_; }
 
-  // ---- What the sentence has to know.
+  // ---- Input of VerdictSentence
 
   const Stats& stats() const { return stats_; }
   const PipelineShape& shape() const { return replay_.shape(); }
-  /// There are batches enough; and a replay of them takes as long as they did.
+  /// True: there are enough batches.
   bool has_batches() const { return costs().all().size() >= BatchCosts::kFewest; }
+  /// True: a replay of the batches reproduces their measured period.
   bool is_known() const { return is_known_; }
-  /// One batch was late, and but for that the consumer has input whenever it asks.
+  /// True: one batch was late, and apart from it the consumer has input whenever it asks.
   bool was_late() const { return late_.count() > 0 && verdict_.starved <= kStarves; }
   std::chrono::nanoseconds late() const { return late_; }
-  /// The source of a stream waits for its data.
+  /// True: the source is an unbounded stream that waits for its data.
   bool waits_for_data() const { return verdict_.stage == Bottleneck::waiting_for_data; }
   const BatchCosts& costs() const { return replay_.costs(); }
   /// The best change of this kind.
@@ -60,7 +63,7 @@ class Judge {
     return *std::find_if(verdict_.gains.begin(), verdict_.gains.end(),
                          [&](const Gain& gain) { return gain.kind == kind; });
   }
-  /// The fraction of its time in the source that a worker computes; nullopt: unknown.
+  /// The fraction of a worker's time in the source in which it computes; nullopt: unknown.
   static std::optional<double> computing(const Stats& stats) {
     if (stats.worker_cpu.count() == 0 || stats.source.busy.count() == 0) return std::nullopt;
     const double cpu = static_cast<double>(stats.worker_cpu.count());
@@ -81,8 +84,9 @@ class Judge {
   }
 
  private:
-  /// A batch that took far longer than the others, and costs the consumer more than all of them:
-  /// the next ones will not. `now` is the replay without it.
+  /// Removes one late batch: a batch that took far longer than the others and made the consumer
+  /// wait longer than all others together. Later batches will not be late. `now` becomes the result
+  /// of the replay without it.
   void leave_out_late_batch(ReplayResult& now) {
     constexpr double kFarLonger = 4;
     if (now.starved <= kStarves || stats_.setup.unbounded) return;
@@ -111,10 +115,10 @@ class Judge {
                       static_cast<int>(shape().present.workers);
     verdict_.copy = mean(&RecordedBatch::copy);
     verdict_.transform = mean(&RecordedBatch::transform);
-    verdict_.consumer = mean(&RecordedBatch::device);
-    if (verdict_.consumer.count() == 0) verdict_.consumer = mean(&RecordedBatch::host);
+    verdict_.consumer = mean(&RecordedBatch::stream_work);
+    if (verdict_.consumer.count() == 0) verdict_.consumer = mean(&RecordedBatch::thread_work);
     const double measured = costs().starved();
-    // The replay without a late batch tells what it is without it.
+    // Without the late batch, only the replay knows the fraction.
     verdict_.starved = measured < 0 || late_.count() > 0 ? now.starved : measured;
     if (late_.count() > 0) verdict_.period = now.period;
   }
@@ -160,8 +164,8 @@ class Judge {
                      [](const Gain& a, const Gain& b) { return a.times_faster > b.times_faster; });
   }
 
-  /// Settings first, the cheapest of those that are about as fast as any; then what is changed in
-  /// the program.
+  /// Advises other settings first: the cheapest of those that are about as fast as the fastest. If
+  /// they gain too little, advises a change of the program.
   void advise() {
     const Gain &workers = gain(VerdictKind::more_workers), &depth = gain(VerdictKind::more_depth);
     const Gain& settings = depth.times_faster * kAsFast >= workers.times_faster ? depth : workers;
@@ -181,14 +185,15 @@ class Judge {
     verdict_.more_bytes = gain.more_bytes;
     if (adds_workers) verdict_.enough_workers = gain.workers;
     if (gain.device_depth > stats_.device_depth) verdict_.enough_device_depth = gain.device_depth;
-    // A host_depth that follows by itself need not be set.
+    // A host_depth that the pipeline derives from the other settings need not be set.
     const std::size_t follows = shape().following(
         {static_cast<std::size_t>(gain.workers), gain.host_depth, gain.device_depth});
     if (gain.host_depth > std::max(follows, stats_.host_depth))
       verdict_.enough_host_depth = gain.host_depth;
   }
 
-  /// The largest batch that is copied in about the time of an empty one.
+  /// Finds how much smaller a batch must be to make the pipeline about as fast as with empty
+  /// batches.
   void find_times_smaller() {
     if (verdict_.stage != Bottleneck::copy) return;
     ReplaySettings settings = replay_.present();

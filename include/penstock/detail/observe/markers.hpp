@@ -17,19 +17,21 @@
 namespace penstock {
 namespace detail {
 
-/// The handle of a domain, which is made once for each name. NVTX initialises itself in the first
-/// call of a process. ThreadSanitizer reports a race if two threads make that call, so each call
-/// here comes after one under this lock. Null: no profiler is attached, or none that knows domains,
-/// or there is no memory.
+/// Returns the handle of a domain, which is created once for each name. Returns null if no profiler
+/// that knows domains is attached, or if there is no memory. NVTX initialises itself in the first
+/// call of a process, and ThreadSanitizer reports a race if two threads make that call. Therefore
+/// each NVTX call in this file follows one that was made under this lock.
 inline nvtxDomainHandle_t marker_domain(const char* name, const MarkerCategory& category) noexcept {
   struct Domain {
     nvtxDomainHandle_t handle = nullptr;
-    std::set<std::uint32_t> named = {};  // numbers of categories whose name NVTX has
+    std::set<std::uint32_t> named = {};  // the numbers of the categories whose names NVTX already
+                                         // has
   };
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   try {
-    static auto& domains = *new std::map<std::string, Domain>;  // until the process ends
+    static auto& domains = *new std::map<std::string, Domain>;  // never destroyed, since threads
+                                                                // may use it until the process ends
     const auto [found, is_new] = domains.try_emplace(name);
     auto& [handle, named] = found->second;
     if (is_new) handle = nvtxDomainCreateA(name);
@@ -40,7 +42,7 @@ inline nvtxDomainHandle_t marker_domain(const char* name, const MarkerCategory& 
     return nullptr;
   }
 }
-/// That of penstock's ranges and streams.
+/// Returns the domain of penstock's ranges and streams.
 inline nvtxDomainHandle_t marker_domain() noexcept {
   static const nvtxDomainHandle_t domain = marker_domain(own_domain, {});
   return domain;

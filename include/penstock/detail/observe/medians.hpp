@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Medians: finds medians without allocating.
+// Medians: computes medians without allocation. The median of no values is 0.
 
 #include <algorithm>
 #include <cstddef>
@@ -14,14 +14,14 @@ class Medians {
   /// Allocates room for `most` values.
   explicit Medians(std::size_t most) { values_.reserve(most); }
 
-  /// Of value_of(0), ..., value_of(count - 1); 0 of none.
+  /// Returns the median of value_of(0), ..., value_of(count - 1).
   template <class ValueOf>
   double of(std::size_t count, ValueOf value_of) {
     clear();
     for (std::size_t k = 0; k < count; ++k) add(value_of(k));
     return of_added();
   }
-  /// Of a member of each object.
+  /// Returns the median of a member over all objects.
   template <class T>
   double of(const std::vector<T>& all, double T::*member) {
     return of(all.size(), [&](std::size_t k) { return all[k].*member; });
@@ -30,9 +30,9 @@ class Medians {
   // Value by value:
   void clear() { values_.clear(); }
   void add(double value) { values_.push_back(value); }
-  /// What was added, in that order.
+  /// The values that were added, in that order until of_added() changes it.
   const std::vector<double>& added() const { return values_; }
-  /// Of what was added; 0 of nothing. Changes their order.
+  /// Returns the median of the values that were added. Changes their order.
   double of_added() {
     if (values_.empty()) return 0;
     const auto middle = values_.begin() + static_cast<std::ptrdiff_t>(values_.size() / 2);

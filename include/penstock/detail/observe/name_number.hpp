@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// NameNumber: tells the streams of several pipelines apart in a profiler: "penstock copies" of the
-// first one, "penstock copies 2" of one that lives beside it.
+// NameNumber: numbers the names that a profiler shows, so that it can distinguish the streams of
+// several pipelines: "penstock copies" for the first one, "penstock copies 2" for a second one that
+// exists at the same time.
 
 #include <atomic>
 #include <cstdint>
@@ -10,8 +11,9 @@
 
 namespace penstock::detail {
 
-/// The lowest number, from 1, that no other object of this type has while this one lives. Beyond 64
-/// of them they share a number. They belong to a program or shared library, as names of markers do.
+/// The lowest number, from 1, that no other object of this type holds. If more than 64 exist, the
+/// others share the number 65. The numbers are unique within a program or shared library, as the
+/// names of markers are.
 template <class Of>
 class NameNumber {
  public:
@@ -25,7 +27,7 @@ class NameNumber {
   NameNumber(const NameNumber&) = delete;
   NameNumber& operator=(const NameNumber&) = delete;
 
-  /// `text`, and the number if it is not the first.
+  /// Returns `text`, followed by the number if that is not 1.
   std::string name(const char* text) const {
     const int number = bit_ == 0 ? 65 : 1 + __builtin_ctzll(bit_);
     return number == 1 ? text : text + (' ' + std::to_string(number));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// PipelineShape: what a replay has to know of a pipeline beside its batches, and what bounds its
-// settings.
+// PipelineShape: what a replay must know about a pipeline besides its batches, and the limits of
+// its settings.
 
 #include <algorithm>
 #include <cstddef>
@@ -15,32 +15,32 @@ namespace penstock::detail {
 
 struct PipelineShape {
   PipelineSetup setup;
-  bool on_device = false;  ///< one worker fills a batch in a device slot; nothing is copied
+  bool on_device = false;  ///< a worker fills a batch directly in a device slot; nothing is copied
   TuneSettings present{1, 1, 1};
 
-  /// Batches that were opened before had other settings.
+  /// Batches that were opened before this time had other settings.
   Ticks since = 0;
 
-  /// The part of its time in the source that a worker computes; 0: unknown.
+  /// The fraction of a worker's time in the source in which it computes; 0: unknown.
   double computing = 0;
-  /// Batches that memory is allocated for, where that is more than the depths.
+  /// The number of batches for which memory is allocated, if that is more than the depths.
   std::size_t host_allocated = 0, device_allocated = 0;
   std::size_t host_bytes = 0, device_bytes = 0;  ///< of a batch; 0: unknown
 
-  /// Rows of a batch that workers take one by one.
+  /// The number of pieces of a batch that workers fill independently: its rows, or 1.
   int pieces() const {
     constexpr std::int64_t kMost = 1 << 20;
     return setup.per_sample ? static_cast<int>(std::clamp<std::int64_t>(setup.batch_size, 1, kMost))
                             : 1;
   }
-  /// What the workers' batches need memory of.
+  /// The depth that limits how many batches the workers fill at a time.
   std::size_t TuneSettings::*depth() const {
     return on_device ? &TuneSettings::device_depth : &TuneSettings::host_depth;
   }
 
-  // ---- Bounds
+  // ---- Limits
 
-  /// Workers beyond which the cores, the batches of the run, or the memory have no room for one.
+  /// The largest number of workers for which there are enough cores, batches in the run, or memory.
   std::size_t by_cores() const {
     constexpr double kNoise = 0.05;
     if (setup.cores == 0 || computing <= kNoise) return kNoLimit;
@@ -55,12 +55,12 @@ struct PipelineShape {
     const std::size_t room = on_device ? most_slots() : most_blocks();
     return room - std::min(room, on_device ? kSlotsBesideWorkers : present.device_depth);
   }
-  /// Workers, beyond the present ones as far as these go.
+  /// The largest number of workers that all limits allow, and at least the present number.
   std::size_t most_workers() const {
     return std::max(present.workers, std::min({by_cores(), by_run(), by_memory(),
                                                kManyMore * present.workers + kManyMore}));
   }
-  /// More than so many workers make use of.
+  /// Settings with so much memory that `workers` workers cannot use more, within the limits.
   TuneSettings most(std::size_t workers) const {
     TuneSettings most{workers, present.host_depth, present.device_depth + kMoreSlots};
     if (on_device) most.device_depth += workers;
@@ -73,12 +73,12 @@ struct PipelineShape {
                                              workers + kMoreBlocks)));
     return most;
   }
-  /// `host_depth` with these settings, if it follows them by itself.
+  /// The `host_depth` that the pipeline derives from these settings; 0 if it does not derive it.
   std::size_t following(const TuneSettings& settings) const {
     if (!setup.deepens || on_device) return 0;
     return settings.device_depth + (setup.per_sample ? 2 : settings.workers);
   }
-  /// Memory that settings take beyond the present ones.
+  /// The bytes that the settings need beyond what is allocated.
   std::size_t more_bytes(const TuneSettings& settings) const {
     const auto beyond = [](std::size_t depth, std::size_t now, std::size_t allocated) {
       return depth - std::min(depth, std::max(now, allocated));
@@ -89,7 +89,7 @@ struct PipelineShape {
 
  private:
   static constexpr std::size_t kNoLimit = 1 << 20, kManyMore = 16, kMoreBlocks = 32, kMoreSlots = 8;
-  static constexpr std::size_t kSlotsBesideWorkers = 2;  // One is leased, and one is ready.
+  static constexpr std::size_t kSlotsBesideWorkers = 2;  // one that is leased and one that is ready
 
   static std::size_t room(std::size_t limit, std::size_t bytes) {
     return limit == 0 || bytes == 0 ? kNoLimit : limit / bytes;

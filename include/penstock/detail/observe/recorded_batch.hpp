@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// RecordedBatch: a batch that a replay goes by. Of what was recorded, record_batches() takes the
-// longest stretch without a pause of the consumer.
+// RecordedBatch: the stamps and costs of a batch, the input of a replay. record_batches() selects
+// the longest sequence of batches in which the consumer did not pause.
 
 #include <algorithm>
 #include <cstddef>
@@ -15,54 +15,56 @@
 
 namespace penstock::detail {
 
-/// A batch, with all times in nanoseconds.
+/// All times are in nanoseconds.
 struct RecordedBatch {
   double opened = 0, filled = 0, staged = 0, asked = 0, taken = 0, released = 0;  ///< the stamps
-  // BatchCosts reconstructs when the device came to the batch:
-  double copied = 0;   ///< its copy was done
-  double arrived = 0;  ///< and the transform behind it; on_device: the slot was written
-  double begun = 0;    ///< the consumer's stream had the batch
+  // Times on the device, which BatchCosts reconstructs:
+  double copied = 0;   ///< its copy ended
+  double arrived = 0;  ///< its transform ended; on_device: its slot was written
+  double begun = 0;    ///< the consumer's stream began to work on it
 
-  // What it cost, without its waits for other batches. BatchCosts finds what the stamps do not
-  // tell; where nothing was measured on the device, a time is negative until then.
-  double fill = 0;      ///< time inside the source, of all workers together
-  double handover = 0;  ///< time that its worker needs beside that
-  double source = -1;   ///< of an on_device source: its work on the device
-  double issue = 0;     ///< from when it could be staged until it was
+  // Costs, without the waits for other batches. BatchCosts computes those that the stamps do not
+  // show. A time on the device that was not measured is negative until then.
+  double fill = 0;      ///< time of all workers together inside the source
+  double handover = 0;  ///< time that its worker needs outside the source
+  double source = -1;   ///< work of an on_device source on the device
+  double issue = 0;     ///< time from when it could be staged until it was staged
   double copy = -1, transform = -1;
-  double device = 0;  ///< the consumer's stream works on it
-  double host = 0;    ///< the consumer's thread works, beside its waits
+  double stream_work = 0;  ///< work of the consumer's stream
+  double thread_work = 0;  ///< work of the consumer's thread, without its waits
 
   double slot = -1, wait = -1, step = -1;  ///< as in DeviceDurations
-  int stream = 0;                          ///< the consumer's
-  bool first_fill = false;                 ///< a worker filled its first batch
+  int stream = 0;                          ///< number of the consumer's stream
+  bool first_fill = false;                 ///< it was the first batch of a worker
 
-  static constexpr std::size_t kFewest = 8;  ///< Fewer are of no use.
-  static constexpr int kStreams = 16;  ///< streams that take in turn; more are told apart modulo it
+  static constexpr std::size_t kFewest = 8;  ///< fewer batches are too few for a replay
+  static constexpr int kStreams = 16;        ///< stream numbers are taken modulo this
 
-  double worked() const { return begun + step; }
-  /// Time on the consumer's thread until it asked for the next batch.
-  double turn(const RecordedBatch& next) const { return next.asked - taken; }
+  double consumed() const { return begun + step; }
+  /// The time from the delivery of this batch until the consumer asked for the next one.
+  double loop_time(const RecordedBatch& next) const { return next.asked - taken; }
 };
 
-/// Of the stretches between two pauses of the consumer (a validation, a checkpoint: a turn of the
-/// loop over 32 times the mean one) the longest is kept, without its start: there the queues are as
-/// full as the pause has left them, or as empty as they are when a run begins.
-inline void keep_longest_stretch(std::vector<RecordedBatch>& batches, std::size_t queues,
-                                 Medians& medians) {
+/// Keeps the longest sequence of batches without a pause of the consumer, and removes its first
+/// batches. A pause is an iteration of the loop that takes over 32 times the mean, such as a
+/// validation or a checkpoint. The first batches are removed because the queues are unusually full
+/// after a pause, and empty when a run begins.
+inline void keep_longest_unpaused_sequence(std::vector<RecordedBatch>& batches, std::size_t queues,
+                                           Medians& medians) {
   constexpr double kShortest = 1e6, kFarLonger = 32, kManySteps = 8;
   const std::size_t count = batches.size();
-  const auto turn = [&](std::size_t k) { return batches[k].turn(batches[k + 1]); };
+  const auto loop_time = [&](std::size_t k) { return batches[k].loop_time(batches[k + 1]); };
   double turns = 0;
-  for (std::size_t k = 0; k + 1 < count; ++k) turns += turn(k);
+  for (std::size_t k = 0; k + 1 < count; ++k) turns += loop_time(k);
   const double step =
       medians.of(count - 1, [&](std::size_t k) { return batches[k + 1].asked - batches[k].asked; });
   const double pause =
       std::max({kShortest, kFarLonger * turns / static_cast<double>(count - 1), kManySteps * step});
   std::size_t from = 0, first = 0, length = 0;
   for (std::size_t k = 0; k < count; ++k) {
-    if (k + 1 < count && turn(k) <= pause) continue;
-    double& device = batches[k].step;  // It may include the pause.
+    if (k + 1 < count && loop_time(k) <= pause) continue;
+    double& device = batches[k].step;  // the last batch before a pause: its step may include the
+                                       // pause
     if (k + 1 < count || device > pause) device = -1;
     if (k + 1 - from > length) {
       first = from;
@@ -78,8 +80,8 @@ inline void keep_longest_stretch(std::vector<RecordedBatch>& batches, std::size_
   batches.erase(batches.begin(), kept + static_cast<std::ptrdiff_t>(start));
 }
 
-/// A worker's first batch, where it took far longer than the others: it opened files, or filled a
-/// cache.
+/// Replaces the fill time of a worker's first batch by the median if it is far longer: the worker
+/// may have opened files or filled a cache.
 inline void replace_first_fills(std::vector<RecordedBatch>& batches, Medians& medians) {
   constexpr double kFarLonger = 4;
   const double usual = medians.of(batches, &RecordedBatch::fill);
@@ -87,7 +89,8 @@ inline void replace_first_fills(std::vector<RecordedBatch>& batches, Medians& me
     if (batch.first_fill && batch.fill > kFarLonger * usual) batch.fill = usual;
 }
 
-/// Sets `batches` to what is kept of those that have ended. Both are in the order of delivery.
+/// Sets `batches` to those of the finished batches that a replay uses. Both are in the order of
+/// delivery.
 inline void record_batches(std::span<const FinishedBatch> finished, const PipelineShape& shape,
                            std::vector<RecordedBatch>& batches, Medians& medians) {
   batches.clear();
@@ -110,16 +113,17 @@ inline void record_batches(std::span<const FinishedBatch> finished, const Pipeli
                        .first_fill = times.first_of_worker()});
   }
   if (batches.size() < RecordedBatch::kFewest) return;
-  keep_longest_stretch(batches, shape.present.host_depth + shape.present.device_depth, medians);
+  keep_longest_unpaused_sequence(batches, shape.present.host_depth + shape.present.device_depth,
+                                 medians);
   replace_first_fills(batches, medians);
 }
 
-/// From one batch to the next, as the host's stamps tell, of so many workers: by the slowest of the
-/// rates at which batches were filled, staged and taken. While the consumer takes what was ready
-/// before, or fills its queue, the others tell how long that will last.
+/// Returns the time from one batch to the next by the stamps of the host. It is that of the slowest
+/// of three rates, at which batches were filled, staged and taken: while a queue drains or fills,
+/// one stage is faster than the pipeline can be in the long run. `round`: the number of workers.
 inline double stamped_period(std::span<const RecordedBatch> batches, std::size_t round) {
   const std::size_t count = batches.size();
-  // Workers that began together come back together: whole rounds of them are steady.
+  // Workers that begin together finish together, so only whole rounds of them give a steady rate.
   std::size_t apart = count - std::clamp<std::size_t>(round, 1, count / 4);
   if (apart >= round) apart -= apart % round;
   double period = 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Replay: how fast recorded batches would have passed the pipeline with other settings.
+// Replay: predicts how fast recorded batches would have passed the pipeline with other settings.
 // docs/stats.md has the recurrence.
 
 #include <algorithm>
@@ -19,39 +19,40 @@
 namespace penstock::detail {
 
 struct ReplayResult {
-  std::chrono::nanoseconds period{0};  ///< from one batch to the next
-  double starved = 0;                  ///< of its time, the consumer waits for input
+  std::chrono::nanoseconds period{0};  ///< mean time from one batch to the next
+  double starved = 0;                  ///< fraction of time in which the consumer waits for input
 };
 
-/// One thread at a time uses it.
+/// Not thread-safe.
 class Replay {
  public:
-  /// Allocates all that so many batches need; load() allocates for more.
+  /// Allocates all memory that is needed for `capacity` batches; load() allocates if there are
+  /// more.
   explicit Replay(std::size_t capacity) : costs_(capacity), fillings_(ReplayPass::kFillings) {
     events_.reserve(2 * capacity);
   }
 
-  /// Takes batches that have ended. False: there is too little to go by, since they are
-  /// too few, since the host was far ahead of the device, or since a replay with the present
-  /// settings misses the measured period by over 15 %.
+  /// Loads batches that have ended. Returns false if a prediction is not possible: they are too
+  /// few, the host was far ahead of the device, or a replay with the present settings misses the
+  /// measured period by over 15 %.
   bool load(std::span<const FinishedBatch> batches, const PipelineShape& shape);
 
-  /// Replays the batches twice, and tells what the second time takes. A pure function of what was
-  /// loaded; allocates nothing.
+  /// Replays the batches twice and returns the result of the second pass. The result depends only
+  /// on the batches and the settings. Does not allocate.
   ReplayResult run(const ReplaySettings& settings) const noexcept;
-  /// The same, of which the period in nanoseconds.
+  /// Returns only the period of run(), in nanoseconds.
   double period(const ReplaySettings& settings) const noexcept {
     return static_cast<double>(run(settings).period.count());
   }
-  /// What the present period is made of, by Bottleneck: the part by which it follows the time of a
-  /// stage, from half of that to a little more. The consumer's is that of waiting_for_slot where
-  /// more slots would make batches faster.
+  /// Returns for each Bottleneck its share of the present period: how strongly the period changes
+  /// with the time of the stage, between half of that time and 1 % more. If more slots would make
+  /// batches faster, the consumer's share is counted as waiting_for_slot.
   std::array<double, 7> shares() const noexcept;
 
   ReplaySettings present() const { return {shape().present}; }
   const PipelineShape& shape() const { return costs_.shape(); }
   const BatchCosts& costs() const { return costs_; }
-  /// Replaces the longest fill by one of the usual length; returns by how much it was longer.
+  /// Replaces the longest fill by a typical one. Returns by how much it was longer.
   double forget_longest_fill() { return costs_.forget_longest_fill(); }
 
  private:
@@ -75,8 +76,8 @@ inline ReplayResult Replay::run(const ReplaySettings& settings) const noexcept {
 }
 
 inline std::array<double, 7> Replay::shares() const noexcept {
-  constexpr double kMore = 0.01, kLess = 0.5;  // of a stage's time
-  constexpr double kGains = 1.01;              // times as fast
+  constexpr double kMore = 0.01, kLess = 0.5;  // fractions of a stage's time
+  constexpr double kGains = 1.01;              // speed-up
   constexpr std::size_t kMoreSlots = 8;
   const double now = period(present());
   std::array<double, 7> shares{};
@@ -113,14 +114,15 @@ inline bool Replay::load(std::span<const FinishedBatch> batches, const PipelineS
   return !costs_.is_far_ahead() && error <= kFaithful;
 }
 
-/// By what part of the measured period a replay with the present settings misses it.
+/// Returns the relative error of the period in a replay with the present settings. If the
+/// consumer's stream was not measured, first fits its time to the period.
 inline double Replay::fit() {
   const double measured = costs_.period();
-  if (costs_.lacks_device_times()) {  // What is left to the consumer's stream of the period.
+  if (costs_.lacks_device_times()) {  // Finds the time of the stream by bisection.
     double low = 0, high = measured;
     for (int step = 0; step < 20; ++step) {
       const double middle = (low + high) / 2;
-      costs_.set_device(middle);
+      costs_.set_stream_work(middle);
       (period(present()) < measured ? low : high) = middle;
     }
   }

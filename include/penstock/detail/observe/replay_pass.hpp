@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// ReplayPass: one replay of recorded batches. It lets each batch take what it took at each step,
-// and puts the waits in: for a worker, for a block of pinned memory, for a device slot, for the
-// copy stream, for the consumer.
+// ReplayPass: one replay of recorded batches. Each batch takes its recorded time in each stage. The
+// replay adds the waits for a worker, a block of pinned memory, a device slot, the copy stream and
+// the consumer.
 
 #include <algorithm>
 #include <array>
@@ -15,47 +15,49 @@
 namespace penstock::detail {
 
 struct ReplaySettings : TuneSettings {
-  /// Factors on the times of the stages. `source` is also that of an on_device source's work.
+  /// Factors on the times of the stages. `source` also applies to the work of an on_device source
+  /// on the device.
   double source = 1, copy = 1, transform = 1, consumer = 1;
-  double handover = 1, issue = 1;  ///< the same on the members of RecordedBatch
+  double handover = 1, issue = 1;  ///< factors on the members of RecordedBatch
 };
 
-/// When a batch passed each step, in nanoseconds since the replay began.
+/// When a batch passes each stage, in nanoseconds since the replay began.
 struct ReplayEvent {
-  double filled = 0;             ///< by the workers
-  double issued = 0;             ///< its copy was queued, so that next() may return it
-  double copied = 0;             ///< on_device: the slot was written
-  double staged = 0;             ///< the transform was done
-  double got = 0;                ///< next() returned it
-  double begun = 0, worked = 0;  ///< the consumer's stream began, and was through with it
-  double turned = 0;             ///< the loop asked for the next one
-  double left = 0;               ///< its lease ended
-  double waited = 0;             ///< the consumer, which had nothing else to do, for input
-  std::size_t cost = 0;          ///< which of the recorded batches it is
+  double filled = 0;               ///< the workers have filled it
+  double issued = 0;               ///< its copy is queued, so that next() may return it
+  double copied = 0;               ///< its copy ends; on_device: its slot is written
+  double staged = 0;               ///< its transform ends
+  double delivered = 0;            ///< next() returns it
+  double begun = 0, consumed = 0;  ///< the consumer's stream begins it, and ends it
+  double asked_next = 0;           ///< the loop asks for the next batch
+  double released = 0;             ///< its lease ends
+  double waited = 0;               ///< how long the consumer waits for it with nothing else to do
+  std::size_t cost = 0;            ///< index of the recorded batch whose costs it has
 };
 
 class ReplayPass {
  public:
   using Index = std::ptrdiff_t;
-  /// What a worker does, or a batch that it has begun.
+  /// A worker, or a batch that a worker has begun.
   struct Filling {
-    double free = 0;    ///< it is, or will be, done
-    double stream = 0;  ///< the worker's stream is done
-    Index batch = 0;    ///< that was begun
+    double free = 0;    ///< when it is done
+    double stream = 0;  ///< when the worker's stream is done
+    Index batch = 0;    ///< the batch that was begun
   };
   static constexpr std::size_t kFillings = 2 * BatchCosts::kMostWorkers;
 
-  /// Replays the batches of `costs` twice. `events` has room for that, `fillings` for kFillings.
+  /// Replays the batches of `costs` twice. `events` needs an element for each of these, `fillings`
+  /// needs kFillings elements.
   ReplayPass(const BatchCosts& costs, const ReplaySettings& settings, std::span<ReplayEvent> events,
              std::span<Filling> fillings) noexcept;
 
   Index count() const noexcept { return count_; }
   ReplayEvent& at(Index i) const noexcept { return events_[static_cast<std::size_t>(i)]; }
   const RecordedBatch& cost(Index i) const noexcept { return costs_.all()[at(i).cost]; }
-  /// The moment `of` batch i, or 0 for a batch before the first one.
+  /// The member `of` of batch i, or 0 if i is before the first batch.
   double when(double ReplayEvent::*of, Index i) const noexcept { return i < 0 ? 0 : at(i).*of; }
-  /// Batch i is behind the consumer.
-  double end(Index i) const noexcept { return std::max(at(i).turned, at(i).worked); }
+  /// When the consumer has finished batch i.
+  double end(Index i) const noexcept { return std::max(at(i).asked_next, at(i).consumed); }
 
  private:
   double fill_time(const RecordedBatch& cost) const noexcept {
@@ -68,11 +70,11 @@ class ReplayPass {
   void fill(Index i) noexcept;
   void fill_unordered(Index i) noexcept;
   void write_slot(Index i, Filling& worker) noexcept;
-  double readers_through(Index i) const noexcept;
+  double readers_done(Index i) const noexcept;
   void stage(Index i) noexcept;
   void consume(Index i) noexcept;
 
-  static constexpr int kMostPieces = 16;  // More make no difference, but for the time they take.
+  static constexpr int kMostPieces = 16;  // More pieces would only cost time.
 
   const BatchCosts& costs_;
   const ConsumerLoop& loop_;
@@ -81,10 +83,10 @@ class ReplayPass {
   const Index count_, blocks_, slots_;
   const int pieces_;
   const std::span<ReplayEvent> events_;
-  const std::span<Filling> workers_, open_;  // open_: batches that were begun, in any order
-  std::size_t opened_ = 0;                   // how many these are
+  const std::span<Filling> workers_, open_;  // open_: the batches that were begun, in any order
+  std::size_t opened_ = 0;                   // the number of these
   Index claimed_ = 0;
-  std::array<double, BatchCosts::kStreams> streams_{};  // when the consumer's are through
+  std::array<double, BatchCosts::kStreams> streams_{};  // when each stream of the consumer is done
 };
 
 inline ReplayPass::ReplayPass(const BatchCosts& costs, const ReplaySettings& settings,
@@ -118,7 +120,7 @@ inline ReplayPass::ReplayPass(const BatchCosts& costs, const ReplaySettings& set
 
 // ---- The workers --------------------------------------------------------------------------------
 
-/// The worker that is free first takes the next piece, of this batch as long as it has any.
+/// The pieces of the batch go one by one to the worker that is free first.
 inline void ReplayPass::fill(Index i) noexcept {
   ReplayEvent& event = at(i);
   const double piece = fill_time(cost(i)) / pieces_;
@@ -130,8 +132,8 @@ inline void ReplayPass::fill(Index i) noexcept {
   }
 }
 
-/// The batch that is filled first, of those that were begun, is delivered next. Workers begin
-/// others before that, as far as they are free and have blocks.
+/// The next batch that is delivered is the one that is filled first. Before that, free workers
+/// begin further batches if there are blocks for them.
 inline void ReplayPass::fill_unordered(Index i) noexcept {
   while (claimed_ < 2 * count_ && claimed_ - blocks_ < i && opened_ < open_.size()) {
     Filling& worker = earliest(workers_);
@@ -148,11 +150,11 @@ inline void ReplayPass::fill_unordered(Index i) noexcept {
   first = open_[--opened_];
 }
 
-/// An on_device source has a slot in place of a block, and no copy.
+/// An on_device source writes a slot instead of a block, and nothing is copied.
 inline void ReplayPass::write_slot(Index i, Filling& worker) noexcept {
   ReplayEvent& event = at(i);
-  const double readers = readers_through(i), work = cost(i).source * settings_.source;
-  const double opened = std::max(worker.free, when(&ReplayEvent::left, i - slots_));
+  const double readers = readers_done(i), work = cost(i).source * settings_.source;
+  const double opened = std::max(worker.free, when(&ReplayEvent::released, i - slots_));
   if (costs_.source_queues()) {
     event.filled = opened + fill_time(cost(i));
     event.copied = std::max(std::max({opened, worker.stream, readers}) + work, event.filled);
@@ -166,13 +168,13 @@ inline void ReplayPass::write_slot(Index i, Filling& worker) noexcept {
 
 // ---- The copy stream ----------------------------------------------------------------------------
 
-/// When the readers of the slot that batch i gets are through. They were queued before the lease of
-/// a batch ended; of leases that end early, the last of them was not queued yet.
-inline double ReplayPass::readers_through(Index i) const noexcept {
+/// Returns when the readers of the slot of batch i have finished. If leases end early, the work on
+/// the last batch was not yet queued when its lease ended, so it does not count.
+inline double ReplayPass::readers_done(Index i) const noexcept {
   const Index last = i - slots_ + static_cast<Index>(loop_.later_calls);
   if (last < 0) return 0;
-  if (!loop_.ends_early) return at(last).worked;
-  return std::max(when(&ReplayEvent::worked, last - 1), at(last).staged);
+  if (!loop_.ends_early) return at(last).consumed;
+  return std::max(when(&ReplayEvent::consumed, last - 1), at(last).staged);
 }
 
 inline void ReplayPass::stage(Index i) noexcept {
@@ -183,9 +185,9 @@ inline void ReplayPass::stage(Index i) noexcept {
     event.staged = event.copied;
     return;
   }
-  event.issued = std::max(event.issued, when(&ReplayEvent::left, i - slots_)) +
+  event.issued = std::max(event.issued, when(&ReplayEvent::released, i - slots_)) +
                  cost(i).issue * settings_.issue;
-  event.copied = std::max({event.issued, when(&ReplayEvent::staged, i - 1), readers_through(i)}) +
+  event.copied = std::max({event.issued, when(&ReplayEvent::staged, i - 1), readers_done(i)}) +
                  cost(i).copy * settings_.copy;
   event.staged = event.copied + cost(i).transform * settings_.transform;
 }
@@ -194,20 +196,22 @@ inline void ReplayPass::stage(Index i) noexcept {
 
 inline void ReplayPass::consume(Index i) noexcept {
   ReplayEvent& event = at(i);
-  const double asked = when(&ReplayEvent::turned, i - 1);
-  event.got = asked >= event.issued ? asked : event.issued + loop_.wake;
+  const double asked = when(&ReplayEvent::asked_next, i - 1);
+  event.delivered = asked >= event.issued ? asked : event.issued + loop_.wake;
   double& stream = streams_.at(static_cast<std::size_t>(cost(i).stream));
-  event.begun = std::max({event.got, event.staged, stream});
+  event.begun = std::max({event.delivered, event.staged, stream});
   event.waited = event.begun - std::max(asked, stream);
-  event.worked = stream = event.begun + cost(i).device * settings_.consumer;
-  const double done = loop_.waits == LoopWaits::for_this_step   ? event.worked
-                      : loop_.waits == LoopWaits::for_last_step ? when(&ReplayEvent::worked, i - 1)
-                                                                : 0;
-  event.turned = std::max(event.got, done) + cost(i).host * settings_.consumer;
+  event.consumed = stream = event.begun + cost(i).stream_work * settings_.consumer;
+  const double done = loop_.waits == LoopWaits::for_this_step ? event.consumed
+                      : loop_.waits == LoopWaits::for_last_step
+                          ? when(&ReplayEvent::consumed, i - 1)
+                          : 0;
+  event.asked_next = std::max(event.delivered, done) + cost(i).thread_work * settings_.consumer;
   const Index lease = i - static_cast<Index>(loop_.later_calls);
   if (lease < 0) return;
-  at(lease).left =
-      loop_.ends_early ? event.got : std::max(event.got, event.turned - loop_.after_lease);
+  at(lease).released = loop_.ends_early
+                           ? event.delivered
+                           : std::max(event.delivered, event.asked_next - loop_.after_lease);
 }
 
 }  // namespace penstock::detail

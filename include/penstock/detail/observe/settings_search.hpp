@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// SettingsSearch: the cheapest settings with which a replay of recorded batches is about as fast as
-// with the most of everything. A worker counts for more than any number of batches. Each of the
-// settings is found by bisection, since a pipeline gets no slower if it has more of one.
+// SettingsSearch: finds the cheapest settings with which a replay of recorded batches is about as
+// fast as with the largest ones. A worker is considered more expensive than any number of batches.
+// Each setting is found by bisection, since a larger setting never makes a pipeline slower.
 
 #include <algorithm>
 #include <cstddef>
@@ -15,24 +15,26 @@ namespace penstock::detail {
 
 class SettingsSearch {
  public:
-  /// `replay` lives longer.
+  /// `replay` must outlive this object.
   SettingsSearch(const Replay& replay, const SourceMemory& source)
       : replay_(replay), source_(source) {}
 
-  /// From one batch to the next in ns, as predicted. Few batches may be fewer than whole rounds of
-  /// the workers: it is not less than these need on average.
+  /// Returns the predicted time from one batch to the next, in ns. The replayed batches may be
+  /// fewer than whole rounds of the workers, so the result is at least the mean time of the source
+  /// divided by the number of workers.
   double period(const TuneSettings& settings) const {
     const double factor = source_.factor(settings.workers);
     return std::max(factor * source_.time() / static_cast<double>(settings.workers),
                     replay_.period({settings, factor}));
   }
 
-  /// The cheapest of the settings from `least` to `most` that are about as fast as `most`.
+  /// Returns the cheapest settings between `least` and `most` that are about as fast as `most`.
   TuneSettings cheapest(const TuneSettings& least, const TuneSettings& most) const {
     constexpr double kSlack = 1.01;
     TuneSettings found = most;
     const double limit = kSlack * period(most);
-    // The first value from `from` on that suffices, as the present one does.
+    // Sets `setting` to the smallest value from `from` on that suffices. The present value
+    // suffices.
     const auto lower = [&](std::size_t TuneSettings::*setting, std::size_t from) {
       std::size_t& value = found.*setting;
       std::size_t enough = value;

@@ -30,15 +30,15 @@ inline void print_stage(std::ostream& out, const char* name, const StageStats& s
       << queue.str() << '\n';
 }
 
-/// Subtracts those members of `before` from those of `now`. The result is at least 0, in whatever
-/// order the snapshots were taken.
+/// Subtracts the given members of `before` from those of `now`. A result below 0 becomes 0, so the
+/// snapshots may be in any order.
 template <class T, class... Members>
 void subtract(T& now, const T& before, Members... members) {
   ((now.*members -= std::min(now.*members, before.*members)), ...);
 }
 
-/// The mean of the values after the first `count_before`, whose mean was `before`; `mean` is that
-/// of all `count`.
+/// Returns the mean of the values after the first `count_before`. The mean of all `count` values is
+/// `mean`, that of the first ones is `before`.
 inline double mean_since(double mean, std::uint64_t count, double before,
                          std::uint64_t count_before) {
   if (count <= count_before) return mean;
@@ -47,7 +47,7 @@ inline double mean_since(double mean, std::uint64_t count, double before,
   return std::max(0.0, rest / static_cast<double>(count - count_before));
 }
 
-/// Those of `now` whose leases ended after those of `before`.
+/// Returns the batches of `now` whose leases ended after all leases of `before`.
 inline std::shared_ptr<const RecentBatches> recent_since(
     const std::shared_ptr<const RecentBatches>& now,
     const std::shared_ptr<const RecentBatches>& before) {
@@ -87,7 +87,7 @@ PENSTOCK_INLINE Stats Stats::since(const Stats& before) const {
                      &ReadCounts::bytes);
   else
     stats.source_reads.reset();
-  // What was the longest before is not of this time; the longest of this time is unknown.
+  // A maximum that has not changed was reached before; the maximum since then is unknown.
   for (std::chrono::nanoseconds Stats::*longest : {&Stats::longest_wait, &Stats::longest_fill})
     if (this->*longest == before.*longest) stats.*longest = {};
   if (waits.longest == before.waits.longest) stats.waits.longest = {};

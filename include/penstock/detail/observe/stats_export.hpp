@@ -14,14 +14,14 @@
 namespace penstock {
 namespace detail {
 
-/// Metrics by family: a family's samples stand together, below its HELP and TYPE.
+/// Writes metrics by family: the samples of a family follow its HELP and TYPE lines.
 class PrometheusText {
  public:
   explicit PrometheusText(const Labels& labels) {
     for (const auto& [name, value] : labels) add_label(common_, name, value);
   }
 
-  /// One whose name ends in _total is a counter, another one a gauge.
+  /// Begins a family. It is a counter if its name ends in _total, otherwise a gauge.
   void family(std::string_view name, std::string_view help) {
     name_ = "penstock_" + std::string(name);
     const char* const type = name_.ends_with("_total") ? " counter\n" : " gauge\n";
@@ -40,7 +40,7 @@ class PrometheusText {
     family(name, help);
     sample({}, number);
   }
-  /// A sample for each enumerator up to the last one: 1 of `value`, 0 of the others.
+  /// Writes a sample for each enumerator up to `last`: 1 for `value`, 0 for the others.
   template <class Enum>
   void choice(const char* label, Enum value, Enum last) {
     for (int i = 0; i <= static_cast<int>(last); ++i)
@@ -211,7 +211,7 @@ inline void add(JsonText& json, const Verdict& verdict) {
   for (const Gain& gain : verdict.gains) add(json, gain);
   json.end_array().end_object();
 }
-/// null, where there is none.
+/// Adds the value, or null if there is none.
 template <class Maybe>
 void add_maybe(JsonText& json, const Maybe& maybe) {
   if (maybe)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Ticks: the time of the stamps in a batch's record.
+// Ticks: the type of the time stamps of batches.
 
 #include <chrono>
 #include <cstdint>

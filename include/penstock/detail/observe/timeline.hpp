@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Timeline: the stamps of the batches that have ended, for whoever judges the pipeline by them. It
-// keeps the last of them, with what was measured of them on the device, and sums of all.
+// Timeline: the stamps of the last batches that have ended, with their measured times on the
+// device, and sums over all batches. Stats and the Tuner are computed from it.
 
 #include <algorithm>
 #include <array>
@@ -15,50 +15,53 @@
 
 namespace penstock::detail {
 
-/// What a Timeline has added up, of all batches that have ended. A clock that jumps back counts as
-/// one that stood still.
+/// The sums over all batches that have ended. A negative interval counts as 0.
 struct TimelineSums {
   std::uint64_t batches = 0;
-  Ticks longest_fill = 0;  ///< from `opened` to `filled`, without first batches of workers
-  Ticks waiting = 0;       ///< from `asked` to `taken`, without the first batch of all
-  Ticks longest_wait = 0;  ///< the longest of these
+  Ticks longest_fill = 0;  ///< from `opened` to `filled`, without the first batches of workers
+  Ticks waiting = 0;       ///< the sum of the waits from `asked` to `taken`, without that of the
+                           ///< first batch
+  Ticks longest_wait = 0;  ///< the longest of these waits
   Ticks first_taken = 0;   ///< when the first of these batches was taken
   Ticks last_taken = 0;    ///< when the last of these batches was taken
-  Ticks consuming = 0;     ///< the consumer's own time between these two
+  Ticks consuming = 0;     ///< the time between these two without the waits
 };
 
-/// Any thread may call any member. One lock is held for some loads and stores; `copy` holds it
-/// while it copies the records. Only `copy` allocates.
+/// Thread-safe. One lock is held for a few loads and stores; `copy` holds it while it copies the
+/// records. Only `copy` allocates.
 ///
-/// The batches of a pipeline have an `order`: a count of the batches that were staged, from 0, over
-/// all restarts.
+/// The `order` of a batch is the number of batches that the pipeline staged before it, over all
+/// restarts.
 class Timeline {
  public:
   static constexpr std::size_t kFewest = 256;
   static constexpr std::size_t kAll = ~std::size_t{0};
 
-  /// For a pipeline in which at most `batches` are under way at a time.
+  /// `batches`: the largest number of batches that are in the pipeline at the same time.
   explicit Timeline(std::size_t batches)
       : ended_(std::max(kFewest, 4 * batches)), measured_(2 * ended_.size()) {}
 
   /// The number of batches that are kept.
   std::size_t size() const { return ended_.size(); }
 
-  /// A batch has ended. Call it for each that was delivered, before its record is used again.
+  /// Adds a batch that has ended. Call it for each batch that was delivered, before its record is
+  /// reused.
   void add(std::uint64_t order, std::uint64_t number, const BatchTimes& times) noexcept {
     const std::lock_guard lock(mutex_);
     ++sums_.batches;
     if (!times.first_of_worker()) longest(sums_.longest_fill, times.filled - times.opened);
     count_wait(times);
     longest(sums_.last_taken, times.taken);
-    // It never decreases, also where the waits of leases that end late are still to come.
+    // Batches whose leases end late add their waits later. The maximum keeps the sum from
+    // decreasing.
     longest(sums_.consuming, sums_.last_taken - sums_.first_taken - sums_.waiting);
-    if (order < begin_) return;  // Its lease has outlived a restart.
+    if (order < begin_) return;  // its lease ended after a restart
     ended_[count_++ % ended_.size()] = {order, number, times};
   }
 
-  /// What a batch took on the device, before or after its end: the members that are not -1. A batch
-  /// whose lease is held while far more others pass than are kept loses what was measured of it.
+  /// Sets those times of a batch on the device that are not -1. It may be called before or after
+  /// the end of the batch. The times are lost if the lease of the batch is held while far more
+  /// batches pass than are kept.
   void measure(std::uint64_t order, const DeviceDurations& durations) noexcept {
     const std::lock_guard lock(mutex_);
     Measured& measured = measured_[order % measured_.size()];
@@ -70,8 +73,8 @@ class Timeline {
       if (durations.*member >= 0) measured.durations.*member = durations.*member;
   }
 
-  /// The batches begin anew, with the one at `order`: those before it say nothing of how the next
-  /// ones follow each other, and are kept no longer. The sums go on.
+  /// Removes the batches before `order` after a restart of the pipeline, since they show nothing
+  /// about the intervals of later batches. The sums are kept.
   void restart(std::uint64_t order) noexcept {
     const std::lock_guard lock(mutex_);
     begin_ = order;
@@ -83,8 +86,8 @@ class Timeline {
     return sums_;
   }
 
-  /// The batches that are kept, or the last `most` of them, in the order in which they were taken,
-  /// in `out`. Nothing is allocated if it has room for so many.
+  /// Copies the batches that are kept, or the last `most` of them, into `out` in the order in which
+  /// they were taken. Does not allocate if the capacity of `out` suffices.
   void copy(std::vector<FinishedBatch>& out, std::size_t most = kAll) const {
     most = std::min(most, size());
     out.clear();
@@ -99,8 +102,8 @@ class Timeline {
                        measured.order == batch.order ? measured.durations : DeviceDurations{}});
       }
     }
-    // They are nearly in order: insertion is quick. (Other ways pass batches by value, and g++ has
-    // a note about the alignment of these.)
+    // The batches are nearly in order, so insertion sort is fast. (The algorithms of the standard
+    // library pass batches by value, for which g++ prints a note about their alignment.)
     for (std::size_t i = 1; i < out.size(); ++i)
       for (std::size_t j = i; j > 0 && out[j].times.taken < out[j - 1].times.taken; --j)
         std::swap(out[j], out[j - 1]);
@@ -121,7 +124,8 @@ class Timeline {
     DeviceDurations durations;
   };
 
-  /// The first batch of all fills the pipeline: its wait is left out.
+  /// Adds the wait of a batch, except that of the batch that was taken first: the pipeline was
+  /// empty.
   void count_wait(const BatchTimes& times) {
     Ticks wait = span(times.asked, times.taken);
     if (sums_.batches == 1 || times.taken < sums_.first_taken) {
@@ -136,12 +140,12 @@ class Timeline {
   static void longest(Ticks& most, Ticks time) { most = std::max(most, time); }
 
   mutable std::mutex mutex_;
-  std::vector<Ended> ended_;        // a ring
-  std::vector<Measured> measured_;  // that of an order at order % size
-  std::uint64_t count_ = 0;         // of batches in the ring since the last restart
-  std::uint64_t begin_ = 0;         // the first order since then
+  std::vector<Ended> ended_;        // a ring buffer
+  std::vector<Measured> measured_;  // the batch with order o is at o % size
+  std::uint64_t count_ = 0;         // the batches that were added since the last restart
+  std::uint64_t begin_ = 0;         // the first order since the last restart
   TimelineSums sums_;
-  Ticks first_wait_ = 0;  // of the batch that was taken first
+  Ticks first_wait_ = 0;  // the wait of the batch that was taken first
 };
 
 }  // namespace penstock::detail

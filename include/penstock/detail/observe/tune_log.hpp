@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// TuneLog: the last decisions of a tuner, for stats(), and as NVTX marks.
+// TuneLog: keeps the last decisions of a tuner for stats(), and emits an NVTX mark for each
+// decision.
 
 #include <array>
 #include <chrono>
@@ -35,14 +36,14 @@ class TuneLog {
     const std::lock_guard lock(mutex_);
     kept_[made_++ % most_kept] = decision;
   }
-  /// The decisions of the last change, made after `batch` batches, have led to this.
+  /// Sets the measured period of the decisions that were made after `batch` batches.
   void measure(std::uint64_t batch, std::chrono::nanoseconds period) noexcept {
     const std::lock_guard lock(mutex_);
     for (TuneDecision& decision : kept_)
       if (decision.batch == batch && decision.predicted.count() > 0) decision.measured = period;
   }
 
-  /// Adds them to `tuning`.
+  /// Adds the decisions to `tuning`.
   void add_to(Tuning& tuning) const {
     const std::lock_guard lock(mutex_);
     tuning.decisions = made_;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// TuneSettings: what a Tuner may change of a pipeline. WorkerTimes: what it is told of the workers.
+// TuneSettings: the settings of a pipeline that a Tuner may change. WorkerTimes: its input about
+// the workers.
 
 #include <array>
 #include <cstddef>
@@ -9,10 +10,10 @@
 namespace penstock::detail {
 
 struct TuneSettings {
-  std::size_t workers = 0;     ///< that run
+  std::size_t workers = 0;     ///< workers that run
   std::size_t host_depth = 0;  ///< blocks of pinned memory in use; 0: the source is on_device
   std::size_t device_depth = 0;
-  /// Batches that the workers have memory for.
+  /// The number of batches for which the workers have memory.
   std::size_t depth() const { return host_depth == 0 ? device_depth : host_depth; }
   friend bool operator==(const TuneSettings&, const TuneSettings&) = default;
 };
@@ -21,10 +22,10 @@ struct TuneSettings {
 inline constexpr std::array kKnobs{&TuneSettings::workers, &TuneSettings::host_depth,
                                    &TuneSettings::device_depth};
 
-/// Sums of all workers since they were started, in ns.
+/// Sums over all workers since they were started, in ns.
 struct WorkerTimes {
-  double busy = 0;  ///< inside the source
-  double cpu = 0;   ///< of it, on a core
+  double busy = 0;  ///< time inside the source
+  double cpu = 0;   ///< the part of it on a core
 };
 
 }  // namespace penstock::detail

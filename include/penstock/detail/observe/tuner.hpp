@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Tuner: finds, while a pipeline runs, how many workers it needs and how many batches ahead. Once
-// in a window of some batches, a worker that has published one calls look():
+// Tuner: finds, while a pipeline runs, how many workers it needs and how many batches it must
+// prepare ahead. Once in a window of some batches, a worker that has published a batch calls
+// look():
 //
 //   measure()  how the batches since the last change followed each other
 //   judge()    whether that change did what was predicted; else it is put back
@@ -39,7 +40,7 @@ namespace penstock::detail {
 
 class Tuner {
  public:
-  /// Allocates all that it needs. The settings in `shape` are not read.
+  /// Allocates all memory that it will need. The settings in `shape` are not read.
   Tuner(const TuneSettings& most, const TuneSettings& start, const PipelineShape& shape)
       : most_(most),
         most_records_(std::max(kFewestRecords, kRounds * most.workers)),
@@ -53,17 +54,18 @@ class Tuner {
     records_.reserve(most_records_);
   }
 
-  // ---- By a thread that has published a batch
+  // ---- Called by a thread that has published a batch
 
-  /// True: a window has ended, and the calling thread has to call look(). At most one thread at a
-  /// time gets that answer.
+  /// Returns true if a window has ended; then the calling thread must call look(). At most one
+  /// thread at a time gets true.
   bool is_due() noexcept {
     if (published_.fetch_add(1, std::memory_order_relaxed) + 1 <
         due_at_.load(std::memory_order_relaxed))
       return false;
     return !is_looking_.test_and_set(std::memory_order_acquire);
   }
-  /// True: the settings have changed; call apply(). `now`: ticks(). Allocates nothing.
+  /// Returns true if the settings have changed; then call apply(). `now`: the result of ticks().
+  /// Does not allocate.
   bool look(const Timeline& timeline, const WorkerTimes& workers, Ticks now) noexcept {
     if (measure(timeline, workers, now) && judge()) search();
     const bool has_changed = std::exchange(has_changed_, false);
@@ -71,22 +73,22 @@ class Tuner {
     return has_changed;
   }
 
-  // ---- By the thread that takes: changes that wait for no window. True: call apply().
+  // ---- Called by the thread that takes, for changes that do not wait for the end of a window. If
+  // the result is true, call apply().
 
-  /// Adds a device slot, as far as the limits go: the consumer holds more leases, or a slot was
-  /// lost.
+  /// Adds a device slot if the limits allow it. Call it if the consumer holds more leases, or if a
+  /// slot was lost.
   bool add_slot(std::uint64_t delivered, TuneReason reason) {
     return add_one(&TuneSettings::device_depth, delivered, reason);
   }
-  /// Adds memory for one batch, since some was lost.
+  /// Adds memory for one batch, to replace lost memory.
   bool add_memory(std::uint64_t delivered) {
     return add_one(shape_.depth(), delivered, TuneReason::lost);
   }
 
-  // ---- By any thread
+  // ---- Called by any thread
 
-  /// Calls use(settings()) under a lock: of two threads that do so, the later one has the later
-  /// settings.
+  /// Calls use(settings()) under a lock, so that the last call of `use` gets the latest settings.
   template <class Use>
   void apply(Use use) const {
     const std::lock_guard lock(mutex_);
@@ -113,17 +115,20 @@ class Tuner {
  private:
   using Records = std::span<const FinishedBatch>;
 
-  static constexpr std::size_t kFewestRecords = 64, kRounds = 3;  // the last batches, so many
-  static constexpr std::size_t kWindow = 8;          // batches, or whole rounds of the workers
-  static constexpr Ticks kShortest = 10'000'000;     // of a window
-  static constexpr std::size_t kMany = 4 * kWindow;  // batches, before a step down
-  static constexpr double kWorth = 0.03;  // A smaller gain is none; the more so by few batches:
-  static constexpr double kWorthOfOne = 0.4;
-  static constexpr double kStarved = 0.03;  // The consumer waits for more of its time.
+  // How many of the last batches are read: kFewestRecords, or kRounds whole rounds of the workers.
+  static constexpr std::size_t kFewestRecords = 64, kRounds = 3;
+  // The batches of a window, which is extended to whole rounds of the workers, and its least time.
+  static constexpr std::size_t kWindow = 8;
+  static constexpr Ticks kShortest = 10'000'000;
+  static constexpr std::size_t kMany = 4 * kWindow;  // the batches that are needed for a step down
+  // A smaller gain is ignored. The limit is higher if few batches were measured.
+  static constexpr double kWorth = 0.03, kWorthOfOne = 0.4;
+  static constexpr double kStarved =
+      0.03;  // fraction of time; a consumer that waits less has input
   static constexpr double kNoise = 1.03, kWorse = 1.08, kClearlyWorse = 1.2, kMostLoss = 1.5;
-  static constexpr int kMostPatience = 64;  // windows
+  static constexpr int kMostPatience = 64;  // in windows
 
-  /// How many windows a setting is left alone: twice as many each time.
+  /// The number of windows in which a setting is not changed. It doubles each time.
   struct Rest {
     int next = 2, left = 0;
     void begin() {
@@ -131,7 +136,7 @@ class Tuner {
       next = std::min(2 * next, kMostPatience);
     }
   };
-  /// A change that is not judged yet.
+  /// A change whose result is not known yet.
   struct Trial {
     TuneReason reason;
     TuneSettings before;
@@ -149,9 +154,10 @@ class Tuner {
   bool add_one(std::size_t TuneSettings::*setting, std::uint64_t delivered, TuneReason reason);
   void log(const TuneSettings& before, TuneDecision decision);
 
-  /// Batches that are filled at a time: workers that began together come back together.
+  /// The number of batches that are filled at the same time: workers that begin together finish
+  /// together.
   std::size_t round() const { return shape_.setup.per_sample ? 1 : present_.workers; }
-  /// The last records, as far as they were opened at `time` or later.
+  /// The last records whose batches were opened at `time` or later.
   Records since(Ticks time) const {
     std::size_t first = records_.size();
     while (first > 0 && records_[first - 1].times.opened >= time) --first;
@@ -179,37 +185,40 @@ class Tuner {
   std::atomic<std::uint64_t> published_{0}, due_at_{kWindow};
   std::atomic_flag is_looking_;
 
-  // Only the thread that looks uses these.
+  // Only the thread that runs look() uses these.
   PipelineShape shape_;
-  TuneSettings present_, least_, possible_;  // the settings, and their limits, without what is lost
+  TuneSettings present_, least_, possible_;  // the settings and their limits, without lost memory
   std::vector<FinishedBatch> records_;
   Replay replay_;
   Medians medians_;
   WorkerTimes workers_before_;
-  Ticks looked_at_ = 0, changed_at_ = 0;  // `changed_at_`: in that look
-  Ticks phase_at_ = 0;                    // Batches that were opened before are of another phase.
+  Ticks looked_at_ = 0, changed_at_ = 0;  // times of the last look() and of the last one that
+                                          // changed the settings
+  Ticks phase_at_ = 0;  // the present phase consists of the batches that were opened since then
   std::uint64_t batch_ = 0;
-  // These tell of the batches since the last change. The times are those of one batch.
+  // These describe the batches since the last change. The times are those of one batch.
   std::size_t fresh_ = 0;
   double period_ = 0, source_ = 0, latest_source_ = 0, consumer_ = 0;
-  bool is_faithful_ = false;  // A replay of them takes as long as they did.
+  bool is_faithful_ = false;  // a replay of these batches reproduces their period
   SourceMemory memory_;
   std::optional<Trial> trial_;
   std::array<Rest, kKnobs.size()> rests_;
-  TuneSettings needed_;  // the most that was found in the last calm_ windows
+  TuneSettings needed_;  // the largest settings that were found in the last calm_ windows
   int calm_ = 0, patience_ = 1, since_down_ = kMostPatience;
   bool has_changed_ = false;
 
-  mutable std::mutex mutex_;  // of what follows; held for some stores, and while `use` runs
-  TuneSettings now_, lost_;   // What is lost is in use, too.
-  std::size_t least_slots_;   // that the leases need
+  mutable std::mutex mutex_;  // protects the members below; held for a few stores, and while `use`
+                              // runs
+  TuneSettings now_, lost_;   // lost memory counts as in use
+  std::size_t least_slots_;   // the device slots that the leases need
   std::atomic<std::size_t> slots_;
   TuneLog log_;
 };
 
 // ---- Measure ------------------------------------------------------------------------------------
 
-/// False: there are too few batches since the last change, or since the last look.
+/// Returns false if there are too few batches since the last change, or if the last look was too
+/// recent.
 inline bool Tuner::measure(const Timeline& timeline, const WorkerTimes& workers, Ticks now) {
   {
     const std::lock_guard lock(mutex_);
@@ -241,7 +250,7 @@ inline bool Tuner::measure(const Timeline& timeline, const WorkerTimes& workers,
   latest_source_ = std::max(source_, median(fresh.last(kWindow / 2), &source_time));
   consumer_ = 0;
   for (const RecordedBatch& cost : costs)
-    consumer_ += std::max(cost.device, cost.host) / static_cast<double>(costs.size());
+    consumer_ += std::max(cost.stream_work, cost.thread_work) / static_cast<double>(costs.size());
   memory_.note(present_.workers, source_);
   const double busy = workers.busy - workers_before_.busy, cpu = workers.cpu - workers_before_.cpu;
   workers_before_ = workers;
@@ -253,8 +262,8 @@ inline bool Tuner::measure(const Timeline& timeline, const WorkerTimes& workers,
 
 // ---- Judge --------------------------------------------------------------------------------------
 
-/// Compares the batches since the last change with what was predicted. False: the change is put
-/// back, or these batches are too few to tell.
+/// Compares the batches since the last change with the prediction. Returns false if the change was
+/// reverted, or if the batches are too few to decide.
 inline bool Tuner::judge() {
   if (!trial_) return true;
   const TuneSettings before = trial_->before;
@@ -262,14 +271,15 @@ inline bool Tuner::judge() {
   if (present_.workers > before.workers) memory_.learn(before.workers, trial_->source);
   const double starved = replay_.costs().starved();
   const double most = allowed(*trial_);
-  // Fewer workers that share something take less time for a batch; or more, if somebody else has a
-  // larger part of it by now. Of those that share nothing the time is the same.
+  // If workers share a resource, a batch takes less time with fewer workers. It may also take more
+  // time, if another process now uses more of the resource. If workers share nothing, the time is
+  // the same.
   const double fewer = static_cast<double>(present_.workers) / static_cast<double>(before.workers);
   const double slower = source_ / trial_->source;
   const bool do_share =
       memory_.is_shared() && fewer < 1 && (slower < (1 + fewer) / 2 || slower > kWorse);
   const bool keeps = period_ <= most || do_share || (starved >= 0 && starved <= kStarved);
-  // Then search() takes some workers back.
+  // If the last condition holds, search() removes some workers again.
   const bool goes_on = keeps || (faster && memory_.enough() < present_.workers);
   const bool is_clear = goes_on || (!faster && period_ > kClearlyWorse * most);
   if (!is_clear && fresh_ < round() + 2 * kWindow) return false;
@@ -289,17 +299,17 @@ inline bool Tuner::judge() {
   return false;
 }
 
-/// The longest time from one batch to the next with which a change is kept. It is compared with
-/// the batches before it, and with a replay of those since then without it, as the source or the
-/// consumer may have changed meanwhile: the more favourable counts.
+/// Returns the longest period with which a change is kept. It follows from the period before the
+/// change and from a replay of the batches since then with the earlier settings, since the source
+/// or the consumer may have changed meanwhile. The larger of the two counts.
 inline double Tuner::allowed(const Trial& trial) const {
   const SettingsSearch search(replay_, memory_);
   const double without = is_faithful_ ? search.period(trial.before) : 0;
   const double with = is_faithful_ ? search.period(present_) : 0;
-  if (trial.reason == TuneReason::faster)  // Half of the gain is enough.
+  if (trial.reason == TuneReason::faster)  // half of the predicted gain is enough
     return kNoise * std::max(without + with, trial.period + trial.predicted) / 2;
   if (!memory_.is_shared()) return kWorse * std::max(without, trial.period);
-  // Workers that share nothing do less by as much as they are fewer.
+  // If workers share nothing, the rate is proportional to their number.
   const auto fewer =
       static_cast<double>(trial.before.workers) / static_cast<double>(present_.workers);
   return trial.period * std::clamp((1 + fewer) / 2, kWorse, kMostLoss);
@@ -329,7 +339,8 @@ inline void Tuner::search() {
   }
   const SettingsSearch search(replay_, memory_);
   TuneSettings found = search.cheapest(least, most);
-  // Memory for each worker's batch and one that is ready; an exact prediction leaves no headroom.
+  // Needs memory for a batch of each worker and for one that is ready. One more is added, since the
+  // prediction leaves no reserve.
   const std::size_t fewest = shape_.setup.per_sample ? 2 : found.workers + 1;
   std::size_t& depth = found.*shape_.depth();
   depth = std::min(std::max(depth, fewest) + 1, most.*shape_.depth());
@@ -342,13 +353,14 @@ inline void Tuner::search() {
     step_down(found, search);
 }
 
-/// Steps down to the most that was found in the last windows, if there were enough of them.
+/// Reduces the settings to the largest that were found in the last windows, if there were enough
+/// windows.
 inline void Tuner::step_down(const TuneSettings& found, const SettingsSearch& search) {
   if (calm_++ == 0) needed_ = {};
   for (const auto knob : kKnobs) needed_.*knob = std::max(needed_.*knob, found.*knob);
   if (calm_ < patience_) return;
   calm_ = 0;
-  TuneSettings next = needed_;  // Fewer workers may have more batches ahead.
+  TuneSettings next = needed_;  // with fewer workers, more batches ahead are allowed
   if (needed_.workers >= present_.workers) {
     next = present_;
     if (needed_.host_depth + std::max<std::size_t>(2, next.host_depth / 4) <= next.host_depth)
@@ -358,8 +370,8 @@ inline void Tuner::step_down(const TuneSettings& found, const SettingsSearch& se
   if (next != present_) change(next, TuneReason::cheaper, search.period(next));
 }
 
-/// The last records, as far as source and consumer take about as long for most of them as they do
-/// now.
+/// Returns the last records, without those of an earlier phase. A new phase begins when the time of
+/// the source or of the consumer differs clearly from before.
 inline auto Tuner::of_this_phase() -> Records {
   constexpr double kFarLonger = 1.5, kMatters = 0.2;
   const Records all = since(phase_at_);
@@ -379,10 +391,10 @@ inline auto Tuner::of_this_phase() -> Records {
 
 // ---- Changes ------------------------------------------------------------------------------------
 
-/// Changes the settings to `next`, of which nothing is lost.
+/// Changes the settings to `next`, which does not include lost memory.
 inline void Tuner::change(const TuneSettings& next, TuneReason reason, double predicted) {
   const std::lock_guard lock(mutex_);
-  if (present_ != now_) return;  // The thread that takes has changed them meanwhile.
+  if (present_ != now_) return;  // the thread that takes has changed the settings meanwhile
   if (reason == TuneReason::faster && since_down_ < 4 * patience_ + 4)
     patience_ = std::min(2 * patience_, kMostPatience);
   if (reason == TuneReason::cheaper) since_down_ = 0;
@@ -413,7 +425,7 @@ inline bool Tuner::add_one(std::size_t TuneSettings::*setting, std::uint64_t del
   return true;
 }
 
-/// What has changed. Call it with the lock.
+/// Logs each setting that differs from `before`. Call it with the lock held.
 inline void Tuner::log(const TuneSettings& before, TuneDecision decision) {
   const TuneSettings now = plus(now_, lost_);
   slots_.store(now.device_depth, std::memory_order_relaxed);

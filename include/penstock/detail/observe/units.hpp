@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Times and sizes as text for people.
+// Formats times and sizes as text for people.
 
 #include <chrono>
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// VerdictSentence: a verdict as text. It names only what the pipeline has (Stats::setup).
+// VerdictSentence: writes a verdict as text. It mentions only what the pipeline has (Stats::setup).
 
 #include <algorithm>
 #include <chrono>
@@ -54,14 +54,14 @@ class VerdictSentence {
   std::string waits() const {
     return "the consumer waits " + in_percent(verdict_.starved) + " of its time";
   }
-  /// "2.4 times as fast (8.2 -> 3.4 ms a batch)"
+  /// Example: "2.4 times as fast (8.2 -> 3.4 ms a batch)"
   std::string prediction(double times_faster) const {
     const double now = std::chrono::duration<double, std::milli>(verdict_.period).count();
     const int decimals = now < 1 ? 3 : now < 10 ? 2 : 1;
     return with_unit(times_faster, 1, "times as fast (") + with_unit(now, decimals, "-> ") +
            with_unit(now / times_faster, decimals, "ms a batch)");
   }
-  /// What another kind of change would give: "; deeper queues: nothing"
+  /// The gain of another kind of change. Example: "; deeper queues: nothing"
   std::string in_turn(VerdictKind kind, const std::string& what) const {
     if (kind == VerdictKind::more_workers && stats_.setup.unbounded) return {};
     const double gain = judge_.gain(kind).times_faster;
@@ -113,7 +113,8 @@ class VerdictSentence {
 
   // ---- Settings
 
-  /// "5 workers with host_depth 9 and device_depth 3 (2.0 KiB more): 2.4 times as fast (...)"
+  /// Example: "5 workers with host_depth 9 and device_depth 3 (2.0 KiB more): 2.4 times as fast
+  /// (...)"
   std::string settings() const {
     std::string text;
     const char* joint = "";
@@ -135,7 +136,7 @@ class VerdictSentence {
     if (verdict_.more_bytes > 0) text += " (" + in_bytes(verdict_.more_bytes) + " more)";
     return text + what_limits() + ": " + prediction(verdict_.times_faster);
   }
-  /// Where workers that the source could use have no room.
+  /// What prevents more workers, if the source could use more.
   std::string what_limits() const {
     if (verdict_.enough_workers == 0 ||
         verdict_.enough_workers < static_cast<int>(judge_.shape().most_workers()))
@@ -143,7 +144,7 @@ class VerdictSentence {
     const std::string limit = limit_of_workers();
     return limit.empty() ? "" : ", all that the " + limit + " allow";
   }
-  /// What there is not enough of for more workers; empty: nothing.
+  /// The resource that does not suffice for more workers; empty: none.
   std::string limit_of_workers() const {
     const PipelineShape& shape = judge_.shape();
     const std::size_t most = std::min({shape.by_cores(), shape.by_run(), shape.by_memory()});
@@ -174,7 +175,7 @@ class VerdictSentence {
              " cores, and more of them would not: let it compute less, beforehand or on the device";
     return "the " + limit + " allow no more workers";
   }
-  /// Workers that wait for the same thing do not wait less if they are more.
+  /// If all workers wait for the same resource, more workers do not help.
   std::string lock() const {
     const double waiting = 1 - Judge::computing(stats_).value_or(1);
     if (waiting < kWaits || stats_.host_depth == 0 || verdict_.stage != Bottleneck::source)
@@ -186,8 +187,9 @@ class VerdictSentence {
   // ---- The source's reads
 
   std::string small_reads() const {
-    constexpr std::uint64_t kSmall = 512;  // bytes; the call costs more than to copy them
-    constexpr double kBetween = 3e3;       // One in so many ns of computing is a noticeable part.
+    constexpr std::uint64_t kSmall = 512;  // bytes; below this size a call costs more than the copy
+    constexpr double kBetween = 3e3;       // ns of computing; more frequent calls take a noticeable
+                                           // part of the time
     const auto& reads = stats_.source_reads;
     const auto cpu = static_cast<double>(stats_.worker_cpu.count());
     if (verdict_.stage != Bottleneck::source || !reads || reads->calls == 0 || cpu == 0) return {};
@@ -235,7 +237,7 @@ class VerdictSentence {
                ? "smaller or compressed samples"
                : "smaller samples, or compressed ones that a DeviceTransform expands on the device";
   }
-  /// Which narrower type makes a batch of these fields noticeably smaller; empty: none.
+  /// The narrower type that makes a batch of these fields noticeably smaller; empty: none.
   std::string narrower_type() const {
     constexpr double kNoticeable = 1.2;
     const PipelineSetup& setup = stats_.setup;
@@ -258,7 +260,8 @@ class VerdictSentence {
            prediction(verdict_.times_faster);
   }
 
-  static constexpr double kWaits = 0.7;  // Of its time in the source, a worker mostly waits.
+  static constexpr double kWaits = 0.7;  // fraction of its time in the source: a worker that waits
+                                         // more mostly waits
 
   const Judge& judge_;
   const Verdict& verdict_;

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// BlockOrder: a shuffle that reads storage in runs. It is computed and not stored.
+// BlockOrder: a shuffled order in which runs of samples lie together in storage. It is computed,
+// not stored.
 //
 //   penstock::detail::BlockOrder order(samples, block, window, {begin, count}, key);
 //   order.put(first, out);                         // the samples of this rank, from its first-th on
 //
-// Method. The data set is cut into blocks of `block` samples that lie together. The blocks in a
-// random order, end to end, are a list of all samples. A rank has the part `share` of that list, so
-// ranks read blocks of their own; a block on the border of two shares is cut in two. The blocks of
-// a share are divided into windows of at most `window` blocks. The windows of a share are of equal
-// size, give or take a block: otherwise the last one could be a single block, and an epoch would
-// end with samples that lie together. Within a window the samples are shuffled.
+// Method. The data set is cut into blocks of `block` samples that lie together. The blocks are put
+// in a random order, which gives a list of all samples. A rank gets the part `share` of that list,
+// so ranks read different blocks; a block on the border of two shares is cut in two. The blocks of
+// a share are divided into windows of at most `window` blocks. The sizes of the windows differ by
+// at most one block; otherwise the last window could be a single block, and an epoch would end with
+// samples that lie together. Within a window the samples are shuffled.
 //
-// The last block may be short. It has a random place of its own, and a Permutation orders the
-// others: the place at which positions begin to shift is then known without an inverse.
+// The last block may be shorter. Its place is chosen separately at random, and a Permutation orders
+// the others. Thus the place from which positions shift is known without an inverse permutation.
 
 #include <algorithm>
 #include <array>
@@ -26,15 +27,15 @@
 
 namespace penstock::detail {
 
-/// `count` positions of a list from `begin` on.
+/// The `count` positions of a list from `begin` on.
 struct Share {
   std::uint64_t begin = 0, count = 0;
 };
 
 class BlockOrder {
  public:
-  /// 1 <= block <= samples <= Permutation::max_size, 1 <= window, 1 <= share.count, and the share
-  /// lies in the list.
+  /// Requires 1 <= block <= samples <= Permutation::max_size, 1 <= window, 1 <= share.count, and a
+  /// share within the list.
   BlockOrder(std::uint64_t samples, std::uint64_t block, std::uint64_t window, Share share,
              std::uint64_t key) noexcept
       : block_(block),
@@ -66,18 +67,19 @@ class BlockOrder {
   }
 
  private:
-  /// The block, counted in the random order, that position `place` of the list lies in.
+  /// Returns the block, counted in the random order, that contains position `place` of the list.
   std::uint64_t block_at(std::uint64_t place) const noexcept {
     const std::uint64_t before = last_place_ * block_;
     if (place < before) return place / block_;
     return std::max(last_place_, (place + missing_) / block_);
   }
-  /// Where that block begins in the list.
+  /// Returns the position in the list at which that block begins.
   std::uint64_t begin_of(std::uint64_t block) const noexcept {
     return block * block_ - (block > last_place_ ? missing_ : 0);
   }
 
-  /// The window of the share that `place` lies in. The first `larger_` windows have a block more.
+  /// Returns the window of the share that contains `place`. The first `larger_` windows have one
+  /// block more than the others.
   Share window_at(std::uint64_t place) const noexcept {
     const std::uint64_t block = block_at(place) - first_block_, more = larger_ * (window_ + 1);
     const std::uint64_t window =
@@ -99,12 +101,12 @@ class BlockOrder {
       to_samples(out.first(std::min(out.size(), chunk)));
   }
 
-  /// Replaces positions of the list by the samples there.
+  /// Replaces positions of the list by the samples at these positions.
   void to_samples(std::span<std::uint64_t> places) const noexcept {
     std::array<std::uint64_t, chunk> blocks{};
     for (std::size_t i = 0; i < places.size(); ++i) {
       const std::uint64_t block = block_at(places[i]);
-      places[i] -= begin_of(block);  // now the place in its block
+      places[i] -= begin_of(block);  // now the position within its block
       blocks[i] = block < last_place_ ? block : block - 1;
       if (block != last_place_) continue;
       blocks[i] = 0;
@@ -116,17 +118,18 @@ class BlockOrder {
   }
 
   static constexpr std::size_t chunk = 64;
-  static constexpr std::uint64_t is_sample = std::uint64_t{1} << 63;  // above every sample
+  static constexpr std::uint64_t is_sample = std::uint64_t{1}
+                                             << 63;  // a flag; larger than every sample
 
   std::uint64_t block_;
   std::uint64_t last_;        // the number of the last block
-  std::uint64_t missing_;     // samples that it has less than the others
+  std::uint64_t missing_;     // how many samples it has less than the others
   std::uint64_t last_place_;  // its place among the blocks in random order
   Share share_;
-  std::uint64_t key_;  // of the windows
+  std::uint64_t key_;  // the key of the windows
   Permutation others_;
-  std::uint64_t first_block_;        // of the share, in random order
-  std::uint64_t window_, larger_{};  // blocks of a window; windows that have one more
+  std::uint64_t first_block_;        // the first block of the share, in the random order
+  std::uint64_t window_, larger_{};  // blocks in a window; number of windows with one more
 };
 
 }  // namespace penstock::detail

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Permutation: a keyed bijection on [0, size), computed and not stored: any part of a shuffled
-// order costs only that part.
+// Permutation: a keyed bijection on [0, size). It is computed, not stored, so the cost of a part of
+// a shuffled order is proportional to that part.
 //
 //   penstock::detail::Permutation permutation(size, key);
 //   permutation.apply(positions);                  // each position becomes its image, in place
@@ -34,7 +34,7 @@ class Permutation {
  public:
   static constexpr std::uint64_t max_size = std::uint64_t{1} << 63;
 
-  /// 1 <= size <= max_size.
+  /// Requires 1 <= size <= max_size.
   Permutation(std::uint64_t size, std::uint64_t key) noexcept
       : size_(size),
         low_bits_((bits_of(size) + 1) / 2),
@@ -47,7 +47,7 @@ class Permutation {
     }
   }
 
-  /// Replaces each of `values`, all below size, by its image.
+  /// Replaces each value by its image. All values must be below size.
   void apply(std::span<std::uint64_t> values) const noexcept {
     for (; values.size() >= lanes; values = values.subspan(lanes)) {
       encipher<lanes>(values.data());
@@ -75,7 +75,7 @@ class Permutation {
     const std::size_t bits = std::max<std::size_t>(1, bits_of(size));
     return std::clamp<std::size_t>(2 * ((64 + bits - 1) / bits), 10, max_rounds);
   }
-  /// Bits of the largest value.
+  /// The number of bits of the largest value.
   static unsigned bits_of(std::uint64_t size) noexcept {
     return static_cast<unsigned>(std::bit_width(size - 1));
   }

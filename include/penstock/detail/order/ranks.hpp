@@ -9,7 +9,7 @@
 namespace penstock {
 namespace detail {
 
-// Header-only, where launchers.hpp comes first, this stands before its definition.
+// In header-only mode this is declared again, if launchers.hpp was included before.
 // NOLINTNEXTLINE(readability-redundant-declaration)
 inline Ranks read_ranks(const std::function<const char*(const char*)>& lookup);
 

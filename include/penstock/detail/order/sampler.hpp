@@ -83,13 +83,13 @@ PENSTOCK_INLINE Sampler::Sampler(SamplerOptions options, const State& resumed) :
 PENSTOCK_INLINE Sampler::Sampler(SamplerOptions options, const Ranks& ranks, const State& resumed)
     : Sampler(detail::with_ranks(options, ranks), resumed) {}
 
-/// The batch at which the part of an epoch begins that is behind so many samples.
+/// Returns the first batch of the part of an epoch that follows `delivered` samples.
 PENSTOCK_INLINE std::uint64_t Sampler::begins_at(std::uint64_t delivered) const noexcept {
   const std::uint64_t left = options_.samples - std::min(delivered, options_.samples);
   return batches_ - batches_of(share_of(left));
 }
 
-/// Samples of a rank, where all ranks have so many to share.
+/// Returns the samples of one rank if all ranks together have `samples`.
 PENSTOCK_INLINE std::uint64_t Sampler::share_of(std::uint64_t samples) const noexcept {
   const std::uint64_t world = static_cast<std::uint64_t>(options_.world_size);
   return samples / world + (samples % world != 0 && !options_.drop_last ? 1 : 0);
@@ -102,8 +102,8 @@ PENSTOCK_INLINE std::uint64_t Sampler::batches_of(std::uint64_t rank_samples) co
 
 PENSTOCK_INLINE void Sampler::samples(std::uint64_t epoch, std::uint64_t batch,
                                       std::vector<std::uint64_t>& out) const {
-  // The list of the epoch that is continued begins behind what was delivered, its batches at
-  // start_.
+  // In the epoch that is continued, the list begins after the samples that were delivered, and the
+  // batches begin at start_.
   const bool continued = epoch == start_.epoch && options_.window == 0;
   const std::uint64_t delivered = continued ? start_.part_samples : 0;
   const std::uint64_t begin = continued ? start_.part_batch : 0;
@@ -129,8 +129,8 @@ PENSTOCK_INLINE std::uint64_t Sampler::order() const noexcept {
   return detail::mix64(detail::mix64(kInBlocks + detail::mix64(options_.block)) + options_.window);
 }
 
-/// The share of this rank begins at its fraction of the list. All shares have the same size, so
-/// shares overlap by a sample where `samples` is not a multiple of `world_size`, or leave one out
+/// The share of this rank begins at rank / world_size of the list. All shares have the same size.
+/// If `samples` is not a multiple of `world_size`, shares overlap by a sample, or leave one out
 /// with drop_last.
 PENSTOCK_INLINE void Sampler::put_blocks(std::uint64_t epoch, std::uint64_t first,
                                          std::vector<std::uint64_t>& out) const {
@@ -142,8 +142,9 @@ PENSTOCK_INLINE void Sampler::put_blocks(std::uint64_t epoch, std::uint64_t firs
   detail::BlockOrder(o.samples, o.block, o.window, {begin, rank_samples_}, key).put(first, out);
 }
 
-/// The positions of this rank in the list behind those that were delivered, from its `first`-th on.
-/// Repeating the list from its beginning means counting modulo its length.
+/// Puts the positions of this rank in the rest of the list, after the delivered ones, beginning
+/// with the rank's `first`-th. At the end of the list they continue at its beginning: they are
+/// counted modulo its length.
 PENSTOCK_INLINE void Sampler::put_places(std::uint64_t delivered, std::uint64_t first,
                                          std::vector<std::uint64_t>& out) const noexcept {
   const std::uint64_t length = options_.samples;

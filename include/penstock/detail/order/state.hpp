@@ -17,10 +17,11 @@
 namespace penstock {
 namespace detail {
 
-/// For how long a number of a run must not change.
+/// How long a number of the state must stay the same.
 enum class Fixed { never, for_an_epoch, for_the_run };
 
-using StateNumber = std::uint64_t State::*;  // A name: nvcc would write it with parentheses.
+using StateNumber = std::uint64_t State::*;  // an alias, since nvcc would otherwise print it with
+                                             // parentheses
 
 struct StateField {
   std::string_view name;
@@ -37,14 +38,15 @@ inline constexpr std::array<StateField, 10> state_fields{
      {"batches", &State::batches, Fixed::for_an_epoch},
      {"batch_size", &State::batch_size, Fixed::for_an_epoch},
      {"world_size", &State::world_size, Fixed::for_an_epoch},
-     {"part_batch", &State::part_batch, Fixed::never},  // These are compared by delivered().
+     {"part_batch", &State::part_batch, Fixed::never},  // these two are compared by delivered()
      {"part_samples", &State::part_samples, Fixed::never}}};
 
-// The text ends with a fixed word, so that a truncated file is not read as a smaller number.
+// The text ends with a fixed word, so that a truncated number is not read as a smaller one.
 inline constexpr std::string_view state_format = "penstock-state", state_version = "2",
                                   state_end = "end";
 
-/// `text` in quotes for a message: what is not printable ASCII is escaped, what is too long cut.
+/// Returns `text` in quotes for a message. Characters that are not printable ASCII are escaped, and
+/// a long text is cut.
 inline std::string quoted(std::string_view text) {
   constexpr std::size_t kLongest = 300;
   constexpr std::string_view kDigits = "0123456789abcdef";
@@ -60,8 +62,8 @@ inline std::string quoted(std::string_view text) {
   return result + '"';
 }
 
-/// Samples of the epoch before the next batch, over all ranks; UINT64_MAX for a state whose numbers
-/// are beyond 64 bits.
+/// Returns the number of samples of the epoch before the next batch, over all ranks. Returns
+/// UINT64_MAX if the number does not fit into 64 bits.
 inline std::uint64_t delivered(const State& state) {
   std::uint64_t samples = 0;
   if (__builtin_sub_overflow(state.batch, state.part_batch, &samples) ||
@@ -72,7 +74,7 @@ inline std::uint64_t delivered(const State& state) {
   return samples;
 }
 
-/// The position of a run that began at `start`, before a batch.
+/// Returns the state, before the given batch, of a run that began at `start`.
 inline State state_at(const State& start, std::uint64_t epoch, std::uint64_t batch) {
   State state = start;
   state.epoch = epoch, state.batch = batch;
@@ -84,8 +86,8 @@ inline bool is_within_epoch(const State& state) {
   return state.batch != 0 || state.part_samples != 0;
 }
 
-/// Throws std::invalid_argument for a state behind the end of a run of so many epochs. At its end
-/// is the state of a run that is finished.
+/// Throws std::invalid_argument if the state is after the end of a run of `epochs` epochs. A state
+/// exactly at the end is allowed: it is that of a finished run.
 inline void require_not_behind_end(const State& state, std::uint64_t epochs) {
   if (state.epoch < epochs || (state.epoch == epochs && !is_within_epoch(state))) return;
   throw std::invalid_argument(
@@ -96,9 +98,9 @@ inline void require_not_behind_end(const State& state, std::uint64_t epochs) {
       std::to_string(state.epoch + 1) + " to go on");
 }
 
-/// The same error, whose text begins with `where`.
+/// Returns the same error with `where` before its text.
 inline std::system_error located(const std::system_error& error, const std::string& where) {
-  const std::string reason = ": " + error.code().message();  // The new one appends it again.
+  const std::string reason = ": " + error.code().message();  // the new error appends it again
   std::string what = error.what();
   if (what.ends_with(reason)) what.resize(what.size() - reason.size());
   return {error.code(), where + what};
@@ -135,7 +137,8 @@ PENSTOCK_INLINE State State::parse(std::string_view text) {
     if (word.substr(0, key.size()) != key) refuse(key + " is missing in its place");
     word.remove_prefix(key.size());
     const auto number = detail::read_number<std::uint64_t>(word);
-    if (!number || (word.size() > 1 && word.front() == '0'))  // as no program has written it
+    if (!number || (word.size() > 1 && word.front() == '0'))  // to_string() never writes a leading
+                                                              // zero
       refuse(key + " is followed by no number of 64 bits");
     state.*field.number = *number;
   }
@@ -155,7 +158,7 @@ PENSTOCK_INLINE void State::save(const std::string& file) const try {
 PENSTOCK_INLINE State State::load(const std::string& file) {
   const std::string where = "State::load: " + detail::escaped(file) + ": ";
   try {
-    std::array<std::byte, 1024> bytes{};  // A state has fewer.
+    std::array<std::byte, 1024> bytes{};  // larger than any state
     const std::size_t count = detail::ReadOnlyFile(file).read(0, bytes);
     std::string_view text(reinterpret_cast<const char*>(bytes.data()), count);
     if (text.ends_with('\n')) text.remove_suffix(1);
@@ -201,7 +204,7 @@ PENSTOCK_INLINE std::string why_incompatible(const State& state, const State& st
         "batches: " +
         std::to_string(detail::delivered(state)) + " of its samples are before it there, " +
         std::to_string(detail::delivered(here)) + " here" + kAdvice);
-  constexpr std::uint64_t kCountable = std::uint64_t{1} << 62;  // batches of a run
+  constexpr std::uint64_t kCountable = std::uint64_t{1} << 62;  // in batches
   if (state.batch > kCountable || (start.batches != 0 && state.epoch > kCountable / start.batches))
     return refusal("the state is at a batch beyond 2^62, which nobody counts to");
   return {};

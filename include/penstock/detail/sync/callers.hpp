@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Callers: counts the threads that are inside the members of an object, so that its destructor can
-// wait until they have left. No call may begin once the destructor has.
+// Callers: counts the threads that are inside member functions of an object, so that its destructor
+// can wait until they have returned. No call may begin after the destructor has begun.
 
 #include <atomic>
 #include <cstdint>
@@ -12,7 +12,8 @@ namespace penstock::detail {
 
 class Callers {
  public:
-  /// Lives as long as a call of a member. Its end is the last that the call does to the object.
+  /// Counts one call of a member function. Its destructor must be the last access of the call to
+  /// the object.
   class [[nodiscard]] Call {
    public:
     explicit Call(Callers& callers) : count_(callers.count_) {
@@ -26,12 +27,13 @@ class Callers {
     std::atomic<std::uint32_t>& count_;
   };
 
-  /// Whether there is one. Orders nothing.
+  /// Whether there is a call. Does not order memory.
   bool any() const noexcept { return count_.load(std::memory_order_relaxed) != 0; }
-  /// What the threads that are inside did before their calls is seen from here on: they have read
-  /// the handle of this object, which may now be changed.
+  /// Synchronises with the beginning of all calls: the calling thread then sees what the callers
+  /// did before, such as their reads of the handle of this object. The handle may be changed
+  /// afterwards.
   void see_entries() const noexcept { static_cast<void>(count_.load(std::memory_order_acquire)); }
-  /// Returns when no call lives; what they did is seen then. Wake those that wait before.
+  /// Returns when all calls have ended, and synchronises with them. Wake waiting threads before.
   void wait_until_left() const noexcept {
     while (count_.load(std::memory_order_acquire) != 0) std::this_thread::yield();
   }

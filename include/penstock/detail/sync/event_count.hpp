@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// EventCount: blocks a thread until a condition on atomics holds, which other threads write.
-// Without a waiter, a notification costs one atomic operation. So a queue of atomics needs no lock.
+// EventCount: blocks a thread until a condition on atomics holds that other threads write. Without
+// a waiter, a notification costs one atomic operation. Thus a lock-free queue can block without a
+// lock.
 //
 //   producer: cell.store(full, release); ready.notify_one();
 //   consumer: ready.wait([&] { return cell.load(acquire) == full; });
 //
-// One thread is woken at a time. A notification that comes while a woken thread has not looked yet
-// costs no system call: that thread finds the change, and passes on what was more than it needed.
+// notify_one() wakes one thread. If a woken thread has not checked its condition yet, a further
+// notification costs no system call: that thread finds the change, and passes on the notifications
+// that it did not need.
 
 #include <algorithm>
 #include <atomic>
@@ -33,20 +35,19 @@ class EventCount {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Blocks until `ready()` is true. `ready` is called often, and while other threads wait: it must
-  /// be cheap and must not block.
+  /// Blocks until `ready()` is true. `ready` is called often, and with the lock held, so it must be
+  /// cheap and must not block.
   template <class Condition>
   void wait(Condition&& ready) {
     wait_until(Clock::time_point::max(), ready);
   }
 
-  /// As `wait`, but at most until `deadline`; returns the last result of `ready()`.
+  /// Like `wait`, but at most until `deadline`. Returns the last result of `ready()`.
   template <class Condition>
   bool wait_until(Clock::time_point deadline, Condition&& ready) {
     if (ready() || spin(ready)) return true;
-    // This waiter is counted before it takes the calls: a notifier that does not see the count has
-    // made its change and its call before, so that take_calls() makes the change visible to
-    // ready().
+    // This waiter is counted before it takes the calls. A notifier that does not see the count has
+    // made its change and its call before, so take_calls() makes the change visible to ready().
     state_.fetch_add(kWaiter, std::memory_order_relaxed);
     std::unique_lock lock(mutex_);
     std::uint64_t calls = 0;
@@ -74,8 +75,9 @@ class EventCount {
   }
 
  private:
-  // In calls of cpu_relax(), of 10 to 50 ns each. The least patience suffices for a hand-over
-  // between two running threads; the most costs about as much as sleeping and waking up.
+  // These are numbers of calls of cpu_relax(), which takes 10 to 50 ns. The smallest patience
+  // suffices for a hand-over between two running threads; the largest costs about as much as
+  // sleeping and waking up.
   static constexpr int kFirstPause = 16, kLastPause = 32;
   static constexpr int kLeastPatience = 96, kMostPatience = 1024;
 
@@ -103,26 +105,27 @@ class EventCount {
     if (next != now) patience_.store(next, std::memory_order_relaxed);
   }
 
-  // state_ counts waiters in its lower half, and in its upper half the calls that no waiter has
-  // taken. Each operation on it is a read-modify-write, not a load. Of those of a waiter and a
-  // notifier one is the second: a notifier then sees the waiter, a waiter what the notifier
-  // changed.
+  // The lower half of state_ counts the waiters, the upper half the calls that no waiter has taken.
+  // Each operation on it is a read-modify-write, not a load, so the operations of a waiter and of a
+  // notifier are ordered. If the notifier's is later, it sees the waiter; if the waiter's is later,
+  // the waiter sees the change.
   static constexpr std::uint64_t kWaiter = 1, kCall = std::uint64_t{1} << 32;
   static std::uint64_t waiters(std::uint64_t state) { return state & (kCall - 1); }
   static std::uint64_t calls(std::uint64_t state) { return state / kCall; }
 
-  /// Returns the state before.
+  /// Returns the previous state.
   std::uint64_t add_calls(std::uint64_t times) {
     return state_.fetch_add(times * kCall, std::memory_order_release);
   }
-  /// Of the calls since a waiter has looked, only the first wakes one.
+  /// Adds calls. Only the first call since a waiter has taken the calls wakes a thread.
   void call_one(std::uint64_t times) {
     const std::uint64_t before = add_calls(times);
     if (waiters(before) == 0 || calls(before) != 0) return;
     const std::lock_guard lock(mutex_);
     wake_.notify_one();
   }
-  /// A waiter takes all calls before it looks: it sees every change that they tell of.
+  /// Takes all calls. A waiter does so before it checks its condition, so it sees every change that
+  /// was made before these calls.
   std::uint64_t take_calls() {
     return calls(state_.fetch_and(kCall - 1, std::memory_order_acquire));
   }
@@ -138,7 +141,8 @@ class EventCount {
   std::atomic<std::uint64_t> state_{0};
   std::mutex mutex_;
   std::condition_variable wake_;
-  // Used by waiters. The last member, so that it is not on the cache line that notifiers write.
+  // Only waiters use it. It is the last member, so that it is not on the cache line that notifiers
+  // write.
   std::atomic<int> patience_{kMostPatience};
 };
 

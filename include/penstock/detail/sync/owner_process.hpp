@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// OwnerProcess: whether this process constructed an object. A forked child has a copy of every
-// object, but no other threads, no CUDA, and locks in any state: there, a destructor must not join,
-// lock or free.
+// OwnerProcess: tells whether the current process constructed an object. A forked child has a copy
+// of every object, but no other threads, no CUDA, and locks in any state. Therefore a destructor in
+// the child must not join, lock or free.
 
 #include <pthread.h>
 
@@ -13,8 +13,8 @@
 
 namespace penstock::detail {
 
-/// How many forks lie between this process and the first one. Counted by a handler of
-/// pthread_atfork, so that asking costs a load and not a system call.
+/// The number of forks between this process and the first one. A handler of pthread_atfork counts
+/// them, so a query costs a load and not a system call.
 class ForkCount {
  public:
   static unsigned now() noexcept { return count_.load(std::memory_order_relaxed); }
@@ -34,7 +34,8 @@ class OwnerProcess {
   unsigned forks_ = ForkCount::now();
 };
 
-/// Never destroyed. For what a forked child has to leave as it is.
+/// Moves the object to memory that is never freed, so that it is never destroyed. A forked child
+/// uses it for members that it must not touch.
 template <class T>
 void leak(T&& object) {
   new std::remove_reference_t<T>(std::forward<T>(object));

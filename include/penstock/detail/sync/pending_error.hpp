@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// PendingError: an error for one call of the consumer, that stands for no batch. A later call never
+// PendingError: an error for one call of the consumer that belongs to no batch. A later call never
 // throws it.
 
 #include <atomic>
@@ -12,24 +12,27 @@
 
 namespace penstock::detail {
 
-/// Calls have numbers, from 1, that ascend; without numbers, an error is for the next call.
+/// Calls have ascending numbers, from 1. Without a number, an error is for the next call.
 class PendingError {
  public:
   static constexpr std::uint64_t kNextCall = 1;
 
-  /// For the call of this number; of several errors for it, the first. Any thread.
+  /// Stores an error for the call with this number. The first error for a call is kept. Any thread
+  /// may call this.
   void set(std::uint64_t call, std::exception_ptr error) noexcept {
     const std::lock_guard lock(mutex_);
-    if (call <= call_.load(std::memory_order_relaxed)) return;  // A thread that comes late.
+    if (call <= call_.load(std::memory_order_relaxed))
+      return;  // this or a later call already has
+               // an error
     error_ = std::move(error);
     call_.store(call, std::memory_order_relaxed);
   }
   void set(std::exception_ptr error) noexcept { set(kNextCall, std::move(error)); }
-  /// There is one for this call. Any thread.
+  /// Whether there is an error for this call. Any thread may call this.
   bool any(std::uint64_t call = kNextCall) const noexcept {
     return call_.load(std::memory_order_relaxed) == call;
   }
-  /// Throws it, if there is one for this call, which then ends.
+  /// Throws the error if there is one for this call.
   void throw_error(std::uint64_t call = kNextCall) {
     if (!any(call)) return;
     std::exception_ptr error;
@@ -44,7 +47,7 @@ class PendingError {
  private:
   std::mutex mutex_;
   std::exception_ptr error_;
-  std::atomic<std::uint64_t> call_{0};  // Changed under the lock; looked at without.
+  std::atomic<std::uint64_t> call_{0};  // written with the lock held, read without
 };
 
 }  // namespace penstock::detail

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// SerialTask: runs one function, on one thread at a time, whenever any thread asks for it. A thread
-// that asks while another one runs it leaves a request, and the other goes around once more: so
-// nobody waits, and what was asked for is done after the request.
+// SerialTask: runs a function on one thread at a time whenever any thread requests it. If another
+// thread runs it already, a request is left, and that thread repeats the function. So no thread
+// waits, and the function runs after each request.
 
 #include <pthread.h>
 
@@ -15,8 +15,8 @@ namespace penstock::detail {
 
 class SerialTask {
  public:
-  /// Calls `step` until it returns false, here or on the thread that runs already. Not while
-  /// paused, as a SerialTask is from the start.
+  /// Calls `step` until it returns false, here or on the thread that runs it already. Does nothing
+  /// while paused. A new SerialTask is paused.
   template <class Step>
   void run(Step step) noexcept {
     if (requests_.fetch_add(1) != 0) return;
@@ -25,18 +25,19 @@ class SerialTask {
       runner_.store(this_thread(), std::memory_order_relaxed);
       while (!paused_.load() && step()) {
       }
-      runner_.store(kNobody, std::memory_order_relaxed);  // The next line may let another one run.
+      runner_.store(kNobody, std::memory_order_relaxed);  // after the next line, another thread may
+                                                          // run it
       served = requests_.fetch_sub(served) - served;
     } while (served != 0);
   }
 
-  /// Returns when no thread runs `step` any more.
+  /// Pauses the task. Returns when no thread runs `step` any more.
   void pause() noexcept {
     paused_.store(true);
     while (requests_.load() != 0) std::this_thread::yield();
   }
-  /// A step sees what was written during the pause. Call run() next: requests during the pause did
-  /// nothing.
+  /// Ends the pause. A step sees what was written during the pause. Call run() next, since requests
+  /// during the pause did nothing.
   void end_pause() noexcept { paused_.store(false, std::memory_order_release); }
 
   /// Whether the calling thread is inside a `step`.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// WorkerPermits: how many of the workers run. The others are parked: they hold nothing, and sleep.
-// A worker looks between two batches (or pieces of them), so none is parked that others wait for.
+// WorkerPermits: limits how many of the workers run. The others are parked: they hold no resource
+// and sleep. A worker checks its permit between two batches (or pieces of them), so no other thread
+// waits for a parked worker.
 
 #include <atomic>
 #include <penstock/detail/sync/event_count.hpp>
@@ -13,7 +14,8 @@ class WorkerPermits {
  public:
   explicit WorkerPermits(int workers) : allowed_(workers) {}
 
-  /// For a worker without a permit: waits for one. False: `ended()`, which wake() follows.
+  /// Waits for a permit. Call it on a worker without one. Returns false if `ended()` is true; call
+  /// wake() when that changes.
   template <class Ended>
   bool take(Ended ended) {
     bool taken = false;
@@ -21,7 +23,7 @@ class WorkerPermits {
     return taken;
   }
 
-  /// For a worker with a permit. Gives it up if more workers run than may; true: it did.
+  /// Gives the permit of a worker up if more workers run than are allowed. Returns whether it did.
   bool lose() {
     int running = running_.load(std::memory_order_relaxed);
     while (running > allowed_.load(std::memory_order_relaxed))
@@ -29,17 +31,17 @@ class WorkerPermits {
         return true;
     return false;
   }
-  /// For a worker with a permit that ends.
+  /// Gives the permit of a worker up that ends.
   void give_back() { running_.fetch_sub(1, std::memory_order_relaxed); }
 
-  /// So many may run from now on.
+  /// Sets how many workers may run from now on.
   void allow(int workers) {
     allowed_.store(workers, std::memory_order_relaxed);
     changed_.notify_all();
   }
   int running() const { return running_.load(std::memory_order_relaxed); }
 
-  /// Threads in take() call `ended` again.
+  /// Makes threads in take() call `ended` again.
   void wake() { changed_.notify_all(); }
 
  private:
@@ -51,7 +53,7 @@ class WorkerPermits {
     return false;
   }
 
-  // They count, and order nothing. Read for each piece, and seldom written.
+  // These only count and do not order memory. They are read for each piece and seldom written.
   std::atomic<int> running_{0}, allowed_;
   EventCount changed_;
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// ThreadWatch: the CPU time of threads, how often they read from files, and how many bytes, as the
-// system counts it anyway. The threads themselves do nothing for it.
+// ThreadUsage: the CPU time of threads, the number of their reads from files, and the bytes that
+// they read. The system counts these in any case, so the threads have no extra work.
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -24,8 +24,7 @@ inline long this_thread_id() {
   return ::syscall(SYS_gettid);
 }
 
-/// The counts in `text`, which is what Linux has in /proc/self/task/<thread>/io. nullopt: they are
-/// not there.
+/// Parses the text of /proc/self/task/<thread>/io. Returns nullopt if the counts are missing.
 inline std::optional<ReadCounts> parse_reads(const char* text) {
   unsigned long long bytes = 0, calls = 0;
   if (std::sscanf(text, "rchar: %llu wchar: %*u syscr: %llu", &bytes, &calls) != 2)
@@ -33,8 +32,9 @@ inline std::optional<ReadCounts> parse_reads(const char* text) {
   return ReadCounts{.calls = calls, .bytes = bytes};
 }
 
-/// The calls of read, pread and the like of a thread of this process since it began. nullopt: the
-/// system does not tell, or there is no such thread. Does not allocate.
+/// Returns the calls of read, pread and similar functions by a thread of this process since it
+/// began. Returns nullopt if the system does not provide the counts or there is no such thread.
+/// Does not allocate.
 inline std::optional<ReadCounts> reads_of_thread(long thread) {
   std::array<char, 512> text{};
   std::snprintf(text.data(), text.size(), "/proc/self/task/%ld/io", thread);
@@ -46,7 +46,7 @@ inline std::optional<ReadCounts> reads_of_thread(long thread) {
   return count > 0 ? parse_reads(text.data()) : std::nullopt;
 }
 
-/// sum += counts. What is unknown makes the sum unknown.
+/// Adds `counts` to `sum`. If either is unknown, the sum becomes unknown.
 inline void add_known(std::optional<ReadCounts>& sum, const std::optional<ReadCounts>& counts) {
   if (!sum || !counts) {
     sum.reset();
@@ -56,12 +56,12 @@ inline void add_known(std::optional<ReadCounts>& sum, const std::optional<ReadCo
   sum->bytes += counts->bytes;
 }
 
-/// Of the threads that start and stop it, one after the other. Any thread reads it, also while they
-/// run: only that costs anything; of the reads some microseconds, at most once in kPeriod. No
-/// result ever decreases.
-class ThreadWatch {
+/// The sums over all threads that call start() and stop(), one thread after the other. Any thread
+/// may read the sums at any time. Only a call of cpu() or reads() costs time: reads() takes some
+/// microseconds, at most once in kPeriod. No result ever decreases.
+class ThreadUsage {
  public:
-  /// Call it on the thread itself, which has just begun.
+  /// Call it on the thread itself when the thread begins.
   void start() {
     const std::lock_guard lock(mutex_);
     thread_ = this_thread_id();
@@ -76,7 +76,7 @@ class ThreadWatch {
     clock_.reset();
     thread_ = kNone;
   }
-  /// 0 where the system does not tell.
+  /// Returns 0 if the system does not provide the time.
   std::chrono::nanoseconds cpu() const {
     const std::lock_guard lock(mutex_);
     return ended_cpu_ + running_cpu();
@@ -106,11 +106,12 @@ class ThreadWatch {
   }
 
   mutable std::mutex mutex_;
-  long thread_ = kNone;                                   // the one that runs
-  std::optional<clockid_t> clock_;                        // its CPU time
+  long thread_ = kNone;                                   // the thread that runs
+  std::optional<clockid_t> clock_;                        // the clock of its CPU time
   std::chrono::nanoseconds ended_cpu_{0};                 // of the threads that stopped
-  std::optional<ReadCounts> ended_reads_ = ReadCounts{};  // the same
-  mutable std::optional<ReadCounts> running_reads_;  // of the one that runs, when `looked_` was
+  std::optional<ReadCounts> ended_reads_ = ReadCounts{};  // the reads of these threads
+  mutable std::optional<ReadCounts> running_reads_;       // of the thread that runs, as read at
+                                                          // `looked_`
   mutable Clock::time_point looked_;
 };
 
