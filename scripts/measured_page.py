@@ -34,13 +34,14 @@ def pyplot(**settings):
         print(f"no picture: {sys.executable} has no matplotlib (scripts/setup full gets it: python3-matplotlib)")
         return None
     matplotlib.use("Agg")
+    matplotlib.rcdefaults()  # without what an earlier picture has set
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "penstock", **settings})
     import matplotlib.pyplot
 
     return matplotlib.pyplot
 
 
-def save_picture(figure, path):
-    """Without the date: the same bytes each time."""
-    figure.tight_layout()
+def save_picture(figure, path, top=0):
+    """Without the date: the same bytes each time. `top`: inches above the panels that stay free."""
+    figure.tight_layout(rect=(0, 0, 1, 1 - top / figure.get_figheight()) if top else None)
     figure.savefig(path, metadata={"Date": None})

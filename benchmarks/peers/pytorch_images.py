@@ -21,18 +21,16 @@ Needs torch and torchvision; loader-pillow also Pillow.
 
 import argparse
 import json
-import os
 import pathlib
 import signal
-import subprocess
 import sys
-import tempfile
 import time
 
 import torch
 import torchvision
 from torchvision.transforms import v2
 
+import own_process
 import pytorch_ladder
 
 ALL = ["loader", "resnet18", "resnet18-free", "resnet50", "resnet50-free", "loader-pillow"]
@@ -141,23 +139,6 @@ def measure(name, option):
     return measure_training(name, option)
 
 
-def run_within_limit(name, option):
-    """In a process of its own: the result, or why there is none."""
-    with tempfile.TemporaryDirectory() as scratch:
-        path = pathlib.Path(scratch, "result.json")
-        child = subprocess.Popen([sys.executable, *sys.argv, "--one", name, "--json", path], start_new_session=True,
-                                 stdout=subprocess.DEVNULL)  # fmt: skip
-        try:
-            status = child.wait(option.limit)
-        except BaseException as error:  # Ctrl-C and SIGTERM too: the session is not the terminal's.
-            os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-            if not isinstance(error, subprocess.TimeoutExpired):
-                raise
-            return {"failed": f"not done in {option.limit:g} s (--limit)"}
-        return json.loads(path.read_text()) if status == 0 else {"failed": f"exit status {status}"}
-
-
 def arguments(usage, names):
     parser = argparse.ArgumentParser(usage=usage.strip())
     parser.add_argument("--images", required=True)
@@ -190,7 +171,7 @@ def run_all(parser, names, of_name, versions):
     print(f"{versions}, {where}", flush=True)
     results = {}
     for name in option.only:
-        results[name] = run_within_limit(name, option)
+        results[name] = own_process.measure(["--one", name], option.limit)
         speed, loss = (results[name].get(key) for key in ("images_per_second", "loss"))
         told = f"{speed:10.1f} images/s" if speed else results[name]["failed"]
         print(f"{name:16}{told}" + (f", loss {loss:.4f}" if loss is not None else ""), flush=True)

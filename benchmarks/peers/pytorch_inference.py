@@ -30,17 +30,16 @@ neither a copy stream nor an event.
 
 import argparse
 import json
-import os
 import pathlib
 import signal
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 
 import torch
 from torch import nn
+
+import own_process
 
 MODES = ("max_autotune", "half", "eager")
 MODELS = ("resnet18", "resnet50")
@@ -207,23 +206,6 @@ def measure(model, batch, mode, option):
 # ---- All of them ----------------------------------------------------------------------------------
 
 
-def measure_within_limit(configuration, seconds, option):
-    """In a process of its own: the result, or why there is none."""
-    with tempfile.TemporaryDirectory() as scratch:
-        path = pathlib.Path(scratch, "result.json")
-        one = ["--one", ",".join(map(str, configuration)), "--json", path]
-        child = subprocess.Popen([sys.executable, *sys.argv, *one], start_new_session=True, stdout=subprocess.DEVNULL)
-        try:
-            status = child.wait(max(seconds, 0))
-        except BaseException as error:  # Ctrl-C and SIGTERM too: the session is not the terminal's.
-            os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-            if not isinstance(error, subprocess.TimeoutExpired):
-                raise
-            return {"failed": f"not done in {seconds:.0f} s (--limit)"}
-        return json.loads(path.read_text()) if status == 0 else {"failed": f"exit status {status}"}
-
-
 def measure_all(option):
     results = []
     print(f"{'model':10}{'batch':>6}  {'mode':14}{'compute ms':>11}{'images/s':>11}{'bus ms':>11}{'images/s':>11}"
@@ -234,7 +216,7 @@ def measure_all(option):
             end = time.monotonic() + option.limit
         result = {"model": model, "batch": batch, "mode": mode, "image_size": option.image_size,
                   "pytorch": torch.__version__, "device": option.device}  # fmt: skip
-        result.update(measure_within_limit(configuration, end - time.monotonic(), option))
+        result.update(own_process.measure(["--one", ",".join(map(str, configuration))], end - time.monotonic()))
         figures = result.get("failed") or "".join(
             f"{result[f'{what}_ms']:11.3f}{result[f'{what}_images_per_second']:11.1f}"
             for what in ("compute", "bus", "bytes"))

@@ -28,17 +28,16 @@ nothing of one, and there is no copy stream.
 import argparse
 import json
 import math
-import os
 import pathlib
 import signal
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 
 import torch
 from torch import nn
+
+import own_process
 
 MEAN, DEVIATION = (125.307, 122.950, 113.865), (62.993, 62.089, 66.705)
 
@@ -215,29 +214,12 @@ def run(rung, option, data):
 # ---- All of them ----------------------------------------------------------------------------------
 
 
-def run_within_limit(rung, option):
-    """The rung in a process of its own: its result, or why there is none."""
-    with tempfile.TemporaryDirectory() as scratch:
-        path = pathlib.Path(scratch, "result.json")
-        child = subprocess.Popen([sys.executable, *sys.argv, "--rung", rung, "--json", path], start_new_session=True,
-                                 stdout=subprocess.DEVNULL)  # fmt: skip
-        try:
-            status = child.wait(option.limit)
-        except BaseException as error:  # Ctrl-C and SIGTERM too: the session is not the terminal's.
-            os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-            if not isinstance(error, subprocess.TimeoutExpired):
-                raise
-            return {"failed": f"not done in {option.limit:g} s (--limit)"}
-        return json.loads(path.read_text()) if status == 0 else {"failed": f"exit status {status}"}
-
-
 def run_all(option):
     results = []
     for rung in option.only or [*[f"T{number}" for number in range(1, 12)], "best"]:
         batch = option.large_batch if rung == "best" or int(rung[1:]) >= 10 else option.batch
         result = {"rung": rung, "model": option.model, "image_size": option.image_size, "batch": batch}
-        result.update(run_within_limit(rung, option))
+        result.update(own_process.measure(["--rung", rung], option.limit))
         speed = result.get("images_per_second")
         told = f"{speed:10.1f} images/s, loss {result['loss']:.4f}" if speed else result["failed"]
         print(f"{rung:5} batch {batch:4} {told}", flush=True)

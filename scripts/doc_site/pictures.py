@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pictures of the pages (SVG). Each has one source, and is what this source gives."""
 
-import json
+import importlib
 import pathlib
 import sys
 import tempfile
@@ -12,41 +12,28 @@ import route
 ROOT = links.ROOT
 
 
-def ladder():
-    """From the store of measurements beside it. The same bytes with the matplotlib of requirements.txt alone."""
-    sys.path.insert(0, str(ROOT / "scripts/gpu_check"))
-    import ladder_table
+def measured(module, folder, store):
+    """A function that gives what `module`, in `folder`, draws of a store of measurements: the same bytes with the matplotlib of
+    requirements.txt alone."""
 
-    with tempfile.TemporaryDirectory() as folder:
-        picture = pathlib.Path(folder) / "picture.svg"
-        if not ladder_table.draw(ladder_table.load(ladder_table.EXAMPLE / "ladder-table.json"), picture):
-            raise SystemExit("docs: no matplotlib: scripts/setup docs installs it")
-        return picture.read_text()
+    def draw():
+        sys.path[:0] = [str(ROOT / folder)]
+        source = importlib.import_module(module)
+        with tempfile.TemporaryDirectory() as scratch:
+            picture = pathlib.Path(scratch) / "picture.svg"
+            if not source.draw(source.load(ROOT / store), picture):
+                raise SystemExit("docs: no matplotlib: scripts/setup docs installs it")
+            return picture.read_text()
 
-
-def migration():
-    """From the store of measurements: what each step did, on one time axis."""
-    sys.path.insert(0, str(ROOT / "scripts/gpu_check"))
-    import migration_table
-
-    return migration_table.picture(json.loads((ROOT / "examples/migration/measured.json").read_text()))
+    return draw
 
 
-def peers():
-    """The same of benchmarks/peers/measured.json."""
-    sys.path.insert(0, str(ROOT / "benchmarks/peers"))
-    import table
-
-    with tempfile.TemporaryDirectory() as folder:
-        picture = pathlib.Path(folder) / "picture.svg"
-        if not table.draw(table.load(table.STORE), picture):
-            raise SystemExit("docs: no matplotlib: scripts/setup docs installs it")
-        return picture.read_text()
-
-
-PICTURES = {"docs/route.svg": route.draw, "docs/migration.svg": migration, "docs/measured/ladder-table.svg": ladder}
-if (ROOT / "benchmarks/peers/measured.json").exists():
-    PICTURES["docs/measured/peers.svg"] = peers
+PICTURES = {
+    "docs/route.svg": route.draw,
+    "docs/migration.svg": measured("migration_table", "scripts/gpu_check", "examples/migration/measured.json"),
+    "docs/measured/ladder-table.svg": measured("ladder_table", "scripts/gpu_check", "examples/resnet/ladder-table.json"),
+    "docs/measured/peers.svg": measured("table", "benchmarks/peers", "benchmarks/peers/measured.json"),
+}
 
 
 def drawn():

@@ -12,7 +12,6 @@ import argparse
 import json
 import pathlib
 import sys
-import xml.sax.saxutils
 
 sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -34,6 +33,10 @@ FINDINGS = {
     "5_pipeline": {"allocation": True, "synchronous-copy": True, "synchronous-fill": True, "pageable-copy": True,
                    "blocking-call": True},
 }  # fmt: skip
+
+
+def load(store):
+    return json.loads(store.read_text()) if store.exists() else {}
 
 
 def rows_of(results, kind):
@@ -121,45 +124,61 @@ def summary(results, kind):
 
 # ---- The picture ----------------------------------------------------------------------------------
 
-COLOURS = {"load": "#5b8fd6", "allocate": "#e08a2e", "wait": "#d9534f", "call": "#9aa5ad", "copy": "#2fa8a0",
-           "kernel": "#4c9a52"}  # fmt: skip
-LEGEND = {"load": "load", "allocate": "allocate, free", "wait": "call that waits", "call": "other call", "copy": "copy",
-          "kernel": "kernel"}  # fmt: skip
-LEFT, WIDTH, ROW, SHOWN = 110, 870, 18, 2500  # pixels; microseconds
+# kind: colour, text of the legend
+KINDS_OF_WORK = {"load": ("#5b8fd6", "load"), "allocate": ("#e08a2e", "allocate, free"), "wait": ("#d9534f", "call that waits"),
+                 "call": ("#9aa5ad", "other call"), "copy": ("#2fa8a0", "copy"), "kernel": ("#4c9a52", "kernel")}  # fmt: skip
+SHOWN = 2.5  # milliseconds
+CHARACTER = 0.013  # its width in milliseconds, in the names that stand in the bars
 
 
-def rectangle(at, y):
-    kind, begin, duration, name = at
-    x, width = LEFT + WIDTH * begin / SHOWN, max(0.5, WIDTH * duration / SHOWN)
-    title = xml.sax.saxutils.escape(f"{name}, {duration} us")
-    return f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{ROW - 4}" fill="{COLOURS[kind]}"><title>{title}</title></rect>'
+def timelines_of(results):
+    """Of steps 2 to 5; empty where one of them was not recorded."""
+    timelines = {step: rows_of(results, PICTURED).get(step, {}).get("timeline") for step in STEPS[1:]}
+    return timelines if all(timelines.values()) else {}
 
 
-def picture(results):
-    """An SVG: 2.5 ms of each step, one below the other, all in the same scale. Empty without timelines."""
-    parts, y = [], 46
-    rows = rows_of(results, PICTURED)
-    for step in STEPS[1:]:
-        if "timeline" not in rows.get(step, {}):
-            return ""
-        workers = rows[step]["timeline"]["workers"]
-        more = f" ({workers} workers load)" if workers else ""
-        parts.append(f'<text x="10" y="{y}" font-weight="bold">{step}{more}</text>')
-        for name, events in rows[step]["timeline"]["rows"].items():
-            y += ROW
-            parts.append(f'<text x="20" y="{y}">{name}</text><line x1="{LEFT}" x2="{LEFT + WIDTH}" y1="{y + 3}" y2="{y + 3}" stroke="#dde3e8"/>')
-            parts += [rectangle(at, y - ROW + 6) for at in events]
-        y += ROW + 14
-    for millisecond in range(int(SHOWN / 1000) + 1):
-        x = LEFT + WIDTH * 1000 * millisecond / SHOWN
-        parts.append(f'<line x1="{x}" x2="{x}" y1="34" y2="{y - 20}" stroke="#b8c2ca" stroke-dasharray="2 3"/>'
-                     f'<text x="{x}" y="{y - 4}" text-anchor="middle">{millisecond} ms</text>')  # fmt: skip
-    for index, (kind, text) in enumerate(LEGEND.items()):
-        x = LEFT + 145 * index
-        parts.append(f'<rect x="{x}" y="8" width="14" height="12" fill="{COLOURS[kind]}"/><text x="{x + 20}" y="18">{text}</text>')
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1000 {y + 8}" font-family="Helvetica, Arial, sans-serif" '
-            f'font-size="12" role="img" aria-label="2.5 ms of steps 2 to 5: what the host does, copies, kernels">\n'
-            f'<rect width="1000" height="{y + 8}" fill="#ffffff"/>\n' + "\n".join(parts) + "\n</svg>\n")  # fmt: skip
+def draw_row(axes, place, events):
+    """Bars of the length of the events; the name of an event stands in a bar that has room for it."""
+    for kind, (colour, _) in KINDS_OF_WORK.items():
+        bars = [(begin / 1000, max(duration / 1000, 0.0015)) for its, begin, duration, _ in events if its == kind]
+        axes.broken_barh(bars, (place - 0.38, 0.76), color=colour, linewidth=0)
+    for _, begin, duration, name in events:
+        words = name.rpartition("::")[2]
+        if duration / 1000 > CHARACTER * (len(words) + 1):
+            axes.text((begin + duration / 2) / 1000, place, words, color="white", fontsize=6.5, ha="center", va="center")
+
+
+def draw_step(axes, step, timeline):
+    rows = timeline["rows"]
+    for place, events in enumerate(rows.values()):
+        draw_row(axes, place, events)
+    axes.set_yticks(range(len(rows)), rows)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    more = f" ({timeline['workers']} workers load)" if timeline["workers"] else ""
+    axes.set_title(step + more, loc="left", fontsize=9, fontweight="bold")
+    axes.grid(axis="x", linestyle=":", color="#b8c2ca")
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+
+
+def draw(results, path):
+    """2.5 ms of each step, one below the other, all in the same scale. False without matplotlib."""
+    plt = measured_page.pyplot(**{"font.size": 8})
+    if plt is None:
+        return False
+    timelines = timelines_of(results)
+    heights = [len(timeline["rows"]) for timeline in timelines.values()]
+    figure, panels = plt.subplots(len(heights), sharex=True, figsize=(10, 0.24 * sum(heights) + 0.42 * len(heights) + 0.5),
+                                  height_ratios=heights)  # fmt: skip
+    for axes, (step, timeline) in zip(panels, timelines.items()):
+        draw_step(axes, step, timeline)
+    panels[-1].set_xlim(0, SHOWN)
+    panels[-1].set_xlabel("ms")
+    figure.legend([plt.Rectangle((0, 0), 1, 1, color=colour) for colour, _ in KINDS_OF_WORK.values()],
+                  [text for _, text in KINDS_OF_WORK.values()], ncols=len(KINDS_OF_WORK), loc="upper center", frameon=False)  # fmt: skip
+    measured_page.save_picture(figure, path, top=0.3)
+    return True
 
 
 # ---- The page -------------------------------------------------------------------------------------
@@ -190,11 +209,9 @@ def main():
     option = parser.parse_args()
     if option.results:
         measured_page.replace(option.store, json.dumps(json.loads(option.results.read_text())) + "\n")
-    results = json.loads(option.store.read_text()) if option.store.exists() else {}
-    drawn = picture(results)
-    if drawn:
-        option.picture.write_text(drawn)
-    found = blocks(results, option.picture.name if drawn else "")
+    results = load(option.store)
+    has_picture = bool(timelines_of(results)) and (draw(results, option.picture) or option.picture.exists())
+    found = blocks(results, option.picture.name if has_picture else "")
     put_into(option.figures, {"table": found.pop("table")})
     put_into(option.page, found)
     return 0

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""migration_table_test.py SCRIPTS: what scripts/gpu-check migration makes of its results. The page and its picture are what
-the store gives, so nobody has typed a figure; and a story that is not true is found."""
+"""migration_table_test.py SCRIPTS: what scripts/gpu-check migration makes of its results. The page is what the store gives,
+so nobody has typed a figure; and a story that is not true is found."""
 
+import importlib.util
 import json
 import pathlib
 import re
@@ -26,8 +27,8 @@ def row(kind, step, speed):
             "checksum": "12ab", "idle": 0.5, "told": "load 1.00, blur 2.00, histogram 3.00",
             "findings": [{"rule": rule, "count": 2000, "cost": 1500000, "share": 0.25, "evidence": f"Seen in {step}.",
                           "remedy": "Change it."} for rule in rules],
-            "timeline": {"workers": 0, "rows": {"main thread": [["load", 0.0, 10.0, "a < b"]], "copies": [],
-                                                "kernels": [["kernel", 10.0, 0.1, "k"]]}}}  # fmt: skip
+            "timeline": {"workers": 0, "rows": {"main thread": [["load", 0.0, 500.0, "a < b"]], "copies": [],
+                                                "kernels": [["kernel", 500.0, 0.1, "k"]]}}}  # fmt: skip
 
 
 def results():
@@ -56,11 +57,15 @@ def test_tables(scratch):
     page = (scratch / "page.md").read_text()
     figures = (scratch / "figures.md").read_text()
     assert "800 (799 to 801) | 2.00 | 8.0 | 50 %" in figures and "One A <machine>, 2 CPU cores" in figures, figures
-    assert "load 1.00, blur 2.00" in page and "Not measured" not in page
+    assert "load 1.00, blur 2.00" in page
     assert "blocking-call: 2,000 times, 1.5 ms (25.0 % of the measured time)\n  Seen in 4_streams." in page
     assert "4_streams   blocking-call 25.0 %, gap 25.0 %\n" in page and "slow-first" not in page
-    picture = (scratch / "picture.svg").read_text()
-    assert "a &lt; b, 10.0 us" in picture and xml.etree.ElementTree.fromstring(picture) is not None
+    if importlib.util.find_spec("matplotlib"):
+        picture = (scratch / "picture.svg").read_text()
+        assert "Not measured" not in page and picture.count(">a &lt; b<") == 4
+        assert xml.etree.ElementTree.fromstring(picture) is not None
+    else:  # The page shows none.
+        assert not (scratch / "picture.svg").exists() and "![" not in page
     make(scratch)
     assert (scratch / "page.md").read_text() == page and (scratch / "figures.md").read_text() == figures
     (scratch / "page.md").write_text(page.replace("<!-- migration: jpeg -->", ""))
@@ -70,15 +75,13 @@ def test_tables(scratch):
 def test_page(scratch):
     store = ROOT / "examples/migration/measured.json"
     copy_pages(scratch)
+    shutil.copy(ROOT / "docs/migration.svg", scratch / "picture.svg")  # which `scripts/docs --check` compares
     if store.exists():
         shutil.copy(store, scratch / "store.json")
     make(scratch)
     for name, made in ("docs/migration.md", "page.md"), ("docs/measured/migration.md", "figures.md"):
         assert (scratch / made).read_text().replace("picture.svg", "migration.svg") == (ROOT / name).read_text(), (
             f"{name} is not what scripts/gpu_check/migration_table.py makes of the store: run it")
-    # Where no step was recorded, there is no picture.
-    drawn, kept = scratch / "picture.svg", ROOT / "docs/migration.svg"
-    assert drawn.exists() == kept.exists() and (not drawn.exists() or drawn.read_text() == kept.read_text())
 
 
 def test_remedies(_):
