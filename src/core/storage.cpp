@@ -2,6 +2,7 @@
 //
 // The room detail/storage, compiled.
 
+#include <penstock/detail/storage/file.hpp>
 #include <penstock/detail/storage/file_folder.hpp>
 #include <penstock/detail/storage/mapped_records.hpp>
 #include <penstock/detail/storage/packed_file.hpp>
