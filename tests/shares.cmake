@@ -64,6 +64,7 @@ set(penstock_shares_plain
     "6 \\.random_[2-9]$")
 
 set(penstock_shares_address
+    "0 ^penstock_remote_tests$"
     "1 ^penstock_fault_tests\\."
     "1 ^examples\\.resnet\\.(infer|prepare|agreement)"
     "1 ^penstock_images_"

@@ -10,16 +10,13 @@
 // A key behind s3:// or gs:// is taken as it is: "%20" and "?" are parts of its name. The path and
 // the query behind https:// are taken as they are, too; there a space is "%20".
 
+#include <penstock/remote.hpp>
 #include <string>
 #include <string_view>
 
 namespace penstock::remote {
 
 enum class Service { s3, gcs, http };
-
-/// Where the name of a bucket is in a URL. automatic: in the path for an endpoint that was given,
-/// for GCS, and for names that are no part of a host's name; else in the host.
-enum class Addressing { automatic, path, virtual_host };
 
 /// These concern s3:// and gs:// alone.
 struct LocationOptions {
