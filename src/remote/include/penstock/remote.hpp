@@ -75,15 +75,15 @@ enum class Addressing { automatic, path, virtual_host };
 struct StoreOptions {
   /// "https://minio.example:9000", and perhaps a path. Empty: for s3:// AWS_ENDPOINT_URL_S3 or
   /// AWS_ENDPOINT_URL; else the endpoint of the service.
-  std::string endpoint;
+  std::string endpoint = {};
   /// Empty: for s3:// AWS_REGION, AWS_DEFAULT_REGION, or the profile's, or us-east-1.
-  std::string region;
+  std::string region = {};
   Addressing addressing = Addressing::automatic;
-  bool anonymous = false;  ///< requests are not signed
-  std::string key_id;      ///< with secret_key: this key
-  std::string secret_key;
-  std::string session_token;
-  std::string profile;             ///< named: the keys of the environment are not looked at
+  bool anonymous = false;   ///< requests are not signed
+  std::string key_id = {};  ///< with secret_key: this key
+  std::string secret_key = {};
+  std::string session_token = {};
+  std::string profile = {};        ///< named: the keys of the environment are not looked at
   bool instance_metadata = false;  ///< also asks the EC2 instance for its role
 };
 
@@ -108,9 +108,9 @@ struct Options {
   std::chrono::milliseconds most_backoff{10'000};  ///< and before any
   bool hedging = true;
 
-  std::string ca_file;      ///< PEM file of the CAs that are trusted; empty: those of libcurl
-  Authorizer authorizer{};  ///< of http:// and https://; none: these requests are not signed
-  StoreOptions stores{};    ///< of s3:// and gs://
+  std::string ca_file = {};  ///< PEM file of the CAs that are trusted; empty: those of libcurl
+  Authorizer authorizer{};   ///< of http:// and https://; none: these requests are not signed
+  StoreOptions stores{};     ///< of s3:// and gs://
 };
 
 /// Sums since the client was made. They are taken one after the other, while requests go on.
