@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs the headers, the libraries, the emulated runtime, the trace, the images and the package that find_package(penstock)
+# Installs the headers, the libraries, the emulated runtime, the trace, the images, the remote files and the package that find_package(penstock)
 # finds. The installed tree can be moved: neither the package nor the file names in messages hold a path of the machine that built
 # it (-fmacro-prefix-map in CMakeLists.txt). A build type with debug information has such paths there.
 
@@ -28,6 +28,11 @@ if(TARGET penstock_images)
   install(DIRECTORY src/images/include/penstock DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   install(TARGETS penstock_images EXPORT penstock-images-targets)
   install(EXPORT penstock-images-targets NAMESPACE penstock:: DESTINATION ${package_dir})
+endif()
+if(TARGET penstock_remote)
+  install(DIRECTORY src/remote/include/penstock DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(TARGETS penstock_remote EXPORT penstock-remote-targets)
+  install(EXPORT penstock-remote-targets NAMESPACE penstock:: DESTINATION ${package_dir})
 endif()
 if(TARGET penstock-pack)
   install(TARGETS penstock-pack)

@@ -26,6 +26,9 @@ CUDAToolkit_ROOT unless it is /usr/local/cuda. PenstockCudaHeaders_ROOT says whe
 set(penstock_bring_CUDAToolkit
     "Install a CUDA toolkit, 12.4 or newer, and set CUDAToolkit_ROOT unless it is /usr/local/cuda")
 set(penstock_bring_JPEG "`${penstock_setup} demo` brings libjpeg-turbo (Debian: libjpeg-dev)")
+set(penstock_bring_CURL "`${penstock_setup} demo` brings libcurl 7.68 or newer (Debian: libcurl4-openssl-dev)")
+set(penstock_bring_OpenSSL "`${penstock_setup} demo` brings OpenSSL 3 or newer (Debian: libssl-dev)")
+set(penstock_bring_EXPAT "`${penstock_setup} demo` brings libexpat (Debian: libexpat1-dev)")
 set(penstock_bring_CLI11 "`${penstock_setup} demo` brings it (Debian: libcli11-dev)")
 set(penstock_bring_nlohmann_json "`${penstock_setup} demo` brings it (Debian: nlohmann-json3-dev)")
 set(penstock_bring_PNG "`${penstock_setup} demo` brings it (Debian: libpng-dev)")
@@ -42,6 +45,9 @@ set(penstock_bring_NvJpeg "It comes with a CUDA toolkit, or `${penstock_setup} t
 # The option that leaves out what needs it.
 set(penstock_without_CUDAToolkit -DPENSTOCK_WITH_CUDA=OFF)
 set(penstock_without_JPEG -DPENSTOCK_BUILD_IMAGES=OFF)
+foreach(package IN ITEMS CURL OpenSSL EXPAT)
+  set(penstock_without_${package} -DPENSTOCK_BUILD_REMOTE=OFF)
+endforeach()
 set(penstock_without_NvJpeg -DPENSTOCK_IMAGES_WITH_NVJPEG=OFF)
 set(penstock_without_CLI11 -DPENSTOCK_BUILD_EXAMPLES=OFF)
 set(penstock_without_nlohmann_json "-DPENSTOCK_BUILD_EXAMPLES=OFF -DPENSTOCK_BUILD_TESTS=OFF")

@@ -57,6 +57,7 @@ set(penstock_shares_plain
     "6 ^(programs|stats_export|penstock_test_parts|penstock_emulation_(environment|absent_calls))$"
     "6 ^ending\\.(exit|fork|inside)\\."
     "6 ^fuzz\\."
+    "6 ^(penstock_remote_client_tests|remote\\.servers)$"
     "6 ^ending\\..*\\.lazy$"
     "6 ^penstock_weak_pipeline_tests$"
     "6 ^penstock_trace_(foreign_tests|session_tests\\.lazy)$"
@@ -64,6 +65,7 @@ set(penstock_shares_plain
     "6 \\.random_[2-9]$")
 
 set(penstock_shares_address
+    "0 ^(penstock_remote_(client_)?tests|remote\\.servers)$"
     "1 ^penstock_fault_tests\\."
     "1 ^examples\\.resnet\\.(infer|prepare|agreement)"
     "1 ^penstock_images_"
@@ -79,6 +81,7 @@ set(penstock_shares_address
     "7 \\.(eager|lazy|random_[2-9])$")
 
 set(penstock_shares_thread
+    "3 ^(penstock_remote_(client_)?tests|remote\\.servers)$"
     "4 ^penstock_fault_tests\\..*random_1$"
     "3 ^penstock_fault_tests\\..*random_2$"
     "2 ^penstock_fault_tests\\..*(eager|lazy)$"

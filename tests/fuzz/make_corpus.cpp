@@ -175,6 +175,30 @@ void write_records(const Corpus& corpus) {
   corpus.write("cifar10", "names", "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n\n");
 }
 
+void write_listings(const Corpus& corpus) {
+  const std::string begin =
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ListBucketResult xmlns=\""
+      "http://s3.amazonaws.com/doc/2006-03-01/\"><Name>b</Name><Prefix>a/"
+      "</Prefix><KeyCount>2</KeyCount><MaxKeys>1000</MaxKeys>";
+  const std::string object =
+      "<Contents><Key>a/b%20c.jpg</Key><LastModified>2026-11-27T00:00:00.000Z"
+      "</LastModified><ETag>&quot;9e1&quot;</ETag><Size>17</Size></Contents>";
+  corpus.write("listing_page", "encoded",
+               begin + "<EncodingType>url</EncodingType><IsTruncated>true</IsTruncated>" + object +
+                   "<NextContinuationToken>1/+=</NextContinuationToken></ListBucketResult>");
+  corpus.write("listing_page", "plain",
+               begin + object + object +
+                   "<IsTruncated>false</IsTruncated><CommonPrefixes><Prefix>a/d/"
+                   "</Prefix></CommonPrefixes></ListBucketResult>");
+  corpus.write("listing_page", "error", "<Error><Code>SlowDown</Code><Message>m</Message></Error>");
+  int number = 0;
+  for (const char* text :
+       {"\ns3://bucket/train/a b+c%20\xC3\xA4.jpg", "http://127.0.0.1:9000/path/\ns3://my.bucket/k",
+        "https://[::1]:443\ngs://bucket/a//../b", "\nhttps://user:word@host:8443/a%20b?x=1&y=%2f",
+        "\ngs://bucket", "user:word@host?x#y"})
+    corpus.write("remote_location", ("url_" + std::to_string(number++)).c_str(), text);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -188,4 +212,5 @@ int main(int argc, char** argv) {
   write_plans(corpus);
   write_images(corpus);
   write_records(corpus);
+  write_listings(corpus);
 }

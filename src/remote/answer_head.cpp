@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "answer_head.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+namespace penstock::remote {
+namespace {
+
+char lower(char letter) {
+  return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+}
+
+bool same_word(std::string_view a, std::string_view lower_b) {
+  return std::ranges::equal(a, lower_b, {}, &lower);
+}
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const std::size_t first = text.find_first_not_of(kSpace);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kSpace) + 1 - first);
+}
+
+/// All of the text is a number.
+std::optional<std::uint64_t> number(std::string_view text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::optional<AnswerHead::Range> read_range(std::string_view text) {
+  constexpr std::string_view kUnit = "bytes";
+  if (text.size() <= kUnit.size() || !same_word(text.substr(0, kUnit.size()), kUnit)) return {};
+  text = trimmed(text.substr(kUnit.size()));
+  const std::size_t slash = text.find('/');
+  if (slash == std::string_view::npos) return {};
+  AnswerHead::Range range;
+  const std::string_view bytes = text.substr(0, slash), total = text.substr(slash + 1);
+  if (total != "*") {
+    range.total = number(total);
+    if (!range.total) return {};
+  }
+  if (bytes == "*") return range;
+  const std::size_t dash = bytes.find('-');
+  if (dash == std::string_view::npos) return {};
+  const auto first = number(bytes.substr(0, dash)), last = number(bytes.substr(dash + 1));
+  if (!first || !last || *last < *first || (range.total && *last >= *range.total)) return {};
+  range.has_bytes = true;
+  range.first = *first;
+  range.last = *last;
+  return range;
+}
+
+}  // namespace
+
+void AnswerHead::take(std::string_view line) noexcept {
+  if (line.starts_with("HTTP/")) {
+    status_ = 0;
+    etag_bytes_ = 0;
+    length_.reset();
+    range_.reset();
+    const std::size_t space = line.find(' ');
+    if (space == std::string_view::npos) return;
+    if (const auto status = number(line.substr(space + 1, 3))) status_ = static_cast<int>(*status);
+    return;
+  }
+  const std::size_t colon = line.find(':');
+  if (colon == std::string_view::npos) return;
+  const std::string_view name = line.substr(0, colon), value = trimmed(line.substr(colon + 1));
+  if (same_word(name, "content-length")) {
+    length_ = number(value);
+  } else if (same_word(name, "content-range")) {
+    range_ = read_range(value);
+  } else if (same_word(name, "etag") && value.size() <= etag_.size()) {
+    std::ranges::copy(value, etag_.begin());
+    etag_bytes_ = value.size();
+  }
+}
+
+}  // namespace penstock::remote

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <memory>
+#include <penstock/remote.hpp>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+
+#include "listing.hpp"
+#include "location.hpp"
+#include "remote_file.hpp"
+#include "remote_folder.hpp"
+#include "session.hpp"
+
+namespace penstock::remote {
+namespace {
+
+void require(bool is_right, const char* what) {
+  if (!is_right) throw std::invalid_argument(std::string("remote::Options: ") + what);
+}
+
+const Options& checked(const Options& options) {
+  constexpr std::size_t kGiB = std::size_t{1} << 30;
+  constexpr std::chrono::milliseconds kLongest{std::chrono::hours(24 * 7)};
+  require(options.reactors >= 1 && options.reactors <= 64, "reactors must be 1 to 64");
+  require(options.part_bytes >= 4096 && options.part_bytes <= kGiB,
+          "part_bytes must be 4 KiB to 1 GiB");
+  require(options.head_bytes >= 1 && options.head_bytes <= kGiB,
+          "head_bytes must be 1 byte to 1 GiB");
+  require(options.max_requests >= 1 && options.max_requests <= 100'000,
+          "max_requests must be 1 to 100,000");
+  require(options.attempts >= 1, "attempts must be at least 1");
+  for (const auto time : {options.time_budget, options.connect_timeout, options.stall_timeout})
+    require(time.count() >= 1 && time <= kLongest, "times must be 1 ms to 7 days");
+  for (const auto time : {options.backoff, options.most_backoff})
+    require(time.count() >= 0 && time <= kLongest, "backoff must be 0 to 7 days");
+  return options;
+}
+
+std::shared_ptr<Session> make_session(Options&& options) {
+  checked(options);
+  // A child process of fork() has no threads to join.
+  return {new Session(std::move(options)), [](Session* session) {
+            if (session->owner.is_this()) delete session;
+          }};
+}
+
+}  // namespace
+
+Client::Client(Options options) : session_(make_session(std::move(options))) {}
+
+File Client::file(const std::string& url) const {
+  const Location location = session_->stores.locate(url);
+  RemoteObject object;
+  object.name = location.printable();
+  std::shared_ptr<Signatures> signatures = session_->stores.signatures(location);
+  if (location.service() == Service::http) {
+    object.url = url;
+    object.authorizer = session_->options.authorizer;
+  } else {
+    object.url = location.url();
+    object.authorizer = authorizer_of(signatures);
+  }
+  return File(
+      std::make_shared<const RemoteFile>(session_, std::move(object), std::move(signatures)));
+}
+
+std::shared_ptr<const FolderReader> Client::folder(const std::string& url) const {
+  return std::make_shared<const RemoteFolder>(session_, folder_at(url), url);
+}
+
+std::uint64_t Client::save_list(const std::string& url, const std::filesystem::path& list,
+                                const std::vector<std::string>& extensions) const {
+  const Location prefix = folder_at(url);
+  if (prefix.service() == Service::http)
+    throw std::invalid_argument("remote::Client: only s3:// and gs:// have listings, not " +
+                                prefix.printable());
+  ObjectList found(prefix.key(), ObjectList::Labels::by_directory, extensions);
+  list_objects(
+      prefix, [&](HttpCall& call) { return session_->stores.call(prefix, call); },
+      [&](const ListingPage& page) { found.add(page); });
+  found.save(list);
+  return found.size();
+}
+
+Location Client::folder_at(const std::string& url) const {
+  Location location = session_->stores.locate(url);
+  if (!location.printable().ends_with('/'))
+    throw std::invalid_argument(
+        "remote::Client: the URL of a folder ends in a slash, and this one "
+        "does not: " +
+        location.printable());
+  return location;
+}
+
+Stats Client::stats() const {
+  const Counters& counters = session_->transfers.counters;
+  const Histogram& latencies = session_->transfers.latencies.all();
+  const auto get = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
+  return {.requests = get(counters.requests),
+          .bytes = get(counters.bytes),
+          .retries = get(counters.retries),
+          .hedges = get(counters.hedges),
+          .hedges_won = get(counters.hedges_won),
+          .from_ahead = get(counters.from_ahead),
+          .throttled = get(counters.throttled),
+          .throttled_time = std::chrono::nanoseconds(get(counters.throttled_nanoseconds)),
+          .limit = session_->transfers.limit.limit(),
+          .latency_p50 = latencies.quantile(0.5).value_or(Clock::duration{}),
+          .latency_p99 = latencies.quantile(0.99).value_or(Clock::duration{})};
+}
+
+void Client::cancel() noexcept {
+  session_->transfers.stop();
+}
+
+}  // namespace penstock::remote

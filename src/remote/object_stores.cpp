@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "object_stores.hpp"
+
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "credentials.hpp"
+#include "secret.hpp"
+
+namespace penstock::remote {
+namespace {
+
+std::string variable(const char* name) {
+  return process_environment(name).value_or(std::string());
+}
+
+Credentials given(const StoreOptions& options) {
+  return {.key_id = options.key_id,
+          .secret_key = Secret(options.secret_key),
+          .session_token = Secret(options.session_token)};
+}
+
+}  // namespace
+
+std::string ObjectStores::s3_endpoint() const {
+  if (!options_.endpoint.empty()) return options_.endpoint;
+  const std::string endpoint = variable("AWS_ENDPOINT_URL_S3");
+  return endpoint.empty() ? variable("AWS_ENDPOINT_URL") : endpoint;
+}
+
+std::string ObjectStores::s3_region() const {
+  if (!options_.region.empty()) return options_.region;
+  for (const char* name : {"AWS_REGION", "AWS_DEFAULT_REGION"})
+    if (std::string region = variable(name); !region.empty()) return region;
+  return Profile(process_environment, options_.profile).text("region");
+}
+
+Location ObjectStores::locate(std::string_view url) const {
+  LocationOptions options{.addressing = options_.addressing};
+  if (url.starts_with("s3://")) {
+    options.endpoint = s3_endpoint();
+    options.region = s3_region();
+  } else {
+    options.endpoint = options_.endpoint;
+    options.region = options_.region;
+  }
+  return Location::parse(url, options);
+}
+
+std::shared_ptr<Signatures> ObjectStores::signatures(const Location& location) {
+  if (location.service() == Service::http) return nullptr;
+  std::shared_ptr<Signatures> found;
+  {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<Signatures>& kept = location.service() == Service::s3 ? s3_ : gcs_;
+    if (!kept) {
+      std::vector<std::unique_ptr<CredentialProvider>> providers;
+      if (location.service() == Service::gcs)
+        // The keys of the environment are Amazon's: they do not go to Google.
+        providers.push_back(
+            given_credentials(options_.anonymous ? Credentials{} : given(options_)));
+      else
+        providers = credential_providers({.anonymous = options_.anonymous,
+                                          .key_id = options_.key_id,
+                                          .secret_key = Secret(options_.secret_key),
+                                          .session_token = Secret(options_.session_token),
+                                          .profile = options_.profile,
+                                          .region = location.region(),
+                                          .instance_metadata = options_.instance_metadata},
+                                         process_environment, http_);
+      kept = std::make_shared<Signatures>(std::move(providers), location.region());
+    }
+    found = kept;
+  }
+  found->refresh();
+  return found;
+}
+
+HttpAnswer ObjectStores::call(const Location& location, HttpCall& call) {
+  constexpr int kAttempts = 5;
+  for (int attempt = 1;; ++attempt) {
+    if (const auto by = signatures(location)) by->sign(call, std::chrono::system_clock::now());
+    try {
+      HttpAnswer answer = http_(call);
+      const bool may_pass = answer.status == 429 || answer.status >= 500;
+      if (!may_pass || attempt == kAttempts) return answer;
+    } catch (const std::runtime_error&) {
+      if (attempt == kAttempts) throw;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(100) * (1 << attempt));
+  }
+}
+
+}  // namespace penstock::remote

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// RequestLimit: how many requests may run at the same time, found from what they bring. The rule is
+// in remote.hpp.
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+#include "clock.hpp"
+
+namespace penstock::remote {
+
+/// Any number of threads may use it.
+class RequestLimit {
+ public:
+  explicit RequestLimit(int most);
+
+  /// Counts a request that begins, unless as many run as may.
+  bool try_begin() noexcept;
+  /// Counts one that begins in any case.
+  void begin_anyway() noexcept;
+  /// A request has ended and brought `bytes`. `throttled`: by 429 or 503.
+  void end(Time now, std::size_t bytes, bool throttled) noexcept;
+
+  int limit() const noexcept;
+  /// Whether there is room for one more.
+  bool has_room() const noexcept;
+  /// Whether the last 429 or 503 came within a second before `now`.
+  bool throttled_lately(Time now) const noexcept;
+
+ private:
+  void end_period(Time now) noexcept;
+  void begin_period(Time now) noexcept;
+
+  mutable std::mutex mutex_;
+  const int most_;
+  int limit_, running_ = 0;
+  bool reached_ = false;  // in this period
+  Time period_begin_{};
+  std::uint64_t period_bytes_ = 0;
+  int period_ends_ = 0;
+  bool climbing_ = false;      // the last period ended with a higher limit
+  int before_climb_ = 0;       // the limit then
+  double goodput_before_ = 0;  // bytes a second with it
+  int hold_ = 0;               // periods for which the limit stays
+  Time halved_{}, throttled_{};
+};
+
+}  // namespace penstock::remote

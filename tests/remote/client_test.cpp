@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// penstock::remote against a real server that misbehaves: right bytes or one named error.
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <penstock/remote.hpp>
+#include <random>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server.hpp"
+
+namespace penstock::test {
+namespace {
+
+using namespace std::chrono_literals;
+using penstock::remote::Client;
+using penstock::remote::Options;
+using penstock::remote::RemoteError;
+using SteadyClock = std::chrono::steady_clock;
+
+/// Small parts, so that a small file has many; a head of one byte, so that reads are requests.
+Options small() {
+  Options options;
+  options.part_bytes = 256 << 10;
+  options.head_bytes = 1;
+  options.backoff = 5ms;
+  options.hedging = false;
+  return options;
+}
+
+bool reads(const File& file, const std::vector<std::byte>& all, std::size_t offset,
+           std::size_t bytes) {
+  std::vector<std::byte> read(bytes);
+  const std::size_t count = file.read(offset, read);
+  return count == std::min(bytes, all.size() - offset) &&
+         std::equal(read.begin(), read.begin() + static_cast<std::ptrdiff_t>(count),
+                    all.begin() + static_cast<std::ptrdiff_t>(offset));
+}
+
+/// What a read of 100,000 bytes behind the head says.
+std::string error_of(const File& file, int* status = nullptr) {
+  std::vector<std::byte> bytes(100'000);
+  try {
+    file.read(10, bytes);
+  } catch (const RemoteError& error) {
+    if (status != nullptr) *status = error.status();
+    return error.what();
+  }
+  return "no error";
+}
+
+bool has(const std::string& text, const char* part) {
+  return text.find(part) != std::string::npos;
+}
+
+struct Fixture {
+  Fixture() { server.put("a.bin", all); }
+  Server server;
+  std::vector<std::byte> all = random_bytes(3'000'000, 7);
+};
+
+}  // namespace
+
+TEST_CASE("Client: ranges, sizes and names", "[remote]") {
+  Fixture f;
+  const Client client(small());
+  const File file = client.file(f.server.url("/files/a.bin?token=secret"));
+  CHECK(file.size() == f.all.size());
+  CHECK(file.name() == f.server.url("/files/a.bin"));
+  CHECK(reads(file, f.all, 0, f.all.size()));
+  CHECK(reads(file, f.all, 0, 1));
+  CHECK(reads(file, f.all, 12'345, 600'000));
+  CHECK(reads(file, f.all, f.all.size() - 10, 100));
+  std::vector<std::byte> some(10);
+  CHECK(file.read(f.all.size(), some) == 0);
+  CHECK(reads(client.file(f.server.url("/elsewhere/a.bin")), f.all, 500, 1000));
+
+  f.server.put("empty.bin", {});
+  CHECK(client.file(f.server.url("/files/empty.bin")).size() == 0);
+  CHECK_THROWS_AS(client.file("ftp://127.0.0.1/a"), std::invalid_argument);
+  try {
+    client.file(f.server.url("/files/none?token=secret"));
+    FAIL("a file that is not there was opened");
+  } catch (const RemoteError& error) {
+    CHECK(error.status() == 404);
+    CHECK(error.attempts() == 1);
+    CHECK(has(error.what(), "/files/none: HTTP 404 (1 attempt"));
+    CHECK_FALSE(has(error.what(), "secret"));
+  }
+}
+
+TEST_CASE("Client: a small object is one request", "[remote]") {
+  const Server server;
+  const auto bytes = random_bytes(1000, 3);
+  server.put("small.bin", bytes);
+  const Client client;
+  const File file = client.file(server.url("/files/small.bin"));
+  CHECK(reads(file, bytes, 0, 1000));
+  CHECK(client.stats().requests == 1);
+  CHECK(reads(client.file(server.url("/no_ranges/small.bin")), bytes, 10, 500));
+}
+
+TEST_CASE("Client: random reads from 8 threads", "[remote]") {
+  Fixture f;
+  Options options = small();
+  options.reactors = 2;
+  const Client client(options);
+  const File file = client.file(f.server.url("/files/a.bin"));
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (unsigned seed = 0; seed < 8; ++seed)
+    threads.emplace_back([&, seed] {
+      std::minstd_rand random(seed + 1);
+      for (int i = 0; i < 30; ++i) {
+        const std::size_t offset = random() % f.all.size(), bytes = 1 + random() % 400'000;
+        const FileRange range{offset, bytes};
+        if (i % 3 == 0) file.will_need({&range, 1});
+        if (!reads(file, f.all, offset, bytes)) ++wrong;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("Client: what passes is tried again", "[remote]") {
+  Fixture f;
+  Options options = small();
+  options.attempts = 20;
+  const Client client(options);
+  for (const char* const place : {"/busy/", "/closed/", "/cut/"}) {
+    INFO(place);
+    CHECK(reads(client.file(f.server.url(std::string(place) + "a.bin")), f.all, 100, 700'000));
+  }
+  CHECK(client.stats().retries > 0);
+  CHECK(client.stats().throttled > 0);
+
+  const auto begin = SteadyClock::now();
+  CHECK(reads(client.file(f.server.url("/busy_for_a_second/a.bin")), f.all, 100, 1000));
+  CHECK(SteadyClock::now() - begin >= 1s);
+}
+
+TEST_CASE("Client: what does not pass is one error", "[remote]") {
+  Fixture f;
+  Options options = small();
+  options.attempts = 3;
+  options.stall_timeout = 200ms;
+  const Client client(options);
+  const auto error = [&](const char* path, int* status = nullptr) {
+    return error_of(client.file(f.server.url(path)), status);
+  };
+  int status = 0;
+  CHECK(has(error("/always_busy/a.bin", &status), "HTTP 503 (3 attempts"));
+  CHECK(status == 503);
+  CHECK(has(error("/forbidden/a.bin"), "HTTP 403 (1 attempt,"));
+  CHECK(has(error("/hung/a.bin"), "no bytes for 0.2 s (3 attempts"));
+  CHECK(has(error("/wrong/a.bin"), "another range"));
+  std::vector<std::byte> ten(10);
+  try {
+    client.file(f.server.url("/long/a.bin")).read(10, ten);
+    FAIL("an answer that is too long was read");
+  } catch (const RemoteError& too_long) {
+    CHECK(has(too_long.what(), "more bytes than were asked for"));
+  }
+  try {
+    client.file(f.server.url("/no_ranges/a.bin"));
+    FAIL("a file without ranges was opened");
+  } catch (const RemoteError& no_ranges) {
+    CHECK(has(no_ranges.what(), "does not serve ranges"));
+  }
+
+  const File file = client.file(f.server.url("/files/a.bin"));
+  f.server.put("a.bin", random_bytes(2'000'000, 8));
+  const std::string changed = error_of(file);
+  INFO(changed);
+  CHECK(has(changed, "has changed: ETag \""));
+  CHECK(has(changed, "3000000 bytes, when it was opened; now ETag \""));
+  CHECK(has(changed, "2000000 bytes"));
+}
+
+TEST_CASE("Client: a late answer is asked for again", "[remote]") {
+  Fixture f;
+  Options options = small();
+  options.hedging = true;
+  const Client client(options);
+  const File file = client.file(f.server.url("/late/a.bin"));
+  std::vector<std::chrono::duration<double>> times;
+  for (std::size_t i = 0; i < 600; ++i) {
+    const auto begin = SteadyClock::now();
+    REQUIRE(reads(file, f.all, 1000 + 1000 * i, 1000));
+    times.emplace_back(SteadyClock::now() - begin);
+  }
+  std::sort(times.begin(), times.end());
+  const auto stats = client.stats();
+  CHECK(stats.hedges_won > 0);
+  CHECK(20 * stats.hedges <= stats.requests);
+  // Without hedges 1 % would take a second; the first one may come before there are quantiles.
+  CHECK(times[times.size() - 1 - times.size() / 200].count() < 0.9);
+}
+
+TEST_CASE("Client: what was fetched ahead is not asked for again", "[remote]") {
+  Fixture f;
+  const Client client(small());
+  const File file = client.file(f.server.url("/slow/a.bin"));
+  const auto before = client.stats().requests;
+  const std::vector<FileRange> ranges{{100'000, 10'000}, {110'000, 10'000}, {130'000, 1000}};
+  file.will_need(ranges, SteadyClock::now() + 1s);
+  for (const FileRange& range : ranges)
+    CHECK(reads(file, f.all, range.offset, static_cast<std::size_t>(range.bytes)));
+  CHECK(client.stats().requests == before + 1);
+  CHECK(client.stats().from_ahead == 21'000);
+  CHECK(reads(file, f.all, 100'000, 10'000));  // read a second time: it is gone
+  CHECK(client.stats().requests == before + 2);
+}
+
+TEST_CASE("Client: ends while requests are under way", "[remote]") {
+  Fixture f;
+  const auto begin = SteadyClock::now();
+  {
+    const Client client(small());
+    const File file = client.file(f.server.url("/hung/a.bin"));
+    const FileRange range{1000, 1'000'000};
+    file.will_need({&range, 1});
+  }
+  Client client(small());
+  const File file = client.file(f.server.url("/hung/a.bin"));
+  std::thread reader([&] { CHECK(has(error_of(file), "cancelled")); });
+  CHECK(eventually([&] { return client.stats().requests == 2; }));
+  client.cancel();
+  reader.join();
+  CHECK(has(error_of(file), "cancelled"));
+  CHECK(SteadyClock::now() - begin < 50s);  // The server would answer after 60.
+}
+
+TEST_CASE("Client: TLS", "[remote]") {
+  Fixture f;
+  Options options = small();
+  CHECK_THROWS_AS(Client(options).file(f.server.tls_url("/files/a.bin")), RemoteError);
+  options.ca_file = f.server.ca_file();
+  const Client client(options);
+  CHECK(reads(client.file(f.server.tls_url("/files/a.bin")), f.all, 1000, 500'000));
+}
+
+TEST_CASE("Client: each attempt is signed, and no signature goes to another place", "[remote]") {
+  Fixture f;
+  Options options = small();
+  std::atomic<int> signatures{0};
+  options.authorizer = [&](penstock::remote::HttpRequest& request,
+                           std::chrono::system_clock::time_point) {
+    request.headers.push_back("X-Signature: " + std::to_string(++signatures));
+  };
+  const Client client(options);
+  CHECK(reads(client.file(f.server.url("/busy/a.bin")), f.all, 1000, 1000));
+  CHECK(signatures >= 3);
+  CHECK(reads(client.file(f.server.url("/elsewhere/a.bin")), f.all, 1000, 1000));
+  CHECK(static_cast<std::uint64_t>(signatures.load()) == client.stats().requests);
+}
+
+}  // namespace penstock::test

