@@ -4,9 +4,10 @@
 // File: a file that is read at any offset, wherever its bytes are. The stores read Files, and do
 // not know whether the bytes are on this machine or at a server.
 //
-//   const penstock::File local = penstock::File::open("train.pack");
-//   const penstock::File remote = client.file("s3://bucket/train.pack");  // penstock::remote
-//   const penstock::PackedFile images(remote);
+//   const penstock::File file = penstock::File::open("imagenet-train.pack");
+//   const penstock::PackedFile images(file);
+//
+// penstock::remote has Files of servers.
 
 #include <chrono>
 #include <cstddef>

@@ -71,11 +71,11 @@ class TarShards {
   /// names it, as is one that is older than its shard, if that is a file of this machine, and does
   /// not have the samples at its end.
   explicit TarShards(const std::vector<std::filesystem::path>& shards,
-                     TarShardsOptions options = {});
+                     const TarShardsOptions& options = {});
   /// The same of Files, wherever their bytes are. (A list in braces is one of paths.) Without an
   /// index, a shard is read a few blocks at a time, one after the other.
   template <std::same_as<File> AnyFile>
-  explicit TarShards(const std::vector<AnyFile>& shards, TarShardsOptions options = {})
+  explicit TarShards(const std::vector<AnyFile>& shards, const TarShardsOptions& options = {})
       : TarShards(shards.data(), shards.size(), options) {}
 
   /// Number of samples.

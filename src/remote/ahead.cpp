@@ -68,7 +68,7 @@ Ahead::Block* Ahead::add(const std::shared_ptr<const RemoteObject>& object, std:
   Block* block = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    const Key key{object.get(), offset};
+    const Block::Key key{object.get(), offset};
     // Blocks do not overlap.
     const auto next = blocks_.lower_bound(key);
     if (next != blocks_.end() && next->first.first == key.first &&
@@ -184,7 +184,7 @@ void Ahead::forget(const RemoteObject& object) noexcept {
   if (cancelled) transfers_.look_for_cancelled();
 }
 
-void Ahead::Block::part_ended(Part& part) noexcept {
+void AheadBlock::part_ended(Part& part) noexcept {
   ahead_->ended(*this, part.failure.has_value());
 }
 

@@ -22,11 +22,37 @@
 
 namespace penstock::remote {
 
+class Ahead;
+
+/// Bytes of an object, fetched by one part.
+class AheadBlock final : public PartOwner {
+ public:
+  using Key = std::pair<const RemoteObject*, std::uint64_t>;  ///< the object, and where it begins
+
+  void part_ended(Part& part) noexcept override;
+
+ private:
+  friend class Ahead;
+  enum class State : std::uint8_t { under_way, whole, failed };
+
+  Ahead* ahead_ = nullptr;
+  Key key_{};
+  std::size_t bytes_ = 0;
+  std::size_t wanted_ = 0;  // bytes that are still to be read
+  Buffer buffer_;
+  State state_ = State::under_way;
+  int readers_ = 0;  // between find() and the end of take()
+  bool unwanted_ = false;
+  Time stale_{};
+  Part* part_ = nullptr;
+  std::atomic<bool> cancelled_{false};
+};
+
 /// Of all files of a client. Any number of threads may use it. `transfers` must have stopped when
 /// it ends, and must outlive it.
 class Ahead {
  public:
-  class Block;
+  using Block = AheadBlock;
 
   Ahead(Transfers& transfers, std::size_t bytes) : transfers_(transfers), buffers_(bytes) {}
 
@@ -54,8 +80,8 @@ class Ahead {
   void forget(const RemoteObject& object) noexcept;
 
  private:
-  using Key = std::pair<const RemoteObject*, std::uint64_t>;
-  using Blocks = std::map<Key, Block>;
+  friend AheadBlock;
+  using Blocks = std::map<Block::Key, Block>;
 
   Block* add(const std::shared_ptr<const RemoteObject>& object, std::uint64_t offset,
              std::size_t bytes, std::size_t wanted, Time due);
@@ -73,28 +99,6 @@ class Ahead {
   std::condition_variable changed_;
   Blocks blocks_;
   std::vector<Blocks::node_type> spare_;
-};
-
-/// Bytes of an object, fetched by one part.
-class Ahead::Block final : public PartOwner {
- public:
-  void part_ended(Part& part) noexcept override;
-
- private:
-  friend class Ahead;
-  enum class State : std::uint8_t { under_way, whole, failed };
-
-  Ahead* ahead_ = nullptr;
-  Key key_{};
-  std::size_t bytes_ = 0;
-  std::size_t wanted_ = 0;  // bytes that are still to be read
-  Buffer buffer_;
-  State state_ = State::under_way;
-  int readers_ = 0;  // between find() and the end of take()
-  bool unwanted_ = false;
-  Time stale_{};
-  Part* part_ = nullptr;
-  std::atomic<bool> cancelled_{false};
 };
 
 }  // namespace penstock::remote

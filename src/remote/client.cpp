@@ -18,7 +18,7 @@ void require(bool is_right, const char* what) {
   if (!is_right) throw std::invalid_argument(std::string("remote::Options: ") + what);
 }
 
-const Options& checked(const Options& options) {
+void check(const Options& options) {
   constexpr std::size_t kGiB = std::size_t{1} << 30;
   constexpr std::chrono::milliseconds kLongest{std::chrono::hours(24 * 7)};
   require(options.reactors >= 1 && options.reactors <= 64, "reactors must be 1 to 64");
@@ -33,11 +33,10 @@ const Options& checked(const Options& options) {
     require(time.count() >= 1 && time <= kLongest, "times must be 1 ms to 7 days");
   for (const auto time : {options.backoff, options.most_backoff})
     require(time.count() >= 0 && time <= kLongest, "backoff must be 0 to 7 days");
-  return options;
 }
 
 std::shared_ptr<Session> make_session(Options&& options) {
-  checked(options);
+  check(options);
   // A child process of fork() has no threads to join.
   return {new Session(std::move(options)), [](Session* session) {
             if (session->owner.is_this()) delete session;

@@ -234,7 +234,7 @@ std::string Location::listing_url(const ListingQuery& query) const {
     throw std::invalid_argument("\"" + printable() +
                                 "\": only s3:// and gs:// have listings; http servers have none");
   std::string url = root_;
-  if (bucket_is_host_) url += "/";
+  if (bucket_is_host_) url += '/';
   // In the order in which they are signed.
   if (!query.token.empty()) append_parameter(url, "continuation-token", query.token);
   if (!query.delimiter.empty()) append_parameter(url, "delimiter", query.delimiter);

@@ -27,7 +27,7 @@ class Profile {
   /// AWS_CONFIG_FILE; the first one goes before the second. A file that is not there has nothing.
   /// Throws std::runtime_error for a file that cannot be read, for a line that is none of such a
   /// file, by its number and without its text, and for a profile that was named and is in neither.
-  Profile(const Environment& environment, const std::string& name = {});
+  explicit Profile(const Environment& environment, const std::string& name = {});
 
   const std::string& name() const noexcept { return name_; }
   /// nullptr: the profile does not say.

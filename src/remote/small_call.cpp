@@ -68,7 +68,7 @@ HttpAnswer make(const HttpCall& call, const std::string& ca_file) {
     set(handle, CURLOPT_POSTFIELDS, call.body.c_str());
   }
   const CURLcode code = ::curl_easy_perform(handle);
-  if (answer.body.size() > 0 && code == CURLE_WRITE_ERROR)
+  if (!answer.body.empty() && code == CURLE_WRITE_ERROR)
     throw std::runtime_error(printable_url(call.url) + ": the answer has more than 16 MiB");
   if (code != CURLE_OK)
     throw std::runtime_error(printable_url(call.url) + ": " +

@@ -76,8 +76,9 @@ FileList named_files(FileList list, const std::vector<Name>& files,
   if (!labels.empty() && labels.size() != files.size())
     throw std::invalid_argument("FileFolder: " + std::to_string(labels.size()) + " labels for " +
                                 std::to_string(files.size()) + " files");
+  std::string path;
   for (std::size_t i = 0; i < files.size(); ++i) {
-    const std::string path(files[i]);
+    path = files[i];
     if (!list.add(path, labels.empty() ? -1 : labels[i]))
       throw std::invalid_argument("FileFolder: \"" + escaped(path) + "\" is no path of a file");
   }

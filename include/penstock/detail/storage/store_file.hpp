@@ -57,7 +57,7 @@ inline File opened(const char* store, const std::filesystem::path& path) try {
                        (too_many ? ". All files stay open: raise the limit (ulimit -n)" : ""));
 }
 /// One that is open already.
-inline const File& opened(const char*, const File& file) {
+inline File opened(const char*, const File& file) {
   return file;
 }
 

@@ -275,7 +275,7 @@ struct TarShards::Place {
 };
 
 PENSTOCK_INLINE TarShards::TarShards(const std::vector<std::filesystem::path>& shards,
-                                     TarShardsOptions options)
+                                     const TarShardsOptions& options)
     : set_(detail::tar_set(std::span(shards), options)) {}
 
 PENSTOCK_INLINE TarShards::TarShards(const File* shards, std::size_t count,
