@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "shown_url.hpp"
+#include "origin.hpp"
 
 namespace penstock::remote {
 namespace {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "credentials.hpp"
-#include "secret.hpp"
 
 namespace penstock::remote {
 namespace {
@@ -17,13 +16,16 @@ std::string variable(const char* name) {
   return process_environment(name).value_or(std::string());
 }
 
-Credentials given(const StoreOptions& options) {
-  return {.key_id = options.key_id,
-          .secret_key = Secret(options.secret_key),
-          .session_token = Secret(options.session_token)};
-}
-
 }  // namespace
+
+ObjectStores::ObjectStores(StoreOptions& options, HttpFunction http)
+    : secret_key_(options.secret_key),
+      session_token_(options.session_token),
+      http_(std::move(http)) {
+  wipe(options.secret_key);
+  wipe(options.session_token);
+  options_ = options;
+}
 
 std::string ObjectStores::s3_endpoint() const {
   if (!options_.endpoint.empty()) return options_.endpoint;
@@ -60,13 +62,16 @@ std::shared_ptr<Signatures> ObjectStores::signatures(const Location& location) {
       std::vector<std::unique_ptr<CredentialProvider>> providers;
       if (location.service() == Service::gcs)
         // The keys of the environment are Amazon's: they do not go to Google.
-        providers.push_back(
-            given_credentials(options_.anonymous ? Credentials{} : given(options_)));
+        providers.push_back(given_credentials(options_.anonymous
+                                                  ? Credentials{}
+                                                  : Credentials{.key_id = options_.key_id,
+                                                                .secret_key = secret_key_,
+                                                                .session_token = session_token_}));
       else
         providers = credential_providers({.anonymous = options_.anonymous,
                                           .key_id = options_.key_id,
-                                          .secret_key = Secret(options_.secret_key),
-                                          .session_token = Secret(options_.session_token),
+                                          .secret_key = secret_key_,
+                                          .session_token = session_token_,
                                           .profile = options_.profile,
                                           .region = location.region(),
                                           .instance_metadata = options_.instance_metadata},

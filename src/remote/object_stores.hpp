@@ -12,6 +12,7 @@
 #include "http_call.hpp"
 #include "location.hpp"
 #include "profile.hpp"
+#include "secret.hpp"
 #include "signatures.hpp"
 
 namespace penstock::remote {
@@ -19,9 +20,9 @@ namespace penstock::remote {
 /// Any number of threads may call the members.
 class ObjectStores {
  public:
-  /// `http` makes the calls for credentials and listings.
-  ObjectStores(StoreOptions options, HttpFunction http)
-      : options_(std::move(options)), http_(std::move(http)) {}
+  /// Takes the secrets out of `options`, and wipes them there. `http` makes the calls for
+  /// credentials and listings.
+  ObjectStores(StoreOptions& options, HttpFunction http);
 
   /// Throws std::invalid_argument for what is no URL of an object; std::runtime_error for a profile
   /// that cannot be read.
@@ -38,7 +39,8 @@ class ObjectStores {
   std::string s3_endpoint() const;
   std::string s3_region() const;
 
-  const StoreOptions options_;
+  const Secret secret_key_, session_token_;
+  StoreOptions options_;  // without secrets
   const HttpFunction http_;
   std::mutex mutex_;
   std::shared_ptr<Signatures> s3_, gcs_;  // made when they are first needed

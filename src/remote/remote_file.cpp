@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "part_group.hpp"
-#include "shown_url.hpp"
 
 namespace penstock::remote {
 namespace {

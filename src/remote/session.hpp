@@ -17,9 +17,10 @@ namespace penstock::remote {
 
 class Session {
  public:
-  explicit Session(Options with)
-      : options(std::move(with)),
-        stores(options.stores, small_calls(options.ca_file)),
+  /// Wipes the secrets of `with`.
+  explicit Session(Options&& with)
+      : stores(with.stores, small_calls(with.ca_file)),
+        options(std::move(with)),
         transfers(options),
         ahead(transfers, options.ahead_bytes) {}
   Session(const Session&) = delete;
@@ -31,8 +32,8 @@ class Session {
       throw std::runtime_error("a remote::Client is not for a child process of fork()");
   }
 
-  const Options options;
   ObjectStores stores;
+  const Options options;
   Transfers transfers;
   Ahead ahead;
   const penstock::detail::OwnerProcess owner{};

@@ -6,6 +6,7 @@
 #include <penstock/error.hpp>
 #include <penstock/pinned_pool.hpp>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -16,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/asleep.hpp"
 #include "support/catch.hpp"
 #include "support/eventually.hpp"
 #include "support/gate.hpp"
@@ -30,6 +32,7 @@ using penstock::PinnedPool;
 using penstock::test::BeforeSecond;
 using penstock::test::Mentions;
 using penstock::test::thrown;
+using penstock::test::Waiter;
 
 TEST_CASE("a block whose copy nobody can ask about is never handed out again",
           "[pinned_pool][emulated]") {
@@ -69,17 +72,18 @@ TEST_CASE("who waits for a block is told of the room that a failed reservation l
   std::atomic<int> got{0};
   PinnedPool* reserving = nullptr;
   PinnedBlock first;
+  std::array<Waiter, 2> asleep;
   std::vector<std::jthread> waiters;
   BeforeSecond memory([&] {
     first = reserving->acquire(4096);
-    for (int i = 0; i < 2; ++i)  // The second block is for one of them, the room for the other.
+    for (Waiter& waiter : asleep)  // The second block is for one of them, the room for the other.
       waiters.emplace_back([&](const std::stop_token& stop) {
+        waiter.enter();
         const PinnedBlock block = reserving->acquire(4096, stop);
         if (block) ++got;
         while (block && !stop.stop_requested()) std::this_thread::yield();
       });
-    std::this_thread::sleep_for(
-        std::chrono::milliseconds(20));  // They wait by then, or it shows less.
+    for (const Waiter& waiter : asleep) waiter.wait_until_asleep();
     emulation::fail_call("cudaEventCreateWithFlags", cudaErrorMemoryAllocation, 1);
   });
   {

@@ -16,6 +16,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "support/asleep.hpp"
 #include "support/catch.hpp"
 #include "support/eventually.hpp"
 #include "support/gate.hpp"
@@ -35,6 +36,7 @@ using penstock::test::Gate;
 using penstock::test::Mentions;
 using penstock::test::TestStream;
 using penstock::test::thrown;
+using penstock::test::Waiter;
 
 static_assert(!std::is_copy_constructible_v<PinnedBlock> &&
               std::is_nothrow_move_constructible_v<PinnedBlock>);
@@ -314,10 +316,14 @@ TEST_CASE("a block may outlive its pool", "[pinned_pool]") {
 TEST_CASE("who waits for a block is told when the only one is lost", "[pinned_pool]") {
   PinnedPool pool({.max_bytes = 4096, .timeout = std::chrono::milliseconds::max()});
   PinnedBlock only = pool.acquire(4096);
-  std::thread waiter([&] { CHECK_THROWS_AS(pool.acquire(4096), penstock::CudaError); });
-  std::this_thread::sleep_for(5ms);  // It waits by then, or this shows less.
+  Waiter waiter;
+  std::thread waiting([&] {
+    waiter.enter();
+    CHECK_THROWS_AS(pool.acquire(4096), penstock::CudaError);
+  });
+  waiter.wait_until_asleep();
   lose(std::move(only));
-  waiter.join();
+  waiting.join();
 }
 
 TEST_CASE("a moved-from block is empty, and assignment releases what was there", "[pinned_pool]") {
