@@ -266,7 +266,7 @@ count_tests() {
   skipped=$((skipped + counts[2] + counts[3]))
 }
 
-# Lists the steps, what was slow and what was skipped, counts tests and steps, and is the exit status: 0 when
+# Lists the steps, what was slow, what failed and what was skipped, counts tests and steps, and is the exit status: 0 when
 # nothing failed and, with skips_fail, nothing was skipped.
 finish() {
   if [[ ${#reports[@]} -gt 0 ]]; then
@@ -277,6 +277,7 @@ finish() {
   printf '        %5d s %6d s of CPU  together\n' $(($(date +%s) - began)) "$(cpu_seconds)"
   if [[ ${#reports[@]} -gt 0 ]]; then
     echo
+    python3 -B scripts/test_tools.py failed "${reports[@]}" || true
     python3 -B scripts/test_tools.py skipped "${reports[@]}" || true
   fi
   if [[ -n $skips_fail && $skipped -gt 0 ]]; then

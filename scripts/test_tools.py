@@ -8,6 +8,7 @@ What scripts/test and .ci/run ask about builds and tests:
                                                    without the sources that include one header alone
   test_tools.py slowest SINCE BUILD... -- REPORT...  the ten slowest tests of these JUnit files, and the
                                                    ten slowest sources compiled since then (Unix time)
+  test_tools.py failed REPORT...                   which failed, and the end of what each has printed
   test_tools.py skipped REPORT...                  how many were skipped, and which
   test_tools.py shares COUNT QUICK=FULL...         for each pair of build folders, one as the quick run
                                                    configures it and one with everything: is each test
@@ -113,6 +114,15 @@ def cases(reports):
                 yield preset, case
 
 
+def failed(*reports):
+    """Catch's line of filters is left out: it names every test of a part."""
+    for preset, case in cases(reports):
+        if case.find("failure") is None:
+            continue
+        lines = [line[:200] for line in (case.findtext("system-out") or "").splitlines() if line[:8] != "Filters:"]
+        print("\n".join([f"FAILED {preset}: {case.get('name')}", *(f"  {line}" for line in lines[-30:])]))
+
+
 def skipped(*reports):
     """Disabled ones too: they did not run either."""
     names = [f"{preset}: {case.get('name')}" for preset, case in cases(reports)
@@ -172,7 +182,7 @@ def shares(count, *pairs):
 
 
 if __name__ == "__main__":
-    commands = {f.__name__: f for f in (programs, rest, skipped, slowest, shares)}
+    commands = {f.__name__: f for f in (programs, rest, failed, skipped, slowest, shares)}
     if len(sys.argv) < 2 or sys.argv[1] not in commands:
         sys.exit(__doc__.strip())
     sys.exit(commands[sys.argv[1]](*sys.argv[2:]))

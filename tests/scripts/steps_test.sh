@@ -20,10 +20,13 @@ cat >"$scratch/tests.xml" <<'END'
 	<testcase name="good" classname="good" time="0.1" status="run"/>
 	<testcase name="no_gpu" classname="no_gpu" time="0.1" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/></testcase>
 	<testcase name="switched_off" classname="switched_off" time="0" status="disabled"/>
-	<testcase name="bad" classname="bad" time="0.1" status="fail"><failure message=""/></testcase>
+	<testcase name="bad" classname="bad" time="0.1" status="fail"><failure message=""/>
+		<system-out>Filters: "good","bad"
+right.cpp:7: FAILED</system-out>
+	</testcase>
 </testsuite>
 END
-sed '/bad/d; s/failures="1"/failures="0"/; s/tests="4"/tests="3"/' "$scratch/tests.xml" >"$scratch/skipped.xml"
+sed '/bad/,/\/testcase/d; s/failures="1"/failures="0"/; s/tests="4"/tests="3"/' "$scratch/tests.xml" >"$scratch/skipped.xml"
 
 # ends STATUS TEXT... -- COMMAND: what a script of this command ends with, and texts that it prints.
 ends() {
@@ -48,7 +51,7 @@ done
 ends 0 "1 passed, 0 failed, 0 skipped" -- 'step one true'
 ends 1 "FAILED" "0 passed, 1 failed, 0 skipped" -- 'step one false'
 ends 0 "skipped" "1 passed, 0 failed, 1 skipped" -- 'step one true; step two sh -c "exit 77"'
-ends 1 "1 passed, 1 failed, 2 skipped" "2 tests skipped" ": no_gpu" ": switched_off" -- \
+ends 1 "1 passed, 1 failed, 2 skipped" "2 tests skipped" ": no_gpu" ": switched_off" ": bad" "  right.cpp:7: FAILED" -- \
   "reports+=('$scratch/tests.xml'); count_tests '$scratch/tests.xml'"
 ends 0 "1 passed, 0 failed, 2 skipped" -- "reports+=('$scratch/skipped.xml'); count_tests '$scratch/skipped.xml'"
 # Where nothing may be skipped.

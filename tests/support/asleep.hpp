@@ -22,9 +22,11 @@ class Waiter {
   /// On the thread that is about to make the call.
   void enter() { thread_ = static_cast<int>(::syscall(SYS_gettid)); }
 
-  /// Returns when the thread has entered, and sleeps.
+  /// Returns when the thread has entered, and sleeps each time that it is looked at: for a short
+  /// time a thread also sleeps for a lock of the allocator, or of ThreadSanitizer.
   void wait_until_asleep() const {
-    while (thread_ == 0 || state() != 'S') std::this_thread::yield();
+    for (int looks = 0; looks < 100; std::this_thread::yield())
+      looks = thread_ != 0 && state() == 'S' ? looks + 1 : 0;
   }
 
  private:

@@ -20,33 +20,21 @@
 #include "support/gate.hpp"
 #include "support/handles.hpp"
 #include "support/numbers.hpp"
+#include "support/stalls.hpp"
 
 using namespace std::chrono_literals;
-using penstock::Lease;
 using penstock::Prefetcher;
 using penstock::Sampler;
 using penstock::StallError;
 using penstock::Ticket;
 using penstock::test::Gate;
+using penstock::test::next_after_stalls;
 using penstock::test::Numbers;
 using penstock::test::numbers_layout;
 using penstock::test::shuffled;
+using penstock::test::stall;
 using penstock::test::TestStream;
 using penstock::test::write_numbers;
-
-namespace {
-
-/// The next batch, however long this machine takes beyond the stall time-out.
-Lease<Numbers> next_after_stalls(Prefetcher<Numbers>& prefetcher, cudaStream_t stream) {
-  for (;;) {
-    try {
-      return prefetcher.next(stream);
-    } catch (const StallError&) {
-    }
-  }
-}
-
-}  // namespace
 
 TEST_CASE("a stall names its stage: every slot is leased", "[prefetcher]") {
   const int workers = GENERATE(0, 2);
@@ -55,15 +43,10 @@ TEST_CASE("a stall names its stage: every slot is leased", "[prefetcher]") {
                                  {.workers = workers, .device_depth = 2, .stall_timeout = 30ms});
   auto a = next_after_stalls(prefetcher, stream);
   const auto b = next_after_stalls(prefetcher, stream);
-  try {
-    prefetcher.next(stream);
-    FAIL("there was no slot");
-  } catch (const StallError& error) {
-    CHECK(error.stage() == "consumer");
-    CHECK(std::string(error.what()).find("stream capture") == std::string::npos);
-    CHECK(error.batch() == 2);
-    CHECK(error.waited() == 30ms);
-  }
+  const StallError error = stall(prefetcher, stream, "consumer");
+  CHECK(std::string(error.what()).find("stream capture") == std::string::npos);
+  CHECK(error.batch() == 2);
+  CHECK(error.waited() == 30ms);
   a.release();
   CHECK(next_after_stalls(prefetcher, stream).ticket().batch == 2);
 }
@@ -76,14 +59,8 @@ TEST_CASE("a stall before the first batch names what a worker may be in", "[pref
                                    return write_numbers;
                                  }),
                                  {.workers = 1, .stall_timeout = 30ms});
-  try {
-    prefetcher.next(stream);
-    FAIL("there was no source");
-  } catch (const StallError& error) {
-    const std::string what = error.what();
-    CHECK(what.find("per_worker") != std::string::npos);
-    CHECK(what.find("between batches") == std::string::npos);
-  }
+  const std::string what = stall(prefetcher, stream, "source", "per_worker").what();
+  CHECK(what.find("between batches") == std::string::npos);
   go = true;
   CHECK(next_after_stalls(prefetcher, stream));
 }
@@ -98,14 +75,9 @@ TEST_CASE("a stall names its stage: the source does not return", "[prefetcher]")
                                  },
                                  {.workers = 1, .stall_timeout = 100ms});
   for (int i = 0; i < 3; ++i) next_after_stalls(prefetcher, stream);
-  try {
-    prefetcher.next(stream);
-    FAIL("the source was held");
-  } catch (const StallError& error) {
-    CHECK(error.stage() == "source");
-    CHECK(error.epoch() == 0);
-    CHECK(error.batch() == 3);
-  }
+  const StallError error = stall(prefetcher, stream, "source");
+  CHECK(error.epoch() == 0);
+  CHECK(error.batch() == 3);
   go = true;
   CHECK(next_after_stalls(prefetcher, stream).ticket().batch == 3);
 }
@@ -118,12 +90,7 @@ TEST_CASE("a stall names its stage: copies do not come through", "[prefetcher]")
       {.workers = 1, .host_depth = 2, .device_depth = 1, .stall_timeout = 100ms});
   next_after_stalls(prefetcher, stream).release();
   gate.hold(stream);
-  try {
-    for (int i = 0; i < 10; ++i) prefetcher.next(stream);
-    FAIL("the device was held");
-  } catch (const StallError& error) {
-    CHECK(error.stage() == "copy");
-  }
+  stall(prefetcher, stream, "copy", "", 10);
   gate.open();
   CHECK(next_after_stalls(prefetcher, stream));
 }
@@ -138,13 +105,7 @@ TEST_CASE("a stall names the batch that is late, in whatever order batches come"
                                  },
                                  {.workers = 2, .ordered = false, .stall_timeout = 2s});
   for (int i = 0; i < 9; ++i) CHECK(prefetcher.next(stream).ticket().batch != 0);
-  try {
-    prefetcher.next(stream);
-    FAIL("the source was held");
-  } catch (const StallError& error) {
-    CHECK(error.stage() == "source");
-    CHECK(error.batch() == 0);
-  }
+  CHECK(stall(prefetcher, stream, "source").batch() == 0);
   go = true;
   CHECK(next_after_stalls(prefetcher, stream).ticket().batch == 0);
 }
@@ -168,14 +129,7 @@ TEST_CASE("a stall names its stage: a store that is told of what comes later", "
                       },
                       1}});
   for (int i = 0; i < 2; ++i) next_after_stalls(prefetcher, stream);
-  try {
-    prefetcher.next(stream);
-    FAIL("will_need was held");
-  } catch (const StallError& error) {
-    CHECK(error.stage() == "read ahead");
-    CHECK(error.batch() == 2);
-    CHECK(std::string(error.what()).find("will_need") != std::string::npos);
-  }
+  CHECK(stall(prefetcher, stream, "read ahead", "will_need").batch() == 2);
   go = true;
   for (std::uint64_t i = 2; i < 10; ++i)
     CHECK(next_after_stalls(prefetcher, stream).ticket().batch == i);
@@ -206,18 +160,12 @@ TEST_CASE("a stall says what was skipped, how often and why", "[prefetcher]") {
                                   .on_failure = penstock::FailurePolicy::skip(),
                                   .stall_timeout = 100ms});
   for (int i = 0; i < 3; ++i) next_after_stalls(prefetcher, stream);
-  try {
-    prefetcher.next(stream);
-    FAIL("everything is skipped");
-  } catch (const StallError& error) {
-    const std::string what = error.what();
-    INFO(what);
-    CHECK(error.stage() == (kind == 2 ? "device source" : "source"));
-    CHECK(what.find(kind == 1 ? " samples" : " batches") != std::string::npos);
-    CHECK(what.find("has skipped ") != std::string::npos);
-    CHECK(what.find("no such bucket") != std::string::npos);
-    CHECK(what.find("waiting for room") == std::string::npos);
-  }
+  const std::string what =
+      stall(prefetcher, stream, kind == 2 ? "device source" : "source", "has skipped ").what();
+  INFO(what);
+  CHECK(what.find(kind == 1 ? " samples" : " batches") != std::string::npos);
+  CHECK(what.find("no such bucket") != std::string::npos);
+  CHECK(what.find("waiting for room") == std::string::npos);
   go = true;
   CHECK(next_after_stalls(prefetcher, stream));
 }
@@ -281,14 +229,16 @@ TEST_CASE("a thread beside which others are served is not told of a stall", "[pr
 TEST_CASE("a stall names the worker in the source, not the one that waits behind it",
           "[prefetcher]") {
   TestStream stream;
-  std::atomic<std::uint64_t> released{0};  // batches
+  std::atomic<std::uint64_t> entered{0}, released{0};  // batches
   Prefetcher<Numbers> prefetcher(numbers_layout(4), shuffled(40, 4),
                                  [&](const Ticket& ticket, Numbers& batch) {
+                                   entered = ticket.batch + 1;
                                    while (ticket.batch >= released) std::this_thread::yield();
                                    write_numbers(ticket, batch);
                                  },
                                  {.workers = 2, .host_depth = 1, .stall_timeout = 30ms});
   for (std::uint64_t batch = 0; batch < 10; ++batch) {
+    while (entered != batch + 1) std::this_thread::yield();
     try {
       prefetcher.next(stream);
       FAIL("the source was held");

@@ -24,6 +24,7 @@
 #include "support/eventually.hpp"
 #include "support/handles.hpp"
 #include "support/numbers.hpp"
+#include "support/stalls.hpp"
 #include "support/thrown.hpp"
 
 using namespace std::chrono_literals;
@@ -40,10 +41,12 @@ using penstock::TuneKnob;
 using penstock::TuneReason;
 using penstock::test::eventually;
 using penstock::test::Mentions;
+using penstock::test::next_after_stalls;
 using penstock::test::Numbers;
 using penstock::test::numbers_layout;
 using penstock::test::NumbersSink;
 using penstock::test::shuffled;
+using penstock::test::stall;
 using penstock::test::TestStream;
 using penstock::test::thrown;
 using penstock::test::write_numbers;
@@ -283,13 +286,8 @@ TEST_CASE("a stall names the worker in the source, and none that is parked", "[p
   PrefetcherOptions options = tuned(1, 6);
   options.stall_timeout = 100ms;
   Prefetcher<Numbers> prefetcher(numbers_layout(kRows), shuffled(40 * kRows, kRows), held, options);
-  try {
-    for (int i = 0; i < 4; ++i) prefetcher.next(stream);
-    FAIL("the source was held");
-  } catch (const penstock::StallError& error) {
-    CHECK(error.stage() == "source");
-    CHECK(std::string(error.what()).find("inside the source") != std::string::npos);
-  }
+  for (int i = 0; i < 2; ++i) next_after_stalls(prefetcher, stream);
+  CHECK(stall(prefetcher, stream, "source", "inside the source").batch() == 2);
   go = true;
 }
 
