@@ -21,11 +21,10 @@ struct ResizeAxis {
 /// Weights are integers; 2^bits means 1. The weights of an output add up to exactly 1, so an image
 /// of one colour keeps its colour.
 struct ResizeTaps {
-  std::int32_t count = 0;           ///< weights of each output, padded with weights of 0
-  int bits = 0;                     ///< at most 22, so that sums of bytes fit into 32 bits
-  std::int32_t begin = 0, end = 0;  ///< the range of all input pixels with a weight
-  std::vector<std::int32_t>
-      first;  ///< by output: the pixel of its first weight, counted from `begin`
+  std::int32_t count = 0;             ///< weights of each output, padded with weights of 0
+  int bits = 0;                       ///< at most 22, so that sums of bytes fit into 32 bits
+  std::int32_t begin = 0, end = 0;    ///< the range of all input pixels with a weight
+  std::vector<std::int32_t> first;    ///< by output: the pixel of its first weight, minus `begin`
   std::vector<std::int16_t> weights;  ///< outputs x count
 
   /// `count` becomes a multiple of `multiple`. With `reversed`, the last output comes first.

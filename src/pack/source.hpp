@@ -22,8 +22,7 @@ class UsageError : public std::runtime_error {
 
 /// Options for opening and reading the source.
 struct SourceOptions {
-  bool allow_empty =
-      false;  ///< an empty file or member is a record of no bytes instead of an error
+  bool allow_empty = false;        ///< an empty file or member is an empty record, not an error
   bool ignore_index = false;       ///< for tar files
   bool allow_missing_end = false;  ///< for tar files
 };
